@@ -36,8 +36,8 @@ Status make_folder(const fs::path& path) {
   return file_error("cannot create", path, errno);
 }
 
-/// The folder is held open: it may be renamed meanwhile, and stays one folder. False if something
-/// in it was gone.
+/// Links all files of the open folder into `to`. The file descriptor stays valid if the folder is
+/// renamed meanwhile. Returns false if an entry of the folder was removed meanwhile.
 Result<bool> link_folder(UniqueFd folder, const fs::path& to, int depth) {
   if (Status s = make_folder(to); !s.ok()) return s.error();
   const int fd = folder.get();

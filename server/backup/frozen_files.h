@@ -1,7 +1,9 @@
-// server/backup/frozen_files.h: files kept as they are now, by hard links in a folder beside them.
+// server/backup/frozen_files.h: preserves the current content of files by hard links in a separate
+// folder.
 //
-// Nothing in the state folder is written once it has its name, only replaced or removed, so a link
-// keeps a file's content at no cost while workers prune and users delete.
+// Files in the state folder are never written after they have got their name, only replaced or
+// removed. So a hard link preserves a file's content without a copy while workers prune checkpoints
+// and users delete files.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +18,22 @@ namespace trainyard::server {
 struct FrozenFile {
   std::string path;  // relative to the state folder, and to the folder of links
   int64_t size_bytes = 0;
-  std::string sha256;  // what the server knows it to be; empty if it does not
+  std::string sha256;  // SHA-256 according to the store; empty if unknown
 };
 
 class FrozenFiles {
  public:
-  /// `links` exists, on the file system of `state`.
+  /// The folder `links` must exist, on the same file system as `state`.
   FrozenFiles(std::filesystem::path state, std::filesystem::path links)
       : state_(std::move(state)), links_(std::move(links)) {}
 
-  /// Links a file, or all files of a folder and of those in it. A second time costs little. False
-  /// if it is not there, or was removed meanwhile and is not in the links either.
-  /// UNAVAILABLE/STORAGE_ERROR.
+  /// Links a file, or all files of a folder and its subfolders. Linking the same path again is
+  /// fast. Returns false if the file is missing, or was removed meanwhile, and was not linked
+  /// before. Error: UNAVAILABLE/STORAGE_ERROR.
   Result<bool> freeze(const std::string& path);
-  /// The files behind a path that was frozen, by path. Temporary files are not among them.
+  /// The linked files of a path that was frozen, sorted by path, without temporary files.
   Result<std::vector<FrozenFile>> list(const std::string& path) const;
-  /// Forgets what is behind a path.
+  /// Removes the links of a path.
   void forget(const std::string& path);
   std::filesystem::path link_of(const std::string& path) const { return links_ / path; }
 

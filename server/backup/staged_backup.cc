@@ -19,8 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kInstantsMax = 6;
-constexpr std::chrono::milliseconds kInstantPause{50};  // reports under way arrive meanwhile
-constexpr int64_t kRoomBytes = int64_t{16} << 20;       // beside the store's copy
+constexpr std::chrono::milliseconds kInstantPause{50};  // lets pending reports arrive
+// Free space required in addition to the store's copy.
+constexpr int64_t kRoomBytes = int64_t{16} << 20;
 
 std::string text_of(const StatePaths& paths, const fs::path& path) {
   return path.lexically_relative(paths.root()).generic_string();
@@ -83,7 +84,7 @@ Status StagedBackup::freeze_checkpoints(const StateFiles::Job& job) {
     const std::string path = text_of(paths_, c.path);
     ASSIGN_OR_RETURN(const bool whole, frozen_.freeze(path));
     (void)whole;
-    // One that was being pruned is of no use, and must not be taken for one that is.
+    // A checkpoint that was being pruned is incomplete and must not be mistaken for a usable one.
     const CheckpointFolder link{frozen_.link_of(path), c.step, c.old};
     if (!find_state(link)) frozen_.forget(path);
   }
@@ -109,7 +110,7 @@ Result<bool> StagedBackup::freeze_named(const StateFiles& named,
       return s.error();
     }
   }
-  std::set<std::string> digests;  // several names may stand for one content
+  std::set<std::string> digests;  // several names may have the same content
   for (const StateFiles::Dataset& d : named.datasets) {
     if (!d.ready || !digests.insert(d.digest).second) continue;
     const std::string path = text_of(paths_, paths_.dataset(d.digest));
@@ -118,14 +119,15 @@ Result<bool> StagedBackup::freeze_named(const StateFiles& named,
     }
   }
   for (const StateFiles::Model& m : named.models) {
-    if (m.job_uid.empty()) continue;  // an upload
+    if (m.job_uid.empty()) continue;  // its weights are an upload
     const std::string path = text_of(paths_, paths_.model(m.job_uid));
     if (Status s = note(freeze_one(path, m.digest, "model " + m.name, missing)); !s.ok()) {
       return s.error();
     }
   }
   const std::string algorithms = text_of(paths_, paths_.algorithms());
-  ASSIGN_OR_RETURN(const bool there, frozen_.freeze(algorithms));  // none is named by the store
+  // The store refers to none of these files.
+  ASSIGN_OR_RETURN(const bool there, frozen_.freeze(algorithms));
   if (!there) return whole;
   ASSIGN_OR_RETURN(const std::vector<FrozenFile> files, frozen_.list(algorithms));
   files_.insert(files_.end(), files.begin(), files.end());
@@ -159,7 +161,8 @@ Result<bool> StagedBackup::freeze_job(const StateFiles::Job& job,
   if (!job.ended() && known != found.end()) {
     found.erase(found.begin(), known);
   } else if (lacks && !found.empty()) {
-    found.erase(found.begin(), found.end() - 1);  // what comes closest, should it be the last try
+    // Keep the closest checkpoint, in case this is the last attempt.
+    found.erase(found.begin(), found.end() - 1);
   }
   if (lacks && job.checkpoint_step > 0) {
     missing.push_back("job " + job.name + ": the checkpoint of step " +

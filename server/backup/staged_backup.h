@@ -1,11 +1,12 @@
-// server/backup/staged_backup.h: one backup on the server's side: all files of one instant, held
-// still until they are sent.
+// server/backup/staged_backup.h: the server's side of one backup: preserves all files of one
+// instant until they are sent.
 //
-// The order is what makes it consistent. Unfinished jobs' checkpoints are frozen first, so that
-// what is pruned a moment later stays. Then the store is held at an instant, then each file that it
-// names is frozen; if one was removed in between, it begins again with a new instant. A checkpoint
-// that the store does not know yet is left out: the job would go on from it without the metrics
-// that its worker had not reported. The store's copy comes last and may take its time.
+// The order of the steps makes the backup consistent. First the checkpoints of unfinished jobs are
+// frozen, so that those pruned a moment later are preserved. Then a snapshot of the store is taken,
+// and each file to which the store refers is frozen. If a file was removed in between, this begins
+// again with a new snapshot. A checkpoint that the store does not know yet is left out, because the
+// job would continue from it without the metrics that its worker had not reported. The store is
+// copied last, which may be slow.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,7 @@ class StagedBackup {
  public:
   static constexpr int kFormatVersion = 1;
 
-  /// Freezes everything. The caller sees to it that there is one at a time.
+  /// Freezes all files. The caller must ensure that there is only one backup at a time. Errors:
   /// RESOURCE_EXHAUSTED/STORAGE_FULL; FAILED_PRECONDITION/BACKUP_UNSUPPORTED; errors of the store.
   static Result<std::unique_ptr<StagedBackup>> begin(const StatePaths& paths);
   /// Removes the links.
@@ -33,7 +34,8 @@ class StagedBackup {
   StagedBackup(const StagedBackup&) = delete;
   StagedBackup& operator=(const StagedBackup&) = delete;
 
-  /// Copies the store on; true when nothing is left to do. Then files() is complete.
+  /// Copies the next part of the store. Returns true when the copy is complete; then files() is
+  /// complete too.
   Result<bool> prepare();
   int64_t copied_bytes() const { return copied_bytes_; }
   int64_t store_bytes() const { return store_bytes_; }
@@ -42,16 +44,18 @@ class StagedBackup {
   std::filesystem::path path_of(const FrozenFile& file) const { return root_ / file.path; }
   int64_t total_bytes() const;
   int64_t commit() const { return commit_; }
-  /// What the store names and the folder does not have. The backup does not have it either.
+  /// Descriptions of files to which the store refers and which are missing in the folder, and so in
+  /// the backup.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
-  /// What an ended daemon left.
+  /// Removes the files that the backup of an ended daemon left behind.
   static void remove_leftovers(const StatePaths& paths);
 
  private:
   explicit StagedBackup(const StatePaths& paths);
   Status freeze_all();
-  /// Freezes what the store names. True if it was all there; else `missing` says what was not.
+  /// Freezes the files to which the store refers. Returns true if all exist; otherwise adds the
+  /// missing ones to `missing`.
   Result<bool> freeze_named(const StateFiles& named, std::vector<std::string>& missing);
   Result<bool> freeze_job(const StateFiles::Job& job, std::vector<std::string>& missing);
   Result<bool> freeze_one(const std::string& path, const std::string& sha256,
@@ -61,7 +65,7 @@ class StagedBackup {
   const StatePaths paths_;
   const std::filesystem::path root_;
   FrozenFiles frozen_;
-  std::unique_ptr<StoreSnapshot> snapshot_;  // until it is copied
+  std::unique_ptr<StoreSnapshot> snapshot_;  // null after the store was copied
   std::vector<FrozenFile> files_;
   std::vector<std::string> warnings_;
   int64_t copied_bytes_ = 0;

@@ -34,12 +34,12 @@ constexpr const char* kFromBackup = "restore it from a backup";
 
 using Print = std::function<void(const std::string&)>;
 
-/// "model    damaged  ", the first two columns of a line.
+/// The first two columns of a line: "model damaged ".
 std::string columns(const std::string& kind, const std::string& state) {
   return kind + std::string(kind.size() < 9 ? 9 - kind.size() : 1, ' ') + state + "  ";
 }
 
-/// What integrity_check finds first; empty if nothing.
+/// The first fault that integrity_check finds; empty if there is none.
 std::string failed_integrity(Connection& db) {
   try {
     const std::string answer = db.query_text("PRAGMA integrity_check(1)");
@@ -75,7 +75,7 @@ class Checker {
     if (kind_damaged_ == 0) return line_(columns(kind, "ok") + read);
     line_(columns(kind, "damaged") + std::to_string(kind_damaged_) + " problems in " + read);
   }
-  /// What is wrong with a file of known content; empty if nothing.
+  /// The fault of a file whose digest is known; empty if it is intact.
   std::string wrong_content(const fs::path& path, const std::string& sha256);
   std::string name_in_folder(const fs::path& path) const {
     return path.lexically_relative(paths_.root()).generic_string();
@@ -184,7 +184,8 @@ void Checker::uploads(const StateFiles& named) {
 }
 
 void Checker::datasets(const StateFiles& named) {
-  std::map<std::string, std::vector<std::string>> names;  // several may stand for one content
+  // Several datasets may have the same content.
+  std::map<std::string, std::vector<std::string>> names;
   for (const StateFiles::Dataset& d : named.datasets) {
     if (d.ready) names[d.digest].push_back(d.name);
   }
@@ -206,7 +207,7 @@ void Checker::models(const StateFiles& named) {
       std::ranges::count_if(named.models, [](const auto& m) { return !m.job_uid.empty(); });
   begin("models", count);
   for (const StateFiles::Model& m : named.models) {
-    if (!m.job_uid.empty()) model(m);  // else it is an upload
+    if (!m.job_uid.empty()) model(m);  // otherwise its weights are an upload
   }
   end("models", count);
 }
@@ -234,7 +235,7 @@ void Checker::jobs(const StateFiles& named) {
 }
 
 void Checker::job(const StateFiles::Job& j) {
-  std::optional<int64_t> newest;  // that is intact
+  std::optional<int64_t> newest;  // the newest intact checkpoint
   std::vector<std::pair<CheckpointFolder, std::string>> broken;
   for (const CheckpointFolder& c : list_checkpoints(paths_.checkpoints(j.uid))) {
     kind_bytes_ += bytes_below(c.path);

@@ -1,5 +1,5 @@
-// server/check/state_check.h: what of a state folder is damaged, and what to do about it. For
-// `trainyardd --check`, with no daemon on the folder. Reads everything, changes nothing.
+// server/check/state_check.h: finds damage in a state folder and says what to do about it. Used by
+// `trainyardd --check` while no daemon uses the folder. Reads all files and changes none.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 namespace trainyard::server {
 
 struct StateCheck {
-  int64_t damaged = 0;       // findings that lose something
-  int64_t unused_bytes = 0;  // of files that nothing refers to
+  int64_t damaged = 0;       // number of findings that mean lost data
+  int64_t unused_bytes = 0;  // size of the files to which nothing refers
   bool has_store = false;    // false: no daemon was ever started here
 };
 
-/// `line` gets each finding as it is made, "model    damaged  digits-1: ...", and one line for each
-/// kind when it was read; `progress` a line before a kind is read. Errors: STATE_DIR_LOCKED while a
-/// daemon runs. A store that cannot be read is a finding, and then the files cannot be looked at.
+/// `line` is called with each finding, such as "model damaged digits-1: ...", and with one line
+/// after each kind of file was checked. `progress` is called with a line before each kind is
+/// checked. Error: STATE_DIR_LOCKED while a daemon runs. An unreadable store is a finding; the
+/// files cannot be checked then.
 Result<StateCheck> check_state(const std::filesystem::path& state_dir,
                                const std::function<void(const std::string&)>& line,
                                const std::function<void(const std::string&)>& progress);

@@ -34,7 +34,7 @@ std::set<fs::path> used_files(const StatePaths& paths, const StateFiles& named) 
   }
   for (const StateFiles::Job& j : named.jobs) {
     used.insert(paths.job(j.uid));
-    if (!j.ended()) used.insert(paths.model(j.uid));  // a worker writes it before the row is there
+    if (!j.ended()) used.insert(paths.model(j.uid));  // a worker writes it before its row exists
   }
   return used;
 }
@@ -47,7 +47,7 @@ bool add_files_of_copy(const StatePaths& paths, std::set<fs::path>& used) {
   try {
     used.merge(used_files(paths, list_state_files(**db)));
     return true;
-  } catch (const SqliteError&) {  // of a schema that names files in another way
+  } catch (const SqliteError&) {  // its schema refers to files in another way
     return false;
   }
 }

@@ -1,4 +1,4 @@
-// server/check/unused_files.h: what lies in a state folder and is named nowhere in its store.
+// server/check/unused_files.h: finds files of a state folder to which its store does not refer.
 #pragma once
 
 #include <filesystem>
@@ -10,15 +10,16 @@
 
 namespace trainyard::server {
 
-/// The entries of the folders for uploads, datasets, models and jobs, in order.
+/// The entries of the folders for uploads, datasets, models and jobs, sorted within each folder.
 std::vector<std::filesystem::path> list_kept_files(const StatePaths& paths);
 
-/// Those that the store names. To compare both beside a daemon, list the files first: what is made
-/// afterwards is then in neither.
+/// The paths to which the store refers. To compare them with the files while a daemon runs, list
+/// the files first, so that a file that is created in between does not count as unused.
 std::set<std::filesystem::path> used_files(const StatePaths& paths, const StateFiles& named);
 
-/// Adds what the store's copy of before an upgrade names (server/store/schema_copy.h), so that the
-/// way to it stays open. False if a copy is there that cannot be read: then nothing is unused.
+/// Adds the paths to which the store's copy from before an upgrade refers
+/// (server/store/schema_copy.h), so that an upgrade can still be undone. Returns false if there is
+/// a copy that cannot be read; then no file may be treated as unused.
 bool add_files_of_copy(const StatePaths& paths, std::set<std::filesystem::path>& used);
 
 }  // namespace trainyard::server

@@ -35,7 +35,7 @@ Setting int_setting(std::string name, std::string help, int Config::*member, int
   return {name, std::move(help), false, assign};
 }
 
-/// The shortest text that is read as the same number.
+/// The shortest text that parses to the same number.
 std::string shortest(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};
@@ -114,7 +114,7 @@ std::optional<int64_t> parse_kept_seconds(std::string_view text) {
   return seconds;
 }
 
-/// "all", "1000", "90d", "1000,90d".
+/// Accepts "all", "1000", "90d", "1000,90d".
 Status assign_keep_jobs(Config& c, std::string_view text) {
   const Error refused =
       refuse("keep_jobs", text,
@@ -143,7 +143,7 @@ Status assign_keep_jobs(Config& c, std::string_view text) {
   return {};
 }
 
-/// "all", "90d".
+/// Accepts "all", "90d".
 Status assign_keep_events(Config& c, std::string_view text) {
   if (text == "all") {
     c.keep_events_seconds.reset();

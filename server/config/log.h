@@ -1,4 +1,5 @@
-// server/config/log.h: the daemon's log: one event, one line, key=value, on standard error.
+// server/config/log.h: the daemon's log on standard error, with one line of key=value pairs for
+// each event.
 //
 //   spdlog::info("event=job_started {} attempt={}", kv("job", name), attempt);
 #pragma once
@@ -11,7 +12,7 @@ namespace trainyard::server {
 /// Sets the pattern (`time=... level=... <message>`) and the level of the default logger.
 void start_logging(std::string_view level);
 
-/// `key=value`, the value quoted and escaped if needed, cut to 512 bytes.
+/// Returns `key=value`. The value is truncated to 512 bytes, and quoted and escaped if needed.
 std::string kv(std::string_view key, std::string_view value);
 
 }  // namespace trainyard::server

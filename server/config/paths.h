@@ -10,7 +10,7 @@
 
 namespace trainyard::server {
 
-/// Names consist only of digests, uids and step numbers: no text from a client becomes part of a
+/// Names consist only of digests, uids and numbers, so that no text from a client becomes part of a
 /// path.
 class StatePaths {
  public:
@@ -29,7 +29,7 @@ class StatePaths {
   std::filesystem::path model(const std::string& job_uid) const {
     return root_ / "models" / job_uid;
   }
-  /// The weights of a model; without a job they are an upload.
+  /// The weights of a model. If `job_uid` is empty, they are an upload.
   std::filesystem::path weights(const std::string& job_uid, const std::string& digest) const {
     return job_uid.empty() ? upload(digest) : model(job_uid) / "model.safetensors";
   }
@@ -37,17 +37,19 @@ class StatePaths {
   std::filesystem::path checkpoints(const std::string& job_uid) const {
     return job(job_uid) / "checkpoints";
   }
-  /// An attempt's reports that have not been acknowledged (server/protocol/report_spool.h).
+  /// The file of an attempt's reports that have not been acknowledged
+  /// (server/protocol/report_spool.h).
   std::filesystem::path spool(const std::string& job_uid, int32_t attempt) const {
     return job(job_uid) / ("reports-" + std::to_string(attempt));
   }
   /// The algorithms chosen for GPU libraries on this host (src/runtime/algorithms.h).
   std::filesystem::path algorithms() const { return root_ / "algorithms"; }
   std::filesystem::path logs() const { return root_ / "logs"; }
-  /// What a backup holds still while it is sent (server/backup).
+  /// The hard links that preserve the files of a backup until they are sent (server/backup).
   std::filesystem::path backup() const { return root_ / "backup.staging"; }
 
-  /// `text` for people, without the server's paths, which messages of the file system contain.
+  /// Replaces the state folder's path in a text for users, because error messages of the file
+  /// system contain paths.
   std::string hide(std::string text) const {
     const std::string root = root_.string();
     for (size_t at = text.find(root); at != std::string::npos; at = text.find(root, at)) {

@@ -81,7 +81,8 @@ Result<Tokens> Tokens::load(const std::filesystem::path& path) {
 const std::string* Tokens::find_name(std::string_view candidate) const {
   const std::string digest = sha256_hex(candidate);
   const std::string* name = nullptr;
-  for (const Token& token : tokens_) {  // all of them, whichever it is
+  // Compares all tokens, so that the time does not depend on the match.
+  for (const Token& token : tokens_) {
     unsigned char difference = 0;
     for (size_t i = 0; i < digest.size(); ++i) {
       difference = static_cast<unsigned char>(difference | (digest[i] ^ token.digest[i]));

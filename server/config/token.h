@@ -10,21 +10,21 @@
 
 namespace trainyard::server {
 
-/// The name of who sends a token that the file gives none.
+/// The name of a client whose token has no name in the file.
 inline constexpr const char* kUnnamedToken = "token";
-/// The name of who needs no token and has no other name.
+/// The name of a client that needs no token and has no other name.
 inline constexpr const char* kAnonymous = "anonymous";
 
 class Tokens {
  public:
   static constexpr size_t kTokensMax = 256;
 
-  /// Reads a file that is readable only by its owner: a line for each token, of 16 to 512 printable
-  /// characters, behind the name of who sends it and a blank, or alone. Empty lines and those that
-  /// begin with # are left out. Refusals, which never show a token: TOKEN_FILE_INVALID.
+  /// Reads a file, which must be readable only by its owner. Each line is a token of 16 to 512
+  /// printable characters, or a client's name, a blank and a token. Empty lines and lines that
+  /// begin with # are ignored. Error: TOKEN_FILE_INVALID, whose message never contains a token.
   static Result<Tokens> load(const std::filesystem::path& path);
-  /// Who sends this token; null if it is none of them. In constant time: digests are compared, so
-  /// that neither length nor content can be timed.
+  /// The name of the client that has this token; null if the token is unknown. Takes constant time
+  /// by comparing digests, so that an attacker can measure neither length nor content.
   const std::string* find_name(std::string_view candidate) const;
 
  private:

@@ -22,7 +22,7 @@ std::string last_segment(const std::string& name) { return name.substr(name.rfin
 
 Status Attempts::start(const StartDecision& decision, const std::vector<Device>& devices) {
   const Result<Job> job = parts_.store.jobs().find_uid(decision.uid);
-  if (!job.ok()) {  // just deleted: that change wakes the dispatcher again
+  if (!job.ok()) {  // the job was just deleted; that change wakes the dispatcher again
     return job.error().reason == "JOB_NOT_FOUND" ? Status() : Status(job.error());
   }
   ASSIGN_OR_RETURN(const Dataset dataset, dataset_of(*job));
@@ -34,7 +34,7 @@ Status Attempts::start(const StartDecision& decision, const std::vector<Device>&
   Result<Job> started = parts_.store.jobs().start_attempt(job->uid, decision.devices,
                                                           nonce.empty() ? nonce : sha256_hex(nonce),
                                                           decision.reason, decision.message);
-  if (!started.ok()) {  // just cancelled: that change wakes the dispatcher again
+  if (!started.ok()) {  // the job was just cancelled; that change wakes the dispatcher again
     const bool is_conflict = started.error().reason == "JOB_STATE_CONFLICT";
     return is_conflict ? Status() : Status(started.error());
   }
@@ -51,7 +51,7 @@ Status Attempts::start(const StartDecision& decision, const std::vector<Device>&
     add(*started, task_id(*started), owner);
     hand_over(*started, Attempt(), owner, /*adopted=*/false);
   }
-  parts_.index.take(brief_of(*started));  // the store reports it too, some time
+  parts_.index.take(brief_of(*started));  // the store will report the same change later
   if (is_here) note_shared(decision.devices);
   return {};
 }
@@ -80,7 +80,8 @@ void Attempts::add(const Job& job, std::string task, std::shared_ptr<TrainTask> 
 
 Status Attempts::adopt(const Job& job) {
   ASSIGN_OR_RETURN(const Attempt attempt, parts_.store.jobs().find_attempt(job.uid, job.attempt));
-  ASSIGN_OR_RETURN(const Dataset dataset, dataset_of(job));  // an unfinished job holds it
+  // It exists: an unfinished job prevents its deletion.
+  ASSIGN_OR_RETURN(const Dataset dataset, dataset_of(job));
   for (const std::string& device : job.devices) parts_.inventory.set_inherited(device, true);
   const std::string id = task_id(job);
   const std::shared_ptr<TrainTask> owner = make_owner(job, dataset, /*adopted=*/true);
@@ -182,7 +183,7 @@ std::shared_ptr<TrainTask> Attempts::make_owner(const Job& job, const Dataset& d
       parts_.setup.rates};
   const auto gone = [self = self_.lock(), uid = job.uid, attempt = job.attempt, names = job.devices,
                      adopted](bool doubts_device) {
-    for (const std::string& device : names) {  // with several, the faulty one is unknown
+    for (const std::string& device : names) {  // if there are several, the faulty one is unknown
       if (doubts_device) self->parts_.inventory.doubt(device);
       if (adopted) self->parts_.inventory.set_inherited(device, false);
     }
@@ -213,7 +214,8 @@ ClusterAttempt Attempts::cluster_attempt(const Job& job, const Attempt& attempt,
     attempts->parts_.store.jobs().set_handle(
         uid, number, handle, "handed to the cluster " + cluster + " as " + handle,
         [uid](const Status& stored) {
-          if (stored.ok()) return;  // without it the next daemon looks for the name
+          // If not, the next daemon searches the cluster for the attempt's name.
+          if (stored.ok()) return;
           spdlog::warn("event=handle_not_stored uid={} {}", uid,
                        kv("message", stored.error().message));
         });

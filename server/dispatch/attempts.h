@@ -1,5 +1,6 @@
-// server/dispatch/attempts.h: attempts of jobs from their start to their end: those that this
-// daemon started, here or in a cluster, and those that it took over from an earlier one.
+// server/dispatch/attempts.h: manages attempts of jobs from their start to their end: those that
+// this daemon started, on this host or in a cluster, and those that it took over from an earlier
+// daemon.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@
 
 namespace trainyard::server {
 
-/// Not thread-safe, but for what it hands to others: the dispatcher's thread uses it, and recover()
-/// before there is one.
+/// Not thread-safe: only the dispatcher's thread uses it, and recover() before that thread exists.
+/// The callbacks that it passes to other parts may run on any thread.
 class Attempts {
  public:
   /// The daemon's parts that attempts use. They must outlive the attempts.
@@ -32,15 +33,16 @@ class Attempts {
     Files& files;
     const Clock& clock;
     const DispatcherOptions& options;
-    const ClusterSetup& setup;  // its clusters have gone to `clusters`
+    const ClusterSetup& setup;  // its field `clusters` was moved into Parts::clusters
     std::span<const ClusterConfig> configs;
     Clusters& clusters;
     DispatchIndex& index;
-    // Called on any thread when the process of an attempt is gone.
+    // Called on any thread when the process of an attempt has ended.
     std::function<void(const std::string& uid, int32_t attempt)> gone;
   };
   explicit Attempts(Parts parts) : parts_(std::move(parts)) {}
-  /// Call it before the first attempt: an attempt that ends late keeps this object alive by it.
+  /// Must be called before the first attempt. Callbacks of attempts lock this pointer, so that an
+  /// attempt that ends late keeps this object alive.
   void set_owner(std::weak_ptr<Attempts> self) { self_ = std::move(self); }
 
   bool empty() const { return live_.empty(); }
@@ -49,16 +51,16 @@ class Attempts {
   Status start(const StartDecision& decision, const std::vector<Device>& devices);
   /// Takes over the job's attempt, which an earlier daemon left behind.
   Status adopt(const Job& job);
-  /// Forgets the attempt, whose process is gone.
+  /// Removes the attempt, whose process has ended.
   void forget(const std::string& uid, int32_t attempt);
 
-  /// Asks the job's worker to stop, if it has one.
+  /// Requests the job's worker to stop, if it has one.
   void stop(const std::string& uid, const char* reason);
-  /// Asks all workers of this host to stop within `grace_ms`.
+  /// Requests all workers of this host to stop within `grace_ms`.
   void drain(int64_t grace_ms);
-  /// Stops the workers whose jobs have trained as long as they may: their next move is FAILED.
+  /// Stops the workers whose jobs have reached their time limit; these jobs then move to FAILED.
   void stop_overdue();
-  /// Sends the jobs on these devices back to the queue, as far as they are drained to that end.
+  /// Sends the jobs on those of the devices that were drained with `vacate` back to the queue.
   void vacate(const std::vector<Device>& devices);
   void make_room(const PreemptDecision& decision);
 
@@ -68,18 +70,18 @@ class Attempts {
     int32_t attempt = 0;
     std::vector<std::string> devices;
     std::shared_ptr<TrainTask> owner;
-    std::string cluster = {};  // that runs it; empty: this host does
-    bool leaves = false;       // asked to, because its device is drained
-    bool shares = false;       // the store knows that another job is, or was, on its device
+    std::string cluster = {};  // the cluster that runs the attempt; empty: this host does
+    bool leaves = false;       // it was requested to stop because its device is drained
+    bool shares = false;       // the store has recorded that another job shared its device
   };
   void start_here(const Job& job, const Dataset& dataset, const std::string& nonce,
                   const std::vector<Device>& devices);
   void add(const Job& job, std::string task, std::shared_ptr<TrainTask> owner);
-  /// Tells the store of jobs on these devices that are not alone there.
+  /// Records in the store which jobs on these devices share one.
   void note_shared(const std::vector<std::string>& devices);
   Result<Dataset> dataset_of(const Job& job) const;
   std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
-  /// The attempt is a cluster's, on its way there or, `adopted`, perhaps there already.
+  /// Passes the attempt to its cluster. If `adopted`, it may have been submitted there already.
   void hand_over(const Job& job, const Attempt& attempt, const std::shared_ptr<TrainTask>& owner,
                  bool adopted);
   ClusterAttempt cluster_attempt(const Job& job, const Attempt& attempt, bool adopted) const;

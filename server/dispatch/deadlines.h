@@ -1,4 +1,4 @@
-// server/dispatch/deadlines.h: when running jobs reach their time limits.
+// server/dispatch/deadlines.h: keeps the times at which running jobs reach their time limits.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace trainyard::server {
 
 class Deadlines {
  public:
-  /// The job as it is now: a deadline of before is forgotten.
+  /// Updates the job's deadline; replaces or removes an earlier one.
   void note(const JobBrief& job);
-  /// Of the jobs whose deadline has come, the uids; each is told once.
+  /// Removes the deadlines that have passed and returns the uids of their jobs.
   std::vector<std::string> take_passed(int64_t now_us);
-  /// Wall time.
+  /// The next deadline, in wall-clock microseconds.
   std::optional<int64_t> next() const;
   void clear();
 

@@ -7,15 +7,17 @@
 
 namespace trainyard::server {
 
-// A change may be reported before and after the first read has seen it. What is taken last is
-// newest: until then a job may be offered that has just ended, which the store refuses to start.
+// The first read of the store may already include a change that is reported later. Changes are
+// applied in order, so the newest is applied last. Until then a job that has just ended may be
+// chosen to start, which the store refuses.
 Status DispatchIndex::update(JobStore& store, std::span<const JobBrief> changes) {
   const MutexLock lock(mu_);
   if (!complete_) {
-    // `changes` are not lost with an error: the next try reads what they left behind.
+    // An error does not lose `changes`, because the next try reads their result from the store.
     if (Status s = read(store); !s.ok()) return s;
   }
-  complete_ = false;  // until all changes are in it: after an exception it is read again
+  // An exception before all changes are applied leaves the index incomplete, so it is read again.
+  complete_ = false;
   for (const JobBrief& job : changes) put(job);
   complete_ = true;
   return {};
@@ -36,7 +38,8 @@ Status DispatchIndex::read(JobStore& store) {
   return read_shares(store);
 }
 
-// Jobs that run now have been counted from now on: here is what was before.
+// put() has counted the devices of active jobs from now on. This adds the earlier use, by ended
+// attempts and by live attempts up to now.
 Status DispatchIndex::read_shares(JobStore& store) {
   if (!shares_.enabled()) return {};
   const int64_t now_us = clock_.wall_us();
@@ -74,7 +77,7 @@ void DispatchIndex::put(const JobBrief& job) {
     TRAINYARD_CHECK(!placed->devices.empty(), "job " + job.uid + " is active without a device");
     if (before == active_.end()) {
       shares_.change(job.owner, std::ssize(placed->devices), now_us);
-    } else {  // a new priority, or it runs now: what was lost if it were killed stays
+    } else {  // the job was active already: keep the times that say how much work a kill would lose
       placed->start_time_us = before->second.start_time_us;
       placed->saved_time_us = before->second.saved_time_us;
     }
@@ -127,7 +130,7 @@ void DispatchIndex::take_paces() {
   }
 }
 
-// The next attempt may begin before the end of the last one has been noticed.
+// insert_or_assign: the next attempt may begin before the end of the last one was noticed.
 void DispatchIndex::add_process(const std::string& uid, const std::vector<std::string>& devices) {
   const MutexLock lock(mu_);
   TRAINYARD_CHECK(!devices.empty(), "job " + uid + " starts without a device");

@@ -1,9 +1,9 @@
-// server/dispatch/dispatch_index.h: what the scheduler decides on: the jobs that wait, the devices
-// with the jobs on them, the owners' shares.
+// server/dispatch/dispatch_index.h: the data from which the scheduler decides: the waiting jobs,
+// the devices with the jobs on them, the owners' shares.
 //
-// The truth is in the store, which tells of every change after its commit. The dispatcher's thread
-// alone changes the index, but for the paces of running jobs, which wait in front of it. Its lock
-// is never held across a change of the store.
+// The index is a copy of data in the store, which reports every change after its commit. Only the
+// dispatcher's thread changes the index. Any thread may report the pace of a running job, which is
+// buffered and applied before the next use. The lock is never held across a change of the store.
 #pragma once
 
 #include <cstdint>
@@ -40,40 +40,41 @@ class DispatchIndex {
         shares_(policy.half_life_us),
         policy_(policy) {}
 
-  /// Takes over changes of jobs, in the order of their commits; at first, and after an error, what
-  /// the store has.
+  /// Applies changes of jobs, in the order of their commits. The first call, and each call after an
+  /// error, first reads all jobs from the store.
   Status update(JobStore& store, std::span<const JobBrief> changes);
-  /// The job as it is now.
+  /// Replaces the entry of one job.
   void take(const JobBrief& job);
-  /// How a running job gets on, to be looked at when there is another reason to. On any thread.
+  /// Buffers the progress of a running job until the next pass or query. May be called on any
+  /// thread.
   void note_pace(const JobChange& change);
 
-  // The process of an attempt. A job may be finished while its process is still exiting: its place
-  // is free once that is gone.
+  // Add and remove the process of an attempt. A job may be finished while its process is still
+  // exiting; its devices are free once the process has ended.
   void add_process(const std::string& uid, const std::vector<std::string>& devices);
   void remove_process(const std::string& uid);
-  /// The process was asked to stop.
+  /// Notes that the process was requested to stop.
   void leave(const std::string& uid);
 
   /// True if no job waits and none runs.
   bool is_idle() const;
-  /// Whether no job would find a place.
+  /// Whether no device accepts another job.
   bool is_full() const;
 
   struct Pass {
     Decisions here, to_clusters;
-    bool waiting = false;  // some job waits for a device of this host
+    bool waiting = false;  // a job waits for a device of this host
   };
-  /// One scheduling pass over the devices as they are now.
+  /// Makes one scheduling pass over the current devices.
   Pass decide(Devices devices, bool draining);
-  /// Forgets why jobs wait.
+  /// Discards the reasons why jobs wait.
   void clear_waits();
-  /// The jobs on those of the devices that have several.
+  /// The uids of the jobs on those of the devices that have several jobs.
   std::vector<std::string> sharing(std::span<const std::string> devices) const;
 
-  /// Running jobs whose time limit has come; each is reported once.
+  /// The uids of running jobs that have reached their time limit; each is returned once.
   std::vector<std::string> take_overdue();
-  /// When the next one comes, by wall time.
+  /// The wall-clock time at which the next running job reaches its time limit.
   std::optional<int64_t> next_deadline() const;
 
   int64_t half_life_us() const;
@@ -87,7 +88,7 @@ class DispatchIndex {
  private:
   struct Pace {
     Range end;
-    bool saved = false;  // a checkpoint
+    bool saved = false;  // a checkpoint was saved
     int64_t time_us = 0;
   };
   Status read(JobStore& store) TRAINYARD_REQUIRES(mu_);
@@ -98,7 +99,8 @@ class DispatchIndex {
 
   const Clock& clock_;
   mutable Mutex mu_;
-  bool complete_ TRAINYARD_GUARDED_BY(mu_) = false;  // all that the store has is here
+  // All unfinished jobs of the store are in the index.
+  bool complete_ TRAINYARD_GUARDED_BY(mu_) = false;
   Queue queue_ TRAINYARD_GUARDED_BY(mu_);
   ClusterQueue cluster_queue_ TRAINYARD_GUARDED_BY(mu_);
   Fleet fleet_ TRAINYARD_GUARDED_BY(mu_);
@@ -106,12 +108,12 @@ class DispatchIndex {
   Policy policy_ TRAINYARD_GUARDED_BY(mu_);
   Deadlines deadlines_ TRAINYARD_GUARDED_BY(mu_);
   OutsideMemory outside_ TRAINYARD_GUARDED_BY(mu_);
-  WaitReasons waits_ TRAINYARD_GUARDED_BY(mu_);  // of the last pass
-  // Jobs that hold devices by what the store says; and devices of jobs that have a process. Both by
-  // uid.
+  WaitReasons waits_ TRAINYARD_GUARDED_BY(mu_);  // from the last pass
+  // Jobs that occupy devices according to the store, and the devices of jobs that have a process;
+  // both by uid.
   std::unordered_map<std::string, PlacedJob> active_ TRAINYARD_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::vector<std::string>> processes_ TRAINYARD_GUARDED_BY(mu_);
-  std::set<std::string, std::less<>> leaving_ TRAINYARD_GUARDED_BY(mu_);  // asked to stop
+  std::set<std::string, std::less<>> leaving_ TRAINYARD_GUARDED_BY(mu_);  // requested to stop
 
   Mutex pace_mu_;                                                               // taken after mu_
   std::unordered_map<std::string, Pace> paces_ TRAINYARD_GUARDED_BY(pace_mu_);  // by uid

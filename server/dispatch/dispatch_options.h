@@ -1,4 +1,4 @@
-// server/dispatch/dispatch_options.h: what the operator decides of dispatching, and the clusters.
+// server/dispatch/dispatch_options.h: the operator's settings for dispatching, and the clusters.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,25 @@ class ClusterRates;
 
 struct DispatcherOptions {
   StatePaths paths;
-  int threads_per_job = 1;      // for a job that names none
+  int threads_per_job = 1;      // for a job that does not set threads
   bool time_algorithms = true;  // Config::time_algorithms
   Policy policy = {};
-  /// Between looks while jobs wait beside what other processes hold: nothing tells when they end.
+  /// The interval of scheduling passes while jobs wait and other processes use a device. Nothing
+  /// reports when such a process ends.
   int64_t look_again_us = CheckedInventory::kBusyRetryUs;
 };
 
-/// Clusters that take jobs, and how their workers find the daemon.
+/// The clusters that accept jobs, and the data with which their workers connect to the daemon.
 struct ClusterSetup {
   std::vector<Clusters::Cluster> clusters = {};
-  // Asked once the daemon serves. The instance is this state folder's: small letters and digits.
+  // The functions are called only after the daemon serves. `instance` returns the ID of this state
+  // folder, in lower-case letters and digits.
   std::function<std::string()> instance = nullptr;
   std::function<std::string()> attach = nullptr;  // host:port
   std::function<std::string()> certificate_pem = nullptr;
-  /// The enrolment secret of a task: the same whenever it is asked for.
+  /// Returns the enrolment secret of a task, the same one at each call.
   std::function<std::string(const std::string& task)> secret = nullptr;
-  std::shared_ptr<ClusterRates> rates = nullptr;  // null: no node is measured
+  std::shared_ptr<ClusterRates> rates = nullptr;  // null: nodes are not measured
 };
 
 }  // namespace trainyard::server

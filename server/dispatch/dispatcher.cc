@@ -18,7 +18,8 @@
 namespace trainyard::server {
 namespace {
 
-/// After an error of the store or of a start, so that a broken disk does not cause a busy loop.
+/// The pause after an error of the store or of a start, so that a broken disk does not cause a busy
+/// loop.
 constexpr int64_t kErrorPauseUs = 1'000'000;
 /// While every slot is taken, new jobs only join the queue: they are handled together, so that a
 /// flood of submits does not read the devices for each one.
@@ -49,26 +50,27 @@ struct Dispatcher::Impl {
 
   /// Requests to the dispatcher's thread since its last pass.
   struct Requests {
-    bool dirty = true;    // a job changed; at first all have
-    bool urgent = false;  // more than a new job
+    bool dirty = true;    // a job changed; true at first, so that the first pass considers all jobs
+    bool urgent = false;  // a request other than a new job
     bool stopping = false;
-    bool draining = false;  // from the first request on
+    bool draining = false;  // stays true from the first drain request on
     int64_t drain_grace_ms = 0;
-    std::vector<std::pair<std::string, const char*>> to_stop;  // jobs' workers: uid, why
-    std::vector<std::pair<std::string, int32_t>> gone;         // processes: uid, attempt
-    std::vector<JobBrief> changes;                             // in the order of their commits
+    // Workers to stop: uid of the job, reason.
+    std::vector<std::pair<std::string, const char*>> to_stop;
+    std::vector<std::pair<std::string, int32_t>> gone;  // ended processes: uid, attempt
+    std::vector<JobBrief> changes;                      // in the order of their commits
   };
 
   void observe(std::span<const JobChange> changes);
   void note_gone(const std::string& uid, int32_t attempt);
-  /// There may be room now.
+  /// Requests a scheduling pass, because there may be room now.
   void request_pass();
 
   void run();
   Requests wait_for_requests();
   void dispatch(const std::vector<JobBrief>& changes, bool draining);
   void start(const std::vector<StartDecision>& decisions, const std::vector<Device>& devices);
-  /// At the latest then.
+  /// Makes the thread wake at this time or earlier.
   void wake_at(int64_t time_us) {
     wake_time_us = std::min(wake_time_us.value_or(time_us), time_us);
   }
@@ -77,7 +79,7 @@ struct Dispatcher::Impl {
   Inventory& inventory;
   const DispatcherOptions options;
   const Clock& clock;
-  ClusterSetup setup;  // its clusters have gone to `clusters`
+  ClusterSetup setup;  // its field `clusters` was moved into the member `clusters`
   const std::vector<ClusterConfig> cluster_configs;
 
   Mutex mu;
@@ -87,7 +89,8 @@ struct Dispatcher::Impl {
   Clusters clusters;
   DispatchIndex index;
 
-  // Used by the dispatcher's thread alone, and by recover() before it starts.
+  // The following members are used only by the dispatcher's thread, and by recover() before it
+  // starts.
   Attempts attempts;
   std::optional<int64_t> wake_time_us;
   bool full = false;         // no slot was free after the last pass
@@ -182,11 +185,11 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   }
   index.clear_waits();
   if (index.is_idle()) {
-    // Idle from here on: return the heap's growth from the last jobs to the system.
+    // The daemon is idle from here on, so it returns free heap memory to the system.
     if (attempts.empty()) ::malloc_trim(0);
     return;
   }
-  Devices now = inventory.read();  // may take its time
+  Devices now = inventory.read();  // may be slow
   const std::vector<Device> devices = now.devices;
   attempts.vacate(devices);
   const DispatchIndex::Pass pass = index.decide(std::move(now), draining);
@@ -194,7 +197,7 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   if (pass.to_clusters.wake_time_us) wake_at(*pass.to_clusters.wake_time_us);
   const auto is_used_by_others = [](const Device& d) { return d.busy || d.memory_used_bytes > 0; };
   if (pass.waiting && std::ranges::any_of(devices, is_used_by_others)) {
-    // Nothing reports when another process ends, or gives memory back.
+    // Nothing reports when another process ends or frees memory.
     wake_at(clock.wall_us() + options.look_again_us);
   }
   for (const PreemptDecision& preempt : pass.here.preempts) attempts.make_room(preempt);

@@ -1,11 +1,11 @@
-// server/dispatch/dispatcher.h: carries out what the scheduler decides.
+// server/dispatch/dispatcher.h: carries out the decisions of the scheduler.
 //
-// One thread keeps the waiting jobs in order (server/scheduler/queue.h) and the devices with the
-// jobs on them (fleet.h), asks decide(), starts attempts, and asks workers to stop whose jobs make
-// room for others. It reads the store once; from then on the store tells of every change, so that a
-// look costs what changed. It wakes when a job changes, when a worker is gone, at the time that
-// decide() named, and now and then while a job waits beside what other processes hold; an idle
-// daemon does not wake at all.
+// One thread keeps the index of waiting jobs (server/scheduler/queue.h) and of the devices with the
+// jobs on them (fleet.h). It calls decide(), starts attempts, and requests workers to stop whose
+// jobs are preempted. It reads the store once. From then on the store reports every change, so that
+// a scheduling pass costs only as much as has changed. The thread wakes when a job changes, when a
+// worker has ended, at the time that decide() returned, and at intervals while a job waits and
+// other processes use a device. In an idle daemon it does not wake at all.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@
 
 namespace trainyard::server {
 
-/// Thread-safe. Create it before the first change of a job. Everything that it is given must
-/// outlive it.
+/// Thread-safe. Must be created before the first change of a job. All objects passed to the
+/// constructor must outlive it.
 class Dispatcher {
  public:
   Dispatcher(Store& store, Supervisor& supervisor, Inventory& inventory, Files& files,
@@ -36,32 +36,36 @@ class Dispatcher {
              ClusterSetup clusters = {});
   ~Dispatcher();
 
-  /// Takes over the attempts that an earlier daemon left behind: those whose workers still run go
-  /// on, the jobs of the others return to the queue shortly. Errors of the store.
+  /// Takes over the attempts that an earlier daemon left behind. Attempts whose workers still run
+  /// continue; the jobs of the others return to the queue shortly afterwards. Returns errors of the
+  /// store.
   Status recover();
   /// Starts dispatching jobs.
   void start();
-  /// The job as people see it: why a waiting one waits is nowhere stored, but told from the last
-  /// look at the queue.
+  /// The job as the API shows it. The reason why a job waits is not stored; this sets it from the
+  /// last scheduling pass.
   Job explained(Job job) const;
-  /// The first `count_max` waiting jobs, or with a uid that one, if it waits.
+  /// The first `count_max` waiting jobs. If `uid` is not empty, only that job, if it waits.
   QueueView queue(size_t count_max, const std::string& uid) const;
-  /// Other jobs on the devices of this one, on the fullest of them; 0 if it is on none.
+  /// The number of other jobs on this job's devices, on the one with the most jobs; 0 if it
+  /// occupies none.
   int32_t jobs_beside(const std::string& uid) const;
-  /// Each of the devices, as just read: an idle daemon has not looked at them for long.
+  /// The use of each device. `now` must have just been read, because an idle daemon may have last
+  /// read its devices long ago.
   std::vector<DeviceView> devices(std::span<const Device> now) const;
   const Clusters& clusters() const;
-  /// The devices have changed: looks at the queue again.
+  /// Must be called after the devices have changed; requests a scheduling pass.
   void devices_changed();
-  /// Starts nothing more and asks every worker of this host to stop within `grace_ms`; their jobs
-  /// return to the queue.
+  /// Starts no more jobs and requests every worker of this host to stop within `grace_ms`; their
+  /// jobs return to the queue.
   void drain(int64_t grace_ms);
-  /// Starts nothing more and stops nothing.
+  /// Ends the dispatcher's thread: starts no more jobs and stops none.
   void halt();
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;  // also held by the store's observer, which may be called last
+  // Shared with the store's observer, which may still be called after the destructor.
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace trainyard::server

@@ -1,4 +1,5 @@
-// server/dispatch/host_trouble.h: refusals of a training worker that say nothing about its job.
+// server/dispatch/host_trouble.h: classifies refusals of a training worker that are not caused by
+// its job.
 #pragma once
 
 #include <string>
@@ -9,13 +10,13 @@
 namespace trainyard::server {
 
 inline constexpr const char* kStorageError =
-    "STORAGE_ERROR";  // what may be whole is not readable now
+    "STORAGE_ERROR";  // a file that may be intact is unreadable at the moment
 
-/// What people are told instead of the reason of such a refusal; empty for others. The disk is
-/// full, or a file cannot be read or written just now. A missing file is away, as on a disk that is
-/// not mounted: the store knows all that a training worker reads, and nothing is deleted that an
-/// unfinished job needs. Or another rank has gone. `elsewhere`: or the place lacks what the
-/// operator says it has.
+/// The reason to report if the host and not the job caused a refusal; empty for all other refusals.
+/// The causes are: the disk is full; a file is temporarily unreadable or unwritable; another rank
+/// was lost. A missing file counts as temporarily unavailable, as on a disk that is not mounted,
+/// because nothing deletes a file that an unfinished job needs. For remote workers (`elsewhere`) a
+/// further cause is a node without a device or library that the operator said it has.
 inline std::string host_trouble_of(const std::string& reason, bool elsewhere) {
   const bool of_node =
       reason == "DEVICE_NOT_FOUND" || reason == "CUDA_MODULE_MISSING" || reason == "NCCL_MISSING";

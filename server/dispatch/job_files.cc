@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What of the job's folder may go, but for folders that are empty then.
+/// The files in the job's folder that may be deleted. Folders that become empty are not included.
 std::vector<fs::path> leftovers_of(const StatePaths& paths, const std::string& job_uid) {
   std::vector<fs::path> found;
   const auto look_in = [&](const fs::path& folder, const auto& is_leftover) {

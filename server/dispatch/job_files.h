@@ -1,5 +1,5 @@
-// server/dispatch/job_files.h: the files of a finished job, kept to what is of use: its
-// checkpoints, and its model if it SUCCEEDED.
+// server/dispatch/job_files.h: deletes the useless files of a finished job, so that its checkpoints
+// stay, and its model if it SUCCEEDED.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace trainyard::server {
 
-/// Whether the folder of a job has anything that tidy_ended_job() would remove from it.
+/// Whether tidy_ended_job() would remove anything from the job's folder.
 bool has_leftovers(const StatePaths& paths, const std::string& job_uid);
 
-/// Removes what nothing reads any more of a job that has ended and whose worker is gone: reports
-/// that were on their way, half-written checkpoints and models, empty folders; and, unless it
-/// `succeeded`, a model that no row names. What cannot be removed stays.
+/// Removes the files of an ended job that nothing reads any more: spooled reports, partly written
+/// checkpoints and models, empty folders, and, unless the job `succeeded`, a model that no row
+/// refers to. The job's worker must have ended. Ignores errors.
 void tidy_ended_job(const StatePaths& paths, const std::string& job_uid, bool succeeded);
 
 }  // namespace trainyard::server

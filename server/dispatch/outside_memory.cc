@@ -11,7 +11,8 @@ bool has_its_memory(const PlacedJob& job) { return job.running && !job.stopping;
 
 size_t hash_of(const PlacedJob& job) { return std::hash<std::string_view>()(job.uid); }
 
-/// Or is leaving: its plan is counted.
+/// Whether the job with this hash is running on the device; a stopping job counts too, because its
+/// plan is still counted.
 bool is_there(size_t hash, const Device& device, const Fleet& fleet) {
   return std::ranges::any_of(fleet.jobs_on(device.name), [&](const PlacedJob* job) {
     return job->running && hash_of(*job) == hash;
@@ -48,7 +49,8 @@ int64_t OutsideMemory::update(const Device& device, const Fleet& fleet, int64_t 
 
 int64_t OutsideMemory::held_bytes(const Device& device, const Fleet& fleet) const {
   const auto jobs = fleet.jobs_on(device.name);
-  int64_t running = 0, uncertain = 0;  // planned by jobs that have it, or may have it
+  // Planned bytes of jobs that have their memory, and of jobs that may have it.
+  int64_t running = 0, uncertain = 0;
   for (const PlacedJob* job : jobs) {
     (has_its_memory(*job) ? running : uncertain) += job->bytes + device.overhead_bytes;
   }
@@ -56,7 +58,7 @@ int64_t OutsideMemory::held_bytes(const Device& device, const Fleet& fleet) cons
   const int64_t least = std::max<int64_t>(0, most - uncertain);
   const auto known = known_.find(device.name);
   if (known == known_.end()) return least;
-  int64_t gone = 0;  // planned by jobs that have left since the others became less
+  int64_t gone = 0;  // planned bytes of jobs that have left since the estimate last dropped
   for (const auto& [hash, bytes] : known->second.ours) {
     if (!is_there(hash, device, fleet)) gone += bytes;
   }

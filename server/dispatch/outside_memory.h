@@ -1,16 +1,17 @@
-// server/dispatch/outside_memory.h: what processes that run no job of ours hold of a device.
+// server/dispatch/outside_memory.h: estimates the memory of a device that is used by other
+// processes, which run no job of this server.
 //
-// NVML and the kernel tell how much of a device is in use, not by whom (in a container the numbers
-// of other processes are of no use to us). Less what our jobs have planned it is the others'. A job
-// that starts has taken something between nothing and its plan, so while one does the estimate
-// keeps to what was known before, as far as the measured use allows that. A worker that dies gives
-// its memory back before we know of its end: until then the others seem to hold less by its plan.
-// So if one of the jobs is gone soon after the others have become less, they have not, as far as
-// its plan goes. Who comes while a job starts may be taken for that job.
+// NVML and the kernel report how much memory of a device is in use, but not by which process (in a
+// container the PIDs of other processes are useless). The estimate is the memory in use minus the
+// planned bytes of the server's jobs. A starting job has allocated between nothing and its plan. So
+// while a job starts, the estimate keeps its earlier value, as far as the measured use allows that.
+// When a worker dies, its memory is freed before the daemon learns of its end. Until then the
+// estimate is too small by the job's plan. So if a job ends soon after the estimate has dropped, up
+// to its plan is added back. A process that comes while a job starts may be mistaken for that job.
 //
-// Models that are kept warm for calls count as others: their number and memory have bounds of their
-// own (warm_memory_bytes_max), and a call that finds its model in memory is worth more than a job
-// that starts some seconds sooner.
+// Processes that keep models loaded for predictions count as other processes. Their number and
+// memory have bounds of their own (warm_memory_bytes_max), and a call that finds its model loaded
+// is worth more than a job that starts some seconds sooner.
 #pragma once
 
 #include <cstddef>
@@ -26,22 +27,23 @@ namespace trainyard::server {
 
 class OutsideMemory {
  public:
-  /// Less than this comes and goes, and is not counted.
+  /// Estimates up to this size count as 0, because such amounts fluctuate.
   static constexpr int64_t kIgnoredBytes = int64_t{64} << 20;
-  /// After a worker's death its end is known within this.
+  /// The daemon learns of a worker's death within this time.
   static constexpr int64_t kEndKnownUs = 10'000'000;
 
-  /// Bytes, by the device as just read and the jobs that `fleet` has on it.
+  /// The estimate in bytes. `device` must have just been read; `fleet` has the jobs on it.
   int64_t estimate(const Device& device, const Fleet& fleet) const;
-  /// The same, and what was known before from now on.
+  /// Returns the same estimate and stores it as the earlier value for the next calls.
   int64_t update(const Device& device, const Fleet& fleet, int64_t now_us);
 
  private:
   struct Known {
     int64_t held_bytes = 0;
-    int64_t less_bytes = 0;  // than before, and when that was last so
+    int64_t less_bytes = 0;  // by how much the estimate dropped recently, and when it last dropped
     int64_t less_time_us = 0;
-    std::vector<std::pair<size_t, int64_t>> ours;  // had their memory then: hash, bytes
+    // Jobs that had their memory at the drop: hash of the uid, planned bytes.
+    std::vector<std::pair<size_t, int64_t>> ours;
   };
   int64_t held_bytes(const Device& device, const Fleet& fleet) const;
   static int64_t counted_bytes(const Device& device, int64_t held_bytes);

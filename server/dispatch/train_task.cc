@@ -25,8 +25,8 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kVersionSkewPauseUs = 60'000'000;
-constexpr size_t kReportsAtOnce = 128;  // of a spool, in memory and, as a rule, in one commit
-constexpr const char* kKernelFault = "KERNEL_FAULT";  // of a worker's outcome, and of an attempt's
+constexpr size_t kReportsAtOnce = 128;  // spooled reports per batch, usually one commit
+constexpr const char* kKernelFault = "KERNEL_FAULT";  // reason of workers' and attempts' outcomes
 
 Move terminal(JobState to, std::string reason, std::string message) {
   Move move;
@@ -43,11 +43,12 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
   return move;
 }
 
-// Pushed by a worker from elsewhere: twice the planned tensors and room for the state beside them.
+// A remote worker may push at most twice the bytes of the planned tensors plus kPushBytesBeside for
+// other state, or kPushBytesMax if the plan is unknown or implausible.
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
-/// Whether a cluster ended what it ran for reasons of its own, or has lost it.
+/// Whether the cluster ended the attempt for reasons of its own, or has lost track of it.
 bool taken_back(const AwayEnd& away) {
   if (away.how.empty()) return true;
   constexpr std::string_view kReasons[] = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
@@ -57,7 +58,7 @@ bool taken_back(const AwayEnd& away) {
                              [&](std::string_view reason) { return away.how.starts_with(reason); });
 }
 
-/// A worker's text may contain anything; a log line must be valid UTF-8.
+/// Replaces all but printable ASCII, because a worker's text may not be valid UTF-8.
 std::string printable(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -173,12 +174,12 @@ Result<std::string> TrainTask::initial_weights_path() const {
   const v1::InitialWeights& weights = job_.spec.recipe().initial_weights();
   const std::string& name = weights.model().empty() ? weights.job() : weights.model();
   if (name.empty()) return std::string();
-  // Submit has checked that the model exists; if it was deleted since, the worker says so, unless
-  // the job resumes and does not need it.
+  // The submission has checked that the model exists. If it was deleted since, the worker reports
+  // that, unless the job resumes and does not need it.
   const Result<Model> model = store_.models().find(job_.project, name.substr(name.rfind('/') + 1));
   if (model.ok()) return options_.paths.weights(model->job_uid, model->digest).string();
   if (model.error().reason == "MODEL_NOT_FOUND") return std::string();
-  return model.error();  // of the store, and not of the model
+  return model.error();  // an error of the store, not a missing model
 }
 
 void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
@@ -211,15 +212,15 @@ Result<AttemptUpdate> TrainTask::update_of(const v1::WorkerReport& report) {
                             report.has_log() ? without_paths(report) : report);
 }
 
-/// What follows from the end of the process. Each step waits for the store or for files, and is
-/// what the one before it leads to.
+/// The state of the steps after the end of the process. Each step waits for the store or for files
+/// and then starts the next one.
 struct TrainTask::Ending {
   const TaskEnd end;
   const TaskHold hold;
   std::optional<SpoolReader> spool = std::nullopt;
-  Status read = {};  // of the spool, and what the store says to its reports
+  Status read = {};  // the first error of reading the spool or of storing its reports
   int64_t taken = 0;
-  size_t unanswered = 0;  // reports that are on their way to the store
+  size_t unanswered = 0;  // reports that were queued in the store and not answered yet
 };
 
 void TrainTask::ended(const TaskEnd& end, TaskHold hold) {
@@ -257,8 +258,8 @@ void TrainTask::take_reports(const std::shared_ptr<Ending>& ending) {
     note_spool(*ending);
     return store_end(ending);
   }
-  // The store keeps their order. Its answers come one after another, but that to one which it
-  // refuses may come early.
+  // The store applies the updates in this order. Its callbacks run one after another, but the
+  // callback of a refused update may run early.
   ending->unanswered = updates.size();
   for (AttemptUpdate& update : updates) {
     store_.jobs().update_attempt(std::move(update), [this, ending](const Result<Job>& stored) {
@@ -281,8 +282,8 @@ void TrainTask::note_spool(const Ending& ending) {
   if (ending.read.ok()) return;
   const Error& error = ending.read.error();
   spdlog::warn("event=spool_not_taken {} {}", kv("job", job_.name()), kv("message", error.message));
-  if (error.reason == "REPORT_GAP") return;  // of a store that went back in time
-  const MutexLock lock(mu_);  // finished work is not lost: the job goes on from its checkpoint
+  if (error.reason == "REPORT_GAP") return;  // the store was replaced by an older copy
+  const MutexLock lock(mu_);  // not a failure of the job, which continues from its checkpoint
   if (!host_trouble_) host_trouble_ = error;
 }
 
@@ -296,12 +297,13 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
     case v1::Outcome::SUCCEEDED: {
       Result<NewModel> model = read_model(outcome);
       if (!model.ok() && model.error().code != ErrorCode::kNotFound) {
-        // The work is done and must not be lost: the worker keeps its report, and sends it again.
+        // The work is done and must not be lost. With this error the worker keeps its report and
+        // sends it again.
         spdlog::warn("event=model_unreadable {} {}", kv("job", job_.name()),
                      kv("message", model.error().message));
         return model.error();
       }
-      if (!model.ok()) {  // not even this worker finds it now; the next one writes it again
+      if (!model.ok()) {  // the model's file is missing; the next attempt writes it again
         note_host_trouble(kStorageError,
                           "the work is done, but the server " + model.error().message);
         break;
@@ -325,7 +327,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       if (now.ok() && now->cancel_requested) {
         update.move = terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
       }
-      break;  // else it goes back to the queue when the process is gone
+      break;  // otherwise the job returns to the queue when the process has ended
     }
     case v1::Outcome::DEVICE_FAULT:
       note_fault(outcome);
@@ -334,17 +336,17 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       if (outcome.reason() == kDeviceBusy) {
         const MutexLock lock(mu_);
         device_busy_ = options_.paths.hide(printable(outcome.message()));
-        break;  // it goes back to the queue when the process is gone
+        break;  // the job returns to the queue when the process has ended
       }
       if (const std::string trouble = host_trouble_of(outcome.reason(), options_.elsewhere);
           !trouble.empty()) {
         note_host_trouble(trouble, printable(outcome.message()));
-        break;  // likewise
+        break;  // the job returns to the queue when the process has ended
       }
       update.move =
           terminal(JobState::kFailed, outcome.reason(), options_.paths.hide(outcome.message()));
       break;
-    default:  // FAULT. A retry would fail again.
+    default:  // Outcome::FAULT: a retry would fail again.
       update.move =
           terminal(JobState::kFailed, outcome.reason().empty() ? "INTERNAL" : outcome.reason(),
                    outcome.message().empty() ? "The worker failed."
@@ -363,7 +365,7 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
   ASSIGN_OR_RETURN(model.digest, sha256_file(file));
   model.parameter_count = parameter_count_;
   model.schema = options_.schema;
-  model.schema.clear_warnings();  // of the dataset, not of the model
+  model.schema.clear_warnings();  // they describe the dataset, not the model
   model.tensors.assign(outcome.tensors().begin(), outcome.tensors().end());
   return model;
 }
@@ -410,7 +412,7 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
 
 Move TrainTask::after_time_limit(const Job& job) const {
   const std::string ended = "The worker stopped before the time limit of its place";
-  // In a place whose limit leaves no time for work the job would go round for ever.
+  // Without a new checkpoint this counts as a loss, or the job might be requeued forever.
   const bool begun = resumed_from_ >= 0;
   if (begun ? job.checkpoint_step <= resumed_from_ : !options_.adopted) {
     return after_worker_lost(job, "TIME_LIMIT_SHORT",
@@ -440,8 +442,7 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
   if (const std::optional<Error> told = host_trouble()) return told;
   if (end.version_skew || end.stop_asked) return std::nullopt;
   if (end.exit.signalled && end.exit.number == SIGBUS) {
-    // A truncated file is not taken for this again and again: the next attempt refuses it by its
-    // size.
+    // A truncated file causes this only once: the next attempt refuses the file by its size.
     return make_error(ErrorCode::kUnavailable, kStorageError,
                       "the worker was killed by " + describe(end.exit) +
                           ": a mapped file could not be read, or memory failed");
@@ -452,7 +453,7 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
     return make_error(ErrorCode::kUnavailable, "WORKER_START_FAILED",
                       "its worker did not come for its work: " + end.away->text);
   }
-  // Nothing of the job was in it yet: a library is missing, or the host is out of breath.
+  // The process had not received its job yet. So a library is missing or the host is overloaded.
   return make_error(
       ErrorCode::kUnavailable, "WORKER_START_FAILED",
       end.silent ? std::string("the worker program did not come for its work in time")
@@ -460,9 +461,9 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
 }
 
 Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) {
-  constexpr int64_t kPauseUs = 5'000'000;  // what takes one back may take the next one at once
+  constexpr int64_t kPauseUs = 5'000'000;  // the same cause may end the next attempt immediately
   const std::string at = " at step " + std::to_string(job.progress.step()) + ": " + away.text + ".";
-  // Begun too late for a checkpoint again and again, it would never end.
+  // A timeout counts as a loss, or a job without checkpoints would be requeued forever.
   if (away.how.starts_with("TIMEOUT")) {
     Move move = after_worker_lost(job, "CLUSTER_TIME_LIMIT",
                                   "The cluster's time limit ended it" + at, now_us);
@@ -482,7 +483,8 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
   }
-  if (trouble && trouble->reason == kRankLost) {  // as when its only worker is
+  // Same handling as for the loss of a job's only worker.
+  if (trouble && trouble->reason == kRankLost) {
     return after_worker_lost(job, kRankLost, "A node of it was lost: " + trouble->message + ".",
                              now);
   }
@@ -544,9 +546,9 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     return after_worker_lost(job, "WORKER_KILLED",
                              "The worker was killed by " + describe(end.exit) + at, now);
   }
-  // Elsewhere its outcome may have been lost with the link.
+  // The outcome of a remote worker may have been lost with the connection.
   if (end.exit.number == 0 &&
-      !options_.elsewhere) {  // it considers itself done, and would do so again
+      !options_.elsewhere) {  // the worker believes that it is done; a retry would end the same way
     return terminal(JobState::kFailed, "WORKER_PROTOCOL",
                     "The worker ended without reporting an outcome" + at);
   }
@@ -557,7 +559,8 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
 void TrainTask::store_end(const std::shared_ptr<Ending>& ending) {
   const TaskEnd& end = ending->end;
   const Result<Job> job = store_.jobs().find_uid(job_.uid);
-  // Another attempt cannot have begun, and a terminal state was stored before this process ended.
+  // If this attempt is no longer active in the store, its terminal state was stored before the
+  // process ended. Another attempt cannot have begun.
   if (!job.ok() || !is_active(job->state) || job->attempt != job_.attempt) return leave(job);
   AttemptUpdate update;
   update.job_uid = job_.uid;
@@ -580,7 +583,8 @@ void TrainTask::store_end(const std::shared_ptr<Ending>& ending) {
 void TrainTask::leave(const Result<Job>& job) {
   if (!job.ok() && job.error().reason != "ATTEMPT_FENCED" &&
       job.error().reason != "JOB_NOT_FOUND") {
-    // The store does not accept writes. The job is put back when the daemon restarts.
+    // The store does not accept writes. After its next start, the daemon returns the job to the
+    // queue.
     spdlog::error("event=attempt_end_not_stored {} {}", kv("job", job_.name()),
                   kv("message", job.error().message));
   } else if (job.ok() && is_terminal(job->state)) {

@@ -1,5 +1,5 @@
-// When a job has succeeded, its worker measures the node that it ran on
-// (server/forecast/cluster_rates.h).
+// The measurement of cluster nodes: after a job has succeeded, its worker measures the node on
+// which it ran (server/forecast/cluster_rates.h).
 #include "server/dispatch/train_task.h"
 #include "server/forecast/cluster_rates.h"
 

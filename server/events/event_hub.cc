@@ -23,7 +23,8 @@ using BlockPtr = std::shared_ptr<const EventBlock>;
 
 constexpr size_t kSmallestRing = 16 << 10;
 
-/// A block of the events after `after`, up to the next gap: null if there are none.
+/// Sets `out` to a block of the events after `after`, up to the next gap; leaves it null if there
+/// are none.
 Result<EventRange> read_block(const JobStore& jobs, const std::string& uid, int64_t after,
                               int64_t bytes_max, BlockPtr& out) {
   auto block = std::make_shared<EventBlock>();
@@ -43,7 +44,8 @@ bool has(const BlockPtr& block, int64_t seq) {
   return block && block->first_seq <= seq && seq <= block->last_seq();
 }
 
-/// From `seq` on, or from the block's first event if those before it are gone (thinned).
+/// The events of the block from `seq` on, or from its first event if the events before it were
+/// thinned.
 EventRun run_from(BlockPtr block, int64_t seq) {
   const auto first = static_cast<size_t>(std::max<int64_t>(0, seq - block->first_seq));
   return {std::move(block), first, false};
@@ -65,7 +67,7 @@ void EventBlock::append(std::string_view event) {
 std::shared_ptr<const EventBlock> EventBlock::unpacked() const {
   const MutexLock lock(mu_);
   if (unpacked_) return unpacked_;
-  v1::WatchJobResponse packed;  // the store has read each event
+  v1::WatchJobResponse packed;  // cannot fail: the store has parsed each event
   packed.ParseFromString(bytes);
   const auto block = std::make_shared<EventBlock>();
   block->first_seq = first_seq;
@@ -77,21 +79,24 @@ std::shared_ptr<const EventBlock> EventBlock::unpacked() const {
   return unpacked_;
 }
 
-/// A job that is watched. Guarded by the hub's mutex.
+/// The state of a watched job. Guarded by the hub's mutex.
 struct EventHub::Feed {
   explicit Feed(std::string job_uid) : uid(std::move(job_uid)) {}
 
   const std::string uid;
   int watchers = 0;
-  int64_t end_seq = -1;    // newest event that was read, or after which the first one will be;
-                           // before begin() unknown. Only the hub's live thread moves it on.
-  int64_t told_seq = 0;    // newest event that the store told of
+  // The newest event that was read; at the start the newest event at the first watch(), -1 before
+  // that. Only the hub's live thread advances it.
+  int64_t end_seq = -1;
+  int64_t told_seq = 0;    // newest event that the store reported
   int64_t final_seq = -1;  // the job's last event, once it has ended
   bool removed = false;
-  std::deque<BlockPtr> recent;  // without a gap, up to end_seq
+  std::deque<BlockPtr> recent;  // consecutive blocks without a gap, up to end_seq
   size_t recent_bytes = 0;
-  BlockPtr past;  // the last that was read for a watcher behind `recent`: others often follow it
-  std::vector<std::shared_ptr<Watcher::State>> waiting;  // at end_seq or beyond
+  // The block last read for a watcher behind `recent`; other watchers often need the same block.
+  BlockPtr past;
+  // Watchers whose cursor is at end_seq or beyond.
+  std::vector<std::shared_ptr<Watcher::State>> waiting;
   bool scheduled = false;
   Clock::time_point served;
 
@@ -118,8 +123,8 @@ struct EventHub::Feed {
   }
 };
 
-// Either of two threads may release it last: the watcher's owner, or a thread of the hub in the
-// middle of a call.
+// The state of a watcher. Either the watcher's owner or a thread of the hub during a call may
+// release it last.
 struct Watcher::State {
   State(std::shared_ptr<EventHub::Impl> hub_impl, std::shared_ptr<EventHub::Feed> job_feed,
         int64_t after, OnEvents call)
@@ -132,9 +137,11 @@ struct Watcher::State {
   const std::shared_ptr<EventHub::Feed> feed;
   const OnEvents on_events;
   // Guarded by the hub's mutex.
-  int64_t cursor;     // last seq that it was given
+  int64_t cursor;     // seq of the last event that it was given
   bool gone = false;  // the watcher was destroyed
-  int calls = 0;      // of on_events that have not returned; the next may overtake one's end
+  // The number of running calls of on_events; a call may begin before the previous one has
+  // returned.
+  int calls = 0;
 };
 
 struct EventHub::Impl : std::enable_shared_from_this<EventHub::Impl> {
@@ -166,13 +173,14 @@ struct EventHub::Impl : std::enable_shared_from_this<EventHub::Impl> {
   std::unordered_map<std::string, std::shared_ptr<Feed>> feeds TRAINYARD_GUARDED_BY(mu);
   int64_t watchers TRAINYARD_GUARDED_BY(mu) = 0;
   std::multimap<Clock::time_point, std::shared_ptr<Feed>> due TRAINYARD_GUARDED_BY(mu);
-  std::deque<WatcherPtr> ready TRAINYARD_GUARDED_BY(mu);  // asked, and stand within recent blocks
+  // Watchers with an open request that recent blocks can answer.
+  std::deque<WatcherPtr> ready TRAINYARD_GUARDED_BY(mu);
   std::deque<std::function<void()>> tasks TRAINYARD_GUARDED_BY(mu);
   std::jthread live;
   std::jthread reader;
 };
 
-// Runs on the store's answering thread: must be fast, whatever the number of watchers.
+// Runs on the store's answering thread: must be fast for any number of watchers.
 void EventHub::Impl::tell(std::span<const JobChange> changes) {
   const MutexLock lock(mu);
   for (const JobChange& change : changes) {
@@ -203,7 +211,7 @@ void EventHub::Impl::schedule(const std::shared_ptr<Feed>& feed) {
   wake_live.notify_one();
 }
 
-/// Never on a thread that must not wait: what it finds is given by the hub's threads.
+/// Does not wait or call the watcher; the hub's threads deliver the events.
 void EventHub::Impl::request(const WatcherPtr& watcher) {
   const MutexLock lock(mu);
   if (watcher->gone) return;
@@ -221,7 +229,8 @@ void EventHub::Impl::request(const WatcherPtr& watcher) {
   }
 }
 
-// Turn and turn about: those who asked for more of what is there, then one job with news.
+// Alternates between two kinds of work: watchers whose next events are in memory, then one job with
+// new events.
 void EventHub::Impl::run_live(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     std::deque<WatcherPtr> asked;
@@ -245,7 +254,7 @@ void EventHub::Impl::run_live(const std::stop_token& stop) {
   }
 }
 
-/// Reads what is new and gives it to those who wait for it.
+/// Reads the new events of a job and gives them to the waiting watchers.
 void EventHub::Impl::serve(const std::shared_ptr<Feed>& feed) {
   int64_t end = 0;
   {
@@ -276,7 +285,8 @@ void EventHub::Impl::serve(const std::shared_ptr<Feed>& feed) {
     feed->served = Clock::now();
     feed->note(range);
     for (BlockPtr& block : blocks) feed->keep(std::move(block), ring_bytes_max());
-    // Those who have seen more already wait on; whoever leaves from now on is marked as gone.
+    // Watchers that are already at the end keep waiting. A watcher that is destroyed from here on
+    // is marked as gone.
     const auto behind =
         std::partition(feed->waiting.begin(), feed->waiting.end(), [&](const WatcherPtr& watcher) {
           return !error && watcher->cursor >= feed->end_seq && watcher->cursor != feed->final_seq;
@@ -294,7 +304,7 @@ void EventHub::Impl::serve(const std::shared_ptr<Feed>& feed) {
   }
 }
 
-/// Its next run, from memory.
+/// Gives the watcher its next events from memory.
 void EventHub::Impl::give_recent(const WatcherPtr& watcher) {
   EventRun run;
   {
@@ -302,7 +312,7 @@ void EventHub::Impl::give_recent(const WatcherPtr& watcher) {
     const Feed& feed = *watcher->feed;
     if (BlockPtr block = feed.find_recent(watcher->cursor + 1)) {
       run = run_from(std::move(block), watcher->cursor + 1);
-    } else if (watcher->cursor != feed.final_seq) {  // it was dropped meanwhile
+    } else if (watcher->cursor != feed.final_seq) {  // the block was dropped in the meantime
       tasks.emplace_back([this, watcher] { read_past(watcher); });
       wake_reader.notify_one();
       return;
@@ -331,7 +341,7 @@ void EventHub::Impl::give(const WatcherPtr& watcher, Result<EventRun> run) {
   if (watcher->gone) called.notify_all();
 }
 
-/// Its next run, from the store.
+/// Gives the watcher its next events from the store.
 void EventHub::Impl::read_past(const WatcherPtr& watcher) {
   BlockPtr block;
   int64_t next = 0;
@@ -391,7 +401,8 @@ void EventHub::Impl::stop() {
   reader.request_stop();
   live.join();
   reader.join();
-  std::deque<std::function<void()>> dropped;  // each may own a watcher: not under the lock
+  // Destroyed without the lock, because a task may own a watcher.
+  std::deque<std::function<void()>> dropped;
   {
     const MutexLock lock(mu);
     dropped.swap(tasks);
@@ -433,7 +444,7 @@ Result<std::unique_ptr<Watcher>> EventHub::watch(const std::string& job_uid, int
   }
   std::unique_ptr<Watcher> watcher(new Watcher(std::move(state)));
   if (known) return watcher;
-  // Read after the feed is there, so that no commit is missed.
+  // Reads the store after the feed exists, so that no commit is missed.
   ASSIGN_OR_RETURN(
       const EventRange range,
       impl_->jobs.visit_events(job_uid, after, 0, 0, [](int64_t, std::string_view) {}));

@@ -1,13 +1,14 @@
-// server/events/event_hub.h: events are stored first, then brought to their watchers.
+// server/events/event_hub.h: delivers stored events to their watchers.
 //
-// A job's recent events are read from the store and turned into bytes once, in blocks that all its
-// watchers share. A watcher is a place in that sequence: it asks for what comes next and is called
-// back, from memory if it stands within the recent blocks, else with a piece read from the store.
-// So every watcher sees each event once and in order, a slow one pins one block, training never
-// waits for one, and the thread that asks never waits for the store.
+// A job's recent events are read from the store and serialized once, into blocks that all its
+// watchers share. A watcher is a position in this sequence. It requests the next events and is
+// called back, with a block from memory if its position is within the recent blocks, otherwise with
+// a block read from the store. So every watcher gets each event once and in order. A slow watcher
+// keeps only one block in memory, training never waits for a watcher, and the requesting thread
+// never waits for the store.
 //
-// When there are many, events gather between two rounds: kWakeUpsPerSecond watchers are called a
-// second at most, and no event waits longer than kPaceMax for that.
+// With many watchers, events are batched: at most kWakeUpsPerSecond watchers are called per second,
+// but no event is delayed by more than kPaceMax.
 #pragma once
 
 #include <chrono>
@@ -26,17 +27,20 @@ namespace trainyard::server {
 
 class EventHub;
 
-/// Consecutive events of a job, as a WatchJobResponse that has them as its `events`.
+/// Consecutive events of a job, serialized as a WatchJobResponse that has them in its field
+/// `events`.
 class EventBlock {
  public:
   int64_t first_seq = 0;
   std::string bytes;
-  std::vector<size_t> ends;  // of each event in `bytes`: its tag, its length, the event
+  // End offset in `bytes` of each event, which is stored as tag, length and message.
+  std::vector<size_t> ends;
 
   int64_t last_seq() const { return first_seq + static_cast<int64_t>(ends.size()) - 1; }
   size_t begin(size_t event) const { return event == 0 ? 0 : ends[event - 1]; }
   void append(std::string_view event);
-  /// The same for those who do not read packed metrics: made when the first asks, shared by all.
+  /// The same events with unpacked metrics, for clients that do not read packed metrics. Created at
+  /// the first call and shared by all.
   std::shared_ptr<const EventBlock> unpacked() const;
 
  private:
@@ -44,50 +48,52 @@ class EventBlock {
   mutable std::shared_ptr<const EventBlock> unpacked_ TRAINYARD_GUARDED_BY(mu_);
 };
 
-/// What a watcher gets: the events of a block from `first` on; with null only the end.
+/// The events that a watcher gets: those of a block from `first` on. A null block carries no
+/// events.
 struct EventRun {
-  std::shared_ptr<const EventBlock> block;  // whoever writes it last may be any of its watchers
+  std::shared_ptr<const EventBlock> block;  // shared by the job's watchers
   size_t first = 0;                         // index into `ends`
-  bool ended = false;  // the job has a terminal state, and its last event is here or came before
+  bool ended = false;  // the job has ended, and this run or an earlier one has its last event
 };
 
 class Watcher {
  public:
-  /// Is called once for each request(), on one of the hub's threads; an error ends the watch, for
-  /// example JOB_NOT_FOUND after the job was removed. It may start a gRPC write and call request();
-  /// it must not throw, wait for a client, or destroy its watcher.
+  /// Called once for each request(), on one of the hub's threads. An error ends the watch, for
+  /// example JOB_NOT_FOUND after the job was removed. The function may start a gRPC write and call
+  /// request(). It must not throw, wait for a client, or destroy its watcher.
   using OnEvents = std::function<void(Result<EventRun>)>;
 
-  ~Watcher();  // OnEvents is not running and will not be called again when this returns
+  ~Watcher();  // waits until OnEvents is not running and will not be called again
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  /// Asks for what follows the last run. At most one request is open at a time. Never waits.
+  /// Requests the events after the last run. At most one request may be open at a time. Never
+  /// waits.
   void request();
 
  private:
   friend class EventHub;
   struct State;
   explicit Watcher(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  std::shared_ptr<State> state_;  // also held by the hub's threads while they call
+  std::shared_ptr<State> state_;  // shared with the hub's threads during calls
 };
 
-/// Thread-safe. Make it after the store and before the first change; destroy it after every
-/// watcher and before the store.
+/// Thread-safe. Must be created after the store and before the first change, and destroyed after
+/// every watcher and before the store.
 class EventHub {
  public:
   static constexpr int kWakeUpsPerSecond = 5000;
   static constexpr std::chrono::milliseconds kPaceMax{250};
-  static constexpr int64_t kLiveBlockBytesMax = 64 << 10;  // and one event
-  static constexpr int64_t kPastBlockBytesMax = 16 << 10;  // and one event
-  static constexpr size_t kRecentBytesMax = 4 << 20;       // of one job
+  static constexpr int64_t kLiveBlockBytesMax = 64 << 10;  // plus one event
+  static constexpr int64_t kPastBlockBytesMax = 16 << 10;  // plus one event
+  static constexpr size_t kRecentBytesMax = 4 << 20;       // per job
   static constexpr size_t kRecentBytesInAllMax = 32 << 20;
 
   explicit EventHub(Store& store);
   ~EventHub();
 
-  /// A watcher of events after `after`. May wait for the store. JOB_NOT_FOUND; INVALID_ARGUMENT/
-  /// SEQUENCE_INVALID; OUT_OF_RANGE/SEQUENCE_IN_FUTURE.
+  /// Creates a watcher of the events after `after`. May wait for the store. Errors: JOB_NOT_FOUND;
+  /// INVALID_ARGUMENT/ SEQUENCE_INVALID; OUT_OF_RANGE/SEQUENCE_IN_FUTURE.
   Result<std::unique_ptr<Watcher>> watch(const std::string& job_uid, int64_t after,
                                          Watcher::OnEvents on_events);
   /// Runs `task` on the thread that reads the store for watchers that are behind. It must not
@@ -98,7 +104,8 @@ class EventHub {
   friend class Watcher;
   struct Feed;
   struct Impl;
-  std::shared_ptr<Impl> impl_;  // shared with the store's observer, which may be called last
+  // Shared with the store's observer, which may still be called after the destructor.
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace trainyard::server

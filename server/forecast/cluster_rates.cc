@@ -20,17 +20,19 @@ namespace {
 
 constexpr size_t kBuildBytesMax = 128;
 constexpr int64_t kMemoryBytesMax = int64_t{1} << 50;
-/// From here on a time limit is none: Slurm says a year where it is infinite.
+/// A time limit from this value on counts as none, because Slurm reports a year for an infinite
+/// limit.
 constexpr int64_t kNoTimeLimitS = int64_t{360} * 86'400;
 constexpr size_t kRatesBytesMax = 1 << 20;
 constexpr size_t kSamplesMax = 4096;
 constexpr size_t kOpBytesMax = 64;
-constexpr double kNumberMax = 1e18;      // FLOPs and bytes of a node
-constexpr double kNodeSecondsMax = 600;  // that one takes
-constexpr double kSecondsMax = 3600;     // of a start, of measuring
+constexpr double kNumberMax = 1e18;      // bound of the FLOPs and bytes of a graph node
+constexpr double kNodeSecondsMax = 600;  // bound of the time of one graph node
+constexpr double kSecondsMax = 3600;     // bound of the times of a process start and of measuring
 constexpr double kWattsMax = 1e5;
-constexpr int64_t kMeasuringUs = 90'000'000;  // then a worker that says nothing is given up
-constexpr int32_t kTriesMax = 3;              // in a row, before a pause
+// A worker that has not reported its rates after this time is given up.
+constexpr int64_t kMeasuringUs = 90'000'000;
+constexpr int32_t kTriesMax = 3;  // the largest number of failures in a row before a pause
 constexpr int64_t kPauseUs = 3'600'000'000;
 constexpr double kClearlyFaster = 2;
 
@@ -38,7 +40,8 @@ Status refuse(const std::string& why) {
   return make_error(ErrorCode::kInvalidArgument, "RATES_INVALID", "rates: " + why);
 }
 
-/// What a machine could be: parse_rates has refused what is not finite, or negative.
+/// Refuses values that no machine could have. parse_rates() has refused values that are negative or
+/// not finite.
 Status check_bounds(const DeviceRates& rates) {
   if (rates.samples.empty() || rates.samples.size() > kSamplesMax) {
     return refuse(std::to_string(rates.samples.size()) + " samples, expected 1 to " +
@@ -68,14 +71,14 @@ std::string threads_text(int32_t threads) {
   return threads == 1 ? " with 1 thread" : " with " + std::to_string(threads) + " threads";
 }
 
-/// The time of one run for all of its nodes' kinds, as far as it is known of them.
+/// The forecast of a run over all kinds of node whose rates are known.
 struct Merged {
   RunForecast run;
   int64_t kinds = 0;
-  std::string likely;  // the kind that was seen last
+  std::string likely;  // the kind of node on which a job ended last
   double watts = 0;
   std::optional<MeasuredSteps> measured;
-  std::string unknown;  // why it is not known of one of them
+  std::string unknown;  // why the forecast of one kind is unknown
 };
 
 void widen(TimeRange& range, const TimeRange& other) {
@@ -114,7 +117,7 @@ struct ClusterRates::Impl : std::enable_shared_from_this<Impl> {
   };
   struct Measuring {
     std::string task;
-    StoredNodeRates of;  // but for its rates
+    StoredNodeRates of;  // the rates to be stored, without the measured values
     v1::CalibrateTask asked;
     int64_t until_us = 0;
   };
@@ -135,7 +138,8 @@ struct ClusterRates::Impl : std::enable_shared_from_this<Impl> {
   void add(StoredNodeRates stored) TRAINYARD_REQUIRES(mu);
   void see(const NodeUse& use, const std::string& node, int64_t now_us) TRAINYARD_REQUIRES(mu);
   void fail(const NodeRatesKey& key, const std::string& why) TRAINYARD_REQUIRES(mu);
-  /// The rates of a cluster's nodes that match the query, the node that was seen last first.
+  /// The rates of the cluster's nodes that match the query, sorted by the last end of a job there,
+  /// the newest first.
   std::vector<const Known*> find(const ClusterQuery& query) const TRAINYARD_REQUIRES(mu);
   Result<Merged> merge(const ClusterQuery& query, bool with_outcomes) const TRAINYARD_REQUIRES(mu);
   std::string why_missing(const ClusterQuery& query) const TRAINYARD_REQUIRES(mu);
@@ -148,13 +152,14 @@ struct ClusterRates::Impl : std::enable_shared_from_this<Impl> {
   const std::vector<ClusterConfig> clusters;
   const ClusterRatesOptions options;
   const Clock& clock;
-  OutcomeHistory history;  // under mu, but for grow()
+  OutcomeHistory history;  // guarded by mu, except for grow()
 
   Mutex mu;
   std::map<NodeRatesKey, Known> known TRAINYARD_GUARDED_BY(mu);
   std::map<NodeRatesKey, Measuring> measuring TRAINYARD_GUARDED_BY(mu);
   std::map<NodeRatesKey, Failures> failures TRAINYARD_GUARDED_BY(mu);
-  int64_t version TRAINYARD_GUARDED_BY(mu) = 0;  // of what forecasts rest on
+  // Grows with each change of the data from which forecasts are computed.
+  int64_t version TRAINYARD_GUARDED_BY(mu) = 0;
   std::unordered_map<std::string, std::pair<int64_t, v1::Forecast>> kept TRAINYARD_GUARDED_BY(mu);
 };
 
@@ -164,11 +169,11 @@ void ClusterRates::Impl::add(StoredNodeRates stored) {
     spdlog::warn("event=node_rates_refused {}", kv("message", parsed.error().message));
     return;
   }
-  stored.rates.clear();  // the model has them
+  stored.rates.clear();  // the rate model has a parsed copy
   const NodeRatesKey key = stored.key;
   known[key] = {std::move(stored), std::make_shared<RateModel>(std::move(parsed).value())};
   ++version;
-  // As the store does.
+  // Keeps the newest kNodeRatesMax rates of the cluster, like the store.
   std::vector<std::pair<int64_t, NodeRatesKey>> of_cluster;
   for (const auto& [other, k] : known) {
     if (other.cluster == key.cluster) of_cluster.emplace_back(k.stored.seen_us, other);
@@ -185,7 +190,7 @@ void ClusterRates::Impl::see(const NodeUse& use, const std::string& node, int64_
     k.stored.seen_us = now_us;
   }
   if (!any) return;
-  ++version;  // another kind may be the likely one now
+  ++version;  // another kind of node may be the most likely one now
   store.forecasts().see_node(use.cluster, node, now_us, [](const Status& seen) {
     if (!seen.ok()) spdlog::warn("event=node_not_noted {}", kv("message", seen.error().message));
   });
@@ -195,7 +200,7 @@ void ClusterRates::Impl::fail(const NodeRatesKey& key, const std::string& why) {
   Failures& f = failures[key];
   f.why = why;
   if (++f.in_a_row >= kTriesMax) f.retry_us = clock.steady_us() + kPauseUs;
-  ++version;  // what is said of it changes
+  ++version;  // the message about missing rates changes
   spdlog::warn("event=node_rates_not_measured {} {} {}", kv("cluster", key.cluster),
                kv("node", key.node), kv("message", why));
 }
@@ -315,7 +320,7 @@ v1::Forecast ClusterRates::Impl::forecast(const ClusterQuery& query) const {
   } else {
     basis = "rates measured" + (query.on_gpus ? "" : threads_text(query.threads)) + " on " +
             merged->likely;
-    // What jobs took has the network in it.
+    // Only a forecast from rates assumes a network speed; measured times of jobs include it.
     const std::string link = assumed_link(query.work->step);
     if (!link.empty()) basis += "; " + link;
   }
@@ -365,7 +370,8 @@ std::optional<v1::CalibrateTask> ClusterRates::job_ended(const NodeUse& use) {
   if (known != impl_->known.end() && known->second.stored.build == build) return std::nullopt;
   const auto busy = impl_->measuring.find(key);
   if (busy != impl_->measuring.end()) {
-    if (busy->second.task == use.task) return busy->second.asked;  // it had not heard it
+    // The worker did not get the first reply.
+    if (busy->second.task == use.task) return busy->second.asked;
     if (now_us < busy->second.until_us) return std::nullopt;
   }
   const auto failed = impl_->failures.find(key);
@@ -388,7 +394,7 @@ std::optional<v1::CalibrateTask> ClusterRates::job_ended(const NodeUse& use) {
   fresh.asked.set_threads(use.threads);
   fresh.asked.set_precision(key.precision);
   fresh.asked.set_seconds_max(impl_->options.seconds_max);
-  ++impl_->version;  // what is said of it changes
+  ++impl_->version;  // the message about missing rates changes
   spdlog::info("event=measuring_node {} {} task={} threads={}", kv("cluster", use.cluster),
                kv("node", node), use.task, use.threads);
   return (impl_->measuring[key] = std::move(fresh)).asked;

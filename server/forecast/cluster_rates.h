@@ -1,10 +1,11 @@
-// server/forecast/cluster_rates.h: what jobs will take on the nodes of clusters
+// server/forecast/cluster_rates.h: forecasts the time that jobs take on the nodes of clusters
 // (docs/decisions/0114).
 //
-// The worker of a job measures its node when the job is over: its outcome is stored, nobody waits
-// for it any more, and it has the node's cores for some seconds yet. So the first job that succeeds
-// on a kind of node, with a number of threads and a precision, makes the forecasts of later ones.
-// One worker of a kind measures at a time, and one that dies while it does changes nothing.
+// The worker of a job measures its node after the job has ended: the outcome is stored by then,
+// nothing waits for the worker any more, and it has the node's cores for some more seconds. So the
+// first job that succeeds on a kind of node, with a number of threads and a precision, makes
+// forecasts for later jobs possible. Only one worker per kind measures at a time. A worker that
+// dies while it measures changes no rates.
 #pragma once
 
 #include <cstdint>
@@ -25,69 +26,71 @@
 namespace trainyard::server {
 
 struct ClusterRatesOptions {
-  double seconds_max = 3;  // that a worker may measure, about
+  double seconds_max = 3;  // about how long a worker may measure
 };
 
-/// What a worker says of its node where a job has ended.
+/// A worker's report about the node on which its job has ended.
 struct NodeUse {
   std::string task, cluster;
   v1::NodeFacts facts;
   bool on_gpus = false;
   int32_t threads = 1;
-  v1::Recipe::Precision precision = v1::Recipe::FP32;  // in which it computed
+  v1::Recipe::Precision precision = v1::Recipe::FP32;  // the precision in which the job computed
 };
 
-/// A job whose time on a cluster is asked for.
+/// A job whose time on a cluster is to be forecast.
 struct ClusterQuery {
-  std::string key;  // equal where all of the following are
+  std::string key;  // cache key: equal if all following fields are equal
   std::string cluster;
   std::shared_ptr<const RunWork> work;
   bool on_gpus = false;
-  int32_t threads = 1;  // of each node
+  int32_t threads = 1;  // per node
   int32_t nodes = 1;
-  int32_t devices = 1;  // GPUs of each node
+  int32_t devices = 1;  // GPUs per node
   v1::Recipe::Precision precision = v1::Recipe::FP32;
   int64_t plan_bytes = 0;
 };
 
-/// Thread-safe. Create it before the first change of a job; the store outlives it.
+/// Thread-safe. Must be created before the first change of a job. The store must outlive it.
 class ClusterRates {
  public:
   ClusterRates(Store& store, std::vector<ClusterConfig> clusters, ClusterRatesOptions options = {},
                const Clock& clock = system_clock());
 
-  /// Reads what the store has. Errors of the store.
+  /// Reads the stored rates. Returns errors of the store.
   Status open();
 
-  /// A job's outcome is stored, and its worker is still there: what it is to measure, if anything.
-  /// The same for the same task again.
+  /// Returns the measurement that the job's worker is to make, if any. Must be called after the
+  /// job's outcome was stored, while the worker still runs. A repeated call for the same task
+  /// returns the same.
   std::optional<v1::CalibrateTask> job_ended(const NodeUse& use);
-  /// What that worker has measured. Untrusted: INVALID_ARGUMENT/RATES_INVALID;
-  /// FAILED_PRECONDITION/RATES_NOT_ASKED.
+  /// Stores the rates that the worker measured, which are untrusted. Errors:
+  /// INVALID_ARGUMENT/RATES_INVALID; FAILED_PRECONDITION/RATES_NOT_ASKED.
   Status take(const std::string& task, std::string_view json);
-  /// The worker is gone, with or without rates.
+  /// Must be called when the worker has ended, whether it sent rates or not.
   void worker_gone(const std::string& task);
 
-  /// One forecast for all kinds of node: likely on the one that was seen last, in a range that
-  /// covers all.
+  /// One forecast for all kinds of node. The likely times are those of the kind on which a job
+  /// ended last; the range covers all kinds.
   v1::Forecast forecast(const ClusterQuery& query);
-  /// As Forecaster::step_time.
+  /// See Forecaster::step_time.
   Result<TimeRange> step_time(const ClusterQuery& query);
-  /// Fills in the kinds of node, the time limit of a start, and with `forecasts` what forecasts
-  /// rest on.
+  /// Sets the kinds of node and the time limit of an attempt, and, if `forecasts`, the data from
+  /// which forecasts are computed.
   void describe(bool forecasts, v1::Cluster& out);
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;  // also held by the store's observer and its answers
+  std::shared_ptr<Impl> impl_;  // shared with the store's observer and with callbacks
 };
 
-/// How many starts a run takes of which each may take `limit_seconds`, with what one takes to
-/// begin; 0 where that leaves no time for steps.
+/// The number of attempts that a run needs if each may take `limit_seconds`, of which
+/// `start_seconds` pass before the first step; 0 if that leaves no time for steps.
 int32_t starts_within(double limit_seconds, double total_seconds, double start_seconds);
 
-/// "clusters/slurm: 12 min (not counting its queue); name it with resources.cluster." Of a
-/// cluster's forecast that is at least twice as fast as the best of `here`; else empty.
+/// Advice such as "clusters/slurm: 12 min (not counting its queue); name it with
+/// resources.cluster.", if the cluster's forecast is at least twice as fast as the best of `here`;
+/// otherwise empty.
 std::string cluster_advice(const std::vector<v1::Forecast>& here, const v1::Forecast& cluster);
 
 }  // namespace trainyard::server

@@ -21,10 +21,11 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int64_t kLookUs = 1'000'000;     // while rates are missing, from one look to the next
-constexpr int64_t kRetryUs = 600'000'000;  // after a measurement that failed
+// Interval of checks for an idle server while rates are missing.
+constexpr int64_t kLookUs = 1'000'000;
+constexpr int64_t kRetryUs = 600'000'000;  // pause after a failed measurement
 
-/// A drained or quarantined GPU is left alone.
+/// Whether the device may be measured: a drained or quarantined GPU may not.
 bool is_usable(const Device& device) {
   return device.kind == DeviceKind::kCpu || device.schedulable;
 }
@@ -60,7 +61,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
     rates[stored.key] = {stored.time_us, std::make_shared<RateModel>(std::move(parsed).value())};
     ++version;
   }
-  /// Takes what has ended since the last time.
+  /// Reads the outcomes of jobs that have ended since the last call.
   void read_outcomes() TRAINYARD_REQUIRES(mu) { version += history.read(); }
   v1::Forecast forecast(const ForecastQuery& query, const Device& device, const RunWork& work)
       TRAINYARD_REQUIRES(mu);
@@ -87,7 +88,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
                ? "measuring rates" + what + " failed: " + failure->second.second
                : "no rates" + what + " have been measured yet; they are when no job runs";
   }
-  /// A device like `device` on which jobs may start now.
+  /// A device of the same kind and model as `device` on which jobs may start now.
   std::optional<Device> usable_like(const Device& device) {
     const Devices now = inventory.read();
     for (const Device& d : now.devices) {
@@ -102,9 +103,10 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   Inventory& inventory;
   const ForecasterOptions options;
   const Clock& clock;
-  Calibrate calibrate;  // set before the thread begins
+  Calibrate calibrate;  // set before the thread starts
 
-  std::atomic<int64_t> busy_us{0};  // when a job was last seen to start or run
+  // steady-clock time of the last change of a job that the scheduler considers
+  std::atomic<int64_t> busy_us{0};
   std::atomic<int64_t> disturbances{0};
 
   Mutex mu;
@@ -116,8 +118,9 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   std::map<RatesKey, Device> wanted TRAINYARD_GUARDED_BY(mu);
   std::map<RatesKey, std::pair<int64_t, std::string>> failed TRAINYARD_GUARDED_BY(mu);
   std::map<RatesKey, Rates> rates TRAINYARD_GUARDED_BY(mu);
-  OutcomeHistory history;                        // under mu, but for grow()
-  int64_t version TRAINYARD_GUARDED_BY(mu) = 0;  // of what forecasts rest on
+  OutcomeHistory history;  // guarded by mu, except for grow()
+  // Grows with each change of the data from which forecasts are computed.
+  int64_t version TRAINYARD_GUARDED_BY(mu) = 0;
   std::unordered_map<std::string, std::pair<int64_t, std::vector<v1::Forecast>>> kept
       TRAINYARD_GUARDED_BY(mu);
   std::thread thread;
@@ -172,7 +175,7 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
       spdlog::warn("event=rates_not_measured {} {}", kv("device", device.name),
                    kv("message", json.error().message));
       failed[key] = {clock.steady_us() + kRetryUs, json.error().message};
-      ++version;  // what is said of it changes
+      ++version;  // the message about missing rates changes
       return;
     }
     if (disturbances != disturbances_before) {
@@ -181,7 +184,7 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
       return;
     }
     if (Result<DeviceRates> measured = parse_rates(*json); measured.ok()) {
-      // What is left of the time is the worker's start, which every job has.
+      // The rest of the time is the start of the worker process, which every job needs.
       const double seconds = static_cast<double>(clock.steady_us() - measuring_since_us) * 1e-6;
       measured->process_seconds = std::max(0.0, seconds - measured->measure_seconds);
       json = to_json_text(*measured);
@@ -230,7 +233,7 @@ void Forecaster::Impl::run() {
       if (stopped) return;
       if (idle && !device) {
         failed[key] = {now + kRetryUs, "no such device can be used now"};
-        ++version;  // what is said of it changes
+        ++version;  // the message about missing rates changes
         continue;
       }
       if (idle) {
@@ -248,7 +251,7 @@ void Forecaster::Impl::run() {
       }
     }
     if (!idle) {
-      // What is wanted newly does not wait for what failed.
+      // A newly requested measurement does not wait for the retry of a failed one.
       const size_t wanted_before = wanted.size();
       const int64_t pause_us = next == wanted.end() ? kRetryUs : kLookUs;
       wake.wait_for(lock, std::chrono::microseconds(pause_us), [&]() TRAINYARD_REQUIRES(mu) {

@@ -11,10 +11,12 @@
 namespace trainyard::server {
 namespace {
 
-constexpr size_t kOutcomesOfGraph = 5;  // the newest correct a forecast
+constexpr size_t kOutcomesOfGraph = 5;  // the number of newest outcomes that correct a forecast
 constexpr size_t kOutcomesShown = 20;
-constexpr size_t kOutcomesDescribed = 1000;  // whose errors are told
-constexpr double kFewOutcomes = 0.1;         // the range around one or two of them
+// The number of newest outcomes whose errors are reported.
+constexpr size_t kOutcomesDescribed = 1000;
+// Relative margin of the range around fewer than three outcomes; half of it otherwise.
+constexpr double kFewOutcomes = 0.1;
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ssize(values) / 2;
@@ -41,7 +43,8 @@ v1::Recipe::Precision computed_precision(v1::Recipe::Precision precision, bool o
 
 OutcomeKey outcome_key(std::string model, int32_t threads, v1::Recipe::Precision precision,
                        std::string graph) {
-  // A job in a cluster has threads on GPUs too, and there its model says which it computes on.
+  // A job in a cluster has a number of threads on GPUs too. There the model is that of a CPU or a
+  // GPU, so the precision is not changed here.
   const bool on_cpu = threads > 0 && !model.starts_with(kClusterPrefix);
   return {std::move(model), threads, computed_precision(precision, on_cpu), std::move(graph)};
 }

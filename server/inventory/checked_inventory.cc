@@ -17,10 +17,10 @@ enum class Trust : uint8_t { kUnknown, kChecking, kTrusted, kFailed, kBusy };
 struct Verdict {
   Trust trust = Trust::kUnknown;
   std::string failure, warning;
-  int64_t time_us = 0;  // of the newest answer, steady
+  int64_t time_us = 0;  // steady-clock time of the newest result
   int64_t overhead_bytes = 0;
   int64_t faults_told = 0;
-  bool doubted = false;  // since the newest answer
+  bool doubted = false;  // doubt() was called since the newest result
 };
 
 }  // namespace
@@ -43,7 +43,8 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
       }
       return false;
     }
-    // The daemon that started its jobs had checked it, and a check would find them on it.
+    // The earlier daemon, which started the device's jobs, had checked it. A check now would find
+    // these jobs on it.
     if (v.trust == Trust::kUnknown && !v.doubted && inherited.contains(device.name)) return false;
     const int64_t rested_us = clock.steady_us() - v.time_us;
     const bool again = (v.trust == Trust::kFailed && rested_us >= kRetryUs) ||
@@ -76,8 +77,8 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
                                                        : Trust::kFailed;
       v.failure = result.ok() ? "" : result.error().message;
       if (result.ok()) {
-        // The first answer stays: other jobs may be on the device at a later check, and what they
-        // take meanwhile would count.
+        // Only the first result sets the overhead. At a later check other jobs may be on the
+        // device, and the memory that they allocate meanwhile would be included.
         const int64_t bytes = result->overhead_bytes;
         if (v.overhead_bytes == 0 && bytes <= kOverheadMostBytes) v.overhead_bytes = bytes;
         v.warning = result->warning;
@@ -97,8 +98,9 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   std::map<std::string, Verdict> verdicts
       TRAINYARD_GUARDED_BY(mu);  // by UUID, which survives a renumbering
   std::map<std::string, std::string> uuids
-      TRAINYARD_GUARDED_BY(mu);                                   // by device name, as last read
-  std::map<std::string, int> inherited TRAINYARD_GUARDED_BY(mu);  // jobs, by device name
+      TRAINYARD_GUARDED_BY(mu);  // by device name, as last read
+  // Number of inherited jobs by device name.
+  std::map<std::string, int> inherited TRAINYARD_GUARDED_BY(mu);
 };
 
 CheckedInventory::CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock)

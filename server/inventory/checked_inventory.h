@@ -4,8 +4,9 @@
 //
 // A check starts when a GPU is first seen, after it failed a job or its driver reported an error
 // (xid.h), some minutes after a failed check, and some seconds after one that found another process
-// using the GPU exclusively, which is not a failure. While it runs, the GPU accepts no jobs and
-// says why. So does one on which a job of an earlier daemon runs on: its check waits for that.
+// using the GPU exclusively, which is not a failure. While the check runs, the GPU accepts no jobs
+// and its `reason` says why. A GPU on which jobs of an earlier daemon still run counts as checked
+// until these jobs have ended, unless it is doubted.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ inline constexpr const char* kWarningKey = "warning";
 
 /// Further results of a successful check.
 struct CheckPassed {
-  int64_t overhead_bytes = 0;  // memory that its process took; 0: unknown
-  std::string warning;         // what is degraded
+  int64_t overhead_bytes = 0;  // memory used by the check's process; 0: unknown
+  std::string warning;         // a sentence about a degraded device; empty: none
 };
 
 class CheckedInventory final : public Inventory {
@@ -36,18 +37,19 @@ class CheckedInventory final : public Inventory {
   using Check = std::function<void(const Device& device, Done done)>;
   static constexpr int64_t kRetryUs = 600'000'000;
   static constexpr int64_t kBusyRetryUs = 15'000'000;
-  /// The minimum of Device::overhead_bytes: a job's own libraries load more kernels, and record
-  /// more, than the check's small networks.
+  /// The minimum of Device::overhead_bytes. A job's libraries load more kernels, and record more,
+  /// than those of the check's small networks.
   static constexpr int64_t kOverheadLeastBytes = int64_t{1} << 30;
-  /// More is not a process's own: somebody else took memory during the check.
+  /// A larger result is ignored: another process must have allocated memory during the check.
   static constexpr int64_t kOverheadMostBytes = int64_t{4} << 30;
 
   explicit CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock = system_clock());
   ~CheckedInventory() override;
 
-  /// Until then no GPU is schedulable. `changed` is called after each check.
+  /// Starts to check devices. Before this call no GPU is schedulable. `changed` is called after
+  /// each check.
   void start(Check check, std::function<void()> changed);
-  /// Starts no more checks, and forgets the running ones.
+  /// Starts no more checks, and ignores the results of the running ones.
   void stop();
 
   Devices read() override;
@@ -56,7 +58,7 @@ class CheckedInventory final : public Inventory {
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;  // also held by the checks that run
+  std::shared_ptr<Impl> impl_;  // shared with the running checks
 };
 
 }  // namespace trainyard::server

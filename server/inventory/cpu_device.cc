@@ -18,7 +18,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kProcFileBytesMax = 16 << 20;
-/// Of a training worker besides its plan: its program, libraries, stacks.
+/// Memory of a training worker in addition to its plan: its program, libraries and stacks.
 /// tests/bench/memory_bench.py measures it.
 constexpr int64_t kCpuProcessBytes = int64_t{48} << 20;
 
@@ -36,7 +36,7 @@ std::optional<int64_t> to_integer(std::string_view text) {
   return value;
 }
 
-// The value after "key :" in a /proc file; empty if there is none.
+// The value after "key :" in the text of a /proc file; empty if there is none.
 std::string_view find_value(std::string_view text, std::string_view key) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -61,7 +61,7 @@ std::optional<int64_t> read_integer(const char* path) {
   return text.ok() ? to_integer(*text) : std::nullopt;
 }
 
-// Of a group's memory, what the kernel gives back when it is asked for: files that it has read.
+// The memory of the control group that the kernel can reclaim: the page cache of files.
 int64_t reclaimable_bytes() {
   int64_t bytes = 0;
   for (const auto& [path, keys] :
@@ -80,7 +80,8 @@ int64_t reclaimable_bytes() {
   return bytes;
 }
 
-// A container sees the host's memory in meminfo, but its own limit applies. Version 2, then 1.
+// In a container meminfo reports the host's memory, but the container's own limit applies. Tries
+// control groups of version 2, then version 1.
 void apply_cgroup_limit(Device& device) {
   std::optional<int64_t> limit = read_integer("/sys/fs/cgroup/memory.max");
   std::optional<int64_t> used = read_integer("/sys/fs/cgroup/memory.current");

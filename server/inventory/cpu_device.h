@@ -5,8 +5,9 @@
 
 namespace trainyard::server {
 
-/// Model name from cpuinfo, memory from meminfo (bounded by the cgroup's limit, if set), cores from
-/// the scheduling mask. UNKNOWN with a reason if they cannot be read.
+/// Reads the model name from cpuinfo, the memory from meminfo (bounded by the cgroup's limit, if
+/// set) and the number of cores from the scheduling mask. The device's health is UNKNOWN, with a
+/// reason, if the memory cannot be read.
 Device read_cpu_device(const InventoryOptions& options);
 
 }  // namespace trainyard::server

@@ -1,6 +1,6 @@
-// server/inventory/drained_inventory.h: an inventory of which some devices are drained by command:
-// nothing starts on them, not even a check. Below CheckedInventory, which leaves alone what cannot
-// run jobs.
+// server/inventory/drained_inventory.h: an inventory in which an operator can drain devices:
+// neither a job nor a check starts on them. CheckedInventory wraps it, and does not check devices
+// that cannot run jobs.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 namespace trainyard::server {
 
 struct Drain {
-  std::string device;  // drain_key() of a device, which need not be there
-  std::string reason;  // Device::reason while it is drained
+  std::string device;  // drain_key() of a device, which need not exist
+  std::string reason;  // becomes Device::reason while the device is drained
   bool vacate = false;
 };
 
-/// What a drained device is recognized by: a GPU's UUID, which survives a renumbering; of a device
-/// without one, its name.
+/// The key by which a drained device is recognized: a GPU's UUID, which survives a renumbering, or
+/// the name of a device that has no UUID.
 inline const std::string& drain_key(const Device& device) {
   return device.uuid.empty() ? device.name : device.uuid;
 }
@@ -27,7 +27,7 @@ inline const std::string& drain_key(const Device& device) {
 class DrainedInventory final : public Inventory {
  public:
   explicit DrainedInventory(std::unique_ptr<Inventory> inner) : inner_(std::move(inner)) {}
-  /// In place of those before.
+  /// Replaces all drains.
   void set(std::vector<Drain> drains);
 
   Devices read() override;

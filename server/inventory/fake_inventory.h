@@ -1,4 +1,4 @@
-// server/inventory/fake_inventory.h: scripted devices, for tests of everything above.
+// server/inventory/fake_inventory.h: an inventory with devices that a test sets.
 #pragma once
 
 #include <utility>
@@ -15,7 +15,7 @@ class FakeInventory final : public Inventory {
     const MutexLock lock(mu_);
     return devices_;
   }
-  /// Sets what read() returns from now on: a lost GPU, a restarted driver.
+  /// Sets the devices that read() returns from now on, for example without a lost GPU.
   void set(Devices devices) {
     const MutexLock lock(mu_);
     devices_ = std::move(devices);

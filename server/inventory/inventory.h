@@ -21,21 +21,22 @@ class Inventory {
   virtual ~Inventory() = default;
   /// Reads everything again. Thread-safe. Never fails: unreadable devices are UNKNOWN or noted.
   virtual Devices read() = 0;
-  /// Reports that a device failed a job or could not be opened for one: it is checked before it
-  /// gets another.
+  /// Reports that a device failed a job or could not be opened for one. The device is then checked
+  /// before it gets another job.
   virtual void doubt(const std::string& /*device*/) {}
-  /// A job that an earlier daemon started runs on the device, or no longer does.
+  /// Reports that a job that an earlier daemon started runs on the device, or no longer does.
   virtual void set_inherited(const std::string& /*device*/, bool /*inherited*/) {}
 };
 
 struct InventoryOptions {
-  // libtrainyard_cuda.so. A GPU without this file is shown, but not schedulable.
+  // libtrainyard_cuda.so. Without this file GPUs are listed, but not schedulable.
   std::filesystem::path cuda_module;
   std::string nvml_library = kNvmlLibrary;
   int32_t cpu_slots = 1;
   int32_t gpu_slots = 1;
   bool use_gpu = true;
-  std::optional<std::string> visible_gpus;  // a value of CUDA_VISIBLE_DEVICES; none: all
+  // Value of CUDA_VISIBLE_DEVICES; nothing: all GPUs are visible.
+  std::optional<std::string> visible_gpus;
   std::filesystem::path cpuinfo = "/proc/cpuinfo";
   std::filesystem::path meminfo = "/proc/meminfo";
 };

@@ -46,7 +46,7 @@ class LocalInventory final : public Inventory {
     if (!gpus.ok()) {
       devices.note = "No GPU: " + gpus.error().message + ".";
       add_lost(devices, gpus.error().message);
-      nvml_.reset();  // a driver that was restarted needs a fresh start of the library
+      nvml_.reset();  // after a restart of the driver the library must be loaded again
       return;
     }
     for (const NvmlXid& told : nvml_->take_xids()) note_xid(told);
@@ -110,8 +110,8 @@ class LocalInventory final : public Inventory {
                  "; reset it (nvidia-smi --gpu-reset) or the machine, then restart the server.";
   }
 
-  // GPUs that were found before but cannot be queried now stay in the list: UNKNOWN, without new
-  // jobs.
+  // Adds the GPUs that were found before but cannot be queried now. They have the health UNKNOWN
+  // and get no new jobs.
   void add_lost(Devices& devices, const std::string& why) const TRAINYARD_REQUIRES(mu_) {
     for (Device device : known_) {
       device.health = DeviceHealth::kUnknown;
@@ -121,17 +121,18 @@ class LocalInventory final : public Inventory {
     }
   }
 
-  /// What the driver has reported about a GPU since this server started.
+  /// The driver's reports about a GPU since this server started.
   struct Told {
     int64_t to_check = 0;
-    std::string failure;  // a sentence, if it must be reset
+    std::string failure;  // a sentence if the GPU must be reset; otherwise empty
   };
 
   const InventoryOptions options_;
   Mutex mu_;
-  std::map<std::string, Told> xids_ TRAINYARD_GUARDED_BY(mu_);  // by the whole GPU's UUID
+  // By UUID of the whole GPU, not of a MIG instance.
+  std::map<std::string, Told> xids_ TRAINYARD_GUARDED_BY(mu_);
   std::unique_ptr<Nvml> nvml_ TRAINYARD_GUARDED_BY(mu_);
-  std::vector<Device> known_ TRAINYARD_GUARDED_BY(mu_);  // GPUs of the last read that worked
+  std::vector<Device> known_ TRAINYARD_GUARDED_BY(mu_);  // GPUs of the last successful read
 };
 
 }  // namespace

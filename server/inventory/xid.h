@@ -1,6 +1,7 @@
-// server/inventory/xid.h: what the errors mean that NVIDIA's driver reports of a GPU by number.
+// server/inventory/xid.h: the meaning of the numbered GPU errors (XIDs) that NVIDIA's driver
+// reports.
 //
-// Source: NVIDIA XID Errors, catalog of the GPU deployment documentation.
+// Source: the catalog "NVIDIA XID Errors" in NVIDIA's GPU deployment documentation.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,17 @@
 namespace trainyard::server {
 
 enum class XidEffect : uint8_t {
-  kNone,   // follows from another, or from a process that was ended
-  kCheck,  // caused by an application, or hardware that repaired itself: the GPU is checked
-  kReset,  // hardware or its firmware, until the GPU is reset
+  kNone,   // a consequence of another error or of an ended process
+  kCheck,  // caused by an application, or hardware that repaired itself: the GPU must be checked
+  kReset,  // a hardware or firmware fault: the GPU is unusable until it is reset
 };
 
 struct Xid {
   uint64_t number = 0;
   XidEffect effect = XidEffect::kCheck;
-  std::string sentence;  // "XID 79: the GPU has fallen off the bus (hardware)"
+  std::string sentence;  // such as "XID 79: the GPU has fallen off the bus (hardware)"
 };
-/// An unknown number requires a check.
+/// The meaning of a number. An unknown number gets kCheck.
 Xid describe_xid(uint64_t number);
 
 }  // namespace trainyard::server

@@ -9,8 +9,8 @@
 namespace trainyard::server {
 namespace {
 
-/// Calls `visit` for jobs that do not rest, in order, until it returns false. What `visit` accepts
-/// counts as used by its owner.
+/// Calls `visit` for the jobs that are not in a retry pause, in queue order, until it returns
+/// false. Each visited job counts as one device used by its owner.
 void walk(const Queue& waiting, const Shares& shares, int64_t now_us,
           const std::function<bool(const WaitingJob&)>& visit) {
   Order order(shares, now_us);
@@ -52,7 +52,8 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
     return decisions;
   }
   int32_t places = cluster.waiting_max - cluster.waiting;
-  if (!cluster.refused.empty()) places = std::min(places, 1);  // enough to see whether it is taken
+  // One job is enough to test whether the cluster accepts jobs.
+  if (!cluster.refused.empty()) places = std::min(places, 1);
   if (places <= 0) return decisions;
   walk(waiting, shares, now_us, [&](const WaitingJob& job) {
     decisions.starts.push_back(

@@ -1,9 +1,10 @@
-// server/scheduler/cluster.h: which jobs are handed to a cluster next.
+// server/scheduler/cluster.h: chooses the jobs to submit to a cluster next.
 //
-// A cluster has a scheduler of its own, which knows its nodes and its other users. What waits there
-// is out of our hands: priorities that change and fair shares would come too late. So few are
-// handed over at a time; the others wait here, in the order of scheduler.h, which goes by what is
-// true when a place becomes free. Pure, as decide() is.
+// A cluster has a scheduler of its own, which knows its nodes and its other users. Once a job waits
+// there, the server can no longer apply changed priorities or fair shares to it. So only a few jobs
+// are submitted to the cluster at a time. The others wait in the server's queue, in the order of
+// scheduler.h, which is evaluated when a place in the cluster's queue becomes free. All functions
+// are pure, like decide().
 #pragma once
 
 #include <cstdint>
@@ -19,41 +20,46 @@
 
 namespace trainyard::server {
 
-/// Jobs that are looked at for the place of one, which is told to people.
+/// The largest number of jobs that cluster_place() walks to find the position of a job.
 inline constexpr size_t kClusterLookedAtMax = 2000;
 
-/// The cluster of devices such as clusters/slurm; empty for the server's own.
+/// The cluster's name in a device name such as clusters/slurm; empty for the server's own devices.
 std::string_view cluster_of(const std::vector<std::string>& devices);
 
-/// A cluster as of one look.
+/// The state of a cluster at one scheduling pass.
 struct ClusterState {
   std::string name;
-  int32_t waiting_max = 1;  // in the cluster's queue at a time
-  int32_t waiting = 0;      // there now, or on their way: handed over, and no node yet
-  bool draining = false;    // the server is stopping
-  // The cluster takes nothing with what its file says; not empty: in its words.
+  int32_t waiting_max = 1;  // the largest number of this server's jobs in the cluster's queue
+  // This server's jobs that were submitted to the cluster and have no node yet.
+  int32_t waiting = 0;
+  bool draining = false;  // the server is stopping
+  // The cluster's message if it refuses all jobs because of its configuration file; empty if it
+  // accepts jobs.
   std::string refused = {};
-  int64_t refused_left_us = 0;  // until a job is tried again
+  int64_t refused_left_us = 0;  // time until the next trial of one job
 };
 
-/// `waiting` are the jobs that ask for this cluster, and nothing else.
+/// Decides which jobs to submit to the cluster. `waiting` contains only the jobs that request this
+/// cluster.
 Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, const Shares& shares,
                          int64_t now_us);
 
-/// Why a job has not been handed over; nothing as WaitReasons::find. A cluster that is no longer
-/// configured is null. `ahead` jobs are handed over before it; nothing: more than were looked at.
+/// Why a job has not been submitted to the cluster; nothing in the cases of WaitReasons::find.
+/// `cluster` is null if it is no longer configured. `ahead` is the number of jobs before this one;
+/// nothing if there are more than kClusterLookedAtMax.
 std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterState* cluster,
                                          std::optional<int64_t> ahead, int64_t now_us);
 
-/// When a job is tried on a cluster that refuses: "in 15 s", "now".
+/// When one job is tried again on a cluster that refuses jobs, as text: "in 15 s", "now".
 std::string when_tried(int64_t refused_left_us);
 
-/// How many of `waiting` are handed over before the job, which is one of them; nothing: more than
-/// kClusterLookedAtMax, or it rests.
+/// The number of jobs in `waiting` that come before `job`, which is one of them. Nothing if there
+/// are more than kClusterLookedAtMax, or if the job is in a retry pause.
 std::optional<int64_t> cluster_place(const Queue& waiting, const WaitingJob& job,
                                      const Shares& shares, int64_t now_us);
 
-/// The first `count_max` of `waiting` in the order in which they are handed over, by uid.
+/// The first `count_max` jobs of `waiting` in the order in which they will be submitted to the
+/// cluster.
 std::vector<const WaitingJob*> cluster_order(const Queue& waiting, const Shares& shares,
                                              int64_t now_us, size_t count_max);
 

@@ -16,16 +16,17 @@
 namespace trainyard::server {
 namespace {
 
-/// Jobs of one line that are looked at in vain; of all lines together behind their first.
+/// A pass gives up on a line after kMissesMax jobs that find no room. kLooksMax bounds the total
+/// number of further jobs that the pass tries after a job without room.
 constexpr int kMissesMax = 8;
 constexpr int kLooksMax = 128;
-/// Heads of lines that find no room, for each group of devices.
+/// The largest number of lines without room that a pass still considers, for each group of devices.
 constexpr size_t kBlockedMax = 4;
-/// Auto jobs for which the first GPU to come free is looked for in one look. For those behind it is
-/// as for the last of these, but for the jobs that are before each.
+/// The largest number of auto jobs for which a pass computes when a GPU becomes free. Later auto
+/// jobs use the last computed time, plus the time of the queued jobs before them.
 constexpr int kComparisonsMax = 16;
 
-/// The kind of device for a job, and what was weighed.
+/// The kind of device for a job, and the comparison by forecasts if there was one.
 struct Pick {
   DeviceKind kind;
   std::optional<Choice> weighed;
@@ -59,11 +60,11 @@ class Look {
 
   const Queue& queue_;
   const int64_t now_us_;
-  const bool has_cpu_, has_gpu_;  // usable now or in seconds
+  const bool has_cpu_, has_gpu_;  // usable now or within seconds
   Room room_;
   Order order_;
   int looks_ = 0, comparisons_ = 0;
-  Room::FitTime gpu_first_;  // of the last comparison
+  Room::FitTime gpu_first_;  // result of the last comparison
   std::vector<const WaitingJob*> started_;
   Decisions decisions_;
 };
@@ -75,20 +76,21 @@ bool Look::skip_resting(Head& head) const {
   return !head.over();
 }
 
-// One whose last process is still there waits for its end.
+// Whether a process of the job's last attempt still occupies devices; then the job waits for its
+// end.
 bool Look::is_leaving(const WaitingJob& job) const { return fleet().find(job.uid) != nullptr; }
 
-// Lines that can start nothing, because no device that they may use has so much room, are not
-// looked at: but for some, which may have a reservation. One head has one group of devices reserved
-// at most, so as many as there are groups, of those that a group could ever hold, leave none
-// unreserved.
+// Collects the lines for this pass. A line whose jobs need more memory than any usable device has
+// free is left out, except for a few that may get a reservation. The first job of a line reserves
+// at most one group of devices. So it is enough to keep, for each group, the first jobs of as many
+// lines as there are groups, if the group could hold them when idle.
 void Look::gather() {
   const std::array<int64_t, 2> most = {fleet().most_room(DeviceKind::kCpu),
                                        fleet().most_room(DeviceKind::kGpu)};
   const std::span<const Fleet::Group> groups = fleet().groups();
   const size_t heads_max = std::min(groups.size(), kBlockedMax);
   std::vector<std::vector<Head>> blocked(4 *
-                                         groups.size());  // by wish and group; the next in front
+                                         groups.size());  // by wish and group; the next job first
   std::vector<Head> heads;
   for (const Queue::Front& front : queue_.fronts()) {
     Head head(front, order_.usage(front.of->owner));
@@ -111,7 +113,8 @@ void Look::gather() {
       }
       if (head.over()) break;
       const WaitingJob& job = head.first();
-      // Else it would hide those behind it, for which devices could be kept.
+      // A job that the group can never hold must not displace jobs for which devices could be
+      // reserved.
       if (!is_next() ||
           !groups[group].could_fit_together(Room::count_of(job, kind), job.on(kind).bytes)) {
         continue;
@@ -132,13 +135,14 @@ void Look::gather() {
 
 // ---- The kind of device --------------------------------------------------------------------
 
-// By the upper ends of those that run, and by the forecasts of those that come before it.
+// Estimates when the job could start on a GPU, from the upper forecasts of running jobs and the
+// likely forecasts of the jobs before it in the queue.
 int64_t Look::gpu_start_us(const WaitingJob& job) {
   if (!room_.find(job, DeviceKind::kGpu).devices.empty()) return now_us_;
   if (++comparisons_ <= kComparisonsMax) gpu_first_ = room_.fit_time(job, DeviceKind::kGpu);
   if (gpu_first_.time_us == kUnlimited) return kUnlimited;
   double ahead_us = queue_.gpu_us_before(job);
-  const auto placed = [&](const WaitingJob* other) {  // what it takes is in gpu_first_
+  const auto placed = [&](const WaitingJob* other) {  // its GPU time is already part of gpu_first_
     if (other != nullptr && Queue::Before()(other, &job)) ahead_us -= Queue::gpu_us_of(*other);
   };
   for (const WaitingJob* other : started_) placed(other);
@@ -150,7 +154,8 @@ int64_t Look::gpu_start_us(const WaitingJob& job) {
   return gpu_first_.time_us + static_cast<int64_t>(std::max(0.0, ahead_us) / std::max(1, gpus));
 }
 
-/// Where it ends first, if both are known and the CPU could take it now.
+/// Chooses the kind of device on which the job is expected to end first. Returns nothing unless
+/// both forecasts are known and the CPU has room now.
 std::optional<Choice> Look::compare(const WaitingJob& job) {
   if (!job.on_cpu.rest.known() || !job.on_gpu.rest.known()) return std::nullopt;
   if (!fleet().has_kind(DeviceKind::kGpu, 1)) return std::nullopt;
@@ -188,7 +193,7 @@ Pick Look::choose(const WaitingJob& job) {
   return {kind_by_rule(job.asked, has_cpu_, has_gpu_), std::nullopt};
 }
 
-// ---- One job after another -----------------------------------------------------------------
+// ---- Decisions about single jobs -----------------------------------------------------------
 
 bool Look::start(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
   const Choice choice = pick.weighed ? *pick.weighed : choose_by_rule(job);
@@ -211,7 +216,7 @@ Blocked Look::why(const WaitingJob& job, const Pick& pick, const Room::Found& fo
   } else if (!fleet().could_fit_together(pick.kind, count, job.on(pick.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   } else {
-    // Also while the devices are being checked: they are kept for it.
+    // Also reserves devices that are still being checked.
     blocked.reservation = room_.reserve(job, pick.kind);
     blocked.why = !fleet().has_kind(pick.kind, count) ? Blocked::Why::kNoDevice
                   : found.reservation >= 0            ? Blocked::Why::kReserved
@@ -244,7 +249,8 @@ void Look::look_at(Head head) {
       blocked.line = head.line->id;
       decisions_.waits.lines.push_back(std::move(blocked));
     }
-    // Behind a job that found nothing: only if a smaller or a shorter one may still find something.
+    // After a job without room, the line continues only if a smaller or shorter job in it may still
+    // fit.
     if (++head.misses >= kMissesMax || ++looks_ >= kLooksMax) return;
     if (Queue::floor_of(pick.kind == DeviceKind::kGpu ? head.of->gpu_bucket : head.of->cpu_bucket) >
         fleet().most_room(pick.kind)) {

@@ -10,8 +10,9 @@
 namespace trainyard::server {
 namespace {
 
-/// A job that was asked to leave is expected to be gone after this, and one that runs longer than
-/// forecast to end after this or a tenth of its time.
+/// A job that was requested to stop is expected to end after kStoppingUs. A job that has exceeded
+/// its forecast is expected to end after kOverdueUs or a tenth of its run time, whichever is
+/// longer.
 constexpr int64_t kStoppingUs = 10'000'000;
 constexpr int64_t kOverdueUs = 60'000'000;
 
@@ -22,7 +23,7 @@ bool same_places(const std::vector<Device>& a, const std::vector<Device>& b) {
 }
 
 int32_t threads_on(const Fleet::Node& node, int32_t threads) {
-  return std::min(threads, node.cores);  // a job of more threads than cores takes them all
+  return std::min(threads, node.cores);  // a job with more threads than cores occupies all cores
 }
 
 int64_t expected_end(int64_t end_us, int64_t start_us, int64_t now_us) {
@@ -84,7 +85,7 @@ void Fleet::attach(Placed& placed) {
   placed.at.clear();
   for (const std::string& name : placed.job.devices) {
     const auto found = by_name_.find(name);
-    if (found == by_name_.end()) continue;  // it has left
+    if (found == by_name_.end()) continue;  // the device no longer exists
     placed.at.push_back(found->second);
     Node& node = nodes_[static_cast<size_t>(found->second)];
     node.jobs.push_back(&placed.job);
@@ -113,7 +114,8 @@ void Fleet::place(PlacedJob job) {
 void Fleet::remove(std::string_view uid) {
   const auto found = placed_.find(uid);
   if (found == placed_.end()) return;
-  const std::unique_ptr<Placed> placed = std::move(found->second);  // `uid` may be its own
+  // `uid` may refer to the string in the job itself
+  const std::unique_ptr<Placed> placed = std::move(found->second);
   placed_.erase(found);
   detach(*placed);
   for (const Index i : placed->at) refresh(i);
@@ -207,7 +209,8 @@ int64_t Fleet::most_room(DeviceKind kind) const {
   int64_t most = -1;
   for (const Group& g : groups_) {
     if (g.kind != kind) continue;
-    for (auto it = g.free.end(); it != g.free.begin();) {  // the last of each number of jobs
+    // The last entry for each number of jobs has the most room.
+    for (auto it = g.free.end(); it != g.free.begin();) {
       --it;
       most = std::max(most, it->room_bytes);
       it = g.free.lower_bound({it->jobs, std::numeric_limits<int64_t>::min(), 0});
@@ -234,7 +237,8 @@ int64_t Fleet::fit_time(Index i, const Ask& ask, int64_t now_us) const {
   if (has_room(node, ask)) return now_us;
   if (!node.usable || !could_fit(i, ask)) return kUnlimited;
   std::span<const Stay> stays = node.stays;
-  std::vector<Stay> moved;  // where some are overdue or leave, they may end after others
+  // Copy with corrected ends: overdue or stopping jobs may end after others.
+  std::vector<Stay> moved;
   if (!stays.empty() && stays.front().end_us <= now_us) {
     moved = node.stays;
     for (Stay& s : moved) s.end_us = expected_end(s.end_us, s.start_us, now_us);

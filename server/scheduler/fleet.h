@@ -1,8 +1,9 @@
-// server/scheduler/fleet.h: the devices and the jobs on them, as decide() goes by them.
+// server/scheduler/fleet.h: the index of devices and of the jobs on them, from which decide()
+// works.
 //
-// An index that is kept up to date change by change, so that a look at ten thousand devices costs
-// what has changed on them: those of each kind that take one more job are in order of how well they
-// suit one.
+// The index is updated with each change, so that a scheduling pass over ten thousand devices costs
+// only as much as has changed. In each group of equal devices, those that accept one more job are
+// sorted by how well they suit one.
 #pragma once
 
 #include <compare>
@@ -23,36 +24,36 @@ namespace trainyard::server {
 
 class Fleet {
  public:
-  using Index = int32_t;  // of a device, in the order of the inventory
+  using Index = int32_t;  // a device's position in the inventory
 
   using Ask = server::Ask;
 
-  /// What a job holds of a device, and until when.
+  /// The part of a device that a job occupies, and until when.
   struct Stay {
-    int64_t end_us = 0;  // upper_forecast()
+    int64_t end_us = 0;  // result of upper_forecast()
     int64_t start_us = 0;
-    int64_t bytes = 0;  // with the overhead of its process
+    int64_t bytes = 0;  // including the overhead of its process
     int32_t threads = 0;
     bool exclusive = false;
   };
-  /// One device.
+  /// The state of one device.
   struct Node {
     int32_t group = 0;
-    bool usable = false;     // jobs may start on it
-    bool soon = false;       // in some seconds
-    int32_t slots = 0;       // that no job holds; below 0 if they were cut while jobs run
-    int64_t room_bytes = 0;  // for the plan of one more job
-    int64_t idle_bytes = 0;  // the same if no job were on it
-    int32_t cores = 0;       // of the CPU; 0: they are not counted
+    bool usable = false;  // whether jobs may start on it
+    bool soon = false;    // whether it is usable now or within seconds
+    int32_t slots = 0;    // free slots; negative if the number of slots was reduced while jobs run
+    int64_t room_bytes = 0;  // free for the plan of one more job
+    int64_t idle_bytes = 0;  // room_bytes if no job were on the device
+    int32_t cores = 0;       // cores of the CPU; 0 on a GPU, where cores are not counted
     int32_t cores_free = 0;
-    bool taken = false;  // by an exclusive job
-    // Of its jobs that could be stopped for another: the lowest priority, and the first start.
+    bool taken = false;  // true: an exclusive job is on it
+    // The lowest priority and the earliest start among its jobs that may be preempted.
     int32_t priority_min = 0;
-    int64_t start_min_us = kUnlimited;  // none
+    int64_t start_min_us = kUnlimited;  // kUnlimited: there is no such job
     std::vector<const PlacedJob*> jobs;
-    std::vector<Stay> stays;  // of the jobs, those that end first in front
+    std::vector<Stay> stays;  // one for each job, sorted by end
   };
-  /// Devices that take one more job: fewest jobs first, then the least room.
+  /// The sort key of devices that accept one more job: fewest jobs first, then the least room.
   struct Key {
     int32_t jobs = 0;
     int64_t room_bytes = 0;
@@ -62,11 +63,12 @@ class Fleet {
   /// Devices of one kind and model.
   struct Group {
     DeviceKind kind = DeviceKind::kCpu;
-    std::string model;  // alike()
+    std::string model;  // result of alike()
     std::vector<Index> members;
     int32_t usable = 0, soon = 0;
-    // Node::idle_bytes of those that are usable, or will be in seconds, the most in front. What
-    // others leave of a device is not known before it is usable: kUnlimited.
+    // Node::idle_bytes of the devices that are usable now or within seconds, in descending order.
+    // Of a device that is not usable yet, the memory used by other processes is unknown, so its
+    // value is kUnlimited.
     std::vector<int64_t> idle_bytes;
     bool could_fit_together(int32_t count, int64_t bytes) const {
       return std::cmp_less_equal(count, idle_bytes.size()) &&
@@ -79,53 +81,57 @@ class Fleet {
   Fleet(const Fleet&) = delete;
   Fleet& operator=(const Fleet&) = delete;
 
-  /// The devices as they are now: what has changed is taken over. Jobs stay on theirs.
+  /// Replaces the state of the devices. Jobs stay on their devices.
   void set_devices(Devices devices);
-  /// Puts the job on its devices, or replaces what was known of it. Its time limit bounds its end.
+  /// Puts the job on its devices, or replaces its entry. Its end is bounded by its time limit.
   void place(PlacedJob job);
-  /// As if it had never been placed. Nothing happens if it is not; here and below.
+  /// Removes the job as if it had never been placed. This and leave() do nothing if the job is not
+  /// placed.
   void remove(std::string_view uid);
-  /// It has left its devices, which are free from `now_us` on.
+  /// Removes the job and records that it left its devices at `now_us`.
   void leave(std::string_view uid, int64_t now_us);
   void clear_jobs();
 
   const PlacedJob* find(std::string_view uid) const;
   size_t placed_count() const { return placed_.size(); }
-  /// Of a placed job: those of its devices that are there.
+  /// Those of a placed job's devices that exist in the inventory.
   std::span<const Index> devices_of(const PlacedJob& job) const;
 
-  /// On the device of this name; none if there is no such device.
+  /// The jobs on the device of this name; empty if there is no such device.
   std::span<const PlacedJob* const> jobs_on(std::string_view device) const;
 
   const Devices& devices() const { return devices_; }
   const Device& device(Index i) const { return devices_.devices[static_cast<size_t>(i)]; }
-  /// The first upper end of the device's jobs; kUnlimited: none is known.
+  /// The earliest end of the device's jobs by their upper forecasts; kUnlimited if none is known.
   int64_t next_end_us(Index i) const { return next_ends_us_[static_cast<size_t>(i)]; }
-  /// When a job last left the device, as leave() was told; 0: none has.
+  /// When leave() last removed a job from the device; 0: never.
   int64_t left_time_us(Index i) const { return left_times_us_[static_cast<size_t>(i)]; }
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }
   std::span<const Group> groups() const { return groups_; }
 
-  /// Whether that many devices of this kind and of one model are usable, or will be in seconds.
+  /// Whether `count` devices of this kind and of the same model are usable; will_have_kind() also
+  /// counts devices that become usable within seconds.
   bool has_kind(DeviceKind kind, int32_t count) const;
   bool will_have_kind(DeviceKind kind, int32_t count) const;
-  /// Whether so many devices alike could each have room for a plan of so many bytes if they had no
-  /// other job, as other processes leave them.
+  /// Whether `count` devices of the same model would each have room for a plan of `bytes` if they
+  /// had no jobs. Memory used by other processes counts as occupied.
   bool could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const;
-  /// The most that a device of this kind that takes one more job has room for; below 0: none does.
+  /// The largest room in bytes among the devices of this kind that accept one more job; negative if
+  /// none does.
   int64_t most_room(DeviceKind kind) const;
-  /// Whether one more job fits now.
+  /// Whether one more job with this need fits on the device now.
   bool fits(Index i, const Ask& ask) const;
-  /// The most that it could ever have room for, as other processes leave it, has the ask.
+  /// Whether a job with this need would fit in the device's memory if no other job were there.
+  /// Memory used by other processes counts as occupied.
   bool could_fit(Index i, const Ask& ask) const;
-  /// When it fits by the upper ends of the jobs there, if none comes: `now_us` or later, kUnlimited
-  /// if that is unknown.
+  /// When a job with this need will fit on the device according to the upper forecasts of the jobs
+  /// there, if no other job comes: `now_us` or later, or kUnlimited if unknown.
   int64_t fit_time(Index i, const Ask& ask, int64_t now_us) const;
-  /// When a placed job ends by its upper forecast; kUnlimited if that is unknown. One that is
-  /// overdue is expected soon.
+  /// When a placed job is expected to end at the latest, by its upper forecast or time limit;
+  /// kUnlimited if unknown. An overdue or stopping job gets a time soon after `now_us`.
   static int64_t upper_end(const PlacedJob& job, int64_t now_us);
-  /// The same as it was forecast, or as its time limit says, though that may be over; 0 if it is
-  /// leaving.
+  /// The uncorrected upper forecast of the end, or the time limit, even if that time has passed; 0
+  /// if the job is stopping.
   static int64_t upper_forecast(const PlacedJob& job);
 
  private:
@@ -136,17 +142,18 @@ class Fleet {
   void rebuild();
   void attach(Placed& placed);
   void detach(const Placed& placed);
-  /// After the device or its jobs have changed.
+  /// Recomputes the entries of a device. Must be called after the device or its jobs have changed.
   void refresh(Index i);
 
   Devices devices_;
-  std::vector<Node> nodes_;  // of devices_
-  // Of each device, side by side: all are looked through.
+  std::vector<Node> nodes_;  // one for each of devices_
+  // One value per device, in contiguous arrays because passes scan all of them.
   std::vector<int64_t> next_ends_us_, left_times_us_;
-  std::vector<Key> keys_;  // of each node in its group's `free`; jobs < 0: it is not there
+  std::vector<Key> keys_;  // each node's key in its group's `free`; jobs < 0: it has no entry there
   std::vector<Group> groups_;
-  std::unordered_map<std::string_view, Index> by_name_;                   // names in devices_
-  std::unordered_map<std::string_view, std::unique_ptr<Placed>> placed_;  // by uid, which it owns
+  std::unordered_map<std::string_view, Index> by_name_;  // the keys refer to names in devices_
+  // By uid; the key refers to the string in the value.
+  std::unordered_map<std::string_view, std::unique_ptr<Placed>> placed_;
 };
 
 }  // namespace trainyard::server

@@ -38,7 +38,7 @@ Head Order::pop() {
     heads_.pop_back();
     const double now = usage(head.of->owner);
     if (now <= head.usage) return head;
-    head.usage = now;  // its owner has got something since
+    head.usage = now;  // its owner was given devices in the meantime
     push(head);
   }
 }

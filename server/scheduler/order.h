@@ -1,4 +1,4 @@
-// server/scheduler/order.h: which line of the queue is next.
+// server/scheduler/order.h: determines which line of the queue is next.
 #pragma once
 
 #include <set>
@@ -12,14 +12,14 @@
 
 namespace trainyard::server {
 
-/// The rest of a line that has not been decided on.
+/// A position in a line of the queue: the jobs from here on are not decided yet.
 struct Head {
   const Queue::Class* of = nullptr;
   const Queue::Line* line = nullptr;
   std::set<const WaitingJob*, Queue::Before>::const_iterator job;
-  double usage = 0;  // of its owner, when it was put in its place
+  double usage = 0;  // its owner's usage when the head was pushed on the heap
   int misses = 0;
-  int32_t priority = 0;  // of the first job, for comparisons
+  int32_t priority = 0;  // priority of the first job, cached for comparisons
   int64_t order = 0;
 
   Head(const Queue::Front& front, double usage_now)
@@ -44,24 +44,26 @@ struct Head {
   }
 };
 
-/// For a heap with the next job on top: priority, usage of the owner, order of submission.
+/// Comparison for a heap with the next job on top: by priority, then usage of the owner, then order
+/// of submission.
 inline bool is_behind(const Head& a, const Head& b) {
   if (a.priority != b.priority) return a.priority < b.priority;
   if (a.usage != b.usage) return a.usage > b.usage;
   return a.order > b.order;
 }
 
-/// A heap of lines, whose owners' usage grows with what they are given meanwhile.
+/// A heap of lines. The usage of an owner grows with each device that the owner is given during a
+/// pass.
 class Order {
  public:
   Order(const Shares& shares, int64_t now_us);
   double usage(const std::string& owner);
-  /// The owner's jobs have so many devices more.
+  /// Adds `devices` more devices to the owner's usage.
   void charge(const std::string& owner, size_t devices);
   void push(Head head);
-  /// The first ones, at once.
+  /// Sets the initial heads in one call.
   void push(std::vector<Head> heads);
-  /// Takes the line with the next job; there must be one.
+  /// Removes and returns the line with the next job; the heap must not be empty.
   Head pop();
   bool empty() const { return heads_.empty(); }
 
@@ -69,7 +71,7 @@ class Order {
   const Shares& shares_;
   const int64_t now_us_;
   std::vector<Head> heads_;                             // a heap
-  std::unordered_map<std::string_view, double> usage_;  // device-seconds by owner, as of the queue
+  std::unordered_map<std::string_view, double> usage_;  // device-seconds by owner
 };
 
 }  // namespace trainyard::server

@@ -14,7 +14,8 @@
 namespace trainyard::server {
 namespace {
 
-/// Devices of a kind that are looked into for one job; those beyond come free later.
+/// The largest number of devices per group that are examined for one job, those that become free
+/// first.
 constexpr int kDevicesMax = 256;
 
 using Field = int64_t Range::*;  // low, likely or high
@@ -42,7 +43,8 @@ std::vector<const WaitingJob*> in_order(const Queue& queue, const Shares& shares
   return jobs;
 }
 
-/// The fleet's future, with one end for each job.
+/// The future occupation of the fleet, if each job ends at its low, likely or high forecast
+/// (`field`).
 class Future {
  public:
   Future(const Fleet& fleet, Field field, int64_t now_us)
@@ -65,7 +67,7 @@ class Future {
     int64_t time_us = kUnlimited, end_us = kUnlimited;
     std::vector<Fleet::Index> devices;
   };
-  /// Where it fits first on devices of this kind.
+  /// The earliest start of the job on devices of this kind.
   Start find(const WaitingJob& job, DeviceKind kind) const {
     Start best;
     const auto count = static_cast<size_t>(Room::count_of(job, kind));
@@ -104,14 +106,14 @@ class Future {
  private:
   struct Stay {
     int64_t end_us;
-    int64_t bytes;  // in a place with the overhead of its process
+    int64_t bytes;  // after add(), includes the overhead of its process
     int32_t threads;
     bool exclusive;
   };
   struct Place {
-    int64_t least_us = 0;     // nothing more fits before
-    std::vector<Stay> stays;  // those that end first in front
-    // Of all of them together.
+    int64_t least_us = 0;     // before this time no further job fits
+    std::vector<Stay> stays;  // sorted by end
+    // Sums over all stays.
     int64_t bytes = 0;
     int64_t threads = 0;
     int exclusive = 0;
@@ -127,12 +129,13 @@ class Future {
     place.exclusive += static_cast<int>(stay.exclusive);
     place.stays.insert(std::ranges::upper_bound(place.stays, stay.end_us, {}, &Stay::end_us), stay);
   }
-  // Until all that are there have ended, but for those that need not have.
+  // When the job fits on the device. Walks the stays in the order of their ends until enough of
+  // them have ended.
   int64_t fit_time(Fleet::Index i, const WaitingJob& job, DeviceKind kind) const {
     const Fleet::Node& node = fleet_.node(i);
     const Device& d = fleet_.device(i);
     const Place& place = places_[static_cast<size_t>(i)];
-    // What must come free of each.
+    // The amounts that must become free.
     int64_t bytes = d.memory_bytes == 0 ? 0 : place.bytes + job.on(kind).bytes - node.idle_bytes;
     int64_t threads = place.threads + std::min(job.asked.threads, node.cores) - node.cores;
     int64_t slots = std::ssize(place.stays) + 1 - d.slots;
@@ -152,7 +155,8 @@ class Future {
   }
   void list(Fleet::Index i) {
     Place& place = places_[static_cast<size_t>(i)];
-    // A small job may fit already: a device is full for sure only by its slots.
+    // Only the number of slots is the same for every job. Whether memory and cores suffice depends
+    // on the job, so they are ignored here.
     place.least_us = now_us_;
     const auto slots = static_cast<size_t>(std::max(1, fleet_.device(i).slots));
     if (place.stays.size() >= slots) {
@@ -172,8 +176,8 @@ class Future {
   std::vector<std::set<std::pair<int64_t, Fleet::Index>>> first_;  // by group
 };
 
-// As decide() would choose, which looks again whenever something has come free: the CPU if it is
-// free before a GPU is and the job ends there first, else a GPU.
+// Chooses the kind of device like decide(), which runs again whenever something becomes free: the
+// CPU if it is free no later than a GPU and the job ends there first, otherwise a GPU.
 Future::Start choose(const WaitingJob& job, const Fleet& fleet, const Future& future,
                      DeviceKind& kind) {
   kind = kind_by_rule(job.asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
@@ -213,7 +217,8 @@ std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Sha
   for (Projected& p : projected) {
     for (Range* range : {&p.start, &p.end}) {
       if (range->low_us == 0 || range->likely_us == 0 || range->high_us == 0) *range = {};
-      // What is slower for all need not be later for each.
+      // The three projections are independent, so a job may start earlier in a slower one. This
+      // restores low <= likely <= high.
       range->low_us = std::min(range->low_us, range->likely_us);
       range->high_us = std::max(range->high_us, range->likely_us);
     }

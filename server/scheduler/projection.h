@@ -1,8 +1,9 @@
-// server/scheduler/projection.h: when the waiting jobs are expected to start and to end.
+// server/scheduler/projection.h: estimates when the waiting jobs will start and end.
 //
-// As things stand: the queue is walked in its order, each job starts where it fits first by the
-// forecasts of those that run and of those before it, and nobody else comes. Computed when someone
-// asks, three times: by the lower, the likely and the upper forecasts.
+// The projection walks the queue in its order. It lets each job start where it fits first,
+// according to the forecasts of the running jobs and of the jobs before it, and assumes that no
+// further jobs arrive. It is computed on request, three times: with the lower, the likely and the
+// upper forecasts.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,10 @@ namespace trainyard::server {
 
 struct Projected {
   std::string uid;
-  Range start, end;    // wall time; unknown where a forecast is missing
-  std::string device;  // the first, by the likely forecasts; empty: unknown
+  Range start, end;    // wall-clock times; unknown if a forecast is missing
+  std::string device;  // the first device in the likely projection; empty: unknown
 };
-/// The first `count_max` waiting jobs, in order; none behind `last_uid`.
+/// Projects the first `count_max` waiting jobs in queue order; stops after `last_uid`.
 std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Shares& shares,
                                int64_t now_us, size_t count_max, std::string_view last_uid = {});
 

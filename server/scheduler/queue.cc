@@ -7,7 +7,7 @@
 
 namespace trainyard::server {
 
-// The highest bits: three below the leading one.
+// Keeps the leading bit and the three bits below it.
 int64_t Queue::bucket_of(int64_t bytes) {
   if (bytes < 8) return 0;
   const int shift = 60 - std::countl_zero(static_cast<uint64_t>(bytes));
@@ -45,7 +45,7 @@ void Queue::put(WaitingJob job) {
 void Queue::remove(std::string_view uid) {
   const auto found = places_.find(uid);
   if (found == places_.end()) return;
-  const Place place = std::move(found->second);  // `uid` may be the job's own
+  const Place place = std::move(found->second);  // `uid` may refer to the string in the job itself
   places_.erase(found);
   retries_.erase({place.job->retry_time_us, place.job->order});
   Line& line = place.line->second;

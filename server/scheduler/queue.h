@@ -1,8 +1,9 @@
-// server/scheduler/queue.h: the jobs that wait, in the order in which they may start.
+// server/scheduler/queue.h: the waiting jobs in the order in which they may start.
 //
-// An index of what the store has, kept up to date change by change, so that a look at a long queue
-// costs no more than at a short one. Jobs of one owner that ask for the same, their bytes rounded,
-// stand in one line: there are few lines, however many jobs.
+// The queue is an index of the store's waiting jobs. It is updated with each change, so that a
+// scheduling pass costs no more for a long queue than for a short one. Jobs of one owner with the
+// same request and about the same memory form one line, so there are few lines however many jobs
+// wait.
 #pragma once
 
 #include <compare>
@@ -32,16 +33,17 @@ class Queue {
   struct Class {
     std::string owner;
     DeviceRequest asked;
-    int64_t cpu_bucket = 0, gpu_bucket = 0;  // of the bytes that it needs: bucket_of()
+    int64_t cpu_bucket = 0, gpu_bucket = 0;  // bucket_of() of the bytes that a job needs
     auto operator<=>(const Class&) const = default;
   };
   struct Line {
-    int64_t id = 0;  // never used again
+    int64_t id = 0;  // never reused
     std::set<const WaitingJob*, Before> jobs;
-    size_t front = 0;  // in fronts()
+    size_t front = 0;  // index in fronts()
   };
-  /// A line and what a look at all of them asks of its first job, side by side: a look that went to
-  /// each line and job for it would mostly wait for memory.
+  /// A line and the data of its first job that a pass over all lines needs. The fronts are
+  /// contiguous in memory, because a pass that followed pointers to each line and job would mostly
+  /// wait for memory.
   struct Front {
     const Class* of = nullptr;
     Line* line = nullptr;
@@ -55,34 +57,35 @@ class Queue {
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
-  /// Adds the job, or replaces what was known of it.
+  /// Adds the job, or replaces its entry.
   void put(WaitingJob job);
-  /// Nothing happens if it does not wait.
+  /// Does nothing if the job does not wait.
   void remove(std::string_view uid);
   void clear();
 
   bool empty() const { return places_.empty(); }
   size_t size() const { return places_.size(); }
-  /// Null if it does not wait.
+  /// Null if the job does not wait.
   const WaitingJob* find(std::string_view uid) const;
-  /// 0 if it does not wait.
+  /// The ID of the job's line; 0 if the job does not wait.
   int64_t line_of(std::string_view uid) const;
-  /// Lines are not empty.
+  /// All lines; none is empty.
   const std::map<Class, Line>& lines() const { return lines_; }
-  /// Of all lines, in no order.
+  /// The fronts of all lines, in no particular order.
   const std::vector<Front>& fronts() const { return fronts_; }
-  /// The newest line that there has been.
+  /// The ID of the newest line that ever existed.
   int64_t last_line() const { return last_line_; }
-  /// What the job takes of GPUs if it may use them: time, times GPUs; 0: unknown.
+  /// The job's expected GPU time (time times number of GPUs), if it may use GPUs; 0: unknown.
   static double gpu_us_of(const WaitingJob& job);
-  /// The same of all jobs before it, by priority and order of submission.
+  /// The expected GPU time of all jobs before this one, by priority and order of submission.
   double gpu_us_before(const WaitingJob& job) const;
-  /// When the first of the pauses after `now_us` ends (is_resting).
+  /// The earliest end after `now_us` of a job's retry pause (is_resting).
   std::optional<int64_t> next_retry_us(int64_t now_us) const;
 
-  /// Jobs whose bytes differ by less than a seventh or so are looked at alike.
+  /// The bucket of a number of bytes. Numbers in one bucket differ by at most about a seventh; jobs
+  /// in the same bucket are treated the same way.
   static int64_t bucket_of(int64_t bytes);
-  /// The least bytes in the bucket.
+  /// The smallest number of bytes in the bucket.
   static int64_t floor_of(int64_t bucket) { return (bucket % 16) << (bucket / 16); }
 
  private:
@@ -90,24 +93,26 @@ class Queue {
     std::map<Class, Line>::iterator line;
     std::unique_ptr<const WaitingJob> job;
   };
-  /// Jobs of one priority that were submitted one after another, so that a sum over all before one
-  /// takes few steps.
+  /// A block of jobs of one priority with adjacent orders of submission. Sums per block make the
+  /// sum over all jobs before a given one fast.
   struct Stretch {
     double gpu_us = 0;
     std::map<int64_t, double> jobs;  // by order
   };
-  using StretchKey = std::pair<int64_t, int64_t>;  // the negative priority; then by order
+  using StretchKey = std::pair<int64_t, int64_t>;  // the negated priority, then order / 512
   static StretchKey stretch_of(const WaitingJob& job) {
     return {-int64_t{job.priority}, job.order / 512};
   }
-  /// After the line's jobs have changed; there are some.
+  /// Updates the front of a line after its jobs have changed. The line must not be empty.
   void note_front(const Line& line);
 
   std::map<Class, Line> lines_;
   std::vector<Front> fronts_;
   std::map<StretchKey, Stretch> on_gpus_;
-  std::unordered_map<std::string_view, Place> places_;  // by uid, which the job owns
-  std::set<std::pair<int64_t, int64_t>> retries_;  // retry_time_us, order; of those that have one
+  // By uid; the key refers to the string in the job.
+  std::unordered_map<std::string_view, Place> places_;
+  // (retry_time_us, order) of jobs with a retry time
+  std::set<std::pair<int64_t, int64_t>> retries_;
   int64_t last_line_ = 0;
 };
 

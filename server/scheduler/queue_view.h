@@ -1,4 +1,4 @@
-// server/scheduler/queue_view.h: the queue and the devices as people see them.
+// server/scheduler/queue_view.h: the queue and the devices as the API shows them.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +13,31 @@
 
 namespace trainyard::server {
 
-/// A waiting job as people see it.
+/// A waiting job as the API shows it.
 struct QueuedJob {
   std::string uid, id, owner;
   int32_t priority = 0;
-  int64_t position = 0;  // from 1; 0: behind kQueueProjectedMax others
-  Range start, end;      // wall time, as things stand
+  // Position in the queue from 1; 0: more than kQueueProjectedMax jobs are before it.
+  int64_t position = 0;
+  Range start, end;  // projected wall-clock times (projection.h)
   std::string device;
-  WaitReason why;  // empty: not looked at yet
+  WaitReason why;  // empty: no pass has considered the job yet
 };
 struct QueueView {
   std::vector<QueuedJob> jobs;  // in the order in which they may start
-  int64_t waiting = 0;          // of all
+  int64_t waiting = 0;          // the number of all waiting jobs
 };
-/// Jobs whose start is computed at most, for one call.
+/// The largest number of jobs that one call projects.
 inline constexpr size_t kQueueProjectedMax = 2000;
 
-/// What holds a device.
+/// The use of a device.
 struct DeviceView {
-  int64_t others_bytes = 0;  // by what are no jobs of ours
+  int64_t others_bytes = 0;  // memory used by processes that are no jobs of this server
   std::vector<PlacedJob> jobs;
 };
 
-/// The first `count_max` waiting jobs, or with a uid that one, if it waits. `waits` is of the last
-/// look.
+/// The first `count_max` waiting jobs. If `uid` is not empty, only that job, if it waits. `waits`
+/// is the result of the last scheduling pass.
 QueueView view_queue(const Queue& queue, const Fleet& fleet, const Shares& shares,
                      const WaitReasons& waits, const Policy& policy, int64_t now_us,
                      size_t count_max, const std::string& uid);

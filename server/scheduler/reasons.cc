@@ -13,13 +13,13 @@
 namespace trainyard::server {
 namespace {
 
-constexpr size_t kHoldersMax = 3;  // that are named
-/// Less is not worth mentioning: it comes and goes.
+constexpr size_t kHoldersMax = 3;  // the largest number of jobs that a message names
+/// Smaller amounts of memory used by other processes are not mentioned, because they fluctuate.
 constexpr int64_t kOthersMentionedBytes = int64_t{64} << 20;
 
 const char* noun_of(DeviceKind kind) { return kind == DeviceKind::kGpu ? "GPU" : "CPU"; }
 
-// "a GPU", "2 GPUs of one model", "the CPU"
+// Returns "a GPU", "2 GPUs of one model" or "the CPU".
 std::string wanted(DeviceKind kind, int32_t count) {
   if (kind == DeviceKind::kCpu) return "the CPU";
   return count > 1 ? std::to_string(count) + " GPUs of one model" : "a GPU";
@@ -73,12 +73,12 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {"NO_DEVICE", std::move(message)};
 }
 
-// Its bytes are more than any device has for it, or so many of one model, with no job there.
+// The job needs more memory than its devices would have even without other jobs.
 WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
   const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
   const int64_t bytes = job.on(blocked.kind).bytes;
   const auto left = [](const Device* d) { return d->memory_bytes - d->others_bytes; };
-  // Of those that have the most left, the last of as many as it needs.
+  // Of the group whose `count` best devices have the most memory left, the last of these devices.
   const auto find_best = [&](bool holds_alone) {
     const Device* best = nullptr;
     for (const Fleet::Group& g : fleet.groups()) {
@@ -111,7 +111,8 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {by_others ? "WAITING_FOR_MEMORY" : "NO_DEVICE", message + ")."};
 }
 
-// "held by a (for about 12 min more), b (nobody knows for how long)"
+// The jobs on a device with their remaining times: "a (for up to 12 min), b (for how long is not
+// known)".
 std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<const PlacedJob*> jobs = node.jobs;
   std::ranges::sort(jobs, {}, [&](const PlacedJob* job) {
@@ -127,7 +128,7 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   return joined(texts);
 }
 
-// What a job lacks on a device, as a clause.
+// A clause that says which resource of a device is insufficient for the job.
 std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
   const std::string name = short_name(d.name);
   const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
@@ -158,7 +159,7 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
   return name + " is free";
 }
 
-// The devices that are reserved; where that is not known, all of the kind.
+// The reserved devices; if they are not known yet, all usable devices of the kind.
 std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   std::vector<Fleet::Index> devices;
   for (const Spare& spare : r.devices) devices.push_back(spare.device);
@@ -169,7 +170,7 @@ std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   return devices;
 }
 
-// Whether others could make room for it, and why they do not.
+// A sentence about the jobs of lower priority that make room for the job, or why they do not.
 std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet& fleet,
                        const Policy& policy) {
   if (!r.makes_room.empty()) {
@@ -243,8 +244,7 @@ WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob
                                     " behind " + who + "."};
 }
 
-/// Adds which of the devices that it could use are drained: one example is enough, and the reason
-/// may name it.
+/// Adds the name of one drained device that the job could use, unless the message names it already.
 WaitReason with_drained(WaitReason why, const DeviceRequest& asked, const Fleet& fleet) {
   for (const Device& device : fleet.devices().devices) {
     const bool may_use = asked.wish == DeviceWish::kAuto ||
@@ -295,7 +295,7 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
                                             ", so that the result stays bit-identical.");
   if (has_gpu)
     return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
-  // Why stands once in the list of devices, not with each job.
+  // The list of devices explains why no GPU is usable, so that not every job must.
   return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU: no GPU can be used now.",
                 false};
 }
@@ -334,7 +334,7 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
                       "The server is stopping; the job starts when the server is back."};
   }
   if (is_resting(*job, now_us)) {
-    // Without a lost worker it keeps the reason that it went back to the queue with.
+    // If no worker was lost, the job keeps the reason with which it returned to the queue.
     if (job->workers_lost == 0) return std::nullopt;
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job->workers_lost) +
                                            " times without progress; it restarts after a pause."};

@@ -1,4 +1,4 @@
-// server/scheduler/reasons.h: what decide() says about jobs, in words.
+// server/scheduler/reasons.h: messages for people about the decisions of decide().
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ struct Choice {
   DeviceKind kind;
   std::string reason;
   std::string message;
-  bool weighed = false;  // by forecasts
+  bool weighed = false;  // true if forecasts were compared
 };
-/// By what is asked for and by what there is, busy or not; without forecasts.
+/// Chooses by the request and by the kinds of device that exist, busy or not, without forecasts.
 DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
 Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
 
-/// "40 s", "12 min", "2 h 5 min", "3 days 4 h". Negative times are "0 s".
+/// A duration as text: "40 s", "12 min", "2 h 5 min", "3 days 4 h". Negative durations are "0 s".
 std::string about(int64_t us);
 
-/// Why a job of the blocked line waits. `fleet` as `all` was made for.
+/// Why a job of the blocked line waits. `fleet` must be the one for which `all` was computed.
 WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const WaitingJob& job,
                      const Fleet& fleet, const Policy& policy, int64_t now_us);
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kStalled = "STALLED";
 
-// FNV-1a, 64 bit: spreads jobs without a random source.
+// The 64-bit FNV-1a hash, which spreads the retries of jobs without a random source.
 uint64_t hash_of(const std::string& uid, int32_t count) {
   uint64_t h = 14695981039346656037ull ^ static_cast<uint64_t>(count);
   for (const char c : uid) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
@@ -26,7 +26,7 @@ Move after_worker_lost(const Job& job, const std::string& reason, const std::str
     move.message = "Cancelled on request; its worker ended first: " + message;
     return move;
   }
-  const int32_t lost = job.workers_lost + 1;  // with this one
+  const int32_t lost = job.workers_lost + 1;  // including this loss
   const int32_t counted = job.attempt - job.attempts_uncounted;
   if (lost > lost_max || counted >= kAttemptsMax) {
     move.to = JobState::kFailed;
@@ -60,12 +60,14 @@ Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, 
   move.to = JobState::kQueued;
   move.reason = kClusterRefused;
   move.uncounted = true;
-  if (refusal.code == ErrorCode::kFailedPrecondition) {  // the cluster keeps it until it takes jobs
+  // The job waits until the cluster accepts jobs.
+  if (refusal.code == ErrorCode::kFailedPrecondition) {
     move.message = "A problem of its cluster, not of the job: " + refusal.message +
                    ". The job waits until the cluster takes jobs again.";
     return move;
   }
-  const bool has_run = job.progress.step() > 0 || job.checkpoint_step > 0;  // so it can run there
+  // Then the cluster can run it.
+  const bool has_run = job.progress.step() > 0 || job.checkpoint_step > 0;
   if (!has_run && times >= kRefusalsMax) {
     move.to = JobState::kFailed;
     move.uncounted = false;

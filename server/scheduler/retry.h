@@ -1,7 +1,6 @@
-// server/scheduler/retry.h: what happens to a job whose worker was lost (killed, crashed, hung, or
-// its device failed). Such losses do not use up the user's retries. A job that makes progress
-// between them continues; one that does not is a crash loop and ends, so that it does not block the
-// queue.
+// server/scheduler/retry.h: decides what happens to a job whose worker was lost (killed, crashed,
+// hung, or its device failed). A job that makes progress between such losses is restarted. A job
+// that makes none is in a crash loop and fails, so that it does not block the queue.
 #pragma once
 
 #include <cstdint>
@@ -12,39 +11,45 @@
 
 namespace trainyard::server {
 
-inline constexpr int32_t kWorkersLostMax = 5;      // without a new checkpoint between them
-inline constexpr int32_t kKernelFaultsMax = 2;     // the same, if one of our kernels failed
-inline constexpr int32_t kStallsMax = 2;           // the same, if its work stood still
-inline constexpr int32_t kAttemptsMax = 100;       // that count, progress or not
-inline constexpr int64_t kRetryFirstUs = 200'000;  // doubles with each loss
+inline constexpr int32_t kWorkersLostMax = 5;   // losses without a new checkpoint in between
+inline constexpr int32_t kKernelFaultsMax = 2;  // the same limit if a kernel of the engine failed
+inline constexpr int32_t kStallsMax = 2;        // the same limit if the worker made no progress
+// The largest number of counted attempts, with or without progress.
+inline constexpr int32_t kAttemptsMax = 100;
+inline constexpr int64_t kRetryFirstUs = 200'000;  // first pause; doubles with each loss
 inline constexpr int64_t kRetryLongestUs = 60'000'000;
 static_assert(kRetryLongestUs + kRetryLongestUs / 4 <= kRetryPauseMaxUs);
 
-/// The transition after a lost worker: CANCELLED if requested, FAILED (CRASH_LOOP) above a bound,
-/// else QUEUED with a pause that doubles, plus up to a quarter depending on the job's uid, so that
-/// jobs lost together do not return together. `reason` (WORKER_KILLED, WORKER_HUNG) and `message`
-/// say what happened to the worker; `lost_max` is how often in a row this may happen. Pure.
+/// The job's move after a lost worker: to CANCELLED if requested, to FAILED (CRASH_LOOP) above a
+/// bound, otherwise to QUEUED with an exponential back-off. The pause doubles with each loss and
+/// grows by up to a quarter depending on the job's uid, so that jobs that were lost together do not
+/// return together. `reason` (WORKER_KILLED, WORKER_HUNG) and `message` say what happened to the
+/// worker; `lost_max` is how often in a row this may happen. Pure.
 Move after_worker_lost(const Job& job, const std::string& reason, const std::string& message,
                        int64_t now_us, int32_t lost_max = kWorkersLostMax);
 
-/// The same after a worker whose work stood still: FAILED (STALLED) after kStallsMax such losses;
-/// none of them counts as an attempt. Pure.
+/// The job's move after a worker that made no progress: to FAILED (STALLED) after more than
+/// kStallsMax such losses, otherwise as above. These attempts do not count towards kAttemptsMax.
+/// Pure.
 Move after_stall(const Job& job, const std::string& message, int64_t now_us);
 
-/// Why a cluster's scheduler did not take an attempt. The code says what is at fault:
-/// INVALID_ARGUMENT what the job asks for, FAILED_PRECONDITION what the cluster's file says,
-/// UNAVAILABLE neither, which is trouble as of a host.
+/// The reason of a job whose attempt the cluster's scheduler refused. The error's code says what is
+/// at fault: INVALID_ARGUMENT the job's request, FAILED_PRECONDITION the cluster's configuration
+/// file, UNAVAILABLE neither; that is treated as host trouble.
 inline constexpr const char* kClusterRefused = "CLUSTER_REFUSED";
-/// A no to what a job asks for is believed after so many, an hour: a cluster's configuration may be
-/// half written just now, and some releases refuse what they could run.
+/// A job fails after this many refusals of its request, which takes about an hour. Fewer prove
+/// nothing: the cluster's configuration may be in the middle of a change, and some releases refuse
+/// jobs that they could run.
 inline constexpr int32_t kRefusalsMax = 60;
 
-/// The transition after a refusal of the first two kinds, the job's `times`-th in a row: FAILED
-/// only for what the job asks for, above the bound, and never for one that has run before. Pure.
+/// The job's move after its `times`-th refusal in a row with INVALID_ARGUMENT or
+/// FAILED_PRECONDITION. It fails only with INVALID_ARGUMENT, from kRefusalsMax refusals on, and
+/// only if it has never run. Pure.
 Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, int64_t now_us);
 
-/// The pause after an attempt that could not go on because of this host (no descriptor, no memory,
-/// a file that cannot be read just now), `times` in a row: it doubles up to kRetryLongestUs.
+/// The pause in microseconds after the `times`-th attempt in a row that could not continue because
+/// of this host (no file descriptor, no memory, a file that is temporarily unreadable). It doubles
+/// up to kRetryLongestUs.
 int64_t pause_after_host_trouble(int32_t times);
 
 }  // namespace trainyard::server

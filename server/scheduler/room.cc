@@ -8,11 +8,12 @@
 namespace trainyard::server {
 namespace {
 
-/// Nobody is stopped for what comes free by itself within this time.
+/// No job is preempted for devices that become free by themselves within this time.
 constexpr int64_t kPreemptGainUs = 60'000'000;
-/// Devices with room that are passed by because they are reserved, before a search ends.
+/// A search ends after skipping this many devices that have room but are reserved.
 constexpr int kPassedMax = 64;
-/// Devices of a kind whose jobs are weighed against each other, in the order of the inventory.
+/// The largest number of devices per group whose jobs are compared as victims, in the order of the
+/// inventory.
 constexpr int kVictimDevicesMax = 512;
 
 int64_t upper_end_of(const WaitingJob& job, DeviceKind kind, int64_t now_us) {
@@ -40,7 +41,7 @@ bool Room::is_kind(size_t group, DeviceKind kind) const {
   return fleet_.groups()[group].kind == kind;
 }
 
-// ---- What is free --------------------------------------------------------------------------
+// ---- Free room -----------------------------------------------------------------------------
 
 bool Room::may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const {
   const int32_t of = groups_[static_cast<size_t>(fleet_.node(device).group)].reservation;
@@ -56,7 +57,8 @@ bool Room::may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) c
 
 int64_t Room::kept_until_us(Fleet::Index device, const Reservation& r) const {
   const int64_t since_us = std::max(r.wait_since_us, fleet_.left_time_us(device));
-  // From then on, unless the wall clock has jumped back behind it.
+  // The device is reserved for a limited time from `since_us` on. If the wall clock has jumped back
+  // before `since_us`, the reservation ends now.
   return since_us > now_us_ ? now_us_ : since_us + policy_.reserved_idle_max_us;
 }
 
@@ -69,7 +71,7 @@ bool Room::find_in(size_t group, const WaitingJob& job, int32_t count, Found& fo
   int passed = 0;
   auto it = g.free.lower_bound({0, ask.bytes, 0});
   while (it != g.free.end() && std::ssize(found.devices) < count && passed < kPassedMax) {
-    if (it->room_bytes < ask.bytes) {  // the first with one job more
+    if (it->room_bytes < ask.bytes) {  // skip to the devices with one more job
       it = g.free.lower_bound({it->jobs, ask.bytes, 0});
       continue;
     }
@@ -103,7 +105,8 @@ Room::Found Room::find(const WaitingJob& job, DeviceKind kind) {
       if (best.devices.empty() && found.reservation >= 0) best.reservation = found.reservation;
       continue;
     }
-    const Fleet::Node& last = fleet_.node(found.devices.back());  // the one that suits least
+    // The least suitable device of the result.
+    const Fleet::Node& last = fleet_.node(found.devices.back());
     const std::tuple key{last.jobs.size(), last.room_bytes, found.devices.back()};
     if (!best.devices.empty() && best_key <= key) continue;
     best = std::move(found);
@@ -146,9 +149,10 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
   fleet_.place(std::move(placed));
 }
 
-// ---- What is not ---------------------------------------------------------------------------
+// ---- Reservations --------------------------------------------------------------------------
 
-// A device on which it fits at `time_us`, but that may be reserved: when it may have it.
+// When the job may use a device on which it fits at `time_us`, considering the reservation of the
+// device's group.
 int64_t Room::after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,
                              int64_t time_us) const {
   const int32_t of = groups_[static_cast<size_t>(fleet_.node(device).group)].reservation;
@@ -158,7 +162,8 @@ int64_t Room::after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t
   return std::max(time_us, reservation(of).end_us);
 }
 
-// By time; a device that ends nothing sooner than those found is not looked into.
+// The `count` devices on which the job fits first, sorted by time. Skips devices none of whose jobs
+// ends before the latest time found so far.
 std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const WaitingJob& job,
                                                             int32_t count) const {
   const Fleet::Group& g = fleet_.groups()[group];
@@ -172,7 +177,7 @@ std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const 
     if (entry.first < kUnlimited) (entry.first == now_us_ ? found : later).push_back(entry);
   }
   if (full()) return found;
-  std::ranges::make_heap(found);  // the latest on top
+  std::ranges::make_heap(found);  // max-heap: the latest time on top
   const auto add = [&](const std::pair<int64_t, Fleet::Index>& entry) {
     if (entry.first == kUnlimited || (full() && entry >= found.front())) return;
     if (full()) {
@@ -222,7 +227,7 @@ Spare Room::spare_at(Fleet::Index device, const Fleet::Ask& ask, int64_t time_us
     spare.cores -= cores(job->threads);
     --spare.slots;
   }
-  // `bytes` is for one more plan: the overhead of that one is off already.
+  // `bytes` is the room for one more plan; that plan's process overhead is already subtracted.
   return spare;
 }
 
@@ -232,7 +237,7 @@ int64_t Room::before_of(const Reservation& r) const {
   for (const Spare& spare : r.devices) {
     for (const PlacedJob* job : fleet_.node(spare.device).jobs) {
       const int64_t end_us = Fleet::upper_end(*job, now_us_);
-      if (end_us > r.time_us) continue;  // it stays beside the reserved one
+      if (end_us > r.time_us) continue;  // it keeps running next to the reserved job
       if (Fleet::upper_forecast(*job) <= now_us_) {
         overdue = true;
       } else {
@@ -296,7 +301,8 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   r.before_us = before_of(r);
   const Range& rest = job.on(kind).rest;
   if (r.time_us != kUnlimited && rest.known()) r.end_us = r.time_us + rest.likely_us;
-  if (r.time_us == kUnlimited) {  // it takes whatever comes free first
+  // The job will take whatever becomes free first, so all groups are reserved.
+  if (r.time_us == kUnlimited) {
     for (const size_t group : open) {
       groups_[group].reservation = id;
       for (const Fleet::Index i : fleet_.groups()[group].members) {
@@ -311,7 +317,7 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   return id;
 }
 
-// ---- Who makes room ------------------------------------------------------------------------
+// ---- Preemption ----------------------------------------------------------------------------
 
 void Room::wake_at(int64_t time_us) {
   if (wake_time_us_ == 0 || time_us < wake_time_us_) wake_time_us_ = time_us;
@@ -326,7 +332,7 @@ bool Room::find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& v
     if (other->stopping || other->priority >= job.priority) continue;
     const int64_t ripe_us = other->start_time_us + policy_.preempt_after_us;
     if (!other->running || ripe_us > now_us_) {
-      // Starting ones wake us by themselves.
+      // A starting job triggers a pass by itself when its state changes.
       if (other->running) wake_at(ripe_us);
       continue;
     }
@@ -342,7 +348,7 @@ bool Room::find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& v
            std::tuple(b->priority, lost_us(*b), -b->start_time_us, std::string_view(b->uid));
   });
   const auto fits_without = [&](const std::vector<const PlacedJob*>& gone) {
-    // Those that leave anyway do so too.
+    // Jobs that end within kPreemptGainUs anyway also count as ended.
     const Spare spare = spare_at(victims.device, ask, now_us_ + kPreemptGainUs, gone);
     const bool alone = spare.slots + 1 == fleet_.device(victims.device).slots;
     const bool taken = std::ranges::any_of(node.jobs, [&](const PlacedJob* other) {
@@ -361,7 +367,8 @@ bool Room::find_victims(const WaitingJob& job, const Fleet::Ask& ask, Victims& v
     gone.push_back(other);
   }
   if (!fits_without(gone)) return false;
-  for (size_t i = gone.size(); i-- > 0;) {  // those that turned out not to matter stay
+  // Spares victims whose removal turned out not to be needed.
+  for (size_t i = gone.size(); i-- > 0;) {
     std::vector<const PlacedJob*> fewer = gone;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
     if (fits_without(fewer)) gone = std::move(fewer);

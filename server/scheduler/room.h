@@ -1,5 +1,5 @@
-// server/scheduler/room.h: where jobs fit during one look at the queue, what is reserved for those
-// that do not, and who would make room for them.
+// server/scheduler/room.h: finds room for jobs during one scheduling pass, reserves devices for
+// jobs that find none, and chooses jobs to preempt for them.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace trainyard::server {
 
-/// A fleet on trial: what is taken is given back at the end.
+/// A trial placement on a fleet. The destructor removes the jobs that were placed.
 class Room {
  public:
-  /// Devices for a job, or what is in its way.
+  /// Devices for a job, or the reservation that blocks it.
   struct Found {
-    std::vector<Fleet::Index> devices;  // empty: none
-    int32_t reservation = -1;           // it would fit, but for this one
+    std::vector<Fleet::Index> devices;  // empty: there is no room
+    int32_t reservation = -1;  // index of the reservation without which the job would fit; -1: none
   };
 
   Room(Fleet& fleet, const Policy& policy, int64_t now_us);
@@ -29,37 +29,39 @@ class Room {
   static Fleet::Ask ask_of(const WaitingJob& job, DeviceKind kind);
   static int32_t count_of(const WaitingJob& job, DeviceKind kind);
 
-  /// Does not look where nothing so large fits any more.
+  /// Finds devices for the job that it may use now. Skips groups in which a search for as few bytes
+  /// has already failed in this pass.
   Found find(const WaitingJob& job, DeviceKind kind);
   void take(const WaitingJob& job, const std::vector<Fleet::Index>& devices);
   struct FitTime {
     int64_t time_us = kUnlimited;
-    int32_t behind = -1;  // a reservation: it waits for the end of that job
+    int32_t behind = -1;  // index of the reservation whose job must end first; -1: none
   };
-  /// When it would fit if it were the next, but for those that have reservations; kUnlimited if
-  /// that is unknown.
+  /// When the job would fit if it were the next one after the jobs with reservations; kUnlimited if
+  /// unknown.
   FitTime fit_time(const WaitingJob& job, DeviceKind kind) const;
   const Reservation& reservation(int32_t id) const {
     return reservations_[static_cast<size_t>(id)];
   }
 
-  /// Keeps room for a job that finds none, where no other has any reserved; by policy, others make
-  /// room for it. Returns the reservation that it has, or else that of a job before it; -1: the
-  /// devices are not there.
+  /// Reserves devices for a job that finds no room, in groups without a reservation, and preempts
+  /// other jobs if the policy allows it. Returns the index of the new reservation, or of that of a
+  /// job before it; -1 if no group could ever hold the job.
   int32_t reserve(const WaitingJob& job, DeviceKind kind);
-  /// Whether devices of the kind are left of which nobody has any reserved.
+  /// Whether a group of this kind has no reservation yet.
   bool may_reserve(DeviceKind kind) const;
 
   std::vector<Reservation> take_reservations() { return std::move(reservations_); }
   std::vector<PreemptDecision> take_preempts() { return std::move(preempts_); }
-  /// When a job has run long enough to make room, or a device has been kept for long enough; 0:
-  /// none is waited for.
+  /// The earliest time at which a job has run long enough to be preempted, or a device has been
+  /// reserved for its longest time; 0: no such time.
   int64_t wake_time_us() const { return wake_time_us_; }
 
  private:
   struct GroupState {
     int32_t reservation = -1;
-    int64_t none_from_bytes = kUnlimited;  // so many fit nowhere, in this look
+    // In this pass, plans of this size or more fit nowhere in the group.
+    int64_t none_from_bytes = kUnlimited;
   };
   struct Victims {
     Fleet::Index device = 0;
@@ -69,7 +71,7 @@ class Room {
   };
   bool is_kind(size_t group, DeviceKind kind) const;
   bool may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const;
-  /// Until when a device is kept for a job whose start is unknown.
+  /// Until when a device is reserved for a job whose start time is unknown.
   int64_t kept_until_us(Fleet::Index device, const Reservation& reservation) const;
   bool find_in(size_t group, const WaitingJob& job, int32_t count, Found& found);
   int64_t after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,
@@ -87,7 +89,7 @@ class Room {
   const Policy& policy_;
   const int64_t now_us_;
   std::vector<GroupState> groups_;
-  std::vector<std::string> taken_;  // uids
+  std::vector<std::string> taken_;  // uids of the placed jobs
   std::vector<Reservation> reservations_;
   std::vector<PreemptDecision> preempts_;
   int64_t wake_time_us_ = 0;

@@ -1,37 +1,41 @@
-// server/scheduler/scheduler.h: who starts, where, who makes room, and why the others wait.
+// server/scheduler/scheduler.h: decides which jobs start, on which devices, which jobs are
+// preempted, and why the others wait.
 //
-// decide() is pure: no clock, no threads, no I/O, so that the same code runs in the daemon, in
-// tests and in a simulator. It goes by three indexes that are kept up to date change by change: the
-// jobs that wait (queue.h), the devices with the jobs on them (fleet.h) and what each owner has
-// used (shares.h).
+// decide() is pure: it uses no clock, no threads and no I/O, so that the same code runs in the
+// daemon, in tests and in a simulator. It works on three indexes that are updated with each change:
+// the waiting jobs (queue.h), the devices with the jobs on them (fleet.h) and each owner's use of
+// devices (shares.h).
 //
-// Order      Higher priority first; then the owner who has used less of late, where the policy has
-//            a half-life; then in order of submission. A job that rests after a lost worker delays
-//            nobody.
-// Room       Jobs share a device as long as its memory, less what other processes hold, has each
-//            one's planned bytes and the overhead of its process; on the CPU their threads are at
-//            most its cores (a job of more threads than cores has it alone); and its slots are not
-//            exceeded. An exclusive job shares with none. Idle devices are taken first, then those
-//            on which the least stays free.
-// Kind       cpu and gpu as asked. Several GPUs are of one model, at once or not at all. auto: the
-//            kind on which the job is expected to end first, waiting included: for running jobs,
-//            for the one that a free GPU is reserved for, and for those before it in the queue.
-//            Without forecasts a GPU where one works, busy or not, else the CPU. After a first
-//            attempt the same kind as before, while there is one, since another gives other bits.
+// Order      Higher priority first; then the owner with less recent use, if the policy has a
+//            half-life; then the order of submission. A job in a retry pause after a lost worker
+//            does not delay other jobs.
+// Room       Jobs share a device as long as three conditions hold. The device's memory, minus the
+//            memory used by other processes, holds the planned bytes of each job and the overhead
+//            of its process. On the CPU the jobs' threads are at most its cores; a job with more
+//            threads than cores has the CPU alone. The number of jobs is at most the slots. An
+//            exclusive job shares with no other job. Idle devices are used first, then those with
+//            the least room.
+// Kind       A job that requests cpu or gpu gets that kind. Several GPUs are of one model and start
+//            together or not at all. An auto job gets the kind on which it is expected to end
+//            first. Its expected wait includes the running jobs, the job for which a GPU is
+//            reserved and the jobs before it in the queue. Without forecasts it gets a GPU if one
+//            works, busy or not, otherwise the CPU. After a first attempt a job keeps its kind
+//            while such a device exists, because another kind gives other bits.
 // Backfill   The first job that finds no room on a kind of device (GPUs of one model are a kind)
-//            has it reserved for the time at which, by the upper forecasts of those that run, it
-//            fits. Others start there before it only if they end by then by their upper forecast,
-//            or use what it will not need. The time that an overdue job is given is for nobody to
-//            slip in, or those who do would be overdue next. A job without a forecast does not
-//            slip in front, but for one with a time limit, which is an upper forecast too. Where
-//            that time is unknown, each device is kept for the policy's time at most, counted from
-//            when a job last left it; then it is lent to those that have an upper forecast, and
-//            kept again once one of them leaves. So the first job starts, at the latest, when the
-//            jobs of unknown end are gone and those lent to then have reached their upper
-//            forecasts.
-// Preemption By policy: such a job, if of strictly higher priority, has others put back into the
-//            queue: those of the lowest priority, then those who lose the least work. None that
-//            has not run for the policy's time since its start, none that ends soon anyway.
+//            gets a reservation there. It starts at the time at which the job fits by the upper
+//            forecasts of the running jobs. Other jobs may start there earlier only if they end by
+//            then according to their upper forecasts, or use resources that the reserved job does
+//            not need. The extra time that an overdue job gets is not available to them, or they
+//            would be overdue next. A job without a forecast may not start earlier unless it has a
+//            time limit, which serves as an upper forecast. If the reserved time is unknown, each
+//            device is reserved for at most the policy's time since a job last left it. Then it is
+//            lent to jobs with an upper forecast, and reserved again once one of them leaves. So
+//            the first job starts, at the latest, when the jobs of unknown end have left and the
+//            jobs that were lent devices until then have reached their upper forecasts.
+// Preemption If the policy allows it, a job of strictly higher priority that finds no room has
+//            others put back into the queue: those of the lowest priority first, then those that
+//            lose the least work. A job is not preempted before it has run for the policy's time,
+//            nor if it ends soon anyway.
 #pragma once
 
 #include <algorithm>
@@ -50,92 +54,93 @@ namespace trainyard::server {
 
 /// The longest pause after a lost worker (retry.h respects it).
 inline constexpr int64_t kRetryPauseMaxUs = 75'000'000;
-/// More bytes, or later, than there is.
+/// Stands for unlimited bytes, or for a time that is unknown or never comes.
 inline constexpr int64_t kUnlimited = int64_t{1} << 62;
-/// decide() starts at most so many jobs at a time.
+/// The largest number of jobs that one call of decide() starts.
 inline constexpr size_t kStartsMax = 256;
 
-/// A time with its range, in microseconds: how long something takes, or when it happens. 0:
-/// unknown.
+/// A duration or a point in time with its range, in microseconds. 0: unknown.
 struct Range {
   int64_t low_us = 0, likely_us = 0, high_us = 0;
   bool known() const { return high_us > 0; }
 };
 
-/// What a job asks for. Jobs that ask for the same wait for the same reason.
+/// The devices that a job requests. Jobs with equal requests wait for the same reason.
 struct DeviceRequest {
   DeviceWish wish = DeviceWish::kAuto;
-  int32_t gpus = 1;                       // above 1 with kGpu
-  std::optional<DeviceKind> kind_before;  // of the last attempt
-  bool exclusive = false;                 // shares its devices with no other job
-  int32_t threads = 1;                    // of its own on the CPU; on a GPU they are not counted
+  int32_t gpus = 1;                       // above 1 only with kGpu
+  std::optional<DeviceKind> kind_before;  // kind of the last attempt's devices
+  bool exclusive = false;                 // true: its devices run no other job at the same time
+  int32_t threads = 1;                    // threads on the CPU; not counted on a GPU
   auto operator<=>(const DeviceRequest&) const = default;
 };
 
-/// What a job takes of a device of one kind.
+/// The memory and time that a job needs on devices of one kind.
 struct Need {
-  int64_t bytes = 0;  // planned, of each device; without the overhead of its process
-  Range rest;         // from its next start to its end
+  int64_t bytes = 0;  // planned bytes per device, without the overhead of the process
+  Range rest;         // time from its next start to its end
 };
 
 struct WaitingJob {
   std::string uid;
-  std::string name;          // for people
+  std::string name;          // the job's ID, for messages
   std::string owner;         // for fair share
-  std::string cluster = {};  // that it asks for; empty: the server's own devices
-  int64_t order = 0;         // of submission; unique
+  std::string cluster = {};  // requested cluster; empty: the server's own devices
+  int64_t order = 0;         // rank in the order of submission; unique
   int32_t priority = 0;
   DeviceRequest asked;
   Need on_cpu, on_gpu;
   int32_t workers_lost = 0;
-  int64_t retry_time_us = 0;         // does not start before
-  int64_t rest_max_us = kUnlimited;  // from its next start, by its time limit
-  int64_t wait_since_us = 0;         // when it came into the queue, or came back
+  int64_t retry_time_us = 0;         // the job does not start before this time
+  int64_t rest_max_us = kUnlimited;  // remaining run time by its time limit
+  int64_t wait_since_us = 0;         // when it entered the queue or returned to it
   const Need& on(DeviceKind kind) const { return kind == DeviceKind::kGpu ? on_gpu : on_cpu; }
-  /// At most; kUnlimited: unknown.
+  /// The longest remaining run time by forecast or time limit; kUnlimited: unknown.
   int64_t upper_rest_us(DeviceKind kind) const {
     return on(kind).rest.known() ? on(kind).rest.high_us : rest_max_us;
   }
 };
 
-/// A job on its devices: STARTING or RUNNING, or gone but for its process.
+/// A job on its devices: it is STARTING or RUNNING, or it has ended but its process still exists.
 struct PlacedJob {
   std::string uid;
   std::vector<std::string> devices;
   std::string name, owner = {};
   int32_t priority = 0;
-  int64_t bytes = 0;    // as Need::bytes
-  int32_t threads = 1;  // as DeviceRequest
+  int64_t bytes = 0;    // see Need::bytes
+  int32_t threads = 1;  // see DeviceRequest::threads
   bool exclusive = false;
-  bool running = false;       // it trains; else it starts, and its memory is not yet in use
-  bool stopping = false;      // asked to leave: its devices are free in some seconds
-  int64_t start_time_us = 0;  // of this attempt
-  int64_t saved_time_us = 0;  // what a kill loses began then: its start, or its newest checkpoint
-  Range end = {};             // when it ends
-  int64_t end_max_us = kUnlimited;  // by its time limit
+  bool running = false;       // true: it trains; false: it starts, and its memory is not in use yet
+  bool stopping = false;      // it was requested to stop: its devices become free within seconds
+  int64_t start_time_us = 0;  // start of this attempt
+  // Time of its start or newest checkpoint; a kill loses the work since then.
+  int64_t saved_time_us = 0;
+  Range end = {};                   // expected end
+  int64_t end_max_us = kUnlimited;  // end by its time limit
 };
 
 enum class Preemption : uint8_t { kOff, kPriority };
 
 struct Policy {
-  bool draining = false;  // the server is stopping: nothing starts
+  bool draining = false;  // the server is stopping and starts no jobs
   Preemption preemption = Preemption::kOff;
-  int64_t preempt_after_us = 600'000'000;  // a job runs at least so long at a stretch
-  int64_t half_life_us = 0;                // of an owner's usage; 0: owners do not matter
-  // How long what a job has reserved for a start at an unknown time stands free for it at most.
+  int64_t preempt_after_us = 600'000'000;  // a job is not preempted before it has run for this time
+  int64_t half_life_us = 0;  // half-life of owners' usage; 0: no fair share between owners
+  // The longest time for which a reserved device may stay idle if the reservation's start time is
+  // unknown.
   int64_t reserved_idle_max_us = 600'000'000;
 };
 
 struct StartDecision {
   std::string uid;
-  std::vector<std::string> devices;  // as many as it asks for
+  std::vector<std::string> devices;  // as many as the job requested
   std::string reason;                // DEVICE_ASSIGNED, CPU_FALLBACK
   std::string message;               // why this device
 };
 /// A running job that must go back to the queue, with a checkpoint.
 struct PreemptDecision {
   std::string uid;
-  std::string for_uid, for_name;  // makes room for it
+  std::string for_uid, for_name;  // the job for which it makes room
 };
 struct WaitReason {
   std::string reason;  // WAITING_FOR_DEVICE, NO_DEVICE, RETRY_BACKOFF, SERVER_DRAINING
@@ -144,91 +149,95 @@ struct WaitReason {
 
 class Queue;   // the waiting jobs (queue.h)
 class Fleet;   // the devices and the jobs on them (fleet.h)
-class Shares;  // what owners have used (shares.h)
+class Shares;  // the owners' usage of devices (shares.h)
 
-/// What one more job asks of a device.
+/// The resources of a device that one more job needs.
 struct Ask {
   int64_t bytes = 0;
   int32_t threads = 1;
   bool exclusive = false;
 };
-/// What a reservation leaves of a device from its time on.
+/// The resources of a device that are left next to the reserved job, from the reservation's start
+/// on.
 struct Spare {
   int32_t device = 0;  // Fleet::Index
-  int64_t bytes = 0;   // for the plan of one more job
+  int64_t bytes = 0;   // room for the plan of one more job
   int32_t slots = 0;
-  int32_t cores = 0, cores_all = 0;  // cores_all 0: they are not counted
-  bool taken = false;                // nothing: it is for one job alone
+  int32_t cores = 0, cores_all = 0;  // cores_all 0: cores are not counted
+  bool taken = false;                // true: nothing is left, because the reserved job is exclusive
   bool holds(const Ask& ask) const {
     return !taken && !ask.exclusive && bytes >= ask.bytes && slots > 0 &&
            (cores_all == 0 || std::min(ask.threads, cores_all) <= cores);
   }
 };
-/// Devices that are kept for the first job that finds no room on them.
+/// Devices that are reserved for the first job that finds no room on them.
 struct Reservation {
-  std::string uid, name, owner;  // of the job
+  std::string uid, name, owner;  // identify the job
   int32_t priority = 0;
   int64_t order = 0;
   DeviceKind kind = DeviceKind::kCpu;
   Ask ask;
   int64_t wait_since_us = 0;  // WaitingJob::wait_since_us
-  int64_t time_us = 0;        // by upper forecasts; kUnlimited: unknown, and all of the kind
-                              // on which it could ever fit are kept, as long as the policy says
-  // Who starts in front of it ends by then: at that time, or, where that time rests on a job
-  // that is overdue, with the last of the others that it waits for. It never moves later.
+  // Expected start by upper forecasts; kUnlimited: unknown. Then all devices of the kind on which
+  // the job could ever fit are reserved, for a time that the policy limits.
+  int64_t time_us = 0;
+  // A job that starts before the reserved one must end by this time. It equals time_us unless an
+  // overdue job delays the start. In that case it is the last expected end of the other jobs to
+  // wait for, so that the overdue job does not move it later.
   int64_t before_us = 0;
-  int64_t end_us = kUnlimited;          // when it would have ended; kUnlimited: unknown
-  std::vector<Spare> devices;           // none where the time is unknown
-  std::vector<std::string> makes_room;  // names of jobs that are put back into the queue for it
+  int64_t end_us = kUnlimited;          // expected end of the reserved job; kUnlimited: unknown
+  std::vector<Spare> devices;           // empty if the start time is unknown
+  std::vector<std::string> makes_room;  // names of the jobs that are preempted for it
 };
-/// Why a line waits.
+/// Why a line of the queue waits.
 struct Blocked {
   int64_t line = 0;
   enum class Why : uint8_t { kNoDevice, kTooLarge, kNoRoom, kReserved } why = Why::kNoDevice;
   DeviceKind kind = DeviceKind::kCpu;
-  int32_t reservation = -1;  // its own, or the one that it waits behind
-  std::string note;          // of an auto job: what was weighed
+  int32_t reservation = -1;  // index of its own reservation, or of the one that it waits for
+  std::string note;          // for an auto job: the comparison of the kinds of device
 };
 
-/// Why jobs wait, as of one decision. Told when someone asks: nothing is written, nor put into
-/// words, for those that go on waiting.
+/// Why jobs wait, according to one decision. The message is composed only on request, so a job that
+/// continues to wait costs no write.
 struct WaitReasons {
   bool draining = false;
-  std::vector<Blocked> lines;  // of which there is more to say than that there is no room
+  std::vector<Blocked> lines;  // lines whose reason is more specific than "no room"
   std::vector<Reservation> reservations;
-  int64_t lines_seen = 0;  // Queue::last_line() then
-  /// `fleet` with the devices that were decided on. Nothing if the job was not there to be decided
-  /// on, and for one that rests although no worker was lost: the reason that it went (back) to the
-  /// queue with says more.
+  int64_t lines_seen = 0;  // Queue::last_line() at the decision
+  /// Why the job waits. `fleet` must have the devices of the decision. Returns nothing if the job
+  /// was not part of the decision. Also returns nothing for a job in a retry pause without a lost
+  /// worker, because the reason with which it returned to the queue is more informative.
   std::optional<WaitReason> find(const Queue& queue, const Fleet& fleet, const Policy& policy,
                                  std::string_view uid, int64_t now_us) const;
 };
 
 struct Decisions {
-  std::vector<StartDecision> starts;      // in the order to start them
-  std::vector<PreemptDecision> preempts;  // not yet stopping
-  WaitReasons waits;                      // of every other waiting job
+  std::vector<StartDecision> starts;      // in the order in which to start them
+  std::vector<PreemptDecision> preempts;  // jobs to preempt that are not stopping yet
+  WaitReasons waits;                      // reasons of all other waiting jobs
   std::optional<int64_t> wake_time_us;    // decide again at this time, even if nothing happens
   bool more = false;  // kStartsMax was reached: decide again once these are placed
 };
 
-/// The fleet is as before when it returns.
+/// Makes one scheduling pass. Leaves `fleet` unchanged when it returns.
 Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
                  int64_t now_us);
 
-/// Whether the job pauses after a lost worker. A pause that seems longer than the maximum results
-/// from a wall clock that jumped back, and is over.
+/// Whether the job is in a retry pause. A pause that seems longer than the maximum is the effect of
+/// a wall clock that jumped back, and counts as over.
 bool is_resting(const WaitingJob& job, int64_t now_us);
 
-/// What is decided on of a job; nothing if it does not wait: it is active, PAUSED or over, it waits
-/// for another job, or its cancellation was requested.
+/// The scheduler's view of a waiting job. Nothing if the job does not wait for devices, because it
+/// is active, PAUSED or ended, waits for another job, or its cancellation was requested.
 std::optional<WaitingJob> waiting_job(const JobBrief& job);
 
-/// The same of a job on its devices; nothing if it is on none.
+/// The scheduler's view of a job on its devices; nothing if it occupies none.
 std::optional<PlacedJob> placed_job(const JobBrief& job);
-/// What is later than `most_us` becomes that.
+/// Limits each of the three times to `most_us`.
 Range bounded(Range range, int64_t most_us);
-/// When something ends that from then on takes so many seconds; unknown if `likely_s` is 0.
+/// The range of end times of something that starts at `from_us` and takes this many seconds;
+/// unknown if `likely_s` is 0.
 Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
 
 }  // namespace trainyard::server

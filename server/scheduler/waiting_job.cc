@@ -13,7 +13,7 @@ std::optional<DeviceKind> kind_of(const std::vector<std::string>& devices) {
 }
 
 int64_t to_us(double seconds) {
-  constexpr double kLongestS = 1e9;  // some thirty years: sums of such times do not overflow
+  constexpr double kLongestS = 1e9;  // about 30 years, so that sums of such times do not overflow
   return static_cast<int64_t>(std::clamp(seconds, 0.0, kLongestS) * 1e6);
 }
 
@@ -26,9 +26,11 @@ Need need_of(const DeviceBrief& on, int64_t most_us) {
   return {on.bytes, bounded(range_of(on.rest_low_s, on.rest_s, on.rest_high_s), most_us)};
 }
 
-/// What the time limit leaves from its next start, or from `time_us` while it runs.
+/// The run time that the time limit leaves, from the next start on, or from `time_us` on while the
+/// job runs.
 int64_t rest_max_of(const JobBrief& job) {
-  constexpr int64_t kLeastUs = 1'000'000;  // its limit is over: it ends at its next start
+  // The limit is exceeded: the job ends soon after its next start.
+  constexpr int64_t kLeastUs = 1'000'000;
   if (!job.resources.has_time_limit_seconds()) return kUnlimited;
   int64_t left_us = to_us(static_cast<double>(job.resources.time_limit_seconds()));
   left_us -= job.run_time_us;

@@ -1,5 +1,5 @@
-// server/store/array.h: arrays, which are many jobs that differ in some values, and the commands
-// that make and change them. Times are microseconds since 1970, as in job.h.
+// server/store/array.h: arrays and the commands that create and change them. An array is many jobs
+// that differ in some values. Times are microseconds since 1970, as in job.h.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct JobArray {
   std::string project;
   std::string id;
   std::string uid;
-  int64_t order = 0;  // of submission
+  int64_t order = 0;  // rank in the order of submission
   std::string owner;
   v1::JobSpec spec;
-  v1::ArraySpec array;  // ArrayStore::list() leaves it out
-  int32_t size = 0;     // members at submission
+  v1::ArraySpec array;  // empty in the results of ArrayStore::list()
+  int32_t size = 0;     // the number of members at submission
   int64_t create_time_us = 0;
-  int64_t end_time_us = 0;                           // the newest end of a member
-  std::vector<std::pair<JobState, int64_t>> states;  // members by state, none with 0
+  int64_t end_time_us = 0;                           // when the last member so far ended
+  std::vector<std::pair<JobState, int64_t>> states;  // members per state, without zeros
 
   std::string name() const { return "projects/" + project + "/arrays/" + id; }
   bool has_ended() const;
@@ -32,11 +32,11 @@ struct JobArray {
 
 v1::JobArray to_proto(JobArray array);
 
-/// The ID of a member, and of the array from that of a member.
+/// The ID of member `index`, and the ID of a member's array.
 std::string member_id(std::string_view array_id, int64_t index);
 std::string_view array_id_of(std::string_view member_id);
 
-/// What members have in common that were planned together.
+/// The data common to members that were planned together.
 struct MemberShape {
   std::string plan;  // RunPlan, serialized once for all of them
   DatasetRef dataset;
@@ -45,8 +45,8 @@ struct MemberShape {
 };
 
 struct NewMember {
-  size_t shape = 0;    // of NewArray::shapes
-  std::string spec;    // JobSpec, serialized: the writer has nothing to compute
+  size_t shape = 0;    // index into NewArray::shapes
+  std::string spec;    // JobSpec, serialized here so that the writer thread need not
   std::string values;  // ArrayMember, serialized
   int32_t priority = 0;
 };
@@ -57,16 +57,16 @@ struct NewArray {
   std::string owner;
   v1::JobSpec spec;
   v1::ArraySpec array;
-  std::vector<Dependency> after;  // of every member
+  std::vector<Dependency> after;  // the jobs that every member waits for
   std::vector<MemberShape> shapes;
   std::vector<NewMember> members;
-  // As NewJob's.
+  // These three mean what they mean in NewJob.
   std::string request_id;
   std::string request_digest;
   std::optional<Error> refusal;
 };
 
-/// What is asked of all members that have not ended, as CancelJob, PauseJob and ResumeJob.
+/// A request to all members that have not ended: CancelJob, PauseJob or ResumeJob for each.
 enum class Steering : uint8_t { kCancel, kPause, kResume };
 
 struct ArrayQuery {
@@ -80,8 +80,8 @@ struct ArrayPage {
 };
 
 struct RemovedMembers {
-  std::vector<std::string> uids;  // whose files the caller removes
-  bool all = false;               // the array is gone too
+  std::vector<std::string> uids;  // of the removed members; the caller deletes their files
+  bool all = false;               // the array's own row was deleted too
 };
 
 }  // namespace trainyard::server

@@ -20,7 +20,7 @@
 namespace trainyard::server {
 namespace {
 
-/// The answer to a request ID that was seen before, if any.
+/// The array created by an earlier request with this ID, or its error; nothing for a new ID.
 std::optional<Result<JobArray>> find_request_array(Connection& db, const RequestId& request) {
   const Result<std::optional<std::string>> uid = find_request_uid(db, request);
   if (!uid.ok()) return uid.error();
@@ -33,11 +33,11 @@ std::optional<Result<JobArray>> find_request_array(Connection& db, const Request
   return std::move(*array);
 }
 
-/// A job or a model that has the ID of a member.
+/// The first job or model that already has the ID of a future member.
 std::optional<std::string> find_taken_id(Connection& db, const std::string& project,
                                          const std::string& id, int64_t size) {
   const std::string from = id + "-";
-  const std::string to = id + ".";  // what comes behind '-'
+  const std::string to = id + ".";  // '.' is the character after '-'
   const auto is_member = [&](const std::string& text) {
     const std::string_view digits = std::string_view(text).substr(from.size());
     int64_t index = 0;
@@ -58,7 +58,7 @@ std::optional<std::string> find_taken_id(Connection& db, const std::string& proj
   return std::nullopt;
 }
 
-/// The ID as asked, or a new one.
+/// The requested ID if it is free, or a new random one if none was requested.
 Result<std::string> choose_id(Connection& db, const NewArray& asked, int64_t now_us) {
   const int64_t size = std::ssize(asked.members);
   if (asked.id.empty()) {
@@ -81,7 +81,8 @@ Result<std::string> choose_id(Connection& db, const NewArray& asked, int64_t now
   return asked.id;
 }
 
-/// The jobs that each member waits for. Looks at what all members use, too.
+/// Checks the datasets and initial models of all members, and returns the unfinished jobs that each
+/// member waits for.
 Result<std::vector<Awaited>> check_members(Connection& db, const NewArray& asked) {
   for (const MemberShape& shape : asked.shapes) {
     if (shape.dataset.id.empty()) continue;
@@ -108,7 +109,7 @@ Result<std::vector<Awaited>> check_members(Connection& db, const NewArray& asked
   return awaited;
 }
 
-/// What every member has, whichever it is.
+/// The initial state, which is the same for every member.
 struct FirstState {
   std::string reason;
   std::string message;
@@ -132,8 +133,8 @@ FirstState first_state(const std::vector<Awaited>& awaited, int64_t now_us) {
   return first;
 }
 
-/// As insert_job(), from bytes that are ready: ten thousand hold the writer up as shortly as may
-/// be.
+/// Does the work of insert_job() with messages that are already serialized, so that ten thousand
+/// members block the writer thread as briefly as possible.
 int64_t insert_member(Connection& db, const JobArray& array, const NewArray& asked, size_t index,
                       const JobBrief& brief, const FirstState& first) {
   const NewMember& member = asked.members[index];
@@ -214,9 +215,9 @@ Result<JobArray> submit_array(WriteContext& context, const NewArray& asked,
   return array;
 }
 
-/// Members that have not ended, the first behind `after`.
+/// The first kMembersMax unfinished members whose numbers are above `after`, in ascending order.
 std::vector<int64_t> unfinished_members(Connection& db, int64_t array, int64_t after) {
-  static_assert(static_cast<int>(JobState::kPaused) == 4);  // the last that is not terminal
+  static_assert(static_cast<int>(JobState::kPaused) == 4);  // the last state that is not terminal
   std::vector<int64_t> numbers;
   for (int64_t state = 1; state <= 4; ++state) {
     Query query(db,
@@ -244,26 +245,26 @@ Status steer_job(WriteContext& context, Job& job, Steering steering) {
   return resume_job(context, job);
 }
 
-/// One way through an array's members, in the order of their numbers: each is visited once, so two
-/// that want the opposite of each other both end.
+/// A pass over an array's members in the order of their numbers. It visits each member once, so
+/// that two passes with opposite requests both terminate.
 struct Walk {
   std::string project;
   std::string id;
   Steering steering;
   Done<JobArray> done;
-  std::string uid = {};  // of the array, from the first piece on
-  int64_t after = 0;     // the last member that was visited
+  std::string uid = {};  // uid of the array; empty before the first piece
+  int64_t after = 0;     // the number of the last visited member
 };
 
 struct Piece {
   std::string uid;
   int64_t after = 0;
-  std::optional<JobArray> array;  // with the last one
+  std::optional<JobArray> array;  // only in the last piece
 };
 
 Result<Piece> steer_piece(WriteContext& context, const Walk& walk) {
   ASSIGN_OR_RETURN(const ArrayKey key, get_array_key(context.db, walk.project, walk.id));
-  if (!walk.uid.empty() && key.uid != walk.uid) {  // another of the same name
+  if (!walk.uid.empty() && key.uid != walk.uid) {  // a new array has the name of the deleted one
     return array_not_found(walk.id);
   }
   Piece piece{key.uid, walk.after, {}};
@@ -279,7 +280,7 @@ Result<Piece> steer_piece(WriteContext& context, const Walk& walk) {
   return piece;
 }
 
-/// The next piece is asked for when this one is committed: other changes get in between.
+/// Queues the next piece only after this piece is committed, so that other changes run in between.
 void walk_on(StoreCore& core, std::shared_ptr<Walk> walk) {
   core.change<Piece>([walk](WriteContext& context) { return steer_piece(context, *walk); },
                      [&core, walk](Result<Piece> piece) {

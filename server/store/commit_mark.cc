@@ -16,7 +16,8 @@
 namespace trainyard::server {
 namespace {
 
-// Two records that are written in turn, each in a sector of its own: one is whole at every instant.
+// The file has two records, each in a sector of its own, which are written alternately. So one of
+// them is intact at every instant.
 constexpr int64_t kRecordBytes = 512;
 constexpr size_t kFileBytes = 2 * kRecordBytes;
 

@@ -11,14 +11,14 @@ namespace trainyard::server {
 
 struct DatasetRef {
   std::string id;
-  int32_t version = 0;  // from 1; 0: the newest
+  int32_t version = 0;  // from 1 on; 0 means the newest
 
   /// The form that parse_dataset_ref accepts.
   std::string text() const { return version == 0 ? id : id + "@" + std::to_string(version); }
 };
 
-/// Nothing if what follows an @ is not a version: 1 to 999999999, in digits, without leading zeros.
-/// The ID is not checked.
+/// Returns nothing if the text after an @ is not a version: a decimal number from 1 to 999999999
+/// without leading zeros. The ID is not checked.
 std::optional<DatasetRef> parse_dataset_ref(std::string_view text);
 
 }  // namespace trainyard::server

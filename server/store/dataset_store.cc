@@ -36,7 +36,8 @@ Dataset read_dataset(const Query& row) {
   return d;
 }
 
-/// The versions that a reference means, newest first: one, or all of the id.
+/// The versions that a reference selects, newest first: the given version, or all versions of the
+/// ID.
 std::vector<Dataset> read_versions(Connection& db, std::string_view project,
                                    const DatasetRef& ref) {
   Query query(db, "SELECT " DATASET_COLUMNS
@@ -81,7 +82,7 @@ Result<Dataset> get_dataset(Connection& db, const std::string& project, const Da
   return std::move(versions.front());
 }
 
-/// A number that was never used for this ID.
+/// Reserves and returns a version number that was never used for this ID.
 int32_t take_version(Connection& db, std::string_view project, std::string_view id) {
   Query query(db,
               "INSERT INTO dataset_ids (project, id, newest_version) VALUES (?, ?, 1)"
@@ -92,7 +93,7 @@ int32_t take_version(Connection& db, std::string_view project, std::string_view 
   return static_cast<int32_t>(query.integer(0));
 }
 
-// A dataset with this digest in this state, under any name.
+// Any dataset with this digest in this state.
 std::optional<Dataset> find_digest(Connection& db, std::string_view digest,
                                    v1::Dataset::State state) {
   Query query(db,
@@ -179,7 +180,7 @@ Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::
   return removed;
 }
 
-/// `done`, behind the count of changes.
+/// Wraps `done` so that the count of dataset changes grows before `done` runs.
 template <typename T>
 Done<T> counted(StoreCore& core, Done<T> done) {
   return [&core, done = std::move(done)](Result<T> result) {

@@ -1,4 +1,4 @@
-// server/store/dataset_store.h: datasets. Thread-safe; see server/store/store.h.
+// server/store/dataset_store.h: stores datasets. Thread-safe; see server/store/store.h.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct Dataset {
   std::string project;
   std::string id;
   int32_t version = 1;
-  std::string digest;  // of sources and options; names the directory of the typed form
+  std::string digest;  // of sources and options; also names the directory of the typed rows
   v1::Dataset::State state = v1::Dataset::INGESTING;
   std::string reason;
   std::string message;
   v1::DatasetSpec spec;
-  v1::DatasetSchema schema;  // READY
+  v1::DatasetSchema schema;  // only set if the dataset is READY
   int64_t size_bytes = 0;
   int64_t create_time_us = 0;
 
@@ -41,8 +41,8 @@ struct NewDataset {
 };
 struct CreatedDataset {
   Dataset dataset;
-  // True if this call must start an ingest of the digest. False: it is READY, or an earlier ingest
-  // is running, for this dataset or another one with the same digest.
+  // Whether the caller must start an ingest of the digest. False if a dataset with the digest is
+  // READY already, or an ingest of the digest is running.
   bool start_ingest = false;
 };
 struct DatasetPage {
@@ -54,8 +54,9 @@ class DatasetStore {
  public:
   explicit DatasetStore(StoreCore& core) : core_(core) {}
 
-  /// If the digest is that of the ID's newest version, returns that version and retries a FAILED
-  /// one. Any other digest becomes the next version. Numbers are never reused, whatever is removed.
+  /// If the newest version of the ID has this digest, returns that version, and retries its ingest
+  /// if it is FAILED. Otherwise creates the next version. Version numbers are never reused, not
+  /// even those of removed versions.
   Result<CreatedDataset> create(NewDataset dataset);
 
   /// Ends the ingest of a digest, for every INGESTING dataset that has it.
@@ -65,26 +66,28 @@ class DatasetStore {
   struct Removed {
     std::vector<Dataset> datasets;
     std::vector<std::string>
-        unused_digests;  // that no dataset has anymore: their files may be removed
+        unused_digests;  // digests that no dataset has anymore; the caller may delete their files
   };
-  /// Removes a version, or, without one, all versions of the ID. FAILED_PRECONDITION/DATASET_IN_USE
-  /// while an unfinished job uses one of them; DATASET_NOT_FOUND.
+  /// Removes the given version, or all versions of the ID if `ref` has none. Errors:
+  /// FAILED_PRECONDITION/DATASET_IN_USE while an unfinished job uses one of them;
+  /// DATASET_NOT_FOUND.
   Result<Removed> remove(const std::string& project, const DatasetRef& ref);
 
-  /// DATASET_NOT_FOUND lists the existing versions.
+  /// Without a version, returns the newest one. The message of DATASET_NOT_FOUND lists the existing
+  /// versions.
   Result<Dataset> find(const std::string& project, const DatasetRef& ref) const;
-  /// For users of its data: without a version, the newest one that did not fail; if all failed, the
-  /// newest.
+  /// Like find(), for callers that read the data: without a version in `ref`, returns the newest
+  /// version that is not FAILED, or the newest if all are.
   Result<Dataset> find_usable(const std::string& project, const DatasetRef& ref) const;
-  /// Whether the typed form of this content exists.
+  /// Whether a dataset with this digest is READY, so that its typed rows exist.
   Result<bool> has_ready(const std::string& digest) const;
-  /// The newest version of each id, or all.
+  /// A page of datasets: all versions, or only the newest version of each ID.
   Result<DatasetPage> list(const std::string& project, bool all_versions, int32_t page_size,
                            const std::string& page_token) const;
-  /// Grows with each change above before that change is answered: what was found while it stays
-  /// the same is what would be found again.
+  /// A counter that each of the changes above increments before its caller gets the result. While
+  /// the counter stays the same, a cached result of find() is still valid.
   int64_t changes() const;
-  /// INGESTING datasets, one per digest: what a restarted daemon must ingest again.
+  /// INGESTING datasets, one per digest. A restarted daemon must ingest them again.
   Result<std::vector<Dataset>> list_ingesting() const;
 
  private:

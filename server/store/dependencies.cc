@@ -15,7 +15,8 @@ struct Dependent {
   bool any_end = false;
 };
 
-/// The first of those that wait for this job, whose rows go.
+/// Returns the first `count_max` jobs that wait for this job, and deletes their rows in
+/// `dependencies`.
 std::vector<Dependent> take_dependents(Connection& db, int64_t order, int64_t count_max) {
   std::vector<Dependent> dependents;
   {
@@ -36,7 +37,7 @@ std::vector<Dependent> take_dependents(Connection& db, int64_t order, int64_t co
   return dependents;
 }
 
-/// One job fewer to wait for.
+/// Notes that `job` waits for one job fewer: `ended` ended as required.
 void wake(WriteContext& context, Job& job, const Job& ended) {
   JobEdit edit(context, job);
   TRAINYARD_CHECK(job.waits_for > 0, job.name() + " waits for no job and is woken by one");
@@ -50,7 +51,7 @@ void wake(WriteContext& context, Job& job, const Job& ended) {
   edit.save();
 }
 
-/// It can no longer get what it waited for.
+/// Cancels `job`, because `ended` did not end as required.
 void end(WriteContext& context, Job& job, const Job& ended) {
   JobEdit edit(context, job);
   job.waits_for = 0;
@@ -59,7 +60,7 @@ void end(WriteContext& context, Job& job, const Job& ended) {
   move.reason = kDependencyFailed;
   move.message = "It was to start after the success of " + ended.name() + ", which is " +
                  std::string(name_of(ended.state)) + " (" + ended.reason + ").";
-  // Only a job that is QUEUED or PAUSED waits: both may become CANCELLED.
+  // A job that waits is QUEUED or PAUSED, and both states may become CANCELLED.
   const Status moved = edit.move(move);
   TRAINYARD_CHECK(moved.ok(), "a job that waits for another one cannot be cancelled");
   edit.save();
@@ -137,7 +138,8 @@ bool settle_dependents(WriteContext& context) {
   for (int64_t left = kSettledMax; left > 0 && !unsettled.empty();) {
     const int64_t order = unsettled.back();
     const std::vector<Dependent> dependents = take_dependents(context.db, order, left);
-    // A whole batch may leave some: they stay below the jobs that end now.
+    // After a full batch more dependents may be left. Then the job stays in the list, below the
+    // jobs that end in this loop.
     if (std::ssize(dependents) < left) unsettled.pop_back();
     left -= std::max(std::ssize(dependents), std::ptrdiff_t{1});
     if (dependents.empty()) continue;

@@ -1,12 +1,13 @@
 // server/store/dependencies.h: jobs that wait for other jobs.
 //
-// A job waits only for jobs that exist when it is submitted, so there are no cycles. A row of
-// `dependencies` whose job that is waited for has ended is still to be settled: it goes, and the
-// job that waited is woken or ended too. The first kSettledMax are settled in the transaction that
-// ends the job, the others in transactions of the writer's own behind it, the newest end first, so
-// that a chain or a job on which thousands wait holds nobody up; an opened store goes on with them.
-// Until then they wait: a job above `waits_for` 0 is not in the scheduler's queue. All of it runs
-// on a connection inside a transaction and throws SqliteError.
+// A job waits only for jobs that exist when it is submitted, so there are no cycles. When a job
+// ends, each row of `dependencies` that refers to it must be settled: the row is deleted, and the
+// job that waited is woken or cancelled. The transaction that ends the job settles the first
+// kSettledMax rows. The writer settles the others in transactions of its own, those of the newest
+// end first, so that neither a long chain nor a job with thousands of dependents delays other
+// changes. After a restart, the opened store continues with the unsettled rows. Until its rows are
+// settled, a job has `waits_for` above 0 and is not in the scheduler's queue. All functions run on
+// a connection inside a transaction and throw SqliteError.
 #pragma once
 
 #include <string>
@@ -27,34 +28,35 @@ struct Awaited {
   bool any_end = false;
 };
 
-/// Of the jobs in `asked.after`, those that have not ended yet. Refuses the others but for those
-/// that have ended as asked: NOT_FOUND/JOB_NOT_FOUND; FAILED_PRECONDITION/DEPENDENCY_FAILED.
+/// Returns the jobs in `asked.after` that have not ended yet. Errors: NOT_FOUND/JOB_NOT_FOUND for a
+/// job that does not exist; FAILED_PRECONDITION/DEPENDENCY_FAILED for a job that has ended
+/// otherwise than required.
 Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked);
 
-/// The job with this order has its row already.
+/// Inserts the dependencies of the job with this `order`, whose row already exists.
 void insert_dependencies(Connection& db, int64_t order, const std::vector<Awaited>& awaited);
 
-/// What a job waits for, in a sentence: `first` and count - 1 others.
+/// A sentence that says which jobs a job waits for: `first` and count - 1 others.
 std::string waiting_message(const Awaited& first, int32_t count);
-/// The same of a stored job, whose `waits_for` is above 0.
+/// The same sentence for a stored job whose `waits_for` is above 0.
 std::string waiting_message(Connection& db, const Job& job);
 
-/// Rows of `dependencies` that one transaction settles at most.
+/// The largest number of rows of `dependencies` that one transaction settles.
 inline constexpr int64_t kSettledMax = 256;
 
-/// Whether jobs wait for this one, or are yet to be told that it has ended: the row of it has to
-/// stay for them.
+/// Whether rows of `dependencies` refer to this job, ended or not. Its own row must not be deleted
+/// before they are settled.
 bool has_dependents(Connection& db, const Job& job);
 
-/// Of a job that has just ended and is saved: it waits for nothing any more, and what waits for it
-/// is to be settled.
+/// Must be called for a job that has just ended and is saved: deletes the rows of the jobs that it
+/// waited for, and puts it on the writer's list of unsettled jobs if others wait for it.
 void note_end(WriteContext& context, const Job& ended);
 
-/// Wakes jobs that waited for nothing else than the unsettled ones, and ends those that needed
-/// another end of them: at most kSettledMax. False if there were none.
+/// Settles at most kSettledMax dependencies on the writer's unsettled jobs: wakes the jobs whose
+/// condition is met and cancels the others. Returns false if there was nothing to settle.
 bool settle_dependents(WriteContext& context);
 
-/// Jobs by `order` that have ended and that others still wait for, in a store that was just opened.
+/// The `order` of each ended job that others still wait for; used when a store is opened.
 std::vector<int64_t> find_unsettled(Connection& db);
 
 }  // namespace trainyard::server

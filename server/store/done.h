@@ -1,4 +1,4 @@
-// server/store/done.h: how the store answers.
+// server/store/done.h: the callback through which the store returns the result of a change.
 #pragma once
 
 #include <functional>
@@ -7,7 +7,7 @@
 
 namespace trainyard::server {
 
-/// Called exactly once, after the change is durable or was refused.
+/// The store calls it exactly once, after the change is durable or was refused.
 template <typename T>
 using Done = std::function<void(Result<T>)>;
 

@@ -1,5 +1,5 @@
-// server/store/drain_store.h: devices on which nothing starts, by command. Thread-safe; see
-// server/store/store.h.
+// server/store/drain_store.h: stores which devices an operator has drained: no job starts on them.
+// Thread-safe; see server/store/store.h.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct DeviceDrain {
   std::string name;    // devices/{device} when it was drained
   std::string model;
   std::string reason;   // as given; may be empty
-  std::string owner;    // who asked
-  bool vacate = false;  // its jobs return to the queue
+  std::string owner;    // who drained the device
+  bool vacate = false;  // whether its running jobs return to the queue
   int64_t time_us = 0;  // filled by the store
 };
 
 class DrainStore {
  public:
   explicit DrainStore(StoreCore& core) : core_(core) {}
-  /// Replaces what was stored of the device.
+  /// Stores the drain and replaces an earlier one of the same device.
   Status put(const DeviceDrain& drain);
-  /// A missing one is not an error.
+  /// Removes the device's drain. It is no error if there is none.
   Status remove(const std::string& device);
   Result<std::vector<DeviceDrain>> list() const;
 

@@ -7,8 +7,9 @@
 namespace trainyard::server {
 namespace {
 
-// SQLite keeps a row of a table without row IDs in its page up to 1002 bytes of 4096, and gives the
-// rest of a longer one pages of its own. A row's key and header take up to 23 of them.
+// With pages of 4096 bytes, SQLite stores up to 1002 bytes of a row of a WITHOUT ROWID table in the
+// B-tree page, and puts the rest of a longer row on overflow pages. A row's key and header take up
+// to 23 of these bytes.
 constexpr size_t kRowBytesMax = 979;
 
 std::string read_parts(Connection& db, int64_t job, int64_t seq) {

@@ -1,6 +1,6 @@
-// server/store/event_rows.h: events as rows hold them. Metrics are most of what jobs store: they
-// are packed (proto/metrics/packed_metrics.h), and rows are small enough that they fill their
-// pages.
+// server/store/event_rows.h: reads and writes the rows of events. Most of the stored data of jobs
+// is metrics, so they are packed (proto/metrics/packed_metrics.h), and rows are kept so small that
+// they need no overflow pages.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,16 @@
 
 namespace trainyard::server {
 
-/// Into the rows of job number `job`.
+/// Inserts an event of the job with number `job`.
 void insert_event(Connection& db, int64_t job, v1::Event event);
-/// `row` has the event's seq and payload. Throws SqliteError if the rows are damaged.
+/// Reads the event of `row`, whose columns are seq and payload. Throws SqliteError if the rows are
+/// damaged.
 v1::Event read_event(Connection& db, int64_t job, const Query& row);
-/// The same, as bytes of the wire, with metrics packed.
+/// Reads the same event as a serialized message whose metrics stay packed.
 std::string read_packed_event(Connection& db, int64_t job, const Query& row);
 
 std::string pack_event(v1::Event event);
-/// The event that pack_event() made these bytes of. False if they are not whole.
+/// Restores the event that pack_event() serialized. Returns false if the bytes are damaged.
 bool unpack_event(std::string_view payload, v1::Event& event);
 
 }  // namespace trainyard::server

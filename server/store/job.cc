@@ -60,11 +60,12 @@ void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t ch
                              m.gradient_bytes() + m.activation_bytes() + m.input_bytes() +
                              m.workspace_bytes();
   brief.on_cpu.bytes = allocation + m.host_bytes();
-  brief.on_gpu.bytes = allocation + m.dataset_bytes();  // what only a GPU holds
+  brief.on_gpu.bytes = allocation + m.dataset_bytes();  // only a GPU keeps the dataset resident
   const double total = static_cast<double>(plan.steps_total());
   const int64_t step = brief.state == JobState::kRunning ? progress.step() : checkpoint_step;
   const double left = total > 0 ? std::clamp(1 - static_cast<double>(step) / total, 0.0, 1.0) : 1;
-  // A job that has its device gets no other; before that, either model of GPU.
+  // For a job with devices only the forecast for its device counts. Before that, the job may get
+  // any model of GPU, so the range covers the forecasts for all of them.
   const v1::Forecast* const its = is_active(brief.state) && !brief.devices.empty()
                                       ? forecast_on(plan, brief.devices.front())
                                       : nullptr;
@@ -73,7 +74,7 @@ void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t ch
     const bool on_cpu = f.device() == kCpu;
     if (its != nullptr && &f != its && (its->device() == kCpu) == on_cpu) continue;
     DeviceBrief& on = on_cpu ? brief.on_cpu : brief.on_gpu;
-    if (on.rest_s > 0) {  // of another model
+    if (on.rest_s > 0) {  // set already, from another model of GPU
       on.rest_high_s = std::max(on.rest_high_s, f.total_seconds_high() * left);
       continue;
     }
@@ -114,7 +115,7 @@ v1::Job to_proto(Job job) {
     *out.mutable_array_values() = std::move(*job.array_values.mutable_values());
   }
   int64_t run_us = job.run_time_us;
-  // Of a running job as of its newest event: what its other numbers are of, too.
+  // Counts a running job's time up to its newest event, like its other numbers.
   if (job.running_since_us != 0) run_us += job.event_time_us - job.running_since_us;
   out.set_run_seconds(static_cast<double>(run_us) / 1e6);
   return out;
@@ -129,7 +130,7 @@ Error state_conflict(const Job& job, const std::string& why) {
 }
 
 void AttemptUpdate::add_result(const v1::Outcome& outcome) {
-  // A worker's reports are untrusted: what is kept of them is bounded.
+  // A worker's reports are untrusted, so the stored part of them is bounded.
   constexpr size_t kBaselinesMax = 64, kWarningsMax = 16, kWarningBytesMax = 4096;
   step = outcome.steps_done();
   if (outcome.has_times()) times = outcome.times();
@@ -184,7 +185,7 @@ AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
     case v1::WorkerReport::kOutcome:
       update.add_result(report.outcome());
       break;
-    case v1::WorkerReport::kGenerated:  // not for attempts: jobs answer no calls
+    case v1::WorkerReport::kGenerated:  // never sent by an attempt of a job
     case v1::WorkerReport::kAnswers:
     case v1::WorkerReport::KIND_NOT_SET:
       break;

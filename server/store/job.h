@@ -1,5 +1,5 @@
-// server/store/job.h: what the store keeps about a job and its attempts, and the commands that
-// change them. Times are microseconds since 1970 (Clock::wall_us), 0 if there is none yet.
+// server/store/job.h: the stored data of a job and its attempts, and the commands that change them.
+// Times are microseconds since 1970 (Clock::wall_us), 0 if there is none yet.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@
 
 namespace trainyard::server {
 
-/// How far the old events of a finished job were removed (JobStore::thin_events).
+/// The progress of removing the old events of a finished job (JobStore::thin_events).
 enum class EventsThinned : uint8_t { kNo = 0, kBegun = 1, kDone = 2, kNothingToThin = 3 };
 constexpr bool some_are_gone(EventsThinned thinned) {
   return thinned == EventsThinned::kBegun || thinned == EventsThinned::kDone;
 }
 
-/// From which event on none of a job's is missing; 0 if it has none yet.
+/// The seq from which on no event of the job is missing; 0 if it has no events yet.
 constexpr int64_t oldest_seq(int64_t newest_seq, EventsThinned thinned) {
   return some_are_gone(thinned) || newest_seq == 0 ? newest_seq : 1;
 }
@@ -33,14 +33,14 @@ struct Job {
   std::string project;
   std::string id;     // as in projects/{project}/jobs/{id}; may be reused after a deletion
   std::string uid;    // never reused
-  int64_t order = 0;  // of submission, over all projects
+  int64_t order = 0;  // rank in the order of submission, over all projects
   v1::JobSpec spec;
   JobState state = JobState::kQueued;
   std::string reason;
   std::string message;
   int32_t priority = 0;
   bool cancel_requested = false;
-  bool pause_requested = false;  // only while it is active
+  bool pause_requested = false;  // true only while the job is active
   int32_t attempt = 0;
   std::vector<std::string> devices;  // devices/{device} of the current or last attempt, in order
   int64_t create_time_us = 0;
@@ -51,40 +51,42 @@ struct Job {
   int64_t checkpoint_step = 0;
   std::string model;  // the model's id once SUCCEEDED
   int64_t newest_seq = 0;
-  int64_t event_time_us = 0;  // of the newest event
+  int64_t event_time_us = 0;  // the time of the newest event
   // Workers lost since the newest checkpoint, or since the start (server/scheduler/retry.h).
   int32_t workers_lost = 0;
   // Attempts that count neither as lost nor towards kAttemptsMax.
   int32_t attempts_uncounted = 0;
   // A QUEUED job does not start before this time: the pause after a lost worker.
   int64_t retry_time_us = 0;
-  v1::JobOrigin origin;          // without a job: it began by itself
-  std::string owner;             // who submitted it; empty for jobs from before there were owners
-  int64_t run_time_us = 0;       // in RUNNING, in the attempts that have ended
-  int64_t running_since_us = 0;  // only while it is RUNNING
-  int32_t waits_for = 0;         // jobs that have to end before this one may start
+  v1::JobOrigin origin;          // the checkpoint of another job that it began at; empty: none
+  std::string owner;             // who submitted the job; empty if unknown
+  int64_t run_time_us = 0;       // time in RUNNING, summed over the attempts that have ended
+  int64_t running_since_us = 0;  // 0 unless the job is RUNNING
+  int32_t waits_for = 0;         // the number of jobs that must end before this one may start
   EventsThinned events_thinned = EventsThinned::kNo;
-  int64_t array = 0;             // the order of its array; 0: it belongs to none
-  int32_t array_index = 0;       // its number there
-  v1::ArrayMember array_values;  // what it has in place of the array's spec
+  int64_t array = 0;             // `order` of its array; 0: it belongs to none
+  int32_t array_index = 0;       // its index in the array
+  v1::ArrayMember array_values;  // the values that replace those of the array's spec
 
   std::string name() const { return "projects/" + project + "/jobs/" + id; }
-  /// The first one; empty before the first attempt.
+  /// The first device; empty before the first attempt.
   std::string device() const { return devices.empty() ? std::string() : devices.front(); }
-  std::string devices_text() const;  // "devices/gpu-0, devices/gpu-1"
+  std::string devices_text() const;  // such as "devices/gpu-0, devices/gpu-1"
 };
 
-/// Prefix of the device of a job that a cluster runs, as in clusters/slurm.
+/// A job that runs on a cluster has a device name with this prefix, such as clusters/slurm.
 inline constexpr std::string_view kClusterPrefix = "clusters/";
 
-/// What a job takes of a device of one kind, of which it has planned bytes and a forecast.
+/// The memory and time that a job is expected to need on a device of one kind (CPU or GPU).
 struct DeviceBrief {
-  int64_t bytes = 0;  // of its plan, without the overhead of its process
-  // From its next start, or from JobBrief::time_us while it runs; 0: unknown.
+  int64_t bytes = 0;  // planned memory, without the overhead of the process
+  // Remaining run time, counted from the next start, or from JobBrief::time_us while the job runs;
+  // 0: unknown.
   double rest_low_s = 0, rest_s = 0, rest_high_s = 0;
 };
 
-/// What the scheduler goes by: little enough to be kept in memory for every unfinished job.
+/// The data from which the scheduler decides, small enough to be kept in memory for every
+/// unfinished job.
 struct JobBrief {
   std::string uid;
   int64_t order = 0;
@@ -96,69 +98,72 @@ struct JobBrief {
   int32_t workers_lost = 0;
   int64_t retry_time_us = 0;
   std::string owner = {};
-  int32_t waits_for = 0;  // above 0, it is not the scheduler's yet
+  int32_t waits_for = 0;  // above 0: the scheduler does not consider the job yet
   int64_t run_time_us = 0;
   int64_t running_since_us = 0;
   std::string id = {};
   DeviceBrief on_cpu = {}, on_gpu = {};
-  int64_t time_us = 0;  // of its newest event
+  int64_t time_us = 0;  // the time of its newest event
 };
 JobBrief brief_of(const Job& job);
-/// Fills on_cpu and on_gpu; the rest fills in `state` and `devices` before. A job that is not
-/// RUNNING goes on from its checkpoint, however far it came before.
+/// Sets on_cpu and on_gpu from `plan`, and from the `state` and `devices` that are already in
+/// `brief`. A job that is not RUNNING will continue from its checkpoint, so only steps up to there
+/// count as done.
 void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t checkpoint_step,
                JobBrief& brief);
 
-/// What was forecast for the device that a job has got, known or not. A forecast names the first
-/// device of its model: where there are several models of GPU, null for a GPU that none names.
+/// The forecast for `device`, or null. A forecast names only the first device of its model, so
+/// another device gets the only forecast of its kind (CPU or GPU); null if there are several.
 const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device);
 
 v1::Job to_proto(Job job);
 
-/// FAILED_PRECONDITION/JOB_STATE_CONFLICT: "name: job 'x' is RUNNING: `why`".
+/// The error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "name: job 'x' is RUNNING:
+/// `why`".
 Error state_conflict(const Job& job, const std::string& why);
 
-/// The reason of a job that was CANCELLED because one that it waited for ended otherwise.
+/// The reason of a job that was CANCELLED because a job that it waited for did not end as required.
 inline constexpr const char* kDependencyFailed = "DEPENDENCY_FAILED";
 
 /// A job that has to end before another one starts.
 struct Dependency {
   std::string id;
-  bool any_end = false;  // whatever it ends as; false: only SUCCEEDED will do
+  bool any_end = false;  // true: any terminal state is enough; false: it must be SUCCEEDED
 };
 
 struct NewJob {
   std::string project = "default";
   std::string id;   // empty: the store chooses one
-  std::string uid;  // from make_job_uid(), if its files were made before it; else empty
+  std::string uid;  // from make_job_uid() if files were created before the job's row; else empty
   v1::JobSpec spec;
   v1::RunPlan plan;
-  // The dataset that the spec names, with its version. Checked to be READY in the transaction that
-  // stores the job, and protected from deletion until the job has ended. Without an id: not
-  // checked.
+  // The dataset that the spec names, with its version. The transaction that stores the job checks
+  // that the dataset is READY, and until the job has ended the dataset cannot be deleted. An empty
+  // ID skips the check.
   DatasetRef dataset;
-  // The ID of the model that the job starts from, checked and protected likewise. Empty: none. It
-  // may be missing yet if `after` has the job that will make it.
+  // The ID of the model that the job starts from, or empty. It is checked and protected in the same
+  // way, but the model may not exist yet if `after` contains the job that will create it.
   std::string initial_model_id;
-  v1::JobOrigin origin;  // with a step: that checkpoint is in place already
+  v1::JobOrigin origin;  // if it has a step, the files of that checkpoint already exist
   std::string owner;
-  std::vector<Dependency> after;  // in the order of the spec's
+  std::vector<Dependency> after;  // in the order of the spec's entries
   // Optional. A second submit with the same ID and the same digest returns the first job.
   std::string request_id;
   std::string request_digest;  // SHA-256 of the request, to recognize a different body
-  // The answer to a job that is new: the server cannot take one just now. A request that was seen
-  // before still gets its job.
+  // The error to return if the job would be new, when the server cannot accept jobs. A repeated
+  // request still returns the job that it created.
   std::optional<Error> refusal;
   // Shown until the scheduler has considered the job.
   std::string reason = "WAITING_FOR_SCHEDULER";
   std::string message = "The job was accepted and waits for the scheduler.";
 };
 
-/// A client's own mark of a request, which it may send again.
+/// A client's own ID of a request, by which the server recognizes the request when the client
+/// repeats it.
 struct RequestId {
   std::string project;
   std::string id;
-  std::string digest;  // of the request's body
+  std::string digest;  // digest of the request's body
 };
 
 /// One start of a job: one worker process.
@@ -168,13 +173,13 @@ struct Attempt {
   std::string nonce_digest;   // SHA-256 in hexadecimal of the worker's nonce; the nonce is not kept
   int32_t pid = 0;            // 0 until the process runs
   int64_t process_start = 0;  // field 22 of /proc/{pid}/stat: recognizes a reused pid
-  std::string device;         // the first
+  std::string device;         // the first of its devices
   int64_t start_time_us = 0;
   int64_t end_time_us = 0;   // 0 while it is the live attempt
   std::string outcome;       // reason of the end
-  int64_t acknowledged = 0;  // newest report whose effects are durable
-  bool shared = false;       // another job was on its devices (JobStore::note_shared)
-  std::string handle;        // what its cluster calls it; empty: not known yet
+  int64_t acknowledged = 0;  // number of the newest report whose effects are durable
+  bool shared = false;  // another job used its devices at the same time (JobStore::note_shared)
+  std::string handle;   // the cluster's ID of the attempt; empty until it is known
 };
 
 /// A state transition and its reason. Stored with its StateChange event in one transaction.
@@ -182,15 +187,15 @@ struct Move {
   JobState to = JobState::kQueued;
   std::string reason;   // stable key, upper snake case
   std::string message;  // one sentence for people
-  // To QUEUED: not before this time. To QUEUED or FAILED: a worker was lost, so count it.
+  // Only for a move to QUEUED: the earliest time of the next start.
   int64_t retry_time_us = 0;
-  bool worker_lost = false;
-  // To QUEUED: the attempt ended by no doing of the job or its worker.
+  bool worker_lost = false;  // only for a move to QUEUED or FAILED: count a lost worker
+  // Only for a move to QUEUED: neither the job nor its worker caused the end of the attempt.
   bool uncounted = false;
-  // The worker was out of sight: it may have ended any time since the newest event, up to which it
-  // has trained for certain.
+  // The daemon did not see the worker end. It may have ended at any time after the newest event, so
+  // run time counts only up to that event.
   bool unseen = false;
-  int64_t resumed_from_step = 0;  // to RUNNING
+  int64_t resumed_from_step = 0;  // only for a move to RUNNING
 };
 
 /// The row of a trained model, stored in the transaction that sets its job to SUCCEEDED.
@@ -208,26 +213,27 @@ struct NewModel {
 struct AttemptUpdate {
   std::string job_uid;
   int32_t attempt = 0;
-  // The worker's number of this report: one more than the acknowledged one is applied, a lower one
-  // is answered with OK and changes nothing (sent again after a lost reply), a gap is refused.
-  // 0: the daemon's own observation, always applied.
+  // The worker's number of this report: the store applies the report whose number follows the
+  // acknowledged one, returns OK for a lower number without a change (the worker repeats a report
+  // after a lost reply), and refuses a gap. 0 stands for an observation of the daemon itself, which
+  // is always applied.
   int64_t report_number = 0;
-  // Their seq, time and attempt are filled by the store. Metric batches also update
-  // progress.metrics and progress.step; checkpoints without an error update checkpoint_step.
+  // The store fills their seq, time and attempt. Metric batches also update progress.metrics and
+  // progress.step; checkpoints without an error update checkpoint_step.
   std::vector<v1::Event> events;
   std::optional<v1::RunPlan> plan;
   std::optional<int64_t> step;
   std::optional<double> samples_per_second;
-  std::optional<v1::RunTimes> times;  // of the attempt
+  std::optional<v1::RunTimes> times;  // measured times of the attempt's steps
   std::optional<Move> move;
   std::optional<NewModel> model;                              // only with a move to SUCCEEDED
-  std::vector<std::pair<std::string, double>> final_metrics;  // into progress.metrics
-  std::vector<v1::ConfusionMatrix> confusion_matrices;        // into progress
-  std::vector<v1::Baseline> baselines;                        // likewise
-  std::vector<std::string> warnings;                          // likewise
-  std::string node;  // of a job that ends on a cluster's: what it is, as far as known
+  std::vector<std::pair<std::string, double>> final_metrics;  // added to progress.metrics
+  std::vector<v1::ConfusionMatrix> confusion_matrices;        // added to progress
+  std::vector<v1::Baseline> baselines;                        // added to progress
+  std::vector<std::string> warnings;                          // added to progress
+  std::string node;  // the kind of cluster node on which the attempt ran; empty if unknown
 
-  /// Takes what a training task's outcome says of its result.
+  /// Copies the results of a training task from its outcome into this update, within bounds.
   void add_result(const v1::Outcome& outcome);
 };
 
@@ -253,7 +259,7 @@ struct JobPage {
   std::string next_page_token;
 };
 
-/// A finished job, as the rules see it that say what is kept.
+/// The data of a finished job that the retention rules need.
 struct EndedJob {
   std::string project;
   std::string id;
@@ -263,21 +269,21 @@ struct EndedJob {
   int64_t end_time_us = 0;
   int64_t newest_seq = 0;
   int64_t checkpoint_step = 0;
-  bool has_model = false;  // it was trained, and not deleted since
+  bool has_model = false;  // its trained model exists and was not deleted
   EventsThinned events_thinned = EventsThinned::kNo;
 };
 /// Finished jobs in the order of their ends, the oldest first.
 struct EndedQuery {
-  int64_t ended_before_us = INT64_MAX;  // or at that time
-  int64_t skip_newest = 0;              // not the last ones that ended, so many of all
-  int64_t as_of_us = INT64_MAX;         // who ended later has not ended
-  bool to_thin = false;                 // only those that thin_events() was not through with
-  int64_t after_time_us = -1;           // behind the job of this end ...
-  int64_t after_order = -1;             // ... and order
+  int64_t ended_before_us = INT64_MAX;  // includes jobs that ended at this time
+  int64_t skip_newest = 0;              // leaves out this many of the jobs that ended last
+  int64_t as_of_us = INT64_MAX;         // jobs that ended later are treated as unfinished
+  bool to_thin = false;        // only jobs whose events thin_events() has not finished thinning
+  int64_t after_time_us = -1;  // starts after the job with this end time ...
+  int64_t after_order = -1;    // ... and this order
   int64_t count_max = 100;
 };
 
-/// A piece of the events that a finished job loses.
+/// One transaction's part of the events to be removed from a finished job.
 struct ThinEvents {
   struct Range {
     int64_t first = 0;
@@ -285,7 +291,7 @@ struct ThinEvents {
   };
   std::string uid;
   std::vector<Range> gone;
-  std::optional<v1::Event> instead;  // of the event with its seq, which is replaced
+  std::optional<v1::Event> instead;  // replaces the event that has the same seq
   EventsThinned then = EventsThinned::kBegun;
 };
 

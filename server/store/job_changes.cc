@@ -1,4 +1,4 @@
-// Changes of jobs: what each command does inside the writer's transaction.
+// Changes of jobs: the commands that run inside the writer's transaction.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,11 +21,11 @@
 namespace trainyard::server {
 namespace {
 
-// Of a run, not of its model.
+// These metrics describe the run and are not stored with its model.
 constexpr const char* kForecastShare = "system/forecast_share";
 constexpr const char* kBoundShare = "system/bound_share";
 
-// The answer to a request ID that was seen before, if any.
+// The job created by an earlier request with this ID, or its error; nothing for a new ID.
 std::optional<Result<Job>> find_request_job(Connection& db, const RequestId& request) {
   const Result<std::optional<std::string>> uid = find_request_uid(db, request);
   if (!uid.ok()) return uid.error();
@@ -84,7 +84,8 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   }
   insert_job(db, job, asked);
   insert_dependencies(db, job.order, awaited);
-  if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);  // its files were there first
+  // its files were created before its row
+  if (!asked.uid.empty()) forget_removal(db, "jobs/" + job.uid);
   keep_request(db, {asked.project, asked.request_id, asked.request_digest}, job.uid,
                context.now_us);
   JobEdit edit(context, job);
@@ -96,7 +97,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   return job;
 }
 
-// Ends the live attempt, if any, together with the job's transition.
+// Ends the live attempt in the transaction that ends the job's active state.
 void end_attempt(WriteContext& context, const Job& job, Attempt& attempt) {
   TRAINYARD_CHECK(attempt.end_time_us == 0 && !is_active(job.state),
                   "an attempt of " + job.name() + " ends twice, or before its job's state changed");
@@ -121,7 +122,7 @@ Error enrolment_spent(const Job& job, int32_t number) {
                         " already has a worker: its secret is good for one");
 }
 
-// The live attempt `number`, or the error for a late one.
+// Attempt `number` if it is the job's newest attempt; otherwise the error for a stale attempt.
 Result<Attempt> get_attempt(Connection& db, const Job& job, int32_t number) {
   std::optional<Attempt> attempt;
   if (number == job.attempt) attempt = find_attempt_row(db, job, number);
@@ -139,17 +140,18 @@ Status check_number(const Attempt& attempt, int64_t report_number) {
   return e;
 }
 
-// A worker's reports are untrusted: everything that grows with them is bounded. Keys beyond the
-// bound are only in the events.
+// A worker's reports are untrusted: all stored data that grows with them is bounded. Metrics with
+// keys beyond the bound appear only in the events.
 void set_metric(Job& job, const std::string& key, double value) {
   auto& metrics = *job.progress.mutable_metrics();
   if (metrics.contains(key) || metrics.size() < kMetricKeysMax) metrics[key] = value;
 }
 
-// What a worker's events say about the job itself.
+// Updates the job's own fields from a worker's event.
 void note_event(Job& job, const v1::Event& event) {
   if (event.has_checkpoint() && event.checkpoint().error().empty()) {
-    if (event.checkpoint().step() > job.checkpoint_step) job.workers_lost = 0;  // it got further
+    // the job made progress
+    if (event.checkpoint().step() > job.checkpoint_step) job.workers_lost = 0;
     job.checkpoint_step = event.checkpoint().step();
   }
   for (const v1::MetricSeries& series : event.metrics().series()) {
@@ -169,8 +171,8 @@ void note_event(Job& job, const v1::Event& event) {
   }
 }
 
-/// How fast the run is beside its forecast and its device's bound, as metrics: when that is known,
-/// and whenever it has changed by more than a fiftieth.
+/// Records the speed of the run relative to its forecast and to its device's bound as metrics, once
+/// it is known and whenever it has changed by more than 2 %.
 void note_pace(Job& job, JobEdit& edit) {
   constexpr double kSame = 0.02;
   if (job.progress.step() <= 0) return;
@@ -215,7 +217,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   ASSIGN_OR_RETURN(Job job, get_job_uid(context.db, update.job_uid));
   ASSIGN_OR_RETURN(Attempt attempt, get_attempt(context.db, job, update.attempt));
   const int64_t number = update.report_number;
-  if (number > 0 && number <= attempt.acknowledged) return job;  // sent again
+  if (number > 0 && number <= attempt.acknowledged) return job;  // a repeated report
   if (attempt.end_time_us != 0) return fenced(job, update.attempt);
   if (Status s = check_number(attempt, number); !s.ok()) return s.error();
   if (update.model && (!update.move || update.move->to != JobState::kSucceeded))
@@ -224,18 +226,19 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   JobEdit edit(context, job);
   if (update.plan) {
     v1::RunPlan before = std::exchange(job.plan, *update.plan);
-    // Forecasts stay those of the submission: the outcome is compared with them.
+    // Keeps the forecasts from submission, because the outcome is compared with them.
     job.plan.mutable_forecasts()->Swap(before.mutable_forecasts());
-    // A resumed attempt started from its checkpoint: the first attempt's report stays true.
+    // A resumed attempt starts from its checkpoint, so the report of the first attempt about
+    // initial weights is kept.
     if (before.has_initial_weights() && !job.plan.has_initial_weights()) {
       *job.plan.mutable_initial_weights() = before.initial_weights();
     }
-    // Chosen at submit, for the job's life: a worker finds it in the spec.
+    // The fit choice is made at submission and never changes; workers read it from the spec.
     if (before.has_fit_choice()) *job.plan.mutable_fit_choice() = before.fit_choice();
     job.progress.set_steps_total(job.plan.steps_total());
     job.progress.set_steps_per_epoch(job.plan.steps_per_epoch());
   }
-  // RUNNING comes before the run's events, the end after them.
+  // A move to RUNNING is stored before the update's events, and the end of the attempt after them.
   const bool begins = update.move && update.move->to == JobState::kRunning;
   if (begins)
     if (Status s = edit.move(*update.move); !s.ok()) return s.error();
@@ -422,7 +425,7 @@ void JobStore::set_nonce(std::string uid, int32_t attempt_number, std::string no
 }
 
 void JobStore::update_attempt(AttemptUpdate update, Done<Job> done) {
-  // An end frees a device and must not be lost to a full disk.
+  // The end of an attempt frees a device, so it must be stored even if the disk is full.
   const bool ends = update.move && update.move->to != JobState::kRunning;
   core_.change<Job>(
       [update = std::move(update)](WriteContext& context) { return apply_update(context, update); },

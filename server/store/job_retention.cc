@@ -1,5 +1,5 @@
-// Finished jobs by their end, and the end of their events: what the rules about what is kept need
-// of the store (server/housekeeping/retention.h).
+// Lists finished jobs by their end and removes their events, for the retention rules
+// (server/housekeeping/retention.h).
 #include <utility>
 
 #include "server/store/event_rows.h"
@@ -10,7 +10,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Where the jobs begin that are not among the newest: the end and the order of the first of them.
+/// The newest job that is not among the `skip_newest` newest: its end time and its order.
 struct Bound {
   int64_t end_time_us = INT64_MAX;
   int64_t order = INT64_MAX;
@@ -78,7 +78,8 @@ Status thin_job(WriteContext& context, const ThinEvents& thin) {
     }
     number = query.integer(0);
   }
-  // Marked with the first of them: who reads the events is told that some are missing.
+  // Marks the job together with the first removal, so that readers of the events learn that some
+  // are missing.
   Query(context.db, "UPDATE jobs SET events_thinned = ? WHERE number = ?")
       .bind(static_cast<int64_t>(thin.then))
       .bind(number)

@@ -24,7 +24,8 @@ namespace {
   "array_index, array_values"
 // clang-format on
 
-// A blob that does not parse was not written by this program.
+// Parses a stored message. Throws SqliteError if it does not parse, because the store is damaged
+// then.
 template <typename Message>
 Message parse(std::string_view bytes) {
   Message message;
@@ -88,7 +89,8 @@ std::string paused_message(const Job& job) {
                                  : "Paused on request before its first checkpoint.";
 }
 
-/// The transition of a job that would go back to the queue with its time used up.
+/// The move to FAILED of a job that would return to the queue although it has reached its time
+/// limit.
 Move out_of_time(const Job& job) {
   Move move;
   move.to = JobState::kFailed;
@@ -190,8 +192,9 @@ Job get_job_numbered(Connection& db, int64_t order) {
 
 namespace {
 
-/// Labels have no index: people ask for them, and programs by name. A spec without the bytes of
-/// every value is not worth parsing.
+/// Whether the job has all of these labels. Labels have no index, because only users filter by
+/// them, and programs look jobs up by name. A spec is parsed only if it contains the bytes of every
+/// value.
 bool has_labels(Connection& db, int64_t number, const Labels& labels) {
   if (labels.empty()) return true;
   Query query(db, "SELECT spec FROM jobs WHERE number = ?");
@@ -211,8 +214,8 @@ bool has_labels(Connection& db, int64_t number, const Labels& labels) {
 }  // namespace
 
 std::vector<Job> read_jobs(Connection& db, const JobRange& range) {
-  // An index has the jobs of one state in order, members of arrays and others apart: the newest of
-  // all are among the newest of each.
+  // The index orders jobs within one state, separately for members of arrays and other jobs. So
+  // this reads the newest of each part, sorts them and keeps the newest of all.
   std::vector<int64_t> numbers;
   const auto take = [&](Query& query) {
     constexpr int64_t kNoLimit = -1;
@@ -305,7 +308,7 @@ void save_job(Connection& db, const Job& job) {
   query.bind(int64_t{job.waits_for}).bind(job.order).run();
 }
 
-// The wall clock may jump back; a job's event times never do.
+// The wall clock may jump back, but the times of a job's events must not decrease.
 int64_t JobEdit::next_event_time_us() const {
   return std::max(context_.now_us, job_.event_time_us);
 }

@@ -1,5 +1,6 @@
-// server/store/job_rows.h: jobs as rows, and the only code that moves a job or appends an event.
-// All of it runs on a connection inside a transaction and throws SqliteError.
+// server/store/job_rows.h: reads and writes the rows of jobs. Only this code changes a job's state
+// or appends an event. All functions run on a connection inside a transaction and throw
+// SqliteError.
 #pragma once
 
 #include <cstdint>
@@ -22,30 +23,32 @@ std::optional<Job> find_job_uid(Connection& db, std::string_view uid);
 Result<Job> get_job(Connection& db, std::string_view project, std::string_view id);
 Result<Job> get_job_uid(Connection& db, std::string_view uid);
 std::vector<Job> read_active_jobs(Connection& db);
-/// Calls `take` with each unfinished job, in no order.
+/// Calls `take` with each unfinished job, in no particular order.
 void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& take);
-/// A page of jobs.
+/// Selects a page of jobs.
 struct JobRange {
   std::string_view project;
   std::optional<std::string> owner;
-  int64_t array = 0;  // only members of the one of this order
+  int64_t array = 0;  // only members of the array with this `order`; 0: all jobs
   bool no_members = false;
   std::span<const JobState> states;  // each at most once
-  int64_t before = 0;                // `order` below it
+  int64_t before = 0;                // only jobs whose `order` is smaller
   int64_t count_max = 0;
-  const Labels& labels;  // only jobs that have all of these: every spec in the range is looked at
+  // only jobs that have all of these; reads the spec of every job in the range
+  const Labels& labels;
 };
-/// Newest first.
+/// The selected jobs, newest first.
 std::vector<Job> read_jobs(Connection& db, const JobRange& range);
-/// The job with this order, which exists.
+/// The job with this order, which must exist.
 Job get_job_numbered(Connection& db, int64_t order);
 
-/// A new QUEUED job, whose first event the caller appends. Fills job.order.
+/// Inserts a new QUEUED job and sets job.order. The caller appends the first event.
 void insert_job(Connection& db, Job& job, const NewJob& asked);
-/// Writes everything that may change.
+/// Updates all columns that may change.
 void save_job(Connection& db, const Job& job);
 
-/// A change of one job within one command: the new job, saved and announced once.
+/// A change of one job within one command: collects the changes of `job`, saves its row and
+/// notifies the observers once.
 class JobEdit {
  public:
   JobEdit(WriteContext& context, Job& job)
@@ -55,21 +58,20 @@ class JobEdit {
         priority_before_(job.priority),
         checkpoint_step_before_(job.checkpoint_step),
         waits_for_before_(job.waits_for) {}
-  /// Fills the event's seq, time and attempt, and stores it.
+  /// Sets the event's seq, time and attempt, and stores the event.
   void append(v1::Event event);
   /// Changes the state and appends the event. FAILED_PRECONDITION/JOB_STATE_CONFLICT changes
-  /// nothing. A job whose cancellation was requested never goes back to the queue: it becomes
-  /// CANCELLED instead, one that has reached its time limit FAILED, and one whose pause was
-  /// requested PAUSED.
+  /// nothing. A move to QUEUED becomes a move to CANCELLED if cancellation was requested, to FAILED
+  /// if the job has reached its time limit, and to PAUSED if a pause was requested.
   Status move(const Move& move);
-  /// The event of a new job: QUEUED, without a transition.
+  /// Appends a state event without a transition: the first event of a new job.
   void tell_state(const Move& move);
-  /// A line of the daemon's in the job's log.
+  /// Appends a log line of the daemon to the job's events.
   void tell(std::string text);
-  /// Saves the row and notifies the observers. If the job has ended, what waits for it is settled
-  /// from the end of this transaction on (server/store/dependencies.h).
+  /// Saves the row and notifies the observers. If the job has ended, the jobs that wait for it are
+  /// settled from the end of this transaction on (server/store/dependencies.h).
   void save();
-  /// Notifies the observers. `reschedules`: the scheduler must look at the job.
+  /// Notifies the observers. `reschedules`: the scheduler must reconsider the job.
   void notify(bool reschedules);
 
  private:

@@ -1,6 +1,6 @@
 // server/store/job_state.h: the table of job states and the transitions between them.
 //
-// The numbers are those of the wire's JobState and of the jobs.state column.
+// The enumerators have the same numbers as v1::JobState and the column jobs.state.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ constexpr bool can_move(JobState from, JobState to) {
     case kSucceeded:
     case kFailed:
     case kCancelled:
-      return false;  // terminal, written once
+      return false;  // a terminal state is final
   }
   return false;
 }
@@ -47,10 +47,10 @@ constexpr bool can_move(JobState from, JobState to) {
 constexpr bool is_terminal(JobState s) {
   return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
 }
-/// A worker process of this job may exist.
+/// Whether a worker process of the job may exist.
 constexpr bool is_active(JobState s) { return s == JobState::kStarting || s == JobState::kRunning; }
 
-/// "QUEUED": the name on the wire.
+/// The state's name in the protocol, such as "QUEUED".
 constexpr std::string_view name_of(JobState s) {
   using enum JobState;
   switch (s) {

@@ -1,5 +1,6 @@
-// Changes of jobs that people ask for: cancel, pause, resume, another priority. An active job is
-// only marked: its attempt ends in its own way, and JobEdit::move() goes where the mark says.
+// Changes of jobs that users request: cancel, pause, resume, set the priority. For an active job,
+// cancel and pause only set a mark. When its attempt ends later, JobEdit::move() chooses the state
+// that the mark requires.
 #include <utility>
 
 #include "server/store/dependencies.h"
@@ -51,7 +52,7 @@ Status resume_job(WriteContext& context, Job& job) {
   }
   if (job.state != JobState::kPaused && !job.pause_requested) return {};
   JobEdit edit(context, job);
-  job.workers_lost = 0;  // a person has looked at it
+  job.workers_lost = 0;  // a resume by a user restarts the count
   if (job.pause_requested) {
     job.pause_requested = false;
     edit.tell("the pause was taken back");

@@ -1,5 +1,5 @@
-// server/store/job_steering.h: what people ask of a job, in a command of the writer: for one job,
-// and for the members of an array. Each changes nothing that is as asked already.
+// server/store/job_steering.h: users' requests to a job, applied inside a command of the writer,
+// for single jobs and for members of arrays. A request that is already fulfilled changes nothing.
 #pragma once
 
 #include "server/store/job.h"
@@ -8,11 +8,12 @@
 namespace trainyard::server {
 
 Status cancel_job(WriteContext& context, Job& job);
-/// FAILED_PRECONDITION/JOB_STATE_CONFLICT once it has ended or is being cancelled.
+/// Error: FAILED_PRECONDITION/JOB_STATE_CONFLICT if the job has ended or is being cancelled.
 Status pause_job(WriteContext& context, Job& job);
-/// FAILED_PRECONDITION/JOB_STATE_CONFLICT once it has ended.
+/// Error: FAILED_PRECONDITION/JOB_STATE_CONFLICT if the job has ended.
 Status resume_job(WriteContext& context, Job& job);
-/// FAILED_PRECONDITION/JOB_STATE_CONFLICT until it has ended and those that waited know.
+/// Error: FAILED_PRECONDITION/JOB_STATE_CONFLICT until the job has ended and its dependents are
+/// settled.
 Status remove_job(WriteContext& context, const Job& job);
 
 }  // namespace trainyard::server

@@ -102,7 +102,7 @@ Status JobStore::check_after(const std::string& project,
 Result<JobCounts> JobStore::count() const {
   return core_.read<JobCounts>([](Connection& db) -> Result<JobCounts> {
     JobCounts counts;
-    Query queued(db, "SELECT ifnull(sum(queued), 0) FROM projects");  // kept by triggers
+    Query queued(db, "SELECT ifnull(sum(queued), 0) FROM projects");  // maintained by triggers
     if (queued.step()) counts.queued = queued.integer(0);
     Query active(db,
                  "SELECT state, count(*) FROM jobs INDEXED BY jobs_by_state WHERE state IN (2, 3)"

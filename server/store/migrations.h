@@ -1,4 +1,5 @@
-// server/store/migrations.h: the store's schema, by numbered files (server/store/migrations/).
+// server/store/migrations.h: the store's schema, defined by numbered SQL files
+// (server/store/migrations/).
 //
 // PRAGMA user_version is the number of the newest migration that was applied; PRAGMA application_id
 // distinguishes a Trainyard store from other SQLite files.
@@ -15,13 +16,13 @@ inline constexpr int kApplicationId = 0x54594152;  // "TYAR"
 std::span<const char* const> migrations();
 int newest_schema_version();
 
-/// 0 of a store without tables. Throws SqliteError.
+/// The schema version of the store; 0 if it has no tables. Throws SqliteError.
 int schema_version(Connection& db);
-/// FAILED_PRECONDITION/STORE_NEWER, STORE_FOREIGN for what migrate() would not take. `name` is the
-/// file's, for the message. Only reads.
+/// Checks, without writing, that migrate() would accept the file. Errors:
+/// FAILED_PRECONDITION/STORE_NEWER, STORE_FOREIGN. `name` is the file's name for the message.
 Status check_schema(Connection& db, const std::string& name, int newest = newest_schema_version());
-/// Migrates a new or older store to the schema `newest`, all in one transaction: a crash leaves it
-/// as it was, or at the newest. Refusals: check_schema().
+/// Migrates a new or older store to the schema `newest` in one transaction, so that a crash leaves
+/// it at its old schema or at `newest`. Errors: those of check_schema().
 Status migrate(Connection& db, const std::string& name, int newest = newest_schema_version());
 
 }  // namespace trainyard::server

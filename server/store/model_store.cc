@@ -114,7 +114,7 @@ Result<Model> remove_model(WriteContext& context, const std::string& project,
 v1::Model to_proto(const Model& m) {
   v1::Model out;
   out.set_name(m.name());
-  // A model is named by the job that trained it.
+  // A trained model has the ID of the job that trained it.
   if (!m.weights_alone()) out.set_job("projects/" + m.project + "/jobs/" + m.id);
   out.set_digest(m.digest);
   out.set_size_bytes(m.size_bytes);

@@ -1,6 +1,6 @@
-// server/store/model_store.h: models. JobStore::update_attempt creates the row of a trained model
-// with the transition to SUCCEEDED; rows of uploaded weights are created here. Thread-safe; see
-// server/store/store.h.
+// server/store/model_store.h: stores models. JobStore::update_attempt creates the row of a trained
+// model together with the job's transition to SUCCEEDED. ModelStore::create() creates the row of
+// uploaded weights. Thread-safe; see server/store/store.h.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +18,28 @@ class StoreCore;
 
 struct Model {
   std::string project;
-  std::string id;       // the id of the job that trained it, if one did
-  std::string job_uid;  // of the folder of its files; empty: weights only, an upload
+  std::string id;       // equals the ID of the job that trained it, if a job did
+  std::string job_uid;  // names the folder of its files; empty: the model is uploaded weights only
   std::string digest;
   int64_t size_bytes = 0;
   int64_t parameter_count = 0;
-  v1::Progress metrics;  // .metrics: the final ones
+  v1::Progress metrics;  // only its field `metrics` is used: the final values
   v1::DatasetSchema schema;
-  std::string dataset;  // full name, with its version; empty if unknown
+  std::string dataset;  // full name of the training dataset, with its version; empty if unknown
   int64_t create_time_us = 0;
   int64_t tensor_count = 0;
-  std::vector<v1::WeightTensor> tensors;  // only from find()
+  std::vector<v1::WeightTensor> tensors;  // only set by find()
 
   bool weights_alone() const { return job_uid.empty(); }
   std::string name() const { return "projects/" + project + "/models/" + id; }
 };
 v1::Model to_proto(const Model& model);
 
-/// A model of weights only.
+/// A model to be created from uploaded weights.
 struct NewWeights {
   std::string project = "default";
   std::string id;
-  std::string sha256;  // of a complete upload
+  std::string sha256;  // digest of a complete upload
   int64_t size_bytes = 0;
   int64_t parameter_count = 0;
   std::vector<v1::WeightTensor> tensors;
@@ -54,14 +54,16 @@ class ModelStore {
  public:
   explicit ModelStore(StoreCore& core) : core_(core) {}
 
-  Result<Model> find(const std::string& project, const std::string& id) const;  // MODEL_NOT_FOUND
+  // error: MODEL_NOT_FOUND
+  Result<Model> find(const std::string& project, const std::string& id) const;
   Result<ModelPage> list(const std::string& project, int32_t page_size,
                          const std::string& page_token) const;
-  /// Creates the row, or returns the one that already has this content. ALREADY_EXISTS/
-  /// MODEL_EXISTS; FAILED_PRECONDITION/UPLOAD_INCOMPLETE.
+  /// Creates the row, or returns the existing model with this ID if it has the same content.
+  /// Errors: ALREADY_EXISTS/MODEL_EXISTS; FAILED_PRECONDITION/UPLOAD_INCOMPLETE.
   void create(NewWeights weights, Done<Model> done);
-  /// Removes the row and returns it, so that its files can be removed. MODEL_NOT_FOUND;
-  /// FAILED_PRECONDITION/ MODEL_IN_USE names the unfinished job that starts from it.
+  /// Removes the row and returns the model, so that the caller can delete its files. Errors:
+  /// MODEL_NOT_FOUND; FAILED_PRECONDITION/MODEL_IN_USE, which names the unfinished job that starts
+  /// from the model.
   Result<Model> remove(const std::string& project, const std::string& id);
 
  private:

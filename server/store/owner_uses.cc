@@ -12,7 +12,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr double kSecond = 1e6;
-constexpr int64_t kHalfLives = 12;  // after which less than a thousandth counts
+constexpr int64_t kHalfLives = 12;  // after 12 half-lives less than a thousandth of a use is left
 
 int64_t kept_half_life(Connection& db) {
   Query query(db, "SELECT CAST(value AS INTEGER) FROM settings WHERE key = 'share_half_life_us'");
@@ -43,8 +43,9 @@ void add_use(Connection& db, const std::string& owner, int64_t devices, int64_t 
   save_use(db, use);
 }
 
-/// An attempt's own row has its first device; all of a job's have as many. `more`: with a space
-/// between two.
+/// The number of devices of an attempt. Its own row names only the first device, but all attempts
+/// of a job have the same number of devices. `more` lists the job's other devices, separated by
+/// spaces.
 int64_t count_devices(const std::string& first, const std::string& more) {
   return (first.empty() ? 0 : 1) + (more.empty() ? 0 : 1 + std::ranges::count(more, ' '));
 }
@@ -59,7 +60,8 @@ std::vector<OwnerUse> read_past(Connection& db) {
   return past;
 }
 
-/// From the attempts that are still there.
+/// Replaces all stored uses by those of the attempts that are still stored and ended within the
+/// last kHalfLives.
 void count_anew(Connection& db, int64_t half_life_us, int64_t now_us) {
   db.execute("DELETE FROM owner_uses");
   std::vector<std::pair<AttemptUse, int64_t>> ended;
@@ -103,7 +105,7 @@ void keep_uses(Connection& db, int64_t half_life_us, int64_t now_us) {
   Query query(db, "INSERT OR REPLACE INTO settings (key, value) VALUES ('share_half_life_us', ?)");
   query.bind_blob(std::to_string(half_life_us)).run();
   if (before_us == 0) return count_anew(db, half_life_us, now_us);
-  for (OwnerUse use : read_past(db)) {  // which has decayed by the old one so far
+  for (OwnerUse use : read_past(db)) {  // each use has decayed with the old half-life so far
     if (now_us <= use.as_of_us) continue;
     use.used = use_after(use.used, 0, now_us - use.as_of_us, before_us);
     use.as_of_us = now_us;

@@ -1,8 +1,9 @@
-// server/store/owner_uses.h: what each owner has used of the devices of late, kept for as long as
-// it counts: also when the jobs have been removed.
+// server/store/owner_uses.h: each owner's recent use of devices, which outlives the rows of the
+// jobs.
 //
-// In device-seconds: a job's devices times how long it has had them. What was used counts half
-// after each half-life. It is written with the end of each attempt.
+// Use is measured in device-seconds: the number of a job's devices times the seconds it has had
+// them. Past use decays exponentially with a half-life. The use of an attempt is stored when the
+// attempt ends.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@ namespace trainyard::server {
 
 class Connection;
 
-/// An owner's use by attempts that have ended.
+/// An owner's decayed use by attempts that have ended.
 struct OwnerUse {
   std::string owner;
-  double used = 0;  // device-seconds, as of
+  double used = 0;  // device-seconds at the time as_of_us
   int64_t as_of_us = 0;
 };
-/// What an attempt that goes on has of the devices.
+/// The devices that a live attempt occupies.
 struct AttemptUse {
-  std::string owner;  // of its job
+  std::string owner;  // the owner of its job
   int64_t devices = 0;
   int64_t start_us = 0;
 };
@@ -30,15 +31,15 @@ struct Uses {
   std::vector<AttemptUse> running;
 };
 
-/// What `used` is worth after so many microseconds with so many devices: du/dt = devices - u ln2 /
-/// half-life.
+/// The use, in device-seconds, after another `us` microseconds on `devices` devices, starting from
+/// `used`: the solution u of du/dt = devices - u ln2 / half-life.
 double use_after(double used, int64_t devices, int64_t us, int64_t half_life_us);
 
-/// Adds an attempt that has ended, if uses are kept.
+/// Adds the use of an attempt that has ended, if use is being counted.
 void note_use(Connection& db, const std::string& owner, int64_t devices, int64_t start_us,
               int64_t end_us);
-/// From now on uses are kept with this half-life; 0: they are not. Where none were, what there is
-/// of attempts that ended lately is counted.
+/// Starts to count use with this half-life, or changes the half-life; 0 stops it and deletes the
+/// counts. When counting starts, the stored attempts that ended recently are counted.
 void keep_uses(Connection& db, int64_t half_life_us, int64_t now_us);
 Uses read_uses(Connection& db);
 

@@ -1,4 +1,4 @@
-// server/store/proto_time.h: the store's microseconds as the wire's Timestamp.
+// server/store/proto_time.h: converts the store's microseconds to a protobuf Timestamp.
 #pragma once
 
 #include <cstdint>

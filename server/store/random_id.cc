@@ -37,7 +37,7 @@ namespace {
 
 std::string random_named_id(char first, int64_t now_us) {
   static constexpr std::string_view kLetters = "23456789bcdfghjkmnpqrstvwxz";
-  static constexpr int kTimeLetters = 6;  // seconds: they wrap around after 12 years
+  static constexpr int kTimeLetters = 6;  // encode seconds, which wrap around after 12 years
   static constexpr int kRandomLetters = 6;
   std::string text(2 + kTimeLetters, '-');
   text[0] = first;

@@ -1,4 +1,5 @@
-// server/store/random_id.h: unique names. Not for anything that a job computes.
+// server/store/random_id.h: random unique names. They must not influence anything that a job
+// computes.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +8,15 @@
 
 namespace trainyard::server {
 
-/// `count` bytes from the kernel.
+/// `count` random bytes from the kernel.
 std::string random_bytes(size_t count);
-/// 32 hexadecimal digits: uids. They begin with the time, so that new ones are adjacent in an
-/// index: a commit then writes one of its pages instead of one per job.
+/// A new uid of 32 hexadecimal digits. It begins with the time, so that new uids are adjacent in an
+/// index and a commit writes one index page instead of one per job.
 std::string random_uid(int64_t now_us);
-/// "j-" and 12 characters that are easy to read aloud (no vowels, no 0, 1, l), the time first.
+/// "j-" and 12 characters, of which the first 6 encode the time. The alphabet avoids vowels, 0, 1
+/// and l, so that an ID is easy to read aloud.
 std::string random_job_id(int64_t now_us);
-/// The same beginning with "a-".
+/// The same as random_job_id(), but with the prefix "a-".
 std::string random_array_id(int64_t now_us);
 
 }  // namespace trainyard::server

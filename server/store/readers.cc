@@ -25,7 +25,7 @@ Result<Readers::Lease> Readers::take() {
       idle_.pop_back();
       return lease;
     }
-    ++count_;  // opened outside of the lock
+    ++count_;  // the connection is opened outside of the lock
   }
   try {
     auto db = std::make_unique<Connection>(path_, Connection::Mode::kReadOnly, wait_ms_,

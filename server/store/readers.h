@@ -1,7 +1,7 @@
 // server/store/readers.h: a bounded set of read-only connections.
 //
-// Read-only, without automatic checkpoints and without one at close: a reader never writes to the
-// store's files (store.h says why that matters).
+// A reader never writes to the store's files: it opens them read-only and checkpoints neither
+// automatically nor at close. store.h says why that matters.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ class Readers {
  public:
   Readers(std::filesystem::path path, int32_t count_max, int64_t wait_ms, std::string vfs);
 
-  /// A connection for the caller only, which is returned automatically.
+  /// Exclusive use of a connection, which the destructor returns.
   class Lease {
    public:
     Lease(Readers& readers, std::unique_ptr<Connection> db)
@@ -35,7 +35,8 @@ class Readers {
     Readers* readers_;
     std::unique_ptr<Connection> db_;
   };
-  /// Waits while all are in use, at most `wait_ms`; after that UNAVAILABLE/STORE_BUSY.
+  /// Waits at most `wait_ms` while all connections are in use. Error after that:
+  /// UNAVAILABLE/STORE_BUSY.
   Result<Lease> take();
 
  private:
@@ -49,7 +50,7 @@ class Readers {
   Mutex mu_;
   CondVar returned_;
   std::vector<std::unique_ptr<Connection>> idle_ TRAINYARD_GUARDED_BY(mu_);
-  int32_t count_ TRAINYARD_GUARDED_BY(mu_) = 0;  // idle and leased
+  int32_t count_ TRAINYARD_GUARDED_BY(mu_) = 0;  // the number of open connections, idle and leased
 };
 
 }  // namespace trainyard::server

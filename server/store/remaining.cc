@@ -8,9 +8,11 @@
 namespace trainyard::server {
 namespace {
 
-constexpr double kSlowedShare = 0.9;  // of the forecast speed, below which jobs beside one matter
+// Below this share of the forecast speed, other jobs on the device are blamed.
+constexpr double kSlowedShare = 0.9;
 
-/// Of a step that nothing was measured to hold up: what it is made of.
+/// The resource that limits the step according to the forecast, such as compute or memory
+/// bandwidth. Used if no measurement shows another cause.
 std::string dominant_part(const v1::Forecast& forecast) {
   const bool bound_says = !forecast.bound_by().empty() && forecast.limited_by() != "launches" &&
                           forecast.limited_by() != "exchanges";
@@ -35,7 +37,8 @@ Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
     out.high = forecast->total_seconds_high() * left / steps;
     return out;
   }
-  // What comes on top of a step: as it was so far, or as forecast before the first evaluation.
+  // Seconds per step for evaluations and checkpoints: as measured so far, but before the first
+  // evaluation at least as forecast.
   double more = (times.evaluations_seconds() + times.checkpoints_seconds()) /
                 static_cast<double>(times.steps());
   if (known && times.evaluations() == 0) {
@@ -47,7 +50,7 @@ Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
   out.high = left * (times.step_seconds_high() + 2 * more);
   if (known) out.forecast_share = forecast->step_seconds() / times.step_seconds();
   if (known) out.bound_share = forecast->step_bound_seconds() / times.step_seconds();
-  // A step that waits for a tenth of its time for rows is held back by them.
+  // Data loading counts as the bottleneck if steps wait for rows more than a tenth of the time.
   const bool starves = times.data_wait_seconds() > 0.1 * times.steps_seconds();
   if (beside > 0 && out.forecast_share > 0 && out.forecast_share < kSlowedShare) {
     out.held_back_by =

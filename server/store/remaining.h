@@ -1,4 +1,4 @@
-// server/store/remaining.h: what a running job still takes.
+// server/store/remaining.h: estimates the remaining time of a running job.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace trainyard::server {
 
-/// In seconds; 0: unknown.
+/// Times are in seconds; 0: unknown.
 struct Remaining {
   double seconds = 0, low = 0, high = 0;
   double forecast_share = 0;  // v1::Progress.forecast_share
@@ -16,9 +16,9 @@ struct Remaining {
   std::string held_back_by;   // v1::Progress.held_back_by
 };
 
-/// By its own steps once there are kOutcomeStepsMin, by its forecast until then. `beside`: how many
-/// other jobs are on its device, which are what holds it back if it is clearly slower than
-/// forecast.
+/// Estimates from the job's measured steps once there are kOutcomeStepsMin, and from its forecast
+/// before that. `beside` is the number of other jobs on its device; if the job is clearly slower
+/// than forecast, they are reported as the cause.
 Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
                        const v1::Progress& progress, int32_t beside = 0);
 

@@ -1,9 +1,10 @@
-// server/store/removals.h: folders whose rows were deleted and whose files may still be there.
+// server/store/removals.h: keeps note of folders whose rows were deleted and whose files may still
+// exist.
 //
-// A deletion removes the row first, so that nothing refers to files that are half gone. The note is
-// written in the same transaction, and forgotten once the files are gone: what the daemon's end
-// cut off is finished by its next start. Files that come before their row are noted before they are
-// written, and the row's transaction forgets the note.
+// A deletion removes the row first, so that nothing refers to partly deleted files. The same
+// transaction writes a note, which is removed once the files are deleted. If the daemon ends in
+// between, the next start finishes the deletion. Files that are created before their row are noted
+// before they are written, and the transaction that inserts the row removes the note.
 #pragma once
 
 #include <string>
@@ -17,19 +18,20 @@ namespace trainyard::server {
 class Connection;
 class StoreCore;
 
-/// For the transaction that deletes the row. `path` is relative to the state folder: "jobs/UID".
+/// Must be called in the transaction that deletes the row. `path` is relative to the state folder:
+/// "jobs/UID".
 void note_removal(Connection& db, std::string_view path);
-/// For the transaction that inserts the row.
+/// Must be called in the transaction that inserts the row.
 void forget_removal(Connection& db, std::string_view path);
 
 class RemovalStore {
  public:
   explicit RemovalStore(StoreCore& core) : core_(core) {}
-  /// Paths that were noted and not forgotten, and whose jobs and datasets have no row.
+  /// The noted paths whose job or dataset has no row.
   Result<std::vector<std::string>> list() const;
-  /// Before files are written whose row comes later.
+  /// Must be called before writing files whose row is inserted later.
   Status note(const std::string& path);
-  /// The files are gone.
+  /// Removes the note after the files were deleted.
   Status forget(const std::string& path);
   Status forget_all(std::vector<std::string> paths);
 

@@ -20,14 +20,15 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "trainyard.db.schema-";
 constexpr std::string_view kCutSuffix = ".tmp";
-constexpr int64_t kRoomBytes = int64_t{16} << 20;  // beside the copy, for the migration's log
+// Free space required in addition to the copy, for the migration's log.
+constexpr int64_t kRoomBytes = int64_t{16} << 20;
 constexpr int kAnySchema = std::numeric_limits<int>::max();
 
 fs::path copy_path(const fs::path& state_dir, int schema) {
   return state_dir / (std::string(kPrefix) + std::to_string(schema));
 }
 
-/// The copies, and the files of one that was cut short.
+/// The complete copies, and the files of interrupted ones.
 struct Found {
   std::vector<SchemaCopy> copies;
   std::vector<fs::path> cut;
@@ -66,7 +67,8 @@ Error no_room(const fs::path& state_dir, int schema, int64_t needed, const std::
   return e;
 }
 
-// The connection syncs what it writes, as every one does.
+// Copies all pages of `from` into the new file `to`. The copy is durable afterwards, because every
+// Connection syncs its writes.
 void copy_pages(Connection& from, const fs::path& to, const StoreOptions& options) {
   Connection copy(to, Connection::Mode::kCreate, options.busy_timeout_ms,
                   options.vfs.empty() ? nullptr : options.vfs.c_str());
@@ -76,11 +78,12 @@ void copy_pages(Connection& from, const fs::path& to, const StoreOptions& option
   const int code = sqlite3_backup_step(backup.get(), -1);
   if (code != SQLITE_DONE) copy.fail(code);
   backup.reset();
-  // The header says WAL, as the source's does. One file alone is what a rename can put in place.
+  // The copied header selects WAL mode. This leaves it, so that the copy is a single file, which a
+  // rename can put in place.
   copy.execute("PRAGMA journal_mode = DELETE");
 }
 
-/// Empty, or the workers of open attempts that still run.
+/// Lists the workers of live attempts that still run, for a message; empty if there are none.
 std::string live_workers(Connection& db, const IsAlive& is_alive) {
   std::string found;
   Query query(db,
@@ -94,16 +97,18 @@ std::string live_workers(Connection& db, const IsAlive& is_alive) {
   return found;
 }
 
-// The store becomes one file, without a log, that a rename can replace: a log that stayed would be
-// played into the file that takes its place.
+// Turns the store into a single file without a log, so that a rename can replace it. SQLite would
+// apply a log that stayed to the new file.
 Status fold(std::unique_ptr<Connection> db, const fs::path& state_dir, Files& files) {
   const fs::path path = store_path(state_dir);
   if (db->query_text("PRAGMA wal_checkpoint(TRUNCATE)") != "0")
     return make_error(ErrorCode::kUnavailable, "STORE_BUSY",
                       path.string() + " is in use by another program: try again");
-  if (Status s = mark_closed(state_dir); !s.ok()) return s;  // from now on it needs no log
-  // It counts more commits than the copy has. Before the next change, too: to compare it, a start
-  // would read a store whose change was cut short, and only who writes can roll that back.
+  // From now on a missing log is no error.
+  if (Status s = mark_closed(state_dir); !s.ok()) return s;
+  // Removes the commit mark, because it counts more commits than the copy has. It must be removed
+  // before the journal mode changes: after an interrupted change, a start would compare the mark
+  // through a read-only connection, which cannot roll the change back.
   if (Status s = files.remove_all(commit_mark_path(state_dir)); !s.ok()) return s;
   if (Status s = files.sync_directory(state_dir); !s.ok()) return s;
   const bool folded = db->query_text("PRAGMA journal_mode = DELETE") == "delete";
@@ -119,7 +124,8 @@ Status fold(std::unique_ptr<Connection> db, const fs::path& state_dir, Files& fi
 
 Status exchange(const fs::path& state_dir, const SchemaCopy& copy, const SchemaCopy& upgraded,
                 Files& files) {
-  if (Status s = files.remove_all(upgraded.path); !s.ok()) return s;  // of a try that was cut short
+  // Left by an interrupted attempt.
+  if (Status s = files.remove_all(upgraded.path); !s.ok()) return s;
   if (Status s = files.link_file(store_path(state_dir), upgraded.path); !s.ok()) return s;
   if (Status s = files.sync_directory(state_dir); !s.ok()) return s;
   return files.rename_durable(copy.path, store_path(state_dir));
@@ -228,7 +234,7 @@ Result<UndoneUpgrade> undo_upgrade(const fs::path& state_dir, const IsAlive& is_
       if (const std::string answer = copied->query_text("PRAGMA quick_check(1)"); answer != "ok")
         return damaged_schema_copy(*copy, answer);
     }
-    // What such a worker reports next does not follow on what the copy knows of it.
+    // The next report of a live worker would not follow the last report that the copy has stored.
     if (const std::string workers = live_workers(*db, is_alive); !workers.empty())
       return make_error(ErrorCode::kFailedPrecondition, "WORKERS_ALIVE",
                         "workers still run: " + workers +

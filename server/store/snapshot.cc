@@ -17,7 +17,7 @@ constexpr int64_t kSnapshotBusyMs = 5000;
 StoreSnapshot::StoreSnapshot(const std::filesystem::path& path)
     : db_(path, Connection::Mode::kReadOnly, kSnapshotBusyMs),
       transaction_(db_, Transaction::Kind::kRead) {
-  commit_ = read_commit(db_);  // the first read: the instant is now
+  commit_ = read_commit(db_);  // the first read fixes the instant of the snapshot
   files_ = list_state_files(db_);
   page_bytes_ = std::stoll(db_.query_text("PRAGMA page_size"));
   size_bytes_ = page_bytes_ * std::stoll(db_.query_text("PRAGMA page_count"));
@@ -33,7 +33,7 @@ Result<std::unique_ptr<StoreSnapshot>> StoreSnapshot::take(const std::filesystem
 
 void StoreSnapshot::begin_copy(const std::filesystem::path& to) {
   copy_ = std::make_unique<Connection>(store_path(to), Connection::Mode::kCreate, kSnapshotBusyMs);
-  // An interrupted copy is of no use to anybody.
+  // Nobody uses an interrupted copy, so it need not be durable.
   copy_->execute("PRAGMA synchronous = OFF");
   backup_.reset(sqlite3_backup_init(copy_->get(), "main", db_.get(), "main"));
   if (!backup_) copy_->fail(sqlite3_errcode(copy_->get()));
@@ -57,11 +57,13 @@ Result<bool> StoreSnapshot::copy_some(const std::filesystem::path& to) {
 }
 
 Status StoreSnapshot::finish_copy(const std::filesystem::path& to) {
-  // The header says WAL, as the source's does. One file alone is what can be sent.
+  // The copied header selects WAL mode. This leaves it, so that the copy is a single file, which
+  // can be sent.
   copy_->execute("PRAGMA journal_mode = DELETE");
   {
     Transaction change(*copy_, Transaction::Kind::kWrite);
-    // A daemon on the same machine would end these processes, which are not its own.
+    // A daemon that opens the copy on the same machine would otherwise end these processes of the
+    // original daemon.
     copy_->execute("UPDATE attempts SET pid = 0, process_start = 0 WHERE end_time_us = 0");
     copy_->execute("DELETE FROM uploads WHERE complete = 0");
     change.commit();

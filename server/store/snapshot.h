@@ -1,10 +1,10 @@
-// server/store/snapshot.h: the store as of one instant, and a copy of it, while the daemon goes on
-// writing.
+// server/store/snapshot.h: a snapshot of the store at one instant, and a copy of it, while the
+// daemon continues to write.
 //
-// A read-only connection of its own holds a read transaction from take() on: nothing is
-// checkpointed past that instant, and nothing else waits for it. The copy is a store like any
-// other, with its number of commits, except for what means nothing elsewhere: the processes of live
-// attempts, and uploads under way, whose bytes are still being written.
+// A separate read-only connection keeps a read transaction open from take() on. It prevents
+// checkpoints beyond that instant but blocks nothing else. The copy is a complete store with its
+// number of commits. It leaves out only the data that would be wrong elsewhere: the processes of
+// live attempts, and unfinished uploads, whose bytes are still being written.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,17 @@ namespace trainyard::server {
 
 class StoreSnapshot {
  public:
-  /// Of the store of a daemon that runs. Errors: those of the store.
+  /// Takes a snapshot of the store of a running daemon. Errors: those common to the store
+  /// (store.h).
   static Result<std::unique_ptr<StoreSnapshot>> take(const std::filesystem::path& state_dir);
 
-  /// Number of the newest commit in it.
+  /// The number of the newest commit in the snapshot.
   int64_t commit() const { return commit_; }
   const StateFiles& files() const { return files_; }
   int64_t size_bytes() const { return size_bytes_; }
 
-  /// Copies the next kCopyBytes into the folder `to`: trainyard.db, and at the end what belongs to
-  /// it. True when the copy is complete.
+  /// Copies the next kCopyBytes to trainyard.db in the folder `to`, and with the last part also
+  /// writes the small files that belong to it. Returns true when the copy is complete.
   Result<bool> copy_some(const std::filesystem::path& to);
   int64_t copied_bytes() const { return copied_bytes_; }
 
@@ -49,7 +50,7 @@ class StoreSnapshot {
   int64_t size_bytes_ = 0;
   int64_t copied_bytes_ = 0;
   std::unique_ptr<Connection> copy_;
-  Backup backup_;  // ends before both connections
+  Backup backup_;  // declared last, so that it is destroyed before both connections
 };
 
 }  // namespace trainyard::server

@@ -40,10 +40,11 @@ Connection::Connection(const std::filesystem::path& path, Mode mode, int64_t bus
   sqlite3_busy_timeout(raw, static_cast<int>(busy_timeout_ms));
   sqlite3_db_config(raw, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  // Only the writer checkpoints, when it chooses (writer.cc): see store.h.
+  // Only the writer checkpoints, at times of its choice (writer.cc); store.h says why.
   sqlite3_db_config(raw, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
   if (const int c = sqlite3_wal_autocheckpoint(raw, 0); c != SQLITE_OK) fail(c);
-  if (mode == Mode::kAlone) execute("PRAGMA locking_mode = EXCLUSIVE");  // before any read
+  // Must come before any read.
+  if (mode == Mode::kAlone) execute("PRAGMA locking_mode = EXCLUSIVE");
   execute("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY;");
 }
 
@@ -96,7 +97,7 @@ Query& Query::bind(int64_t value) {
 }
 
 Query& Query::bind(std::string_view text) {
-  // A null pointer would bind NULL: the empty text is "".
+  // A null pointer would bind NULL, so an empty text is bound as "".
   const char* data = text.data() == nullptr ? "" : text.data();
   if (const int code =
           sqlite3_bind_text64(statement_, ++bound_, data, text.size(), SQLITE_STATIC, SQLITE_UTF8);
@@ -135,12 +136,13 @@ std::string_view Query::bytes(int column) const {
 }
 
 Transaction::Transaction(Connection& db, Kind kind) : db_(db) {
-  // IMMEDIATE: waits for another program's lock here rather than in the middle.
+  // IMMEDIATE takes the write lock here, so that a wait for another program's lock happens now and
+  // not in the middle of the transaction.
   Query(db, kind == Kind::kWrite ? "BEGIN IMMEDIATE" : "BEGIN").run();
 }
 
 Transaction::~Transaction() {
-  if (!open_ || !db_.in_transaction()) return;  // some failures roll back by themselves
+  if (!open_ || !db_.in_transaction()) return;  // SQLite rolls back by itself after some failures
   (void)sqlite3_exec(db_.get(), "ROLLBACK", nullptr, nullptr, nullptr);
 }
 

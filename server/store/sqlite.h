@@ -1,8 +1,9 @@
-// server/store/sqlite.h: SQLite's C API with owning types.
+// server/store/sqlite.h: wraps SQLite's C API in owning types.
 //
-// Inside server/store a failure of SQLite is an exception, because nearly every line can fail and
-// none of them can handle it. Two places catch it and make it an Error: the writer's loop
-// (writer.cc) and StoreCore::read (store_core.h). Nothing above the store sees it.
+// Inside server/store a failure of SQLite is the exception SqliteError, because nearly every line
+// can fail and none of them can handle it. Two places catch it and convert it to an Error: the
+// writer's loop (writer.cc) and StoreCore::read (store_core.h). Code outside the store does not see
+// the exception.
 #pragma once
 
 #include <sqlite3.h>
@@ -25,37 +26,40 @@ using Statement = Handle<sqlite3_stmt, sqlite3_finalize>;
 struct SqliteError : std::runtime_error {
   SqliteError(int extended_code, int last_errno, const std::string& text)
       : std::runtime_error(text), code(extended_code), system_errno(last_errno) {}
-  int code;          // extended
-  int system_errno;  // of the last file operation that failed, or 0
+  int code;          // SQLite's extended error code
+  int system_errno;  // errno of the last file operation that failed, or 0
   int primary() const { return code & 0xff; }
   bool is_full() const;  // disk full, quota or file size limit
   bool is_busy() const { return primary() == SQLITE_BUSY || primary() == SQLITE_LOCKED; }
 };
 
-/// The error for callers of the store, without paths or SQL. STORAGE_FULL, STORE_BUSY,
-/// STORE_CORRUPT or STORE_FAILED.
+/// The error for callers of the store: STORAGE_FULL, STORE_BUSY, STORE_CORRUPT or STORE_FAILED. Its
+/// message has no paths or SQL.
 Error to_error(const SqliteError& e);
 
 /// One connection, used by one thread at a time. Statements are prepared once and kept.
 class Connection {
  public:
-  // kAlone reads a store that nobody else uses: without locks of the file, and with the log's index
-  // in memory, so that not even a file beside the store is made or removed.
+  // kAlone reads a store that no other process uses. It takes no file locks and keeps the log's
+  // index in memory, so that no file next to the store is created or removed.
   enum class Mode { kCreate, kReadWrite, kReadOnly, kAlone };
-  /// `vfs`: SQLite's file layer, null for the default one.
+  /// `vfs` names SQLite's file layer; null selects the default one.
   Connection(const std::filesystem::path& path, Mode mode, int64_t busy_timeout_ms,
              const char* vfs = nullptr);
 
-  /// Runs a script of statements whose rows do not matter.
+  /// Runs a script of statements and ignores the rows that they return.
   void execute(const char* script);
-  /// The first column of the first row of a pragma or query that is run once.
+  /// The first column of the first row of a pragma or query; empty if there is no row. The
+  /// statement is not cached.
   std::string query_text(const char* sql);
-  /// `sql` must be a literal: its address is the key.
+  /// The cached prepared statement. `sql` must be a string literal, because its address is the
+  /// cache key.
   sqlite3_stmt* prepared(const char* sql);
 
   bool in_transaction() const { return sqlite3_get_autocommit(db_.get()) == 0; }
   int64_t last_row() const { return sqlite3_last_insert_rowid(db_.get()); }
-  int64_t changes() const { return sqlite3_changes64(db_.get()); }  // of the last statement
+  // Rows changed by the last statement.
+  int64_t changes() const { return sqlite3_changes64(db_.get()); }
   sqlite3* get() const { return db_.get(); }
   [[noreturn]] void fail(int code) const;
 
@@ -64,8 +68,9 @@ class Connection {
   std::unordered_map<const void*, Statement> statements_;
 };
 
-/// One use of a prepared statement: bind in order, step, read. Reset on destruction, so that no
-/// read transaction stays open. A second Query of the same literal must not begin before that.
+/// One use of a prepared statement: bind the parameters in order, step, read the columns. The
+/// destructor resets the statement, so that no read transaction stays open. A second Query of the
+/// same literal must not be created before that.
 class Query {
  public:
   Query(Connection& db, const char* sql) : db_(db), statement_(db.prepared(sql)) {}
@@ -77,9 +82,9 @@ class Query {
   Query& bind(std::string_view text);  // not copied: must outlive the Query
   Query& bind_blob(std::string blob);  // copied
   Query& bind_real(double value);
-  /// True if there is a row.
+  /// Executes to the next row. Returns false if there is none.
   bool step();
-  /// For statements without rows.
+  /// Executes a statement that returns no rows.
   void run();
 
   int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }

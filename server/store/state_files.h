@@ -1,5 +1,5 @@
-// server/store/state_files.h: which files of the state folder the store names. Who saves them and
-// who checks them asks here.
+// server/store/state_files.h: lists the files of the state folder that the store refers to, for
+// backups and checks.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +11,27 @@
 
 namespace trainyard::server {
 
-/// Names are as people write them: digits-1, digits@2.
+/// Names have the form that users write: digits-1, digits@2.
 struct StateFiles {
   struct Job {
     std::string name;
     std::string uid;
     JobState state = JobState::kQueued;
-    int64_t checkpoint_step = 0;  // of the newest checkpoint that was reported; 0: none
+    int64_t checkpoint_step = 0;  // step of the newest checkpoint that was reported; 0: none
     int64_t end_time_us = 0;
     bool ended() const { return is_terminal(state); }
   };
   struct Dataset {
     std::string name;
     std::string digest;
-    bool ready = false;                // else there is no folder, or not a whole one
-    std::vector<std::string> sources;  // digests of the uploads that it was or will be made of
+    bool ready = false;  // false: the dataset's folder is missing or incomplete
+    // Digests of the uploads from which the dataset was or will be created.
+    std::vector<std::string> sources;
   };
   struct Model {
     std::string name;
-    std::string job_uid;  // empty: weights only, which are an upload
-    std::string digest;   // of the weights
+    std::string job_uid;  // empty: the model is uploaded weights only
+    std::string digest;   // digest of the weights
   };
   struct Upload {
     std::string sha256;
@@ -43,10 +44,11 @@ struct StateFiles {
   std::vector<Upload> uploads;
 };
 
-/// In one read transaction of the caller's. Throws SqliteError.
+/// Must be called inside a read transaction, so that all lists are of the same instant. Throws
+/// SqliteError.
 StateFiles list_state_files(Connection& db);
 
-/// Number of the newest commit; 0 before the first. Throws SqliteError.
+/// The number of the newest commit; 0 before the first. Throws SqliteError.
 int64_t read_commit(Connection& db);
 
 }  // namespace trainyard::server

@@ -15,8 +15,9 @@
 namespace trainyard::server {
 namespace {
 
-// A daemon that is killed as it starts a process leaves the lock with that one, until it executes
-// its program.
+// If a daemon is killed between the fork and the exec of a child process, the child holds the
+// inherited lock until its exec. So a lock whose owner has ended is tried again for up to 2
+// seconds.
 constexpr int kLooksMax = 200;
 constexpr std::chrono::milliseconds kLook{10};
 
@@ -26,7 +27,7 @@ std::string read_pid(int fd) {
   return {text, n > 0 ? std::strcspn(text, "\n") : 0};
 }
 
-/// Or not known: then it may.
+/// Whether the process with this PID may still run; true if the PID is unknown.
 bool may_run(const std::string& text) {
   pid_t pid = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), pid);
@@ -59,7 +60,7 @@ Status lock_file(int fd, const std::filesystem::path& state_dir) {
 
 Result<StateLock> StateLock::take(const std::filesystem::path& state_dir) {
   const std::filesystem::path path = state_dir / "lock";
-  // Close on exec: a worker must not keep the lock when the daemon is gone.
+  // Close on exec: a worker must not keep the lock after the daemon has ended.
   UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640));
   if (!fd)
     return make_error(ErrorCode::kPermissionDenied, "STATE_DIR_NOT_WRITABLE",

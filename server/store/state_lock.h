@@ -1,4 +1,4 @@
-// server/store/state_lock.h: one daemon per state directory.
+// server/store/state_lock.h: ensures that at most one daemon uses a state directory.
 #pragma once
 
 #include <filesystem>
@@ -8,14 +8,16 @@
 
 namespace trainyard::server {
 
-/// Holds flock() on <state>/lock until it is destroyed; the kernel releases it with the process, so
-/// a crash leaves no stale lock. The file has the owner's pid, for the error message of a second
-/// daemon.
+/// Holds flock() on <state>/lock until the object is destroyed. The kernel releases the lock when
+/// the process ends, so a crash leaves no stale lock. The file contains the owner's pid for the
+/// error message of a second daemon.
 class StateLock {
  public:
-  /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid; PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE.
+  /// Takes the lock. Errors: FAILED_PRECONDITION/STATE_DIR_LOCKED, which names the pid;
+  /// PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE.
   static Result<StateLock> take(const std::filesystem::path& state_dir);
-  /// The same for who changes nothing: without a file of a lock there is none to hold.
+  /// Takes the lock for a program that changes nothing in the directory. It does not create a
+  /// missing lock file; then it succeeds without a lock.
   static Result<StateLock> hold(const std::filesystem::path& state_dir);
 
  private:

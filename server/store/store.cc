@@ -39,7 +39,7 @@ void Store::observe(JobObserver observer) { core_->writer->observe(std::move(obs
 Status Store::health() const { return core_->writer->health(); }
 
 std::optional<std::string> sqlite_warning() {
-  // Fixed in 3.51.3 and from 3.53.0; 3.52.0 was withdrawn.
+  // The fault is fixed in 3.51.3 and from 3.53.0 on; 3.52.0 was withdrawn.
   const int version = sqlite3_libversion_number();
   if ((version >= 3051003 && version < 3052000) || version >= 3053000) return std::nullopt;
   return std::string("SQLite ") + sqlite3_libversion() +

@@ -1,15 +1,17 @@
-// server/store/store.h: the durable state of the daemon, one SQLite file in the state directory.
+// server/store/store.h: the daemon's durable state, which is one SQLite file in the state
+// directory.
 //
-// One writer thread owns the one writing connection, runs the commands waiting in a bounded queue
-// as one transaction, commits, and only then answers: an acknowledged change survives power loss
-// (WAL, synchronous=FULL). A second thread delivers the answers, so that the next group is written
-// meanwhile. Readers have read-only connections of their own and never checkpoint: with SQLite
-// before 3.51.3 a checkpoint on another connection than the writer's can lose commits.
+// One writer thread owns the only writing connection. It runs the commands that wait in a bounded
+// queue as one transaction, commits, and only then lets them be answered, so an acknowledged change
+// survives power loss (WAL, synchronous=FULL). A second thread, the answering thread, delivers the
+// results while the writer commits the next group. Readers have their own read-only connections and
+// never checkpoint, because before SQLite 3.51.3 a checkpoint on another connection than the
+// writer's can lose commits.
 //
-// A change has the form that its callers use. `change(args)` waits for the answer.
-// `change(args, done)` returns at once; `done` is called exactly once, on the answering thread, and
-// must be short and must not wait for the store; wait_for.h waits for it elsewhere.
-// Errors common to all: RESOURCE_EXHAUSTED/STORAGE_FULL, UNAVAILABLE/STORE_BUSY (queue full or
+// A change has one or both of two forms. `change(args)` waits for the result. `change(args, done)`
+// returns immediately; the answering thread later calls `done` exactly once. `done` must be short
+// and must not wait for the store. On other threads, wait_for.h can wait for such a change. Errors
+// common to all changes: RESOURCE_EXHAUSTED/STORAGE_FULL, UNAVAILABLE/STORE_BUSY (queue full or
 // locked by another process), UNAVAILABLE/STORE_FAILED (a write failed; restart the daemon after
 // checking the disk).
 #pragma once
@@ -36,7 +38,7 @@
 
 namespace trainyard::server {
 
-struct SchemaCopy;  // of the store of before an upgrade (server/store/schema_copy.h)
+struct SchemaCopy;  // a copy of the store from before an upgrade (server/store/schema_copy.h)
 
 struct StoreOptions {
   std::filesystem::path state_dir;  // created if missing, mode 0700
@@ -47,51 +49,54 @@ struct StoreOptions {
   bool allow_network_file_system = false;
   int64_t queued_jobs_max = 100'000;  // per project
   int32_t readers_max = 4;            // read-only connections
-  int64_t busy_timeout_ms = 5000;     // another process holds the file
-  // Reserved, and freed when the disk is full, so that cancel still works. 0: no reserve.
+  int64_t busy_timeout_ms = 5000;     // how long to wait while another process has locked the file
+  // Size of a reserve file, which is deleted when the disk is full so that essential changes such
+  // as cancel still work. 0: no reserve.
   int64_t reserve_bytes = 4 << 20;
-  // Pages (4 KiB) in the WAL after which the writer checkpoints when idle; at eight times as many
-  // it does so under load too.
+  // The number of pages (4 KiB) in the WAL from which on an idle writer checkpoints. At eight times
+  // as many it also checkpoints under load.
   int32_t checkpoint_pages = 1000;
-  // Called between the copy of an older store and its migration.
+  // Called after an older store was copied and before it is migrated.
   std::function<void(const SchemaCopy&)> copied;
-  // For tests: of the folder's file system; SQLite's file layer, empty for the default one; the
-  // newest schema of an earlier program, 0 for this one's.
+  // For tests only: `free_bytes` returns the free space of a folder's file system, `vfs` names
+  // SQLite's file layer (empty: the default), and `schema_newest` is the newest schema of a
+  // simulated earlier program (0: this program's).
   std::function<std::optional<int64_t>(const std::filesystem::path&)> free_bytes = &free_bytes_of;
   std::string vfs;
   int schema_newest = 0;
 };
 
-/// A job's changes in a commit.
+/// What a commit changed of one job; for observers.
 struct JobChange {
   std::string uid;
   int64_t newest_seq = 0;
   JobState state = JobState::kQueued;
-  std::optional<JobBrief> reschedules;  // if what the scheduler goes by changed
+  std::optional<JobBrief> reschedules;  // set if data changed from which the scheduler decides
   bool cancel_requested = false;
   bool pause_requested = false;
   bool removed = false;
-  bool saved = false;  // a checkpoint
-  // Of a running job, from then on (remaining_of); 0: unknown.
+  bool saved = false;  // a new checkpoint was reported
+  // Estimated remaining seconds of a running job from time_us on (remaining_of); 0: unknown.
   double remaining_low_s = 0, remaining_s = 0, remaining_high_s = 0;
   int64_t time_us = 0;
 };
 using JobObserver = std::function<void(std::span<const JobChange>)>;
 
-class StoreCore;  // connections, writer and readers (server/store/store_core.h)
+class StoreCore;  // owns the lock, the writer and the readers (server/store/store_core.h)
 
 class Store {
  public:
-  /// Locks the state directory, opens or creates the store, migrates an older one, of which a copy
-  /// is kept (schema_copy.h). Errors: RESOURCE_EXHAUSTED/STORAGE_FULL without room for that copy;
-  /// FAILED_PRECONDITION/STATE_DIR_LOCKED names the pid that holds it; DATA_LOSS/STORE_CORRUPT,
-  /// STORE_LOST_COMMITS, STORE_MARK_DAMAGED and
-  /// FAILED_PRECONDITION/STORE_NEWER, STORE_MISSING name the file and the remedy;
-  /// PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE; FAILED_PRECONDITION/STATE_DIR_ON_NETWORK. An
-  /// existing file is never replaced.
+  /// Locks the state directory and opens or creates the store. Migrates an older store after
+  /// keeping a copy of it (schema_copy.h). Errors: RESOURCE_EXHAUSTED/STORAGE_FULL without room for
+  /// that copy; FAILED_PRECONDITION/STATE_DIR_LOCKED, which names the pid of the lock's owner;
+  /// DATA_LOSS/STORE_CORRUPT, STORE_LOST_COMMITS, STORE_MARK_DAMAGED and
+  /// FAILED_PRECONDITION/STORE_NEWER, STORE_MISSING, which name the file and the remedy;
+  /// PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE; FAILED_PRECONDITION/STATE_DIR_ON_NETWORK. open()
+  /// never replaces an existing file.
   static Result<std::unique_ptr<Store>> open(StoreOptions options,
                                              const Clock& clock = system_clock());
-  /// Refuses new commands, commits and answers the waiting ones, checkpoints, closes, unlocks.
+  /// Refuses new commands, commits and answers the waiting ones, checkpoints, closes the store and
+  /// releases the lock.
   ~Store();
 
   JobStore& jobs() { return jobs_; }
@@ -104,10 +109,10 @@ class Store {
   ForecastStore& forecasts() { return forecasts_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
-  /// commit, in commit order. Must be short. Register before the first change.
+  /// commit, in commit order. Observers must be short. Register them before the first change.
   void observe(JobObserver observer);
 
-  /// OK while the store accepts writes. Otherwise answer NOT_SERVING.
+  /// OK while the store accepts writes. Otherwise the server must report NOT_SERVING.
   Status health() const;
 
  private:

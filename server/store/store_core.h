@@ -1,4 +1,5 @@
-// server/store/store_core.h: what the parts of the store share: the lock, the writer, the readers.
+// server/store/store_core.h: the objects that all parts of the store share: the lock, the writer,
+// the readers.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ namespace trainyard::server {
 
 enum class Urgency {
   kNormal,
-  kEssential,  // allowed when the disk is full
+  kEssential,  // also runs when the disk is full
   kLarge       // normal, but changes so many rows that it has a transaction of its own
 };
 
@@ -57,7 +58,7 @@ class StoreCore {
     writer->push(std::move(command));
   }
 
-  /// The same, and waits for the answer.
+  /// Queues the change and waits for its result.
   template <typename T, typename Body>
   Result<T> change_and_wait(Body body, Urgency urgency = Urgency::kNormal) {
     return wait_for<T>([&](Done<T> done) { change<T>(std::move(body), std::move(done), urgency); });
@@ -80,7 +81,8 @@ class StoreCore {
   const StoreOptions options;
   const std::string page_token_key;
   std::atomic<int64_t> dataset_changes{0};  // see DatasetStore::changes()
-  // In the reverse order of destruction: the lock outlives the connections.
+  // Declared in this order so that the writer and the readers are destroyed before the lock is
+  // released.
   StateLock lock;
   std::unique_ptr<Readers> readers;
   std::unique_ptr<Writer> writer;

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Above this size, only the header, the schema and what is read anyway are checked at start, to
-// keep it fast.
+// A start runs a full check only on stores up to this size. Of larger ones it checks only the
+// header, the schema and the data that it reads anyway, in order to stay fast.
 constexpr int64_t kQuickCheckBytesMax = 64 << 20;
 constexpr std::string_view kMagic("SQLite format 3\0", 16);
 
@@ -53,7 +53,8 @@ int newest_schema(const StoreOptions& options) {
   return options.schema_newest > 0 ? options.schema_newest : newest_schema_version();
 }
 
-// Created under another name and renamed: a crash in between leaves no trainyard.db.
+// Creates the store under another name and renames it, so that a crash in between leaves no
+// trainyard.db.
 Status make_store(const StoreOptions& options) {
   const fs::path path = with_suffix(options.state_dir, ".new");
   for (const char* suffix : {"", "-journal", "-wal", "-shm"})
@@ -67,7 +68,7 @@ Status make_store(const StoreOptions& options) {
   return local_files().rename_durable(path, store_path(options.state_dir));
 }
 
-// Before SQLite sees the file: it would treat an empty one as a new store.
+// Checks the file before SQLite opens it, because SQLite would treat an empty file as a new store.
 Status check_file(const fs::path& state_dir, bool was_open) {
   const fs::path path = store_path(state_dir);
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -109,8 +110,8 @@ Error lost_commits(const fs::path& path, int64_t found, int64_t marked) {
   return e;
 }
 
-// By a connection that only reads: another one would take what is left of a damaged log into the
-// store, and remove the log.
+// Compares the number of commits with the mark. Uses a read-only connection, because a writing one
+// would move the intact part of a damaged log into the store and delete the log.
 Status check_commits(const StoreOptions& options, const fs::path& mark_path) {
   ASSIGN_OR_RETURN(const std::optional<int64_t> marked, CommitMark::read(mark_path));
   if (!marked) return {};
@@ -133,7 +134,7 @@ Error store_missing(const fs::path& path) {
                         path.string() + ".state and -wal to start over");
 }
 
-// Brings an older store to the newest schema; a copy stays.
+// Migrates an older store to the newest schema and keeps a copy of it.
 Status upgrade(Connection& db, const StoreOptions& options) {
   const std::string name = store_path(options.state_dir).string();
   const int newest = newest_schema(options);
@@ -203,7 +204,8 @@ Result<std::unique_ptr<Connection>> open_writing(const StoreOptions& options) {
     return s.error();
   auto db = std::make_unique<Connection>(path, Connection::Mode::kReadWrite,
                                          options.busy_timeout_ms, vfs_of(options));
-  db->execute("PRAGMA cache_size = -8192");  // KiB, taken as needed: a group's pages stay in memory
+  // 8 MiB at most, enough to keep the pages of a group of commands in memory
+  db->execute("PRAGMA cache_size = -8192");
   if (db->query_text("PRAGMA journal_mode = WAL") != "wal")
     return make_error(ErrorCode::kFailedPrecondition, "STORE_NO_WAL",
                       path.string() +
@@ -221,7 +223,7 @@ Result<OpenStore> open_store(const StoreOptions& options) {
     ASSIGN_OR_RETURN(store.db, open_writing(options));
     if (Status s = upgrade(*store.db, options); !s.ok()) return s.error();
     store.commit = read_commit(*store.db);
-    // A first write, so that the WAL is there from the moment the state file says "open".
+    // Writes once, so that the WAL exists before the state file says "open".
     store.db->execute(
         "INSERT INTO settings (key, value) VALUES ('opened', x'01')"
         " ON CONFLICT (key) DO UPDATE SET value = excluded.value");

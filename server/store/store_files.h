@@ -1,16 +1,17 @@
-// server/store/store_files.h: the files of the store and their consistency.
+// server/store/store_files.h: the files of the store and the checks of their consistency.
 //
-//   trainyard.db         the store; -wal and -shm beside it belong to SQLite
+//   trainyard.db         the store; -wal and -shm next to it belong to SQLite
 //   trainyard.db.state   "open" while a daemon uses the store, "closed" after a clean end
 //   trainyard.db.commit  the number of the newest commit (commit_mark.h)
-//   trainyard.db.reserve blocks that are freed when the disk is full
-//   trainyard.db.schema-N  a copy of before an upgrade (schema_copy.h)
-//   lock                 state_lock.h
+//   trainyard.db.reserve a file that is deleted when the disk is full
+//   trainyard.db.schema-N  a copy from before an upgrade (schema_copy.h)
+//   lock                 the daemon's lock (state_lock.h)
 //
-// A new store is made under another name and renamed when it is complete, so trainyard.db is never
-// half made. The state file is what remembers that a store was here: without the store, or in state
-// "open" without its WAL (which holds acknowledged changes), the daemon refuses to start; likewise
-// where the store ends at an earlier commit than its file of commits says.
+// A new store is created under another name and renamed when it is complete, so trainyard.db is
+// never incomplete. The state file records that there was a store. The daemon refuses to start if
+// the state file exists without the store, if the state is "open" but the WAL is missing (it
+// contains acknowledged changes), or if the store's newest commit has a smaller number than its
+// commit file.
 #pragma once
 
 #include <filesystem>
@@ -27,33 +28,37 @@ std::filesystem::path reserve_path(const std::filesystem::path& state_dir);
 
 /// Creates state_dir (mode 0700) if it is missing.
 Status make_state_dir(const std::filesystem::path& state_dir);
-/// Whether statfs(2) named a file system that other machines may write to.
+/// Whether this file system type of statfs(2) is a network file system, to which other machines may
+/// write.
 bool is_network_file_system(int64_t type);
 
-/// The writing connection of the checked, migrated store, in WAL mode, and its count of commits.
-/// The lock must be held. Errors: Store::open.
+/// A store that was checked and migrated. open_store() returns it; the caller must hold the lock.
+/// Errors: those of Store::open.
 struct OpenStore {
   std::unique_ptr<Connection> db;
-  int64_t commit = 0;  // the newest one's number
+  int64_t commit = 0;  // number of the newest commit
   CommitMark mark;
-  std::vector<int64_t> unsettled = {};  // server/store/dependencies.h
+  // Ended jobs whose dependents are not settled (dependencies.h).
+  std::vector<int64_t> unsettled = {};
 };
 Result<OpenStore> open_store(const StoreOptions& options);
 
-/// The same before any migration: the checked store of whatever schema, which must exist. Throws
+/// The writing connection to an existing, checked store of any schema, without migration. Throws
 /// SqliteError.
 Result<std::unique_ptr<Connection>> open_writing(const StoreOptions& options);
-/// What a failure of SQLite says about the store's file, with the remedy.
+/// The error for a failure of SQLite on the store's file; names the file and, for damage, the
+/// remedy.
 Error store_error(const std::filesystem::path& path, const SqliteError& e);
 
-/// The store of a daemon that does not run, to be looked at: nothing on the disk changes. The lock
-/// must be held. Refuses what open_store() would, but for what only a start can see. Null if no
-/// store was ever made here. Throws SqliteError where it is read.
+/// Opens the store of a stopped daemon for reading, without changing any file. The caller must hold
+/// the lock. Refuses the same stores as open_store(), except for faults that only a start detects.
+/// Returns null if no store was ever created here. Queries on the connection may throw SqliteError.
 Result<std::unique_ptr<Connection>> open_unchanged(const std::filesystem::path& state_dir);
 
-/// After a clean end. If this fails, the next start only checks more thoroughly.
+/// Records a clean end of the daemon. If this fails, the next start only checks more thoroughly.
 Status mark_closed(const std::filesystem::path& state_dir);
-/// The number of the newest commit: missing, it is not compared at the next start.
+/// The file with the number of the newest commit. If it is missing, the next start does not compare
+/// the number.
 std::filesystem::path commit_mark_path(const std::filesystem::path& state_dir);
 
 }  // namespace trainyard::server

@@ -1,5 +1,5 @@
-// server/store/submit_checks.h: what the transaction that stores new jobs checks, alike for one job
-// and for an array of them. On the writer's connection; throws SqliteError.
+// server/store/submit_checks.h: the checks of the transaction that stores a new job or a new array
+// of jobs. All functions run on the writer's connection and throw SqliteError.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,22 @@ namespace trainyard::server {
 
 bool job_id_taken(Connection& db, std::string_view project, std::string_view id);
 
-/// RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS if `count` more would be too many.
+/// Error: RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS if `count` more queued jobs would exceed the quota.
 Status check_quota(Connection& db, const std::string& project, int64_t queued_jobs_max,
                    int64_t count = 1);
-/// NOT_FOUND/DATASET_NOT_FOUND, FAILED_PRECONDITION/DATASET_NOT_READY.
+/// Errors: NOT_FOUND/DATASET_NOT_FOUND, FAILED_PRECONDITION/DATASET_NOT_READY.
 Status check_dataset(Connection& db, const std::string& project, const DatasetRef& dataset);
-/// NOT_FOUND/MODEL_NOT_FOUND, unless one of the awaited jobs will make it.
+/// Error: NOT_FOUND/MODEL_NOT_FOUND if the model does not exist and no awaited job will create it.
 Status check_initial_model(Connection& db, const std::string& project, const std::string& model_id,
                            const std::vector<Awaited>& awaited);
 
-/// Forgets request IDs that are too old to be kept.
+/// Deletes request IDs that are older than a day.
 void forget_old_requests(Connection& db, int64_t now_us);
-/// The uid of what a request made that was seen before. INVALID_ARGUMENT/REQUEST_ID_REUSED.
+/// The uid of the job or array that an earlier request with this ID created; nothing for a new ID.
+/// Error: INVALID_ARGUMENT/REQUEST_ID_REUSED.
 Result<std::optional<std::string>> find_request_uid(Connection& db, const RequestId& request);
-/// Keeps what a request has made; without a request ID nothing.
+/// Stores the uid of the job or array that the request created; does nothing if the request has no
+/// ID.
 void keep_request(Connection& db, const RequestId& request, std::string_view uid, int64_t now_us);
 
 }  // namespace trainyard::server

@@ -1,6 +1,6 @@
-// server/store/upload_store.h: how much of each uploaded file is durable. The bytes are files; a
-// row's committed size is written after they were synced, so it never promises too much.
-// Thread-safe; see server/store/store.h.
+// server/store/upload_store.h: stores how much of each uploaded file is durable. The bytes
+// themselves are in files. A row's committed size is written after the bytes were synced, so it is
+// never too large. Thread-safe; see server/store/store.h.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace trainyard::server {
 
 class StoreCore;
 
-/// A file's content and the size that was declared with it. Content has one right size, but who
-/// declares a wrong one must not be in the way of others.
+/// A file's content and the size that was declared with it. The size is part of the key, so that a
+/// client that declares a wrong size for some content does not block other clients.
 struct UploadKey {
   std::string project;
   std::string sha256;
@@ -28,7 +28,7 @@ struct Upload {
   int64_t size_bytes = 0;  // declared
   int64_t committed_size = 0;
   bool complete = false;
-  int64_t active_time_us = 0;  // of the last byte
+  int64_t active_time_us = 0;  // when the last byte arrived
   UploadKey key() const { return {project, sha256, size_bytes}; }
 };
 
@@ -36,28 +36,30 @@ class UploadStore {
  public:
   explicit UploadStore(StoreCore& core) : core_(core) {}
 
-  /// Creates the row or returns the existing one.
+  /// Creates the upload's row or returns the existing one.
   Result<Upload> begin(const UploadKey& key);
-  /// The committed size grows to `committed_size`; it never goes back. UPLOAD_NOT_FOUND.
+  /// Raises the committed size to `committed_size`; a smaller value changes nothing. Error:
+  /// UPLOAD_NOT_FOUND.
   Result<Upload> advance(const UploadKey& key, int64_t committed_size);
-  /// Marks the upload as complete, with the right digest.
+  /// Marks the upload as complete. The caller has verified its digest.
   Result<Upload> complete(const UploadKey& key);
   /// Removes the row; the caller removes the file. A missing row is not an error.
   Status remove(const UploadKey& key);
-  /// Removes the rows of complete content that no model and no dataset refers to, and returns the
-  /// digests of which it did; the caller removes their files.
+  /// Removes the rows of those complete uploads among `sha256s` to which no model and no dataset
+  /// refers. Returns their digests; the caller deletes their files.
   Result<std::vector<std::string>> remove_unused(const std::string& project,
                                                  const std::vector<std::string>& sha256s);
 
-  /// The complete upload of this content; else what there is of the declared size, or, for size 0,
-  /// of the size that has most. An unknown file has committed_size 0, which is not an error.
+  /// Returns the complete upload of this content, if there is one. Otherwise returns the incomplete
+  /// upload with the declared size, or, for size 0, the one with the most committed bytes. An
+  /// unknown file is no error: the result then has committed_size 0.
   Result<Upload> find(const std::string& project, const std::string& sha256,
                       int64_t size_bytes = 0) const;
   /// Whether a complete upload has this size.
   Result<bool> has_size(const std::string& project, int64_t size_bytes) const;
-  /// Incomplete uploads without a byte since `before_us`.
+  /// Incomplete uploads that received no byte since `before_us`.
   Result<std::vector<Upload>> list_idle(int64_t before_us) const;
-  /// Digests of complete uploads from before `before_us` that nothing refers to.
+  /// Digests of complete uploads from before `before_us` to which no dataset and no model refers.
   Result<std::vector<std::string>> list_unused(const std::string& project, int64_t before_us) const;
 
  private:

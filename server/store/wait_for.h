@@ -1,4 +1,4 @@
-// server/store/wait_for.h: the answer of a change that answers later.
+// server/store/wait_for.h: waits for the result of a change that calls a callback.
 #pragma once
 
 #include <future>
@@ -10,12 +10,12 @@
 
 namespace trainyard::server {
 
-/// Says that this thread gives the store's answers, as the writer's one does.
+/// Marks the calling thread as the store's answering thread.
 void note_answering_thread();
 bool is_answering_thread();
 
-/// Calls `start(Done<T>)` and waits until that is called. The thread that answers for the store
-/// must not: it would wait for itself.
+/// Calls `start(Done<T>)` and waits until the callback was called. Must not run on the store's
+/// answering thread, which would wait for itself.
 template <typename T, typename Start>
 Result<T> wait_for(Start start) {
   TRAINYARD_CHECK(!is_answering_thread(), "an answer of the store must not wait for the store");
@@ -34,7 +34,8 @@ struct AnswerOf<std::function<void(Result<T>)>> {
 };
 }  // namespace detail
 
-/// The answer of one change: answer_of(store.jobs(), &JobStore::set_nonce, uid, attempt, digest).
+/// Starts a change and waits for its result: answer_of(store.jobs(), &JobStore::set_nonce, uid,
+/// attempt, digest).
 template <typename Part, typename... Parameters, typename... Arguments>
 auto answer_of(Part& part, void (Part::*change)(Parameters...), Arguments&&... arguments) {
   using Callback = std::tuple_element_t<sizeof...(Parameters) - 1, std::tuple<Parameters...>>;

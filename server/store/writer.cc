@@ -78,8 +78,8 @@ void Writer::push(std::unique_ptr<Command> command) {
       queue_.push_back(std::move(command));
     }
     if (refusal && !writer_done_) {
-      // Answered on the answering thread like everything else, so that `done` never runs under a
-      // caller's lock.
+      // The answering thread delivers refusals too, so that `done` never runs while its caller
+      // holds a lock.
       ++in_flight_;
       Answers answers;
       answers.group.push_back(std::move(command));
@@ -89,7 +89,7 @@ void Writer::push(std::unique_ptr<Command> command) {
   }
   if (!refusal) {
     wake_writer_.notify_one();
-  } else if (command) {        // the threads have ended
+  } else if (command) {        // both threads have ended
     command->answer(refusal);  // NOLINT(bugprone-use-after-move): null if it was moved
   } else {
     wake_answerer_.notify_one();
@@ -117,15 +117,17 @@ void Writer::run_writer() {
         checkpoint(SQLITE_CHECKPOINT_PASSIVE);
         lock.lock();
       }
-      // After a failure the unsettled jobs wait for the next command: its cause may last.
+      // After a failure, settling is not retried before the next command, because the cause may
+      // persist.
       const auto ready = [this]() TRAINYARD_REQUIRES(mu_) {
         return !queue_.empty() || stopping_ || (settles_ && !unsettled_.empty());
       };
-      // A mark that is not synced waits for more of its kind, but not for ever.
+      // An unsynced commit mark waits up to kSyncPauseUs for more commits, so that they share one
+      // sync.
       const std::chrono::microseconds pause(CommitMark::kSyncPauseUs);
       if (!mark_.is_synced() && !wake_writer_.wait_for(lock, pause, ready)) {
         lock.unlock();
-        (void)mark_.sync();  // the next write says whether the disk is ill
+        (void)mark_.sync();  // the next write reports a faulty disk
         lock.lock();
       }
       wake_writer_.wait(lock, ready);
@@ -149,7 +151,8 @@ void Writer::run_writer() {
 }
 
 Writer::Group Writer::next_group() {
-  // Behind a large command, all others go first: of several, none is waited for but one.
+  // After a large command, all small commands go first, so that they wait for one large command at
+  // most.
   const bool others_first = std::exchange(large_was_last_, false);
   Group group;
   for (auto next = queue_.begin(); next != queue_.end() && group.size() < kGroupMax;) {
@@ -212,7 +215,7 @@ void Writer::write_group(Answers& answers) {
       return fail_group(answers, e);
     }
   }
-  try {  // again, with the reserve's space and only the commands that end things
+  try {  // runs the essential commands again, with the space of the deleted reserve
     write_transaction(answers, /*essential_only=*/true);
   } catch (const SqliteError& e) {
     fail_group(answers, e);
@@ -235,12 +238,12 @@ void Writer::write_transaction(Answers& answers, bool essential_only) {
     answers.errors[i].reset();
     kept |= run_command(command, answers.errors[i], context);
   }
-  // On a full disk what is left of it is for the commands.
+  // On a full disk the remaining space is left to the commands.
   if (!unsettled.empty() && !essential_only) {
     Settle settle;
     std::optional<Error> error;
     kept |= run_command(settle, error, context);
-    if (error) unsettled.clear();  // a bug, which must not come back with each group
+    if (error) unsettled.clear();  // a bug; without this it would return with each group
   }
   if (kept) count_commit();
   transaction.commit();
@@ -275,7 +278,7 @@ bool Writer::run_command(Command& command, std::optional<Error>& error, WriteCon
   try {
     keep = command.run(context);
   } catch (const SqliteError& e) {
-    // A violated constraint is a bug in this one command; anything else concerns the whole group.
+    // A violated constraint is a bug in this one command. Any other error concerns the whole group.
     if (e.primary() != SQLITE_CONSTRAINT && e.primary() != SQLITE_TOOBIG) throw;
     error = make_error(ErrorCode::kInternal, "INTERNAL", std::string("store: ") + e.what());
   } catch (const std::exception& e) {
@@ -299,7 +302,8 @@ void Writer::fail_group(Answers& answers, const Error& error) {
 void Writer::fail_group(Answers& answers, const SqliteError& e) {
   const Error error = to_error(e);
   fail_group(answers, error);
-  if (e.is_full() || e.is_busy() || e.primary() == SQLITE_NOMEM) return;  // these pass
+  // These errors are temporary.
+  if (e.is_full() || e.is_busy() || e.primary() == SQLITE_NOMEM) return;
   const MutexLock lock(mu_);
   failed_ = error;
 }
@@ -309,8 +313,8 @@ void Writer::free_reserve() {
   std::filesystem::remove(options_.reserve_path, ignored);
 }
 
-// Keeps a file of real blocks, whose removal frees space. A disk that was full counts as full until
-// there is space for twice the reserve.
+// Creates the reserve file with allocated blocks, so that its removal frees space. A disk that was
+// full counts as full until there is space for twice the reserve.
 void Writer::keep_reserve() {
   if (options_.reserve_bytes <= 0) {
     full_ = false;
@@ -329,15 +333,16 @@ void Writer::keep_reserve() {
   if (fd && ::posix_fallocate(fd.get(), 0, options_.reserve_bytes) == 0) {
     full_ = false;
   } else {
-    free_reserve();  // half a reserve is useless
+    free_reserve();  // a partly allocated reserve is useless
   }
 }
 
 void Writer::checkpoint(int mode) {
-  // A reader in the middle of a read keeps some pages in the WAL: the next checkpoint moves them.
+  // A reader with an open transaction may keep some pages in the WAL; the next checkpoint moves
+  // them.
   const int code = sqlite3_wal_checkpoint_v2(db_->get(), nullptr, mode, nullptr, nullptr);
-  // After an error too: the next commit will notice a full disk, which must not be retried in a
-  // loop.
+  // Also resets the count after an error, so that the checkpoint is not retried in a loop. The next
+  // commit will notice a full disk.
   wal_pages_ = 0;
   (void)code;
 }

@@ -1,21 +1,25 @@
-// server/store/writer.h: the one thread that writes, and the one that answers.
+// server/store/writer.h: the writer thread and the answering thread of the store.
 //
 // Commands wait in a bounded queue. The writer takes all waiting ones (up to kGroupMax), runs each
 // inside a savepoint of one transaction, and commits: under load, one fsync is shared by many. A
-// command that fails is rolled back by itself. While a group is being committed the next one
-// gathers, so no delay is added. Answers, and before them the observers, run on a second thread in
-// commit order.
+// command that fails is rolled back by itself. The next group gathers while a group is being
+// committed, so grouping adds no delay. A second thread calls the observers and then the commands'
+// answers, in commit order.
 //
-// What the end of a job means for the jobs that wait for it is settled behind the commands of each
-// transaction, a bounded number at a time; while some are left the writer goes on without commands.
-// The rows say what is left, so an end of the daemon in between loses nothing.
+// When a job ends, its dependents must be settled (dependencies.h). Each transaction settles a
+// bounded number of them after its commands. While some are left, the writer continues even without
+// commands. The rows of `dependencies` record the rest, so an end of the daemon in between loses
+// nothing.
 //
 // When a write fails:
-//   disk full   the reserve file is freed and the commands that end things (essential) are tried
-//               again; all others are refused until there is room for the reserve once more.
-//   locked      by another program, longer than the busy timeout: the group is refused.
-//   otherwise   (I/O error, failed fsync, damage) the connection is never trusted again: that group
-//               and all later commands are refused, health() says so, readers go on.
+//   disk full   The writer deletes the reserve file and tries the essential commands again, which
+//               are those that end something. It refuses all others until there is room for the
+//               reserve again.
+//   locked      If another program has locked the store for longer than the busy timeout, the
+//               writer refuses the group.
+//   otherwise   After an I/O error, a failed fsync or damage the writer never trusts the connection
+//               again. It refuses the group and all later commands, and health() returns the error.
+//               Readers continue.
 #pragma once
 
 #include <cstdint>
@@ -34,35 +38,38 @@
 
 namespace trainyard::server {
 
-/// Commands that are waiting, running or unanswered. Beyond it new ones are refused: STORE_BUSY.
+/// The largest number of commands that are waiting, running or unanswered. Beyond it, new commands
+/// are refused with STORE_BUSY.
 inline constexpr size_t kCommandsMax = 8192;
-/// Commands that share a commit. Bounds the time that the first of them waits for the last.
+/// The largest number of commands that share a commit. It bounds the time that the first of them
+/// waits for the last.
 inline constexpr size_t kGroupMax = 512;
-/// Times StoreOptions::checkpoint_pages at which a checkpoint no longer waits for an idle moment.
+/// When the WAL has this many times StoreOptions::checkpoint_pages, the writer checkpoints even
+/// under load.
 inline constexpr int kCheckpointLoadFactor = 8;
 
-/// What a command may use while it runs.
+/// The data that a running command may use.
 struct WriteContext {
   Connection& db;
-  int64_t now_us;                   // wall clock, one for the group
-  std::vector<JobChange>& changes;  // for the observers
-  /// Jobs by `order` that have ended and that others still wait for: a command only adds. After the
-  /// commands, the writer settles some of the others in each transaction (dependencies.h).
+  int64_t now_us;                   // wall-clock time, the same for the whole group
+  std::vector<JobChange>& changes;  // changes to report to the observers
+  /// The `order` of each ended job that others still wait for. Commands only add to it. After the
+  /// commands of each transaction the writer settles some of the waiting jobs (dependencies.h).
   std::vector<int64_t>& unsettled;
 };
 
 class Command {
  public:
   virtual ~Command() = default;
-  /// Runs in a savepoint; false rolls it back. May be called again after a full disk: the last call
-  /// counts.
+  /// Runs in a savepoint; returning false rolls it back. After a full disk it may be called again,
+  /// and then only the last call counts.
   virtual bool run(WriteContext& context) = 0;
-  /// Called once: after the commit without an error, or with the error.
+  /// Called once: without an error after the commit, or with the error.
   virtual void answer(const std::optional<Error>& error) = 0;
-  bool essential = false;  // ends something: allowed when the disk is full
-  // Has a transaction of its own. SQLite keeps what a savepoint changes of earlier changes in a
-  // list that each statement walks: two arrays of ten thousand in one transaction took 40 s, and
-  // 0.5 s in two.
+  bool essential = false;  // true: also runs when the disk is full, because it ends something
+  // True: the command has a transaction of its own. If a savepoint changes pages that the
+  // transaction changed before, SQLite adds them to a list that each statement walks. So two arrays
+  // of ten thousand members took 40 s in one transaction and 0.5 s in two.
   bool large = false;
 };
 
@@ -91,12 +98,12 @@ class Writer {
   };
 
   void run_writer();
-  /// What waits and shares the next transaction.
+  /// Takes the commands of the next transaction out of the queue.
   Group next_group() TRAINYARD_REQUIRES(mu_);
   void run_answerer();
   void write_group(Answers& answers);
   void write_transaction(Answers& answers, bool essential_only);
-  /// Whether the command's changes are kept.
+  /// Runs the command in a savepoint. Returns whether its changes are kept.
   bool run_command(Command& command, std::optional<Error>& error, WriteContext& context);
   void count_commit();
   void mark_commit();
@@ -109,14 +116,16 @@ class Writer {
 
   const WriterOptions options_;
   const Clock& clock_;
-  std::unique_ptr<Connection> db_;  // the writer thread's, after construction, as the next three
-  int64_t commit_;                  // the newest commit's number
+  // After construction, this and the members up to full_ are used only by the writer thread.
+  std::unique_ptr<Connection> db_;
+  int64_t commit_;  // number of the newest commit
   CommitMark mark_;
-  int64_t mark_synced_us_ = 0;      // steady
-  std::vector<int64_t> unsettled_;  // the writer thread's, as of the newest commit
-  bool settles_ = true;             // the writer thread's: no disk is full, nothing failed
-  int wal_pages_ = 0;               // the writer thread's
-  bool full_ = false;               // the writer thread's
+  int64_t mark_synced_us_ = 0;      // steady clock
+  std::vector<int64_t> unsettled_;  // ended jobs with unsettled dependents, as of the newest commit
+  // False after a failure or while the disk is full: do not settle without commands.
+  bool settles_ = true;
+  int wal_pages_ = 0;  // pages in the WAL
+  bool full_ = false;  // the disk counts as full
 
   mutable Mutex mu_;
   CondVar wake_writer_;
@@ -128,7 +137,8 @@ class Writer {
   bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool writer_done_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::optional<Error> failed_ TRAINYARD_GUARDED_BY(mu_);
-  std::vector<JobObserver> observers_ TRAINYARD_GUARDED_BY(mu_);  // copied before it is called
+  // Copied before the observers are called.
+  std::vector<JobObserver> observers_ TRAINYARD_GUARDED_BY(mu_);
 
   std::jthread writer_;
   std::jthread answerer_;

@@ -1,5 +1,5 @@
--- Times are microseconds since 1970 in UTC; 0 is "not yet". Blobs are serialized messages of trainyard.v1.
--- A migration that was released is never edited: the next change is the next file.
+-- Times are microseconds since 1970 in UTC; 0 means "not yet". Blobs are serialized messages of trainyard.v1.
+-- A released migration is never edited; each change of the schema is a new file.
 
 CREATE TABLE settings (
   key TEXT NOT NULL PRIMARY KEY,
@@ -8,7 +8,7 @@ CREATE TABLE settings (
 
 CREATE TABLE projects (
   name TEXT NOT NULL PRIMARY KEY,
-  queued INTEGER NOT NULL CHECK (queued >= 0)  -- jobs in state QUEUED, kept by triggers
+  queued INTEGER NOT NULL CHECK (queued >= 0)  -- jobs in state QUEUED, maintained by triggers
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE jobs (
@@ -16,7 +16,7 @@ CREATE TABLE jobs (
   project TEXT NOT NULL,
   id TEXT NOT NULL,
   uid TEXT NOT NULL UNIQUE,
-  owner TEXT NOT NULL,  -- the caller as the server knew it: a user's name, a token's name, "anonymous"
+  owner TEXT NOT NULL,  -- the authenticated submitter: a user's name, a token's name, or "anonymous"
   dataset TEXT NOT NULL,  -- id of the dataset, for DATASET_IN_USE; '' for none
   dataset_version INTEGER NOT NULL,
   initial_model TEXT NOT NULL,  -- id of the model that the job begins with, for MODEL_IN_USE; '' for none
@@ -26,21 +26,25 @@ CREATE TABLE jobs (
   reason TEXT NOT NULL,
   message TEXT NOT NULL,
   priority INTEGER NOT NULL,
-  waits_for INTEGER NOT NULL,  -- its rows in `dependencies`; jobs above 0 are not in the scheduler's queue
+  -- Its number of rows in `dependencies`; jobs above 0 are not in the scheduler's queue.
+  waits_for INTEGER NOT NULL,
   cancel_requested INTEGER NOT NULL CHECK (cancel_requested IN (0, 1)),
-  pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),  -- while it runs
+  -- Only 1 while the job is active.
+  pause_requested INTEGER NOT NULL DEFAULT 0 CHECK (pause_requested IN (0, 1)),
   attempt INTEGER NOT NULL,
-  -- Attempts that ended by no doing of the job or its worker: a drained daemon, a worker that could not be started, a file
-  -- that could not be read just then. They do not count towards the attempts that a job may have.
+  -- The number of attempts whose end neither the job nor its worker caused: the daemon was drained, the
+  -- worker could not be started, or a file was temporarily unreadable. They do not count towards the limit of
+  -- attempts.
   attempts_uncounted INTEGER NOT NULL DEFAULT 0,
   workers_lost INTEGER NOT NULL,
   retry_time_us INTEGER NOT NULL,
-  device TEXT NOT NULL,                   -- of the current or last attempt
+  device TEXT NOT NULL,  -- first device of the current or last attempt
   more_devices TEXT NOT NULL DEFAULT '',  -- its other devices, separated by blanks; '' for most jobs
   create_time_us INTEGER NOT NULL,
   start_time_us INTEGER NOT NULL,
   end_time_us INTEGER NOT NULL,
-  -- Time in RUNNING of the attempts that have ended, and since when it is RUNNING now (0: it is not): what time limits count.
+  -- The time in RUNNING summed over ended attempts, and the time at which the job became RUNNING (0: it is
+  -- not RUNNING). Time limits apply to the sum of both periods.
   run_time_us INTEGER NOT NULL DEFAULT 0,
   running_since_us INTEGER NOT NULL DEFAULT 0,
   plan BLOB NOT NULL,      -- RunPlan
@@ -48,24 +52,24 @@ CREATE TABLE jobs (
   checkpoint_step INTEGER NOT NULL,
   model TEXT NOT NULL,
   newest_seq INTEGER NOT NULL,
-  event_time_us INTEGER NOT NULL,  -- of the newest event: the next one is not earlier
-  -- How far the old events of a finished job were removed: 0 not at all, 1 some of them, 2 all that may go, 3 there were none
-  -- that may go.
+  event_time_us INTEGER NOT NULL,  -- time of the newest event; no later event has an earlier time
+  -- How far the old events of a finished job were removed: 0 not at all, 1 some of them, 2 all removable
+  -- ones, 3 none was removable.
   events_thinned INTEGER NOT NULL DEFAULT 0,
-  array INTEGER NOT NULL DEFAULT 0,          -- its array's number; 0: it belongs to none
-  array_index INTEGER NOT NULL DEFAULT 0,    -- its own number there
-  array_values BLOB NOT NULL DEFAULT x'',    -- ArrayMember: its values there
+  array INTEGER NOT NULL DEFAULT 0,  -- number of the job's array; 0: the job belongs to none
+  array_index INTEGER NOT NULL DEFAULT 0,  -- the job's index in the array
+  array_values BLOB NOT NULL DEFAULT x'',  -- ArrayMember: the values that replace those of the array's spec
   UNIQUE (project, id)
 ) STRICT;
 
--- Small for ever, however many jobs have finished: recovery and the scheduler read by it.
+-- This partial index stays small however many jobs have finished. Recovery and the scheduler use it.
 CREATE INDEX jobs_unfinished ON jobs (project, dataset, state) WHERE state < 5;
--- A list of jobs reads its page and no more, whatever the states it asks for and however many jobs have ended: within one
--- state and project the index is in order of submission. Running jobs are found by it too.
+-- With this index a list of jobs reads only the rows of its page, for any states and however many jobs have
+-- ended, because entries of one state and project are in the order of submission. It also finds running jobs.
 CREATE INDEX jobs_by_state ON jobs (state, project, array > 0);
 CREATE INDEX jobs_by_owner ON jobs (owner, state, project, array > 0);
 CREATE INDEX jobs_by_array ON jobs (array, state) WHERE array > 0;
--- Finished jobs by their end, for the rules that say which of them, and which of their events, are kept.
+-- Finished jobs by their end time, for the retention rules about jobs and events.
 CREATE INDEX jobs_by_end ON jobs (end_time_us, events_thinned) WHERE state >= 5;
 
 CREATE TRIGGER jobs_queued_on_insert AFTER INSERT ON jobs WHEN new.state = 1 BEGIN
@@ -75,35 +79,38 @@ END;
 CREATE TRIGGER jobs_queued_on_update AFTER UPDATE OF state ON jobs WHEN (old.state = 1) <> (new.state = 1) BEGIN
   UPDATE projects SET queued = queued + (new.state = 1) - (old.state = 1) WHERE name = new.project;
 END;
--- The code never does this (can_move); the file refuses it all the same.
+-- The code never changes a terminal state (can_move); this trigger makes the database refuse it too.
 CREATE TRIGGER jobs_terminal_once BEFORE UPDATE OF state ON jobs WHEN old.state >= 5 AND new.state <> old.state BEGIN
   SELECT RAISE(ABORT, 'a terminal job state is written once');
 END;
 
--- Which job waits for which: a row goes when the latter ends, so it is empty but for jobs that wait now.
+-- The job `job` waits for the job `after`. A row is deleted after `after` has ended, so the table has rows
+-- only for jobs that still wait.
 CREATE TABLE dependencies (
   job INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
   after INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
-  any_end INTEGER NOT NULL CHECK (any_end IN (0, 1)),  -- whatever it ends as; 0: only SUCCEEDED will do
+  -- 1: any terminal state is enough; 0: it must be SUCCEEDED
+  any_end INTEGER NOT NULL CHECK (any_end IN (0, 1)),
   PRIMARY KEY (job, after)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX dependencies_by_after ON dependencies (after);
 
--- Many jobs that differ in some values. The members are rows of jobs; the row goes with the last of them.
+-- An array is many jobs that differ in some values. Its members are rows of `jobs`. The array's row is
+-- deleted together with its last member.
 CREATE TABLE arrays (
   number INTEGER PRIMARY KEY,  -- order of submission
   project TEXT NOT NULL,
   id TEXT NOT NULL,
   uid TEXT NOT NULL UNIQUE,
   owner TEXT NOT NULL,
-  spec BLOB NOT NULL,        -- JobSpec, as given: what the members share
-  array_spec BLOB NOT NULL,  -- ArraySpec, as given
-  size INTEGER NOT NULL CHECK (size > 0),  -- members at submission
+  spec BLOB NOT NULL,  -- JobSpec as submitted; shared by the members
+  array_spec BLOB NOT NULL,  -- ArraySpec as submitted
+  size INTEGER NOT NULL CHECK (size > 0),  -- number of members at submission
   create_time_us INTEGER NOT NULL,
-  end_time_us INTEGER NOT NULL,  -- the newest end of a member
+  end_time_us INTEGER NOT NULL,  -- when the last member so far ended
   UNIQUE (project, id)
 ) STRICT;
--- How many members are in which state, kept by triggers: a list of arrays counts nothing.
+-- The number of members in each state, maintained by triggers so that a list of arrays need not count rows.
 CREATE TABLE array_states (
   array INTEGER NOT NULL REFERENCES arrays (number) ON DELETE CASCADE,
   state INTEGER NOT NULL,  -- JobState
@@ -138,13 +145,14 @@ CREATE TABLE attempts (
   end_time_us INTEGER NOT NULL,
   outcome TEXT NOT NULL,
   acknowledged INTEGER NOT NULL,
-  -- Another job was on a device of the attempt: what its steps took says nothing about the device alone.
+  -- 1 if another job used a device of the attempt at the same time, so that the step times do not measure the
+  -- device alone.
   shared INTEGER NOT NULL DEFAULT 0 CHECK (shared IN (0, 1)),
-  -- What the cluster that runs the attempt calls it. '' until that is known, and for the server's own devices.
+  -- The cluster's ID of the attempt. '' until it is known, and for attempts on the server's own devices.
   handle TEXT NOT NULL DEFAULT '',
   PRIMARY KEY (job, number)
 ) STRICT, WITHOUT ROWID;
--- Attempts that go on (0), and the latest that ended.
+-- Finds live attempts (end time 0) and those that ended last.
 CREATE INDEX attempts_by_end ON attempts (end_time_us);
 
 CREATE TABLE events (
@@ -153,8 +161,8 @@ CREATE TABLE events (
   payload BLOB NOT NULL,  -- Event, with its seq, time and attempt; its metrics are packed (event_rows.h)
   PRIMARY KEY (job, seq)
 ) STRICT, WITHOUT ROWID;
--- The pieces of an event that does not fit into a row of `events` without an overflow page, which would take 4096 bytes for
--- the rest of it: the payload in `events` is then empty.
+-- The parts of an event that would need an overflow page of 4096 bytes if it were stored as one row of
+-- `events`. Its payload in `events` is empty.
 CREATE TABLE event_parts (
   job INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,
   seq INTEGER NOT NULL,
@@ -167,13 +175,13 @@ CREATE TABLE request_ids (
   project TEXT NOT NULL,
   request_id TEXT NOT NULL,
   digest TEXT NOT NULL,
-  job_uid TEXT NOT NULL,  -- may have been removed since
+  job_uid TEXT NOT NULL,  -- job or array that the request created; may have been removed since
   time_us INTEGER NOT NULL,
   PRIMARY KEY (project, request_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX request_ids_by_time ON request_ids (time_us);
 
--- An id has versions, numbered from 1: other content under the same id is the next one.
+-- An ID has versions, numbered from 1. New content under the same ID becomes the next version.
 CREATE TABLE datasets (
   number INTEGER PRIMARY KEY,
   project TEXT NOT NULL,
@@ -190,16 +198,17 @@ CREATE TABLE datasets (
   UNIQUE (project, id, version)
 ) STRICT;
 CREATE INDEX datasets_by_digest ON datasets (digest);
--- Kept for ever, also when every version was deleted: jobs and models name versions, which never mean anything else.
+-- These rows are never deleted, even if all versions of the dataset are: jobs and models refer to version
+-- numbers, so a number must not be reused.
 CREATE TABLE dataset_ids (
   project TEXT NOT NULL,
   id TEXT NOT NULL,
-  newest_version INTEGER NOT NULL,  -- that was ever given
+  newest_version INTEGER NOT NULL,  -- the largest number that was ever assigned
   PRIMARY KEY (project, id)
 ) STRICT, WITHOUT ROWID;
 
--- A part belongs to the size that was declared with it: a client that declares a wrong size does not stand in the way of one
--- that is right.
+-- The declared size is part of the key, so that a client that declares a wrong size does not block a client
+-- that declares the right one.
 CREATE TABLE uploads (
   project TEXT NOT NULL,
   sha256 TEXT NOT NULL,
@@ -210,26 +219,28 @@ CREATE TABLE uploads (
   PRIMARY KEY (project, sha256, size_bytes)
 ) STRICT, WITHOUT ROWID;
 
--- Models of weights alone, which no job trained: job_uid is '', and the file is the upload of the model's digest.
+-- A model that consists of uploaded weights only, and was trained by no job, has job_uid ''. Its file is the
+-- upload with the model's digest.
 CREATE TABLE models (
   number INTEGER PRIMARY KEY,
   project TEXT NOT NULL,
   id TEXT NOT NULL,
   job_uid TEXT NOT NULL,
-  dataset TEXT NOT NULL DEFAULT '',  -- full name, with its version, of what it was trained on; '' for weights alone
+  dataset TEXT NOT NULL DEFAULT '',  -- full name and version of the training dataset; '' for uploaded weights
   digest TEXT NOT NULL,
   size_bytes INTEGER NOT NULL,
   parameter_count INTEGER NOT NULL,
   tensor_count INTEGER NOT NULL,
-  tensors BLOB NOT NULL,  -- Model, of which only tensors
-  metrics BLOB NOT NULL,  -- Progress, of which only metrics
+  tensors BLOB NOT NULL,  -- Model with only the field `tensors` set
+  metrics BLOB NOT NULL,  -- Progress with only the field `metrics` set
   schema BLOB NOT NULL,   -- DatasetSchema
   create_time_us INTEGER NOT NULL,
   UNIQUE (project, id)
 ) STRICT;
 
--- Rates of devices by which jobs are forecast, as measured (JSON, src/forecast/rates.h). `device_key` is what they hold for:
--- the device's model, its cores, the build. The newest of a key counts.
+-- Measured rates of devices, from which jobs are forecast (JSON, src/forecast/rates.h). `device_key` names
+-- the device's model, its number of cores and the program's build. A new measurement replaces that of the
+-- same key.
 CREATE TABLE device_rates (
   device_key TEXT NOT NULL,
   threads INTEGER NOT NULL,
@@ -238,8 +249,9 @@ CREATE TABLE device_rates (
   rates TEXT NOT NULL,
   PRIMARY KEY (device_key, threads, precision)
 ) STRICT, WITHOUT ROWID;
--- Rates of the nodes of clusters, as their workers measured them (JSON, src/forecast/rates.h). `node` is what computes alike: the
--- CPU's model with its cores, or the GPU's model. The newest of a key counts, whatever build it is of.
+-- Rates of the nodes of clusters, measured by their workers (JSON, src/forecast/rates.h). `node` names a kind
+-- of node: the CPU's model with its number of cores, or the GPU's model. A new measurement replaces that of
+-- the same key, from any build.
 CREATE TABLE node_rates (
   cluster TEXT NOT NULL,
   node TEXT NOT NULL,
@@ -247,15 +259,16 @@ CREATE TABLE node_rates (
   precision INTEGER NOT NULL,
   build TEXT NOT NULL,
   time_us INTEGER NOT NULL,
-  -- When a job last ended on such a node, the memory of one, and the time limit of a start there; 0: unknown.
+  -- When a job last ended on such a node; the node's memory in bytes and the time limit of an attempt there
+  -- in seconds, 0 if unknown.
   seen_us INTEGER NOT NULL,
   memory_bytes INTEGER NOT NULL,
   time_limit_s INTEGER NOT NULL,
   rates TEXT NOT NULL,
   PRIMARY KEY (cluster, node, threads, precision)
 ) STRICT, WITHOUT ROWID;
--- What jobs that ended were forecast to take, and what they took. `graph` is the digest of a step's work: jobs of the same
--- one on the same device correct later forecasts.
+-- The forecast and the measured times of jobs that succeeded. `graph` is the digest of the work of one step.
+-- Outcomes with the same graph and device correct later forecasts.
 CREATE TABLE forecast_outcomes (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   device_model TEXT NOT NULL,
@@ -274,17 +287,18 @@ CREATE TABLE forecast_outcomes (
   total_seconds_measured REAL NOT NULL
 ) STRICT;
 
--- What each owner has used of the devices, in device-seconds that count half after each half-life (settings:
--- 'share_half_life_us'; without it nothing is counted). It outlives the jobs and their attempts.
+-- Each owner's use of devices in device-seconds, which decay exponentially with the half-life in the setting
+-- 'share_half_life_us'; without the setting nothing is counted. The rows outlive the jobs and their attempts.
 CREATE TABLE owner_uses (
   owner TEXT NOT NULL PRIMARY KEY,
   used REAL NOT NULL,
   as_of_us INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Devices on which nothing starts, by command. A GPU is known by its UUID, which survives a renumbering; the CPU has none.
+-- Devices that an operator has drained: no job starts on them. The key of a GPU is its UUID, which survives a
+-- renumbering; the CPU has none.
 CREATE TABLE device_drains (
-  device TEXT NOT NULL PRIMARY KEY,  -- its UUID, or its name if it has none
+  device TEXT NOT NULL PRIMARY KEY,  -- the device's UUID, or its name if it has no UUID
   name TEXT NOT NULL,                -- devices/{device} when it was drained
   model TEXT NOT NULL,
   reason TEXT NOT NULL,
