@@ -83,8 +83,8 @@ struct Arguments {
   bool check = false;
   bool undo_upgrade = false;
   bool print_config = false;
-  std::vector<std::pair<std::string, std::string>>
-      flags;  // (setting, value), in the order of settings()
+  // (setting, value), in the order of settings()
+  std::vector<std::pair<std::string, std::string>> flags;
 };
 
 int complain(const Error& error, int exit_code) {
@@ -244,8 +244,8 @@ int run(int argc, char** argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse_arguments(argc, argv, arguments)) return *code;
   const sigset_t signals = ending_signals();
-  if (arguments.check)
-    ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // so that Ctrl-C ends a check
+  // Ctrl-C ends a check.
+  if (arguments.check) ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   Result<Config> config = make_config(arguments);
   if (!config.ok()) return complain(config.error(), 2);
   if (arguments.print_config) {

@@ -129,8 +129,8 @@ extern "C" void on_tutorial_interrupt(int) { g_interrupted = 1; }
 /// has deleted what it created on the server.
 void outlive_interrupts() {
   struct sigaction action {};
-  action.sa_handler =
-      on_tutorial_interrupt;  // without SA_RESTART, so that SIGINT also ends a wait for Enter
+  // Without SA_RESTART, so that SIGINT also ends a wait for Enter.
+  action.sa_handler = on_tutorial_interrupt;
   ::sigaction(SIGINT, &action, nullptr);
 }
 

@@ -186,8 +186,7 @@ void Acceptor::accept_all(Socket& socket) {
       continue;
     }
     if (error == EAGAIN || error == EWOULDBLOCK) return;
-    if (!lacks_resources(error))
-      continue;  // the client has closed this connection: try the next one
+    if (!lacks_resources(error)) continue;  // the client has closed this one: try the next
     // A connection that is not accepted stays in the backlog, and poll() would return immediately
     // each time. So accept it with the spare descriptor and close it.
     spare_.reset();
@@ -217,8 +216,7 @@ void Acceptor::take(Socket& socket, UniqueFd fd) {
   const int on = 1, silence_ms = 20'000;
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
-  forget(socket,
-         socket.open.find(fd.get()));  // an earlier connection with this descriptor, closed since
+  forget(socket, socket.open.find(fd.get()));  // closed earlier, had the same descriptor
   ++socket.peers[peer];
   socket.open[fd.get()] = {inode, std::move(peer)};
   socket.hand_over(fd.release());

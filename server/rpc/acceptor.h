@@ -56,8 +56,8 @@ class Acceptor {
 
  private:
   struct Connection {
-    uint64_t inode =
-        0;  // the socket's; shows whether the descriptor still belongs to this connection
+    // The socket's; shows whether the descriptor still belongs to this connection.
+    uint64_t inode = 0;
     std::string peer;
   };
   struct Socket {
@@ -82,8 +82,8 @@ class Acceptor {
 
   std::vector<Socket> sockets_;
   UniqueFd wake_;
-  UniqueFd spare_;  // closed briefly when no descriptor is free, so that a connection can be
-                    // accepted and closed
+  // Closed briefly when no descriptor is free, so that a connection can be accepted and closed.
+  UniqueFd spare_;
   std::thread thread_;
 };
 
