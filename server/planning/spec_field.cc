@@ -20,7 +20,8 @@ Error bad_path(const std::string& where, std::string_view path, const std::strin
   return field_error("FIELD_PATH", where, quoted_value(path) + " " + why);
 }
 
-/// "layers[2]": the name and the index, -1 without one; false if it is neither.
+/// Splits "layers[2]" into the name and the index, which is -1 if there is none; false for any
+/// other text.
 bool read_segment(std::string_view text, std::string_view& name, int64_t& index) {
   index = -1;
   const size_t bracket = text.find('[');
