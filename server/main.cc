@@ -244,7 +244,7 @@ int run(int argc, char** argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse_arguments(argc, argv, arguments)) return *code;
   const sigset_t signals = ending_signals();
-  // Ctrl-C ends a check.
+  // Unblock the signals, so that Ctrl-C ends a check.
   if (arguments.check) ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   Result<Config> config = make_config(arguments);
   if (!config.ok()) return complain(config.error(), 2);

@@ -24,8 +24,8 @@ constexpr int64_t kFindAgainUs = 5 * kSecondUs;
 /// How long after an unconfirmed submission the job may still appear.
 constexpr int64_t kUnansweredUs = 60 * kSecondUs;
 constexpr int32_t kNotFoundMax = 2;  // failed searches before it is submitted again
-/// If it has a node for this long but no worker attaches, something is wrong there, so it is
-/// withdrawn.
+/// If an attempt has nodes for this long but no worker attaches, something is wrong there and the
+/// attempt is withdrawn.
 constexpr int64_t kEnrolUs = 900 * kSecondUs;
 /// A worker whose outcome is stored ends by itself. After this time its allocation is withdrawn.
 constexpr int64_t kLeftGraceUs = 60 * kSecondUs;
@@ -94,7 +94,7 @@ struct Clusters::Runner {
   void known(const Key& key, const PlacementHandle& handle);
   /// The attempt has certainly ended: removes its record and informs the supervisor.
   void finish(const Key& key, TaskEnd end);
-  /// Whether the cluster reports nodes for it, or its worker has attached.
+  /// Whether the cluster reports nodes for the attempt, or its worker has attached.
   bool has_node(const Live& live) const;
   /// Updates `unplaced` and `errands` after a change of the record.
   void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
@@ -115,7 +115,7 @@ struct Clusters::Runner {
   bool news TRAINYARD_GUARDED_BY(mu) = false;
   std::string found_at_start TRAINYARD_GUARDED_BY(mu);
   std::string refused_text TRAINYARD_GUARDED_BY(mu);  // empty: the cluster accepts jobs
-  int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // in a row
+  int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // consecutive refusals
   int64_t refused_until_us TRAINYARD_GUARDED_BY(mu) = 0;
   std::map<Key, Live> live TRAINYARD_GUARDED_BY(mu);
   // The keys in `live` whose attempts have no node yet. They are few: waiting_max limits them.
@@ -164,7 +164,7 @@ void Clusters::Runner::turn() {
   };
   const auto each = [&](const std::vector<Key>& keys_now, void (Runner::*act)(const Key&)) {
     for (const Key& key : keys_now) {
-      if (is_stopping()) return;  // each is a command; the next daemon does the rest
+      if (is_stopping()) return;  // each call runs a command; the next daemon does the rest
       (this->*act)(key);
     }
   };
@@ -217,7 +217,7 @@ std::optional<Live> Clusters::Runner::copy(const Key& key) {
 void Clusters::Runner::submit(const Key& key) {
   const std::optional<Live> l = copy(key);
   if (!l) return;
-  if (l->withdrawn || l->left_us) return finish(key, {});  // the cluster does not have it
+  if (l->withdrawn || l->left_us) return finish(key, {});  // the cluster has no such job
   std::optional<SubmitAnswer> known_answer = refused_already();
   const SubmitAnswer answer =
       known_answer ? *std::move(known_answer) : cluster.placement->submit(l->attempt.intent);
@@ -263,7 +263,7 @@ void Clusters::Runner::find(const Key& key) {
       return;
     }
     ++live_now.not_found;
-    // Under the same name; if it was withdrawn it ends.
+    // submit() uses the same name again, or ends the attempt if it was withdrawn.
     if (none) live_now.stage = Stage::kToSubmit;
   });
   if (none) submit(key);

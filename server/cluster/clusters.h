@@ -31,13 +31,13 @@ namespace trainyard::server {
 struct ClusterAttempt {
   std::string uid;  // the job's
   int32_t attempt = 0;
-  std::string job;  // its name, for people
+  std::string job;  // the job's name, for people
   std::string owner;
   int32_t priority = 0;
   AttemptIntent intent;
-  std::string handle;      // known to an earlier daemon; empty: not known
+  std::string handle;      // the cluster's ID, if an earlier daemon stored it
   bool may_exist = false;  // an earlier daemon may have submitted it
-  // The forecast from its start on, if the job needs no further start; else unknown.
+  // The job's forecast from this attempt's start on, if one attempt suffices; else unknown.
   DeviceBrief rest;
   /// Called on the cluster's thread with the cluster's ID of the attempt, which is then to be
   /// stored.
@@ -84,9 +84,10 @@ class Clusters {
 
   /// Submits an attempt, or resumes monitoring it. The supervisor must know its task.
   void hand_over(const std::string& cluster, ClusterAttempt attempt);
-  /// Requests the attempt's end from the cluster until it has ended.
+  /// Requests the attempt's end from the cluster, repeatedly until it has ended.
   void withdraw(const std::string& cluster, const std::string& uid, int32_t attempt);
-  /// Its outcome is stored. If it does not end by itself, it is withdrawn from the cluster.
+  /// To be called when the attempt's outcome is stored. If the attempt does not end by itself, it
+  /// is withdrawn from the cluster.
   void forget(const std::string& cluster, const std::string& uid, int32_t attempt);
 
   /// The number of attempts that wait in the cluster's queue or are being submitted.

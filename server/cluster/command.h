@@ -39,7 +39,7 @@ struct CommandAnswer {
   End end = End::kLost;
   int number = 0;
   std::string output;
-  std::string errors;  // only the beginning if there are too many
+  std::string errors;  // the beginning of its error output, at most errors_bytes_max
 
   bool succeeded() const { return end == End::kExited && number == 0; }
 };

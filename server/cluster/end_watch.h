@@ -8,9 +8,8 @@
 // - An attempt that waits again under the ID that had nodes counts as restarted.
 // - It has ended if the cluster's successful responses have not shown it for a long time without a
 //   break. Failed queries, and times without queries, do not count.
-// - It has ended if its worker has been silent for longer than the lease, after which a worker ends
-// by
-//   itself.
+// - It has ended if its worker has been silent for longer than the lease, after which a worker
+//   ends by itself.
 // The verdict kOver is final. It permits the next attempt, but does not make that safe. Safety
 // comes from the attempt's number: reports of older attempts are rejected.
 #pragma once
@@ -25,7 +24,7 @@ namespace trainyard::server {
 struct EndRules {
   int64_t lease_us = 1'800'000'000;      // a worker without contact for this long ends by itself
   int64_t lease_margin_us = 60'000'000;  // for the worker's end, and for differing clock rates
-  int64_t absent_us_min = 300'000'000;   // the absence required for an end, but at least the lease
+  int64_t absent_us_min = 300'000'000;   // the absence that proves an end (at least the lease)
   int64_t gap_us_max = 120'000'000;      // the most that counts as absence between two queries
   // A worker that reported within this time is considered alive.
   int64_t quiet_us = 30'000'000;

@@ -78,7 +78,7 @@ struct SubmitRefused {  // the job does not exist: the scheduler refused it, wit
     // A name in the profile, such as a partition or an account: the next attempt would be refused,
     // too.
     kCluster,
-    kRequest,  // this request, or a text that is not recognized
+    kRequest,  // this request is refused, or the text is not recognized
   };
   std::string text;
   Cause cause = Cause::kRequest;

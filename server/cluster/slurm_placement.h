@@ -40,8 +40,8 @@ class SlurmPlacement final : public Placement {
                     std::string input = {}) const;
   /// All jobs of this user with these names, and if there are many names also others of this user.
   Result<std::vector<SlurmJob>> list(std::span<const std::string> names) const;
-  /// Returns the controller's configuration, if it is that of the expected cluster, or else of the
-  /// cluster that responded first.
+  /// Returns the controller's configuration. An error if the controller is not that of the
+  /// profile's cluster or, if the profile names none, of the cluster that responded first.
   Result<std::string> confirm_cluster();
   /// Queries squeue for an attempt that the list did not show. Nothing: no evidence.
   std::optional<Sighting> look_by_id(const PlacementHandle& handle) const;

@@ -53,7 +53,7 @@ class UploadWriter {
   Uploads& uploads_;
   Upload row_;
   UniqueFd file_;
-  int64_t offset_ = 0;     // of the next byte
+  int64_t offset_ = 0;     // offset of the next byte
   int64_t committed_ = 0;  // the size in the row
   int64_t flushing_ = 0;   // writing to disk was started for the bytes before this offset
   bool hashed_ = false;    // the digest has been computed

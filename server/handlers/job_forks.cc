@@ -36,7 +36,7 @@ struct Beginning {
 
 /// A request to create a job from another job.
 struct Offspring {
-  const std::string& parent;  // its full name
+  const std::string& parent;  // the parent's full name
   const std::string& owner;
   std::string job_id;
   std::string request_id;
@@ -173,8 +173,8 @@ Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
   }
   v1::JobSpec spec = asked.spec != nullptr ? *asked.spec : parent.spec;
   keep_batch_size(parent.spec, spec);
-  // A parent that has started, or could have, has got what it waited for, which may have been
-  // deleted since. So do not wait for it again.
+  // If the parent has started, or could have, the jobs that it waited for have ended and may have
+  // been deleted. The new job does not wait for them again.
   const bool had_it =
       parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
   if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();

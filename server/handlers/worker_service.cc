@@ -173,9 +173,9 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   int in_flight_ TRAINYARD_GUARDED_BY(mu_) = 0;
   bool paused_ TRAINYARD_GUARDED_BY(mu_) = false;  // no read is pending
   int64_t acknowledged_ TRAINYARD_GUARDED_BY(mu_) = 0;
-  // Acknowledged_ was not sent yet.
+  // `acknowledged_` was not sent yet.
   bool acknowledge_ TRAINYARD_GUARDED_BY(mu_) = false;
-  std::deque<v1::WorkerCommand> commands_ TRAINYARD_GUARDED_BY(mu_);  // a stop, at most
+  std::deque<v1::WorkerCommand> commands_ TRAINYARD_GUARDED_BY(mu_);  // to be sent
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
   grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);

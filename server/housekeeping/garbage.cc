@@ -266,7 +266,8 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, i
   }
 
   std::set<fs::path> used = used_files(parts_.paths, named);
-  for (const StateFiles::Upload& u : named.uploads) {  // it may be completed at this moment
+  // The upload may be completing at this moment.
+  for (const StateFiles::Upload& u : named.uploads) {
     used.insert(parts_.paths.upload(u.sha256));
     used.insert(parts_.paths.upload_part(u.sha256, u.size_bytes));
   }

@@ -4,13 +4,11 @@
 // It deletes finished jobs and their events by the rules of server/housekeeping/retention.h, and
 // three kinds of leftovers:
 // - Checkpoints of jobs that have ended. An ended job never runs again. A fork that is being
-// created at
-//   the same time has hard links of its own, or finds no checkpoint.
+//   created at the same time has hard links of its own, or finds no checkpoint.
 // - Uploads that no dataset and no model refers to (server/files/uploads.h).
 // - Files that neither the store nor its copy from before an upgrade names. The files are listed
-// before
-//   the store is read. Files changed within kFilesGraceUs stay, because forks and workers create
-//   files before their rows.
+//   before the store is read. Files changed within kFilesGraceUs stay, because forks and workers
+//   create files before their rows.
 #pragma once
 
 #include <atomic>

@@ -5,8 +5,8 @@
 // do checkpoint files that a fork also has, because the fork has hard links of its own. The row is
 // deleted first, with a note of the folder (server/store/removals.h). Events are thinned to those
 // that tell a job's history: state changes, checkpoints, and the newest value of each metric, in
-// the place of the newest event with metrics. The job is marked as thinned from its first
-// deleted event on.
+// the place of the newest event with metrics. The job is marked as thinned from its first deleted
+// event on.
 //
 // All work is done in pieces that occupy the store's writer for some milliseconds. Each piece
 // leaves a consistent state, so a daemon that was killed in between continues where it was.

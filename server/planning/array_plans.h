@@ -15,11 +15,11 @@
 
 namespace trainyard::server {
 
-/// The most different plans that the members of an array may need, and the most time for all plans
-/// together.
+/// Limits of the number of different plans that the members of an array may need, and of the time
+/// for all these plans together.
 inline constexpr size_t kArrayPlansMax = 1000;
 inline constexpr int64_t kArrayPlanningUs = 30'000'000;
-/// The most bytes that the specs and values of all members may have together.
+/// Limits the bytes of the specs and values of all members together.
 inline constexpr int64_t kArrayBytesMax = 64 << 20;
 
 /// True if no plan depends on the field, except on the values 0 and 1.

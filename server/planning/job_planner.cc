@@ -63,7 +63,7 @@ Error impossible(const MemoryFit& fit) {
   return e;
 }
 
-/// Whether PlanJob answers without the workspace rather than with this error.
+/// Whether PlanJob replies without the workspace rather than with this error.
 bool may_stay_unknown(const Error& error) {
   return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeadlineExceeded ||
          error.reason == kDeviceBusy;

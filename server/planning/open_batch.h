@@ -8,7 +8,8 @@
 namespace trainyard::server {
 
 bool batch_size_is_open(const v1::JobSpec& spec);
-/// Returns the smallest batch size that the spec's micro-batches and GPUs divide.
+/// Returns the smallest batch size that is divisible by the spec's numbers of micro-batches and of
+/// GPUs.
 int64_t batch_unit(const v1::JobSpec& spec);
 
 /// Sets the batch size of a fork that says `auto` to that of its parent, which may have been chosen

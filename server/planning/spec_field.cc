@@ -73,7 +73,7 @@ Result<SpecField> SpecField::parse(std::string_view path, const std::string& whe
                       "has an index behind " + quoted_value(name) + ", which is no list");
     }
     type = field->cpp_type() == Field::CPPTYPE_MESSAGE ? field->message_type() : nullptr;
-    if (field->is_map() && !rest.empty()) {  // the rest is the key, dots and all
+    if (field->is_map() && !rest.empty()) {  // the rest is the key, including its dots
       if (field->message_type()->map_value()->cpp_type() != Field::CPPTYPE_STRING) {
         return bad_path(
             where, path,

@@ -254,7 +254,7 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
     impl_->wake_up();
   }
   if (!report.has_outcome()) {
-    // Nothing of a worker that continues after its outcome needs to be stored.
+    // After a worker's outcome its heartbeats need not be stored.
     if (report.has_heartbeat() && task->outcome_told) return done({});
     return task->owner->report(report, std::move(done));
   }
@@ -262,7 +262,7 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
   task->owner->report(report, [impl = impl_, task, done = std::move(done)](Status taken) {
     if (taken.ok()) {
       task->outcome_us = impl->clock.steady_us();
-      // The worker receives it before the acknowledgement.
+      // Sends the request before the outcome is acknowledged.
       if (task->elsewhere) impl->ask_for_rates(*task);
       task->outcome_taken = true;
       if (task->elsewhere) impl->wake_up();

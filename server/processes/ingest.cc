@@ -129,7 +129,7 @@ class IngestTask final : public TaskOwner {
       const MutexLock lock(mu_);
       over_ = true;
       // The process may end while its outcome is being stored. The files of a dataset that becomes
-      // READY must stay, so the store's reply continues with leave().
+      // READY must stay, so leave() is called only after the store has replied.
       if (storing_) {
         hold_ = std::move(hold);
         return;

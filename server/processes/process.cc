@@ -39,8 +39,8 @@ Result<Pipe> make_pipe() {
 
 int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 
-/// The process's environment; empty for another user's process, an ended one, and one that is
-/// executing exec.
+/// The process's environment; empty for another user's process, an ended one, and one that is in
+/// the middle of exec.
 std::string environment_of(pid_t pid) {
   constexpr int64_t kEnvironmentBytesMax = 1 << 20;
   Result<std::string> environment =
@@ -62,7 +62,7 @@ bool has_tag(pid_t pid, const std::string& tag) {
 /// Kills the process if it has `tag`, and waits briefly for its end. False if it does not have
 /// `tag`.
 bool kill_if_tagged(pid_t pid, const std::string& tag) {
-  constexpr int kWaitMs = 50;  // most are in the killed group and have ended
+  constexpr int kWaitMs = 50;  // most were in the killed group and have ended already
   // Opened before the check, so that it identifies the checked process.
   const UniqueFd pidfd(open_pidfd(pid));
   if (!pidfd || !has_tag(pid, tag)) return false;
@@ -186,7 +186,7 @@ std::optional<Process> Process::adopt(pid_t pid, int64_t start_time, const std::
   process.pid_ = pid;
   process.start_time_ = start_time;
   process.pidfd_.reset(open_pidfd(pid));
-  // It may be executing exec.
+  // The process may be in the middle of exec, when its environment cannot be read.
   for (int i = 0; i < 20 && environment_of(pid).empty(); ++i) ::usleep(1000);
   // The pidfd was opened first: if the checks succeed after that, it refers to the same process.
   if (!process.pidfd_ || process_start_time(pid) != start_time || !has_tag(pid, tag)) {

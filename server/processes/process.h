@@ -30,7 +30,7 @@ struct SpawnRequest {
   std::filesystem::path program;
   std::vector<std::string> arguments;    // without argv[0]; never seen by a shell
   std::vector<std::string> environment;  // NAME=value; nothing is inherited
-  bool outlives = false;                 // it is to outlive the daemon
+  bool outlives = false;                 // the process is to outlive the daemon
 };
 
 /// Not thread-safe.
@@ -64,8 +64,8 @@ class Process {
 
 /// Field 22 of /proc/{pid}/stat, clock ticks since boot; 0 if there is no such process.
 int64_t process_start_time(pid_t pid);
-/// The resident memory, not shared with files, of the process with this start time in bytes; 0 if
-/// it has ended.
+/// The resident memory in bytes, without file-backed pages, of the process with this start time; 0
+/// if it has ended.
 int64_t resident_bytes(pid_t pid, int64_t start_time);
 
 /// Kills the processes that an ended child has left behind, however they have detached themselves:

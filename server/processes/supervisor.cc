@@ -229,8 +229,8 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
   // epoll.
   const Process process = std::move(*task.process);
   task.process.reset();
-  // Kill the processes that it has left behind, in its group or elsewhere. If it was not a child of
-  // this process, its group's number may have been reused.
+  // Kill the processes that the worker has left behind, in its group or elsewhere. If it was not a
+  // child of this process, its group's number may have been reused.
   if (!exit->unknown) process.signal_group(SIGKILL);
   const bool comes_to_us = options.adopt_orphans && !exit->unknown;
   const bool searched = comes_to_us && end_tagged_children(tag_of(task.id), pids_of(mine));

@@ -45,7 +45,8 @@ inline constexpr int64_t kStallFactor = 20;
 
 /// A cluster's information about the end of a task that ran there (server/cluster/end_watch.h).
 struct AwayEnd {
-  // In its words: NODE_FAIL, FAILED (NonZeroExitCode); empty: the cluster shows it no longer.
+  // The cluster's words: NODE_FAIL, FAILED (NonZeroExitCode); empty: the cluster shows it no
+  // longer.
   std::string how;
   std::string text;  // for people
 };
@@ -74,7 +75,7 @@ struct FileGrant {
   std::filesystem::path dataset;          // a folder, to read
   std::filesystem::path initial_weights;  // a file, to read; empty: none
   std::filesystem::path checkpoints;      // a folder: the newest one is read, new ones are stored
-  std::filesystem::path model;            // a folder, to be stored
+  std::filesystem::path model;            // the folder in which the model is stored
   v1::JobSpec spec;                       // its recipe says which checkpoints stay
   int64_t push_bytes_max = 0;             // limit of one checkpoint, or of the model
 };
@@ -130,7 +131,7 @@ struct SupervisorOptions {
   std::filesystem::path worker;
   std::filesystem::path socket;   // the WorkerService's socket
   std::filesystem::path log_dir;  // folder for workers' output
-  int64_t heartbeat_ms = 5'000;   // interval that workers are told
+  int64_t heartbeat_ms = 5'000;   // heartbeat interval that workers get
   int64_t silence_ms = 30'000;    // a worker is killed after this much silence
   // Least time without progress after which a worker is killed; 0: none is.
   int64_t stall_ms = 600'000;

@@ -74,8 +74,8 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
            beat.idle_ms() / kStallFactor >= beat.usual_ms();
   }
 
-  /// When the worker counts as silent. A worker without its nonce waits for the daemon, so it never
-  /// does.
+  /// The time at which the worker counts as silent; kNever for a worker without its nonce, which
+  /// waits for the daemon.
   int64_t silent_at_us(const Task& task) const {
     return task.has_nonce ? task.heard_us.load() + options.silence_ms * 1000 : kNever;
   }

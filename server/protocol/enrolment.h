@@ -2,9 +2,8 @@
 // worker enrols (docs/decisions/0102).
 //
 //   secret      HMAC-SHA256(the daemon's key, task id): passed to the worker once, with the attempt
-//   credential  HMAC-SHA256(secret, key that the worker drew): sent as the nonce of every later
-//   call;
-//               the daemon stores only its digest, the worker keeps it only in memory
+//   credential  HMAC-SHA256(secret, key that the worker drew): the nonce of every later call; the
+//               daemon stores only its digest, the worker keeps it only in memory
 // All are 64 hexadecimal digits.
 #pragma once
 

@@ -186,7 +186,7 @@ void Acceptor::accept_all(Socket& socket) {
       continue;
     }
     if (error == EAGAIN || error == EWOULDBLOCK) return;
-    if (!lacks_resources(error)) continue;  // the client has closed this one: try the next
+    if (!lacks_resources(error)) continue;  // closed by the client: try the next one
     // A connection that is not accepted stays in the backlog, and poll() would return immediately
     // each time. So accept it with the spare descriptor and close it.
     spare_.reset();
@@ -202,7 +202,7 @@ void Acceptor::accept_all(Socket& socket) {
 
 void Acceptor::take(Socket& socket, UniqueFd fd) {
   if (!spare_)
-    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // refuse() could not reopen it
+    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // accept_all() could not reopen it
   const uint64_t inode = inode_of(fd.get());
   std::string peer = peer_of(fd.get());
   const char* full = lacks_room(socket, peer);
@@ -216,7 +216,7 @@ void Acceptor::take(Socket& socket, UniqueFd fd) {
   const int on = 1, silence_ms = 20'000;
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
-  forget(socket, socket.open.find(fd.get()));  // closed earlier, had the same descriptor
+  forget(socket, socket.open.find(fd.get()));  // an earlier connection, closed since
   ++socket.peers[peer];
   socket.open[fd.get()] = {inode, std::move(peer)};
   socket.hand_over(fd.release());

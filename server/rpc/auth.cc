@@ -78,7 +78,7 @@ class UserMark final : public grpc::AuthMetadataProcessor {
 
  private:
   const std::shared_ptr<const std::string> name_;
-  Mutex mu_;  // protects the contexts' properties, which gRPC does not
+  Mutex mu_;  // protects the contexts' properties, which gRPC does not protect
 };
 
 bool is_local(const grpc::CallbackServerContext& context) {

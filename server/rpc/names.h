@@ -29,7 +29,7 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
 /// Checks an ID that a user chose. Uploads have 64 hexadecimal digits. All others have 4 to 63
 /// characters of [a-z0-9-] (arrays 4 to 57), begin with a letter and do not end with a dash.
 Status check_id(Collection collection, std::string_view field, std::string_view id);
-/// Returns the ID in an ID or a full name.
+/// Returns the ID in `text`, which is an ID or a full name.
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
                                      std::string_view text);
 /// The same two functions for a dataset, whose name may end in a version: digits@2.

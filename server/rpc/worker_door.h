@@ -20,9 +20,8 @@ namespace trainyard::server {
 /// Thread-safe after open(), except set_port().
 class WorkerDoor {
  public:
-  /// `listen` and `advertise` are Config::workers_listen and workers_advertise.
-  /// FAILED_PRECONDITION/ WORKER_IDENTITY_INVALID for an existing file that cannot be used; file
-  /// system errors.
+  /// `listen` and `advertise` are Config::workers_listen and workers_advertise. File system errors;
+  /// FAILED_PRECONDITION/WORKER_IDENTITY_INVALID for an existing file that cannot be used.
   static Result<std::unique_ptr<WorkerDoor>> open(const std::filesystem::path& state_dir,
                                                   std::string listen, std::string advertise);
 

@@ -30,7 +30,7 @@ namespace trainyard::server {
 struct WarmOptions {
   StatePaths paths;
   int threads = 1;
-  // That stay between calls; 0: each worker ends after its calls.
+  // Workers that stay between calls; 0: each worker ends after its calls.
   int workers_max = 8;
   int64_t bytes_max = int64_t{2} << 30;  // memory of these workers
   int64_t idle_max_ms = 300'000;
@@ -47,7 +47,7 @@ class WarmWorkers {
   /// `limits` is indexed by kind.
   WarmWorkers(Supervisor& supervisor, WarmOptions options, std::array<CallLimits, kKinds> limits,
               const Clock& clock = system_clock());
-  /// Ends all workers; drain() first.
+  /// Calls drain(). Busy workers end after their calls.
   ~WarmWorkers();
 
   /// Submits a call; its number is assigned here. `done` is called once, with an outcome that

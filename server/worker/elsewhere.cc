@@ -221,8 +221,8 @@ class ElsewhereRun {
   }
 
  private:
-  /// Connects to the other nodes. OK if all of them are ready to train, else the first node's
-  /// error. Never throws.
+  /// Connects to the other nodes. OK if all of them are ready to train, else an error, which is the
+  /// same on all nodes. Never throws.
   Status meet(const v1::Assignment& assignment, Status ready, std::shared_ptr<Peers>& peers) {
     const v1::TrainTask& task = assignment.train();
     auto met = meet_ranks(
@@ -239,9 +239,9 @@ class ElsewhereRun {
     }
   }
 
-  /// Returns the exit status of a worker that is not rank 0, which alone reports the outcome. After
-  /// the rendezvous rank 0 notices by itself that another worker ends. Before, a status other than
-  /// 0 makes the scheduler end the other workers.
+  /// Returns the exit status of a worker other than that of rank 0, which alone reports the
+  /// outcome. After the rendezvous rank 0 notices by itself that another worker ends. Before, a
+  /// status other than 0 makes the scheduler end the other workers.
   int end_of_other_rank(const v1::Outcome& outcome, bool met) const {
     if (outcome.kind() != v1::Outcome::SUCCEEDED) {
       std::fprintf(stderr,

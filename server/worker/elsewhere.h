@@ -6,8 +6,7 @@
 //   prepare  takes the dataset from the host's cache or pulls it from the daemon; pulls the
 //            checkpoint to resume from
 //   meet     only if the attempt has several nodes: the daemon sends each worker the addresses of
-//   the
-//            others (docs/decisions/0105); only the worker of rank 0 reports and pushes
+//            the others (docs/decisions/0105); only the worker of rank 0 reports and pushes
 //   train    the same as on the daemon's host; checkpoints and the model are pushed to the daemon
 //            (uplink.h)
 //   outcome  is reported to the daemon

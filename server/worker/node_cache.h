@@ -5,8 +5,8 @@
 //   datasets/<digest>.lock  locked while the dataset is pulled (exclusive) or used (shared); its
 //                           modification time is the time of the last use
 //   work/<task>/            the other files that a worker reads and writes, until it ends
-//   work/<task>.lock        locked while the worker lives; the next worker deletes what a killed
-//                           worker left
+//   work/<task>.lock        locked while the worker lives; the next worker deletes the folders of
+//                           killed ones
 //   algorithms/             stored choices of algorithms of the host's GPU libraries
 //
 // The locks are flock()s, which the kernel releases when their process ends.

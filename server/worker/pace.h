@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-/// sign() may be called as often as the run has steps; one other thread calls read().
+/// sign() is called about once per step; one other thread calls read().
 class Pace {
  public:
   /// From this call on progress is expected, the first sign after about `first_ms`.

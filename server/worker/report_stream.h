@@ -38,7 +38,7 @@ class ReportStream {
     std::chrono::milliseconds unattended{kUnattendedDefault};
     std::filesystem::path spool = {};              // empty: none
     bool muted = false;                            // sends nothing, because another worker reports
-    std::chrono::milliseconds away_after{10'000};  // then drain() does not wait for the daemon
+    std::chrono::milliseconds away_after{10'000};  // drain() waits this long for an absent daemon
   };
   /// The options in the daemon's assignment.
   static Options options_of(const v1::Assignment& assignment, std::string task, std::string nonce);
@@ -114,7 +114,7 @@ class ReportStream {
   Mutex mu_;
   CondVar changed_;
   std::deque<v1::WorkerReport> queue_
-      TRAINYARD_GUARDED_BY(mu_);               // not acknowledged, in order of number
+      TRAINYARD_GUARDED_BY(mu_);               // unacknowledged reports, in order of number
   size_t sent_ TRAINYARD_GUARDED_BY(mu_) = 0;  // how many of queue_ the current stream has sent
   // How many reports the current stream may send before one is acknowledged: 1 at first, and twice
   // as many after each acknowledgement. Sending all of them would fill a link that breaks
@@ -127,14 +127,15 @@ class ReportStream {
   int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;
   int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // offset in the spool of the first of them
   bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;      // the current stream's reader has ended
-  bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report was dropped, because fenced_
+  bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report was dropped after fenced_
   bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon permanently refused this worker
   // The daemon does not speak this worker's protocol version.
   bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool closing_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::optional<v1::RunTimes> times_ TRAINYARD_GUARDED_BY(mu_);  // for heartbeats
-  bool away_ TRAINYARD_GUARDED_BY(mu_) = false;          // no daemon for Options::away_after
-  bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // no daemon for Options::unattended
+  // The daemon was out of reach for away_after.
+  bool away_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // the same for unattended
   std::unique_ptr<grpc::ClientContext> context_ TRAINYARD_GUARDED_BY(mu_);
   std::atomic<bool> stop_requested_{false};
   std::atomic<std::chrono::milliseconds> unattended_;

@@ -109,7 +109,7 @@ class ModelServer {
   ModelServer(const v1::ServeTask& task, ReportStream& stream, const std::stop_token& stop)
       : folder_(task.model_dir()), stream_(stream), answers_(stream), stop_(stop) {
     stream_.set_on_command([this](const v1::WorkerCommand& command) { take(command); });
-    // Ends with the stream: no further calls would come.
+    // If the stream breaks, the worker ends, because no further calls would come.
     stream_.set_unreachable_max(std::chrono::milliseconds(0));
   }
   ~ModelServer() { stream_.set_on_command(nullptr); }
@@ -315,8 +315,8 @@ class ModelServer {
   Mutex mu_;
   CondVar changed_;
   std::deque<v1::ServeCalls> waiting_ TRAINYARD_GUARDED_BY(mu_);
-  int64_t current_ TRAINYARD_GUARDED_BY(mu_) = 0;    // the running generation; 0: none
-  int64_t cancelled_ TRAINYARD_GUARDED_BY(mu_) = 0;  // newest one; may not have begun
+  int64_t current_ TRAINYARD_GUARDED_BY(mu_) = 0;    // number of the running generation; 0: none
+  int64_t cancelled_ TRAINYARD_GUARDED_BY(mu_) = 0;  // newest cancelled call; may not have begun
   std::stop_source current_stop_ TRAINYARD_GUARDED_BY(mu_);
 };
 
