@@ -61,8 +61,8 @@ std::string animals() {
   std::string out = "weight_kg,ear_cm,tail_cm,animal\n";
   std::mt19937 random(1);
   const auto about = [&](double middle) {
-    double normal =
-        -6;  // approximates a normal distribution; the standard library's differ between systems
+    // Approximates a normal distribution: those of the standard library differ between systems.
+    double normal = -6;
     for (int i = 0; i < 12; ++i) normal += random() / 4294967296.0;
     char text[32];
     std::snprintf(text, sizeof text, "%.1f,", middle * std::exp(0.35 * normal));

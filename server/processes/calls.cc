@@ -262,7 +262,8 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
   task->owner->report(report, [impl = impl_, task, done = std::move(done)](Status taken) {
     if (taken.ok()) {
       task->outcome_us = impl->clock.steady_us();
-      // Sends the request before the outcome is acknowledged.
+      // Request the rates before the outcome is acknowledged, so that the worker does not end
+      // before.
       if (task->elsewhere) impl->ask_for_rates(*task);
       task->outcome_taken = true;
       if (task->elsewhere) impl->wake_up();

@@ -59,7 +59,8 @@ constexpr KindOptions kCalibrateOptions = {
     120'000,  // suffices for the ops that every forecast needs, on a slow machine
     "rates of another device are being measured",
     "it took more than two minutes"};
-constexpr double kCalibrateSecondsMax = 3;  // approximate duration of the measurements
+// Seconds, approximately, that the measurements may take.
+constexpr double kCalibrateSecondsMax = 3;
 
 ErrandRunner make_runner(Supervisor& supervisor, const StatePaths& paths, const KindOptions& of) {
   const std::string reason = of.reason;

@@ -201,8 +201,8 @@ void Acceptor::accept_all(Socket& socket) {
 }
 
 void Acceptor::take(Socket& socket, UniqueFd fd) {
-  if (!spare_)
-    spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // accept_all() could not reopen it
+  // accept_all() may have been unable to reopen it.
+  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const uint64_t inode = inode_of(fd.get());
   std::string peer = peer_of(fd.get());
   const char* full = lacks_room(socket, peer);

@@ -26,7 +26,7 @@ constexpr int64_t kNotDue = std::numeric_limits<int64_t>::max();
 /// takes them, so that small calls do not wait long behind a large one. The longer time applies
 /// while the worker still loads the model.
 constexpr int64_t kSecondWorkerUs = 500'000, kSecondWorkerLoadUs = 5'000'000;
-constexpr int64_t kMemoryBytesMax = int64_t{1} << 46;  // limit for the number that a worker reports
+constexpr int64_t kMemoryBytesMax = int64_t{1} << 46;  // limit for a worker's reported memory
 
 using Kind = CallKind;
 

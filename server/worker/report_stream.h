@@ -132,7 +132,7 @@ class ReportStream {
   // The daemon does not speak this worker's protocol version.
   bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool closing_ TRAINYARD_GUARDED_BY(mu_) = false;
-  std::optional<v1::RunTimes> times_ TRAINYARD_GUARDED_BY(mu_);  // for heartbeats
+  std::optional<v1::RunTimes> times_ TRAINYARD_GUARDED_BY(mu_);  // sent with heartbeats
   // The daemon was out of reach for away_after.
   bool away_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // the same for unattended
