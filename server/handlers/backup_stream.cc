@@ -54,7 +54,8 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     next();
   }
   void OnDone() override {
-    // Deleting the links takes a while, so gRPC's threads do it only if the executor has stopped.
+    // Deleting the hard links takes a while, so gRPC's threads do it only if the executor has
+    // stopped.
     if (!frame_.transfers.post([this] { delete this; })) delete this;
   }
 
