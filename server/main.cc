@@ -1,8 +1,11 @@
-// trainyardd: the daemon. Flags and signals; everything else is server/daemon/daemon.h.
+// server/main.cc: trainyardd, the daemon: its flags and signals. Everything else is in
+// server/daemon/daemon.h.
 //
-// Exit codes: 0 stopped as asked, --check found nothing damaged, --undo-upgrade done; 1 could not
-// start (port taken, state folder in use, store damaged), --check found damage, there is no upgrade
-// to undo; 2 wrong flags or configuration.
+// Exit codes:
+//   0  a signal stopped the daemon, --check found no damage, or --undo-upgrade succeeded
+//   1  the daemon could not start (port taken, state folder in use, store damaged), --check found
+//      damage, or there was no upgrade to undo
+//   2  wrong flags or configuration
 #include <absl/synchronization/mutex.h>
 #include <fcntl.h>
 #include <grpc/grpc.h>
@@ -39,7 +42,7 @@ namespace {
 constexpr const char* kDefaultConfigFile = "/etc/trainyard/trainyardd.yaml";
 constexpr int64_t kConfigBytesMax = 1 << 20;
 
-/// A page of section 8, of the options that --help shows.
+/// Returns the manual page (section 8) with the options that --help shows.
 std::string manual_of(const CLI::App& app) {
   ManualPage page("trainyardd", 8, "accept, store and run training jobs");
   page.heading("SYNOPSIS");
@@ -62,7 +65,7 @@ std::string manual_of(const CLI::App& app) {
       names.insert(comma + 1, " ");
     }
     std::vector<ManualPage::Word> term = {{names, ManualPage::Word::kBold}};
-    if (option->get_expected_max() > 0) {  // no switch
+    if (option->get_expected_max() > 0) {  // not a switch
       term.insert(term.end(), {{" "}, {"VALUE", ManualPage::Word::kItalic}});
     }
     page.item(term, option->get_description());
@@ -80,7 +83,8 @@ struct Arguments {
   bool check = false;
   bool undo_upgrade = false;
   bool print_config = false;
-  std::vector<std::pair<std::string, std::string>> flags;  // setting, text; in order of the table
+  // (setting, value), in the order of settings()
+  std::vector<std::pair<std::string, std::string>> flags;
 };
 
 int complain(const Error& error, int exit_code) {
@@ -88,7 +92,7 @@ int complain(const Error& error, int exit_code) {
   return exit_code;
 }
 
-/// Returns an exit code if the program ends here.
+/// Returns the exit code if the program is to end after parsing.
 std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   CLI::App app{
       "Trainyard's daemon: accepts training jobs, stores them and runs them in worker processes."};
@@ -108,11 +112,11 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   struct Flag {
     std::string name;
     std::string text;
-    std::vector<std::string> texts;  // of one that repeats
+    std::vector<std::string> texts;  // the values of a flag that may be repeated
     bool on = false;
     CLI::Option* option = nullptr;
   };
-  std::list<Flag> flags;  // addresses must hold still
+  std::list<Flag> flags;  // a list, because CLI11 keeps pointers to its elements
   for (const Setting& setting : settings()) {
     Flag& flag = flags.emplace_back();
     flag.name = setting.name;
@@ -159,7 +163,8 @@ Result<Config> make_config(const Arguments& arguments) {
   return config;
 }
 
-/// Each line at once: a check of much data takes its time.
+/// Returns a function that prints a line and flushes it immediately, since checking much data takes
+/// long.
 std::function<void(const std::string&)> print_to(std::FILE* file) {
   return [file](const std::string& text) {
     std::fprintf(file, "%s\n", text.c_str());
@@ -174,7 +179,8 @@ sigset_t ending_signals() {
   return signals;
 }
 
-/// Whether the program at `path`, which may be a newer one than this, accepts our arguments.
+/// Whether the program at `path`, which may be newer than this one, accepts this process's
+/// arguments.
 bool accepts_arguments(const std::string& path, char** argv) {
   const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
   ProgramRun run{.path = path, .fds = {.input = -1, .output = null.get(), .errors = -1}};
@@ -186,9 +192,10 @@ bool accepts_arguments(const std::string& path, char** argv) {
 
 enum class Ending : uint8_t { kStop, kReplace };
 
-/// Waits for a signal to stop, then drains; a second one stops the daemon at once. That is safe:
-/// the store is durable at every instant, and jobs resume from their checkpoints. SIGUSR2: stops
-/// for the program at `program`, which takes over the workers, if it accepts our arguments.
+/// Waits for a signal to stop, then drains; a second signal stops the daemon immediately. That is
+/// safe: the store is durable at every instant, and jobs resume from their checkpoints. SIGUSR2
+/// stops the daemon so that `program` can replace it and take over the workers. SIGUSR2 is ignored
+/// if `program` does not accept this process's arguments.
 Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::string& program,
                         char** argv) {
   Ending ending = Ending::kStop;
@@ -222,7 +229,8 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
   return ending;
 }
 
-/// Becomes `program`, with the same pid. Returns only on failure.
+/// Replaces this process's program by `program` with exec, which keeps the pid. Returns only on
+/// failure.
 int replace_with(const std::string& program, char** argv) {
   spdlog::info("event=replacing {}", kv("program", program));
   spdlog::shutdown();
@@ -236,7 +244,8 @@ int run(int argc, char** argv) {
   Arguments arguments;
   if (const std::optional<int> code = parse_arguments(argc, argv, arguments)) return *code;
   const sigset_t signals = ending_signals();
-  if (arguments.check) ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // Ctrl-C ends a check
+  // Unblock the signals, so that Ctrl-C ends a check.
+  if (arguments.check) ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
   Result<Config> config = make_config(arguments);
   if (!config.ok()) return complain(config.error(), 2);
   if (arguments.print_config) {
@@ -255,7 +264,7 @@ int run(int argc, char** argv) {
     std::printf("%s\n", undone->c_str());
     return 0;
   }
-  // Where the program is, now: after an upgrade the link names a file that is gone.
+  // Read at the start: after an upgrade the link names a deleted file.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   DaemonParts parts;
   parts.adopt_orphans = true;
@@ -275,17 +284,20 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   ::umask(0077);  // sockets, store and files are private to the daemon
   ::signal(SIGPIPE, SIG_IGN);
-  ::mallopt(M_ARENA_MAX, 2);  // many threads that allocate little: keeps the idle daemon small
-  ::setenv("GRPC_VERBOSITY", "NONE", 0);  // refusals are told in sentences of ours
-  // Before gRPC or anything else makes a thread, so that sigwait() alone takes them: a signal to
-  // the process goes to any thread that does not block it, and its default is to end us at once.
+  ::mallopt(M_ARENA_MAX, 2);  // keeps an idle daemon small: its many threads allocate little
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);  // gRPC logs nothing; this program reports errors itself
+  // Block the signals before gRPC or other code creates a thread, so that only sigwait() receives
+  // them. The kernel delivers a signal to any thread that does not block it, and the default action
+  // would end the process immediately.
   const sigset_t signals = trainyard::server::ending_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // Debian builds Abseil with the checks of a debug build: each lock of gRPC's would be entered in
-  // one graph for the whole process, under one lock, to look for cycles.
+  // Debian builds Abseil with its debug checks, which record every lock that gRPC takes in one
+  // graph for the whole process, under one global lock, to detect deadlock cycles. This disables
+  // them.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  // One reference that is never given back: the last one's end waits for gRPC's threads, of which
-  // one may sleep in a poll for 10 s, longer than Docker waits before it kills.
+  // Takes a reference to gRPC that is never released. Releasing the last one waits for gRPC's
+  // threads, one of which may sleep in poll() for 10 s: longer than Docker waits before it kills
+  // the process.
   ::grpc_init();
   return trainyard::server::run(argc, argv);
 }

@@ -1,5 +1,6 @@
-// trainyard tutorial: a first job, command by command, with a sentence about each. It runs this
-// program for every command, so that what people see is what they get when they type it.
+// client/cli/tutorial.cc: `trainyard tutorial` walks through a first job and explains each command.
+// It starts this program for every command, so that users see exactly what they get when they type
+// it.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSpec =  // behind the dataset's name
+constexpr std::string_view kSpec =  // spec_text() writes this behind the dataset's name
     "  path: animals.csv\n"
     "  csv: {target: animal}\n"
     "model:\n"
@@ -48,7 +49,8 @@ struct TutorialOptions {
   bool yes = false;
 };
 
-/// 300 animals of three kinds that overlap a little, the same for everyone.
+/// Returns CSV rows of 300 animals of three kinds whose measurements overlap a little. The rows are
+/// the same on every system.
 std::string animals() {
   struct Kind {
     const char* name;
@@ -59,7 +61,8 @@ std::string animals() {
   std::string out = "weight_kg,ear_cm,tail_cm,animal\n";
   std::mt19937 random(1);
   const auto about = [&](double middle) {
-    double normal = -6;  // nearly: the standard library's distributions differ between systems
+    // Approximates a normal distribution: those of the standard library differ between systems.
+    double normal = -6;
     for (int i = 0; i < 12; ++i) normal += random() / 4294967296.0;
     char text[32];
     std::snprintf(text, sizeof text, "%.1f,", middle * std::exp(0.35 * normal));
@@ -72,19 +75,19 @@ std::string animals() {
   return out;
 }
 
-/// The name is the dataset's on a server, where it is one of the things to remove.
+/// `name` is the dataset's name on a server; the tutorial deletes the dataset by this name.
 std::string spec_text(const std::string& name) {
   return "# Which animal is it? \"animal\" is the column that the model learns to tell.\n"
          "dataset:\n  name: " +
          name + "\n" + std::string(kSpec);
 }
 
-/// An argument as a shell takes it.
+/// Quotes an argument for the shell where necessary.
 std::string shell_word(const std::string& word) {
   return word.find_first_of(" '\"$*()[]{}&;|<>\\") == std::string::npos ? word : "'" + word + "'";
 }
 
-/// Paths that were given from here, for commands that run in the tutorial's folder.
+/// Make paths absolute, because the commands run in the tutorial's folder.
 std::string absolute_path(const std::string& path) {
   return path.empty() ? path : fs::absolute(path).string();
 }
@@ -94,7 +97,7 @@ std::string absolute_server(const std::string& server) {
   return std::string(kUnix) + absolute_path(server.substr(kUnix.size()));
 }
 
-/// The variables by which all commands find the server.
+/// Makes paths absolute in the environment variables by which all commands find the server.
 void make_variables_absolute() {
   if (const char* server = std::getenv("TRAINYARD_SERVER")) {
     ::setenv("TRAINYARD_SERVER", absolute_server(server).c_str(), 1);
@@ -104,7 +107,7 @@ void make_variables_absolute() {
   }
 }
 
-/// The options with which the server was named, for the commands that ask it.
+/// The options that named the server, for the commands that contact it.
 std::vector<std::string> server_options(const client::ConnectionFlags& flags) {
   std::vector<std::string> words;
   const std::array<std::pair<const char*, std::string>, 5> values = {
@@ -122,11 +125,12 @@ std::vector<std::string> server_options(const client::ConnectionFlags& flags) {
 volatile std::sig_atomic_t g_interrupted = 0;
 extern "C" void on_tutorial_interrupt(int) { g_interrupted = 1; }
 
-/// Whoever presses Ctrl-C twice wants to leave, and not to leave a job behind: no number of them
-/// ends this program before it has cleaned up.
+/// Makes SIGINT only set a flag, so that even a repeated Ctrl-C does not end this program before it
+/// has deleted what it created on the server.
 void outlive_interrupts() {
   struct sigaction action {};
-  action.sa_handler = on_tutorial_interrupt;  // and ends a wait for Enter
+  // Without SA_RESTART, so that SIGINT also ends a wait for Enter.
+  action.sa_handler = on_tutorial_interrupt;
   ::sigaction(SIGINT, &action, nullptr);
 }
 
@@ -135,13 +139,13 @@ class Tutorial {
   Tutorial(Session& session, bool asks)
       : session_(session), asks_(asks), server_(server_options(session.connection())) {}
 
-  /// Where none answers, commands that ask none do not name it.
+  /// Makes further commands run without server options, for a tutorial without a server.
   void forget_server() { server_.clear(); }
 
   void say(const std::string& text) { session_.out().write("\n" + text + "\n"); }
 
-  /// Shows a command, waits for Enter and runs it in the current folder. Refusal: what it ended
-  /// with; CANCELLED if somebody interrupts it or has enough.
+  /// Shows a command, waits for Enter and runs it in the current folder. Errors: TUTORIAL_FAILED
+  /// with the command's exit code; CANCELLED if the user interrupts it or enters q.
   Status run(const std::vector<std::string>& arguments) {
     if (g_interrupted != 0) return stopped();
     std::string line = "$ trainyard";
@@ -160,7 +164,7 @@ class Tutorial {
                       "the command above ended with exit code " + std::to_string(code));
   }
 
-  /// The exit code of a command that nobody sees, and that Ctrl-C does not reach.
+  /// Runs a command without output that ignores Ctrl-C, and returns its exit code.
   int run_quietly(const std::vector<std::string>& arguments) {
     return spawn(arguments, /*quiet=*/true);
   }
@@ -182,7 +186,7 @@ class Tutorial {
     return make_error(ErrorCode::kCancelled, "INTERRUPTED", "the tutorial was stopped");
   }
 
-  /// Up to a newline; false at the end of input or after Ctrl-C.
+  /// Reads standard input up to a newline; false at the end of input or after Ctrl-C.
   bool read_line(std::string& out) {
     for (char c = 0;;) {
       const ssize_t n = ::read(STDIN_FILENO, &c, 1);
@@ -197,7 +201,7 @@ class Tutorial {
   std::vector<std::string> server_;
 };
 
-/// Without a server: plan, train and export in this process.
+/// The tutorial without a server: plans, trains and exports with local commands.
 Status walk_locally(Tutorial& t) {
   t.forget_server();
   t.say(
@@ -221,7 +225,8 @@ Status walk_locally(Tutorial& t) {
   return {};
 }
 
-/// What is made on a server goes again, whatever ends the tutorial.
+/// Its destructor deletes the job, the model and the dataset from the server, however the tutorial
+/// ends.
 struct ServerTraces {
   Tutorial& tutorial;
   std::string name;
@@ -302,7 +307,7 @@ Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
   } else {
     walked = walk_locally(t);
   }
-  fs::current_path("/", ec);  // so that the folder can go
+  fs::current_path("/", ec);  // so that the temporary folder can be deleted
   const std::string left = temporary
                                ? "Everything that the tutorial made is gone again; with --folder "
                                  "FOLDER its files stay."

@@ -1,6 +1,6 @@
-// client/lib/rpcs.h: a unary call of the API is a row: path, types, when a call is repeated while
-// the server is UNAVAILABLE, and its deadline. Client::call() makes them. This file has the rows
-// that several files use; a row that one file uses stands in that file.
+// client/lib/rpcs.h: constants that describe unary calls of the API: path, types, when a call is
+// repeated while the server is UNAVAILABLE, and deadline. Client::call() makes the calls. This file
+// has the constants that several files use; the others are defined in the file that uses them.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace trainyard::client {
 
 enum class Repeat : uint8_t {
   kNever,
-  kSome,           // up to Client::kRepeatsMax times; twice must be as good as once
-  kUntilDeadline,  // what a user wants done although the server restarts
+  kSome,           // up to Client::kRepeatsMax times; the call must be idempotent
+  kUntilDeadline,  // for calls that a user wants done although the server restarts
 };
 
 template <typename RequestType, typename ResponseType>
@@ -24,9 +24,10 @@ struct Rpc {
   using Response = ResponseType;
 
   const char* method;  // "JobService/GetJob"
-  // A request with a `request_id` is only repeated if it has one, or only validates.
+  // A request type with a `request_id` field is repeated only if the field is set or the request
+  // only validates.
   Repeat repeat = Repeat::kSome;
-  int64_t timeout_ms = 0;  // 0: Connection::timeout_ms
+  int64_t timeout_ms = 0;  // 0 means Connection::timeout_ms
 };
 
 inline constexpr int64_t kMinuteMs = 60'000;

@@ -1,5 +1,4 @@
-// server/cluster/cluster_queue.h: the jobs that wait for clusters, and what people are told of
-// them.
+// server/cluster/cluster_queue.h: the jobs that wait for clusters, and the reasons shown to users.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ namespace trainyard::server {
 /// Not thread-safe.
 class ClusterQueue {
  public:
-  /// Both outlive this.
+  /// `configs` and `clusters` must outlive this object.
   ClusterQueue(std::span<const ClusterConfig> configs, const Clusters& clusters)
       : configs_(configs), clusters_(clusters) {}
 
@@ -31,14 +30,15 @@ class ClusterQueue {
   void clear() { waiting_.clear(); }
   bool empty() const;
 
-  /// Decides which jobs are handed to which cluster now.
+  /// Decides which jobs to submit to which cluster now.
   Decisions decide(const Shares& shares, bool draining, int64_t now_us) const;
-  /// Why the job waits: here, or in the cluster once it was handed over. Nothing for one that is in
-  /// no cluster, that has its node, or of which its own reason says more.
+  /// Returns why the job waits, in this queue or in the cluster's. Returns nothing for a job
+  /// without a cluster, or if the job's own state explains more.
   std::optional<WaitReason> why(const Job& job, const Shares& shares, bool draining,
                                 int64_t now_us) const;
-  /// Adds the jobs that wait for clusters, behind those that are there: of each cluster at first
-  /// those in the cluster's own queue. At most `count_max` in all, or with a uid that one.
+  /// Appends the jobs that wait for clusters to `view`, for each cluster first those in the
+  /// cluster's own queue. Adds jobs until `view` has `count_max`; if `uid` is not empty, adds only
+  /// that job.
   void add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,
               size_t count_max, const std::string& uid) const;
 

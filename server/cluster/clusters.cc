@@ -21,19 +21,20 @@ namespace {
 
 constexpr int64_t kSecondUs = 1'000'000;
 constexpr int64_t kFindAgainUs = 5 * kSecondUs;
-/// What was submitted without an answer may come into being so much later.
+/// How long after an unconfirmed submission the job may still appear.
 constexpr int64_t kUnansweredUs = 60 * kSecondUs;
-constexpr int32_t kNotFoundMax = 2;  // before it is submitted again
-/// A node that it has, and no worker: something is wrong there that nobody tells.
+constexpr int32_t kNotFoundMax = 2;  // failed searches before it is submitted again
+/// If an attempt has nodes for this long but no worker attaches, something is wrong there and the
+/// attempt is withdrawn.
 constexpr int64_t kEnrolUs = 900 * kSecondUs;
-/// A worker whose outcome is stored ends by itself; after this its place is taken back.
+/// A worker whose outcome is stored ends by itself. After this time its allocation is withdrawn.
 constexpr int64_t kLeftGraceUs = 60 * kSecondUs;
 constexpr int64_t kPollLongestUs = 60 * kSecondUs;
-/// Between jobs that are tried on a cluster that refuses what its file says: it doubles from the
-/// first.
+/// Pauses between the jobs that are tried on a cluster that refuses its profile. The pause doubles,
+/// starting with the first value.
 constexpr int64_t kRefusedFirstUs = 15 * kSecondUs;
 constexpr int64_t kRefusedLongestUs = 600 * kSecondUs;
-/// Looks cost the cluster something: they take at most a tenth of the time.
+/// Queries load the cluster, so they take at most about a tenth of the time.
 constexpr int64_t kRestFactor = 10;
 
 using Key = std::pair<std::string, int32_t>;  // uid, attempt
@@ -53,14 +54,14 @@ struct Live {
   PlacementHandle handle = {};
   Sighting sight = {};
   Fate fate = Fate::kUnknown;
-  std::string trouble = {};                          // why nothing is known just now
-  int64_t due_us = 0;                                // of what is next of kToSubmit and kToFind
-  int64_t submitted_us = 0;                          // 0: not by this daemon
-  int32_t not_found = 0;                             // in a row
-  bool withdrawn = false;                            // it is to end
-  bool asked = false;                                // the cluster was told so since the last look
-  std::optional<int64_t> granted_us = std::nullopt;  // since then it has its node
-  std::optional<int64_t> left_us = std::nullopt;     // since then it is nobody's
+  std::string trouble = {};                          // why its state is not known at the moment
+  int64_t due_us = 0;                                // when kToSubmit or kToFind is due next
+  int64_t submitted_us = 0;                          // 0: not submitted by this daemon
+  int32_t not_found = 0;                             // failed searches in a row
+  bool withdrawn = false;                            // its end is to be requested
+  bool asked = false;                                // its end was requested since the last query
+  std::optional<int64_t> granted_us = std::nullopt;  // when it got its nodes
+  std::optional<int64_t> left_us = std::nullopt;     // when its outcome was stored
 };
 
 }  // namespace
@@ -71,32 +72,34 @@ struct Clusters::Runner {
 
   void run();
   void check();
-  /// All that is due now.
+  /// Does all work that is due now.
   void turn();
   bool is_stopping() {
     const MutexLock lock(mu);
     return stopping;
   }
-  /// When something is next due; nothing: never. `look_us` is the next look's.
+  /// The time at which the next work is due; nothing if there is none. `look_us` is the time of the
+  /// next query.
   std::optional<int64_t> due_us() TRAINYARD_REQUIRES(mu);
-  /// Of those that have an errand.
+  /// The keys in `errands` whose attempts pass `test`.
   std::vector<Key> keys(const std::function<bool(const Live&)>& test);
   void submit(const Key& key);
   void find(const Key& key);
   void withdraw(const Key& key);
   void look();
   void judge(const Key& key);
-  /// Calls `change` on what is known of the attempt, if it is still known.
+  /// Calls `change` on the attempt's record, if there still is one.
   void with(const Key& key, const std::function<void(Live&)>& change);
   std::optional<Live> copy(const Key& key);
   void known(const Key& key, const PlacementHandle& handle);
-  /// It is over for certain.
+  /// The attempt has certainly ended: removes its record and informs the supervisor.
   void finish(const Key& key, TaskEnd end);
-  /// As the cluster says, or because its worker has come.
+  /// Whether the cluster reports nodes for the attempt, or its worker has attached.
   bool has_node(const Live& live) const;
-  /// It has changed: keeps `unplaced` and `errands`.
+  /// Updates `unplaced` and `errands` after a change of the record.
   void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
-  /// The cluster is known to be refused: an attempt that was on its way needs no command.
+  /// The stored refusal, while the pause after it lasts: an attempt that was about to be submitted
+  /// then needs no command.
   std::optional<SubmitAnswer> refused_already();
   void refuse(std::string text);
   ClusterSight sight_of(const Live& live) const;
@@ -111,15 +114,16 @@ struct Clusters::Runner {
   bool stopping TRAINYARD_GUARDED_BY(mu) = false;
   bool news TRAINYARD_GUARDED_BY(mu) = false;
   std::string found_at_start TRAINYARD_GUARDED_BY(mu);
-  std::string refused_text TRAINYARD_GUARDED_BY(mu);  // empty: the cluster takes jobs
-  int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // in a row
+  std::string refused_text TRAINYARD_GUARDED_BY(mu);  // empty: the cluster accepts jobs
+  int32_t refusals TRAINYARD_GUARDED_BY(mu) = 0;      // consecutive refusals
   int64_t refused_until_us TRAINYARD_GUARDED_BY(mu) = 0;
   std::map<Key, Live> live TRAINYARD_GUARDED_BY(mu);
-  // The keys in `live` that have no node yet. They are few: waiting_max bounds them.
+  // The keys in `live` whose attempts have no node yet. They are few: waiting_max limits them.
   std::set<Key> unplaced TRAINYARD_GUARDED_BY(mu);
-  // Those to submit, to find or to withdraw: a hand-over does not go through all that run.
+  // The keys of attempts that are to be submitted, found or withdrawn, so that a new attempt does
+  // not require a scan of all running ones.
   std::set<Key> errands TRAINYARD_GUARDED_BY(mu);
-  int64_t look_us = 0;  // of the thread: the next look
+  int64_t look_us = 0;  // time of the next query; used only by the thread
   std::jthread thread;
 };
 
@@ -160,7 +164,7 @@ void Clusters::Runner::turn() {
   };
   const auto each = [&](const std::vector<Key>& keys_now, void (Runner::*act)(const Key&)) {
     for (const Key& key : keys_now) {
-      if (is_stopping()) return;  // each is a command, and what is left is the next daemon's
+      if (is_stopping()) return;  // each call runs a command; the next daemon does the rest
       (this->*act)(key);
     }
   };
@@ -178,7 +182,8 @@ std::optional<int64_t> Clusters::Runner::due_us() {
   size_t unknown = 0;
   for (const Key& key : errands) {
     const Live& l = live.at(key);
-    if (l.stage == Stage::kKnown) continue;  // withdrawn in the turn that comes, which news calls
+    // To be withdrawn in the next turn, which `news` triggers.
+    if (l.stage == Stage::kKnown) continue;
     ++unknown;
     next = std::min(next.value_or(l.due_us), l.due_us);
   }
@@ -212,7 +217,7 @@ std::optional<Live> Clusters::Runner::copy(const Key& key) {
 void Clusters::Runner::submit(const Key& key) {
   const std::optional<Live> l = copy(key);
   if (!l) return;
-  if (l->withdrawn || l->left_us) return finish(key, {});  // it was never there, or is found gone
+  if (l->withdrawn || l->left_us) return finish(key, {});  // the cluster has no such job
   std::optional<SubmitAnswer> known_answer = refused_already();
   const SubmitAnswer answer =
       known_answer ? *std::move(known_answer) : cluster.placement->submit(l->attempt.intent);
@@ -258,7 +263,8 @@ void Clusters::Runner::find(const Key& key) {
       return;
     }
     ++live_now.not_found;
-    if (none) live_now.stage = Stage::kToSubmit;  // under the same name; or it ends
+    // submit() uses the same name again, or ends the attempt if it was withdrawn.
+    if (none) live_now.stage = Stage::kToSubmit;
   });
   if (none) submit(key);
 }
@@ -271,7 +277,7 @@ std::optional<SubmitAnswer> Clusters::Runner::refused_already() {
 
 void Clusters::Runner::refuse(std::string text) {
   const MutexLock lock(mu);
-  refusals = std::min(refusals + 1, 10);  // far beyond the longest pause
+  refusals = std::min(refusals + 1, 10);  // the pause is at its maximum long before
   const int64_t pause_us = std::min(kRefusedLongestUs, kRefusedFirstUs << (refusals - 1));
   refused_until_us = clock.steady_us() + pause_us;
   refused_text = std::move(text);
@@ -303,7 +309,8 @@ void Clusters::Runner::known(const Key& key, const PlacementHandle& handle) {
                kv("name", handle.name), kv("handle", handle.id));
   if (found) found(handle.id);
   if (opens) changed();
-  look_us = std::min(look_us, clock.steady_us() + kSecondUs);  // what it says of a new one
+  // Query the state of the new attempt soon.
+  look_us = std::min(look_us, clock.steady_us() + kSecondUs);
 }
 
 void Clusters::Runner::withdraw(const Key& key) {
@@ -311,7 +318,7 @@ void Clusters::Runner::withdraw(const Key& key) {
   if (!l) return;
   const Status asked = cluster.placement->withdraw(l->handle);
   with(key, [&](Live& live_now) {
-    live_now.asked = true;  // again after the next look, if it is still there
+    live_now.asked = true;  // requested again after the next query if it still exists
     if (!asked.ok()) live_now.trouble = asked.error().message;
   });
   look_us = std::min(look_us, clock.steady_us() + kSecondUs);
@@ -390,8 +397,8 @@ void Clusters::Runner::judge(const Key& key) {
   }
   if (has_come) changed();
   if (verdict.fate != Fate::kOver) return;
-  // What may be left under its name: a second copy that waits, or one that an administrator
-  // revived.
+  // End what may remain under its name: a second submission that waits, or one that an
+  // administrator has restarted.
   (void)cluster.placement->withdraw(handle);
   TaskEnd end;
   end.away = AwayEnd{std::move(how), verdict.why};

@@ -1,15 +1,15 @@
-// server/cluster/clusters.h: attempts that clusters run: handed over, followed, taken back.
+// server/cluster/clusters.h: submits attempts to clusters, monitors them and withdraws them.
 //
-// What a cluster says is slow, can be wrong and can be missing, so it decides nothing but one
-// thing: that an attempt is over for certain, after which the next may begin. How an attempt ended
-// well its own worker tells (Supervisor). One thread for each waits for the cluster's
-// commands; nobody else does.
+// A cluster's responses are slow, may be wrong and may be missing, so they decide only one thing:
+// that an attempt has certainly ended and the next may begin. The success of an attempt is reported
+// by its own worker (Supervisor). Each cluster has one thread that waits for its commands; no other
+// thread does.
 //
 //   intent stored -> submit -> waiting -> granted -> worker enrols ... outcome -> forgotten
-//                 \-> unknown: found by its name, or submitted again under the same one
+//                  \-> unknown: found by its name, or submitted again under the same name
 //
-// A submission that is lost twice over does no harm: of one name only one runs at a time, and the
-// secret of the first that comes is spent.
+// Submitting an attempt twice does no harm: of all jobs with one name only one runs at a time, and
+// the first worker uses up the secret.
 #pragma once
 
 #include <cstdint>
@@ -29,35 +29,38 @@ namespace trainyard::server {
 
 /// An attempt of a job that a cluster runs. The store has its row already.
 struct ClusterAttempt {
-  std::string uid;  // of the job
+  std::string uid;  // the job's
   int32_t attempt = 0;
-  std::string job;  // its name, for people
+  std::string job;  // the job's name, for people
   std::string owner;
   int32_t priority = 0;
   AttemptIntent intent;
-  std::string handle;      // of an earlier daemon; empty: none is known
+  std::string handle;      // the cluster's ID, if an earlier daemon stored it
   bool may_exist = false;  // an earlier daemon may have submitted it
-  DeviceBrief rest;        // by forecast from its start on, if that is one start; else unknown
-  /// The cluster's name for it is known: to be stored. On that thread.
+  // The job's forecast from this attempt's start on, if one attempt suffices; else unknown.
+  DeviceBrief rest;
+  /// Called on the cluster's thread with the cluster's ID of the attempt, which is then to be
+  /// stored.
   std::function<void(std::string handle)> found = [](const std::string&) {};
 };
 
-/// What is known of an attempt, for people.
+/// The known state of an attempt, for people.
 struct ClusterSight {
   std::string uid, job, owner;
   int32_t priority = 0;
   std::string handle;
-  bool granted = false;  // it has its node, or its worker has come
+  bool granted = false;  // it has nodes, or its worker has attached
   std::string nodes;
-  std::string reason;             // the cluster's, or ours where the cluster does not answer
+  // Why it waits: the cluster's text, or ours if the cluster does not respond.
+  std::string reason;
   int64_t start_estimate_us = 0;  // 0: not known
   DeviceBrief rest;               // as ClusterAttempt's
 };
 
-/// The cluster takes nothing with what its file says.
+/// The cluster refuses all jobs with the settings in its configuration file.
 struct ClusterRefusal {
-  std::string text;     // in its words
-  int64_t left_us = 0;  // until a job is tried again; 0: now
+  std::string text;     // the cluster's words
+  int64_t left_us = 0;  // until another job is tried; 0: now
 };
 
 /// Thread-safe.
@@ -67,34 +70,34 @@ class Clusters {
     ClusterConfig config;
     std::unique_ptr<Placement> placement;
   };
-  /// `changed` is called when a place in a cluster's queue may have become free. On a cluster's
-  /// thread.
+  /// `changed` is called on a cluster's thread when another job may be submitted to that cluster.
   Clusters(Supervisor& supervisor, const Clock& clock, std::vector<Cluster> clusters,
            std::function<void()> changed);
-  /// Leaves what runs to the next daemon.
+  /// Leaves running attempts to the next daemon.
   ~Clusters();
 
   void start();
   void stop();
-  /// Does on the calling thread what a cluster's own thread does when it is woken, for a simulation
-  /// that never calls start(). Returns when something is next due, by the steady clock.
+  /// Does the work of all clusters' threads on the calling thread, for a simulation that never
+  /// calls start(). Returns when the next work is due, in microseconds of the steady clock.
   std::optional<int64_t> turn();
 
-  /// Submits it, or takes it up again. Its task is known to the supervisor.
+  /// Submits an attempt, or resumes monitoring it. The supervisor must know its task.
   void hand_over(const std::string& cluster, ClusterAttempt attempt);
-  /// Asks the cluster to end it, until it has.
+  /// Requests the attempt's end from the cluster, repeatedly until it has ended.
   void withdraw(const std::string& cluster, const std::string& uid, int32_t attempt);
-  /// Its outcome is stored: what is left of it in the cluster is nobody's any more.
+  /// To be called when the attempt's outcome is stored. If the attempt does not end by itself, it
+  /// is withdrawn from the cluster.
   void forget(const std::string& cluster, const std::string& uid, int32_t attempt);
 
-  /// Attempts that wait in the cluster's queue, or are on their way there.
+  /// The number of attempts that wait in the cluster's queue or are being submitted.
   int32_t waiting(const std::string& cluster) const;
   std::vector<ClusterSight> sights(const std::string& cluster) const;
   std::optional<ClusterSight> find(const std::string& uid) const;
-  /// What a look at the cluster found when the daemon started; empty: not looked yet.
+  /// The text of the check at the daemon's start; empty: not checked yet.
   std::string note(const std::string& cluster) const;
-  /// Jobs are kept here while there is one: else each would be refused, one after another, again
-  /// and again. It is over when a job was taken.
+  /// While there is a refusal, jobs stay in the daemon's queue, because the cluster would refuse
+  /// one after the other. The refusal ends when the cluster accepts a job.
   std::optional<ClusterRefusal> refusal(const std::string& cluster) const;
 
  private:

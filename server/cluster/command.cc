@@ -27,10 +27,10 @@ namespace {
 
 using End = CommandAnswer::End;
 
-constexpr int kDrainMs = 2'000;  // for what the kernel takes to end killed processes
-constexpr int kStopMs = 2'000;   // for a command that is to stop: most have their answer by then
+constexpr int kDrainMs = 2'000;  // the time that the kernel may need to end killed processes
+constexpr int kStopMs = 2'000;   // most commands end within this time after a stop is requested
 
-/// What the keeper reports: less than PIPE_BUF, so it arrives whole or not at all.
+/// The keeper's report. It is shorter than PIPE_BUF, so it arrives completely or not at all.
 struct Report {
   enum Kind : int { kNotStarted, kEnded };
   int kind;
@@ -40,7 +40,7 @@ struct Report {
 struct ChildFds {
   int input, output, errors;
   int report;  // writing end
-  int life;    // reading end: closed by the daemon to have the command killed, or by its own end
+  int life;    // reading end; its end of file means that the command is to be killed
 };
 
 void report(int fd, Report::Kind kind, int number) {
@@ -48,7 +48,8 @@ void report(int fd, Report::Kind kind, int number) {
   (void)!::write(fd, &r, sizeof r);
 }
 
-/// In the command's process before its exec: only async-signal-safe calls, as in keep() below.
+/// Runs in the command's process between fork and exec, so it makes only async-signal-safe calls,
+/// as keep() does.
 [[noreturn]] void become_command(char* const* argv, char* const* envp, const char* program,
                                  const ChildFds& fds) {
   if (prepare_child({fds.input, fds.output, fds.errors}) && close_on_exec_from(3)) {
@@ -58,8 +59,8 @@ void report(int fd, Report::Kind kind, int number) {
   ::_exit(127);
 }
 
-/// Closes all descriptors but these: of the daemon's, a keeper would hold pipes to other commands
-/// open, sockets and locks.
+/// Closes all other descriptors of the daemon: its pipes to other commands, sockets and locks would
+/// otherwise stay open in the keeper.
 void close_others(const ChildFds& fds) {
   std::array kept{fds.input, fds.output, fds.errors, fds.report, fds.life};
   std::sort(kept.begin(), kept.end());
@@ -72,11 +73,11 @@ void close_others(const ChildFds& fds) {
   (void)::syscall(SYS_close_range, from, ~0U, 0U);
 }
 
-/// The keeper: starts the command, waits for its end or the daemon's, kills what is left of its
-/// group, and reports.
+/// The keeper process: starts the command, waits for its end or for `life` to be closed, kills the
+/// rest of its process group, and reports.
 [[noreturn]] void keep(char* const* argv, char* const* envp, const char* program,
                        const ChildFds& fds) {
-  sigset_t all;  // a signal is for the daemon, whose handlers are here too
+  sigset_t all;  // signals are for the daemon, whose handlers are inherited
   sigfillset(&all);
   (void)::sigprocmask(SIG_SETMASK, &all, nullptr);
   close_others(fds);
@@ -89,12 +90,12 @@ void close_others(const ChildFds& fds) {
     report(fds.report, Report::kNotStarted, errno);
     ::_exit(1);
   }
-  (void)::setpgid(command, command);  // whichever of the two comes first
+  (void)::setpgid(command, command);  // both processes call it, so the order does not matter
   const int pidfd = static_cast<int>(::syscall(SYS_pidfd_open, command, 0));
   pollfd entries[2] = {{pidfd, POLLIN, 0}, {fds.life, POLLIN, 0}};
   while (::poll(entries, 2, -1) < 0 && errno == EINTR) {
   }
-  // Before it is reaped, its number is that of no other group.
+  // Kill the group before reaping the command, since no other group can have its number until then.
   (void)::kill(-command, SIGKILL);
   (void)::kill(command, SIGKILL);
   int status = 0;
@@ -104,7 +105,8 @@ void close_others(const ChildFds& fds) {
   ::_exit(0);
 }
 
-/// The path of a program that PATH has; the name itself if there is none, which exec then refuses.
+/// The path of a program in PATH, or one that does not exist if it is not found, so that exec
+/// fails.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* value = std::getenv("PATH");
@@ -113,7 +115,7 @@ std::string find_program(const std::string& name) {
     const size_t end = path.find(':');
     const std::string_view folder = path.substr(0, end);
     path.remove_prefix(end == std::string_view::npos ? path.size() : end + 1);
-    // A relative one would depend on where the daemon was started.
+    // Skip relative folders, which would depend on where the daemon was started.
     if (folder.empty() || folder.front() != '/') continue;
     std::string candidate = std::string(folder) + '/' + name;
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
@@ -128,7 +130,8 @@ int64_t now_ms() {
       .count();
 }
 
-/// The daemon's side: feeds and reads a command until its keeper has reported.
+/// The daemon's side: writes the command's input and reads its output until its keeper has
+/// reported.
 class Exchange {
  public:
   Exchange(const CommandRequest& request, UniqueFd in, UniqueFd out, UniqueFd errors,
@@ -159,7 +162,7 @@ class Exchange {
         deadline = std::min(deadline, now_ms() + kStopMs);
       }
       const int64_t left = deadline - now_ms();
-      if (left <= 0 && killed) break;  // the keeper itself is gone or stuck
+      if (left <= 0 && killed) break;  // the keeper itself has ended or hangs
       if (left <= 0 || (!killed && too_much_)) {
         killed = left > 0 ? End::kTooMuch : stops ? End::kStopped : End::kTimedOut;
         life.reset();
@@ -168,7 +171,8 @@ class Exchange {
       }
       turn(static_cast<int>(left), stops);
     }
-    // It has ended; what it printed is in the pipes, which something outside its group may hold.
+    // The command has ended. Read the output that is in the pipes, but do not wait for their end: a
+    // process outside the command's group may keep them open.
     read_some(out_, answer_.output, request_.output_bytes_max);
     read_some(errors_, answer_.errors, request_.errors_bytes_max);
     if (!killed && too_much_) killed = End::kTooMuch;
@@ -178,7 +182,7 @@ class Exchange {
 
  private:
   void turn(int wait_ms, bool stops) {
-    // poll() leaves out what is below zero.
+    // poll() ignores negative descriptors.
     std::array<pollfd, 5> entries{pollfd{in_.get(), POLLOUT, 0}, pollfd{out_.get(), POLLIN, 0},
                                   pollfd{errors_.get(), POLLIN, 0},
                                   pollfd{report_.get(), POLLIN, 0},
@@ -191,7 +195,8 @@ class Exchange {
   }
 
   void write_some() {
-    // The daemon ignores SIGPIPE; a program that uses this library alone may not.
+    // Block SIGPIPE, because another program that uses this library may not ignore it, as the
+    // daemon does.
     sigset_t pipe_signal, before;
     sigemptyset(&pipe_signal);
     sigaddset(&pipe_signal, SIGPIPE);
@@ -210,7 +215,7 @@ class Exchange {
 
   void read_some(UniqueFd& fd, std::string& text, int64_t bytes_max) {
     std::array<char, 65536> buffer;
-    // Not for as long as there is something to read: the deadline is looked at in between.
+    // Read a limited number of times, so that run() checks the deadline in between.
     for (int turns = 0; fd && turns < 16; ++turns) {
       const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
       if (n < 0 && errno == EINTR) continue;
@@ -219,7 +224,8 @@ class Exchange {
       const size_t room = static_cast<size_t>(bytes_max) - text.size();
       text.append(buffer.data(), std::min(room, static_cast<size_t>(n)));
       if (static_cast<size_t>(n) <= room) continue;
-      // Of an answer a part is a lie; of complaints the first are enough.
+      // A truncated output would be wrong, so it ends the command; of the errors the beginning
+      // suffices.
       if (&text == &answer_.output) too_much_ = true;
       if (too_much_) return;
     }
@@ -242,7 +248,7 @@ class Exchange {
 
   const CommandRequest& request_;
   UniqueFd in_, out_, errors_, report_;
-  const UniqueFd stop_;  // readable once the command is to stop
+  const UniqueFd stop_;  // becomes readable when a stop is requested
   CommandAnswer answer_;
   size_t written_ = 0;
   bool too_much_ = false;
@@ -286,7 +292,7 @@ CommandAnswer run_command(const CommandRequest& request) {
   Exchange exchange(request, std::move(in->write), std::move(out->read), std::move(errors->read),
                     std::move(report->read));
   CommandAnswer answer = exchange.run(std::move(life->write));
-  // The keeper has said its last word and ends, or, its deadline long past, is made to.
+  // The keeper has reported and is ending, or it is long past its deadline and must be killed.
   (void)::syscall(SYS_pidfd_send_signal, keeper_fd.get(), SIGKILL, nullptr, 0);
   while (::waitpid(keeper, nullptr, 0) < 0 && errno == EINTR) {
   }  // ECHILD: the daemon's supervisor has reaped it

@@ -1,9 +1,10 @@
-// server/cluster/command.h: runs one command to its end, whatever it does.
+// server/cluster/command.h: runs a command and waits until it has ended.
 //
-// No shell, an environment of its own, no descriptors but the standard three, what it prints
-// bounded, and a deadline after which its process group is killed. A process of ours in between
-// (the keeper) waits for it: the daemon reaps whatever ended child it finds (server/processes),
-// and its exit status would go with that. The command ends with the daemon, too.
+// The command runs without a shell, with its own environment and with only the three standard
+// descriptors. Its output is limited, and after a deadline its process group is killed. A child
+// process of the daemon, the keeper, waits for the command, because the daemon reaps all ended
+// children that it finds (server/processes) and would lose the command's exit status. If the daemon
+// ends, the command is killed, too.
 #pragma once
 
 #include <cstdint>
@@ -14,44 +15,44 @@
 namespace trainyard::server {
 
 struct CommandRequest {
-  std::string program;                   // a path, or a name to be found in this process's PATH
+  // A path, or a name that is searched for in this process's PATH.
+  std::string program;
   std::vector<std::string> arguments;    // without argv[0]
-  std::vector<std::string> environment;  // NAME=value, all of it
+  std::vector<std::string> environment;  // NAME=value; nothing is inherited
   std::string input;
   int64_t timeout_ms = 60'000;
   int64_t output_bytes_max = 8 << 20;
   int64_t errors_bytes_max = 64 << 10;
-  std::stop_token stop;  // requested: it has two more seconds, and none is started any more
+  std::stop_token stop;  // when requested, the command is killed after 2 s, and no more are started
 };
 
 struct CommandAnswer {
   enum class End : uint8_t {
     kExited,      // number: the exit status
     kSignalled,   // number: the signal
-    kTimedOut,    // and was killed
-    kTooMuch,     // it printed more than allowed, and was killed
-    kStopped,     // it was to stop, and was killed or not started
-    kNotStarted,  // number: errno. It did nothing
-    kLost,        // nobody knows how it ended
+    kTimedOut,    // it was killed at the deadline
+    kTooMuch,     // it was killed because it printed too much
+    kStopped,     // killed or not started, because `stop` was requested
+    kNotStarted,  // number: errno
+    kLost,        // it is not known how it ended
   };
   End end = End::kLost;
   int number = 0;
   std::string output;
-  std::string errors;  // the first of its bytes, should there be more
+  std::string errors;  // the beginning of its error output, at most errors_bytes_max
 
   bool succeeded() const { return end == End::kExited && number == 0; }
 };
 
-/// Blocks until the command has ended, at most timeout_ms (two seconds once it is to stop) and the
-/// moment that killing takes.
-/// Thread-safe.
+/// Blocks until the command has ended: at most timeout_ms (2 s after a stop is requested) and the
+/// time that killing takes. Thread-safe.
 CommandAnswer run_command(const CommandRequest& request);
 
-/// How it ended, for people, with the first line of its errors: "exit status 1: sbatch: error:
-/// ...". Bytes that are not printable ASCII are replaced.
+/// Describes for people how the command ended, with the first line of its errors: "exit status 1:
+/// sbatch: error: ...". Replaces bytes that are not printable ASCII.
 std::string describe(const CommandAnswer& answer);
 
-/// At most `bytes_max` bytes of a text, what is not printable ASCII as '?'.
+/// The first `bytes_max` bytes of a text, with '?' for each byte that is not printable ASCII.
 std::string printable(std::string_view text, size_t bytes_max = 300);
 
 }  // namespace trainyard::server

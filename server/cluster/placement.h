@@ -1,11 +1,14 @@
-// server/cluster/placement.h: where attempts run that are not processes of this daemon.
+// server/cluster/placement.h: the interface to the scheduler of a cluster, which runs attempts that
+// are not processes of this daemon.
 //
-// A cluster's scheduler hands out allocations and says what has died; results come from the worker
-// alone, and the number of the attempt is the fence. So nothing here says that work went well, and
-// no answer is needed for what counts to be right: a lost answer costs time.
+// A cluster's scheduler grants allocations and reports which of them have ended. Results come only
+// from the worker, and the attempt's number fences older attempts. So no response of the scheduler
+// says that an attempt succeeded, and correctness needs none of its responses: a lost one costs
+// time.
 //
-// The order that loses nothing: the intent is committed with its name; submit(); the handle is
-// committed. After a crash in between, or an Unknown, find() tells what is there.
+// The order of the steps that loses no attempt: the intent is committed with its name; submit() is
+// called; the handle is committed. After a crash between these steps, or after SubmitUnknown,
+// find() returns what exists.
 #pragma once
 
 #include <cstdint>
@@ -23,21 +26,22 @@ namespace trainyard::server {
 /// Committed in the store before submit() is called.
 struct AttemptIntent {
   std::string name;   // ty-<instance>-<job uid>-<attempt>: unique, [a-z0-9-], never reused
-  std::string title;  // what people see of the job
+  std::string title;  // the job's title, for people
   int32_t nodes = 1;
   int32_t gpus_per_node = 0;
   int32_t cpus = 1;             // of a node
-  int64_t memory_bytes = 0;     // of a node; 0: what the cluster gives by default
+  int64_t memory_bytes = 0;     // of a node; 0: the cluster's default
   int64_t time_limit_s = 0;     // 0: the profile's
   std::string attach;           // host:port of the daemon's listener for workers
-  std::string certificate_pem;  // of that listener; workers accept no other
+  std::string certificate_pem;  // of that listener; workers trust only this one
   std::string task;             // id, for the worker's command line
-  std::string secret;           // works once; goes to the worker's standard input, nowhere else
+  std::string secret;           // valid once; only written to the worker's standard input
 };
 
-/// What is known of an attempt's place. The name decides: a scheduler's ids come round again.
+/// Identifies an attempt's job in the cluster. The name decides, because schedulers reuse their
+/// IDs.
 struct PlacementHandle {
-  std::string id;  // empty: not known, after a submission that was not answered
+  std::string id;  // empty: not known, because the submission was not confirmed
   std::string name;
 
   bool operator==(const PlacementHandle&) const = default;
@@ -45,76 +49,82 @@ struct PlacementHandle {
 
 enum class Seen : uint8_t {
   kWaiting,  // in the scheduler's queue
-  kGranted,  // has nodes; also while its processes are being ended
-  kEnded,    // terminal, seen under the name; or started again by an administrator (REQUEUED)
-  kUnseen,   // asked for by itself, of the right cluster, and the answer was that it is not there
+  kGranted,  // has nodes; also while its processes are being killed
+  kEnded,    // in a final state, or restarted by an administrator (REQUEUED)
+  kUnseen,   // the right cluster was queried for this attempt alone and does not have it
 };
 
-/// One look at one attempt. Evidence of that moment; EndWatch makes a verdict of many.
+/// The state of an attempt in the cluster at one time. EndWatch decides from several of them
+/// whether the attempt has ended.
 struct Sighting {
-  PlacementHandle handle;  // with the id that was found, which may be another than was asked for
+  PlacementHandle handle;  // with the ID that was found, which may differ from the requested one
   Seen seen = Seen::kUnseen;
-  std::string reason;             // of waiting, in the scheduler's words: "Resources"
-  int64_t start_estimate_us = 0;  // wall clock; 0: none. Of a granted one: when it started
-  std::string nodes;              // names, as the scheduler writes lists of them
-  std::string how;  // of an end, in its words: "NODE_FAIL", "FAILED (NonZeroExitCode)"
+  std::string reason;             // why it waits, in the scheduler's words: "Resources"
+  int64_t start_estimate_us = 0;  // wall clock; 0: none. If granted, when it started
+  std::string nodes;              // names, in the scheduler's list format
+  // How it ended, in the scheduler's words: "NODE_FAIL", "FAILED (NonZeroExitCode)".
+  std::string how;
 };
 
 struct Submitted {
   PlacementHandle handle;
 };
-struct SubmitUnknown {  // it may exist, now or in a moment: find() tells
+struct SubmitUnknown {  // the job may exist, or appear soon: find() shows whether it does
   std::string text;
 };
-struct SubmitRefused {  // it does not exist and will not: the scheduler said no, in these words
+struct SubmitRefused {  // the job does not exist: the scheduler refused it, with this text
   enum class Cause : uint8_t {
-    kNow,      // a limit on what is queued, nodes that are down, a command that is missing
-    kCluster,  // what the profile names: a partition, an account. The next attempt's is refused too
-    kRequest,  // this request; also whatever nobody knows the words of
+    kNow,  // a temporary cause: a limit on queued jobs, nodes that are down, a missing command
+    // A name in the profile, such as a partition or an account: the next attempt would be refused,
+    // too.
+    kCluster,
+    kRequest,  // this request is refused, or the text is not recognized
   };
   std::string text;
   Cause cause = Cause::kRequest;
 };
 using SubmitAnswer = std::variant<Submitted, SubmitUnknown, SubmitRefused>;
 
-/// What a look at the cluster found when the daemon started.
+/// The result of checking the cluster when the daemon starts.
 struct PlacementCheck {
-  std::string text;     // lines for people: what is there, and warnings
-  std::string refused;  // the scheduler's words if it takes nothing with this profile; else empty
+  std::string text;  // lines for people: the cluster's data and warnings
+  // The scheduler's words if it refuses all jobs with this profile; else empty.
+  std::string refused;
 };
 
-/// Thread-safe. Each call takes time, bounded by the placement's own limit: not for a thread that
-/// others wait for.
+/// Thread-safe. Each call blocks, at most for the placement's own limit, so it must not be made by
+/// a thread for which others wait.
 class Placement {
  public:
   virtual ~Placement() = default;
 
   virtual SubmitAnswer submit(const AttemptIntent& intent) = 0;
 
-  /// What is there now. A handle that the answer leaves out has no evidence this time, neither for
-  /// nor against; an error is the same for all of them.
+  /// Returns the current state of these attempts. A missing handle means that nothing was learned
+  /// about it; an error means this for all of them.
   virtual Result<std::vector<Sighting>> observe(std::span<const PlacementHandle> handles) = 0;
 
-  /// Asks for the end of everything under the handle's name. OK says that it was asked; it is over
-  /// when observe() has seen it. May be repeated, also for one that is gone.
+  /// Requests the end of everything under the handle's name. OK means that the request was
+  /// accepted; observe() shows when the attempt has ended. May be repeated, also after the end.
   virtual Status withdraw(const PlacementHandle& handle) = 0;
 
-  /// By exact name; of several under one name, the one that runs, then one that waits. Nothing: an
-  /// answer said that there is none, as yet. Error: not known.
+  /// Finds an attempt by its exact name. If several jobs have the name, returns the running one,
+  /// else one that waits. Returns nothing if the cluster reported that there is none yet, and an
+  /// error if this is not known.
   virtual Result<std::optional<PlacementHandle>> find(const std::string& name) = 0;
 
-  /// A sentence for people about how an attempt ended, or empty. Asks once, where it may be known.
+  /// A sentence for people about how an attempt ended, or empty. Queries the cluster once.
   virtual std::string explain(const PlacementHandle& handle) = 0;
 
-  /// At start. Changes nothing.
+  /// Checks the cluster when the daemon starts. Changes nothing.
   virtual PlacementCheck check() = 0;
 
-  /// The daemon ends: what is being asked comes to an end within seconds, and nothing is asked any
-  /// more. A submission is Unknown then, anything else an error or without evidence.
+  /// To be called when the daemon stops: running commands end within seconds, and no more are
+  /// started. Then submit() returns SubmitUnknown, and other calls return an error or no evidence.
   virtual void stop() {}
 };
 
-/// 1 to 200 letters, digits and '-', first a letter, all small: what an attempt may be called.
+/// Whether `name` may name an attempt: 1 to 200 lower-case letters, digits and '-', first a letter.
 bool is_placement_name(std::string_view name);
 
 }  // namespace trainyard::server

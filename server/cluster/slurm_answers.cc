@@ -12,15 +12,16 @@ struct Column {
   std::string_view field;
   int width;
 };
-// Names of attempts have at most 200 bytes. Node lists may be cut, as people alone read them.
+// Names of attempts have at most 200 bytes. Node lists may be cut, because only people read them.
 constexpr std::array kColumns{
     Column{"JobID", 20},     Column{"Name", 256},     Column{"State", 24}, Column{"RestartCnt", 12},
     Column{"StartTime", 24}, Column{"NodeList", 256}, Column{"Reason", 64}};
-// No name of another's job has it, which squeue shows when that has got an id of ours.
+// The names of other users' jobs do not contain it. squeue shows such a job if it has reused an ID
+// of ours.
 constexpr char kSeparator = '\x1f';
 
-/// What may mean that the controller has taken a job and its answer was lost, or that it was asked
-/// at a bad moment: nothing is concluded.
+/// Errors that may mean that the controller has accepted a job although its response was lost, or
+/// that it was temporarily unavailable. They prove nothing.
 constexpr std::array<std::string_view, 16> kCommunication{
     "timed out",          "timeout",
     "Unable to contact",  "communication",
@@ -32,14 +33,14 @@ constexpr std::array<std::string_view, 16> kCommunication{
     "temporarily unable", "standby",
 };
 
-/// Refusals of now: limits on what is queued, and nodes that are away.
+/// Temporary refusals: limits on queued jobs, and nodes that are not available.
 constexpr std::array<std::string_view, 6> kForNow{"QOS policy",        "submit limit",
                                                   "not available now", "down, drained",
                                                   "inactive or drain", "not usable now"};
 
-/// Refusals of what the profile names, whatever a job asks for.
+/// Refusals of names in the profile, which do not depend on the job.
 constexpr std::array<std::string_view, 10> kOfProfile{
-    "invalid partition",  // 22.05 writes both
+    "invalid partition",  // 22.05 uses both spellings
     "Invalid partition",
     "Invalid account",
     "Invalid qos",
@@ -51,8 +52,8 @@ constexpr std::array<std::string_view, 10> kOfProfile{
     "Invalid user id",
 };
 
-/// States in which the attempt has no nodes yet. All words that are in neither list, also those of
-/// releases to come, mean that it has: the safe side.
+/// States in which the attempt has no nodes yet. A state in neither list, such as one of a later
+/// release, is treated as having nodes, which is the safe assumption.
 constexpr std::array<std::string_view, 5> kWaitingStates{"PENDING", "REQUEUED", "REQUEUE_HOLD",
                                                          "REQUEUE_FED", "RESV_DEL_HOLD"};
 constexpr std::array<std::string_view, 9> kEndedStates{"COMPLETED", "CANCELLED", "FAILED",
@@ -75,7 +76,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
-/// Takes the first line off `text`.
+/// Removes the first line from `text` and returns it.
 std::string_view take_line(std::string_view& text) {
   const size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -113,16 +114,17 @@ std::optional<SlurmJob> parse_line(std::string_view line) {
   }
   SlurmJob job{std::string(id),    std::string(name),  std::string(state), *count, 0,
                std::string(nodes), std::string(reason)};
-  job.start_s = std::min<int64_t>(number(start).value_or(0), 1'000'000'000'000);  // N/A: none
+  job.start_s = std::min<int64_t>(number(start).value_or(0), 1'000'000'000'000);  // 0 for N/A
   return job;
 }
 
-enum class Stage : uint8_t { kEnded, kWaiting, kGranted };  // a later one hides an earlier one
+// Of several jobs, the one with the highest stage counts.
+enum class Stage : uint8_t { kEnded, kWaiting, kGranted };
 
 Stage stage_of(const SlurmJob& job) {
   if (contains(kEndedStates, job.state)) return Stage::kEnded;
-  // While it completes, processes are being ended. Else it has been started again, or will be: the
-  // attempt's own are gone, and the script ends at once.
+  // While a job is COMPLETING, its processes are being ended. In other states it has been restarted
+  // or will be: the attempt's own processes have ended, and the restarted script exits immediately.
   if (job.restarts > 0 && job.state != "COMPLETING") return Stage::kEnded;
   return contains(kWaitingStates, job.state) ? Stage::kWaiting : Stage::kGranted;
 }
@@ -167,7 +169,7 @@ Result<std::vector<SlurmJob>> parse_squeue(std::string_view text) {
 Sighting fold_jobs(std::span<const SlurmJob> jobs) {
   const SlurmJob* best = &jobs.front();
   for (const SlurmJob& job : jobs) {
-    // Of several that wait, the one that was submitted first: the others wait for it.
+    // Of several jobs in the same stage the first submitted one counts: the others wait for it.
     if (stage_of(job) > stage_of(*best)) best = &job;
     if (stage_of(job) == stage_of(*best) && number(job.id) < number(best->id)) best = &job;
   }
@@ -195,8 +197,7 @@ Sighting fold_jobs(std::span<const SlurmJob> jobs) {
 
 namespace {
 
-/// All that sbatch complains of, in a line. Its last complaint is the decision, those before it are
-/// details.
+/// All errors of sbatch in one line. The last one is the decision, those before it are details.
 std::string complaints(std::string_view errors) {
   errors = trimmed(errors);
   std::string all;
@@ -210,7 +211,8 @@ std::string complaints(std::string_view errors) {
 }
 
 SubmitRefused::Cause cause_of(std::string_view text) {
-  // `fatal:` is of this host's Slurm: a configuration that is not there. No job's fault.
+  // `fatal:` is an error of Slurm on this host, such as a missing configuration, and not of the
+  // job.
   constexpr std::string_view kFatal[] = {"fatal:"};
   if (mentions(text, kFatal) || mentions(text, kForNow)) return SubmitRefused::Cause::kNow;
   return mentions(text, kOfProfile) ? SubmitRefused::Cause::kCluster
@@ -225,7 +227,8 @@ SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name)
   if (answer.end == End::kNotStarted) return SubmitRefused{text, SubmitRefused::Cause::kNow};
   if (answer.end != End::kExited) return SubmitUnknown{text};
   if (answer.number == 0) {
-    // `17`, or `17;cluster` of several clusters; some sites print lines of their own before it.
+    // The output is `17`, or `17;cluster` if there are several clusters; some sites print other
+    // lines before it.
     std::string_view last = trimmed(answer.output);
     if (const size_t end = last.rfind('\n'); end != std::string_view::npos) {
       last = trimmed(last.substr(end + 1));

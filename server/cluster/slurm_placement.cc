@@ -12,18 +12,19 @@
 namespace trainyard::server {
 namespace {
 
-constexpr size_t kNamesOfOneCommandMax = 500;  // 100 KB of at most 128 that one argument may have
-constexpr int kNodesOfManyMax = 64;   // characters of a list of nodes, where the lines are many
-constexpr size_t kLooksByIdMax = 16;  // of one observe(): a controller is shared
+constexpr size_t kNamesOfOneCommandMax = 500;  // 100 KB; one argument may have at most 128 KB
+constexpr int kNodesOfManyMax = 64;   // width in characters of a node list if there are many lines
+constexpr size_t kLooksByIdMax = 16;  // per observe(), because the controller is shared
 
-constexpr int64_t kMinJobAgeWantedS = 180;  // looks are up to a minute apart, and one may fail
+constexpr int64_t kMinJobAgeWantedS = 180;  // queries are up to a minute apart, and one may fail
 
 Error unavailable(const std::string& command, const CommandAnswer& answer) {
   return make_error(ErrorCode::kUnavailable, "SLURM_UNAVAILABLE",
                     command + ": " + describe(answer));
 }
 
-/// What Slurm's commands need and no more: SBATCH_* and SQUEUE_* of the daemon's would be options.
+/// The environment of Slurm's commands, which is only what they need: the daemon's variables
+/// SBATCH_* and SQUEUE_* would act as options.
 std::vector<std::string> environment_of_commands(const std::string& command) {
   std::vector<std::string> out{"LC_ALL=C"};
   for (const char* name : {"PATH", "SLURM_CONF", "HOME", "TZ"}) {
@@ -79,7 +80,7 @@ Result<std::vector<SlurmJob>> SlurmPlacement::list(std::span<const std::string> 
   if (names.size() <= kNamesOfOneCommandMax) {
     arguments.push_back("--name=" + joined(names));
   } else {
-    // Wide enough that a longer name, when it is cut, is not one of these.
+    // Wide enough that a longer name, when it is cut, does not equal one of these.
     widths.name = 2;
     for (const std::string& name : names) {
       widths.name = std::max(widths.name, static_cast<int>(name.size()) + 2);
@@ -116,8 +117,8 @@ Result<std::vector<Sighting>> SlurmPlacement::observe(std::span<const PlacementH
 }
 
 std::vector<Sighting> SlurmPlacement::look_closer(std::span<const PlacementHandle> absent) {
-  // That a list is empty is no evidence: another cluster's is, and that of a controller that
-  // starts.
+  // An empty list is no evidence: another cluster, or a controller that is starting, would return
+  // one, too.
   if (!confirm_cluster().ok()) return {};
   size_t begin = 0;
   {
@@ -137,7 +138,7 @@ std::vector<Sighting> SlurmPlacement::look_closer(std::span<const PlacementHandl
 std::optional<Sighting> SlurmPlacement::look_by_id(const PlacementHandle& handle) const {
   const Sighting unseen{handle, Seen::kUnseen, {}, 0, {}, {}};
   if (handle.id.empty()) {
-    // By name alone, once more: there is nothing else to ask by.
+    // Query by name again, because there is no ID.
     const std::string names[] = {handle.name};
     Result<std::vector<SlurmJob>> jobs = list(names);
     if (!jobs.ok()) return std::nullopt;
@@ -152,10 +153,10 @@ std::optional<Sighting> SlurmPlacement::look_by_id(const PlacementHandle& handle
   if (!jobs.ok()) return std::nullopt;
   for (const SlurmJob& job : *jobs) {
     if (job.id != handle.id) continue;
-    // Another's, that has got the id: ours is gone.
+    // A job with another name has reused the ID, so ours no longer exists.
     return job.name == handle.name ? fold_jobs({&job, 1}) : unseen;
   }
-  return std::nullopt;  // nothing, and success: it was not this question that was answered
+  return std::nullopt;  // success without any job: squeue responded to something else
 }
 
 Result<std::string> SlurmPlacement::confirm_cluster() {
@@ -175,7 +176,8 @@ Result<std::string> SlurmPlacement::confirm_cluster() {
 }
 
 Status SlurmPlacement::withdraw(const PlacementHandle& handle) {
-  // By name, never by id: that may be another's by now, and a second submission has another.
+  // Cancel by name and never by ID: another job may have reused the ID, and a second submission has
+  // a different one.
   if (!is_placement_name(handle.name)) {
     return field_error("PLACEMENT_FIELD_INVALID", "name", "is none that an attempt may have");
   }
@@ -203,7 +205,7 @@ std::string SlurmPlacement::explain(const PlacementHandle& handle) {
            field_value(shown.output, "ExitCode") + ", node " +
            field_value(shown.output, "NodeList");
   }
-  // The controller has forgotten it; accounting, where it is on, has not.
+  // The controller has deleted the job's record; accounting, if enabled, still has it.
   const CommandAnswer config = run("scontrol", {"show", "config"});
   const std::string storage = config_value(config.output, "AccountingStorageType");
   if (!config.succeeded() || storage.empty() || storage.ends_with("/none")) return {};
@@ -252,8 +254,8 @@ PlacementCheck SlurmPlacement::check() {
   }
   out += prefix + "warning: a request of one node, " + std::to_string(profile_.gpus_per_node) +
          " GPUs is not accepted: " + describe(tested) + "\n";
-  // Only what it says of the profile's own words keeps jobs here: of anything else the answer to a
-  // real request counts.
+  // Only a refusal of the profile's own settings keeps jobs in the daemon's queue. Any other error
+  // counts only when it is the response to a real request.
   return {std::move(out), profile_refusal(tested)};
 }
 

@@ -1,9 +1,10 @@
-// server/cluster/slurm_placement.h: a Slurm cluster, by sbatch, squeue, scancel and scontrol.
+// server/cluster/slurm_placement.h: the placement for Slurm clusters, by sbatch, squeue, scancel
+// and scontrol.
 //
-// docs/slurm.md has what is run and what is concluded; docs/decisions/0100 why by commands. All is
-// asked by the attempt's name, which is Slurm's job name: so a job that got an old id is never
-// taken for ours nor cancelled, and a second submission under the name is seen and ended with the
-// first.
+// docs/slurm.md lists the commands and the conclusions; docs/decisions/0100 explains the choice of
+// commands. All queries use the attempt's name, which is Slurm's job name. So a job that has reused
+// an old ID is neither mistaken for ours nor cancelled, and a second submission under the same name
+// is found and ended with the first.
 #pragma once
 
 #include <stop_token>
@@ -20,13 +21,13 @@ namespace trainyard::server {
 
 class SlurmPlacement final : public Placement {
  public:
-  /// For a profile that validate() accepts.
+  /// `profile` must be valid (validate()).
   explicit SlurmPlacement(SlurmProfile profile);
 
   SubmitAnswer submit(const AttemptIntent& intent) override;
-  /// One squeue, by name up to 500 of them, else of all that is this user's: the controller sends
-  /// its whole list for each command. For what it does not show, one for each, at most 16 and for
-  /// as long as one command may take.
+  /// Runs one squeue, because the controller sends its whole list for each command. It is by name
+  /// for up to 500 attempts, else for all jobs of this user. For attempts that it does not show, it
+  /// runs one squeue each, at most 16 and for at most as long as one command may take.
   Result<std::vector<Sighting>> observe(std::span<const PlacementHandle> handles) override;
   Status withdraw(const PlacementHandle& handle) override;
   Result<std::optional<PlacementHandle>> find(const std::string& name) override;
@@ -37,11 +38,12 @@ class SlurmPlacement final : public Placement {
  private:
   CommandAnswer run(const std::string& command, std::vector<std::string> arguments,
                     std::string input = {}) const;
-  /// All jobs of this user under these names, and others of this user's if they are many.
+  /// All jobs of this user with these names, and if there are many names also others of this user.
   Result<std::vector<SlurmJob>> list(std::span<const std::string> names) const;
-  /// The controller's configuration, if it is that of the cluster that it is to be, or was before.
+  /// Returns the controller's configuration. An error if the controller is not that of the
+  /// profile's cluster or, if the profile names none, of the cluster that responded first.
   Result<std::string> confirm_cluster();
-  /// What squeue says of one that the list did not show. Nothing: no evidence.
+  /// Queries squeue for an attempt that the list did not show. Nothing: no evidence.
   std::optional<Sighting> look_by_id(const PlacementHandle& handle) const;
   std::vector<Sighting> look_closer(std::span<const PlacementHandle> absent);
 
@@ -50,7 +52,8 @@ class SlurmPlacement final : public Placement {
   std::stop_source stop_;
   Mutex mu_;
   std::string cluster_ TRAINYARD_GUARDED_BY(mu_);
-  size_t next_absent_ TRAINYARD_GUARDED_BY(mu_) = 0;  // whose turn it is, of more than 16
+  // Index of the next one to query, if more than 16 are absent.
+  size_t next_absent_ TRAINYARD_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace trainyard::server

@@ -16,7 +16,7 @@ constexpr std::string_view kBeginOfPem = "-----BEGIN CERTIFICATE-----";
 bool is_small_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 bool is_alphanumeric(char c) { return is_small_or_digit(c) || (c >= 'A' && c <= 'Z'); }
 
-/// 1 to `bytes_max` letters, digits and `others`.
+/// Whether `text` has 1 to `bytes_max` bytes, all letters, digits or in `others`.
 bool consists_of(std::string_view text, std::string_view others, size_t bytes_max) {
   return !text.empty() && text.size() <= bytes_max &&
          std::all_of(text.begin(), text.end(), [&](char c) {
@@ -29,7 +29,7 @@ Status require(bool good, const std::string& field, const std::string& accepted)
   return field_error("PLACEMENT_FIELD_INVALID", field, accepted);
 }
 
-/// What an option's value may be: no option of its own, no list, no pattern.
+/// Whether `text` may be an option's value: neither an option itself nor a list or pattern.
 bool is_option_value(const std::string& text) {
   return text.empty() || (text.front() != '-' && consists_of(text, "_.-+@", 128));
 }
@@ -45,9 +45,10 @@ void append_unless_empty(std::vector<std::string>& words, const std::string& opt
   if (!value.empty()) words.push_back(option + value);
 }
 
-/// Of the worker's environment on the node, what the node's own set-up may have put there.
+/// Variables that the worker gets from its node, because the node's own setup may have set them.
 constexpr std::string_view kExported = "PATH,HOME,USER,LANG,TMPDIR,SLURM_TMPDIR,LD_LIBRARY_PATH";
-/// The same of what NCCL goes by between nodes. An unset one is none in the worker either.
+/// The same for the variables that NCCL uses between nodes. Variables that are not set on the node
+/// are not set in the worker either.
 constexpr std::string_view kExportedForNccl =
     ",NCCL_SOCKET_IFNAME,NCCL_SOCKET_FAMILY,NCCL_CONF_FILE,NCCL_IB_DISABLE,NCCL_IB_HCA,"
     "NCCL_IB_GID_INDEX,NCCL_NET,NCCL_NET_PLUGIN,NCCL_NET_GDR_LEVEL,NCCL_CROSS_NIC,NCCL_DEBUG";
@@ -147,11 +148,11 @@ std::vector<std::string> sbatch_arguments(const SlurmProfile& profile,
   std::vector<std::string> words{
       "--parsable",
       "--job-name=" + intent.name,
-      "--dependency=singleton",  // two submissions of one intent do not run side by side
+      "--dependency=singleton",  // two submissions of one intent do not run at the same time
       "--no-requeue",
       "--export=NONE",
       "--propagate=NONE",  // limits are the node's, not this daemon's
-      "--chdir=/tmp",      // the daemon's folder need not be there
+      "--chdir=/tmp",      // the daemon's folder may not exist on the node
       "--input=/dev/null",
       "--output=" + profile.output,
       "--error=" + profile.output,
@@ -168,7 +169,7 @@ std::vector<std::string> sbatch_arguments(const SlurmProfile& profile,
     words.push_back("--gres=gpu:" + type + std::to_string(intent.gpus_per_node));
   }
   if (intent.memory_bytes > 0) {
-    // Rounded up, each by itself, so that no sum overflows.
+    // Round each term up separately, so that no sum overflows.
     const int64_t mebibytes = (intent.memory_bytes - 1) / kMebibyte + 1 +
                               (profile.extra_memory_bytes + kMebibyte - 1) / kMebibyte;
     words.push_back("--mem=" + std::to_string(mebibytes) + "M");
@@ -190,15 +191,16 @@ std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent)
   out += "PATH=";
   if (!profile.commands.empty()) out += shell_word(profile.commands) + ":";
   out += "\"${PATH:+$PATH:}\"/usr/local/bin:/usr/bin:/bin\nexport PATH\n";
-  // 22.05 does not say in the environment when the job ends. Without a limit it says NONE or N/A.
+  // Slurm 22.05 does not set the job's end time in the environment. Without a time limit squeue
+  // prints NONE or N/A.
   out +=
       "end=${SLURM_JOB_END_TIME:-}\n"
       "if [ -z \"$end\" ]; then\n"
       "  end=$(squeue --noheader --jobs=\"$SLURM_JOB_ID\" --format=%e 2>/dev/null)\n"
       "  case $end in *-*T*) end=$(date -d \"$end\" +%s 2>/dev/null) ;; *) end= ;; esac\n"
       "fi\n";
-  // srun gives its standard input to the workers of all nodes, which need share no folder.
-  // It takes none of the options that sbatch was given for granted: since 22.05 not the CPUs.
+  // srun passes its standard input to the workers of all nodes, so the nodes need no shared folder.
+  // It does not inherit sbatch's options: since 22.05 not even the number of CPUs.
   out += "srun --nodes=" + nodes + " --ntasks=" + nodes +
          " --ntasks-per-node=1 --cpus-per-task=" + std::to_string(intent.cpus) +
          " --kill-on-bad-exit=1 --export=" + std::string(kExported) +

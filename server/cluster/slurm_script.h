@@ -1,4 +1,5 @@
-// server/cluster/slurm_script.h: what sbatch is given for an attempt. Pure.
+// server/cluster/slurm_script.h: creates the arguments and the script that sbatch gets for an
+// attempt. Pure.
 #pragma once
 
 #include <string>
@@ -11,18 +12,18 @@
 
 namespace trainyard::server {
 
-/// Refuses what has no place in a script or an option: names, ids and secrets of other characters,
-/// a certificate that is none, numbers below what makes sense.
+/// Refuses values that must not occur in a script or an option: names, IDs and secrets with
+/// unexpected characters, a malformed certificate, and numbers that are too small.
 Status validate(const AttemptIntent& intent);
 
-/// The options, for an intent that is valid. Nothing in them is secret.
+/// The options for a valid intent. They contain no secret.
 std::vector<std::string> sbatch_arguments(const SlurmProfile& profile, const AttemptIntent& intent);
 
-/// The script, for an intent that is valid: /bin/sh, no text of the job in it. It ends at once when
-/// Slurm starts it a second time. The secret goes to srun's standard input.
+/// The /bin/sh script for a valid intent. It contains no text of the job, and exits immediately if
+/// Slurm starts it a second time. The secret is passed to srun's standard input.
 std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent);
 
-/// As one word for a shell.
+/// Quotes `text` as one word for a shell.
 std::string shell_word(std::string_view text);
 
 }  // namespace trainyard::server

@@ -1,4 +1,4 @@
-// server/daemon/cluster_placements.h: the configured clusters as placements.
+// server/daemon/cluster_placements.h: creates a Placement for each configured cluster.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@
 
 namespace trainyard::server {
 
-/// The cluster that a file describes.
+/// Creates the placement that a cluster's configuration describes.
 std::unique_ptr<Placement> make_placement(const ClusterConfig& cluster);
 
-/// CONFIG_INVALID for what no placement can be made of.
+/// CONFIG_INVALID for a configuration of which no placement can be created.
 Status check_clusters(std::span<const ClusterConfig> clusters);
 
-/// Each with what `make` gives for it.
+/// Each cluster with the placement that `make` returns for it.
 std::vector<Clusters::Cluster> make_clusters(
     std::span<const ClusterConfig> clusters,
     const std::function<std::unique_ptr<Placement>(const ClusterConfig&)>& make = make_placement);

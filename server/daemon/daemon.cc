@@ -33,13 +33,13 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kCheckThreadsMax = 4;  // its networks are small
-constexpr int kExecutorThreads = 8;  // that many changes other than submits can share one commit
+constexpr int kCheckThreadsMax = 4;  // the networks of a device check are small
+constexpr int kExecutorThreads = 8;  // so many changes, other than submits, can share a commit
 constexpr size_t kExecutorQueueMax = 1024;
-constexpr int kArrayThreads = 2;  // arrays that are planned at a time
+constexpr int kArrayThreads = 2;  // arrays that are planned concurrently
 constexpr size_t kArrayQueueMax = 64;
-constexpr int kTransferThreads = 8;   // files that are written or read at a time
-constexpr int kElsewhereThreads = 4;  // the same, of workers from elsewhere
+constexpr int kTransferThreads = 8;   // files that are written or read concurrently
+constexpr int kElsewhereThreads = 4;  // the same, for remote workers
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 
 Status check_worker_program(const std::filesystem::path& worker) {
@@ -54,7 +54,7 @@ std::unique_ptr<Inventory> local_inventory(const Config& config) {
   InventoryOptions options;
   options.cpu_slots = config.cpu_slots;
   options.gpu_slots = config.gpu_slots;
-  // The layout of an installation, and of the build tree: bin/ beside lib/trainyard/.
+  // An installation, and the build tree, have bin/ next to lib/trainyard/.
   options.cuda_module =
       config.worker.parent_path().parent_path() / "lib/trainyard/libtrainyard_cuda.so";
   options.visible_gpus = visible_gpus_setting();
@@ -95,7 +95,7 @@ WarmOptions warm_options(const Config& config, const StatePaths& paths) {
           .idle_max_ms = int64_t{config.warm_idle_seconds} * 1000};
 }
 
-/// Rates hold for one build of the worker: its file's size and time stand for it.
+/// Identifies the worker's build, for which measured rates are valid, by the file's size and time.
 std::string build_of(const std::filesystem::path& worker) {
   std::error_code ec;
   const auto size = std::filesystem::file_size(worker, ec);
@@ -113,7 +113,7 @@ ForecasterOptions forecaster_options(const Config& config) {
 
 }  // namespace
 
-/// Members in the order in which they start; they stop in the reverse order.
+/// The members are in the order in which they start; they stop in the reverse order.
 struct Daemon::Impl {
   Impl(Config c, DaemonParts& parts, std::unique_ptr<Store> s)
       : config(std::move(c)),
@@ -163,7 +163,7 @@ struct Daemon::Impl {
   }
   Status open(const DaemonParts& parts);
   Status open_worker_listeners();
-  /// What the store has of drained devices goes to the inventory.
+  /// Passes the drained devices in the store to the inventory.
   Status read_drains();
   void stop(bool leave_training);
   void warn(const std::string& event, const std::string& message) {
@@ -173,7 +173,7 @@ struct Daemon::Impl {
 
   const Config config;
   const StatePaths paths;
-  DrainedInventory* drained_devices = nullptr;  // below the next
+  DrainedInventory* drained_devices = nullptr;  // owned by `inventory`
   std::unique_ptr<CheckedInventory> inventory;
   std::optional<Tokens> tokens;
   std::unique_ptr<Store> store;
@@ -184,7 +184,7 @@ struct Daemon::Impl {
   Executor planning;
   Executor arrays;
   Executor transfers;
-  Executor elsewhere;  // for files of workers from elsewhere: a slow link holds up nobody here
+  Executor elsewhere;  // files of remote workers, so that a slow link delays nobody on this host
   Supervisor supervisor;
   WorkerFiles worker_files;
   Dispatcher dispatcher;
@@ -205,7 +205,7 @@ struct Daemon::Impl {
   std::unique_ptr<Listener> workers_listener;
   std::unique_ptr<Listener> public_listener;
   std::atomic<bool> store_failed{false};
-  Mutex drains_mu;  // one after another: the last one's list is the newest
+  Mutex drains_mu;  // serializes read_drains(), so that the last call sets the newest list
   bool drained = false;
 };
 
@@ -319,7 +319,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
 Daemon::Daemon(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Daemon::~Daemon() {
   drain();
-  // What still runs now has used up its time, or was never started.
+  // Workers that still run have used up their time or were never started.
   impl_->supervisor.kill_all();
   impl_->supervisor.wait_idle(5000);
 }
@@ -340,7 +340,7 @@ void Daemon::leave() { impl_->stop(/*leave_training=*/true); }
 void Daemon::Impl::stop(bool leave_training) {
   if (std::exchange(drained, true)) return;
   const int64_t drain_ms = int64_t{config.drain_seconds} * 1000;
-  // Workers get most of the time to checkpoint; the rest is for the end of this process.
+  // Workers get most of the time for their checkpoints; the rest is for the end of this process.
   const int64_t grace_ms = drain_ms - std::min<int64_t>(2000, drain_ms / 5);
   spdlog::info("event={} workers={} grace_ms={}", leave_training ? "leaving" : "draining",
                supervisor.task_count(), grace_ms);
@@ -370,7 +370,8 @@ void Daemon::Impl::stop(bool leave_training) {
   transfers.stop();
   elsewhere.stop();
   executor.stop();
-  // Not before their connections are closed: none may hear that it is unknown here.
+  // Release the workers only after their connections are closed: otherwise a worker could be told
+  // that it is unknown here.
   if (leave_training) supervisor.release();
   spdlog::info("event=drained");
 }

@@ -1,5 +1,5 @@
-// server/daemon/daemon.h: the daemon as one object: its parts, and the order in which they start
-// and stop. main.cc adds flags and signals; tests create one in-process.
+// server/daemon/daemon.h: the daemon as one object, which starts and stops its parts in order.
+// main.cc adds flags and signals; tests create daemons in their own process.
 #pragma once
 
 #include <functional>
@@ -20,47 +20,48 @@
 
 namespace trainyard::server {
 
-/// What a test may replace.
+/// The parts that a test may replace.
 struct DaemonParts {
   const Clock* clock = &system_clock();
   Files* files = &local_files();
-  std::unique_ptr<Inventory> inventory;   // null: this machine's
+  std::unique_ptr<Inventory> inventory;   // null: this machine's devices
   FreeBytes free_bytes = &free_bytes_of;  // of the state folder's disk
-  bool adopt_orphans =
-      false;  // processes that workers leave behind become our children and are killed (main.cc)
+  // Processes that workers leave behind become this process's children and are killed (main.cc).
+  bool adopt_orphans = false;
   int64_t watch_heartbeat_ms = 15'000;
-  int64_t backup_stall_ms = 300'000;        // a client that takes nothing of a backup
-  int64_t housekeeping_pause_ms = 300'000;  // between two looks at keep_jobs and keep_events
+  int64_t backup_stall_ms = 300'000;        // for a client that reads nothing of a backup
+  int64_t housekeeping_pause_ms = 300'000;  // between checks of keep_jobs and keep_events
   ConnectionRules connections = {};         // of the public sockets
   int64_t worker_heartbeat_ms = 5'000;
-  int64_t worker_kill_grace_ms = 5'000;  // from TERM to KILL for a silent, stalled or late worker
+  // From SIGTERM to SIGKILL for a silent, stalled or late worker.
+  int64_t worker_kill_grace_ms = 5'000;
   std::function<std::unique_ptr<Placement>(const ClusterConfig&)> make_placement =
       &server::make_placement;
   ClusterRatesOptions cluster_rates = {};
-  int64_t worker_stall_ms = 0;  // above 0: instead of stall_timeout_seconds
+  int64_t worker_stall_ms = 0;  // if above 0, replaces stall_timeout_seconds
 };
 
 class Daemon {
  public:
-  /// Opens the store, takes over what an earlier daemon left running, puts the other jobs that it
-  /// ran back into the queue, serves, starts jobs. `config` is complete (complete_config). Each
-  /// error is one sentence.
+  /// Opens the store, takes over the workers that an earlier daemon left running, requeues that
+  /// daemon's other running jobs, serves, and starts jobs. `config` must be complete
+  /// (complete_config). Each error is one sentence.
   static Result<std::unique_ptr<Daemon>> start(Config config, DaemonParts parts = {});
-  /// drain(), if that was not called.
+  /// Calls drain() unless it was called before.
   ~Daemon();
 
-  /// The graceful stop: no more serving and no new jobs; streams end with a resume point; workers
+  /// The graceful stop: calls and new jobs are refused; streams end with a resume point; workers
   /// checkpoint and their jobs return to the queue. Takes at most drain_seconds.
   void drain();
-  /// Stops as drain() does, but leaves training workers running, if unattended_seconds lets them,
-  /// for the daemon that comes next.
+  /// Stops as drain() does, but leaves training workers running for the next daemon, if
+  /// unattended_seconds lets them.
   void leave();
-  /// For a second signal: kills every worker and waits for their end. Their jobs resume from their
-  /// last checkpoint.
+  /// For a second signal: kills all workers and waits until they have ended. Their jobs resume from
+  /// their last checkpoints.
   void kill_workers();
-  /// TCP port that was bound; 0 without one.
+  /// The TCP port that was bound; 0 without one.
   int port() const;
-  /// What workers from elsewhere are given; null without Config::workers_listen.
+  /// Address and keys for remote workers; null without Config::workers_listen.
   const WorkerDoor* worker_door() const;
 
  private:
@@ -69,14 +70,16 @@ class Daemon {
   std::unique_ptr<Impl> impl_;
 };
 
-/// `trainyardd --check`: looks at what start() would use and at everything in the state folder,
-/// changes nothing, serves nothing. `line` gets the result as it is found, `progress` what is read
-/// next. False if something is damaged; an error is what keeps the check, or a start, from looking.
+/// `trainyardd --check`: checks everything that start() would use and all data in the state folder.
+/// Changes nothing and serves nothing. `line` gets each result as soon as it is known, `progress`
+/// names the data that is read next. Returns false if something is damaged. Returns an error if
+/// something prevents the check, or would prevent a start.
 Result<bool> check_installation(const Config& config,
                                 const std::function<void(const std::string&)>& line,
                                 const std::function<void(const std::string&)>& progress);
 
-/// `trainyardd --undo-upgrade`: undo_upgrade() of the configured state folder, and what it says.
+/// `trainyardd --undo-upgrade`: calls undo_upgrade() for the configured state folder and returns a
+/// message for the user.
 Result<std::string> undo_upgrade_of(const Config& config);
 
 }  // namespace trainyard::server

@@ -1,7 +1,7 @@
-// server/files/disk_watch.h: whether the state folder's disk has room for something new.
+// server/files/disk_watch.h: checks whether the state folder's disk has room for new data.
 //
-// What already runs may fill the disk below the bound: the bound is there to leave it room. The
-// file system is asked each time, which costs a microsecond, so freed space counts at once.
+// Running jobs may fill the disk beyond the limit, which exists to leave them room. The file system
+// is queried at each check, which takes 1 us, so freed space counts immediately.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,30 @@
 
 namespace trainyard::server {
 
-/// Bytes that the daemon may still write to a folder's disk; nothing if that cannot be told.
+/// The bytes that the daemon may still write to a folder's disk; nothing if that is not known.
 using FreeBytes = std::function<std::optional<int64_t>(const std::filesystem::path&)>;
 
 /// Thread-safe.
 class DiskWatch {
  public:
-  /// `bytes_min` 0: there is always room.
+  /// With `bytes_min` 0 there is always room.
   DiskWatch(std::filesystem::path folder, int64_t bytes_min, FreeBytes free_bytes);
   /// RESOURCE_EXHAUSTED/DISK_LOW, with what is free and what is needed, if less than `bytes_min`
   /// would be left once `more_bytes` are stored.
   Status check(int64_t more_bytes = 0);
-  /// A sentence for the operator while less than `bytes_min` is free.
+  /// Returns a sentence for the operator if less than `bytes_min` is free.
   std::optional<std::string> warning();
 
  private:
-  /// Nothing if the disk is not to be looked at.
+  /// Returns the free bytes and logs changes; nothing if the check is disabled or the free space is
+  /// not known.
   std::optional<int64_t> look();
 
   const std::filesystem::path folder_;
   const int64_t bytes_min_;
   const FreeBytes free_bytes_;
   Mutex mu_;
-  bool low_ TRAINYARD_GUARDED_BY(mu_) = false;  // as the log has it
+  bool low_ TRAINYARD_GUARDED_BY(mu_) = false;  // the state that was logged last
 };
 
 }  // namespace trainyard::server

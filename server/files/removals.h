@@ -1,4 +1,4 @@
-// server/files/removals.h: the files of what was deleted (server/store/removals.h).
+// server/files/removals.h: deletes the files of deleted resources (server/store/removals.h).
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace trainyard::server {
 
-/// Removes `path`, relative to the state folder, whose row is gone. After an error the next start
-/// tries again.
+/// Deletes `path`, which is relative to the state folder and whose row has been deleted. After an
+/// error the next start of the daemon tries again.
 Status remove_noted(Store& store, Files& files, const StatePaths& paths, const std::string& path);
 
-/// What an earlier daemon did not come to. A folder that cannot be removed is logged and stays.
+/// Deletes the paths that an earlier daemon did not delete. Logs and keeps a folder that cannot be
+/// deleted.
 void finish_removals(Store& store, Files& files, const StatePaths& paths);
 
 }  // namespace trainyard::server

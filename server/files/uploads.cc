@@ -21,7 +21,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Says what failed without the server's path in it.
+/// An error that does not contain the server's path.
 Error storage_error(const char* what, int err) {
   const bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;
   return make_error(
@@ -51,7 +51,7 @@ Error upload_busy() {
                     "another stream is uploading this file; call again when it has ended");
 }
 
-/// Adds bytes of the file to the hash, or says why it cannot. `buffer` is kept from call to call.
+/// Adds bytes of the file to the hash. `buffer` is reused by later calls.
 Status hash_part(int fd, std::vector<char>& buffer, Sha256& hash, int64_t offset, int64_t count) {
   const auto size = static_cast<size_t>(count);
   if (buffer.size() < size) buffer.resize(size);
@@ -122,7 +122,7 @@ Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc)
   offset_ += static_cast<int64_t>(data.size());
   digest_.follow_to(offset_);
   if (offset_ - flushing_ >= Uploads::kFlushBytes) {
-    // Only a beginning: commit() waits for the disk, and then has less to wait for.
+    // Only start writing, so that commit(), which waits for the disk, has less to wait for.
     (void)::sync_file_range(file_.get(), flushing_, offset_ - flushing_, SYNC_FILE_RANGE_WRITE);
     flushing_ = offset_;
   }
@@ -171,12 +171,13 @@ Result<Upload> UploadWriter::finish(const std::string& sha256) {
   return upload;
 }
 
-/// The part becomes the complete file of that digest.
+/// Renames the part to the complete file with that digest.
 Result<Upload> UploadWriter::name_file(const std::string& sha256) {
   const UploadKey key{row_.project, sha256, row_.size_bytes};
   UploadStore& rows = uploads_.store_.uploads();
   if (sha256 != row_.sha256) {
-    // As for a part that was named right: if the daemon ends behind the rename, find() sees both.
+    // Create the row that a correctly named part would have. If the daemon ends after the rename,
+    // find() finds the row and the file.
     if (const Result<Upload> row = rows.begin(key); !row.ok()) return row.error();
     if (const Result<Upload> row = rows.advance(key, row_.size_bytes); !row.ok()) {
       return row.error();
@@ -217,9 +218,10 @@ Result<Upload> Uploads::find(const std::string& sha256, int64_t size_bytes) cons
   std::error_code ec;
   const bool named = std::filesystem::exists(paths_.upload(sha256), ec);
   if (row.complete ? named : holds_part(row)) return row;
-  // The daemon ended between the rename, which comes after the check of the digest, and the row.
+  // The daemon ended after renaming the file, whose digest was checked before, and before updating
+  // the row.
   if (named && row.committed_size == row.size_bytes) return store_.uploads().complete(row.key());
-  row.complete = false;  // its file was removed manually: it can be uploaded again
+  row.complete = false;  // its file was deleted manually: it can be uploaded again
   row.committed_size = 0;
   return row;
 }
@@ -239,7 +241,7 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   if (!claim(part)) {
     return upload_busy();
   }
-  // From here on the claim is released on every path.
+  // From here on every return releases the claim.
   struct Claim {
     Uploads* uploads;
     const Part& part;
@@ -254,7 +256,7 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
     if (Status s = disk_->check(size_bytes - seen.committed_size); !s.ok()) return s.error();
   }
   const UploadKey key{kProject, sha256, size_bytes};
-  if (seen.committed_size == 0) {  // even if the row outlived its file
+  if (seen.committed_size == 0) {  // also if only the file was deleted
     if (Status s = store_.uploads().remove(key); !s.ok()) return s.error();
   }
   ASSIGN_OR_RETURN(const Upload row, store_.uploads().begin(key));
@@ -262,11 +264,11 @@ Result<std::unique_ptr<UploadWriter>> Uploads::open(const std::string& sha256, i
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | (offset == 0 ? O_TRUNC : 0);
   UniqueFd file(::open(paths_.upload_part(sha256, size_bytes).c_str(), flags, 0600));
   if (!file) return storage_error("open", errno);
-  // A power cut must not lose the name of what will be committed.
+  // A power cut must not lose the directory entry of bytes that will be committed.
   if (offset == 0) {
     if (Status s = files_.sync_directory(paths_.uploads()); !s.ok()) return s.error();
   }
-  // Bytes beyond the committed size were never promised: the client sends them again.
+  // The client sends bytes beyond the committed size again, because they were never acknowledged.
   if (::ftruncate(file.get(), row.committed_size) != 0) return storage_error("truncate", errno);
   claimed.uploads = nullptr;
   return std::unique_ptr<UploadWriter>(new UploadWriter(
@@ -298,7 +300,7 @@ void Uploads::keep_hash(const Part& part, FollowingDigest::State hashed) {
 FollowingDigest::State Uploads::take_hash(const Part& part, int64_t committed) {
   const MutexLock lock(mu_);
   const auto kept = hashes_.extract(part);
-  // Bytes that were hashed but not committed are sent again, and may be others then.
+  // Bytes that were hashed but not committed are sent again and may differ then.
   if (!kept || kept.mapped().bytes > committed) return {};
   return std::move(kept.mapped());
 }
@@ -357,7 +359,7 @@ Result<std::vector<Upload>> Uploads::list_unused(int64_t as_of_us) const {
 }
 
 void Uploads::remove_unused(std::vector<std::string> sha256s) {
-  // No stream uploads such a file while its row and then the file itself are removed.
+  // The claim prevents uploads of these files while their rows and then the files are deleted.
   std::erase_if(sha256s, [&](const std::string& sha256) { return !claim({sha256, kAnySize}); });
   if (sha256s.empty()) return;
   const Result<std::vector<std::string>> removed =

@@ -1,8 +1,7 @@
 // server/files/uploads.h: files uploaded by content. A part is stored at
-// uploads/{sha256}.{size}.part until it is complete and its digest matches; then it is
-// uploads/{sha256}. The server never opens a path
-// that a client sent. A client that learns the digest only as it sends names the part by other
-// digits, which finish() then replaces.
+// uploads/{sha256}.{size}.part until it is complete and its digest matches; then it is renamed to
+// uploads/{sha256}. The server never opens a path that a client sent. A client that computes the
+// digest only while it sends uses other digits to name the part, which finish() then replaces.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +28,7 @@ namespace trainyard::server {
 
 class Uploads;
 
-/// One stream that uploads bytes. Not thread-safe. Ending without finish() is a pause.
+/// A stream that uploads bytes. Not thread-safe. Destroying it without finish() pauses the upload.
 class UploadWriter {
  public:
   ~UploadWriter();
@@ -37,8 +36,8 @@ class UploadWriter {
   /// (send it again); INVALID_ARGUMENT for a chunk that is empty or too large;
   /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
   Status append(int64_t offset, std::string_view data, uint32_t crc);
-  /// Checks length and digest and gives the file its name: `sha256`, or if that is empty the one
-  /// under which it was opened. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH: the part is dropped.
+  /// Checks length and digest, and renames the file to `sha256`, or if that is empty to the digest
+  /// with which it was opened. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH: the part was deleted.
   /// OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH if bytes are missing; ABORTED/UPLOAD_BUSY.
   Result<Upload> finish(const std::string& sha256 = "");
   /// Makes the received bytes durable and returns their number.
@@ -54,10 +53,10 @@ class UploadWriter {
   Uploads& uploads_;
   Upload row_;
   UniqueFd file_;
-  int64_t offset_ = 0;     // of the next byte
-  int64_t committed_ = 0;  // what the row says
-  int64_t flushing_ = 0;   // the disk has been asked to write what is before this
-  bool hashed_ = false;    // the digest has been taken
+  int64_t offset_ = 0;     // offset of the next byte
+  int64_t committed_ = 0;  // the size in the row
+  int64_t flushing_ = 0;   // writing to disk was started for the bytes before this offset
+  bool hashed_ = false;    // the digest has been computed
   FollowingDigest digest_;
 };
 
@@ -65,13 +64,14 @@ class UploadWriter {
 class Uploads {
  public:
   static constexpr int64_t kChunkBytesMax = 1 << 20;
-  static constexpr int64_t kCommitBytes = 64 << 20;  // at most this is sent again after power loss
-  static constexpr int64_t kFlushBytes = 8 << 20;    // so much at a time goes to the disk early
-  static constexpr size_t kHashThreadsMax = 16;      // more streams hash at their ends
-  static constexpr size_t kHashesMax = 64;           // of paused uploads
+  // At most this much is sent again after a power loss.
+  static constexpr int64_t kCommitBytes = 64 << 20;
+  static constexpr int64_t kFlushBytes = 8 << 20;  // write-back is started after this many bytes
+  static constexpr size_t kHashThreadsMax = 16;    // further streams hash in finish()
+  static constexpr size_t kHashesMax = 64;         // kept hash states of paused uploads
   static constexpr int64_t kIdleUsMax = int64_t{3600} * 1'000'000;
 
-  /// `disk` may be null: then there is room.
+  /// `disk` may be null, then there is always room.
   Uploads(Store& store, Files& files, const Clock& clock, StatePaths paths, int64_t bytes_max,
           DiskWatch* disk = nullptr);
 
@@ -80,34 +80,36 @@ class Uploads {
   /// ABORTED/UPLOAD_BUSY. Null for a file that is already complete: nothing needs to be sent.
   Result<std::unique_ptr<UploadWriter>> open(const std::string& sha256, int64_t size_bytes,
                                              int64_t offset);
-  /// The complete file; else its part of that size, or, for size 0, the part that has most.
+  /// Returns the complete file, else its part of that size. For size 0 returns the part with the
+  /// most bytes.
   Result<Upload> find(const std::string& sha256, int64_t size_bytes = 0) const;
-  /// Removes parts that have received nothing for an hour, and now and then collects.
+  /// Deletes parts that have received nothing for an hour, and calls collect() once an hour.
   void expire();
-  /// Removes files that were complete an hour ago and that no dataset and no model refers to.
+  /// Deletes files that were complete an hour ago and that no dataset and no model refers to.
   void collect();
-  /// What collect() and expire() would remove at that time.
+  /// The uploads that collect() and expire() would delete at that time.
   Result<std::vector<Upload>> list_unused(int64_t as_of_us) const;
   void remove_all_unused(int64_t as_of_us) {
     remove_idle(as_of_us);
     remove_complete(as_of_us);
   }
-  /// Removes a file that was a model, unless something else refers to it or it is being uploaded.
+  /// Deletes a file that was a model, unless something else refers to it or it is being uploaded.
   void discard(const std::string& sha256) { remove_unused({sha256}); }
 
  private:
   friend class UploadWriter;
-  static constexpr int64_t kAnySize = 0;         // a claim of all parts of a digest
+  static constexpr int64_t kAnySize = 0;         // claims all parts of a digest
   using Part = std::pair<std::string, int64_t>;  // a digest and a declared size
 
-  /// Takes the part, unless another has it.
+  /// Claims the part; false if another caller has claimed it.
   bool claim(const Part& part);
   void release(const Part& part);
   void keep_hash(const Part& part, FollowingDigest::State hashed);
-  /// What was kept of the part's first `committed` bytes, or nothing of them.
+  /// Returns the stored hash state of a prefix of the part's first `committed` bytes, or the empty
+  /// state.
   FollowingDigest::State take_hash(const Part& part, int64_t committed);
   bool may_start_thread();
-  /// Whether the file of an unfinished upload has what its row promises.
+  /// Whether the file of an unfinished upload has at least the size in its row.
   bool holds_part(const Upload& row) const;
   void remove_idle(int64_t as_of_us);
   void remove_complete(int64_t as_of_us);
@@ -121,9 +123,9 @@ class Uploads {
   DiskWatch* const disk_;
   Mutex mu_;
   std::set<Part> busy_ TRAINYARD_GUARDED_BY(mu_);  // parts with a writer
-  // How far paused uploads have been hashed, so that they need not be read again.
+  // The hash states of paused uploads, so that their files need not be read again.
   std::map<Part, FollowingDigest::State> hashes_ TRAINYARD_GUARDED_BY(mu_);
-  std::optional<int64_t> collected_us_ TRAINYARD_GUARDED_BY(mu_);  // when it last was
+  std::optional<int64_t> collected_us_ TRAINYARD_GUARDED_BY(mu_);  // time of the last collect()
 };
 
 }  // namespace trainyard::server

@@ -38,7 +38,7 @@ Error no_such_file(const std::string& name) {
                     "the task has no file " + quoted_value(name) + " of this kind");
 }
 
-/// Of several of one step the one that is whole, as a resume finds it.
+/// Of several checkpoints of a step, returns the complete one, as a resume does.
 Result<CheckpointFolder> find_whole_checkpoint(const fs::path& folder, int64_t step) {
   for (const CheckpointFolder& c : list_checkpoints(folder)) {
     if (c.step == step && find_state(c)) return c;
@@ -87,7 +87,8 @@ Status check_files(const v1::PushFilesRequest::Start& start, int64_t bytes_max) 
   return {};
 }
 
-/// How much of the files a part holds; nothing of one that is not theirs.
+/// The number of bytes of these files that the temporary folder contains; 0 if one of its files is
+/// larger than declared.
 int64_t bytes_held(const fs::path& temporary, const v1::PushFilesRequest::Start& start) {
   int64_t held = 0;
   for (const v1::RemoteFile& file : start.files()) {
@@ -116,7 +117,7 @@ fs::path place_of_part(const FileGrant& grant, const v1::PushFilesRequest::Start
 
 }  // namespace
 
-// ---- What is read --------------------------------------------------------------------------
+// ---- Reading -----------------------------------------------------------------------------------
 
 Result<std::string> WorkerFiles::digest_of(const fs::path& path) {
   struct stat st {};
@@ -156,7 +157,8 @@ Status WorkerFiles::list_dataset(const FileGrant& grant, v1::ListFilesResponse& 
   return {};
 }
 
-// What load_newest_checkpoint() would take: so an attempt elsewhere begins where one here would.
+// Lists the checkpoint that load_newest_checkpoint() would load, so that a remote attempt resumes
+// where a local one would.
 Status WorkerFiles::list_checkpoint(const FileGrant& grant, v1::ListFilesResponse& response) {
   for (const CheckpointFolder& c : list_checkpoints(grant.checkpoints)) {
     if (Status s = verify_checkpoint(c); !s.ok()) {
@@ -210,13 +212,13 @@ Result<v1::ListFilesResponse> WorkerFiles::list(const v1::ListFilesRequest& requ
 Result<fs::path> WorkerFiles::find(const FileGrant& grant, const v1::PullFileRequest& request) {
   switch (request.set()) {
     case v1::FILE_SET_DATASET: {
-      // Looked at by itself: a dataset of ten thousand images would be listed for each of them. The
-      // path of a listed file never leads elsewhere.
+      // Check only this file: otherwise a dataset of ten thousand images would be listed for each
+      // of them. A path that list() accepts never leads outside the folder.
       if (!is_listed_path(request.name())) return no_such_file(request.name());
       fs::path path = grant.dataset / request.name();
       std::error_code ec;
       if (fs::is_regular_file(path, ec)) return path;
-      // A folder that is away, as on a disk that is not mounted, is no answer about its files.
+      // A missing folder, as on a disk that is not mounted, says nothing about its files.
       if (!fs::is_directory(grant.dataset, ec)) {
         return file_error("cannot find", grant.dataset, ec ? ec.value() : ENOENT);
       }
@@ -256,7 +258,7 @@ Result<UniqueFd> WorkerFiles::open(const v1::PullFileRequest& request) {
   return file;
 }
 
-// ---- What is pushed ------------------------------------------------------------------------
+// ---- Pushing -----------------------------------------------------------------------------------
 
 Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
     const v1::PushFilesRequest::Start& start) {
@@ -374,13 +376,13 @@ Status WorkerFiles::Push::check() const {
 }
 
 Status WorkerFiles::Push::finish() {
-  if (Status s = append({}); !s.ok()) return s;  // files without bytes
+  if (Status s = append({}); !s.ok()) return s;  // creates the remaining empty files
   if (index_ < start_.files_size()) {
     return make_error(ErrorCode::kFailedPrecondition, "PUSH_INCOMPLETE",
                       "the stream ended before all files had arrived");
   }
   if (Status s = check(); !s.ok()) {
-    if (is_of_file_error(s.error().reason)) return s;  // not a word about the bytes
+    if (is_of_file_error(s.error().reason)) return s;  // says nothing about the received bytes
     (void)owner_.files_.remove_all(temporary_);
     return make_error(ErrorCode::kDataLoss, "CONTENT_HASH_MISMATCH",
                       "what has arrived is not what was sent: " + s.error().message);

@@ -1,10 +1,11 @@
-// server/files/worker_files.h: the files that a worker on another host needs and leaves: only
-// those that its task's owner grants (FileGrant), by names of which none can lead elsewhere.
+// server/files/worker_files.h: reads and stores the files of workers on other hosts. A worker may
+// access only the files that its task's owner grants (FileGrant), by names that cannot lead
+// elsewhere.
 //
-// What is pushed is put together beside its place, so that no reader meets a part of it, and is
-// moved there once it is whole, checked against its digests, durable, and its task still goes on.
-// The part that a broken stream leaves is continued by the next one, or swept away with the job's
-// other leftovers.
+// Pushed files are collected in a temporary folder next to their final one, so that no reader sees
+// an incomplete folder. The folder is moved when it is complete, checked against its digests and
+// durable, and if its task is still running. A temporary folder that a broken stream leaves is
+// continued by the next stream, or deleted with the job's other leftovers.
 #pragma once
 
 #include <cstdint>
@@ -24,30 +25,31 @@
 
 namespace trainyard::server {
 
-/// Thread-safe. Calls read and write files: not for gRPC's threads.
+/// Thread-safe. The calls read and write files, so gRPC's threads must not make them.
 class WorkerFiles {
  public:
-  /// All are borrowed.
+  /// The arguments must outlive this object.
   WorkerFiles(Supervisor& supervisor, Files& files, DiskWatch& disk)
       : supervisor_(supervisor), files_(files), disk_(disk) {}
 
-  /// What the protocol says of ListFiles. RESOURCE_EXHAUSTED/TOO_MANY_FILES above kFilesMax.
+  /// Performs the ListFiles call of worker_service.proto. RESOURCE_EXHAUSTED/TOO_MANY_FILES above
+  /// kFilesMax.
   Result<v1::ListFilesResponse> list(const v1::ListFilesRequest& request);
   static constexpr size_t kFilesMax = 10'000;
 
-  /// A file, at the request's offset. NOT_FOUND/FILE_NOT_FOUND; OUT_OF_RANGE/OFFSET_INVALID behind
-  /// its end.
+  /// Opens a file and seeks to the request's offset. NOT_FOUND/FILE_NOT_FOUND;
+  /// OUT_OF_RANGE/OFFSET_INVALID behind its end.
   Result<UniqueFd> open(const v1::PullFileRequest& request);
 
-  /// One folder on its way. Not thread-safe.
+  /// A folder that is being pushed. Not thread-safe.
   class Push {
    public:
     ~Push();
     Push(const Push&) = delete;
-    /// The next bytes. Errors of the file system; INVALID_ARGUMENT/PUSH_TOO_LONG; ATTEMPT_FENCED.
+    /// Writes the next bytes. File system errors; INVALID_ARGUMENT/PUSH_TOO_LONG; ATTEMPT_FENCED.
     Status append(std::string_view bytes);
-    /// Brings the folder to its place. FAILED_PRECONDITION/PUSH_INCOMPLETE keeps the part,
-    /// DATA_LOSS/ CONTENT_HASH_MISMATCH drops it.
+    /// Moves the folder to its final path. FAILED_PRECONDITION/PUSH_INCOMPLETE keeps the temporary
+    /// folder, DATA_LOSS/CONTENT_HASH_MISMATCH deletes it.
     Status finish();
 
    private:
@@ -61,14 +63,14 @@ class WorkerFiles {
     const FileGrant grant_;
     const v1::PushFilesRequest::Start start_;
     const std::filesystem::path temporary_;
-    bool entered_ = false;  // among owner_.pushes_
-    int index_ = 0;         // of the file whose bytes come next
-    int64_t at_ = 0;        // in that file
+    bool entered_ = false;  // entered into owner_.pushes_
+    int index_ = 0;         // index of the file whose bytes come next
+    int64_t at_ = 0;        // offset in that file
     UniqueFd file_;
   };
-  /// FAILED_PRECONDITION/PUSH_OFFSET, RESOURCE_EXHAUSTED/DISK_LOW, UNAVAILABLE/PUSH_BUSY,
-  /// INVALID_ARGUMENT for a folder that is not one of a checkpoint or of a model, or is larger than
-  /// the grant.
+  /// Begins or continues a push. FAILED_PRECONDITION/PUSH_OFFSET, RESOURCE_EXHAUSTED/DISK_LOW,
+  /// UNAVAILABLE/PUSH_BUSY, INVALID_ARGUMENT for a folder that is neither a checkpoint nor a model,
+  /// or is larger than the grant.
   Result<std::unique_ptr<Push>> begin_push(const v1::PushFilesRequest::Start& start);
 
  private:
@@ -76,7 +78,8 @@ class WorkerFiles {
   static Status list_checkpoint(const FileGrant& grant, v1::ListFilesResponse& response);
   static Result<std::filesystem::path> find(const FileGrant& grant,
                                             const v1::PullFileRequest& request);
-  /// Reads the file unless it has the size and the time of when that was done last.
+  /// Returns the file's digest. Skips the read if size and modification time are those of the last
+  /// read.
   Result<std::string> digest_of(const std::filesystem::path& path);
 
   Supervisor& supervisor_;
@@ -90,7 +93,8 @@ class WorkerFiles {
   static constexpr size_t kDigestsMax = 100'000;
   Mutex mu_;
   std::map<std::filesystem::path, Digest> digests_ TRAINYARD_GUARDED_BY(mu_);
-  std::set<std::filesystem::path> pushes_ TRAINYARD_GUARDED_BY(mu_);  // under way
+  // Running pushes, by temporary folder.
+  std::set<std::filesystem::path> pushes_ TRAINYARD_GUARDED_BY(mu_);
 };
 
 }  // namespace trainyard::server

@@ -28,10 +28,10 @@ namespace {
 
 constexpr size_t kBackupChunkBytes = 1 << 20;
 
-/// Deletes itself in OnDone. Each message is one task beside the handlers, so that calls in between
-/// do not wait, and is made when the last one is on its way: the client's pace is the disk's. A
-/// client that takes nothing for backup_stall_ms loses the place; it is told once it takes
-/// something again.
+/// Deletes itself in OnDone. Each message is created by one task of the transfers executor, so that
+/// other calls do not wait, and only after the previous one was sent, so that the client's pace
+/// limits the disk reads. If a client reads nothing for backup_stall_ms, its backup is ended, and
+/// it receives the error when it reads again.
 class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   BackupStream(CallFrame& frame, const BackupSource& source, const grpc::ByteBuffer* request)
@@ -49,12 +49,13 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       stalled = stalled_;
     }
     changed_.notify_one();
-    if (!ok) return Finish(grpc::Status::CANCELLED);  // the client has left
+    if (!ok) return Finish(grpc::Status::CANCELLED);  // the client has disconnected
     if (stalled) return Finish(to_grpc_status(stall_error()));
     next();
   }
   void OnDone() override {
-    // Removing the links takes a while: not on the library's threads, unless these are the last.
+    // Deleting the hard links takes a while, so gRPC's threads do it only if the executor has
+    // stopped.
     if (!frame_.transfers.post([this] { delete this; })) delete this;
   }
 
@@ -67,7 +68,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     leave();
   }
 
-  /// Removes the links and lets another backup begin.
+  /// Deletes the links and lets another backup begin.
   void leave() {
     if (!mine_) return;
     mine_ = false;
@@ -76,7 +77,8 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     spdlog::info("event=backup_ended complete={}", complete_);
   }
 
-  /// Whoever hears of the end may begin the next one. Only while no message is on its way.
+  /// Ends the stream; a client that sees the end can begin the next backup. Must be called only
+  /// while no message is being sent.
   void end(const grpc::Status& status) {
     leave();
     Finish(status);
@@ -89,8 +91,8 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
                           " s, so it was ended to let others begin; call again");
   }
 
-  /// Ends when asked to stop, or once a message has been on its way for too long. Nothing else
-  /// touches the backup while one is.
+  /// Runs on pace_: returns when a stop is requested, or ends the backup once a message has been in
+  /// transit for too long. No other thread uses the backup while a message is being sent.
   void watch_pace(const std::stop_token& stop) {
     MutexLock lock(mu_);
     while (!stalled_) {
@@ -223,7 +225,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     summary.set_commit(backup_->commit());
     summary.set_file_count(static_cast<int64_t>(backup_->files().size()));
     summary.set_size_bytes(backup_->total_bytes());
-    constexpr size_t kWarningsMax = 1000;  // a message has a bound
+    constexpr size_t kWarningsMax = 1000;  // a message has a size limit
     for (size_t i = 0; i < std::min(warnings_.size(), kWarningsMax); ++i) {
       summary.add_warnings(warnings_[i]);
     }
@@ -232,24 +234,24 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   CallFrame& frame_;
   const BackupSource& source_;
   const grpc::ByteBuffer* request_;
-  bool mine_ = false;  // no other backup may begin
+  bool mine_ = false;  // this stream has set source_.backing_up
   bool prepared_ = false;
   bool complete_ = false;
   std::unique_ptr<StagedBackup> backup_;
   std::vector<std::string> warnings_;
   size_t next_file_ = 0;
   int64_t total_bytes_ = 0;
-  UniqueFd file_;  // the one before next_file_
+  UniqueFd file_;  // the file at next_file_ - 1
   int64_t left_bytes_ = 0;
   Sha256 digest_;
   grpc::ByteBuffer out_;
 
   Mutex mu_;
   CondVar changed_;
-  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;  // a message is on its way
-  int64_t messages_ TRAINYARD_GUARDED_BY(mu_) = 0;  // that were sent
+  bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;  // a message is being sent
+  int64_t messages_ TRAINYARD_GUARDED_BY(mu_) = 0;  // number of messages sent
   bool stalled_ TRAINYARD_GUARDED_BY(mu_) = false;
-  std::jthread pace_;  // of the one backup that is under way
+  std::jthread pace_;  // runs watch_pace() while the backup runs
 };
 
 }  // namespace

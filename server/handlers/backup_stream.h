@@ -14,8 +14,8 @@ namespace trainyard::server {
 /// The state folder that a stream backs up. It must outlive the streams.
 struct BackupSource {
   const StatePaths& paths;
-  std::atomic<bool>& backing_up;  // one at a time
-  int64_t stall_ms = 0;           // how long its client may take nothing
+  std::atomic<bool>& backing_up;  // true while a backup runs; only one may
+  int64_t stall_ms = 0;           // how long its client may read nothing
 };
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(CallFrame& frame,

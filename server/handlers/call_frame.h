@@ -1,4 +1,4 @@
-// server/handlers/call_frame.h: what every call needs, whichever group of methods it belongs to.
+// server/handlers/call_frame.h: the data that the handlers of all calls need.
 #pragma once
 
 #include <atomic>
@@ -10,15 +10,16 @@
 
 namespace trainyard::server {
 
-/// Owned, with what it refers to, by the Daemon; outlives every call.
+/// The Daemon owns this struct and everything that it refers to; it outlives every call.
 struct CallFrame {
-  Executor& executor;              // for handlers
-  Executor& planning;              // for those that compute: others do not wait for them
-  Executor& arrays;                // for those that compute for many jobs: single ones do not wait
-  Executor& transfers;             // for streams of files: a slow disk holds up only those
-  const Tokens* tokens = nullptr;  // null: none is required
+  Executor& executor;  // for handlers
+  Executor& planning;  // for handlers that compute, so that others do not wait for them
+  // For handlers that compute for many jobs, so that those for single jobs do not wait.
+  Executor& arrays;
+  Executor& transfers;             // for streams of files, so that a slow disk delays only these
+  const Tokens* tokens = nullptr;  // null: no token is required
   std::atomic<bool> draining{false};
-  std::stop_source drain_stop = {};  // ends what calls compute; requested after `draining` is set
+  std::stop_source drain_stop = {};  // stops computing calls; requested after `draining` is set
   // Called when the store refuses writes permanently. Set before the first call is served.
   std::function<void()> store_failed = [] {};
 };

@@ -67,7 +67,7 @@ Status check_request(const v1::CreateDatasetRequest& request) {
   }
   if (Status s = check_sources(request.spec(), request.validate_only()); !s.ok()) return s;
   const std::vector<std::filesystem::path> paths(
-      static_cast<size_t>(request.spec().sources_size()));  // none of them is read here
+      static_cast<size_t>(request.spec().sources_size()));  // placeholders: no file is read here
   const Result<IngestRequest> ingest = to_ingest_request(request.spec(), paths);
   return ingest.ok() ? Status() : Status(ingest.error());
 }
@@ -91,7 +91,8 @@ Result<v1::Upload> get_upload(const DatasetParts& parts, const v1::GetUploadRequ
   return out;
 }
 
-/// `request`: each of its sources has its digest. `stamps`: v1::IngestTask.stamps.
+/// Creates a dataset. Each source in `request` must have its digest. `stamps`:
+/// v1::IngestTask.stamps.
 Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
                                          const v1::CreateDatasetRequest& request,
                                          const std::vector<std::string>& stamps) {
@@ -143,7 +144,7 @@ void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& r
     return done(create_known_dataset(parts, request, {}));
   }
   // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
-  // answer arrives on a thread that must not wait for the store.
+  // result arrives on a thread that must not wait for the store.
   const auto create = [&parts, request,
                        done = std::move(done)](Result<std::vector<SourceContent>> contents) {
     if (!contents.ok()) return done(std::move(contents).error());

@@ -1,4 +1,4 @@
-// server/handlers/dataset_handlers.h: the unary methods of DatasetService, registered by rows.
+// server/handlers/dataset_handlers.h: the unary methods of DatasetService.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct DatasetParts {
   IngestRunner& ingest;
   Errands& errands;
   DiskWatch& disk;
-  Executor& executor;  // goes on once a worker has read the server's own files
+  Executor& executor;  // runs the rest of the call after a worker has read the server's own files
   const std::atomic<bool>& draining;
 };
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr size_t kChunkBytes = 1 << 20;
 
-/// Deletes itself in OnDone. Reads from the disk happen beside the handlers; one chunk is in
-/// memory.
+/// Deletes itself in OnDone. The transfers executor reads the files, not gRPC's threads. One chunk
+/// is in memory.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   DownloadStream(CallFrame& frame, const StatePaths& state, const ModelParts& models,
@@ -124,7 +124,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const ModelParts& models_;
   const grpc::ByteBuffer* request_;
   Model model_;
-  std::vector<std::string> names_;            // of the model's files, in the order of the stream
+  // Names of the model's files, in the order of the stream.
+  std::vector<std::string> names_;
   std::vector<std::filesystem::path> paths_;  // their paths
   size_t file_index_ = 0;
   UniqueFd file_;

@@ -11,9 +11,9 @@
 namespace trainyard::server {
 namespace {
 
-/// Kept alive by `self_` until the library is done with it, and by the worker's reports meanwhile.
-/// Text generated while a message is written is sent as one message: at most the whole text, whose
-/// length the request bounds.
+/// Kept alive by `self_` until gRPC has finished with it, and by the worker's reports. Text that is
+/// generated while a message is being written is sent as one message: at most the whole text, whose
+/// length the request limits.
 class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                              public std::enable_shared_from_this<GenerateStream> {
  public:
@@ -74,7 +74,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     go_on();
   }
 
-  /// The caller is gone, so the work is pointless.
+  /// The caller has disconnected, so the generation is cancelled.
   void leave() {
     std::optional<CallNumber> call;
     {
@@ -106,8 +106,8 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   Mutex mu_;
   std::optional<CallNumber> call_ TRAINYARD_GUARDED_BY(mu_);
-  v1::GenerateResponse next_ TRAINYARD_GUARDED_BY(mu_);  // drawn, not yet written
-  std::optional<Status> end_ TRAINYARD_GUARDED_BY(mu_);  // how it ended, behind what is in next_
+  v1::GenerateResponse next_ TRAINYARD_GUARDED_BY(mu_);  // generated, not yet written
+  std::optional<Status> end_ TRAINYARD_GUARDED_BY(mu_);  // the result, to be sent after next_
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool left_ TRAINYARD_GUARDED_BY(mu_) = false;

@@ -1,4 +1,5 @@
-// Arrays: many jobs that differ in some values, as one.
+// server/handlers/job_arrays.cc: arrays, which are many jobs that differ in some values and are
+// submitted together.
 #include <spdlog/spdlog.h>
 
 #include "server/config/log.h"
@@ -49,7 +50,7 @@ void submit_array(const JobParts& parts, const v1::SubmitArrayRequest& request,
   ArrayStore& arrays = parts.store.arrays();
   const RequestId request_id = request_of(request);
   if (!request_id.id.empty() && !request.validate_only()) {
-    // A request that is sent again has its array, whatever became of what the spec names.
+    // A repeated request returns its array, even if the spec names something that no longer exists.
     Result<std::optional<JobArray>> first = arrays.find_request(request_id);
     if (!first.ok()) return done(first.error());
     if (*first) return done(to_proto(**std::move(first)));
@@ -146,7 +147,7 @@ Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request
       if (files.ok()) {
         gone.push_back(path);
       } else {
-        // The row is gone, so nothing will use these files; the next start tries again.
+        // The row was deleted, so nothing will use these files; the next start tries again.
         spdlog::warn("event=files_left uid={} {}", uid, kv("message", files.error().message));
       }
     }

@@ -1,5 +1,6 @@
-// Jobs made of other jobs: retried as they were, or forked with changes, from a checkpoint. The
-// files are in place before the job is: a job that was acknowledged finds its checkpoint.
+// server/handlers/job_forks.cc: jobs created from other jobs: unchanged (retry) or with changes
+// (fork), usually from a checkpoint. The files are in place before the job is stored, so every
+// acknowledged job finds its checkpoint.
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
@@ -29,12 +30,13 @@ namespace {
 
 struct Beginning {
   v1::JobOrigin origin;
-  std::string uid;  // whose folder has the checkpoint; empty: from the start, or only checked
+  // Whose folder has the checkpoint; empty: starts without one, or is only validated.
+  std::string uid;
 };
 
-/// A request to make a job of another.
+/// A request to create a job from another job.
 struct Offspring {
-  const std::string& parent;  // its full name
+  const std::string& parent;  // the parent's full name
   const std::string& owner;
   std::string job_id;
   std::string request_id;
@@ -46,7 +48,7 @@ struct Offspring {
   bool validate_only = false;
 };
 
-constexpr int kTriesMax = 5;  // while a running job removes its older checkpoints
+constexpr int kTriesMax = 5;  // needed if a running job deletes its older checkpoints
 
 Status check_retry(const Job& job, bool from_start) {
   if (!is_terminal(job.state)) {
@@ -69,8 +71,9 @@ bool same_dependencies(const v1::JobSpec& a, const v1::JobSpec& b) {
                             });
 }
 
-/// A job that begins at a checkpoint has there what came of its parent's starting model: that model
-/// may be deleted, and the parent's report of it stays true.
+/// Removes the starting model from the plan of a job that begins at a checkpoint, which contains
+/// the model's weights. The model may be deleted then. The parent's report about the model is kept,
+/// because it remains true.
 void go_without_starting_model(const Job& parent, PlannedJob& planned) {
   planned.initial_model_id.clear();
   planned.plan.clear_initial_weights();
@@ -87,7 +90,7 @@ std::string steps_text(const std::vector<CheckpointFolder>& checkpoints) {
   return joined(steps, ", ");
 }
 
-/// The checkpoint to begin with: that of `step`, or the newest whole one.
+/// The checkpoint to begin with: that of `step`, or the newest complete one.
 Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& folder,
                                 std::optional<int64_t> step) {
   const std::vector<CheckpointFolder> checkpoints = list_checkpoints(folder);
@@ -102,8 +105,8 @@ Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& 
                                               ", expected one of " + steps_text(checkpoints) + ".");
 }
 
-/// Chooses the checkpoint, checks it against the plan and puts it in place. NOT_FOUND too if it was
-/// removed meanwhile.
+/// Chooses the checkpoint, checks it against the plan and links it into the new job's folder. Also
+/// NOT_FOUND if the checkpoint was deleted in the meantime.
 Result<Beginning> begin_offspring(const JobParts& parts, const Offspring& asked, const Job& parent,
                                   const PlannedJob& planned) {
   Beginning begins;
@@ -112,7 +115,7 @@ Result<Beginning> begin_offspring(const JobParts& parts, const Offspring& asked,
   const std::filesystem::path from = parts.paths.checkpoints(parent.uid);
   if (asked.from_start) return begins;
   if (asked.retries && list_checkpoints(from).empty()) {
-    // Because it has none, and not because the job has just been removed.
+    // Make sure that the job really has no checkpoint, rather than having just been deleted.
     const Result<Job> now = parts.store.jobs().find_uid(parent.uid);
     if (!now.ok()) return now.error();
     return begins;
@@ -124,7 +127,7 @@ Result<Beginning> begin_offspring(const JobParts& parts, const Offspring& asked,
   run.recipe = std::move(engine.recipe);
   run.dataset = parts.paths.dataset(planned.dataset_digest);
   ASSIGN_OR_RETURN(const Fork fork, plan_fork(checkpoint, run));
-  // A retry after the last step still has its model to write.
+  // A retry after the last step still has to write the model.
   const int64_t total = planned.plan.steps_total();
   if (total < checkpoint.step + (asked.retries ? 0 : 1)) {
     return field_error(
@@ -170,8 +173,8 @@ Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
   }
   v1::JobSpec spec = asked.spec != nullptr ? *asked.spec : parent.spec;
   keep_batch_size(parent.spec, spec);
-  // A job that has started once, or that could have, has what it waited for, which may be deleted
-  // by now.
+  // If the parent has started, or could have, the jobs that it waited for have ended and may have
+  // been deleted. The new job does not wait for them again.
   const bool had_it =
       parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
   if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();

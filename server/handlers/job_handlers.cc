@@ -19,16 +19,17 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int32_t kQueueDefault = 100;  // jobs in one answer
+constexpr int32_t kQueueDefault = 100;  // jobs in a response
 
-/// Of what makes two requests with one ID the same.
+/// The digest of the request without its ID. Two requests with the same ID must have the same
+/// digest.
 std::string digest_of_body(const v1::SubmitJobRequest& request) {
   v1::SubmitJobRequest body = request;
   body.clear_request_id();
   return digest_of(body);
 }
 
-/// The job that the request made before, when its answer may have been lost.
+/// The job that an earlier call with this request created, if its response was lost.
 Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobRequest& request) {
   if (request.request_id().empty()) return std::optional<Job>();
   return jobs.find_request({kProject, request.request_id(), digest_of_body(request)});
@@ -63,7 +64,7 @@ void store_job(const JobParts& parts, const v1::SubmitJobRequest& request,
   job.request_id = request.request_id();
   if (!request.request_id().empty()) job.request_digest = digest_of_body(request);
   if (Status room = parts.disk.check(); !room.ok()) job.refusal = room.error();
-  // No thread waits for the commit, so as many submits as there are share one.
+  // No thread waits for the commit, so all concurrent submits can share one.
   parts.store.jobs().submit(std::move(job), [done = std::move(done)](Result<Job> stored) {
     if (!stored.ok()) return done(std::move(stored).error());
     spdlog::info("event=job_submitted {} uid={} priority={} {}", kv("job", stored->name()),
@@ -72,14 +73,14 @@ void store_job(const JobParts& parts, const v1::SubmitJobRequest& request,
   });
 }
 
-/// Plans, which may take seconds.
+/// Plans the job, which may take seconds, and stores it.
 void submit_job(const JobParts& parts, const v1::SubmitJobRequest& request, const CallInfo& call,
                 Done<v1::Job> done) {
   if (Status s = check_submit(parts, request); !s.ok()) return done(s.error());
   Result<PlannedJob> planned = parts.planner.plan(request.spec(), call.stop);
   if (!planned.ok()) {
     if (request.validate_only()) return done(std::move(planned).error());
-    // A request that is sent again has its job, whatever became of what the spec names.
+    // A repeated request returns its job, even if the spec names something that no longer exists.
     const Result<std::optional<Job>> first = find_first(parts.store.jobs(), request);
     if (!first.ok()) return done(first.error());
     if (!*first) return done(std::move(planned).error());
@@ -95,8 +96,8 @@ void submit_job(const JobParts& parts, const v1::SubmitJobRequest& request, cons
   store_job(parts, request, call.caller, *std::move(planned), std::move(done));
 }
 
-/// Submits a spec that was just accepted, without planning or waiting. False leaves the request to
-/// submit_job().
+/// Submits a spec that was just accepted, without planning or waiting. If it returns false, the
+/// caller must call submit_job().
 bool submit_known_job(const JobParts& parts, const v1::SubmitJobRequest& request,
                       const CallInfo& call, const Done<v1::Job>& done) {
   if (request.validate_only() || !check_submit(parts, request).ok()) return false;
@@ -163,7 +164,7 @@ Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
     to.set_reason(job.why.reason);
     to.set_message(job.why.message);
   }
-  // One that waits for other jobs is not in the queue yet.
+  // A job that waits for other jobs is not in the queue yet.
   if (asked && view.jobs.empty() && asked->state == JobState::kQueued) {
     v1::QueuedJob& to = *response.add_jobs();
     to.set_name(asked->name());
@@ -208,7 +209,8 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {
     v1::Job& listed = *response.add_jobs() = to_proto(parts.dispatcher.explained(std::move(job)));
-    listed.mutable_progress()->clear_confusion_matrices();  // large, for a list of a thousand jobs
+    // Too large for a list of a thousand jobs.
+    listed.mutable_progress()->clear_confusion_matrices();
     listed.mutable_progress()->clear_warnings();
     listed.mutable_plan()->clear_warnings();
     listed.mutable_plan()->clear_initial_weights();
@@ -259,7 +261,7 @@ Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().remove(kProject, id));
   if (Status s = remove_noted(parts.store, parts.files, parts.paths, "jobs/" + job.uid); !s.ok()) {
-    // The row is gone, so nothing will use these files; a person may remove them.
+    // The row was deleted, so nothing will use these files; a person may delete them.
     spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));
   }
   spdlog::info("event=job_deleted {}", kv("job", job.name()));

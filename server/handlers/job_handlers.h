@@ -1,4 +1,4 @@
-// server/handlers/job_handlers.h: the unary methods of JobService, registered by rows.
+// server/handlers/job_handlers.h: the unary methods of JobService.
 #pragma once
 
 #include <atomic>
@@ -33,12 +33,12 @@ struct JobParts {
   const std::atomic<bool>& draining;
 };
 
-// Each registers its methods of JobService. `planning` and `arrays` run those that plan, which may
-// take seconds, or half a minute for an array. All handlers are thread-safe. A submit replies from
-// the store's thread; the other calls may wait for a commit.
+// Each of these registers methods of JobService. `planning` and `arrays` run the methods that plan,
+// which may take seconds, or half a minute for an array. All handlers are thread-safe. A submit
+// replies from the store's thread; the other calls may wait for a commit.
 void add_job_rows(Methods& rows, const JobParts& parts, Executor& planning);
 void add_array_rows(Methods& rows, const JobParts& parts, Executor& arrays);
-/// Jobs made from other jobs: retries and forks.
+/// Registers RetryJob, ForkJob and ListCheckpoints.
 void add_fork_rows(Methods& rows, const JobParts& parts, Executor& planning);
 
 }  // namespace trainyard::server

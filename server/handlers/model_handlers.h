@@ -1,4 +1,4 @@
-// server/handlers/model_handlers.h: the unary methods of ModelService, registered by rows.
+// server/handlers/model_handlers.h: the unary methods of ModelService.
 #pragma once
 
 #include <atomic>

@@ -25,7 +25,7 @@ namespace trainyard::server {
 
 class WatchStreams;
 
-/// The daemon's parts that the services hand to those who use them. They outlive the services.
+/// The daemon's parts that the services pass to their handlers. They outlive the services.
 struct ServiceParts {
   CallFrame& frame;
   const HousekeepingParts& housekeeping;  // has the configuration, paths, clock, files and store
@@ -40,9 +40,9 @@ struct ServiceParts {
   ClusterRates& cluster_rates;
   DiskWatch& disk;
   const std::vector<std::string>& warnings;  // for ServerInfo
-  std::function<Status()> drains_changed;    // SystemHandlers::Parts
+  std::function<Status()> drains_changed;    // SystemParts::drains_changed
   int64_t start_time_us = 0;
-  int64_t backup_stall_ms = 0;     // BackupSource
+  int64_t backup_stall_ms = 0;     // BackupSource::stall_ms
   int64_t watch_heartbeat_ms = 0;  // tests shorten it
 };
 

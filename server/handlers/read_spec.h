@@ -1,4 +1,5 @@
-// server/handlers/read_spec.h: the text of a spec as messages, for clients without a reader.
+// server/handlers/read_spec.h: converts the text of a spec to messages, for clients that cannot
+// parse specs themselves.
 #pragma once
 
 #include "src/base/result.h"
@@ -6,8 +7,8 @@
 
 namespace trainyard::server {
 
-/// FIELD_REQUIRED and FIELD_OUT_OF_RANGE for the request; what is wrong with the text is a part of
-/// the answer.
+/// FIELD_REQUIRED and FIELD_OUT_OF_RANGE for the request itself; errors in the text are part of the
+/// response.
 Result<v1::ReadSpecResponse> read_spec(const v1::ReadSpecRequest& request);
 
 }  // namespace trainyard::server

@@ -153,7 +153,8 @@ Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
     drains.erase(drain);
   }
   add_clusters(parts, request.forecasts(), response);
-  for (const DeviceDrain& drain : drains) {  // they stay drained until they come back
+  // Absent devices, which stay drained until they come back.
+  for (const DeviceDrain& drain : drains) {
     v1::Device& out = *response.add_devices();
     out.set_name(drain.name);
     out.set_kind(drain.name == kCpuName ? v1::Device::CPU : v1::Device::GPU);
@@ -220,7 +221,7 @@ Result<v1::Device> drain_device(const SystemParts& parts, const v1::DrainDeviceR
 Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDeviceRequest& request) {
   if (Status s = check_device_name(request.name()); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(v1::Device known, get_device(parts, request.name()));
-  // The name may be shown twice: of the device that has it now, and of one that is away.
+  // The name may occur twice: for the device that has it now, and for one that is absent.
   const Devices devices = parts.inventory.read();
   ASSIGN_OR_RETURN(const std::vector<DeviceDrain> drains, parts.store.drains().list());
   bool drained = false;
@@ -235,7 +236,7 @@ Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDevic
   spdlog::info("event=device_resumed {}", kv("device", known.name()));
   Result<v1::Device> device = get_device(parts, request.name());
   if (device.ok() || device.error().reason != "DEVICE_NOT_FOUND") return device;
-  known.clear_drain();  // it had vanished
+  known.clear_drain();  // the device was absent
   known.set_reason("It is not there now.");
   return known;
 }

@@ -1,4 +1,4 @@
-// server/handlers/system_handlers.h: the unary methods of SystemService, registered by rows.
+// server/handlers/system_handlers.h: the unary methods of SystemService.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@
 
 namespace trainyard::server {
 
-/// "Drained by alice: a new fan": why nothing starts on the device.
+/// Why nothing starts on the device, such as "Drained by alice: a new fan."
 std::string drain_text(const DeviceDrain& drain);
 
 /// The parts of the daemon that the handlers use. They and this struct must outlive the service.
@@ -32,7 +32,7 @@ struct SystemParts {
   int64_t start_time_us = 0;  // of the daemon
   const std::vector<std::string>& warnings;
   const std::atomic<bool>& draining;
-  // Brings what the store says about drained devices to the inventory and the dispatcher.
+  // Passes the drained devices in the store to the inventory and the dispatcher.
   std::function<Status()> drains_changed;
 };
 

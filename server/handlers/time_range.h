@@ -1,4 +1,4 @@
-// server/handlers/time_range.h: the scheduler's times on the wire.
+// server/handlers/time_range.h: converts the scheduler's times to protobuf messages.
 #pragma once
 
 #include "server/scheduler/scheduler.h"
@@ -7,7 +7,7 @@
 
 namespace trainyard::server {
 
-/// `range` is known.
+/// `range` must be known.
 inline v1::TimeRange to_proto(const Range& range) {
   v1::TimeRange out;
   *out.mutable_low() = to_timestamp(range.low_us);

@@ -1,6 +1,6 @@
-// server/handlers/unary.h: the frame around every unary handler (token, parse, strict check, run on
-// the executor, one catch, one mapping of errors), and the rows that register them. Handlers
-// themselves do not know gRPC.
+// server/handlers/unary.h: the code around every unary handler (checks the token, parses the
+// request, refuses unknown fields, runs the handler on an executor, catches exceptions, maps
+// errors), and the class that registers handlers. Handlers themselves do not depend on gRPC.
 #pragma once
 
 #include <google/protobuf/empty.pb.h>
@@ -26,13 +26,13 @@
 
 namespace trainyard::server {
 
-/// The library's side of one call.
+/// gRPC's object for one call.
 class UnaryCall final : public grpc::ServerUnaryReactor {
  public:
   explicit UnaryCall(const std::stop_token& drain)
       : on_drain_(drain, [this] { stop_.request_stop(); }) {}
-  /// Stopped when nobody waits for the answer any more: the caller has left, its deadline has
-  /// passed, or the daemon drains.
+  /// Its stop is requested when the response is no longer needed: the caller has disconnected, the
+  /// deadline has passed, or the daemon drains.
   std::stop_token stop() const { return stop_.get_token(); }
 
   void OnCancel() override { stop_.request_stop(); }
@@ -40,11 +40,12 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 
  private:
   std::stop_source stop_;
-  const std::stop_callback<std::function<void()>> on_drain_;  // ends first: it uses stop_
+  // Destroyed first, because it uses stop_.
+  const std::stop_callback<std::function<void()>> on_drain_;
 };
 
-/// One call's answer, given exactly once: if it is destroyed without an answer, the caller still
-/// gets one.
+/// Sends the response of one call exactly once: if it is destroyed without a response, the caller
+/// receives an internal error.
 template <typename Response>
 class Answer {
  public:
@@ -74,24 +75,25 @@ class Answer {
  private:
   CallFrame& frame_;
   const char* const method_;
-  grpc::ServerUnaryReactor* reactor_;  // null once answered
+  grpc::ServerUnaryReactor* reactor_;  // null after the response
   grpc::ByteBuffer* const out_;
 };
 
-/// Longer requests are never tried at once.
+/// Longer requests are never passed to a `quick` handler (serve()).
 inline constexpr size_t kQuickRequestBytesMax = 16 << 10;
 
 /// Facts of a call that are not in its request.
 struct CallInfo {
-  std::string caller;    // caller_of() (server/rpc/auth.h): who owns what the call makes
-  std::stop_token stop;  // UnaryCall::stop(). A handler that computes answers CANCELLED/STOPPED
-                         // (src/base/stop.h) soon after it is requested
+  std::string caller;  // caller_of() (server/rpc/auth.h); owns what the call creates
+  // UnaryCall::stop(). A handler that computes must return CANCELLED/STOPPED (src/base/stop.h) soon
+  // after a stop is requested.
+  std::stop_token stop;
 };
 
 /// Serves one call: `handler(const Request&, const CallInfo&, Done<Response>)` runs on `on` and may
-/// answer later, from any thread. `quick(const Request&, const CallInfo&, Done<Response>) -> bool`,
-/// unless it is null, is tried before it, on the library's thread: it neither computes nor waits,
-/// and says whether it takes the call.
+/// respond later, from any thread. `quick(const Request&, const CallInfo&, Done<Response>) ->
+/// bool`, unless it is null, is called first, on gRPC's thread: it must neither compute nor wait,
+/// and returns whether it handles the call.
 template <typename Request, typename Response, typename Handler, typename Quick>
 grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
                                 grpc::CallbackServerContext* context, const grpc::ByteBuffer* in,
@@ -168,8 +170,9 @@ struct ResponseOf<void, Done<R>> {
 
 /// Registers functions as the unary methods of a service, which must outlive the server. A function
 /// takes the daemon's parts that it uses, if any, a Request and, if it needs one, a CallInfo. It
-/// returns a Result<Response>, or a Status where the method's response is empty, or it takes a
-/// Done<Response> last and replies later. It runs on the service's executor, or on `on`.
+/// returns a Result<Response>, or a Status if the method's response is empty, or it takes a
+/// Done<Response> as its last argument and responds later. It runs on the frame's executor, or on
+/// `on`.
 class Methods {
  public:
   Methods(CallFrame& frame, RpcService& rpc) : frame_(frame), rpc_(rpc) {}
@@ -178,7 +181,7 @@ class Methods {
   void add(const char* name, Function function) {
     add_row<Function>(name, function, nullptr, frame_.executor);
   }
-  /// `parts`: the function's first argument, or the object whose member function it is.
+  /// `parts` is the function's first argument, or the object whose member function it is.
   template <typename Parts, typename Function>
   void add(const char* name, Parts& parts, Function function) {
     add(name, parts, function, frame_.executor);
@@ -187,7 +190,7 @@ class Methods {
   void add(const char* name, Parts& parts, Function function, Executor& on) {
     add_row<Function>(name, std::bind_front(function, std::ref(parts)), nullptr, on);
   }
-  /// `quick` as for serve().
+  /// `quick` is the function that serve() calls first.
   template <typename Parts, typename Function, typename Quick>
   void add(const char* name, Parts& parts, Function function, Executor& on, Quick quick) {
     add_row<Function>(name, std::bind_front(function, std::ref(parts)),

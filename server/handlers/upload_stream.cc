@@ -14,11 +14,11 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kMessagesAtOnce = 16;  // before a stream lets others have its thread
+constexpr int kMessagesAtOnce = 16;  // messages before a stream yields its thread to others
 
-/// Deletes itself in OnDone. The bytes are written beside the handlers, one message after another,
-/// while the next one arrives; the one behind it is read after that, so that the disk slows down
-/// the client.
+/// Deletes itself in OnDone. The transfers executor writes the messages one after another while the
+/// next one arrives. The message after that is read only when the writing is done, so that the disk
+/// applies back-pressure to the client.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   UploadStream(CallFrame& frame, Uploads& uploads, grpc::ByteBuffer* response)
@@ -35,7 +35,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
       if (ended_) return;
       arrived_ = true;
       ok_ = ok;
-      if (std::exchange(working_, true)) return;  // work() sees it
+      if (std::exchange(working_, true)) return;  // work() will process it
     }
     post();
   }
@@ -53,7 +53,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     if (!posted) refuse(frame_.draining ? draining_error() : busy_error());
   }
 
-  /// Takes what has arrived. This object may be gone once the stream has ended.
+  /// Processes the messages that have arrived. This object may be deleted once the stream has
+  /// ended.
   Status work() {
     for (int i = 0; i < kMessagesAtOnce; ++i) {
       bool ok = false;
@@ -77,7 +78,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     return {};
   }
 
-  /// `ends`: the stream was answered.
+  /// Processes one message. Sets `ends` if the response was sent.
   Status take(const grpc::ByteBuffer& bytes, bool& ends) {
     v1::UploadFileRequest request;
     if (Status s = parse_request(bytes, request); !s.ok()) return s;
@@ -141,14 +142,14 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   void refuse(const Error& error) {
-    // Bytes received before the fault are kept; finish() has already dropped them if the digest was
+    // Keep the bytes received before the error; finish() has already deleted them if the digest was
     // wrong.
     if (writer_ && error.reason != "CONTENT_HASH_MISMATCH") (void)writer_->pause();
     writer_.reset();
     end(to_grpc_status(error));
   }
 
-  /// A message that arrives from here on is not looked at.
+  /// Ends the stream. Messages that arrive later are ignored.
   void end(const grpc::Status& status) {
     {
       const MutexLock lock(mu_);
@@ -160,7 +161,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   CallFrame& frame_;
   Uploads& uploads_;
   grpc::ByteBuffer* response_;
-  grpc::ByteBuffer in_;  // the library's until OnReadDone, then work()'s
+  grpc::ByteBuffer in_;  // gRPC writes it until OnReadDone, then work() uses it
   Mutex mu_;
   bool arrived_ TRAINYARD_GUARDED_BY(mu_) = false;  // in_ has a message, or the end if not ok_
   bool ok_ TRAINYARD_GUARDED_BY(mu_) = false;
@@ -168,7 +169,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   bool ended_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool begun_ = false;
   std::unique_ptr<UploadWriter> writer_;
-  Upload complete_;  // the answer: the existing upload, if there is no writer
+  Upload complete_;  // the response: the existing upload, if there is no writer
 };
 
 }  // namespace

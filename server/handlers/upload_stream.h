@@ -1,5 +1,5 @@
 // server/handlers/upload_stream.h: one UploadFile stream. Only its last message completes an
-// upload: a stream that ends, for whatever reason, is a pause.
+// upload: a stream that ends earlier, for whatever reason, pauses it.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>

@@ -17,21 +17,21 @@ namespace trainyard::server {
 
 namespace {
 
-constexpr size_t kCrowd = 64;  // streams whose memory is worth returning once they are gone
-constexpr std::chrono::seconds kTrimDelay{1};  // for the library to free theirs
+constexpr size_t kCrowd = 64;  // after so many streams their memory is returned to the system
+constexpr std::chrono::seconds kTrimDelay{1};  // gRPC needs time to free its memory
 
-/// The rest of a block, not copied: the slice keeps the block.
+/// A slice of the rest of a block, without a copy: the slice keeps the block alive.
 grpc::Slice slice_from(const std::shared_ptr<const EventBlock>& block, size_t begin) {
   using Owner = std::shared_ptr<const EventBlock>;
   auto* owner = new Owner(block);
-  char* bytes = const_cast<char*>(block->bytes.data());  // the library only reads what it sends
+  char* bytes = const_cast<char*>(block->bytes.data());  // gRPC only reads the bytes that it sends
   return {bytes + begin, block->bytes.size() - begin,
           [](void* o) { delete static_cast<Owner*>(o); }, owner};
 }
 
-/// The same for each call on a connection, another for each connection that is open: where the
-/// library keeps the connection's properties. Null if it has none. (The peer's address does not
-/// tell: all clients of a Unix socket have the same.)
+/// Identifies the connection of a call by the address at which gRPC stores the connection's
+/// properties; null if there are none. The peer's address does not suffice, because all clients of
+/// a Unix socket have the same.
 const void* connection_of(const grpc::CallbackServerContext& context) {
   const std::shared_ptr<const grpc::AuthContext> properties = context.auth_context();
   if (!properties || properties->begin() == properties->end()) return nullptr;
@@ -40,14 +40,14 @@ const void* connection_of(const grpc::CallbackServerContext& context) {
 
 }  // namespace
 
-/// Kept alive by `self_` until the library is done with it, and by its users meanwhile.
+/// Kept alive by `self_` until gRPC has finished with it, and by its users.
 class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                           public std::enable_shared_from_this<WatchStream> {
  public:
   WatchStream(WatchStreams& streams, const WatchStreams::Parts& parts, const void* connection)
       : streams_(streams), parts_(parts), connection_(connection) {}
 
-  /// Not admitted: it ends at once.
+  /// Starts the stream, or ends it immediately if it was not admitted.
   void begin(Status admitted, const grpc::ByteBuffer& bytes) {
     self_ = shared_from_this();
     guarded([&]() -> Status {
@@ -65,7 +65,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     finish(status);
   }
 
-  /// Sends a heartbeat if it is time; returns when it will be.
+  /// Sends a heartbeat if one is due; returns when the next one will be.
   int64_t beat(int64_t now_us, int64_t silence_us) {
     const MutexLock lock(mu_);
     if (finished_ || writing_ || !watcher_) return now_us + silence_us;
@@ -89,8 +89,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnCancel() override { end(grpc::Status::CANCELLED); }
   void OnDone() override {
     streams_.remove(this, connection_);
-    // Waits until the hub is not in take() and will not call it again. take() itself never gets
-    // here: a thread must not wait for itself.
+    // Waits until the hub has left take() and will not call it again. take() itself never gets
+    // here, since a thread must not wait for itself.
     watcher_.reset();
     self_.reset();
   }
@@ -108,7 +108,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (!s.ok()) end(to_grpc_status(s.error()));
   }
 
-  /// On the hub's reading thread.
+  /// Runs on the hub's reading thread.
   Status start() {
     {
       const MutexLock lock(mu_);
@@ -134,7 +134,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     return {};
   }
 
-  /// On one of the hub's threads: what was asked for.
+  /// Runs on one of the hub's threads and takes the requested events.
   Status take(Result<EventRun> run) {
     if (!run.ok()) return run.error();
     Watcher* watcher = nullptr;
@@ -144,7 +144,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       asked_ = false;
       if (run->block) {
         const int64_t next = run->block->first_seq + static_cast<int64_t>(run->first);
-        if (next > newest_seq_ + 1 && next > oldest_seq_) {  // which `start` promised not to happen
+        if (next > newest_seq_ + 1 && next > oldest_seq_) {  // `start` has promised these events
           return make_error(ErrorCode::kUnavailable, "EVENTS_THINNED",
                             "old events of the job have just been removed; call again for those "
                             "that are left");
@@ -152,15 +152,16 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       }
       run_ = std::move(*run);
       if (run_.block && !request_.packed()) run_.block = run_.block->unpacked();
-      if (writing_) return {};  // a heartbeat; behind it OnWriteDone goes on
+      if (writing_) return {};  // a heartbeat; after it OnWriteDone() continues
       if (!write_on()) return {};
-      watcher = watcher_.get();  // OnDone, which resets it, waits for us
+      watcher = watcher_.get();  // valid: OnDone(), which resets it, waits for take()
     }
     watcher->request();
     return {};
   }
 
-  /// Writes what there is, or ends; true if the hub must be asked for more, outside the lock.
+  /// Writes the pending events, or ends the stream. Returns true if the caller must request more
+  /// from the hub, without the lock.
   bool write_on() TRAINYARD_REQUIRES(mu_) {
     if (finished_) return false;
     if (run_.block) {
@@ -201,16 +202,16 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   v1::WatchJobRequest request_;
   std::string id_;
   std::shared_ptr<WatchStream> self_;
-  std::unique_ptr<Watcher> watcher_;  // set before the first write, reset when all is done
+  std::unique_ptr<Watcher> watcher_;  // set before the first write, reset in OnDone()
 
   Mutex mu_;
-  EventRun run_ TRAINYARD_GUARDED_BY(mu_);        // what is not written yet
-  bool asked_ TRAINYARD_GUARDED_BY(mu_) = false;  // the hub owes a run
+  EventRun run_ TRAINYARD_GUARDED_BY(mu_);        // the events that are not written yet
+  bool asked_ TRAINYARD_GUARDED_BY(mu_) = false;  // a request to the hub is pending
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
-  int64_t newest_seq_ TRAINYARD_GUARDED_BY(mu_) =
-      0;  // what was written; a heartbeat is never ahead of it
-  int64_t oldest_seq_ TRAINYARD_GUARDED_BY(mu_) = 0;  // as `start` has told it
+  // The newest event written; a heartbeat never reports a later one.
+  int64_t newest_seq_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  int64_t oldest_seq_ TRAINYARD_GUARDED_BY(mu_) = 0;  // the value sent in `start`
   int64_t last_write_us_ TRAINYARD_GUARDED_BY(mu_) = 0;
   grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);  // valid until its write is done
 };
@@ -288,7 +289,7 @@ void WatchStreams::remove(WatchStream* stream, const void* connection) {
     if (found != per_connection_.end() && --found->second == 0) per_connection_.erase(found);
     if (!streams_.empty() || peak_ < kCrowd) return;
   }
-  changed_.notify_all();  // the crowd is gone
+  changed_.notify_all();  // beat() can return memory now
 }
 
 void WatchStreams::beat() {

@@ -1,11 +1,11 @@
 // server/handlers/watch.h: the WatchJob streams.
 //
-// A stream asks the hub for what comes next, writes it as the client takes it, and asks again. Its
-// bytes are those of all who stand at the same place, so a slow client costs one block of memory
-// (server/events/event_hub.h) and nothing else. After 15 s of silence it sends a heartbeat.
+// A stream requests the next events from the hub, writes them at the client's pace, and requests
+// more. All streams at the same position share the same bytes, so a slow client costs only one
+// block of memory (server/events/event_hub.h). After 15 s of silence a stream sends a heartbeat.
 //
-// A call begins, reads and is written to on the hub's threads: those of gRPC, which take the
-// workers' reports too, only pass on that a write is done.
+// Calls begin, read and are written to on the hub's threads. gRPC's threads, which also receive the
+// workers' reports, only pass on that a write is done.
 #pragma once
 
 #include <grpcpp/support/byte_buffer.h>
@@ -42,14 +42,14 @@ class WatchStreams {
     EventHub& hub;
     const Dispatcher& dispatcher;
     int streams_max = 0;
-    int64_t heartbeat_ms = 15'000;  // of silence
+    int64_t heartbeat_ms = 15'000;  // a heartbeat is sent after this much silence
   };
   explicit WatchStreams(const Parts& parts);
   ~WatchStreams();
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* open(grpc::CallbackServerContext* context,
                                                    const grpc::ByteBuffer* request);
-  /// Ends every stream with UNAVAILABLE/SERVER_DRAINING, and those that come later.
+  /// Ends all current and later streams with UNAVAILABLE/SERVER_DRAINING.
   void drain();
 
  private:
@@ -67,7 +67,7 @@ class WatchStreams {
   bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::set<WatchStream*> streams_ TRAINYARD_GUARDED_BY(mu_);
   std::map<const void*, int> per_connection_ TRAINYARD_GUARDED_BY(mu_);
-  size_t peak_ TRAINYARD_GUARDED_BY(mu_) = 0;  // streams at a time since there were none
+  size_t peak_ TRAINYARD_GUARDED_BY(mu_) = 0;  // most concurrent streams since there were none
   std::jthread thread_;                        // sleeps while there is no stream
 };
 

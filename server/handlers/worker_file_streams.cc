@@ -14,7 +14,7 @@
 namespace trainyard::server {
 namespace {
 
-constexpr size_t kPieceBytes = 64 << 10;  // what a link that is cut costs at most, in each file
+constexpr size_t kPieceBytes = 64 << 10;  // the most that a broken connection loses per file
 
 /// Deletes itself in OnDone.
 class PullStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
@@ -72,8 +72,8 @@ class PullStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   grpc::ByteBuffer out_;
 };
 
-/// Deletes itself in OnDone. A message is read once the one before it is written, so that the disk
-/// slows the worker down.
+/// Deletes itself in OnDone. A message is read only after the previous one was written, so that the
+/// disk applies back-pressure to the worker.
 class PushStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   PushStream(WorkerFiles& files, Executor& transfers, grpc::ByteBuffer* response)
@@ -89,7 +89,7 @@ class PushStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
         s = internal_error("PushFiles", e.what());
       }
       if (s.ok() && ok) return StartRead(&in_);
-      push_.reset();  // the part is free for the next stream before this one is answered
+      push_.reset();  // the next stream can continue the push before this one gets its response
       Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
     });
     if (posted) return;

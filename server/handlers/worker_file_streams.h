@@ -1,5 +1,5 @@
-// server/handlers/worker_file_streams.h: calls of workers from elsewhere that move files. The files
-// are read and written beside gRPC's threads; one piece of each stream is in memory.
+// server/handlers/worker_file_streams.h: the calls of remote workers that transfer files. An
+// executor reads and writes the files, not gRPC's threads; each stream has one chunk in memory.
 #pragma once
 
 #include <grpcpp/grpcpp.h>
@@ -9,7 +9,7 @@
 
 namespace trainyard::server {
 
-/// All that these are given outlives the call.
+/// All arguments must outlive the call.
 grpc::ServerUnaryReactor* list_worker_files(WorkerFiles& files, Executor& transfers,
                                             grpc::ServerUnaryReactor* reactor,
                                             const grpc::ByteBuffer* request,

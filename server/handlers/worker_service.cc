@@ -21,14 +21,14 @@ namespace {
 using Context = grpc::CallbackServerContext;
 using Bytes = grpc::ByteBuffer;
 
-/// Reports of all streams that are not durable yet.
+/// The number of reports, of all streams, that are not durable yet.
 using ReportsInFlight = std::atomic<int64_t>;
 
-/// The daemon's half of a worker's stream. Reports are handed on in order, at most
-/// kReportsInFlightMax before the oldest is durable, or one at a time while all streams together
-/// have kAllInFlightMax: a thousand workers would fill the store's queue, which refuses what is
-/// beyond it, and a stream that waits costs less than one that is begun anew. Acknowledgements
-/// merge, because a number includes all before it.
+/// The daemon's side of a worker's stream. It passes reports on in order. At most
+/// kReportsInFlightMax may be pending before the oldest is durable, or one while all streams
+/// together have kAllInFlightMax: a thousand workers would fill the store's queue, which then
+/// refuses reports, and a stream that waits costs less than one that must be opened again.
+/// Acknowledgements are merged, because a number includes all before it.
 class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>,
                             public CommandSink,
                             public std::enable_shared_from_this<ReportReactor> {
@@ -42,7 +42,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     StartRead(&in_);
   }
 
-  // CommandSink: from any thread, even after the stream has ended.
+  // CommandSink: may be called from any thread, even after the stream has ended.
   void send(const v1::WorkerCommand& command) override {
     const MutexLock lock(mu_);
     commands_.push_back(command);
@@ -50,7 +50,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return end(grpc::Status::OK);  // a pause: only an outcome ends the work
+    if (!ok) return end(grpc::Status::OK);  // an interruption: only an outcome ends the work
     try {
       v1::WorkerReport report;
       if (Status s = parse_message(in_, report, kReportElementsMax); !s.ok())
@@ -75,7 +75,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
  private:
   static constexpr int kReportsInFlightMax = 64;
-  static constexpr int64_t kAllInFlightMax = 2048;  // a quarter of what the store takes
+  static constexpr int64_t kAllInFlightMax = 2048;  // a quarter of the store's queue
   // A dataset's schema may have 262,144 columns, each with statistics and categories.
   static constexpr size_t kReportElementsMax = 4'000'000;
 
@@ -93,8 +93,8 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     ++*all_;
     const int64_t number = report.number();
     const auto done = [self = shared_from_this(), number](Status s) { self->taken(number, s); };
-    // An outcome may read and digest a large model: not on gRPC's threads. It is the last report,
-    // so none can overtake it.
+    // An outcome may require reading and hashing a large model, which gRPC's threads must not do.
+    // It is the last report, so no report can overtake it.
     if (report.has_outcome()) {
       auto shared = std::make_shared<v1::WorkerReport>(std::move(report));
       const bool posted = executor_.post(
@@ -103,23 +103,24 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
     } else {
       supervisor_.report(task_, report, done);
     }
-    // Only now: the next report, read by another thread, must not overtake this one.
+    // Read on only now, because the next report, read by another thread, must not overtake this
+    // one.
     bool read_on = false;
     {
       const MutexLock lock(mu_);
       read_on = in_flight_ < (*all_ < kAllInFlightMax ? kReportsInFlightMax : 1);
-      paused_ = !read_on;  // and then one that is taken goes on
+      paused_ = !read_on;  // if set, taken() reads on
     }
     if (read_on) read_next();
   }
 
-  /// Not after the end: the library may already be done with this stream.
+  /// Reads the next report, unless the stream has ended: gRPC may already have released it.
   void read_next() {
     const MutexLock lock(mu_);
     if (!finished_) StartRead(&in_);
   }
 
-  /// The effects of a report are durable, or were refused.
+  /// Called when a report's effects are durable, or were refused.
   void taken(int64_t number, const Status& s) {
     --*all_;
     if (!s.ok()) return end(to_grpc_status(s.error()));
@@ -165,21 +166,22 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   const WorkerDoorKind door_;
   const std::shared_ptr<ReportsInFlight> all_;
   std::shared_ptr<ReportReactor> self_;  // until OnDone
-  std::string task_;                     // of the reading side
-  grpc::ByteBuffer in_;                  // of the reading side
+  std::string task_;                     // used only by the reading side
+  grpc::ByteBuffer in_;                  // used only by the reading side
 
   Mutex mu_;
   int in_flight_ TRAINYARD_GUARDED_BY(mu_) = 0;
-  bool paused_ TRAINYARD_GUARDED_BY(mu_) = false;  // no read is under way
+  bool paused_ TRAINYARD_GUARDED_BY(mu_) = false;  // no read is pending
   int64_t acknowledged_ TRAINYARD_GUARDED_BY(mu_) = 0;
-  bool acknowledge_ TRAINYARD_GUARDED_BY(mu_) = false;                // it has not been told yet
-  std::deque<v1::WorkerCommand> commands_ TRAINYARD_GUARDED_BY(mu_);  // a stop, at most
+  // `acknowledged_` was not sent yet.
+  bool acknowledge_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::deque<v1::WorkerCommand> commands_ TRAINYARD_GUARDED_BY(mu_);  // to be sent
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;
   grpc::ByteBuffer out_ TRAINYARD_GUARDED_BY(mu_);
 };
 
-/// A call that is answered where it is read: `work(request)` gives a Result of the response.
+/// Serves a call on gRPC's thread: `work(request)` returns a Result of the response.
 template <typename Request, typename F>
 grpc::ServerUnaryReactor* answer_at_once(grpc::CallbackServerContext& context,
                                          const grpc::ByteBuffer& in, grpc::ByteBuffer& out,
@@ -222,7 +224,7 @@ grpc::ServerUnaryReactor* enrol(Supervisor& supervisor, Context* context, const 
   return reactor;
 }
 
-/// The service that workers of this host and workers of clusters call.
+/// Creates the service with the methods for all workers, local and remote.
 std::unique_ptr<RpcService> service_for(Supervisor& supervisor, Executor& executor,
                                         WorkerDoorKind door) {
   auto service = std::make_unique<RpcService>(*v1::AttachRequest::descriptor()->file());

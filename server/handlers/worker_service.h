@@ -1,5 +1,5 @@
-// server/handlers/worker_service.h: the WorkerService, on a socket of its own in the state folder,
-// and for workers from elsewhere on a port of its own.
+// server/handlers/worker_service.h: the WorkerService, on a Unix socket in the state folder for
+// local workers, and on a TCP port for remote workers.
 #pragma once
 
 #include <grpcpp/impl/service_type.h>
@@ -12,10 +12,10 @@
 
 namespace trainyard::server {
 
-/// All that these are given is borrowed and outlives the server that the service is registered
-/// with. Here: workers of this host.
+/// The service for workers of this host. The arguments of both functions must outlive the server in
+/// which the service is registered.
 std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor);
-/// Workers from elsewhere; `transfers` reads and writes their files.
+/// The service for remote workers; `transfers` reads and writes their files.
 std::unique_ptr<grpc::Service> make_elsewhere_service(Supervisor& supervisor, Executor& executor,
                                                       WorkerFiles& files, Executor& transfers);
 

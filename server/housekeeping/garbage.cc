@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// When the newest file or folder at or below `path` was changed.
+/// The latest modification time of `path` and of all files and folders below it.
 int64_t changed_us(const fs::path& path) {
   int64_t newest = 0;
   const auto look = [&](const fs::path& p) {
@@ -37,7 +37,8 @@ int64_t changed_us(const fs::path& path) {
   return newest;
 }
 
-/// What removing a list of paths frees. A file with several names is freed by the last of them.
+/// Computes the bytes that deleting a list of paths frees. A file with several hard links is freed
+/// by the deletion of the last one.
 class Freed {
  public:
   struct Bytes {
@@ -56,7 +57,7 @@ class Freed {
 
  private:
   struct File {
-    uint64_t names = 0;  // of it that go
+    uint64_t names = 0;  // hard links that are deleted
     std::vector<size_t> owners;
   };
   void add_file(size_t index, const fs::path& path) {
@@ -85,7 +86,7 @@ Status check_range(const char* field, int64_t value, int64_t max) {
       std::to_string(value) + " is out of range, expected 0.." + std::to_string(max));
 }
 
-/// The request's, or now.
+/// The request's `as_of`, or now.
 Result<int64_t> as_of_time(const v1::CollectGarbageRequest& request, int64_t now_us) {
   if (!request.has_as_of()) return now_us;
   constexpr int64_t kSecondsMax = 253'402'300'799;  // the year 9999, as google.protobuf.Timestamp
@@ -128,7 +129,7 @@ Status check_request(const v1::CollectGarbageRequest& request) {
                      kKeptSecondsMax);
 }
 
-/// Of the request, or else of the server's settings.
+/// The request's rule, or else that of the server's settings.
 std::optional<KeptJobs> kept_jobs(const v1::CollectGarbageRequest& request, const Config& config) {
   if (!request.has_keep_jobs()) return kept_jobs_setting(config);
   KeptJobs kept;
@@ -265,7 +266,8 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, i
   }
 
   std::set<fs::path> used = used_files(parts_.paths, named);
-  for (const StateFiles::Upload& u : named.uploads) {  // it may be completed at this moment
+  // The upload may be completing at this moment.
+  for (const StateFiles::Upload& u : named.uploads) {
     used.insert(parts_.paths.upload(u.sha256));
     used.insert(parts_.paths.upload_part(u.sha256, u.size_bytes));
   }
@@ -284,7 +286,7 @@ Status Garbage::remove(const Candidate& c) {
     if (!fs::exists(c.path, ec)) return {};
     return make_error(ErrorCode::kAborted, "UPLOAD_BUSY", "it is being used again");
   }
-  // The row first: it never promises a checkpoint that is gone.
+  // Update the row first, so that it never names a checkpoint that was deleted.
   if (!c.job.uid.empty()) {
     const Result<Job> job = parts_.store.jobs().drop_checkpoints(c.job.uid);
     if (!job.ok()) return job.error();
@@ -326,12 +328,13 @@ Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequ
     std::atomic<bool>& flag;
     ~Release() { flag = false; }
   } const release{collecting_};
-  // A backup holds links: files that go would free nothing before it has ended.
+  // A backup has hard links, so deleting files would free nothing before it has ended.
   if (parts_.backing_up) {
     return make_error(ErrorCode::kAborted, "GC_BUSY",
                       "a backup is under way; call again when it has ended");
   }
-  // Then no job that ended until as_of is still to be committed, and would be new to a second call.
+  // Wait until the ends of all jobs up to `as_of_us` are committed, so that a second call with this
+  // `as_of` finds no further jobs.
   if (Status s = parts_.store.jobs().wait_for_changes(); !s.ok()) return std::move(s).error();
   Result<Found> all = find(request, as_of_us);
   if (!all.ok()) {

@@ -1,12 +1,14 @@
-// server/housekeeping/garbage.h: SystemService.CollectGarbage: what of the state folder nothing
-// needs.
+// server/housekeeping/garbage.h: SystemService.CollectGarbage, which deletes data of the state
+// folder that is no longer needed.
 //
-// Finished jobs and their events by rule: server/housekeeping/retention.h. And three kinds of
-// leftovers. Checkpoints of jobs that have ended: an ended job never runs again, and who forks it
-// at this moment has links of its own or finds none. Uploads that no dataset and no model refers
-// to: server/files/uploads.h. Files that neither the store nor its copy of before an upgrade names:
-// the files are listed before the store is read, and what was changed within kFilesGraceUs stays,
-// because forks and workers put files in place before their row is there.
+// It deletes finished jobs and their events by the rules of server/housekeeping/retention.h, and
+// three kinds of leftovers:
+// - Checkpoints of jobs that have ended. An ended job never runs again. A fork that is being
+//   created at the same time has hard links of its own, or finds no checkpoint.
+// - Uploads that no dataset and no model refers to (server/files/uploads.h).
+// - Files that neither the store nor its copy from before an upgrade names. The files are listed
+//   before the store is read. Files changed within kFilesGraceUs stay, because forks and workers
+//   create files before their rows.
 #pragma once
 
 #include <atomic>
@@ -44,24 +46,24 @@ class Garbage {
   struct Candidate {
     Item item;
     std::filesystem::path path;
-    EndedJob job = {};  // of a job, its events or its checkpoints
+    EndedJob job = {};  // the job, for candidates that are a job, its events or its checkpoints
   };
   struct Found {
-    std::vector<Candidate> candidates;  // up to those beyond kItemsMax that tell of more
-    std::vector<std::string> warnings;  // what could not be looked at
+    std::vector<Candidate> candidates;  // one beyond kItemsMax shows that there are more
+    std::vector<std::string> warnings;  // items that could not be checked
   };
-  /// What may go, of what there was at `as_of_us`.
+  /// Finds the items that may be deleted, among those that existed at `as_of_us`.
   Result<Found> find(const v1::CollectGarbageRequest& request, int64_t as_of_us);
-  /// Those that the rules do not keep. Jobs without events to thin are marked, unless this is a dry
-  /// run: the next one need not read them.
+  /// Finds the jobs and events that the rules do not keep. Marks jobs without events to thin unless
+  /// this is a dry run, so that the next call need not read them.
   Status find_jobs(const v1::CollectGarbageRequest& request, int64_t as_of_us, Found& found);
   Status find_events(const v1::CollectGarbageRequest& request, int64_t kept_seconds,
                      int64_t as_of_us, Found& found);
-  /// Until the daemon drains.
+  /// Returns a function that is true once the daemon drains.
   std::function<bool()> stopped() const;
   static Candidate candidate(Item::Kind kind, const EndedJob& job, std::string reason);
   Status remove(const Candidate& candidate);
-  /// What happened to each.
+  /// Deletes the candidates and returns the result for each.
   std::vector<Status> remove_all(const std::vector<Candidate>& found);
 
   const HousekeepingParts parts_;

@@ -21,7 +21,7 @@ constexpr int kFoldersPerPiece = 256;
 constexpr int64_t kRestUsMax = 200'000;
 constexpr std::chrono::milliseconds kBackupPause{500};
 
-/// Keeps the newest output of workers that ended badly or talked much.
+/// Deletes all but the newest output of workers that ended badly or printed much.
 void prune_logs(const fs::path& folder) {
   constexpr size_t kLogFilesMax = 200;
   std::vector<std::pair<fs::file_time_type, fs::path>> files;
@@ -47,7 +47,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 void Housekeeping::start(int64_t pause_ms) {
   thread_ = std::jthread([this, pause_ms](const std::stop_token& stop) {
-    // What has failed once must not keep the rest from being done, nor itself from another time.
+    // A task that fails must prevent neither the other tasks nor its own next run.
     const auto guarded = [](const auto& task) {
       try {
         task();
@@ -89,7 +89,7 @@ void Housekeeping::tidy_jobs(const std::stop_token& stop) {
     }
     if (!has_leftovers(parts_.paths, uids[i])) continue;
     const Result<Job> job = parts_.store.jobs().find_uid(uids[i]);
-    // One without a row is a fork that is being made, or `gc` finds it.
+    // A folder without a row belongs to a fork that is being created, or is left to CollectGarbage.
     if (!job.ok() || !is_terminal(job->state)) continue;
     tidy_ended_job(parts_.paths, uids[i], job->state == JobState::kSucceeded);
     ++tidied;

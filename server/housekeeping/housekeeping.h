@@ -1,9 +1,9 @@
-// server/housekeeping/housekeeping.h: what the daemon puts in order by itself, in the background:
-// what a daemon that was killed left in the folders of finished jobs; workers' old output; and the
-// rules keep_jobs and keep_events (server/housekeeping/retention.h).
+// server/housekeeping/housekeeping.h: the daemon's background cleanup. It deletes leftovers of
+// killed daemons in the folders of finished jobs and old output of workers, and applies the rules
+// keep_jobs and keep_events (server/housekeeping/retention.h).
 //
-// All is done in pieces; the thread rests after each for as long as it took, and stands back while
-// a backup runs.
+// It works in pieces. After each piece the thread sleeps as long as the piece took, and it pauses
+// during backups.
 #pragma once
 
 #include <atomic>
@@ -36,16 +36,17 @@ class Housekeeping {
   explicit Housekeeping(const HousekeepingParts& parts)
       : parts_(parts), retention_(parts.store, parts.files, parts.paths, parts.clock) {}
   ~Housekeeping() { stop(); }
-  /// Begins now, and again after each pause.
+  /// Starts the thread. It cleans up immediately and again after each pause.
   void start(int64_t pause_ms);
-  /// Ends with the piece that it is at. Idempotent.
+  /// Stops after the current piece. Idempotent.
   void stop();
 
  private:
   void tidy_jobs(const std::stop_token& stop);
   void tidy_models(const std::stop_token& stop);
   void apply_rules(const std::stop_token& stop);
-  /// Rests for as long as since `began_us`, and while a backup runs. False if it must stop.
+  /// Sleeps as long as the work since `began_us` took (at most 200 ms), and during backups. False
+  /// if the thread must stop.
   bool rest(const std::stop_token& stop, int64_t began_us) const;
 
   const HousekeepingParts parts_;

@@ -17,27 +17,30 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int64_t kReadBytesMax = 1 << 20;  // of events, at a time
-constexpr int64_t kRowBytes = 979;          // of an event that has several rows (event_rows.h)
-constexpr int64_t kPieceRowsMax = 1000;     // that go before the store's other changes have a turn
-// A job with more events is thinned before its row is removed, which removes the rest at once.
+constexpr int64_t kReadBytesMax = 1 << 20;  // events are read in chunks of this size
+// Bytes per row of an event with several rows (event_rows.h).
+constexpr int64_t kRowBytes = 979;
+// Rows deleted before other changes of the store get their turn.
+constexpr int64_t kPieceRowsMax = 1000;
+// A job with more events is thinned before its row is deleted, because that deletes all remaining
+// events in one step.
 constexpr int64_t kRemovedEventsMax = 200;
-constexpr int64_t kSurelyThinnedEvents = 1000;  // has_to_thin()
+constexpr int64_t kSurelyThinnedEvents = 1000;  // above this, has_to_thin() reads no events
 
-/// What thin_events() does to a job, piece by piece.
+/// The changes that thin_events() makes to a job, piece by piece.
 struct Plan {
   std::vector<ThinEvents> pieces;
-  int64_t last_rows = 0;  // that the last one removes
+  int64_t last_rows = 0;  // rows that the last piece deletes
 };
 
-/// Finds what thin_events() removes of a job, from its events in order.
+/// Finds the events that thin_events() is to delete, from the job's events in order.
 class Thinning {
  public:
   void add(int64_t seq, std::string_view bytes) {
     TRAINYARD_CHECK(seq > newest_seq_, "event " + std::to_string(seq) + " comes out of order");
     newest_seq_ = seq;
     v1::Event event;
-    if (!unpack_event(bytes, event)) return;  // it stays
+    if (!unpack_event(bytes, event)) return;  // an unreadable event stays
     if (!event.has_metrics() && !event.has_log()) return;
     if (event.has_metrics()) keep_newest(std::move(event));
     const int64_t rows = 1 + static_cast<int64_t>(bytes.size()) / kRowBytes;
@@ -54,7 +57,8 @@ class Thinning {
     }
   }
 
-  /// The first one brings what stays of the metrics; the last one ends the matter.
+  /// Returns the pieces. The first one stores the metrics that stay; the last one marks the job as
+  /// done.
   Plan finish(const EndedJob& job) {
     const bool begun = job.events_thinned == EventsThinned::kBegun;
     if (is_thin_already()) pieces_.clear();
@@ -100,12 +104,12 @@ class Thinning {
     for (const v1::MetricSeries& series : event.metrics().series()) points += series.steps_size();
     return points;
   }
-  /// All that would go is one event with one value of each metric: a thinned one, or as good.
+  /// Whether the only event to delete has one value of each metric, so the job is already thinned.
   bool is_thin_already() const {
     return pieces_.size() == 1 && pieces_[0].gone.size() == 1 && metric_events_ == 1 &&
            pieces_[0].gone[0].first == pieces_[0].gone[0].last && points_ == std::ssize(newest_);
   }
-  /// The event with this seq is replaced and does not go with another piece.
+  /// Excludes the event with this sequence number from deletion, because it is replaced.
   void leave_out(int64_t seq) {
     for (ThinEvents& piece : pieces_) {
       std::vector<ThinEvents::Range> rest;
@@ -122,12 +126,12 @@ class Thinning {
   }
 
   std::vector<ThinEvents> pieces_;
-  int64_t rows_ = 0;  // of the last piece
+  int64_t rows_ = 0;  // rows that the last piece deletes
   std::map<std::string, v1::MetricSeries> newest_;
-  v1::Event head_;  // the newest one with metrics, without them
+  v1::Event head_;  // the newest event with metrics, without its metrics
   int64_t points_ = 0;
   int64_t metric_events_ = 0;
-  int64_t newest_seq_ = 0;  // that was added
+  int64_t newest_seq_ = 0;  // the last one passed to add()
 };
 
 Result<Plan> plan_thinning(const JobStore& jobs, const EndedJob& job) {
@@ -152,9 +156,8 @@ Error stopped_error() {
                     "it was interrupted, and goes on another time");
 }
 
-/// Starts `change(i, done)` for each i below `rows.size()` and waits for all answers. What takes
-/// few rows shares a commit; behind kPieceRowsMax of them other changes of the store have their
-/// turn.
+/// Starts `change(i, done)` for each i below `rows.size()` and waits for all results. Changes of
+/// few rows share a commit; after kPieceRowsMax rows other changes of the store get their turn.
 template <typename T, typename Change>
 std::vector<Status> change_together(std::span<const int64_t> rows,
                                     const std::function<bool()>& stopped, const Change& change) {
@@ -257,7 +260,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
                                       const std::function<bool()>& stopped) {
   std::vector<int64_t> rows;
   for (const EndedJob& job : jobs) {
-    // If this fails, the row's removal takes longer and is still right.
+    // If this fails, deleting the row takes longer but is still correct.
     if (job.newest_seq > kRemovedEventsMax) (void)thin({&job, 1}, stopped);
     if (stopped()) return std::vector<Status>(jobs.size(), stopped_error());
     rows.push_back(std::min(job.newest_seq, kRemovedEventsMax));
@@ -297,7 +300,7 @@ std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
       answers[i] = plan.error();
     }
   }
-  // All pieces but each job's last, one after another; then those together.
+  // First all pieces except each job's last one, one after another; then the last pieces together.
   for (size_t i = 0; i < jobs.size(); ++i) {
     std::vector<ThinEvents>& pieces = plans[i].pieces;
     for (size_t k = 0; k + 1 < pieces.size() && answers[i].ok(); ++k) {
@@ -308,7 +311,7 @@ std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
   }
   std::vector<size_t> last;
   std::vector<int64_t> rows;
-  std::vector<bool> thinned(jobs.size());  // some of its events are gone
+  std::vector<bool> thinned(jobs.size());  // some of its events were deleted
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (!answers[i].ok() || plans[i].pieces.empty()) continue;
     last.push_back(i);

@@ -23,7 +23,7 @@ Error size_error(const std::string& field, const std::string& is) {
                          " members; submit several arrays, or draw some at random");
 }
 
-/// The shortest text that is read as the same number.
+/// The shortest text that parses to the same number.
 std::string text_of(double value) {
   char text[32];
   const auto [end, error] = std::to_chars(text, text + sizeof text, value);
@@ -46,7 +46,7 @@ Result<Json> read_json(const std::string& text, const std::string& where) {
   return json;
 }
 
-/// The fields in the order of their names: protobuf's maps have none.
+/// The fields in the order of their names; protobuf's maps have no order.
 template <typename Map>
 std::map<std::string, const typename Map::mapped_type*> ordered(const Map& map) {
   std::map<std::string, const typename Map::mapped_type*> out;
@@ -75,7 +75,7 @@ class Expansion {
   }
 
  private:
-  /// The field of this name, checked against all others.
+  /// Returns the field with this path, after checking it against all others.
   Result<const SpecField*> add_field(const std::string& path, const std::string& where) {
     if (const auto known = by_path_.find(path); known != by_path_.end()) return known->second;
     if (std::ssize(out_.fields) >= kArrayFieldsMax) {

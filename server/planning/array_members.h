@@ -1,8 +1,8 @@
-// server/planning/array_members.h: the members of an array, from what its ArraySpec says. Pure.
+// server/planning/array_members.h: expands an ArraySpec to the members of the array. Pure.
 //
-// Bounds hold before anything is multiplied out: an array of ten million members costs as much as
-// one of ten. A random value is a function of the array's seed, the member's number and the name of
-// its field, so that another field changes no draw.
+// Limits are checked before anything is multiplied out, so an array of ten million members costs as
+// much as one of ten. A random value is a function of the array's seed, the member's number and the
+// name of its field, so that another field changes no value.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,21 @@ inline constexpr int kArrayFieldsMax = 32;
 inline constexpr size_t kArrayValueBytesMax = 64 << 10;
 
 struct MemberValue {
-  const SpecField* field;  // of ArrayMembers::fields
+  const SpecField* field;  // an element of ArrayMembers::fields
   std::string json;
-  std::string where;  // as a spec file has it: "array.grid.recipe.seed[2]"
+  std::string where;  // the place in a spec file
 };
 struct ArrayMembers {
   ArrayMembers() = default;
   ArrayMembers(ArrayMembers&&) = default;
   ArrayMembers& operator=(ArrayMembers&&) = default;
 
-  std::deque<SpecField> fields;  // whose elements stay where they are
+  std::deque<SpecField> fields;  // a deque, so that the elements do not move
   std::vector<std::vector<MemberValue>> members;
 };
 
-/// ARRAY_SIZE, FIELD_REQUIRED, FIELD_CONFLICT, FIELD_OUT_OF_RANGE, FIELD_TYPE, and SpecField's.
-/// Values are JSON from then on, of whatever type.
+/// Expands the array. Errors: ARRAY_SIZE, FIELD_REQUIRED, FIELD_CONFLICT, FIELD_OUT_OF_RANGE,
+/// FIELD_TYPE, and those of SpecField. The values of all members are valid JSON of any type.
 Result<ArrayMembers> expand_array(const v1::ArraySpec& array);
 
 }  // namespace trainyard::server

@@ -19,7 +19,7 @@ using Member = std::vector<MemberValue>;
 
 constexpr size_t kValuesShown = 4;
 
-/// What a plan may depend on of a value.
+/// The part of a value on which a plan may depend.
 std::string trait_of(const MemberValue& value) {
   const std::string& path = value.field->path();
   if (value.field->root() == "labels") return path;
@@ -29,7 +29,7 @@ std::string trait_of(const MemberValue& value) {
   return path;
 }
 
-/// All members with the same one share a plan.
+/// The key of a plan, which members with the same key share.
 std::string shape_key(const Member& member) {
   std::string key;
   for (const MemberValue& value : member) key += trait_of(value) + "\n";
@@ -47,7 +47,7 @@ std::string values_text(const Member& member) {
   return text + (member.size() > kValuesShown ? ", ..." : "");
 }
 
-/// A refusal of one member: which one, and where its value was given.
+/// Adds to an error which member it concerns and where the member's value was given.
 Error of_member(Error error, const Member& member, size_t index) {
   error.metadata["member"] = std::to_string(index);
   error.message =
@@ -119,7 +119,7 @@ class Planning {
     } else if (Status s = planner_.check_like(spec, schema_); !s.ok()) {
       return of_member(s.error(), values, index);
     }
-    // What was chosen for the job to fit is in the spec as accepted.
+    // The accepted spec contains the choices that make the job fit.
     v1::JobSpec accepted = accepted_[shape->second];
     if (Status s = set_values(accepted, values, /*neutral_alone=*/true); !s.ok()) return s;
     NewMember& member = out.members.emplace_back();
@@ -150,7 +150,8 @@ class Planning {
     }
     if (out.shapes.empty()) {
       ASSIGN_OR_RETURN(schema_, planner_.schema_of(planned->dataset_digest));
-      // All have this version of the dataset, whatever is uploaded meanwhile.
+      // All members use this version of the dataset, even if another one is uploaded in the
+      // meantime.
       base_.mutable_dataset()->set_name(planned->spec.dataset().name());
       out.first = *planned;
     }
@@ -166,7 +167,7 @@ class Planning {
   const int64_t begin_us_;
   DatasetSchema schema_;
   std::unordered_map<std::string, size_t> shapes_;
-  std::vector<v1::JobSpec> accepted_;  // by shape
+  std::vector<v1::JobSpec> accepted_;  // indexed by shape
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
-// server/planning/array_plans.h: the members of an array, each checked as SubmitJob checks a job,
-// and planned together where they cannot differ in what a plan says.
+// server/planning/array_plans.h: checks each member of an array as SubmitJob checks a job, and
+// plans members together whose plans cannot differ.
 //
-// Rates, momentum, decay, seeds, labels and priorities change no graph, no memory and no time of a
-// step: members that differ in nothing else share one plan. A number in place of 0, or of 1, may
-// change the graph, so these two are told apart.
+// Rates, momentum, decay, seeds, labels and priorities change neither the graph, nor the memory,
+// nor the time of a step, so members that differ only in these share one plan. Replacing 0 or 1 by
+// another number may change the graph, so these two values are distinguished.
 #pragma once
 
 #include <stop_token>
@@ -15,17 +15,18 @@
 
 namespace trainyard::server {
 
-/// Different plans that the members of an array may need, and how long they may take together.
+/// Limits of the number of different plans that the members of an array may need, and of the time
+/// for all these plans together.
 inline constexpr size_t kArrayPlansMax = 1000;
 inline constexpr int64_t kArrayPlanningUs = 30'000'000;
-/// Of the specs and the values of all members together.
+/// Limits the bytes of the specs and values of all members together.
 inline constexpr int64_t kArrayBytesMax = 64 << 20;
 
-/// True if no plan depends on the field, but for 0 and 1.
+/// True if no plan depends on the field, except on the values 0 and 1.
 bool is_neutral(std::string_view path);
 
-/// The first member's plan is in `first`, for an answer without storing. Refusals name the member
-/// and its values: plan()'s; ARRAY_SIZE, ARRAY_PLANS. CANCELLED/STOPPED.
+/// `first` is the first member's plan, for a response without storing the array. Errors name the
+/// member and its values: those of plan(); ARRAY_SIZE, ARRAY_PLANS. CANCELLED/STOPPED.
 struct PlannedArray {
   std::vector<MemberShape> shapes;
   std::vector<NewMember> members;

@@ -19,13 +19,13 @@ Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, c
   if (spec.dataset().name().empty()) {
     violations.add("FIELD_REQUIRED", "dataset.name", "is missing, expected a dataset's id");
   }
-  // The engine's own checks come first, so that a user learns of all problems of the spec at once
-  // and of a missing dataset only then.
+  // The engine's checks come before those of the store, so that a user first learns of all problems
+  // of the spec at the same time.
   CheckedJob job;
   job.spec = spec;
   resolve_cluster(config.clusters, *job.spec.mutable_resources(), violations);
   const bool batch_is_open = batch_size_is_open(spec);
-  if (batch_is_open) {  // until it is chosen
+  if (batch_is_open) {  // a placeholder until it is chosen
     job.spec.mutable_recipe()->set_batch_size(batch_unit(spec));
   }
   Result<EngineSpec> engine = to_engine(job.spec);
@@ -39,8 +39,8 @@ Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, c
   if (job.dataset.state != v1::Dataset::READY) return not_ready_error(job.dataset, "submit");
   if (Status s = store.jobs().check_after(kProject, job.after); !s.ok()) return s.error();
   job.spec.mutable_dataset()->set_name(job.dataset.name());
-  // Recorded with the job: the same thread count and precision give the same bits, whatever the
-  // defaults become.
+  // Store both with the job: the same thread count and precision give the same bits even if the
+  // defaults change.
   job.threads_named = spec.resources().has_threads();
   if (!job.spec.resources().has_threads()) {
     job.spec.mutable_resources()->set_threads(config.threads_per_job);

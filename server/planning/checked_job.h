@@ -1,5 +1,5 @@
-// server/planning/checked_job.h: a job's spec, valid by itself and with the dataset, the jobs and
-// the model that it names.
+// server/planning/checked_job.h: a job's spec that is valid by itself and together with the
+// dataset, the jobs and the model that it names.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,23 @@
 namespace trainyard::server {
 
 /// Whether a job can be planned without its `recipe.initial_weights`. Only its first step needs
-/// them: a job that begins at a checkpoint has them there.
+/// them; a job that begins at a checkpoint has its weights there.
 enum class StartingWeights : uint8_t { kNeeded, kMayBeGone };
 
 struct CheckedJob {
   v1::JobSpec spec;  // as accepted: full dataset name, thread count and precision filled in
-  JobToPlan job;     // the same for the planner
+  JobToPlan job;     // the same spec for the planner
   Dataset dataset;
   std::vector<Dependency> after;
   std::optional<Model> initial_weights;
-  std::string pending_model_id;        // in place of initial_weights: a job in `after` will make it
-  std::optional<Error> lacks_weights;  // why these weights cannot be had (kMayBeGone)
-  bool threads_named = false;          // by the user
+  // Instead of initial_weights: a job in `after` will create this model.
+  std::string pending_model_id;
+  std::optional<Error> lacks_weights;  // why the weights are not available (kMayBeGone)
+  bool threads_named = false;          // the user set resources.threads
 };
 
-/// Refusals are those of the spec's fields, all at once, then of what the store has.
+/// Checks a spec. Returns either all errors of the spec's fields together, or the first error of
+/// the store's data.
 Result<CheckedJob> check_job(const v1::JobSpec& spec, StartingWeights weights, const Config& config,
                              Store& store);
 

@@ -1,4 +1,5 @@
-// server/planning/cluster_devices.h: what a job that asks for a cluster is planned for. Pure.
+// server/planning/cluster_devices.h: the devices for which a job that requests a cluster is
+// planned. Pure.
 #pragma once
 
 #include <span>
@@ -11,16 +12,16 @@
 
 namespace trainyard::server {
 
-/// Null if there is none of this name.
+/// Returns the cluster with this name; null if there is none.
 const ClusterConfig* find_cluster(std::span<const ClusterConfig> clusters, std::string_view name);
 
-/// Fills in what a spec leaves to its cluster: the device, and the threads. CLUSTER_NOT_FOUND,
-/// FIELD_CONFLICT and RESOURCES_IMPOSSIBLE name the field. Nothing happens to a spec without a
+/// Fills in the device and the threads that the spec leaves to its cluster. CLUSTER_NOT_FOUND,
+/// FIELD_CONFLICT and RESOURCES_IMPOSSIBLE name the field. Does nothing for a spec without a
 /// cluster.
 void resolve_cluster(std::span<const ClusterConfig> clusters, v1::Resources& resources,
                      Violations& violations);
 
-/// A node of the cluster as a machine that runs one job.
+/// The devices of one node of the cluster, which runs one job.
 Devices devices_of(const ClusterConfig& cluster);
 
 }  // namespace trainyard::server

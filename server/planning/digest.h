@@ -1,4 +1,4 @@
-// server/planning/digest.h: a message's identity.
+// server/planning/digest.h: the digest that identifies a message.
 #pragma once
 
 #include <google/protobuf/message_lite.h>
@@ -7,8 +7,8 @@
 
 namespace trainyard::server {
 
-/// SHA-256 of the message with its maps in order: equal content, equal digest, on this version of
-/// the contract.
+/// The SHA-256 of the message, serialized with its maps sorted: equal content has an equal digest
+/// while the .proto files stay the same.
 std::string digest_of(const google::protobuf::MessageLite& message);
 
 }  // namespace trainyard::server

@@ -37,7 +37,7 @@ PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
   }
 }
 
-/// Returns the memory that running jobs hold on their devices, by their plans.
+/// Returns the memory that running jobs use on their devices, according to their plans.
 std::vector<HeldMemory> held_by(const std::vector<Job>& jobs) {
   std::vector<HeldMemory> held;
   for (const Job& job : jobs) {
@@ -63,7 +63,7 @@ Error impossible(const MemoryFit& fit) {
   return e;
 }
 
-/// Whether PlanJob answers without the workspace rather than with this error.
+/// Whether PlanJob replies without the workspace rather than with this error.
 bool may_stay_unknown(const Error& error) {
   return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeadlineExceeded ||
          error.reason == kDeviceBusy;
@@ -94,7 +94,8 @@ std::shared_ptr<const PlannedJob> JobPlanner::find_accepted(const v1::JobSpec& s
 Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_token& stop,
                                     StartingWeights weights) {
   if (const auto known = find_accepted(spec)) return *known;
-  // Read before the datasets and the devices are: a change meanwhile makes what was found too old.
+  // Read the counters before the datasets and the devices, so that a change in the meantime makes
+  // the result obsolete.
   const int64_t changes = parts_.store.datasets().changes();
   int64_t devices_time_us = 0;
   {
@@ -103,7 +104,8 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
   }
   ASSIGN_OR_RETURN(PlannedJob planned, plan_anew(spec, stop, weights));
   std::string key = spec.SerializeAsString();
-  // A model can come and go, and a job that it waits for can end.
+  // Do not cache these: the model may be created or deleted, and a job that this one waits for may
+  // end.
   if (key.size() > kAcceptedBytesMax || spec.recipe().has_initial_weights() ||
       !planned.after.empty()) {
     return planned;
@@ -218,7 +220,7 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   const DeviceChoice device = planned->run.device;
   const v1::JobSpec& spec = planned->job.spec;
 
-  // The same kernels with as many threads need the same.
+  // The same kernels with the same number of threads need the same workspace.
   const std::string key = device.device == kCpuDevice
                               ? planned->key() + "/" + std::to_string(spec.resources().threads())
                               : "";
@@ -241,7 +243,7 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   if (parts_.config.time_algorithms) {
     task.set_algorithms_dir(parts_.paths.algorithms().string());
   }
-  // The answer comes on the thread that watches all workers, which must not compute.
+  // The result arrives on the thread that monitors all workers, which must not compute.
   auto shared = std::make_shared<Planned>(std::move(planned).value());
   parts_.errands.measure(
       std::move(task), device.uuid, [this, done, shared, key, stop](const Result<int64_t>& bytes) {
@@ -350,7 +352,7 @@ Status JobPlanner::add_forecasts(const Planned& planned, v1::RunPlan& plan,
   query.key = key + "/" + std::to_string(query.threads) + "/" +
               std::to_string(static_cast<int>(job.job.wish)) + "/" +
               std::to_string(query.plan_bytes);
-  // The work on each kind of device: other passes ran over the graph.
+  // The work on each kind of processor, which differs because other passes run over the graph.
   const auto work_on = [&](Processor processor) -> Result<std::shared_ptr<const RunWork>> {
     if (traits.processor == processor) return work;
     ASSIGN_OR_RETURN(

@@ -1,6 +1,5 @@
-// server/planning/job_planner.h: everything that can be known about a job before it is stored:
-// whether its spec is valid, what it will cost, and whether a device of this server could ever run
-// it.
+// server/planning/job_planner.h: checks and plans a job before it is stored: whether its spec is
+// valid, what it will cost, and whether a device of this server could ever run it.
 #pragma once
 
 #include <atomic>
@@ -34,10 +33,10 @@ namespace trainyard::server {
 struct PlannedJob {
   v1::JobSpec spec;  // as accepted: full dataset name, thread count and precision filled in
   v1::RunPlan plan;
-  DatasetRef dataset;            // the version that it uses
+  DatasetRef dataset;            // the version that the job uses
   std::string dataset_digest;    // names the dataset's folder
-  std::string initial_model_id;  // of recipe.initial_weights; empty: none
-  // Why these weights cannot be had (StartingWeights::kMayBeGone).
+  std::string initial_model_id;  // the model in recipe.initial_weights; empty: none
+  // Why the initial weights are not available (StartingWeights::kMayBeGone).
   std::optional<Error> lacks_weights = {};
   std::vector<Dependency> after;
 };
@@ -56,31 +55,33 @@ struct PlannerParts {
   const std::atomic<bool>& draining;
 };
 
-/// Thread-safe. What a worker has measured of the CPU's kernels is kept; on a GPU it changes with
-/// the algorithms that jobs choose. A spec that was just accepted is not looked at again as long as
-/// the datasets and what is known of the devices stay.
+/// Thread-safe. The workspace that a worker has measured for the CPU's kernels is cached; on a GPU
+/// it changes with the algorithms that jobs choose. A spec that was just accepted is not checked
+/// again until the datasets or the known devices change.
 class JobPlanner {
  public:
   explicit JobPlanner(const PlannerParts& parts) : parts_(parts) {}
-  /// For a submit: refuses jobs that fit on no device. The kernels' workspace is still unknown and
-  /// not counted; the worker adds it to the plan when it starts.
-  /// Here and below: CANCELLED/STOPPED soon after `stop` is requested.
+  /// For SubmitJob: refuses jobs that fit on no device. The kernels' workspace is not known yet and
+  /// not counted; the worker adds it to the plan when it starts. For this and the following
+  /// functions: CANCELLED/STOPPED soon after `stop` is requested.
   Result<PlannedJob> plan(const v1::JobSpec& spec, const std::stop_token& stop,
                           StartingWeights weights = StartingWeights::kNeeded);
-  /// What plan() would answer, if that is known; null otherwise. Neither computes nor waits.
+  /// Returns the result of plan() if it is cached; null otherwise. Neither computes nor waits.
   std::shared_ptr<const PlannedJob> find_accepted(const v1::JobSpec& spec);
-  /// What plan() would refuse of a spec that differs from a planned one only in values that no plan
-  /// depends on: everything but what comes of the model's graph. `schema` is that of its dataset.
+  /// Checks a spec that differs from a planned one only in values on which no plan depends. Returns
+  /// the error that plan() would, except those that come from the model's graph. `schema` is that
+  /// of the spec's dataset.
   Status check_like(const v1::JobSpec& spec, const DatasetSchema& schema);
-  /// Of a dataset that is READY. UNAVAILABLE/STORAGE_ERROR if it cannot be read just now.
+  /// The schema of a dataset that is READY. UNAVAILABLE/STORAGE_ERROR if it cannot be read at the
+  /// moment.
   Result<DatasetSchema> schema_of(const std::string& dataset_digest) const;
-  /// For PlanJob: the whole answer. A worker measures the workspace, unless that is known.
+  /// For PlanJob: computes the whole response. A worker measures the workspace unless it is known.
   void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
                     const std::stop_token& stop);
 
  private:
   static constexpr size_t kAcceptedMax = 256, kWorkspacesMax = 256;
-  static constexpr size_t kAcceptedBytesMax = 16 << 10;  // of a spec that is kept
+  static constexpr size_t kAcceptedBytesMax = 16 << 10;  // of a spec that is cached
   static constexpr int64_t kDevicesKeptUs = 1'000'000;
 
   struct Planned;
@@ -91,17 +92,18 @@ class JobPlanner {
   Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop,
                                StartingWeights weights);
   Result<Planned> plan_request(const v1::PlanJobRequest& request, const std::stop_token& stop);
-  /// Completes the answer to PlanJob, once a worker has measured, or failed to.
+  /// Completes the response to PlanJob after a worker has measured the workspace or failed to.
   Result<v1::JobPlan> finish(Planned& planned, const Result<int64_t>& workspace,
                              const std::stop_token& stop);
-  /// Adds the forecasts for each kind of device that the job may use, and what they say.
+  /// Adds the forecasts for each kind of device that the job may use, and the advice that follows
+  /// from them.
   Status add_forecasts(const Planned& planned, v1::RunPlan& plan, const std::stop_token& stop);
-  /// Of the CPU's kernels, if it was measured; `key` is empty for a GPU.
+  /// The workspace of the CPU's kernels, if it was measured; `key` is empty for a GPU.
   std::optional<int64_t> find_workspace(const std::string& key);
   void keep_workspace(const std::string& key, int64_t bytes);
-  /// Returns the devices of the cluster that the spec asks for, or else devices().
+  /// Returns the devices of the cluster that the spec requests, or else devices().
   Devices devices_for(const v1::JobSpec& spec);
-  /// The devices as they were within the last second: reading them costs more than planning a job.
+  /// The devices, read within the last second: reading them costs more than planning a job.
   Devices devices();
   /// Describes the devices for the planner. The result refers to the job and to this object.
   Machine machine_for(const CheckedJob& job, const Devices& devices);
@@ -110,9 +112,9 @@ class JobPlanner {
   RunPlans run_plans_;
   Mutex mu_;
   Devices devices_ TRAINYARD_GUARDED_BY(mu_);
-  int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady; 0: never read
-  // By the bytes of their specs. All were accepted when the datasets had changed so often, and for
-  // devices_.
+  int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady clock; 0: never read
+  // By serialized spec. All were accepted for `devices_` and when the datasets' change counter was
+  // `accepted_at_changes_`.
   std::unordered_map<std::string, std::shared_ptr<const PlannedJob>> accepted_
       TRAINYARD_GUARDED_BY(mu_);
   int64_t accepted_at_changes_ TRAINYARD_GUARDED_BY(mu_) = 0;

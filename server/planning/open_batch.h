@@ -1,4 +1,4 @@
-// server/planning/open_batch.h: specs that say `batch_size: auto`, which the wire has as 0.
+// server/planning/open_batch.h: specs with `batch_size: auto`, which is 0 in the protobuf message.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,12 @@
 namespace trainyard::server {
 
 bool batch_size_is_open(const v1::JobSpec& spec);
-/// Returns the least size that micro-batches and GPUs of the spec divide.
+/// Returns the smallest batch size that is divisible by the spec's numbers of micro-batches and of
+/// GPUs.
 int64_t batch_unit(const v1::JobSpec& spec);
 
-/// Gives a fork that says `auto` its parent's number, which may have been chosen.
+/// Sets the batch size of a fork that says `auto` to that of its parent, which may have been chosen
+/// automatically.
 void keep_batch_size(const v1::JobSpec& parent, v1::JobSpec& fork);
 
 }  // namespace trainyard::server

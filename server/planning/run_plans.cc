@@ -9,7 +9,7 @@
 namespace trainyard::server {
 
 std::string plan_key(const CheckedJob& job, const Recipe& recipe, DeviceTraits traits) {
-  v1::Recipe rest = job.spec.recipe();  // without what stands beside it
+  v1::Recipe rest = job.spec.recipe();  // without the values that the key contains separately
   rest.clear_batch_size();
   rest.clear_accumulate_steps();
   rest.clear_recompute();

@@ -1,4 +1,4 @@
-// server/planning/run_plans.h: the plans of runs that were made last.
+// server/planning/run_plans.h: a cache of the newest plans of runs.
 #pragma once
 
 #include <list>
@@ -16,15 +16,15 @@
 
 namespace trainyard::server {
 
-/// Returns a text that differs where the plan of a job with this recipe differs on such a device.
+/// Returns a key that differs if the plans of this job, with this recipe, differ on such a device.
 std::string plan_key(const CheckedJob& job, const Recipe& recipe, DeviceTraits traits);
 
 /// Thread-safe. Plans are pure functions of (dataset, model, recipe, GPUs, traits of the device): a
 /// sweep of many jobs plans each shape once.
 class RunPlans {
  public:
-  /// Returns plan_run() of the job with a recipe that differs from its own at most in the size of
-  /// its batches and in how it lies in memory.
+  /// Returns plan_run() of the job with `recipe`, which may differ from the job's own recipe only
+  /// in the batch size and in the fields that set how the run uses memory.
   Result<std::shared_ptr<const RunPlan>> find(const CheckedJob& job, const Recipe& recipe,
                                               const DatasetSchema& schema, DeviceTraits traits,
                                               const std::stop_token& stop);

@@ -85,7 +85,8 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
   ASSIGN_OR_RETURN(const std::string id,
                    parse_id_or_name(job ? Collection::kJobs : Collection::kModels, field,
                                     job ? weights.job() : weights.model()));
-  // Before the model is looked for: what has ended by now makes none any more.
+  // Read the job's state before searching for the model: a job that has ended creates no model any
+  // more.
   const auto awaited = std::ranges::find(after, id, &Dependency::id);
   bool unfinished = false;
   if (awaited != after.end()) {

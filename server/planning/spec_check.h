@@ -1,5 +1,5 @@
-// server/planning/spec_check.h: what of a job's spec depends on the store, or is not the engine's:
-// labels, the jobs that it waits for, the model that it starts from.
+// server/planning/spec_check.h: checks the parts of a job's spec that depend on the store or that
+// the engine does not know: labels, the jobs that it waits for, the model that it starts from.
 #pragma once
 
 #include <optional>
@@ -15,11 +15,12 @@ namespace trainyard::server {
 
 void check_labels(const v1::JobSpec& spec, Violations& violations);
 
-/// The jobs that it waits for, in the spec by their full names from then on.
+/// Returns the jobs that the job waits for, and replaces their names in the spec by full names.
 std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations);
 
-/// The model whose weights the job starts from, which must exist unless an unfinished job that it
-/// waits for will make it: then nothing, and its id is in `pending_id`.
+/// Returns the model whose weights the job starts from. The model must exist, unless an unfinished
+/// job that this job waits for will create it. In that case returns nothing and sets `pending_id`
+/// to its ID.
 Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
                                                   const std::vector<Dependency>& after,
                                                   std::string* pending_id, Store& store);

@@ -20,7 +20,8 @@ Error bad_path(const std::string& where, std::string_view path, const std::strin
   return field_error("FIELD_PATH", where, quoted_value(path) + " " + why);
 }
 
-/// "layers[2]": the name and the index, -1 without one; false if it is neither.
+/// Splits "layers[2]" into the name and the index, which is -1 if there is none; false for any
+/// other text.
 bool read_segment(std::string_view text, std::string_view& name, int64_t& index) {
   index = -1;
   const size_t bracket = text.find('[');
@@ -72,7 +73,7 @@ Result<SpecField> SpecField::parse(std::string_view path, const std::string& whe
                       "has an index behind " + quoted_value(name) + ", which is no list");
     }
     type = field->cpp_type() == Field::CPPTYPE_MESSAGE ? field->message_type() : nullptr;
-    if (field->is_map() && !rest.empty()) {  // the rest is the key, dots and all
+    if (field->is_map() && !rest.empty()) {  // the rest is the key, including its dots
       if (field->message_type()->map_value()->cpp_type() != Field::CPPTYPE_STRING) {
         return bad_path(
             where, path,

@@ -1,9 +1,10 @@
-// server/planning/spec_field.h: a field of a job's spec by its path, and values for it as JSON.
+// server/planning/spec_field.h: a field of a job's spec, named by its path, which can be set to
+// JSON values.
 //
 // Paths are those of `--set` (recipe.optimizer.learning_rate, model.layers[2].conv.out_channels,
-// labels.team), values those of spec files: enum values in lower case, one number for a list of
-// one, the short forms that the options of fields allow (proto/trainyard/v1/spec_options.proto).
-// What the engine says about a value comes later; here only its type counts.
+// labels.team). Values are those of spec files: enum values in lower case, a number for a list of
+// one, and the short forms that the fields' options allow (proto/trainyard/v1/spec_options.proto).
+// Only a value's type is checked here; the engine checks its meaning later.
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -20,19 +21,19 @@ namespace trainyard::server {
 
 class SpecField {
  public:
-  /// FIELD_PATH for a path that leads nowhere, FIELD_UNKNOWN for a name that is none. Here and
-  /// below, `where` is what refusals name.
+  /// FIELD_PATH for an invalid path, FIELD_UNKNOWN for an unknown name. Here and below, `where` is
+  /// the place that errors name.
   static Result<SpecField> parse(std::string_view path, const std::string& where);
 
   const std::string& path() const { return path_; }
-  /// Its first name: "recipe".
+  /// The path's first name, such as "recipe".
   const std::string& root() const { return steps_.front().field->name(); }
-  /// True if one of the two is the other or a part of it.
+  /// True if one of the fields is the same as the other or a part of it.
   bool overlaps(const SpecField& other) const;
 
-  /// Puts a value, which is valid JSON, in the field's place, whole; null removes it. FIELD_TYPE,
-  /// FIELD_UNSUPPORTED, FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH if the spec has no such
-  /// place.
+  /// Replaces the field's whole value by `json`, which must be valid JSON; null removes the field.
+  /// FIELD_TYPE, FIELD_UNSUPPORTED, FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH if the spec has
+  /// no such place.
   Status set(v1::JobSpec& spec, const std::string& json, const std::string& where) const;
 
  private:

@@ -51,7 +51,8 @@ Supervisor::~Supervisor() {
   }
   impl_->wake_up();
   impl_->thread.join();
-  impl_->background.stop();  // one of its threads may still hold the last end, and with it impl_
+  // One of its threads may still own the last TaskHold, and with it impl_.
+  impl_->background.stop();
 }
 
 void Supervisor::in_background(std::function<void()> work) {
@@ -91,14 +92,14 @@ void Supervisor::adopt(AdoptedTask known) {
   auto task = std::make_shared<Task>();
   task->id = std::move(known.id);
   task->kind = std::move(known.kind);
-  task->outlives = true;  // it did already
+  task->outlives = true;  // it has outlived a daemon already
   task->owner = std::move(known.owner);
   task->adopted = true;
   task->adopted_pid = known.pid;
   task->adopted_start_time = known.start_time;
   {
     const MutexLock lock(task->mu);
-    task->attached = true;  // or else it may do so yet
+    task->attached = true;  // otherwise it may still attach
     task->nonce_digest = std::move(known.nonce_digest);
   }
   (void)impl_->add(std::move(task));
@@ -125,7 +126,7 @@ void Supervisor::stop(const std::string& id, const std::string& reason, int64_t 
     task->stop = reason;
     // A worker that has not attached yet has nothing to save and only receives signals.
     const int64_t term_us = task->attached ? now + grace_us / 3 : now;
-    // Elsewhere nothing waits that has not enrolled.
+    // A remote task that has not enrolled has nothing to save.
     const bool idle = task->elsewhere && task->nonce_digest.empty();
     task->stop_term_us = std::min(task->stop_term_us, term_us);
     task->stop_kill_us = std::min(task->stop_kill_us, idle ? now : now + grace_us);
@@ -253,7 +254,7 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
     impl_->wake_up();
   }
   if (!report.has_outcome()) {
-    // Of one that goes on for a while, there is nothing to store any more.
+    // After a worker's outcome its heartbeats need not be stored.
     if (report.has_heartbeat() && task->outcome_told) return done({});
     return task->owner->report(report, std::move(done));
   }
@@ -261,7 +262,9 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
   task->owner->report(report, [impl = impl_, task, done = std::move(done)](Status taken) {
     if (taken.ok()) {
       task->outcome_us = impl->clock.steady_us();
-      if (task->elsewhere) impl->ask_for_rates(*task);  // heard before the acknowledgement
+      // Request the rates before the outcome is acknowledged, so that the worker does not end
+      // before.
+      if (task->elsewhere) impl->ask_for_rates(*task);
       task->outcome_taken = true;
       if (task->elsewhere) impl->wake_up();
     } else {

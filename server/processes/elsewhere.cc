@@ -1,5 +1,6 @@
-// Tasks without a process of ours: a placement starts them on another host and sees them end; here
-// is what the daemon knows by their connection.
+// server/processes/elsewhere.cc: remote tasks, whose processes are no children of this daemon. A
+// placement starts them on another host and observes their end; this file handles their
+// connections.
 #include <arpa/inet.h>
 #include <spdlog/spdlog.h>
 
@@ -16,9 +17,9 @@
 namespace trainyard::server {
 namespace {
 
-// From an outcome to the end of a task whose stream does not close.
+// The time between an outcome and the end of its task if the worker's stream does not close.
 constexpr int64_t kAfterOutcomeUs = 30'000'000;
-constexpr int64_t kMeasuringUs = 60'000'000;  // the same of one whose worker measures its node
+constexpr int64_t kMeasuringUs = 60'000'000;  // the same, if the worker measures its node
 constexpr size_t kMeetingKeyBytes = 32;
 constexpr int32_t kPortMax = 65535;
 
@@ -37,7 +38,7 @@ bool is_numeric_address(const std::string& text) {
 
 }  // namespace
 
-// ---- The supervisor's thread ---------------------------------------------------------------
+// ---- The supervisor's thread -------------------------------------------------------------------
 
 void Supervisor::Impl::withdraw(Task& task, const std::string& why) {
   if (std::exchange(task.withdrawn, true)) return;
@@ -110,7 +111,7 @@ int64_t Supervisor::Impl::watch_elsewhere(Task& task, int64_t now) {
   return std::min(next, heard + task.lease_us);
 }
 
-// ---- What others call ----------------------------------------------------------------------
+// ---- Functions for other threads ---------------------------------------------------------------
 
 void Supervisor::expect(ElsewhereTask known) {
   auto task = std::make_shared<Task>();
@@ -128,7 +129,7 @@ void Supervisor::expect(ElsewhereTask known) {
     const MutexLock lock(task->mu);
     task->rank_digests.resize(static_cast<size_t>(task->nodes));
     task->endpoints.resize(static_cast<size_t>(task->nodes));
-    task->attached = !known.nonce_digest.empty();  // or else it may do so yet
+    task->attached = !known.nonce_digest.empty();  // otherwise it may still attach
     task->nonce_digest = std::move(known.nonce_digest);
   }
   (void)impl_->add(std::move(task));
@@ -172,7 +173,7 @@ void Supervisor::enrol(const v1::EnrolRequest& request, Done<void> done) {
       of_rank = std::move(digest);
       return done({});
     }
-    if (task->nonce_digest == digest) return done({});  // the answer was lost
+    if (task->nonce_digest == digest) return done({});  // a repeated request: the response was lost
     if (!task->nonce_digest.empty() || (!task->enrolling.empty() && task->enrolling != digest)) {
       return done(spent(*task, 0));
     }
@@ -235,7 +236,7 @@ void Supervisor::Impl::ask_for_rates(Task& task) {
   std::shared_ptr<CommandSink> sink;
   {
     const MutexLock lock(task.mu);
-    // One that is asked to stop, or whose link is down, is not kept.
+    // Do not delay a worker that is to stop or that is not connected.
     if (!task.stop) sink = task.sink;
   }
   if (!sink) return;

@@ -41,7 +41,7 @@ class ErrandTask final : public TaskOwner {
       answer(options_.late);
     } else if (end.stop_asked) {
       answer(stopping_error());
-    } else {  // no effect after an answer
+    } else {  // has no effect after a result
       answer(make_error(ErrorCode::kInternal, "WORKER_LOST",
                         "the worker ended without an answer; the server's log has details"));
     }
@@ -61,7 +61,7 @@ class ErrandTask final : public TaskOwner {
   const ErrandOptions options_;
   const v1::Assignment assignment_;
   Mutex mu_;
-  Done<v1::Outcome> done_ TRAINYARD_GUARDED_BY(mu_);  // empty once called
+  Done<v1::Outcome> done_ TRAINYARD_GUARDED_BY(mu_);  // empty after the call
   const std::function<void()> gone_;
 };
 

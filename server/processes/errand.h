@@ -1,6 +1,6 @@
-// server/processes/errand.h: asks a worker process one question and waits for its outcome. For
-// work that a call needs immediately and the daemon must not do itself: preparing kernels, reading
-// a file's header.
+// server/processes/errand.h: runs one-shot tasks: a worker process computes one result and ends.
+// For work that a call needs immediately and that the daemon must not do itself, such as preparing
+// kernels or reading a file's header.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace trainyard::server {
 struct ErrandOptions {
   StatePaths paths;
   std::string kind;     // for logs
-  int running_max = 1;  // processes at a time
-  int waiting_max = 1;  // calls that wait for one of them
+  int running_max = 1;  // processes that run concurrently
+  int waiting_max = 1;  // calls that wait for a process
   int64_t time_max_ms = 60'000;
-  Error busy;  // the answer if running_max run and waiting_max wait
-  Error late;  // the answer after time_max_ms
+  Error busy;  // the error if running_max run and waiting_max wait
+  Error late;  // the error after time_max_ms
 };
 
-/// UNAVAILABLE/SERVER_DRAINING.
+/// Returns UNAVAILABLE/SERVER_DRAINING.
 Error stopping_error();
 
 /// Thread-safe.
@@ -33,16 +33,16 @@ class ErrandRunner {
  public:
   ErrandRunner(Supervisor& supervisor, ErrandOptions options);
 
-  /// `done` is called once, with an outcome that SUCCEEDED or the error: the worker's refusal,
-  /// `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING. `gpus` as of
-  /// Supervisor::NewTask.
+  /// Starts the task or queues it. `done` is called once, with an outcome that SUCCEEDED or the
+  /// error: the worker's, `busy`, `late`, INTERNAL/WORKER_LOST, UNAVAILABLE/SERVER_DRAINING. `gpus`
+  /// as in Supervisor::NewTask.
   void run(v1::Assignment assignment, Done<v1::Outcome> done, std::vector<std::string> gpus = {});
-  /// Answers all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
+  /// Ends all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
   void drain();
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;  // also held by the tasks that run
+  std::shared_ptr<Impl> impl_;  // also owned by the running tasks
 };
 
 }  // namespace trainyard::server

@@ -14,18 +14,18 @@
 namespace trainyard::server {
 namespace {
 
-/// What differs between kinds.
+/// The options that differ between the kinds.
 struct KindOptions {
   const char* kind;    // for logs
-  const char* reason;  // of `busy` and `late`, before _BUSY and _TIMEOUT
+  const char* reason;  // prefix of the reasons of `busy` and `late`, without _BUSY and _TIMEOUT
   int waiting_max;
   int64_t time_max_ms;
   const char* busy;
   const char* late;
 };
 
-// One worker of a kind runs at a time: some prepare kernels on the cores that jobs compute on,
-// others read from one disk.
+// Only one worker of each kind runs at a time: some prepare kernels on the cores that jobs compute
+// on, others read from the same disk.
 constexpr KindOptions kMeasureOptions = {"measure",
                                          "PLAN",
                                          32,
@@ -41,7 +41,7 @@ constexpr KindOptions kInspectOptions = {
     "reading the file's header took too long"};
 constexpr KindOptions kCheckOptions = {"check",
                                        "CHECK",
-                                       64,  // GPUs of one machine
+                                       64,  // more than the GPUs of one machine
                                        300'000,
                                        "too many devices are waiting for their check",
                                        "its check took more than five minutes"};
@@ -56,10 +56,11 @@ constexpr KindOptions kCalibrateOptions = {
     "calibrate",
     "CALIBRATION",
     1,
-    120'000,  // the ops that every forecast needs, on a slow machine
+    120'000,  // suffices for the ops that every forecast needs, on a slow machine
     "rates of another device are being measured",
     "it took more than two minutes"};
-constexpr double kCalibrateSecondsMax = 3;  // that measuring may take, about
+// Seconds, approximately, that the measurements may take.
+constexpr double kCalibrateSecondsMax = 3;
 
 ErrandRunner make_runner(Supervisor& supervisor, const StatePaths& paths, const KindOptions& of) {
   const std::string reason = of.reason;
@@ -83,7 +84,7 @@ std::string text_at(const v1::Outcome& outcome, const char* key) {
   return it == outcome.metadata().end() ? "" : it->second;
 }
 
-/// What the worker has measured; 0 if it could not.
+/// The measured memory overhead in bytes; 0 if the worker could not measure it.
 int64_t overhead_of(const v1::Outcome& outcome) {
   const std::string text = text_at(outcome, kOverheadKey);
   int64_t bytes = 0;

@@ -38,7 +38,7 @@ void Executor::stop() {
   std::vector<std::jthread> threads;
   {
     const MutexLock lock(mu_);
-    threads.swap(threads_);  // no more are begun
+    threads.swap(threads_);  // no more are started
   }
   threads.clear();  // joins
 }
@@ -64,7 +64,7 @@ void Executor::run() {
       task = std::move(queue_.front());
       queue_.pop_front();
     }
-    try {  // tasks answer their own callers; exceptions that get here have lost theirs
+    try {  // tasks report errors to their callers, so an exception here can only be logged
       task();
     } catch (const std::exception& e) {
       spdlog::error("event=executor_fault {}", kv("what", e.what()));

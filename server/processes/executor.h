@@ -1,7 +1,8 @@
-// server/processes/executor.h: threads for work that would hold up who has it.
+// server/processes/executor.h: a thread pool for work that would block other threads.
 //
-// gRPC's own threads serve every connection, and the supervisor's every worker: neither may wait
-// for a disk. The queue is bounded: when it is full, a call is refused and the client retries.
+// gRPC's threads serve all connections, and the supervisor's thread serves all workers, so neither
+// may wait for a disk. The queue is limited: when it is full, a call is refused and the client
+// retries.
 #pragma once
 
 #include <deque>
@@ -15,19 +16,20 @@ namespace trainyard::server {
 
 class Executor {
  public:
-  /// At most so many threads, each begun when there is work that no idle one takes: a daemon that
-  /// does nothing pays for none.
+  /// Uses at most `threads_max` threads. A thread is started only for a task that no idle thread
+  /// takes, so an idle daemon has none.
   Executor(size_t threads_max, size_t queue_len_max);
-  /// Runs what is queued, then joins.
+  /// Calls stop().
   ~Executor();
-  /// False if the queue is full, stop() was called or there is no thread; `task` is not run then.
+  /// Queues a task. False if the queue is full, stop() was called or no thread could be started;
+  /// `task` is not run then.
   [[nodiscard]] bool post(std::function<void()> task);
-  /// Runs what is queued and joins; later posts are refused. Idempotent.
+  /// Runs all queued tasks and joins the threads; later posts are refused. Idempotent.
   void stop();
 
  private:
   void run();
-  /// False if there is no thread at all, because the system gives none.
+  /// Starts a thread. False if there is no thread at all, because the system could not start one.
   bool begin_thread() TRAINYARD_REQUIRES(mu_);
 
   const size_t threads_max_, queue_len_max_;
@@ -35,7 +37,7 @@ class Executor {
   CondVar ready_;
   std::deque<std::function<void()>> queue_ TRAINYARD_GUARDED_BY(mu_);
   bool stopping_ TRAINYARD_GUARDED_BY(mu_) = false;
-  size_t idle_ TRAINYARD_GUARDED_BY(mu_) = 0;  // threads
+  size_t idle_ TRAINYARD_GUARDED_BY(mu_) = 0;  // idle threads
   std::vector<std::jthread> threads_ TRAINYARD_GUARDED_BY(mu_);
 };
 

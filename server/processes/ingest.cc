@@ -15,12 +15,12 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kTriesMax = 3;  // of an ingest whose worker was lost
+constexpr int kTriesMax = 3;  // tries of an ingest whose worker was lost
 constexpr int64_t kIngestTimeMaxMs = int64_t{6} * 3600 * 1000;
-// At a time. What is not small may take minutes, and a table of some rows must not wait for it.
+// Concurrent ingests. A large one may take minutes, and a small table must not wait for it.
 constexpr int kIngestsMax = 4;
 constexpr int kLargeIngestsMax = 2;
-constexpr int64_t kSmallBytesMax = int64_t{8} << 20;  // of an ingest's sources
+constexpr int64_t kSmallBytesMax = int64_t{8} << 20;  // total size of a small ingest's sources
 
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
@@ -42,7 +42,7 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
 
   struct Item {
     Dataset dataset;
-    std::vector<std::string> stamps;  // of the server's own files among its sources
+    std::vector<std::string> stamps;  // stamps of the server's own files among the sources
     bool small = false;
     int tries = 0;
   };
@@ -64,15 +64,16 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
   const std::vector<std::filesystem::path> allowed_roots;
 
   Mutex mu;
-  std::deque<Item> waiting TRAINYARD_GUARDED_BY(mu);  // its bound is the number of INGESTING rows
-  std::map<std::string, std::string> running TRAINYARD_GUARDED_BY(mu);  // tasks, by the digest
-  int large TRAINYARD_GUARDED_BY(mu) = 0;                               // of them
+  std::deque<Item> waiting TRAINYARD_GUARDED_BY(mu);  // at most as many as there are INGESTING rows
+  std::map<std::string, std::string> running TRAINYARD_GUARDED_BY(mu);  // task IDs by digest
+  // Number of large ones in `running`.
+  int large TRAINYARD_GUARDED_BY(mu) = 0;
   bool draining TRAINYARD_GUARDED_BY(mu) = false;
 };
 
 namespace {
 
-/// One ingest in its worker.
+/// The owner of an ingest's task.
 class IngestTask final : public TaskOwner {
  public:
   IngestTask(Store& store, Supervisor& supervisor, Files& files, const StatePaths& paths,
@@ -109,7 +110,7 @@ class IngestTask final : public TaskOwner {
       }
       storing_ = true;
     }
-    // Whoever calls holds the task, and with it this object, until `done` has run.
+    // The caller owns the task, and with it this object, until `done` has run.
     store(report.outcome(), [this, done = std::move(done)](Status stored) {
       TaskHold hold;
       {
@@ -127,8 +128,8 @@ class IngestTask final : public TaskOwner {
     {
       const MutexLock lock(mu_);
       over_ = true;
-      // The process may end while its outcome is being stored: the files of a dataset that becomes
-      // READY must stay. What the store answers then goes on here.
+      // The process may end while its outcome is being stored. The files of a dataset that becomes
+      // READY must stay, so leave() is called only after the store has replied.
       if (storing_) {
         hold_ = std::move(hold);
         return;
@@ -179,10 +180,12 @@ class IngestTask final : public TaskOwner {
   const std::vector<std::string> stamps_;
   const std::function<void(bool again)> gone_;
   Mutex mu_;
-  TaskHold hold_ TRAINYARD_GUARDED_BY(mu_);         // of an end that waits for the store
-  bool storing_ TRAINYARD_GUARDED_BY(mu_) = false;  // an outcome is on its way to the store
+  // The TaskHold of an end that waits for the store.
+  TaskHold hold_ TRAINYARD_GUARDED_BY(mu_);
+  bool storing_ TRAINYARD_GUARDED_BY(mu_) = false;  // an outcome is being stored
   bool stored_ TRAINYARD_GUARDED_BY(mu_) = false;
-  bool over_ TRAINYARD_GUARDED_BY(mu_) = false;  // the process is gone, no outcome counts any more
+  // The process has ended, so later outcomes are refused.
+  bool over_ TRAINYARD_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace
@@ -190,7 +193,7 @@ class IngestTask final : public TaskOwner {
 bool IngestRunner::Impl::is_small(const Dataset& dataset) const {
   int64_t bytes = 0;
   for (const v1::DatasetSource& source : dataset.spec.sources()) {
-    if (!source.server_path().empty()) return false;  // it may be of any size when it is read
+    if (!source.server_path().empty()) return false;  // its size may change until it is read
     std::error_code ec;
     const auto size = std::filesystem::file_size(paths.upload(source.sha256()), ec);
     if (!ec) bytes += static_cast<int64_t>(size);
@@ -203,7 +206,7 @@ bool IngestRunner::Impl::has_place(const Item& item) const {
          !running.contains(item.dataset.digest);
 }
 
-/// False if nothing that waits can start.
+/// Starts the next ingest; false if none of the waiting ones can start.
 bool IngestRunner::Impl::start_next() {
   Item item;
   {
@@ -225,7 +228,7 @@ bool IngestRunner::Impl::start_next() {
   fresh.owner = std::make_shared<IngestTask>(
       store, supervisor, files, paths, allowed_roots, item.dataset, item.stamps,
       [impl = shared_from_this(), item](bool again) { impl->task_ended(item, again); });
-  const MutexLock lock(mu);  // also while it starts: it must not end before its id is known
+  const MutexLock lock(mu);  // locked during start(): the task must not end before its ID is known
   if (draining) {
     running.erase(item.dataset.digest);  // the next daemon ingests it
     return false;

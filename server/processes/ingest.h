@@ -1,6 +1,6 @@
-// server/processes/ingest.h: turns uploaded files into typed datasets, each in a worker process,
-// because their bytes are untrusted. Several run at a time; the others wait in order, and places
-// that large ones cannot take are kept for small ones.
+// server/processes/ingest.h: converts uploaded files to typed datasets. Each ingest runs in a
+// worker process, because the files are untrusted. Several run concurrently and the others wait in
+// order; some slots are reserved for small ingests.
 #pragma once
 
 #include <filesystem>
@@ -18,22 +18,22 @@ namespace trainyard::server {
 /// Thread-safe.
 class IngestRunner {
  public:
-  /// `allowed_roots`: the folders of the server's own files.
+  /// `allowed_roots` are the folders of the server's own files.
   IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths,
                std::vector<std::filesystem::path> allowed_roots);
   ~IngestRunner();
 
-  /// Ingests the sources of an INGESTING dataset into the folder of its digest; the end is stored
-  /// for every dataset of that digest. `stamps`: v1::IngestTask.stamps.
+  /// Ingests the sources of an INGESTING dataset into the folder of its digest. The result is
+  /// stored for every dataset with that digest. `stamps`: v1::IngestTask.stamps.
   void enqueue(const Dataset& dataset, std::vector<std::string> stamps = {});
-  /// Restarts what an earlier daemon did not finish.
+  /// Restarts the ingests that an earlier daemon did not finish.
   Status recover();
-  /// Starts nothing more and stops what runs, which restarts at the next start.
+  /// Starts no more ingests and stops the running ones, which the next daemon restarts.
   void drain();
 
  private:
   struct Impl;
-  std::shared_ptr<Impl> impl_;  // also held by the tasks that run
+  std::shared_ptr<Impl> impl_;  // also owned by the running tasks
 };
 
 }  // namespace trainyard::server

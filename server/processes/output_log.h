@@ -1,8 +1,8 @@
-// server/processes/output_log.h: what a worker prints, kept within bounds.
+// server/processes/output_log.h: stores a worker's output in files of limited size.
 //
-// A worker that prints without end must neither block on its pipe nor fill the disk: the file holds
-// the first half of the bound and is then rotated, so that the newest output is always available,
-// with a marker line where older output was dropped.
+// A worker that prints without end must neither block on its pipe nor fill the disk. When the file
+// reaches half of the limit, it replaces the older of the two files, so that the newest output is
+// always available. A marker line shows where older output was dropped.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ namespace trainyard::server {
 
 class OutputLog {
  public:
-  static constexpr int64_t kFileBytesMax = 1 << 20;  // of each of the two files
+  static constexpr int64_t kFileBytesMax = 1 << 20;  // limit of each of the two files
   static constexpr size_t kTailBytesMax = 2048;
 
   explicit OutputLog(std::filesystem::path path) : path_(std::move(path)) {}
 
-  /// Reads what `fd` (non-blocking) has, at most 256 KiB, so that one worker cannot occupy the
-  /// supervisor's thread. False at the end of the pipe.
+  /// Reads the available bytes of the non-blocking `fd`, at most 256 KiB, so that one worker cannot
+  /// occupy the supervisor's thread. False at the end of the pipe.
   bool drain(int fd);
-  /// The newest output, for the log and the job's events.
+  /// The newest output, at most kTailBytesMax bytes, for the log and the job's events.
   const std::string& tail() const { return tail_; }
   int64_t bytes() const { return bytes_; }
 
@@ -34,7 +34,7 @@ class OutputLog {
   UniqueFd file_;
   int64_t file_bytes_ = 0;
   int64_t bytes_ = 0;
-  bool broken_ = false;  // the disk is full: output is dropped, training goes on
+  bool broken_ = false;  // the disk is full: output is dropped and training continues
   std::string tail_;
 };
 

@@ -39,7 +39,8 @@ Result<Pipe> make_pipe() {
 
 int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 
-/// Empty for another user's process, one that is gone, and one that is in the middle of its exec.
+/// The process's environment; empty for another user's process, an ended one, and one that is in
+/// the middle of exec.
 std::string environment_of(pid_t pid) {
   constexpr int64_t kEnvironmentBytesMax = 1 << 20;
   Result<std::string> environment =
@@ -58,10 +59,12 @@ bool has_tag(pid_t pid, const std::string& tag) {
   return false;
 }
 
-/// Kills the process if it has `tag`, and waits briefly for its end. False if it has not.
+/// Kills the process if it has `tag`, and waits briefly for its end. False if it does not have
+/// `tag`.
 bool kill_if_tagged(pid_t pid, const std::string& tag) {
-  constexpr int kWaitMs = 50;             // the group, which is most of it, is gone at once
-  const UniqueFd pidfd(open_pidfd(pid));  // before the check: it identifies the checked process
+  constexpr int kWaitMs = 50;  // most were in the killed group and have ended already
+  // Opened before the check, so that it identifies the checked process.
+  const UniqueFd pidfd(open_pidfd(pid));
   if (!pidfd || !has_tag(pid, tag)) return false;
   (void)::syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
   pollfd entry{pidfd.get(), POLLIN, 0};
@@ -69,7 +72,8 @@ bool kill_if_tagged(pid_t pid, const std::string& tag) {
   return true;
 }
 
-/// Of all of its threads, each of which has a list of its own. `process`: a folder of /proc.
+/// The children of all threads of a process, because each thread has a list of its own. `process`
+/// names its folder in /proc.
 std::vector<pid_t> children_of(const std::string& process) {
   constexpr int64_t kListBytesMax = 1 << 20;
   std::vector<pid_t> children;
@@ -83,13 +87,13 @@ std::vector<pid_t> children_of(const std::string& process) {
   return children;
 }
 
-constexpr int kOutputReader = 3;  // in a process that outlives the daemon
+constexpr int kOutputReader = 3;  // descriptor in a process that outlives the daemon
 
 struct ChildDescriptors {
   int input;
   int output;
-  int output_reader;  // -1: it does not keep it
-  int error;          // reports errno, and is closed by a successful exec
+  int output_reader;  // -1: not kept in the child
+  int error;          // reports errno; a successful exec closes it
 };
 
 /// Runs in the child between fork and exec: only async-signal-safe calls.
@@ -106,13 +110,14 @@ struct ChildDescriptors {
     if (::getppid() != parent) ::_exit(127);  // the daemon died before the line above
   }
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) fail();
-  // The kernel sends it to a group that has lost its last parent while a process of it is stopped.
+  // The kernel sends SIGHUP to a process group that has lost its last parent while one of its
+  // processes is stopped.
   ::signal(SIGHUP, SIG_IGN);
   unsigned first_closed = kOutputReader;
   if (fds.output_reader >= 0) {
     fds.error = ::fcntl(fds.error, F_DUPFD_CLOEXEC, kOutputReader + 1);
     if (fds.error < 0) ::_exit(127);
-    // dup2 of a descriptor to itself would leave it to be closed by exec.
+    // dup2() of a descriptor to itself would leave close-on-exec set.
     if (fds.output_reader == kOutputReader && ::fcntl(kOutputReader, F_SETFD, 0) != 0) fail();
     if (::dup2(fds.output_reader, kOutputReader) < 0) fail();
     ++first_closed;
@@ -130,8 +135,8 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   ASSIGN_OR_RETURN(Pipe out, make_pipe());
   ASSIGN_OR_RETURN(Pipe error, make_pipe());
   if (::fcntl(out.read.get(), F_SETFL, O_NONBLOCK) != 0) return start_failed("fcntl", errno);
-  // While nobody reads, what does not fit into the pipe is dropped: printing must not stop
-  // training.
+  // While no process reads the pipe, output that does not fit into it is dropped, because printing
+  // must not block training.
   if (request.outlives && ::fcntl(out.write.get(), F_SETFL, O_NONBLOCK) != 0) {
     return start_failed("fcntl", errno);
   }
@@ -143,8 +148,8 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   const std::string program = request.program.string();
   const pid_t parent = ::getpid();
 
-  // Without atfork handlers, which gRPC has, and without a copy of the daemon's memory map: until
-  // its execve the child runs in this memory, on this stack, and this thread waits.
+  // vfork() runs no atfork handlers, which gRPC has, and does not copy the daemon's page tables.
+  // Until execve() the child uses this process's memory and stack, and this thread waits.
   const pid_t pid = ::vfork();  // NOLINT(clang-analyzer-security.insecureAPI.vfork)
   if (pid < 0) return start_failed("fork", errno);
   if (pid == 0) {
@@ -155,7 +160,7 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   }
   Process process;
   process.pid_ = pid;
-  process.pidfd_.reset(open_pidfd(pid));  // cannot be another process: it has not been reaped
+  process.pidfd_.reset(open_pidfd(pid));  // certainly this process, because it has not been reaped
   process.start_time_ = process_start_time(pid);
   error.write.reset();
   int err = 0;
@@ -167,7 +172,8 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
     ::kill(pid, SIGKILL);
     (void)::waitpid(pid, nullptr, 0);
     const int failure = n > 0 ? err : errno;
-    return start_failed(request.program.filename().c_str(), failure);  // clients read it: no path
+    // Without the path, because clients see this text.
+    return start_failed(request.program.filename().c_str(), failure);
   }
   process.stdin_ = std::move(in.write);
   process.output_ = std::move(out.read);
@@ -180,8 +186,9 @@ std::optional<Process> Process::adopt(pid_t pid, int64_t start_time, const std::
   process.pid_ = pid;
   process.start_time_ = start_time;
   process.pidfd_.reset(open_pidfd(pid));
-  for (int i = 0; i < 20 && environment_of(pid).empty(); ++i) ::usleep(1000);  // of its exec
-  // The pidfd is taken first: if the rest matches after that, it names the same process.
+  // The process may be in the middle of exec, when its environment cannot be read.
+  for (int i = 0; i < 20 && environment_of(pid).empty(); ++i) ::usleep(1000);
+  // The pidfd was opened first: if the checks succeed after that, it refers to the same process.
   if (!process.pidfd_ || process_start_time(pid) != start_time || !has_tag(pid, tag)) {
     return std::nullopt;
   }
@@ -192,7 +199,7 @@ std::optional<Process> Process::adopt(pid_t pid, int64_t start_time, const std::
 }
 
 Status Process::write_stdin(std::string_view text) {
-  // A worker that has already ended must not kill the daemon, which ignores SIGPIPE.
+  // The write fails if the worker has already ended; the daemon ignores SIGPIPE.
   const ssize_t n = ::write(stdin_.get(), text.data(), text.size());
   const int err = errno;
   stdin_.reset();
@@ -208,7 +215,7 @@ std::optional<ExitStatus> Process::reap() {
     if (info.si_pid == 0) return std::nullopt;
     return ExitStatus{.signalled = info.si_code != CLD_EXITED, .number = info.si_status};
   }
-  pollfd entry{pidfd_.get(), POLLIN, 0};  // not our child
+  pollfd entry{pidfd_.get(), POLLIN, 0};  // not a child of this process
   if (::poll(&entry, 1, 0) != 1) return std::nullopt;
   return ExitStatus{.unknown = true};
 }
@@ -242,7 +249,7 @@ int64_t resident_bytes(pid_t pid, int64_t start_time) {
 bool end_tagged_children(const std::string& tag, const std::vector<pid_t>& running) {
   if (::access("/proc/thread-self/children", R_OK) != 0) return false;  // no CONFIG_PROC_CHILDREN
   std::set<pid_t> seen(running.begin(), running.end());
-  for (bool killed = true; killed;) {  // what one has started becomes our child by its end
+  for (bool killed = true; killed;) {  // a killed process's children become this process's
     killed = false;
     std::vector<pid_t> look = children_of("self");
     for (size_t i = 0; i < look.size(); ++i) {

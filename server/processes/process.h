@@ -1,10 +1,10 @@
-// server/processes/process.h: one child process, proven by its pidfd.
+// server/processes/process.h: a child process, identified by its pidfd.
 //
-// The child gets its own process group, a clean environment and no descriptors but the standard
-// three. It dies with the thread that spawned it (PR_SET_PDEATHSIG; spawn from a thread that lives
-// as long as the daemon), unless it is to outlive the daemon: then it also holds the reading end of
-// its output as descriptor 3, so that it can print while nobody reads, and a later daemon can read
-// on. A pid alone proves nothing, because pids are reused: (pid, start time) identifies a process.
+// The child gets its own process group, a clean environment and no descriptors except the standard
+// three. It dies with the thread that spawned it (PR_SET_PDEATHSIG), so spawn it from a thread that
+// lives as long as the daemon. A child that is to outlive the daemon instead keeps the reading end
+// of its own output as descriptor 3, so that it can print while no process reads, and a later
+// daemon can continue reading. Pids are reused, so a process is identified by (pid, start time).
 #pragma once
 
 #include <sys/types.h>
@@ -23,23 +23,23 @@ namespace trainyard::server {
 struct ExitStatus {
   bool signalled = false;
   int number = 0;        // the exit code, or the signal
-  bool unknown = false;  // it was not our child
+  bool unknown = false;  // not known, because it was not a child of this process
 };
 
 struct SpawnRequest {
   std::filesystem::path program;
   std::vector<std::string> arguments;    // without argv[0]; never seen by a shell
-  std::vector<std::string> environment;  // NAME=value, all of it
-  bool outlives = false;                 // the daemon
+  std::vector<std::string> environment;  // NAME=value; nothing is inherited
+  bool outlives = false;                 // the process is to outlive the daemon
 };
 
 /// Not thread-safe.
 class Process {
  public:
-  /// INTERNAL/WORKER_START_FAILED names the system's error.
+  /// Starts a process. INTERNAL/WORKER_START_FAILED names the system's error.
   static Result<Process> spawn(const SpawnRequest& request);
-  /// A process that an earlier daemon spawned to outlive it, with `tag` (NAME=value) in its
-  /// environment; nothing if it is gone, or if that pid is another's by now.
+  /// Opens a process that an earlier daemon spawned to outlive it, with `tag` (NAME=value) in its
+  /// environment; nothing if it has ended or another process has its pid.
   static std::optional<Process> adopt(pid_t pid, int64_t start_time, const std::string& tag);
 
   pid_t pid() const { return pid_; }
@@ -51,7 +51,7 @@ class Process {
   Status write_stdin(std::string_view text);
   /// Signals the whole process group, so that what the worker has started ends too.
   void signal_group(int signal) const;
-  /// The status once it has ended; nothing while it runs.
+  /// Returns the status if the process has ended; nothing while it runs.
   std::optional<ExitStatus> reap();
 
  private:
@@ -64,28 +64,29 @@ class Process {
 
 /// Field 22 of /proc/{pid}/stat, clock ticks since boot; 0 if there is no such process.
 int64_t process_start_time(pid_t pid);
-/// Memory of a process that began then, as far as it is in RAM and its own; 0: it is gone.
+/// The resident memory in bytes, without file-backed pages, of the process with this start time; 0
+/// if it has ended.
 int64_t resident_bytes(pid_t pid, int64_t start_time);
 
-/// Kills what a child of ours has left behind, however it has detached itself: those of our other
-/// children whose environment has `tag` (NAME=value), and what becomes our child by their end.
-/// Waits briefly for their end. Only finds it if we are a subreaper (PR_SET_CHILD_SUBREAPER).
-/// Costs a look at each of our threads and children, however many processes the machine has. False
-/// if the kernel does not tell our children.
+/// Kills the processes that an ended child has left behind, however they have detached themselves:
+/// this process's other children whose environment has `tag` (NAME=value), and processes that
+/// become its children when these end. Waits briefly for their ends. Finds them only if this
+/// process is a subreaper (PR_SET_CHILD_SUBREAPER). The cost depends on the number of this
+/// process's threads and children, not on the machine's other processes. False if the kernel does
+/// not list children.
 bool end_tagged_children(const std::string& tag, const std::vector<pid_t>& running);
 
-/// Kills all our user's processes whose environment has `tag`. For what a process has left behind
-/// that is no child of ours, or while we are no subreaper: its parent may be anyone, so this reads
-/// the environment of every process of the machine.
+/// Kills all processes of this user whose environment has `tag`. For processes that may not have
+/// become children of this process. Reads the environment of every process of the machine.
 void end_tagged_anywhere(const std::string& tag);
 
 /// Reaps ended children that are not in `running`: those killed above and those that a worker has
-/// left behind. Stops at one of `running`, whose end is handled elsewhere.
+/// left behind. Stops at the first one in `running`, which its owner reaps.
 void reap_orphans(const std::vector<pid_t>& running);
 
 /// The part of the daemon's environment that a worker gets: the system's paths, the locale, and the
-/// settings of the compute libraries; plus these GPUs, by UUID, as the only ones that CUDA shows.
-/// Skips the empty UUID of a device that has none.
+/// settings of the compute libraries. In addition, CUDA shows the worker only the GPUs with these
+/// UUIDs; empty UUIDs, of devices that have none, are ignored.
 std::vector<std::string> worker_environment(const std::vector<std::string>& gpus);
 
 /// "signal 9 (Killed)" or "exit code 3".

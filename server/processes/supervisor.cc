@@ -24,8 +24,9 @@ std::vector<pid_t> pids_of(const std::vector<std::shared_ptr<Task>>& tasks) {
 }  // namespace
 
 void Supervisor::Impl::run() {
-  std::vector<std::shared_ptr<Task>> mine;  // what runs; also keeps them alive for epoll's pointers
-  std::vector<std::shared_ptr<Task>> away;  // what runs elsewhere
+  // Local tasks that run; keeps them alive for epoll's pointers.
+  std::vector<std::shared_ptr<Task>> mine;
+  std::vector<std::shared_ptr<Task>> away;  // remote tasks that run
   for (;;) {
     std::vector<std::shared_ptr<Task>> fresh;
     bool kill_now = false;
@@ -65,7 +66,7 @@ void Supervisor::Impl::run() {
       next = std::min(next, watch_elsewhere(*task, now));
     }
     std::erase_if(away, [](const std::shared_ptr<Task>& task) { return task->ended_away; });
-    // One millisecond more, so that the deadline has passed when we look again.
+    // One millisecond longer, so that the deadline has certainly passed.
     const int timeout_ms =
         next == kNever ? -1
                        : static_cast<int>(std::clamp<int64_t>((next - now) / 1000 + 1, 1, 60'000));
@@ -134,12 +135,12 @@ void Supervisor::Impl::hand_over_nonces() {
     answers.swap(recorded);
   }
   for (auto& [task, status] : answers) {
-    if (!task->process) continue;  // it has ended meanwhile
+    if (!task->process) continue;  // it has ended in the meantime
     task->has_nonce = true;
     task->heard_us = clock.steady_us();
     if (status.ok()) status = task->process->write_stdin(task->nonce + "\n");
     if (status.ok()) continue;
-    // Without its nonce it can do nothing; its end is handled like any other.
+    // Without its nonce the worker can do nothing. Its end is handled like any other.
     spdlog::warn("event=worker_not_recorded task={} {}", task->id,
                  kv("message", status.error().message));
     task->process->signal_group(SIGKILL);
@@ -170,8 +171,8 @@ void Supervisor::Impl::watch(Task& task) {
   if (task.output_open) watch_fd(task.process->output(), &task);
 }
 
-// A process that is not recorded yet would be lost, and what is ending is not the next daemon's:
-// release() waits for these.
+// Removes the tasks that are left to the next daemon. release() waits for the others: a process
+// that is not recorded yet would be lost, and one that is ending is handled by this daemon.
 void Supervisor::Impl::let_go(std::vector<std::shared_ptr<Task>>& mine) {
   const auto goes = [](const Task& task) {
     return task.outlives && (task.elsewhere || (task.process ? task.has_nonce : !task.begun));
@@ -192,7 +193,7 @@ void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
     if (now < task.kill_at_us) return;
     spdlog::warn("event=worker_kill task={} pid={}", task.id, task.process->pid());
     task.process->signal_group(SIGKILL);
-    task.kill_at_us = kNever;  // nothing survives it; the pidfd reports the end
+    task.kill_at_us = kNever;  // the process ends now, and the pidfd reports it
     return;
   }
   int64_t kill_at = kNever;
@@ -224,11 +225,12 @@ void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
 void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine) {
   const std::optional<ExitStatus> exit = task.process->reap();
   if (!exit) return;
-  // By its end the pidfd and the pipe are closed, which removes them from epoll.
+  // At the end of this function `process` closes the pidfd and the pipe, which removes them from
+  // epoll.
   const Process process = std::move(*task.process);
   task.process.reset();
-  // What it has started and left behind in its group, or elsewhere. The number of a group that is
-  // not our child's may be another's by now.
+  // Kill the processes that the worker has left behind, in its group or elsewhere. If it was not a
+  // child of this process, its group's number may have been reused.
   if (!exit->unknown) process.signal_group(SIGKILL);
   const bool comes_to_us = options.adopt_orphans && !exit->unknown;
   const bool searched = comes_to_us && end_tagged_children(tag_of(task.id), pids_of(mine));
@@ -248,7 +250,8 @@ void Supervisor::Impl::reap(Task& task, const std::vector<std::shared_ptr<Task>>
   search_and_finish(task, std::move(end));
 }
 
-/// Looks for what the task has left behind beside this thread: a machine may have many processes.
+/// Searches for processes that the task has left behind, on a background thread, because a machine
+/// may have many processes.
 void Supervisor::Impl::search_and_finish(Task& task, TaskEnd end) {
   in_background([this, task = task.shared_from_this(), end = std::move(end)] {
     end_tagged_anywhere(tag_of(task->id));
@@ -280,7 +283,7 @@ void Supervisor::Impl::forget(const Task& task) {
     tasks.erase(task.id);
     idle.notify_all();
   }
-  wake_up();  // the thread may wait for the last one
+  wake_up();  // the thread may be waiting for the last task
 }
 
 }  // namespace trainyard::server

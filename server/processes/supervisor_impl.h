@@ -1,5 +1,5 @@
-// server/processes/supervisor_impl.h: what the parts of the supervisor share: its thread
-// (supervisor.cc), tasks without a process of ours (elsewhere.cc), what others call (calls.cc).
+// server/processes/supervisor_impl.h: the state that the parts of the supervisor share: its thread
+// (supervisor.cc), remote tasks (elsewhere.cc), and the functions for other threads (calls.cc).
 #pragma once
 
 #include <sys/epoll.h>
@@ -22,15 +22,15 @@
 
 namespace trainyard::server {
 
-inline constexpr int kBackgroundThreads = 2;  // a large model's digest must not hold up other ends
+inline constexpr int kBackgroundThreads = 2;  // a large model's digest must not delay other ends
 inline constexpr size_t kBackgroundMax = 1024;
 
-/// The answer to whom this daemon does not know, or no longer.
+/// The error for a worker that this daemon does not know, or no longer knows.
 Error fenced_task(const std::string& task);
-/// Notes it of the task, too.
+/// Returns the error and sets task.version_skew.
 Error version_skew(Task& task, const std::string& version, const std::string& protocols);
 
-/// Functions are the supervisor's thread's where nothing else is said.
+/// All functions run on the supervisor's thread unless their comment says otherwise.
 struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   Impl(SupervisorOptions o, const Clock& c) : options(std::move(o)), clock(c) {
     epoll.reset(::epoll_create1(EPOLL_CLOEXEC));
@@ -58,8 +58,9 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
     return it == tasks.end() ? nullptr : it->second;
   }
 
-  /// In the environment of a worker, and thus of everything that it starts. The state folder is
-  /// part of it, by its inode: one that was restored from a backup has the same jobs.
+  /// A variable in the environment of a worker, and thus of every process that it starts. It
+  /// contains the task and the inode of the log folder, because a state folder that was restored
+  /// from a backup has the same jobs.
   std::string tag_of(const std::string& task) const {
     struct stat folder {};
     (void)::stat(options.log_dir.c_str(), &folder);
@@ -68,25 +69,26 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   }
 
   bool is_stalled(const v1::WorkerReport::Heartbeat& beat) const {
-    // A worker's numbers are input like any other: no overflow.
+    // The worker's numbers are not trusted, so this must not overflow.
     return options.stall_ms > 0 && beat.idle_ms() >= options.stall_ms &&
            beat.idle_ms() / kStallFactor >= beat.usual_ms();
   }
 
-  /// The daemon is what a worker without its nonce waits for: that is no silence.
+  /// The time at which the worker counts as silent; kNever for a worker without its nonce, which
+  /// waits for the daemon.
   int64_t silent_at_us(const Task& task) const {
     return task.has_nonce ? task.heard_us.load() + options.silence_ms * 1000 : kNever;
   }
 
-  /// On any thread.
+  /// May be called on any thread.
   void in_background(std::function<void()> work) {
     if (!background.post(work)) work();
   }
-  /// On any thread: the task of this id and credential, on whose door the call came; else
-  /// ABORTED/ATTEMPT_FENCED.
+  /// May be called on any thread. Returns the task with this ID and credential if the call arrived
+  /// at the right endpoint; else ABORTED/ATTEMPT_FENCED.
   Result<std::shared_ptr<Task>> find_proven(const std::string& id, const std::string& nonce,
                                             WorkerDoorKind door);
-  /// The same for the worker of any node.
+  /// The same for the workers of all nodes.
   struct ProvenRank {
     std::shared_ptr<Task> task;
     int64_t rank = 0;
@@ -107,9 +109,10 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   void search_and_finish(Task& task, TaskEnd end);
   void finish(Task& task, TaskEnd end);
   void forget(const Task& task);
-  /// What is due for a task without a process of ours; returns when to look again.
+  /// Does the work that is due for a remote task; returns when to call this again.
   int64_t watch_elsewhere(Task& task, int64_t now);
-  /// On any thread: its outcome is durable and not acknowledged yet.
+  /// May be called on any thread, when the outcome is durable and not yet acknowledged. Requests a
+  /// measurement if the owner wants one.
   static void ask_for_rates(Task& task);
   void withdraw(Task& task, const std::string& why);
   void end_elsewhere(Task& task, TaskEnd end);

@@ -1,9 +1,9 @@
-// server/protocol/enrolment.h: what daemon and worker compute alike when a worker from elsewhere
-// enrols (docs/decisions/0102).
+// server/protocol/enrolment.h: values that the daemon and a remote worker both compute when the
+// worker enrols (docs/decisions/0102).
 //
-//   secret      HMAC-SHA256(the daemon's key, task id): handed out once, with the attempt
+//   secret      HMAC-SHA256(the daemon's key, task id): passed to the worker once, with the attempt
 //   credential  HMAC-SHA256(secret, key that the worker drew): the nonce of every later call; the
-//               daemon keeps its digest, the worker has it in memory alone
+//               daemon stores only its digest, the worker keeps it only in memory
 // All are 64 hexadecimal digits.
 #pragma once
 
@@ -14,20 +14,22 @@
 
 namespace trainyard {
 
-/// The name in the certificate of the workers' port, wherever the daemon runs.
+/// The host name in the certificate of the workers' port, whatever the daemon's host is called.
 inline constexpr const char* kWorkersName = "trainyard-workers";
 
 inline std::string enrolment_credential(std::string_view secret, std::string_view key) {
   return hmac_sha256_hex(secret, key);
 }
 
-/// Of an outcome STOPPED: why the attempt ended although nobody asked for it, and that it goes on.
+/// Metadata key of an outcome STOPPED: present if the worker stopped without being requested to and
+/// the job continues in another attempt. The value is the reason.
 inline constexpr const char* kContinueKey = "continue";
 inline constexpr const char* kContinueTimeLimit = "time_limit";
 
-/// Of an outcome REFUSED: the worker of another node of the attempt has gone.
+/// Reason of an outcome REFUSED: the worker of another node of the attempt has ended.
 inline constexpr const char* kRankLost = "RANK_LOST";
-/// The same, and what keeps them from meeting: PEERS_MISSING, PEER_KEY, RANKS_DIFFER, ...
+/// Whether `reason` is kRankLost or says why the nodes' workers could not connect: PEERS_MISSING,
+/// PEER_KEY, RANKS_DIFFER, ...
 inline bool is_of_ranks(std::string_view reason) {
   return reason.starts_with("PEER") || reason.starts_with("RANK");
 }

@@ -1,9 +1,9 @@
-// server/protocol/report_spool.h: a worker's reports on disk, from when they are made until the
-// daemon has acknowledged them. They survive the daemon, the worker and both.
+// server/protocol/report_spool.h: stores a worker's reports on disk from their creation until the
+// daemon has acknowledged them, so that they survive the end of the worker and of the daemon.
 //
-// The file is a sequence of records: 4 bytes length and 4 bytes CRC-32C of what follows, little
-// endian, then a serialized WorkerReport. One process appends; a reader stops at the first record
-// that is incomplete or damaged, which is what a kill or a power cut leaves at the end.
+// The file is a sequence of records: the length (4 bytes) and the CRC-32C (4 bytes) of a serialized
+// WorkerReport, both little endian, then the report. Only one process appends. A reader stops at
+// the first incomplete or damaged record, since a kill or a power cut may leave one at the end.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,25 @@ namespace trainyard {
 /// Not thread-safe.
 class ReportSpool {
  public:
-  /// A new, empty file; errors of the file system.
+  /// Creates an empty file, or truncates an existing one. Fails with file system errors.
   static Result<ReportSpool> create(std::filesystem::path path);
 
-  /// Behind a failed append, or one that `bytes_max` refuses (RESOURCE_EXHAUSTED/SPOOL_FULL), the
-  /// file ends with the last record that is whole; no more is taken before keep(), because a
-  /// reader accepts no gap.
+  /// Appends a record. RESOURCE_EXHAUSTED/SPOOL_FULL if the file would exceed kBytesMax. After a
+  /// failure the file ends with its last complete record, accepts() is false, and the caller must
+  /// not append before the next keep(), because a reader accepts no gap.
   Status append(const v1::WorkerReport& report);
   bool accepts() const { return accepts_; }
-  /// Of all records.
+  /// The size of all records.
   int64_t bytes() const { return bytes_; }
-  /// The record that begins at `offset`, which becomes that of the next one; nothing at the end.
+  /// Returns the record at `offset` and advances `offset` to the next record; nothing at the end.
   std::optional<v1::WorkerReport> read_at(int64_t& offset) const;
-  /// Leaves these alone, in order: all others have been acknowledged. At every instant the file is
-  /// either as before or so.
+  /// Replaces all records by `reports`, once all others have been acknowledged. The file is
+  /// replaced atomically.
   Status keep(const std::deque<v1::WorkerReport>& reports);
-  /// What was appended survives a power cut.
+  /// Makes everything appended so far durable.
   Status sync();
 
-  /// More is refused: a disk must not fill because nobody listens.
+  /// Limits the file's size, so that the disk does not fill while no daemon reads the reports.
   static constexpr int64_t kBytesMax = int64_t{1} << 30;
 
  private:
@@ -48,17 +48,17 @@ class ReportSpool {
   bool accepts_ = true;
 };
 
-/// Reads a spool that nobody appends to any more. Not thread-safe.
+/// Reads a spool to which no process appends any longer. Not thread-safe.
 class SpoolReader {
  public:
-  /// The reports behind number `after`. A file that is not there has none; errors of the file
-  /// system.
+  /// Opens a spool to read the reports whose number is above `after`. A missing file has none.
+  /// Fails with file system errors.
   static Result<SpoolReader> open(const std::filesystem::path& path, int64_t after);
-  /// The next one, in order; nothing at the end.
+  /// Returns the next report, in order; nothing at the end.
   std::optional<v1::WorkerReport> next();
 
  private:
-  UniqueFd file_;  // -1: there is none
+  UniqueFd file_;  // -1: the file is missing
   int64_t offset_ = 0;
   int64_t after_ = 0;
 };

@@ -36,7 +36,7 @@ ProtocolRange protocols_of(const Request& request) {
   return {request.protocol_min(), request.protocol_max()};
 }
 
-/// The newest version of both; nothing if they have none in common.
+/// The newest version that both ranges contain; nothing if there is none.
 inline std::optional<int32_t> agree(const ProtocolRange& a, const ProtocolRange& b) {
   const int32_t newest = std::min(a.newest, b.newest);
   if (newest < std::max(a.oldest, b.oldest)) return std::nullopt;

@@ -29,7 +29,7 @@ namespace {
 constexpr int kBacklog = 512;
 constexpr int kNoMemoryPauseMs = 100;
 constexpr int64_t kTellPauseUs = 10'000'000;
-constexpr int64_t kDescriptorsWanted = 65536;  // more only costs
+constexpr int64_t kDescriptorsWanted = 65536;  // a higher limit has no benefit
 
 Error listen_error(const std::string& where, int error) {
   return make_error(ErrorCode::kFailedPrecondition,
@@ -42,7 +42,7 @@ uint64_t inode_of(int fd) {
   return ::fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) ? st.st_ino : 0;
 }
 
-/// Who is at the other end: an address without its port, or the user of a Unix socket.
+/// The peer's identity: its address without the port, or the user on a Unix socket.
 std::string peer_of(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
@@ -127,7 +127,8 @@ Result<int> Acceptor::listen_tcp(const HostPort& address, ConnectionBounds bound
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     sockaddr_storage bound{};
     std::memcpy(&bound, a->ai_addr, a->ai_addrlen);
-    // Behind port 0 every address of the name gets the port that the first one was given.
+    // If port 0 was requested, all addresses of the name get the port that the kernel chose for the
+    // first.
     if (a->ai_family == AF_INET) reinterpret_cast<sockaddr_in&>(bound).sin_port = htons(port);
     if (a->ai_family == AF_INET6) reinterpret_cast<sockaddr_in6&>(bound).sin6_port = htons(port);
     UniqueFd fd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -136,8 +137,8 @@ Result<int> Acceptor::listen_tcp(const HostPort& address, ConnectionBounds bound
     if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&bound), a->ai_addrlen) != 0 ||
         ::listen(fd.get(), kBacklog) != 0) {
       error = errno;
-      if (error == EADDRINUSE) break;  // half a name would be served by another process
-      continue;                        // such as ::1 of localhost, where there is no IPv6
+      if (error == EADDRINUSE) break;  // another process would serve some of the name's addresses
+      continue;                        // such as localhost's ::1 on a machine without IPv6
     }
     socklen_t length = sizeof bound;
     (void)::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length);
@@ -185,8 +186,9 @@ void Acceptor::accept_all(Socket& socket) {
       continue;
     }
     if (error == EAGAIN || error == EWOULDBLOCK) return;
-    if (!lacks_resources(error)) continue;  // this connection is gone: the next one
-    // Left alone it would wait in the queue, and poll would not rest.
+    if (!lacks_resources(error)) continue;  // closed by the client: try the next one
+    // A connection that is not accepted stays in the backlog, and poll() would return immediately
+    // each time. So accept it with the spare descriptor and close it.
     spare_.reset();
     UniqueFd refused(::accept4(socket.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
     const bool none = !refused;
@@ -199,20 +201,22 @@ void Acceptor::accept_all(Socket& socket) {
 }
 
 void Acceptor::take(Socket& socket, UniqueFd fd) {
-  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));  // others had taken it
+  // accept_all() may have been unable to reopen it.
+  if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const uint64_t inode = inode_of(fd.get());
   std::string peer = peer_of(fd.get());
   const char* full = lacks_room(socket, peer);
-  if (full != nullptr) {  // as far as is known
+  if (full != nullptr) {  // the counts may include closed connections
     forget_closed(socket);
     full = lacks_room(socket, peer);
   }
   if (full != nullptr) return refuse(socket, full);
-  // What gRPC sets for its own; a Unix socket knows neither.
+  // gRPC sets these options on connections that it accepts itself. A Unix socket supports neither
+  // of them.
   const int on = 1, silence_ms = 20'000;
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
-  forget(socket, socket.open.find(fd.get()));  // closed, and not noticed yet
+  forget(socket, socket.open.find(fd.get()));  // an earlier connection, closed since
   ++socket.peers[peer];
   socket.open[fd.get()] = {inode, std::move(peer)};
   socket.hand_over(fd.release());
@@ -239,8 +243,8 @@ void Acceptor::refuse(Socket& socket, const char* why) {
   }
 }
 
-// Who takes a connection over closes it without telling. A descriptor that is not open, or belongs
-// to another socket by now, is one that was closed.
+// gRPC closes connections without a notification. A connection was closed if its descriptor is not
+// open or belongs to another socket.
 void Acceptor::forget_closed(Socket& socket) {
   for (auto it = socket.open.begin(); it != socket.open.end();) {
     const auto next = std::next(it);

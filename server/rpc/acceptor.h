@@ -1,8 +1,8 @@
-// server/rpc/acceptor.h: listening sockets of our own, whose connections are handed to gRPC.
+// server/rpc/acceptor.h: listening sockets that accept connections and pass them to gRPC.
 //
-// gRPC's own listener stops for ever, without a word, when a connection comes while no descriptor
-// is free, and it has no bound for connections. This one refuses what is beyond its bounds by
-// closing it, survives the lack of descriptors, and goes on.
+// gRPC's own listener silently stops forever when a connection arrives while no descriptor is free,
+// and it has no limit on connections. This one closes connections beyond its limits and continues
+// after running out of descriptors.
 #pragma once
 
 #include <sys/types.h>
@@ -22,40 +22,42 @@
 
 namespace trainyard::server {
 
-/// What one listening socket may hold at once.
+/// Limits on the connections that one listening socket has open at the same time.
 struct ConnectionBounds {
-  int connections = 0;            // in all
-  int connections_of_a_peer = 0;  // of one address; of one user on a Unix socket
+  int connections = 0;            // all together
+  int connections_of_a_peer = 0;  // per address; on a Unix socket per user
 };
 
-/// Accepts on any number of sockets, in one thread. Stops when destroyed; connections that were
-/// handed over stay with who got them.
+/// Accepts connections on any number of sockets, in one thread. The destructor stops it;
+/// connections that were passed on stay open.
 class Acceptor {
  public:
-  /// Takes over `fd`, connected and non-blocking.
+  /// Takes ownership of `fd`, a connected, non-blocking socket.
   using HandOver = std::function<void(int fd)>;
 
   Acceptor();
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
 
-  /// FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED. Mode 0600. Replaces a socket that nobody
-  /// serves.
+  /// Listens on a Unix socket with mode 0600. Deletes an existing file at `path`, so the caller
+  /// must have checked that no process serves on it. FAILED_PRECONDITION/ADDRESS_IN_USE,
+  /// LISTEN_FAILED.
   Status listen_unix(const std::filesystem::path& path, ConnectionBounds bounds,
                      HandOver hand_over);
-  /// Every address that the host's name has and that this machine has. Returns the port, which is
-  /// made up for port 0.
+  /// Listens on every address of the host's name that this machine has. Returns the port; for port
+  /// 0 the kernel chooses one.
   Result<int> listen_tcp(const HostPort& address, ConnectionBounds bounds, HandOver hand_over);
-  /// After the last listen.
+  /// Must be called after the last listen_unix() or listen_tcp().
   void start();
-  /// No more connections; the sockets are closed.
+  /// Accepts no more connections and closes the listening sockets.
   void stop();
-  /// The user at the other end of a connected Unix socket, as the kernel knows it.
+  /// The user at the other end of a connected Unix socket, according to the kernel.
   static std::optional<uid_t> user_of(int fd);
 
  private:
   struct Connection {
-    uint64_t inode = 0;  // of the socket: tells whether the descriptor is still this connection's
+    // The socket's; shows whether the descriptor still belongs to this connection.
+    uint64_t inode = 0;
     std::string peer;
   };
   struct Socket {
@@ -65,13 +67,14 @@ class Acceptor {
     HandOver hand_over;
     std::map<int, Connection> open;  // by descriptor
     std::map<std::string, int> peers;
-    int64_t refused = 0;  // since the last line of the log
+    int64_t refused = 0;  // since the last log line
     int64_t told_us = 0;
   };
   void run();
   void accept_all(Socket& socket);
   void take(Socket& socket, UniqueFd fd);
-  /// Why the socket cannot take a connection of this peer, as far as is known; or null.
+  /// Returns why the socket cannot take a connection of this peer, or null if it can. Closed
+  /// connections may still be counted.
   static const char* lacks_room(const Socket& socket, const std::string& peer);
   static void refuse(Socket& socket, const char* why);
   static void forget_closed(Socket& socket);
@@ -79,7 +82,8 @@ class Acceptor {
 
   std::vector<Socket> sockets_;
   UniqueFd wake_;
-  UniqueFd spare_;  // given up for a moment, to close what comes while no descriptor is free
+  // Closed briefly when no descriptor is free, so that a connection can be accepted and closed.
+  UniqueFd spare_;
   std::thread thread_;
 };
 

@@ -22,7 +22,7 @@ constexpr const char* kUserProperty = "trainyard_user";
 
 std::string_view view(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
-/// The name of who sent the call's token.
+/// The name that belongs to the call's token.
 Result<std::string> check_header(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,
                                  const Tokens& tokens) {
   const auto it = metadata.find("authorization");
@@ -40,7 +40,8 @@ Result<std::string> check_header(const std::multimap<grpc::string_ref, grpc::str
   return *name;
 }
 
-/// Refuses calls that do not reach our handlers. Ours pass, because they answer with a reason.
+/// Refuses calls without a token that do not reach our handlers. Calls to our handlers pass,
+/// because the handlers check the token themselves and return an error with a reason.
 class Gate final : public grpc::AuthMetadataProcessor {
  public:
   explicit Gate(const Tokens& tokens) : tokens_(tokens) {}
@@ -60,8 +61,8 @@ class Gate final : public grpc::AuthMetadataProcessor {
   const Tokens& tokens_;
 };
 
-/// Tells calls which user's connection they came on. The library's context belongs to the
-/// connection: what is added once stays.
+/// Attaches the user's name to calls. gRPC's context belongs to the connection, so the property is
+/// added only once.
 class UserMark final : public grpc::AuthMetadataProcessor {
  public:
   explicit UserMark(std::shared_ptr<const std::string> name) : name_(std::move(name)) {}
@@ -77,7 +78,7 @@ class UserMark final : public grpc::AuthMetadataProcessor {
 
  private:
   const std::shared_ptr<const std::string> name_;
-  Mutex mu_;  // the contexts' properties, of which the library protects no change
+  Mutex mu_;  // protects the contexts' properties, which gRPC does not protect
 };
 
 bool is_local(const grpc::CallbackServerContext& context) {
@@ -119,7 +120,7 @@ std::string user_name(uid_t uid) {
 }
 
 std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const std::string> name) {
-  // These send nothing over the socket, so clients need none of the kind.
+  // Local credentials send nothing over the socket, so clients need no matching credentials.
   std::shared_ptr<grpc::ServerCredentials> credentials =
       grpc::experimental::LocalServerCredentials(UDS);
   credentials->SetAuthMetadataProcessor(std::make_shared<UserMark>(std::move(name)));

@@ -1,10 +1,10 @@
-// server/rpc/auth.h: who may call, and who calls.
+// server/rpc/auth.h: authenticates callers and names them.
 //
-// A caller on the Unix socket has passed its file mode, and is the user that the kernel says is at
-// the other end of the connection. A caller on TCP sends `authorization: Bearer TOKEN` if there are
-// tokens, and is who the token's line names. All our handlers call admit() first; a gate on the TCP
-// port refuses everything else (reflection, unknown methods) without a token, except the health
-// check.
+// The Unix socket's file mode decides who may connect to it, and the kernel reports the user at the
+// other end of a connection. A caller on TCP sends `authorization: Bearer TOKEN` if tokens are
+// configured, and has the name in the token's line. All our handlers call admit() first. A filter
+// on the TCP port refuses all other calls (reflection, unknown methods) without a token, except
+// health checks.
 #pragma once
 
 #include <grpcpp/security/server_credentials.h>
@@ -20,21 +20,23 @@
 
 namespace trainyard::server {
 
+/// Checks the token of a call that came by TCP, if `tokens` is not null.
 /// UNAUTHENTICATED/CREDENTIALS_MISSING, CREDENTIALS_INVALID.
 Status admit(const grpc::CallbackServerContext& context, const Tokens* tokens);
 
-/// Who makes an admitted call: a user's name or "uid:1000" on the Unix socket, the token's name on
-/// TCP, kAnonymous where no token is needed. Nothing in the request can change it.
+/// The name of an admitted call's caller: a user's name or "uid:1000" on the Unix socket, the
+/// token's name on TCP, kAnonymous where no token is needed. Nothing in the request can change it.
 std::string caller_of(const grpc::CallbackServerContext& context, const Tokens* tokens);
 
 /// The user's name, or "uid:1000" for one without.
 std::string user_name(uid_t uid);
 
-/// Credentials of connections of one user on the Unix socket: their calls carry the name for
-/// caller_of(). `name` is read when a call comes, and must not change once one may.
+/// Credentials for the connections of one user on the Unix socket. They attach the user's name to
+/// the calls, for caller_of(). `name` is read when a call arrives, so it must not change after the
+/// first connection.
 std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const std::string> name);
 
-/// Credentials of the TCP port: TLS if configured, else none. `tokens` may be null, and outlives
+/// Credentials of the TCP port: TLS if configured, else none. `tokens` may be null and must outlive
 /// the server.
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
                                                                  const Tokens* tokens);

@@ -13,7 +13,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 
-constexpr int kDepthMax = 100;  // the parser's
+constexpr int kDepthMax = 100;  // the parser's own limit
 
 class Counter {
  public:
@@ -22,8 +22,9 @@ class Counter {
     input_.SetTotalBytesLimit(std::numeric_limits<int>::max());
   }
 
-  /// True if all of the message was read; false if there is no point in reading on. `type` is null
-  /// inside fields that are not known; `group` is the number of the group that is read, or 0.
+  /// True if the whole message was read; false if a limit was exceeded or the bytes are malformed.
+  /// `type` is null inside unknown fields; `group` is the field number of the group that is read,
+  /// or 0.
   bool count(const Descriptor* type, int depth, int group) {
     if (depth > kDepthMax) {
       too_deep_ = true;
@@ -45,7 +46,7 @@ class Counter {
   bool is_too_deep() const { return too_deep_; }
 
  private:
-  /// Moves behind the field whose tag was just read.
+  /// Skips the value of the field whose tag was just read, and counts the elements in it.
   bool pass(WireFormatLite::WireType wire, int number, const Descriptor* inner, int depth) {
     uint64_t varint = 0;
     uint32_t length = 0;

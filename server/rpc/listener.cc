@@ -21,12 +21,13 @@
 namespace trainyard::server {
 namespace {
 
-constexpr int kWorkerMessageBytesMax = 8 << 20;  // a predict request or answer and its envelope
+constexpr int kWorkerMessageBytesMax = 8 << 20;  // a predict request or response and its envelope
 constexpr int kMetadataBytesMax = 8 << 10;
 constexpr int kWorkerStreamsPerConnectionMax = 128;
-// A call beyond it waits in silence, so it is not the watch streams' own limit, which answers.
+// gRPC silently queues calls beyond this limit, so it is higher than the limit on watch streams,
+// which returns an error.
 constexpr int kStreamsPerConnectionMax = kWatchStreamsPerConnectionMax + 256;
-/// Users of the Unix socket who are told apart; the last door is for all the others.
+/// Acceptors of the Unix socket: one each for the first 64 users, and the last one for all others.
 constexpr int kUserDoors = 65;
 constexpr const char* kOtherUsers = "other-users";
 
@@ -35,7 +36,8 @@ Error listen_error(const std::string& where, const std::string& why, bool in_use
                     "cannot listen on " + where + ": " + why);
 }
 
-/// The library takes over an existing socket file, even if another process serves on it.
+/// Refuses a socket on which another process serves, and a file that is not a socket, because
+/// Acceptor::listen_unix() deletes any existing file.
 Status check_socket_free(const std::filesystem::path& path) {
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0) return {};
@@ -52,10 +54,10 @@ Status check_socket_free(const std::filesystem::path& path) {
   return {};
 }
 
-/// Of what the process may open, a quarter (256 at least) is kept for workers, the store and files.
-/// A cluster's jobs have a connection for each worker that runs, so workers from elsewhere, or
-/// whoever speaks to their port, get a quarter of the rest; half of that if they all come by one
-/// address.
+/// Divides the descriptors that the process may open. A quarter (at least 256) is reserved for
+/// workers on this host, the store and files. A cluster's jobs have a connection for each worker
+/// that runs, so the remote workers' port gets a quarter of the rest, and an eighth if all its
+/// clients have the same address.
 struct Bounds {
   ConnectionBounds unix_socket, tcp, workers, workers_elsewhere;
 };
@@ -68,7 +70,8 @@ Bounds connection_bounds(int64_t descriptors) {
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,
                 size_t transport_bytes_max) {
   builder.SetMaxReceiveMessageSize(message_bytes_max);
-  // The size limit acts only after inflating: 0.5 MB of gzip took 530 MiB. So no compression.
+  // No compression, because the size limit applies only after decompression: 0.5 MB of gzip took
+  // 530 MiB.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_max);
@@ -78,7 +81,7 @@ void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams
   builder.SetResourceQuota(quota);
 }
 
-/// A link that was cut without a word is noticed, on either side, within half a minute.
+/// Either side detects a silently broken connection within 30 s.
 void set_elsewhere_connection_rules(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 15'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 15'000);
@@ -87,7 +90,7 @@ void set_elsewhere_connection_rules(grpc::ServerBuilder& builder) {
 }
 
 void set_public_connection_rules(grpc::ServerBuilder& builder, const ConnectionRules& rules) {
-  // A client that streams pings once a minute; every 30 s is allowed.
+  // A client with an open stream sends a ping once a minute; one every 30 s is allowed.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 30'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 2 * 3600 * 1000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
@@ -190,7 +193,7 @@ Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds b
 
 Acceptor::HandOver Listener::add_user_doors(grpc::ServerBuilder& builder) {
   struct Door {
-    std::shared_ptr<std::string> name;  // of the user whose it has become
+    std::shared_ptr<std::string> name;  // of the user to whom the acceptor was assigned
     Acceptor::HandOver hand_over;
   };
   std::vector<Door> doors;
@@ -199,10 +202,11 @@ Acceptor::HandOver Listener::add_user_doors(grpc::ServerBuilder& builder) {
     Acceptor::HandOver hand_over = add_door(builder, user_credentials(name));
     doors.push_back({std::move(name), std::move(hand_over)});
   }
-  // Called by the acceptor's thread alone. A door gets its user before its first connection.
+  // Only the acceptor's thread calls this. It sets a user's name before it passes on the user's
+  // first connection.
   return [doors = std::move(doors), users = std::map<uid_t, size_t>()](int fd) mutable {
     const std::optional<uid_t> uid = Acceptor::user_of(fd);
-    size_t door = doors.size() - 1;  // for users who have none of their own
+    size_t door = doors.size() - 1;  // shared by all users without an acceptor of their own
     if (const auto known = uid ? users.find(*uid) : users.end(); known != users.end()) {
       door = known->second;
     } else if (uid && users.size() < doors.size() - 1) {
@@ -238,7 +242,7 @@ Listener::~Listener() { shutdown(std::chrono::milliseconds(0)); }
 void Listener::set_serving(bool serving) {
   grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   if (health == nullptr) return;
-  health->SetServingStatus(serving);  // "" and every name that was set before
+  health->SetServingStatus(serving);  // changes "" and every name that was set before
   for (const std::string& name : names_) health->SetServingStatus(name, serving);
 }
 

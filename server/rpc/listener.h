@@ -24,31 +24,32 @@ class ExternalConnectionAcceptor;
 
 namespace trainyard::server {
 
-/// The longest message, in either direction.
+/// The maximum size of a message, in either direction.
 inline constexpr int kMessageBytesMax = 4 << 20;
 
-/// What a public connection may have.
+/// Limits of the public connections.
 struct ConnectionRules {
-  // New certificates and tokens take effect within the hour; streams resume where they were.
+  // After this time a connection is closed, so that new certificates and tokens take effect within
+  // the hour. Clients resume their streams.
   int64_t age_ms = 3'600'000;
-  int64_t age_grace_ms = 300'000;                  // for calls that still run by then
-  size_t transport_bytes_max = size_t{256} << 20;  // of all connections of a server
+  int64_t age_grace_ms = 300'000;                  // for calls that still run at that time
+  size_t transport_bytes_max = size_t{256} << 20;  // memory for all connections of a server
 };
 
-/// A running server. Stops, waiting for its handlers, when destroyed.
+/// A running server. The destructor stops it and waits for its handlers.
 class Listener {
  public:
-  /// The public API: the Unix socket (mode 0600) and, if configured, TCP. Refusals, one sentence
-  /// each: FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED; TLS files that cannot be read.
+  /// Opens the public API's Unix socket (mode 0600) and, if configured, its TCP port. Errors:
+  /// FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED; errors of reading the TLS files.
   static Result<std::unique_ptr<Listener>> open_public(const Config& config, const Tokens* tokens,
                                                        const std::vector<grpc::Service*>& services,
                                                        const std::vector<std::string>& names,
                                                        const ConnectionRules& rules = {});
-  /// The workers' socket.
+  /// Opens the Unix socket of the workers on this host.
   static Result<std::unique_ptr<Listener>> open_private(const std::filesystem::path& socket,
                                                         grpc::Service* service);
-  /// The port for workers from elsewhere, TLS alone: `key` and `certificate` in PEM. LISTEN_FAILED
-  /// and ADDRESS_IN_USE as above.
+  /// Opens the TCP port for remote workers, which uses TLS only. `key` and `certificate` are in
+  /// PEM. Errors: LISTEN_FAILED and ADDRESS_IN_USE, as above.
   static Result<std::unique_ptr<Listener>> open_workers(const std::string& address,
                                                         const std::string& key,
                                                         const std::string& certificate,
@@ -58,24 +59,26 @@ class Listener {
   /// The TCP port that was bound; 0 without one.
   int port() const { return port_; }
   void set_serving(bool serving);
-  /// Accepts no new calls; cancels calls that still run after `grace`. Returns when none is left.
+  /// Accepts no new calls, and cancels calls that still run after `grace`. Returns when all calls
+  /// have ended.
   void shutdown(std::chrono::milliseconds grace);
 
  private:
   Listener();
   Status open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
                    Acceptor::HandOver hand_over);
-  /// What brings connections of the Unix socket into the server, each by its user's door.
+  /// Returns a function that passes connections of the Unix socket to the server, each with its
+  /// user's credentials.
   Acceptor::HandOver add_user_doors(grpc::ServerBuilder& builder);
-  /// What brings connections into the server, under these credentials.
+  /// Returns a function that passes connections to the server, with these credentials.
   Acceptor::HandOver add_door(grpc::ServerBuilder& builder,
                               std::shared_ptr<grpc::ServerCredentials> credentials);
   bool start(grpc::ServerBuilder& builder);
 
-  std::unique_ptr<grpc::Service> reflection_;  // before the server that uses it
+  std::unique_ptr<grpc::Service> reflection_;  // destroyed after the server, which uses it
   std::unique_ptr<grpc::Server> server_;
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> doors_;
-  Acceptor acceptor_;  // before the doors that it uses
+  Acceptor acceptor_;  // destroyed before `doors_`, which it uses
   std::vector<std::string> names_;
   std::filesystem::path socket_;
   int port_ = 0;

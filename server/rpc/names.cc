@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kIdCharsMin = 4;
 constexpr size_t kIdCharsMax = 63;
-constexpr size_t kArrayIdCharsMax = 57;  // the longest member, -9999, is a job
+constexpr size_t kArrayIdCharsMax = 57;  // a member's job ID is up to 5 characters longer (-9999)
 
 std::string_view collection_name(Collection collection) {
   switch (collection) {
@@ -32,7 +32,8 @@ std::string_view collection_name(Collection collection) {
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The characters of any ID, including projects; collections have stricter rules.
+/// Whether `text` has only characters that are allowed in all IDs, including those of projects;
+/// collections have stricter rules.
 bool is_word(std::string_view text, size_t chars_max) {
   return !text.empty() && text.size() <= chars_max &&
          std::all_of(text.begin(), text.end(),
@@ -88,7 +89,8 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
   if (parts[0] != "projects" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural) {
     return refuse();
   }
-  // Whoever gave the ID alone is told of the ID alone: the rest came of the client.
+  // A malformed ID is reported without the rest of the name, which the client may have added to the
+  // user's ID.
   if (Status s = check_id(collection, field, parts[3]); !s.ok()) return s.error();
   if (parts[1] != kProject) return access_denied();
   return std::string(parts[3]);

@@ -1,9 +1,9 @@
-// server/rpc/names.h: resource names, parsed in one place.
+// server/rpc/names.h: parses resource names.
 //
-// A name is projects/{project}/{collection}/{id}. The only project so far is "default"; names of
-// any other get PERMISSION_DENIED / ACCESS_DENIED, whether or not something with that name exists.
-// Anything else is INVALID_ARGUMENT / NAME_MALFORMED. A valid name contains only [a-z0-9-] and so
-// is safe as a file name, in a log and in SQL.
+// A name has the form projects/{project}/{collection}/{id}. The only project so far is "default";
+// names of other projects are refused with PERMISSION_DENIED/ACCESS_DENIED, whether or not such a
+// resource exists. Malformed names are refused with INVALID_ARGUMENT/NAME_MALFORMED. A valid name
+// contains only [a-z0-9-] and so is safe as a file name, in a log and in SQL.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +15,35 @@
 
 namespace trainyard::server {
 
-/// The owner of everything while there is only one project.
+/// The only project, which owns all resources.
 inline constexpr const char* kProject = "default";
-/// Hexadecimal digits of the content in a generated ID: d-2c26b46b68ffc68f.
+/// The number of hexadecimal digits of the content's hash in a generated ID, as in
+/// d-2c26b46b68ffc68f.
 inline constexpr size_t kDefaultIdDigits = 16;
 
 enum class Collection { kJobs, kArrays, kDatasets, kModels, kUploads };
 
-/// The id in a full name. `field` is the request's field, for the message.
+/// Returns the ID in a full name. `field` is the request's field, for the error message.
 Result<std::string> parse_name(Collection collection, std::string_view field,
                                std::string_view name);
-/// An ID alone, as users choose it. Uploads: 64 hexadecimal digits; else 4..63, arrays 4..57, of
-/// [a-z0-9-], beginning with a letter, not ending with a dash.
+/// Checks an ID that a user chose. Uploads have 64 hexadecimal digits. All others have 4 to 63
+/// characters of [a-z0-9-] (arrays 4 to 57), begin with a letter and do not end with a dash.
 Status check_id(Collection collection, std::string_view field, std::string_view id);
-/// An id, or a full name.
+/// Returns the ID in `text`, which is an ID or a full name.
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
                                      std::string_view text);
-/// The same for a dataset, whose name may end in a version: digits@2.
+/// The same two functions for a dataset, whose name may end in a version: digits@2.
 Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name);
 Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text);
-/// Empty or projects/default.
+/// Checks that `parent` is empty or projects/default.
 Status check_parent(std::string_view parent);
 
 std::string full_name(Collection collection, std::string_view id);
 
-/// The `name` of a device: devices/{device}. NAME_MALFORMED.
+/// Checks a device's name: devices/{device}. NAME_MALFORMED.
 Status check_device_name(std::string_view name);
 
-/// Empty or a UUID, in lower or upper case.
+/// Checks that `request_id` is empty or a UUID, in lower or upper case.
 Status check_request_id(std::string_view request_id);
 
 }  // namespace trainyard::server

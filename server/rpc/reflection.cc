@@ -17,7 +17,7 @@ namespace pb = google::protobuf;
 
 using Services = std::vector<std::string>;
 
-/// Fills in the file, behind all that it imports and that is not in `seen`.
+/// Appends `file` to the response, after all its imports that are not in `seen`.
 void add_file(const pb::FileDescriptor& file, std::set<const pb::FileDescriptor*>& seen,
               wire::FileDescriptorResponse& response) {
   if (!seen.insert(&file).second) return;
@@ -27,7 +27,8 @@ void add_file(const pb::FileDescriptor& file, std::set<const pb::FileDescriptor*
   response.add_file_descriptor_proto(proto.SerializeAsString());
 }
 
-/// With a sentence for the client if `file` is nullptr.
+/// Fills in the response with the file and its imports, or with an error for the client if `file`
+/// is nullptr.
 void answer_file(const pb::FileDescriptor* file, const std::string& sought,
                  wire::ServerReflectionResponse& response) {
   if (file == nullptr) {
@@ -97,7 +98,7 @@ wire::ServerReflectionResponse answer(const wire::ServerReflectionRequest& reque
   return response;
 }
 
-/// One answer to each request, in order.
+/// Sends one response to each request, in order.
 class ReflectionStream final : public grpc::ServerBidiReactor<wire::ServerReflectionRequest,
                                                               wire::ServerReflectionResponse> {
  public:

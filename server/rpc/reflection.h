@@ -1,5 +1,5 @@
-// server/rpc/reflection.h: grpc.reflection.v1, by which grpcurl and others learn what is
-// served. The library's own plugin serves v1alpha.
+// server/rpc/reflection.h: the service grpc.reflection.v1, with which grpcurl and other tools list
+// the server's services. The library's own plugin serves v1alpha.
 #pragma once
 
 #include <grpcpp/impl/codegen/service_type.h>
@@ -10,7 +10,7 @@
 
 namespace trainyard::server {
 
-/// `services`: the full names of all that the server offers beside reflection.
+/// `services` has the full names of all services of the server except reflection.
 std::unique_ptr<grpc::Service> make_reflection_service(std::vector<std::string> services);
 
 }  // namespace trainyard::server

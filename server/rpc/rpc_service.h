@@ -1,5 +1,5 @@
-// server/rpc/rpc_service.h: a gRPC service whose methods are registered one by one, as rows. Each
-// takes and gives raw bytes (wire.h).
+// server/rpc/rpc_service.h: a gRPC service whose methods are registered one by one. Handlers
+// receive and return raw bytes (wire.h).
 #pragma once
 
 #include <google/protobuf/descriptor.h>
@@ -24,20 +24,20 @@ class RpcService final : public grpc::Service {
   using ClientStream = std::function<grpc::ServerReadReactor<Bytes>*(Context*, Bytes* response)>;
   using BothStream = std::function<grpc::ServerBidiReactor<Bytes, Bytes>*(Context*)>;
 
-  /// The service number `index` of a .proto file.
+  /// Implements the service with index `index` of a .proto file.
   explicit RpcService(const google::protobuf::FileDescriptor& file, int index = 0)
       : descriptor_(*file.service(index)) {}
 
-  // Each of these registers a method by its name, which the service must have, with streams where
-  // the method has them. A method without a row is UNIMPLEMENTED.
+  // Each of these registers the handler of a method. The service must have a method with this name
+  // and with the same streams. A method without a handler returns UNIMPLEMENTED.
   void add_unary(const char* method, Unary handler);
   void add_server_stream(const char* method, ServerStream handler);
   void add_client_stream(const char* method, ClientStream handler);
   void add_both_stream(const char* method, BothStream handler);
 
-  /// "trainyard.v1.JobService"
+  /// The full name, such as "trainyard.v1.JobService".
   const std::string& name() const { return descriptor_.full_name(); }
-  /// Whether every method of the service has a row.
+  /// Whether every method of the service has a handler.
   bool is_complete() const { return std::ssize(paths_) == descriptor_.method_count(); }
 
  private:

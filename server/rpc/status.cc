@@ -14,7 +14,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Cuts at a character boundary: an invalid UTF-8 string does not serialize.
+/// Shortens the text at a character boundary: an invalid UTF-8 string does not serialize.
 std::string cut(std::string_view text, size_t bytes_max) {
   if (text.size() <= bytes_max) return std::string(text);
   size_t end = bytes_max;

@@ -3,8 +3,9 @@
 
 namespace trainyard::server {
 
-/// Watch streams that one connection may have; Config::watch_streams_max bounds all connections.
-/// The transport allows more calls (listener.cc), so that one beyond this limit gets an answer.
+/// The number of watch streams that one connection may have; Config::watch_streams_max limits all
+/// connections together. The transport allows more calls (listener.cc), so that a stream beyond
+/// this limit gets an error.
 inline constexpr int kWatchStreamsPerConnectionMax = 1024;
 
 }  // namespace trainyard::server

@@ -1,7 +1,7 @@
-// server/rpc/strict.h: refuses what we do not understand.
+// server/rpc/strict.h: refuses requests with unknown fields.
 //
-// Protobuf keeps unknown fields; a server that skipped them would train something other than
-// requested. Answers are not strict: an old client skips what a new server adds.
+// Protobuf keeps unknown fields; a server that ignored them would train something other than
+// requested. Responses are not checked: an old client ignores the fields that a new server adds.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -10,7 +10,8 @@
 
 namespace trainyard::server {
 
-/// INVALID_ARGUMENT / FIELD_UNKNOWN names the message's path and the numbers, up to 16.
+/// Returns INVALID_ARGUMENT/FIELD_UNKNOWN with the path of the message and the numbers of its
+/// unknown fields, up to 16.
 Status check_known_fields(const google::protobuf::Message& message);
 
 }  // namespace trainyard::server

@@ -1,5 +1,5 @@
-// server/rpc/wire.h: messages as bytes. Handlers take raw bytes, because the library's own
-// answer to a request that does not parse is an empty UNIMPLEMENTED.
+// server/rpc/wire.h: converts between messages and bytes. Handlers receive raw bytes, because gRPC
+// itself responds to a request that it cannot parse with UNIMPLEMENTED and no message.
 #pragma once
 
 #include <google/protobuf/message.h>
@@ -10,13 +10,13 @@
 
 namespace trainyard::server {
 
-/// Counts the request's elements before it parses them (element_count.h), and refuses what we do
-/// not understand (strict.h). INVALID_ARGUMENT/REQUEST_TOO_LARGE; INVALID_ARGUMENT/
-/// REQUEST_MALFORMED; INVALID_ARGUMENT/FIELD_UNKNOWN.
+/// Counts the request's elements before it parses them (element_count.h), and refuses unknown
+/// fields (strict.h). INVALID_ARGUMENT/REQUEST_TOO_LARGE; INVALID_ARGUMENT/REQUEST_MALFORMED;
+/// INVALID_ARGUMENT/FIELD_UNKNOWN.
 Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
                      size_t elements_max = kRequestElementsMax);
-/// The same, but for what we do not understand, which is skipped: of a worker, which may be newer
-/// (server/protocol/versions.h).
+/// The same, except that unknown fields are ignored. For messages of workers, which may be newer
+/// than the daemon (server/protocol/versions.h).
 Status parse_message(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
                      size_t elements_max = kRequestElementsMax);
 grpc::ByteBuffer to_bytes(const google::protobuf::Message& message);

@@ -26,13 +26,13 @@ namespace {
 constexpr int64_t kIdentityBytesMax = 64 << 10;
 constexpr size_t kEnrolmentKeyBytes = 32;
 constexpr long kValidSeconds = 20L * 365 * 24 * 3600;
-constexpr long kBackdatedSeconds = 24L * 3600;  // the clocks of other hosts
+constexpr long kBackdatedSeconds = 24L * 3600;  // the clocks of other hosts may be behind
 
 using PrivateKey = Handle<EVP_PKEY, EVP_PKEY_free>;
 using Certificate = Handle<X509, X509_free>;
 using Memory = Handle<BIO, BIO_free>;
 
-/// Nobody else may read it, at no instant.
+/// Writes a file that no other user can read at any time.
 Status write_private(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::path temporary = path;
   temporary += ".tmp";
@@ -69,13 +69,13 @@ bool add_extension(X509* certificate, int nid, const std::string& value) {
   return extension && X509_add_ext(certificate, extension.get(), -1) == 1;
 }
 
-/// The key and the certificate, in PEM, one after the other.
+/// Creates a key and its certificate, both in PEM, one after the other.
 std::string make_identity() {
   const PrivateKey key(EVP_EC_gen("P-256"));
   const Certificate certificate(X509_new());
   std::array<unsigned char, 16> serial{};
   bool ok = key && certificate && RAND_bytes(serial.data(), serial.size()) == 1;
-  serial[0] &= 0x7f;  // a positive number
+  serial[0] &= 0x7f;  // makes the number positive
   const Handle<BIGNUM, BN_free> number(
       BN_bin2bn(serial.data(), static_cast<int>(serial.size()), nullptr));
   ok = ok && number && X509_set_version(certificate.get(), X509_VERSION_3) == 1 &&
@@ -104,7 +104,7 @@ std::string make_identity() {
   return text_of(out.get());
 }
 
-/// Both in PEM again, apart, once they are known to belong together.
+/// Returns the key and the certificate, each in PEM, after checking that they belong together.
 Result<std::pair<std::string, std::string>> read_identity(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path, kIdentityBytesMax));
   const auto reader = [&text] {

@@ -1,12 +1,12 @@
-// server/rpc/worker_door.h: what lets workers from elsewhere in, and nobody else
-// (docs/decisions/0102).
+// server/rpc/worker_door.h: the keys with which the daemon and its remote workers authenticate each
+// other (docs/decisions/0102).
 //
-// Two files in the folder `workers` of the state folder, both 0600 and made at first use:
-//   identity.pem   the private key (EC P-256) and the certificate of the workers' port, signed by
-//                  itself, good for 20 years: a worker trusts exactly this certificate
-//   enrolment.key  32 random bytes, from which the secret of each task follows
-// Backups do not hold them. Where they are lost new ones are made, and workers that run, or that
-// wait in a queue with an old secret, are refused.
+// They are two files in the folder `workers` of the state folder, created at first use, mode 0600:
+//   identity.pem   the private key (EC P-256) and the self-signed certificate of the workers' port,
+//                  valid for 20 years: a worker trusts exactly this certificate
+//   enrolment.key  32 random bytes, from which the secret of each task is derived
+// Backups do not contain these files. If the files are lost, new ones are created, and workers that
+// run, or that wait in a cluster queue with an old secret, are refused.
 #pragma once
 
 #include <filesystem>
@@ -17,25 +17,25 @@
 
 namespace trainyard::server {
 
-/// Thread-safe once it is opened, but for set_port().
+/// Thread-safe after open(), except set_port().
 class WorkerDoor {
  public:
-  /// `listen` and `advertise`: Config::workers_listen and workers_advertise. FAILED_PRECONDITION/
-  /// WORKER_IDENTITY_INVALID for a file that is there and cannot be used; errors of the file
-  /// system.
+  /// `listen` and `advertise` are Config::workers_listen and workers_advertise. File system errors;
+  /// FAILED_PRECONDITION/WORKER_IDENTITY_INVALID for an existing file that cannot be used.
   static Result<std::unique_ptr<WorkerDoor>> open(const std::filesystem::path& state_dir,
                                                   std::string listen, std::string advertise);
 
-  /// For workers (--certificate).
+  /// The certificate in PEM that workers get (--certificate).
   std::string certificate_pem() const { return certificate_; }
-  /// For the port alone.
+  /// The private key in PEM, which only the listener of the port uses.
   const std::string& key_pem() const { return key_; }
-  /// host:port for workers (--attach).
+  /// The host:port that workers connect to (--attach).
   std::string attach_address() const;
-  /// The secret of a task, the first line of its worker's standard input. The same after a restart.
+  /// The secret of a task, which its worker reads as the first line of standard input. It stays the
+  /// same after a restart.
   std::string enrolment_secret(const std::string& task) const;
 
-  /// The port that was bound, where workers_listen leaves it open.
+  /// Sets the port that was bound, for a workers_listen whose port is 0.
   void set_port(int port) { port_ = port; }
 
  private:

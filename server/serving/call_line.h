@@ -1,5 +1,5 @@
-// server/serving/call_line.h: calls to models that wait for a worker, those of one kind: a queue
-// for each model, and whose turn it is.
+// server/serving/call_line.h: the calls of one kind that wait for a worker: a queue for each model,
+// and the order in which the models take turns.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,32 @@ enum class CallKind : uint8_t { kPredict, kGenerate, kEvaluate };
 inline constexpr size_t kCallKinds = 3;
 using TextHandler = std::function<void(const v1::GenerateResponse&)>;
 
-/// Calls of one kind, which wait for one another and not for those of another kind.
+/// Limits of the calls of one kind, which do not wait for calls of other kinds.
 struct CallLimits {
-  int running_max = 1;           // workers that compute calls of this kind at a time
-  int64_t time_max_ms = 60'000;  // in a worker
-  // That wait, of one model and in all. Beyond the latter a model may still have one.
+  int running_max = 1;           // workers that compute calls of this kind concurrently
+  int64_t time_max_ms = 60'000;  // computing time in a worker
+  // Limits of the waiting calls, per model and for all models. If the limits for all are reached, a
+  // model without waiting calls may still have one.
   int64_t model_calls_max = 1, calls_max = 1;
   int64_t model_bytes_max = 32 << 20, bytes_max = 256 << 20;
   int batch_calls_max = 1;
-  int64_t batch_bytes_max = 1 << 20;  // but for a call that has more
-  Error busy;  // the answer beyond the bounds, and to who waited for too long
-  Error late;  // the answer after time_max_ms
+  int64_t batch_bytes_max = 1 << 20;  // a batch of one call may have more
+  Error busy;  // the error beyond these limits, and for calls that have waited too long
+  Error late;  // the error after time_max_ms
 
-  /// For a worker: as long as the two batches that may be in front of it.
+  /// How long a call may wait for a worker: as long as two batches may take that are computed
+  /// before it.
   int64_t waiting_max_ms() const { return 2 * time_max_ms; }
 };
 
-/// Whose worker may answer: the files in a model's folder never change.
+/// Identifies a model and thereby the workers that may serve it: the files in a model's folder
+/// never change.
 struct WarmModel {
-  std::string job_uid;     // names the folder
-  int64_t size_bytes = 0;  // of its weights
+  std::string job_uid;     // names the model's folder
+  int64_t size_bytes = 0;  // the size of its weights
 };
 
-/// Names one call.
+/// Identifies a call.
 using CallNumber = int64_t;
 
 struct Call {
@@ -53,10 +56,10 @@ struct Call {
   int64_t bytes = 0;
   Done<v1::Outcome> done;
   TextHandler on_text;
-  int64_t since_us = 0;     // waits since
-  bool alone = false;       // a batch with it has failed
-  bool lost = false;        // so has a worker
-  bool text_given = false;  // and so cannot begin again
+  int64_t since_us = 0;     // when it began to wait
+  bool alone = false;       // a batch with it has failed, so it is computed alone
+  bool lost = false;        // a worker that had it has ended unexpectedly
+  bool text_given = false;  // some of its text was sent, so it cannot be repeated
   bool cancelled = false;
 };
 
@@ -68,20 +71,20 @@ struct ModelQueue {
 
 /// All calls of one kind. Not thread-safe.
 struct CallLine {
-  int running = 0;  // workers
+  int running = 0;  // workers that compute such calls
   int64_t calls = 0, bytes = 0;
-  std::map<std::string, ModelQueue> queues;  // by model; none is empty
-  std::deque<std::string> turns;             // the models of `queues`, the next one first
+  std::map<std::string, ModelQueue> queues;  // by model; no queue is empty
+  std::deque<std::string> turns;             // the models in `queues`; the first one is next
 
   bool admits(const Call& call, const CallLimits& max) const;
-  /// `first`: in front of those of its model that wait.
+  /// Adds a call behind the waiting calls of its model, or with `first` before them.
   void put(Call call, bool first);
   Call take(ModelQueue& queue, std::deque<Call>::iterator at);
-  /// After take(): an empty queue has no turn.
+  /// Must be called after take(): removes the model's queue if it is empty.
   void drop_if_empty(const std::string& model);
-  /// The next ones of a queue that is not empty; at least one.
+  /// Takes the next batch, of at least one call, from a queue that is not empty.
   std::vector<Call> take_batch(ModelQueue& queue, const CallLimits& max);
-  /// Drops all that wait.
+  /// Removes all waiting calls.
   void clear();
 };
 

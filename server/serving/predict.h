@@ -1,5 +1,5 @@
-// server/serving/predict.h: calls to trained models, in workers that keep them: rows to predict
-// (untrusted), text to continue, datasets to evaluate.
+// server/serving/predict.h: calls to trained models, in workers that keep the models loaded: rows
+// to predict (untrusted), text to continue, datasets to evaluate.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,29 @@ namespace trainyard::server {
 /// DEADLINE_EXCEEDED/*_TIMEOUT; INTERNAL/WORKER_LOST.
 class PredictRunner {
  public:
-  /// `running_max`: workers that compute a kind of call at a time. Of generations and evaluations
-  /// the same number may wait, of predictions kWaitingMax for each model.
+  /// `running_max` is the number of workers that compute calls of one kind concurrently. As many
+  /// generations and as many evaluations may wait; of predictions, kWaitingMax for each model.
   PredictRunner(Supervisor& supervisor, WarmOptions options, int running_max,
                 int64_t predict_time_max_ms, const Clock& clock = system_clock());
 
   void run(const WarmModel& model, const v1::PredictRequest& request,
            Done<v1::PredictResponse> done);
 
-  /// `on_text` gets each piece, in order, before `done`. Takes up to kGenerateTimeMaxMs.
+  /// `on_text` gets each piece of text, in order, before `done` is called. A generation may take up
+  /// to kGenerateTimeMaxMs.
   CallNumber generate(const WarmModel& model, const v1::GenerateRequest& request,
                       std::function<void(const v1::GenerateResponse&)> on_text, Done<void> done);
-  /// The caller disconnected.
+  /// Cancels a generation whose caller has disconnected.
   void cancel_generate(CallNumber number) { workers_.cancel(number); }
 
-  /// On the dataset with that digest. Takes up to kEvaluateTimeMaxMs.
+  /// Evaluates the model on the dataset with this digest. May take up to kEvaluateTimeMaxMs.
   void evaluate(const WarmModel& model, const std::string& dataset_digest,
                 const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done);
 
-  /// The model is deleted: nobody needs its workers, and calls that wait for one get `error`.
+  /// To be called when the model is deleted: ends its workers, and calls that wait for one get
+  /// `error`.
   void forget(const std::string& job_uid, const Error& error) { workers_.forget(job_uid, error); }
-  /// Answers all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
+  /// Ends all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
   void drain() { workers_.drain(); }
 
   static constexpr int64_t kGenerateTimeMaxMs = 600'000;

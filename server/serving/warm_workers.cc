@@ -22,10 +22,11 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kNotDue = std::numeric_limits<int64_t>::max();
-/// Predictions of a model wait so long for the batch that is computed before a second worker takes
-/// them: small calls behind a large one. The longer time is for a worker that still loads.
+/// How long predictions of a model wait for a batch that is being computed before a second worker
+/// takes them, so that small calls do not wait long behind a large one. The longer time applies
+/// while the worker still loads the model.
 constexpr int64_t kSecondWorkerUs = 500'000, kSecondWorkerLoadUs = 5'000'000;
-constexpr int64_t kMemoryBytesMax = int64_t{1} << 46;  // that a worker may say it has
+constexpr int64_t kMemoryBytesMax = int64_t{1} << 46;  // limit for a worker's reported memory
 
 using Kind = CallKind;
 
@@ -36,10 +37,10 @@ Error cancelled_error() {
 struct Worker {
   std::string task;  // empty until the supervisor has named it
   WarmModel model;
-  Kind kind = Kind::kPredict;  // of its calls
-  std::vector<Call> calls;     // in it, not yet answered
-  bool busy = true;            // counts in its line's `running`, until idle or gone
-  bool answered = false;       // once at least
+  Kind kind = Kind::kPredict;  // the kind of its calls
+  std::vector<Call> calls;     // sent to it and not yet answered
+  bool busy = true;            // counted in `running` of its CallLine
+  bool answered = false;       // has answered at least one call
   bool ending = false;
   bool outdated = false;  // ends when it is idle
   int64_t deadline_us = kNotDue;
@@ -59,7 +60,8 @@ v1::ServeCalls to_message(const std::vector<Call>& calls) {
   return message;
 }
 
-/// What is to be done once the mutex is free. What lets workers compute comes first.
+/// Actions to run after the mutex is released. Commands, which let workers compute, run before
+/// answers.
 struct Effects {
   std::vector<std::function<void()>> commands, answers;
 
@@ -88,7 +90,8 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   CallLine& line_of(Kind kind) TRAINYARD_REQUIRES(mu) { return lines[static_cast<size_t>(kind)]; }
   const CallLimits& limits_of(Kind kind) const { return limits[static_cast<size_t>(kind)]; }
 
-  /// Runs `change` under the mutex, then what follows from it.
+  /// Runs `change` under the mutex, then starts calls and ends workers as far as that makes it
+  /// possible or necessary.
   void apply(const std::function<void(Effects&)>& change) {
     Effects effects;
     {
@@ -135,7 +138,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     }
   }
 
-  /// The next batch is larger for it.
+  /// Whether to wait for the batch that is being computed, so that the next batch becomes larger.
   bool waits_for_batch(const ModelQueue& queue, int64_t now) TRAINYARD_REQUIRES(mu) {
     const Call& oldest = queue.calls.front();
     return std::ranges::any_of(workers, [&](const auto& entry) {
@@ -169,7 +172,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     wake_at(worker.deadline_us);
     if (fresh) {
       worker.model = model;
-      worker.memory_bytes = model.size_bytes;  // until it says more
+      worker.memory_bytes = model.size_bytes;  // until it reports more
       effects.commands.emplace_back([this, id = found->first] { start_worker(id); });
     } else {
       v1::WorkerCommand command;
@@ -193,7 +196,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
         [this, task = worker.task, why] { supervisor.stop(task, why, options.loss_grace_ms); });
   }
 
-  /// Ends idle workers beyond the bounds, the least recently used first.
+  /// Ends idle workers beyond the limits, the least recently used first.
   void trim(Effects& effects) TRAINYARD_REQUIRES(mu) {
     for (;;) {
       int64_t count = 0, bytes = 0;
@@ -220,8 +223,8 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     worker.deadline_us = kNotDue;
   }
 
-  /// Its worker failed while it had these calls. Each is asked again, alone: whichever is the cause
-  /// meets only itself.
+  /// Queues calls again whose worker failed. Each is then computed alone, so that the call that
+  /// caused the failure affects only itself.
   void ask_again(std::vector<Call> calls, Effects& effects) TRAINYARD_REQUIRES(mu) {
     for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
       if (call->cancelled) {
@@ -235,7 +238,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     }
   }
 
-  // ---- What workers say ----
+  // ---- Reports of workers ----
 
   Result<v1::Assignment> assignment(int64_t id) {
     const MutexLock lock(mu);
@@ -252,7 +255,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     return assignment;
   }
 
-  /// It answers no more calls.
+  /// The worker has sent its outcome and answers no more calls.
   void finished(int64_t id) {
     const MutexLock lock(mu);
     const auto it = workers.find(id);
@@ -331,7 +334,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   }
 
   void run(const std::stop_token& stop);
-  /// What is due; asks to be woken for what is not yet.
+  /// Does the work that is due, and calls wake_at() for later work.
   void tick(int64_t now, Effects& effects) TRAINYARD_REQUIRES(mu);
 
   Supervisor& supervisor;
@@ -347,11 +350,11 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   bool draining TRAINYARD_GUARDED_BY(mu) = false;
 
   CondVar timer_changed;
-  int64_t wakes_at_us TRAINYARD_GUARDED_BY(mu) = kNotDue;  // of the timer's thread
+  int64_t wakes_at_us TRAINYARD_GUARDED_BY(mu) = kNotDue;  // when the timer's thread wakes up
   std::jthread timer;
 };
 
-/// One worker, as the supervisor sees it.
+/// The owner of one worker's task in the supervisor.
 class WarmWorkers::Impl::Task final : public TaskOwner {
  public:
   Task(std::shared_ptr<Impl> impl, int64_t id) : impl_(std::move(impl)), id_(id) {}
@@ -377,7 +380,7 @@ void WarmWorkers::Impl::start_worker(int64_t id) {
   const std::string task = supervisor.start(std::move(fresh));
   apply([&](Effects& effects) TRAINYARD_REQUIRES(mu) {
     const auto it = workers.find(id);
-    if (it == workers.end()) return;  // already over
+    if (it == workers.end()) return;  // it has ended already
     it->second.task = task;
     if (it->second.ending) {
       effects.commands.emplace_back(
@@ -451,7 +454,7 @@ void WarmWorkers::Impl::run(const std::stop_token& stop) {
     const auto changed = [&]() TRAINYARD_REQUIRES(mu) { return wakes_at_us < planned; };
     if (planned == kNotDue) {
       timer_changed.wait(lock, stop, changed);
-    } else {  // one millisecond more, so that the time has come when we look again
+    } else {  // one millisecond longer, so that the time has certainly come
       timer_changed.wait_until(
           lock, stop,
           std::chrono::steady_clock::now() + std::chrono::microseconds(planned - now + 1000),
@@ -506,7 +509,7 @@ void WarmWorkers::cancel(CallNumber number) {
         const auto at = std::ranges::find(queue.calls, number, &Call::number);
         if (at == queue.calls.end()) continue;
         answer(line.take(queue, at), cancelled_error(), effects);
-        const std::string name = model;  // it goes with the queue
+        const std::string name = model;  // a copy: drop_if_empty() erases the key
         return line.drop_if_empty(name);
       }
     }

@@ -44,7 +44,8 @@ constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kLookPause{250};
 constexpr int64_t kOthersClocksS = 5;
 
-/// Trusts one certificate, under its one name, whatever the host is called.
+/// Opens a channel that trusts only `certificate`, by the name kWorkersName, whatever the host is
+/// called.
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
                                             const std::string& certificate) {
   grpc::SslCredentialsOptions trusted;
@@ -56,7 +57,7 @@ std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 5'000);
-  // A link that was cut without a word is noticed.
+  // Keepalives detect a silently broken connection.
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -64,8 +65,9 @@ std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
   return grpc::CreateCustomChannel(address, grpc::SslCredentials(trusted), arguments);
 }
 
-/// The library makes connections while somebody waits for it, and a TLS handshake takes several
-/// turns: without this, a call that fails at once leaves the next connection where it was.
+/// A thread that keeps gRPC connecting. gRPC continues a connection attempt only while a thread
+/// waits for it, and a TLS handshake takes several rounds. Without this thread, calls that fail
+/// immediately would never complete a connection.
 class ChannelPoll {
  public:
   explicit ChannelPoll(const std::shared_ptr<grpc::Channel>& channel)
@@ -80,7 +82,7 @@ class ChannelPoll {
   std::jthread thread_;
 };
 
-/// Calls until the daemon has answered, or `timeout` is over.
+/// Repeats the call until the daemon has responded or `timeout` is over.
 Status call_patiently(std::chrono::seconds timeout, const std::stop_token& stop,
                       const std::function<grpc::Status(grpc::ClientContext&)>& call) {
   const Steady::time_point end = Steady::now() + timeout;
@@ -99,8 +101,8 @@ Status call_patiently(std::chrono::seconds timeout, const std::stop_token& stop,
   }
 }
 
-/// What ends the worker besides its work: a time limit of the host, and a daemon that does not want
-/// it any more.
+/// A thread that stops the worker shortly before the host's time limit, and ends the process when
+/// the daemon has fenced it.
 class Watch {
  public:
   Watch(int64_t end_time_s, std::stop_source& stop, ReportStream& stream, Uplink& uplink,
@@ -109,7 +111,7 @@ class Watch {
         uplink_(uplink),
         thread_([=, &stop, &stream, &uplink, &work, this](const std::stop_token& over) {
           while (!over.stop_requested()) {
-            if (stream.fenced()) {  // another attempt may run: this one's work is nobody's
+            if (stream.fenced()) {  // another attempt may run, so this one's work is discarded
               std::fprintf(stderr, "trainyard-worker: event=fenced\n");
               work.remove();
               std::_Exit(1);
@@ -123,8 +125,8 @@ class Watch {
             wait_for_stop(over, kLookPause);
           }
         }) {}
-  /// The worker stops because its time is nearly over; or, with `others`, that of another node,
-  /// which has the same limit and may have looked a moment earlier.
+  /// Whether the worker stops because its time is nearly over. With `others`, also if the time of
+  /// another node is, which has the same limit and may have noticed it a moment earlier.
   bool time_limit(bool others) const {
     const auto near = [this] {
       return end_time_s_ > 0 && std::time(nullptr) + kOthersClocksS >=
@@ -141,7 +143,8 @@ class Watch {
   std::jthread thread_;
 };
 
-/// Files that cannot be had now say nothing about the job.
+/// Turns failed transfers of files into UNAVAILABLE/STORAGE_ERROR, since the job is not their
+/// cause.
 Error as_host_trouble(Error error) {
   if (error.reason == "LINK_LOST" || error.reason == "SERVER_BUSY" ||
       error.reason == "CONTENT_HASH_MISMATCH" || error.reason == "FILE_NAME_INVALID") {
@@ -163,7 +166,7 @@ class ElsewhereRun {
         cache_(options.cache, options.cache_bytes) {}
 
   int run(v1::Assignment assignment) {
-    // Where several nodes are one host, each worker has its own.
+    // Several nodes may be the same host, so each worker has its own folder.
     const std::string of_rank = options_.rank > 0 ? "-rank-" + std::to_string(options_.rank) : "";
     Result<WorkFolder> work = cache_.make_work(options_.task + of_rank);
     if (!work.ok()) {
@@ -176,7 +179,7 @@ class ElsewhereRun {
     place(task);
     ReportStream::Options reports = ReportStream::options_of(assignment, options_.task, nonce_);
     reports.muted = options_.rank > 0;
-    reports.away_after = reports.unattended;  // nobody else reads this spool
+    reports.away_after = reports.unattended;  // no other process reads this spool
     ReportStream stream(stub_, std::move(reports),
                         [this](const std::string&) { stop_.request_stop(); });
     const RemoteFiles remote(stub_, options_.task, nonce_,
@@ -189,7 +192,8 @@ class ElsewhereRun {
     v1::Outcome& outcome = *report.mutable_outcome();
     Status ready = prepare(task, remote, stream);
     std::shared_ptr<Peers> peers;
-    // The first tells of its own trouble at once; that of another node it learns when they meet.
+    // If rank 0 fails to prepare, it reports that immediately. It learns of failures on other nodes
+    // at the rendezvous.
     if (task.nodes() > 1 && (ready.ok() || options_.rank > 0)) {
       ready = meet(assignment, std::move(ready), peers);
     }
@@ -217,8 +221,8 @@ class ElsewhereRun {
   }
 
  private:
-  /// Connects with the other nodes; whether all of them are ready to train. Never throws, as
-  /// run_assignment() does not.
+  /// Connects to the other nodes. OK if all of them are ready to train, else an error, which is the
+  /// same on all nodes. Never throws.
   Status meet(const v1::Assignment& assignment, Status ready, std::shared_ptr<Peers>& peers) {
     const v1::TrainTask& task = assignment.train();
     auto met = meet_ranks(
@@ -235,8 +239,9 @@ class ElsewhereRun {
     }
   }
 
-  /// Rank 0 tells how the attempt ended. Once all have met it notices by itself that one goes;
-  /// before, the status makes the scheduler end the others.
+  /// Returns the exit status of a worker other than that of rank 0, which alone reports the
+  /// outcome. After the rendezvous rank 0 notices by itself that another worker ends. Before, a
+  /// status other than 0 makes the scheduler end the other workers.
   int end_of_other_rank(const v1::Outcome& outcome, bool met) const {
     if (outcome.kind() != v1::Outcome::SUCCEEDED) {
       std::fprintf(stderr,
@@ -248,7 +253,8 @@ class ElsewhereRun {
     return met ? 0 : 1;
   }
 
-  /// The assignment's paths, as they are here. What is empty stays so.
+  /// Replaces the assignment's paths by paths on this host. Optional paths that are empty stay
+  /// empty.
   void place(v1::TrainTask& task) const {
     const fs::path& work = work_.path();
     task.set_checkpoint_dir((work / "checkpoints").string());
@@ -260,7 +266,8 @@ class ElsewhereRun {
     if (!task.algorithms_dir().empty()) task.set_algorithms_dir(cache_.algorithms().string());
   }
 
-  /// The daemon knows how many GPUs the attempt has, and the host which: those that it shows.
+  /// Names the attempt's GPUs. The daemon decides how many there are; the host decides which ones,
+  /// by making them visible to this process.
   static Status place_devices(v1::TrainTask& task) {
     int gpus = 0;
     for (std::string& name : *task.mutable_devices()) {
@@ -303,7 +310,7 @@ class ElsewhereRun {
     return {};
   }
 
-  /// False if there is none.
+  /// Pulls and installs the checkpoint to resume from. False if there is none.
   Result<bool> pull_checkpoint(const fs::path& folder, const RemoteFiles& remote,
                                ReportStream& stream) const {
     const std::stop_token stop = stop_.get_token();
@@ -320,7 +327,8 @@ class ElsewhereRun {
       Status whole = verify_checkpoint({part, listed.step(), false});
       if (whole.ok()) whole = install_checkpoint(local_files(), part, folder, listed.step());
       if (whole.ok()) return true;
-      // Not passed over: the job would begin anew.
+      // A checkpoint that arrives damaged twice is an error, because without it the job would start
+      // again from its first step.
       if (tries > 0) return std::move(whole).error();
       if (Status s = local_files().remove_all(part); !s.ok()) return std::move(s).error();
     }
@@ -335,14 +343,14 @@ class ElsewhereRun {
     }
   }
 
-  /// Names of the job's devices here.
+  /// The names of the job's devices on this host.
   static std::vector<std::string> devices_of(const v1::TrainTask& task) {
     if (task.devices().empty()) return {task.device()};
     return {task.devices().begin(), task.devices().end()};
   }
 
   const ElsewhereOptions& options_;
-  const std::chrono::duration<double> start_;  // from the process's begin to its assignment
+  const std::chrono::duration<double> start_;  // from the start of the process to its assignment
   const int64_t begin_s_ = std::time(nullptr);
   std::stop_source& stop_;
   const std::string nonce_;

@@ -1,6 +1,7 @@
-// trainyard-worker: started by trainyardd, one process per task, or by a cluster's scheduler on its
-// behalf (elsewhere.h). It gets its task's ID on the command line and a secret on standard input,
-// attaches over the daemon's worker socket, or its port for workers, computes, reports and exits.
+// server/worker/main.cc: trainyard-worker, which runs one task and exits. trainyardd starts one
+// process per task, or a cluster's scheduler starts them on its behalf (elsewhere.h). A worker gets
+// its task's ID on the command line and a secret on standard input. It attaches to the daemon's
+// worker socket, or to its port for remote workers.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
@@ -27,7 +28,8 @@ namespace {
 
 constexpr std::chrono::seconds kAttachTimeout{20};
 
-// SIGTERM and SIGINT become a stop request. They are blocked in every thread and received by one.
+// Turns SIGTERM and SIGINT into a stop request. All threads block these signals, and one thread
+// receives them.
 class SignalThread {
  public:
   explicit SignalThread(std::stop_source& stop) {
@@ -51,7 +53,7 @@ class SignalThread {
   std::thread thread_;
 };
 
-/// The first line of standard input; empty if there is none.
+/// Reads the first line of standard input; empty if there is none.
 std::string read_secret() {
   std::string secret;
   if (!std::getline(std::cin, secret) || secret.empty()) {
@@ -63,7 +65,7 @@ std::string read_secret() {
   return secret;
 }
 
-/// What else is on standard input: a certificate in PEM, of which there is no more than this.
+/// Reads the rest of standard input, a certificate in PEM of at most 64 KiB.
 std::string read_rest() {
   std::string text(64 << 10, '\0');
   std::cin.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -76,7 +78,7 @@ int run_worker(const std::string& socket, const std::string& task, const std::st
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH,
                    8 << 20);  // a predict request and its envelope
-  // A daemon that comes back is found within a second, however long it was away.
+  // The back-off is at most 1 s, so that the worker reconnects soon after the daemon has restarted.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
@@ -109,7 +111,7 @@ int run_worker(const std::string& socket, const std::string& task, const std::st
   return stream.drain() ? 0 : 1;
 }
 
-/// What Slurm tells of the job's end; 0 if it does not.
+/// The end time of the Slurm job in seconds since 1970; 0 if it is not known.
 int64_t slurm_end_time_s() {
   const char* const text = std::getenv("SLURM_JOB_END_TIME");
   int64_t seconds = 0;
@@ -119,7 +121,7 @@ int64_t slurm_end_time_s() {
   return error == std::errc() && end == digits.data() + digits.size() && seconds > 0 ? seconds : 0;
 }
 
-/// Which of the tasks of a Slurm job step this is.
+/// The index of this process among the tasks of its Slurm job step; 0 if it is not known.
 int64_t slurm_rank() {
   const char* const text = std::getenv("SLURM_PROCID");
   int64_t rank = 0;
@@ -145,7 +147,7 @@ int start(const std::string& socket, ElsewhereOptions& elsewhere) {
   const std::string secret = read_secret();
   if (secret.empty()) return 2;
   if (elsewhere.certificate == "-") elsewhere.certificate_pem = read_rest();
-  ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads what we print, may be gone
+  ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads this process's output, may have ended
   std::stop_source stop;
   SignalThread signals(
       stop);  // before gRPC starts threads, so that all of them have the signals blocked

@@ -30,7 +30,7 @@ UniqueFd open_lock(const fs::path& path) {
 
 bool try_lock(const UniqueFd& lock, int how) { return ::flock(lock.get(), how | LOCK_NB) == 0; }
 
-/// False if asked to stop first.
+/// Returns false if a stop is requested first.
 bool wait_for_lock(const UniqueFd& lock, int how, const std::stop_token& stop) {
   while (!try_lock(lock, how)) {
     if (stop.stop_requested()) return false;
@@ -39,7 +39,7 @@ bool wait_for_lock(const UniqueFd& lock, int how, const std::stop_token& stop) {
   return true;
 }
 
-/// Whether the name still leads to what was locked: another process may have swept it.
+/// Whether `path` still names the locked file, which another process may have deleted.
 bool is_current(const UniqueFd& lock, const fs::path& path) {
   struct stat mine {};
   struct stat named {};
@@ -52,7 +52,7 @@ fs::path with_ending(fs::path path, const char* ending) {
   return path;
 }
 
-/// Names in `folder` that end so, without the ending.
+/// The names in `folder` that end with `ending`, without the ending.
 std::vector<std::string> names_with(const fs::path& folder, const std::string& ending) {
   std::vector<std::string> names;
   std::error_code ec;
@@ -137,7 +137,8 @@ Result<CachedDataset> NodeCache::hold_dataset(const std::string& digest, const P
       (void)::futimens(held.lock.get(), nullptr);
       return held;
     }
-    // Alone. Whoever had the lock before may have brought it; else it goes on with what is there.
+    // Take the exclusive lock. Its previous holder may have pulled the dataset; otherwise this
+    // worker continues with the files that are there.
     if (!wait_for_lock(held.lock, LOCK_EX, stop)) return stopped;
     if (fs::exists(held.folder, ec)) continue;
     const fs::path part = with_ending(held.folder, ".tmp");
@@ -174,7 +175,8 @@ void NodeCache::make_room(int64_t bytes, const std::string& for_digest) const {
     const UniqueFd lock = open_lock(with_ending(folder, ".lock"));
     if (!lock || !try_lock(lock, LOCK_EX)) continue;  // in use
     std::error_code ec;
-    // By another name first: a folder with its own is whole.
+    // Rename the folder before deleting it, because a folder with the dataset's name must be
+    // complete.
     fs::remove_all(with_ending(folder, ".tmp"), ec);
     fs::rename(folder, with_ending(folder, ".tmp"), ec);
     fs::remove_all(with_ending(folder, ".tmp"), ec);

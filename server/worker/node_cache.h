@@ -1,15 +1,15 @@
-// server/worker/node_cache.h: a folder of a host on which workers from elsewhere run, shared by all
-// of them.
+// server/worker/node_cache.h: a folder that all remote workers on a host share.
 //
-//   datasets/<digest>/      the files of a dataset, whole: put together as <digest>.tmp, checked,
-//                           renamed
-//   datasets/<digest>.lock  held while the dataset is pulled (alone) and while it is used (shared);
-//                           its time is that of the last use
-//   work/<task>/            what a worker reads and writes beside that, until it ends
-//   work/<task>.lock        held while the worker lives: what a killed one leaves, the next sweeps
-//   algorithms/             the choices of the host's GPU libraries
+//   datasets/<digest>/      the files of a dataset, always complete: they are collected in
+//                           <digest>.tmp, checked and renamed
+//   datasets/<digest>.lock  locked while the dataset is pulled (exclusive) or used (shared); its
+//                           modification time is the time of the last use
+//   work/<task>/            the other files that a worker reads and writes, until it ends
+//   work/<task>.lock        locked while the worker lives; the next worker deletes the folders of
+//                           killed ones
+//   algorithms/             stored choices of algorithms of the host's GPU libraries
 //
-// Locks are flock()s: they end with their process, however that ends.
+// The locks are flock()s, which the kernel releases when their process ends.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@
 
 namespace trainyard {
 
-/// A dataset's folder, which stays while this exists.
+/// A dataset's folder, which is not deleted while this object exists.
 struct CachedDataset {
   std::filesystem::path folder;
   UniqueFd lock;
 };
 
-/// A worker's own folder, which is removed with this.
+/// A worker's own folder, which the destructor deletes.
 class WorkFolder {
  public:
   WorkFolder() = default;
@@ -38,7 +38,7 @@ class WorkFolder {
   WorkFolder& operator=(WorkFolder&&) noexcept = default;
   ~WorkFolder();
   const std::filesystem::path& path() const { return path_; }
-  /// Now; nothing is left for the destructor.
+  /// Deletes the folder immediately; the destructor then does nothing.
   void remove();
 
  private:
@@ -49,21 +49,22 @@ class WorkFolder {
 
 class NodeCache {
  public:
-  /// `bytes_max`: of datasets that nobody uses just now.
+  /// Datasets that no worker uses are deleted while the cache is larger than `bytes_max`.
   NodeCache(std::filesystem::path root, int64_t bytes_max)
       : root_(std::move(root)), bytes_max_(bytes_max) {}
 
-  /// The dataset's folder. If it is not there, `pull(folder)` fills one, which may hold what an
-  /// earlier pull left; several workers do not pull the same one at once. `pull` first says, by
-  /// `make_room`, how many bytes it needs: datasets that were not used for longest go.
+  /// Returns the dataset's folder. If it does not exist, `pull` fills a folder, which may contain
+  /// the files of an earlier, incomplete pull. Two workers never pull the same dataset at the same
+  /// time. `pull` must first call `make_room` with the number of bytes that it needs; `make_room`
+  /// deletes the least recently used datasets.
   using MakeRoom = std::function<void(int64_t bytes)>;
   using Pull =
       std::function<Status(const std::filesystem::path& folder, const MakeRoom& make_room)>;
   Result<CachedDataset> hold_dataset(const std::string& digest, const Pull& pull,
                                      const std::stop_token& stop) const;
 
-  /// A new, empty one; sweeps those of workers that were killed. FAILED_PRECONDITION/TASK_RUNNING
-  /// if the task has one.
+  /// Creates an empty work folder, and deletes the folders of killed workers.
+  /// FAILED_PRECONDITION/TASK_RUNNING if a running worker has the task's folder.
   Result<WorkFolder> make_work(const std::string& task) const;
 
   std::filesystem::path algorithms() const { return root_ / "algorithms"; }
@@ -76,7 +77,8 @@ class NodeCache {
   const int64_t bytes_max_;
 };
 
-/// True for what may be a file's name here: letters, digits, '-' and '_', at most 128.
+/// True if `name` may be a file's name in the cache: letters, digits, '-' and '_', at most 128
+/// bytes.
 bool is_plain_name(const std::string& name);
 
 }  // namespace trainyard

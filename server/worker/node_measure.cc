@@ -23,11 +23,12 @@
 namespace trainyard {
 namespace {
 
-// The daemon lets the task end a minute after its outcome.
+// The daemon gives the task one minute to end after its outcome.
 constexpr std::chrono::seconds kMeasureMax{30};
 constexpr std::chrono::seconds kSendTimeout{10};
 
-/// Other builds have other kernels. The file's time says nothing: a scheduler may copy it anew.
+/// Identifies the build by its version and size, since other builds have other kernels. The file's
+/// time is not used, because a scheduler may copy the file for each job.
 std::string own_build() {
   std::error_code ec;
   const auto bytes = std::filesystem::file_size("/proc/self/exe", ec);
@@ -115,7 +116,7 @@ Result<std::string> NodeMeasure::measure(v1::CalibrateTask task,
   if (options_.devices.empty()) {
     return make_error(ErrorCode::kInternal, "INTERNAL", "the job had no device");
   }
-  // All of the job's: a process that showed them to CUDA shows no others.
+  // Open all of the job's devices, since this process has made exactly those visible to CUDA.
   ASSIGN_OR_RETURN(const std::vector<RankDevice> devices,
                    open_devices(options_.devices, task.threads()));
   task.set_device(options_.devices.front());

@@ -1,6 +1,6 @@
-// server/worker/node_measure.h: what a worker from elsewhere says of its node, and how fast that is
-// (docs/decisions/0114). It measures when its job is over and the daemon asks for it, for seconds
-// that are bounded here too: it holds a place in a cluster.
+// server/worker/node_measure.h: reads the facts about a remote worker's node and measures its speed
+// (docs/decisions/0114). The worker measures after its job, if the daemon requests it. The time is
+// limited here too, because the worker occupies a cluster allocation.
 #pragma once
 
 #include <chrono>
@@ -17,25 +17,26 @@
 
 namespace trainyard {
 
-/// Who is asked, and as whom it answers.
+/// Identifies the worker, its devices and its time limit.
 struct NodeMeasureOptions {
   std::string task, nonce;
-  std::vector<std::string> devices;        // of the job, by this host's names
-  int64_t begin_s = 0, end_time_s = 0;     // as ElsewhereOptions::end_time_s
-  std::chrono::duration<double> start{0};  // from the process's begin to its assignment
+  std::vector<std::string> devices;        // the job's, with their names on this host
+  int64_t begin_s = 0, end_time_s = 0;     // seconds since 1970, as in ElsewhereOptions
+  std::chrono::duration<double> start{0};  // from the start of the process to its assignment
 };
 
 class NodeMeasure {
  public:
-  /// Reads the node, before the job takes memory there. Hears what the daemon asks for as long as
-  /// it exists.
+  /// Reads the node's facts, before the job allocates memory there. Receives the daemon's requests
+  /// from `stream` until it is destroyed.
   NodeMeasure(v1::WorkerService::Stub& stub, ReportStream& stream, NodeMeasureOptions options);
   ~NodeMeasure();
   NodeMeasure(const NodeMeasure&) = delete;
 
   const v1::NodeFacts& facts() const { return facts_; }
-  /// The job's outcome is acknowledged: measures and sends, if that was asked for and there is
-  /// time. Whatever goes wrong is told on standard error alone: the job is over.
+  /// To be called after the job's outcome is acknowledged. Measures and sends the rates if the
+  /// daemon requested them and there is time. Errors are only written to standard error, since the
+  /// job is over.
   void run(const std::stop_token& stop) const;
 
  private:

@@ -1,4 +1,4 @@
-// server/worker/outcome.h: how a computation's end becomes an outcome.
+// server/worker/outcome.h: turns the result of a computation into an outcome.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,8 @@ namespace trainyard {
 
 v1::Outcome succeeded();
 
-/// What `run` returns. Never throws: no other place in the worker catches faults.
+/// Returns the outcome of `run`, also if `run` fails or throws. Never throws: no other place in the
+/// worker catches faults.
 v1::Outcome outcome_of(const std::function<Result<v1::Outcome>()>& run) noexcept;
 
 }  // namespace trainyard

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kPieceBytes = 64 << 10;  // what a link that is cut costs at most, in each file
+constexpr size_t kPieceBytes = 64 << 10;  // the most that a broken connection loses per file
 constexpr std::chrono::milliseconds kPause{500};
 constexpr const char* kLinkLost = "LINK_LOST";
 
@@ -32,12 +32,13 @@ Error stopped_error() {
   return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while files were on their way");
 }
 
-/// Many workers may come for their data at once, more than the daemon lets wait.
+/// Whether a retry may help. SERVER_BUSY is such an error, because more workers may request data at
+/// the same time than the daemon queues.
 bool may_pass(const Error& error) {
   return error.reason == kLinkLost || error.reason == "PUSH_BUSY" || error.reason == "SERVER_BUSY";
 }
 
-/// Ends a call when asked to stop.
+/// Cancels a call when a stop is requested.
 class CallStop {
  public:
   CallStop(const std::stop_token& stop, grpc::ClientContext& context)
@@ -47,7 +48,8 @@ class CallStop {
   std::stop_callback<std::function<void()>> callback_;
 };
 
-/// Names come from the daemon, and stay below the folder all the same.
+/// Whether `name` is a path that stays below the folder. Names come from the daemon, but are
+/// checked nevertheless.
 bool is_plain_path(const std::string& name) {
   const fs::path path(name);
   return !name.empty() && path.is_relative() && path.lexically_normal() == path &&
@@ -63,7 +65,8 @@ Error error_of(const grpc::Status& status) {
                        "the daemon cannot be reached: " + status.error_message());
   if (!details.ParseFromString(status.error_details()) || details.details_size() == 0 ||
       !details.details(0).UnpackTo(&info)) {
-    // What the daemon refuses has details; without any it was the connection, or another server.
+    // The daemon's errors have details. An error without details comes from the connection or from
+    // another server.
     if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
       e = make_error(
           ErrorCode::kFailedPrecondition, "VERSION_SKEW",
@@ -113,7 +116,8 @@ Result<v1::ListFilesResponse> RemoteFiles::list(v1::FileSet set,
   request.set_nonce(nonce_);
   request.set_set(set);
   for (;;) {
-    grpc::ClientContext context;  // without a deadline: digests of a large dataset take their time
+    // No deadline: computing the digests of a large dataset takes long.
+    grpc::ClientContext context;
     const CallStop call_stop(stop, context);
     v1::ListFilesResponse response;
     const grpc::Status status = stub_.ListFiles(&context, request, &response);

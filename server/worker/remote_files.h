@@ -1,8 +1,8 @@
-// server/worker/remote_files.h: the daemon's files, for a worker on another host: lists, pulls and
-// pushes by the calls of worker_service.proto.
+// server/worker/remote_files.h: lists, pulls and pushes the daemon's files for a worker on another
+// host, with the calls of worker_service.proto.
 //
-// A link that is cut is waited for, up to `patience` after the last byte that went over it; what
-// has arrived, on either side, is not sent again.
+// Transfers over a broken connection are retried until `patience` has passed since the last byte
+// that arrived. Data that has arrived, on either side, is not sent again.
 #pragma once
 
 #include <chrono>
@@ -18,17 +18,18 @@
 
 namespace trainyard {
 
-/// What the daemon refused, with its reason; of an error of the connection LINK_LOST.
+/// The daemon's error with its reason. LINK_LOST for an error of the connection; VERSION_SKEW if
+/// the daemon does not know the call.
 Error error_of(const grpc::Status& status);
 
-/// Part of a folder that is pushed. Open, so that it can be removed meanwhile.
+/// A file of a folder that is pushed. It is open, so it may be deleted during the push.
 struct PushedFile {
   std::string name;
   UniqueFd file;
   int64_t bytes = 0;
-  std::string sha256;  // empty: the folder's own state has it
+  std::string sha256;  // empty: another file of the folder has the digests
 };
-/// The files of a folder. Errors of the file system.
+/// Opens the files of a folder and, with `digests`, computes their SHA-256. File system errors.
 Result<std::vector<PushedFile>> open_folder(const std::filesystem::path& folder, bool digests);
 
 /// Thread-safe.
@@ -38,24 +39,24 @@ class RemoteFiles {
               std::chrono::milliseconds patience)
       : stub_(stub), task_(std::move(task)), nonce_(std::move(nonce)), patience_(patience) {}
 
-  // CANCELLED/STOPPED once `stop` is requested, UNAVAILABLE/LINK_LOST when patience is over; else
-  // the daemon's refusals and errors of the file system.
+  // Errors of all calls: CANCELLED/STOPPED once `stop` is requested, UNAVAILABLE/LINK_LOST when
+  // `patience` is over, the daemon's errors, and file system errors.
 
   Result<v1::ListFilesResponse> list(v1::FileSet set, const std::stop_token& stop) const;
-  /// Brings one of `listed` files into `folder`, durably, and checks its size and digest: what is
-  /// there already is the beginning of it. DATA_LOSS/CONTENT_HASH_MISMATCH after two tries.
+  /// Pulls one of the listed files into `folder`, makes it durable and checks its size and digest.
+  /// An existing file is continued. DATA_LOSS/CONTENT_HASH_MISMATCH after two tries.
   Status pull(v1::FileSet set, int64_t step, const v1::RemoteFile& file,
               const std::filesystem::path& folder, const std::stop_token& stop) const;
-  /// Returns when the daemon has all of it, durably.
+  /// Returns when the daemon has stored all files durably.
   Status push(v1::FileSet set, int64_t step, const std::vector<PushedFile>& files,
               const std::stop_token& stop) const;
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Pauses after an error that may pass, else returns it.
+  /// Pauses after a temporary error; returns any other error.
   Status wait_after(const Error& error, Clock::time_point last_contact,
                     const std::stop_token& stop) const;
-  /// Appends to `to` what comes from its end on; true if something did.
+  /// Appends the received bytes to the file `to`. Sets `moved` if any bytes arrived.
   Status pull_once(const v1::PullFileRequest& request, int to, bool& moved,
                    const std::stop_token& stop) const;
   Status push_once(const v1::PushFilesRequest& start, const std::vector<PushedFile>& files,

@@ -23,8 +23,8 @@ using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds kMeetTimeout{20};
 constexpr std::chrono::milliseconds kAskAgain{300};
 
-/// Asks once; an answer that is not there yet, and a daemon that is away, are a response that is
-/// not ready.
+/// Sends one request. While the daemon cannot be reached, returns a response that is not ready, as
+/// the daemon does until all workers have registered.
 Result<v1::RendezvousResponse> ask(v1::WorkerService::Stub& stub,
                                    const v1::RendezvousRequest& request) {
   grpc::ClientContext context;
@@ -59,7 +59,7 @@ Result<std::string> address_towards(const std::string& attach) {
   const Handle<addrinfo, ::freeaddrinfo> all(found);
   std::string why;
   for (const addrinfo* one = all.get(); one != nullptr; one = one->ai_next) {
-    // Connecting sends nothing: the kernel only looks for the way.
+    // connect() on a datagram socket sends nothing; the kernel only chooses the route.
     const UniqueFd fd(::socket(one->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_storage local{};
     socklen_t size = sizeof local;

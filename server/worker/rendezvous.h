@@ -1,5 +1,5 @@
-// server/worker/rendezvous.h: how the workers of an attempt's nodes find each other: each tells the
-// daemon where it is listened for, and asks until all have come (docs/decisions/0105).
+// server/worker/rendezvous.h: connects the workers of an attempt's nodes. Each worker sends the
+// daemon the address on which it listens, and polls until all have done so (docs/decisions/0105).
 #pragma once
 
 #include <chrono>
@@ -18,18 +18,18 @@ struct MeetingPlace {
   const ElsewhereOptions& options;  // of this worker
   const std::string& nonce;
   int64_t nodes = 1;
-  int64_t ranks_each = 1;  // of every node: its GPUs, or its CPU
+  int64_t ranks_each = 1;  // ranks of every node: one per GPU, or one for the CPU
 };
 
-/// All connected. `limit`: until all have come, which may have a dataset to
-/// pull before. DEADLINE_EXCEEDED/PEERS_MISSING, PEER_LISTENER, what Peers::connect() says, and
-/// what the daemon says.
+/// Returns the connected peers. `limit` is how long to wait until all workers have registered with
+/// the daemon; some may have to pull a dataset first. Errors: DEADLINE_EXCEEDED/PEERS_MISSING,
+/// PEER_LISTENER, those of Peers::connect(), and those of the daemon.
 Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const MeetingPlace& place,
                                           std::chrono::milliseconds limit,
                                           const std::stop_token& stop);
 
-/// This host's address on the way to `host:port`: that by which the others may reach it, too.
-/// UNAVAILABLE/PEER_LISTENER.
+/// This host's address on the route to `attach` (host:port), assuming that the other nodes can
+/// reach it there too. UNAVAILABLE/PEER_LISTENER.
 Result<std::string> address_towards(const std::string& attach);
 
 }  // namespace trainyard

@@ -21,7 +21,7 @@ ReportStream::ReportStream(v1::WorkerService::Stub& stub, Options options,
     Result<ReportSpool> spool = ReportSpool::create(options_.spool);
     if (spool.ok()) {
       spool_ = std::move(spool).value();
-    } else {  // a full disk: reports wait in memory
+    } else {  // such as on a full disk: reports are kept only in memory
       std::fprintf(stderr, "trainyard-worker: event=no_spool message=\"%s\"\n",
                    spool.error().message.c_str());
     }
@@ -100,7 +100,7 @@ void ReportStream::refill() {
   if (on_disk_ == 0 || queue_.size() > kReportsMax / 2) return;
   while (on_disk_ > 0 && queue_.size() < kReportsMax) {
     std::optional<v1::WorkerReport> report = spool_->read_at(disk_offset_);
-    if (!report) {  // the disk does not give back what it took: without it nothing can follow
+    if (!report) {  // a stored report is unreadable, and later ones may not be sent without it
       std::fprintf(stderr, "trainyard-worker: event=spool_unreadable\n");
       fenced_ = true;
       return;
@@ -161,7 +161,8 @@ void ReportStream::run() {
   for (;;) {
     const Contact contact = run_stream();
     if (contact != Contact::kNone) last_contact = Steady::now();
-    // A report that is refused may cost the daemon much, such as the digest of a large model.
+    // Back off after a refusal, because a refused report may cost the daemon much work, such as the
+    // digest of a large model.
     delay =
         contact == Contact::kRefused ? std::min(delay * 2, kReconnectDelayMax) : kReconnectDelay;
     MutexLock lock(mu_);
@@ -169,7 +170,7 @@ void ReportStream::run() {
     const auto silence = Steady::now() - last_contact;
     away_ = silence > options_.away_after;
     if (away_) changed_.notify_all();
-    // Without its folder no daemon will ever come for it.
+    // If the spool's folder was deleted, no daemon will ever read the spool.
     std::error_code ec;
     const bool folder_gone = contact == Contact::kNone && !options_.spool.empty() &&
                              !std::filesystem::exists(options_.spool.parent_path(), ec) && !ec;
@@ -219,12 +220,12 @@ ReportStream::Contact ReportStream::run_stream() {
         const Pace::Reading pace =
             pace_.read(system_clock().steady_us(), options_.heartbeat_interval.count());
         if (queue_.size() < kReportsMax)
-          beat.set_idle_ms(pace.idle_ms);  // else the run waits for us
+          beat.set_idle_ms(pace.idle_ms);  // with a full queue the run waits in send()
         beat.set_usual_ms(pace.usual_ms);
         if (times_) *beat.mutable_times() = *times_;
       }
     }
-    if (first) {  // identifies the sender
+    if (first) {  // the first report identifies the sender
       report.set_task(options_.task);
       report.set_nonce(options_.nonce);
       report.set_protocol(options_.protocol);
@@ -246,8 +247,9 @@ ReportStream::Contact ReportStream::run_stream() {
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     fenced_ = true;  // a newer attempt exists, or the daemon does not know this task: exit
   }
-  if (status.error_details().find("VERSION_SKEW") != std::string::npos) {  // the reason in it
-    other_version_ = true;  // that daemon lets us save our work, and reads the spool
+  // The reason is part of the details.
+  if (status.error_details().find("VERSION_SKEW") != std::string::npos) {
+    other_version_ = true;  // that daemon lets the worker save a checkpoint, and reads the spool
   }
   const int64_t first_now = queue_.empty() ? next_number_ : queue_.front().number();
   changed_.notify_all();
@@ -255,7 +257,7 @@ ReportStream::Contact ReportStream::run_stream() {
     request_stop("the daemon rejected this worker: " + status.error_message());
   if (other_version_ && !closing_) request_stop(status.error_message());
   if (status.ok() || first_now > first_unacknowledged) return Contact::kAccepted;
-  // The daemon's own refusals carry details; what gRPC says of a connection does not.
+  // The daemon's own errors have details; gRPC's errors about a connection have none.
   return status.error_details().empty() ? Contact::kNone : Contact::kRefused;
 }
 

@@ -1,11 +1,11 @@
 // server/worker/report_stream.h: the worker's connection to the daemon.
 //
-// Reports are queued by the training thread, which never waits for the network, and written by a
-// thread of their own. A report stays in the queue until the daemon acknowledges its number; when
-// the stream breaks, a new one is opened and everything unacknowledged is sent again (the daemon
-// applies each number once). With a spool each report is on disk too until then: those that the
-// queue has no room for are read from it, and what a worker leaves there at its end is taken by
-// the daemon, or by the next one.
+// The training thread queues reports and never waits for the network; a separate thread sends them.
+// A report stays in the queue until the daemon acknowledges its number. When the stream breaks, a
+// new one is opened and all unacknowledged reports are sent again (the daemon applies each number
+// once). With a spool each report is also on disk until it is acknowledged. Reports for which the
+// queue has no room are read from the spool. Reports that a worker leaves in the spool when it ends
+// are read by the daemon, or by the next daemon.
 #pragma once
 
 #include <algorithm>
@@ -33,54 +33,57 @@ class ReportStream {
   struct Options {
     std::string task;
     std::string nonce;
-    int32_t protocol = kProtocols.newest;  // agreed on
+    int32_t protocol = kProtocols.newest;  // the agreed version
     std::chrono::milliseconds heartbeat_interval{5'000};
     std::chrono::milliseconds unattended{kUnattendedDefault};
     std::filesystem::path spool = {};              // empty: none
-    bool muted = false;                            // nothing is sent: another worker reports
-    std::chrono::milliseconds away_after{10'000};  // then a worker that is done does not wait
+    bool muted = false;                            // sends nothing, because another worker reports
+    std::chrono::milliseconds away_after{10'000};  // drain() waits this long for an absent daemon
   };
-  /// As the daemon assigned them.
+  /// The options in the daemon's assignment.
   static Options options_of(const v1::Assignment& assignment, std::string task, std::string nonce);
   static constexpr std::chrono::seconds kUnattendedDefault{30};
 
-  /// `on_stop` is called once, from the reading thread, when the daemon asks the worker to stop,
-  /// fences it, or has been out of reach for Options::unattended.
+  /// `on_stop` is called once, from a thread of this object, when the daemon requests a stop,
+  /// fences the worker, or has been out of reach for Options::unattended.
   ReportStream(v1::WorkerService::Stub& stub, Options options,
                std::function<void(std::string reason)> on_stop);
   ~ReportStream();
 
-  /// Queues a report and gives it its number. Blocks only when kReportsMax reports wait for the
-  /// daemon and the spool takes no more: dropping one would break the sequence, so training waits.
+  /// Assigns the next number to a report and queues it. Blocks only while kReportsMax reports wait
+  /// for the daemon and the spool accepts no more: dropping a report would break the sequence.
   void send(v1::WorkerReport report);
 
-  /// Gets the commands that are neither an acknowledgement nor a stop, on the reading thread. After
-  /// it was replaced, the one before is not called any more. Without one they are ignored.
+  /// Sets the handler of all commands except acknowledgements and stops. The reading thread calls
+  /// it. After this returns, the previous handler is not called any more. Without a handler these
+  /// commands are ignored.
   void set_on_command(std::function<void(const v1::WorkerCommand&)> on_command);
-  /// How long the daemon may be out of reach, from now on. 0: a broken stream is
-  /// the end.
+  /// Replaces Options::unattended, how long the daemon may be out of reach. 0: the worker ends when
+  /// the stream breaks.
   void set_unreachable_max(std::chrono::milliseconds time);
 
-  /// Shown in the next heartbeats.
+  /// These two set values that the next heartbeats report.
   void set_progress(int64_t step, double samples_per_second);
   void set_times(v1::RunTimes times);
-  /// What heartbeats say of the run's progress.
+  /// The run's progress, which heartbeats report.
   Pace& pace() { return pace_; }
 
-  /// Waits until everything sent is acknowledged, for as long as the daemon can be reached: what it
-  /// cannot store just now is sent again. Once it was out of reach for a while, true if the spool
-  /// holds everything, durably. False if not, or if the daemon fenced us.
+  /// Waits until all reports are acknowledged, and returns true, while the daemon can be reached;
+  /// reports that the daemon cannot store at the moment are sent again. After Options::away_after
+  /// out of reach, returns true if the spool stores all reports durably. False if not, or if the
+  /// daemon fenced this worker.
   bool drain();
-  /// The daemon refused this worker for good.
+  /// Whether the daemon permanently refused this worker.
   bool fenced();
-  /// It was out of reach for Options::unattended.
+  /// Whether the daemon was out of reach for Options::unattended.
   bool out_of_reach();
 
  private:
   static constexpr size_t kReportsMax = 20000;
-  static constexpr int64_t kSpoolBytesKept = 1
-                                             << 20;  // more is dropped once nothing of it is needed
-  static constexpr int64_t kSpoolBytesMany = 16 << 20;  // ... or once little of it is
+  // A larger spool is rewritten: above the first size if no report in it is needed any more, above
+  // the second size with the reports in the queue.
+  static constexpr int64_t kSpoolBytesKept = 1 << 20;
+  static constexpr int64_t kSpoolBytesMany = 16 << 20;
   static constexpr std::chrono::milliseconds kReconnectDelay{100};
   static constexpr std::chrono::milliseconds kReconnectDelayMax{5000};
 
@@ -88,10 +91,10 @@ class ReportStream {
   void run();
   enum class Contact : uint8_t {
     kNone,      // the daemon was not reached
-    kRefused,   // it answered that it cannot take the next report just now
-    kAccepted,  // it took reports
+    kRefused,   // the daemon cannot accept the next report at the moment
+    kAccepted,  // the daemon accepted reports
   };
-  Contact run_stream();  // one stream from open to break
+  Contact run_stream();  // runs one stream until it breaks
   void read_commands(Stream& stream);
   void acknowledge(int64_t number);
   void enqueue(v1::WorkerReport report) TRAINYARD_REQUIRES(mu_);
@@ -111,24 +114,28 @@ class ReportStream {
   Mutex mu_;
   CondVar changed_;
   std::deque<v1::WorkerReport> queue_
-      TRAINYARD_GUARDED_BY(mu_);               // not acknowledged, in order of number
-  size_t sent_ TRAINYARD_GUARDED_BY(mu_) = 0;  // how many of queue_ the current stream has carried
-  // How many it may carry before one is acknowledged: one at first, and twice as many with each
-  // acknowledgement. All at once would fill a link that breaks again and again, so that what was
-  // sent is never heard of, and goes over the next one again.
+      TRAINYARD_GUARDED_BY(mu_);               // unacknowledged reports, in order of number
+  size_t sent_ TRAINYARD_GUARDED_BY(mu_) = 0;  // how many of queue_ the current stream has sent
+  // How many reports the current stream may send before one is acknowledged: 1 at first, and twice
+  // as many after each acknowledgement. Sending all of them would fill a link that breaks
+  // repeatedly, so that no acknowledgement ever arrives and the next stream sends the same reports
+  // again.
   size_t window_ TRAINYARD_GUARDED_BY(mu_) = 1;
   int64_t next_number_ TRAINYARD_GUARDED_BY(mu_) = 1;
   std::optional<ReportSpool> spool_ TRAINYARD_GUARDED_BY(mu_);
-  int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;      // reports behind queue_ that are only there
-  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // where they begin
+  // Reports after those in queue_, only in the spool.
+  int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // offset in the spool of the first of them
   bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;      // the current stream's reader has ended
-  bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report, because we are fenced
-  bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon refused us for good
-  bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;  // the daemon does not speak ours
+  bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report was dropped after fenced_
+  bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon permanently refused this worker
+  // The daemon does not speak this worker's protocol version.
+  bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool closing_ TRAINYARD_GUARDED_BY(mu_) = false;
-  std::optional<v1::RunTimes> times_ TRAINYARD_GUARDED_BY(mu_);  // for heartbeats
-  bool away_ TRAINYARD_GUARDED_BY(mu_) = false;          // no daemon for Options::away_after
-  bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // for Options::unattended
+  std::optional<v1::RunTimes> times_ TRAINYARD_GUARDED_BY(mu_);  // sent with heartbeats
+  // The daemon was out of reach for away_after.
+  bool away_ TRAINYARD_GUARDED_BY(mu_) = false;
+  bool out_of_reach_ TRAINYARD_GUARDED_BY(mu_) = false;  // the same for unattended
   std::unique_ptr<grpc::ClientContext> context_ TRAINYARD_GUARDED_BY(mu_);
   std::atomic<bool> stop_requested_{false};
   std::atomic<std::chrono::milliseconds> unattended_;

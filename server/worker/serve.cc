@@ -27,11 +27,11 @@
 namespace trainyard {
 namespace {
 
-constexpr size_t kReportBytes = 1 << 20;     // of answers that share a report
+constexpr size_t kReportBytes = 1 << 20;     // answers share a report up to this size
 constexpr size_t kAnswerBytesMax = 7 << 20;  // a message may have 8 MiB
 constexpr int64_t kTokenCountDefault = 256;
 
-/// Resident memory of this process that no file backs; 0 if the system does not say.
+/// The resident memory of this process that is not backed by files; 0 if it is not known.
 int64_t own_memory_bytes() {
   long long total = 0, resident = 0, shared = 0;
   std::FILE* file = std::fopen("/proc/self/statm", "re");
@@ -72,7 +72,7 @@ Sampling sampling_of(const v1::GenerateRequest& request) {
   return sampling;
 }
 
-/// Sends answers as reports, several in one where they are small.
+/// Sends answers as reports, several small ones in one report.
 class AnswerSender {
  public:
   explicit AnswerSender(ReportStream& stream) : stream_(stream) {}
@@ -109,7 +109,8 @@ class ModelServer {
   ModelServer(const v1::ServeTask& task, ReportStream& stream, const std::stop_token& stop)
       : folder_(task.model_dir()), stream_(stream), answers_(stream), stop_(stop) {
     stream_.set_on_command([this](const v1::WorkerCommand& command) { take(command); });
-    stream_.set_unreachable_max(std::chrono::milliseconds(0));  // then nobody asks any more
+    // If the stream breaks, the worker ends, because no further calls would come.
+    stream_.set_unreachable_max(std::chrono::milliseconds(0));
   }
   ~ModelServer() { stream_.set_on_command(nullptr); }
   ModelServer(const ModelServer&) = delete;
@@ -128,7 +129,7 @@ class ModelServer {
   }
 
  private:
-  /// On the stream's thread.
+  /// Runs on the stream's reading thread.
   void take(const v1::WorkerCommand& command) {
     const MutexLock lock(mu_);
     if (command.has_serve()) {
@@ -141,7 +142,7 @@ class ModelServer {
     }
   }
 
-  /// False once there are no more.
+  /// Waits for the next calls; false if a stop is requested.
   bool next(v1::ServeCalls& calls) {
     MutexLock lock(mu_);
     if (!changed_.wait(lock, stop_,
@@ -186,7 +187,7 @@ class ModelServer {
     });
     const int64_t begin_us = system_clock().steady_us();
     std::vector<int64_t> numbers;
-    std::vector<RawRows> rows;  // of those calls; at most a batch and one call's
+    std::vector<RawRows> rows;  // of these calls; at most a batch and the rows of one call
     int64_t row_count = 0;
     const auto compute = [&] {
       predict_rows(numbers, rows, warm, begin_us);
@@ -216,7 +217,8 @@ class ModelServer {
     if (!rows.empty()) compute();
   }
 
-  /// A fault that several meet together is only of those that meet it alone.
+  /// If the calls fail together, each is computed again alone, so that only the calls that cause
+  /// the fault report it.
   void predict_rows(std::span<const int64_t> numbers, std::span<const RawRows> rows, bool warm,
                     int64_t begin_us) {
     std::vector<std::vector<Prediction>> predictions;
@@ -304,7 +306,7 @@ class ModelServer {
   ReportStream& stream_;
   AnswerSender answers_;
   const std::stop_token stop_;
-  std::unique_ptr<Backend> backend_;  // outlives what it computes
+  std::unique_ptr<Backend> backend_;  // outlives the objects that use it
   std::unique_ptr<Predictor> predictor_;
   std::unique_ptr<Generator> generator_;
   std::unique_ptr<ModelEvaluator> evaluator_;
@@ -313,8 +315,8 @@ class ModelServer {
   Mutex mu_;
   CondVar changed_;
   std::deque<v1::ServeCalls> waiting_ TRAINYARD_GUARDED_BY(mu_);
-  int64_t current_ TRAINYARD_GUARDED_BY(mu_) = 0;    // the generation that runs
-  int64_t cancelled_ TRAINYARD_GUARDED_BY(mu_) = 0;  // newest; it may not have begun
+  int64_t current_ TRAINYARD_GUARDED_BY(mu_) = 0;    // number of the running generation; 0: none
+  int64_t cancelled_ TRAINYARD_GUARDED_BY(mu_) = 0;  // newest cancelled call; may not have begun
   std::stop_source current_stop_ TRAINYARD_GUARDED_BY(mu_);
 };
 

@@ -1,4 +1,4 @@
-// server/worker/serve.h: a worker that keeps a model and answers calls to it, one batch of
+// server/worker/serve.h: a worker that keeps a model loaded and serves calls to it: one batch of
 // predictions, one generation or one evaluation at a time.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace trainyard {
 
-/// Until `stop`, or until a call ended in a fault, whose outcome it returns then: what is left in
-/// memory behind one is not to be trusted. A call's refusal is its answer alone. What a call needs
-/// is loaded by the first that needs it.
+/// Serves calls until `stop` is requested, or until a call ends in a fault, whose outcome it then
+/// returns, because memory may be corrupt after a fault. Any other error of a call is only that
+/// call's result. Each part of the model is loaded by the first call that needs it.
 Result<v1::Outcome> run_serve(const v1::ServeTask& task, ReportStream& stream,
                               const std::stop_token& stop);
 

@@ -1,5 +1,5 @@
-// server/worker/server_source.h: one of the server's own files or folders that a dataset is made
-// of, as of when it was opened.
+// server/worker/server_source.h: a file or folder of the server that is a source of a dataset, in
+// the state that it had when it was opened.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,26 @@ namespace trainyard {
 
 class ServerSource {
  public:
-  /// `index`: its place in the dataset's spec, for messages. Errors: those of open_allowed_path().
+  /// `index` is the source's index in the dataset's spec, for messages. Errors: those of
+  /// open_allowed_path().
   static Result<ServerSource> open(const v1::DatasetSource& source, int index,
                                    std::span<const std::filesystem::path> roots);
 
   std::filesystem::path path() const { return opened_.path(); }
-  /// SHA-256 of its content, which is read for it.
+  /// Reads the content and returns its SHA-256.
   Result<std::string> digest() const;
-  /// Whoever has read the content and finds this stamp later need not read it again. Empty if the
-  /// source was changed less than kSettledS ago: a file system's times are coarse, and a change
-  /// right after that one could leave them as they are.
+  /// Identifies the state of the source: while the stamp is the same, the content need not be read
+  /// again. Empty if the source was changed less than kSettledS seconds ago, because file systems'
+  /// times are coarse and another change could leave them the same.
   std::string trusted_stamp(int64_t now_s) const;
   static constexpr int64_t kSettledS = 2;
-  /// SOURCE_CHANGED unless the content is that of `sha256`. It is read, unless `stamp` is that of
-  /// now.
+  /// SOURCE_CHANGED unless the content has the digest `sha256`. Reads the content unless `stamp` is
+  /// the current stamp.
   Status check_content(const std::string& sha256, const std::string& stamp) const;
-  /// SOURCE_CHANGED if it is no longer what it was.
+  /// SOURCE_CHANGED if the source has changed since it was opened.
   Status check_unchanged() const;
-  /// Files are read through their descriptors, whose paths mean nothing to users.
+  /// Replaces the source's path in an error by the name that users know: files are read through
+  /// their descriptors, whose paths mean nothing to users.
   Error with_name(Error error) const;
 
  private:

@@ -5,7 +5,7 @@
 namespace trainyard {
 namespace {
 
-/// The daemon has no room, now.
+/// Whether the daemon has no disk space at the moment.
 bool is_full(const Error& error) {
   return error.reason == "DISK_LOW" || error.reason == "STORAGE_FULL";
 }
@@ -50,7 +50,7 @@ Status Uplink::model_written(const std::filesystem::path& folder) {
   ASSIGN_OR_RETURN(const std::vector<PushedFile> files, open_folder(folder, /*digests=*/true));
   Status s = remote_.push(v1::FILE_SET_MODEL, 0, files, stop_.get_token());
   if (s.ok() || s.error().code == ErrorCode::kCancelled) return s;
-  // The work is done: the job resumes from its last checkpoint, and only brings the model then.
+  // Training is complete. The job resumes from its last checkpoint and then only pushes the model.
   return make_error(
       s.error().code, is_full(s.error()) ? "STORAGE_FULL" : "STORAGE_ERROR",
       "the work is done, but the server did not take the model: " + s.error().message);
@@ -99,7 +99,7 @@ void Uplink::push(Checkpoint checkpoint) {
 }
 
 void Uplink::report_failure(int64_t step, const Error& error) {
-  if (is_full(error) && told_full_.exchange(true)) return;  // until there is room again
+  if (is_full(error) && told_full_.exchange(true)) return;  // reported once until a push succeeds
   v1::WorkerReport report;
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_error(

@@ -1,9 +1,9 @@
-// server/worker/uplink.h: what training leaves on another host, on its way to the daemon.
+// server/worker/uplink.h: pushes the checkpoints and the model of a remote worker to the daemon.
 //
-// A checkpoint counts when the daemon has it, so its report is sent then and not before. Pushes
-// have a thread of their own: training waits for none of them. Where it makes checkpoints faster
-// than the link carries them, the newest one waits and those before it are passed over, unless the
-// recipe asks for certain ones to be kept.
+// A checkpoint counts only when the daemon has it, so its report is sent after it was pushed. A
+// separate thread pushes, so that training never waits for it. If training writes checkpoints
+// faster than the link transfers them, only the newest one waits and older ones are skipped, unless
+// the recipe requires certain checkpoints to be kept.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@ namespace trainyard {
 
 class Uplink {
  public:
-  /// `keeps_some`: the recipe wants more than the newest checkpoints.
+  /// `keeps_some`: the recipe keeps more checkpoints than the newest ones.
   Uplink(const RemoteFiles& remote, ReportStream& stream, bool keeps_some)
       : remote_(remote), stream_(stream), keeps_some_(keeps_some) {
     thread_ = std::jthread([this] { run(); });
@@ -33,17 +33,17 @@ class Uplink {
   ~Uplink();
   Uplink(const Uplink&) = delete;
 
-  /// The checkpoint in `folder` is complete; `report` says so. Does not wait: opens the files,
-  /// which may be removed then.
+  /// Queues the complete checkpoint in `folder`; `report` is sent when the daemon has it. Does not
+  /// wait: it opens the files, which may be deleted afterwards.
   void checkpoint_saved(int64_t step, const std::filesystem::path& folder, v1::WorkerReport report);
-  /// Returns when the daemon has the model in `folder`, and the checkpoints before it.
-  /// STORAGE_FULL where its disk has no room, STORAGE_ERROR where it does not take it.
+  /// Returns when the daemon has the model in `folder` and all earlier checkpoints. STORAGE_FULL if
+  /// the daemon's disk has no room, STORAGE_ERROR if the daemon does not accept the model.
   Status model_written(const std::filesystem::path& folder);
-  /// Waits until no checkpoint is on its way.
+  /// Waits until no checkpoint is queued or being pushed.
   void drain();
-  /// Nothing more is pushed: nobody takes it.
+  /// Stops pushing, when no daemon can accept files any more.
   void abandon();
-  /// How long the last one took, from when it was complete until the daemon had it.
+  /// How long the last push took, from the completion of the checkpoint until the daemon had it.
   std::chrono::milliseconds last_push() const { return std::chrono::milliseconds(last_push_ms_); }
 
  private:
@@ -54,7 +54,7 @@ class Uplink {
     v1::WorkerReport report;
     Clock::time_point begin;
   };
-  // So many are open at once, of three files each.
+  // Limits the open files: each waiting checkpoint has three.
   static constexpr size_t kWaitingMax = 8;
 
   void run();

@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kPointsPerReportMax = 5000;     // keeps a batch under 64 KiB
 constexpr int64_t kSlowFlopsPerMs = 20'000'000;  // 20 GFLOP/s: two cores of an old laptop
-constexpr size_t kLogBytesMax = 4096;            // as the contract says
-constexpr std::chrono::seconds kHeldFor{1};      // metrics from another host
+constexpr size_t kLogBytesMax = 4096;            // the limit that job_service.proto states
+constexpr std::chrono::seconds kHeldFor{1};      // how long a remote worker holds back metrics
 
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
@@ -73,8 +73,8 @@ void WireReporter::send_metrics(std::span<const MetricPoint> points) {
   }
 }
 
-// A checkpoint that the daemon knows stands for all steps before it: their metrics must not be
-// lost behind it.
+// A job resumes from the last checkpoint that the daemon has, and does not repeat the steps before
+// it. Their metrics must therefore reach the daemon before the checkpoint does.
 void WireReporter::send_held() {
   const MutexLock lock(mu_);
   send_metrics(held_);

@@ -13,11 +13,11 @@
 
 namespace trainyard {
 
-/// Progress is expected while it exists. From another host metrics travel once a second, and before
-/// whatever else does: a thousand workers report to one store.
+/// Progress is expected while this object exists. A remote worker sends its metrics once a second,
+/// and before any other report, because a thousand workers may report to one store.
 class WireReporter final : public Reporter {
  public:
-  /// `begin`: when the task did. `uplink`: of a worker on another host.
+  /// `begin` is when the task began. `uplink` is null unless the worker is remote.
   WireReporter(ReportStream& stream, std::chrono::steady_clock::time_point begin,
                Uplink* uplink = nullptr)
       : stream_(stream), begin_(begin), uplink_(uplink) {
@@ -33,13 +33,13 @@ class WireReporter final : public Reporter {
   void log(std::string_view message) override;
   void warn(std::string_view message) override;
   void times(const RunTimes& times) override;
-  /// With the time of the start.
+  /// Converts `times` and adds the duration of the start.
   v1::RunTimes to_wire(const RunTimes& times) const;
 
  private:
   void send(v1::WorkerReport report);
   void send_metrics(std::span<const MetricPoint> points);
-  /// Metrics that wait go first.
+  /// Sends the metrics that are held back.
   void send_held();
   void send_line(v1::LogLine::Level level, std::string_view message);
 
@@ -47,7 +47,7 @@ class WireReporter final : public Reporter {
   const std::chrono::steady_clock::time_point begin_;
   Uplink* const uplink_;
   double start_seconds_ = 0;
-  Mutex mu_;  // checkpoints come from a thread of their own
+  Mutex mu_;  // a separate thread reports checkpoints
   std::vector<MetricPoint> held_ TRAINYARD_GUARDED_BY(mu_);
   std::chrono::steady_clock::time_point sent_ TRAINYARD_GUARDED_BY(mu_);
 };

@@ -38,7 +38,7 @@ namespace {
 
 constexpr size_t kTensorTableBytesMax = 2 << 20;  // a message may have 4 MiB
 
-/// The file's tensors without their values.
+/// Returns the names and shapes of the file's tensors, without values.
 Result<v1::Outcome> tensor_table(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const WeightsFile file, WeightsFile::open(path));
   v1::Outcome outcome = succeeded();
@@ -142,7 +142,7 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
     return error;
   }
   const DatasetSchema& schema = *ingested;
-  for (const ServerSource& source : opened) {  // the requester removes the output
+  for (const ServerSource& source : opened) {  // on an error the requester deletes the output
     if (Status s = source.check_unchanged(); !s.ok()) return std::move(s).error();
   }
   v1::Outcome outcome = succeeded();
@@ -160,7 +160,8 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   ASSIGN_OR_RETURN(const RunShape shape,
                    check_recipe(spec.recipe, spec.model, schema, ranks, backend->traits()));
   ASSIGN_OR_RETURN(RunPrograms programs, compile_run(spec.model, spec.recipe, schema, shape));
-  // Only reads: the device may be busy, and a job that starts there needs the memory.
+  // Only uses stored choices of algorithms and times none: the device may be busy, and a job that
+  // starts there needs the memory.
   backend->use_algorithms(
       std::make_shared<Algorithms>(Algorithms::Options{task.algorithms_dir(), /*times=*/false}));
   if (Status s = check_kernels(programs, *backend); !s.ok()) return std::move(s).error();
@@ -169,7 +170,7 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   return outcome;
 }
 
-/// Nothing of the CPU, or if NVML does not say.
+/// The GPU's readings by NVML; nothing for the CPU, or if NVML does not have them.
 std::optional<NvmlDevice> read_gpu(const Result<std::unique_ptr<Nvml>>& nvml,
                                    const std::string& device) {
   if (!nvml.ok()) return std::nullopt;
@@ -181,19 +182,19 @@ std::optional<NvmlDevice> read_gpu(const Result<std::unique_ptr<Nvml>>& nvml,
   return std::nullopt;
 }
 
-/// Memory of a GPU in use by any process; 0 if it is not known.
+/// The GPU's memory in use by all processes together; 0 if it is not known.
 int64_t used_bytes(const Result<std::unique_ptr<Nvml>>& nvml, const std::string& device) {
   const auto gpu = read_gpu(nvml, device);
   return gpu ? gpu->memory_used_bytes : 0;
 }
 
-/// Reads what a GPU draws, from its creation on.
+/// Samples the power draw of a GPU from its creation on.
 class PowerMeter {
  public:
   explicit PowerMeter(const std::string& device)
       : thread_([this, device](const std::stop_token& stop) { run(device, stop); }) {}
-  /// In watts, while it computed: between networks it rests, so the mean of the larger half of what
-  /// was read. 0 where it is not known.
+  /// The power draw in watts while the GPU computed; 0 if it is not known. The GPU is idle between
+  /// networks, so this is the mean of the larger half of the samples.
   double stop() {
     thread_.request_stop();
     thread_.join();
@@ -214,7 +215,7 @@ class PowerMeter {
       std::this_thread::sleep_for(kSampleInterval);
     }
   }
-  std::vector<double> watts_;  // the thread's until it has ended
+  std::vector<double> watts_;  // used only by the thread until it has ended
   std::jthread thread_;
 };
 
@@ -230,8 +231,8 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
     return make_error(ErrorCode::kFailedPrecondition, "DEVICE_CHECK_FAILED", failure);
   }
   v1::Outcome outcome = succeeded();
-  // What remains when the networks are gone: the context, the code of kernels and libraries, and
-  // the backend's own memory. No job runs there meanwhile.
+  // The memory that stays in use after the networks were freed: the context, the code of kernels
+  // and libraries, and the backend's own memory. No job runs on the device in the meantime.
   if (const int64_t used_now = used_bytes(nvml, task.device());
       used_before > 0 && used_now > used_before) {
     (*outcome.mutable_metadata())[server::kOverheadKey] = std::to_string(used_now - used_before);
@@ -242,7 +243,7 @@ Result<v1::Outcome> run_check_device(const v1::CheckDeviceTask& task) {
   return outcome;
 }
 
-/// Jobs that begin meanwhile go first on the CPU.
+/// Runs with a lower CPU priority, so that jobs which start in the meantime go first.
 Result<v1::Outcome> run_calibrate(const v1::CalibrateTask& task, const std::stop_token& stop) {
   constexpr int kNice = 10;
   (void)::setpriority(PRIO_PROCESS, 0, kNice);

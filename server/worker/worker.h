@@ -1,6 +1,6 @@
-// server/worker/worker.h: one task from assignment to outcome. A worker computes one thing and
-// ends: it trains a job's attempt, ingests a dataset (untrusted bytes), reads an uploaded weights
-// file's header. One that serves a model goes on until it is told to stop.
+// server/worker/worker.h: runs one task from assignment to outcome. A worker runs one task and
+// ends: it trains a job's attempt, ingests a dataset (untrusted bytes), or reads the header of an
+// uploaded weights file, for example. A worker that serves a model runs until a stop is requested.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,14 @@
 namespace trainyard {
 
 /// Runs the assignment. Never throws (outcome.h). `stop` is checked once per training step, and
-/// between the calls to a model; ingest ends with the process. `uplink`: of a training worker on
-/// another host. `peers`: of one that trains together with those of other nodes.
+/// between the calls to a model; ingest ignores it and ends with the process. `uplink` is null
+/// unless this is a remote training worker. `peers` is null unless it trains together with workers
+/// of other nodes.
 v1::Outcome run_assignment(const v1::Assignment& assignment, ReportStream& stream,
                            std::stop_token stop, Uplink* uplink = nullptr,
                            const std::shared_ptr<Peers>& peers = {}) noexcept;
 
-/// Of the backend of the task's device.
+/// Measures the rates of `backend`, which is that of the task's device.
 Result<DeviceRates> measure_rates(Backend& backend, const v1::CalibrateTask& task,
                                   const std::stop_token& stop);
 

@@ -16,7 +16,7 @@ extern char** environ;
 namespace trainyard {
 namespace {
 
-/// Returns 0 or an errno, as posix_spawn() does.
+/// Returns 0 or an errno value, as posix_spawn() does.
 int spawn(const ProgramRun& run, pid_t& pid) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -75,7 +75,8 @@ bool close_on_exec_from(unsigned first) {
 }
 
 std::optional<int> run_program(const ProgramRun& run) {
-  // Until the new process leads its own group it is in this one, which Ctrl-C reaches.
+  // The child starts in this process group, which Ctrl-C signals, and must ignore SIGINT until it
+  // has its own group.
   struct sigaction ignore {
   }, before{};
   ignore.sa_handler = SIG_IGN;

@@ -1,8 +1,8 @@
-// src/base/child_process.h: the steps that all our ways to start a program share.
+// src/base/child_process.h: helpers for starting programs.
 //
-// `run_program()` is for a program that is simply waited for. The daemon's workers
-// (server/processes) and the cluster's commands (server/cluster) fork themselves, because they must
-// be watched, bounded or outlive the daemon; they use the parts below it.
+// `run_program()` is for programs that the caller simply waits for. The daemon's workers
+// (server/processes) and the clusters' commands (server/cluster) call fork() themselves, because
+// they must be monitored, be limited or outlive the daemon; they use the other functions.
 #pragma once
 
 #include <optional>
@@ -13,12 +13,12 @@
 
 namespace trainyard {
 
-/// Both ends are closed by exec.
+/// Both ends are close-on-exec.
 struct Pipe {
   UniqueFd read;
   UniqueFd write;
 
-  /// Nothing on failure, with errno set.
+  /// Returns nothing on failure, with errno set.
   static std::optional<Pipe> make();
 };
 
@@ -36,8 +36,8 @@ struct StandardFds {
 /// failure, with errno set.
 bool prepare_child(const StandardFds& fds);
 
-/// Has exec close all descriptors from `first` on. Async-signal-safe. False on failure, with errno
-/// set.
+/// Sets close-on-exec on all descriptors from `first` on. Async-signal-safe. False on failure, with
+/// errno set.
 bool close_on_exec_from(unsigned first);
 
 struct ProgramRun {
@@ -45,8 +45,9 @@ struct ProgramRun {
   std::vector<std::string> arguments = {};  // including argv[0]
   /// Descriptors; -1 inherits this process's own.
   StandardFds fds{-1, -1, -1};
-  /// The program leads a process group of its own and ignores SIGINT, so that Ctrl-C ends this
-  /// process alone. Briefly changes this process's handling of SIGINT: not for several threads.
+  /// The program leads a process group of its own and ignores SIGINT, so that Ctrl-C ends only this
+  /// process. run_program() then briefly changes this process's SIGINT handler, so two threads must
+  /// not use this at the same time.
   bool ignores_interrupts = false;
 };
 

@@ -28,7 +28,8 @@ constexpr size_t kSentenceBytes = 4096;
 constexpr size_t kSentencesBytesMax = size_t{16} << 20;
 constexpr size_t kMessageBytesMax = 4096;
 
-/// No piece may hold these: SentencePiece keeps them for itself, or cannot read them.
+/// Whether `c` may not occur in a piece: SentencePiece reserves these characters or cannot read
+/// them.
 bool ends_sentence(char32_t c) {
   return c < 0x20 || c == 0x2581 || c == 0x2585 || (c & 0xfffe) == 0xfffe ||
          (c >= 0xfdd0 && c <= 0xfdef);
@@ -43,7 +44,7 @@ fs::path program_path() {
   if (const char* path = std::getenv("TRAINYARD_TOKENIZER_PROGRAM"); path != nullptr && *path) {
     return path;
   }
-  std::error_code ignored;  // no /proc: the name below is then refused as missing
+  std::error_code ignored;  // without /proc the program is then reported as missing
   return fs::read_symlink("/proc/self/exe", ignored).parent_path() / "trainyard-tokenizer";
 }
 
@@ -89,7 +90,7 @@ std::optional<int64_t> pieces_needed(std::string_view message) {
 }  // namespace
 
 void SentenceSample::add(std::string_view text) {
-  size_t begin = 0, end = 0;  // of the sentence
+  size_t begin = 0, end = 0;  // the current sentence's, in `text`
   std::string_view rest = text;
   while (!rest.empty()) {
     const char32_t c = take_code_point(rest);
