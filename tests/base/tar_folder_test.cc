@@ -58,8 +58,7 @@ TEST_F(TarOfFolder, HoldsTheFilesInOrderAndNothingElse) {
 TEST_F(TarOfFolder, EveryPieceIsThatOfTheWhole) {
   write("a/1.png", std::string(700, 'a'));
   write("a/2.png", "bc");
-  write(std::string(99, 'd') + "/" + std::string(99, 'e'),
-        "long");  // needs the name and prefix fields
+  write(std::string(99, 'd') + "/" + std::string(99, 'e'), "long");      // name and prefix fields
   write(std::string(120, 'f') + "/" + std::string(130, 'g'), "longer");  // needs a pax header
   const std::string bytes = whole();
   EXPECT_NE(bytes.find(" path=" + std::string(120, 'f')), std::string::npos);

@@ -73,8 +73,8 @@ TEST(DrawTerminal, ARisingLineGoesFromBottomLeftToTopRight) {
 
 TEST(DrawTerminal, BrailleNeedsColourOrASingleCurve) {
   const Curve one{"a", {{0, 0}, {1, 1}}}, two{"b", {{0, 1}, {1, 0}}};
-  const std::string dots = "\xe2\xa0",
-                    blocks = "\xe2\xa3";  // prefixes of U+2800 .. U+283f and U+28c0 .. U+28ff
+  // The prefixes of U+2800 .. U+283f and of U+28c0 .. U+28ff.
+  const std::string dots = "\xe2\xa0", blocks = "\xe2\xa3";
   EXPECT_GT(count(draw_terminal({"t", {one}}, {40, 8, true, false}), dots), 0);
   const std::string letters = draw_terminal({"t", {one, two}}, {40, 8, true, false});
   EXPECT_EQ(count(letters, dots) + count(letters, blocks), 0);

@@ -44,8 +44,7 @@ class Cli : public ::testing::Test {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    std::vector<std::string> variables =
-        environment_;  // if a name is set twice, the first value counts
+    std::vector<std::string> variables = environment_;  // of two values, the first counts
     for (const std::string& usual :
          {"TRAINYARD_SERVER=" + server_.address(), "HOME=" + server_.folder().string(),
           std::string("TZ=UTC"), std::string("PATH=/usr/bin:/bin")}) {

@@ -314,8 +314,8 @@ TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
             std::to_string(static_cast<int>(kind)) + "/" + std::to_string(rows) + image.to_string();
         EXPECT_NE(g.epochs > 0, g.steps > 0) << what;
         EXPECT_GE(g.batch_size, 1) << what;
-        const int64_t held_out = std::llround(static_cast<double>(rows) *
-                                              g.validation_split);  // rounds as a job's split does
+        // The number of rows is rounded as a job's split does.
+        const int64_t held_out = std::llround(static_cast<double>(rows) * g.validation_split);
         if (kind != Kind::kText && rows > 1) {
           EXPECT_GE(held_out, 1) << what;
           EXPECT_LE(g.batch_size, rows - held_out) << what;

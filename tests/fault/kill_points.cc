@@ -71,8 +71,7 @@ struct Points {
 };
 
 Points& points() {
-  static auto* const all =
-      new Points;  // never destroyed, since other threads may use it during exit
+  static auto* const all = new Points;  // other threads may use it during exit
   return *all;
 }
 

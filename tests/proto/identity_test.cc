@@ -285,8 +285,8 @@ std::vector<v1::JobSpec> specs_of_each_kind() {
   const auto each = [&](const Descriptor& type, const char* oneof, auto message_in) {
     const auto* kinds = type.FindOneofByName(oneof);
     for (int i = 0; i < kinds->field_count(); ++i) {
-      if (kinds->field(i)->name() == "use")
-        continue;  // refers to a block, which is covered by specs()
+      // `use` refers to a block; specs() covers blocks.
+      if (kinds->field(i)->name() == "use") continue;
       v1::JobSpec& spec = out.emplace_back(plain);
       Message& message = message_in(spec);
       fill(*message.GetReflection()->MutableMessage(&message, kinds->field(i)));

@@ -99,8 +99,7 @@ TEST(PlanOnTheWire, RowsHaveWhatTheProcessNeedsBesides) {
   for (int i = 0; i < plan.sharding_plans_size(); ++i) {
     const v1::ShardingRow& row = plan.sharding_plans(i);
     const ShardingRow& found = rows[static_cast<size_t>(i)];
-    const bool is_refused =
-        found.verdict == ShardingVerdict::kRefused;  // a refused row has no plan
+    const bool is_refused = found.verdict == ShardingVerdict::kRefused;  // it has no plan
     EXPECT_EQ(row.bytes(), is_refused ? 0 : found.bytes + kMiB);
     EXPECT_EQ(row.bytes_available(), 65 * kMiB);
     EXPECT_EQ(row.sent_bytes(), found.sent_bytes);

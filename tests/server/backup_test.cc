@@ -87,8 +87,7 @@ TEST_F(Backup, TheCopyIsAStoreOfTheSameInstant) {
   const Job job = start_job("running");
   const auto backup = take();
   ASSERT_NE(backup, nullptr);
-  ASSERT_TRUE(
-      store_->jobs().submit(new_job("later")).ok());  // submitted while the store is being copied
+  ASSERT_TRUE(store_->jobs().submit(new_job("later")).ok());  // during the copy of the store
   const std::set<std::string> names = finish(*backup);
   EXPECT_TRUE(names.contains("trainyard.db") && names.contains("trainyard.db.commit"));
   EXPECT_TRUE(names.contains("uploads/" + sha256));

@@ -319,8 +319,8 @@ TEST_F(ElsewhereSupervisor, AStopWithdrawsAtOnceWhoHasNotCome) {
   supervisor_->stop("t1", "pause", 3'600'000);
   EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
   EXPECT_EQ(withdrawn(), std::vector<std::string>{"pause"});
-  const auto sink =
-      come("t1");  // the cluster had already started it: it receives the stop when it connects
+  // The cluster had already started the worker, so it receives the stop when it connects.
+  const auto sink = come("t1");
   EXPECT_EQ(sink->stops, 1);
 }
 

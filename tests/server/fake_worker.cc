@@ -268,8 +268,7 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
     v1::WorkerReport report;
     *report.mutable_outcome() = std::move(done);
     worker.send(std::move(report));
-    std::this_thread::sleep_for(
-        std::chrono::milliseconds(200));  // enough time for the report to arrive
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // lets the report arrive
     ::raise(SIGKILL);
   }
   worker.outcome(std::move(done));
@@ -435,8 +434,8 @@ int run(const std::string& socket, const std::string& task) {
   request.set_task(task);
   request.set_nonce(nonce);
   request.set_version(TRAINYARD_VERSION);
-  if (std::getenv("TRAINYARD_EXCHANGE") ==
-      nullptr) {  // the worker of a recorded exchange sent no protocol range
+  // The worker of a recorded exchange sent no protocol range.
+  if (std::getenv("TRAINYARD_EXCHANGE") == nullptr) {
     request.set_protocol_min(kProtocols.oldest);
     request.set_protocol_max(kProtocols.newest);
   }

@@ -219,8 +219,7 @@ TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   const std::vector<v1::Forecast> after = forecaster->forecast(query(), devices());
   EXPECT_EQ(after[0].step_seconds(), 1.25);
   EXPECT_EQ(after[0].basis(), "1 finished job of this graph");
-  EXPECT_NEAR(after[1].step_seconds(), 0.05,
-              0.003);  // forecast for the other device, which no job corrects
+  EXPECT_NEAR(after[1].step_seconds(), 0.05, 0.003);  // the other device
   const v1::DeviceForecasts told = forecaster->describe(devices().devices[0]);
   EXPECT_EQ(told.jobs(), 1);
   EXPECT_NEAR(told.error_median(), 0.2, 0.02);

@@ -214,8 +214,7 @@ TEST_F(InventoryTest, F29AnApplicationsXidAsksForACheck) {
   EXPECT_TRUE(d.devices[2].schedulable);
   EXPECT_EQ(d.devices[2].faults_told, 1);
   EXPECT_EQ(d.devices[1].faults_told, 0);
-  script("devices=2,xid=45,at=1");  // Xid 45 is a consequence of the earlier error, so it is not
-                                    // counted
+  script("devices=2,xid=45,at=1");  // a consequence of Xid 31
   EXPECT_EQ(inventory->read().devices[2].faults_told, 1);
   script("devices=2,xid=999,at=1");
   EXPECT_EQ(inventory->read().devices[2].faults_told, 2) << "one that nobody knows";

@@ -239,8 +239,8 @@ TEST_F(Cluster, SeesARequeueAsTheEndAndStartsNoSecondWorker) {
   slurm("scontrol", {"requeue", handle.id});
   EXPECT_EQ(wait_for(handle, Seen::kEnded).how, "REQUEUED");
   EXPECT_FALSE(worker_lives());
-  slurm("scontrol",
-        {"update", "job", handle.id, "StartTime=now"});  // avoids Slurm's pause of two minutes
+  // Slurm would delay the requeued job by two minutes.
+  slurm("scontrol", {"update", "job", handle.id, "StartTime=now"});
   wait_until("its second run has ended",
              [&] { return look(handle)->how == "FAILED, after a requeue (NonZeroExitCode)"; });
   EXPECT_EQ(noted("starts"), "start\n");
@@ -285,9 +285,8 @@ TEST_F(Cluster, ConcludesNothingFromLies) {
   for (const char* lie : {"empty", "garbage", "endless", "fail"}) {
     control({"lie", "squeue", lie});
     EXPECT_FALSE(look(handle)) << lie;
-    control({"lie", "squeue",
-             std::string("once:") +
-                 lie});  // only the list is false; the query by ID is answered truthfully
+    // Only the list is false; the query by ID is answered truthfully.
+    control({"lie", "squeue", std::string("once:") + lie});
     const auto seen = look(handle);
     EXPECT_TRUE(!seen || seen->seen == Seen::kGranted) << lie;
   }

@@ -56,8 +56,7 @@ TEST_F(Command, GivesBackWhatWasPrintedAndTheStatus) {
 
 TEST_F(Command, HasNoEnvironmentAndNoDescriptorsOfOurs) {
   ::setenv("TRAINYARD_TEST_LEAK", "1", 1);
-  const int leak =
-      ::open("/dev/null", O_RDONLY);  // opened without O_CLOEXEC, so that a child could inherit it
+  const int leak = ::open("/dev/null", O_RDONLY);  // inheritable: no O_CLOEXEC
   const CommandAnswer answer = run("env; ls /proc/$$/fd");
   ::close(leak);
   ::unsetenv("TRAINYARD_TEST_LEAK");

@@ -141,10 +141,9 @@ struct Job {
 /// The daemon's store, and the one watch that it has in memory.
 struct World {
   int64_t now = 0;
-  int attempt = 1;  // the number of the current attempt
-  std::array<std::array<Job, 2>, 3>
-      jobs;                        // indexed by attempt - 1: the submission and its duplicate
-  std::array<bool, 3> attached{};  // whether the attempt's secret is spent
+  int attempt = 1;                         // the number of the current attempt
+  std::array<std::array<Job, 2>, 3> jobs;  // by attempt - 1: submission and duplicate
+  std::array<bool, 3> attached{};          // whether the attempt's secret is spent
   std::optional<EndWatch> watch{std::in_place, kModelRules, 0};
   int submissions = 0;
   int accepted = 0;         // outcomes that the daemon accepted
@@ -247,8 +246,8 @@ class Model {
           Job* job = first(w.jobs[i], Place::kQueued);
           if (job == nullptr || first(w.jobs[i], Place::kRunning) != nullptr) continue;
           if (w.attached[i] || i + 1 != static_cast<size_t>(w.attempt)) {
-            job->place =
-                Place::kEnded;  // its secret is spent, or its attempt is no longer the current one
+            // The secret of the job is spent, or its attempt is no longer the current one.
+            job->place = Place::kEnded;
           } else {
             job->place = Place::kRunning;
             job->worker_alive = w.attached[i] = true;
@@ -258,8 +257,7 @@ class Model {
         }
         return false;
       case Event::kReport:
-        if (running == nullptr || !is_current)
-          return false;  // reports of an older attempt are rejected
+        if (running == nullptr || !is_current) return false;  // an older attempt's is rejected
         running->unheard_steps = 0;
         w.watch->heard(w.now);
         return true;
@@ -375,8 +373,8 @@ class Model {
       return;  // the job has ended, so there is no next attempt
     }
     if (static_cast<size_t>(w.attempt) == w.jobs.size()) return;
-    ++w.attempt;  // the store commits the number before the next submission, so older attempts are
-                  // rejected
+    // The store commits the number before the next submission, so older attempts are rejected.
+    ++w.attempt;
     ++second_attempts;
     w.lies = 0;
     w.was_absent = false;

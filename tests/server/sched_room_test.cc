@@ -1,5 +1,5 @@
-// Packing by bytes, reservations and what slips in front of them, preemption, shares and forecasts:
-// one rule per test, on scenes written by hand.
+// Tests of packing by bytes, reservations and jobs that slip in before them, preemption, shares and
+// forecasts: one rule per test, on hand-written scenes.
 #include <gtest/gtest.h>
 
 #include "server/scheduler/projection.h"
@@ -247,8 +247,7 @@ TEST(SchedBackfill, ATimeLimitBoundsWhereNoForecastIs) {
   d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << d.text();
   EXPECT_TRUE(has(d.wait("limited"), "it would not have ended by then")) << d.text();
-  s.placed[0].end = {kMinuteUs, 2 * kMinuteUs,
-                     200 * kMinuteUs};  // a forecast reported by its worker
+  s.placed[0].end = {kMinuteUs, 2 * kMinuteUs, 200 * kMinuteUs};  // reported by its worker
   EXPECT_TRUE(has(decide(s, 0).wait("pair"), "in at most 60 min"));
 }
 

@@ -166,8 +166,7 @@ TEST(SchedSim, ReservedStartsAreKeptWhereForecastsHold) {
 TEST(SchedSim, JobsThatFitTogetherRunTogether) {
   std::vector<TraceJob> jobs;
   for (int i = 0; i < 8; ++i) {
-    jobs.push_back(
-        job_of(0, 1, 19, 1000));  // with 0.5 GiB of overhead each, four jobs fit in 80 GiB
+    jobs.push_back(job_of(0, 1, 19, 1000));  // with 0.5 GiB of overhead, four fit in 80 GiB
     jobs.back().demand = 0.2;
   }
   const Results r = run(equal_gpus(2), jobs, {}, {});

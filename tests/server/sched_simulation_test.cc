@@ -240,8 +240,8 @@ class Simulation {
     for (const Device& d : scene_.inventory.devices) {
       int64_t bytes = 0;
       int jobs = 0, threads = 0, exclusive = 0;
-      bool fresh =
-          false;  // a job was just placed; otherwise the device may have changed under its jobs
+      // False if no job was just placed: the device may have changed under its jobs.
+      bool fresh = false;
       for (const PlacedJob& p : scene_.placed) {
         if (std::ranges::find(p.devices, d.name) == p.devices.end()) continue;
         ++jobs;
@@ -404,8 +404,7 @@ TEST(SchedSimulation, SameSnapshotSameDecisions) {
     s.waiting.push_back(job);
   }
   const Decided first = decide(s, 0);
-  std::shuffle(s.waiting.begin(), s.waiting.end(),
-               random);  // the order of the rows must not matter
+  std::shuffle(s.waiting.begin(), s.waiting.end(), random);  // row order must not matter
   const Decided second = decide(s, 0);
   ASSERT_EQ(first.starts.size(), second.starts.size());
   for (size_t i = 0; i < first.starts.size(); ++i)

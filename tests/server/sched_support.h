@@ -75,8 +75,8 @@ inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int6
       decide(queue, fleet, scene.shares != nullptr ? *scene.shares : none, scene.policy, now_us);
   Decided decided{std::move(d.starts), std::move(d.preempts), {}, d.wake_time_us, d.more,
                   d.waits.reservations};
-  for (const StartDecision& start :
-       decided.starts) {  // place the starts, since reasons describe the state after them
+  // Reasons describe the state after the starts, so the starts are placed first.
+  for (const StartDecision& start : decided.starts) {
     PlacedJob job;
     const WaitingJob& waiting = *queue.find(start.uid);
     const bool on_gpu = start.devices[0] != "devices/cpu";

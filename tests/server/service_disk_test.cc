@@ -182,8 +182,8 @@ class StuckFiles final : public UnsyncedFiles {
 };
 
 TEST_F(ServiceDisk, UploadsOnADiskThatIsStuckHoldUpNoOtherCall) {
-  constexpr int kThreads =
-      8;  // the daemon's thread counts for streams of files and for other calls
+  // The number of the daemon's threads for streams of files, and that for other calls.
+  constexpr int kThreads = 8;
   StuckFiles files;
   stop();
   change_parts_ = [&](DaemonParts& parts) { parts.files = &files; };

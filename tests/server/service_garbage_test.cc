@@ -207,12 +207,12 @@ TEST_F(ServiceGarbage, TakesFilesThatNothingRefersToAfterAnHour) {
   }
   write(root / "jobs/forked/checkpoints/step-000000005.tmp/weights.safetensors", 100);
   age(root / "jobs/forked");
-  write(root / "jobs/forked/checkpoints/step-000000005.tmp/state.json",
-        1);  // a file written just now protects the folder
+  // A file written just now protects its folder.
+  write(root / "jobs/forked/checkpoints/step-000000005.tmp/state.json", 1);
   for (const auto& folder : {"jobs", "models", "datasets", "uploads"}) {
     for (const auto& entry : fs::directory_iterator(root / folder)) {
-      if (entry.path().filename() != "forked")
-        age(entry.path());  // so that the grace period protects none of them
+      // The grace period must not protect any of the other folders.
+      if (entry.path().filename() != "forked") age(entry.path());
     }
   }
   // An unreadable copy of the store in another schema might refer to any of these files.
@@ -241,9 +241,8 @@ TEST_F(ServiceGarbage, AnUploadUnderWayStaysWhateverItsAge) {
   const fs::path part = paths().upload_part(sha256_hex(content), std::ssize(content));
   ASSERT_TRUE(fs::exists(part));
   age(part);
-  fs::create_hard_link(
-      part,
-      paths().upload(sha256_hex(content)));  // the link exists while an upload is being completed
+  // Such a link exists while an upload is being completed.
+  fs::create_hard_link(part, paths().upload(sha256_hex(content)));
   age(paths().upload(sha256_hex(content)));
   EXPECT_TRUE(names(collect(request(false))).empty());
   EXPECT_TRUE(fs::exists(part));

@@ -489,8 +489,8 @@ TEST_F(ServiceJob, SubmitWithTheSameRequestIdIsOneJob) {
 // Fails if the default is applied only when the job runs: a new default would then change stored
 // jobs.
 TEST_F(ServiceJob, APrecisionIsWrittenIntoTheSpecAtSubmit) {
-  const v1::Job silent =
-      submit("silent", "");  // checked as stored, since its worker will report another plan
+  // The job is checked as stored, since its worker will report another plan.
+  const v1::Job silent = submit("silent", "");
   EXPECT_EQ(silent.spec().recipe().precision(), v1::Recipe::TF32);
   EXPECT_EQ(silent.plan().precision(), v1::Recipe::TF32);
   EXPECT_EQ(get("silent").spec().recipe().precision(), v1::Recipe::TF32);
@@ -572,8 +572,7 @@ TEST_F(ServiceJob, WhatWasMeasuredOfTheCpusKernelsIsKnownForTheNextPlan) {
   EXPECT_TRUE(again.workspace_measured());
   EXPECT_EQ(again.run().memory().workspace_bytes(), 4096);
   EXPECT_EQ(again.fit().bytes_needed(), plan.fit().bytes_needed());
-  request.mutable_spec()->mutable_resources()->set_threads(
-      2);  // another number of threads means other kernels
+  request.mutable_spec()->mutable_resources()->set_threads(2);  // means other kernels
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &again).ok());
   EXPECT_FALSE(again.workspace_measured());
 }

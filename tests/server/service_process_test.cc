@@ -48,8 +48,7 @@ std::string read_all(Process& process) {
 }
 
 TEST(ServiceProcess, GetsItsSecretOnStdinAndNothingElseOfOurs) {
-  const int leaked =
-      ::open("/dev/null", O_RDONLY);  // opened without O_CLOEXEC, as a library might do
+  const int leaked = ::open("/dev/null", O_RDONLY);  // no O_CLOEXEC, as a library may do
   Process process = spawn_shell("read nonce; echo got $nonce; env; ls -1 /proc/self/fd | wc -l");
   ASSERT_TRUE(process.write_stdin("secret\n").ok());
   const std::string output = read_all(process);

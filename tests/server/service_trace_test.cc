@@ -34,8 +34,7 @@ struct Before {
 class ServiceTrace : public ServiceDispatcher {
  protected:
   static constexpr int kJobs = 1000;
-  static constexpr double kTraceMs =
-      6000;  // length of the trace's arrivals, on a fast enough machine
+  static constexpr double kTraceMs = 6000;  // during which jobs arrive, on a fast machine
   static constexpr double kJobCostMs = 20;  // highest overhead per job on such a machine
   static constexpr double kSlower = 2;      // run times relative to arrivals, so that a queue forms
   static constexpr int kFirstEvery = 4;     // the first job is determined in every fourth pass
@@ -83,8 +82,8 @@ class ServiceTrace : public ServiceDispatcher {
     const bool come = devices_->others(device.name) == 0 && random_.chance(0.5);
     const double share = random_.uniform(0.1, 0.9);
     auto bytes = come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0;
-    if (bytes <= OutsideMemory::kIgnoredBytes)
-      bytes = 0;  // such small amounts are ignored, so jobs would not avoid them
+    // The dispatcher ignores such small amounts, so its jobs would not avoid them.
+    if (bytes <= OutsideMemory::kIgnoredBytes) bytes = 0;
     devices_->set_others_beside(std::move(ours), device.name, bytes);
   }
 

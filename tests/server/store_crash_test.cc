@@ -354,8 +354,7 @@ TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
     marks.push_back(read_text(directory.path() / kMarkFile));
     return SQLITE_OK;
   });
-  std::vector<std::pair<size_t, char>>
-      acknowledged;  // number of operations before each acknowledgement
+  std::vector<std::pair<size_t, char>> acknowledged;  // operations before each step
   work(*store, [&](char step) {
     const std::lock_guard lock(mu);
     acknowledged.emplace_back(operations.size(), step);

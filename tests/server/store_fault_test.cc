@@ -109,8 +109,7 @@ TEST_F(StoreFault, F17EachWriteThatFindsTheDiskFullIsRefusedAndForgotten) {
 // On a full disk, the remaining dependent jobs are settled with the next change instead of in an
 // endless retry.
 TEST_F(StoreFault, F17JobsThatWaitAreToldOnceThereIsRoom) {
-  options.checkpoint_pages =
-      1'000'000;  // no WAL checkpoints, so that each sync belongs to a commit
+  options.checkpoint_pages = 1'000'000;  // so that each sync belongs to a commit
   const auto store = open_or_die(options);
   const Job hub = run_job(*store, new_job("hub"));
   for (int i = 0; i < 1'000; ++i) {

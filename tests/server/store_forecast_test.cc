@@ -363,8 +363,8 @@ TEST(Remaining, TellsTheShareOfTheBoundAndWhatItIsMadeOf) {
   EXPECT_EQ(held_back_by(), "launches");
   forecast.set_limited_by("exchanges");
   EXPECT_EQ(held_back_by(), "exchanges") << "the bound knows nothing of them";
-  forecast.set_limited_by(
-      "data");  // the forecast named data loading, but the measurement contradicts it
+  // The forecast named data loading, but the measurement contradicts it.
+  forecast.set_limited_by("data");
   EXPECT_EQ(held_back_by(), "memory bandwidth");
   progress.mutable_times()->set_data_wait_seconds(30);
   EXPECT_EQ(held_back_by(), "data");

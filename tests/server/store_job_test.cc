@@ -779,8 +779,7 @@ TEST_F(StoreJob, EventSequenceHasNoGapUnderConcurrency) {
     std::vector<std::jthread> threads;
     for (const Job& job : running)
       threads.emplace_back([&, job] {
-        for (int r = 0; r < kReports;
-             ++r) {  // does not wait for the results, but they arrive in order
+        for (int r = 0; r < kReports; ++r) {  // no wait, but results are in order
           AttemptUpdate update = update_of(job, r + 2);
           update.events.push_back(log_event(std::to_string(r)));
           jobs().update_attempt(std::move(update), [&](Result<Job> result) {

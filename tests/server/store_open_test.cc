@@ -317,10 +317,9 @@ TEST_F(StoreOpen, TheLogIsBoundedThoughChangesKeepComing) {
 
 TEST(StoreFiles, NetworkFileSystemsAreKnownByTheirNumbers) {
   EXPECT_TRUE(is_network_file_system(0x6969));
-  EXPECT_TRUE(is_network_file_system(
-      static_cast<int32_t>(0xff534d42)));            // the sign-extended value of a 32-bit statfs
-  EXPECT_FALSE(is_network_file_system(0xef53));      // ext4
-  EXPECT_FALSE(is_network_file_system(0x01021994));  // tmpfs
+  EXPECT_TRUE(is_network_file_system(static_cast<int32_t>(0xff534d42)));  // from a 32-bit statfs
+  EXPECT_FALSE(is_network_file_system(0xef53));                           // ext4
+  EXPECT_FALSE(is_network_file_system(0x01021994));                       // tmpfs
 }
 
 TEST(SqliteWarning, SaysWhichVersionIsLoaded) {

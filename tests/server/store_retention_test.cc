@@ -114,9 +114,8 @@ TEST_F(StoreRetention, OnlyAFinishedJobIsRemovedOrThinned) {
   EXPECT_EQ(thin(runs, {{1, 1}}, EventsThinned::kBegun).error().reason, "JOB_STATE_CONFLICT");
   std::optional<Error> refused;
   store_->jobs().remove_ended(runs.uid, [&](const Result<Job>& r) { refused = r.error(); });
-  (void)store_->jobs()
-      .submit(new_job("behind"))
-      .value();  // returns after the removal above was answered
+  // This call returns after the removal above was answered.
+  (void)store_->jobs().submit(new_job("behind")).value();
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->reason, "JOB_STATE_CONFLICT");
   EXPECT_EQ(all_events(*store_, runs.uid).size(), 3U);
@@ -127,8 +126,7 @@ TEST_F(StoreRetention, OnlyAFinishedJobIsRemovedOrThinned) {
 }
 
 TEST_F(StoreRetention, ThinnedEventsLeaveAGapThatTheJobTells) {
-  const Job job =
-      end_job("one", JobState::kFailed, 10);  // 1 to 3: states, 4 to 13: log lines, 14: end
+  const Job job = end_job("one", JobState::kFailed, 10);  // 1..3: states, 4..13: lines, 14: end
   ASSERT_EQ(job.newest_seq, 14);
   EXPECT_EQ(read_events(store_->jobs(), job.uid, 0, 100)->oldest_seq, 1);
   EXPECT_EQ(ids(to_thin()), (Ids{"one"}));

@@ -541,8 +541,8 @@ TensorId CaseBuilder::gathered_labels(const std::string& name, int64_t N, int64_
 
 TensorId CaseBuilder::class_statistics(const std::string& name, int64_t rows) {
   std::vector<double> values = draw(name, rows * 4);
-  for (size_t i = 1; i < values.size(); i += 4)
-    values[i] = 1.5 + values[i];  // column 1: sums of exponentials
+  // Column 1 has sums of exponentials.
+  for (size_t i = 1; i < values.size(); i += 4) values[i] = 1.5 + values[i];
   return add(name, {{rows, 4}, dtype_}, Role::kInput, std::move(values), Spread::kGathered);
 }
 

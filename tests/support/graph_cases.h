@@ -45,11 +45,10 @@ class CaseBuilder {
   TensorId state(const std::string& name, Shape shape, double value);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
   TensorId input(const std::string& name, Shape shape, Spread spread = Spread::kOwn);
-  TensorId input_f32(const std::string& name, double value);       // [1]
-  TensorId labels(const std::string& name, int64_t N, int64_t K);  // I32
-  TensorId gathered_labels(const std::string& name, int64_t N,
-                           int64_t K);                               // gathered from all ranks
-  TensorId class_statistics(const std::string& name, int64_t rows);  // gathered from all ranks
+  TensorId input_f32(const std::string& name, double value);                 // [1]
+  TensorId labels(const std::string& name, int64_t N, int64_t K);            // I32
+  TensorId gathered_labels(const std::string& name, int64_t N, int64_t K);   // from all ranks
+  TensorId class_statistics(const std::string& name, int64_t rows);          // from all ranks
   TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary,  // I32, any rank
                   Spread spread = Spread::kOwn);
   /// Row numbers of a table, I32, which a node keeps from one micro-batch to the next.

@@ -78,9 +78,8 @@ void append_split_head_cases(std::vector<GraphCase>& cases) {
   lookup("last", {7, 11, 1, 2}, 5);
   lookup("fours", {9, 32, 2, 4}, 8);
   lookup("empty", {6, 5, 3, 4}, 3);
-  lookup("one_row_each", {40, 2, 1, 2}, 4);  // all tokens of the rank are of one row
-  lookup("as_many_as_a_digit", {130, 511, 0, 2}, 4,
-         true);  // row number 256 marks tokens of other ranks
+  lookup("one_row_each", {40, 2, 1, 2}, 4);                 // all tokens of the rank are of one row
+  lookup("as_many_as_a_digit", {130, 511, 0, 2}, 4, true);  // other ranks' rows: number 256
   lookup("many", {700, 1400, 1, 3}, 7, true);
 }
 

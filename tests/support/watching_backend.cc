@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t kLine = kHostAlignment;
 constexpr int64_t kGuardBytes = 4096;
 constexpr int kGuard = 0xC3;
-constexpr std::array<int, 2> kPoison = {
-    0xFF, 0xA5};  // the first byte makes a NaN in both floating-point types
+// The first byte makes a NaN in both floating-point types.
+constexpr std::array<int, 2> kPoison = {0xFF, 0xA5};
 
 }  // namespace
 
