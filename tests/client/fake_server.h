@@ -65,7 +65,7 @@ struct FakeState {
   std::map<std::string, std::string> uploads;  // committed bytes by SHA-256
   std::map<std::string, bool> complete;
   std::set<std::string> upload_writers;  // files that an open stream is uploading
-  std::string upload_name;               // of the last stream
+  std::string upload_name;               // the name that the last stream uploaded to
   int64_t upload_streams = 0;
   int64_t upload_bytes = 0;  // all bytes received, repeated ones included
   std::vector<std::string> contract_breaks;

@@ -25,7 +25,7 @@ EXPOSURE_MAX = 1.9
 NEEDED = {
     "KillMode": "process",  # a crash of the daemon leaves its workers running
     "OOMPolicy": "continue",  # the end of one worker does not end all
-    "Restart": "on-failure",  # the new daemon adopts them
+    "Restart": "on-failure",  # the restarted daemon adopts the workers
     "ExecReload": "/bin/kill -USR2 $MAINPID",
 }
 HARMFUL = {

@@ -6,8 +6,8 @@ between sbatch and the row in the store, during a worker's enrolment, between th
 checkpoint, and between an outcome and its row. All promises must hold, and Slurm must have no job
 left.
 
-The points of the store and of uploads belong to kill_points_test.py. They have no text here and are
-only killed as some of --more.
+The points of the store and of uploads belong to kill_points_test.py. POINTS has no text for
+them here, so they are killed only if --more chooses them.
 
     python3 tests/fault/kill_points_cluster_test.py --all
     python3 tests/fault/kill_points_cluster_test.py --nodes 2

@@ -57,7 +57,7 @@ POINTS = {
         "write trainyard.db.commit": "change: counted, not yet answered", "sync trainyard.db.commit": "",
         "write trainyard.db-shm": "log: opened", "write trainyard.db": "log: moved to the store", "sync trainyard.db": "",
         "remove worker.sock": "listens to workers", "remove trainyard.sock": "listens to clients",
-        # An upload.
+        # The operations of an upload.
         "write uploads/*.*.part": "upload: received", "sync uploads/*.*.part": "upload: a part is durable, not yet its row",
         "rename uploads/*.*.part": "upload: whole, not yet its row", "sync uploads": "",
         # Passing the task and the secret to a worker.

@@ -347,7 +347,7 @@ def describe_end(daemon, expected, crowd_names):
                       "events": events_of(daemon.events(name)),
                       "origin": ((job.get("origin") or {}).get("job") or "").rsplit("/")[-1] or None}
     workers = daemon.worker_pids()
-    deadline = time.monotonic() + promised_s(5)  # I8
+    deadline = time.monotonic() + promised_s(5)  # invariant I8: workers end in time
     while workers and time.monotonic() < deadline:
         time.sleep(0.05)
         workers = daemon.worker_pids()

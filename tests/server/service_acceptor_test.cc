@@ -72,7 +72,7 @@ class AcceptorTest : public ::testing::Test {
   const std::filesystem::path path_ = folder_.path() / "socket";
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<UniqueFd> taken_;  // GUARDED_BY(mu_)
+  std::deque<UniqueFd> taken_;  // guarded by mu_
   Acceptor acceptor_;  // declared last, so that it stops before the members above are destroyed
 };
 

@@ -383,7 +383,7 @@ TEST_F(ServiceDamagedEvents, DoNotKeepTheDaemonFromTheJobsBehind) {
   EXPECT_EQ(count_jobs("events_thinned = 0 AND id = 'copy-3'"), 1);
 }
 
-/// A file system that throws an exception, which no code expects.
+/// A file system that throws an exception, although the code expects errors as return values.
 class ThrowingFiles final : public UnsyncedFiles {
  public:
   Status remove_all(const fs::path& path) override {

@@ -85,7 +85,7 @@ CaseGraph group_norm(DType dtype, const Shape& x, int64_t groups, bool scaled_al
   return b.finish(b.node("y", "GroupNormalization", {{"num_groups", groups}}, inputs, 3)[0]);
 }
 
-// Applies the op directly to a parameter of any rank.
+// Applies the op directly to a parameter, whose shape may have any number of dimensions.
 CaseGraph moved(DType dtype, const std::string& op, const Shape& x, Attributes attributes) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", op, std::move(attributes), {b.parameter("x", x)}));

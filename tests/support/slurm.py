@@ -324,7 +324,8 @@ class Slurm(Cluster):
 
     @staticmethod
     def preexec():
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # as after a test's time limit
+        # Ends the daemons if this process is killed, as after a test's time limit.
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def __init__(self, nodes=4, first_job_id=1, max_job_id=99999, keep_ended_s=300, node_timeout_s=10, more=""):
         """`keep_ended_s` is MinJobAge, the time for which ended jobs are listed. `more` has further

@@ -34,7 +34,8 @@ struct Storm {
   uint64_t seed = 1;
   std::chrono::milliseconds delay{0};   // in each direction
   std::chrono::milliseconds jitter{0};  // largest additional delay; bytes stay in order
-  // Means per direction of a connection, in bytes; 0: never.
+  // On average each direction of a connection is reset, or stalls, after this many bytes (0:
+  // never).
   double bytes_to_reset = 0;
   double bytes_to_stall = 0;
   std::chrono::milliseconds stall{0};  // how long a stalled direction forwards nothing
