@@ -1,10 +1,11 @@
-"""Kills the daemon or a worker at every commit point while jobs run in a cluster, like
-kill_points_test.py, with a real Slurm of two nodes on this machine (tests/support/slurm.py). The
-daemon is killed at each operation on a file of its state folder and whenever it passes a secret. A
-worker is killed at each operation on a file of its node's cache. Examples are points before sbatch,
-between sbatch and the row in the store, during a worker's enrolment, between the parts of a
-checkpoint, and between an outcome and its row. All promises must hold, and Slurm must have no job
-left.
+"""Kills the daemon or a worker at every commit point while jobs run in a cluster.
+
+Works like kill_points_test.py, with a real Slurm of two nodes on this machine
+(tests/support/slurm.py). The daemon is killed at each operation on a file of its state folder and
+whenever it passes a secret. A worker is killed at each operation on a file of its node's cache.
+Examples are points before sbatch, between sbatch and the row in the store, during a worker's
+enrolment, between the parts of a checkpoint, and between an outcome and its row. All promises must
+hold, and Slurm must have no job left.
 
 The points of the store and of uploads belong to kill_points_test.py. POINTS has no text for
 them here, so they are killed only if --more chooses them.

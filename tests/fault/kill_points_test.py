@@ -1,7 +1,8 @@
-"""Kills the daemon or a worker at every commit point: before and after each operation on a file of
-the state folder, each start of a worker and each secret passed to one. The daemon starts again, the
-client continues, and all promises must hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at
-exact points).
+"""Kills the daemon or a worker at every commit point.
+
+A commit point is before or after an operation on a file of the state folder, a start of a worker,
+or a secret passed to a worker. The daemon starts again, the client continues, and all promises must
+hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at exact points).
 
 The work runs once with kill_points.cc, which logs the points. POINTS lists all of them: an unlisted
 point is a new commit point, and the test fails until it is listed and thus tested. Killing at all

@@ -1,6 +1,8 @@
-"""Kills the daemon, workers or both with SIGKILL at random times, while networks train and clients
-submit, watch, query and cancel. Then everything that the clients saw must be true (history.py), and
-every finished job must have the weights of an undisturbed run.
+"""Kills the daemon, workers or both at random times, and checks what clients saw.
+
+The kills are SIGKILL, while networks train and clients submit, watch, query and cancel. Afterwards
+everything that the clients saw must be true (history.py), and every finished job must have the
+weights of an undisturbed run.
 
     python3 tests/fault/kill_storm.py --rounds 200 --seed 7
     python3 tests/fault/kill_storm.py --rounds 100 --waiting 10000 --watchers 100

@@ -1,8 +1,10 @@
-"""Kills an upgrade and its undo (F22). The daemon of a later release with invented migrations opens
-a state folder of schema 1: it copies the store and migrates it. `--undo-upgrade` then reverts this.
-Both are killed before and after each file operation, and repeated. Each time, the copy must have
-every earlier row, including those in the log; the daemon must start; the undo must restore every
-row; and the upgraded store must be kept.
+"""Kills an upgrade of the store and its undo at every file operation (F22).
+
+The daemon of a later release with invented migrations opens a state folder of schema 1: it copies
+the store and migrates it. `--undo-upgrade` then reverts this. Both are killed before and after each
+file operation, and repeated. Each time, the copy must have every earlier row, including those in
+the log; the daemon must start; the undo must restore every row; and the upgraded store must be
+kept.
 
     python3 tests/fault/upgrade_test.py --all
 """
