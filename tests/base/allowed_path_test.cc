@@ -1,5 +1,5 @@
-// Catches: a path that leads out of its allowed folder, a link that is followed, a message that
-// tells what lies outside, and a change that is not seen.
+// Tests of allowed paths. They fail if a path leads out of its allowed folder, if a symbolic link
+// is followed, if a message reveals what is outside, or if a change is not noticed.
 #include "src/base/allowed_path.h"
 
 #include <gtest/gtest.h>
@@ -114,7 +114,7 @@ TEST_F(AllowedPaths, AChangeIsSeen) {
   write("root/tree/.hidden", "passed over");
   EXPECT_NE(stamp("a.csv"), stamp("tree/b/c.txt"));
   const auto times = fs::last_write_time(top_ / "root/tree/b/c.txt");
-  write("root/tree/b/c.txt", "deEp");  // of the same size, and as old
+  write("root/tree/b/c.txt", "deEp");  // the same size and modification time
   fs::last_write_time(top_ / "root/tree/b/c.txt", times);
   const std::string rewritten = stamp("tree");
   EXPECT_NE(rewritten, before);

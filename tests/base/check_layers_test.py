@@ -1,4 +1,5 @@
-"""scripts/check_layers finds what docs/architecture.md forbids, and reads the table as it is written there."""
+"""Tests that scripts/check_layers reports what docs/architecture.md forbids and reads the table
+there."""
 
 import importlib.machinery
 import importlib.util
@@ -49,7 +50,7 @@ class CheckLayers(unittest.TestCase):
 
     def test_refuses_all_else(self):
         for path, included in (("src/base/text.h", "src/train/loop.h"), ("kernels/gemm.h", "src/base/text.h"),
-                               ("src/train/loop.cc", "src/data/load/loader.h"),  # a row of its own
+                               ("src/train/loop.cc", "src/data/load/loader.h"),  # has its own row
                                ("src/train/loop.cc", "trainyard/v1/job_service.pb.h"),
                                ("server/store/job.h", "src/base/text.h"),
                                ("src/train/loop.cc", "grpcpp/grpcpp.h"), ("kernels/gemm.h", "google/protobuf/message.h"),

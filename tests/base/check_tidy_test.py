@@ -1,4 +1,5 @@
-"""scripts/check_tidy counts lines, parameters and circles as people do, and its exceptions can only shrink."""
+"""Tests that scripts/check_tidy counts lines and parameters and finds cycles, and that its list of
+exceptions can only shrink."""
 import importlib.machinery
 import importlib.util
 import pathlib

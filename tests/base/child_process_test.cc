@@ -1,5 +1,5 @@
-// Programs that are started and waited for: what they get, and what is reported when they end or
-// cannot be started.
+// Tests of programs that are started and waited for: their environment, and the reports when they
+// end or cannot be started.
 #include "src/base/child_process.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ ProgramRun shell(const std::string& script) {
   return {.path = "/bin/sh", .arguments = {"sh", "-c", script}};
 }
 
-/// Everything that is in the pipe once its writers have closed it.
+/// Reads the pipe until all its writers have closed it.
 std::string read_all(const UniqueFd& fd) {
   std::string text(4096, '\0');
   size_t at = 0;

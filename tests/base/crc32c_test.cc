@@ -1,4 +1,4 @@
-// Would catch a wrong polynomial, bit order, tail handling, or two implementations that disagree.
+// Fails on a wrong polynomial, bit order or tail handling, or if the two implementations disagree.
 #include "src/base/crc32c.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ TEST(Crc32c, BothFormsAgreeAtEveryLengthAndCut) {
   }
 }
 
-// Long content is read in three lanes, whose registers are put together.
+// Long content is processed in three lanes, whose registers are then combined.
 TEST(Crc32c, BothFormsAgreeAroundTheLanesOfLongContent) {
   std::vector<std::byte> bytes(4 * 3072 + 9);
   uint32_t random = 1;

@@ -1,5 +1,4 @@
-// Catches: a duration that is taken for another one, and one that is shown as people cannot write
-// it.
+// Fails if a duration is parsed as another one, or is shown in a form that cannot be parsed.
 #include "src/base/duration.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: a replaced file that is torn, or lost with the power; errors without the right code, and
-// unbounded reads.
+// Fails if a replaced file is torn or lost in a power cut, if an error has a wrong code, or if a
+// read is unbounded.
 #include "src/base/files.h"
 
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <cerrno>
 
 namespace {
-std::vector<ino_t> synced;  // in order
+std::vector<ino_t> synced;  // inodes in the order of their syncs
 bool sync_fails = false;
 }  // namespace
 
-// Stands before libc's.
+// Overrides libc's fsync() and records the call.
 extern "C" int fsync(int fd) {
   struct stat st {};
   if (::fstat(fd, &st) == 0) synced.push_back(st.st_ino);
@@ -59,7 +59,7 @@ TEST(Files, ReplaceFileWritesPartsInOrder) {
   std::filesystem::remove_all(folder);
 }
 
-// A folder of that name cannot be replaced by a file: the rename fails after the write.
+// A file cannot replace a folder of that name, so the rename fails after the write.
 TEST(Files, FailedRenameLeavesNoTemporaryFile) {
   const auto folder = temporary_folder();
   std::filesystem::create_directory(folder / "a");
@@ -71,7 +71,7 @@ TEST(Files, FailedRenameLeavesNoTemporaryFile) {
   std::filesystem::remove_all(folder);
 }
 
-// A file before it is renamed, and then the directory that knows its name.
+// First the file is synced, then renamed, then the directory with its name is synced.
 TEST(Files, WhatIsWrittenSurvivesAPowerCut) {
   const auto folder = temporary_folder();
   synced.clear();

@@ -1,4 +1,5 @@
-"""scripts/lib.sh: failed tests run once more by themselves, and busy loops end with whatever they run beside."""
+"""Tests of scripts/lib.sh: failed tests run a second time alone, and busy loops end with the
+command that they accompany."""
 
 import os
 import pathlib
@@ -12,7 +13,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/e2e"))
 from harness import is_running, wait_until  # noqa: E402
 
-# Fails the tests that its first line in `script` names, the next time those of the second line, and notes its arguments.
+# Takes the first line of `script` and fails the tests named there. Records its arguments.
 FAKE_CTEST = """#!/bin/bash
 cd {folder}
 echo "$*" >>arguments
@@ -36,7 +37,8 @@ class RunTests(unittest.TestCase):
         ctest.chmod(0o755)
 
     def run_tests(self, *runs):
-        """Each of `runs` names what fails in that run of ctest. Returns the exit status and what was printed."""
+        """Runs run_tests. Each of `runs` names the tests that fail in that call of ctest. Returns
+        the exit status and the output."""
         (self.folder / "script").write_text("".join(run + "\n" for run in runs))
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", '. scripts/lib.sh; run_tests "$1" --preset p -j 9; echo "went on"; report_flaky_tests',
@@ -46,7 +48,7 @@ class RunTests(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_when_all_pass_nothing_runs_again(self):
-        # CTest has left a list of the failures of an earlier run, which must not count for this one.
+        # CTest left a list of failures of an earlier run, which must not count for this one.
         (self.folder / "build/Testing/Temporary/LastTestsFailed.log").write_text("1:of_before\n")
         self.assertEqual(self.run_tests(""), (0, "went on\n"))
         self.assertEqual(self.calls, ["--preset p -j 9"])
@@ -83,7 +85,8 @@ class RunTests(unittest.TestCase):
 
 class BusyLoops(unittest.TestCase):
     def start(self, command):
-        """A script that runs `command` beside three busy loops; returns it and their process numbers."""
+        """Starts a script that runs `command` next to three busy loops. Returns the script and the
+        PIDs of the loops."""
         script = subprocess.Popen(
             ["bash", "-c", f'. scripts/lib.sh; with_busy_loops 3 {command}'], cwd=SOURCE, stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL, start_new_session=True)
@@ -93,7 +96,7 @@ class BusyLoops(unittest.TestCase):
 
     @staticmethod
     def busy(session):
-        """The processes of a session that have used the processor for a tenth of a second."""
+        """The PIDs in a session that have used the processor for at least 0.1 s."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -124,7 +127,7 @@ class BusyLoops(unittest.TestCase):
         script.kill()
         script.wait(60)
         self.assert_ended(loops)
-        os.killpg(script.pid, signal.SIGTERM)  # the command, which outlives the script
+        os.killpg(script.pid, signal.SIGTERM)  # ends the command, which outlives the script
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Catches: a digest that is not SHA-256 (FIPS 180-4 examples).
+// Checks SHA-256 against the examples of FIPS 180-4.
 #include "src/base/sha256.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,8 @@ TEST(Sha256, OnlyLowerCaseHexIsAName) {
   EXPECT_FALSE(is_sha256_hex(std::string(64, 'A')));
 }
 
-// A process without a free descriptor has lost no file: who asks may try again.
+// If no file descriptor is free, the error must not say that the file is missing, so that the
+// caller retries.
 TEST(Sha256, AFileThatCannotBeReadNowIsNotOneThatIsMissing) {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("sha256_test-" + std::to_string(::getpid()));

@@ -1,5 +1,5 @@
-// Catches: an archive whose pieces do not fit together, which would break uploads that go on where
-// they stopped, and bytes that depend on more than the files' paths and contents.
+// Fails if the pieces of an archive do not fit together, which would break resumed uploads, or if
+// its bytes depend on more than the files' paths and contents.
 #include "src/base/tar_folder.h"
 
 #include <gtest/gtest.h>
@@ -58,8 +58,8 @@ TEST_F(TarOfFolder, HoldsTheFilesInOrderAndNothingElse) {
 TEST_F(TarOfFolder, EveryPieceIsThatOfTheWhole) {
   write("a/1.png", std::string(700, 'a'));
   write("a/2.png", "bc");
-  write(std::string(99, 'd') + "/" + std::string(99, 'e'), "long");      // name and prefix
-  write(std::string(120, 'f') + "/" + std::string(130, 'g'), "longer");  // a pax header
+  write(std::string(99, 'd') + "/" + std::string(99, 'e'), "long");      // name and prefix fields
+  write(std::string(120, 'f') + "/" + std::string(130, 'g'), "longer");  // needs a pax header
   const std::string bytes = whole();
   EXPECT_NE(bytes.find(" path=" + std::string(120, 'f')), std::string::npos);
   TarFolder tar = TarFolder::open(folder_).value();

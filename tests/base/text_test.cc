@@ -1,4 +1,4 @@
-// Catches: suggestions that are no help, and error text that carries control bytes to a terminal.
+// Fails if suggestions do not help, or if error text passes control bytes to a terminal.
 #include "src/base/text.h"
 
 #include <gtest/gtest.h>

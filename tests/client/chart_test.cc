@@ -1,4 +1,4 @@
-// Curves as people see them: in cells of a terminal, as SVG and as PNG.
+// Tests of charts in a terminal's character cells, as SVG and as PNG.
 #include "client/cli/chart.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ TEST(AxisTicks, AreRoundNumbersWithinTheRange) {
   EXPECT_EQ(axis_ticks(1, 264, 5, false), (std::vector<double>{100, 200}));
   EXPECT_EQ(axis_ticks(0.001, 1000, 10, true).size(), 7u);
   EXPECT_EQ(axis_ticks(0.1, 1, 9, true), (std::vector<double>{0.1, 0.2, 0.5, 1}));
-  for (const double tick : axis_ticks(3.2, 3.9, 6, true)) {  // less than a decade
+  for (const double tick : axis_ticks(3.2, 3.9, 6, true)) {  // the range is less than a decade
     EXPECT_GE(tick, 3.2);
     EXPECT_LE(tick, 3.9 + 1e-9);
   }
@@ -73,7 +73,8 @@ TEST(DrawTerminal, ARisingLineGoesFromBottomLeftToTopRight) {
 
 TEST(DrawTerminal, BrailleNeedsColourOrASingleCurve) {
   const Curve one{"a", {{0, 0}, {1, 1}}}, two{"b", {{0, 1}, {1, 0}}};
-  const std::string dots = "\xe2\xa0", blocks = "\xe2\xa3";  // U+2800 .. U+283f, U+28c0 .. U+28ff
+  // The prefixes of U+2800 .. U+283f and of U+28c0 .. U+28ff.
+  const std::string dots = "\xe2\xa0", blocks = "\xe2\xa3";
   EXPECT_GT(count(draw_terminal({"t", {one}}, {40, 8, true, false}), dots), 0);
   const std::string letters = draw_terminal({"t", {one, two}}, {40, 8, true, false});
   EXPECT_EQ(count(letters, dots) + count(letters, blocks), 0);
@@ -157,12 +158,12 @@ struct Picture {
     pixels.resize(PNG_IMAGE_SIZE(image));
     if (png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) == 0) width = 0;
   }
-  /// 0xrrggbb
+  /// The colour of a pixel as 0xrrggbb.
   unsigned at(size_t x, size_t y) const {
     const unsigned char* p = &pixels[(y * width + x) * 3];
     return unsigned{p[0]} << 16 | unsigned{p[1]} << 8 | p[2];
   }
-  /// Pixels of the rectangle that are not white.
+  /// The number of pixels in the rectangle that are not white.
   int ink(size_t left, size_t top, size_t right, size_t bottom) const {
     int count = 0;
     for (size_t y = top; y < bottom; ++y) {
@@ -182,7 +183,8 @@ TEST(DrawPng, HasInkWhereLinesAndTextAre) {
   const Picture picture(*drawn);
   ASSERT_EQ(picture.width, 1520u);
   EXPECT_EQ(picture.height, 1360u);
-  // The plot is 1340 x 460 pixels from (140, 128) on; each pixel of a screen is two.
+  // The plot area has 1340 x 460 pixels and starts at (140, 128). The picture is drawn at double
+  // size.
   EXPECT_EQ(picture.at(140 + 335, 128 + 345), 0x0072b2u) << "a quarter of the way up";
   EXPECT_EQ(picture.at(140 + 335, 128 + 115), 0xd55e00u) << "the other is as far down";
   EXPECT_EQ(picture.at(140 + 335, 128 + 165), 0xffffffu);

@@ -1,5 +1,4 @@
-// The real program against the fake server: what goes to stdout, what to stderr, and with which
-// exit code.
+// Tests of the real program against the fake server: its stdout, its stderr and its exit code.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -45,7 +44,7 @@ class Cli : public ::testing::Test {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
-    std::vector<std::string> variables = environment_;  // of two values the first counts
+    std::vector<std::string> variables = environment_;  // of two values, the first counts
     for (const std::string& usual :
          {"TRAINYARD_SERVER=" + server_.address(), "HOME=" + server_.folder().string(),
           std::string("TZ=UTC"), std::string("PATH=/usr/bin:/bin")}) {
@@ -84,7 +83,7 @@ class Cli : public ::testing::Test {
     std::ofstream(path) << text;
     return path;
   }
-  /// From here on the program is a copy in a folder of its own.
+  /// From here on the test runs a copy of the program from another folder.
   void move_away() {
     program_ = server_.folder() / "bin/trainyard";
     fs::create_directory(fs::path(program_).parent_path());
@@ -202,7 +201,7 @@ TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
             std::string::npos);
   EXPECT_NE(told(v1::Recipe::FP32, "devices/gpu-0").find("tf32 is up to"), std::string::npos);
   const std::string on_cpu = told(v1::Recipe::FP32, "devices/cpu");
-  EXPECT_TRUE(on_cpu.ends_with(" fp32")) << on_cpu;  // and nothing about costs
+  EXPECT_TRUE(on_cpu.ends_with(" fp32")) << on_cpu;  // no remark about costs
   EXPECT_NE(told(v1::Recipe::BF16, "devices/cpu").find("slower than fp32"), std::string::npos);
   EXPECT_EQ(told(v1::Recipe::FP16, "devices/gpu-0").find("slower"), std::string::npos);
 }
@@ -504,7 +503,7 @@ TEST_F(Cli, WaitExitsWithTheJobsOutcome) {
 TEST_F(Cli, WaitKnowsTheEndOfAJobThatIsGoneByThen) {
   add_job(server_.state(), "bad-1", v1::FAILED, 5);
   v1::Job& job = server_.state().jobs["projects/default/jobs/bad-1"];
-  job.set_state(v1::RUNNING);  // when the wait begins
+  job.set_state(v1::RUNNING);  // while wait starts; later calls do not find the job
   job.set_newest_seq(4);
   server_.state().gets_max = 1;
   const Done done = run({"wait", "bad-1"});
@@ -555,7 +554,7 @@ TEST_F(Cli, SubmitWatchKeepsTheNameAloneOnStdout) {
 
 TEST_F(Cli, WatchEndsWithTheResultThatTheJobReports) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
-  // With keep_best: that of an evaluation before the last.
+  // With keep_best, the result is that of an evaluation before the last one.
   auto& reported =
       *server_.state().jobs["projects/default/jobs/digits-1"].mutable_progress()->mutable_metrics();
   reported["val/accuracy"] = 0.8125;
@@ -630,8 +629,8 @@ TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
   EXPECT_NE(missing.err.find("JOB_NOT_FOUND"), std::string::npos) << missing.err;
 }
 
-// The server copies a checkpoint before it answers: with the deadline of other calls, a fork of a
-// large model was made and its maker told that it had failed.
+// The server copies a checkpoint before it replies. With the usual deadline, the client would
+// report a failure although the fork of a large model was created.
 TEST_F(Cli, AForkHasAnHour) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
   ASSERT_EQ(run({"fork", "digits-1"}).code, 0);
@@ -709,7 +708,7 @@ TEST_F(Cli, PredictReadsRowsAndWritesEachFormat) {
   EXPECT_EQ(run({"list", "-o", "csv"}).code, 2);
 }
 
-// The most probable alone, the first of which is the prediction.
+// Only the most probable classes are sent, and the first of them is the prediction.
 TEST_F(Cli, PredictShowsTheNextBestOfVeryManyClasses) {
   server_.state().many_classes = true;
   EXPECT_EQ(run({"predict", "m-1", "--csv", "-"}, "1,2\n").out,
@@ -767,7 +766,7 @@ TEST_F(Cli, ExportWritesMetricsForOtherTools) {
   const std::string first = slurp(runs + "/digits-1/events.out.tfevents.0.trainyard");
   EXPECT_GT(first.size(), 40u + 3 * 30u);
   done = run({"metrics", "export", "digits-1", "--follow", "--tensorboard",
-              runs});  // it has ended: no wait
+              runs});  // the job has ended, so the command does not wait
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(slurp(runs + "/digits-1/events.out.tfevents.0.trainyard"), first);
   done = run({"metrics", "export", "digits-1", "--csv", "-", "--key", "val/*"});
@@ -880,12 +879,12 @@ TEST_F(Cli, HelpBeginsWithExamples) {
       << "global options may stand first";
 }
 
-/// Whether a program of this name is installed; tests of what only it can tell are skipped without.
+/// Whether a program of this name is installed. Tests that need it are skipped otherwise.
 bool is_installed(const std::string& program) {
   return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/// What a shell command prints.
+/// The output of a shell command.
 std::string printed_by(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string out;
@@ -914,7 +913,7 @@ class Completion : public Cli {
     return path;
   }
 
-  /// Runs `text` as a script of `shell` in the folder with the files.
+  /// Runs `text` as a script of `shell` in the folder with the files and returns its output.
   std::string ask(const std::string& shell, const std::string& text) {
     const fs::path path = server_.folder() / ("ask." + shell);
     std::ofstream(path) << text;
@@ -927,7 +926,7 @@ class Completion : public Cli {
 
 TEST_F(Completion, BashCompletesCommandsOptionsValuesFilesAndNames) {
   const std::string program = TRAINYARD_PROGRAM;
-  const auto complete = [&](const std::string& words) {  // with a last word that is begun
+  const auto complete = [&](const std::string& words) {  // the last word is incomplete
     return ask("bash", "source " + script("bash").string() + "\nCOMP_WORDS=(" + program + " " +
                            words +
                            ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_trainyard\n"
@@ -952,7 +951,7 @@ TEST_F(Completion, BashCompletesCommandsOptionsValuesFilesAndNames) {
 
 TEST_F(Completion, ZshCompletesCommandsOptionsValuesFilesAndNames) {
   if (!is_installed("zsh")) GTEST_SKIP() << "zsh is not installed";
-  // zsh completes only in its line editor, so that one runs in a terminal of its own.
+  // zsh completes only in its line editor, so the test runs one in a pseudoterminal.
   const auto complete = [&](const std::string& words) {
     return ask("zsh",
                "zmodload zsh/zpty\nzpty z zsh -f -i\n"
@@ -1094,7 +1093,7 @@ TEST_F(Cli, WithoutTheEngineACommandSaysWhatIsMissingWhoNeedsItAndWhereItIs) {
   EXPECT_EQ(run({"plan", spec_path}).err, missing + "; with --upload, the server plans" + reason);
   EXPECT_EQ(run({"plot", "digits-1", "--png", "x.png"}).err,
             missing + "; --svg writes the same picture as SVG" + reason);
-  // What needs no engine works, and help and usage errors are those of one program.
+  // Commands that need no engine work, and help and usage errors show one program name.
   EXPECT_EQ(run({"init", testing::source_path("examples/digits.csv.gz"), "--target", "c64", "--out",
                  server_.folder() / "digits.yaml", "-o", "name"})
                 .err,
@@ -1153,13 +1152,14 @@ TEST_F(Cli, AnOnnxFileInASpecIsItsModelAndFirstWeights) {
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_NE(done.out.find("\"source\": \"digits_0_to_4.onnx\""), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("\"conv1.weight\""), std::string::npos) << done.out;
-  // A second run of the same command finds its checkpoint, though the weights were made anew.
+  // A second run of the same command finds its checkpoint, although it created the initial weights
+  // file again.
   const std::string out = server_.folder() / "run";
   const std::vector<std::string> once = {"local",           "run",   example, "--set",
                                          "recipe.epochs=1", "--out", out};
   ASSERT_EQ(run(once).code, 0);
   EXPECT_NE(run(once).err.find("resumed from step 22"), std::string::npos);
-  // What the recipe names counts, and the layers stay the file's.
+  // Initial weights named in the recipe replace the file's, but the layers stay the file's.
   done = run({"plan", example, "--set",
               "recipe.initial_weights.path=" + out + "/model/model.safetensors", "-o", "json"});
   EXPECT_NE(done.out.find("/model/model.safetensors\""), std::string::npos) << done.err;
@@ -1183,7 +1183,7 @@ TEST_F(Cli, PreviewWritesAPngWithoutAServer) {
       ", csv: {header: false, target: c64, image: [1, 8, 8]}}\n"
       "model: {lenet5: }\nrecipe:\n  epochs: 1\n  optimizer: {learning_rate: 0.1}\n"
       "  augmentation:\n    - random_crop: {padding: 9}\n";
-  EXPECT_EQ(run({"dataset", "preview", spec(text), "--out", sheet}).code, 5);  // it is there
+  EXPECT_EQ(run({"dataset", "preview", spec(text), "--out", sheet}).code, 5);  // the file exists
   done = run({"dataset", "preview", spec(text), "--out", sheet, "--overwrite"});
   EXPECT_EQ(done.code, 2);
   EXPECT_NE(done.err.find("job.yaml:7:"), std::string::npos) << done.err;
@@ -1265,7 +1265,7 @@ TEST_F(Cli, ABackupIsAFileThatARestoreTakes) {
   EXPECT_EQ(run({"server", "restore", file}).code, 2) << "without --state-dir";
 }
 
-/// An array "sweep" of three jobs, one of each kind, and a job in no array.
+/// Adds an array "sweep" of three jobs in different states, and a job outside any array.
 void add_sweep(FakeState& state) {
   v1::JobArray& array = state.arrays["projects/default/arrays/sweep"];
   array.set_name("projects/default/arrays/sweep");

@@ -1,5 +1,5 @@
-// Which server: flag over environment over configuration file over the usual sockets; secrets from
-// files alone.
+// Tests of the choice of the server: a flag overrides the environment, which overrides the
+// configuration file, which overrides the usual sockets. Secrets are read from files only.
 #include "client/lib/connection.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A job's story in sentences: what trainyard explain says.
+// Tests of `trainyard explain`, which tells a job's history in sentences.
 #include "client/cli/explanation.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class ExplanationTest : public ::testing::Test {
     explainer_.add(event_);
     if (error.empty()) job_.set_checkpoint_step(step);
   }
-  /// The whole page, a line for each sentence.
+  /// The whole page, one line per sentence.
   std::string page() const {
     const Explanation e = explainer_.explain(job_);
     std::string text = e.now + "\n";
@@ -176,7 +176,8 @@ TEST_F(ExplanationTest, AJobThatLostItsOldEventsSaysWhatIsLeft) {
       << text;
 }
 
-// An adoption changes no state: it is a line of the log, among those of the worker.
+// When a daemon adopts a worker, no state changes: the server writes a line to the job's log, among
+// the worker's lines.
 TEST_F(ExplanationTest, WhatTheServerSaysInTheLogIsPartOfTheStory) {
   state(1, v1::STARTING, "DEVICE_ASSIGNED", "");
   const auto log = [&](const std::string& text, bool from_server) {

@@ -24,7 +24,7 @@
 namespace trainyard::client {
 namespace {
 
-/// As the real server: canonical code, sentence, ErrorInfo, BadRequest.
+/// Encodes an error as the real server does: canonical code, sentence, ErrorInfo, BadRequest.
 grpc::Status to_status(const Error& error) {
   google::rpc::Status details;
   details.set_code(static_cast<int>(error.code));
@@ -51,15 +51,15 @@ grpc::Status refuse(ErrorCode code, const std::string& reason, const std::string
 }
 const grpc::Status kBroken(grpc::StatusCode::UNAVAILABLE, "connection reset by a test");
 
-/// Answers a unary call at once.
+/// Replies to a unary call immediately.
 grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const grpc::Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reactor->Finish(status);
   return reactor;
 }
 
-/// Sends messages one after another, then ends with a status; or, to play a job that goes on, not
-/// before the client has left.
+/// Sends messages one after another, then ends with a status. With `stays` it plays a running job
+/// and ends only when the client has left.
 template <typename Message>
 class StreamOut final : public grpc::ServerWriteReactor<Message> {
  public:
@@ -130,7 +130,7 @@ class Jobs final : public v1::JobService::CallbackService {
       if (!request->array().empty() && !job.array().ends_with(request->array())) continue;
       jobs.push_back(&job);
     }
-    // One job a page: the client has to turn them.
+    // Returns one job per page, so that the client has to request further pages.
     const size_t index = request->page_token().empty() ? 0 : std::stoul(request->page_token());
     if (index < jobs.size()) {
       *response->add_jobs() = *jobs[index];
@@ -349,7 +349,7 @@ class Jobs final : public v1::JobService::CallbackService {
   FakeState& s_;
 };
 
-/// One UploadFile stream: checks what the contract asks of the client.
+/// One UploadFile stream; checks that the client keeps to the API's contract.
 class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
  public:
   UploadIn(FakeState& s, v1::Upload* upload) : s_(s), upload_(upload) {
@@ -372,7 +372,7 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
   void OnDone() override { delete this; }
 
  private:
-  /// A status if the stream is over.
+  /// Handles a message. Returns a status if the stream is over.
   std::optional<grpc::Status> take() {
     if (!started_) return take_start();
     return message_.has_finish() ? take_finish() : take_chunk();
@@ -434,7 +434,7 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
   v1::UploadFileRequest message_;
   v1::UploadFileRequest::Start start_;
   bool started_ = false;
-  bool writes_ = false;  // its file is in upload_writers
+  bool writes_ = false;  // this stream's file is in upload_writers
   int64_t taken_ = 0;
 };
 
@@ -544,7 +544,7 @@ class Models final : public v1::ModelService::CallbackService {
     }
     return new StreamOut<v1::DownloadModelResponse>(std::move(out), grpc::Status::OK, false);
   }
-  /// Each row is class "b" with 0.75.
+  /// Predicts class "b" with probability 0.75 for each row.
   grpc::ServerUnaryReactor* Predict(grpc::CallbackServerContext* context,
                                     const v1::PredictRequest* request,
                                     v1::PredictResponse* response) override {
@@ -647,7 +647,7 @@ class System final : public v1::SystemService::CallbackService {
     slow.set_forecast_share(0.5);
     slow.set_bound_share(0.25);
     slow.set_held_back_by("1 job beside it on the device");
-    cpu->add_uses()->set_job("projects/default/jobs/new-1");  // not known yet
+    cpu->add_uses()->set_job("projects/default/jobs/new-1");  // a job whose speed is not known yet
     cpu->mutable_uses(1)->set_held_back_by("data");
     response->set_note("no GPU here");
     return answer(context, grpc::Status::OK);
@@ -669,8 +669,8 @@ struct FakeServer::Services {
   std::unique_ptr<grpc::Server> server;
 };
 
-// The callback API, like the real server: gRPC 1.51's synchronous one now and then sleeps 10 s over
-// a large message.
+// Uses gRPC's callback API, as the real server does: the synchronous one of gRPC 1.51 sometimes
+// sleeps for 10 s at a large message.
 FakeServer::FakeServer() : state_(std::make_unique<FakeState>()) {
   std::string folder = (std::filesystem::temp_directory_path() / "trainyard-fake-XXXXXX").string();
   TRAINYARD_CHECK(::mkdtemp(folder.data()) != nullptr, "a temporary folder");

@@ -1,5 +1,5 @@
-// Following a job across broken streams: each event once, in order, and no waiting for a server
-// that was never there.
+// Tests of following a job across broken streams: each event arrives once and in order, and a
+// server that never responded is not waited for.
 #include "client/lib/follow.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST_F(Follow, MetricsArriveAsTheyWereBeforeTheyWerePacked) {
 TEST_F(Follow, DamagedMetricsAreTold) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 3);
   v1::Event& event = server_.state().events[kName][1];
-  event.mutable_packed_metrics()->add_series()->set_key("train/loss");  // no value
+  event.mutable_packed_metrics()->add_series()->set_key("train/loss");  // a series without a value
   const Status followed = follow();
   ASSERT_FALSE(followed.ok());
   EXPECT_EQ(followed.error().reason, "EVENT_DAMAGED");
@@ -126,7 +126,7 @@ TEST_F(Follow, EventsThatTheServerSaysAreMissingAreNoGap) {
   ASSERT_TRUE(follow().ok());
   EXPECT_EQ(seen_, (std::vector<int64_t>{1, 2, 3, 5, 6, 7, 8, 9}));
   seen_.clear();
-  server_.state().watch_oldest_seq = 4;  // from there on none may be missing
+  server_.state().watch_oldest_seq = 4;  // from sequence number 4 on, no event may be missing
   EXPECT_EQ(follow().error().reason, "EVENT_GAP");
 }
 
@@ -136,7 +136,7 @@ TEST_F(Follow, AStopEndsAQuietStream) {
   std::atomic<int> count = 0;
   std::jthread later([&] {
     while (count < 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the stream is quiet now
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the stream is quiet after this
     stop.request_stop();
   });
   FollowHandler handler;
@@ -161,7 +161,7 @@ TEST(Client, ASubmitWithARequestIdIsTriedAgain) {
   ASSERT_TRUE(client->call(rpc::kSubmitJob, request).ok());
   EXPECT_EQ(server.state().submits.size(), 3u);
   EXPECT_EQ(server.state().submits[2].request_id(), "one");
-  request.clear_request_id();  // nothing makes it safe now
+  request.clear_request_id();  // without a request ID a retry is unsafe
   server.state().submit_unavailable = 1;
   const auto refused = client->call(rpc::kSubmitJob, request);
   ASSERT_FALSE(refused.ok());

@@ -1,4 +1,4 @@
-// Forecasts as people read them.
+// Tests of the text that shows forecasts to users.
 #include "client/cli/forecast_view.h"
 
 #include <gtest/gtest.h>

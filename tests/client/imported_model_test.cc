@@ -1,5 +1,5 @@
-// What `model import` writes is what a user could have: the reader of job files takes it, and gives
-// back the same layers. Catches an attribute that is written in a way that no spec file has.
+// Tests that the reader of job files accepts the output of `model import` and reads the same layers
+// from it. They fail if an attribute is written in a form that spec files do not have.
 #include <gtest/gtest.h>
 
 #include "client/lib/spec_file.h"
@@ -11,7 +11,7 @@
 namespace trainyard::client {
 namespace {
 
-/// Text two spaces further to the right.
+/// Indents each line of the text by two spaces.
 std::string indented(const std::string& text) {
   std::string result = "  ";
   for (const char c : text) {

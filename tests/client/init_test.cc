@@ -1,6 +1,6 @@
-// What init makes of data: which column it predicts, what it leaves out and why, what it refuses
-// and how it helps. Catches a job file that a submit would refuse, a trap that is trained on, and a
-// foreign file that is answered with a parser's complaint.
+// Tests of `init`: which column it predicts, which columns it leaves out and why, and how it
+// refuses data. They fail if a submit would refuse the job file, if a useless or leaking column is
+// trained on, or if a foreign file gets only a parser's message.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -41,7 +41,7 @@ class Init : public ::testing::Test {
   Result<JobDraft> draft(const fs::path& path, const std::string& target = "") {
     return draft_job(path, {.target = target, .scratch = folder_ / "scratch"});
   }
-  /// The draft's file as `submit` reads it.
+  /// Reads the draft's file as `submit` does.
   Result<client::SpecFile> spec(const JobDraft& draft, const fs::path& data) {
     const fs::path file = folder_ / "job.yaml";
     const std::string text = job_yaml(draft, {data, file, ""});
@@ -64,7 +64,7 @@ class Init : public ::testing::Test {
   fs::path folder_;
 };
 
-/// Passengers with every trap that a table may have.
+/// A table of passengers with every kind of problematic column.
 std::string people(int count) {
   std::string text = "PassengerId,name,age,port,joined,ship,ticket,fate,survived\n";
   for (int i = 0; i < count; ++i) {
@@ -314,8 +314,8 @@ TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
             std::to_string(static_cast<int>(kind)) + "/" + std::to_string(rows) + image.to_string();
         EXPECT_NE(g.epochs > 0, g.steps > 0) << what;
         EXPECT_GE(g.batch_size, 1) << what;
-        const int64_t held_out =
-            std::llround(static_cast<double>(rows) * g.validation_split);  // as a job splits them
+        // The number of rows is rounded as a job's split does.
+        const int64_t held_out = std::llround(static_cast<double>(rows) * g.validation_split);
         if (kind != Kind::kText && rows > 1) {
           EXPECT_GE(held_out, 1) << what;
           EXPECT_LE(g.batch_size, rows - held_out) << what;
@@ -339,22 +339,22 @@ TEST(FirstGuess, LeavesOutNoMoreThanAFewPerCentOfAnEpoch) {
   EXPECT_FALSE(first_guess({DataFacts::Kind::kText, 120, 0, 0, {}}).drop_last) << "few windows";
 }
 
-// The numbers are those that were measured: another number is another measurement.
+// These settings have been measured. A change of a number needs a new measurement.
 TEST(FirstGuess, IsTheRuleThatWasMeasured) {
   const FirstGuess few = first_guess({DataFacts::Kind::kTable, 150, 3, 4, {}});
   EXPECT_EQ(few.model, "mlp: {hidden: [128], dropout: 0.2}");
   EXPECT_EQ(few.validation_split, 0.1);
   EXPECT_EQ(few.batch_size, 16);
-  EXPECT_FALSE(few.drop_last);  // 7 of 135
-  EXPECT_EQ(few.epochs, 188);   // 1500 steps of 8 whole batches an epoch
+  EXPECT_FALSE(few.drop_last);  // a partial batch of 7 of 135 rows is worth keeping
+  EXPECT_EQ(few.epochs, 188);   // 1500 steps, 8 whole batches per epoch
   EXPECT_EQ(few.patience, 37);
   EXPECT_EQ(few.learning_rate, 0.005);
   const FirstGuess many = first_guess({DataFacts::Kind::kTable, 53'940, 0, 26, {}});
   EXPECT_EQ(many.model, "mlp: {hidden: [256, 256], dropout: 0.1}");
   EXPECT_EQ(many.validation_split, 0.15);
   EXPECT_EQ(many.batch_size, 256);
-  EXPECT_TRUE(many.drop_last);  // 25 of 45,849
-  EXPECT_EQ(many.epochs, 34);   // 6000 steps of 179 an epoch
+  EXPECT_TRUE(many.drop_last);  // 25 of 45,849 rows are dropped
+  EXPECT_EQ(many.epochs, 34);   // 6000 steps, 179 per epoch
   EXPECT_EQ(many.learning_rate, 0.002);
   for (const FirstGuess& g : {few, many}) {
     EXPECT_EQ(g.weight_decay, 0.2);

@@ -1,4 +1,4 @@
-// Metrics out of events, and into TensorBoard's files.
+// Tests of metrics read from events, and of TensorBoard files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,7 +58,7 @@ TEST(MetricHistory, ValuesThatAreNotFiniteComeBack) {
   series.mutable_non_finite(0)->set_index(0);
   series.add_non_finite()->set_kind(v1::NonFinite::NEGATIVE_INFINITY);
   series.mutable_non_finite(1)->set_index(2);
-  series.add_non_finite()->set_index(77);  // a server that breaks its word harms nothing
+  series.add_non_finite()->set_index(77);  // an index out of range from a faulty server is harmless
   MetricHistory history;
   history.add(e);
   const auto& samples = history.series().at("train/loss");
@@ -80,7 +80,7 @@ TEST(ReadEvents, EndsAtTheNewestEventOfARunningJob) {
   EXPECT_EQ(events, 6);
 }
 
-// The first record of every file, as TensorFlow's own writer makes it for time 1.0.
+// The first record of every file must equal that of TensorFlow's own writer at time 1.0.
 TEST(TensorBoard, TheFirstRecordIsTensorFlows) {
   const auto folder = FakeServer().folder();
   auto file = TensorBoardFile::create(folder, 1.0, "x");

@@ -1,4 +1,4 @@
-// Rows for predict are cut into messages without losing, splitting or reordering a row.
+// Tests that rows for predict are cut into messages without losing, splitting or reordering a row.
 #include "client/lib/predict_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The progress display as text: what a terminal of each width shows, how often it is redrawn, and
-// the lines of a pipe.
+// Tests of the progress display: its text for terminals of each width, how often it is redrawn, and
+// the lines written to a pipe.
 #include "client/cli/progress.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ TEST(Progress, AWideTerminalShowsEverything) {
             "loss 0.01251   acc 0.984  val acc 0.989");
 }
 
-// Numbers that get shorter or vanish must not make the bar jump.
+// The bar must not move when numbers get shorter or vanish.
 TEST(Progress, TheBarStandsStillWhileNumbersChange) {
   for (const int width : {60, 80, 100, 120, 160}) {
     ProgressState s = half_way();
@@ -105,7 +105,7 @@ TEST(Progress, ATerminalIsRedrawnAtMostTenTimesASecond) {
   Progress progress("j", s.sink);
   progress.plan(1000, 100, 64);
   progress.begin(0, 0);
-  for (int step = 1; step <= 1000; ++step) {  // one second, a thousand updates
+  for (int step = 1; step <= 1000; ++step) {  // a thousand updates in one second
     s.now = 100 + step * 0.001;
     progress.metric("train/loss", step, 1.0 / step);
     progress.update(step * 0.001);
@@ -182,9 +182,9 @@ TEST(Progress, ARestartFromACheckpointMeasuresFromThere) {
   progress.plan(100, 10, 10);
   progress.begin(0, 0);
   progress.metric("train/loss", 50, 0.5);
-  progress.update(5);  // 10 steps a second
+  progress.update(5);  // 10 steps per second
   EXPECT_DOUBLE_EQ(progress.state().samples_per_second, 100);
-  progress.begin(60, 40);  // a minute was lost; the rate must not fall because of it
+  progress.begin(60, 40);  // the lost minute must not lower the rate
   EXPECT_EQ(progress.state().step, 40);
   progress.metric("train/loss", 60, 0.5);
   progress.update(62);

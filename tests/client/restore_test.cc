@@ -1,4 +1,4 @@
-// What a restore takes, and that it takes nothing else.
+// Tests that a restore accepts a valid backup and nothing else.
 #include <archive.h>
 #include <archive_entry.h>
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ class Restore : public ::testing::Test {
     EXPECT_NE(done.error().message.find(word), std::string::npos) << done.error().message;
     expect_nothing_left();
   }
-  /// Neither the folder nor a half-made one.
+  /// Checks that neither the folder nor a half-made one exists.
   void expect_nothing_left() const {
     for (const auto& entry : fs::directory_iterator(root_)) {
       EXPECT_EQ(entry.path(), file_) << "was left";
@@ -227,7 +227,7 @@ TEST_F(Restore, AStopLeavesNothing) {
   expect_nothing_left();
 }
 
-/// A backup from a server that misbehaves on request.
+/// A backup from the fake server, which misbehaves on request.
 class BackupCall : public Restore {
  protected:
   Result<v1::BackupResponse::Summary> back_up() {

@@ -1,5 +1,4 @@
-// Sharding plans side by side, as people read them: what a terminal of 80 columns has room for, and
-// what one of 120.
+// Tests of the table of sharding plans that users see, in terminals of 80 and of 120 columns.
 #include "client/cli/sharding_view.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The cases of tests/spec_cases.yaml. The Python client runs them through ReadSpec.
+// Runs the cases of tests/spec_cases.yaml. The Python client runs the same cases through ReadSpec.
 #include <google/protobuf/util/json_util.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ std::string text_of(const YAML::Node& node) {
   return text;
 }
 
-/// A job around its model or recipe.
+/// A complete job file around a model or recipe.
 std::string job_with(const std::string& part, const std::string& text) {
   std::string job = part + ":";
   if (text.find('\n') == text.npos) {
@@ -54,7 +54,7 @@ std::string job_with(const std::string& part, const std::string& text) {
   return job + "dataset: d\n";
 }
 
-/// The message that a text gives.
+/// Reads a text of this kind of spec and returns its message.
 Result<Message> read_case(const std::string& kind, const std::string& text) {
   if (kind == "dataset") {
     const std::filesystem::path path = std::filesystem::path(::testing::TempDir()) / "spec";
@@ -81,7 +81,7 @@ void expect_message(const google::protobuf::Message& message, const std::string&
       << expected->ShortDebugString();
 }
 
-/// "FILE:3:5: model.x" as its place "3:5" and field.
+/// Splits "FILE:3:5: model.x" into the place "3:5" and the field.
 std::pair<std::string, std::string> place_and_field(const std::string& violation) {
   const std::string name = "spec";
   std::string rest = violation.substr(violation.rfind('/') + 1);

@@ -1,5 +1,5 @@
-// The document by itself: its limits, --set, and that any bytes are answered. What is refused, and
-// with which words, is in tests/spec_cases.yaml.
+// Tests of the spec document: its limits, --set, and its robustness against arbitrary bytes. The
+// refusals and their texts are in tests/spec_cases.yaml.
 #include "proto/spec/document.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(SpecDocument, SetEditsTheTree) {
   EXPECT_EQ(a.find("list")->value.items[0].find("c")->value.text, "text with spaces");
   EXPECT_EQ(document->root().find("new")->value.find("deep")->value.items.size(), 2u);
   EXPECT_EQ(document->describe(document->locate("new.deep")), "--set new.deep");
-  document->set("a.b=", problems);  // removes
+  document->set("a.b=", problems);  // removes the value
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(document->root().find("a")->value.find("b"), nullptr);
 }
@@ -75,7 +75,8 @@ TEST(SpecDocument, SetRefusesWhatIsNoAssignment) {
   EXPECT_EQ(message("a.b={x: 1"), "--set a.b: not valid YAML: end of map flow not found");
 }
 
-// Whatever bytes come, the reader answers. Mutations of a spec find what a list of cases forgets.
+// The reader must return for arbitrary bytes. Mutations of a spec find inputs that a list of cases
+// misses.
 TEST(SpecDocument, AnyBytesAreAnsweredAndNeverCrash) {
   const std::string yaml =
       "name: a\nmodel:\n  layers:\n    - conv: {out_channels: 8, pads: [1, 1]}\n      name: "

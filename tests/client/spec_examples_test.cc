@@ -1,5 +1,5 @@
-// Every example that we print or ship is read by the reader that users meet. An example that went
-// stale fails here.
+// Tests that the reader accepts every example that is printed or shipped, so that an outdated
+// example fails.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -60,7 +60,7 @@ TEST(SpecExamples, EveryBlockInTheReferenceIsAccepted) {
   EXPECT_GE(count, 6);
 }
 
-// The text of the block of docs/job_spec.md that holds `mark`.
+// The text of the block of docs/job_spec.md that contains `mark`.
 std::string block_with(const std::string& mark) {
   std::ifstream in(testing::source_path("docs/job_spec.md"));
   std::stringstream all;
@@ -71,7 +71,7 @@ std::string block_with(const std::string& mark) {
   return text.substr(begin, text.find("```", at) - begin);
 }
 
-// The reference promises that its ResNet-18 is the preset's, name by name.
+// The reference promises that its ResNet-18 has the same layers and names as the preset.
 TEST(SpecExamples, ResNetByHandIsThePreset) {
   const auto file = parse_spec_file(block_with("name: resnet18-by-hand"), "docs", "", {});
   ASSERT_TRUE(file.ok()) << file.error().message;
@@ -92,7 +92,7 @@ TEST(SpecExamples, ResNetByHandIsThePreset) {
   }
 }
 
-// What the reader accepts the engine accepts too: blocks and presets on data of their kind.
+// The engine must also accept these specs: it builds blocks and presets for data of their kind.
 TEST(SpecExamples, BlocksAndImagePresetsBuild) {
   const ModelInterface cifar{{3, 32, 32}, 0, TargetForm::kClass, 10};
   for (const char* mark : {"name: cifar10-resnet18", "vgg11: {", "name: residual\n      inputs",

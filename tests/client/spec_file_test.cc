@@ -1,5 +1,5 @@
-// Spec files onto JobFile, with --set, and the server's refusals with places. What single values
-// become, and what is refused, is in tests/spec_cases.yaml.
+// Tests of reading spec files into JobFile, with --set, and of adding file positions to the
+// server's refusals. tests/spec_cases.yaml has the results and refusals of single values.
 #include "client/lib/spec_file.h"
 
 #include <google/protobuf/descriptor.h>
@@ -136,7 +136,7 @@ TEST(SpecFile, TheServersRefusalNamesTheOptionOnceAndNoFieldOfARequest) {
             "job_idle: is wrong");
 }
 
-// The reader sets fields by their C++ type; this keeps job_spec.proto within the types that it
+// The reader sets fields by their C++ type, so job_spec.proto may only use the types that it
 // handles.
 TEST(SpecFile, EveryFieldHasATypeThatTheReaderKnows) {
   namespace pb = google::protobuf;

@@ -1,4 +1,4 @@
-// tests/client/spec_support.h: what a spec text is refused with, as lines.
+// tests/client/spec_support.h: the problems of a spec text, as lines.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace trainyard::client {
 
-/// "position: field: description" of each problem of `text` (named job.yaml); empty if it is
+/// "position: field: description" of each problem of `text` (named job.yaml); empty if the text is
 /// accepted.
 inline std::vector<std::string> problems_of(const std::string& text,
                                             const std::vector<std::string>& sets = {}) {
@@ -20,7 +20,7 @@ inline std::vector<std::string> problems_of(const std::string& text,
   return lines;
 }
 
-/// A complete spec; each part can be swapped.
+/// A complete spec, each part of which can be replaced.
 inline std::string spec_with(
     const std::string& model = "{lenet5: {}}",
     const std::string& recipe = "{epochs: 1, optimizer: {learning_rate: 0.1}}",

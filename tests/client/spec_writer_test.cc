@@ -1,4 +1,4 @@
-// What a stored job is written as gives the same job when it is read again.
+// Tests that a stored job, written as a spec file and read again, is the same job.
 #include "proto/spec/writer.h"
 
 #include <google/protobuf/util/message_differencer.h>
@@ -58,7 +58,7 @@ TEST(SpecWriter, NumbersAndTextsKeepTheirValuesAndTheirKinds) {
   spec.mutable_model()->mutable_mlp();
   v1::Recipe& recipe = *spec.mutable_recipe();
   recipe.set_seed(UINT64_MAX);
-  recipe.set_epochs(0);  // given, though it is the default of its type
+  recipe.set_epochs(0);  // set, although 0 is the default of its type
   recipe.set_shuffle(false);
   recipe.mutable_optimizer()->set_learning_rate(0.1 + 0.2);
   recipe.mutable_optimizer()->set_epsilon(5e-324);

@@ -1,4 +1,4 @@
-// Tables, fields, JSON and YAML: aligned, and safe whatever a name holds.
+// Tests of tables, fields, JSON and YAML: they are aligned, and safe for any name.
 #include "client/cli/table.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ TEST(Table, OnANarrowTerminalSentencesAreCutAndNamesAreWhole) {
   EXPECT_EQ(table.render(false, 50),
             "NAME                   METRICS    WHY\n"
             "a-name-of-some-length  loss 0.25  waits for a d...\n");
-  // Less than it takes: the terminal wraps the line, and no name is cut.
+  // 10 columns are not enough: the terminal wraps the line, and no name is cut.
   EXPECT_EQ(table.render(false, 10),
             "NAME                   METRICS    WHY\n"
             "a-name-of-some-length  loss 0.25  waits for...\n");
@@ -76,7 +76,7 @@ TEST(Table, ControlBytesAreShownAndNotObeyed) {
             "\\u{202e}gpj.exe");  // right-to-left override
   EXPECT_EQ(safe_text("\xc2\x9b"
                       "31m"),
-            "\\u{9b}31m");  // a one-byte CSI in disguise
+            "\\u{9b}31m");  // the C1 control character CSI, encoded as UTF-8
   EXPECT_EQ(safe_text("é 日 😀"), "é 日 😀");
   Table table({{"NAME"}});
   table.add({"\x1b]0;title\x07"});

@@ -1,5 +1,5 @@
-// Options of `dataset upload` onto DatasetFile. Catches: a format or a field without an option, an
-// option that is lost on the way, and refusals that do not name it.
+// Tests of the options of `dataset upload`, which fill DatasetFile. They fail if a format or a
+// field has no option, if an option gets lost, or if a refusal does not name the option.
 #include "client/cli/upload_flags.h"
 
 #include <google/protobuf/text_format.h>
@@ -54,7 +54,7 @@ TEST(UploadFlags, EveryFormatAndEachOfItsFieldsHasAnOption) {
   }
 }
 
-// An option is made for the first of its fields: the others must want the same of its value.
+// The option is built from the first of its fields, so the other fields must have the same type.
 TEST(UploadFlags, FieldsThatShareAnOptionHaveOneType) {
   for (const UploadFlag& flag : upload_flags()) {
     EXPECT_FALSE(flag.help.empty()) << flag.name;

@@ -1,6 +1,6 @@
-// Uploads against a server that cuts streams, loses chunks and refuses: every byte arrives once, in
-// order, and what was committed is not sent again. The fake server keeps the committed size itself
-// and notes each break of the contract.
+// Tests of uploads against a server that cuts streams, loses chunks and refuses: every byte arrives
+// once and in order, and committed bytes are not sent again. The fake server tracks the committed
+// size itself and records each breach of the contract.
 #include "client/lib/upload.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ TEST_F(Upload, SendsAFileOnceAndNotAgain) {
 }
 
 TEST_F(Upload, GoesOnWhereTheStreamBroke) {
-  server_.state().upload_cut_bytes = 2 * kMiB;  // each stream dies after two chunks
+  server_.state().upload_cut_bytes = 2 * kMiB;  // each stream breaks after two chunks
   const auto sha256 = upload();
   ASSERT_TRUE(sha256.ok()) << sha256.error().message;
   EXPECT_EQ(server_.state().uploads[*sha256], content_);
@@ -67,7 +67,7 @@ TEST_F(Upload, SendsANewFileAtOnceUnderAnotherName) {
   EXPECT_EQ(server_.state().upload_name, name) << "a part would not be found again";
   server_.state().upload_error = {};
   ASSERT_TRUE(upload().ok());
-  // Another file of a size that the server has may be the same.
+  // A file with the size of a known upload may be identical, so it is hashed before it is sent.
   content_[100] = static_cast<char>(content_[100] + 1);
   std::ofstream(path_, std::ios::binary) << content_;
   ASSERT_TRUE(upload().ok());

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Checks that every path that docs, help texts and comments name exists. Catches a file that moved while pages still
-name its old place, and a link to a heading that was reworded.
+"""Checks that every path named in docs, help texts and comments exists. Fails if a file moved while
+pages still name its old place, or if a link's heading was reworded.
 
     python3 tests/docs/paths_test.py
 
 A path is
-- the target of a Markdown link, from the page's folder; its #anchor must be a heading of the target page
+- the target of a Markdown link, relative to the page's folder; its #anchor must be a heading of the target page
 - a word that begins with a folder at the root (`src/`, `docs/`, ...), in any text file
-- on a page, a word in backticks with a `/`, if it begins with a file or folder beside the page
+- on a page, a word in backticks with a `/`, if it begins with a file or folder next to the page
 - on a page, a bare file name in backticks with a suffix of SOURCE_SUFFIXES: some file must have that name
-Braces list alternatives (`job_rows.{h,cc}`). `*`, `?`, `<family>`, `{family}`, `...`, `xyz` and words in capitals
-(`NAME`, `N`) stand for anything, but something must match. A file may be named without its suffix, a decision by its
-number (`docs/decisions/0007`); a word that ends in `_` is the beginning of some name. Only the links of RECORDS are
-checked: these pages keep the names of their day.
+Braces list alternatives (`job_rows.{h,cc}`). `*`, `?`, `<family>`, `{family}`, `...`, `xyz` and
+words in capitals (`NAME`, `N`) stand for anything, but something must match. A file may be named
+without its suffix, a decision by its number (`docs/decisions/0007`). A word that ends in `_` is the
+beginning of a name. In RECORDS only the links are checked, since these pages keep the names of
+their time.
 """
 import fnmatch
 import functools
@@ -25,7 +26,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RECORDS = ("CHANGELOG.md", "docs/decisions/", "tests/bench/results/")
 NOT_READ = ("tests/docs/paths_test.py", "tests/fuzz/corpus/", "tests/golden/")
-DATA_OF_EXAMPLES = re.compile(r"examples/\w+\.yaml")  # they name data that is not part of the repository
+DATA_OF_EXAMPLES = re.compile(r"examples/\w+\.yaml")  # examples name data outside the repository
 GENERATED = ("server/store/migrations_sql.h",)
 SOURCE_SUFFIXES = (".cc", ".h", ".cu", ".cuh", ".proto", ".sql")
 BINARY_MARK = b"\0"
@@ -34,13 +35,14 @@ LINK = re.compile(r"\[[^][]*\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.S | re.M)
 HEADING = re.compile(r"^#+ +(.*?) *#*$", re.M)
-WORD = r"[\w.*?<>{},+@-]"  # of a path, between slashes
+WORD = r"[\w.*?<>{},+@-]"  # a character of a path component
 PLACEHOLDER = re.compile(r"<[^<>/]*>|\{[^{},]*\}|\.\.\.+|(?<![A-Za-z])(?:[A-Z]+|xyz|Xyz)(?![A-Za-z])")
 
 
 @functools.cache
 def files():
-    """The repository's files, as paths from its root: what git tracks, or in a source archive what is there."""
+    """The repository's files as paths from its root: the files that git tracks, or all files of a
+    source archive."""
     try:
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
                                 capture_output=True, check=True).stdout.decode().split("\0")
@@ -52,13 +54,13 @@ def files():
 
 @functools.cache
 def paths():
-    """Files and all folders that hold them."""
+    """All files, and the folders that contain them."""
     return files() | {parent.as_posix() for path in files() for parent in pathlib.PurePosixPath(path).parents}
 
 
 @functools.cache
 def stems():
-    """Files without their suffixes, and decisions by number alone."""
+    """Files without their suffixes, and decisions by number only."""
     return frozenset(re.sub(r"(docs/decisions/\d+)-.*|(.)\.\w+", r"\1\2", path) for path in files())
 
 
@@ -74,7 +76,7 @@ def word_of_root():
 
 
 def alternatives(pattern):
-    """`job.{h,cc}` as `job.h` and `job.cc`."""
+    """Expands braces: `job.{h,cc}` gives `job.h` and `job.cc`."""
     if (brace := re.search(r"\{([^{}]*,[^{}]*)\}", pattern)) is None:
         return [pattern]
     return [each for part in brace[1].split(",")
@@ -83,7 +85,7 @@ def alternatives(pattern):
 
 @functools.cache
 def exists(path):
-    """Whether the path from the root, perhaps with placeholders, is there."""
+    """Whether the path from the root exists. It may contain placeholders."""
     path = os.path.normpath(path)
     if path in paths() or path in stems() or path in GENERATED:
         return True
@@ -94,7 +96,7 @@ def exists(path):
 
 
 def tidy(word):
-    """A word without the punctuation of its sentence: `src/ops/.` is `src/ops`."""
+    """Removes the punctuation of the sentence from a word: `src/ops/.` becomes `src/ops`."""
     word = word.split("#")[0].rstrip(".,+@-")
     if word.count("{") != word.count("}"):
         word = word.rstrip("{}").rstrip(",")
@@ -103,7 +105,7 @@ def tidy(word):
 
 @functools.cache
 def anchors(page):
-    """GitHub's names of a page's headings."""
+    """The anchors that GitHub generates for a page's headings."""
     found = set()
     for heading in HEADING.findall(FENCE.sub("", (ROOT / page).read_text())):
         text = LINK.sub(lambda link: link[0][1:link[0].index("]")], heading).replace("`", "").lower()
@@ -130,7 +132,7 @@ def broken_links(text, page):
 
 
 def missing_paths(text, page):
-    """Words of the text that name a path which is not there."""
+    """Words of the text that name a path that does not exist."""
     folder = os.path.dirname(page)
     for word in word_of_root().findall(text):
         word = tidy(word)
@@ -161,7 +163,7 @@ def problems(page, text):
 
 
 def check_itself():
-    """What must be found, and what must not."""
+    """Checks that planted mistakes are found and correct texts accepted."""
     page = "docs/architecture.md"
     for text, expected in {
         "`src/base/files.h`, scripts/test and [spec](job_spec.md#layers)": [],

@@ -1,8 +1,9 @@
-"""The systemd unit is one that systemd takes without a word, as closed as it was, and one whose settings fit the daemon's.
+"""Tests that systemd accepts the unit without warnings, that it restricts the service as much as
+before, and that its settings fit the daemon.
 
-Nothing starts under systemd here: systemd-analyze reads the file, and so does this. Would fail for a misspelled or unknown
-setting (systemd ignores those), for one that opens the service, and for one on which workers that outlive the daemon
-depend (docs/decisions/0064-workers-and-systemd.md)."""
+Nothing starts under systemd here: systemd-analyze and this test read the file. The test fails for a
+misspelled or unknown setting (systemd ignores those), for a setting that opens up the service, and
+for one that harms workers that outlive the daemon (docs/decisions/0064-workers-and-systemd.md)."""
 
 import os
 import pathlib
@@ -16,14 +17,15 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 UNIT = SOURCE / "docker/trainyardd.service"
 PROGRAM = pathlib.Path(os.environ.get("TRAINYARD_BIN", SOURCE / "build/release/bin")) / "trainyardd"
 
-# Of 'systemd-analyze security' in systemd 252. It may only fall; docs/operations.md names it too.
+# The value of 'systemd-analyze security' of systemd 252. It may only decrease, and
+# docs/operations.md names it.
 EXPOSURE_MAX = 1.9
 
-# What the promises of docs/operations.md hang on, and what must not come back.
+# Settings on which the promises of docs/operations.md depend, and settings that must not return.
 NEEDED = {
-    "KillMode": "process",       # a crash of the daemon leaves its workers
-    "OOMPolicy": "continue",     # the end of one worker is not the end of all
-    "Restart": "on-failure",     # somebody adopts them
+    "KillMode": "process",  # a crash of the daemon leaves its workers running
+    "OOMPolicy": "continue",  # the end of one worker does not end all
+    "Restart": "on-failure",  # the restarted daemon adopts the workers
     "ExecReload": "/bin/kill -USR2 $MAINPID",
 }
 HARMFUL = {
@@ -34,7 +36,7 @@ HARMFUL = {
 
 
 def settings(text):
-    """The last value of each key; sections do not matter, no key is in two."""
+    """The last value of each key. Sections are ignored, since no key is in two of them."""
     return dict(re.findall(r"^(\w+)=(.*)$", text, re.M))
 
 
@@ -45,7 +47,8 @@ def analyze(*arguments):
 
 
 def checked(text, program):
-    """What systemd says against the unit, with a program that is here in place of the installed one."""
+    """Systemd's complaints about the unit, checked with a program of this machine instead of the
+    installed one."""
     with tempfile.TemporaryDirectory() as folder:
         unit = pathlib.Path(folder) / UNIT.name
         unit.write_text(text.replace("/usr/bin/trainyardd", str(program)))
@@ -69,7 +72,8 @@ def without_what_workers_need(text):
 
 
 def against_the_daemon(text):
-    """The command line is one that it takes, and systemd waits longer than it drains."""
+    """Checks that the daemon accepts the command line, and that systemd waits longer than the
+    daemon drains."""
     unit = settings(text)
     flags = unit["ExecStart"].split()[1:]
     done = subprocess.run([PROGRAM, *flags, "--config", "/dev/null", "--print-config"], capture_output=True, text=True, timeout=60)
@@ -92,7 +96,7 @@ def main():
     if not skipped:
         program = PROGRAM if built else "/bin/true"
         found += checked(text, program)
-        # What it must find, so that its silence means something.
+        # Planted mistakes must be found, so that a test without complaints means something.
         for old, new in (("KillMode=process", "KilMode=process"), ("OOMPolicy=continue", "OOMPolicy=cont"),
                          ("ProtectSystem=strict", "ProtectSystem=no"), (str(text.split("ExecReload=")[1].split()[0]), "/bin/none")):
             if not checked(text.replace(old, new, 1), program):

@@ -1,11 +1,12 @@
-"""Many waiting jobs without the work that submitting them takes."""
+"""Creates many waiting jobs without submitting each of them."""
 
 import sqlite3
 
 
 def copy_waiting(state, count, prefix="copy", kinds=1, owners=(None,), priorities=(None,)):
-    """Copies the newest jobs that wait, `kinds` of them in turn, into the store of a stopped daemon; returns the ids of the
-    `count` copies. Owners and priorities are given in turn too; None: as the copied job has it."""
+    """Copies the newest `kinds` waiting jobs, in turn, into the store of a stopped daemon and
+    returns the IDs of the `count` copies. Owners and priorities are assigned in turn too; None
+    keeps the copied job's value."""
     with sqlite3.connect(state / "trainyard.db") as store:
         originals = [n for n, in store.execute("SELECT number FROM jobs WHERE state = 1 ORDER BY number DESC LIMIT ?", (kinds,))]
         number = originals[0]

@@ -1,4 +1,4 @@
-"""Starts the real daemon and drives the real command line. Standard library alone.
+"""Starts the real daemon and drives the real command line. Uses the standard library only.
 
 TRAINYARD_BIN names the folder with trainyardd, trainyard-worker and trainyard (ctest sets it).
 TRAINYARD_TEST_DATA names the folder with real data; tests that need it skip without it.
@@ -20,14 +20,16 @@ DATA = pathlib.Path(os.environ.get("TRAINYARD_TEST_DATA", SOURCE.parent / "share
 EXAMPLES = SOURCE / "examples"
 
 
-# A wait ends with its event. Only a test that fails reaches this bound, so it is far above what a busy machine takes.
-# TRAINYARD_TEST_PATIENCE multiplies it, as tests/support/patience.h says for C++ (scripts/check slow).
+# A wait ends with its event. Only a failing test reaches this limit, so it is far above the time
+# that a busy machine needs. TRAINYARD_TEST_PATIENCE multiplies it, as tests/support/patience.h does
+# for C++ (scripts/check slow).
 PATIENCE_FACTOR = max(1, int(os.environ.get("TRAINYARD_TEST_PATIENCE", "1")))
 PATIENCE_S = 120.0 * PATIENCE_FACTOR
 
 
 def promised_s(seconds):
-    """The limit for what is promised within so many seconds: for a machine that is four times slower."""
+    """The limit for something promised within `seconds`, on a machine that may be four times
+    slower."""
     return 4.0 * seconds * PATIENCE_FACTOR
 
 
@@ -44,12 +46,14 @@ def wait_until(condition, what, timeout_s=PATIENCE_S, interval_s=0.02):
 
 
 def preloaded(library):
-    """LD_PRELOAD of a process that has this library, and behind it those of the test itself."""
+    """The LD_PRELOAD value for a process with this library, followed by the test's own
+    libraries."""
     return ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))
 
 
 def is_running(pid):
-    """Whether a process runs. One that has ended may stay in /proc as a zombie, where nobody reaps orphans."""
+    """Whether a process runs. An ended process may stay in /proc as a zombie if nobody reaps
+    orphans."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
@@ -58,7 +62,7 @@ def is_running(pid):
 
 
 def threads_of(pid):
-    """Where each thread of a process is, as far as gdb can tell."""
+    """The stack of each thread of a process, as far as gdb can show it."""
     if shutil.which("gdb") is None:
         return "(no gdb here)"
     done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all backtrace 12"],
@@ -67,21 +71,23 @@ def threads_of(pid):
 
 
 class Daemon:
-    """A trainyardd on a state folder of its own. Restart it on the same folder with start()."""
+    """A trainyardd with its own state folder. After an end, start() starts it again on the same
+    folder."""
 
     def __init__(self, folder, *arguments, env=None, program=None):
-        self.program = program  # None: that of BIN
+        self.program = program  # None: the one in BIN
         self.state = pathlib.Path(folder)
         self.socket = self.state / "trainyard.sock"
         self.arguments = list(arguments)
-        self.environment = env or {}  # beside this process's own
+        self.environment = env or {}  # in addition to this process's environment
         self.process = None
         self.log_path = self.state.parent / (self.state.name + ".log")
 
     def start(self):
         log = open(self.log_path, "ab")
         arguments = list(self.arguments)
-        # Tests that count workers are not to meet one that measures; an earlier daemon does not know the flag.
+        # Tests that count workers must not meet one that measures. An earlier daemon does not know
+        # the flag.
         if self.program is None and "--measure-after-seconds" not in arguments:
             arguments.append("--measure-after-seconds=-1")
         if self.program is None and "TRAINYARD_SYNC_DELAY_MS" in os.environ and "--worker" not in arguments:
@@ -94,10 +100,10 @@ class Daemon:
         return self
 
     def slow_worker(self):
-        """A worker program whose syncs are delayed like the daemon's (tests/support/slow_sync.cc): the daemon does not hand
-        its own environment on."""
+        """A worker program whose syncs are delayed like the daemon's (tests/support/slow_sync.cc),
+        since the daemon does not pass on its own environment."""
         script = self.state.parent / (self.state.name + ".worker")
-        if not script.exists():  # a program that changed would be another one to the daemon
+        if not script.exists():  # the daemon would see a changed program as another one
             variables = " ".join(f"{name}={os.environ[name]}" for name in ("LD_PRELOAD", "TRAINYARD_SYNC_DELAY_MS"))
             script.write_text(f'#!/bin/sh\n{variables} exec {BIN / "trainyard-worker"} "$@"\n')
             script.chmod(0o755)
@@ -154,7 +160,7 @@ class Daemon:
         return [m["event"] if "event" in m else m for m in messages if "seq" in m or "event" in m]
 
     def worker_pids(self):
-        """The workers of this state folder, whichever daemon started them."""
+        """The PIDs of the workers of this state folder, whichever daemon started them."""
         option = b"\0--socket\0" + os.fsencode(self.state / "worker.sock") + b"\0"
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -168,7 +174,7 @@ class Daemon:
         return pids
 
     def kill_workers(self):
-        """Those that a killed daemon left behind, and that no daemon will adopt any more."""
+        """Kills workers that a killed daemon left behind and that no daemon will adopt."""
         for pid in self.worker_pids():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -204,7 +210,8 @@ class DaemonTest(unittest.TestCase):
         return path
 
     def assert_refused(self, done, exit_code, *words):
-        """The command failed with this exit code, said each of `words` on stderr, and said it shortly."""
+        """Checks that the command failed with this exit code and a short message on stderr with
+        each of `words`."""
         self.assertEqual(done.returncode, exit_code, done.stdout + done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
@@ -212,7 +219,8 @@ class DaemonTest(unittest.TestCase):
         self.assertLess(len(done.stderr), 4000)
 
 
-# What a lost or repeated step shows in: moving means and draws besides the weights, and checkpoints in between.
+# A model with moving means and random draws besides the weights, so that a lost or repeated step
+# shows, and a recipe with checkpoints in between.
 STATEFUL_MODEL = """  layers:
     - conv: {out_channels: 16, kernel_shape: [3], pads: [1]}
     - batch_normalization: {}
@@ -225,7 +233,8 @@ FREQUENT_CHECKPOINTS = """  validation_split: 0.2
 
 
 class DisturbedTest(DaemonTest):
-    """Jobs that are disturbed, each of which has to end with the bits of one that was not."""
+    """Fixture for disturbed jobs, each of which must end with the same bits as an undisturbed
+    one."""
 
     network, recipe, epochs = "  mlp: {hidden: [64]}", "", 3
 
@@ -258,13 +267,13 @@ class DisturbedTest(DaemonTest):
         wait_until(there, f"{name} is at step {step}")
 
     def steps(self, name):
-        """The steps of its metrics, in the order in which they were told."""
+        """The steps of the job's metrics, in the order in which they were reported."""
         return [int(s) for e in self.daemon.events(name) for series in e.get("metrics", {}).get("series", [])
                 if series["key"] == "train/loss" for s in series["steps"]]
 
 
 def digits_spec(folder, name, model="  mlp: {hidden: [64]}", recipe="", dataset=None):
-    """A job file on the committed digits; returns its path."""
+    """Writes a job file for the digits in the repository and returns its path."""
     dataset = dataset or f"""
   path: {EXAMPLES / 'digits.csv.gz'}
   csv: {{header: false, target: c64, target_kind: class, image: [1, 8, 8]}}"""

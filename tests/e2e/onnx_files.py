@@ -1,4 +1,4 @@
-"""ONNX files of few bytes, without the package onnx."""
+"""Creates small ONNX files without the package onnx."""
 
 import json
 
@@ -8,7 +8,7 @@ def varint(number):
 
 
 def proto(*fields):
-    """A Protobuf message of (number, value): whole numbers, text, bytes."""
+    """Encodes a Protobuf message from (number, value) pairs; values are integers, text or bytes."""
     out = b""
     for number, value in fields:
         value = value.encode() if isinstance(value, str) else value
@@ -18,7 +18,7 @@ def proto(*fields):
 
 
 def tiny_file(*operations):
-    """An ONNX file of nodes in a row, on an input [N, 4]."""
+    """An ONNX file with a chain of nodes on an input [N, 4]."""
     def tensor(name):
         sizes = proto((1, proto((2, "N"))), (1, proto((1, 4))))
         return proto((1, name), (2, proto((1, proto((1, 1), (2, sizes))))))
@@ -29,6 +29,6 @@ def tiny_file(*operations):
 
 
 def with_trained_parameters(content, names):
-    """The file's bytes, saying that these initializers are trained and nothing else (docs/onnx.md). Fields that are
-    repeated may stand anywhere in a message."""
+    """The file's bytes with metadata that says that only these initializers are trained
+    (docs/onnx.md). Repeated fields may be anywhere in a message, so they are appended."""
     return content + proto((14, proto((1, "trainyard.trained_parameters"), (2, json.dumps(names)))))

@@ -1,4 +1,5 @@
-"""Arrays: many jobs that differ in some values, submitted, followed, steered and deleted as one."""
+"""Tests of arrays: jobs that differ in some values and are submitted, followed, steered and deleted
+together."""
 
 import json
 import threading
@@ -103,7 +104,7 @@ class Arrays(DaemonTest):
             time.sleep(0.05 + 0.08 * attempt)
             self.daemon.kill()
             self.daemon.start()
-            submit.join()  # which may have sent it again
+            submit.join()  # it may have sent the request again
             self.daemon.cli(*arguments)
             count = len(self.daemon.json("list", "--array", f"halves{attempt}", "--limit", "10000")["jobs"])
             self.assertEqual(count, 3000)

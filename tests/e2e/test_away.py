@@ -1,4 +1,5 @@
-"""What the store knows to be there and the disk does not have just now: jobs wait for it, and no bit is lost."""
+"""Tests with files that the store knows but the disk temporarily lacks: jobs wait for them, and no
+bit is lost."""
 
 import unittest
 
@@ -28,13 +29,14 @@ class Away(DisturbedTest):
         return self.wait_for_state(name, "PAUSED")
 
     def wait_for_trouble(self, name, words, attempts=1):
-        """Until so many attempts have met the host's trouble; `get` and `explain` say what it is."""
+        """Waits until `attempts` attempts have met the host's trouble, and until `get` and
+        `explain` report it."""
         def told():
             job = self.daemon.job(name)
             self.assertNotIn(job["state"], ("SUCCEEDED", "FAILED"), job)
             return job["state"] == "QUEUED" and job.get("reason") == "STORAGE_ERROR" and words in job["message"] and job
 
-        def shown(view):  # not while the next attempt starts
+        def shown(view):  # empty while the next attempt starts
             text = self.daemon.cli(view, name).stdout
             self.assertNotIn(str(self.daemon.state), text, "a server's path")
             return "A problem of this host, not of the job" in text and text
@@ -75,7 +77,7 @@ class Away(DisturbedTest):
         step = int(job["checkpoint_step"])
         file = self.daemon.state / "jobs" / job["uid"] / "checkpoints" / f"step-{step:09}" / "weights.safetensors"
         away = file.rename(self.folder / "away")
-        file.symlink_to(file)  # opening it fails, for root too
+        file.symlink_to(file)  # opening a link to itself fails, even for root
         self.daemon.cli("resume", "unreadable")
         self.wait_for_trouble("unreadable", "cannot open STATE_DIR/jobs")
         away.rename(file)
@@ -87,7 +89,7 @@ class Away(DisturbedTest):
         self.daemon.submit(self.spec("faults"))
         self.wait_for_step("faults", 50)
         folder = self.dataset()
-        away = folder.rename(self.folder / "away")  # so that no attempt finds the short file
+        away = folder.rename(self.folder / "away")  # so that no attempt opens the truncated file
         content = (away / "data.safetensors").read_bytes()
         with open(away / "data.safetensors", "r+b") as file:
             file.truncate(0)

@@ -1,4 +1,5 @@
-"""A backup of a server at work, restored elsewhere: nothing is lost, and no bit of a job's result."""
+"""Tests that a backup of a busy server, restored elsewhere, loses nothing and no bit of a job's
+result."""
 
 import json
 import os
@@ -18,7 +19,7 @@ RECIPE = """  validation_split: 0.2
 
 
 def check(state):
-    """`trainyardd --check` of a state folder."""
+    """Runs `trainyardd --check` on a state folder."""
     return subprocess.run([BIN / "trainyardd", "--check", "--state-dir", str(state)], capture_output=True, text=True,
                           stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
 
@@ -39,7 +40,7 @@ class Backup(DaemonTest):
         wait_until(saved, f"{name} has a checkpoint")
 
     def restored(self, archive, name):
-        """A second daemon on the restored folder."""
+        """Restores the archive and starts a second daemon on that folder."""
         self.daemon.cli("server", "restore", archive, "--state-dir", self.folder / name)
         daemon = Daemon(self.folder / name).start()
         self.addCleanup(daemon.stop)
@@ -117,7 +118,7 @@ class Backup(DaemonTest):
         staging = self.daemon.state / "backup.staging"
         for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)):
             archive = self.folder / f"left-{number}.tar"
-            # Standard output that nobody reads holds it in the middle.
+            # Unread standard output stops the backup in the middle.
             started = subprocess.Popen([BIN / "trainyard", "server", "backup", "-"], stdout=subprocess.PIPE,
                                        stderr=subprocess.DEVNULL, env=environment)
             wait_until(staging.exists, "the backup is under way")
@@ -134,7 +135,7 @@ class Backup(DaemonTest):
             wait_until(lambda: not staging.exists(), "the links are removed")
         archive = self.folder / "interrupted.tar"
         archive.write_text("the earlier one")
-        for _ in range(20):  # until one is caught in the middle
+        for _ in range(20):  # repeat until a backup is interrupted in the middle
             started = subprocess.Popen([BIN / "trainyard", "server", "backup", archive], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.PIPE, env=environment)
             part = archive.with_name(archive.name + ".part")
@@ -151,7 +152,7 @@ class Backup(DaemonTest):
         wait_until(lambda: self.daemon.log().count("event=backup_started") == self.daemon.log().count("event=backup_ended"),
                    "the daemon has noticed, and takes the next one")
         wait_until(lambda: not staging.exists(), "the links are removed")
-        self.daemon.cli("server", "backup", archive)  # and the place is free
+        self.daemon.cli("server", "backup", archive)  # the place for a backup is free again
 
     def test_what_a_restore_refuses(self):
         archive = self.folder / "refused.tar"

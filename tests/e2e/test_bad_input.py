@@ -1,4 +1,5 @@
-"""Bad input of every kind: a sentence that names the field, the right exit code, and nothing lost."""
+"""Tests of all kinds of bad input: the message names the field, the exit code is right, and nothing
+is lost."""
 
 import gzip
 import struct
@@ -17,7 +18,7 @@ recipe: {{epochs: 1, batch_size: 2, optimizer: {{learning_rate: 0.1}}}}
 
 class BadInput(DaemonTest):
     def tearDown(self):
-        # Whatever was sent, the daemon lives and answers.
+        # Whatever was sent, the daemon must still reply.
         self.assertEqual(self.daemon.cli("health").returncode, 0)
 
     def submit(self, text, *arguments):
@@ -91,12 +92,12 @@ recipe: {epochs: 1, batch_size: 1, optimizer: {learning_rate: 0.1}}
     def test_idx_headers_that_lie(self):
         labels = struct.pack(">II", 0x801, 4) + bytes([0, 1, 0, 1])
         good = struct.pack(">IIII", 0x803, 4, 3, 3) + bytes(36)
-        self.assert_refused(self.idx(good[:-1], labels), 2)                       # truncated
+        self.assert_refused(self.idx(good[:-1], labels), 2)  # truncated data
         self.assert_refused(self.idx(good[:6], labels), 2)                        # truncated header
         self.assert_refused(self.idx(struct.pack(">IIII", 0x803, 2**31 - 1, 2**31 - 1, 2**31 - 1) + bytes(36), labels), 2)
-        self.assert_refused(self.idx(b"PK\x03\x04" + bytes(50), labels), 2)        # something else
-        self.assert_refused(self.idx(good, labels[:-1]), 2)                        # fewer labels
-        self.assert_refused(self.idx(gzip.compress(good)[:-5], labels), 2)         # cut gzip
+        self.assert_refused(self.idx(b"PK\x03\x04" + bytes(50), labels), 2)  # another file type
+        self.assert_refused(self.idx(good, labels[:-1]), 2)  # too few labels
+        self.assert_refused(self.idx(gzip.compress(good)[:-5], labels), 2)  # truncated gzip
 
     def test_batch_larger_than_data(self):
         self.assert_refused(self.submit(self.changed("batch_size: 50", "batch_size: 50000")), 2, "recipe.batch_size")

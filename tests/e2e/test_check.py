@@ -1,5 +1,5 @@
-"""scripts/check with stand-ins for compilers: which modes it runs, and what it makes of one that fails or cannot run.
-Catches a check that passes where nothing was checked."""
+"""Tests of scripts/check with fake compilers: which modes it runs, and its result if a mode fails
+or cannot run. They fail if a check passes although nothing was checked."""
 
 import pathlib
 import re
@@ -36,7 +36,7 @@ class Check(unittest.TestCase):
         self.database = self.tree / "build" / "clang" / "compile_commands.json"
         self.database.parent.mkdir(parents=True)
         self.database.write_text(f'[\n{{\n  "file": "{self.tree}/src/graph/graph.cc",\n  "output": "x"\n}}\n]\n')
-        self.stand_in("clang++", "[[ $* != *unlocked_access* ]]")  # refuses it, as clang does
+        self.stand_in("clang++", "[[ $* != *unlocked_access* ]]")  # refuses the file, as clang does
         self.commit("00000000")
 
     def stand_in(self, name, does="true"):
@@ -48,7 +48,7 @@ class Check(unittest.TestCase):
         self.stand_in("git", f'[[ $1 == rev-parse ]] && echo {start}{"0" * 32}')
 
     def check(self, *arguments):
-        """The exit status, and the outcome by mode."""
+        """Runs scripts/check. Returns the exit status and the outcome of each mode."""
         self.log.write_text("")
         done = subprocess.run([str(self.tree / "scripts" / "check"), *arguments, "--jobs", "1"],
                               env={"PATH": str(self.tools)}, capture_output=True, text=True, timeout=PATIENCE_S)
@@ -66,7 +66,8 @@ class Check(unittest.TestCase):
         self.assertIn("cmake --preset slow\ncmake --build --preset slow -j 1\nctest --preset slow -j 4\n", calls)
 
     def test_slow_keeps_the_processors_busy_while_its_tests_run(self):
-        # Six loops are children of the shell that started the tests, beside these; they have used some processor time.
+        # Counts the busy loops, which are children of the shell that started ctest. There must be
+        # six.
         self.stand_in("ctest", """for ((i = 0; i < 100; ++i)); do
   loops=(); for stat in /proc/[0-9]*/stat; do
     read -r pid name state parent rest <"$stat" 2>/dev/null || continue

@@ -1,4 +1,4 @@
-"""The daemon's own manners: locks, ports, listeners, idle cost, start and stop."""
+"""Tests of the daemon as a process: locks, ports, listeners, idle cost, start and stop."""
 
 import pathlib
 import resource
@@ -60,7 +60,7 @@ class Manners(DaemonTest):
             connection.connect(str(daemon.socket))
             crowd.append(connection)
         wait_until(lambda: "event=connections_refused" in daemon.log(), "the daemon is out of descriptors")
-        time.sleep(3)  # jobs end meanwhile, and others should begin
+        time.sleep(3)  # meanwhile jobs end, and others should start
         resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (min(1024, most), most))
         for connection in crowd:
             connection.close()
@@ -87,7 +87,7 @@ class Manners(DaemonTest):
             connection.connect(("127.0.0.1", port))
             held.append(connection)
         wait_until(lambda: "event=connections_refused" in daemon.log(), "the daemon is out of descriptors")
-        time.sleep(3)  # jobs end meanwhile, and others begin
+        time.sleep(3)  # meanwhile jobs end and others start
         for connection in held:
             connection.close()
         for server in (f"127.0.0.1:{port}", f"unix:{daemon.socket}"):

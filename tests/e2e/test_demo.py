@@ -1,5 +1,5 @@
-"""The demo, as someone who tries Trainyard for the first time runs it. Catches a demo that no longer works in a pipe,
-or that leaves a daemon or files behind."""
+"""Runs the demo as a new user does. Fails if it no longer works in a pipe, or if it leaves a daemon
+or files behind."""
 
 import os
 import pathlib
@@ -38,12 +38,13 @@ class Demo(unittest.TestCase):
         right = re.search(r"(\d+) of 297 right", output)
         self.assertIsNotNone(right, output)
         self.assertGreater(int(right[1]), 0.93 * 297)
-        self.assertNotIn("\x1b", output)  # a pipe gets no color and no cursor movement
+        self.assertNotIn("\x1b", output)  # without a terminal, no colour and no cursor movement
         self.assertTrue((SOURCE / "build/demo/model/model.safetensors").exists())
         self.assert_nothing_is_left()
 
     def interrupt_after(self, headline):
-        """Reads up to the line that begins so, then does as Ctrl-C in a terminal: signals the script and what it runs."""
+        """Reads up to the line that starts with `headline`, then signals the script and its
+        children as Ctrl-C in a terminal does."""
         while not self.process.stdout.readline().startswith(headline):
             self.assertIsNone(self.process.poll(), f"the demo ended before it said {headline!r}")
         os.killpg(self.process.pid, signal.SIGINT)
@@ -56,13 +57,13 @@ class Demo(unittest.TestCase):
         self.assertEqual(self.process.returncode, 130)
 
     def test_ctrl_c_while_it_cleans_up(self):
-        self.interrupt_after("The job's spec is")  # its last line
+        self.interrupt_after("The job's spec is")  # the script's last line
         self.assertIn(self.process.returncode, (0, 130))
 
 
 class Interrupted(DaemonTest):
     def test_a_client_that_needs_no_temporary_folder_makes_none(self):
-        """A signal that ends the client would leave the folder behind."""
+        """If the client created a folder, a signal that ends the client would leave it behind."""
         spec = digits_spec(self.folder, "plain")
         self.daemon.cli("submit", spec, "--wait", env={"TMPDIR": self.folder / "missing"})
 

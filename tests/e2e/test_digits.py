@@ -1,4 +1,5 @@
-"""A user's first hour: submit, watch, look, predict, export. Catches a break anywhere on the path."""
+"""Tests a user's first steps: submit, watch, query, predict, export. Fails if any of them
+breaks."""
 
 import gzip
 import hashlib
@@ -43,7 +44,7 @@ class Digits(DaemonTest):
     def test_planned_arena_is_the_used_arena(self):
         done = self.daemon.json("local", "run", EXAMPLES / "digits_cnn.yaml", "--out", self.folder / "local")
         self.assertEqual(done["arena_used_bytes"], done["arena_planned_bytes"])
-        # The daemon's job is the same one, and its plan names the parts of that allocation.
+        # The daemon's job has the same spec, and its plan lists the parts of that allocation.
         memory = self.daemon.job(self.name)["plan"]["memory"]
         parts = sum(int(count) for part, count in memory.items() if part not in ("dataset_bytes", "host_bytes"))
         self.assertEqual(parts, int(done["arena_planned_bytes"]), memory)
@@ -127,7 +128,7 @@ class Digits(DaemonTest):
         name = self.daemon.submit(digits_spec(self.folder, "short-lived"), "--wait").splitlines()[0]
         self.daemon.cli("delete", name, "--yes")
         self.assertEqual(self.daemon.cli("get", name, check=False).returncode, 4)
-        self.daemon.cli("model", "get", name)  # the model stays
+        self.daemon.cli("model", "get", name)  # deleting the job keeps the model
 
 
 if __name__ == "__main__":

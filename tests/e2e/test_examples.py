@@ -1,5 +1,6 @@
-"""Examples whose data is not part of the project: one command brings it. Made-up data, for here is no network, has the
-form that their specs expect; what is downloaded is the data that was meant, or nothing is written."""
+"""Tests of examples whose data is not part of the repository: one command downloads it. The tests
+use invented data, since they have no network. The data must have the form that the specs expect,
+and a download with other content must not be written."""
 
 import pathlib
 import re
@@ -16,7 +17,7 @@ import get_data  # noqa: E402
 
 
 def data_of(spec):
-    """The files and folders that a spec of a dataset names."""
+    """The files and folders named in a dataset's spec."""
     text = re.sub(r"#.*", "", spec.read_text())
     return re.findall(r"^  (?:path|\w+_(?:images|labels)): (\S+)", text, re.MULTILINE)
 
@@ -42,7 +43,8 @@ class Examples(unittest.TestCase):
         subprocess.run([sys.executable, EXAMPLES / "get_data.py", "--made", "--into", self.folder, *get_data.SETS], check=True,
                        stdout=subprocess.DEVNULL)
         for spec in sorted(EXAMPLES.glob("*.yaml")):
-            if spec.name.startswith(("digits", "shakespeare_bpe")):  # shipped; minutes for a tokenizer
+            # The data of these is in the repository, or a tokenizer would train for minutes.
+            if spec.name.startswith(("digits", "shakespeare_bpe")):
                 continue
             copied = shutil.copy(spec, self.folder)
             done = subprocess.run([BIN / "trainyard", "plan", copied, "--local"], capture_output=True, text=True, check=False)

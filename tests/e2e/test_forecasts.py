@@ -1,4 +1,5 @@
-"""Rates are measured once, plans tell times by them, and what jobs took corrects later plans."""
+"""Tests that rates are measured once, plans use them to forecast times, and finished jobs correct
+later plans."""
 
 import subprocess
 import unittest

@@ -1,5 +1,6 @@
-"""Files of other tools through the service: what they hold is uploaded, trained on and predicted. Catches a step of the
-way that does not know a format: packing, roles, ingest, schema, plan, training, predict."""
+"""Tests of other tools' file formats through the service: files are uploaded, trained on and
+predicted. They fail if any step does not support a format: packing, roles, ingest, schema, plan,
+training, predict."""
 
 import gzip
 import io
@@ -40,7 +41,7 @@ def npz(**arrays):
 
 
 def rows(count):
-    """Two columns, and whether the first is the larger."""
+    """Rows of two columns, and a class that says whether the first is larger."""
     pairs = [(i * 7 % 11 / 11, i * 5 % 13 / 13) for i in range(count)]
     return pairs, [int(a > b) for a, b in pairs]
 

@@ -1,4 +1,4 @@
-"""Room that is freed: what goes is shown before, and what anything needs stays."""
+"""Tests of freeing disk space: deletions are shown first, and everything that is needed stays."""
 
 import os
 import pty
@@ -85,7 +85,7 @@ class Gc(DaemonTest):
         self.assertTrue((self.daemon.state / "jobs/0123456789abcdef/file").exists(), "it may be a fork's")
 
     def age(self, name, seconds):
-        """As if the job had ended so much earlier; restarts the daemon."""
+        """Sets the job's end `seconds` back and restarts the daemon."""
         self.daemon.stop()
         with sqlite3.connect(self.daemon.state / "trainyard.db") as store:
             store.execute("UPDATE jobs SET end_time_us = end_time_us - ? WHERE id = ?", (seconds * 1_000_000, name))
@@ -156,7 +156,7 @@ class Gc(DaemonTest):
                             "keep_events_seconds")
 
     def asked(self, answer):
-        """`server gc --older-than 0` with a person at the terminal."""
+        """Runs `server gc --older-than 0` in a pseudoterminal and gives it this answer."""
         ours, theirs = pty.openpty()
         try:
             os.write(ours, answer.encode())
@@ -212,7 +212,7 @@ class Gc(DaemonTest):
 """)
         job = self.daemon.job(name)
         last = int(job["plan"]["steps_total"])
-        best = 7  # the first one: a loss that falls, and "best" is the highest here
+        best = 7  # the first evaluation, since the loss falls and "best" is the highest here
         self.assertEqual(sorted(self.steps_of(name)), sorted({best, last} | set(range(20, last + 1, 20))))
         spec = digits_spec(self.folder, "none", recipe=RECIPE + "  keep_checkpoints_every_steps: 25\n")
         self.assert_refused(self.daemon.cli("submit", spec, check=False), 2, "recipe.keep_checkpoints_every_steps",

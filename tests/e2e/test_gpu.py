@@ -1,9 +1,10 @@
-"""The daemon on a machine with a GPU: its check, jobs on it, kills, and what happens when it fails. The GPU is emulated:
-NVML answers from a script, and the CUDA module is the real one's code on an emulator (tests/cuda/fake_cuda.h), so that
-everything but the silicon is what runs in production.
+"""Tests of the daemon on a machine with a GPU: the check, jobs, kills and failures. The GPU is
+emulated: NVML replies from a script, and the CUDA module is the real one's code on an emulator
+(tests/cuda/fake_cuda.h), so that everything except the hardware is as in production.
 
-An emulated GPU needs most of a minute for the check of a daemon's start. So the tests of GPUs that pass it share one
-state folder and two starts, in the order of their names; each goes on from what those before it have left."""
+The check at a daemon's start takes most of a minute on an emulated GPU. So the tests of GPUs that
+pass it share one state folder and two starts. They run in the order of their names, and each
+continues from the state that the earlier ones left."""
 
 import json
 import os
@@ -21,7 +22,7 @@ MODULE = os.environ.get("TRAINYARD_EMULATED_CUDA")
 
 
 class OnAGpu(unittest.TestCase):
-    """`folder` and `daemon` are the test's own, or its class's."""
+    """`folder` and `daemon` belong to the test or to its class."""
 
     @staticmethod
     def make_folder():
@@ -41,7 +42,7 @@ class OnAGpu(unittest.TestCase):
         return gpu
 
     def checked(self):
-        """The GPU when its check has ended."""
+        """Waits for the end of the check and returns the GPU."""
         def done():
             gpu = self.gpu()
             return None if "being checked" in gpu.get("reason", "") else gpu
@@ -62,7 +63,8 @@ class OnAGpu(unittest.TestCase):
 
 
 class AGpuThatWorks(OnAGpu):
-    FIRST, SECOND = "devices/gpu-0", "devices/gpu-0-mig-0"  # of either start
+    # The name of the device at the first and at the second start.
+    FIRST, SECOND = "devices/gpu-0", "devices/gpu-0-mig-0"
 
     @classmethod
     def setUpClass(cls):
@@ -90,7 +92,7 @@ class AGpuThatWorks(OnAGpu):
         return (folder / "model.safetensors").read_bytes()
 
     def plan(self):
-        """Of the job that the tests of algorithms submit."""
+        """The plan of the job that the tests of algorithms submit."""
         return self.daemon.json("plan", digits_spec(self.folder, "planned"), "--upload", "--set", "resources.device=gpu",
                                 "--set", "recipe.epochs=1")
 
@@ -98,7 +100,7 @@ class AGpuThatWorks(OnAGpu):
         wait_until(lambda: int(self.daemon.job(name).get("progress", {}).get("step", 0)) >= steps, f"{steps} steps", 120)
 
     def algorithms(self):
-        """The daemon's only file of them."""
+        """The content of the daemon's only file of timed algorithms."""
         (table,) = (self.folder / "state/algorithms").glob("*.json")
         return table.read_text()
 
@@ -106,7 +108,7 @@ class AGpuThatWorks(OnAGpu):
         gpu = self.checked()
         self.assertEqual((gpu["name"], gpu["health"]), (self.FIRST, "HEALTHY"))
         self.assertIn("another process has the GPU for itself", gpu["reason"])
-        # `auto` waits for it, and then for its check; the CPU's job does not.
+        # An `auto` job waits for the GPU and then for its check; a CPU job does not wait.
         waits = self.submit("waits", "auto", "recipe.precision=fp32")
         wait_until(lambda: "another process has the GPU" in self.daemon.job(waits).get("message", ""), "it says why", 30)
         self.other_process.unlink()
@@ -118,15 +120,15 @@ class AGpuThatWorks(OnAGpu):
             self.assertAlmostEqual(on_gpu["progress"]["metrics"][key], on_cpu["progress"]["metrics"][key], delta=2e-3)
 
     def test_2_its_process_takes_what_the_check_found(self):
-        plan = self.plan()  # 1200 MiB besides the plan, says NVML
+        plan = self.plan()  # NVML reports 1200 MiB in addition to the plan
         parts = sum(int(v) for k, v in plan["run"]["memory"].items() if k != "host_bytes")
         self.assertEqual(int(plan["fit"]["bytes_needed"]) - parts, 1200 << 20)
 
     def test_3_algorithms_are_timed_once_and_kept(self):
-        text = self.algorithms()  # of the job before
-        self.assertNotIn("convolution ", text)  # the check takes what the libraries propose first
+        text = self.algorithms()  # from the previous test's job
+        self.assertNotIn("convolution ", text)  # the check uses the libraries' first proposals
         self.plan()
-        self.assertEqual(self.algorithms(), text)  # a plan only reads
+        self.assertEqual(self.algorithms(), text)  # a plan must not change the file
         first = self.submit("first", "gpu", "recipe.epochs=1")
         self.succeed(first, self.FIRST)
         self.assertIn("timed the algorithms of", self.daemon.cli("logs", first).stdout)
@@ -134,7 +136,7 @@ class AGpuThatWorks(OnAGpu):
         choices = json.loads(text)["choices"]
         self.assertTrue(any(key.startswith("matmul ") for key in choices), choices)
         self.assertTrue(any(c["taken_us"] < c["first_us"] for c in choices.values()), choices)
-        # The next job takes what is there, and a plan tells the workspace of that.
+        # The next job uses the stored algorithms, and a plan uses the workspace size of those.
         second = self.submit("second", "gpu", "recipe.epochs=1")
         self.succeed(second, self.FIRST)
         self.assertNotIn("timed the algorithms of", self.daemon.cli("logs", second).stdout)
@@ -179,7 +181,7 @@ class AGpuThatWorks(OnAGpu):
         untimed = self.submit("untimed", "gpu", "recipe.epochs=1")
         self.succeed(untimed, self.SECOND)
         self.assertIn("libnvrtc.so.fake is missing", self.daemon.cli("logs", untimed).stdout)
-        # What the libraries propose first has other bits here.
+        # The libraries' first proposals give other bits on the emulator.
         self.assertNotEqual(self.weights("first"), self.weights(untimed))
         self.assertEqual(self.algorithms(), text)
 

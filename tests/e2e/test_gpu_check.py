@@ -1,5 +1,6 @@
-"""scripts/gpu_check without a GPU: how it runs steps, and what it makes of their output. Catches a check that hangs
-with what it started, that loses what ended before, or that calls a failure right."""
+"""Tests of scripts/gpu_check without a GPU: how it runs steps, and how it reads their output. They
+fail if the check hangs with its children, loses finished results, or reports a failure as
+success."""
 
 import fnmatch
 import json
@@ -20,7 +21,7 @@ import peer_models  # noqa: E402
 from gpu_check import data, output, pack, place, runner, stages  # noqa: E402
 from harness import BIN, EXAMPLES, is_running, wait_until  # noqa: E402
 
-# Prints, then waits for a process of its own session, as a test that starts a daemon does.
+# Prints, then waits for a process in a new session, like a test that starts a daemon.
 HANGS = """echo begun; setsid sleep 1000 & echo $! >{pid}; trap '' TERM; while :; do sleep 1; done"""
 
 PARITY = """[==========] Running 2 tests from 1 test suite.
@@ -114,7 +115,7 @@ sys.exit(not run_stages([Stage("a", "fakes", 999, steps)], Results(pathlib.Path(
             self.assertNotEqual(whole.wait(20), 0)
             said = json.loads(written.read_text())
             self.assertEqual([(s["step"], s["state"]) for s in said["steps"]], [("first", "ok"), ("second", second)])
-            if is_running(int(pid.read_text())):  # nobody could end it
+            if is_running(int(pid.read_text())):  # no step was left to end it
                 os.kill(int(pid.read_text()), signal.SIGKILL)
             pid.unlink()
         self.assertEqual(said["interrupted"], "SIGTERM")
@@ -127,7 +128,7 @@ sys.exit(not run_stages([Stage("a", "fakes", 999, steps)], Results(pathlib.Path(
             written = json.loads((self.out / "results.json").read_text())
             return right, {s["step"]: s["state"] for s in written["steps"]}
         self.assertEqual(run("b", "one", "false"), (False, {"step_b": "failed"}))
-        # The exit status is that of what ran now.
+        # The exit status is that of the steps that ran this time.
         self.assertEqual(run("a", "one", "true"), (True, {"step_a": "ok", "step_b": "failed"}))
         table = (self.out / "results.md").read_text()
         self.assertLess(table.index("| a | step_a | ok |"), table.index("| b | step_b | **failed** |"))
@@ -174,12 +175,13 @@ unittest.main(verbosity=2)"""
 
 
 def family(name):
-    """Of a preset or of a model of the benchmarks, which name a size as well: resnet50:224, gpt2_mini, vit_base."""
+    """The family of a preset or benchmark model, whose name may include a size: resnet50:224,
+    gpt2_mini, vit_base."""
     return re.sub(r"^(?:(vgg|resnet)\d+|(vit|gpt2|mlp)_\w+)$", lambda m: m[1] or m[2], name.partition(":")[0])
 
 
 def is_run_by(name, command):
-    """Whether GoogleTest, called so, runs the test of this name."""
+    """Whether this GoogleTest command line runs the test `name`."""
     chosen = next((str(word).split("=", 1)[1] for word in command if str(word).startswith("--gtest_filter=")), "*")
     wanted, _, unwanted = chosen.partition("-")
     return any(fnmatch.fnmatchcase(name, p) for p in (wanted or "*").split(":")) and \
@@ -187,7 +189,7 @@ def is_run_by(name, command):
 
 
 class EverythingIsInAStage(unittest.TestCase):
-    """Catches a preset that no benchmark has, and a test for a GPU that no stage runs."""
+    """Fails if a preset has no benchmark, or if no stage runs a test for a GPU."""
 
     def test_every_family_of_presets_is_profiled_and_compared(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -224,7 +226,8 @@ class EverythingIsInAStage(unittest.TestCase):
             for name in names:
                 running = [step for step in steps
                            if step.command[0] == pathlib.Path("bin") / program and is_run_by(name, step.command)]
-                # Some are run once more in other surroundings; parts of one test make a whole.
+                # Some tests run again in other environments. The parts of a split test must be
+                # complete.
                 parts = [step.env["TRAINYARD_CANDIDATE_PART"] for step in running if "TRAINYARD_CANDIDATE_PART" in step.env]
                 whole = [f"{i + 1}/{len(parts)}" for i in range(len(parts))]
                 self.assertTrue(running and parts == whole and len(parts) in (0, len(running)), f"{program}: {name} is in {[s.name for s in running]}")
@@ -313,7 +316,7 @@ class Stages(unittest.TestCase):
 
 
 class Goals(unittest.TestCase):
-    """Catches a goal that is passed because its number is missing, or judged the wrong way round."""
+    """Fails if a goal passes because its number is missing, or if a comparison is reversed."""
 
     ROW = {"model": "lenet5", "batch": 64, "precision": "tf32", "ours": 650e3, "theirs": 200e3, "ratio": 3.25,
            "our_bytes": 40 << 20, "our_used_bytes": 60 << 20, "their_bytes": 100 << 20, "cpu": 20e3}

@@ -1,5 +1,5 @@
-"""Images through the service: a folder that is uploaded, trained on and predicted. Catches a step of the way that does
-not know image files: packing, ingest, schema, plan, training, predict."""
+"""Tests of images through the service: a folder is uploaded, trained on and predicted. They fail if
+any step does not support image files: packing, ingest, schema, plan, training, predict."""
 
 import json
 import struct
@@ -11,7 +11,7 @@ from harness import DaemonTest
 
 
 def png(shade, height=8, width=8):
-    """A grey picture with a bright left half and `shade` on the right."""
+    """A grey image whose left half is bright and whose right half has this shade."""
     def chunk(name, body):
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
     rows = b"".join(b"\0" + b"\xf0" * (width // 2) + bytes([shade]) * (width - width // 2) for _ in range(height))

@@ -1,5 +1,6 @@
-"""From a newcomer's own data to a trained model in two commands: init looks at it, and what it writes is accepted as it
-stands by submit and by local run. Catches a guess that a reader of specs, a planner or an ingest refuses."""
+"""Tests the two commands from a newcomer's own data to a trained model: `init` examines the data,
+and submit and local run accept its job file unchanged. They fail if a reader of specs, a planner or
+an ingest refuses a guess."""
 
 import json
 import math
@@ -13,7 +14,7 @@ FEW = ("--set", "recipe.epochs=2")
 
 
 def draws(count, seed=1):
-    """Numbers in [0, 1) that look random."""
+    """Reproducible numbers in [0, 1) that look random."""
     return [(i * 7919 + seed * 104729) % 10007 / 10007 for i in range(count)]
 
 
@@ -28,13 +29,13 @@ def png(width, height, gray):
 
 class Init(DaemonTest):
     def init(self, path, *arguments):
-        """What init says of the data, and the job file."""
+        """Runs `init`. Returns its report on the data, and the job file."""
         told = self.daemon.cli("init", path, *arguments, "-o", "json", cwd=self.folder)
         answer = json.loads(told.stdout)
         return answer, self.folder / answer["file"]
 
     def trains(self, spec, *sets):
-        """Both ways, unchanged but for the number of epochs."""
+        """Trains with submit and with local run; only the number of epochs is changed."""
         job = self.daemon.submit(spec, *sets, "--wait")
         self.assertEqual(self.daemon.job(job)["state"], "SUCCEEDED")
         result = json.loads(self.daemon.cli("local", "run", spec, *sets, "-o", "json").stdout)

@@ -1,4 +1,5 @@
-"""kill -9 at any time costs at most the steps since the last checkpoint, and no bit of the result."""
+"""Tests that kill -9 at any time costs at most the steps since the last checkpoint, and no bit of
+the result."""
 
 import os
 import random
@@ -75,10 +76,10 @@ class Kill(DisturbedTest):
         beyond = 0
         for left in reversed(range(kills)):
             (pid,) = wait_until(self.daemon.worker_pids, "a worker runs", interval_s=0.005)
-            time.sleep(rng.uniform(0.0, 0.2))  # as it starts, or in its first steps
+            time.sleep(rng.uniform(0.0, 0.2))  # kill during its start or its first steps
             self.assertTrue(is_running(pid), "the job ended before it was killed: make it longer")
             os.kill(pid, signal.SIGKILL)
-            if left > 0:  # losses without a checkpoint between them would be a crash loop
+            if left > 0:  # losses without a checkpoint in between would count as a crash loop
                 self.wait_for_checkpoint(name, beyond)
                 beyond = int(self.daemon.job(name)["checkpoint_step"])
         self.daemon.cli("wait", name)
@@ -107,7 +108,7 @@ class Kill(DisturbedTest):
         self.daemon.cli("cancel", name)
         self.assertEqual(self.daemon.cli("wait", name, check=False).returncode, 8)
         self.assertEqual(self.daemon.job(name)["state"], "CANCELLED")
-        self.daemon.cli("cancel", name)  # also on a finished job
+        self.daemon.cli("cancel", name)  # also accepted for a finished job
         wait_until(lambda: not self.daemon.worker_pids(), "no worker is left", timeout_s=promised_s(5))
 
 

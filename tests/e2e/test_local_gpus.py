@@ -1,4 +1,5 @@
-"""`trainyard local` on several GPUs, which are emulated: the module is the real one's code (tests/cuda/fake_cuda.h)."""
+"""Tests of `trainyard local` on several emulated GPUs; the module is the real one's code
+(tests/cuda/fake_cuda.h)."""
 
 import json
 import os
@@ -50,7 +51,8 @@ class LocalGpus(unittest.TestCase):
         self.assertEqual(two["val/accuracy"], cpu["val/accuracy"])
         self.assertEqual(self.run_on("gpu-0,gpu-1", "again", strict)[1], weights)
         self.assertEqual(self.run_on("gpu-2,gpu-3", "others", strict)[1], weights)
-        self.assertNotEqual(self.run_on("gpu-0,gpu-1", "rounded")[1], weights)  # the default rounds factors
+        # The default precision rounds the factors.
+        self.assertNotEqual(self.run_on("gpu-0,gpu-1", "rounded")[1], weights)
 
     def test_what_cannot_be_is_refused_by_name(self):
         run = ("local", "run", self.spec, "--device")

@@ -1,5 +1,5 @@
-"""Which checkpoint a local run goes on from: that of its own job. Catches a run that trains nothing, and reports success
-with the weights of a job with other settings."""
+"""Tests that a local run resumes only from a checkpoint of its own job. They fail if a run trains
+nothing and reports success with the weights of a job with other settings."""
 
 import pathlib
 import shutil
@@ -8,7 +8,7 @@ import unittest
 
 from harness import EXAMPLES, Daemon
 
-# Many of a job's settings.
+# A job file that sets many fields.
 SPEC = """\
 dataset:
   path: DIGITS
@@ -82,7 +82,7 @@ class LocalResume(unittest.TestCase):
                       'recipe.augmentation[1]: the checkpoint has {"cutout":{"size":2}}, the job has nothing; '
                       "recipe.seed: the checkpoint has 5, the job has 6; "
                       "expected the same job, or a folder without checkpoints", text)
-        # What changes no number of the run may change.
+        # Settings that do not influence the run's numbers may change.
         self.assertIn("resumed from step 4", self.run_job("recipe.checkpoint_every_steps=1"))
 
 

@@ -1,5 +1,6 @@
-"""Losses with settings and models of their own input, through the service. Catches a setting that is lost between spec
-file, wire, worker and model folder, and an answer that `get` or `predict` does not show."""
+"""Tests of losses with settings and of models with a custom input, through the service. They fail
+if a setting gets lost between spec file, API, worker and model folder, or if `get` or `predict`
+does not show a result."""
 
 import math
 import unittest
@@ -8,7 +9,7 @@ from harness import DaemonTest, digits_spec
 
 
 def two_classes(rows):
-    """yes where a sum of two of three columns is large."""
+    """Rows whose class is "yes" if a sum of two of the three columns is large."""
     text = "a,b,c,answer\n"
     for i in range(rows):
         a, b = math.sin(i * 1.7), math.cos(i * 0.9)
@@ -65,7 +66,7 @@ class Losses(DaemonTest):
         for p in answer["predictions"]:
             self.assertAlmostEqual(sum(p["probabilities"]), 1, places=5)
 
-        # Another job begins with these weights, and says so.
+        # Another job starts from these weights and reports that.
         self.daemon.cli("submit", self.binary("answers-2", recipe="  initial_weights: {job: answers-1}\n"), "--watch")
         report = self.daemon.job("answers-2")["plan"]["initial_weights"]
         self.assertEqual(report["source"].split("/")[-1], "answers-1")
@@ -74,8 +75,8 @@ class Losses(DaemonTest):
         self.assertRegex(self.daemon.cli("get", "answers-2").stdout, r"first weights: +of \S*answers-1; 4 taken \(fc1")
 
     def test_an_autoencoder_gives_images_back(self):
-        # An image's pixels have a deviation of 6. As shares of 255 they are all dark: a gray that knows nothing is off
-        # by 120, and there is little to learn beyond that.
+        # Pixels have a standard deviation of 6. As fractions of 255 they are all dark: an untrained
+        # grey is off by 120, and little more can be learned.
         for name, bound, loss in [("squeeze", 4.5, ""), ("shares", 8, "  loss: binary_cross_entropy")]:
             model = f"  autoencoder: {{channels: [8], latent: 12}}\n{loss}"
             spec = digits_spec(self.folder, name, model=model, recipe="  validation_split: 0.2\n")

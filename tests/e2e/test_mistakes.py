@@ -1,7 +1,9 @@
-"""Natural mistakes of newcomers: each is refused with a message that names place, cause and what would be accepted.
+"""Tests natural mistakes of newcomers: each must be refused with a message that names the place,
+the cause and what would be accepted.
 
-mistakes.txt holds the whole output, so that a changed message is seen in review. After a change that is meant,
-`python3 tests/e2e/test_mistakes.py --write` writes it anew; read it as a newcomer would.
+mistakes.txt contains the whole output, so that a changed message is seen in review. After an
+intended change, `python3 tests/e2e/test_mistakes.py --write` writes the file again; read it as a
+newcomer would.
 """
 
 import difflib
@@ -37,7 +39,7 @@ def table(header=HEADER, rows=ROWS, separator=","):
 
 
 def in_job(title, old, new, *words, exit_code=2, arguments=()):
-    """A submit of JOB in which `old` is replaced."""
+    """A submit of JOB in which `old` is replaced by `new`."""
     assert old in JOB, old
     return title, ["submit", "job.yaml", *arguments], words, exit_code, {"job.yaml": JOB.replace(old, new)}, new
 
@@ -52,7 +54,8 @@ def command(title, line, *words, exit_code=2, files=None):
     return title, line.split(), words, exit_code, files or {}, ""
 
 
-# Title, and what is done; then the words that a newcomer needs: where it is wrong, why, and what would be right.
+# Title and command, then the words that the message must have: the place, the cause and the correct
+# form.
 MISTAKES = {
     "Commands": [
         command("train instead of submit", "train shop.yaml", "train", "trainyard submit"),
@@ -219,8 +222,10 @@ class Mistakes(DaemonTest):
         text = text.replace(str(self.folder), "FOLDER")
         text = re.sub(r"\b[0-9a-f]{32,64}\b", "DIGEST", text)
         text = re.sub(r"\b\d+(\.\d+)? (ms|s|min|h)\b", "TIME", text)
-        text = re.sub(r"the loss of step \d+ is \w+", "the loss of step N is inf", text)  # a matter of rounding
-        text = re.sub(r"(there are train/accuracy), [^\[]*", r"\1 and others ", text)  # some come with time
+        # The step and the value depend on rounding.
+        text = re.sub(r"the loss of step \d+ is \w+", "the loss of step N is inf", text)
+        # The list of metrics contains some that depend on the time.
+        text = re.sub(r"(there are train/accuracy), [^\[]*", r"\1 and others ", text)
         return re.sub(r"\b\d+(\.\d+)? ([KMGT]iB)\b", r"N \2", text)
 
     def play(self, title, arguments, words, exit_code, files, change):
@@ -237,7 +242,7 @@ class Mistakes(DaemonTest):
             wrong.append(f"exit {done.returncode} and not {exit_code}")
         if len(told) > 2000:
             wrong.append("is too long to be read")
-        if done.stdout and exit_code != 1:  # 1: a job ran and failed, and its name is printed
+        if done.stdout and exit_code != 1:  # 1: the job ran and failed, and its name is printed
             wrong.append(f"writes to standard output: {done.stdout!r}")
         return text, [f"{title}: {w}\n{text}" for w in wrong]
 

@@ -1,9 +1,12 @@
-"""Models as ONNX files: onnx.checker reads them, onnxruntime runs them on raw rows, and what it computes is what
-`trainyard predict` answers, for every preset and every layer. Catches a node that means something else in ONNX, a
-preprocessing that is not the model's, and a file that knows one batch size alone.
+"""Tests of models exported as ONNX files, for every preset and every layer: onnx.checker reads
+them, onnxruntime runs them on raw rows, and the results must equal those of `trainyard predict`.
+They fail if a node has another meaning in ONNX, if the preprocessing is not the model's, or if a
+file supports only one batch size.
 
-TRAINYARD_ONNX_PYTHON names a Python with onnx and onnxruntime (requirements_onnx.txt); without one, all that needs them
-is skipped. The names of presets on the command line test those alone."""
+TRAINYARD_ONNX_PYTHON names a Python with onnx and onnxruntime (requirements_onnx.txt). Without it,
+the tests that need them are skipped. Names of presets on the command line restrict the tests to
+those.
+"""
 
 import csv
 import gzip
@@ -32,7 +35,7 @@ except ImportError as missing:
 
 needs_onnxruntime = unittest.skipIf(onnxruntime is None, "onnx and onnxruntime are not installed")
 
-BOUND = 1e-5  # absolute on probabilities, relative on numbers
+BOUND = 1e-5  # absolute for probabilities, relative for other numbers
 
 DIGITS = f"""
   path: {EXAMPLES / 'digits.csv.gz'}
@@ -40,7 +43,8 @@ DIGITS = f"""
 
 
 def spec(dataset, model, recipe=""):
-    steps = 3 if "vit_" in model or "vgg" in model else 40  # enough for answers that differ from row to row
+    # So many steps make the outputs differ between rows.
+    steps = 3 if "vit_" in model or "vgg" in model else 40
     return f"""
 dataset:{dataset}
 model:{model}
@@ -61,7 +65,7 @@ def digits_rows():
 
 
 def wide_images():
-    """36 grey images of 32 x 32, a class each third."""
+    """36 grey images of 32 x 32 pixels, 12 of each of three classes."""
     lines = [",".join([f"p{i}" for i in range(1024)] + ["kind"])]
     for row in range(36):
         pixels = [(row * 37 + i * (i % 7 + row % 3) + i // 32 * 11) % 256 for i in range(1024)]
@@ -70,7 +74,7 @@ def wide_images():
 
 
 def passengers(target):
-    """Numbers, some of them missing and one column far from 0, and categories."""
+    """Numeric columns, one far from 0, with missing values, and categories."""
     lines = ["year,age,port,fare,cabin," + target]
     for i in range(80):
         age = "" if i % 9 == 4 else str(i * 7 % 61 + 0.5)
@@ -118,7 +122,7 @@ TEXT_MODELS = {
     "transformer_classifier": ("word", "\n  transformer_classifier: {n_layer: 2, n_head: 2, n_embd: 8}"),
 }
 
-# What presets do not use: every other layer, and settings with more than one meaning.
+# Layers that no preset uses, and settings with several meanings.
 LAYERS = {
     "windows": """
   layers:
@@ -286,7 +290,7 @@ LAYERS = {
 
 
 def tokens_of(texts, text):
-    """What the metadata of a file says about its tokens, in a few lines."""
+    """A short implementation of the tokenization that a file's metadata describes."""
     ids = {piece: i + text["first_piece_id"] for i, piece in enumerate(text["pieces"])}
     rows = []
     for line in texts:
@@ -301,13 +305,13 @@ def tokens_of(texts, text):
 
 
 class File:
-    """An ONNX file: checked, and ready to run."""
+    """An ONNX file that has been checked and is ready to run."""
 
     def __init__(self, path):
         content = path.read_bytes()
         model = onnx.load_from_string(content)
         onnx.checker.check_model(model, full_check=True)
-        # Written by other code from the same fields: the same bytes.
+        # Protobuf's serialization of the same fields must give the same bytes.
         assert model.SerializeToString(deterministic=True) == content, "Protobuf writes other bytes"
         self.model = model
         self.metadata = {p.key: p.value for p in model.metadata_props}
@@ -320,9 +324,9 @@ class File:
         return dict(zip(names, self.session.run(names, {k: v[:count] for k, v in feeds.items()})))
 
     def feeds(self, rows, header=None):
-        """Raw rows, CSV lines without the target, as the file's inputs."""
+        """Converts raw rows (CSV lines without the target) to the file's inputs."""
         cells = list(csv.reader(rows))
-        if header is not None and set(self.inputs) == set(header):  # raw rows
+        if header is not None and set(self.inputs) == set(header):  # one input per column
             columns = {name: np.array([row[i] for row in cells], object)[:, None] for i, name in enumerate(header)}
             return {name: column if self.inputs[name].type == "tensor(string)" else
                     np.array([[float(cell or "nan")] for cell in column[:, 0]], np.float32)
@@ -339,7 +343,7 @@ class File:
             columns = json.loads(self.metadata["columns"])
             numeric.append([float(cell[c["name"]] or "nan") for c in columns if c["kind"] == "numeric"])
             named = [(cell[c["name"]], c["categories"]) for c in columns if c["kind"] == "categorical"]
-            if self.inputs["categorical"].type == "tensor(int64)":  # embeddings
+            if self.inputs["categorical"].type == "tensor(int64)":  # indices for embeddings
                 categorical.append([names.index(value) + 1 if value in names else 0 for value, names in named])
             else:
                 categorical.append([float(value == name) for value, names in named for name in names])
@@ -348,13 +352,14 @@ class File:
 
 
 class OnnxInASpec(DaemonTest):
-    """`model: {onnx: FILE}`: one command makes a job of another program's network and weights."""
+    """`model: {onnx: FILE}`: one command creates a job from another program's network and
+    weights."""
 
     def test_one_command_trains_on(self):
         job = self.daemon.submit(EXAMPLES / "digits_onnx.yaml", "--wait")
         metrics = self.daemon.job(job)["progress"]["metrics"]
         self.assertGreater(metrics["val/accuracy"], 0.95)
-        # Half of the digits are known from the start, and the others' scores are low.
+        # The file's model knows five of the ten digits, and the other classes' scores start low.
         first = next(s["values"][0] for e in self.daemon.events(job) if "metrics" in e
                      for s in e["metrics"]["series"] if s["key"] == "train/accuracy")
         self.assertGreater(first, 0.35)
@@ -362,7 +367,7 @@ class OnnxInASpec(DaemonTest):
         self.assertEqual(spec["model"]["onnx"], "")
         self.assertEqual([next(k for k in layer if k not in ("name", "inputs", "bind")) for layer in spec["model"]["layers"]],
                          ["conv", "relu", "conv", "relu", "max_pool", "flatten", "gemm"])
-        # The weights are a model of the server like any other; the same file is not sent again.
+        # The weights become a model on the server, and the same file is not uploaded again.
         weights = spec["recipe"]["initial_weights"]["model"]
         self.assertEqual(self.daemon.json("submit", EXAMPLES / "digits_onnx.yaml", "--dry-run")["spec"]["recipe"]
                          ["initial_weights"]["model"], weights)
@@ -390,9 +395,9 @@ recipe:
         self.assertIn("conv2.weight", report["taken"]["names"])
 
     def hints(self, *arguments):
-        """What a command says beside its result where a person reads it."""
+        """The hints that a command prints in addition to its result if stderr is a terminal."""
         reader, writer = pty.openpty()
-        termios.tcsetwinsize(writer, (50, 250))  # wide enough to break no sentence
+        termios.tcsetwinsize(writer, (50, 250))  # wide enough that no sentence is wrapped
         subprocess.run([BIN / "trainyard", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=writer, check=True,
                        timeout=PATIENCE_S, env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))
         os.close(writer)
@@ -400,7 +405,7 @@ recipe:
         try:
             while part := os.read(reader, 65536):
                 text += part
-        except OSError:  # Linux's way to say that nothing is left
+        except OSError:  # at the end Linux reports EIO
             pass
         os.close(reader)
         return text.decode()
@@ -418,9 +423,10 @@ recipe:
         own = ', parameter_groups: [{match: "conv1.bias", freeze: false}]'
         self.assertEqual(groups("plain"), of_file)
         self.assertEqual(groups("own", own), [*of_file, ("conv1.bias", False)])
-        # lora freezes by itself, and trains what a group frees.
+        # LoRA freezes everything itself and trains what a group unfreezes.
         self.assertEqual(groups("lora", own + ", lora: {rank: 2, targets: [fc]}"), [("conv1.bias", False)])
-        # The recipe of a job that is written by hand needs them, and is told so; that of a submit has them.
+        # A recipe for a hand-written job needs these groups, and `model import` says so. A submit
+        # adds them.
         needs = 'the recipe needs parameter_groups: [{match: "conv1.*", freeze: true}, {match: "conv2.bias", freeze: true}]'
         self.assertIn(needs, self.hints("model", "import", self.folder / "named.onnx", "--out", self.folder / "named"))
         hints = self.hints("submit", self.folder / "own.yaml", "--dry-run")
@@ -438,7 +444,7 @@ recipe:
 
 class Onnx(DaemonTest):
     def exported(self, name, text, *flags):
-        """Trains by a spec and exports; returns the file."""
+        """Trains with a spec, exports the model and returns the file."""
         job = job_name(name)
         self.daemon.cli("submit", self.write(f"{name}.yaml", f"name: {job}\n{text}"), "--wait")
         path = self.folder / f"{name}.onnx"
@@ -447,7 +453,8 @@ class Onnx(DaemonTest):
         return File(path)
 
     def judge(self, name, text, rows, header=None, flags=()):
-        """Exports, and compares with predict for three rows at once and for one."""
+        """Exports the model and compares its results with predict's, for three rows together and
+        for one."""
         file = self.exported(name, text, *flags)
         lines = ([",".join(header)] if header else []) + rows
         answer = self.daemon.json("predict", job_name(name), "--csv",
@@ -470,7 +477,7 @@ class Onnx(DaemonTest):
                 self.assertEqual([answer["classes"][k] for k in outputs["logits"].argmax(1)],
                                  [p["label"] for p in expected])
             self.assertLess(error, BOUND, f"{name}, batch {count}")
-            if count > 1:  # answers that are all alike would judge nothing
+            if count > 1:  # identical outputs for all rows would prove nothing
                 self.assertGreater(np.ptp(values, axis=0).max(), 10 * BOUND, name)
         print(f"{name}: {error:.1e}")
         return file
@@ -514,14 +521,15 @@ class Onnx(DaemonTest):
             path = self.write(f"{target}.csv", "\n".join(lines) + "\n")
             dataset = f"\n  path: {path}\n  csv: {{target: {target}}}"
             with self.subTest(name):
-                rows = [line.rsplit(",", 1)[0] for line in lines[4:9]] + ["190002,30,X,9.5,Z1"]  # unseen categories
+                # The last row has an unseen category.
+                rows = [line.rsplit(",", 1)[0] for line in lines[4:9]] + ["190002,30,X,9.5,Z1"]
                 file = self.judge(name, spec(dataset, model), rows,
                                   lines[0].split(",")[:-1])
                 self.assertEqual(file.metadata["target"], target)
 
     @needs_onnxruntime
     def test_raw_rows(self):
-        """Each column is an input by its name: a table's cells go in as they are."""
+        """Each column is an input of its own name, and a table's cells are passed unchanged."""
         path = {target: self.write(f"raw_{target}.csv", "\n".join(passengers(target)) + "\n")
                 for target in ("survived", "price")}
         for name, target, more, model in (
@@ -577,7 +585,7 @@ class Onnx(DaemonTest):
 
     @needs_onnxruntime
     def test_next_tokens(self):
-        """There is no predict to compare with: the loss over a test text is."""
+        """Compares the loss over a test text, since predict does not support these models."""
         context = 12
         test = "to be or not to be, that is the question whether"[:4 * context + 1]
         train = self.write("train.txt", "the question is whether to be or not to be, that is " * 9)
@@ -618,7 +626,7 @@ class Onnx(DaemonTest):
         self.assertEqual(taken.read_text(), "somebody's")
         self.assertEqual(list(self.folder.glob("n.onnx*")), [])
 
-        # The folder of the other format gives the same file without a server.
+        # Exporting a downloaded model folder gives the same file without a server.
         self.daemon.cli(*export, self.folder / "small")
         self.daemon.cli(*export, self.folder / "a.onnx", "--format", "onnx")
         done = self.daemon.json("local", "export", self.folder / "small", "--out", self.folder / "b.onnx")

@@ -1,4 +1,5 @@
-"""Training goes on without the daemon, which may be killed or replaced; the next one takes over what runs."""
+"""Tests that training continues without the daemon, which may be killed or replaced, and that the
+next daemon adopts running jobs."""
 
 import os
 import shutil
@@ -8,23 +9,24 @@ import unittest
 
 from harness import BIN, STATEFUL_MODEL, Daemon, DisturbedTest, is_running, wait_until
 
-# Each job makes some 90 checkpoints. It uses one thread, because two that share a busy core mostly wait for each other.
+# Each job makes some 90 checkpoints. It uses one thread, since two threads on a busy core mostly
+# wait for each other.
 RECIPE = """  validation_split: 0.2
   checkpoint_every_steps: 100
 resources: {threads: 1}
 """
-FIRST_STEP = 150  # A job is disturbed after its first checkpoint.
+FIRST_STEP = 150  # jobs are disturbed after their first checkpoint
 
 
 class Outlive(DisturbedTest):
     network, recipe, epochs = STATEFUL_MODEL, RECIPE, 400
 
     def setUp(self):
-        if self.daemon.process.poll() is not None:  # an earlier test failed in between
+        if self.daemon.process.poll() is not None:  # an earlier test failed halfway
             self.daemon.start()
 
     def begin(self, name):
-        """Submits the job, waits until it trains, returns its worker."""
+        """Submits the job, waits until it trains and returns its worker's PID."""
         self.daemon.submit(self.spec(name))
         self.wait_for_step(name, FIRST_STEP)
         (pid,) = self.daemon.worker_pids()
@@ -42,7 +44,7 @@ class Outlive(DisturbedTest):
         pid = self.begin("outlives")
         for _ in range(2):
             self.daemon.kill()
-            os.kill(pid, signal.SIGHUP)  # what the kernel sends to a group whose parent went while it was stopped
+            os.kill(pid, signal.SIGHUP)  # the kernel sends it to an orphaned stopped process group
             time.sleep(0.3)
             self.assertTrue(is_running(pid))
             self.daemon.start()
@@ -109,7 +111,8 @@ class Outlive(DisturbedTest):
 
     def test_a_cancelled_job_is_cancelled_by_the_next_daemon(self):
         pid = self.begin("cancelled")
-        os.kill(pid, signal.SIGSTOP)  # or a slow machine lets it end before it is cancelled
+        # On a slow machine the job could otherwise end before the cancel.
+        os.kill(pid, signal.SIGSTOP)
         self.daemon.kill()
         self.daemon.start()
         self.daemon.cli("cancel", "cancelled")
@@ -145,7 +148,7 @@ class Alone(DisturbedTest):
 
 
 class Replaced(DisturbedTest):
-    """SIGUSR2: the program at the daemon's path takes its place, with the same pid."""
+    """SIGUSR2: the program at the daemon's path replaces the running one, with the same PID."""
 
     network, recipe, epochs = STATEFUL_MODEL, RECIPE, 400
 
@@ -159,7 +162,8 @@ class Replaced(DisturbedTest):
         cls.daemon = Daemon(cls.folder / "state", "--worker", BIN / "trainyard-worker", program=cls.program).start()
 
     def replace(self, what):
-        """As a package manager does: the new file takes the old one's name."""
+        """Replaces the program as a package manager does: the new file is renamed over the old
+        one."""
         fresh = self.program.with_name("new")
         what(fresh)
         fresh.chmod(0o755)

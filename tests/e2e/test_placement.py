@@ -1,4 +1,4 @@
-"""Jobs that share the CPU, that make room for others, and what is told of those that wait."""
+"""Tests of jobs that share the CPU, of preemption, and of the reasons shown for waiting jobs."""
 
 import os
 import unittest
@@ -53,7 +53,7 @@ class Placement(DisturbedTest):
 
     def test_the_queue_says_what_is_before_a_job(self):
         whole = self.spec("whole", priority=9, resources="exclusive: true, threads: 1, device: cpu")
-        self.daemon.submit(whole, "--set", "recipe.epochs=100000")  # until it is cancelled
+        self.daemon.submit(whole, "--set", "recipe.epochs=100000")  # runs until it is cancelled
         self.wait_for_step("whole", 1)
         self.daemon.submit(self.spec("waits"))
         queue = wait_until(lambda: (q := self.daemon.json("queue"))["jobs"] and q, "it waits")

@@ -1,4 +1,5 @@
-"""Datasets of the server's own files: what is reached, what is refused, and what changes while it is read."""
+"""Tests of datasets from files on the server: which paths are allowed, which are refused, and files
+that change while they are read."""
 
 import json
 import os
@@ -59,7 +60,7 @@ class ServerPath(DaemonTest):
                          len(list((self.daemon.state / "datasets").glob("*.tmp"))),
                          len({d["digest"] for d in self.daemon.json("dataset", "list")["datasets"]
                               if d["state"] == "READY"}))
-        # Again is the same; changed, it is not.
+        # The same file gives the same dataset, a changed one does not.
         self.upload("--csv", path, "--target", "kind", "--name", "rows-there")
         path.write_text(ROWS + "99,red,a\n")
         self.upload("--csv", path, "--target", "kind", "--name", "rows-then")
@@ -77,7 +78,7 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
         self.daemon.cli("submit", spec, "--watch")
         folder = self.daemon.json("dataset", "get", "photos")
         self.assertEqual(folder["schema"]["classes"], ["dark", "light"])
-        # The client sends a folder as a tar: the same content.
+        # The client sends a folder as a tar, which gives the same content.
         self.daemon.cli("dataset", "upload", "--images", self.root / "photos", "--name", "photos-sent")
         self.assertEqual(self.daemon.json("dataset", "get", "photos-sent")["digest"], folder["digest"])
         self.put("a/train.txt", "abcd" * 50)
@@ -115,19 +116,20 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
         self.assertNotEqual(done.returncode, 0)
         spec = self.write("both.yaml", f"path: inside.csv\nserver_path: {self.root}/inside.csv\ncsv: {{target: kind}}\n")
         self.assert_refused(self.daemon.cli("dataset", "upload", spec, check=False), 2, "server_path")
-        if os.geteuid() != 0:  # root reads everything
+        if os.geteuid() != 0:  # root can read every file
             path = self.put("closed.csv", ROWS)
             path.chmod(0)
             done = self.upload("--csv", path, "--target", "kind", check=False)
             self.assert_refused(done, done.returncode, "SERVER_PATH_UNREADABLE")
 
     def test_a_file_that_changes_before_it_is_read_is_refused(self):
-        # Two ingests of files on the server run at a time: behind two that take seconds there is time for a change.
+        # Two ingests of server files run at a time. While two slow ones run, the third file can be
+        # changed.
         words = random.Random(1)
         text = "".join(
             "".join(words.choice("abcdefghij") for _ in range(words.randint(2, 9))) + (" " if i % 12 else "\n")
             for i in range(25_000))
-        rows = ROWS + "77,red,a\n"  # that no other dataset has
+        rows = ROWS + "77,red,a\n"  # rows that no other dataset has
         path = self.put("moving.csv", rows)
         environment = dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}")
 
@@ -155,7 +157,7 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
             self.assertEqual(process.wait(120), 0)
             process.stdout.close()
             process.stderr.close()
-        path.write_text(rows)  # what it was: asked for again, it is read
+        path.write_text(rows)  # restored, and read on the next request
         self.upload("--csv", path, "--target", "kind", "--name", "moving")
         self.assertEqual(state("moving"), "READY")
 

@@ -1,5 +1,6 @@
-"""Jobs in a cluster: a real Slurm of four nodes on this machine runs what the daemon hands to it, over TLS, and whatever is
-killed, cut or lied about, a job ends with the bits of one that the daemon trained itself."""
+"""Tests of jobs in a cluster: a real Slurm of four nodes on this machine runs the daemon's jobs
+over TLS. Whatever is killed, cut off or answered falsely, a job must end with the same bits as one
+that the daemon trained itself."""
 
 import hashlib
 import hmac
@@ -20,7 +21,8 @@ import slurm  # noqa: E402
 
 
 class SlurmTest(DisturbedTest):
-    """A daemon with the cluster `slurm`, a Slurm of its own; `undisturbed` was trained by the daemon itself."""
+    """A daemon with the cluster `slurm`, which is a Slurm of this class. The daemon itself trained
+    `undisturbed`."""
 
     network, recipe, epochs = STATEFUL_MODEL, FREQUENT_CHECKPOINTS, 60
     slurm_options, described = {}, ""
@@ -47,28 +49,30 @@ output: {cls.cluster.folder}/log/job-%j.log
         port = slurm.free_ports(1)[0]
         cls.arguments = ["--cluster", str(path), "--workers-listen", f"127.0.0.1:{port}", "--cancel-grace-seconds", "5",
                          *cls.arguments_of_link(port)]
-        for name, value in cls.cluster.environment().items():  # the daemon's commands find this Slurm by it
+        # The daemon's commands find this Slurm by these variables.
+        for name, value in cls.cluster.environment().items():
             os.environ[name] = value
         super().setUpClass()
 
     @classmethod
     def worker_of_nodes(cls):
-        """The program that nodes start."""
+        """The worker program that nodes start."""
         return BIN / "trainyard-worker"
 
     @classmethod
     def arguments_of_link(cls, port):
-        """How workers reach the port, if not as it is."""
+        """Options with the address at which workers reach the port, if it differs."""
         return []
 
     def setUp(self):
-        if self.daemon.process.poll() is not None:  # an earlier test failed in between
+        if self.daemon.process.poll() is not None:  # an earlier test failed halfway
             self.daemon.start()
         self.lie_nothing()
         self.addCleanup(self.lie_nothing)
 
     def wait_until_run(self, command, times=1, since=None):
-        """Until the daemon has begun the cluster's `command` so many times, from now on or since it was `since`."""
+        """Waits until the daemon has started the cluster's `command` `times` times, counted from
+        now or from the number `since`."""
         before = self.cluster.runs(command) if since is None else since
         wait_until(lambda: self.cluster.runs(command) >= before + times, f"{command} is run")
 
@@ -83,7 +87,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return path
 
     def slurm_jobs(self, states="all"):
-        """Those that Slurm shows, newest first: number, name, state, nodes."""
+        """Slurm's jobs, newest first: number, name, state, nodes."""
         shown = self.cluster.run("squeue", "--noheader", f"--states={states}", "-o", "%A %j %T %N", "--sort=-i").stdout
         return [line.split() for line in shown.splitlines()]
 
@@ -92,7 +96,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return [job for job in self.slurm_jobs(states) if f"-{uid}-" in job[1]]
 
     def workers(self, name):
-        """Process numbers of the job's workers in the cluster."""
+        """The PIDs of the job's workers in the cluster."""
         uid = self.daemon.job(name)["uid"]
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -110,7 +114,8 @@ output: {cls.cluster.folder}/log/job-%j.log
         self.wait_for_step(name, step)
 
     def assert_whole(self, name, attempts=1):
-        """It ended with the bits of the undisturbed one, and told each step of its last attempts once."""
+        """Checks that the job ended with the undisturbed bits and reported each step of its last
+        attempts once."""
         self.finish(name)
         self.assertEqual(self.daemon.job(name)["attempt"], attempts)
         seqs = [int(e["seq"]) for e in self.daemon.events(name)]
@@ -185,7 +190,7 @@ class Handed(SlurmTest):
             self.assertIn("In the queue of the cluster slurm as ", explained)
             self.wait_until_run("squeue", times=2)
             self.assertEqual(len(self.slurm_jobs("PENDING")), 2, "the third waits here")
-            # One that waits there is cancelled there.
+            # A job that waits in the cluster is cancelled there.
             self.daemon.cli("cancel", "wait-1")
             self.wait_for_state("wait-1", "CANCELLED")
             wait_until(lambda: self.jobs_of("wait-1")[0][2] == "CANCELLED", "Slurm's too")
@@ -247,14 +252,15 @@ class Forecasts(SlurmTest):
         self.assertAlmostEqual(forecast["cost"], forecast["total_seconds"] / 1000, delta=1e-6)
         self.assertIn("the network between its nodes is not measured: 0.3 GB/s are assumed",
                       self.forecast("--set", "resources.nodes=2")["basis"])
-        # As many epochs as have 100 minutes of steps.
+        # A number of epochs whose steps take 100 minutes.
         epochs = int(6000 / (36 * forecast["step_seconds"])) + 1
         long = self.forecast("--set", f"recipe.epochs={epochs}")
         self.assertGreater(long["starts"], 30)
         text = self.daemon.cli("plan", "--upload", self.spec("planned"), "--set", f"recipe.epochs={epochs}").stdout
         self.assertIn("its time limit of 2 min makes it go on in ", text)
 
-        # A later job has the forecast of its submission, and what it took corrects the next.
+        # A later job keeps the forecast made at its submission, and its outcome corrects the next
+        # forecast.
         self.daemon.submit(self.spec("second"), "--wait")
         (of_second,) = self.daemon.job("second")["plan"]["forecasts"]
         self.assertGreater(of_second["total_seconds"], 0)
@@ -281,7 +287,8 @@ class Disturbed(SlurmTest):
         self.assertEqual(len(self.jobs_of("orphan")), 1)
 
     def test_a_daemon_killed_before_sbatch_answers(self):
-        for lie in ("once:slow=4", "once:late=4"):  # before Slurm has it, and after
+        # The daemon is killed before and after Slurm has accepted the job.
+        for lie in ("once:slow=4", "once:late=4"):
             name = "early-" + lie[5:9]
             self.cluster.lie("sbatch", lie)
             since = self.cluster.runs("sbatch")
@@ -297,7 +304,8 @@ class Disturbed(SlurmTest):
     def test_a_daemon_stopped_while_slurm_does_not_answer(self):
         def stop_and_go_on(name, command, since):
             self.wait_until_run(command, since=since)
-            self.assertEqual(self.daemon.stop(timeout_s=promised_s(5)), 0)  # its commands may take 30
+            # The commands may take 30 s.
+            self.assertEqual(self.daemon.stop(timeout_s=promised_s(5)), 0)
             self.lie_nothing()
             self.daemon.start()
             self.assert_whole(name)
@@ -323,9 +331,10 @@ class Disturbed(SlurmTest):
         self.begin("doubted", step=5)
         for lie in ("empty", "garbage", "fail", "slow=2"):
             (pid,) = self.workers("doubted")
-            os.kill(pid, signal.SIGSTOP)  # or it would have ended before all lies are told
+            os.kill(pid, signal.SIGSTOP)  # otherwise it could end before all lies are used
             self.cluster.lie("squeue", lie)
-            self.wait_until_run("squeue", times=2)  # when the second begins, the first has been read
+            # When the second run starts, the first has been read.
+            self.wait_until_run("squeue", times=2)
             os.kill(pid, signal.SIGCONT)
         self.lie_nothing()
         self.assert_whole("doubted")
@@ -346,13 +355,14 @@ class Disturbed(SlurmTest):
             self.assert_whole("moved", attempts=2)
         finally:
             self.cluster.start_node(node)
-            # Slurm may go on for minutes with what it still looks for there; other nodes take the other tests' jobs.
+            # Slurm may take minutes to clean up the node; the other tests' jobs use other nodes.
             wait_until(lambda: not self.cluster.node_state(node).startswith("down"), "the node is back")
 
     def test_an_administrator(self):
         self.begin("requeued")
         number = self.jobs_of("requeued")[0][0]
-        self.cluster.run("scontrol", "update", f"JobId={number}", "Requeue=1")  # Slurm refuses what was not submitted so
+        # Slurm refuses a requeue of jobs submitted without this flag.
+        self.cluster.run("scontrol", "update", f"JobId={number}", "Requeue=1")
         self.cluster.run("scontrol", "requeue", number)
         self.assert_whole("requeued", attempts=2)
         self.begin("ended")
@@ -364,7 +374,7 @@ class Disturbed(SlurmTest):
         self.cluster.lie("scancel", "empty")
         self.begin("stubborn", step=5)
         (pid,) = self.workers("stubborn")
-        os.kill(pid, signal.SIGSTOP)  # it hears nothing
+        os.kill(pid, signal.SIGSTOP)  # it receives no signal
         since = self.cluster.runs("scancel")
         self.daemon.cli("cancel", "stubborn")
         self.wait_until_run("scancel", times=2, since=since)
@@ -375,7 +385,7 @@ class Disturbed(SlurmTest):
 
 
 class StormyTest(SlurmTest):
-    """Between the daemon and the nodes is a bad network."""
+    """A bad network connects the daemon and the nodes."""
 
     storm = {"seed": 5, "delay_s": 0.2, "jitter_s": 0.1, "bytes_to_reset": 150_000, "bytes_to_stall": 60_000, "stall_s": 0.7}
 
@@ -390,7 +400,7 @@ class StormyTest(SlurmTest):
 class Stormy(StormyTest):
     def test_a_storm_and_a_silence_change_nothing(self):
         self.begin("stormy", step=5)
-        self.link.silence("back")  # the worker hears nothing more, and comes back
+        self.link.silence("back")  # the worker receives nothing more and reconnects
         self.assert_whole("stormy")
         self.assertGreater(self.link.stalls + self.link.resets, 0, "or it was calm")
         self.assertGreater(self.link.connections, 1)
@@ -401,7 +411,7 @@ class TimeLimit(SlurmTest):
     epochs = 600
 
     def test_a_job_that_is_longer_than_its_place_goes_on_in_links(self):
-        # Slurm's limits are minutes: here the node is told that its place ends in seconds.
+        # Slurm's limits are minutes, so this squeue reports an end in six seconds.
         honest = self.cluster.bin / "squeue"
         honest.rename(self.cluster.bin / "honest_squeue")
         honest.write_text(f"""#!/bin/sh
@@ -437,7 +447,7 @@ class Refused(SlurmTest):
             job = self.daemon.job(name)
             self.assertEqual(job["state"], "QUEUED")
             self.assertLessEqual(job["attempt"], 1, "none is tried again and again")
-        # Its operator mends the cluster: they go on by themselves.
+        # The operator repairs the cluster, and the jobs continue automatically.
         self.cluster.run("scontrol", "create", "PartitionName=absent", "Nodes=n[1-4]", "State=UP")
         for name in names:
             self.daemon.cli("wait", name)

@@ -1,6 +1,7 @@
-"""One job on the GPUs of two nodes of a real Slurm on this machine: it ends with the bits of one on as many GPUs of one node,
-whichever of its workers dies. The GPUs are emulated, NCCL with them (tests/cuda/fake_nccl.cc): each worker is a process with
-two of them, and everything but the silicon and NCCL's own network is what runs in production."""
+"""Tests of one job on the GPUs of two nodes of a real Slurm on this machine: whichever of its
+workers dies, it must end with the same bits as a job on as many GPUs of one node. GPUs and NCCL are
+emulated (tests/cuda/fake_nccl.cc): each worker is a process with two GPUs, and everything except
+the hardware and NCCL's own network is as in production."""
 
 import os
 import signal

@@ -1,6 +1,7 @@
-"""One job on four nodes of a real Slurm on this machine: whichever of its workers dies, whatever happens to a node or to the
-daemon, it ends with the bits of a run on four nodes that nobody disturbed. (That these are the bits of four ranks of one
-process, tests/engine/nodes_test.cc and tests/server/elsewhere_run_test.cc say.)"""
+"""Tests of one job on four nodes of a real Slurm on this machine: whatever happens to its workers,
+to a node or to the daemon, it must end with the same bits as an undisturbed run on four nodes.
+tests/engine/nodes_test.cc and tests/server/elsewhere_run_test.cc check that these bits equal those
+of four ranks in one process."""
 
 import os
 import pathlib
@@ -59,7 +60,8 @@ class Nodes(SlurmNodesTest):
 
     def test_a_node_that_fails(self):
         self.begin("failing")
-        # Slurm takes a while to notice. Until the node is back it would give it to the second attempt as well.
+        # Slurm takes a while to notice. Until the node is back, Slurm would give it to the second
+        # attempt too.
         self.cluster.lie("sbatch", "held")
         self.cluster.kill_node("n3")
         try:
@@ -67,13 +69,13 @@ class Nodes(SlurmNodesTest):
         finally:
             self.cluster.start_node("n3")
         self.lie_nothing()
-        self.assert_whole("failing", attempts=2)  # it needs all four
+        self.assert_whole("failing", attempts=2)  # it needs all four nodes
         self.cluster.wait_for_nodes()
 
     def test_a_node_that_is_given_out_although_it_has_failed(self):
         self.begin("misplaced")
         self.cluster.kill_node("n3")
-        try:  # srun tries for ten seconds to reach the node, unless Slurm has noticed
+        try:  # srun tries to reach the node for ten seconds, unless Slurm has noticed its loss
             wait_until(lambda: self.daemon.job("misplaced")["attempt"] > 2 or self.cluster.node_state("n3").startswith("down"),
                        "the second attempt is lost, or waits for the node")
         finally:

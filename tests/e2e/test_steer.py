@@ -1,4 +1,4 @@
-"""Pause, resume, retry, fork: a job is steered, and no step and no bit is lost."""
+"""Tests of pause, resume, retry and fork: steering a job must not lose a step or a bit."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Steer(DisturbedTest):
     def test_a_paused_job_frees_its_device_and_loses_no_step(self):
         self.daemon.submit(self.spec("paused"))
         self.wait_for_step("paused", 50)
-        self.daemon.submit(self.spec("next-one"))  # waits for the one slot
+        self.daemon.submit(self.spec("next-one"))  # waits for the only slot
         self.daemon.cli("pause", "paused")
         paused = self.wait_for_state("paused", "PAUSED")
         self.assertEqual(paused["checkpoint_step"], paused["progress"]["step"])
@@ -83,7 +83,8 @@ class Steer(DisturbedTest):
         pid = self.daemon.worker_pids()[0]
         os.kill(pid, signal.SIGSTOP)
         self.daemon.cli("pause", "deaf-one")
-        self.wait_for_state("deaf-one", "PAUSED")  # the grace ends it: its silence would not within the hour
+        # Only the grace period ends it; the silence limit is an hour.
+        self.wait_for_state("deaf-one", "PAUSED")
         self.daemon.cli("cancel", "deaf-one")
 
     def test_a_cancelled_job_is_retried_to_the_same_bits(self):
@@ -103,7 +104,7 @@ class Steer(DisturbedTest):
         self.assertEqual(self.daemon.job("to-cancel")["state"], "CANCELLED", "terminal states are written once")
 
     def test_a_failed_job_is_forked_with_a_lower_rate(self):
-        # Least squares at a rate that is too high: the error grows from step to step until it is no number.
+        # At this learning rate, least squares diverges until the loss is NaN.
         text = digits_spec(self.folder, "too-fast", "  layers:\n    - gemm: {}",
                            "  checkpoint_every_steps: 1\n  keep_checkpoints: 100\n").read_text()
         spec = self.write("too-fast.yaml", text.replace("learning_rate: 0.05, momentum: 0.9", "learning_rate: 1")
@@ -127,7 +128,8 @@ class Steer(DisturbedTest):
         listed = self.daemon.json("checkpoint", "list", "parent")["checkpoints"]
         steps = [int(c["step"]) for c in listed]
         self.assertEqual(len(steps), 3)
-        self.daemon.submit(self.spec("blocker"))  # the fork waits, and its parent goes
+        # The fork waits behind it while its parent is deleted.
+        self.daemon.submit(self.spec("blocker"))
         self.daemon.cli("fork", f"parent@{steps[1]}", "--set", f"recipe.epochs={EPOCHS + 1}", "--name", "forked")
         self.daemon.cli("retry", "parent", "--name", "retry-2")
         self.daemon.cli("delete", "parent", "--yes")
@@ -167,7 +169,7 @@ class Steer(DisturbedTest):
                          json.dumps(self.daemon.job("undisturbed")["spec"], sort_keys=True))
 
     def test_a_job_out_of_time_is_forked_with_more_of_it_to_the_same_bits(self):
-        # It would run for hours, so the limit ends it on any machine.
+        # The job would run for hours, so the limit ends it on any machine.
         self.daemon.submit(self.spec("hurried"), "--set", "recipe.epochs=1000000", "--set", "resources.time_limit_seconds=1")
         hurried = self.wait_for_state("hurried", "FAILED")
         self.assertEqual(hurried["reason"], "TIME_LIMIT", hurried)

@@ -1,6 +1,6 @@
-"""Many storms between a daemon and the nodes of a real Slurm, of other seeds each, for jobs of one node and of four: minutes.
-
-    TRAINYARD_STORMS=10 ctest --preset release -R e2e_test_storms    # so many seeds
+"""Runs many network storms with different seeds between a daemon and the nodes of a real Slurm, for
+jobs of one node and of four. Takes minutes.
+    TRAINYARD_STORMS=10 ctest --preset release -R e2e_test_storms    # the number of seeds
 """
 
 import os
@@ -20,7 +20,7 @@ STORMS = int(os.environ.get("TRAINYARD_STORMS", "0"))
 
 
 class Storms:
-    """For each seed a job that is left alone by all but the network, and silences of both kinds."""
+    """For each seed, runs a job that only the network disturbs, and silences both directions."""
 
     def test_storms(self):
         for seed in range(STORMS):

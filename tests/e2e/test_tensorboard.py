@@ -1,7 +1,8 @@
-"""Event files as TensorBoard itself reads them: every metric of a job, with its steps, times and values. Catches records
-whose lengths or checksums are not TFRecord's, and a message that TensorBoard takes for something else.
+"""Tests that TensorBoard reads the event files with every metric of a job, its steps, times and
+values. They fail if record lengths or checksums do not follow TFRecord, or if TensorBoard misreads
+a message.
 
-TRAINYARD_TENSORBOARD_PYTHON names a Python with tensorboard; without one this is skipped."""
+TRAINYARD_TENSORBOARD_PYTHON names a Python with tensorboard. Without it the tests are skipped."""
 
 import json
 import os
@@ -17,13 +18,13 @@ except ImportError as missing:
     if python and os.environ.get("TRAINYARD_TENSORBOARD_TRIED") != python:
         os.execve(python, [python, *sys.argv], dict(os.environ, TRAINYARD_TENSORBOARD_TRIED=python))
     print(f"{missing.name} is not installed for {sys.executable}: set TRAINYARD_TENSORBOARD_PYTHON", file=sys.stderr)
-    raise SystemExit(77)  # ctest reads it as skipped
+    raise SystemExit(77)  # CTest's status for skipped tests
 
 RECIPE = "  validation_split: 0.2\n"
 
 
 def scalars_of(folder):
-    """{key: [(step, time, value)]} of a run, nothing left out."""
+    """All scalars of a run as {key: [(step, time, value)]}."""
     reader = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
     reader.Reload()
     tags = reader.Tags()
@@ -44,7 +45,8 @@ class TensorBoard(DaemonTest):
             self.assertEqual([step for step, _, _ in read[key]], series["steps"], key)
             for (_, time, value), wanted_time, wanted in zip(read[key], series["times"], series["values"]):
                 self.assertAlmostEqual(time, wanted_time, delta=1e-3)
-                self.assertAlmostEqual(value, wanted, delta=1e-6 * max(1, abs(wanted)))  # a float
+                # Values are stored in single precision.
+                self.assertAlmostEqual(value, wanted, delta=1e-6 * max(1, abs(wanted)))
 
     def test_a_local_run_is_read_whole(self):
         spec = digits_spec(self.folder, "local-curves", recipe=RECIPE)

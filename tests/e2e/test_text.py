@@ -1,5 +1,5 @@
-"""Text through the service: rows that are classified, and one text that is continued. Catches a step of the way that
-does not know tokens: upload, schema, plan, training, predict."""
+"""Tests of text through the service: rows are classified, and a text is continued. They fail if any
+step does not support tokens: upload, schema, plan, training, predict."""
 
 import unittest
 
@@ -9,7 +9,7 @@ TOPICS = {"sport": ["team", "match", "goal", "coach"], "money": ["bank", "rates"
 
 
 def news(rows):
-    """Rows of two topics that share all words but two."""
+    """Rows of two topics that differ in only two words."""
     text = "topic,title,body,id\n"
     for i in range(rows):
         topic = ("sport", "money")[i % 2]
@@ -133,7 +133,8 @@ recipe:
 
         done = self.daemon.cli("generate", "tower", "--prompt", "the tower", "--tokens", "40", "--temperature", "0")
         self.assertTrue(done.stdout.startswith(" \u2603 of the town\nthe tower"), done.stdout)
-        # Never seen, told by its bytes; and a model that is warm enough draws bytes of no character.
+        # Unseen characters are encoded as bytes, and at a high temperature the model generates
+        # bytes that form no character.
         answer = self.daemon.json("generate", "tower", "--prompt", "\u00e9\U0001f600", "--tokens", "200",
                                   "--temperature", "50")
         self.assertIn("\ufffd", answer["text"])

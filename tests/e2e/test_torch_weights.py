@@ -1,10 +1,14 @@
-"""PyTorch's weights into jobs and back (client/python/src/trainyard/torch_weights.py), for every preset: a module of
-PyTorch gives a job its first weights, one step with no rate to speak of follows, and the job's model in the module again
-answers as `trainyard predict` does; a language model's loss is PyTorch's. Catches a name, a transposed matrix, an order
-of query, key and value, or a tensor that is lost, in either direction.
+"""Tests the conversion of PyTorch weights to jobs and back
+(client/python/src/trainyard/torch_weights.py) for every preset. A PyTorch module gives a job its
+first weights, and the job makes one step with a negligible learning rate. Its model, loaded into
+the module again, must give the same results as `trainyard predict`, and a language model's loss
+must equal PyTorch's. The tests fail if a name, a transposed matrix, the order of query, key and
+value, or a tensor gets lost in either direction.
 
-TRAINYARD_TORCH_PYTHON names a Python with torch, and torchvision, timm and transformers for their modules; what is not
-there is skipped. Names of presets on the command line test those alone."""
+TRAINYARD_TORCH_PYTHON names a Python with torch, and with torchvision, timm and transformers for
+their modules. Tests of missing packages are skipped. Names of presets on the command line restrict
+the tests to those.
+"""
 
 import importlib.util
 import json
@@ -23,17 +27,17 @@ except ImportError as missing:
     if python and os.environ.get("TRAINYARD_TORCH_TRIED") != python:
         os.execve(python, [python, *sys.argv], dict(os.environ, TRAINYARD_TORCH_TRIED=python))
     print(f"{missing.name} is not installed for {sys.executable}", file=sys.stderr)
-    raise SystemExit(77)  # ctest reads it as skipped
+    raise SystemExit(77)  # CTest's status for skipped tests
 
 MODULE = SOURCE / "client/python/src/trainyard/torch_weights.py"
-BOUND = 1e-5  # of probabilities and of losses
+BOUND = 1e-5  # for probabilities and losses
 CLASSES, TOKENS, ROWS = 3, 12, 24
 
 
 def load(path):
     spec = importlib.util.spec_from_file_location("torch_weights", path)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["torch_weights"] = module  # its dataclasses look themselves up
+    sys.modules["torch_weights"] = module  # its dataclasses look for it there
     spec.loader.exec_module(module)
     return module
 
@@ -122,7 +126,7 @@ def torchvision_model(name, **options):
 
 
 def small_resnet():
-    """torchvision's blocks behind the stem for small images, which is our default up to 64 x 64."""
+    """torchvision's blocks after the stem for small images, the preset's default up to 64 x 64."""
     model = torchvision_model("resnet18")
     model.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
     model.maxpool = nn.Identity()
@@ -159,7 +163,7 @@ def transformers_vit():
 
 
 class Logits(nn.Module):
-    """A model of transformers, which answers with more than its logits."""
+    """Returns only the logits of a model from transformers."""
 
     def __init__(self, model):
         super().__init__()
@@ -175,7 +179,7 @@ class Logits(nn.Module):
         return self.model.load_state_dict(*arguments, **options)
 
 
-# Preset: the module, the spec's model, the data, the layout that is written.
+# Preset: the module, the spec's model, the data, the layout of the written weights.
 CASES = {
     "mlp": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 7), nn.ReLU(), nn.Linear(7, CLASSES)),
             "mlp: {hidden: [7]}", "small", None),
@@ -231,7 +235,7 @@ def text_rows():
 
 class TorchWeights(DaemonTest):
     def data(self, kind):
-        """The rows, the CSV with labels, and what `predict` is given."""
+        """The rows, the CSV with labels, and the input of `predict`."""
         if kind == "text":
             rows = text_rows()
             csv = "label,words\n" + "".join(f"{'abc'[i % 3]},{row}\n" for i, row in enumerate(rows))
@@ -251,7 +255,8 @@ class TorchWeights(DaemonTest):
         return ((x - mean) / std).float()
 
     def train(self, name, preset, module, spec):
-        """Through both programs of the command line: module's weights in, the model's out."""
+        """Converts the module's weights, trains one step and converts the model's weights back,
+        using the command-line programs."""
         torch.save(module.state_dict(), self.folder / f"{name}.pth")
         weights = self.folder / f"{name}.safetensors"
         convert = torch_weights.main
@@ -271,7 +276,7 @@ class TorchWeights(DaemonTest):
             module = make()
         except ImportError as missing:
             self.skipTest(str(missing))
-        with torch.no_grad():  # also what begins as 0, such as biases and heads
+        with torch.no_grad():  # changes tensors that start as 0 too, such as biases
             for p in module.parameters():
                 p.add_(0.02 * torch.randn_like(p))
         rows, data, ask = self.data(kind)
@@ -284,7 +289,7 @@ class TorchWeights(DaemonTest):
         state = torch_weights.read_weights(back)
         original = module.state_dict()
         statistics = ("running_mean", "running_var", "num_batches_tracked")
-        if preset == "mlp":  # which is counted here, and not named as a Sequential's
+        if preset == "mlp":  # names its layers by number, unlike a Sequential
             state = {key.replace("fc1", "1").replace("fc2", "3"): t for key, t in state.items()}
         for key, tensor in state.items():
             if not key.endswith(statistics):

@@ -1,5 +1,6 @@
-"""A newcomer's mistakes, through the service: each is told where it can be seen, and a job of sound data is told nothing.
-Catches a warning that is found and lost on its way: ingest, store, plan, submit, watch, get, predict."""
+"""Tests newcomers' mistakes in data through the service: each causes a warning where the user sees
+it, and a job with sound data has no warnings. They fail if a warning gets lost on its way: ingest,
+store, plan, submit, watch, get, predict."""
 
 import json
 import unittest
@@ -8,7 +9,8 @@ from harness import DaemonTest
 
 
 def people(count, leak=True):
-    """Survivors by age and port, an identifier, and what happened in words."""
+    """A table of survivors: age, port, an identifier and, with `leak`, a column that reveals the
+    target."""
     lines = ["id,age,port,fate,survived"]
     for i in range(count):
         survived = int((i * 7919 % 1009) / 1009 < 0.3 + 0.4 * (i % 3 == 0))

@@ -1,4 +1,5 @@
-"""The tutorial, as a newcomer follows it: with a server and without one. It leaves nothing behind but what it names."""
+"""Runs the tutorial as a newcomer does, with and without a server. It must leave behind only the
+files that it names."""
 
 import os
 import pathlib
@@ -59,7 +60,7 @@ class Tutorial(DaemonTest):
             stderr=subprocess.STDOUT, text=True, start_new_session=True,
             env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", TMPDIR=str(self.scratch)))
         wait_until(lambda: self.names()[0], "the tutorial's job is there", interval_s=0.005)
-        for _ in range(4):  # as whoever has no patience does
+        for _ in range(4):  # like an impatient user
             os.killpg(process.pid, signal.SIGINT)
             time.sleep(0.05)
             if process.poll() is not None:

@@ -1,4 +1,5 @@
-"""Versions of a dataset: a changed file is the next one, and jobs, models and commands name the one that they mean."""
+"""Tests of a dataset's versions: a changed file is the next version, and jobs, models and commands
+name the version that they use."""
 
 import gzip
 import unittest
@@ -36,7 +37,8 @@ class Versions(DaemonTest):
         self.assertEqual([int(d["schema"]["train_rows"]) for d in (first, second)], [1797, 1000])
         self.assertEqual([d["version"] for d in (first, second)], [1, 2])
 
-        # A name without a version is the newest one at the submit, for ever.
+        # A name without a version means the newest version at the time of the submit, and stays
+        # that one.
         newest, named = self.run_job("on-newest", "digits"), self.run_job("on-first", "digits@1")
         path.write_bytes(b"".join(rows[:500]))
         self.assertEqual(self.upload(path).stdout, "digits@3\n")
@@ -53,21 +55,21 @@ class Versions(DaemonTest):
         spec = digits_spec(self.folder, "planned", dataset=" {name: digits@1}")
         self.assertEqual(self.daemon.json("plan", spec)["spec"]["dataset"]["name"], "projects/default/datasets/digits@1")
 
-        # What is not there is said with what is.
+        # A refusal of a missing version lists the existing ones.
         spec = digits_spec(self.folder, "nowhere", dataset=" digits@9")
         self.assert_refused(self.daemon.cli("submit", spec, check=False), 4, "digits@9", "versions 3, 2, 1")
         spec = digits_spec(self.folder, "nonsense", dataset=" digits@newest")
         self.assert_refused(self.daemon.cli("submit", spec, check=False), 2, "digits@newest", "digits@2")
         self.assert_refused(self.daemon.cli("dataset", "get", "digits@0", check=False), 2, "digits@0")
 
-        # A version that could not be read is no data for a job, but can be looked at.
+        # A version whose ingest failed is unusable for a job, but can be shown.
         path.write_bytes(b"1,2\n" + rows[0])
         self.assertNotEqual(self.daemon.cli("dataset", "upload", "--csv", path, *FLAGS, check=False).returncode, 0)
         self.assertEqual(self.daemon.json("dataset", "get", "digits")["state"], "FAILED")
         spec = digits_spec(self.folder, "passes-over", dataset=" digits")
         self.assertIn("digits@3", self.daemon.cli("submit", spec, "--dry-run").stdout)
 
-        # A job keeps its version, also across a restart of the daemon.
+        # A job keeps its version, also after a restart of the daemon.
         spec = digits_spec(self.folder, "keeps", dataset=" digits@2").read_text().replace("epochs: 3", "epochs: 100000")
         self.daemon.submit(self.write("keeps.yaml", spec))
         wait_until(lambda: self.daemon.job("keeps")["state"] == "RUNNING", "it trains")
@@ -83,7 +85,8 @@ class Versions(DaemonTest):
         self.daemon.cli("cancel", "keeps")
         self.daemon.cli("wait", "keeps", check=False)
 
-        # Numbers are not given again, and files go with the last version that has them.
+        # Version numbers are not reused, and files are deleted with the last version that uses
+        # them.
         self.assertEqual(self.names("--all-versions"), ["digits@4", "digits@2", "digits@1"])
         path.write_bytes(b"".join(rows))
         self.assertEqual(self.upload(path).stdout, "digits@5\n", "the content of version 1, as the newest")

@@ -1,4 +1,5 @@
-"""Workers keep a model between calls to it: with the same answers, within bounds, whatever ends them."""
+"""Tests of workers that keep a model between calls: the results are the same, limits hold, and a
+lost worker is replaced."""
 
 import concurrent.futures
 import gzip
@@ -37,7 +38,7 @@ class Warm(DaemonTest):
         self.daemon.start()
 
     def predict(self, model, rows):
-        """The predictions, and whether they were warm."""
+        """The predictions, and whether the worker was warm."""
         answer = json.loads(self.daemon.cli("predict", model, "--csv", "-", "-o", "json", input=rows).stdout)
         self.assertGreater(int(answer.get("compute_us", 0)), 0)
         return answer["predictions"], answer.get("warm", False)
@@ -67,7 +68,7 @@ class Warm(DaemonTest):
             alone = [self.predict(model, rows_of(i, 1 + i % 3))[0] for i in range(12)]
             self.restart()
             self.predict(model, rows_of(0, 1))
-            os.kill(self.worker(), signal.SIGSTOP)  # so that they wait for one another
+            os.kill(self.worker(), signal.SIGSTOP)  # so that the calls wait and form a batch
             with concurrent.futures.ThreadPoolExecutor(13) as pool:
                 calls = [pool.submit(self.predict, model, rows_of(i, 1 + i % 3)) for i in range(12)]
                 time.sleep(1.5)
@@ -93,19 +94,20 @@ class Warm(DaemonTest):
         self.restart()
         rows = rows_of(7, 5)
         expected, _ = self.predict("dense", rows)
-        os.kill(self.worker(), signal.SIGKILL)  # between calls
+        os.kill(self.worker(), signal.SIGKILL)  # between two calls
         self.assertEqual(self.predict("dense", rows), (expected, False))
         pid = self.worker()
         os.kill(pid, signal.SIGSTOP)
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             call = pool.submit(self.predict, "dense", rows)
             time.sleep(0.5)
-            os.kill(pid, signal.SIGKILL)  # during one
+            os.kill(pid, signal.SIGKILL)  # during a call
             self.assertEqual(call.result()[0], expected)
 
     def test_a_worker_that_hangs_is_replaced(self):
         self.daemon.stop()
-        self.daemon.arguments = ["--predict-timeout-seconds", "10"]  # a call that nothing holds up takes less
+        # An undisturbed call takes less than 10 s.
+        self.daemon.arguments = ["--predict-timeout-seconds", "10"]
         self.daemon.start()
         expected, _ = self.predict("dense", rows_of(0, 1))
         pid = self.worker()
@@ -130,7 +132,7 @@ class Warm(DaemonTest):
         wait_until(lambda: not self.daemon.worker_pids(), "an idle worker ends")
 
     def test_memory_bounds_what_is_kept(self):
-        self.restart("--warm-memory-bytes-max", "1MiB")  # less than any worker has
+        self.restart("--warm-memory-bytes-max", "1MiB")  # less than any worker uses
         self.assertFalse(self.predict("dense", rows_of(0, 1))[1])
         wait_until(lambda: not self.daemon.worker_pids(), "it is not kept")
         self.assertFalse(self.predict("dense", rows_of(0, 1))[1])
@@ -154,7 +156,7 @@ class Warm(DaemonTest):
         self.assert_refused(done, 4, "short-lived")
 
     def test_workers_end_with_the_daemon(self):
-        self.restart("--drain-seconds", "3600")  # which only jobs have
+        self.restart("--drain-seconds", "3600")  # this time applies only to jobs
         self.predict("dense", rows_of(0, 1))
         pid = self.worker()
         self.assertEqual(self.daemon.stop(), 0)

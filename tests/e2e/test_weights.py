@@ -1,6 +1,7 @@
-"""Weights from elsewhere and from earlier jobs, through the service: uploaded safetensors files, what of them matches,
-fine-tuning with a new head, and low-rank additions. Catches a header that is believed, weights that are lost between
-spec file, wire, worker and model, and a model that a job needs and that goes."""
+"""Tests of weights from other programs and earlier jobs, through the service: uploaded safetensors
+files, matching of tensors, fine-tuning with a new head, and low-rank adapters. They fail if a false
+header is trusted, if weights get lost between spec file, API, worker and model, or if a model that
+a job needs can be deleted."""
 
 import gzip
 import json
@@ -12,7 +13,7 @@ from harness import EXAMPLES, DaemonTest, wait_until
 
 
 def read_safetensors(path):
-    """{name: (dtype, shape, bytes)}."""
+    """Reads a file as {name: (dtype, shape, bytes)}."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8:8 + length])
@@ -27,7 +28,7 @@ def floats(tensor):
 
 
 def safetensors(tensors):
-    """Bytes of a file of {name: (dtype, shape, bytes)}."""
+    """The bytes of a safetensors file of {name: (dtype, shape, bytes)}."""
     header, offset = {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
@@ -66,7 +67,7 @@ class Weights(DaemonTest):
         return read_safetensors(self.folder / f"out-{name}" / "model.safetensors")
 
     def digits(self, classes, name):
-        """The rows of these classes as a CSV of their own."""
+        """A CSV with only the rows of these classes."""
         with gzip.open(EXAMPLES / "digits.csv.gz", "rt") as file:
             rows = [row for row in file if int(row.rsplit(",", 1)[1]) in classes]
         return self.write(name, "".join(rows))
@@ -74,7 +75,8 @@ class Weights(DaemonTest):
     def test_a_file_of_other_types_and_names_is_uploaded_and_begins_a_job(self):
         self.train("source", epochs=8)
         ours = self.export("source")
-        # As another program might keep them: prefixed, in half and double precision, with counters and a spare tensor.
+        # Weights in another program's style: a prefix, half and double precision, counters and an
+        # unused tensor.
         theirs = {"counter": ("I64", [1], struct.pack("<q", 7)), "net.spare": ("F32", [1], struct.pack("<f", 1))}
         for name, tensor in ours.items():
             kind, code = (("F64", "d") if name.startswith("fc1") else ("F16", "e"))
@@ -82,7 +84,8 @@ class Weights(DaemonTest):
         path = self.write("theirs.safetensors", safetensors(theirs))
         self.assertEqual(self.daemon.cli("model", "upload", path, "--name", "theirs").stdout.strip(), "theirs")
         self.assertEqual(self.daemon.cli("model", "upload", path, "--name", "theirs").stdout.strip(), "theirs")
-        again = self.daemon.cli("model", "upload", path).stdout.strip()  # the same content, called after it
+        # Without a name, the same content is named by its digest.
+        again = self.daemon.cli("model", "upload", path).stdout.strip()
         self.assertTrue(again.startswith("w-"), again)
 
         model = self.daemon.json("model", "get", "theirs")
@@ -102,11 +105,12 @@ class Weights(DaemonTest):
         self.assertEqual(int(job["plan"]["initial_weights"]["taken"]["count"]), 6)
         begun = self.export("begins")
         for name, tensor in ours.items():
-            bound = 1e-7 if name.startswith("fc1") else 1e-3  # half precision has 11 bits
+            # Half precision has 11 significant bits.
+            bound = 1e-7 if name.startswith("fc1") else 1e-3
             for a, b in zip(floats(tensor), floats(begun[name])):
                 self.assertAlmostEqual(a, b, delta=bound * max(1, abs(a)))
 
-        # The file itself comes back, and it does not predict.
+        # Exporting returns the file itself, which has no predictions.
         self.daemon.cli("model", "export", "theirs", "--out", self.folder / "out-theirs")
         self.assertEqual((self.folder / "out-theirs/model.safetensors").read_bytes(), path.read_bytes())
         self.assertFalse((self.folder / "out-theirs/model.json").exists())
@@ -115,7 +119,7 @@ class Weights(DaemonTest):
         self.assert_refused(self.daemon.cli("model", "export", "theirs", "--format", "onnx", "--out",
                                             self.folder / "no.onnx", check=False), 5, "weights only")
 
-        # The content is there once, and goes with the last model that is made of it.
+        # The content is stored once, and deleted with the last model that uses it.
         digest = model["digest"]
         stored = self.daemon.state / "uploads" / digest
         self.assertTrue(stored.exists())
@@ -215,7 +219,7 @@ class Weights(DaemonTest):
             self.assertEqual(before[name], after[name], name)
         self.assertEqual(after["fc3.weight"][1], [10, 32])
         self.assertRegex(self.daemon.cli("get", "digits-0-9").stdout, r"parameters: +5,018, 330 trained")
-        # Without saying so the new head's shape is refused, and named.
+        # Without a request for a new head, its shape is refused by name.
         done = self.daemon.cli("submit", self.spec("no-head", recipe="  initial_weights: {job: digits-0-4}\n"),
                                check=False)
         self.assertIn("fc3.weight [5, 32] where [10, 32] is needed", done.stderr)
@@ -237,7 +241,7 @@ class Weights(DaemonTest):
         self.assertGreater(job["progress"]["metrics"]["val/accuracy"], 0.93)
 
         base, tuned = self.export("lora-base"), self.export("lora-tuned")
-        self.assertEqual(set(tuned), set(base))  # plain weights of the usual names
+        self.assertEqual(set(tuned), set(base))  # plain weights with the usual names
         self.assertEqual(tuned["fc1.bias"], base["fc1.bias"])
         adapter = read_safetensors(self.folder / "out-lora-tuned/adapter_model.safetensors")
         config = json.loads((self.folder / "out-lora-tuned/adapter_config.json").read_text())
@@ -250,14 +254,14 @@ class Weights(DaemonTest):
                 for i in range(0, inputs, 5):
                     added = 2 * sum(b[o * 8 + r] * a[r * inputs + i] for r in range(8))
                     self.assertAlmostEqual(merged[o * inputs + i], w[o * inputs + i] + added, delta=1e-6)
-        # What was measured without merging is what the merged model predicts.
+        # The merged model predicts as well as the unmerged one was measured to.
         with gzip.open(EXAMPLES / "digits.csv.gz", "rt") as file:
             lines = file.read().splitlines()
         rows = self.write("all.csv", "\n".join(line.rsplit(",", 1)[0] for line in lines) + "\n")
         answer = self.daemon.json("predict", "lora-tuned", "--csv", rows)["predictions"]
         right = sum(p["label"] == line.rsplit(",", 1)[1] for p, line in zip(answer, lines))
         self.assertGreater(right / len(lines), 0.93)
-        # It is a model like any other: the next job begins with it, where the unmerged one ended.
+        # It is a normal model: a job that starts from it continues where the unmerged model ended.
         after = self.train("after-lora", "--set", "recipe.epochs=", "--set", "recipe.steps=1",
                            recipe="  initial_weights: {job: lora-tuned}\n", rate="1e-30")
         self.assertEqual(int(after["plan"]["initial_weights"]["taken"]["count"]), 6)

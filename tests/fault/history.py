@@ -1,22 +1,24 @@
-"""What clients saw of a server that was killed again and again, and whether all of it can be true.
+"""Checks whether everything that clients saw of a server that was killed again and again can be
+true.
 
-A history is a list of dictionaries in the order in which the clients finished:
+A history is a list of dictionaries in the order in which the clients' calls finished:
 
-  {"op": "submit", "request": UUID, "kind": SPEC, "job": NAME or None}   None: no answer came
+  {"op": "submit", "request": UUID, "kind": SPEC, "job": NAME or None}   None: no reply came
   {"op": "cancel", "job": NAME, "seq": NEWEST}                           acknowledged, with the job's newest event
   {"op": "copied", "job": NAME, "of": NAME}              a retry or fork that was acknowledged
-  {"op": "seen", "job": NAME, "state": STATE, "attempt": N}              what get or list answered
+  {"op": "seen", "job": NAME, "state": STATE, "attempt": N}              the result of get or list
   {"op": "watched", "job": NAME, "after": SEQ, "events": [EVENT, ...]}   one stream, perhaps cut off
 
-An event is {"seq", "attempt", "digest"} and, of a state change, "state". The end is what the store says once everything
-has stopped: {"jobs": {NAME: {"state", "reason", "attempt", "request", "kind", "weights", "events", "origin"}}, "workers":
-[PID], "expected": {KIND: digest of the weights of a run that nothing disturbed}, "crowd": {NAME: STATE or None}}. The
-crowd are jobs that waited from the beginning, behind all others, and what became of them; some are among the jobs too. A
-job's origin is the name of the one
-that it retries or forks, or None; it has that one's spec, and so its request and its weights.
+An event is {"seq", "attempt", "digest"} and, for a change of state, "state". The end is the content
+of the store after everything has stopped: {"jobs": {NAME: {"state", "reason", "attempt", "request",
+"kind", "weights", "events", "origin"}}, "workers": [PID], "expected": {KIND: digest of the weights
+of an undisturbed run}, "crowd": {NAME: STATE or None}}. The crowd are jobs that waited from the
+beginning behind all others, with their final states; some of them are among the jobs too. A job's
+origin is the name of the job that it retries or forks, or None. Both have the same spec, and so the
+same request and weights.
 """
 
-ALLOWED = {  # server/store/job_state.h
+ALLOWED = {  # from server/store/job_state.h
     None: {"QUEUED"},
     "QUEUED": {"STARTING", "PAUSED", "CANCELLED", "FAILED"},
     "STARTING": {"RUNNING", "QUEUED", "PAUSED", "CANCELLED", "FAILED"},
@@ -25,11 +27,12 @@ ALLOWED = {  # server/store/job_state.h
     "SUCCEEDED": set(), "FAILED": set(), "CANCELLED": set(),
 }
 TERMINAL = {"SUCCEEDED", "FAILED", "CANCELLED"}
-LOST_TOO_OFTEN = {"CRASH_LOOP"}  # the one way in which kills alone may end a job
+LOST_TOO_OFTEN = {"CRASH_LOOP"}  # the only reason with which kills alone may end a job
 
 
 def check(history, end):
-    """The broken promises, each with the invariant of RELIABILITY.md's section 6 that it breaks."""
+    """The broken promises, each with the invariant of RELIABILITY.md, section 6, that it
+    violates."""
     return [*submits(history, end), *event_logs(end), *streams(history, end), *observations(history, end),
             *outcomes(end), *cancels(history, end), *crowd(end)]
 

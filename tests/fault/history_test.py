@@ -1,4 +1,5 @@
-"""The checker of the kill storm refuses a history with a planted violation of each of its rules, and no sound one."""
+"""Tests that the kill storm's checker refuses a history with a planted violation of each of its
+rules and accepts correct ones."""
 
 import json
 import unittest
@@ -12,7 +13,7 @@ def event(seq, attempt, state=None):
 
 
 def job(request, last, reason="COMPLETED", kind="mlp", weights="w-mlp"):
-    """One that was lost once and then ended as `last`."""
+    """A job that was lost once and then ended in the state `last`."""
     events = [event(1, 0, "QUEUED"), event(2, 1, "STARTING"), event(3, 1, "RUNNING"), event(4, 1),
               event(5, 1, "QUEUED"), event(6, 2, "STARTING"), event(7, 2, "RUNNING"), event(8, 2), event(9, 2, last)]
     return {"state": last, "reason": reason, "attempt": 2, "request": request, "kind": kind, "weights": weights,
@@ -30,14 +31,15 @@ def sound():
              {"op": "submit", "request": "r1", "kind": "mlp", "job": "one"},
              {"op": "submit", "request": "r2", "kind": "mlp", "job": "two"},
              {"op": "submit", "request": "r3", "kind": "mlp", "job": None},
-             {"op": "submit", "request": "r4", "kind": "mlp", "job": None},  # never arrived
+             # The request never arrived.
+             {"op": "submit", "request": "r4", "kind": "mlp", "job": None},
              {"op": "cancel", "job": "two", "seq": 7}, {"op": "copied", "job": "copy", "of": "two"},
              {"op": "seen", "job": "one", "state": "RUNNING", "attempt": 1},
              {"op": "seen", "job": "three", "state": "FAILED", "attempt": 2},
              {"op": "watched", "job": "one", "after": 0, "events": end["jobs"]["one"]["events"][:5]},
              {"op": "watched", "job": "one", "after": 3, "events": end["jobs"]["one"]["events"][3:]},
              {"op": "watched", "job": "two", "after": 2, "events": []}]
-    return json.loads(json.dumps(calls)), json.loads(json.dumps(end))  # nothing is shared
+    return json.loads(json.dumps(calls)), json.loads(json.dumps(end))  # deep copies
 
 
 class History(unittest.TestCase):
@@ -129,7 +131,7 @@ class History(unittest.TestCase):
         self.refuses("I8", "[77]", lambda calls, end: end.update(workers=[77]))
 
     def test_every_transition_is_that_of_the_daemon(self):
-        """The table is that of server/store/job_state.h."""
+        """The table of transitions equals that of server/store/job_state.h."""
         import pathlib
         import re
         text = (pathlib.Path(__file__).resolve().parents[2] / "server/store/job_state.h").read_text()

@@ -1,16 +1,17 @@
-// tests/fault/kill_points.cc: a library that LD_PRELOAD brings into one of the programs, where it
-// ends the process at an exact place: before or after the k-th time that it writes, syncs, renames
-// or removes a file of the state folder, starts a process or hands a secret to one. The programs
-// are those that are released; nothing of this is in them.
+// tests/fault/kill_points.cc: a library for LD_PRELOAD that ends a program at an exact point:
+// before or after the k-th time that the program writes, syncs, renames or deletes a file of the
+// state folder, starts a process, or passes a secret to one. The programs are the released ones and
+// contain no code for this.
 //
-//   TRAINYARD_POINTS_OF     the program's name; in every other process this library does nothing
-//   TRAINYARD_POINTS_UNDER  the state folder; files elsewhere do not count
-//   TRAINYARD_POINTS_LOG    where each point is written down, one a line, in order
-//   TRAINYARD_POINTS_KILL   "POINT#k before" or "POINT#k after"; POINT as it stands in the log
-//   TRAINYARD_POINTS_ONCE   a file that must not exist: it is made before the kill, and so no
-//                           second process is ended
+//   TRAINYARD_POINTS_OF     the program's name; in other processes the library does nothing
+//   TRAINYARD_POINTS_UNDER  the state folder; other files do not count
+//   TRAINYARD_POINTS_LOG    the file to which each point is written, one per line, in order
+//   TRAINYARD_POINTS_KILL   "POINT#k before" or "POINT#k after", with POINT as in the log
+//   TRAINYARD_POINTS_ONCE   a file that must not exist; it is created before the kill, so that
+//                           only one process is ended
 //
-// A point is an operation and its file, with what differs from run to run replaced by *, as in
+// A point is an operation and its file. Parts that differ between runs are replaced by *, as in
+// "rename models/*.tmp" and "fdatasync trainyard.db-wal".
 // "rename models/*.tmp" and "fdatasync trainyard.db-wal".
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -56,8 +57,8 @@ struct Points {
     }
     pid = ::getpid();
   }
-  /// False in other programs, and in a child that was forked and has not become another program
-  /// yet: locks of threads that it does not have are shut there for ever, malloc's among them.
+  /// Returns false in other programs, and in a forked child before it executes another program:
+  /// there, locks held by the parent's other threads, such as malloc's, stay locked forever.
   bool on() const { return pid == ::getpid(); }
 
   pid_t pid = 0;
@@ -70,13 +71,13 @@ struct Points {
 };
 
 Points& points() {
-  static auto* const all = new Points;  // other threads may still use it while the process ends
+  static auto* const all = new Points;  // other threads may use it during exit
   return *all;
 }
 
-thread_local bool inside = false;  // what the library itself does is no point
+thread_local bool inside = false;  // true inside the library, whose own operations are no points
 
-/// "models/0a1b.tmp/x" as "models/*.tmp/x": identifiers and numbers become *.
+/// Replaces identifiers and numbers by *: "models/0a1b.tmp/x" becomes "models/*.tmp/x".
 std::string general(const std::string& path) {
   std::string out;
   for (size_t at = 0; at < path.size();) {
@@ -101,7 +102,7 @@ std::string general(const std::string& path) {
   for (;;) ::pause();
 }
 
-/// One operation, between construction and destruction.
+/// One operation: the constructor runs before it, the destructor after it.
 class Point {
  public:
   Point(const char* operation, const std::string& path) : outer_(inside) {
@@ -216,7 +217,7 @@ int open(const char* path, int flags, ...) {
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(more, mode_t) : 0;
   va_end(more);
   const std::string_view name = path;
-  // The daemon looks when a process started that it has just spawned, or is about to adopt.
+  // The daemon reads the start time of a process that it has just started or will adopt.
   if (!name.starts_with("/proc/") || !name.ends_with("/stat")) return next(path, flags, mode);
   const Point point("start", points().under + "worker");
   return next(path, flags, mode);

@@ -1,10 +1,14 @@
-"""Every commit point of a daemon whose jobs run in a cluster, and of the workers on its nodes: as kill_points_test.py, with a
-real Slurm of two nodes on this machine (tests/support/slurm.py). Killed are the daemon, at each thing that it does to a
-file of its state folder, and at each hand-over; and a worker, at each thing that it does to a file of its node's cache:
-before sbatch, after sbatch and before the row, while a worker enrols, at the parts of a checkpoint as they come, behind an
-outcome and before its row. What was promised must hold, and Slurm must be left with nothing of ours.
+"""Kills the daemon or a worker at every commit point while jobs run in a cluster.
 
-Those of the store and of uploads are kill_points_test.py's own, and have no text here: they are among the others of --more.
+Works like kill_points_test.py, with a real Slurm of two nodes on this machine
+(tests/support/slurm.py). The daemon is killed at each operation on a file of its state folder and
+whenever it passes a secret. A worker is killed at each operation on a file of its node's cache.
+Examples are points before sbatch, between sbatch and the row in the store, during a worker's
+enrolment, between the parts of a checkpoint, and between an outcome and its row. All promises must
+hold, and Slurm must have no job left.
+
+The points of the store and of uploads belong to kill_points_test.py. POINTS has no text for
+them here, so they are killed only if --more chooses them.
 
     python3 tests/fault/kill_points_cluster_test.py --all
     python3 tests/fault/kill_points_cluster_test.py --nodes 2
@@ -35,14 +39,14 @@ POINTS = {
                        if not point.startswith(("write jobs/", "remove jobs/*/reports", "sync jobs"))),
         "write trainyard.db-wal": "change: in the log", "sync trainyard.db-wal": "change: committed",
         "write trainyard.db.commit": "change: counted, not yet told to the cluster",
-        # What workers know the daemon by.
+        # The certificate by which workers recognize the daemon.
         "write workers/identity.pem.tmp": "door: a certificate, not yet there", "sync workers/identity.pem.tmp": "",
         "rename workers/identity.pem.tmp": "", "remove workers/identity.pem.tmp": "",
         "write workers/enrolment.key.tmp": "door: a key of secrets, not yet there", "sync workers/enrolment.key.tmp": "",
         "rename workers/enrolment.key.tmp": "door: both are there", "remove workers/enrolment.key.tmp": "",
         "sync workers": "",
         "write pipe": "sbatch runs: its script is not with Slurm yet, or is and has no row",
-        # A checkpoint as it comes from a node, and a model.
+        # A checkpoint that a node pushes, and a model.
         "write jobs/*/checkpoints/step-*.tmp/weights.safetensors": "checkpoint: a part has come",
         "sync jobs/*/checkpoints/step-*.tmp/weights.safetensors": "",
         "write jobs/*/checkpoints/step-*.tmp/optimizer.safetensors": "",
@@ -83,7 +87,7 @@ POINTS = {
 
 
 class ClusterWork(Work):
-    """One job that ends well and one that is cancelled, both on nodes."""
+    """A job that succeeds and a job that is cancelled, both on nodes."""
 
     ends = {"kept": "SUCCEEDED", "other": "CANCELLED"}
     nodes = 1
@@ -98,7 +102,8 @@ class ClusterWork(Work):
 
 class ClusterPlace(Place):
     points, work = POINTS, ClusterWork
-    # Once enough of what the file has was heard, or no more fits, or a write failed.
+    # The spool is rewritten only when much of it was acknowledged, when it is full, or after a
+    # failed write.
     sometimes = frozenset({"write work/*-*/reports.new", "rename work/*-*/reports.new"})
 
     def __init__(self, cluster, nodes):
@@ -109,7 +114,7 @@ class ClusterPlace(Place):
     def daemon(self, folder, program, kill, log):
         folder.chmod(0o755)
         environment = self.environment(folder, program, kill, log)
-        if program == WORKER:  # on a node, which has none of the daemon's environment
+        if program == WORKER:  # a node's processes lack the daemon's environment
             environment["TRAINYARD_POINTS_UNDER"] = str(folder / "cache")
         worker = folder / "worker"
         lines = [f"export {name}='{value}'" for name, value in environment.items()] if program == WORKER else []
@@ -136,10 +141,10 @@ output: {folder}/job-%j.log
 
     @staticmethod
     def name_of(point):
-        return point.replace("-rank-*", "")  # of the others than the first
+        return point.replace("-rank-*", "")  # ranks other than the first
 
     def left_behind(self, folder):
-        """Slurm's jobs are known by where they print."""
+        """Slurm's jobs are identified by the path of their output."""
         def left():
             lines = self.cluster.run("scontrol", "show", "job", "-o").stdout.splitlines()
             ours = [line for line in lines if f"StdOut={folder}/" in line]
@@ -165,7 +170,8 @@ def main():
         print("TRAINYARD_KILL_POINTS does not name the library")
         return 77
     with slurm.Slurm(nodes=2 * arguments.nodes) as cluster:
-        for name, value in cluster.environment().items():  # the daemon's commands find this Slurm by it
+        # The daemon's commands find this Slurm by these variables.
+        for name, value in cluster.environment().items():
             os.environ[name] = value
         return local.kill_everywhere(ClusterPlace(cluster, arguments.nodes), Crowd(pathlib.Path(cluster.folder), 0, 0), arguments)
 

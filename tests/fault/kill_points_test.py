@@ -1,12 +1,16 @@
-"""Every commit point: the daemon, or a worker, is killed before and after each thing that it does to a file of the state
-folder, each worker that it starts and each secret that it hands to one; the daemon starts again, the client goes on
-where it was, and all that was promised must hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at exact places).
+"""Kills the daemon or a worker at every commit point.
 
-The points are found by running the work once with kill_points.cc, which writes them down. POINTS names all of them: a
-point that is not there is a new commit point, and the test fails until it has a name and thus is killed at. All of them,
-before and after, take an hour: a run takes the first time of each that begins a step of its own (its text is not empty)
-and --more others, by the seed. With --waiting so many jobs wait behind those of the work, run where nothing else does, and are
-cancelled and removed with them; with --watchers so many clients follow the work's jobs through every restart.
+A commit point is before or after an operation on a file of the state folder, a start of a worker,
+or a secret passed to a worker. The daemon starts again, the client continues, and all promises must
+hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at exact points).
+
+The work runs once with kill_points.cc, which logs the points. POINTS lists all of them: an unlisted
+point is a new commit point, and the test fails until it is listed and thus tested. Killing at all
+of them, before and after, takes an hour. A normal run takes the first occurrence of each point that
+starts a step of its own (its text is not empty), and --more others, chosen by the seed. With
+--waiting, that many jobs wait behind those of the work. They run when nothing else does, and are
+cancelled and removed with the work's jobs. With --watchers, that many clients follow the work's
+jobs through every restart.
 
     python3 tests/fault/kill_points_test.py --all
     python3 tests/fault/kill_points_test.py --waiting 10000 --watchers 100 --more 0 --only trainyard.db
@@ -31,13 +35,13 @@ import history  # noqa: E402
 from harness import BIN, EXAMPLES, PATIENCE_S, Daemon, digits_spec, preloaded, promised_s, wait_until  # noqa: E402
 from kill_storm import Clients, end_crowd, events_of, list_jobs, submit_crowd  # noqa: E402
 
-WAIT_S = min(PATIENCE_S, 3600)  # for a job to end; `--timeout` takes no more
+WAIT_S = min(PATIENCE_S, 3600)  # seconds to wait for a job's end, at most what `--timeout` allows
 LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
 DAEMON, WORKER = "trainyardd", "trainyard-worker"
 
 POINTS = {
     DAEMON: {
-        # The store is made, once.
+        # The store is created once.
         "write lock": "the pid of who holds the store",
         "write trainyard.db.new-journal": "store: made beside its name", "sync trainyard.db.new-journal": "",
         "write trainyard.db.new": "", "sync trainyard.db.new": "", "remove trainyard.db.new-journal": "",
@@ -48,23 +52,24 @@ POINTS = {
         "rename trainyard.db.state.tmp": "",
         "write trainyard.db.commit.tmp": "commit mark: made", "sync trainyard.db.commit.tmp": "",
         "rename trainyard.db.commit.tmp": "",
-        # Each change: submit, start, process, reports, checkpoint, outcome, cancel, delete.
+        # Written for each change: submit, start, process, reports, checkpoint, outcome, cancel,
+        # delete.
         "write trainyard.db-wal": "change: in the log", "sync trainyard.db-wal": "change: committed",
         "write trainyard.db.commit": "change: counted, not yet answered", "sync trainyard.db.commit": "",
         "write trainyard.db-shm": "log: opened", "write trainyard.db": "log: moved to the store", "sync trainyard.db": "",
         "remove worker.sock": "listens to workers", "remove trainyard.sock": "listens to clients",
-        # An upload.
+        # The operations of an upload.
         "write uploads/*.*.part": "upload: received", "sync uploads/*.*.part": "upload: a part is durable, not yet its row",
         "rename uploads/*.*.part": "upload: whole, not yet its row", "sync uploads": "",
-        # The hand-overs to a worker.
+        # Passing the task and the secret to a worker.
         "start worker": "spawned, the pid not yet recorded", "write pipe": "recorded, the secret not yet handed over",
-        # A fork or retry: its checkpoint is put in place before its row.
+        # For a fork or retry, the checkpoint is put in place before the row.
         "write jobs/*/checkpoints/step-*.tmp/state.json": "fork: its checkpoint, linked",
         "sync jobs/*/checkpoints/step-*.tmp/state.json": "", "sync jobs/*/checkpoints/step-*.tmp": "",
         "rename jobs/*/checkpoints/step-*.tmp": "fork: durable, not yet its row", "sync jobs/*/checkpoints": "",
         "sync jobs/*": "", "sync jobs": "",
         "remove jobs/*/reports-*": "the end of an attempt is stored, its spool still there",
-        # Deletions: the row is gone, the files are not.
+        # Deletions: the row is deleted before the files.
         "remove jobs/*/checkpoints/step-*/state.json": "delete: job", "remove jobs/*/checkpoints/step-*": "",
         "remove jobs/*/checkpoints/step-*/optimizer.safetensors": "",
         "remove jobs/*/checkpoints/step-*/weights.safetensors": "",
@@ -99,7 +104,7 @@ POINTS = {
 
 
 class KilledDaemon(Daemon):
-    """One that is started again as soon as it has ended, until close()."""
+    """A daemon that is started again as soon as it has ended, until close()."""
 
     def __init__(self, folder, *arguments, env):
         super().__init__(folder, *arguments, env=env)
@@ -112,7 +117,7 @@ class KilledDaemon(Daemon):
     def begin(self):
         try:
             self.start()
-        except AssertionError:  # killed as it started: once, for the second time it is not
+        except AssertionError:  # killed during its start; only one start is killed
             self.restarts += 1
             self.start()
 
@@ -120,7 +125,7 @@ class KilledDaemon(Daemon):
         while not self.closing.wait(0.01):
             if self.process.poll() is not None:
                 self.begin()
-                self.restarts += 1  # it is up: what failed before can be done again
+                self.restarts += 1  # the daemon is up, so failed steps can be repeated
 
     def close(self):
         self.closing.set()
@@ -129,7 +134,8 @@ class KilledDaemon(Daemon):
 
 
 class Crowd:
-    """Jobs that wait behind the work, as the state of a stopped daemon, and the number of those who follow the work."""
+    """Jobs that wait behind the work, in the state of a stopped daemon, and the number of clients
+    that watch the work."""
 
     def __init__(self, folder, waiting, watchers):
         self.state, self.watchers, self.names = folder / "state", watchers, []
@@ -138,16 +144,16 @@ class Crowd:
         shutil.copy(EXAMPLES / "digits.csv.gz", folder)
         daemon = Daemon(self.state, "--threads-per-job", "1", "--cpu-slots", "2").start()
         try:
-            # Rows of their own: the work's are still to be uploaded.
+            # Its rows differ from the work's, which the work must still upload.
             self.names = submit_crowd(daemon, Clients(daemon, folder, 0, 0), waiting, number=1)
         finally:
             daemon.stop()
 
 
 class Work:
-    """What a client does, step by step; each step is done again if the server was lost in it."""
+    """A client's steps. A step is repeated if the server was lost during it."""
 
-    ends = {"kept": "SUCCEEDED", "other": "CANCELLED", "forked": "SUCCEEDED"}  # by job
+    ends = {"kept": "SUCCEEDED", "other": "CANCELLED", "forked": "SUCCEEDED"}  # final state by job
     endless = ("--set", "recipe.epochs=100000")
     resources = ""
 
@@ -201,7 +207,7 @@ class Work:
                 env=dict(os.environ, TRAINYARD_SERVER=f"unix:{self.daemon.socket}", NO_COLOR="1"))))
 
     def read_watches(self):
-        """Each follows its job to the end, over every restart."""
+        """Each watch must follow its job to the end, across all restarts."""
         while self.watches:
             name, process = self.watches.pop()
             messages = [json.loads(line) for line in process.communicate(timeout=WAIT_S)[0].splitlines()]
@@ -253,7 +259,8 @@ class Work:
         return [name for name, end in self.ends.items() if end == "SUCCEEDED"]
 
     def thin(self):
-        """The events of finished jobs, of which the story stays: it is what it was, whenever the daemon is killed."""
+        """Thinning the events of finished jobs must keep their state changes unchanged, whenever
+        the daemon is killed."""
         def states(events):
             return [event for event in events if "state" in event]
 
@@ -267,9 +274,11 @@ class Work:
 
     def delete(self):
         datasets = json.loads(self.daemon.cli("dataset", "list", "-o", "json").stdout)["datasets"]
-        self.daemon.cli("server", "gc", "--keep-jobs", "2", "--yes")  # the others by rule, in pieces
+        # The rule deletes the other jobs in several steps.
+        self.daemon.cli("server", "gc", "--keep-jobs", "2", "--yes")
         self.daemon.cli("server", "gc", "--keep-jobs", "1", "--yes")
-        crowd = [name for name in list_jobs(self.daemon) if name in self.crowd_end]  # what the rule kept of it
+        # The crowd jobs that the rule kept.
+        crowd = [name for name in list_jobs(self.daemon) if name in self.crowd_end]
         crowd_models = [name for name, state in self.crowd_end.items() if state == "SUCCEEDED"]
         for what, name in (*(("", name) for name in self.ends), *(("model", name) for name in self.succeeded()),
                            *(("", name) for name in crowd), *(("model", name) for name in crowd_models),
@@ -280,10 +289,10 @@ class Work:
 
 
 class Place:
-    """Where the jobs run: here."""
+    """The place where the jobs run: this machine."""
 
     points, work = POINTS, Work
-    sometimes = frozenset()  # of the points, those that a run need not pass
+    sometimes = frozenset()  # points that a run need not reach
     arguments = ("--threads-per-job", "1", "--cpu-slots", "2")
 
     def environment(self, folder, program, kill, log):
@@ -302,14 +311,15 @@ class Place:
 
     @staticmethod
     def name_of(point):
-        return point.replace("/crowd-*", "/*")  # the copies' uids are no random ones
+        return point.replace("/crowd-*", "/*")  # the copies' UIDs are not random
 
     def left_behind(self, folder):
         return left_behind(folder / "state")
 
 
 def run(place, crowd, killed=None, log=""):
-    """Does the work, with a kill at (program, "POINT#k before") or without. Returns the weights' digest and what is wrong."""
+    """Does the work, with or without a kill at (program, "POINT#k before"). Returns the work, the
+    problems, the folder, and whether the kill happened."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-points-"))
     if crowd.names:
         shutil.copytree(crowd.state, folder / "state", ignore=shutil.ignore_patterns("*.sock"))
@@ -324,7 +334,7 @@ def run(place, crowd, killed=None, log=""):
     finally:
         try:
             daemon.close()
-        except AssertionError as e:  # beside what went wrong before
+        except AssertionError as e:  # in addition to earlier problems
             found.append(str(e))
         for _, process in work.watches:
             process.kill()
@@ -335,7 +345,8 @@ def run(place, crowd, killed=None, log=""):
 
 
 def left_behind(state):
-    """Files that nothing refers to once everything was deleted, after one more start and stop."""
+    """Files that nothing refers to after everything was deleted, and after one more start and
+    stop."""
     daemon = Daemon(state).start()
     jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
     found = [f"I4: {job['name']} was deleted and is there" for job in jobs]
@@ -347,7 +358,7 @@ def left_behind(state):
 
 
 def trace(place, crowd, program):
-    """The points in their order, as a run without a kill passes them, and its weights."""
+    """The points in the order of a run without a kill, and the digest of its weights."""
     with tempfile.NamedTemporaryFile() as log:
         work, found, folder, _ = run(place, crowd, log=(program, log.name))
         points = pathlib.Path(log.name).read_text().splitlines()
@@ -366,8 +377,8 @@ def kill_at(place, crowd, killed, weights):
 
 
 def choose(named, points, program, count, rng):
-    """The first time of each point with a meaning of its own, before or after it, and `count` others; None: all of them,
-    before and after."""
+    """Chooses the first occurrence of each point with a text, before or after it, and `count`
+    others. With None, chooses all points, before and after."""
     times = {}
     for point in points:
         times[point] = times.get(point, 0) + 1
@@ -408,11 +419,11 @@ def kill_everywhere(place, crowd, arguments):
         points, weights = trace(place, crowd, program)
         named = place.points[program]
         passed = [{place.name_of(point) for point in points}]
-        if passed[0] != set(named):  # what one run passes by chance, or does not, the next one tells
+        if passed[0] != set(named):  # a second run shows which points are reached only by chance
             passed.append({place.name_of(point) for point in trace(place, crowd, program)[0]})
         always, ever = set.intersection(*passed), set.union(*passed)
         found += [f"{program}: '{point}' is a point without a name in POINTS" for point in sorted(always - set(named))]
-        if not crowd.names:  # whose store is there
+        if not crowd.names:  # with a crowd the store exists already
             found += [f"{program}: '{point}' of POINTS does not happen"
                       for point in sorted(set(named) - ever - place.sometimes)]
         chosen += choose(named, points, program, None if arguments.all else arguments.more, rng)

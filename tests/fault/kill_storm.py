@@ -1,14 +1,16 @@
-"""kill -9 at random times, to the daemon, to workers or to both, while networks train and clients submit, watch, look and
-cancel; then everything that the clients saw must be true (history.py) and every finished job must have the weights of a
-run that nothing disturbed.
+"""Kills the daemon, workers or both at random times, and checks what clients saw.
+
+The kills are SIGKILL, while networks train and clients submit, watch, query and cancel. Afterwards
+everything that the clients saw must be true (history.py), and every finished job must have the
+weights of an undisturbed run.
 
     python3 tests/fault/kill_storm.py --rounds 200 --seed 7
     python3 tests/fault/kill_storm.py --rounds 100 --waiting 10000 --watchers 100
 
-With --waiting so many jobs wait behind those of the clients, at the lowest priority, and run where nothing else does.
-
-TRAINYARD_BIN names the folder with the programs. A failure prints the seed and keeps the folder with the state, the
-daemon's log and the history. The seed fixes what is done and the pauses between; not how threads and processes meet.
+With --waiting, that many jobs wait at the lowest priority behind those of the clients, and run when
+nothing else does. TRAINYARD_BIN names the folder with the programs. A failure prints the seed and
+keeps the folder with the state, the daemon's log and the history. The seed determines the actions
+and the pauses between them, but not how threads and processes interleave.
 """
 
 import argparse
@@ -33,20 +35,22 @@ import crowd  # noqa: E402
 import history  # noqa: E402
 from harness import BIN, EXAMPLES, PATIENCE_S, Daemon, promised_s  # noqa: E402
 
-UNFINISHED_MAX = 5  # jobs at a time: enough to wait behind each other, few enough to come to an end
+UNFINISHED_MAX = 5  # unfinished jobs at a time: enough for a queue, few enough to finish
 CLIENTS = 2
 CPU_SLOTS = 2
-PAUSE_S = 0.45      # between two kills, at most
+PAUSE_S = 0.45  # seconds between two kills, at most
 
-CROWD_LOOKED_AT = 50  # of those of the crowd that ran: their events and weights
+CROWD_LOOKED_AT = 50  # number of crowd jobs that ran whose events and weights are checked
 CANCELLED_AT_ONCE = 500
 
 NO_ANSWER = re.compile(r"unavailable|cannot reach|did not answer|deadline|SERVER_|timed out|connection", re.I)
-# What another client, or time, was faster with.
+# Refusals because another client was faster or time has passed.
 TOO_LATE = re.compile(r"JOB_STATE_CONFLICT|DATASET_NOT_READY|UPLOAD_BUSY|CHECKPOINT_NOT_FOUND|more than the checkpoint's")
 
 CSV = "csv: {header: false, target: c64, target_kind: class, image: [1, 8, 8]}"
-KINDS = {  # each some tenths of a second with a dozen checkpoints, so that kills land in each part of a run
+# Each takes some tenths of a second and makes a dozen checkpoints, so that kills hit each part of a
+# run.
+KINDS = {
     "mlp": ("digits.csv.gz", CSV, "mlp: {hidden: [64]}",
             "{epochs: 16, batch_size: 50, seed: 7, checkpoint_every_steps: 40, optimizer: {type: adam, learning_rate: 0.003}}"),
     "cnn": ("digits.csv.gz", CSV,
@@ -61,8 +65,8 @@ KINDS = {  # each some tenths of a second with a dozen checkpoints, so that kill
 
 
 class Clients:
-    """What clients do, and the history of what they were told. An action is a method whose name is `do_` and the command;
-    commands that this program does not have are left out."""
+    """The actions of clients, and the history of the replies that they got. An action is a method
+    named `do_` and the command. Commands that this program does not have are left out."""
 
     weights = {"submit": 4, "get": 3, "cancel": 2, "pause": 2, "resume": 3, "prioritize": 1, "retry": 2, "fork": 1}
 
@@ -70,8 +74,8 @@ class Clients:
         self.daemon, self.folder, self.seed, self.watchers = daemon, folder, seed, watchers
         self.lock = threading.Lock()
         self.history = []
-        self.jobs = {}       # name: last state that somebody saw
-        self.requests = []   # (request, kind, spec), not answered yet
+        self.jobs = {}  # name: last state that a client saw
+        self.requests = []  # (request, kind, spec) that are not yet acknowledged
         self.stopping = threading.Event()
         self.faults = []
         commands = set(re.findall(r"^  ([a-z]+)  ", daemon.cli("--help").stdout, re.M))
@@ -82,7 +86,7 @@ class Clients:
             self.history.append(call)
 
     def call(self, *arguments):
-        """None if the server did not answer; a refusal raises."""
+        """Returns None if the server did not reply. A refusal raises an exception."""
         done = self.daemon.cli(*arguments, "--timeout", "2", check=False)
         if done.returncode == 0:
             return done.stdout
@@ -95,7 +99,8 @@ class Clients:
             return [name for name, state in self.jobs.items() if state not in history.TERMINAL]
 
     def write_spec(self, kind, number):
-        """Every third submission brings the same rows in another file: an upload and an ingest of its own."""
+        """Every third submission brings the same rows in another file, which is uploaded and
+        ingested separately."""
         data, reader, model, recipe = KINDS[kind]
         content = (self.folder / data).read_bytes()
         path = self.folder / data
@@ -116,7 +121,7 @@ class Clients:
             kind = rng.choice(sorted(KINDS))
             again = (request, kind, self.write_spec(kind, rng.randrange(1_000_000_000)))
         self.submit(*again)
-        if rng.random() < 0.2:  # an answer that got lost on the way is asked for again
+        if rng.random() < 0.2:  # a client whose reply got lost sends the request again
             self.submit(*again)
 
     def submit(self, request, kind, spec):
@@ -146,7 +151,7 @@ class Clients:
 
     def do_cancel(self, rng):
         names = self.unfinished()
-        if len(names) < 3:  # most shall come to their end
+        if len(names) < 3:  # most jobs are to run to their end
             return
         name = rng.choice(sorted(names))
         if out := self.call("cancel", name, "-o", "json"):
@@ -193,7 +198,8 @@ class Clients:
             time.sleep(rng.uniform(0, 0.1))
 
     def watch(self, number):
-        """Follows jobs, from their start or from somewhere, until they end, it tires, or the connection is lost."""
+        """Follows jobs, from their start or from a later event, until they end, a random time
+        passes, or the connection is lost."""
         rng = random.Random(f"{self.seed} watcher {number}")
         while not self.stopping.is_set():
             names = self.unfinished()
@@ -201,7 +207,8 @@ class Clients:
                 time.sleep(0.05)
                 continue
             self.watch_one(rng.choice(sorted(names)), rng.choice((0, 0, 1, 3)), rng.uniform(0.1, max(2.0, self.watchers / 5)))
-            time.sleep(rng.uniform(0, self.watchers / 25))  # each is a process, and its start dearer than what it then does
+            # Each watch is a process, whose start takes longer than its work.
+            time.sleep(rng.uniform(0, self.watchers / 25))
 
     def watch_one(self, name, after, tires_s):
         watch = subprocess.Popen([BIN / "trainyard", "watch", name, "--after", str(after), "-o", "jsonl"],
@@ -211,13 +218,13 @@ class Clients:
         timer.start()
         out = watch.communicate()[0]
         timer.cancel()
-        whole = out[:out.rfind("\n") + 1].splitlines()  # its last line may be cut
+        whole = out[:out.rfind("\n") + 1].splitlines()  # the last line may be incomplete
         self.note(op="watched", job=name, after=after, events=events_of(map(json.loads, whole)))
 
     def guarded(self, work, number):
         try:
             work(number)
-        except Exception as e:  # a thread's failure is the storm's
+        except Exception as e:  # a thread's failure fails the storm
             self.faults.append(f"{work.__name__} {number}: {type(e).__name__}: {e}")
 
     def start(self):
@@ -233,7 +240,7 @@ class Clients:
 
 
 def events_of(messages):
-    """As history.py has them."""
+    """Converts messages to the events of history.py."""
     events = []
     for message in messages:
         event = message.get("event", message)
@@ -255,7 +262,7 @@ def kill(process):
 
 
 def kill_round(daemon, rng):
-    """One kill; returns what was killed."""
+    """Kills once and returns what was killed."""
     what = rng.choices(("worker", "daemon", "both"), (4, 4, 2))[0]
     workers = daemon.worker_pids()
     if what != "daemon":
@@ -265,7 +272,7 @@ def kill_round(daemon, rng):
             kill(pid)
     if what in ("daemon", "both"):
         daemon.kill()
-        while rng.random() < 0.25:  # and again, while it starts
+        while rng.random() < 0.25:  # kill it again while it starts
             starting = subprocess.Popen([BIN / "trainyardd", "--state-dir", daemon.state, *daemon.arguments],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(rng.uniform(0, 0.1))
@@ -276,7 +283,7 @@ def kill_round(daemon, rng):
 
 
 def undisturbed(daemon, clients):
-    """The digest of each kind's weights."""
+    """The digest of the weights of each kind in an undisturbed run."""
     digests = {}
     for kind in sorted(KINDS):
         name = daemon.submit(clients.write_spec(kind, 0), "--wait")
@@ -286,14 +293,16 @@ def undisturbed(daemon, clients):
 
 
 def submit_crowd(daemon, clients, count, number=0):
-    """Leaves `count` jobs waiting; their names. All are of the kind mlp, and the first is submitted, the others its copies.
-    With another number they are of rows of their own (write_spec)."""
+    """Leaves `count` jobs waiting and returns their names. All are of the kind mlp; the first one
+    is submitted and the others are copies of it. Another `number` gives them other rows
+    (write_spec)."""
     spec = clients.write_spec("mlp", number)
     endless = clients.folder / "endless.yaml"
     endless.write_text(spec.read_text().replace("epochs: 16", "epochs: 1000000"))
     holders = [daemon.submit(endless, "--set", "priority=100") for _ in range(CPU_SLOTS)]
     first = daemon.submit(spec, "--set", "priority=-100", "--set", "labels.kind=mlp").rsplit("/")[-1]
-    daemon.cli("cancel", *[name.rsplit("/")[-1] for name in holders[1:]])  # a stopped daemon's jobs wait too: only one may
+    # Jobs of a stopped daemon wait too, so only one of these may remain.
+    daemon.cli("cancel", *[name.rsplit("/")[-1] for name in holders[1:]])
     daemon.stop()
     names = [first, *crowd.copy_waiting(daemon.state, count - 1, "crowd")]
     daemon.start()
@@ -305,13 +314,14 @@ def submit_crowd(daemon, clients, count, number=0):
 
 
 def list_jobs(daemon):
-    """By name."""
+    """All jobs by name."""
     jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
     return {job["name"].rsplit("/")[-1]: job for job in jobs}
 
 
 def end_crowd(daemon, names):
-    """Cancels those that still wait, by many names a call; then what became of each."""
+    """Cancels the crowd jobs that still wait, many per call, and returns the final state of
+    each."""
     for first in range(0, len(names), CANCELLED_AT_ONCE):
         daemon.cli("cancel", *names[first:first + CANCELLED_AT_ONCE])
     deadline = time.monotonic() + PATIENCE_S
@@ -325,7 +335,8 @@ def describe_end(daemon, expected, crowd_names):
     states = end_crowd(daemon, crowd_names)
     all_jobs = list_jobs(daemon)
     ran = sorted((name for name in states if name in all_jobs and all_jobs[name]["attempt"] > 0),
-                 key=lambda name: -all_jobs[name]["attempt"])  # those that were lost most often first
+                 # Jobs that were lost most often come first.
+                 key=lambda name: -all_jobs[name]["attempt"])
     quiet = set(states) - set(ran[:CROWD_LOOKED_AT])
     jobs = {}
     for name, job in all_jobs.items():
@@ -338,7 +349,7 @@ def describe_end(daemon, expected, crowd_names):
                       "events": events_of(daemon.events(name)),
                       "origin": ((job.get("origin") or {}).get("job") or "").rsplit("/")[-1] or None}
     workers = daemon.worker_pids()
-    deadline = time.monotonic() + promised_s(5)  # I8
+    deadline = time.monotonic() + promised_s(5)  # invariant I8: workers end in time
     while workers and time.monotonic() < deadline:
         time.sleep(0.05)
         workers = daemon.worker_pids()
@@ -346,7 +357,7 @@ def describe_end(daemon, expected, crowd_names):
 
 
 def settle(daemon, crowd_names):
-    """Waits for all jobs but the crowd's to end, and resumes those that a client had paused."""
+    """Waits for all jobs except the crowd's to end, and resumes jobs that a client paused."""
     deadline = time.monotonic() + PATIENCE_S
     behind = set(crowd_names)
     while time.monotonic() < deadline:
@@ -398,7 +409,7 @@ def storm(rounds, seed, folder, seconds, waiting, watchers):
         watched = sum(call["op"] == "watched" for call in clients.history)
         print(f"behind them {len(ended)} jobs waited: {', '.join(f'{ended.count(e)} {e}' for e in sorted(set(map(str, ended))))}; "
               f"{watched} watches by {watchers} watchers")
-    # With fewer rounds chance alone may leave one out.
+    # With fewer rounds a kind may be left out by chance.
     for kind in KINDS if len(killed) >= 200 else ():
         if not any(job["state"] == "SUCCEEDED" and job["kind"] == kind and job["attempt"] > 1
                    for job in end["jobs"].values()):

@@ -1,6 +1,6 @@
-"""The table of faults in README.md: each fault has its row, each test that it names exists, one of these at least has the
-fault's number in its name, and each test with a fault's number in its name stands in that fault's row. The command lines of
-the tests need not be run for it."""
+"""Checks the table of faults in README.md: each fault has a row, each test named there exists, at
+least one of them has the fault's number in its name, and each test with a fault's number in its
+name is in that fault's row. Command lines in the table are not checked."""
 
 import fnmatch
 import pathlib
@@ -10,7 +10,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 TESTS = HERE.parent
 FAULTS = [f"F{number:02}" for number in range(1, 39)]
-# A number in a name: "F01F03KilledBefore", "CheckpointF18.", "test_F05_a_second"; not "F32" or "TF32", which are types.
+# Finds fault numbers in names like "F01F03KilledBefore", "CheckpointF18.", "test_F05_a_second", but
+# not the types "F32" and "TF32".
 NUMBER = re.compile(r"(?<![A-Za-z0-9])F\d\d(?:F\d\d)*(?=[A-Z]|_)|(?<=Checkpoint)F\d\d")
 
 
@@ -55,7 +56,7 @@ def problems(text, names):
 
 
 def check_itself(text, names):
-    """What must be found."""
+    """Checks that planted mistakes are found."""
     for broken, more, expected in (
             (text.replace("| F09 |", "| F9 |"), set(), "F09 has no row"),
             (text.replace("`ServiceJob.F09A", "`ServiceJob.F09B"), set(), "F09: ServiceJob.F09B"),

@@ -1,5 +1,6 @@
-"""Faults of processes as a whole, with the real programs: those of RELIABILITY.md's section 7 that no test in process can
-show. The number in a name is the fault's; the first line of each says which invariants it checks."""
+"""Tests faults of whole processes with the real programs: those of RELIABILITY.md, section 7, that
+no test inside a process can show. The number in a test's name is the fault's, and its docstring
+begins with the invariants that it checks."""
 
 import os
 import pathlib
@@ -23,7 +24,7 @@ class Faults(DaemonTest):
         return digits_spec(self.folder, name, recipe=f"  checkpoint_every_steps: {checkpoint_every}\n", **others)
 
     def start(self, name, *more):
-        """A job that trains until it is ended; its worker."""
+        """Starts a job that trains until it is ended, and returns its worker."""
         before = set(self.daemon.worker_pids())
         self.daemon.submit(self.spec(name), *ENDLESS, *more)
         wait_until(lambda: int(self.daemon.job(name)["checkpoint_step"]) > 0, f"{name} has a checkpoint")
@@ -34,13 +35,13 @@ class Faults(DaemonTest):
         return [event["state"] for event in self.daemon.events(name) if "state" in event]
 
     def assert_consistent(self, name):
-        """I4, I5: the events of a finished job."""
+        """Checks I4 and I5 on the events of a finished job."""
         job = self.daemon.job(name)
         found = list(history.event_logs({"jobs": {name: {"state": job["state"], "events": events_of(self.daemon.events(name))}}}))
         self.assertEqual(found, [])
 
     def test_F08_a_crash_is_told_with_its_signal_and_the_job_resumes(self):
-        """I7, I4, I10: a SIGSEGV or SIGABRT of a worker ends one attempt and nothing else."""
+        """I7, I4, I10: a worker's SIGSEGV or SIGABRT ends one attempt and nothing else."""
         neighbor = self.start("neighbor")
         for number, text in ((signal.SIGSEGV, "signal 11"), (signal.SIGABRT, "signal 6")):
             name = f"crash-{int(number)}"
@@ -60,7 +61,7 @@ class Faults(DaemonTest):
         self.assertEqual(self.daemon.job("neighbor")["attempt"], 1)
 
     def test_F05_a_second_stop_at_any_time_costs_no_bit(self):
-        """I1, I6, I9: TERM twice, with pauses between from none to half a second, while a job trains."""
+        """I1, I6, I9: two SIGTERMs up to half a second apart, while a job trains."""
         spec = self.spec("whole", checkpoint_every=100)
         longer = ("--set", "recipe.epochs=120")
         whole = self.daemon.submit(spec, *longer, "--wait")
@@ -82,7 +83,7 @@ class Faults(DaemonTest):
         self.assert_consistent(name)
 
     def test_F37_a_cancel_at_any_time_has_one_outcome(self):
-        """I4, I8: as it is dequeued, spawned, runs and completes, and twice."""
+        """I4, I8: cancels a job while it is dequeued, started, running or completing, and twice."""
         begin = time.monotonic()
         self.daemon.submit(self.spec("in-peace"), "--set", "recipe.epochs=6", "--wait")
         whole_s = time.monotonic() - begin
@@ -105,7 +106,8 @@ class Faults(DaemonTest):
         wait_until(lambda: not self.daemon.worker_pids(), "no worker is left", timeout_s=promised_s(5))
 
     def test_F14_a_worker_without_memory_fails_its_job_alone(self):
-        """I7, I4: RLIMIT_AS on a worker; the reason is the memory, the daemon and its next job go on."""
+        """I7, I4: with RLIMIT_AS on a worker, the job fails because of memory, and the daemon and
+        its next job continue."""
         worker = self.write("limited-worker", f'#!/bin/sh\nulimit -v 1500000\nexec {BIN / "trainyard-worker"} "$@"\n')
         worker.chmod(0o755)
         daemon = Daemon(self.folder / "limited", "--worker", worker, "--threads-per-job", "1").start()
@@ -121,13 +123,14 @@ class Faults(DaemonTest):
             self.assertEqual(daemon.stop(), 0)
 
     def test_F02_workers_end_with_a_daemon_that_is_killed(self):
-        """I3, I8: where workers do not outlive it, none lives on to train beside the next daemon's attempt."""
+        """I3, I8: where workers do not outlive the daemon, none of them may train concurrently with
+        the next daemon's attempt."""
         workers = [self.start("orphan-1"), self.start("orphan-2")]
         self.daemon.kill()
         wait_until(lambda: not any(map(is_running, workers)), "they end with the daemon", timeout_s=promised_s(2), interval_s=0.005)
         self.daemon.start()
         for name in ("orphan-1", "orphan-2"):
-            # The first attempt is RUNNING until its end is stored.
+            # The first attempt stays RUNNING until its end is stored.
             wait_until(lambda: (j := self.daemon.job(name))["state"] == "RUNNING" and j["attempt"] == 2, f"{name} trains again",
                        timeout_s=promised_s(10))
         for name in ("orphan-1", "orphan-2"):

@@ -1,7 +1,10 @@
-"""An upgrade and its way back, killed (F22): a state folder of schema 1 is opened by the daemon of a later release, with
-made-up migrations, which copies the store and migrates it, and taken back with --undo-upgrade. Both are killed before and after each thing that they do to a file, and done
-again. What must hold each time: the copy has every row of before, whatever the log had; the daemon starts; the way back
-brings every row; and the store that was upgraded is kept.
+"""Kills an upgrade of the store and its undo at every file operation (F22).
+
+The daemon of a later release with invented migrations opens a state folder of schema 1: it copies
+the store and migrates it. `--undo-upgrade` then reverts this. Both are killed before and after each
+file operation, and repeated. Each time, the copy must have every earlier row, including those in
+the log; the daemon must start; the undo must restore every row; and the upgraded store must be
+kept.
 
     python3 tests/fault/upgrade_test.py --all
 """
@@ -26,10 +29,11 @@ LIBRARY = os.environ.get("TRAINYARD_KILL_POINTS", "")
 DAEMON = os.environ.get("TRAINYARD_LATER_DAEMON", "")
 SCHEMA = HERE.parents[1] / "server/store/migrations/0001_init.sql"
 ROWS = HERE.parent / "golden/store_rows.sql"
-APPLICATION_ID = 0x54594152  # "TYAR": server/store/migrations.h
+APPLICATION_ID = 0x54594152  # "TYAR", from server/store/migrations.h
 COPY = "trainyard.db.schema-1"
 ARGUMENTS = ["--worker", BIN / "trainyard-worker", "--measure-after-seconds=-1"]
-# The first thing that a start does when the store is open: what comes later is kill_points_test.py's.
+# The first operation of a start after the store is open. Later points belong to
+# kill_points_test.py.
 OPENED = "rename trainyard.db.commit.tmp"
 
 
@@ -40,7 +44,8 @@ def make_older(state):
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute("PRAGMA user_version = 1")
     db.execute("PRAGMA journal_mode = WAL")
-    # Left in the log, as by a kill: a daemon's connection does not empty it when it closes, Python's would.
+    # These changes stay in the log, as after a kill. Python's connection would empty the log when
+    # it closes, a daemon's does not.
     log = state / "trainyard.db-wal"
     db.execute("UPDATE jobs SET message = 'in the log' WHERE id = 'open-1'")
     db.commit()
@@ -51,7 +56,8 @@ def make_older(state):
 
 
 def rows(path):
-    """Every row but the note that a daemon was here. Of a copy of the files: SQLite would empty the log."""
+    """Every row except the record that a daemon ran. Reads a copy of the files, since SQLite would
+    empty the log."""
     with tempfile.TemporaryDirectory() as folder:
         for suffix in ("", "-wal"):
             if pathlib.Path(f"{path}{suffix}").exists():

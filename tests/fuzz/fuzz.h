@@ -1,5 +1,5 @@
-// tests/fuzz/fuzz.h: what every target defines: libFuzzer calls it with inputs that it makes up,
-// and replay_main.cc with those that are kept in corpus/. It must come back from any bytes.
+// tests/fuzz/fuzz.h: the function that every target defines. libFuzzer calls it with generated
+// inputs, replay_main.cc with those in corpus/. It must return for any bytes.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ inline std::string_view text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// A file in memory, for what opens files by their path.
+/// A file in memory, for code that opens files by path.
 class MemoryFile {
  public:
   MemoryFile(const uint8_t* data, size_t size) : fd_(::memfd_create("input", 0)) {

@@ -1,4 +1,4 @@
-// Archives: tar, plain or packed, and zip. What an archive must not hold never comes out of it.
+// Fuzzes archives: tar, plain or compressed, and zip. Forbidden entries must never be returned.
 #include "src/data/files/archive_tree.h"
 #include "tests/fuzz/fuzz.h"
 

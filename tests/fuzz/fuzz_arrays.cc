@@ -1,4 +1,4 @@
-// Files of several arrays, NPZ and safetensors.
+// Fuzzes files of several arrays, NPZ and safetensors.
 #include "src/data/arrays/array_file.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// CSV records, from plain bytes and from gzip.
+// Fuzzes CSV records, plain and in gzip.
 #include "src/base/check.h"
 #include "src/data/table/csv_reader.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// IDX images and labels.
+// Fuzzes IDX images and labels.
 #include "src/base/check.h"
 #include "src/data/arrays/idx.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,11 +1,11 @@
-// JPEG and PNG files.
+// Fuzzes JPEG and PNG files.
 #include "src/base/check.h"
 #include "src/data/image/image_file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trainyard;               // NOLINT
-  constexpr int64_t kPixelsMax = 1 << 18;  // more are slow, and no different
+  constexpr int64_t kPixelsMax = 1 << 18;  // larger images are slow and reach no other code
   const std::string_view bytes = text_of(data, size);
   const auto info = read_image_info(bytes, "image");
   if (!info.ok() || info->height * info->width > kPixelsMax) return 0;

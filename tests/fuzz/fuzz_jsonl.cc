@@ -1,4 +1,4 @@
-// Tables of JSON objects, one on each line, and the dates in their cells.
+// Fuzzes tables of JSON objects, one per line, and the dates in their cells.
 #include "src/data/table/date.h"
 #include "src/data/table/json_lines.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// Sparse rows of LIBSVM.
+// Fuzzes sparse rows in LIBSVM format.
 #include "src/base/check.h"
 #include "src/data/typed_dataset.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,4 +1,4 @@
-// NumPy's arrays, one to a file.
+// Fuzzes NumPy files of one array.
 #include "src/data/arrays/array_file.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// ONNX files, up to the layer list that is made of them.
+// Fuzzes ONNX files up to the list of layers built from them.
 #include "src/base/check.h"
 #include "src/onnx/import_model.h"
 #include "tests/fuzz/fuzz.h"

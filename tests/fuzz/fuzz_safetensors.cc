@@ -1,4 +1,4 @@
-// Safetensors files: as the engine's own, and as weights from elsewhere of any type.
+// Fuzzes safetensors files, read as the engine's own and as foreign weights of any type.
 #include "src/base/check.h"
 #include "src/checkpoint/safetensors_header.h"
 #include "src/checkpoint/weights_file.h"

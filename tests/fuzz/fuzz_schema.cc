@@ -1,4 +1,5 @@
-// schema.json of a typed dataset. What is read is written in a way that reads as the same.
+// Fuzzes schema.json of a typed dataset. A schema that was read must be the same after writing and
+// reading it again.
 #include <nlohmann/json.hpp>
 
 #include "src/base/check.h"

@@ -1,5 +1,5 @@
-// Job files, YAML and JSON, as the command line and the server read them. A comment in the first
-// line is taken for a --set too.
+// Fuzzes job files in YAML and JSON, read as the command line and the server do. A comment in the
+// first line is also used as the argument of --set.
 #include "proto/spec/read.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -7,7 +7,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trainyard;  // NOLINT
   std::string_view text = text_of(data, size);
   std::string_view assignment;
-  if (text.starts_with('#')) {  // "#recipe.steps=3\n", a comment for the reader itself
+  if (text.starts_with('#')) {  // such as "#recipe.steps=3\n", which YAML ignores
     const size_t end = text.find('\n');
     assignment = text.substr(1, end == text.npos ? end : end - 1);
   }

@@ -1,4 +1,5 @@
-// SentencePiece models: what is taken for one cuts any text of UTF-8 into tokens that spell it.
+// Fuzzes SentencePiece models: an accepted model must cut any UTF-8 text into tokens that spell
+// that text.
 #include <array>
 
 #include "src/data/text/subword_model.h"

@@ -1,6 +1,6 @@
-// Runs a target on the inputs of a folder, whole, cut short and changed at random: a test that
-// needs no fuzzer. What a fuzzer has found once stays found. The changes follow from the inputs'
-// names, so that a run repeats.
+// Runs a target on the inputs in a folder: whole, cut short and randomly changed. This test needs
+// no fuzzer and guards against regressions of what a fuzzer found. The changes are seeded by the
+// inputs' names, so that a run is repeatable.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,12 +19,13 @@ constexpr size_t kCuts = 16;
 constexpr size_t kChangedCopies = 200;
 
 void run(const std::string& bytes) {
-  // A copy of its own size, so that a read past the end is one past an allocation.
+  // An exactly sized copy, so that a read past the end leaves the allocation.
   const std::vector<uint8_t> input(bytes.begin(), bytes.end());
   (void)LLVMFuzzerTestOneInput(input.data(), input.size());
 }
 
-/// What libFuzzer calls mutations: a bit, a byte or a number, bytes that come, go or come twice.
+/// Makes one of libFuzzer's mutations: changes a bit, a byte or a number, or inserts, deletes or
+/// repeats bytes.
 void change(std::string& bytes, std::mt19937_64& random) {
   constexpr std::array<uint32_t, 8> kNumbers = {0,          1,          0x7F,       0xFF,
                                                 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x10000};
@@ -73,7 +74,7 @@ int main(int argc, char** argv) {
     std::ifstream in(file, std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(in)), {});
     std::printf("%s, %zu bytes\n", file.filename().c_str(), bytes.size());
-    std::fflush(stdout);  // the last line names the input that ended the program
+    std::fflush(stdout);  // so that the last line names an input that crashes the program
     run(bytes);
     for (size_t k = 0; k < kCuts; ++k) run(bytes.substr(0, bytes.size() * k / kCuts));
     const std::string name = file.filename().string();

@@ -1,5 +1,5 @@
-"""Every mutant of list.toml still fits the sources, so that a change that moves one says so; and scripts/mutants refuses a
-list that does not fit. Builds nothing."""
+"""Tests that every mutant of list.toml fits the sources, so that a change that moves a mutated
+piece is noticed, and that scripts/mutants refuses a list that does not fit. Builds nothing."""
 
 import importlib.machinery
 import importlib.util
@@ -14,7 +14,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 def load():
     loader = importlib.machinery.SourceFileLoader("mutants", str(SOURCE / "scripts/mutants"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("mutants", loader))
-    sys.modules["mutants"] = module  # where dataclasses look for it
+    sys.modules["mutants"] = module  # dataclasses look for it there
     loader.exec_module(module)
     return module
 
@@ -39,7 +39,7 @@ class List(unittest.TestCase):
                 wrong.append(str(mistake))
         self.maxDiff = None
         self.assertEqual(wrong, [])
-        mutants.apply_all(self.mutants)  # together, too
+        mutants.apply_all(self.mutants)  # all of them together must fit, too
 
     def test_every_mutant_is_run_by_a_program_that_there_is(self):
         known = set()

@@ -1,5 +1,5 @@
-// tests/mutants/mutant.h: which mutant of tests/mutants/list.toml a program runs with. Included
-// only by the copy of the sources that scripts/mutants makes.
+// tests/mutants/mutant.h: tells a program which mutant of tests/mutants/list.toml is active. Only
+// the copy of the sources that scripts/mutants makes includes it.
 #pragma once
 
 #include <cstdio>
@@ -7,9 +7,10 @@
 
 namespace trainyard {
 
-/// True if TRAINYARD_MUTANT is `number`. The first time it makes the file TRAINYARD_MUTANT_REACHED,
-/// which tells a mutant that no test reaches from one that no test notices. Static: files compiled
-/// for other instruction sets keep their own.
+/// True if TRAINYARD_MUTANT is `number`. The first such call creates the file
+/// TRAINYARD_MUTANT_REACHED, which distinguishes a mutant that no test reaches from one that no
+/// test notices. The function is static, since files compiled for other instruction sets need their
+/// own copy.
 [[maybe_unused]] static bool mutant(int number) {
   static const int chosen = [] {
     const char* text = std::getenv("TRAINYARD_MUTANT");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The command line is one file that needs the C library alone.
+"""Tests that the command line is a single file that needs only the C library.
 
     alone_test.py BIN    a folder with the programs
 """

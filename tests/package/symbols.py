@@ -1,4 +1,4 @@
-"""What programs need of the machine that they run on: shared libraries, and versions of the C and C++ library."""
+"""The requirements of programs: shared libraries, and versions of the C and C++ libraries."""
 
 import dataclasses
 import re
@@ -11,9 +11,9 @@ GLIBC = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv
 
 @dataclasses.dataclass
 class Needs:
-    libraries: list  # by name
-    glibc: str  # "2.34", the newest version of which a symbol is used
-    glibcxx: str  # the same of the C++ library; empty if it is in the program
+    libraries: list  # names of shared libraries
+    glibc: str  # newest version of a symbol used, such as "2.34"
+    glibcxx: str  # the same for the C++ library; empty if it is linked statically
 
 
 def newest(versions):
@@ -21,7 +21,7 @@ def newest(versions):
 
 
 def needs(*files):
-    """Of all of them together."""
+    """The combined requirements of all files."""
     libraries, versions = set(), {"GLIBC": set(), "GLIBCXX": set()}
     for file in files:
         said = subprocess.run(["objdump", "-p", str(file)], check=True, capture_output=True, text=True).stdout
@@ -32,7 +32,8 @@ def needs(*files):
 
 
 def needs_of_alone(file):
-    """Of a program that has to be one file. Refuses one that needs more than the C library."""
+    """The requirements of a program that must be a single file. Refuses a program that needs more
+    than the C library."""
     found = needs(file)
     if foreign := [name for name in found.libraries if not GLIBC.match(name)]:
         raise Refused(f"{file} needs {', '.join(foreign)}, expected the C library's own alone")

@@ -1,4 +1,4 @@
-// Catches: a spec that means something else to the engine than on the wire, and refusals that do
+// Fails if the engine reads a spec differently from its meaning in the API, or if a refusal does
 // not name the field as the user wrote it.
 #include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
   EXPECT_EQ(shard_of("cluster: 'cluster' nodes: 2 device: CPU shard: MLP"),
             "resources.shard: mlp is for the GPUs of one node, whose links are fast enough for it; "
             "expected parameters, optimizer or none, or resources.nodes: 1");
-  // Each part of a list goes on the wire as it came.
+  // Each part of a combined value becomes an element of the list.
   EXPECT_EQ(to_proto(Shard::kOptimizer | Shard::kHead),
             (std::vector{v1::Resources::OPTIMIZER, v1::Resources::HEAD}));
   EXPECT_EQ(to_proto(Shard::kHead | Shard::kParameters),
@@ -133,7 +133,8 @@ TEST(ConvertSpec, BlocksKeepTheirValuesAndTypes) {
   EXPECT_TRUE(names_field(null.error(), "model.layers[0].use.with.p"));
 }
 
-// Messages may have more: MaxPool and AveragePool share one.
+// Whether the message has a field for each rule. It may have more: MaxPool and AveragePool share
+// one message.
 bool has_all(const google::protobuf::Descriptor& message, const std::vector<AttributeRule>& rules) {
   for (const AttributeRule& rule : rules) {
     if (message.FindFieldByName(std::string(rule.name)) == nullptr) return false;
@@ -141,13 +142,13 @@ bool has_all(const google::protobuf::Descriptor& message, const std::vector<Attr
   return true;
 }
 
-// A layer or preset that only one side knows could be written and not run, or not be written.
+// A layer or preset that only the API or only the engine has would be unusable.
 TEST(ConvertSpec, WireAndEngineKnowTheSameLayersLossesAndPresets) {
   const auto* ops = v1::Layer::descriptor()->FindOneofByName("op");
   EXPECT_EQ(static_cast<size_t>(ops->field_count()), layer_kinds().size() + 1);
   for (int i = 0; i < ops->field_count(); ++i) {
     const auto* field = ops->field(i);
-    if (field->name() == "use") continue;  // stands for a block, and is no layer itself
+    if (field->name() == "use") continue;  // it refers to a block and is no layer itself
     const auto spec =
         to_engine(parse_spec("model { layers { " + field->name() + " {} } }" + kRecipe));
     ASSERT_TRUE(spec.ok()) << spec.error().message;
@@ -278,7 +279,7 @@ TEST(ConvertSpec, GpusOfSeveralNodesShareTheBatch) {
   EXPECT_EQ(refusal("device: GPU nodes: 2 gpus: 4"), "");
   EXPECT_EQ(refusal("device: GPU nodes: 3 gpus: 4 shard: PARAMETERS"), "");
   EXPECT_EQ(refusal("nodes: 2"), "") << "the cluster says which device";
-  // Each by itself would divide it.
+  // Nodes and GPUs are checked together; each of the two numbers would divide the batch size.
   EXPECT_EQ(refusal("device: GPU nodes: 8 gpus: 4"),
             "resources.nodes: 8 nodes of 4 GPUs, 32 in all, does not divide recipe.batch_size 48, "
             "expected one of 1, 2, 3, 4, 6, 8, 12, 16, 24, 48");
@@ -531,7 +532,7 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   ASSERT_FALSE(request.ok());
   EXPECT_TRUE(names_field(request.error(), "spec.images.resize"));
 
-  spec.mutable_cifar();  // its test set is beside the rest
+  spec.mutable_cifar();  // its test set is among its sources already
   request = to_ingest_request(spec, paths);
   ASSERT_FALSE(request.ok());
   EXPECT_TRUE(names_field(request.error(), "spec.sources[1].role"));
@@ -541,8 +542,7 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_EQ(request->format, "cifar");
 }
 
-// Catches: a format that the wire describes otherwise than the ingest reads it, or that no spec
-// file can name.
+// Fails if the API describes a format differently from the ingest, or if no spec file can name it.
 TEST(ConvertData, TheWireDescribesTheFormatsOfTheIngest) {
   const auto roles = [](const auto& list) {
     std::vector<std::string> names;
@@ -574,7 +574,7 @@ TEST(ConvertData, TheWireDescribesTheFormatsOfTheIngest) {
       ASSERT_NE(in_file, nullptr) << name;
       EXPECT_EQ(in_file->message_type(), formats->field(i)->message_type()) << name;
     }
-    // Its options are read: without sources to name, all else is accepted.
+    // The format's options are read: an error may only concern the missing sources.
     v1::DatasetSpec spec;
     spec.GetReflection()->MutableMessage(&spec, formats->field(i));
     for (const int role : sources[0].train()) {
@@ -637,7 +637,7 @@ TEST(ConvertData, JsonLinesAndTextFilesHaveTheOptionsOfCsv) {
   auto request = to_ingest_request(spec, paths);
   ASSERT_FALSE(request.ok());
   EXPECT_TRUE(names_field(request.error(), "spec.jsonl.target"));
-  EXPECT_TRUE(names_field(request.error(), "spec.jsonl.max_length"));  // without text columns
+  EXPECT_TRUE(names_field(request.error(), "spec.jsonl.max_length"));  // there are no text columns
   lines.set_target("y");
   lines.set_target_kind(v1::CsvFormat::NUMERIC);
   lines.add_categorical("a");
@@ -718,7 +718,7 @@ TEST(ConvertData, TextOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_EQ(request->format, "text");
   EXPECT_EQ(request->text.tokenizer, "char");
   EXPECT_EQ(request->text.test_share, 0.25);
-  spec.mutable_text()->set_vocabulary_size(400);  // characters have as many as there are
+  spec.mutable_text()->set_vocabulary_size(400);  // a vocabulary of characters has a fixed size
   EXPECT_TRUE(names_field(to_ingest_request(spec, paths).error(), "spec.text.vocabulary_size"));
   spec.mutable_text()->set_tokenizer(v1::UNIGRAM);
   request = to_ingest_request(spec, paths);
@@ -736,14 +736,14 @@ TEST(ConvertData, TextOptionsAreReadAndUnusedOnesRefused) {
   csv.set_tokenizer(v1::BYTE);
   csv.set_vocabulary_size(5);
   csv.set_max_length(7);
-  request = to_ingest_request(spec, paths);  // without a text column
+  request = to_ingest_request(spec, paths);  // there is no text column
   ASSERT_FALSE(request.ok());
   for (const char* field :
        {"spec.csv.tokenizer", "spec.csv.vocabulary_size", "spec.csv.max_length"}) {
     EXPECT_TRUE(names_field(request.error(), field)) << field;
   }
   csv.add_text("t");
-  request = to_ingest_request(spec, paths);  // bytes have no vocabulary to choose
+  request = to_ingest_request(spec, paths);  // bytes have a fixed vocabulary
   ASSERT_FALSE(request.ok());
   EXPECT_TRUE(names_field(request.error(), "spec.csv.vocabulary_size"));
   csv.clear_vocabulary_size();
@@ -768,8 +768,8 @@ TEST(ConvertRun, ValuesThatAreNotFiniteAreMarked) {
   EXPECT_EQ(batch.series(1).non_finite(0).kind(), v1::NonFinite::NEGATIVE_INFINITY);
 }
 
-// Of many classes the matrix would not fit into an answer: the mistakes alone do.
-// An answer of a thousand rows by a million classes is neither listed nor sent.
+// Only the first classes of a dataset are listed, and only the most probable ones of a prediction
+// are sent, since complete lists would not fit into a reply.
 TEST(ConvertRun, OfVeryManyClassesTheFirstAndTheMostProbableAreSent) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kTabular;
@@ -802,7 +802,7 @@ TEST(ConvertRun, ConfusionMatricesStayShort) {
   EXPECT_EQ(small[0].classes(1), "b");
   EXPECT_EQ(small[0].rows(1).counts(0), 2);
   ASSERT_EQ(small[0].mistakes_size(), 2);
-  EXPECT_EQ(small[0].mistakes(0).label(), "b");  // the most frequent one first
+  EXPECT_EQ(small[0].mistakes(0).label(), "b");  // the most frequent mistake comes first
   EXPECT_EQ(small[0].mistakes(0).prediction(), "a");
   EXPECT_EQ(small[0].mistakes(0).count(), 2);
   std::vector<std::vector<int64_t>> counts(65, std::vector<int64_t>(65, 1));

@@ -1,6 +1,6 @@
-// Catches: a field of a spec that decides a run's numbers and is no part of what the run is known
-// by, so that a checkpoint of another job passes for the job's own. The fields come from the
-// messages' descriptors: one that is added and in no spec below fails here, whatever it is.
+// Fails if a field of a spec that determines a run's numbers is missing from the run's identity,
+// since a checkpoint of another job would then be accepted. The fields come from the messages'
+// descriptors, so a new field that no spec below sets fails too.
 #include "src/job/identity.h"
 
 #include <google/protobuf/descriptor.h>
@@ -25,7 +25,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// Fields that are no part of what a run is known by, and why.
+/// Fields that are deliberately not part of the identity, and the reasons.
 const std::map<std::string, std::string>& left_out() {
   static const std::map<std::string, std::string> reasons = {
       {"JobSpec.dataset", "a name; the dataset's content is known by its digest"},
@@ -45,12 +45,12 @@ const std::map<std::string, std::string>& left_out() {
   return reasons;
 }
 
-/// "Loss.Huber.delta"
+/// The name in the form "Loss.Huber.delta".
 std::string full_name(const FieldDescriptor& field) {
   return field.full_name().substr(std::string_view("trainyard.v1.").size());
 }
 
-/// The run that a spec asks for; nothing where the spec is refused.
+/// The identity of the run that a spec describes; nothing if the spec is refused.
 std::optional<RunIdentity> identity_of(const v1::JobSpec& spec,
                                        const std::string& dataset = "a dataset") {
   const auto engine = to_engine(spec);
@@ -58,7 +58,7 @@ std::optional<RunIdentity> identity_of(const v1::JobSpec& spec,
   return RunIdentity(engine->model, engine->recipe, dataset);
 }
 
-/// Specs that have every field between them, each where it has an effect.
+/// Specs that together set every field, each where it has an effect.
 std::vector<v1::JobSpec> specs() {
   const std::string model = "model { mlp { hidden: [4] } }";
   const auto recipe = [&](const std::string& fields) {
@@ -120,7 +120,7 @@ std::vector<v1::JobSpec> specs() {
 /// Sets each field.
 void fill(Message& message);
 
-/// Gives a field that is set another value, or one entry more.
+/// Gives a set field another value or one more entry.
 void change(Message& message, const FieldDescriptor& field) {
   const auto* r = message.GetReflection();
   if (field.is_map()) {
@@ -169,7 +169,8 @@ void change(Message& message, const FieldDescriptor& field) {
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return r->SetDouble(&message, &field, r->GetDouble(message, &field) / 2 + 0.0625);
     case FieldDescriptor::CPPTYPE_ENUM: {
-      // Unspecified means the first or the default one: the last two are always two.
+      // The unspecified value may equal the first or the default value, so only the last two are
+      // used.
       const auto* type = field.enum_type();
       const int last = type->value(type->value_count() - 1)->number();
       const int before = type->value(type->value_count() - 2)->number();
@@ -193,7 +194,7 @@ class FieldWalk {
  public:
   explicit FieldWalk(v1::JobSpec spec) : spec_(std::move(spec)), before_(*identity_of(spec_)) {}
 
-  /// Changes each field that is set, and looks at what the run is known by.
+  /// Changes each set field in turn and checks the identity.
   void run() { walk(spec_, {}); }
   const std::set<std::string>& seen() const { return seen_; }
 
@@ -237,7 +238,7 @@ class FieldWalk {
     }
     const std::optional<RunIdentity> after = identity_of(spec_);
     message.CopyFrom(*kept);
-    if (!after) return;  // refused with this value: another spec has to have the field
+    if (!after) return;  // the spec with this value is refused; another spec must cover the field
     seen_.insert(name);
     const std::string difference = after->difference(before_.record());
     const bool decides = spec_.recipe().has_keep_best() || spec_.recipe().has_early_stopping();
@@ -253,7 +254,7 @@ class FieldWalk {
     }
   }
 
-  /// Fields whose name in the spec is not the one of the difference.
+  /// Fields that a difference reports under another name than the spec's.
   static const std::set<std::string>& renamed() {
     static const std::set<std::string> names = {"InitialWeights.job", "InitialWeights.model",
                                                 "InitialWeights.path", "Optimizer.type"};
@@ -265,7 +266,7 @@ class FieldWalk {
   std::set<std::string> seen_;
 };
 
-/// All fields of a message and of those in it.
+/// Adds the names of all fields of a message and of the messages in it.
 void add_fields(const Descriptor& type, std::set<std::string>& names) {
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
@@ -277,14 +278,15 @@ void add_fields(const Descriptor& type, std::set<std::string>& names) {
   }
 }
 
-// Presets, layers, losses and augmentations, one of each with all of its settings.
+// One spec for each preset, layer, loss and augmentation, with all of its settings.
 std::vector<v1::JobSpec> specs_of_each_kind() {
   std::vector<v1::JobSpec> out;
   const v1::JobSpec plain = specs().front();
   const auto each = [&](const Descriptor& type, const char* oneof, auto message_in) {
     const auto* kinds = type.FindOneofByName(oneof);
     for (int i = 0; i < kinds->field_count(); ++i) {
-      if (kinds->field(i)->name() == "use") continue;  // of a block: among specs()
+      // `use` refers to a block; specs() covers blocks.
+      if (kinds->field(i)->name() == "use") continue;
       v1::JobSpec& spec = out.emplace_back(plain);
       Message& message = message_in(spec);
       fill(*message.GetReflection()->MutableMessage(&message, kinds->field(i)));
@@ -345,19 +347,19 @@ TEST(RunIdentity, NamesEachFieldThatDiffers) {
             "recipe.seed: the checkpoint has 1, the job has 2");
 }
 
-// Else each field that is added would end every run that is under way at an upgrade.
+// Otherwise each new field would invalidate the checkpoints of all running jobs at an upgrade.
 TEST(RunIdentity, AFieldThatCameLaterHadItsDefault) {
   const RunIdentity job = plain_identity();
   nlohmann::json description = nlohmann::json::parse(job.record().description);
-  EXPECT_EQ(description["recipe"].erase("augmentation"), 1u);  // at its default here
+  EXPECT_EQ(description["recipe"].erase("augmentation"), 1u);  // it has its default value here
   EXPECT_EQ(description["recipe"]["optimizer"].erase("beta1"), 1u);
   EXPECT_EQ(job.difference({"1:of then", description.dump()}), "");
-  EXPECT_EQ(description["recipe"].erase("seed"), 1u);  // not at its default
+  EXPECT_EQ(description["recipe"].erase("seed"), 1u);  // it does not have its default value
   EXPECT_EQ(job.difference({"1:of then", description.dump()}),
             "recipe.seed: the checkpoint has 0, the job has 1");
 }
 
-// A default that changes would change what such a checkpoint means.
+// A changed default would change the meaning of a checkpoint that lacks the field.
 TEST(RunIdentity, DefaultsOfARecipeStay) {
   nlohmann::json now = fields_to_json(Recipe());
   const auto then = nlohmann::json::parse(R"({

@@ -1,5 +1,5 @@
-// Catches: a plan that says otherwise on the wire than the planner does, and a sharding plan that
-// the spec forbids and the engine knows nothing of.
+// Fails if a plan differs between the API and the planner, or if a sharding plan is offered that
+// the spec forbids for reasons unknown to the engine.
 #include "proto/convert/plan.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +99,7 @@ TEST(PlanOnTheWire, RowsHaveWhatTheProcessNeedsBesides) {
   for (int i = 0; i < plan.sharding_plans_size(); ++i) {
     const v1::ShardingRow& row = plan.sharding_plans(i);
     const ShardingRow& found = rows[static_cast<size_t>(i)];
-    const bool is_refused = found.verdict == ShardingVerdict::kRefused;  // and has no plan
+    const bool is_refused = found.verdict == ShardingVerdict::kRefused;  // it has no plan
     EXPECT_EQ(row.bytes(), is_refused ? 0 : found.bytes + kMiB);
     EXPECT_EQ(row.bytes_available(), 65 * kMiB);
     EXPECT_EQ(row.sent_bytes(), found.sent_bytes);

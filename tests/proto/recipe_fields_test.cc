@@ -22,8 +22,8 @@ Names row_names(const S& spec) {
   return names;
 }
 
-/// Fields of a message that are in no row, without those that `others` names. A field of a message
-/// of its own is called "ema.decay".
+/// Fields of a message that have no row, except those in `others`. A field of a nested message is
+/// named like "ema.decay".
 Names without_row(const Descriptor& type, const Names& rows, const Names& others) {
   Names missing;
   for (int i = 0; i < type.field_count(); ++i) {
@@ -54,14 +54,14 @@ TEST(RecipeFields, EachPlainFieldOfTheWireHasARow) {
             Names());
 }
 
-// The bindings do not compile once a member is added; what it takes then is a row, or a place in
-// visit_fields() and in kStructured.
+// The structured bindings stop compiling when a member is added. The member then needs a row, or a
+// place in visit_fields() and in kStructured.
 TEST(RecipeFields, EachMemberHasARowOrIsStructured) {
   const Recipe recipe;
   [[maybe_unused]] const auto& [a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15,
                                 a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28,
                                 a29] = recipe;
-  constexpr size_t kShard = 1;  // of resources
+  constexpr size_t kShard = 1;  // belongs to resources in the API
   EXPECT_EQ(row_names(recipe).size() + kStructured.size() + kShard, 29u);
   const OptimizerSpec optimizer;
   [[maybe_unused]] const auto& [b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15,

@@ -1,4 +1,4 @@
-// tests/proto/spec_text.h: a job's spec from the text form of its message.
+// tests/proto/spec_text.h: parses a job's spec from the text format of its message.
 #pragma once
 
 #include <google/protobuf/text_format.h>

@@ -1,4 +1,5 @@
-// A backup names no file that it lacks, holds none that the store does not know, and is a store.
+// Tests of the staged backup: it contains every file that it names and no file unknown to its
+// store, and its copy of the store opens.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -52,7 +53,7 @@ class Backup : public StateFolderTest {
     }
     return std::move(*backup);
   }
-  /// Copies the store, and gives back the paths of all files.
+  /// Copies the store and returns the paths of all files in the backup.
   static std::set<std::string> finish(StagedBackup& backup) {
     for (bool done = false; !done;) {
       const Result<bool> more = backup.prepare();
@@ -66,7 +67,7 @@ class Backup : public StateFolderTest {
     }
     return names;
   }
-  /// What a restore would make of it.
+  /// Copies the backup's files to a new folder, as a restore would, and returns that folder.
   fs::path copy_of(const StagedBackup& backup) {
     const fs::path to = folder_.path() / "restored";
     for (const FrozenFile& file : backup.files()) {
@@ -86,7 +87,7 @@ TEST_F(Backup, TheCopyIsAStoreOfTheSameInstant) {
   const Job job = start_job("running");
   const auto backup = take();
   ASSERT_NE(backup, nullptr);
-  ASSERT_TRUE(store_->jobs().submit(new_job("later")).ok());  // while the store is copied
+  ASSERT_TRUE(store_->jobs().submit(new_job("later")).ok());  // during the copy of the store
   const std::set<std::string> names = finish(*backup);
   EXPECT_TRUE(names.contains("trainyard.db") && names.contains("trainyard.db.commit"));
   EXPECT_TRUE(names.contains("uploads/" + sha256));
@@ -116,7 +117,7 @@ TEST_F(Backup, ACheckpointThatTheStoreDoesNotKnowIsLeftOut) {
   const Job job = start_job("job-a");
   save(job, 100);
   report(job, 100);
-  save(job, 200);  // and its report is still under way
+  save(job, 200);  // the report of this checkpoint has not reached the store yet
   const auto backup = take();
   const std::set<std::string> names = finish(*backup);
   EXPECT_TRUE(has_step(names, job, "step-000000100"));
@@ -127,7 +128,7 @@ TEST_F(Backup, ACheckpointThatTheStoreDoesNotKnowIsLeftOut) {
 
 TEST_F(Backup, WhereOnlyANewerCheckpointIsLeftTheJobDoesNotStartOver) {
   const Job job = start_job("job-a");
-  report(job, 100);  // which was pruned
+  report(job, 100);  // only the report: the checkpoint's folder has been pruned
   save(job, 200);
   save(job, 300);
   const auto backup = take();

@@ -1,5 +1,5 @@
-// What the nodes of clusters are measured to do: who measures when, which numbers are believed, and
-// what jobs there are forecast to take.
+// Tests of the measured speeds of cluster nodes: which worker measures when, which results are
+// accepted, and the run times forecast from them.
 #include "server/forecast/cluster_rates.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSecondUs = 1'000'000;
 
-/// A node on which every product takes so long.
+/// Rates of a node on which every product takes `seconds`.
 DeviceRates rates_of(double seconds) {
   DeviceRates rates = product_rates(seconds);
   rates.process_seconds = 1;
@@ -62,7 +62,7 @@ class ClusterRatesTest : public ::testing::Test {
     return cluster;
   }();
 
-  /// With what the store has, once it has stored what came before.
+  /// Opens ClusterRates on the store after all earlier writes to the store are done.
   std::unique_ptr<ClusterRates> open() {
     EXPECT_TRUE(answer_of(store->forecasts(), &ForecastStore::save_rates,
                           StoredRates{{"any", 1, v1::Recipe::FP32}, 1, "{}"})
@@ -72,14 +72,15 @@ class ClusterRatesTest : public ::testing::Test {
     EXPECT_TRUE(rates->open().ok());
     return rates;
   }
-  /// A job has ended there, and its worker has measured.
+  /// Reports that a job has ended on the node and that its worker measured `seconds` per product.
   static void measure(ClusterRates& rates, const NodeUse& use, double seconds) {
     ASSERT_TRUE(rates.job_ended(use)) << use.task;
     const Status taken = rates.take(use.task, to_json_text(rates_of(seconds)));
     ASSERT_TRUE(taken.ok()) << taken.error().message;
     rates.worker_gone(use.task);
   }
-  /// A job with a forecast for the cluster, that took `step_seconds` for each step on such a node.
+  /// Stores a finished job with a forecast for the cluster. Each of its steps took `step_seconds`
+  /// on a node of kind `node`.
   void finish(const std::string& id, const std::string& node, double step_seconds) {
     NewJob asked = new_job(id);
     asked.spec.mutable_resources()->set_cluster("slurm");
@@ -137,7 +138,7 @@ TEST_F(ClusterRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
   rebuilt.facts.set_build("b2");
   EXPECT_TRUE(rates->job_ended(rebuilt));
 
-  const auto reopened = open();  // as the store has it
+  const auto reopened = open();  // a second instance that reads the rates from the store
   for (ClusterRates* const known : {rates.get(), reopened.get()}) {
     f = known->forecast(query_of());
     EXPECT_NEAR(f.step_seconds(), 0.5, 1e-6);
@@ -221,7 +222,7 @@ TEST_F(ClusterRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
   EXPECT_FALSE(rates->job_ended(use_of("t4"))) << "not at the end of every job";
   clock.pass(3600 * kSecondUs);
   ASSERT_TRUE(rates->job_ended(use_of("t5")));
-  // One of which nobody hears any more, not even that it is gone.
+  // The worker of t5 never reports again, not even its end.
   clock.pass(60 * kSecondUs);
   EXPECT_FALSE(rates->job_ended(use_of("t6")));
   clock.pass(31 * kSecondUs);
@@ -320,7 +321,8 @@ TEST_F(ClusterRatesTest, ATimeLimitMakesLinksAndAPriceCosts) {
   EXPECT_EQ(f.time_limit_seconds(), 600);
   EXPECT_EQ(f.starts(), 1);
   EXPECT_NEAR(f.cost(), f.total_seconds() / 1000, 1e-9);
-  // 600 s, less a tenth for the last checkpoint and 1 s to begin: 539 s of steps.
+  // Of the 600 s, a tenth is kept for the last checkpoint and 1 s for the start, which leaves 539 s
+  // for steps.
   f = rates->forecast(query_of(1600));
   EXPECT_EQ(f.starts(), 3);
   EXPECT_GT(f.total_seconds(), 1602) << "each begins anew";

@@ -1,5 +1,5 @@
-// The dispatcher's index by itself: what a job's changes and its process make of the queue and of
-// the devices.
+// Tests of the dispatcher's index alone: how changes of a job and of its process change the queue
+// and the devices in use.
 #include "server/dispatch/dispatch_index.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST_F(DispatchIndexTest, APlaceIsFreeOnceTheProcessIsGone) {
   EXPECT_TRUE(index_.is_idle());
 }
 
-// The store says that the job waits again before the end of its process has been noticed.
+// The store already shows the job as waiting again before the end of its process is noticed.
 TEST_F(DispatchIndexTest, TheNextAttemptIsNotTheOneThatWasAskedToStop) {
   index_.add_process("u1", {"devices/gpu-0"});
   index_.take(job(JobState::kRunning, {"devices/gpu-0"}));

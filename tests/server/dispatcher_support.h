@@ -1,6 +1,6 @@
-// tests/server/dispatcher_support.h: the real dispatcher on a store of its own, with devices by
-// script and workers that only pretend (pretend_workers.h); and what happened, as the store's
-// events tell.
+// tests/server/dispatcher_support.h: a fixture that runs the real dispatcher on its own store, with
+// scripted devices and pretended workers (pretend_workers.h), and reads the course of events from
+// the store.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@
 
 namespace trainyard::server {
 
-/// What is asked for a pretended job, and how long it runs.
+/// The resources that a pretended job requests and how long it runs.
 struct ScriptedJob {
   std::string id;
   v1::Resources::Device device = v1::Resources::GPU;
@@ -34,10 +34,10 @@ struct ScriptedJob {
   int32_t priority = 0;
   int threads = 1;
   bool exclusive = false, crash = false;
-  double forecast_s = 0;  // 0: as long as it takes
+  double forecast_s = 0;  // 0: the true run time
 };
 
-/// A change of a job's state, of all jobs in the order in which they happened.
+/// One change of one job's state. Moments of all jobs are sorted by time.
 struct Moment {
   int64_t time_us = 0;
   int64_t seq = 0;
@@ -151,7 +151,7 @@ class ServiceDispatcher : public ::testing::Test {
     return text;
   }
 
-  /// Of all jobs.
+  /// The state changes of all jobs, sorted by time.
   std::vector<Moment> read_moments() {
     std::vector<Moment> moments;
     for (const auto& [id, ask] : asks_) {
@@ -168,14 +168,16 @@ class ServiceDispatcher : public ::testing::Test {
       }
     }
     std::ranges::sort(moments, [](const Moment& a, const Moment& b) {
-      // At one instant those that leave come first: a start is decided on after that commit.
+      // Among changes of the same microsecond, ends come before starts: the dispatcher decides on a
+      // start only after the end is committed.
       return std::tuple(a.time_us, a.state == v1::STARTING, a.id, a.seq) <
              std::tuple(b.time_us, b.state == v1::STARTING, b.id, b.seq);
     });
     return moments;
   }
 
-  /// Never over capacity, no gang half placed, each job ends once and well.
+  /// Checks that no device was over capacity, that jobs of several devices got all of them or none,
+  /// and that each job succeeded exactly once.
   void check(const std::vector<Moment>& moments) {
     std::map<std::string, std::vector<std::string>> on;  // jobs by device
     std::map<std::string, int> ended;
@@ -214,7 +216,7 @@ class ServiceDispatcher : public ::testing::Test {
     for (const auto& [id, ask] : asks_) EXPECT_EQ(ended[id], 1) << id << ": " << get(id).message;
     EXPECT_EQ(workers_->out_of_memory(), 0);
   }
-  /// From a job's submission to its first start, the jobs that were started in between.
+  /// The jobs that were started between the submission and the first start of job `id`.
   std::vector<std::string> overtakers(const std::vector<Moment>& moments, const std::string& id) {
     std::vector<std::string> started;
     bool waits = false;

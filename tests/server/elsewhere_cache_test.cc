@@ -1,4 +1,4 @@
-// A host's cache: what is pulled once, what goes, and what stays.
+// Tests of a host's dataset cache: what is downloaded once, what is evicted and what is kept.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using server::TemporaryDirectory;
 
-/// Fills a dataset of so many bytes and counts how often.
+/// Returns a pull function that writes a dataset of `bytes` bytes and counts its calls in `count`.
 NodeCache::Pull filled(int64_t bytes, int* count = nullptr) {
   return [=](const fs::path& folder, const NodeCache::MakeRoom& make_room) -> Status {
     make_room(bytes);
@@ -28,7 +28,7 @@ NodeCache::Pull filled(int64_t bytes, int* count = nullptr) {
   };
 }
 
-/// How much older the last use of a dataset is made.
+/// Sets the last use of a dataset `hours` hours back.
 void age(const fs::path& root, const std::string& digest, int hours) {
   const fs::path lock = root / "datasets" / (digest + ".lock");
   fs::last_write_time(lock, fs::last_write_time(lock) - std::chrono::hours(hours));
@@ -154,7 +154,7 @@ TEST(ElsewhereCache, NamesStayInTheFolder) {
 TEST(ElsewhereCache, AWorkerStopsInTimeForItsCheckpoint) {
   EXPECT_EQ(stop_time_s(0, 1000, std::chrono::milliseconds(0)), 940);
   EXPECT_EQ(stop_time_s(0, 1000, std::chrono::seconds(25)), 915);
-  // Of a short time a tenth: a minute before its end a place of one minute has just begun.
+  // A tenth of a short remaining time is reserved: a fixed minute would use up a job of one minute.
   EXPECT_EQ(stop_time_s(940, 1000, std::chrono::milliseconds(0)), 994);
   EXPECT_EQ(stop_time_s(1000, 990, std::chrono::milliseconds(0)), 990);
 }

@@ -1,5 +1,5 @@
-// What a worker from elsewhere may read and leave: names that lead astray, parts of pushes, and the
-// keys by which it is let in.
+// Tests of the files that a remote worker may read and push: forbidden names, partial pushes, and
+// the keys with which the worker is admitted.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,7 +84,7 @@ class ElsewhereFiles : public ::testing::Test {
     return std::move(listed).value();
   }
 
-  /// A checkpoint as a worker makes it, its files' bytes by name.
+  /// Creates a checkpoint as a worker does and returns its files' bytes by name.
   std::map<std::string, std::string> make_checkpoint(int64_t step, float value = 1) {
     const std::array<float, 4> numbers = {value, 2, 3, 4};
     const std::vector<TensorView> tensors = {
@@ -125,7 +125,7 @@ class ElsewhereFiles : public ::testing::Test {
     const auto push = files_->begin_push(start);
     return push.ok() ? "" : push.error().reason;
   }
-  /// Pushes the bytes from the start's offset on; the reason of a refusal.
+  /// Pushes `bytes` from the offset in `start` on. Returns the reason of a refusal, else "".
   std::string push(const v1::PushFilesRequest::Start& start, std::string_view bytes,
                    bool finishes = true) {
     auto push = files_->begin_push(start);
@@ -166,7 +166,7 @@ TEST_F(ElsewhereFiles, TheListNamesWhatMayBeRead) {
   EXPECT_EQ(read(v1::FILE_SET_DATASET, "sub/rows", 11), "OFFSET_INVALID");
   EXPECT_EQ(read(v1::FILE_SET_DATASET, "sub/rows", -1), "OFFSET_INVALID");
   EXPECT_EQ(read(v1::FILE_SET_INITIAL, "initial"), "weights");
-  // A file that has changed is digested again.
+  // A changed file is hashed again.
   std::ofstream(root_ / "dataset/sub/rows") << "012345678987";
   EXPECT_EQ(list(v1::FILE_SET_DATASET).files(1).sha256(), sha256_hex("012345678987"));
 }
@@ -193,7 +193,7 @@ TEST_F(ElsewhereFiles, NamesThatLeadAstrayAreUnknown) {
   EXPECT_TRUE(fs::is_empty(owner_->granted.checkpoints));
 }
 
-// Would be missed: a listing of the whole folder for each of its files, which meets the pipe.
+// Fails if a single read lists the whole folder, since a listing would find and open the pipe.
 TEST_F(ElsewhereFiles, AFileIsFoundWithoutAListOfTheOthers) {
   ASSERT_EQ(::mkfifo((root_ / "dataset/pipe").c_str(), 0600), 0);
   std::ofstream(root_ / "dataset/.hidden") << "nobody's";
@@ -212,7 +212,7 @@ TEST_F(ElsewhereFiles, APushedCheckpointIsOneLikeAnyOther) {
   EXPECT_EQ(listed.step(), 30);
   EXPECT_EQ(listed.files_size(), 3);
   EXPECT_EQ(read(v1::FILE_SET_RESUME, "state.json", 0, 30), files.at("state.json").substr(0, 100));
-  // The same again, as after a lost answer; and newer ones, of which two stay.
+  // The same checkpoint is pushed again, as after a lost reply, and then two newer ones.
   EXPECT_EQ(push(start_of(v1::FILE_SET_CHECKPOINT, 30, files), joined(files)), "");
   for (const int64_t step : {40, 50}) {
     const auto more = make_checkpoint(step);
@@ -221,7 +221,7 @@ TEST_F(ElsewhereFiles, APushedCheckpointIsOneLikeAnyOther) {
   EXPECT_EQ(steps().front(), 50);
 }
 
-// Would be missed: a resume from half a checkpoint.
+// Fails if an attempt could resume from half a checkpoint.
 TEST_F(ElsewhereFiles, ATruncatedPushIsNoCheckpointAndGoesOn) {
   const auto files = make_checkpoint(30);
   const std::string all = joined(files);
@@ -248,7 +248,7 @@ TEST_F(ElsewhereFiles, OtherBytesThanDeclaredAreDropped) {
   EXPECT_TRUE(fs::is_empty(owner_->granted.checkpoints)) << "the part went too";
   EXPECT_EQ(push(start, joined(files) + "x"), "PUSH_TOO_LONG");
   EXPECT_TRUE(steps().empty());
-  // A checkpoint of another step than it is said to be.
+  // The checkpoint in these bytes is of step 30, but the push declares step 31.
   fs::remove_all(owner_->granted.checkpoints);
   EXPECT_EQ(push(start_of(v1::FILE_SET_CHECKPOINT, 31, files), joined(files)),
             "CONTENT_HASH_MISMATCH");
@@ -279,7 +279,7 @@ TEST_F(ElsewhereFiles, OneStreamAtATimeWritesAFolder) {
   EXPECT_EQ(refusal(start), "");
 }
 
-// Would be missed: an attempt that is over and still changes what the next one reads.
+// Fails if an attempt that has ended can still change the files that the next attempt reads.
 TEST_F(ElsewhereFiles, WhoseTaskIsOverInstallsNothing) {
   const auto files = make_checkpoint(30);
   auto push = files_->begin_push(start_of(v1::FILE_SET_CHECKPOINT, 30, files));

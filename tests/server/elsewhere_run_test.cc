@@ -1,6 +1,6 @@
-// Whole attempts elsewhere: the daemon's parts in this process, the real worker with an empty cache
-// on the other side of TLS. Whatever happens to the link, to the worker or to the daemon, the model
-// has the bits of a run on the daemon's own host.
+// Tests of whole remote attempts: the daemon's parts run in this process, and the real worker
+// connects over TLS with an empty cache. Whatever happens to the connection, the worker or the
+// daemon, the model must have the same bits as a run on the daemon's own host.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -52,7 +52,7 @@ namespace fs = std::filesystem;
 
 const std::string kDigest = sha256_hex("the dataset of these tests");
 
-/// A worker as a placement starts it.
+/// A worker process as a placement starts it.
 struct Elsewhere {
   ~Elsewhere() {
     if (process && !exit) process->signal_group(SIGKILL);
@@ -102,7 +102,7 @@ class ElsewhereRun : public ::testing::Test {
     spdlog::disable_backtrace();
   }
 
-  /// `expects`: what the daemon does before it serves.
+  /// `expects` runs before the daemon accepts connections, to announce tasks to the supervisor.
   void start_daemon(
       const std::string& listen, const std::function<void()>& expects = [] {}) {
     auto door = WorkerDoor::open(paths_.root(), listen, "");
@@ -135,7 +135,7 @@ class ElsewhereRun : public ::testing::Test {
     door_->set_port(port_->port());
     std::ofstream(certificate()) << door_->certificate_pem();
   }
-  /// As a daemon that is replaced: what runs is left.
+  /// Ends the daemon as a replacement does: running tasks continue.
   void stop_daemon() {
     private_.reset();
     port_.reset();
@@ -145,7 +145,7 @@ class ElsewhereRun : public ::testing::Test {
     supervisor_.reset();
   }
 
-  /// Steps of a small network, with an evaluation and a checkpoint now and then.
+  /// Submits a job of `steps` steps of a small network with periodic evaluations and checkpoints.
   Job make_job(const std::string& id, int64_t steps, int64_t keep_every = 0) {
     NewJob job;
     job.id = id;
@@ -188,7 +188,7 @@ class ElsewhereRun : public ::testing::Test {
     supervisor_->start(std::move(fresh));
     wait_for(id, JobState::kSucceeded);
   }
-  /// Tells the supervisor of an attempt of the job.
+  /// Announces an attempt of the job to the supervisor and returns its task.
   std::string expect(const std::string& id, int64_t lease_ms = 60'000) {
     const Job job = get(id);
     const Job started =
@@ -244,7 +244,7 @@ class ElsewhereRun : public ::testing::Test {
     EXPECT_TRUE(eventually([&] { return get(id).state == state && idle(); }))
         << get(id).reason << ": " << get(id).message;
   }
-  /// Why the placement was asked to end something.
+  /// The reason given to the placement when it was last asked to end a task.
   std::string withdrawn() {
     const std::lock_guard lock(mu_);
     return withdrawn_;
@@ -254,7 +254,7 @@ class ElsewhereRun : public ::testing::Test {
     const auto sha = sha256_file(paths_.model(get(id).uid) / "model.safetensors");
     return sha.ok() ? *sha : sha.error().message;
   }
-  /// Each value of an evaluation, in the order in which they were reported.
+  /// All evaluation values in the order in which they were reported.
   std::vector<std::string> evaluations(const std::string& id) {
     std::vector<std::string> values;
     for (const v1::Event& event : all_events(*store_, get(id).uid)) {
@@ -278,13 +278,13 @@ class ElsewhereRun : public ::testing::Test {
   fs::path certificate() const { return root_.path() / "certificate.pem"; }
   std::string cache() const { return (root_.path() / "cache").string(); }
 
-  static constexpr size_t kEventsShown = 200;  // the newest, of a test that fails
-  static constexpr int64_t kSteps = 24'000;    // a second or two
+  static constexpr size_t kEventsShown = 200;  // the newest events, printed if a test fails
+  static constexpr int64_t kSteps = 24'000;    // takes a second or two
   TemporaryDirectory root_;
   const StatePaths paths_{root_.path() / "state"};
   std::unique_ptr<Store> store_;
   v1::DatasetSchema schema_;
-  /// What is said of a job like those of make_job().
+  /// The basis that a forecast names for a job like those of make_job().
   std::string basis() {
     ClusterQuery query;
     query.cluster = "slurm";
@@ -293,18 +293,19 @@ class ElsewhereRun : public ::testing::Test {
     return cluster_rates_->forecast(query).basis();
   }
   std::vector<StoredNodeRates> node_rates() { return store_->forecasts().node_rates().value(); }
-  /// One kind of node, in the store: a worker that has told does not wait for that.
+  /// Waits until the store has the rates of one kind of node. A worker does not wait until the
+  /// rates that it sent are stored.
   bool is_measured() {
     return eventually([&] { return node_rates().size() == 1; });
   }
-  bool measures_ = false;  // jobs are the cluster slurm's, whose nodes are measured
-  std::shared_ptr<ClusterRates> cluster_rates_;  // briefly, and for them alone
-  std::atomic<pid_t> frozen_at_end_{0};          // a worker that stands still once a job has ended
+  bool measures_ = false;  // true: jobs run in the cluster "slurm", whose nodes are measured
+  std::shared_ptr<ClusterRates> cluster_rates_;  // measurements take at most 1 ms
+  std::atomic<pid_t> frozen_at_end_{0};          // PID to suspend once its job has ended
   std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
   std::atomic<int64_t> free_bytes_{int64_t{1} << 40};
   int64_t stall_ms_ = 600'000;
   std::mutex mu_;
-  std::string withdrawn_;  // under mu_
+  std::string withdrawn_;  // guarded by mu_
   std::unique_ptr<WorkerDoor> door_;
   std::unique_ptr<Supervisor> supervisor_;
   std::unique_ptr<Executor> executor_, transfers_;
@@ -322,7 +323,7 @@ TEST_F(ElsewhereRun, AnEmptyHostTrainsTheSameBits) {
   const std::string secret = door_->enrolment_secret(task);
   Elsewhere worker;
   spawn(worker, task, door_->attach_address());
-  // What a neighbour on the host can see of it.
+  // Collect what another user of the host can see of the worker.
   const std::string proc = "/proc/" + std::to_string(worker.process->pid());
   ASSERT_TRUE(eventually([&] { return supervisor_->connected(task); }));
   std::string seen;
@@ -353,8 +354,8 @@ TEST_F(ElsewhereRun, AnEmptyHostTrainsTheSameBits) {
   EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work")) << "a worker cleans up";
 }
 
-// Would be missed: a link's queue that passes over what the recipe asks to keep, or a daemon that
-// prunes otherwise than a worker.
+// Fails if the link drops a checkpoint that the recipe keeps, or if daemon and worker prune
+// differently.
 TEST_F(ElsewhereRun, WhatIsToStayStays) {
   make_job("here", kSteps, kSteps / 4);
   run_here("here");
@@ -396,7 +397,7 @@ TEST_F(ElsewhereRun, ALinkThatIsCutLosesAndDoublesNothing) {
   run_here("here");
   make_job("there", 4 * kSteps);
   TcpRelay relay(port_->port());
-  relay.cut_each_after(150'001);  // in the middle of frames, of files and of the handshake's end
+  relay.cut_each_after(150'001);  // cuts frames, files and the end of the handshake in the middle
   Elsewhere worker;
   spawn(worker, expect("there"), relay.address());
   ASSERT_TRUE(eventually([&] { return get("there").checkpoint_step > 0; })) << worker.output;
@@ -412,12 +413,12 @@ TEST_F(ElsewhereRun, ALinkThatIsCutLosesAndDoublesNothing) {
   EXPECT_EQ(get("there").attempt, 1);
 }
 
-// Would be missed: a job that fails because a thousand workers came for their data at once.
+// Fails if a job fails because too many workers request their data at the same time.
 TEST_F(ElsewhereRun, ADaemonThatIsBusyIsAskedAgain) {
   make_job("there", kSteps);
   std::promise<void> free;
   const std::shared_future<void> is_free = free.get_future().share();
-  for (int i = 0; i < 102; ++i) {  // what the threads and the queue hold
+  for (int i = 0; i < 102; ++i) {  // the capacity of the threads and the queue together
     ASSERT_TRUE(eventually([&] { return transfers_->post([is_free] { is_free.wait(); }); }));
   }
   EXPECT_FALSE(transfers_->post([] {}));
@@ -433,7 +434,7 @@ TEST_F(ElsewhereRun, ADaemonThatIsBusyIsAskedAgain) {
   EXPECT_EQ(get("there").attempt, 1);
 }
 
-// A router that forgets a connection closes nothing: both sides have to notice.
+// A router that drops a connection silently sends no reset, so both sides must detect the loss.
 TEST_F(ElsewhereRun, ALinkThatIsForgottenIsNoticed) {
   make_job("there", 8 * kSteps);
   TcpRelay relay(port_->port());
@@ -448,8 +449,7 @@ TEST_F(ElsewhereRun, ALinkThatIsForgottenIsNoticed) {
   EXPECT_EQ(evaluations("there").size(), 24u);
 }
 
-// Would be missed: a report that is lost or told twice with a connection, a file that goes on at
-// the wrong byte.
+// Fails if a reconnection loses or repeats a report, or continues a file at the wrong byte.
 TEST_F(ElsewhereRun, AStormOfDelaysStallsAndResetsChangesNothing) {
   make_job("here", kSteps);
   run_here("here");
@@ -472,8 +472,9 @@ TEST_F(ElsewhereRun, AStormOfDelaysStallsAndResetsChangesNothing) {
   EXPECT_EQ(get("there").attempt, 1);
 }
 
-// Nothing arrives one way, or both, and neither end is told: the workers come back by another
-// connection; one that cannot ends by its lease, and what it had pushed is gone on from.
+// Bytes are dropped in one direction or in both, without a reset. Two workers reconnect. The third
+// cannot and ends when its lease expires; the next attempt resumes from the checkpoint that it had
+// pushed.
 TEST_F(ElsewhereRun, ASilentLinkIsLeftAndALeaseEnds) {
   using Way = testing::StormRelay::Way;
   make_job("here", 8 * kSteps);
@@ -511,7 +512,7 @@ TEST_F(ElsewhereRun, ASilentLinkIsLeftAndALeaseEnds) {
   EXPECT_EQ(model_of("gone"), model_of("here"));
 }
 
-// Would be missed: five reports a second of each of a thousand workers to one store.
+// Fails if every worker sends five reports a second: a thousand workers would overload the store.
 TEST_F(ElsewhereRun, MetricsComeOnceASecondAndBeforeWhateverElseComes) {
   NewJob slow;
   slow.id = "there";
@@ -591,14 +592,14 @@ TEST_F(ElsewhereRun, AWorkerMeasuresItsNodeWhenItsJobIsOver) {
   EXPECT_GE(node_rates()[0].seen_us, measured[0].seen_us);
 }
 
-// Would be missed: a job that is repeated, or nodes that are never measured again, because a worker
-// died with its job's outcome stored.
+// Fails if the death of a worker after its job's outcome was stored repeats the job, or if the
+// nodes are then never measured.
 TEST_F(ElsewhereRun, AWorkerThatIsKilledWhileItMeasuresLosesNothing) {
   measures_ = true;
   make_job("first", kSteps);
   Elsewhere worker;
   spawn(worker, expect("first"), door_->attach_address());
-  // It stands still before it hears what is asked of it, so that it cannot have measured.
+  // The worker is suspended before it receives the request to measure, so it cannot have measured.
   frozen_at_end_ = worker.process->pid();
   ASSERT_TRUE(eventually([&] { return basis().find("measures one now") != std::string::npos; }))
       << basis();
@@ -646,13 +647,14 @@ TEST_F(ElsewhereRun, AFencedWorkerEndsAtOnce) {
   Elsewhere worker;
   spawn(worker, expect("there"), door_->attach_address());
   ASSERT_TRUE(eventually([&] { return get("there").state == JobState::kRunning; }));
-  supervisor_->ended_elsewhere(worker.task, {});  // the placement is wrong
+  supervisor_->ended_elsewhere(worker.task, {});  // the placement reports the end by mistake
   EXPECT_EQ(wait(worker).number, 1) << worker.output;
   EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work"));
 }
 
 TEST_F(ElsewhereRun, ATimeLimitIsMetByGoingOnElsewhere) {
-  // Longer than its limit on a machine of twice the speed; the limit has time for a slow start.
+  // The job takes longer than its limit even on a machine twice as fast, and the limit leaves time
+  // for a slow start.
   constexpr int64_t kLong = 20 * kSteps;
   make_job("here", kLong);
   run_here("here");
@@ -670,7 +672,7 @@ TEST_F(ElsewhereRun, ATimeLimitIsMetByGoingOnElsewhere) {
   EXPECT_EQ(model_of("there"), model_of("here"));
 }
 
-// Would be missed: a job that goes round for ever where its limit leaves no time for a step.
+// Fails if a job restarts endlessly because its time limit does not leave time for one step.
 TEST_F(ElsewhereRun, ATimeLimitWithoutTimeCounts) {
   make_job("there", kSteps);
   Elsewhere worker;
@@ -764,7 +766,7 @@ TEST_F(ElsewhereRun, TwoWorkersOfAHostShareItsCache) {
   EXPECT_EQ(folders, 1);
 }
 
-/// Answers no report before it is told to.
+/// Delays its reply to each report until answer_all() is called.
 class HoldingOwner final : public TaskOwner {
  public:
   Result<v1::Assignment> assignment() override { return v1::Assignment(); }
@@ -794,11 +796,11 @@ class HoldingOwner final : public TaskOwner {
   std::vector<Done<void>> waiting_;
 };
 
-// Would be missed: a thousand workers whose reports overflow the store's queue, so that streams end
-// and begin anew while it has most to do.
+// Fails if the reports of many workers overflow the store's queue, which would break streams and
+// make them reconnect while the store is busiest.
 TEST_F(ElsewhereRun, ManyStreamsWaitForASlowStoreInsteadOfFillingIt) {
   constexpr size_t kStreams = 60, kEach = 70;
-  constexpr size_t kAtMost = 2048 + kStreams;  // of 64 of each
+  constexpr size_t kAtMost = 2048 + kStreams;  // each stream may have 64 unanswered reports
   grpc::SslCredentialsOptions trusted;
   trusted.pem_root_certs = door_->certificate_pem();
   grpc::ChannelArguments arguments;
@@ -841,14 +843,14 @@ TEST_F(ElsewhereRun, ManyStreamsWaitForASlowStoreInsteadOfFillingIt) {
     });
   }
   EXPECT_TRUE(eventually([&] { return owner->waiting() >= 2048; })) << owner->waiting();
-  std::this_thread::sleep_for(300ms);  // for more, if more may come
+  std::this_thread::sleep_for(300ms);  // gives excess reports time to arrive
   EXPECT_LE(owner->waiting(), kAtMost);
   owner->answer_all();
   threads.clear();
   EXPECT_EQ(acknowledged, kStreams) << "every report of every stream is taken in the end";
 }
 
-/// An attempt of several nodes, which are workers on this host.
+/// Fixture for an attempt on several nodes, each of which is a worker process on this host.
 class NodesRun : public ElsewhereRun {
  protected:
   static constexpr int32_t kNodes = 4;
@@ -869,7 +871,7 @@ class NodesRun : public ElsewhereRun {
     return submitted;
   }
 
-  /// What threads of this process make of the job.
+  /// The digest of the model that ranks in threads of this process train for the job.
   std::string model_of_local_ranks(const Job& job) {
     const EngineSpec spec = to_engine(job.spec).value();
     TrainJob local;
@@ -955,8 +957,8 @@ TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllGoOnTogether) {
   EXPECT_EQ(model_of("nodes"), model_of_local_ranks(job));
 }
 
-// The daemon does not see what passes between ranks: a rank that is silent there shows as an
-// attempt without progress, and is over when the placement says so.
+// The daemon does not see the traffic between ranks. It notices a rank that stands still because
+// the attempt makes no progress, and the attempt is over when the placement reports its end.
 TEST_F(NodesRun, ARankThatStandsStillEndsTheAttemptAndAllGoOnTogether) {
   stop_daemon();
   stall_ms_ = 1'500;

@@ -1,5 +1,6 @@
-// Tasks without a process of ours, in the supervisor alone: enrolment, silence, the lease, the end
-// by an outcome or by the placement. The test speaks for the worker, and is the placement.
+// Tests of the supervisor with tasks whose process is on another host: enrolment, silence, the
+// lease, and the end by an outcome or by the placement. The test plays the worker and the
+// placement.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -74,8 +75,8 @@ class ElsewhereSink final : public CommandSink {
   std::atomic<int> stops{0}, measurements{0};
 };
 
-// A stopped worker has this long to end before its task is withdrawn: longer than a slow machine
-// takes from the stop to the check that nothing has been withdrawn yet.
+// The time a stopped worker has before its task is withdrawn. It is longer than the time that a
+// slow machine needs from the stop to the check that nothing has been withdrawn yet.
 const auto kStopGrace = promised(300ms);
 
 class ElsewhereSupervisor : public ::testing::Test {
@@ -103,7 +104,7 @@ class ElsewhereSupervisor : public ::testing::Test {
     const std::lock_guard lock(mu_);
     return withdrawn_;
   }
-  /// The reason that it is refused with; empty if it is not.
+  /// Enrols the worker. Returns the reason of a refusal, else "".
   std::string enrol(const std::string& id, const std::string& secret, const std::string& key,
                     ProtocolRange protocols = kProtocols) {
     v1::EnrolRequest request;
@@ -138,7 +139,7 @@ class ElsewhereSupervisor : public ::testing::Test {
     const Status s = supervisor_->connect(hello, std::move(sink), door);
     return s.ok() ? "" : s.error().reason;
   }
-  /// A worker that has come so far as to have a stream.
+  /// Enrols and attaches a worker and opens its stream.
   std::shared_ptr<ElsewhereSink> come(const std::string& id) {
     EXPECT_EQ(enrol(id, kSecret, kKey), "");
     EXPECT_EQ(attach(id, nonce()), "");
@@ -151,7 +152,7 @@ class ElsewhereSupervisor : public ::testing::Test {
     report.mutable_heartbeat()->set_idle_ms(idle_ms);
     supervisor_->report(id, report, [](const Status&) {});
   }
-  /// The reason that rates are refused with; empty if they are not.
+  /// Sends rates. Returns the reason of a refusal, else "".
   std::string send_rates(const std::string& id, const std::string& nonce) {
     v1::SendRatesRequest request;
     request.set_task(id);
@@ -175,7 +176,8 @@ class ElsewhereSupervisor : public ::testing::Test {
   std::unique_ptr<Supervisor> supervisor_;
 };
 
-// Would be missed: a second worker with the secret of the first, a guessed one, a lost answer.
+// Fails if a second worker can enrol with a used secret, if a guessed secret is accepted, or if a
+// worker cannot repeat an enrolment whose reply was lost.
 TEST_F(ElsewhereSupervisor, ASecretBuysOneCredential) {
   const auto owner = expect("t1");
   EXPECT_EQ(attach("t1", ""), "ATTEMPT_FENCED") << "nobody has enrolled";
@@ -192,7 +194,7 @@ TEST_F(ElsewhereSupervisor, ASecretBuysOneCredential) {
   EXPECT_EQ(attach("t1", nonce()), "");
 }
 
-// Would be missed: a credential that is good before it is durable.
+// Fails if a credential is accepted before it is durable.
 TEST_F(ElsewhereSupervisor, AnEnrolmentThatIsNotRecordedIsNone) {
   const auto owner = expect("t1");
   owner->enrol_status = make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "no");
@@ -250,18 +252,18 @@ TEST_F(ElsewhereSupervisor, AnOutcomeEndsItOnceItsStreamIsClosed) {
   std::this_thread::sleep_for(100ms);
   EXPECT_FALSE(owner->end()) << "it may still read the acknowledgement";
   const ElsewhereSink other;
-  supervisor_->disconnect("t1", &other);  // an earlier stream's end says nothing
+  supervisor_->disconnect("t1", &other);  // the end of an older stream of this task changes nothing
   EXPECT_TRUE(supervisor_->connected("t1"));
   supervisor_->disconnect("t1", sink.get());
   EXPECT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_TRUE(owner->end()->outcome_taken);
   EXPECT_TRUE(withdrawn().empty());
-  supervisor_->ended_elsewhere("t1", {});  // of a task that is forgotten
+  supervisor_->ended_elsewhere("t1", {});  // a task that the supervisor has already forgotten
   EXPECT_EQ(supervisor_->task_count(), 0);
 }
 
-// Would be missed: a worker that ends before it hears that it is to measure, and rates of one that
-// was not asked.
+// Fails if a worker ends before it receives the request to measure, or if rates are accepted from a
+// worker that was not asked to measure.
 TEST_F(ElsewhereSupervisor, ANodeIsMeasuredBehindTheOutcomeOfItsJob) {
   const auto owner = expect("t1");
   owner->measure = v1::CalibrateTask();
@@ -317,7 +319,8 @@ TEST_F(ElsewhereSupervisor, AStopWithdrawsAtOnceWhoHasNotCome) {
   supervisor_->stop("t1", "pause", 3'600'000);
   EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
   EXPECT_EQ(withdrawn(), std::vector<std::string>{"pause"});
-  const auto sink = come("t1");  // it had been granted already: it is told to stop
+  // The cluster had already started the worker, so it receives the stop when it connects.
+  const auto sink = come("t1");
   EXPECT_EQ(sink->stops, 1);
 }
 
@@ -329,7 +332,7 @@ TEST_F(ElsewhereSupervisor, AStallIsWithdrawn) {
   EXPECT_EQ(withdrawn(), std::vector<std::string>{"stalled"});
 }
 
-// Would be missed: a daemon that stops, or starts, and takes such a worker for its own.
+// Fails if a daemon that stops or starts treats such a worker as a child process of its own.
 TEST_F(ElsewhereSupervisor, TheDaemonsEndLeavesIt) {
   const auto owner = expect("t1");
   const auto sink = come("t1");
@@ -344,7 +347,7 @@ TEST_F(ElsewhereSupervisor, TheDaemonsEndLeavesIt) {
   EXPECT_FALSE(owner->end());
   EXPECT_TRUE(withdrawn().empty());
 
-  SetUp();  // the next daemon, which has the digest from its store
+  SetUp();  // starts the next daemon, whose store contains the digest
   const auto next = expect("t1", 60'000, sha256_hex(nonce()));
   EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
   auto again = std::make_shared<ElsewhereSink>();
@@ -355,7 +358,7 @@ TEST_F(ElsewhereSupervisor, TheDaemonsEndLeavesIt) {
 
 TEST_F(ElsewhereSupervisor, ASupervisorEndsWithSuchTasks) {
   const auto owner = expect("t1");
-  supervisor_.reset();  // does not wait for them
+  supervisor_.reset();  // the destructor does not wait for the tasks
   EXPECT_FALSE(owner->end());
 }
 

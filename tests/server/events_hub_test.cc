@@ -1,5 +1,5 @@
-// I5 and F25: a watcher gets every event once, in order, whether it is fast, slow, late or
-// reconnects; one that goes away is not called any more; one that sleeps holds nothing up.
+// I5 and F25: a watcher receives every event exactly once and in order, whether it is fast, slow,
+// late or reconnects. The hub never calls a closed watcher, and a sleeping watcher delays nobody.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -30,7 +30,7 @@ std::vector<v1::Event> events_of(const EventRun& run) {
   return events;
 }
 
-// A client: asks when it wants more, on its own thread.
+// A client that requests more events when it wants them, on its own thread.
 class Client {
  public:
   Client(EventHub& hub, const std::string& uid, int64_t after)
@@ -39,7 +39,7 @@ class Client {
         last_(after) {}
   ~Client() { watcher_.reset(); }
 
-  /// Reads until the job has ended or `count` events came; checks the numbers.
+  /// Reads until the job has ended or `count` events were received. Checks the sequence numbers.
   void read(int64_t count, std::chrono::microseconds pause = 0us) {
     for (int64_t seen = 0; seen < count && !ended_;) {
       const Result<EventRun> run = next();
@@ -52,7 +52,7 @@ class Client {
       if (pause > 0us) std::this_thread::sleep_for(pause);
     }
   }
-  /// Asks, and waits for the answer.
+  /// Requests more events and waits for them.
   Result<EventRun> next() {
     ask();
     std::unique_lock lock(mu_);
@@ -146,7 +146,7 @@ TEST_F(EventsHub, F25SlowAndReconnectingWatchersSeeEveryEventOnce) {
       std::mt19937 random(static_cast<unsigned>(w));
       int64_t last = 0;
       bool ended = false;
-      while (!ended) {  // reconnects after a few events each time
+      while (!ended) {  // reconnects after a few events
         Client client(*hub, job.uid, last);
         client.read(1 + random() % 40, std::chrono::microseconds(w == 0 ? 1000 : 0));
         last = client.last();
@@ -164,13 +164,13 @@ TEST_F(EventsHub, AnswersEachRequestOnce) {
   EXPECT_EQ(client.told(), 0);
   for (int n = 2; n < 12; ++n) log(job, n);
   std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(client.told(), 0);  // it has not asked yet
+  EXPECT_EQ(client.told(), 0);  // the client has not requested anything yet
   client.read(10);
   const int before = client.told();
   client.ask();
   for (int n = 12; n < 15; ++n) log(job, n);
   ASSERT_TRUE(eventually([&] { return client.told() > before; }));
-  std::this_thread::sleep_for(20ms);  // a second call would have come by now
+  std::this_thread::sleep_for(20ms);  // long enough for a wrong second call to happen
   EXPECT_EQ(client.told(), before + 1);
 }
 
@@ -178,11 +178,11 @@ TEST_F(EventsHub, WatchersAtTheSamePlaceShareTheBytes) {
   const Job job = run_job(*store);
   Client one(*hub, job.uid, 3), other(*hub, job.uid, 3);
   for (int n = 2; n < 12; ++n) log(job, n);
-  // Live: what one of them has caused to be read is there for the other.
+  // Live events: the block that was read for one watcher is reused for the other.
   const EventRun first = one.next().value(), second = other.next().value();
   ASSERT_TRUE(first.block && second.block);
   EXPECT_EQ(first.block.get(), second.block.get());
-  // From the past, which neither had seen.
+  // Old events, which neither watcher has read.
   Client late(*hub, job.uid, 0), later(*hub, job.uid, 0);
   const EventRun past = late.next().value();
   EXPECT_EQ(past.block.get(), later.next().value().block.get());
@@ -207,7 +207,7 @@ TEST_F(EventsHub, WhoIsFarBehindGetsSmallPiecesAndEveryEvent) {
   const Job job = run_job(*store);
   Client fast(*hub, job.uid, 3), slow(*hub, job.uid, 3);
   const std::string text(4000, 'x');
-  constexpr int kLogs = 1200;  // 4.8 MB: more than is kept
+  constexpr int kLogs = 1200;  // 4.8 MB, more than the hub keeps in memory
   std::jthread reader([&] { fast.read(kLogs); });
   for (int n = 2; n < 2 + kLogs; ++n) {
     AttemptUpdate update = update_of(job, n);
@@ -221,7 +221,7 @@ TEST_F(EventsHub, WhoIsFarBehindGetsSmallPiecesAndEveryEvent) {
     ASSERT_TRUE(run.block);
     ASSERT_EQ(run.block->first_seq + static_cast<int64_t>(run.first), last + 1);
     const int64_t bytes_max = last == 3 ? EventHub::kPastBlockBytesMax
-                                        : EventHub::kLiveBlockBytesMax;  // behind; then caught up
+                                        : EventHub::kLiveBlockBytesMax;  // once it has caught up
     EXPECT_LE(run.block->bytes.size(), static_cast<size_t>(bytes_max) + text.size() + 100);
     last = run.block->last_seq();
   }
@@ -236,7 +236,7 @@ TEST_F(EventsHub, AJobNobodyWatchesAnyMoreKeepsNothing) {
     kept = client.next().value().block;
     EXPECT_FALSE(kept.expired());
   }
-  // The hub's thread may be at the end of its call still.
+  // The hub's thread may still be at the end of its call.
   EXPECT_TRUE(eventually([&] { return kept.expired(); }));
 }
 

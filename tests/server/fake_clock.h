@@ -1,4 +1,4 @@
-// tests/server/fake_clock.h: time that passes when a test says so.
+// tests/server/fake_clock.h: a clock that advances only when a test advances it.
 #pragma once
 
 #include <atomic>

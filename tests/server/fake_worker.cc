@@ -1,6 +1,6 @@
-// A worker that computes nothing and misbehaves on request: it speaks WorkerService like the real
-// one, and does what the label "act" of its job says, or a call to its model. Ingest is the real
-// one; predict and generate echo.
+// A worker that computes nothing and misbehaves on request. It speaks WorkerService like the real
+// worker and does what the job's label "act" or a call to its model says. Ingest is the real code;
+// predict and generate echo their input.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -83,12 +83,12 @@ class FakeWorker {
     outcome(std::move(o));
   }
   void heartbeat(int64_t idle_ms, int64_t usual_ms) {
-    v1::WorkerReport report;  // without a number
+    v1::WorkerReport report;  // unnumbered: a heartbeat is not acknowledged
     report.mutable_heartbeat()->set_idle_ms(idle_ms);
     report.mutable_heartbeat()->set_usual_ms(usual_ms);
     stream_.Write(report);
   }
-  /// As of a run whose steps take so long.
+  /// Reports that `steps` steps took `step_seconds` each.
   void pace(int64_t steps, double step_seconds) {
     v1::WorkerReport report;
     report.mutable_heartbeat()->set_step(steps);
@@ -108,7 +108,7 @@ class FakeWorker {
       if (command.cancel_call() == call || command.has_stop()) return;
     }
   }
-  /// False when it is to stop, or nobody is there.
+  /// Waits for calls. Returns false if the worker is to stop or the stream is closed.
   bool next_calls(v1::ServeCalls& calls) {
     v1::WorkerCommand command;
     while (stream_.Read(&command)) {
@@ -139,7 +139,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   int64_t first = 0;
   std::ifstream(mark) >> first;
 
-  if (act == "done_but_untold") {  // killed before its stream has carried anything
+  if (act == "done_but_untold") {  // killed before its stream has sent anything
     ReportSpool spool = ReportSpool::create(task.spool_path()).value();
     std::vector<v1::WorkerReport> reports(3);
     reports[0].mutable_started()->mutable_plan()->set_steps_total(1);
@@ -205,7 +205,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
     ::signal(SIGTERM, SIG_IGN);
     for (;;) ::pause();
   }
-  if (act == "stall" || act == "slow") {  // its heartbeats go on
+  if (act == "stall" || act == "slow") {  // its heartbeats continue
     ::signal(SIGTERM, SIG_IGN);
     const int64_t usual_ms = act == "slow" ? 100'000 : 10;
     for (int64_t idle_ms = 0; act == "stall" || idle_ms < 1'500; idle_ms += 100) {
@@ -219,7 +219,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
       std::ofstream(mark) << step;
       worker.checkpoint(step);
       std::cerr << "about to die\n";
-      worker.wait_for_acknowledgement();  // the checkpoint is stored
+      worker.wait_for_acknowledgement();  // returns once the checkpoint is stored
       ::raise(SIGKILL);
     }
   }
@@ -249,7 +249,7 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
   if (target == "missing") {
     return worker.outcome(v1::Outcome::REFUSED, "DATASET_INVALID", "no column 'missing'");
   }
-  if (target == "held") {  // until the test lets it go on
+  if (target == "held") {  // blocks until the test creates the file "go"
     const std::filesystem::path datasets = std::filesystem::path(task.output_dir()).parent_path();
     while (!std::filesystem::exists(datasets.parent_path() / "go")) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -268,14 +268,14 @@ void ingest(const v1::IngestTask& task, FakeWorker& worker) {
     v1::WorkerReport report;
     *report.mutable_outcome() = std::move(done);
     worker.send(std::move(report));
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it has arrived
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // lets the report arrive
     ::raise(SIGKILL);
   }
   worker.outcome(std::move(done));
 }
 
-/// The text of a call's CSV names what the fake does: "slow", "die", "die once", "refuse", "wait N"
-/// (milliseconds), "memory N" (the bytes that it reports as used), "pid" (its answer is its PID).
+/// The text of a call's CSV says what the fake does: "slow", "die", "die once", "refuse", "wait N"
+/// (milliseconds), "memory N" (the bytes that it reports as used), "pid" (it returns its PID).
 v1::Outcome predict(const v1::ServeTask& task, const v1::PredictRequest& request, int batch,
                     bool warm, int64_t* memory_bytes) {
   std::string csv = request.csv();
@@ -382,8 +382,8 @@ void inspect(const v1::InspectTask& task, FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
-/// A device on which each node takes a tenth of a millisecond and 2 ns for each byte, 1e9 FLOPs a
-/// second at most, and 5e8 bytes a second from and to memory.
+/// Reports the rates of a device on which each node takes 0.1 ms plus 2 ns per byte, with at most
+/// 1e9 FLOP/s and a memory bandwidth of 5e8 bytes/s.
 void calibrate(FakeWorker& worker) {
   DeviceRates rates;
   for (const char* op : {"Gemm", "GemmGrad", "GemmGrad/no_dx", "Relu", "(step)"}) {
@@ -407,8 +407,8 @@ void calibrate(FakeWorker& worker) {
   worker.outcome(std::move(done));
 }
 
-/// Reports success, by the real worker's stream, of a model that cannot be read until somebody
-/// makes it a file.
+/// Reports success through the real worker's stream, although a folder is in the place of the model
+/// file, so that the model cannot be read.
 int finish_unreadable(const v1::TrainTask& task, v1::WorkerService::Stub& stub,
                       ReportStream::Options options) {
   std::filesystem::create_directories(std::filesystem::path(task.model_dir()) /
@@ -434,7 +434,8 @@ int run(const std::string& socket, const std::string& task) {
   request.set_task(task);
   request.set_nonce(nonce);
   request.set_version(TRAINYARD_VERSION);
-  if (std::getenv("TRAINYARD_EXCHANGE") == nullptr) {  // that of a recording did not tell
+  // The worker of a recorded exchange sent no protocol range.
+  if (std::getenv("TRAINYARD_EXCHANGE") == nullptr) {
     request.set_protocol_min(kProtocols.oldest);
     request.set_protocol_max(kProtocols.newest);
   }

@@ -8,7 +8,7 @@
 namespace trainyard::server {
 namespace {
 
-// Our file and, behind it in the same allocation, the default layer's.
+// The state of an open file; the default layer's file follows in the same allocation.
 struct FaultFile {
   sqlite3_file base;
   FaultVfs* vfs;
@@ -59,7 +59,8 @@ int control_file(sqlite3_file* f, int op, void* arg) {
   return real(f)->pMethods->xFileControl(real(f), op, arg);
 }
 int sector_size(sqlite3_file* f) { return real(f)->pMethods->xSectorSize(real(f)); }
-// Promises nothing, so that SQLite takes no short cut that the power cut below would not model.
+// Promises SQLite no device guarantees, so that it takes no short cut that after_power_cut() does
+// not model.
 int characteristics(sqlite3_file*) { return 0; }
 int shm_map(sqlite3_file* f, int page, int size, int extend, void volatile** out) {
   return real(f)->pMethods->xShmMap(real(f), page, size, extend, out);
@@ -75,7 +76,7 @@ const sqlite3_io_methods kMethods = {
     lock_file, unlock_file, check_lock, control_file, sector_size,   characteristics, shm_map,
     shm_lock,  shm_barrier, shm_unmap,  nullptr,      nullptr};
 
-/// The default one as it was before a test made this one the default.
+/// The default layer. The static keeps it even after a test has made the fault layer the default.
 sqlite3_vfs* base_vfs() {
   static sqlite3_vfs* const base = sqlite3_vfs_find(nullptr);
   return base;
@@ -117,8 +118,8 @@ FaultVfs::FaultVfs(std::string name) : name_(std::move(name)) {
   vfs_.zName = name_.c_str();
   vfs_.pAppData = this;
   vfs_.pNext = nullptr;
-  // The default layer's other functions take the layer only to find its pAppData, which is the
-  // locking style's finder: they are called with their own layer.
+  // The default layer's other functions use their layer argument only to read pAppData, which finds
+  // the locking style. Hence the wrappers pass the default layer itself.
   vfs_.xOpen = open_file;
   vfs_.xDelete = [](sqlite3_vfs*, const char* path, int sync) {
     sqlite3_vfs* base = base_vfs();
@@ -149,7 +150,7 @@ int FaultVfs::before(FileOperation operation) {
 
 FileImages after_power_cut(FileImages images, const std::vector<FileOperation>& operations,
                            size_t count, const std::function<uint32_t()>& random) {
-  std::map<std::string, size_t> synced;  // operations of a file before this index are on the disk
+  std::map<std::string, size_t> synced;  // operations on a file before this index are on the disk
   for (size_t i = 0; i < count; ++i)
     if (operations[i].kind == FileOperation::Kind::kSync) synced[operations[i].file] = i;
   for (size_t i = 0; i < count; ++i) {
@@ -159,7 +160,7 @@ FileImages after_power_cut(FileImages images, const std::vector<FileOperation>& 
       apply(images, op, op.data.size());
       continue;
     }
-    switch (random() % 3) {  // unsynced: lost, whole, or cut
+    switch (random() % 3) {  // an unsynced operation is lost, complete or cut off
       case 0:
         break;
       case 1:

@@ -1,5 +1,5 @@
-// tests/server/fault_vfs.h: an SQLite file layer over the default one, on which a test can make
-// each write, truncation or sync fail, end the process, or be remembered for a power cut later.
+// tests/server/fault_vfs.h: an SQLite VFS over the default one. A test can make each write,
+// truncation or sync fail, end the process there, or record it to simulate a power cut later.
 #pragma once
 
 #include <sqlite3.h>
@@ -18,21 +18,21 @@ struct FileOperation {
   enum class Kind { kWrite, kTruncate, kSync };
   Kind kind = Kind::kWrite;
   std::string file;    // name without directory: trainyard.db, trainyard.db-wal
-  int64_t offset = 0;  // of a write; the new size of a truncation
+  int64_t offset = 0;  // of a write: its offset; of a truncation: the new size
   std::string data;
 };
 
 class FaultVfs {
  public:
   explicit FaultVfs(std::string name);
-  ~FaultVfs();  // after every connection that uses it
+  ~FaultVfs();  // call only after every connection that uses the layer is closed
   FaultVfs(const FaultVfs&) = delete;
 
   const std::string& name() const { return name_; }
-  /// Asked before each operation, under a lock: SQLITE_OK lets it happen, another code is its
-  /// result, and it may also end the process.
+  /// Sets the hook that is called under a lock before each operation. SQLITE_OK lets the operation
+  /// happen; any other code becomes its result. The hook may also end the process.
   void set_hook(std::function<int(const FileOperation&)> hook);
-  /// For the layer's functions.
+  /// Called by the layer's functions before each operation.
   int before(FileOperation operation);
 
  private:
@@ -42,11 +42,12 @@ class FaultVfs {
   std::function<int(const FileOperation&)> hook_ TRAINYARD_GUARDED_BY(mu_);
 };
 
-/// Content of files by name.
+/// The content of files by name.
 using FileImages = std::map<std::string, std::string>;
 
-/// What a disk may hold after a power cut behind the first `count` operations: everything that was
-/// synced, and of the rest whatever `keep` says, each write whole or cut at a sector.
+/// Returns the files that a disk may contain after a power cut that follows the first `count`
+/// operations: everything that was synced, while `random` decides whether each unsynced write is
+/// lost, complete or cut at a sector boundary.
 FileImages after_power_cut(FileImages images, const std::vector<FileOperation>& operations,
                            size_t count, const std::function<uint32_t()>& random);
 

@@ -1,4 +1,4 @@
-// tests/server/forecast_samples.h: a device whose times are known, and a run on it.
+// tests/server/forecast_samples.h: a device whose speed is known, and a run on it.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ inline NodeWorkload product_of(double size) {
   return node;
 }
 
-/// A device on which every product takes so long.
+/// Rates of a device on which every product takes `seconds`.
 inline DeviceRates product_rates(double seconds) {
   DeviceRates rates;
   for (const double size : {1e3, 1e4, 1e5}) rates.samples.push_back({product_of(size), seconds});
   return rates;
 }
 
-/// Steps of one product.
+/// A run of `steps` steps, each of which is one product.
 inline RunWork work_of_products(int64_t steps) {
   RunWork work;
   work.step.items = {{product_of(1e4), 1}};

@@ -1,4 +1,5 @@
-// When rates are measured, what forecasts rest on, and what is said about them.
+// Tests of when the forecaster measures rates, which data its forecasts use, and how it describes
+// them.
 #include "server/forecast/forecaster.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@
 namespace trainyard::server {
 namespace {
 
-/// A device on which every node takes so long.
+/// Rates, as JSON, of a device on which every node takes `seconds`.
 std::string rates_text(double seconds) {
   DeviceRates rates = product_rates(seconds);
   rates.watts = 100;
@@ -69,7 +70,7 @@ class ForecasterTest : public ::testing::Test {
     q.precision = v1::Recipe::TF32;
     return q;
   }
-  /// The forecasts once `count` measurements have been taken in.
+  /// Waits until `count` of the forecasts have a value and returns all of them.
   std::vector<v1::Forecast> forecast_after(Forecaster& forecaster, int count) {
     std::vector<v1::Forecast> all;
     EXPECT_TRUE(eventually([&] {
@@ -106,7 +107,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
     ASSERT_EQ(all.size(), 2u);
     EXPECT_NEAR(all[0].step_seconds(), 1, 0.05);
     EXPECT_NEAR(all[0].total_seconds(), 100, 5);
-    EXPECT_NEAR(all[0].cost(), 0.1, 0.005);  // 100 s at 3.6 an hour
+    EXPECT_NEAR(all[0].cost(), 0.1, 0.005);  // 100 s at a price of 3.6 an hour
     EXPECT_NEAR(all[0].energy_joules(), 100 * 100, 500);
     EXPECT_EQ(all[0].basis(), "rates measured with 2 threads");
     EXPECT_NEAR(all[1].step_seconds(), 0.05, 0.003);
@@ -119,7 +120,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
   ASSERT_TRUE(eventually([&] { return store->forecasts().rates()->size() >= 2; }));
   const auto again = open();
   EXPECT_NEAR(again->forecast(query(), devices())[0].step_seconds(), 1, 0.05);
-  // Two GPUs that send each other what the assumed link takes two seconds for.
+  // Two GPUs exchange so many bytes per step that the assumed link needs two seconds.
   ForecastQuery linked = query();
   linked.key = "linked";
   linked.gpus = 2;
@@ -135,7 +136,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
   EXPECT_NEAR(again->step_time(devices().devices[1], 2, v1::Recipe::TF32, work)->seconds, 2.05,
               0.01);
   Devices other = devices();
-  other.devices[0].cores = 3;  // another machine
+  other.devices[0].cores = 3;  // another number of cores means another machine
   ForecastQuery q = query();
   q.key = "other";
   EXPECT_EQ(again->forecast(q, other)[0].step_seconds(), 0);
@@ -218,7 +219,7 @@ TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   const std::vector<v1::Forecast> after = forecaster->forecast(query(), devices());
   EXPECT_EQ(after[0].step_seconds(), 1.25);
   EXPECT_EQ(after[0].basis(), "1 finished job of this graph");
-  EXPECT_NEAR(after[1].step_seconds(), 0.05, 0.003);  // another device
+  EXPECT_NEAR(after[1].step_seconds(), 0.05, 0.003);  // the other device
   const v1::DeviceForecasts told = forecaster->describe(devices().devices[0]);
   EXPECT_EQ(told.jobs(), 1);
   EXPECT_NEAR(told.error_median(), 0.2, 0.02);

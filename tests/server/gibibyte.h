@@ -1,4 +1,4 @@
-// The tests of the scheduler and of the service count memory in gibibytes.
+// The unit in which the tests of the scheduler and of the service count memory.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The inventory with a scripted NVML, with /proc files by hand, and with none of them.
+// Tests of the inventory with a scripted NVML, with /proc files written by the test, and without
+// NVML and /proc.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -138,7 +139,7 @@ TEST_F(InventoryTest, F30DriverThatStopsAnsweringKeepsItsGpusAsUnknown) {
   EXPECT_TRUE(inventory->read().devices[1].schedulable);
 }
 
-// A GPU in MIG mode cannot be computed on as a whole.
+// A GPU in MIG mode cannot run CUDA programs as a whole, so that each instance is a device.
 TEST_F(InventoryTest, InstancesOfAGpuAreDevices) {
   script("devices=2,mig=2,xid=79,at=0");
   const Devices d = make_local_inventory(options)->read();
@@ -152,7 +153,7 @@ TEST_F(InventoryTest, InstancesOfAGpuAreDevices) {
   EXPECT_EQ(d.devices[3].name, "devices/gpu-1");
   EXPECT_FALSE(d.devices[3].is_instance);
   EXPECT_NE(alike(d.devices[1]), alike(d.devices[2])) << "they cannot share a job";
-  // What the driver says of the GPU holds for its parts.
+  // The driver's report about the GPU applies to all of its instances.
   EXPECT_EQ(d.devices[1].health, DeviceHealth::kQuarantined);
   EXPECT_EQ(d.devices[2].health, DeviceHealth::kQuarantined);
   EXPECT_TRUE(d.devices[3].schedulable);
@@ -213,7 +214,7 @@ TEST_F(InventoryTest, F29AnApplicationsXidAsksForACheck) {
   EXPECT_TRUE(d.devices[2].schedulable);
   EXPECT_EQ(d.devices[2].faults_told, 1);
   EXPECT_EQ(d.devices[1].faults_told, 0);
-  script("devices=2,xid=45,at=1");  // follows from the other
+  script("devices=2,xid=45,at=1");  // a consequence of Xid 31
   EXPECT_EQ(inventory->read().devices[2].faults_told, 1);
   script("devices=2,xid=999,at=1");
   EXPECT_EQ(inventory->read().devices[2].faults_told, 2) << "one that nobody knows";
@@ -250,7 +251,7 @@ class CheckedInventoryTest : public ::testing::Test {
         },
         [this] { ++changes_; });
   }
-  /// Ends the check that has run longest.
+  /// Completes the oldest running check with `result`.
   void end(Result<CheckPassed> result = CheckPassed()) {
     const auto done = running_.front().second;
     running_.erase(running_.begin());
@@ -291,7 +292,7 @@ TEST_F(CheckedInventoryTest, AFailedCheckQuarantinesAndIsTriedAgainLater) {
   EXPECT_EQ(d.devices[1].health, DeviceHealth::kQuarantined);
   EXPECT_EQ(d.devices[1].reason, "It failed its check: gpt2: wrong.");
   EXPECT_FALSE(d.devices[1].schedulable || d.devices[1].checking);
-  EXPECT_EQ(running_.size(), 1U);  // of the other GPU
+  EXPECT_EQ(running_.size(), 1U);  // the check of the other GPU
   clock_.pass(CheckedInventory::kRetryUs);
   d = inventory_->read();
   EXPECT_TRUE(d.devices[1].checking);
@@ -364,7 +365,8 @@ TEST_F(CheckedInventoryTest, AGpuOfJobsThatAnEarlierDaemonStartedIsCheckedWhenTh
   EXPECT_EQ(running_.size(), 2U);
 }
 
-// Compute mode EXCLUSIVE_PROCESS: the GPU is well, and comes back when the other process ends.
+// Compute mode EXCLUSIVE_PROCESS: the GPU is healthy and available again when the other process
+// ends.
 TEST_F(CheckedInventoryTest, AGpuThatAnotherProcessHasIsBusyAndSoonCheckedAgain) {
   start();
   end(make_error(ErrorCode::kUnavailable, "DEVICE_BUSY", "another process has it"));

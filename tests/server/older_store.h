@@ -1,5 +1,5 @@
-// tests/server/older_store.h: a store of an earlier schema with jobs, datasets and models in it,
-// and all of its rows as text, to compare.
+// tests/server/older_store.h: creates a store of an earlier schema with jobs, datasets and models,
+// and prints all of its rows as text for comparison.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,8 +16,8 @@
 
 namespace trainyard::server {
 
-/// Makes trainyard.db of schema `schema` in the folder: what a daemon of schema 1 left, brought
-/// there by the migrations. Half of it is in the log, as after a kill.
+/// Creates trainyard.db of schema `schema` in the folder: a store of schema 1, brought to `schema`
+/// by the migrations. Half of its content is still in the write-ahead log, as after a kill.
 inline void make_older_store(const std::filesystem::path& state_dir, int schema) {
   std::filesystem::create_directories(state_dir);
   std::ifstream in(testing::source_path("tests/golden/store_rows.sql"));
@@ -32,7 +32,7 @@ inline void make_older_store(const std::filesystem::path& state_dir, int schema)
   db.execute("UPDATE jobs SET message = 'in the log' WHERE id = 'open-1'");
 }
 
-/// Every row of every table, but for the note that a daemon opened the store.
+/// Every row of every table as text, without the record that a daemon opened the store.
 inline std::string rows_of(Connection& db) {
   std::vector<std::string> tables;
   {

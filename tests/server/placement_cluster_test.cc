@@ -1,6 +1,7 @@
-// A real Slurm of four nodes (tests/support/slurm.py starts it around this program), with a small
-// script in the worker's place: what is believed of Slurm's commands in placement_slurm_test.cc is
-// what they do, also when an administrator, a node, the controller or an answer gets in between.
+// Tests on a real Slurm of four nodes (tests/support/slurm.py starts it around this program), with
+// a small script instead of the worker. They check that Slurm's commands behave as
+// placement_slurm_test.cc assumes, also when an administrator, a lost node, a dead controller or a
+// false reply interferes.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -34,7 +35,7 @@ class Cluster : public ::testing::Test {
     }
     fs::permissions(folder_.path(), fs::perms::others_exec | fs::perms::others_read,
                     fs::perm_options::add);
-    // The worker: notes what it was given, and goes on until it is told an exit status.
+    // This worker records its input and runs until the test gives it an exit status.
     folder_.write("worker",
                   "task=$(echo \"$*\" | sed 's/.*--task //')\nmkdir -p $folder/$task\ncd "
                   "$folder/$task\necho start >>starts\ncat >stdin\nenv >env\necho \"$@\" "
@@ -58,7 +59,7 @@ class Cluster : public ::testing::Test {
     (void)placement_->withdraw({"", intent_.name});
   }
 
-  /// Slurm's own command, with its output.
+  /// Runs one of Slurm's own commands and returns its output.
   static std::string slurm(const std::string& command, std::vector<std::string> arguments) {
     CommandRequest request;
     request.program = command;
@@ -88,7 +89,7 @@ class Cluster : public ::testing::Test {
     ADD_FAILURE() << (refused ? refused->text : std::get<SubmitUnknown>(answer).text);
     return {};
   }
-  /// What is seen of it now; nothing if there is no evidence.
+  /// Observes the attempt once. Returns nothing if there is no evidence.
   std::optional<Sighting> look(const PlacementHandle& handle) {
     const PlacementHandle handles[] = {handle};
     auto seen = placement_->observe(handles);
@@ -136,8 +137,8 @@ TEST_F(Cluster, RunsAWorkerAndKeepsItsSecret) {
   EXPECT_EQ(noted("stdin"), intent_.secret + "\n" + kTestCertificate);
   EXPECT_NE(noted("env").find("CUDA_VISIBLE_DEVICES="), std::string::npos);
   EXPECT_NE(noted("argv").find("--attach daemon.example:7443 --certificate - "), std::string::npos);
-  // Nowhere that others may look: all processes with their environments, Slurm's record of the job,
-  // its log; nor in the script's output.
+  // The secret must be invisible to other users: not in the list of all processes with their
+  // environments, in Slurm's record of the job, in its log or in the script's output.
   const std::string processes = noted("ps");
   EXPECT_NE(processes.find(intent_.task), std::string::npos) << "the list has the worker itself";
   EXPECT_EQ(processes.find(intent_.secret), std::string::npos);
@@ -171,7 +172,7 @@ TEST_F(Cluster, WithdrawsWhatRunsAndWhatWaits) {
   EXPECT_TRUE(placement_->withdraw(running).ok()) << "once more";
 
   intent_.name += "b";
-  intent_.nodes = 5;  // of four: waits for ever, by Slurm's choice
+  intent_.nodes = 5;  // the cluster has four, so Slurm lets the job wait forever
   const PlacementHandle waiting = submit();
   const Sighting seen = wait_for(waiting, Seen::kWaiting);
   wait_until("a reason", [&] { return look(waiting)->reason == "PartitionNodeLimit"; });
@@ -182,7 +183,7 @@ TEST_F(Cluster, WithdrawsWhatRunsAndWhatWaits) {
 
 TEST_F(Cluster, SaysWhyOneWaitsAndRefusesWhatCannotBe) {
   SlurmProfile brief = profile_;
-  brief.partition = "brief";  // a minute at most; the attempt asks for ten
+  brief.partition = "brief";  // this partition allows one minute, and the attempt asks for ten
   SlurmPlacement in_brief(brief);
   const SubmitAnswer answer = in_brief.submit(intent_);
   ASSERT_TRUE(std::holds_alternative<Submitted>(answer));
@@ -238,7 +239,8 @@ TEST_F(Cluster, SeesARequeueAsTheEndAndStartsNoSecondWorker) {
   slurm("scontrol", {"requeue", handle.id});
   EXPECT_EQ(wait_for(handle, Seen::kEnded).how, "REQUEUED");
   EXPECT_FALSE(worker_lives());
-  slurm("scontrol", {"update", "job", handle.id, "StartTime=now"});  // not in two minutes
+  // Slurm would delay the requeued job by two minutes.
+  slurm("scontrol", {"update", "job", handle.id, "StartTime=now"});
   wait_until("its second run has ended",
              [&] { return look(handle)->how == "FAILED, after a requeue (NonZeroExitCode)"; });
   EXPECT_EQ(noted("starts"), "start\n");
@@ -283,8 +285,8 @@ TEST_F(Cluster, ConcludesNothingFromLies) {
   for (const char* lie : {"empty", "garbage", "endless", "fail"}) {
     control({"lie", "squeue", lie});
     EXPECT_FALSE(look(handle)) << lie;
-    control(
-        {"lie", "squeue", std::string("once:") + lie});  // the list alone; the second look is true
+    // Only the list is false; the query by ID is answered truthfully.
+    control({"lie", "squeue", std::string("once:") + lie});
     const auto seen = look(handle);
     EXPECT_TRUE(!seen || seen->seen == Seen::kGranted) << lie;
   }
@@ -305,8 +307,8 @@ TEST_F(Cluster, OutlivesTheController) {
   const PlacementHandle handle = submit();
   wait_for_worker();
   wait_for(handle, Seen::kGranted);
-  // It writes down what it has accepted every five seconds. Killed before that it forgets the job,
-  // and has its processes killed.
+  // The controller saves the jobs that it has accepted every five seconds. If it is killed before
+  // that, it forgets the job and kills the job's processes.
   const auto granted = fs::file_time_type::clock::now();
   wait_until("the controller has saved its state", [&] {
     std::error_code ec;
@@ -314,7 +316,7 @@ TEST_F(Cluster, OutlivesTheController) {
            !ec;
   });
   control({"kill-controller"});
-  profile_.command_timeout_ms = 1'000;  // Slurm's commands try for ten seconds
+  profile_.command_timeout_ms = 1'000;  // Slurm's commands retry for ten seconds
   SlurmPlacement impatient(profile_);
   const PlacementHandle handles[] = {handle};
   EXPECT_FALSE(impatient.observe(handles).ok());
@@ -335,14 +337,15 @@ TEST_F(Cluster, SeesTheLossOfANode) {
   const std::string node = wait_for(handle, Seen::kGranted).nodes;
   control({"kill-node", node});
   EXPECT_FALSE(worker_lives());
-  // Until the controller has noticed, it says that it runs: Slurm is the second witness.
+  // Until the controller notices the loss, it reports the job as running: the daemon relies on
+  // Slurm, not on silence alone.
   EXPECT_EQ(look(handle)->seen, Seen::kGranted);
   EXPECT_EQ(wait_for(handle, Seen::kEnded).how.substr(0, 9), "NODE_FAIL");
   control({"start-node", node});
   control({"wait-for-nodes"});
 }
 
-// The last one: after it the controller knows none of the jobs above.
+// Must be the last test: after it the controller has forgotten all earlier jobs.
 TEST_F(Cluster, TellsItsJobsFromThoseThatGotTheirIds) {
   const PlacementHandle handle = submit();
   wait_for_worker();
@@ -351,7 +354,7 @@ TEST_F(Cluster, TellsItsJobsFromThoseThatGotTheirIds) {
   control({"wait-for-nodes"});
   wait_until("the worker that no controller knows is ended", [&] { return !worker_lives(); });
   EXPECT_EQ(wait_for(handle, Seen::kUnseen).handle, handle);
-  // Ids begin anew, and another's job gets ours.
+  // Job IDs start again at 1, so that another user's job gets the ID of this attempt.
   std::string id;
   while (id != handle.id) {
     const std::string answer = slurm(

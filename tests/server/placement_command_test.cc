@@ -1,5 +1,5 @@
-// Commands that do what no command should: each comes back in time, with how it ended, and leaves
-// nothing behind.
+// Tests with commands that misbehave: each call returns in time, reports how the command ended, and
+// leaves no process behind.
 #include "server/cluster/command.h"
 
 #include <gtest/gtest.h>
@@ -30,13 +30,13 @@ class Command : public ::testing::Test {
     request.timeout_ms = timeout_ms;
     return run_command(request);
   }
-  /// A process whose id a script has written to `name` ends.
+  /// Waits for the end of the process whose PID a script has written to `name`.
   void expect_ended(const std::string& name) {
     const pid_t pid = std::stoi(folder_.read(name));
     EXPECT_TRUE(eventually([&] {
       std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
       const std::string text((std::istreambuf_iterator<char>(stat)), {});
-      // A zombie has ended: whose child it is reaps it.
+      // A zombie counts as ended; its parent reaps it.
       return ::kill(pid, 0) != 0 || text.find(") Z") != std::string::npos;
     })) << "process "
         << pid << " of " << name << " is still there";
@@ -56,14 +56,14 @@ TEST_F(Command, GivesBackWhatWasPrintedAndTheStatus) {
 
 TEST_F(Command, HasNoEnvironmentAndNoDescriptorsOfOurs) {
   ::setenv("TRAINYARD_TEST_LEAK", "1", 1);
-  const int leak = ::open("/dev/null", O_RDONLY);  // without O_CLOEXEC
+  const int leak = ::open("/dev/null", O_RDONLY);  // inheritable: no O_CLOEXEC
   const CommandAnswer answer = run("env; ls /proc/$$/fd");
   ::close(leak);
   ::unsetenv("TRAINYARD_TEST_LEAK");
   EXPECT_NE(answer.output.find("MARK=of the request"), std::string::npos);
   EXPECT_EQ(answer.output.find("TRAINYARD_TEST_LEAK"), std::string::npos);
   const std::string fds = answer.output.substr(answer.output.find("\n0\n") + 1);
-  // 10 or 255: the shell's own, of the script.
+  // Descriptor 10 or 255 is the shell's own, for the script file.
   EXPECT_TRUE(fds == "0\n1\n2\n" || fds == "0\n1\n10\n2\n" || fds == "0\n1\n2\n255\n") << fds;
 }
 
@@ -78,7 +78,7 @@ TEST_F(Command, IsKilledAtItsDeadlineWithWhatItStarted) {
   expect_ended("self");
 }
 
-// Would be missed: a daemon that is stopped waits for a cluster that does not answer.
+// Fails if a stopping daemon waits for a cluster that does not respond.
 TEST_F(Command, HasTwoMoreSecondsOnceItIsToStop) {
   std::stop_source stop;
   CommandRequest request;
@@ -109,7 +109,7 @@ TEST_F(Command, HasTwoMoreSecondsOnceItIsToStop) {
 }
 
 TEST_F(Command, LeavesNothingBehindThatItStartedAndForgot) {
-  // Its pipes stay open with the child: to read on to their end would take an hour.
+  // The grandchild keeps the pipes open, so that reading to end of file would take an hour.
   const auto began = std::chrono::steady_clock::now();
   const CommandAnswer answer = run("sleep 3600 & echo $! >$folder/child; echo done");
   EXPECT_TRUE(answer.succeeded());
@@ -157,7 +157,8 @@ TEST_F(Command, EscapesBytesThatAreNoText) {
 }
 
 TEST_F(Command, KeepsItsStatusWhenAnotherThreadReapsAllChildren) {
-  // The daemon's supervisor reaps whatever ended child it finds: 200 statuses, none lost.
+  // The reaper below reaps any ended child, as the daemon's supervisor does. None of the 200 exit
+  // statuses may be lost.
   std::atomic<bool> done = false;
   std::thread reaper([&] {
     while (!done) {
@@ -178,7 +179,8 @@ TEST_F(Command, KeepsItsStatusWhenAnotherThreadReapsAllChildren) {
 }
 
 TEST_F(Command, RunsInSeveralThreadsWithoutWaitingForEachOther) {
-  // A keeper that held the pipes of another command would delay its end by seconds.
+  // If a command inherited the pipes of another one, the other one's end would be seen seconds
+  // late.
   folder_.write("slow", "until [ -e $folder/go ]; do sleep 0.1; done");
   CommandRequest slow;
   slow.program = folder_.path() / "slow";
@@ -186,7 +188,7 @@ TEST_F(Command, RunsInSeveralThreadsWithoutWaitingForEachOther) {
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) threads.emplace_back([&] { (void)run_command(slow); });
   const auto began = std::chrono::steady_clock::now();
-  for (int i = 0; i < 16; ++i) {  // so many that their delays would be a minute
+  for (int i = 0; i < 16; ++i) {  // so often that such delays would add up to a minute
     EXPECT_EQ(run("exec sleep 60", 100).end, End::kTimedOut);
     EXPECT_EQ(run("cat", 20'000, "text").output, "text");
   }

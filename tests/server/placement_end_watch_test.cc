@@ -1,5 +1,5 @@
-// When an attempt is over. Single rules first; then all orders of events up to a length, against a
-// small model of a cluster, of its network and of a daemon that crashes.
+// Tests of when an attempt counts as over: first single rules, then all sequences of events up to a
+// length, on a small model of a cluster, its network and a daemon that crashes.
 #include "server/cluster/end_watch.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ TEST_F(Watch, FollowsWhatIsSeen) {
 }
 
 TEST_F(Watch, BelievesNoEndWhileTheWorkerReports) {
-  // A cluster that has lost a node says NODE_FAIL of a worker that still trains.
+  // A cluster that has lost contact with a node reports NODE_FAIL although the worker still trains.
   watch_.heard(now_);
   after(sighting(Seen::kGranted), kSecond);
   for (int i = 0; i < 100; ++i) {
@@ -109,7 +109,7 @@ TEST_F(Watch, CountsNoTimeInWhichNothingWasAnswered) {
     watch_.saw_nothing();
     EXPECT_EQ(after(sighting(Seen::kUnseen), kMinute), Fate::kUnknown);
   }
-  // Nor a night in which the daemon stood still: two minutes of it.
+  // A night in which the daemon was suspended does not count either, except for two minutes.
   EXPECT_EQ(after(sighting(Seen::kUnseen), 600 * kMinute), Fate::kUnknown);
 }
 
@@ -122,50 +122,50 @@ TEST_F(Watch, EndsWithTheLeaseOfASilentWorkerAndNotBefore) {
   EXPECT_TRUE(watch_.verdict(now_ + 11 * kMinute).may_linger);
 }
 
-// --- The model
-// -------------------------------------------------------------------------------------
+// ---- The model -----------------------------------------------------------------------------
 
-// Steps of two minutes; absence and lease of three of them: short enough for all orders.
+// One step is two minutes; absence and lease are three steps, short enough to explore all
+// sequences.
 constexpr int64_t kStep = 2 * kMinute;
 constexpr EndRules kModelRules{6 * kMinute, kMinute, 6 * kMinute, 2 * kMinute, 270 * kSecond};
 
 enum class Place : uint8_t { kNone, kInFlight, kQueued, kRunning, kEnded, kLostNode, kForgotten };
 
-/// One submission under a name, in the cluster; and the worker's process, which a lost node keeps.
+/// One submission in the cluster, and its worker's process, which keeps running on a lost node.
 struct Job {
   Place place = Place::kNone;
   bool worker_alive = false;
   int64_t unheard_steps = 0;
 };
 
-/// What the daemon has in its store, and one watch in memory.
+/// The daemon's store, and the one watch that it has in memory.
 struct World {
   int64_t now = 0;
-  int attempt = 1;                         // the fence
-  std::array<std::array<Job, 2>, 3> jobs;  // by attempt - 1: the submission and its duplicate
-  std::array<bool, 3> attached{};          // the secret is spent
+  int attempt = 1;                         // the number of the current attempt
+  std::array<std::array<Job, 2>, 3> jobs;  // by attempt - 1: submission and duplicate
+  std::array<bool, 3> attached{};          // whether the attempt's secret is spent
   std::optional<EndWatch> watch{std::in_place, kModelRules, 0};
   int submissions = 0;
-  int accepted = 0;         // outcomes that counted
-  int lies = 0;             // answers in a row that did not show what is there
-  bool was_absent = false;  // by a true answer, since it was last shown
+  int accepted = 0;         // outcomes that the daemon accepted
+  int lies = 0;             // successive replies without the attempt although it is in the cluster
+  bool was_absent = false;  // a true reply, the latest one, did not list the attempt
 };
 
 enum class Event : uint8_t {
-  kSubmit,      // answered
-  kSubmitLost,  // in flight; may arrive later
-  kArrive,      // what was in flight
-  kStart,       // the cluster grants; singleton
-  kReport,      // the worker reaches the daemon
-  kFinish,      // the worker's outcome, sent and answered, then its process ends
-  kDie,         // the worker's process ends; the cluster sees it
-  kLoseNode,    // the cluster says NODE_FAIL; the process goes on
-  kForget,      // the cluster drops what has ended
-  kLook,        // an answer, true
-  kLookEmpty,   // an answer without the attempt though it is there: a controller with old state
-  kLookFailed,  // no answer
-  kWithdraw,    // and the cluster ends all under the name
-  kCrash,       // the daemon: the watch is gone, the store is not
+  kSubmit,      // the submission is answered
+  kSubmitLost,  // the reply is lost: the submission is in flight and may arrive later
+  kArrive,      // the submission in flight arrives
+  kStart,       // the cluster starts the job, never two of the same name at once
+  kReport,      // the worker's report reaches the daemon
+  kFinish,      // the worker's outcome is accepted, then its process ends
+  kDie,         // the worker's process ends and the cluster notices
+  kLoseNode,    // the cluster reports NODE_FAIL, but the process continues
+  kForget,      // the cluster deletes its record of ended jobs
+  kLook,        // the cluster's reply is true
+  kLookEmpty,   // a reply without the attempt although it exists: a controller with an old state
+  kLookFailed,  // the cluster does not reply
+  kWithdraw,    // the attempt is withdrawn: the cluster ends all jobs of its name
+  kCrash,       // the daemon crashes: it loses the watch, but not the store
 };
 constexpr std::array kEvents{
     Event::kSubmit,    Event::kSubmitLost, Event::kArrive,   Event::kStart,  Event::kReport,
@@ -213,10 +213,10 @@ class Model {
     return nullptr;
   }
 
-  /// False if it cannot happen now.
+  /// Applies the event. Returns false if the event is impossible in this state.
   bool apply(World& w, Event event) {
     std::array<Job, 2>& jobs = current(w);
-    // Of any attempt, also of an older one that was given up.
+    // The running job may also be of an older attempt that was given up.
     Job* running = nullptr;
     size_t of_attempt = 0;
     for (size_t i = 0; i < w.jobs.size(); ++i) {
@@ -228,8 +228,8 @@ class Model {
     switch (event) {
       case Event::kSubmit:
       case Event::kSubmitLost: {
-        // The daemon submits again under the same name only if find() says that there is none, and
-        // nobody came with the secret.
+        // The daemon submits again under the same name only if find() reports no such job and no
+        // worker has used the secret.
         Job* free = first(jobs, Place::kNone);
         if (free == nullptr || is_shown(jobs[0]) || is_shown(jobs[1]) || is_attached(w))
           return false;
@@ -246,7 +246,8 @@ class Model {
           Job* job = first(w.jobs[i], Place::kQueued);
           if (job == nullptr || first(w.jobs[i], Place::kRunning) != nullptr) continue;
           if (w.attached[i] || i + 1 != static_cast<size_t>(w.attempt)) {
-            job->place = Place::kEnded;  // its secret is spent, or its attempt's number is past
+            // The secret of the job is spent, or its attempt is no longer the current one.
+            job->place = Place::kEnded;
           } else {
             job->place = Place::kRunning;
             job->worker_alive = w.attached[i] = true;
@@ -256,7 +257,7 @@ class Model {
         }
         return false;
       case Event::kReport:
-        if (running == nullptr || !is_current) return false;  // an older one's is rejected
+        if (running == nullptr || !is_current) return false;  // an older attempt's is rejected
         running->unheard_steps = 0;
         w.watch->heard(w.now);
         return true;
@@ -315,7 +316,7 @@ class Model {
       return true;
     }
     if (event == Event::kLookEmpty) {
-      // Such a controller does not stay so for as long as an absence has to last.
+      // A controller with an old state recovers sooner than an absence counts as the end.
       if (!shown || ++w.lies > 3) return false;
       w.watch->saw(sighting(Seen::kUnseen), w.now);
       return true;
@@ -341,14 +342,14 @@ class Model {
     w.now += kStep;
     for (std::array<Job, 2>& each : w.jobs) {
       for (Job& job : each) {
-        // A worker that was not answered for the lease's three steps ends by itself.
+        // A worker ends by itself if the daemon has not replied for the lease's three steps.
         if (job.worker_alive && ++job.unheard_steps > 3) end(job);
       }
     }
   }
 
   void check(World& w) {
-    // Judged when the event has just happened.
+    // The verdict is as of one second after the event.
     const Verdict verdict = w.watch->verdict(w.now - kStep + kSecond);
     EXPECT_LE(w.accepted, 1) << told();
     int alive = 0;
@@ -363,15 +364,17 @@ class Model {
     if (verdict.fate != Fate::kOver) return;
     ++overs;
     EXPECT_FALSE(reported) << "over, though its worker has just reported: " << told();
-    // A live one is given up only if the cluster itself has lost it, and that is said.
+    // An attempt with a live worker may count as over only if the cluster has lost it, and the
+    // verdict must say that the worker may still run.
     EXPECT_TRUE(alive == 0 || (lost_node && verdict.may_linger)) << "live, but over: " << told();
     EXPECT_FALSE(queued && !is_attached(w) && !w.was_absent) << "waits, but is over: " << told();
     if (w.accepted > 0) {
       accepted += w.accepted;
-      return;  // the job has ended, there is no next attempt
+      return;  // the job has ended, so there is no next attempt
     }
     if (static_cast<size_t>(w.attempt) == w.jobs.size()) return;
-    ++w.attempt;  // committed before the next submission: from here on the older one's are rejected
+    // The store commits the number before the next submission, so older attempts are rejected.
+    ++w.attempt;
     ++second_attempts;
     w.lies = 0;
     w.was_absent = false;
@@ -393,7 +396,7 @@ class Model {
 TEST(EndWatchModel, GivesNoLiveAttemptUpAndCountsNoTwoCopies) {
   Model model;
   model.explore(World{}, 8);
-  // The model reaches what it is about.
+  // The exploration must reach the interesting states often enough.
   EXPECT_GT(model.histories, 100'000);
   EXPECT_GT(model.overs, 1'000);
   EXPECT_GT(model.second_attempts, 1'000);

@@ -1,5 +1,5 @@
-// Slurm's commands, played by scripts: what is asked, what is concluded from each kind of answer,
-// and that nothing is concluded from none, from lies and from noise.
+// Tests with scripts in place of Slurm's commands: which queries are made, and what is concluded
+// from each kind of reply. Nothing may be concluded from missing, false or garbled replies.
 #include "server/cluster/slurm_placement.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace trainyard::server {
 namespace {
 
-/// A line as squeue prints it, with the widths that it is asked for.
+/// A line in squeue's output format, with the requested widths.
 std::string line(const std::string& id, const std::string& name, const std::string& state,
                  int restarts = 0, const std::string& reason = "None",
                  const std::string& start = "1795790378", const std::string& nodes = "n1") {
@@ -41,13 +41,13 @@ class FakeSlurm : public ::testing::Test {
     folder_.write("scontrol",
                   "echo 'Configuration data as of'; echo 'ClusterName             = " + name + "'");
   }
-  /// squeue lists `listed`, and answers for any id with `by_id` (a script).
+  /// Makes squeue list `listed`, and run the script `by_id` when it is asked for one ID.
   void squeue(const std::string& listed, const std::string& by_id = "exit 1") {
     std::ofstream(folder_.path() / "listed", std::ios::binary) << listed;
     folder_.write("squeue", "echo \"$*\" >>$folder/asked\ncase \"$*\" in\n*--jobs=*) " + by_id +
                                 " ;;\n*) cat $folder/listed ;;\nesac");
   }
-  /// The script that prints it.
+  /// A script that prints this text.
   static std::string shown(const std::string& text) { return "printf '%s' '" + text + "'"; }
   Sighting look(const PlacementHandle& handle = kHandle) {
     const PlacementHandle handles[] = {handle};
@@ -56,7 +56,7 @@ class FakeSlurm : public ::testing::Test {
     EXPECT_EQ(seen->size(), 1u);
     return seen.ok() && seen->size() == 1 ? seen->front() : Sighting{};
   }
-  /// The look failed, or told nothing of the attempt.
+  /// True if the query failed or its result says nothing about the attempt.
   static bool no_evidence(SlurmPlacement& placement) {
     const PlacementHandle handles[] = {kHandle};
     const auto seen = placement.observe(handles);
@@ -73,7 +73,7 @@ class FakeSlurm : public ::testing::Test {
 
   CommandFolder folder_;
   SlurmPlacement placement_;
-  SlurmPlacement impatient_;  // for commands that take their time; knows no cluster before it asks
+  SlurmPlacement impatient_;  // for slow commands; has not queried the cluster's name yet
 };
 
 constexpr char kNoSuchJob[] = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1";
@@ -265,8 +265,8 @@ TEST_F(FakeSlurm, AsksOnceForManyAndByName) {
   EXPECT_TRUE(placement_.observe({}).ok());
 }
 
-// Would be missed: twenty commands for ten thousand attempts, for each of which a controller sends
-// its whole list.
+// Fails if the attempts are queried by name in many commands, for each of which a controller would
+// send its whole list.
 TEST_F(FakeSlurm, AsksOnceForThousandsToo) {
   std::string listed;
   std::vector<PlacementHandle> handles;
@@ -315,7 +315,7 @@ TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
   }
   squeue(with_separators("17|ty-inst-01jobuid-1|COMPLETED|0|1|n1|None|"));
   EXPECT_FALSE(no_evidence(placement_)) << "without what is odd in them, they are";
-  // One unreadable line makes the others unbelievable.
+  // One unreadable line makes the whole list unreliable.
   squeue(line("17", kName, "COMPLETED") + "\xff\xfe\n");
   EXPECT_TRUE(no_evidence(placement_));
 }
@@ -323,7 +323,7 @@ TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
 TEST_F(FakeSlurm, TakesAnEmptyListForNoEvidenceUnlessTheIdIsUnknownToo) {
   squeue("", kNoSuchJob);
   EXPECT_EQ(look().seen, Seen::kUnseen);
-  squeue("", "exit 0");  // empty for each question
+  squeue("", "exit 0");  // empty for each kind of query
   EXPECT_TRUE(no_evidence(placement_));
   for (const char* failure : {"exit 1", "echo 'Socket timed out' >&2; exit 1",
                               "echo 'squeue: error: of next year' >&2; exit 1", "kill -9 $$"}) {
@@ -336,7 +336,7 @@ TEST_F(FakeSlurm, TakesAnEmptyListForNoEvidenceUnlessTheIdIsUnknownToo) {
 
 TEST_F(FakeSlurm, BelievesNoOtherClusterAndNoneThatHasNoName) {
   squeue("", kNoSuchJob);
-  EXPECT_EQ(look().seen, Seen::kUnseen);  // its name is known from here on
+  EXPECT_EQ(look().seen, Seen::kUnseen);  // the cluster's name is known from here on
   cluster("another");
   EXPECT_TRUE(no_evidence(placement_));
   EXPECT_EQ(placement_.find(kName).error().reason, "SLURM_OTHER_CLUSTER");
@@ -365,7 +365,7 @@ TEST_F(FakeSlurm, TakesNoJobWithAReusedIdForOurs) {
 }
 
 TEST_F(FakeSlurm, CountsADuplicateLikeTheFirst) {
-  // The attempt is not over while any job of its name is alive.
+  // The attempt is not over while any job with its name exists.
   squeue(line("18", kName, "PENDING", 0, "Dependency") + line("17", kName, "RUNNING"));
   EXPECT_EQ(look().seen, Seen::kGranted);
   EXPECT_EQ(look({"18", kName}).handle.id, "17");
@@ -382,7 +382,7 @@ TEST_F(FakeSlurm, CountsADuplicateLikeTheFirst) {
 TEST_F(FakeSlurm, FindsByExactNameOrSaysThatThereIsNone) {
   squeue(line("17", kName, "PENDING", 0, "Priority"));
   EXPECT_EQ(placement_.find(kName)->value(), kHandle);
-  squeue(line("17", std::string(kName) + "0", "RUNNING"));  // attempt 10 is another
+  squeue(line("17", std::string(kName) + "0", "RUNNING"));  // attempt 10 is a different attempt
   EXPECT_FALSE(placement_.find(kName)->has_value());
   squeue("");
   EXPECT_FALSE(placement_.find(kName)->has_value());
@@ -465,8 +465,8 @@ TEST_F(FakeSlurm, ChecksWithoutChangingAnything) {
   EXPECT_NE(placement_.check().text.find("No such file"), std::string::npos);
 }
 
-// A cluster is kept shut by what Slurm says of its profile, not by a full cluster or a controller
-// that is away.
+// A cluster is closed only if Slurm refuses its profile, not if the cluster is full or the
+// controller is unreachable.
 TEST_F(FakeSlurm, ChecksIfTheProfileIsRefused) {
   squeue("");
   const auto refused = [&](const std::string& said) {
@@ -496,8 +496,8 @@ TEST(SlurmVersion, WarnsOfTheFaultyOnesAlone) {
 }
 
 TEST(SlurmScript, RunsTheWorkerWithTheSecretOnStandardInput) {
-  // The script itself, with srun played: quotes, blanks and dollars in the operator's paths are
-  // text, a second start ends at once.
+  // Runs the generated script with a fake srun. Quotes, spaces and dollar signs in the operator's
+  // paths must be literal, and a second start must end immediately.
   CommandFolder folder;
   folder.write("srun",
                "printf '%s\\n' \"$@\" >$folder/argv; cat >$folder/stdin; env >$folder/env; exit 3");
@@ -531,8 +531,8 @@ TEST(SlurmScript, RunsTheWorkerWithTheSecretOnStandardInput) {
   EXPECT_EQ(folder.read("argv"), "");
 }
 
-// What a site has set for NCCL on its nodes reaches the workers that need it, and nothing else of
-// their environment does.
+// A site's settings for NCCL on its nodes must reach the workers that need NCCL. No other variables
+// of that environment may reach them.
 TEST(SlurmScript, GpusOfSeveralNodesAreOneTaskOnEach) {
   AttemptIntent intent = test_intent();
   intent.nodes = 2;

@@ -1,4 +1,4 @@
-// tests/server/placement_support.h: attempts and profiles of tests of placements.
+// tests/server/placement_support.h: attempts, profiles and fake commands for tests of placements.
 #pragma once
 
 #include <fcntl.h>
@@ -44,7 +44,7 @@ inline SlurmProfile test_profile() {
   return profile;
 }
 
-/// A folder of commands that goes away with the test.
+/// A folder of commands that is deleted with the test.
 class CommandFolder {
  public:
   CommandFolder() {
@@ -61,18 +61,18 @@ class CommandFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// A shell script as `name`; $folder is this folder.
+  /// Writes a shell script as `name`. In the script, $folder is this folder.
   std::string write(const std::string& name, std::string_view body) const {
     const std::string file = path_ / name;
-    // Renamed into place: a process of another thread that has it open to write would make its exec
-    // fail.
+    // Renamed into place: if a process forked by another thread had the file open for writing,
+    // executing it would fail.
     std::ofstream(file + ".new") << "#!/bin/sh\nfolder='" << path_.string() << "'\n"
                                  << body << "\n";
     ::chmod((file + ".new").c_str(), 0755);
     std::filesystem::rename(file + ".new", file);
     return file;
   }
-  /// Of a file that a command has written; empty if it is not there.
+  /// The content of a file that a command has written; empty if the file does not exist.
   std::string read(const std::string& name) const {
     std::ifstream in(path_ / name, std::ios::binary);
     std::ostringstream text;

@@ -1,11 +1,10 @@
-// tests/server/pretend_workers.h: devices by script, and workers that only pretend to train on
-// them.
+// tests/server/pretend_workers.h: scripted devices, and workers that only pretend to train on them.
 //
-// Each worker is a real process that does nothing. The test speaks for it to the supervisor: it
-// takes its device's memory, reports that it started, and after as long as its job's label "ms"
-// says that it is done. It stops when it is told to, with all that it has done so far; with the
-// label "crash" its first attempt is killed half way. A worker that finds too little memory on its
-// device is counted: real ones would have failed.
+// Each worker is a real process that does nothing, and the test makes its calls to the supervisor.
+// It takes its device's memory, reports its start, and reports success after the time in its job's
+// label "ms". When told to stop, it stops with all its work saved. With the label "crash" its first
+// attempt is killed halfway. A worker that finds too little memory on its device is counted, since
+// a real one would have failed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +35,7 @@
 
 namespace trainyard::server {
 
-/// Devices with memory that jobs and others take. Thread-safe.
+/// Devices whose memory is used by jobs and by outside processes. Thread-safe.
 class ScriptedDevices final : public Inventory {
  public:
   explicit ScriptedDevices(std::vector<Device> devices) : devices_(std::move(devices)) {}
@@ -57,19 +56,21 @@ class ScriptedDevices final : public Inventory {
     last_others_ = others_;
     return now;
   }
-  /// Called on the thread that reads, before each reading. Set it before there is such a thread.
+  /// Sets a function that the reading thread calls before each reading. Set it before that thread
+  /// starts.
   void before_reading(std::function<void()> call) { before_reading_ = std::move(call); }
-  /// What processes outside hold of it from now on.
+  /// Sets the memory that outside processes use on the device from now on.
   void set_others(const std::string& device, int64_t bytes) {
     const std::lock_guard lock(mu_);
     others_[device] = bytes;
   }
-  /// The same as of the next reading, if all of these jobs have their memory in it.
+  /// Does the same at the next reading, but only if all of these jobs have taken their memory by
+  /// then.
   void set_others_beside(std::vector<std::string> uids, const std::string& device, int64_t bytes) {
     const std::lock_guard lock(mu_);
     coming_ = {device, bytes, std::move(uids)};
   }
-  /// For a job. False if there is not so much left, which is what a worker would die of.
+  /// Takes memory for a job. Returns false if too little is left, of which a real worker would die.
   bool take(const std::string& device, const std::string& uid, int64_t bytes) {
     const std::lock_guard lock(mu_);
     holders_[device][uid] = bytes + find(device).overhead_bytes;
@@ -81,12 +82,12 @@ class ScriptedDevices final : public Inventory {
   }
   using Holders =
       std::map<std::string, std::map<std::string, int64_t>>;  // bytes, by device and job
-  /// The jobs that had memory at the last reading.
+  /// The jobs that used memory at the last reading.
   Holders last_holders() {
     const std::lock_guard lock(mu_);
     return last_holders_;
   }
-  /// What processes outside held at the last reading, by device.
+  /// The memory that outside processes used at the last reading, by device.
   std::map<std::string, int64_t> last_others() {
     const std::lock_guard lock(mu_);
     return last_others_;
@@ -116,7 +117,7 @@ class ScriptedDevices final : public Inventory {
   struct Coming {
     std::string device;
     int64_t bytes = 0;
-    std::vector<std::string> beside;  // uids
+    std::vector<std::string> beside;  // UIDs of jobs
   };
   std::optional<Coming> coming_;
   std::map<std::string, int64_t> others_, last_others_;
@@ -152,7 +153,7 @@ class PretendWorkers {
     thread_.request_stop();
     if (thread_.joinable()) thread_.join();
   }
-  /// What steps take, from now on in the reports of all.
+  /// Sets the step time that all workers report from now on.
   void tell_step_seconds(double seconds) { step_seconds_ = seconds; }
   int out_of_memory() const { return out_of_memory_; }
   int attempts() const { return attempts_; }
@@ -161,20 +162,20 @@ class PretendWorkers {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Commands to one worker, from any thread.
+  /// Receives the commands to one worker, from any thread.
   struct Sink final : CommandSink {
     void send(const v1::WorkerCommand& command) override {
       if (command.has_stop()) stop = true;
     }
     std::atomic<bool> stop{false};
-    std::atomic<bool> told{false};  // its outcome is durable
+    std::atomic<bool> told{false};  // whether its outcome is durable
   };
   struct Worker {
     std::string uid;
     v1::TrainTask task;
     std::shared_ptr<Sink> sink;
     int64_t bytes = 0;
-    int64_t number = 0;  // of its newest report
+    int64_t number = 0;  // number of its newest report
     Clock::time_point begin, end;
     double step_seconds_told = 0;
     bool crashes = false, has_memory = false, reports_end = false;
@@ -207,7 +208,7 @@ class PretendWorkers {
     request.set_protocol_min(kProtocols.oldest);
     request.set_protocol_max(kProtocols.newest);
     const Result<v1::Assignment> assignment = supervisor_->attach(request);
-    if (!assignment.ok()) return;  // stopped before it came
+    if (!assignment.ok()) return;  // the task was stopped before the worker attached
     Worker worker;
     worker.uid = id.substr(0, id.rfind('-'));
     worker.task = assignment->train();
@@ -247,7 +248,7 @@ class PretendWorkers {
     });
   }
 
-  /// False once its process is gone.
+  /// Returns false once the worker's process has ended.
   bool go_on(const std::string& id, Worker& worker) {
     if (worker.reports_end) {
       if (!worker.sink->told) return true;

@@ -1,5 +1,5 @@
-// The spool of a worker's reports: everything that was appended, up to what a kill or a full disk
-// has cut.
+// Tests of the spool of a worker's reports: it returns everything that was appended, up to the
+// point where a kill or a full disk cut it.
 #include "server/protocol/report_spool.h"
 
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST_F(Spool, ACutOrDamagedEndCostsNothingBeforeIt) {
     }
   }
   const std::string whole = read_file(path_, 1 << 20).value();
-  for (int64_t size = ends[2]; size >= 0; --size) {  // at every byte
+  for (int64_t size = ends[2]; size >= 0; --size) {  // for each possible length of the file
     std::ofstream(path_, std::ios::binary) << whole.substr(0, static_cast<size_t>(size));
     Numbers expected;
     for (int64_t n = 1; n <= 3; ++n) {

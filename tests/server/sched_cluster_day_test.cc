@@ -1,5 +1,5 @@
-// Hours of a cluster with the daemon's own decisions, bookkeeping, supervisor and store: no job is
-// lost, each ends once, and what happens follows from the seed.
+// Simulates hours of a cluster with the daemon's own decisions, bookkeeping, supervisor and store:
+// no job may be lost, each ends once, and the seed determines the result.
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
@@ -33,7 +33,7 @@ TEST(ClusterDay, NodesThatFailLoseNoJob) {
   EXPECT_GE(day.attempts, day.succeeded + day.node_failures) << "each failure is an attempt more";
   EXPECT_GE(day.waiting_most, 10);
   EXPECT_LE(day.live_most, options.nodes + options.waiting_max + 20);
-  // Every ten seconds, and a second after each hand-over.
+  // One scheduling pass every ten seconds, and one a second after each submission to the cluster.
   EXPECT_LE(day.looks, 6 * 360 + 2 * day.attempts + 10);
 }
 

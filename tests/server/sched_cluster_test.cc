@@ -1,4 +1,4 @@
-// decide_cluster(): which jobs are handed to a cluster.
+// Tests of decide_cluster(), which chooses the jobs that are submitted to a cluster.
 #include <gtest/gtest.h>
 
 #include "server/scheduler/cluster.h"
@@ -44,7 +44,7 @@ TEST(SchedCluster, WhoHasUsedLessComesFirst) {
   queue.put(cluster_job("a3", 4, 1, "anna"));
   Shares shares(3'600'000'000);
   shares.change("anna", 2, 0);
-  // Priority first; then ben, who has nothing, and between equals who was first.
+  // Priority comes first; then ben, who has used nothing; equal jobs keep their order.
   EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 3, 0}, shares, 1)),
             "a3@clusters/slurm b1@clusters/slurm a1@clusters/slurm ");
 }
@@ -65,7 +65,7 @@ TEST(SchedCluster, ARefusedClusterIsTriedWithOneJobAtATime) {
   EXPECT_NE(why.message.find("one job is tried in 7 s"), std::string::npos) << why.message;
   cluster.refused_left_us = 0;
   EXPECT_EQ(handed_over(decide_cluster(queue, cluster, none, 8'000'000)), "j1@clusters/slurm ");
-  cluster.waiting = 2;  // handed over before
+  cluster.waiting = 2;  // jobs submitted to the cluster earlier
   EXPECT_EQ(handed_over(decide_cluster(queue, cluster, none, 8'000'000)), "j1@clusters/slurm ");
   cluster.waiting = 4;
   EXPECT_EQ(handed_over(decide_cluster(queue, cluster, none, 8'000'000)), "");
@@ -104,7 +104,8 @@ TEST(SchedCluster, EveryWaitingJobCanSayWhy) {
   EXPECT_EQ(cluster_reason(waits, &draining, 0, 0)->reason, "SERVER_DRAINING");
   WaitingJob rests = cluster_job("r", 2);
   rests.retry_time_us = 10;
-  EXPECT_EQ(cluster_reason(rests, &cluster, 0, 0), std::nullopt);  // what the store has says more
+  // The store has a more specific reason.
+  EXPECT_EQ(cluster_reason(rests, &cluster, 0, 0), std::nullopt);
   rests.workers_lost = 2;
   EXPECT_EQ(cluster_reason(rests, &cluster, 0, 0)->reason, "RETRY_BACKOFF");
 }
@@ -135,7 +136,7 @@ TEST(SchedCluster, NamesPools) {
   EXPECT_EQ(cluster_of({}), "");
 }
 
-// What an attempt in a cluster is to the server's own devices: nothing.
+// An attempt in a cluster does not use the server's own devices.
 TEST(SchedCluster, ItsJobsAreNoneOfTheFleets) {
   JobBrief brief;
   brief.uid = "u";

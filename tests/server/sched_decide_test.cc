@@ -1,4 +1,4 @@
-// One rule of decide() per test, on snapshots written by hand.
+// Tests of decide(), one rule per test, on hand-written snapshots.
 #include <gtest/gtest.h>
 
 #include "src/planning/device_choice.h"
@@ -7,7 +7,7 @@
 namespace trainyard::server {
 namespace {
 
-// Devices and jobs are bare here: without memory and forecasts, so that slots alone decide.
+// Devices and jobs in these tests have no memory and no forecasts, so that only slots count.
 Device bare_cpu(int32_t slots = 1) {
   Device d;
   d.name = "devices/cpu";
@@ -36,7 +36,7 @@ WaitingJob bare_gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t pr
   j.asked.gpus = gpus;
   return j;
 }
-/// Each device is named in full.
+/// The started jobs with the full names of their devices.
 Strings started_by_name(const Decided& d) {
   Strings uids;
   for (const StartDecision& s : d.starts) {
@@ -65,7 +65,7 @@ TEST(SchedDecide, SlotsInUseAreTaken) {
   s.placed = {{"x", {"devices/cpu"}, "x"}};
   s.waiting = {bare_job("a", 1), bare_job("b", 2)};
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
-  s.inventory.devices[0].slots = 1;  // cut by a new configuration while a job runs
+  s.inventory.devices[0].slots = 1;  // a new configuration reduced the slots while a job runs
   s.placed.push_back({"y", {"devices/cpu"}, "y"});
   EXPECT_TRUE(decide(s, 0).starts.empty());
 }
@@ -117,7 +117,7 @@ TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, s.inventory).ok());
 }
 
-// CUDA gives a process one instance of a divided GPU alone.
+// A CUDA process can use only one instance of a divided GPU.
 TEST(SchedDecide, InstancesAreNotGivenToOneJobTogether) {
   Scene s;
   s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
@@ -145,7 +145,7 @@ TEST(SchedDecide, NextAttemptKeepsToTheKindOfDevice) {
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
   s.waiting[0].asked.kind_before = DeviceKind::kGpu;
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/gpu-0"}));
-  s.inventory.devices[1].schedulable = false;  // F28: the GPU is lost for good
+  s.inventory.devices[1].schedulable = false;  // F28: the GPU is permanently lost
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
 }
 
@@ -241,8 +241,7 @@ TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
   s.placed = {{"x", {"devices/gpu-0"}, "x"}};
   s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("one", 2, 1), bare_gpu_job("two", 3, 1)};
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"one@devices/gpu-2"}));
-  s.inventory.devices[2].schedulable =
-      false;  // ill: a pair cannot be had, and nothing waits for it
+  s.inventory.devices[2].schedulable = false;  // unhealthy, so no pair is possible
   s.placed.clear();
   const Decided d = decide(s, 0);
   EXPECT_EQ(started_by_name(d), (Strings{"one@devices/gpu-0", "two@devices/gpu-2"}));
@@ -291,9 +290,9 @@ TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "RESOURCES_IMPOSSIBLE");
   EXPECT_NE(refused.error().message.find("install the driver"), std::string::npos);
-  devices.devices.push_back(bare_gpu(0, false));  // no CUDA module
+  devices.devices.push_back(bare_gpu(0, false));  // the CUDA module is missing
   EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
-  devices.devices[1].health = DeviceHealth::kUnknown;  // ill now, may be well again
+  devices.devices[1].health = DeviceHealth::kUnknown;  // unhealthy now, but may recover
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
 }
 
@@ -325,7 +324,7 @@ TEST(SchedWaitingJob, IsAQueuedOneThatNobodyCancelled) {
   EXPECT_EQ(waiting->on_gpu.rest.high_us, 90'000'000);
   EXPECT_FALSE(waiting->on_cpu.rest.known());
   EXPECT_EQ(waiting->rest_max_us, kUnlimited);
-  JobBrief limited = queued;  // 50 of 90 seconds are left
+  JobBrief limited = queued;  // 50 of 90 s are left
   limited.resources.set_time_limit_seconds(90);
   limited.run_time_us = 40'000'000;
   const std::optional<WaitingJob> short_one = waiting_job(limited);
@@ -339,7 +338,7 @@ TEST(SchedWaitingJob, IsAQueuedOneThatNobodyCancelled) {
   limited.running_since_us = 1'000'000'000;
   limited.time_us = 1'010'000'000;
   EXPECT_EQ(placed_job(limited)->end_max_us, 1'050'000'000);
-  JobBrief cancelled = queued;  // on its way to the end
+  JobBrief cancelled = queued;  // the job is about to end
   cancelled.cancel_requested = true;
   EXPECT_FALSE(waiting_job(cancelled));
   for (const JobState state : {JobState::kRunning, JobState::kPaused, JobState::kFailed}) {

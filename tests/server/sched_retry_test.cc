@@ -1,5 +1,5 @@
-// F07 and F31: a lost worker brings the job back after a growing pause; a job that never gets
-// further ends as CRASH_LOOP; one that does goes on, within a bound.
+// F07 and F31: a job whose worker was lost is retried after a growing pause. A job without progress
+// ends as CRASH_LOOP; one with progress continues, up to a limit.
 #include <gtest/gtest.h>
 
 #include "server/scheduler/retry.h"
@@ -95,8 +95,8 @@ TEST(SchedRetry, JobsLostTogetherDoNotReturnTogether) {
             after_worker_lost(a, "R", "m", 0).retry_time_us);
 }
 
-// Would be missed: a job that asks for what no node has, submitted every minute for ever; and jobs
-// that fail because a controller's configuration was half written for some minutes.
+// Fails if a job that requests more than any node has is submitted every minute forever, or if jobs
+// fail because a controller's configuration was half-written for some minutes.
 TEST(SchedRetry, ARefusedRequestFailsAfterAnHourUnlessItHasRun) {
   Job job = running_job();
   job.state = JobState::kStarting;

@@ -1,5 +1,5 @@
-// Packing by bytes, reservations and what slips in front of them, preemption, shares and forecasts:
-// one rule per test, on scenes written by hand.
+// Tests of packing by bytes, reservations and jobs that slip in before them, preemption, shares and
+// forecasts: one rule per test, on hand-written scenes.
 #include <gtest/gtest.h>
 
 #include "server/scheduler/projection.h"
@@ -152,8 +152,8 @@ TEST(SchedPacking, WhatOthersHoldIsNotThere) {
   EXPECT_EQ(decide(s, 0).wait("huge").reason, "NO_DEVICE");
 }
 
-// No device has room for it now, so its line is not looked at: it is told why all the same, and
-// looked at as soon as the memory is back.
+// No device has room for this job now, so its line of the queue is skipped. The job must still get
+// a reason, and its line must be checked again as soon as the memory is free.
 TEST(SchedPacking, WhatOthersHeldIsUsedAtTheNextLook) {
   Scene s;
   s.inventory.devices = {gpu(0)};
@@ -174,7 +174,7 @@ TEST(SchedPacking, MemoryIsWaitedForOnADeviceThatIsLargeEnough) {
   s.inventory.devices[0].others_bytes = 70 * kGiB;
   s.inventory.devices[1].model = "B";
   s.waiting = {gpu_job("a", 1, 40 * kGiB)};
-  const Decided d = decide(s, 0);  // gpu-1 has more left
+  const Decided d = decide(s, 0);  // gpu-1 lacks fewer bytes, but is too small
   EXPECT_EQ(d.wait("a").reason, "WAITING_FOR_MEMORY") << d.wait("a").message;
   EXPECT_TRUE(has(d.wait("a"), "31 GiB more than gpu-0 has for it")) << d.wait("a").message;
 }
@@ -191,7 +191,7 @@ TEST(SchedPacking, OthersMayLeaveTooFewDevicesForAJobOfSeveral) {
   EXPECT_EQ(d.wait("pair").reason, "WAITING_FOR_MEMORY") << d.wait("pair").message;
   EXPECT_TRUE(has(d.wait("pair"), "41 GiB of memory on each of 2 GPUs, 21 GiB more than gpu-1 has"))
       << d.wait("pair").message;
-  s.waiting.pop_back();  // none can start, and its line is looked at first
+  s.waiting.pop_back();  // the pair is alone now, and its line is checked first
   s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};
   d = decide(s, 0);
   EXPECT_EQ(d.wait("pair").reason, "WAITING_FOR_MEMORY") << d.wait("pair").message;
@@ -210,7 +210,7 @@ TEST(SchedBackfill, OnlyThoseSlipInWhoEndBeforeTheReservedStart) {
                gpu_job("unknown", 3, 10 * kGiB), gpu_job("short", 4, 10 * kGiB, 20)};
   s.waiting[0].asked.gpus = 2;
   const Decided d = decide(s, 0);
-  // "long" takes 90 minutes by its upper forecast, and 8 GiB are left beside the pair.
+  // The upper forecast of "long" is 90 minutes, and next to the pair 8 GiB remain free.
   EXPECT_EQ(started(d), (Strings{"short@gpu-1"})) << d.text();
   EXPECT_TRUE(has(d.wait("long"), "it would not have ended by then")) << d.wait("long").message;
   EXPECT_TRUE(has(d.wait("pair"), "It is the next to start there, in at most 60 min"))
@@ -230,7 +230,7 @@ TEST(SchedBackfill, WhatIsNotNeededIsFree) {
   EXPECT_TRUE(has(d.wait("too-much"), "without a forecast or a time limit does not slip in"));
 }
 
-// A time limit is an upper forecast, and where there is one of those too, the lower counts.
+// A time limit serves as an upper forecast. If both exist, the lower one counts.
 TEST(SchedBackfill, ATimeLimitBoundsWhereNoForecastIs) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
@@ -247,12 +247,12 @@ TEST(SchedBackfill, ATimeLimitBoundsWhereNoForecastIs) {
   d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << d.text();
   EXPECT_TRUE(has(d.wait("limited"), "it would not have ended by then")) << d.text();
-  s.placed[0].end = {kMinuteUs, 2 * kMinuteUs, 200 * kMinuteUs};  // told by its worker
+  s.placed[0].end = {kMinuteUs, 2 * kMinuteUs, 200 * kMinuteUs};  // reported by its worker
   EXPECT_TRUE(has(decide(s, 0).wait("pair"), "in at most 60 min"));
 }
 
-// Each model of GPU is reserved for the first that it could hold, however many jobs that need
-// another are before it.
+// Each model of GPU is reserved for the first job that fits on it, however many jobs that need
+// another model are ahead.
 TEST(SchedBackfill, EachModelOfGpuIsReservedForItsOwnFirst) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1, 24 * kGiB)};
@@ -270,7 +270,8 @@ TEST(SchedBackfill, EachModelOfGpuIsReservedForItsOwnFirst) {
   EXPECT_EQ(d.reservations[0].uid, "large");
   EXPECT_EQ(d.reservations[1].uid, "medium");
   EXPECT_TRUE(has(d.wait("small"), "reserved for medium")) << d.wait("small").message;
-  // Two that either model could hold: the second has the one that the first leaves.
+  // Either model has room for both jobs: the second job gets the model that the first one leaves
+  // free.
   s.waiting = {gpu_job("one", 1, 20 * kGiB), gpu_job("two", 2, 15 * kGiB),
                gpu_job("small", 3, 4 * kGiB)};
   s.placed[0].end.high_us = 20 * kMinuteUs;
@@ -281,8 +282,8 @@ TEST(SchedBackfill, EachModelOfGpuIsReservedForItsOwnFirst) {
   EXPECT_EQ(both.reservations[1].devices[0].device, 1);
 }
 
-// A gang behind a job of unknown end keeps what is free for so long and no longer; then the free
-// device is lent for a known time, and kept again.
+// For a gang behind a job of unknown end, free devices are reserved only for a limited time. Then
+// they are lent to a job whose run time is known, and reserved again.
 TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
@@ -308,13 +309,13 @@ TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
       << d.wait("unknown").message;
   EXPECT_FALSE(d.wake_time_us) << "nothing is kept any more that could be lent";
 
-  // That one is over: the device is kept again.
+  // The job that borrowed the device is over, so the device is reserved again.
   s.left_time_us["devices/gpu-1"] = 60 * kMinuteUs;
   s.waiting.erase(s.waiting.begin() + 2);
   EXPECT_TRUE(decide(s, 69 * kMinuteUs).starts.empty());
   EXPECT_EQ(started(decide(s, 70 * kMinuteUs)), (Strings{"short@gpu-1"}));
 
-  // Once the start is known, those alone slip in who end before it.
+  // Once the start is known, only jobs that end before it slip in.
   s.placed[0].end = {71 * kMinuteUs, 72 * kMinuteUs, 75 * kMinuteUs};
   EXPECT_TRUE(decide(s, 70 * kMinuteUs).starts.empty());
 }
@@ -335,7 +336,7 @@ TEST(SchedBackfill, WhatTheReservedJobCanNeverUseIsNotKeptForIt) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
   s.inventory.devices[1].others_bytes = 60 * kGiB;
-  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};  // nobody knows for how long
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};  // a job without a forecast or a time limit
   s.waiting = {gpu_job("large", 1, 60 * kGiB), gpu_job("small", 2, 10 * kGiB)};
   const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"small@gpu-1"})) << d.text();
@@ -357,7 +358,7 @@ TEST(SchedBackfill, ALineIsLookedIntoBehindItsFirst) {
   s.waiting = {gpu_job("pair", 1, kGiB)};
   s.waiting[0].asked.gpus = 2;
   s.waiting.push_back(gpu_job("slow", 2, kGiB, 80));
-  s.waiting.push_back(gpu_job("fast", 3, kGiB, 40));  // in the line of "slow"
+  s.waiting.push_back(gpu_job("fast", 3, kGiB, 40));  // the same line of the queue as "slow"
   EXPECT_EQ(started(decide(s, 0)), (Strings{"fast@gpu-1"}));
 }
 
@@ -412,7 +413,7 @@ TEST_F(SchedPreemption, NotBeforeItHasRunForItsTimeNorShortlyBeforeItsEnd) {
   EXPECT_TRUE(has(d.wait("high"), "before it has run for 10 min")) << d.wait("high").message;
   EXPECT_EQ(stopped(10 * kMinuteUs), (Strings{"low"}));
   EXPECT_EQ(stopped(1000 * kMinuteUs - kMinuteUs / 2), Strings{});
-  s.placed[0].running = false;  // it starts
+  s.placed[0].running = false;  // the job is still starting
   EXPECT_EQ(stopped(later), Strings{});
 }
 
@@ -441,7 +442,7 @@ TEST_F(SchedPreemption, ThoseWhoAreNotStoppedYetAreNamedOnce) {
 
 TEST_F(SchedPreemption, NoMoreAreStoppedThanItNeeds) {
   s.placed = {on("small", {"devices/gpu-0"}, 5 * kGiB), on("large", {"devices/gpu-0"}, 50 * kGiB)};
-  s.placed[0].saved_time_us = 15 * kMinuteUs;  // it would lose less
+  s.placed[0].saved_time_us = 15 * kMinuteUs;  // stopping it would lose less work
   EXPECT_EQ(stopped(later), (Strings{"large"}));
 }
 
@@ -536,14 +537,15 @@ TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
   EXPECT_TRUE(decide(s, 0).starts.empty()) << "other bits";
 }
 
-/// A quick job on a GPU, on the CPU in an hour.
+/// A job that takes minutes on a GPU and an hour on the CPU.
 WaitingJob either(const std::string& uid, int64_t order) {
   WaitingJob j = job(uid, order, DeviceWish::kAuto, kGiB, 60);
   j.on_gpu.rest = {kMinuteUs, 2 * kMinuteUs, 3 * kMinuteUs};
   return j;
 }
 
-// An idle GPU that is kept for another is not free, and a GPU with a free slot may be too full.
+// An idle GPU that is reserved for another job is not free, and a GPU with a free slot may lack
+// memory.
 TEST(SchedAuto, AReservedGpuIsNotFree) {
   Scene s;
   s.inventory.devices = {cpu(), gpu(0), gpu(1)};
@@ -553,7 +555,7 @@ TEST(SchedAuto, AReservedGpuIsNotFree) {
   s.waiting[1].on_gpu.rest.high_us = 40 * kMinuteUs;  // too long to slip in
   Decided d = decide(s, 0);
   ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
-  // 30 minutes, then the pair's 300.
+  // The wait: 30 minutes until x ends, then the pair's 300 minutes.
   EXPECT_NE(d.starts[0].message.find("of which it would wait 5 h 30 min"), std::string::npos)
       << d.starts[0].message;
   s.waiting[0].on_gpu.rest = {kMinuteUs, 5 * kMinuteUs, 9 * kMinuteUs};
@@ -575,7 +577,8 @@ TEST(SchedAuto, JobsAheadCountThoughAGpuHasFreeSlots) {
   }
   const Decided d = decide(s, 0);
   ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
-  // Behind the first, for which the GPU is reserved: 10 and 20 minutes, then eight more.
+  // The GPU is reserved for the first job ahead. The wait: x takes 10 minutes, then nine jobs take
+  // 20 minutes each.
   EXPECT_NE(d.starts[0].message.find("of which it would wait 3 h 10 min"), std::string::npos)
       << d.starts[0].message;
 }

@@ -1,5 +1,5 @@
-// decide() on simulated clusters (tests/bench/schedule_sim), with every invariant checked at every
-// event; and the simulation itself: policies that break a rule are caught.
+// Tests of decide() on simulated clusters (tests/bench/schedule_sim), with every invariant checked
+// at every event. They also test the simulation itself: it must catch policies that break a rule.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ ClusterOptions equal_gpus(int gpus, int slots = 4) {
   return options;
 }
 
-/// Forecasts hold, and nothing but jobs comes and goes.
+/// Options of a world in which forecasts are correct and only jobs come and go.
 SimulationOptions strict_options() {
   SimulationOptions options;
   options.strict = true;
@@ -63,7 +63,7 @@ std::string text_of(const std::vector<Violation>& violations) {
   return text;
 }
 
-/// Runs jobs under the daemon's scheduler; `world`, if given, sees how it ended.
+/// Runs jobs under the daemon's scheduler; `world`, if given, is called with the final state.
 Results run(const ClusterOptions& cluster_options, std::vector<TraceJob> jobs,
             const SimulationOptions& options, const TrainyardOptions& trainyard,
             const std::function<void(const World&)>& look = {}) {
@@ -132,8 +132,8 @@ TEST(SchedSim, InvariantsHoldWhileDevicesWorkersAndOthersComeAndGo) {
     options.device_mtbf_hours = 50;
     options.worker_mtbf_hours = 10;
     options.others_share = 0.1;
-    // The trace has less work than the devices do, but its longest jobs take some days, and a gang
-    // may wait for one of them. A job that is passed by for ever would wait to the end.
+    // The devices could do more work than the trace has, but its longest jobs take days, and a gang
+    // may have to wait for one of them. A job that starved would wait to the end of the trace.
     options.starvation_us = 7 * 24 * kHourUs;
     TrainyardOptions trainyard;
     trainyard.forecast_spread = trace.forecast_spread;
@@ -144,8 +144,8 @@ TEST(SchedSim, InvariantsHoldWhileDevicesWorkersAndOthersComeAndGo) {
   }
 }
 
-// With forecasts that hold, the first in order starts no later than it could when it became the
-// first: neither small jobs behind it nor those that share its devices delay it.
+// If forecasts are correct, the first job in order starts no later than was possible when it became
+// the first. Neither small jobs behind it nor jobs that share its devices delay it.
 TEST(SchedSim, ReservedStartsAreKeptWhereForecastsHold) {
   int64_t waited = 0;
   for (uint64_t seed = 1; seed <= 24 && !::testing::Test::HasFailure(); ++seed) {
@@ -176,7 +176,7 @@ TEST(SchedSim, JobsThatFitTogetherRunTogether) {
   EXPECT_GT(run(equal_gpus(2), jobs, {}, {}).waits.at("all").max_s, 0);
 }
 
-// As tightly as it goes: none beyond the memory, none refused that would fit.
+// Jobs are packed as tightly as possible: none beyond the memory, and none refused that would fit.
 TEST(SchedSim, AThousandRandomJobsArePacked) {
   ClusterOptions cluster = equal_gpus(8, /*slots=*/8);
   TraceOptions trace = exact_trace(TraceShape::kPai, 3, 1000);
@@ -188,7 +188,8 @@ TEST(SchedSim, AThousandRandomJobsArePacked) {
   EXPECT_GT(r.jobs_on_gpu_max, 3);
 }
 
-// However many small ones come, by the upper forecasts of those that run when it comes.
+// The bound is the upper forecast of the jobs that run when the large job arrives, however many
+// small jobs come later.
 TEST(SchedSim, AJobThatNeedsEveryDeviceStartsWithinItsBound) {
   std::vector<TraceJob> jobs;
   constexpr int64_t kSmallS = 600;
@@ -211,8 +212,9 @@ TEST(SchedSim, AJobThatNeedsEveryDeviceStartsWithinItsBound) {
   }
 }
 
-// One job has neither a forecast nor a time limit, and a gang needs its device too. Small ones get
-// what is kept for the gang after its time, which starts all the same soon after that job's end.
+// One job has neither a forecast nor a time limit, and a gang needs its device too. After the time
+// limit for reserving, small jobs get the devices reserved for the gang, which still starts soon
+// after the end of that job.
 TEST(SchedSim, AGangBehindAJobOfUnknownEndNeitherStarvesNorKeepsItsDevicesIdle) {
   constexpr int64_t kSmallS = 600, kUnknownS = 12 * 3600, kKeptS = 900;
   std::vector<TraceJob> jobs = {job_of(0, 1, 78, kUnknownS)};
@@ -230,7 +232,7 @@ TEST(SchedSim, AGangBehindAJobOfUnknownEndNeitherStarvesNorKeepsItsDevicesIdle) 
     EXPECT_LE(world.state(kWhole).waited_us, bound_s * kSecondUs);
     int64_t lent = 0;
     for (int id = kWhole + 1; world.job(id).arrive_us < (kUnknownS - 3600) * kSecondUs; ++id) {
-      // Those on a device at that time leave it first; then it is kept once.
+      // The jobs on a device end first; then the device is reserved for the gang once more.
       EXPECT_LE(world.state(id).waited_us, (kSmallS + kKeptS + 10) * kSecondUs) << id;
       ++lent;
     }
@@ -238,8 +240,8 @@ TEST(SchedSim, AGangBehindAJobOfUnknownEndNeitherStarvesNorKeepsItsDevicesIdle) 
   });
 }
 
-// Jobs of higher priority that only one of two models could ever hold keep that one for good; what
-// fits the other model waits there for those that run, though smaller ones never stop coming.
+// Jobs of higher priority that fit only one of two models keep that model busy forever. A job that
+// fits the other model waits there only for the running jobs, though smaller jobs keep arriving.
 TEST(SchedSim, AStreamForOneModelStarvesNobodyOnTheOther) {
   ClusterOptions cluster;
   cluster.gpus = 2;
@@ -268,7 +270,8 @@ TEST(SchedSim, AStreamForOneModelStarvesNobodyOnTheOther) {
   });
 }
 
-/// A job that needs every device among a stream of small ones; the seconds that it waits.
+/// Simulates a job that needs every device amid a stream of small jobs. Returns its wait in
+/// seconds.
 double wait_among(const std::function<TraceJob(Random&, double)>& small, int64_t half_life_us,
                   double spread) {
   constexpr int kGpus = 32;
@@ -294,11 +297,11 @@ double wait_among(const std::function<TraceJob(Random&, double)>& small, int64_t
   return waited_s;
 }
 
-// Forecasts that are never corrected: of the jobs that run, some are always overdue, and each look
-// expects them to end soon.
+// Forecasts are never corrected, so that some running jobs are always overdue, and each scheduling
+// pass expects them to end soon.
 TEST(SchedSim, AJobThatNeedsEveryDeviceStartsAlsoWhereForecastsAreWrong) {
-  // What says that it ends before the reserved start may slip in, however wrong: so the bound is
-  // the longest of the upper forecasts there, and a job that then takes its time.
+  // A job whose forecast ends before the reserved start may slip in, even if the forecast is wrong.
+  // So the bound is the longest upper forecast plus the true run time of one such job.
   constexpr double kLongestS = 1200, kTooHigh = 1.5, kSpread = 0.5;
   const double upper_s = kLongestS * kTooHigh * std::exp(1.2816 * kSpread);
   const auto wild = [&](Random& random, double s) {
@@ -338,14 +341,14 @@ TEST(SchedSim, WhatIsPreemptedReturnsAndEnds) {
   EXPECT_EQ(run(equal_gpus(8), jobs, {}, trainyard).preemptions, 0);
 }
 
-// Owners with the same demand, one of whom comes with ten times as many jobs.
+// The owners have the same total demand, but one of them submits ten times as many jobs.
 TEST(SchedSim, OwnersWhoWaitGetEqualParts) {
   std::vector<TraceJob> jobs;
   for (int i = 0; i < 1100; ++i) {
     jobs.push_back(job_of(i < 1000 ? 0 : 60, 1, 70, 1800));
     jobs.back().owner = i < 1000 ? 0 : 1;
   }
-  jobs.push_back(job_of(12 * 3600, 1, 1, 10));  // figures are of the time until the last arrival
+  jobs.push_back(job_of(12 * 3600, 1, 1, 10));  // the results count the time until the last arrival
   TrainyardOptions trainyard;
   const Results fair = run(equal_gpus(8), jobs, {}, trainyard);
   ASSERT_GT(fair.jain_hours, 4);
@@ -354,7 +357,7 @@ TEST(SchedSim, OwnersWhoWaitGetEqualParts) {
   EXPECT_LT(unfair.jain, 0.7);
 }
 
-/// Lets a rule be broken: what decide() said is changed on its way.
+/// A policy that breaks a rule: it changes the decisions of decide() before they are applied.
 class Broken final : public SchedulingPolicy {
  public:
   using Change = std::function<void(const World&, Plan&)>;
@@ -426,8 +429,8 @@ TEST(SchedSim, BrokenRulesAreSeen) {
   EXPECT_GT(idle.count("first"), 0);
 }
 
-// A gang that wants more of each GPU than processes outside ever leave: no policy could start it.
-// One that waits behind it for ever could have started.
+// A gang needs more memory of each GPU than outside processes ever leave, so no policy could start
+// it. The job that waits behind it forever could have started, so it counts as starved.
 TEST(SchedSim, WhoCouldNeverStartIsNotCountedAsStarved) {
   const std::vector<TraceJob> jobs = {job_of(48 * 3600, 2, 79, 1000),
                                       job_of(48 * 3600 + 1, 1, 1, 1000)};
@@ -447,7 +450,7 @@ TEST(SchedSim, WhoCouldNeverStartIsNotCountedAsStarved) {
 }
 
 TEST(SchedSim, BrokenPromisesAreSeen) {
-  // A gang is the first in order; single jobs behind it take its devices one after the other.
+  // A gang is first in order, but the policy gives its devices to single jobs behind it.
   std::vector<TraceJob> jobs = {job_of(0, 1, 70, 1000), job_of(1, 2, 70, 1000)};
   for (int i = 0; i < 10; ++i) jobs.push_back(job_of(2 + 400 * i, 1, 70, 5000));
   const auto overtake = [](const World& world, Plan& plan) {
@@ -460,7 +463,7 @@ TEST(SchedSim, BrokenPromisesAreSeen) {
   };
   EXPECT_GT(run_broken(jobs, overtake).count("reservation"), 0);
 
-  // Equals do not make room for each other, and nobody does at once.
+  // A job may not be preempted for one of equal priority, nor before the minimum run time.
   const auto preempt_all = [](const World& world, Plan& plan) {
     if (world.waiting().empty() || !plan.starts.empty()) return;
     const int beneficiary = *world.waiting().rbegin();
@@ -480,7 +483,7 @@ TEST(SchedSim, AFailingRunIsMadeSmall) {
   const Cluster cluster = make_cluster(equal_gpus(4));
   const TraceOptions trace = exact_trace(TraceShape::kHelios, 5, 200);
   const auto pairs_share = [](const World& world) -> std::unique_ptr<SchedulingPolicy> {
-    // Two gangs at a time are one too many.
+    // The injected fault: the policy does not let two gangs start together.
     const auto drop = [](const World& w, Plan& plan) {
       int gangs = 0;
       for (const int id : w.waiting()) gangs += w.job(id).gpus > 1;

@@ -1,7 +1,7 @@
-// Thousands of random events on a clock of its own, from a seed that is printed on failure: jobs
-// come, run for a time within their forecast, end, lose their workers; devices come and go; others
-// take memory. After each decision the invariants are checked against a plain restatement of the
-// rules, not against decide()'s own code.
+// Runs thousands of random events on a simulated clock, from a seed that is printed on failure:
+// jobs arrive, run for a time within their forecast, end, lose their workers; devices come and go;
+// outside processes take memory. After each decision, invariants are checked against an independent
+// statement of the rules, not with decide()'s own code.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 class Simulation {
  public:
   struct Options {
-    bool changes = true;        // of priorities, devices and others' memory; workers are lost
-    bool all_forecast = false;  // every job has a forecast, which holds
+    bool changes = true;        // priorities, devices and outside memory change; workers are lost
+    bool all_forecast = false;  // every job has a correct forecast
   };
 
   Simulation(unsigned seed, Options options) : options_(options), random_(seed) {
@@ -33,7 +33,7 @@ class Simulation {
       Device gpu;
       gpu.name = "devices/gpu-" + std::to_string(i);
       gpu.kind = DeviceKind::kGpu;
-      // A job that may use either of two models may be promised one and get the other.
+      // With two models, a job that fits both may be promised one model and get the other.
       gpu.model = options.changes && pick(3) == 0 ? "B" : "A";
       gpu.slots = 1 + pick(4);
       gpu.memory_bytes = (gpu.model == "A" ? 40 : 24) * kGiB;
@@ -55,7 +55,7 @@ class Simulation {
     look();
   }
 
-  /// Nobody comes any more: all that can run does.
+  /// No jobs arrive any more, and all jobs that can run do so.
   void drain() {
     for (Device& d : scene_.inventory.devices) {
       d.schedulable = true;
@@ -142,7 +142,7 @@ class Simulation {
     WaitingJob job =
         take_out(scene_.waiting[static_cast<size_t>(pick(std::ssize(scene_.waiting)))].uid);
     job.priority = pick(3) - 1;
-    if (pick(3) > 0) put(std::move(job));  // else cancelled
+    if (pick(3) > 0) put(std::move(job));  // one in three jobs is cancelled
   }
   void change_device() {
     auto& devices = scene_.inventory.devices;
@@ -240,7 +240,8 @@ class Simulation {
     for (const Device& d : scene_.inventory.devices) {
       int64_t bytes = 0;
       int jobs = 0, threads = 0, exclusive = 0;
-      bool fresh = false;  // else the device may have changed below its jobs
+      // False if no job was just placed: the device may have changed under its jobs.
+      bool fresh = false;
       for (const PlacedJob& p : scene_.placed) {
         if (std::ranges::find(p.devices, d.name) == p.devices.end()) continue;
         ++jobs;
@@ -278,14 +279,15 @@ class Simulation {
   void check_reservations(const Decided& d) {
     for (const Reservation& r : d.reservations) {
       if (r.time_us == kUnlimited) continue;
-      // One that takes either kind may take what comes free of the other, before those behind it.
+      // A job for either kind of device may use the other kind's free device before the jobs behind
+      // it.
       if (std::ranges::any_of(scene_.waiting, [&](const WaitingJob& job) {
             return job.asked.wish == DeviceWish::kAuto && job.order <= r.order;
           })) {
         continue;
       }
       const auto [at, fresh] = promised_.try_emplace(r.uid, r.time_us);
-      // Overdue jobs alone may move it, and there are none.
+      // Only overdue jobs could delay the start, and there are none.
       EXPECT_LE(r.time_us, at->second) << r.uid;
       at->second = std::min(at->second, r.time_us);
     }
@@ -299,8 +301,8 @@ class Simulation {
   Queue queue_;
   Fleet fleet_;
   std::map<std::string, WaitingJob> jobs_;
-  std::map<std::string, int64_t> ends_;      // when a job will really have ended
-  std::map<std::string, int64_t> promised_;  // starts by reservations
+  std::map<std::string, int64_t> ends_;      // true end of each job
+  std::map<std::string, int64_t> promised_;  // starts promised by reservations
   int kept_ = 0, started_ = 0, preempted_ = 0;
 };
 
@@ -318,8 +320,8 @@ TEST(SchedSimulation, InvariantsHoldOverThousandsOfEvents) {
   EXPECT_GT(preempted, 5);
 }
 
-// Forecasts hold and nothing else changes: what slips in moves no reserved start, however many
-// come.
+// Forecasts are correct and nothing else changes: jobs that slip in delay no reserved start,
+// however many there are.
 TEST(SchedSimulation, ReservedStartsAreKept) {
   int kept = 0;
   for (unsigned seed = 1; seed <= 6 && !HasFailure(); ++seed) {
@@ -331,7 +333,7 @@ TEST(SchedSimulation, ReservedStartsAreKept) {
   EXPECT_GT(kept, 20);
 }
 
-// Small jobs never stop coming, and there is always room for one more of them.
+// Small jobs keep arriving, and there is always room for one more of them.
 TEST(SchedSimulation, AJobOfAllDevicesStartsThoughSmallOnesKeepComing) {
   Scene s;
   for (int i = 0; i < 4; ++i) {
@@ -383,7 +385,7 @@ TEST(SchedSimulation, AJobOfAllDevicesStartsThoughSmallOnesKeepComing) {
     }
   }
   EXPECT_GT(began, 0);
-  // Eight were ahead of it; the last of those began at 9 and may take ten minutes.
+  // Eight jobs were ahead of it. The last of them began at minute 9 and may take ten minutes.
   EXPECT_LE(began, 19 * kMinuteUs);
 }
 
@@ -402,7 +404,7 @@ TEST(SchedSimulation, SameSnapshotSameDecisions) {
     s.waiting.push_back(job);
   }
   const Decided first = decide(s, 0);
-  std::shuffle(s.waiting.begin(), s.waiting.end(), random);  // the order of the rows is no matter
+  std::shuffle(s.waiting.begin(), s.waiting.end(), random);  // row order must not matter
   const Decided second = decide(s, 0);
   ASSERT_EQ(first.starts.size(), second.starts.size());
   for (size_t i = 0; i < first.starts.size(); ++i)

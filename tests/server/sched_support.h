@@ -1,5 +1,5 @@
-// What the scheduler's tests decide on: devices and jobs in plain lists, and a reason for each job
-// that waits.
+// Support for the scheduler's tests: scenes of devices and jobs in plain lists, and the reason why
+// each job waits.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ struct Scene {
   Devices inventory;
   std::vector<PlacedJob> placed;
   std::vector<WaitingJob> waiting;              // in any order
-  std::map<std::string, int64_t> left_time_us;  // of devices that a job has left
+  std::map<std::string, int64_t> left_time_us;  // when a job last left the device
   Policy policy;
   Shares* shares = nullptr;
 };
@@ -41,7 +41,7 @@ struct Decided {
   bool more = false;
   std::vector<Reservation> reservations;
 
-  /// For comparing and printing.
+  /// The decisions as text, to compare and print them.
   std::string text() const {
     std::string text;
     for (const StartDecision& s : starts) {
@@ -68,14 +68,15 @@ inline std::vector<const WaitingJob*> in_order(const std::vector<WaitingJob>& wa
   return order;
 }
 
-/// Decides on a queue and a fleet that have the scene's jobs and devices.
+/// Decides on a queue and a fleet that contain the scene's jobs and devices.
 inline Decided decide(const Queue& queue, Fleet& fleet, const Scene& scene, int64_t now_us) {
   const Shares none;
   Decisions d =
       decide(queue, fleet, scene.shares != nullptr ? *scene.shares : none, scene.policy, now_us);
   Decided decided{std::move(d.starts), std::move(d.preempts), {}, d.wake_time_us, d.more,
                   d.waits.reservations};
-  for (const StartDecision& start : decided.starts) {  // reasons are told once these have started
+  // Reasons describe the state after the starts, so the starts are placed first.
+  for (const StartDecision& start : decided.starts) {
     PlacedJob job;
     const WaitingJob& waiting = *queue.find(start.uid);
     const bool on_gpu = start.devices[0] != "devices/cpu";

@@ -1,5 +1,6 @@
-// Connections beyond the bounds, and a process without a free descriptor: what is refused is
-// closed, and the listener goes on. gRPC's own one stops for ever.
+// Tests of the acceptor with too many connections and without a free file descriptor: refused
+// connections are closed, and the acceptor continues. gRPC's own listener would stop accepting
+// forever.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -60,7 +61,7 @@ class AcceptorTest : public ::testing::Test {
     }
     return fd;
   }
-  /// Whether the other end closes it before long.
+  /// Waits a while and returns whether the other end closed the connection.
   static bool is_refused(const UniqueFd& fd) {
     pollfd polled{fd.get(), POLLIN, 0};
     char byte = 0;
@@ -71,8 +72,8 @@ class AcceptorTest : public ::testing::Test {
   const std::filesystem::path path_ = folder_.path() / "socket";
   std::mutex mu_;
   std::condition_variable changed_;
-  std::deque<UniqueFd> taken_;  // GUARDED_BY(mu_)
-  Acceptor acceptor_;           // stops before the rest goes
+  std::deque<UniqueFd> taken_;  // guarded by mu_
+  Acceptor acceptor_;  // declared last, so that it stops before the members above are destroyed
 };
 
 TEST_F(AcceptorTest, HoldsItsBoundAndForgetsWhatWasClosed) {
@@ -82,7 +83,7 @@ TEST_F(AcceptorTest, HoldsItsBoundAndForgetsWhatWasClosed) {
   for (int i = 0; i < 3; ++i) clients.push_back(connect_unix());
   ASSERT_TRUE(has_taken(3));
   EXPECT_TRUE(is_refused(connect_unix()));
-  close_one();  // by the server, which tells nobody
+  close_one();  // the server closes it without informing the acceptor
   clients.push_back(connect_unix());
   EXPECT_TRUE(has_taken(3));
 }
@@ -110,7 +111,7 @@ TEST_F(AcceptorTest, ANameIsServedAtTheAddressesThatAreThere) {
 TEST_F(AcceptorTest, F35GoesOnAfterNoDescriptorWasFree) {
   ASSERT_TRUE(acceptor_.listen_unix(path_, {1000, 1000}, keep()).ok());
   acceptor_.start();
-  // Clients' ends count here too: so they are made first.
+  // The clients' descriptors count too, so create these sockets before the descriptors run out.
   std::deque<UniqueFd> clients;
   for (int i = 0; i < 4; ++i)
     clients.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

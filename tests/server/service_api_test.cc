@@ -1,4 +1,5 @@
-// The rest of the API over gRPC: datasets, uploads, predict, system, tokens, raw bytes.
+// Tests of the API over gRPC, except jobs: datasets, uploads, predict, system, tokens, malformed
+// messages.
 #include <grpcpp/generic/generic_stub.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -44,7 +45,7 @@ void make_certificate(const std::filesystem::path& certificate, const std::files
 
 class ServiceApi : public ServiceTest {
  protected:
-  /// A unary call with bytes of our choice.
+  /// Makes a unary call whose request is `bytes`, which need not be a valid message.
   grpc::Status call_raw(const std::string& method, const std::string& bytes) {
     grpc::GenericStub stub(channel_);
     const grpc::Slice slice(bytes);
@@ -135,7 +136,8 @@ TEST_F(ServiceApi, ACutUploadIsAPauseAndTheNextStreamGoesOn) {
   EXPECT_EQ(up.name(), get.name());
 }
 
-// A message is stored while the next one arrives: none is lost or stored behind a refusal.
+// One message is stored while the next one arrives: none may be lost, and none stored after a
+// refusal.
 TEST_F(ServiceApi, ADamagedChunkEndsAStreamOfManyWhereItIs) {
   constexpr int64_t kChunks = 50, kBytes = 10'000, kDamaged = 30;
   std::string content;
@@ -232,7 +234,7 @@ TEST_F(ServiceApi, ADatasetIsIngestedOnceAndAFailedOneSaysWhy) {
   EXPECT_EQ(dataset_.schema().train_rows(), 120);
   EXPECT_GT(dataset_.size_bytes(), 0);
   const std::string digest = dataset_.digest();
-  make_dataset();  // the same id and content
+  make_dataset();  // the same ID and content again
   EXPECT_EQ(dataset_.digest(), digest);
   make_dataset("missing", "broken");
   EXPECT_EQ(dataset_.state(), v1::Dataset::FAILED);
@@ -307,7 +309,7 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
   EXPECT_EQ(none.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_NE(none.error_message().find("versions 2, 1"), std::string::npos) << none.error_message();
 
-  // A version that failed is not what a name means to a job.
+  // A failed version is never the one that a job gets for the dataset's name.
   make_dataset("missing", "iris", 2);
   EXPECT_EQ(dataset_.version(), 3);
   EXPECT_EQ(dataset_.state(), v1::Dataset::FAILED);
@@ -356,8 +358,9 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
   EXPECT_EQ(dataset_.version(), 4);
 }
 
-// The file is kept once, for as long as a model is made of it; no model goes that a job needs.
-// What a submit was answered is kept for the next one of the same spec, but not beyond a change.
+// The file is kept once, as long as a model refers to it, and a model that a job needs cannot be
+// deleted. The result of a submit is cached for the next submit of the same spec, but not after the
+// dataset has changed.
 TEST_F(ServiceApi, ASpecThatWasJustAcceptedFollowsItsDataset) {
   make_dataset();
   const auto dataset_of = [&](const std::string& id) {
@@ -426,7 +429,7 @@ TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
   v1::SubmitJobRequest taken = job_request("base", "");
   EXPECT_EQ(reason_of(submit(taken, &job)), "JOB_EXISTS");
 
-  // A job that begins with it, and is told at submit what of it will be taken.
+  // A job that starts from this model learns at submit how many of its weights will be used.
   v1::SubmitJobRequest request = job_request("tuned", "wait_for_stop");
   request.mutable_spec()->mutable_recipe()->mutable_initial_weights()->set_model("base");
   const grpc::Status submitted = submit(request, &job);
@@ -463,7 +466,7 @@ TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
   EXPECT_TRUE(models_->DeleteModel(context().get(), remove, &empty).ok());
   EXPECT_FALSE(std::filesystem::exists(stored));
   stop();
-  start();  // what is left is there after a restart
+  start();  // the remaining models survive a restart
   v1::GetModelRequest get;
   get.set_name("projects/default/models/odd-one");
   ASSERT_TRUE(models_->GetModel(context().get(), get, &model).ok());
@@ -579,7 +582,7 @@ TEST_F(ServiceApi, OverTlsNothingButHealthIsThereWithoutTheToken) {
   config_.listen = "127.0.0.1:0";
   start();
   const std::string target = "127.0.0.1:" + std::to_string(daemon_->port());
-  connect(target);  // plaintext to the TLS port
+  connect(target);  // a plaintext connection to the TLS port
   EXPECT_EQ(call_raw("/trainyard.v1.SystemService/GetServerInfo", "").error_code(),
             grpc::StatusCode::UNAVAILABLE);
   grpc::SslCredentialsOptions trust;
@@ -599,8 +602,8 @@ TEST_F(ServiceApi, OverTlsNothingButHealthIsThereWithoutTheToken) {
   EXPECT_TRUE(s.ok()) << s.error_message();
 }
 
-// gRPC does not accept these connections itself (server/rpc/acceptor.h): a hand-over that loses
-// the server's arguments leaves them open for ever.
+// The acceptor (server/rpc/acceptor.h) accepts connections and passes them to gRPC. If this loses
+// the server's arguments, the connections have no maximum age and stay open forever.
 TEST_F(ServiceApi, ConnectionsThatWereHandedOverEndAtTheirAge) {
   stop();
   config_.listen = "127.0.0.1:0";

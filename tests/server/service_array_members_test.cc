@@ -1,5 +1,5 @@
-// The members of an array, from what its ArraySpec says. Would fail if a bound came after the work
-// that it bounds, if a draw depended on another field, or if a value were taken for another type.
+// Tests of the members that an ArraySpec describes. They fail if a bound is checked only after the
+// work that it limits, if a random draw depends on another field, or if a value gets another type.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -177,12 +177,12 @@ TEST(ArrayMembers, DrawsStayInTheirRangesAndReachAllOfThem) {
     const double momentum = nlohmann::json::parse(member.at("recipe.optimizer.momentum"));
     EXPECT_TRUE(rate >= 1e-5 && rate <= 1e-1) << rate;
     EXPECT_TRUE(momentum >= 0.5 && momentum <= 0.99) << momentum;
-    below += rate < 1e-3 ? 1 : 0;  // half of the logarithms
+    below += rate < 1e-3 ? 1 : 0;  // 1e-3 is the middle of the range on the logarithmic scale
     sum += momentum;
     ++batches[member.at("recipe.batch_size")];
     ++types[member.at("recipe.optimizer.type")];
   }
-  EXPECT_NEAR(below / 4000, 0.5, 0.04);  // five deviations
+  EXPECT_NEAR(below / 4000, 0.5, 0.04);  // five standard deviations
   EXPECT_NEAR(sum / 4000, 0.745, 0.012);
   EXPECT_EQ(batches.size(), 4u) << "16, 17, 18 and 19: both ends";
   for (const auto& [value, count] : batches) EXPECT_NEAR(count, 1000, 140) << value;
@@ -203,7 +203,7 @@ TEST(ArrayMembers, ADrawIsAFunctionOfSeedMemberAndField) {
     EXPECT_EQ(without[i].at("recipe.optimizer.momentum"),
               members[i].at("recipe.optimizer.momentum"));
   }
-  // As stored: an array that is submitted again years later has the same members.
+  // Golden values: an array that is submitted again years later must have the same members.
   EXPECT_EQ(members[0].at("recipe.batch_size") + " " + members[1].at("recipe.batch_size") + " " +
                 members[2].at("recipe.batch_size") + " " + members[3].at("recipe.batch_size"),
             "17 16 19 18");
@@ -237,7 +237,7 @@ TEST(ArrayMembers, RangesAreChecked) {
   EXPECT_EQ(widest.size(), 1u);
 }
 
-// What becomes of the values.
+// ---- Applying the values to a spec ----
 
 v1::JobSpec base() {
   v1::JobSpec spec;

@@ -1,5 +1,5 @@
-// Arrays through the whole daemon: what is refused and in which words, what members become, and
-// that they can be steered as one.
+// Tests of arrays through the whole daemon: refusals and their texts, the members' specs, and
+// commands to all members at the same time.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -49,7 +49,7 @@ class ServiceArray : public ServiceTest {
     EXPECT_TRUE(s.ok()) << s.error_message();
     return array;
   }
-  /// The refusal's message, whose reason is as expected; nothing was stored.
+  /// Submits and returns the refusal's message. Checks its reason and that nothing was stored.
   std::string refused(const v1::SubmitArrayRequest& request, const std::string& reason) {
     v1::JobArray array;
     const grpc::Status s = submit_array(request, &array);
@@ -123,8 +123,8 @@ TEST_F(ServiceArray, MembersTrainAsAnyJob) {
 }
 
 TEST_F(ServiceArray, AMemberIsPlannedAsTheSameSpecAlone) {
-  // Were a field not neutral, members would share a plan that is not theirs.
-  inventory_->set({{}, "no device"});  // nothing starts and adds to its plan
+  // If a field in this list influenced the plan, members would share a wrong plan.
+  inventory_->set({{}, "no device"});  // no job starts, so no worker adds to a plan
   const std::vector<std::pair<std::string, std::vector<std::string>>> fields = {
       {"recipe.seed", {"0", "1", "77", "4000000000"}},
       {"recipe.optimizer.learning_rate", {"1e-5", "0.1", "1", "3"}},
@@ -153,7 +153,7 @@ TEST_F(ServiceArray, AMemberIsPlannedAsTheSameSpecAlone) {
       EXPECT_EQ(digest_of(same.spec()), digest_of(member.spec())) << values[i];
       v1::RunPlan mine = member.plan();
       v1::RunPlan other = same.plan();
-      mine.clear_forecasts();  // as of when they were made
+      mine.clear_forecasts();  // forecasts depend on the time at which they were made
       other.clear_forecasts();
       EXPECT_EQ(digest_of(mine), digest_of(other)) << values[i];
     }
@@ -263,7 +263,7 @@ TEST_F(ServiceArray, MembersAreCancelledPausedAndDeletedAsOne) {
 }
 
 TEST_F(ServiceArray, TenThousandMembersLeaveRoomForASingleJob) {
-  inventory_->set({{}, "no device"});  // nothing starts
+  inventory_->set({{}, "no device"});  // so that no job starts
   v1::SubmitArrayRequest request = array_request("sweep");
   add(request, "recipe.seed", numbers(100));
   add(request, "recipe.optimizer.learning_rate", numbers(100, 1));

@@ -1,4 +1,5 @@
-// Backups of a daemon that serves: one at a time, in nobody's way, and nothing left behind.
+// Tests of backups of a running daemon: one at a time, without delaying other calls, and without
+// leftovers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ class ServiceBackup : public ServiceTest {
  protected:
   using Stream = std::unique_ptr<grpc::ClientReader<v1::BackupResponse>>;
 
-  /// All files of a stream, with what it said of them; they are compared with their digests.
+  /// Reads all files and the summary of a stream, and compares the files with their digests.
   grpc::Status read_all(Stream& stream, std::map<std::string, std::string>& files,
                         v1::BackupResponse::Summary& summary) {
     v1::BackupResponse message;

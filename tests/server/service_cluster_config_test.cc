@@ -1,4 +1,4 @@
-// Clusters: their files, and what a spec that names one becomes.
+// Tests of clusters' configuration files, and of the spec of a job that names a cluster.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// What plans say of clusters: the time there beside the time limit, and a cluster that would be
-// faster.
+// Tests of the clusters' part of a plan: the forecast next to the time limit, and advice about a
+// cluster that would be faster.
 #include "server/planning/cluster_forecast.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class ClusterForecastTest : public ::testing::Test {
     clusters_ = {cpus, gpus};
     rates_ = std::make_unique<ClusterRates>(*store_, clusters_);
   }
-  /// Every node of a network takes so long on a node of the cluster.
+  /// Records that each node of a network takes `seconds` on a node of the cluster.
   void measure(const std::string& cluster, bool on_gpus, int32_t threads, double seconds) {
     NodeUse use;
     use.task = cluster + std::to_string(threads);

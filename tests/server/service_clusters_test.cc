@@ -1,5 +1,5 @@
-// Clusters: how an attempt goes through a cluster that answers, does not answer, refuses and
-// forgets. The cluster is a list of answers, its time the test's.
+// Tests of an attempt's way through a cluster that replies, does not reply, refuses and forgets.
+// The cluster is a list of scripted replies, and the test controls its clock.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Sighting sighting_of(PlacementHandle handle, Seen seen) {
   return sighting;
 }
 
-/// What the cluster has, by name, and how it answers.
+/// A cluster in memory: its jobs by name, and scripted replies.
 class FakeCluster final : public Placement {
  public:
   struct Job {
@@ -45,12 +45,12 @@ class FakeCluster final : public Placement {
         return SubmitRefused{"too many jobs", SubmitRefused::Cause::kNow};
       case 'p':
         return SubmitRefused{"no such partition", SubmitRefused::Cause::kCluster};
-      case 'l':  // it is there, and nobody says so
+      case 'l':  // the job is created, but the reply is lost
         (void)make(intent.name);
         return SubmitUnknown{"timed out"};
-      case 'n':  // nothing came of it
+      case 'n':  // the submission is lost before it creates a job
         return SubmitUnknown{"timed out"};
-      case 's':  // nothing is said before the daemon ends
+      case 's':  // no reply before the daemon ends
         ended.wait(lock, [this]() TRAINYARD_REQUIRES(mu) { return stopped; });
         return SubmitUnknown{"the daemon ends"};
       default:
@@ -121,7 +121,7 @@ class FakeCluster final : public Placement {
   }
 
   Mutex mu;
-  std::string answers;  // of submits, in order; then all are good
+  std::string answers;  // one character per submit; later submits succeed
   std::string refuses_at_start;
   std::map<std::string, Job> jobs;
   std::vector<std::string> withdrawn;
@@ -205,12 +205,13 @@ class ClustersTest : public ::testing::Test {
     clusters_->hand_over("p", std::move(attempt));
     return owner;
   }
-  /// Time passes, and the cluster's thread notices.
+  /// Advances the clock and wakes the cluster's thread.
   void pass(int64_t seconds) {
     clock_.pass(seconds * 1'000'000);
     clusters_->withdraw("p", "nobody", 1);
   }
-  /// Passes time in steps until the condition holds. The cluster's thread has ever longer for each.
+  /// Advances the clock in steps until the condition is true. The thread gets more real time in
+  /// later steps.
   bool in_time(const std::function<bool()>& condition, int steps = 60) {
     for (int i = 0; i < steps; ++i) {
       if (condition()) return true;
@@ -230,7 +231,7 @@ class ClustersTest : public ::testing::Test {
   }
 
   FakeClock clock_;
-  DeviceBrief rest_;  // of what is handed over next
+  DeviceBrief rest_;  // remaining time of the next job that is handed over
   std::unique_ptr<Supervisor> supervisor_;
   FakeCluster* cluster_ = nullptr;
   Mutex mu_;
@@ -310,7 +311,7 @@ TEST_F(ClustersTest, ARefusalOfNowIsNobodysFault) {
   EXPECT_FALSE(clusters_->refusal("p"));
 }
 
-// Would be missed: an sbatch for every waiting job, again and again, for a partition that is
+// Fails if every waiting job is submitted with sbatch again and again to a partition whose name is
 // misspelt.
 TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
   begin("pp");
@@ -358,8 +359,8 @@ TEST_F(ClustersTest, ALostAnswerIsFoundByItsName) {
   EXPECT_FALSE(owner->end());
 }
 
-// Not while it may still come into being, and not before two answers have said that it is not
-// there.
+// The daemon resubmits only when the first submission can no longer arrive and two replies in a row
+// did not list it.
 TEST_F(ClustersTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
   begin("n");
   const auto owner = hand_over("a");
@@ -390,8 +391,7 @@ TEST_F(ClustersTest, ASilentClusterDecidesNothing) {
   ASSERT_TRUE(in_time([&] { return sight("a").reason == "Priority"; }));
 }
 
-// Would be missed: a daemon that waits at its end for each command of a cluster that does not
-// answer.
+// Fails if a stopping daemon waits for each command of a cluster that does not reply.
 TEST_F(ClustersTest, AnEndWaitsForNoClusterAndLeavesTheRestToTheNextDaemon) {
   begin("s");
   const auto asked = hand_over("a");
@@ -411,7 +411,7 @@ TEST_F(ClustersTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
   const auto by_handle = hand_over("old", "41", true);
   ASSERT_TRUE(in_time([&] { return sight("old").granted; }));
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
-  // The row was there, and the daemon died before the cluster had it.
+  // The store has the attempt, but the previous daemon died before it submitted it.
   const auto never = hand_over("never", "", true);
   ASSERT_TRUE(in_time([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
   EXPECT_GE(cluster_->read(&FakeCluster::finds), 2);

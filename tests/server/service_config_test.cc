@@ -1,5 +1,5 @@
-// Would catch a setting that is silently ignored, a listener that is open by mistake, and a log
-// line that a value can break.
+// Tests of the configuration. They fail if a setting is silently ignored, if a listener is opened
+// by mistake, or if a value can forge a log line.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-// A disk that is nearly full: what is new is refused in words, what runs goes on, and freed space
-// counts at once. And one that answers nobody, which is not everybody's trouble.
+// Tests with a disk that is nearly full: new work is refused with a reason, running work continues,
+// and freed space counts immediately. Another disk hangs, which must not block unrelated calls.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -153,7 +153,7 @@ TEST_F(ServiceDisk, AnUploadThatCannotFitIsRefusedAtItsStart) {
   EXPECT_TRUE(upload("five!", &up).ok());
 }
 
-/// A disk on which no new upload gets its name, while it is stuck.
+/// A disk on which, while it is stuck, the rename of a new upload into place blocks.
 class StuckFiles final : public UnsyncedFiles {
  public:
   Status sync_directory(const std::filesystem::path& directory) override {
@@ -182,7 +182,8 @@ class StuckFiles final : public UnsyncedFiles {
 };
 
 TEST_F(ServiceDisk, UploadsOnADiskThatIsStuckHoldUpNoOtherCall) {
-  constexpr int kThreads = 8;  // that the daemon has for streams of files, and for other calls
+  // The number of the daemon's threads for streams of files, and that for other calls.
+  constexpr int kThreads = 8;
   StuckFiles files;
   stop();
   change_parts_ = [&](DaemonParts& parts) { parts.files = &files; };

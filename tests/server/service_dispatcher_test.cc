@@ -1,6 +1,6 @@
-// The real dispatcher, store and supervisor in scenarios made by hand: devices are scripted and
-// workers only pretend. What happened is read from the events of the store, and checked against the
-// rules. service_trace_test.cc has the simulation's traces.
+// Tests of the real dispatcher, store and supervisor in hand-written scenarios with scripted
+// devices and pretended workers. The tests read the course of events from the store and check it
+// against the rules. service_trace_test.cc runs the simulation's traces.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace trainyard::server {
 namespace {
 
-// Nothing tells when another process ends.
+// No event announces the end of another process, so the dispatcher must find out by itself.
 TEST_F(ServiceDispatcher, AJobStartsWhenAnotherProcessHasGivenItsMemoryBack) {
   start({gpu(0, 80)});
   devices_->set_others("devices/gpu-0", 60 * kGiB);
@@ -43,7 +43,7 @@ TEST_F(ServiceDispatcher, ARunningJobIsExpectedToEndByItsOwnSteps) {
     return views.empty() || views[0].jobs.empty() ? 0 : views[0].jobs[0].end.likely_us;
   };
   const int64_t before_us = end_us();
-  workers_->tell_step_seconds(1);  // of its 2000 steps, of which none is done
+  workers_->tell_step_seconds(1);  // each of its 2000 steps takes 1 s, and none is done
   ASSERT_TRUE(eventually([&] { return end_us() > before_us + 1'000'000'000; }));
   EXPECT_EQ(dispatcher_->devices(devices_->read().devices)[0].others_bytes, 0)
       << "its plan counts, not others";
@@ -97,7 +97,7 @@ TEST_F(ServiceDispatcher, RandomJobsArePackedAndNoneRunsOutOfMemory) {
     submit(ask);
     if (i == 40) devices_->set_others("devices/gpu-1", 0);
   }
-  // Larger than what others leave of any GPU but one, and larger than the small one.
+  // Larger than the free memory of all GPUs but one, and larger than the small GPU.
   ScriptedJob large;
   large.id = "large";
   large.bytes = 70 * kGiB;
@@ -118,14 +118,14 @@ TEST_F(ServiceDispatcher, RandomJobsArePackedAndNoneRunsOutOfMemory) {
   EXPECT_GT(together, 1u) << "none shared a GPU";
 }
 
-// Memory that a worker has not yet taken is not free, whatever the device says.
+// Memory that is promised to a worker is not free, even if the device still reports it as free.
 TEST_F(ServiceDispatcher, JobsThatStartTogetherDoNotMeanTheSameMemory) {
   start({cpu(), gpu(0, 80)});
   devices_->set_others("devices/gpu-0", 10 * kGiB);
   for (int i = 0; i < 12; ++i) {
     ScriptedJob ask;
     ask.id = "job-" + std::to_string(i);
-    ask.bytes = 30 * kGiB;  // with the others' 10, two fit
+    ask.bytes = 30 * kGiB;  // with 10 GiB used by other processes, two jobs fit
     ask.ms = 30;
     submit(ask);
   }
@@ -143,7 +143,7 @@ TEST_F(ServiceDispatcher, APreemptedJobComesBackAndEnds) {
     low.id = id;
     low.bytes = 60 * kGiB;
     low.ms = 1500;
-    low.forecast_s = 3600;  // so that it is worth the while
+    low.forecast_s = 3600;  // long enough that preempting it is worthwhile
     submit(low);
   }
   ASSERT_TRUE(eventually([&] { return store_->jobs().count().value().running == 2; }));
@@ -169,7 +169,8 @@ TEST_F(ServiceDispatcher, APreemptedJobComesBackAndEnds) {
   EXPECT_TRUE(overtakers(moments, "high").empty());
 }
 
-// However many small ones come: those that do not end before its reserved start stay behind it.
+// Small jobs that would not end before the reserved start of the large job stay behind it, however
+// many there are.
 TEST_F(ServiceDispatcher, AJobThatNeedsEveryGpuIsNotOvertaken) {
   start({cpu(), gpu(0, 80), gpu(1, 80)});
   const auto small = [&](int i) {
@@ -177,7 +178,7 @@ TEST_F(ServiceDispatcher, AJobThatNeedsEveryGpuIsNotOvertaken) {
     ask.id = "small-" + std::to_string(i);
     ask.bytes = 20 * kGiB;
     ask.ms = 150;
-    ask.forecast_s = 3600;  // longer than any reserved start is away
+    ask.forecast_s = 3600;  // longer than the time until any reserved start
     submit(ask);
   };
   for (int i = 0; i < 6; ++i) small(i);
@@ -203,7 +204,7 @@ TEST_F(ServiceDispatcher, WhatAnOwnerUsedBeforeTheStartCounts) {
   {
     Connection db(root_.path() / "trainyard.db", Connection::Mode::kReadWrite, 10'000);
     Query used(db, "INSERT INTO owner_uses (owner, used, as_of_us) VALUES ('uid:4', 1e5, ?)");
-    used.bind(system_clock().wall_us()).run();  // of jobs that are gone
+    used.bind(system_clock().wall_us()).run();  // use by jobs that have been deleted
   }
   Device one = gpu(0, 80);
   one.slots = 1;

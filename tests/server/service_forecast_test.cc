@@ -1,5 +1,5 @@
-// What the whole daemon does with measured rates: `batch_size: auto`, the same wherever it is asked
-// for and stored once, and what running jobs take beside their forecasts.
+// Tests of a whole daemon with measured rates: `batch_size: auto` gives the same result in every
+// call and is stored once, and measured step times are reported next to forecasts.
 #include <cmath>
 
 #include "proto/convert/run.h"
@@ -11,11 +11,11 @@ namespace {
 class ServiceForecast : public ServiceTest {
  protected:
   void SetUp() override {
-    config_.measure_after_seconds = -1;  // no rates
+    config_.measure_after_seconds = -1;  // switches measuring off
     ServiceTest::SetUp();
     make_dataset();
   }
-  /// Has rates measured: of the fake worker's device.
+  /// Restarts the daemon so that it measures rates; the fake worker reports them.
   void measure() {
     stop();
     config_.measure_after_seconds = 0;
@@ -64,7 +64,8 @@ TEST_F(ServiceForecast, IsChosenByRatesAndStored) {
   EXPECT_NE(choice.message().find("rows/s"), std::string::npos) << choice.message();
   EXPECT_NE(choice.message().find("learning rate is not scaled"), std::string::npos);
   EXPECT_EQ(job.spec().recipe().batch_size(), choice.batch_size());
-  // A step of this network is nearly all beginnings of nodes: the largest power of two is best.
+  // A step of this network is nearly all start-up time of nodes, so the largest power of two is the
+  // fastest choice.
   EXPECT_EQ(choice.batch_size(), 64) << choice.message();
   EXPECT_EQ(job.plan().steps_per_epoch(), 120 / choice.batch_size());
   for (const v1::FitChoice& other : {dry.plan().fit_choice(), planned.run().fit_choice()}) {
@@ -112,7 +113,7 @@ TEST_F(ServiceForecast, DevicesTellWhatTheStepsOfTheirJobsTakeBesideTheForecast)
   for (const char* id : {"slow-one", "new-one"}) {
     v1::SubmitJobRequest request = job_request(id, "wait_for_stop");
     auto& labels = *request.mutable_spec()->mutable_labels();
-    labels["steps"] = "24";  // as many as its plan has
+    labels["steps"] = "24";  // as many steps as in its plan
     if (std::string(id) == "slow-one") labels["step_seconds"] = "1";
     accepted(request);
   }
@@ -138,7 +139,7 @@ TEST_F(ServiceForecast, DevicesTellWhatTheStepsOfTheirJobsTakeBesideTheForecast)
   for (const char* id : {"slow-one", "new-one"}) ASSERT_TRUE(cancel(id, &cancelled).ok());
 }
 
-/// Three GPUs of one model.
+/// Fixture with three GPUs of one model.
 class ServiceGpuBatch : public ServiceForecast {
  protected:
   void SetUp() override {
@@ -167,7 +168,7 @@ TEST_F(ServiceGpuBatch, GpusDivideIt) {
   }
 }
 
-/// A CPU that has little memory, and a network whose activations need more than its weights.
+/// Fixture with a CPU of little memory and a network whose activations need more than its weights.
 class ServiceSmallBatch : public ServiceForecast {
  protected:
   void SetUp() override {

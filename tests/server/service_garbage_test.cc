@@ -1,5 +1,5 @@
-// Catches: a collection that takes what something still needs, that counts bytes which are not
-// freed, or that says another thing than it does.
+// Tests of garbage collection. They fail if it deletes something that is still needed, counts bytes
+// that are not freed, or reports something other than it does.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -21,7 +21,8 @@ class ServiceGarbage : public ServiceTest {
  protected:
   StatePaths paths() const { return StatePaths(config_.state_dir); }
   fs::path checkpoints(const std::string& job) { return paths().checkpoints(get(job).uid()); }
-  /// Behind a job's end its empty folders go, some time: one that is made meanwhile is made again.
+  /// Creates the folder. Retries if the daemon deletes a parent at that moment, as it does with an
+  /// ended job's empty folders.
   static void make_folder(const fs::path& folder) {
     std::error_code ec;
     do {
@@ -29,7 +30,7 @@ class ServiceGarbage : public ServiceTest {
     } while (ec == std::errc::no_such_file_or_directory);
     ASSERT_FALSE(ec) << ec.message();
   }
-  /// A file of so many bytes in the job's folder of checkpoints.
+  /// Creates a checkpoint file of `bytes` bytes for the job.
   void add_checkpoint(const std::string& job, size_t bytes) {
     make_folder(checkpoints(job) / "step-000000005");
     std::ofstream(checkpoints(job) / "step-000000005/weights.safetensors")
@@ -39,7 +40,7 @@ class ServiceGarbage : public ServiceTest {
     fs::create_directories(path.parent_path());
     std::ofstream(path) << std::string(bytes, 'x');
   }
-  /// As if nothing at or below `path` was changed for two hours.
+  /// Sets the modification times of `path` and everything below it two hours back.
   static void age(const fs::path& path) {
     const auto then = fs::file_time_type::clock::now() - std::chrono::hours(2);
     if (fs::is_directory(path)) {
@@ -206,13 +207,15 @@ TEST_F(ServiceGarbage, TakesFilesThatNothingRefersToAfterAnHour) {
   }
   write(root / "jobs/forked/checkpoints/step-000000005.tmp/weights.safetensors", 100);
   age(root / "jobs/forked");
-  write(root / "jobs/forked/checkpoints/step-000000005.tmp/state.json", 1);  // now
+  // A file written just now protects its folder.
+  write(root / "jobs/forked/checkpoints/step-000000005.tmp/state.json", 1);
   for (const auto& folder : {"jobs", "models", "datasets", "uploads"}) {
     for (const auto& entry : fs::directory_iterator(root / folder)) {
-      if (entry.path().filename() != "forked") age(entry.path());  // the grace protects none of it
+      // The grace period must not protect any of the other folders.
+      if (entry.path().filename() != "forked") age(entry.path());
     }
   }
-  // A copy of the store in another schema that cannot be read may name any of them.
+  // An unreadable copy of the store in another schema might refer to any of these files.
   const fs::path copy =
       root / ("trainyard.db.schema-" + std::to_string(newest_schema_version() + 1));
   write(copy, 100);
@@ -238,7 +241,8 @@ TEST_F(ServiceGarbage, AnUploadUnderWayStaysWhateverItsAge) {
   const fs::path part = paths().upload_part(sha256_hex(content), std::ssize(content));
   ASSERT_TRUE(fs::exists(part));
   age(part);
-  fs::create_hard_link(part, paths().upload(sha256_hex(content)));  // as while it is completed
+  // Such a link exists while an upload is being completed.
+  fs::create_hard_link(part, paths().upload(sha256_hex(content)));
   age(paths().upload(sha256_hex(content)));
   EXPECT_TRUE(names(collect(request(false))).empty());
   EXPECT_TRUE(fs::exists(part));

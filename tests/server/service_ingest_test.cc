@@ -1,5 +1,5 @@
-// Catches: a dataset that is READY and has no files, because its worker died while its outcome was
-// on its way to the store.
+// Fails if a dataset becomes READY without files because its worker died while its outcome was on
+// its way to the store.
 #include <unistd.h>
 
 #include "tests/server/fault_vfs.h"
@@ -8,7 +8,7 @@
 namespace trainyard::server {
 namespace {
 
-/// The store's commits take longer than a worker lives that dies behind its outcome.
+/// Delays every sync of the store by 0.5 s, longer than a dying worker lives after its outcome.
 class SlowStore {
  public:
   SlowStore() : usual_(sqlite3_vfs_find(nullptr)), slow_("slow") {
@@ -30,7 +30,7 @@ class ServiceIngest : public ServiceTest {
   std::unique_ptr<SlowStore> slow_;  // outlives the daemon, which TearDown() ends
 };
 
-// F07, I1, I6.
+// Covers the faults F07, I1 and I6.
 TEST_F(ServiceIngest, F07AWorkerThatDiesBehindItsOutcomeTakesNoDatasetWithIt) {
   stop();
   slow_ = std::make_unique<SlowStore>();
@@ -40,7 +40,7 @@ TEST_F(ServiceIngest, F07AWorkerThatDiesBehindItsOutcomeTakesNoDatasetWithIt) {
   dataset_ = create_csv(rows, "iris", "dies_behind_its_outcome");
   wait_for_ingest();
   const std::string folder = config_.state_dir / "datasets" / dataset_.digest();
-  for (int i = 0; i < 60; ++i) {  // its process is seen to be gone meanwhile
+  for (int i = 0; i < 60; ++i) {  // meanwhile the daemon notices the end of the process
     ASSERT_EQ(get_dataset(dataset_.name()).state(), v1::Dataset::READY);
     ASSERT_TRUE(std::filesystem::exists(folder + "/schema.json")) << "after " << i * 10 << " ms";
     ::usleep(10'000);

@@ -1,4 +1,4 @@
-// Jobs through the whole daemon, over gRPC, with a worker that misbehaves on request.
+// Tests of jobs through the whole daemon, over gRPC, with a worker that misbehaves on request.
 #include <signal.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 class ServiceJob : public ServiceTest {
  protected:
   void SetUp() override {
-    config_.heartbeat_timeout_seconds = 5;  // a loaded machine holds a process up for two
+    config_.heartbeat_timeout_seconds = 5;  // a loaded machine may delay a process by two seconds
     ServiceTest::SetUp();
     make_dataset();
   }
@@ -204,7 +204,8 @@ TEST_F(ServiceJob, ADevicesFaultBringsTheJobBack) {
   EXPECT_GE(told, 3);
 }
 
-// Exclusive compute mode. Nobody has failed, so no loss is counted and no pause grows.
+// The GPU is in exclusive compute mode. This is no failure, so no loss is counted and the pause
+// does not grow.
 TEST_F(ServiceJob, ADeviceThatAnotherProcessHasBringsTheJobBack) {
   submit("patient", "busy_twice");
   const v1::Job patient = wait_for("patient", v1::SUCCEEDED);
@@ -220,8 +221,8 @@ TEST_F(ServiceJob, ADeviceThatAnotherProcessHasBringsTheJobBack) {
   EXPECT_EQ(told, 2);
 }
 
-// The host's own trouble (descriptors, memory, a disk that fails or is not mounted) ends no job,
-// however often.
+// Trouble of the host (descriptors, memory, a disk that fails or is not mounted) never ends a job,
+// however often it occurs.
 TEST_F(ServiceJob, WhatCannotBeReadJustNowBringsTheJobBackUncounted) {
   struct Trouble {
     const char* act;
@@ -257,7 +258,7 @@ TEST_F(ServiceJob, WhatCannotBeReadJustNowBringsTheJobBackUncounted) {
   }
 }
 
-// The store knows that it is there: so the caller may try again.
+// The store knows the dataset, so the error must tell the caller to retry.
 TEST_F(ServiceJob, ADatasetThatIsAwayRefusesASubmitAsUnavailable) {
   const std::filesystem::path datasets = StatePaths(config_.state_dir).root() / "datasets";
   const std::filesystem::path away = root_ / "away";
@@ -280,7 +281,7 @@ TEST_F(ServiceJob, AWorkerThatCannotBeStartedEndsNoJob) {
   start();
   std::filesystem::rename(worker, away);
   submit("patient", "");
-  for (int i = 0; i < 3; ++i) {  // it waits for a second, two, four
+  for (int i = 0; i < 3; ++i) {  // the daemon pauses 1 s, 2 s and 4 s between attempts
     ASSERT_TRUE(eventually([&] { return get("patient").attempt() > i; }));
   }
   ASSERT_TRUE(eventually([&] { return get("patient").reason() == "WORKER_START_FAILED"; }));
@@ -302,7 +303,7 @@ TEST_F(ServiceJob, AWorkerThatEndsBeforeItHasItsWorkEndsNoJob) {
   config_.worker = worker;
   start();
   submit("patient", "");
-  // A lost worker would have ended it after the third time.
+  // A worker that counted as lost would have ended the job after the third attempt.
   ASSERT_TRUE(eventually([&] { return get("patient").attempt() >= 4; }));
   place(whole);
   wait_for("patient", v1::SUCCEEDED);
@@ -381,7 +382,7 @@ TEST_F(ServiceJob, ARaisedPriorityGoesFirst) {
   ASSERT_TRUE(cancel("first", &job).ok());
 }
 
-// The queue is in memory: after a restart it must be what the store says, told changes included.
+// The queue is in memory. After a restart it must equal the store, including changed priorities.
 TEST_F(ServiceJob, AQueueGoesOnInItsOrderAfterARestartAndSaysWhyItWaits) {
   stop();
   config_.cpu_slots = 1;
@@ -429,7 +430,7 @@ TEST_F(ServiceJob, AQueueGoesOnInItsOrderAfterARestartAndSaysWhyItWaits) {
   EXPECT_EQ(get("gone").attempt(), 0);
 }
 
-// More than there are threads for handlers: none of them waits for the commit.
+// There are more calls than handler threads, so no handler may block until the commit.
 TEST_F(ServiceJob, ManySubmitsAtATimeAreEachAnsweredAsTheyAreStored) {
   stop();
   config_.cpu_slots = 1;
@@ -444,7 +445,7 @@ TEST_F(ServiceJob, ManySubmitsAtATimeAreEachAnsweredAsTheyAreStored) {
       const v1::SubmitJobRequest request = job_request("job-" + std::to_string(i / 2), "");
       const grpc::Status s = submit(request, &answers[static_cast<size_t>(i)]);
       if (!s.ok()) {
-        EXPECT_EQ(reason_of(s), "JOB_EXISTS");  // one of each pair
+        EXPECT_EQ(reason_of(s), "JOB_EXISTS");  // two calls share each job ID
       }
     });
   }
@@ -485,9 +486,11 @@ TEST_F(ServiceJob, SubmitWithTheSameRequestIdIsOneJob) {
   EXPECT_EQ(reason_of(submit(job_request("once", ""), &other)), "JOB_EXISTS");
 }
 
-// Catches a default that is taken when the job runs: another one would then change stored jobs.
+// Fails if the default is applied only when the job runs: a new default would then change stored
+// jobs.
 TEST_F(ServiceJob, APrecisionIsWrittenIntoTheSpecAtSubmit) {
-  const v1::Job silent = submit("silent", "");  // as stored: its worker will report another plan
+  // The job is checked as stored, since its worker will report another plan.
+  const v1::Job silent = submit("silent", "");
   EXPECT_EQ(silent.spec().recipe().precision(), v1::Recipe::TF32);
   EXPECT_EQ(silent.plan().precision(), v1::Recipe::TF32);
   EXPECT_EQ(get("silent").spec().recipe().precision(), v1::Recipe::TF32);
@@ -538,7 +541,7 @@ TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
   request.set_dump(v1::PlanJobRequest::MEMORY);
   v1::JobPlan plan;
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
-  ASSERT_EQ(plan.layers_size(), 4);  // two dense layers, an activation between, the loss
+  ASSERT_EQ(plan.layers_size(), 4);  // two dense layers, the activation between them, and the loss
   EXPECT_EQ(plan.layers(0).op(), "Gemm");
   EXPECT_EQ(plan.layers(0).parameter_count(), 4 * 8 + 8);
   EXPECT_EQ(plan.run().parameter_count(), 4 * 8 + 8 + 8 * 3 + 3);
@@ -548,7 +551,7 @@ TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
   EXPECT_EQ(plan.device(), "devices/cpu");
   EXPECT_EQ(plan.spec().dataset().name(), "projects/default/datasets/iris@1");
   EXPECT_NE(plan.dump().find("persistent "), std::string::npos);
-  // The dataset's warnings come first, as the stored job has them; then the plan's own.
+  // The dataset's warnings come first, as in the stored job; then the plan's own.
   const int of_dataset = plan.run().warnings_size();
   ASSERT_GT(of_dataset, 0) << "its rows follow a pattern";
   ASSERT_EQ(plan.warnings_size(), of_dataset + 1);
@@ -556,7 +559,8 @@ TEST_F(ServiceJob, PlanHasLayersMemoryAndTheMeasuredWorkspace) {
   EXPECT_NE(plan.warnings(of_dataset).find("no rows are held out"), std::string::npos);
 }
 
-// A worker takes longer than all the rest of a plan. The label makes it die before it answers.
+// Starting a worker is the slowest part of a plan. The label makes the second worker die before it
+// replies, so the values must come from the first one.
 TEST_F(ServiceJob, WhatWasMeasuredOfTheCpusKernelsIsKnownForTheNextPlan) {
   v1::PlanJobRequest request;
   *request.mutable_spec() = job_request("", "").spec();
@@ -568,7 +572,7 @@ TEST_F(ServiceJob, WhatWasMeasuredOfTheCpusKernelsIsKnownForTheNextPlan) {
   EXPECT_TRUE(again.workspace_measured());
   EXPECT_EQ(again.run().memory().workspace_bytes(), 4096);
   EXPECT_EQ(again.fit().bytes_needed(), plan.fit().bytes_needed());
-  request.mutable_spec()->mutable_resources()->set_threads(2);  // other kernels
+  request.mutable_spec()->mutable_resources()->set_threads(2);  // means other kernels
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &again).ok());
   EXPECT_FALSE(again.workspace_measured());
 }
@@ -598,7 +602,7 @@ TEST_F(ServiceJob, F15PlanOfWhatDoesNotFitSaysByHowMuchAndSubmitRefusesIt) {
   EXPECT_EQ(reason_of(submit(submitted, &job)), "RESOURCES_IMPOSSIBLE");
 }
 
-/// On a GPU, beside the plan.
+/// The bytes of a GPU that are kept free in addition to the plan.
 constexpr int64_t kKept = CheckedInventory::kOverheadLeastBytes;
 
 class ServiceGpus : public ServiceTest {
@@ -617,7 +621,7 @@ class ServiceGpus : public ServiceTest {
     wait_until_checked();
     make_dataset();
   }
-  /// Before that nothing is known of their memory.
+  /// Waits until the GPUs are checked; their memory is unknown before.
   void wait_until_checked() {
     EXPECT_TRUE(eventually([&] {
       v1::ListDevicesResponse devices;
@@ -644,7 +648,7 @@ class ServiceGpus : public ServiceTest {
     EXPECT_TRUE(s.ok()) << s.error_message();
     return job;
   }
-  /// What a worker was told: its device, then all of them.
+  /// The devices that a worker received: its own, then all of the job's.
   std::string told(const v1::Job& job, int attempt) {
     std::ifstream file(StatePaths(config_.state_dir).checkpoints(job.uid()) /
                        ("devices-" + std::to_string(attempt)));
@@ -667,7 +671,7 @@ TEST_F(ServiceGpus, AJobOfTwoHoldsBothAndAnotherWaits) {
   }
   submit_gpus("second-pair", "tell_devices", 2);
   submit_gpus("single", "tell_devices", 1);
-  const v1::Job single = wait_for("single", v1::SUCCEEDED);  // on the other model
+  const v1::Job single = wait_for("single", v1::SUCCEEDED);  // runs on the other GPU model
   EXPECT_EQ(told(single, 1), "devices/gpu-2 devices/gpu-2, sees GPU-2");
   EXPECT_EQ(get("second-pair").reason(), "WAITING_FOR_DEVICE");
   v1::Job job;
@@ -692,7 +696,8 @@ TEST_F(ServiceGpus, F32AFaultOfOneSendsTheJobBackForAllOfThem) {
   }
 }
 
-// Planned on the CPU in the meantime, it would lack the room for the rows that a GPU holds.
+// If the job were planned on the CPU while it waits, its plan would lack the memory for the
+// resident dataset.
 TEST_F(ServiceGpus, AJobThatWaitsForAGpuIsPlannedForOne) {
   stop();
   for (Device& gpu : gpus_) {
@@ -705,7 +710,7 @@ TEST_F(ServiceGpus, AJobThatWaitsForAGpuIsPlannedForOne) {
   EXPECT_GT(job.plan().memory().dataset_bytes(), 0);
 }
 
-// A GPU's libraries ask for tensors at multiples of 256 bytes, a CPU's kernels for 64.
+// GPU libraries need tensors aligned to 256 bytes, CPU kernels to 64 bytes.
 TEST_F(ServiceGpus, APlanIsLaidOutAsItsDeviceAsks) {
   const auto planned = [&](v1::Resources::Device device) {
     v1::PlanJobRequest request;
@@ -724,7 +729,7 @@ TEST_F(ServiceGpus, APlanIsLaidOutAsItsDeviceAsks) {
     EXPECT_TRUE(s.ok()) << s.error_message();
     return job.plan().memory().parameter_bytes();
   };
-  // Floats of [8, 4], [8], [3, 8] and [3].
+  // The parameters are float tensors of [8, 4], [8], [3, 8] and [3].
   const int64_t on_cpu = 128 + 64 + 128 + 64, on_gpu = 4 * 256;
   EXPECT_EQ(planned(v1::Resources::CPU), on_cpu);
   EXPECT_EQ(planned(v1::Resources::GPU), on_gpu);
@@ -746,7 +751,7 @@ TEST_F(ServiceGpus, RowsThatDoNotFitBesideTheJobStayOnTheHost) {
     });
   };
   EXPECT_FALSE(told_of_it());
-  // Submitting does not know the workspace.
+  // A submit does not include the workspace, which is 4096 bytes.
   for (Device& gpu : gpus_) gpu.memory_bytes = kKept + needed - 4096 - 1;
   restart();
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
@@ -783,7 +788,7 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   const auto without_rows = [](const v1::JobPlan& plan) {
     return total_bytes(plan.run().memory()) - plan.run().memory().dataset_bytes();
   };
-  const int64_t room = without_rows(one) - 4096 - 1;  // without the workspace
+  const int64_t room = without_rows(one) - 4096 - 1;  // without the workspace of 4096 bytes
   EXPECT_GT(room, without_rows(two));
   for (Device& gpu : gpus_) gpu.memory_bytes = kKept + room;
   restart();
@@ -798,7 +803,7 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
   EXPECT_TRUE(submit(as_written("in-parts", 2), &job).ok());
   wait_for("in-parts", v1::SUCCEEDED);
-  gpus_[1].memory_bytes = kKept + room / 4;  // the smaller one decides
+  gpus_[1].memory_bytes = kKept + room / 4;  // the smaller GPU decides
   restart();
   EXPECT_EQ(reason_of(submit(as_written("uneven", 2), &job)), "RESOURCES_IMPOSSIBLE");
 }
@@ -909,7 +914,7 @@ TEST_F(ServiceGpus, LayoutsArePlannedSideBySideForWhoAsks) {
                                                 fits.run().memory().workspace_bytes());
   EXPECT_NE(fits.sharding_plans_basis(), "") << "no rates";
 
-  // sgd without momentum: refused as a spec that names it is.
+  // Sharding is refused for SGD without momentum, with the same text as a spec that names it.
   v1::SubmitJobRequest named = gpu_request("named", "", 2);
   named.mutable_spec()->mutable_resources()->add_shard(v1::Resources::OPTIMIZER);
   v1::Job job;
@@ -921,7 +926,7 @@ TEST_F(ServiceGpus, LayoutsArePlannedSideBySideForWhoAsks) {
       << refusal.error_message() << "\n"
       << refused->message();
 
-  // Of a job that does not fit, the row that is chosen is what its spec gets.
+  // For a job that does not fit, its spec gets the sharding of the chosen row.
   for (Device& gpu : gpus_) gpu.memory_bytes = fits.sharding_plans(0).bytes() - 1;
   restart();
   const v1::JobPlan made_to_fit = planned();
@@ -1011,7 +1016,7 @@ TEST_F(ServiceJob, AFinishedJobCanBeDeletedAndARunningOneCannot) {
   request.set_name("projects/default/jobs/busy");
   EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_STATE_CONFLICT");
   const std::string uid = get("removable").uid();
-  // As a worker leaves it; without checkpoints the end of the job takes the folder.
+  // A worker leaves such a folder. Without checkpoints the job's end would delete the job's folder.
   std::filesystem::create_directories(config_.state_dir / "jobs" / uid / "step-1");
   request.set_name("projects/default/jobs/removable");
   EXPECT_TRUE(jobs_->DeleteJob(context().get(), request, &empty).ok());
@@ -1019,8 +1024,8 @@ TEST_F(ServiceJob, AFinishedJobCanBeDeletedAndARunningOneCannot) {
   EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_NOT_FOUND");
 }
 
-/// As large a model as there may be. It does not fit, and what would fit is looked for: some 15
-/// plans of half a second or more.
+/// The largest permitted model. It does not fit, and the search for settings that fit takes some 15
+/// plans of half a second or more each.
 v1::JobSpec large_spec() {
   v1::JobSpec spec;
   spec.mutable_dataset()->set_name("iris");
@@ -1038,7 +1043,7 @@ v1::JobSpec large_spec() {
   return spec;
 }
 
-/// A CPU that has little memory, and a network whose activations need more than its weights.
+/// Fixture with a CPU of little memory and a network whose activations need more than its weights.
 class ServiceFit : public ServiceJob {
  protected:
   void SetUp() override {
@@ -1073,7 +1078,7 @@ TEST_F(ServiceFit, WhatTheSpecLeavesOpenIsChosenSoThatTheJobFits) {
   const v1::FitChoice& choice = job.plan().fit_choice();
   EXPECT_GT(choice.bytes_as_written(), kBytesMax);
   EXPECT_LE(bytes_on_cpu(job.plan().memory()), kBytesMax);
-  // The stored spec names it, so that every attempt, retry and fork has it.
+  // The choice is in the stored spec, so that every attempt, retry and fork uses it.
   const v1::Recipe& recipe = job.spec().recipe();
   EXPECT_TRUE(choice.accumulate_steps() > 1 ||
               choice.recompute() != v1::Recipe::RECOMPUTE_UNSPECIFIED);
@@ -1147,7 +1152,7 @@ TEST_F(ServicePlanning, HoldsUpNoOtherCall) {
   for (grpc::ClientContext& c : contexts) c.TryCancel();
 }
 
-// It took minutes: a drain waited for every plan.
+// Fails if a drain waits for all running plans, which would take minutes.
 TEST_F(ServicePlanning, HoldsUpNoDrain) {
   std::vector<std::jthread> callers;
   std::vector<grpc::Status> ends(10);
@@ -1172,7 +1177,7 @@ TEST_F(ServiceJob, F04AStopLetsWorkersCheckpointAndTheNextStartGoesOn) {
   request.set_name("projects/default/jobs/goes-on");
   auto stream = jobs_->WatchJob(c.get(), request);
   v1::WatchJobResponse response;
-  do {  // up to the first event: a drain may end the stream before the others
+  do {  // read the first event, since a drain may end the stream before the others
     ASSERT_TRUE(stream->Read(&response));
   } while (response.events().empty());
   int64_t seen = response.events().rbegin()->seq();
@@ -1224,7 +1229,7 @@ TEST_F(ServiceJob, F25ASlowWatcherGetsEveryEventOnceAndHeartbeatsAreNeverAhead) 
   auto stream = jobs_->WatchJob(c.get(), watch_request);
   v1::WatchJobResponse response;
   ASSERT_TRUE(stream->Read(&response));
-  wait_for("many-steps", v1::SUCCEEDED);  // training never waits for the watcher
+  wait_for("many-steps", v1::SUCCEEDED);  // training must not wait for the watcher
   int64_t last = 0;
   while (stream->Read(&response)) {
     if (response.has_heartbeat()) {
@@ -1300,7 +1305,7 @@ TEST_F(ServiceJob, EventsOfThePastShareMessages) {
   EXPECT_LT(messages, events / 4);
 }
 
-/// A stream that was answered, or how it ended.
+/// A watch stream that is cancelled at its end.
 struct OpenStream {
   OpenStream(v1::JobService::Stub& jobs, const std::string& name) {
     context.set_deadline(std::chrono::system_clock::now() + patience());
@@ -1336,7 +1341,7 @@ TEST_F(ServiceJob, TooManyStreamsOfAConnectionAreRefusedAndNotLeftWaiting) {
   EXPECT_EQ(get("watched").name(), name) << "other calls go on";
   const auto full = jobs_.get();
   const std::unique_ptr<v1::JobService::Stub> kept = std::move(jobs_);
-  connect("unix:" + config_.socket.string());  // another connection
+  connect("unix:" + config_.socket.string());  // opens another connection
   EXPECT_TRUE(OpenStream(*jobs_, name).answered());
   streams.pop_back();
   EXPECT_TRUE(eventually([&] { return OpenStream(*full, name).answered(); })) << "a place is free";

@@ -1,4 +1,4 @@
-// Calls to trained models over gRPC: predict, generate, evaluate, in workers that stay.
+// Tests of calls to trained models over gRPC: predict, generate and evaluate, in warm workers.
 #include <signal.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ class ServiceModels : public ServiceTest {
     wait_for(id, v1::SUCCEEDED);
   }
   struct Answer {
-    std::string label;  // of the first row, or the reason of a refusal
-    int64_t batch = 0;  // calls that were computed together
+    std::string label;  // the first row's label, or the reason of a refusal
+    int64_t batch = 0;  // number of calls that were computed together
     bool warm = false;
   };
   Answer predict(const std::string& id, const std::string& csv) {
@@ -39,13 +39,13 @@ class ServiceModels : public ServiceTest {
     return {response.predictions(0).label(), response.predictions(0).label_index(),
             response.warm()};
   }
-  /// The process that answers for a model.
+  /// The PID of the worker that serves the model.
   pid_t pid_of(const std::string& id) { return std::stoi(predict(id, "pid").label); }
   static bool ends(pid_t pid) {
     return eventually([&] { return ::kill(pid, 0) != 0; });
   }
 
-  /// Calls that run at the same time; what each has answered.
+  /// Makes calls at the same time and collects their replies.
   class Together {
    public:
     explicit Together(ServiceModels& test) : test_(test) {}
@@ -213,7 +213,7 @@ TEST_F(ServiceModels, GenerateStreamsAndEndsWithItsCaller) {
   request.set_token_count(1);
   EXPECT_EQ(generate(&text), "WORKER_LOST") << "what has begun does not begin again";
 
-  // A caller that leaves: its place is free again.
+  // When a caller leaves, its place becomes free.
   request.set_prompt("endless");
   request.set_token_count(1);
   for (int i = 0; i < 3 * config_.predicts_max; ++i) {

@@ -1,4 +1,4 @@
-// Catches: a batch_size that `auto` should not have become, or that a fork does not keep.
+// Fails if `auto` becomes a wrong batch_size, or if a fork does not keep its parent's.
 #include "server/planning/open_batch.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Catches: memory of other processes that is taken for free, or a job's own for another's.
+// Fails if memory used by other processes counts as free, or a job's own memory as another
+// process's.
 #include <gtest/gtest.h>
 
 #include "server/dispatch/outside_memory.h"
@@ -54,7 +55,8 @@ TEST_F(OutsideMemoryTest, AJobThatStartsIsNotTakenForOthers) {
   EXPECT_EQ(gib_when_used(31), 10) << "they have left";
 }
 
-// Else jobs that start there one after another would be promised what others hold.
+// Otherwise jobs that start there one after another would be promised memory that other processes
+// use.
 TEST_F(OutsideMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmaller) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(31), 10);
@@ -65,7 +67,7 @@ TEST_F(OutsideMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmaller) {
   EXPECT_EQ(gib_when_used(31), 10) << "it has taken its own";
 }
 
-// Else a job that needs the whole device would lose its reservation whenever one ends.
+// Otherwise a job that needs the whole device would lose its reservation whenever another job ends.
 TEST_F(OutsideMemoryTest, AJobThatEndsWhileAnotherStartsIsNotTakenForOthers) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(21), 0);

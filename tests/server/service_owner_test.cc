@@ -1,5 +1,4 @@
-// Who owns jobs, which devices are drained, how long jobs may train and what they wait for, through
-// the whole daemon.
+// Tests of job owners, drained devices, time limits and dependencies through the whole daemon.
 #include <pwd.h>
 #include <unistd.h>
 
@@ -23,12 +22,12 @@ class ServiceOwner : public ServiceTest {
     make_dataset();
   }
 
-  /// Who the kernel says that this process is.
+  /// The name that the kernel reports for the user of this process.
   static std::string me() {
     const passwd* user = ::getpwuid(::getuid());
     return user != nullptr ? user->pw_name : "uid:" + std::to_string(::getuid());
   }
-  /// From now on over TCP, with this file of tokens, which may be empty.
+  /// Restarts the daemon on TCP, with this file of tokens, which may be empty.
   void serve_on_tcp(const std::string& tokens) {
     stop();
     if (!tokens.empty()) {
@@ -102,7 +101,7 @@ class ServiceOwner : public ServiceTest {
     EXPECT_TRUE(s.ok()) << s.error_message();
   }
 
-  /// The job's checkpoint, of which its worker only told. It has no tensors.
+  /// Writes the job's checkpoint without tensors, since its fake worker only reported one.
   void write_checkpoint(const v1::Job& job) {
     EngineSpec engine = to_engine(job.spec()).value();
     TrainJob run;
@@ -113,8 +112,8 @@ class ServiceOwner : public ServiceTest {
     state.step = job.checkpoint_step();
     state.job_digest = RunIdentity::of(run).value().record().digest;
     state.extra_json = "{}";
-    // Again where the daemon tidies the folder just then: it takes what is half-written for left
-    // over.
+    // Retries if the daemon tidies the folder at that moment: it mistakes the half-written
+    // checkpoint for a leftover and deletes it.
     const auto folder = config_.state_dir / "jobs" / job.uid() / "checkpoints";
     ASSERT_TRUE(
         eventually([&] { return save_checkpoint(local_files(), folder, state, {}, {}).ok(); }));
@@ -175,7 +174,7 @@ TEST_F(ServiceOwner, OnTcpItIsTheTokensName) {
   EXPECT_TRUE(list(mine, *context_with("0123456789abcdef-bob")).empty());
   connect("unix:" + config_.socket.string());
   wait_for("hers", v1::FAILED);
-  v1::RetryJobRequest retry;  // by someone else, who owns the new job
+  v1::RetryJobRequest retry;  // another user retries and becomes the new job's owner
   retry.set_name("projects/default/jobs/hers");
   ASSERT_TRUE(jobs_->RetryJob(context().get(), retry, &job).ok());
   EXPECT_EQ(job.owner(), me());
@@ -264,7 +263,7 @@ TEST_F(ServiceOwner, WhatOthersHoldOfADeviceIsToldAsItIsNow) {
   inventory_->set(devices);
   submit("runs", "wait_for_stop");
   wait_for("runs", v1::RUNNING);
-  int64_t planned = 0;  // the worker's plan counts once the dispatcher has heard of it
+  int64_t planned = 0;  // the plan counts once the dispatcher has received it
   EXPECT_TRUE(eventually([&] {
     const v1::Device device = get_device("devices/cpu");
     planned = device.uses_size() == 1 ? device.uses(0).planned_bytes() : 0;
@@ -296,7 +295,7 @@ TEST_F(ServiceDrainedGpu, IsKnownByItsUuidAndKeepsItsMarkWhileItIsAway) {
   v1::Device device;
   ASSERT_TRUE(drain("devices/gpu-1", "hot", false, &device).ok());
   stop();
-  gpus_ = {gpu("devices/gpu-0", "GPU-b")};  // the first one is gone, and the numbers have moved
+  gpus_ = {gpu("devices/gpu-0", "GPU-b")};  // the first GPU is removed, so the indices have changed
   start();
   EXPECT_EQ(get_device("devices/gpu-0").drain().reason(), "hot");
   stop();
@@ -419,7 +418,7 @@ TEST_F(ServiceOwner, AJobStartsOnceTheOneBeforeItHasSucceeded) {
   EXPECT_EQ(job.spec().after(0).job(), "projects/default/jobs/first");
   ASSERT_TRUE(submit(request_after("third", "second", v1::JobDependency::SUCCESS), &job).ok());
   ASSERT_TRUE(submit(request_after("needy", "first", v1::JobDependency::SUCCESS), &job).ok());
-  submit("between", "");  // does not wait behind those that wait for another
+  submit("between", "");  // must not wait behind jobs that wait for their dependencies
   wait_for("between", v1::SUCCEEDED);
   EXPECT_EQ(get("second").state(), v1::QUEUED);
   stop();
@@ -431,14 +430,14 @@ TEST_F(ServiceOwner, AJobStartsOnceTheOneBeforeItHasSucceeded) {
   const v1::Job needy = wait_for("needy", v1::CANCELLED);
   EXPECT_EQ(needy.reason(), "DEPENDENCY_FAILED");
   EXPECT_EQ(needy.attempt(), 0);
-  // A retry would wait for it again, which is over: it is told at once.
+  // A retry would depend on the same failed job, so it is refused immediately.
   v1::RetryJobRequest retry;
   retry.set_name(needy.name());
   const grpc::Status refused = jobs_->RetryJob(context().get(), retry, &job);
   EXPECT_EQ(reason_of(refused), "DEPENDENCY_FAILED");
 }
 
-// As a client sends it that never got the answer.
+// A client that never got the reply sends the request again.
 TEST_F(ServiceOwner, ARequestSentAgainHasItsJobWhateverBecameOfTheOneBeforeIt) {
   submit("first", "wait_for_stop");
   v1::SubmitJobRequest request = request_after("second", "first", v1::JobDependency::SUCCESS);

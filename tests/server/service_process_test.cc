@@ -1,4 +1,5 @@
-// Processes: started clean, seen to end, ended with all they started; output that floods is held.
+// Tests of child processes: a clean start, a noticed end, the end of all descendants, and a bound
+// on output.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -47,7 +48,7 @@ std::string read_all(Process& process) {
 }
 
 TEST(ServiceProcess, GetsItsSecretOnStdinAndNothingElseOfOurs) {
-  const int leaked = ::open("/dev/null", O_RDONLY);  // without CLOEXEC, as a library might
+  const int leaked = ::open("/dev/null", O_RDONLY);  // no O_CLOEXEC, as a library may do
   Process process = spawn_shell("read nonce; echo got $nonce; env; ls -1 /proc/self/fd | wc -l");
   ASSERT_TRUE(process.write_stdin("secret\n").ok());
   const std::string output = read_all(process);
@@ -89,7 +90,7 @@ TEST(ServiceProcess, TheGroupGoesWithIt) {
   EXPECT_TRUE(eventually([&] {
     std::ifstream stat("/proc/" + std::to_string(child) + "/stat");
     const std::string content((std::istreambuf_iterator<char>(stat)), {});
-    // A zombie is dead: its new parent will reap it.
+    // A zombie is dead; its new parent will reap it.
     return process_start_time(child) == 0 || content.find(") Z") != std::string::npos;
   }));
 }
@@ -124,7 +125,7 @@ TEST(ServiceProcess, WhatItPrintsWhileNobodyReadsIsThereForTheNextReader) {
   ASSERT_TRUE(first.write_stdin("go\n").ok());
   const pid_t pid = first.pid();
   const int64_t start = first.start_time();
-  { const Process gone = std::move(first); }  // as when the daemon dies: no reader is left
+  { const Process gone = std::move(first); }  // no reader is left, as after the death of the daemon
   std::optional<Process> next = Process::adopt(pid, start, "TRAINYARD_TASK=job-2");
   ASSERT_TRUE(next.has_value());
   ASSERT_GE(next->output(), 0);

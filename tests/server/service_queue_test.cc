@@ -1,5 +1,5 @@
-// The dispatcher with a whole daemon around it: jobs that share a device, that make room for
-// others, and what is told of those that wait. The workers only pretend.
+// Tests of the dispatcher in a whole daemon: jobs that share a device, preemption, and the reasons
+// shown for waiting jobs. The workers only pretend.
 #include <gtest/gtest.h>
 
 #include "tests/server/service_support.h"

@@ -1,4 +1,5 @@
-// ReadSpec: what a client in any language gets for a text, and what it hears of one that is wrong.
+// Tests of ReadSpec: the message that a client gets for a spec text, and the errors for a wrong
+// one.
 #include <gtest/gtest.h>
 
 #include "tests/server/service_support.h"

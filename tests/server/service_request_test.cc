@@ -1,4 +1,4 @@
-// What a request may contain: names, unknown fields, and how a refusal travels.
+// Tests of the rules for requests: names, unknown fields, and how a refusal is encoded.
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/unknown_field_set.h>
@@ -174,7 +174,7 @@ std::string repeated(const std::string& piece, size_t count) {
   return bytes;
 }
 
-/// A SubmitJobRequest with these bytes as the model.
+/// A serialized SubmitJobRequest with these bytes as the model.
 std::string request_with_model(const std::string& model) { return field_of(3, field_of(2, model)); }
 
 std::string request_refusal_of(const std::string& bytes) {
@@ -184,14 +184,14 @@ std::string request_refusal_of(const std::string& bytes) {
   return s.ok() ? "" : s.error().reason;
 }
 
-/// The most memory that this process has had, in MiB.
+/// The peak memory of this process in MiB.
 int64_t peak_mib() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
   return used.ru_maxrss / 1024;
 }
 
-// The parser made 528 MiB of these 4 MiB.
+// Parsing these 4 MiB would need 528 MiB.
 TEST(ServiceElements, MillionsOfEmptyLayersAreRefusedUnparsed) {
   const std::string bytes = request_with_model(repeated(field_of(3, ""), 2'000'000));
   const int64_t before = peak_mib();
@@ -211,19 +211,19 @@ TEST(ServiceElements, EveryWayToHoldManyIsCounted) {
        {request_with_model(layer_with_inputs), labels, unknown, group, field_of(3, unknown)}) {
     EXPECT_EQ(request_refusal_of(bytes), "REQUEST_TOO_LARGE");
   }
-  std::string list;  // of a list of a list, as the default of a block's parameter
+  std::string list;  // a list nested 60 times, as the default of a block's parameter
   for (int i = 0; i < 60; ++i) list = field_of(6, field_of(1, list));
   const std::string block = field_of(40, field_of(4, field_of(2, list)));
   EXPECT_EQ(request_refusal_of(request_with_model(block)), "REQUEST_MALFORMED");
 }
 
 TEST(ServiceElements, AsManyAsAreAllowedAreParsed) {
-  // Less the spec and its model, which are two.
+  // The spec and its model are two of the allowed elements.
   const std::string layer = field_of(3, "");
   EXPECT_EQ(request_refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 2))), "");
   EXPECT_EQ(request_refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 1))),
             "REQUEST_TOO_LARGE");
-  const std::string hidden(1'000'000, '\x05');  // one packed list
+  const std::string hidden(1'000'000, '\x05');  // a single packed list
   EXPECT_EQ(request_refusal_of(request_with_model(field_of(1, field_of(1, hidden)))), "");
   EXPECT_EQ(request_refusal_of(request_with_model(field_of(3, "")).substr(0, 3)),
             "REQUEST_MALFORMED");

@@ -1,6 +1,7 @@
-// Catches: a rule that takes a job or events which it should keep, that says another thing than it
-// does, that leaves files or takes a model's, or that stops at what it cannot read; a watcher who
-// is not told what is missing; a job's folder that is not tidied; changes that wait for a rule.
+// Tests of retention rules. They fail if a rule deletes jobs or events that it should keep, reports
+// something other than it does, leaves files behind, deletes a model's files, or stops at
+// unreadable events; if a watcher is not told about missing events; if a job's folder is not
+// tidied; or if changes wait for a rule.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -40,7 +41,7 @@ class ServiceRetention : public ServiceTest {
     EXPECT_EQ(response.warnings_size(), 0) << response.warnings(0);
     return response;
   }
-  /// Their IDs by kind.
+  /// The IDs of the items of this kind.
   static Names names(const v1::CollectGarbageResponse& response, Item::Kind kind) {
     Names names;
     for (const Item& item : response.items()) {
@@ -70,8 +71,8 @@ class ServiceRetention : public ServiceTest {
   Connection open_store() const {
     return {config_.state_dir / "trainyard.db", Connection::Mode::kReadWrite, 10'000};
   }
-  /// Makes so many jobs "copy-1", ... of an ended one, with its events, that ended before it, a
-  /// second after one another. The daemon must be down.
+  /// Copies an ended job with its events `count` times as "copy-1", ... The copies ended before it,
+  /// one second apart. The daemon must be stopped.
   void copy_job(const std::string& id, int count) {
     Connection db = open_store();
     const std::string copies =
@@ -108,7 +109,7 @@ class ServiceRetention : public ServiceTest {
     Query query(db, ("SELECT count(*) FROM jobs WHERE " + which).c_str());
     return query.step() ? query.integer(0) : -1;
   }
-  /// Makes the ended jobs so much older.
+  /// Sets the times of the ended jobs back by `seconds`.
   void age_jobs(int64_t seconds, const std::string& id = "") {
     Connection db = open_store();
     const std::string sql = "UPDATE jobs SET end_time_us = end_time_us - " +
@@ -172,7 +173,7 @@ TEST_F(ServiceRetention, WhatWasNamedGoesAndNothingElse) {
   EXPECT_EQ(names(planned, Item::JOB), Names{"first"});
   EXPECT_EQ(names(planned, Item::EVENTS), Names{"second"});
 
-  run("third");  // between the question and its answer
+  run("third");  // runs between the dry run and the deletion
   const std::string uid = get("third").uid();
   fs::create_directories(paths().checkpoints(uid) / "step-000000005");
   std::ofstream(paths().checkpoints(uid) / "step-000000005/weights.safetensors") << "1234";
@@ -240,7 +241,8 @@ TEST_F(ServiceRetention, ThinnedEventsKeepTheStoryAndSaySo) {
     }
   }
   EXPECT_EQ(seqs, story);
-  // Whoever comes back goes on behind what was seen last, whether that event is still there or not.
+  // A reconnecting watcher continues after the last event that it saw, even if that event was
+  // deleted.
   for (const int64_t seen : {int64_t{5}, story[2], before.newest_seq() - 1}) {
     std::vector<int64_t> rest;
     for (const v1::Event& e : watch("job-1", seen, &end)) rest.push_back(e.seq());
@@ -296,7 +298,7 @@ TEST_F(ServiceRetention, TheDaemonAppliesItsRulesByItself) {
   ASSERT_TRUE(eventually([&] {
     return jobs() == Names{"young", "waits"};
   })) << "those that ended within the hour stay, and so do unfinished ones";
-  // Older than those that it is through with: it comes to this one with its next look.
+  // The job is older than the jobs already processed; the daemon must process it in its next pass.
   age_jobs(10'000, "young");
   EXPECT_EQ(names(collect(request(true)), Item::JOB), (Names{"young"}))
       << "the setting is a request's default";
@@ -319,7 +321,7 @@ TEST_F(ServiceRetention, TheDaemonAppliesItsRulesByItself) {
 }
 
 TEST_F(ServiceRetention, JobsWithoutAnythingToThinDoNotHideTheOthers) {
-  constexpr int kCopies = 10'002;  // more than one call tells of
+  constexpr int kCopies = 10'002;  // more than one call returns
   make_dataset();
   run("quiet", "refuse");
   run("talks");
@@ -341,8 +343,8 @@ TEST_F(ServiceRetention, JobsWithoutAnythingToThinDoNotHideTheOthers) {
 
 class ServiceDamagedEvents : public ServiceRetention {
  protected:
-  static constexpr int kCopies = 50;  // that are not looked at together
-  /// One that is neither the first nor the last of those that are looked at.
+  static constexpr int kCopies = 50;  // so many that one pass over the jobs needs several batches
+  /// Damages an event of a job that is neither the first nor the last one processed.
   void damage_one() {
     make_dataset();
     run("talks");
@@ -381,7 +383,7 @@ TEST_F(ServiceDamagedEvents, DoNotKeepTheDaemonFromTheJobsBehind) {
   EXPECT_EQ(count_jobs("events_thinned = 0 AND id = 'copy-3'"), 1);
 }
 
-/// A file system that fails as no code expects.
+/// A file system that throws an exception, although the code expects errors as return values.
 class ThrowingFiles final : public UnsyncedFiles {
  public:
   Status remove_all(const fs::path& path) override {
@@ -413,7 +415,7 @@ TEST_F(ServiceRetention, AFaultDoesNotEndTheDaemonsRules) {
   EXPECT_TRUE(eventually([&] { return jobs().empty(); }));
 }
 
-/// The rules themselves, on a store without a daemon.
+/// Tests the rules on a store without a daemon.
 class RetentionPieces : public ::testing::Test {
  protected:
   EndedJob end_job(int logs) {
@@ -479,7 +481,7 @@ TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsWhatIsOfUse) {
   ASSERT_TRUE(eventually([&] { return !fs::exists(paths().job(done)); }))
       << "it has no checkpoint: nothing is left";
   stop();
-  // A daemon that was killed has left these.
+  // Files that a killed daemon left behind.
   const auto write = [](const fs::path& path) {
     fs::create_directories(path.parent_path());
     std::ofstream(path) << "x";

@@ -1,5 +1,5 @@
-// A store whose commits stall: the supervisor goes on with everything that needs none, and what
-// waited for the store is done in its order once it answers again.
+// Tests with a store whose commits stall: the supervisor continues with everything that needs no
+// commit. Changes that waited for the store are made in order once it works again.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -19,7 +19,7 @@
 namespace trainyard::server {
 namespace {
 
-/// A task that needs no store.
+/// A one-shot task that needs no store.
 class Errand final : public TaskOwner {
  public:
   Result<v1::Assignment> assignment() override { return v1::Assignment(); }
@@ -38,7 +38,7 @@ class Errand final : public TaskOwner {
   std::optional<TaskEnd> end_;
 };
 
-/// Closed, it lets no sync of the store return.
+/// While the gate is closed, no sync of the store returns.
 class Gate {
  public:
   void close() {
@@ -78,7 +78,7 @@ class ServiceStalledStore : public ::testing::Test {
     options_.log_dir = paths_.logs();
     options_.kill_grace_ms = 100;
     options_.unattended_ms = 60'000;
-    // A worker does nothing before it has its nonce, and leaves a file once it has.
+    // The worker does nothing until it gets its nonce, and then creates a file.
     std::ofstream(options_.worker) << "#!/bin/sh\nread nonce || exit 9\n: > "
                                    << directory_.path().string() << "/$4.begun\nexec sleep 1000\n";
     ::chmod(options_.worker.c_str(), 0700);
@@ -93,7 +93,7 @@ class ServiceStalledStore : public ::testing::Test {
     store_.reset();
   }
 
-  /// STARTING, with a worker from now on.
+  /// Submits a job and brings it to STARTING, with a worker.
   Job start_job(const std::string& id, const std::string& nonce) {
     const Job queued = store_->jobs().submit(new_job(id)).value();
     Job job = store_->jobs()
@@ -130,7 +130,7 @@ class ServiceStalledStore : public ::testing::Test {
     return store_->jobs().find_attempt(job.uid, job.attempt).value().pid;
   }
   JobState state_of(const Job& job) { return store_->jobs().find_uid(job.uid).value().state; }
-  /// What the worker told nobody but its spool.
+  /// Writes `count` reports to the worker's spool, as if the daemon had received none of them.
   void write_spool(const Job& job, int count) {
     ReportSpool spool = ReportSpool::create(paths_.spool(job.uid, job.attempt)).value();
     for (int number = 1; number <= count; ++number) {
@@ -167,7 +167,7 @@ TEST_F(ServiceStalledStore, OtherWorkersStartEndAndMeetTheirDeadlines) {
   EXPECT_TRUE(late->end()->late);
   EXPECT_TRUE(eventually([&] { return silent->end().has_value(); }));
   EXPECT_TRUE(silent->end()->silent);
-  // It has waited for as long, but for the daemon.
+  // The worker of "fresh" was silent just as long, but only because it waited for the daemon.
   EXPECT_EQ(supervisor_->task_count(), 1);
   EXPECT_FALSE(has_begun(fresh)) << "before its process is durable";
   EXPECT_EQ(stored_pid(fresh), 0);
@@ -178,7 +178,7 @@ TEST_F(ServiceStalledStore, OtherWorkersStartEndAndMeetTheirDeadlines) {
 }
 
 TEST_F(ServiceStalledStore, WhatAWorkerLeftIsStoredInOrderOnceTheStoreAnswers) {
-  constexpr int kReports = 300;  // more than are taken at once
+  constexpr int kReports = 300;  // more than the supervisor takes in one batch
   start_supervisor();
   const Job job = start_job("job", "nonce");
   start_worker(job, "nonce");

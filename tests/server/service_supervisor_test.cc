@@ -1,5 +1,5 @@
-// The supervisor alone, without gRPC, so that the thread sanitizer sees all of it: the worker is a
-// shell script that hands its nonce to the test, and the test speaks for it.
+// Tests of the supervisor without gRPC, so that the thread sanitizer sees all code. The worker is a
+// shell script that passes its nonce to the test, and the test makes the worker's calls.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -96,7 +96,7 @@ class ServiceSupervisor : public ::testing::Test {
     std::filesystem::remove_all(root_);
   }
 
-  /// A worker that writes its nonce to a file and then does what `script` says.
+  /// Sets a worker that writes its nonce to a file and then runs `script`.
   void start_supervisor(const std::string& script) {
     std::ofstream(options_.worker)
         << "#!/bin/sh\nread nonce\necho $nonce > " << root_.string() << "/nonce.tmp\nmv "
@@ -133,7 +133,7 @@ class ServiceSupervisor : public ::testing::Test {
     request.set_protocol_max(protocols.newest);
     return request;
   }
-  /// The first message of a stream.
+  /// Builds the first message of a stream.
   static v1::WorkerReport hello(const std::string& task, const std::string& nonce,
                                 int32_t protocol = kProtocols.newest) {
     v1::WorkerReport report;
@@ -180,7 +180,7 @@ TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceIsLetIn) {
       << "an attempt that is over";
 }
 
-// An index means another GPU to CUDA than to NVML where some are hidden, or after a reboot.
+// An index may mean another GPU to CUDA than to NVML if some GPUs are hidden, or after a reboot.
 TEST_F(ServiceSupervisor, AWorkerSeesTheGpusOfItsTaskAlone) {
   ::setenv("CUDA_VISIBLE_DEVICES", "0,1,2", 1);
   start_supervisor("echo sees $CUDA_VISIBLE_DEVICES");
@@ -262,11 +262,12 @@ TEST_F(ServiceSupervisor, WhatIsGoneBeforeItIsAdoptedWasLostFromSight) {
   auto owner = std::make_shared<Owner>();
   adopt("job-1", "nonce", 0, owner);
   EXPECT_TRUE(owner->wait().lost_from_sight);
-  // A process with the right number and start, which is not ours: it has no such id.
+  // The PID and start time are right, but the process does not have the task's ID in its
+  // environment.
   auto other = std::make_shared<Owner>();
   adopt("job-2", "nonce", ::getpid(), other);
   EXPECT_TRUE(other->wait().lost_from_sight);
-  // Ours, but it is never heard of, and killed.
+  // This process is the task's, but it never reports and is killed.
   options_.silence_ms = 200;
   options_.unattended_ms = 60'000;
   start_supervisor("trap '' TERM; while :; do sleep 1; done");
@@ -319,7 +320,7 @@ TEST_F(ServiceSupervisor, AnAttachedWorkerIsToldToStopBeforeItIsSignalled) {
   EXPECT_TRUE(end.stop_asked);
   EXPECT_EQ(end.exit.number, 3);
   EXPECT_NE(end.output_tail.find("got TERM"), std::string::npos);
-  supervisor_->stop(task, "cancel");  // gone: no error
+  supervisor_->stop(task, "cancel");  // the task has ended: no error
 }
 
 TEST_F(ServiceSupervisor, AStopThatComesBeforeTheStreamIsDeliveredWithIt) {
@@ -420,8 +421,7 @@ TEST_F(ServiceSupervisor, F13WhatAWorkerLeavesBehindGoesWithIt) {
   EXPECT_TRUE(!stat.ok() || stat->find(") Z") != std::string::npos) << *stat;
 }
 
-/// Runs `command` in a shell of its own, with `tag` in its environment; its stdin is open until the
-/// test ends.
+/// Runs `command` in a shell with `tag` in its environment. Its stdin is open until the test ends.
 class Shell {
  public:
   Shell(const std::string& tag, const std::string& command)
@@ -435,7 +435,8 @@ class Shell {
 
 TEST_F(ServiceSupervisor, F13ASubreaperFindsWhatIsLeftBehindAmongItsOwnChildren) {
   options_.adopt_orphans = true;
-  // Detached twice, and one has started another: by the end of the first one the second is ours.
+  // The worker starts a detached process, which starts another one. When the first is killed, the
+  // second becomes a child of this process.
   const std::string root = root_.string();
   start_supervisor("setsid sh -c 'echo $$ > " + root + "/one; setsid sh -c \"echo \\$\\$ > " +
                    root + "/two.tmp; mv " + root + "/two.tmp " + root +
@@ -445,7 +446,7 @@ TEST_F(ServiceSupervisor, F13ASubreaperFindsWhatIsLeftBehindAmongItsOwnChildren)
   ASSERT_EQ(::stat(root_.c_str(), &folder), 0);
   const std::string tag =
       "TRAINYARD_TASK=mine@" + std::to_string(folder.st_dev) + ":" + std::to_string(folder.st_ino);
-  // A process of the machine that only a look at every process would find: no child of ours.
+  // This process has the tag but is no child of ours: only a scan of all processes would find it.
   const Shell elsewhere("A=b",
                         "env " + tag + " sh -c \"echo \\$\\$ > " + root + "/far; exec cat\"; true");
   while (!std::filesystem::exists(root_ / "far")) {

@@ -1,5 +1,5 @@
 // tests/server/service_support.h: a whole daemon in this process, with a worker that misbehaves on
-// request (fake_worker.cc), and clients that talk to it over its Unix socket.
+// request (fake_worker.cc), and clients connected to its Unix socket.
 #pragma once
 
 #include <grpc/grpc.h>
@@ -40,8 +40,8 @@ inline std::string reason_of(const grpc::Status& status) {
   return info.reason();
 }
 
-/// Keeps the library up between tests. Its shutdown after the last object waits up to 10 s for
-/// connections that still hold data, and the next test would wait for that.
+/// Keeps the gRPC library initialized between tests. Its shutdown after the last object waits up to
+/// 10 s for connections with unsent data, which would delay the next test.
 inline const bool kLibraryIsKept = (grpc_init(), true);
 
 class ServiceTest : public ::testing::Test {
@@ -54,7 +54,7 @@ class ServiceTest : public ::testing::Test {
     config_.state_dir = root_ / "state";
     config_.worker = FAKE_WORKER;
     config_.drain_seconds = 5;
-    config_.unattended_seconds = 0;  // nothing outlives a test that dies
+    config_.unattended_seconds = 0;  // no worker survives a test that dies
     config_.cancel_grace_seconds = 1;
     config_.cpu_slots = 2;
     config_.threads_per_job = 1;
@@ -82,7 +82,7 @@ class ServiceTest : public ::testing::Test {
     parts.watch_heartbeat_ms = 200;
     parts.worker_heartbeat_ms = 200;
     parts.worker_kill_grace_ms = 100;
-    parts.worker_stall_ms = 1'000;  // of what heartbeats say
+    parts.worker_stall_ms = 1'000;  // compared with the idle time in heartbeats
     if (change_parts_) change_parts_(parts);
     Result<std::unique_ptr<Daemon>> daemon = Daemon::start(config_, std::move(parts));
     ASSERT_TRUE(daemon.ok()) << daemon.error().message;
@@ -106,7 +106,8 @@ class ServiceTest : public ::testing::Test {
     return c;
   }
 
-  /// Every event of a job, and how its stream ended.
+  /// Watches a job to the end of the stream. Returns its events and sets `end` to the stream's
+  /// status.
   std::vector<v1::Event> watch(const std::string& id, int64_t after, grpc::Status* end,
                                v1::WatchJobResponse::Start* start = nullptr) {
     auto c = context();
@@ -151,10 +152,10 @@ class ServiceTest : public ::testing::Test {
     return stream->Finish();
   }
 
-  /// A READY dataset "iris" of 120 rows; with another `from`, other content.
+  /// Creates a READY dataset of 120 rows. Another `from` gives other content.
   void make_dataset(const std::string& target = "species", const std::string& id = "iris",
                     size_t from = 0) {
-    std::string content = "a,b,c,d,species\n";  // 120 rows, three classes; another for each id
+    std::string content = "a,b,c,d,species\n";  // three classes
     for (size_t i = 0; i < 120; ++i) {
       content += std::to_string(i % 7) + ".5," + std::to_string(i % 5) + ".25," +
                  std::to_string(i + from) + ".0," + std::to_string(id.size()) + "," +
@@ -163,7 +164,7 @@ class ServiceTest : public ::testing::Test {
     dataset_ = create_csv(content, id, target);
     wait_for_ingest();
   }
-  /// Uploads rows and creates a dataset of them, without waiting for its ingest.
+  /// Uploads rows and creates a dataset from them. Does not wait for its ingest.
   v1::Dataset create_csv(const std::string& content, const std::string& id,
                          const std::string& target) {
     v1::Upload up;
@@ -240,10 +241,10 @@ class ServiceTest : public ::testing::Test {
   static inline int count_ = 0;
   std::filesystem::path root_;
   Config config_;
-  std::vector<Device> gpus_;  // that the next start() finds
-  FreeBytes free_bytes_;      // what it believes of its disk, if it is not to look
+  std::vector<Device> gpus_;  // the GPUs that the next start() finds
+  FreeBytes free_bytes_;      // set: replaces the daemon's query of free disk space
   std::function<void(DaemonParts&)> change_parts_;
-  FakeInventory* inventory_ = nullptr;  // the running daemon's
+  FakeInventory* inventory_ = nullptr;  // owned by the running daemon
   std::unique_ptr<Daemon> daemon_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;

@@ -1,9 +1,9 @@
-// The simulation's traces (tests/bench/schedule_sim) through the real dispatcher, store and
-// supervisor: 1,000 jobs of a shape that was published, on scripted GPUs on which processes outside
-// take memory and give it back, with workers that only pretend.
+// Runs the simulation's traces (tests/bench/schedule_sim) through the real dispatcher, store and
+// supervisor: 1,000 jobs of a published workload shape on scripted GPUs, with pretended workers,
+// while outside processes take memory and give it back.
 //
-// A look at the queue begins with a reading of the devices, on the dispatcher's thread. What it is
-// about to decide by is written down there, and compared with what it started.
+// The dispatcher reads the devices on its own thread at the start of each scheduling pass. The test
+// records the state there and later compares the pass's decisions with it.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -22,23 +22,22 @@
 namespace trainyard::server {
 namespace {
 
-/// What a decision was made by.
+/// The state on which a scheduling pass bases its decisions.
 struct Before {
   int64_t time_us = 0;
-  std::map<std::string, std::vector<PlacedJob>> on;  // by device
+  std::map<std::string, std::vector<PlacedJob>> on;  // jobs by device
   std::map<std::string, int64_t> others;             // bytes, by device
   ScriptedDevices::Holders holders;
-  std::string first;  // the id of the first waiting job by order; empty: not looked up
+  std::string first;  // the ID of the first waiting job in order; empty if not determined
 };
 
 class ServiceTrace : public ServiceDispatcher {
  protected:
   static constexpr int kJobs = 1000;
-  static constexpr double kTraceMs = 6000;  // in which they come, on a machine that is fast enough
-  static constexpr double kJobCostMs =
-      20;                                // what a job may cost beside its length on such a machine
-  static constexpr double kSlower = 2;   // jobs than their coming, so that a queue forms
-  static constexpr int kFirstEvery = 4;  // decisions of which the first job is looked up
+  static constexpr double kTraceMs = 6000;  // during which jobs arrive, on a fast machine
+  static constexpr double kJobCostMs = 20;  // highest overhead per job on such a machine
+  static constexpr double kSlower = 2;      // run times relative to arrivals, so that a queue forms
+  static constexpr int kFirstEvery = 4;     // the first job is determined in every fourth pass
 
   void note() {
     keep_reading();
@@ -54,7 +53,7 @@ class ServiceTrace : public ServiceDispatcher {
     if (decisions_.size() % kFirstEvery == 0) before.first = first_in_order();
   }
 
-  /// Of the last decision, whose devices have been read since.
+  /// Completes the record of the previous pass, after which the devices have been read.
   void keep_reading() {
     if (decisions_.empty()) return;
     decisions_.back().holders = devices_->last_holders();
@@ -64,8 +63,9 @@ class ServiceTrace : public ServiceDispatcher {
     }
   }
 
-  // Not where a job starts or stops, or a worker has just died: what of the memory is its own is
-  // not known there, and what was promised to it may be taken by others.
+  // Changes outside memory only on a device where no job starts or stops. On other devices the
+  // dispatcher cannot tell which memory is a job's own, and outside memory could take the memory
+  // promised to a job.
   void let_others_come_and_go() {
     const std::vector<Device>& all = devices_->all();
     const auto i = static_cast<size_t>(random_.below(static_cast<int>(all.size())));
@@ -82,7 +82,8 @@ class ServiceTrace : public ServiceDispatcher {
     const bool come = devices_->others(device.name) == 0 && random_.chance(0.5);
     const double share = random_.uniform(0.1, 0.9);
     auto bytes = come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0;
-    if (bytes <= OutsideMemory::kIgnoredBytes) bytes = 0;  // so few are not counted, and would be
+    // The dispatcher ignores such small amounts, so its jobs would not avoid them.
+    if (bytes <= OutsideMemory::kIgnoredBytes) bytes = 0;
     devices_->set_others_beside(std::move(ours), device.name, bytes);
   }
 
@@ -100,8 +101,8 @@ class ServiceTrace : public ServiceDispatcher {
   }
   static int number_of(const std::string& id) { return std::stoi(id.substr(4)); }
 
-  /// How much longer than kTraceMs the trace takes: jobs have to be long beside what it costs here
-  /// to store and start them, or hardly one meets another.
+  /// Returns the factor by which the trace is stretched on this machine. Jobs must take long
+  /// compared with the time to store and start them; otherwise hardly any two would overlap.
   double measure_slowness() {
     constexpr int kTimes = 5;
     const auto begin = std::chrono::steady_clock::now();
@@ -113,11 +114,12 @@ class ServiceTrace : public ServiceDispatcher {
     }
     const std::chrono::duration<double, std::milli> passed =
         std::chrono::steady_clock::now() - begin;
-    // A job is stored about four times: as it is submitted, starts, runs and ends.
+    // A job is stored four times: when it is submitted, starts, runs and ends. Two of those are
+    // measured.
     return std::max(1.0, 2 * passed.count() / kTimes / kJobCostMs);
   }
 
-  /// Devices as the simulation's, and its jobs in less time.
+  /// Builds the simulation's devices, and its jobs with scaled run times.
   void make(const sim::Cluster& cluster, const sim::TraceOptions& options) {
     const std::vector<sim::TraceJob> jobs = sim::make_trace(options, cluster);
     const double ms_per_us = slowness_ * kTraceMs / static_cast<double>(jobs.back().arrive_us);
@@ -134,7 +136,7 @@ class ServiceTrace : public ServiceDispatcher {
       const auto work_us = static_cast<double>(from.work_us);
       const double ms = work_us * from.ends_at * ms_per_us * kSlower;
       job.ms = std::clamp<int64_t>(std::llround(ms), 1, std::llround(1500 * slowness_));
-      // Of the trace's own time, in which all forecasts are.
+      // Forecasts are in the trace's own, unscaled time.
       job.forecast_s = std::max(1.0, work_us * from.forecast_factor / 1e6);
       arrive_ms_[job.id] = static_cast<double>(from.arrive_us) * ms_per_us;
       trace_.emplace(job.id, job);
@@ -161,7 +163,7 @@ class ServiceTrace : public ServiceDispatcher {
     placed.exclusive = job.exclusive;
     return placed;
   }
-  /// Empty: these jobs may be there together, beside what others hold.
+  /// Returns the limit that these jobs and the outside memory exceed together, or "".
   static std::string excess(const Device& device, const std::vector<PlacedJob>& jobs,
                             int64_t others) {
     int64_t bytes = others;
@@ -182,11 +184,12 @@ class ServiceTrace : public ServiceDispatcher {
   }
   bool would_fit(const std::string& id, const Before& before) {
     const ScriptedJob& job = trace_.at(id);
-    std::map<std::string, int> fitting;  // devices by model
+    std::map<std::string, int> fitting;  // number of devices with room, by model
     for (const Device& device : devices_->all()) {
       if ((device.kind == DeviceKind::kGpu) != (job.device == v1::Resources::GPU)) continue;
       std::vector<PlacedJob> jobs = before.on.at(device.name);
-      // Until a worker that starts or ends is settled, more may be taken for others'.
+      // Until a starting or stopping worker is settled, the dispatcher may count more memory as
+      // outside memory.
       const auto held = before.holders.find(device.name);
       const bool settled = std::ranges::all_of(jobs, [&](const PlacedJob& other) {
         return other.running && !other.stopping && held != before.holders.end() &&
@@ -200,7 +203,7 @@ class ServiceTrace : public ServiceDispatcher {
     return false;
   }
 
-  /// Each decision beside what it was made by.
+  /// Compares each decision with the state on which it was based.
   void check_decisions(const std::vector<Moment>& moments) {
     auto next = moments.begin();
     for (size_t i = 0; i < decisions_.size(); ++i) {
@@ -225,21 +228,22 @@ class ServiceTrace : public ServiceDispatcher {
       }
       if (before.first.empty() || started.contains(before.first)) continue;
       const ScriptedJob& first = trace_.at(before.first);
-      // Where an `auto` job waits, and how long one rests that lost its worker, is not said here.
+      // This check does not know where an `auto` job waits, nor how long a job pauses after the
+      // loss of its worker.
       if (first.device == v1::Resources::AUTO || first.crash) continue;
       const std::string uid = get(before.first).uid;
       const bool leaves = std::ranges::any_of(before.on, [&](const auto& entry) {
         return std::ranges::find(entry.second, uid, &PlacedJob::uid) != entry.second.end();
       });
-      if (leaves) continue;  // its last process is still there
+      if (leaves) continue;  // its last process still exists
       EXPECT_FALSE(would_fit(before.first, before))
           << before.first << " is the first, fits, and does not start, decision " << i;
       ++first_waited_;
     }
   }
 
-  /// The trace on 24 GPUs of three models; `load` is the work that comes by what they can do, and
-  /// `urgent_share` of the jobs have a priority above the others'.
+  /// Runs a trace on 24 GPUs of three models. `load` is the arriving work relative to the capacity.
+  /// `urgent_share` is the share of jobs with a higher priority.
   void run(double load, double urgent_share, Policy policy) {
     slowness_ = measure_slowness();
     policy.preempt_after_us =
@@ -273,7 +277,7 @@ class ServiceTrace : public ServiceDispatcher {
     check_decisions(moments);
   }
 
-  double slowness_ = 1;  // as measure_slowness()
+  double slowness_ = 1;  // the result of measure_slowness()
   sim::Random random_{17, 1};
   std::map<std::string, ScriptedJob> trace_;
   std::map<std::string, double> arrive_ms_;

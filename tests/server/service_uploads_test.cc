@@ -1,5 +1,5 @@
-// Uploads broken at any byte: the committed offset never goes back, and only right content gets a
-// name.
+// Tests of uploads that break at any byte: the committed offset never decreases, and only correct
+// content gets its final name.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -90,9 +90,8 @@ TEST_F(ServiceUploads, ABrokenUploadGoesOnWhereItStopped) {
   EXPECT_EQ(*again, nullptr) << "the same content again needs no bytes";
 }
 
-// I6 of an upload: whichever operation on its files fails, or is the last before the daemon's end,
-// the next one brings it to its end with the same content, and the committed offset never goes
-// back.
+// I6 for uploads: whichever file operation fails or is the last one before the daemon ends, the
+// next daemon completes the upload with the same content, and the committed offset never decreases.
 TEST_F(ServiceUploads, F26EachFailingFileOperationCostsNothingCommitted) {
   using Mode = FaultyFiles::Mode;
   const auto size = static_cast<int64_t>(content_.size());
@@ -128,11 +127,11 @@ TEST_F(ServiceUploads, F26EachFailingFileOperationCostsNothingCommitted) {
       ASSERT_TRUE(store_->uploads().remove({"default", sha_, size}).ok());
       if (faulty.operations() <= fail_at) break;
     }
-    EXPECT_GE(fail_at, 2);  // the part's name and the rename
+    EXPECT_GE(fail_at, 2);  // creating the part file, and the rename
   }
 }
 
-// F20: a power cut, or a person, may have taken what the row still promises.
+// F20: a power cut or a user may have deleted bytes that the row in the store still promises.
 TEST_F(ServiceUploads, F26APartThatIsGoneIsSentFromItsStart) {
   const auto size = static_cast<int64_t>(content_.size());
   {
@@ -192,7 +191,7 @@ TEST_F(ServiceUploads, AnUploadMayLearnItsDigestAtTheEnd) {
   EXPECT_TRUE(uploads_->find(sha_)->complete);
 }
 
-// Large enough for a thread that hashes while the bytes come, also over a pause.
+// Large enough for a thread that hashes while the bytes arrive, also across a pause.
 TEST_F(ServiceUploads, ALargeUploadIsHashedAsItComes) {
   Uploads uploads(*store_, local_files(), clock_, StatePaths(root_), 1 << 30);
   content_.assign(static_cast<size_t>(3 * FollowingDigest::kThreadBytes + 7), 'l');

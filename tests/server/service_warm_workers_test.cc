@@ -1,5 +1,5 @@
-// Warm workers without gRPC, so that the thread sanitizer sees all of it: a worker is a shell
-// script that hands its nonce to the test, and the test speaks for it.
+// Tests of warm workers without gRPC, so that the thread sanitizer sees all code. A worker is a
+// shell script that passes its nonce to the test, and the test makes the worker's calls.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ namespace {
 
 using Kind = WarmWorkers::Kind;
 
-/// What the daemon tells a worker.
+/// Receives the daemon's commands to a worker.
 class Commands final : public CommandSink {
  public:
   void send(const v1::WorkerCommand& command) override {
@@ -52,7 +52,7 @@ class Commands final : public CommandSink {
   std::deque<v1::WorkerCommand> commands_;
 };
 
-/// A caller's side of a call.
+/// The caller's side of a call.
 class Caller {
  public:
   Done<v1::Outcome> done() {
@@ -66,7 +66,7 @@ class Caller {
     const std::lock_guard lock(state_->mu);
     return state_->text.has_value();
   }
-  /// The text of its answer, or the reason of its refusal.
+  /// Waits for the reply. Returns its text, or the reason of its refusal.
   std::string answer() const {
     EXPECT_TRUE(eventually([&] { return answered(); })) << "no answer";
     const std::lock_guard lock(state_->mu);
@@ -87,7 +87,7 @@ class ServiceWarmWorkers : public ::testing::Test {
   struct Worker {
     std::string task;
     std::string model;
-    v1::ServeCalls calls;  // that it was given last
+    v1::ServeCalls calls;  // the calls that it received last
     pid_t pid = 0;
     std::shared_ptr<Commands> commands = std::make_shared<Commands>();
   };
@@ -132,7 +132,7 @@ class ServiceWarmWorkers : public ::testing::Test {
     return warm_->submit(kind, {model, 10}, std::move(message), caller.done());
   }
 
-  /// The next worker that starts, attached and connected.
+  /// Waits for the next worker to start and attaches it.
   Worker next_worker() {
     Worker worker;
     EXPECT_TRUE(eventually([&] {
@@ -163,7 +163,7 @@ class ServiceWarmWorkers : public ::testing::Test {
     EXPECT_TRUE(supervisor_->connect(first, worker.commands).ok());
     return worker;
   }
-  /// The texts of the calls that a worker was given last.
+  /// The texts of the calls that the worker received last.
   static std::string texts(const Worker& worker) {
     std::string all;
     for (const v1::ServeCall& c : worker.calls.calls()) {
@@ -172,7 +172,7 @@ class ServiceWarmWorkers : public ::testing::Test {
     }
     return all;
   }
-  /// Answers all of them, each with its own text.
+  /// Replies to all calls of the worker, each with its own text.
   void answer(const Worker& worker, int64_t memory_bytes = 1) {
     v1::WorkerReport report;
     report.mutable_answers()->set_memory_bytes(memory_bytes);
@@ -186,7 +186,7 @@ class ServiceWarmWorkers : public ::testing::Test {
     supervisor_->report(worker.task, report, [](const Status&) {});
   }
   void take_calls(Worker& worker) { worker.calls = worker.commands->next().serve(); }
-  /// A worker that is told to stop, and obeys.
+  /// Expects a stop command and ends the worker.
   void expect_stopped(Worker& worker) {
     EXPECT_TRUE(worker.commands->next().has_stop());
     ::kill(worker.pid, SIGKILL);
@@ -237,7 +237,7 @@ TEST_F(ServiceWarmWorkers, ACallTakesTheIdleWorkerOfItsModelWhateverItsKind) {
   call("m", "b", b, Kind::kGenerate);
   take_calls(worker);
   EXPECT_EQ(texts(worker), "b");
-  call("m", "c", c);  // a prediction does not wait for a generation
+  call("m", "c", c);  // a prediction does not wait for a text generation
   Worker second = next_worker();
   EXPECT_EQ(texts(second), "c");
   answer(second);
@@ -253,7 +253,7 @@ TEST_F(ServiceWarmWorkers, AFloodOfOneModelDoesNotKeepAnotherWaiting) {
   Worker m = next_worker();
   for (int i = 1; i < 6; ++i) call("m", std::to_string(i), flood[static_cast<size_t>(i)]);
   call("n", "x", other);
-  answer(m);  // m's turn came before n's: 1 to 4, and 5 is left
+  answer(m);  // m's batch of calls 1 to 4 is ahead of n's call; 5 is left
   take_calls(m);
   EXPECT_EQ(texts(m), "1 2 3 4");
   answer(m);
@@ -341,11 +341,11 @@ TEST_F(ServiceWarmWorkers, AWorkerThatIsLostCostsACallNothing) {
   Worker worker = next_worker();
   answer(worker);
   EXPECT_EQ(a.answer(), "a");
-  ::kill(worker.pid, SIGKILL);  // idle
+  ::kill(worker.pid, SIGKILL);  // the worker is idle
   ASSERT_TRUE(eventually([&] { return supervisor_->task_count() == 0; }));
   call("m", "b", b);
   worker = next_worker();
-  ::kill(worker.pid, SIGKILL);  // with a call
+  ::kill(worker.pid, SIGKILL);  // the worker has a call
   worker = next_worker();
   EXPECT_EQ(texts(worker), "b");
   answer(worker);
@@ -388,13 +388,13 @@ TEST_F(ServiceWarmWorkers, ALateCallEndsItsWorkerAndHarmsNoOther) {
 
 TEST_F(ServiceWarmWorkers, NoCallWaitsForEver) {
   limits_[0].time_max_ms = 300;
-  options_.loss_grace_ms = 6000;  // of which a third passes before SIGTERM
+  options_.loss_grace_ms = 6000;  // SIGTERM is sent after a third of this
   start();
   Caller first, waiting;
   call("m", "first", first);
   const Worker worker = next_worker();
   EXPECT_EQ(first.answer(), "LATE");
-  call("n", "waiting", waiting);  // the only place is taken until the late worker is gone
+  call("n", "waiting", waiting);  // the only place is taken until the late worker has ended
   EXPECT_EQ(waiting.answer(), "BUSY");
   EXPECT_EQ(supervisor_->task_count(), 1);
 }
@@ -468,7 +468,7 @@ TEST_F(ServiceWarmWorkers, NoneIsKeptWhereNoneMay) {
   call("m", "b", b);
   answer(worker);
   EXPECT_EQ(a.answer(), "a");
-  take_calls(worker);  // its calls are those that wait
+  take_calls(worker);  // the worker gets the waiting call
   answer(worker);
   EXPECT_EQ(b.answer(), "b");
   expect_stopped(worker);
@@ -526,7 +526,7 @@ TEST_F(ServiceWarmWorkers, ACancelledTextStopsAndItsWorkerStays) {
   call("m", "c", c);
   take_calls(worker);
   EXPECT_EQ(texts(worker), "c");
-  warm_->cancel(running);  // too late, and harmless
+  warm_->cancel(running);  // too late, so it has no effect
 }
 
 TEST_F(ServiceWarmWorkers, ACancelledTextThatGoesOnEndsItsWorker) {

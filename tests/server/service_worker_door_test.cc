@@ -1,5 +1,5 @@
-// The port for workers of other hosts, of a whole daemon: TLS with the daemon's certificate alone,
-// and nothing behind it but the calls of workers.
+// Tests of a daemon's port for remote workers: TLS with the daemon's own certificate, and only the
+// calls of workers.
 #include "server/protocol/enrolment.h"
 #include "tests/server/service_support.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"

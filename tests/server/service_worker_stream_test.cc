@@ -1,4 +1,4 @@
-// A worker's stream of reports: each is handed on before the next one is read.
+// Tests that a worker's report is passed to its task before the next report is read.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,10 +25,10 @@ namespace trainyard::server {
 namespace {
 
 constexpr int64_t kReports = 70;
-constexpr int64_t kPausedAt = 64;  // as many may be under way: the stream waits for the first
+constexpr int64_t kPausedAt = 64;  // the limit on unacknowledged reports, where the stream pauses
 
-/// Keeps what came before the pause under way. While it is handed the report of the pause, another
-/// thread takes the first one: from then on the stream may read.
+/// Acknowledges nothing before the pause. While it receives the report at the pause, another thread
+/// acknowledges all earlier reports, so that the stream may read again.
 class SlowOwner final : public TaskOwner {
  public:
   Result<v1::Assignment> assignment() override { return v1::Assignment(); }

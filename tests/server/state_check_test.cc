@@ -1,4 +1,4 @@
-// --check names what is damaged, by kind and name, and leaves every byte as it is.
+// Tests that --check names damaged items by kind and name and changes no byte.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -30,7 +30,7 @@ class StateChecked : public StateFolderTest {
     file.seekp(at);
     file.put(static_cast<char>(byte ^ 0x20));
   }
-  /// A READY dataset of real content.
+  /// Creates a READY dataset of real content.
   void add_dataset(const std::string& id) {
     const std::string csv = "a,b,label\n1,2,x\n3,4,y\n5,6,x\n";
     NewDataset dataset;
@@ -87,7 +87,7 @@ class StateChecked : public StateFolderTest {
     return job;
   }
 
-  /// The lines that say more than ok, with the daemon gone.
+  /// The lines of the check's output that do not say "ok", after the daemon has ended.
   std::string findings() {
     store_.reset();
     const auto before = contents();
@@ -200,7 +200,7 @@ TEST_F(StateChecked, ADamagedPageOfTheStoreIsFound) {
 TEST_F(StateChecked, TheLogOfADaemonThatWasKilledIsReadAndALostOneIsFound) {
   ASSERT_TRUE(store_->jobs().submit(new_job("job-a")).ok());
   const fs::path copy = folder_.path() / "copy";
-  fs::copy(state_, copy, fs::copy_options::recursive);  // as a power cut leaves it
+  fs::copy(state_, copy, fs::copy_options::recursive);  // as after a power cut
   fs::remove(copy / "trainyard.db-shm");
   std::string text;
   const auto line = [&](const std::string& l) { text += l + "\n"; };
@@ -236,7 +236,7 @@ TEST_F(StateChecked, AStoreOfAnEarlierVersionIsNotCalledDamaged) {
 
 TEST_F(StateChecked, ACopyOfBeforeAnUpgradeIsKnownAndADamagedOneIsNamed) {
   add_model("model-a");
-  const Job lost = start_job("since");  // as of a store that was set aside
+  const Job lost = start_job("since");  // a job that only a store that was set aside knows
   write(paths_.job(lost.uid) / "notes", "x");
   store_.reset();
   const int before = newest_schema_version() - 1;

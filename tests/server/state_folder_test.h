@@ -1,5 +1,5 @@
-// tests/server/state_folder_test.h: a store beside the folders of its files, for tests that compare
-// the two.
+// tests/server/state_folder_test.h: a store and the folders of its files, for tests that compare
+// them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class StateFolderTest : public ::testing::Test {
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path) << text;
   }
-  /// A complete upload, with its row.
+  /// Creates a complete upload: the file and its row in the store.
   std::string add_upload(const std::string& content) {
     const std::string sha256 = sha256_hex(content);
     const UploadKey key{"default", sha256, std::ssize(content)};

@@ -1,5 +1,5 @@
-// Arrays in the store. A promise that is held in memory alone would not survive the reopening; one
-// that needs several transactions would leave half an array.
+// Tests of arrays in the store. Reopening the store exposes promises that are kept in memory only
+// and arrays that were only partly stored.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ class StoreArray : public ::testing::Test {
     for (const auto& [state, count] : array->states) out[std::string(name_of(state))] = count;
     return out;
   }
-  /// The same, by looking at each job.
+  /// The same counts, computed by listing the jobs of the array.
   std::map<std::string, int64_t> counted(const std::string& id) {
     std::map<std::string, int64_t> out;
     for (const Job& job : list({.page_size = 1000, .array = id})) {
@@ -77,7 +77,7 @@ class StoreArray : public ::testing::Test {
     std::optional<std::string> array = {};
     bool no_members = false;
   };
-  /// All pages.
+  /// Reads all pages of a list.
   std::vector<Job> list(const Asked& asked) {
     JobQuery query;
     query.page_size = asked.page_size;
@@ -179,7 +179,7 @@ TEST_F(StoreArray, AllMembersAreStoredOrNone) {
   options.queued_jobs_max = 10;
   reopen();
   ASSERT_TRUE(jobs().submit(new_job("mine-4")).ok());
-  // The last of the members is what is in the way.
+  // Only the last member's name is already in use.
   EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 5)).error().reason,
             "JOB_EXISTS");
   EXPECT_NE(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 5))
@@ -368,7 +368,8 @@ TEST_F(StoreArray, OtherChangesGetInBetweenTheMembers) {
   EXPECT_EQ(order, (std::vector<std::string>{"single", "array"}));
 }
 
-// Three of 9,000 took 40 s in one transaction, and the single job waited for all of them.
+// In one transaction, three arrays of 3,000 members would take 40 s, and the single job would wait
+// for all of them.
 TEST_F(StoreArray, ArraysThatComeTogetherHoldTheWriterUpOneByOne) {
   std::promise<void> all;
   std::atomic<int> left = 4;
@@ -383,7 +384,7 @@ TEST_F(StoreArray, ArraysThatComeTogetherHoldTheWriterUpOneByOne) {
     plan.set_device_advice(std::string(1000, 'x'));
     array.shapes[0].plan = plan.SerializeAsString();
   }
-  int before = 0;  // arrays, of the single job
+  int before = 0;  // number of arrays stored before the single job
   for (NewArray& array : asked) arrays().submit(std::move(array), answered);
   jobs().submit(new_job("single"), [&](const auto& result) {
     before = 4 - left;
@@ -419,12 +420,12 @@ TEST_F(StoreArray, TheRowGoesWithItsLastMember) {
 TEST_F(StoreArray, ADeletionTakesAllMembersAndNothingElse) {
   const int size = static_cast<int>(kMembersMax) + 3;
   submit("sweep", size);
-  submit("swee", 2);  // a prefix
+  submit("swee", 2);  // its name is a prefix of the other's
   ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).ok());
   const RemovedMembers first = arrays().remove_some("default", "sweep").value();
   EXPECT_FALSE(first.all);
   EXPECT_EQ(std::ssize(first.uids), kMembersMax);
-  reopen();  // a daemon that ended in between: the rest is still an array
+  reopen();  // as after a restart in between: the remaining members are still an array
   const RemovedMembers rest = arrays().remove_some("default", "sweep").value();
   EXPECT_TRUE(rest.all);
   EXPECT_EQ(rest.uids.size(), 3u);

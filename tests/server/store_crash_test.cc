@@ -1,5 +1,6 @@
-// F01, F03, F06, F20: the process ends, or the power goes, before any single write or sync of the
-// store; what was acknowledged is there, nothing is half there, and a retry makes no second job.
+// F01, F03, F06, F20: the process ends, or the power fails, before any single write or sync of the
+// store. Acknowledged changes must survive, no change may be half done, and a retry must not create
+// a second job.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The thread sanitizer does not support threads in a child that was forked.
+// The thread sanitizer does not support threads in a forked child.
 #if defined(__SANITIZE_THREAD__)
 #define SKIP_WHERE_FORKS_DO_NOT_WORK() GTEST_SKIP() << "no forks under the thread sanitizer"
 #else
@@ -37,8 +38,8 @@ NewJob numbered_job(int i) {
   return job;
 }
 
-// The work of a small daemon: submits, one run to the end, one cancel. Tells each acknowledged
-// step.
+// The work of a small daemon: it submits jobs, runs one to its end and cancels one. Calls
+// `acknowledged` after each acknowledged step.
 void work(Store& store, const std::function<void(char)>& acknowledged) {
   for (int i = 0; i < kJobs; ++i)
     if (store.jobs().submit(numbered_job(i)).ok()) acknowledged(static_cast<char>('0' + i));
@@ -59,7 +60,7 @@ void work(Store& store, const std::function<void(char)>& acknowledged) {
   if (store.jobs().request_cancel("default", job_id(1)).ok()) acknowledged('C');
 }
 
-// I1 to I5 of a store that was reopened after the acknowledgements `seen`.
+// Checks the invariants I1 to I5 of a reopened store, given the acknowledged steps `seen`.
 void check(Store& store, const std::string& seen, const std::string& where) {
   for (const char step : seen) {
     if (step >= '0' && step <= '9') {
@@ -82,7 +83,7 @@ void check(Store& store, const std::string& seen, const std::string& where) {
     EXPECT_FALSE(is_active(job.state)) << where;
     EXPECT_EQ(job.state == JobState::kSucceeded, !job.model.empty()) << where;
   }
-  for (int i = 0; i < kJobs; ++i)  // the client tries again
+  for (int i = 0; i < kJobs; ++i)  // the client retries
     EXPECT_TRUE(store.jobs().submit(numbered_job(i)).ok()) << where;
   EXPECT_EQ(store.jobs().list({}).value().jobs.size(), static_cast<size_t>(kJobs)) << where;
 }
@@ -95,12 +96,12 @@ void check_integrity(const fs::path& state_dir, const std::string& where) {
 
 StoreOptions crash_options(const fs::path& directory) {
   StoreOptions options = small_options(directory);
-  options.checkpoint_pages = 6;  // several checkpoints in this little work
+  options.checkpoint_pages = 6;  // so that this little work includes several checkpoints
   return options;
 }
 
-// Runs the work in a child that ends itself at its n-th operation; what it acknowledged, or nothing
-// more if it came through.
+// Runs the work in a child process that exits at its n-th operation. Returns the acknowledged
+// steps, and whether the work completed without reaching that operation.
 struct Crashed {
   std::string seen;
   bool came_through = false;
@@ -121,7 +122,7 @@ Crashed crash_at(const fs::path& directory, int n, bool after_commit) {
       });
     }
     std::unique_ptr<Store> store = open_or_die(options);
-    if (after_commit)  // committed, not yet answered
+    if (after_commit)  // exit after the commit, before the acknowledgement
       store->observe([&](std::span<const JobChange>) {
         if (++count == n) ::_exit(3);
       });
@@ -154,7 +155,7 @@ void crash_everywhere(bool after_commit, int least) {
     check_integrity(directory.path(), where);
     if (crashed.came_through || ::testing::Test::HasFailure()) break;
   }
-  EXPECT_GE(n, least);  // the work has at least so many places to die at
+  EXPECT_GE(n, least);  // the work must have at least `least` such operations
 }
 
 TEST(StoreCrash, F01F03KilledBeforeEachWriteLosesNothingAcknowledged) {
@@ -205,7 +206,8 @@ std::string read_text(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Ends a start that upgrades at its n-th write, truncation or sync; false if it came through.
+// Runs an upgrading start that exits at its n-th write, truncation or sync. Returns false if the
+// start completed without reaching that operation.
 bool upgrade_ends_at(const StoreOptions& with, int n) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -225,8 +227,8 @@ bool upgrade_ends_at(const StoreOptions& with, int n) {
   return status != 0;
 }
 
-// F22: what is there after it is the earlier store as it was, or the upgraded one beside a whole
-// copy; the next start has both, and the way back is open.
+// F22: afterwards the store is either the unchanged earlier one, or the upgraded one with a
+// complete copy of the earlier one. The next start has both, and the upgrade can be undone.
 TEST(StoreCrash, F22AnUpgradeThatIsKilledAtAnyWriteLosesNothing) {
   SKIP_WHERE_FORKS_DO_NOT_WORK();
   const int newest = newest_schema_version();
@@ -319,7 +321,7 @@ TEST(StoreCrash, F22AnUpgradeWhoseDiskFillsAtAnyWriteChangesNothing) {
     }
     options.vfs.clear();
     open_or_die(options);
-    if (!upgraded) continue;  // only the first write after the migration was left
+    if (!upgraded) continue;  // the disk filled at the first write after the migration
     EXPECT_EQ(rows_of(directory.path() / ("trainyard.db.schema-" + std::to_string(newest - 1))),
               before);
   }
@@ -344,7 +346,7 @@ TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
   std::unique_ptr<Store> store = open_or_die(options);
   const FileImages before = read_images(directory.path());
   std::vector<FileOperation> operations;
-  std::vector<std::string> marks;  // the commit mark as it was written before each operation
+  std::vector<std::string> marks;  // the commit mark before each operation
   std::mutex mu;
   vfs.set_hook([&](const FileOperation& op) {
     const std::lock_guard lock(mu);
@@ -352,7 +354,7 @@ TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
     marks.push_back(read_text(directory.path() / kMarkFile));
     return SQLITE_OK;
   });
-  std::vector<std::pair<size_t, char>> acknowledged;  // operations before the answer
+  std::vector<std::pair<size_t, char>> acknowledged;  // operations before each step
   work(*store, [&](char step) {
     const std::lock_guard lock(mu);
     acknowledged.emplace_back(operations.size(), step);
@@ -376,7 +378,7 @@ TEST(StoreCrash, F20PowerCutAtEachSyncLosesNothingAcknowledged) {
     for (const auto& [name, image] :
          after_power_cut(before, operations, count, [&] { return random(); }))
       std::ofstream(disk.path() / name, std::ios::binary) << image;
-    // It is not synced with each commit, so that any older one may be what the disk has.
+    // The mark is not synced with each commit, so the disk may have any older one.
     std::ofstream(disk.path() / kMarkFile, std::ios::binary)
         << marks[random() % 2 == 0 ? count : random() % (count + 1)];
     std::string seen;

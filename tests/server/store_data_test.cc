@@ -1,4 +1,5 @@
-// Datasets, uploads and models: idempotent where clients retry, refused where content would change.
+// Tests of datasets, uploads and models: repeated calls are idempotent, and changes of content are
+// refused.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -74,7 +75,8 @@ TEST_F(StoreData, OtherContentIsTheNextVersionAndTheNewestsContentIsThatOneAgain
   EXPECT_EQ(ready("digits", "d2").version, 2);
   EXPECT_EQ(datasets.create(new_dataset("digits", "d2")).value().dataset.version, 2);
   EXPECT_EQ(datasets.create(new_dataset("other", "d2")).value().dataset.version, 1);
-  // What comes last is what the name means, also where it was there before; it is not read again.
+  // The name stands for the latest version, even if its content already existed; it is not ingested
+  // again.
   const CreatedDataset old = datasets.create(new_dataset("digits", "d1")).value();
   EXPECT_EQ(old.dataset.version, 3);
   EXPECT_EQ(old.dataset.state, v1::Dataset::READY);
@@ -289,8 +291,8 @@ TEST_F(StoreData, F26TheFileOfAModelIsNotForgotten) {
   EXPECT_FALSE(uploads.find("default", "abc").value().complete);
 }
 
-// F03 for deletions: the row is gone and the daemon ends before the files are; the next one is
-// told.
+// F03 for deletions: the row is deleted and the daemon ends before the files are. The next daemon
+// must learn which files to delete.
 TEST_F(StoreData, F03WhatADeletionLeftIsToldToTheNextStart) {
   const Job job = run_job(*store, new_job("trained"));
   AttemptUpdate end = update_of(job, 2);
@@ -308,11 +310,11 @@ TEST_F(StoreData, F03WhatADeletionLeftIsToldToTheNextStart) {
   const std::vector<std::string> all = {"datasets/d1", "jobs/" + job.uid, "models/" + job.uid};
   EXPECT_EQ(store->removals().list().value(), all);
   ASSERT_TRUE(store->removals().forget("jobs/" + job.uid).ok());
-  // A dataset of the same content came again: its folder is that of a row.
+  // A dataset of the same content is created again, so the folder belongs to a row and must stay.
   ASSERT_TRUE(store->datasets().create(new_dataset("again", "d1")).ok());
   EXPECT_EQ(store->removals().list().value(), std::vector<std::string>{"models/" + job.uid});
 
-  // Files that come before their row: those of a fork. The row forgets them.
+  // A fork's files exist before its row, which takes them off the list of removals.
   NewJob fork = new_job("forked");
   fork.uid = "0123456789abcdef0123456789abcdef";
   const std::vector<std::string> noted = {"jobs/" + fork.uid, "models/" + job.uid};

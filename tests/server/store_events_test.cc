@@ -1,6 +1,5 @@
-// Catches: an event that is read back with another content than was stored, whatever a worker
-// sends; rows of earlier versions that are not read; and metrics that take more room than their
-// values.
+// Tests of events in the store. They fail if an event is read back with other content than was
+// stored, if rows of earlier versions cannot be read, or if metrics take more space than needed.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +24,7 @@ v1::Event metrics_event() {
   return event;
 }
 
-/// `count` points from `first` on.
+/// Adds `count` points, starting at step `first`.
 void add_series(v1::Event& event, const std::string& key, int64_t first, int count,
                 const std::function<double(int)>& value) {
   v1::MetricSeries& series = *event.mutable_metrics()->add_series();
@@ -73,11 +72,11 @@ TEST(EventPayload, MetricsComeBackAsTheyWere) {
 
 TEST(EventPayload, WhateverElseAWorkerSendsIsKept) {
   v1::Event event = metrics_event();
-  expect_same(event);  // a batch without a series
+  expect_same(event);  // a batch without any series
   add_series(event, "train/loss", 1, 2, [](int i) { return i; });
   event.mutable_metrics()->add_series()->set_key("nothing");
   expect_same(event);
-  event.mutable_metrics()->mutable_series(1)->add_values(5);  // of no step
+  event.mutable_metrics()->mutable_series(1)->add_values(5);  // a value without a step
   expect_same(event);
   event = metrics_event();
   event.mutable_log()->set_text("a line");
@@ -125,7 +124,7 @@ TEST(EventPayload, DamagedOnesAreRefused) {
   EXPECT_FALSE(unpack_event("\x0a\xff", event));
 }
 
-/// Two keys for each step, a value of the first being a float: bytes of a step.
+/// The packed bytes per step of two series, the first of which has float values.
 double bytes_a_step(int steps, int batch) {
   v1::Event event = metrics_event();
   add_series(event, "train/loss", 1'000'000, steps,
@@ -140,7 +139,7 @@ TEST(EventPayload, AStepTakesItsValuesAndNoMore) {
   EXPECT_LT(bytes_a_step(1000, 50), 12.2) << "fiftieths are no floats";
 }
 
-/// An event of about so many bytes when packed.
+/// An event of about `bytes` bytes when packed.
 v1::Event log_of(size_t bytes) {
   std::string text;
   for (size_t i = 0; i < bytes; ++i) text += static_cast<char>('a' + i * i % 26);
@@ -184,7 +183,7 @@ TEST(EventRows, LongEventsAreReadBackAndGoWithTheirJob) {
   EXPECT_EQ(all_events(*store, other.uid).back().log().text().size(), 3000u);
 }
 
-// Rows of any length: what they take beside their payload.
+// Measures the overhead of rows of any length.
 TEST(EventRows, FillTheirPages) {
   const TemporaryDirectory directory;
   FakeClock clock;

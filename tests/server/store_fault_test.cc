@@ -1,5 +1,6 @@
-// F17, F19, F23: the disk is full, a write or sync fails, another program holds the file. What was
-// acknowledged stays; the refusal has the right reason; what can go on, goes on.
+// F17, F19, F23: the disk is full, a write or sync fails, another program locks the file.
+// Acknowledged changes stay, refusals have the right reason, and operations that are still possible
+// work.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -35,7 +36,7 @@ TEST_F(StoreFault, F17FullDiskRefusesSubmitsButReadsAndCancelsGoOn) {
     ASSERT_TRUE(store->jobs().submit(new_job("job-" + std::to_string(i))).ok());
   const Job running = run_job(*store, new_job("running"));
 
-  vfs.set_hook([&](const FileOperation& op) {  // full until the reserve is freed
+  vfs.set_hook([&](const FileOperation& op) {  // the disk is full until the reserve is freed
     return op.kind == FileOperation::Kind::kWrite && fs::exists(reserve) ? SQLITE_FULL : SQLITE_OK;
   });
   for (int i = 0; i < 3; ++i) {
@@ -54,12 +55,12 @@ TEST_F(StoreFault, F17FullDiskRefusesSubmitsButReadsAndCancelsGoOn) {
             JobState::kSucceeded);
   EXPECT_TRUE(store->health().ok());
 
-  vfs.set_hook(nullptr);  // space was made: no restart is needed
+  vfs.set_hook(nullptr);  // space was freed: no restart is needed
   EXPECT_TRUE(store->jobs().submit(new_job("late-0")).ok());
   EXPECT_TRUE(fs::exists(reserve));
 }
 
-// Fails the n-th operation of a submit, for n = 1 until one goes through.
+// Lets the n-th operation of a submit fail, for n = 1, 2, ... until a submit succeeds.
 void fail_each(FaultVfs& vfs, const StoreOptions& base, int code, FileOperation::Kind kind,
                const char* reason, bool heals) {
   bool clean = false;
@@ -86,7 +87,7 @@ void fail_each(FaultVfs& vfs, const StoreOptions& base, int code, FileOperation:
     EXPECT_EQ(after.ok(), clean || heals) << n;
     EXPECT_EQ(store->health().ok(), clean || heals) << n;
     store.reset();
-    store = open_or_die(small_options(directory.path()));  // a new start, a sound disk
+    store = open_or_die(small_options(directory.path()));  // restart with a disk that works
     EXPECT_TRUE(store->jobs().find("default", "before").ok()) << n;
     if (tried.ok()) {
       EXPECT_TRUE(store->jobs().find("default", "tried").ok()) << n;
@@ -105,9 +106,10 @@ TEST_F(StoreFault, F17EachWriteThatFindsTheDiskFullIsRefusedAndForgotten) {
             /*heals=*/true);
 }
 
-// With a full disk, what is left to settle waits for the next change instead of trying for ever.
+// On a full disk, the remaining dependent jobs are settled with the next change instead of in an
+// endless retry.
 TEST_F(StoreFault, F17JobsThatWaitAreToldOnceThereIsRoom) {
-  options.checkpoint_pages = 1'000'000;  // so that syncs are commits
+  options.checkpoint_pages = 1'000'000;  // so that each sync belongs to a commit
   const auto store = open_or_die(options);
   const Job hub = run_job(*store, new_job("hub"));
   for (int i = 0; i < 1'000; ++i) {

@@ -1,4 +1,4 @@
-// Rates and outcomes in the store.
+// Tests of measured rates and of jobs' outcomes in the store.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class StoreForecast : public ::testing::Test {
     store.reset();
     store = open_or_die(small_options(directory.path()), clock);
   }
-  /// A job with a forecast of its step, that took `step_seconds` for each of `steps`.
+  /// Ends a job with a forecast after `steps` steps of `step_seconds` each.
   Job finish(const std::string& id, int64_t steps, double step_seconds,
              JobState state = JobState::kSucceeded, bool shared = false) {
     NewJob asked = new_job(id);
@@ -96,7 +96,7 @@ TEST_F(StoreForecast, NodesOfAClusterAreKeptApartAndForgotten) {
   ASSERT_TRUE(answer_of(forecasts, &ForecastStore::save_node_rates, rebuilt).ok());
   forecasts.see_node("a", "old", 9, [](const Status&) {});
   ASSERT_TRUE(answer_of(forecasts, &ForecastStore::save_node_rates, rates("b", "new", 3))
-                  .ok());  // behind that
+                  .ok());  // stored after the older ones above
   reopen();
   std::vector<StoredNodeRates> all = store->forecasts().node_rates().value();
   ASSERT_EQ(all.size(), 4u);
@@ -244,7 +244,7 @@ TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
     const std::lock_guard lock(mu);
     EXPECT_NEAR(told.on_cpu.rest_s, 100, 1e-9);
   }
-  // Again, and this time it is killed behind a checkpoint.
+  // The second attempt is killed after a checkpoint.
   const Job again = store->jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();
   AttemptUpdate started = update_of(again, 1);
   started.move = move_to(JobState::kRunning);
@@ -299,7 +299,7 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   progress.mutable_times()->set_step_seconds_low(0.19);
   progress.mutable_times()->set_step_seconds_high(0.21);
   remaining = remaining_of(plan, "devices/cpu", progress);
-  EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations as forecast
+  EXPECT_NEAR(remaining.seconds, 500 * 0.21, 1e-6);  // evaluations count as forecast
   EXPECT_NEAR(remaining.forecast_share, 0.5, 1e-9);
   EXPECT_EQ(remaining.bound_share, 0) << "no bound is known";
   EXPECT_EQ(remaining.held_back_by, "compute");
@@ -322,7 +322,7 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   elsewhere.set_step(500);
   EXPECT_EQ(remaining_of(plan, "devices/gpu-0", elsewhere).seconds, 0);
 
-  // Two models of GPU: of a device that no forecast names, only its own steps are known.
+  // With two models of GPU, a device without a forecast has only its own measured steps.
   for (const char* device : {"devices/gpu-0", "devices/gpu-1"}) {
     v1::Forecast& gpu = *plan.add_forecasts();
     gpu.set_device(device);
@@ -363,7 +363,8 @@ TEST(Remaining, TellsTheShareOfTheBoundAndWhatItIsMadeOf) {
   EXPECT_EQ(held_back_by(), "launches");
   forecast.set_limited_by("exchanges");
   EXPECT_EQ(held_back_by(), "exchanges") << "the bound knows nothing of them";
-  forecast.set_limited_by("data");  // which was forecast, and did not turn out so
+  // The forecast named data loading, but the measurement contradicts it.
+  forecast.set_limited_by("data");
   EXPECT_EQ(held_back_by(), "memory bandwidth");
   progress.mutable_times()->set_data_wait_seconds(30);
   EXPECT_EQ(held_back_by(), "data");

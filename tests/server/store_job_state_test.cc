@@ -1,5 +1,5 @@
-// Every pair of states against a table written out by hand: a move that is added or lost by
-// accident changes a cell.
+// Checks every pair of states against a hand-written table, so that a move added or lost by
+// accident fails a cell.
 #include <gtest/gtest.h>
 
 #include "server/store/job_state.h"

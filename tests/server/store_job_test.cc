@@ -1,5 +1,5 @@
-// What the store promises of jobs, attempts and events, one promise per test. Each test would catch
-// a promise that holds in memory only by opening the store again where that matters.
+// Tests of the store's promises about jobs, attempts and events, one promise per test. A test
+// reopens the store where a promise might be kept in memory only.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -183,7 +183,7 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   outcome.set_steps_done(30);
   outcome.add_baselines()->set_metric("test/accuracy");
   outcome.add_warnings("no better");
-  outcome.add_warnings(std::string(5000, 'x'));  // more than is kept
+  outcome.add_warnings(std::string(5000, 'x'));  // longer than the store keeps
   end.add_result(outcome);
   end.final_metrics = {{"test/accuracy", 0.98}};
   end.confusion_matrices.emplace_back().set_rows_of("test");
@@ -230,7 +230,7 @@ TEST_F(StoreJob, ReportSentAgainChangesNothing) {
   AttemptUpdate end = update_of(job, 3);
   end.move = move_to(JobState::kFailed);
   ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, end).ok());
-  // The reply to the last report was lost too.
+  // The reply to the last report was lost, and the report is sent again.
   EXPECT_EQ(answer_of(jobs(), &JobStore::update_attempt, end).value().newest_seq, seq + 1);
 }
 
@@ -269,7 +269,7 @@ TEST_F(StoreJob, OlderAttemptIsFenced) {
   EXPECT_EQ(jobs().find_uid(first.uid).value().state, JobState::kStarting);
 }
 
-// Would be missed: two workers of another host that both take an attempt for theirs.
+// Fails if two remote workers can both enrol for one attempt.
 TEST_F(StoreJob, ACredentialIsRecordedOnce) {
   const Job queued = jobs().submit(new_job()).value();
   const Job job = jobs().start_attempt(queued.uid, {"devices/cpu"}, "", "R", "m").value();
@@ -562,7 +562,7 @@ TEST_F(StoreJob, ListPagesNewestFirstWithoutRepeatOrLoss) {
   EXPECT_TRUE(jobs().list(query).value().jobs.empty());
 }
 
-// Each state's jobs are found by themselves: together they must be the newest of all.
+// Jobs are looked up per state, and the merged list must be in one order.
 TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
   std::vector<std::string> waiting_or_over;  // newest first
   for (int i = 0; i < 12; ++i) {
@@ -597,7 +597,7 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
   for (size_t i = 1; i < active.size(); ++i) EXPECT_LT(active[i - 1].order, active[i].order);
 }
 
-// The scheduler's index begins with what is read and goes on with what is told: they must agree.
+// The scheduler's index is filled by a read and then updated by notifications, which must agree.
 TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
   std::map<std::string, JobBrief> told;
   std::mutex mu;
@@ -721,7 +721,7 @@ TEST_F(StoreJob, PageTokenIsRefusedWhenChangedOrUsedElsewhere) {
   EXPECT_TRUE(jobs().list(query).ok());
   query.page_size = 1;
   query.page_token = token;
-  reopen();  // the key is the store's
+  reopen();  // the store keeps the key of page tokens
   EXPECT_TRUE(jobs().list(query).ok());
 }
 
@@ -779,7 +779,7 @@ TEST_F(StoreJob, EventSequenceHasNoGapUnderConcurrency) {
     std::vector<std::jthread> threads;
     for (const Job& job : running)
       threads.emplace_back([&, job] {
-        for (int r = 0; r < kReports; ++r) {  // without waiting: in order all the same
+        for (int r = 0; r < kReports; ++r) {  // no wait, but results are in order
           AttemptUpdate update = update_of(job, r + 2);
           update.events.push_back(log_event(std::to_string(r)));
           jobs().update_attempt(std::move(update), [&](Result<Job> result) {
@@ -788,14 +788,14 @@ TEST_F(StoreJob, EventSequenceHasNoGapUnderConcurrency) {
           });
         }
       });
-    for (int r = 0; r < 50; ++r)  // readers meanwhile see a prefix without a gap
+    for (int r = 0; r < 50; ++r)  // concurrent readers see a prefix without a gap
       for (const Job& job : running) {
         int64_t expected = 0;
         const EventBatch batch = read_events(jobs(), job.uid, 0, 1000).value();
         for (const v1::Event& e : batch.events) ASSERT_EQ(e.seq(), ++expected);
       }
   }
-  store.reset();  // answers what waits
+  store.reset();  // the destructor completes all waiting changes
   EXPECT_EQ(answered, kJobs * kReports);
   store = open_or_die(small_options(directory.path()), clock);
   for (const Job& job : running) {
@@ -827,7 +827,8 @@ TEST_F(StoreJob, UpdateFromReportsOfAWorker) {
   EXPECT_EQ(job.newest_seq, 3);
 }
 
-// A second attempt begins with the checkpoint and knows nothing of what the first one began with.
+// The second attempt starts from the checkpoint, so its report lacks the initial weights of the
+// first.
 TEST_F(StoreJob, InitialWeightsOfTheFirstAttemptAreKept) {
   Job job = run_job(*store);
   AttemptUpdate first = update_of(job, 2);

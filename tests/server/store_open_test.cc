@@ -1,5 +1,5 @@
-// F22 and F24: what the store refuses to open, with the reason, the file and the remedy named; and
-// that refusing changes nothing on disk.
+// F22 and F24: the store refuses to open damaged or foreign files. The error names the reason, the
+// file and the remedy, and a refusal changes nothing on disk.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -60,12 +60,12 @@ TEST_F(StoreOpen, F24LockOfAKilledDaemonIsNotStale) {
   EXPECT_TRUE(open_or_die(options)->jobs().find("default", "kept").ok());
 }
 
-// As of a daemon that was killed while it started a worker.
+// A daemon was killed while it started a worker.
 TEST_F(StoreOpen, F24LockThatAKilledDaemonsChildStillHasIsWaitedFor) {
   const pid_t daemon = ::fork();
   if (daemon == 0) {
     const std::unique_ptr<Store> store = open_or_die(options);
-    if (::fork() == 0) {  // it has the descriptor as well
+    if (::fork() == 0) {  // the child inherits the lock's descriptor
       ::usleep(300'000);
       ::_exit(0);
     }
@@ -103,7 +103,7 @@ TEST_F(StoreOpen, F22NewerSchemaIsRefused) {
   EXPECT_NE(e.message.find("4711"), std::string::npos);
 }
 
-/// Catches a migration that loses rows, or that leaves what old jobs name without a meaning.
+/// Fails if a migration loses rows, or if names in old jobs no longer refer to anything.
 TEST_F(StoreOpen, WhatAnEarlierSchemaHadIsThereAfterTheUpgrade) {
   make_older_store(options.state_dir, 1);
   const std::unique_ptr<Store> store = open_or_die(options);
@@ -156,11 +156,11 @@ TEST_F(StoreOpen, F22DeletedWalOfAKilledDaemonIsNoticed) {
   ASSERT_FALSE(saved.empty());
   fs::remove(wal);
   EXPECT_EQ(refused().reason, "STORE_WAL_MISSING");
-  write(wal, saved);  // the remedy
+  write(wal, saved);  // apply the remedy
   EXPECT_TRUE(open_or_die(options)->jobs().find("default", "kept").ok());
 }
 
-/// A daemon that was killed with five acknowledged jobs in the log, each in a commit of its own.
+/// Leaves the state of a killed daemon with five acknowledged jobs in the log, one per commit.
 void kill_with_five_jobs(const StoreOptions& options) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -187,7 +187,7 @@ TEST_F(StoreOpen, F22ACutOrDamagedLogIsNoticed) {
     EXPECT_EQ(e.reason, "STORE_LOST_COMMITS");
     EXPECT_NE(e.message.find("were acknowledged"), std::string::npos) << e.message;
     EXPECT_NE(e.message.find("trainyard.db.commit"), std::string::npos) << "the remedy";
-    // Refused again, whatever the first look has made of the log.
+    // It must be refused again, even if the first attempt to open has changed the log.
     EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
   }
 }
@@ -198,7 +198,7 @@ TEST_F(StoreOpen, F22ALogThatWasRestoredIsWholeAgain) {
   const std::string saved_wal = content(wal), saved_db = content(db);
   write(wal, "");
   EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
-  write(wal, saved_wal);  // a backup of both files
+  write(wal, saved_wal);  // restore a backup of both files
   write(db, saved_db);
   const std::unique_ptr<Store> store = open_or_die(options);
   EXPECT_EQ(store->jobs().list({}).value().jobs.size(), 5u);
@@ -225,7 +225,7 @@ TEST_F(StoreOpen, TheCommitMarkOutlivesATornWrite) {
   ASSERT_TRUE(mark.write(42) && mark.write(43) && mark.sync());
   const std::string whole = content(path);
   EXPECT_EQ(CommitMark::read(path).value(), 43);
-  for (size_t at : {size_t{0}, size_t{512}}) {  // a sector with rubbish in it
+  for (size_t at : {size_t{0}, size_t{512}}) {  // overwrite part of a sector
     std::string torn = whole;
     torn.replace(at, 20, "rubbish             ");
     write(path, torn);
@@ -296,7 +296,7 @@ TEST_F(StoreOpen, ReadersNeverCheckpoint) {
   EXPECT_EQ(fs::file_size(db.string() + "-wal"), wal_size);
 }
 
-// The writer is never idle here. Without checkpoints the log has some 12 MiB.
+// The writer is never idle here. Without WAL checkpoints the log would grow to 12 MiB.
 TEST_F(StoreOpen, TheLogIsBoundedThoughChangesKeepComing) {
   constexpr int kSubmits = 8000;
   options.checkpoint_pages = 8;
@@ -317,7 +317,7 @@ TEST_F(StoreOpen, TheLogIsBoundedThoughChangesKeepComing) {
 
 TEST(StoreFiles, NetworkFileSystemsAreKnownByTheirNumbers) {
   EXPECT_TRUE(is_network_file_system(0x6969));
-  EXPECT_TRUE(is_network_file_system(static_cast<int32_t>(0xff534d42)));  // as a 32-bit statfs
+  EXPECT_TRUE(is_network_file_system(static_cast<int32_t>(0xff534d42)));  // from a 32-bit statfs
   EXPECT_FALSE(is_network_file_system(0xef53));                           // ext4
   EXPECT_FALSE(is_network_file_system(0x01021994));                       // tmpfs
 }

@@ -1,5 +1,5 @@
-// Owners, time limits, dependencies and drained devices in the store. A promise that is held in
-// memory alone would not survive the reopening in the middle.
+// Tests of owners, time limits, dependencies and drained devices in the store. Reopening the store
+// exposes promises that are kept in memory only.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +53,7 @@ class StoreOwner : public ::testing::Test {
     return answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).value();
   }
 
-  /// Unfinished jobs that wait for another one.
+  /// The number of unfinished jobs that wait for another job.
   int64_t count_waiting() {
     int64_t waiting = 0;
     const auto count = [&](const JobBrief& job) { waiting += job.waits_for > 0 ? 1 : 0; };
@@ -100,7 +100,7 @@ TEST_F(StoreOwner, AJobKeepsItsOwnerAndIsListedByIt) {
 TEST_F(StoreOwner, TheTimeLimitCountsWhatTheAttemptsTrainedAndNothingElse) {
   NewJob asked = new_job("limited");
   asked.spec.mutable_resources()->set_time_limit_seconds(10);
-  clock.pass(int64_t{60'000'000});  // it waits
+  clock.pass(int64_t{60'000'000});  // the job waits
   Job job = run_job(*store, asked);
   clock.pass(int64_t{6'000'000});
   AttemptUpdate lost = update_of(job);
@@ -108,7 +108,7 @@ TEST_F(StoreOwner, TheTimeLimitCountsWhatTheAttemptsTrainedAndNothingElse) {
   job = answer_of(jobs(), &JobStore::update_attempt, lost).value();
   EXPECT_EQ(job.state, JobState::kQueued);
   EXPECT_EQ(job.run_time_us, 6'000'000);
-  clock.pass(int64_t{60'000'000});  // it waits again
+  clock.pass(int64_t{60'000'000});  // the job waits again
   reopen();
   job = jobs().start_attempt(job.uid, {"devices/cpu"}, "nonce", "DEVICE_ASSIGNED", "").value();
   AttemptUpdate started = update_of(job, 1);
@@ -139,7 +139,7 @@ TEST_F(StoreOwner, AWorkerOutOfSightHasTrainedUpToItsNewestEvent) {
   AttemptUpdate heard = update_of(job, 2);
   heard.events.push_back(log_event("step"));
   ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, heard).ok());
-  clock.pass(int64_t{3'600'000'000});  // no daemon was there
+  clock.pass(int64_t{3'600'000'000});  // no daemon ran during this hour
   AttemptUpdate gone = update_of(job);
   gone.move = move_to(JobState::kQueued);
   gone.move->unseen = true;
@@ -194,7 +194,7 @@ TEST_F(StoreOwner, AJobWaitsForAnotherAndIsWokenByItsSuccess) {
 }
 
 TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
-  constexpr int kLength = 2'000;  // a recursion would show in the stack
+  constexpr int kLength = 2'000;  // a recursive implementation would overflow the stack
   ASSERT_TRUE(jobs().submit(new_job("link-0")).ok());
   for (int i = 1; i <= kLength; ++i) {
     ASSERT_TRUE(
@@ -225,7 +225,7 @@ TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
 TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
   constexpr int kWaiters = 3'000;
   std::mutex mu;
-  size_t commit_max = 0;  // changes
+  size_t commit_max = 0;  // largest number of changes in a commit
   const auto observe = [&] {
     store->observe([&](std::span<const JobChange> changes) {
       const std::lock_guard lock(mu);
@@ -235,7 +235,7 @@ TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
   observe();
   ASSERT_TRUE(jobs().submit(new_job("hub")).ok());
   const auto name = [](const char* kind, int i) { return kind + std::to_string(i); };
-  for (int i = 0; i < kWaiters; ++i) {  // by turns one that is woken and one that ends
+  for (int i = 0; i < kWaiters; ++i) {  // every other waiter is woken; the rest end
     NewJob waiter = job_after(name("waiter-", i), {{"hub", i % 2 == 0}});
     jobs().submit(std::move(waiter), [](const Result<Job>& job) { EXPECT_TRUE(job.ok()); });
   }
@@ -267,7 +267,7 @@ TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
   EXPECT_LE(commit_max, static_cast<size_t>(kSettledMax) + 3) << "with three commands";
 }
 
-// As a daemon leaves it that dies right behind the commit that ends a job.
+// The state after a daemon died right after the commit that ends a job.
 TEST_F(StoreOwner, WhatADeadDaemonLeftUnsettledIsSettledAtTheOpening) {
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
   ASSERT_TRUE(jobs().submit(new_job("other")).ok());

@@ -1,5 +1,5 @@
-// Catches: a rule that takes another job than it says, an event that goes without the job telling
-// so, and a gap that a reader takes for the end.
+// Tests of retention in the store. They fail if a rule deletes another job than it reports, if
+// events are deleted without a mark in the job, or if a reader mistakes a gap for the end.
 #include <gtest/gtest.h>
 
 #include "server/store/wait_for.h"
@@ -11,7 +11,7 @@ namespace {
 
 class StoreRetention : public ::testing::Test {
  protected:
-  /// A job with `logs` log lines that ends now.
+  /// Creates a job with `logs` log lines that ends now.
   Job end_job(const std::string& id, JobState state = JobState::kSucceeded, int logs = 0) {
     Job job = run_job(*store_, new_job(id));
     AttemptUpdate update = update_of(job);
@@ -71,7 +71,7 @@ TEST_F(StoreRetention, FinishedJobsComeByTheirEndsAndOthersNever) {
   const int64_t one_us = clock_.wall_us();
   clock_.pass(1'000'000);
   end_job("two", JobState::kFailed);
-  end_job("three", JobState::kFailed);  // at the same time
+  end_job("three", JobState::kFailed);  // ends at the same time as "two"
   clock_.pass(1'000'000);
   AttemptUpdate ends = update_of(late);
   ends.move = move_to(JobState::kFailed);
@@ -86,7 +86,7 @@ TEST_F(StoreRetention, FinishedJobsComeByTheirEndsAndOthersNever) {
   EXPECT_EQ(ids(without_newest(100)), Ids());
 
   EndedQuery earlier = without_newest(1);
-  earlier.as_of_us = one_us + 1'000'000;  // late had not ended
+  earlier.as_of_us = one_us + 1'000'000;  // before "late" ended
   EXPECT_EQ(ids(earlier), (Ids{"one", "two"}));
   earlier.skip_newest = 0;
   EXPECT_EQ(ids(earlier), (Ids{"one", "two", "three"}));
@@ -114,7 +114,8 @@ TEST_F(StoreRetention, OnlyAFinishedJobIsRemovedOrThinned) {
   EXPECT_EQ(thin(runs, {{1, 1}}, EventsThinned::kBegun).error().reason, "JOB_STATE_CONFLICT");
   std::optional<Error> refused;
   store_->jobs().remove_ended(runs.uid, [&](const Result<Job>& r) { refused = r.error(); });
-  (void)store_->jobs().submit(new_job("behind")).value();  // that is answered before
+  // This call returns after the removal above was answered.
+  (void)store_->jobs().submit(new_job("behind")).value();
   ASSERT_TRUE(refused.has_value());
   EXPECT_EQ(refused->reason, "JOB_STATE_CONFLICT");
   EXPECT_EQ(all_events(*store_, runs.uid).size(), 3U);
@@ -125,7 +126,7 @@ TEST_F(StoreRetention, OnlyAFinishedJobIsRemovedOrThinned) {
 }
 
 TEST_F(StoreRetention, ThinnedEventsLeaveAGapThatTheJobTells) {
-  const Job job = end_job("one", JobState::kFailed, 10);  // 1..3 states, 4..13 lines, 14 the end
+  const Job job = end_job("one", JobState::kFailed, 10);  // 1..3: states, 4..13: lines, 14: end
   ASSERT_EQ(job.newest_seq, 14);
   EXPECT_EQ(read_events(store_->jobs(), job.uid, 0, 100)->oldest_seq, 1);
   EXPECT_EQ(ids(to_thin()), (Ids{"one"}));
@@ -135,7 +136,7 @@ TEST_F(StoreRetention, ThinnedEventsLeaveAGapThatTheJobTells) {
   ASSERT_TRUE(thin(job, {{9, 13}}, EventsThinned::kDone).ok());
   EXPECT_EQ(ids(to_thin()), Ids());
 
-  // A batch ends where the next gap begins; a reader goes on behind the last event it has seen.
+  // A batch ends before the next gap. A reader continues after the last event that it has seen.
   std::vector<std::vector<int64_t>> batches;
   for (int64_t after = 0; after < 14;) {
     const EventBatch batch = read_events(store_->jobs(), job.uid, after, 100).value();
@@ -156,7 +157,7 @@ TEST_F(StoreRetention, AnEventIsReplacedInItsPlace) {
   piece.gone = {{4, 5}};
   piece.then = EventsThinned::kDone;
   v1::Event instead = read_events(store_->jobs(), job.uid, 5, 1).value().events.at(0);
-  instead.mutable_log()->set_text(std::string(5000, 'x'));  // it takes several rows
+  instead.mutable_log()->set_text(std::string(5000, 'x'));  // long enough to take several rows
   piece.instead = instead;
   ASSERT_TRUE(answer_of(store_->jobs(), &JobStore::thin_events, piece).ok());
   ASSERT_TRUE(answer_of(store_->jobs(), &JobStore::thin_events, piece).ok())

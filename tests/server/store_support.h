@@ -1,4 +1,4 @@
-// tests/server/store_support.h: a store in a directory of its own, and a clock held by hand.
+// tests/server/store_support.h: a store in a temporary directory, and a clock that the test sets.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace trainyard::server {
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    // In memory where that is possible: the tests ask what is written when, not how fast a disk is.
+    // Uses /dev/shm if possible: the tests check what is written when, not the speed of a disk.
     const std::filesystem::path memory = "/dev/shm";
     const bool usable = ::access(memory.c_str(), W_OK | X_OK) == 0;
     const std::filesystem::path base = usable ? memory : std::filesystem::temp_directory_path();

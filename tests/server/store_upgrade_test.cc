@@ -1,6 +1,6 @@
-// F22: an upgrade of the store leaves a whole copy of what was there before, and the way back to it
-// loses nothing that was in it. Would fail if the copy lacked the log, if a refusal changed a file,
-// or if the store that is put back were refused or mixed with the newer one's log.
+// F22: an upgrade of the store leaves a complete copy of the earlier store, and undoing the upgrade
+// loses nothing of that copy. The tests fail if the copy lacks the log, if a refusal changes a
+// file, or if the restored store is refused or mixed with the newer one's log.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,18 +44,18 @@ class StoreUpgrade : public ::testing::Test {
     std::map<std::string, std::string> all;
     for (const auto& entry : fs::directory_iterator(state)) {
       const std::string name = entry.path().filename().string();
-      if (name == "lock" || name.ends_with("-shm")) continue;  // of whoever reads, too
+      if (name == "lock" || name.ends_with("-shm")) continue;  // readers change these files too
       std::ifstream in(entry.path(), std::ios::binary);
       all[name] = {std::istreambuf_iterator<char>(in), {}};
     }
     return all;
   }
-  /// What a store of schema kBefore has in it.
+  /// Creates a store of schema kBefore and returns its rows.
   std::string make_older() {
     make_older_store(state, kBefore);
     return rows_of(db);
   }
-  /// The store as a daemon of schema kBefore finds it, once it has opened and left it.
+  /// Opens and closes the store as a daemon of schema kBefore does, and returns its rows.
   std::string opened_before_upgrade() {
     StoreOptions earlier = options;
     earlier.schema_newest = kBefore;
@@ -67,7 +67,7 @@ class StoreUpgrade : public ::testing::Test {
     Connection connection(path, Connection::Mode::kReadWrite, 100);
     return schema_version(connection);
   }
-  /// What is in the store of a daemon that upgraded it, took a job, and was killed.
+  /// Upgrades the store in a child that takes a job and is killed, and returns the store's rows.
   std::string upgraded_and_killed() {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -144,7 +144,7 @@ TEST_F(StoreUpgrade, TheWayBackHasTheSameRowsAndTheStoreThatWasUpgradedIsKept) {
   EXPECT_EQ(opened_before_upgrade(), before);
   EXPECT_EQ(opened_before_upgrade(), before) << "again, with the mark of the first time";
 
-  // Forward again: the copy of what was just in place takes the other one's.
+  // Upgrade again: the copy of the earlier store replaces the copy of the newer one.
   EXPECT_EQ(open_or_die(options)->jobs().list({}).value().jobs.size(), 3u);
   EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
 }
@@ -198,7 +198,7 @@ TEST_F(StoreUpgrade, AnEarlierProgramNamesTheWayBack) {
   EXPECT_EQ(e.reason, "STORE_NEWER");
   EXPECT_NE(e.message.find(name_of_copy(kBefore)), std::string::npos) << e.message;
   EXPECT_NE(e.message.find("trainyardd --undo-upgrade"), std::string::npos) << e.message;
-  options.schema_newest = kBefore - 1;  // of no use to a program that is earlier still
+  options.schema_newest = kBefore - 1;  // an even earlier program cannot use this copy
   e = refused(options);
   EXPECT_EQ(e.reason, "STORE_NEWER");
   EXPECT_EQ(e.message.find("undo-upgrade"), std::string::npos) << e.message;
@@ -237,8 +237,8 @@ TEST_F(StoreUpgrade, WhatCannotBeUndoneIsRefusedAndChangesNothing) {
   EXPECT_TRUE(undo_upgrade(state, nobody).ok());
 }
 
-/// Ends at each operation on a file but SQLite's own (those are in store_crash_test.cc), and goes
-/// on: the daemon of either version starts with its whole store.
+/// Ends an undo at each file operation except SQLite's own (for those see store_crash_test.cc) and
+/// repeats it. Meanwhile the daemon of either version must start with its complete store.
 TEST_F(StoreUpgrade, AnUndoThatIsCutShortCanBeRepeated) {
   int cut = 0;
   for (int at = 0; cut == at; ++at) {
@@ -250,7 +250,7 @@ TEST_F(StoreUpgrade, AnUndoThatIsCutShortCanBeRepeated) {
       if (undo_upgrade(state, nobody, files).ok()) continue;
       cut = at + 1;
       if (schema_of(db) == kNewest) {
-        if (mode == FaultyFiles::Mode::kAfter) {  // or the daemon goes on first
+        if (mode == FaultyFiles::Mode::kAfter) {  // also try a daemon before the undo is repeated
           EXPECT_TRUE(open_or_die(options)->jobs().find("default", "since").ok()) << at;
         }
         const Result<UndoneUpgrade> again = undo_upgrade(state, nobody);

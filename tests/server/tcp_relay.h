@@ -1,5 +1,5 @@
-// tests/server/tcp_relay.h: a link between two hosts, on this one: passes bytes of TCP connections
-// on, and can be slow, silent or cut, between any two bytes.
+// tests/server/tcp_relay.h: simulates a link between two hosts. It forwards TCP connections and can
+// be slow or silent, or cut connections between any two bytes.
 #pragma once
 
 #include <poll.h>
@@ -29,17 +29,17 @@ class TcpRelay {
   TcpRelay(const TcpRelay&) = delete;
 
   std::string address() const { return door_.address(); }
-  /// Refuses new connections and cuts those that are open.
+  /// While set, refuses new connections; setting it also cuts the open ones.
   void cut(bool cut) {
     cut_ = cut;
     if (cut) ++cuts_;
   }
-  /// Each connection is cut after so many bytes in either direction; 0: none is.
+  /// Cuts each connection after this many bytes in either direction; 0 cuts none.
   void cut_each_after(int64_t bytes) { bytes_max_ = bytes; }
-  /// The connections that are open pass nothing any more, and nobody is told: a router that forgot
-  /// them. New ones pass.
+  /// Silently stops forwarding on all open connections, as a router does that has forgotten them.
+  /// New connections work.
   void forget() { ++generation_; }
-  /// Before each piece that is passed on.
+  /// Sets the delay before each forwarded piece.
   void delay(std::chrono::milliseconds time) { delay_ms_ = time.count(); }
   int64_t bytes() const { return bytes_; }
   int connections() const { return door_.connections(); }
@@ -71,7 +71,7 @@ class TcpRelay {
         }
         passed += n;
         bytes_ += n;
-        if (bytes_max > 0 && passed >= bytes_max) return;  // in the middle of whatever it was
+        if (bytes_max > 0 && passed >= bytes_max) return;  // cuts in the middle of any message
       }
     }
   }
@@ -79,7 +79,7 @@ class TcpRelay {
   std::atomic<bool> cut_{false}, ended_{false};
   std::atomic<int> cuts_{0}, generation_{0};
   std::atomic<int64_t> bytes_max_{0}, delay_ms_{0}, bytes_{0};
-  testing::TcpDoor door_;  // ends first: it waits for all pumps
+  testing::TcpDoor door_;  // destroyed first, since its destructor waits for all pumps
 };
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// Catches: a job that runs on another GPU than the one that its device's name means.
+// Fails if a job runs on another GPU than the one that its device's name means.
 #include "src/runtime/visible_gpus.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class VisibleGpus : public ::testing::Test {
     }
     return text;
   }
-  /// What CUDA is told, or why it is not.
+  /// The CUDA setting for these devices, or the error.
   static std::string shown(const std::vector<std::string>& devices,
                            const std::string& library = FAKE_NVML_LIBRARY) {
     const Status s = show_gpus(devices, library);

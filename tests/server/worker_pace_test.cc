@@ -1,4 +1,5 @@
-// What a worker says of its progress (F11): idle only while progress is expected and none comes.
+// Tests of a worker's progress report (F11): the idle time grows only while progress is expected
+// but absent.
 #include <gtest/gtest.h>
 
 #include "server/worker/pace.h"
@@ -44,7 +45,7 @@ TEST(WorkerPace, UsualIsTheGuessAndThenTheMedianOfTheNewest) {
   EXPECT_EQ(pace.read(0, kIntervalMs).usual_ms, 70'000);
   pace.sign(1 * kSecond);
   EXPECT_EQ(pace.read(1 * kSecond, kIntervalMs).usual_ms, 70'000) << "one sign is no interval";
-  pace.sign(61 * kSecond);  // the first step, with all that is prepared there
+  pace.sign(61 * kSecond);  // the first step, which includes the preparation
   EXPECT_EQ(pace.read(61 * kSecond, kIntervalMs).usual_ms, 60'000);
   int64_t now = 61 * kSecond;
   for (int i = 0; i < 4; ++i) pace.sign(now += 2 * kSecond);

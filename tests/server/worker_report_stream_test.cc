@@ -1,5 +1,5 @@
-// The worker's side of its stream: what it does while the daemon is away, refuses it, or is of
-// another version. The daemon here only counts.
+// Tests of the worker's side of its report stream while the daemon is away, refuses the worker, or
+// has another version. The daemon of this test only counts reports.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -27,8 +27,9 @@ namespace {
 using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
-/// Acknowledges what comes in order, each number once; refuses what it is told to, and is silent
-/// until it is not any more and something comes, if only a heartbeat.
+/// Acknowledges consecutive reports. It returns `refusal` if one is set. While `silent`, it
+/// acknowledges nothing; later, any message, even a heartbeat, triggers the delayed
+/// acknowledgement.
 class Daemon final : public v1::WorkerService::Service {
  public:
   grpc::Status Report(
@@ -62,7 +63,7 @@ class Daemon final : public v1::WorkerService::Service {
     const std::lock_guard lock(mu_);
     return newest_;
   }
-  /// Reports that have come, those that came again too.
+  /// The number of reports received, including repeated ones.
   int64_t received() {
     const std::lock_guard lock(mu_);
     return received_;
@@ -152,7 +153,7 @@ class WorkerReports : public ::testing::Test {
   std::atomic<int> stops_{0};
 };
 
-// More than the queue in memory holds: training does not wait, and the next daemon gets all.
+// The reports exceed the queue in memory: training does not wait, and the next daemon receives all.
 TEST_F(WorkerReports, MoreThanMemoryHoldsWaitOnDiskForTheNextDaemon) {
   constexpr int64_t kMany = 45'000;
   come();
@@ -171,8 +172,8 @@ TEST_F(WorkerReports, MoreThanMemoryHoldsWaitOnDiskForTheNextDaemon) {
   EXPECT_LT(fs::file_size(options_.spool), 1u << 20) << "what is acknowledged goes";
 }
 
-// Would be missed: a link that breaks before anything is acknowledged, because all that waits is
-// sent at once, each time anew.
+// Fails if a new stream sends all waiting reports at once, since a link that breaks before the
+// first acknowledgement would then carry them again with each new stream.
 TEST_F(WorkerReports, ANewStreamCarriesOneReportUntilItIsAcknowledged) {
   daemon_.silent = true;
   ReportStream& stream = begin();
@@ -180,7 +181,7 @@ TEST_F(WorkerReports, ANewStreamCarriesOneReportUntilItIsAcknowledged) {
   for (int64_t times = 1; times <= 2; ++times) {
     come();
     EXPECT_TRUE(eventually([&] { return daemon_.received() >= times; }));
-    std::this_thread::sleep_for(200ms);  // for more, if more may come
+    std::this_thread::sleep_for(200ms);  // gives excess reports time to arrive
     EXPECT_EQ(daemon_.received(), times);
     leave();
   }
@@ -245,7 +246,8 @@ TEST_F(WorkerReports, AWorkerThatIsFencedDropsItsReports) {
   EXPECT_EQ(stops_, 1);
 }
 
-// A worker whose outcome nobody takes has not done its work, although nothing waits to be sent.
+// A worker whose outcome is refused has not completed its task, although no report waits to be
+// sent.
 TEST_F(WorkerReports, WhatIsReportedAfterTheFenceIsNotSent) {
   daemon_.refusal = refusal_of(grpc::StatusCode::ABORTED, "ATTEMPT_FENCED");
   come();

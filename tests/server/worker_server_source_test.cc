@@ -1,5 +1,5 @@
-// Catches: a file on the server whose content is read again although nothing has changed it, and
-// one that has changed and is taken for what it was.
+// Fails if an unchanged file on the server is read again, or if a changed file is mistaken for an
+// unchanged one.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Bytes that this process has read by system calls.
+/// The number of bytes that this process has read by system calls.
 int64_t bytes_read() {
   std::ifstream io("/proc/self/io");
   std::string name;
@@ -41,7 +41,7 @@ class WorkerServerSource : public ::testing::Test {
     return std::move(ServerSource::open(source, 0, roots)).value();
   }
   static constexpr int64_t kBytes = 8 << 20;
-  // When a stamp of the files is old enough to be trusted.
+  // A time at which the files' time stamps are old enough to be trusted.
   static int64_t later() { return std::time(nullptr) + 60; }
 
   fs::path root_;
@@ -72,7 +72,7 @@ TEST_F(WorkerServerSource, IsNotReadAgainWhileItsStampIsTheSame) {
 TEST_F(WorkerServerSource, AChangeIsFoundWhereItsStampDiffers) {
   const std::string stamp = open("rows.csv").trusted_stamp(later());
   const std::string digest = sha256_hex(content_);
-  content_[5] = 'd';  // of the same size
+  content_[5] = 'd';  // the size stays the same
   std::ofstream(root_ / "rows.csv") << content_;
   const Status changed = open("rows.csv").check_content(digest, stamp);
   ASSERT_FALSE(changed.ok());

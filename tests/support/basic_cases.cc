@@ -1,4 +1,4 @@
-// Movement, arithmetic, reductions: shapes that broadcast in every way, images in both layouts.
+// Cases of movement, arithmetic and reductions: all kinds of broadcast, and images in both layouts.
 #include "tests/support/graph_cases.h"
 
 namespace trainyard::testing {
@@ -6,7 +6,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// Channels-last where the options allow it: it stands between two convolutions' worth of images.
+// A 1x1 convolution, next to which tensors are channels-last if the options allow it.
 TensorId conv(CaseBuilder& b, const std::string& name, TensorId x, int64_t C) {
   return b.one(name, "Conv", {}, {x, b.parameter(name + "_w", {C, C, 1, 1})});
 }
@@ -26,20 +26,21 @@ CaseGraph image_op(DType dtype, const std::string& op, const Attributes& attribu
 
 CaseGraph two_op(DType dtype, const std::string& op, const Shape& a, const Shape& c) {
   CaseBuilder b(dtype);
-  // Activations, so that the result may take over their memory.
+  // The operands are activations, so that the result may reuse their memory.
   const TensorId left = b.one("left", "Tanh", {}, {b.parameter("a", a)});
   const TensorId right = b.one("right", "Tanh", {}, {b.parameter("b", c)});
   return b.finish(b.one("y", op, {}, {left, right}));
 }
 
-// A negative base has no real power.
+// A sigmoid keeps the base positive, since a negative one has no real power.
 CaseGraph power(DType dtype, const Shape& a, const Shape& c) {
   CaseBuilder b(dtype);
   const TensorId base = b.one("base", "Sigmoid", {}, {b.parameter("a", a)});
   return b.finish(b.one("y", "Pow", {}, {base, b.parameter("b", c)}));
 }
 
-// Between images: the operands lie in one layout, or are of a lower rank and lie in their own.
+// Arithmetic between convolutions: the operands have the same layout, or the second is of lower
+// rank and row-major.
 CaseGraph image_arithmetic(DType dtype, const std::string& op, const Shape& other) {
   CaseBuilder b(dtype);
   const TensorId x = conv(b, "h", b.image("x", {2, 3, 5, 4}), 3);
@@ -57,7 +58,7 @@ CaseGraph concat(DType dtype, int64_t axis, const std::vector<Shape>& shapes) {
   return b.finish(b.one("y", "Concat", {{"axis", axis}}, inputs));
 }
 
-// One input twice, one that is data: its gradient is left out.
+// One input is used twice. Another one is data, so it gets no gradient.
 CaseGraph concat_shared(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId x = b.parameter("x", {3, 2});
@@ -74,7 +75,7 @@ CaseGraph concat_images(DType dtype, int64_t axis) {
 CaseGraph split(DType dtype, const Attributes& attributes, const Shape& shape, size_t outputs) {
   CaseBuilder b(dtype);
   const auto parts = b.node("parts", "Split", attributes, {b.parameter("x", shape)}, outputs);
-  // The first part alone is read by the loss: the gradients of the others are zeros.
+  // The loss reads only the first part, so the gradients of the other parts are zeros.
   return b.finish(parts[0]);
 }
 

@@ -1,5 +1,5 @@
-// tests/support/golden.h: text compared with a file under tests/golden/.
-// TRAINYARD_UPDATE_GOLDEN=1 writes the file instead; review the difference before it is committed.
+// tests/support/golden.h: compares text with a file under tests/golden/. TRAINYARD_UPDATE_GOLDEN=1
+// writes the file instead; review the difference before committing it.
 #pragma once
 
 #include <gtest/gtest.h>

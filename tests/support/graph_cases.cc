@@ -36,7 +36,7 @@ CaseGraph gemm(DType dtype, int64_t N, int64_t F, int64_t K, bool bias) {
   return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}}, inputs));
 }
 
-// x is data, so that the gradient node leaves dx out.
+// x is data, so the gradient node omits dx.
 CaseGraph gemm_first_layer(DType dtype) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}},
@@ -48,7 +48,7 @@ CaseGraph add(DType dtype) {
   return b.finish(b.one("y", "Add", {}, {b.parameter("a", {3, 11}), b.parameter("b", {3, 11})}));
 }
 
-// One tensor read four times, twice by one node: the gradients of all readers are summed.
+// One tensor is read four times, twice by one node, so the gradients of all readers are summed.
 CaseGraph fan_out(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {2, 7})});
@@ -58,7 +58,7 @@ CaseGraph fan_out(DType dtype) {
   return b.finish(b.one("y", "Add", {}, {both, x}));
 }
 
-// One weight in two layers: its two gradients are summed.
+// Two layers share a weight, so its two gradients are summed.
 CaseGraph shared_weight(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId w = b.parameter("w", {4, 4});
@@ -67,7 +67,7 @@ CaseGraph shared_weight(DType dtype) {
   return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}}, {a, w}));
 }
 
-// In front of a weighted sum, so that a wrong order of elements shows.
+// The loss after it has a different gradient for each element, so a wrong order of elements shows.
 CaseGraph flatten(DType dtype, const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId x = b.image("x", shape);
@@ -91,7 +91,7 @@ CaseGraph dropout(DType dtype, double ratio, Shape shape, int64_t rank = 0) {
                         {x, b.step(3)}));
 }
 
-// Columns 24 to 35 of 44.
+// x has columns 24 to 35 of a tensor with 44 columns.
 CaseGraph dropout_of_units(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId x = b.parameter("x", {7, 12});
@@ -111,7 +111,7 @@ CaseGraph class_loss(DType dtype, const std::string& op, const Attributes& attri
   return b.finish_with_loss(b.node("loss", op, attributes, {z, b.labels("labels", N, K)}, 2)[0]);
 }
 
-// Against shares of classes, which a softmax makes of any numbers.
+// The targets are class shares, which a softmax makes from any numbers.
 CaseGraph share_loss(DType dtype, const std::string& op, const Attributes& attributes, int64_t N,
                      int64_t K) {
   CaseBuilder b(dtype);
@@ -180,8 +180,8 @@ void append_losses(std::vector<GraphCase>& cases) {
   }
 }
 
-// More rows than a block has threads, rows longer than a warp or a block takes at once, and more
-// numbers than a block.
+// Sizes: more rows than a block has threads, rows longer than one pass of a warp or a block, and
+// more elements than a block handles.
 void append_large_losses(std::vector<GraphCase>& cases) {
   const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
     cases.push_back({std::move(name), std::move(build), /*is_large=*/true});
@@ -238,7 +238,8 @@ CaseGraph adam_update(DType dtype, const std::string& op, int64_t step) {
 CaseGraph rmsprop_update(DType dtype, bool centered, double momentum, int64_t count) {
   CaseBuilder b(dtype);
   const Shape shape{count};
-  // Squares beyond 1 and means below: their difference is far from 0, where roundings would show.
+  // The mean of squares is above 1 and the mean below, so their difference is far from 0, where
+  // rounding errors would dominate.
   const TensorId p = b.parameter("p", shape), g = b.input("g", shape);
   const TensorId square = b.state("square", shape, 1.5);
   const TensorId mean = centered ? b.optimizer_state("mean", shape) : kNoTensor;
@@ -288,7 +289,8 @@ CaseGraph muon_update(DType dtype, const Shape& shape, bool nesterov, bool match
   return b.finish_update();
 }
 
-// One rank's part of a parameter of 35 elements; of two ranks the last has 3, of four nothing.
+// One rank's shard of a parameter of 35 elements. Of two ranks the last owns 3 elements, of four
+// ranks the last owns none.
 CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks) {
   CaseBuilder b(dtype);
   const TensorId p = b.parameter("p", {5, 7});
@@ -311,7 +313,7 @@ CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks)
   return b.finish_update();
 }
 
-// The norm of several ranks' gradients, of which this one has a part.
+// The norm of the gradients of several ranks, of which this rank has a shard.
 CaseGraph norm_of_shards(DType dtype, bool scaled) {
   CaseBuilder b(dtype);
   const auto squares =
@@ -327,7 +329,8 @@ CaseGraph norm_of_shards(DType dtype, bool scaled) {
   return b.finish_update();
 }
 
-// The same of gradients that all ranks have whole: from where this one's part begins.
+// The same norm for gradients that each rank has completely: `firsts` is where this rank's part
+// begins.
 CaseGraph norm_of_parts(DType dtype) {
   CaseBuilder b(dtype);
   const auto squares = b.node(
@@ -339,7 +342,7 @@ CaseGraph norm_of_parts(DType dtype) {
   return b.finish_update();
 }
 
-// Clipped to a norm, or not: the tensors' norm is a few units.
+// `max_norm` decides whether the gradients are clipped; their norm is a few units.
 CaseGraph clip(DType dtype, double max_norm, double bound, int64_t ranks = 1) {
   CaseBuilder b(dtype);
   const TensorId g1 = b.input("g1", {33}), g2 = b.input("g2", {5, 7}), g3 = b.input("g3", {1});
@@ -350,7 +353,7 @@ CaseGraph clip(DType dtype, double max_norm, double bound, int64_t ranks = 1) {
   return b.finish_update();
 }
 
-// Gradients that a loss scale has multiplied.
+// The gradients have been multiplied by a loss scale.
 CaseGraph scaled_clip(DType dtype, double max_norm) {
   CaseBuilder b(dtype);
   const TensorId g1 = b.input("g1", {33}), g2 = b.input("g2", {5, 7});
@@ -360,7 +363,8 @@ CaseGraph scaled_clip(DType dtype, double max_norm) {
   return b.finish_update();
 }
 
-// A step that is taken: the last before the scale grows, or one of those before it.
+// The update of the loss scale after a valid step: the last one before the scale grows, or an
+// earlier one.
 CaseGraph loss_scale(DType dtype, int64_t good_steps) {
   CaseBuilder b(dtype);
   b.node("update", "LossScaleUpdate", {{"interval", int64_t{5}}},
@@ -370,7 +374,7 @@ CaseGraph loss_scale(DType dtype, int64_t good_steps) {
   return b.finish_update();
 }
 
-/// The same in a step that loss scaling does not take: nothing may change.
+/// The same case in a step that loss scaling skips: nothing may change.
 CaseGraph skipped(CaseGraph c) {
   c.values.at(c.graph.find_tensor("learning_rate").value()) = {std::nan("")};
   c.values.at(c.graph.find_tensor("g").value())[0] = std::numeric_limits<double>::infinity();
@@ -537,7 +541,8 @@ TensorId CaseBuilder::gathered_labels(const std::string& name, int64_t N, int64_
 
 TensorId CaseBuilder::class_statistics(const std::string& name, int64_t rows) {
   std::vector<double> values = draw(name, rows * 4);
-  for (size_t i = 1; i < values.size(); i += 4) values[i] = 1.5 + values[i];  // sums of exp
+  // Column 1 has sums of exponentials.
+  for (size_t i = 1; i < values.size(); i += 4) values[i] = 1.5 + values[i];
   return add(name, {{rows, 4}, dtype_}, Role::kInput, std::move(values), Spread::kGathered);
 }
 

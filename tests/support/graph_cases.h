@@ -1,8 +1,8 @@
 // tests/support/graph_cases.h: small graphs, at least one for every op. The gradient check, the
-// parity of backends and the registry test all walk this table.
+// comparison of backends and the registry test all iterate over this table.
 //
-// To add a case: write a builder in graph_cases.cc (or image_cases.cc) and add its row. Pick
-// awkward sizes: 1, odd, one more than a vector.
+// To add a case, write a builder in graph_cases.cc (or image_cases.cc) and add its row. Choose
+// awkward sizes: 1, odd numbers, one more than a vector.
 #pragma once
 
 #include <functional>
@@ -14,52 +14,53 @@
 
 namespace trainyard::testing {
 
-/// A graph and a value for every tensor that no node computes, row-major, whatever its dtype.
+/// A graph and the values of every tensor that no node computes, row-major, whatever its dtype.
 struct CaseGraph {
   Graph graph;
-  TensorId loss = kNoTensor;  // [1]; left out by cases of updates, which are not differentiated
+  TensorId loss = kNoTensor;  // [1]; kNoTensor in update cases, which are not differentiated
   std::map<TensorId, std::vector<double>> values;
 };
 
 struct GraphCase {
-  std::string name;  // "Gemm/no_bias"
+  std::string name;  // such as "Gemm/no_bias"
   std::function<CaseGraph(DType)> build;
-  /// Of a size that kernels treat otherwise, and of too many elements for central differences.
+  /// A large case has a size for which kernels have separate code, too many elements for central
+  /// differences.
   bool is_large = false;
 };
 
 /// All cases. Names are unique.
 const std::vector<GraphCase>& graph_cases();
 
-/// Builds a case. Values are drawn by tensor name from [-1, -0.1] and [0.1, 1]: away from the kinks
-/// of Relu, and no two of a tensor are equal.
+/// Builds a case. Values are drawn by tensor name from [-1, -0.1] and [0.1, 1]: far from the kinks
+/// of Relu, and all different within a tensor.
 class CaseBuilder {
  public:
   explicit CaseBuilder(DType dtype) : dtype_(dtype) {}
 
   TensorId parameter(const std::string& name, Shape shape);
   /// An activation [N, C, H, W] whose gradient is checked: a parameter [N, C*H*W], reshaped.
-  /// (Parameters are row-major always, so that only an activation can become channels-last.)
+  /// Parameters are always row-major, so only an activation can become channels-last.
   TensorId image(const std::string& name, const Shape& shape);
   TensorId state(const std::string& name, Shape shape, double value);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
   TensorId input(const std::string& name, Shape shape, Spread spread = Spread::kOwn);
   TensorId input_f32(const std::string& name, double value);                 // [1]
   TensorId labels(const std::string& name, int64_t N, int64_t K);            // I32
-  TensorId gathered_labels(const std::string& name, int64_t N, int64_t K);   // of all ranks
-  TensorId class_statistics(const std::string& name, int64_t rows);          // of all ranks
+  TensorId gathered_labels(const std::string& name, int64_t N, int64_t K);   // from all ranks
+  TensorId class_statistics(const std::string& name, int64_t rows);          // from all ranks
   TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary,  // I32, any rank
                   Spread spread = Spread::kOwn);
-  /// Rows of a table, I32, which a node keeps from one micro-batch to the next.
+  /// Row numbers of a table, I32, which a node keeps from one micro-batch to the next.
   TensorId kept_rows(const std::string& name, std::vector<double> values);
   TensorId step(int64_t value);                              // I64 [1]
-  TensorId counter(const std::string& name, int64_t value);  // I64 [1], the optimizer's
+  TensorId counter(const std::string& name, int64_t value);  // I64 [1], owned by the optimizer
 
   /// Appends a node and returns its outputs; outputs are named "name", "name.1", ...
   std::vector<TensorId> node(const std::string& name, const std::string& op, Attributes attributes,
                              std::vector<TensorId> inputs, size_t output_count = 1,
                              Phase phase = Phase::kForward);
-  /// The usual: one output.
+  /// Appends a node with one output and returns the output.
   TensorId one(const std::string& name, const std::string& op, Attributes attributes,
                std::vector<TensorId> inputs) {
     return node(name, op, std::move(attributes), std::move(inputs))[0];
@@ -67,7 +68,8 @@ class CaseBuilder {
 
   const Graph& graph() const { return c_.graph; }
 
-  /// Ends with MeanSquaredError of y against a random target: every element has its own gradient.
+  /// Appends MeanSquaredError of y against a random target, so that every element has its own
+  /// gradient.
   CaseGraph finish(TensorId y);
   CaseGraph finish_with_loss(TensorId loss);
   CaseGraph finish_update();
@@ -87,9 +89,9 @@ void append_sequence_cases(std::vector<GraphCase>& cases);
 
 /// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
 void append_basic_cases(std::vector<GraphCase>& cases);
-/// Rows of tests/support/sampled_head_cases.cc: a loss over classes that are drawn.
+/// Rows of tests/support/sampled_head_cases.cc: a loss over sampled classes.
 void append_sampled_head_cases(std::vector<GraphCase>& cases);
-/// Rows of tests/support/split_head_cases.cc: a head whose classes lie on several ranks.
+/// Rows of tests/support/split_head_cases.cc: a head whose classes are split over several ranks.
 void append_split_head_cases(std::vector<GraphCase>& cases);
 /// Rows of tests/support/text_cases.cc: recurrent layers, bags of tokens.
 void append_text_cases(std::vector<GraphCase>& cases);

@@ -12,7 +12,7 @@ CaseGraph conv(DType dtype, const Shape& x, const Shape& w, bool bias, Attribute
   return b.finish(b.one("y", "Conv", std::move(attributes), inputs));
 }
 
-/// With ReLU behind it, which a pass makes one op of.
+/// A convolution followed by ReLU, which a pass fuses into one op.
 CaseGraph conv_relu(DType dtype, const Shape& x, const Shape& w, Attributes attributes) {
   CaseBuilder b(dtype);
   const TensorId pre = b.one("pre", "Conv", std::move(attributes),
@@ -28,7 +28,7 @@ CaseGraph conv_transpose(DType dtype, const Shape& x, const Shape& w, int64_t K,
   return b.finish(b.one("y", "ConvTranspose", std::move(attributes), inputs));
 }
 
-// The image is the graph's input: dx is left out, and a Reorder stands in front.
+// The image is the graph's input, so dx is omitted, and a Reorder precedes the convolution.
 CaseGraph conv_first_layer(DType dtype, const Shape& x) {
   CaseBuilder b(dtype);
   return b.finish(
@@ -42,7 +42,8 @@ CaseGraph pool(DType dtype, const std::string& op, const Shape& x, Attributes at
   return b.finish(b.node("y", op, std::move(attributes), {b.image("x", x)}, outputs)[0]);
 }
 
-// Its winner is all that backward keeps; a scale before it lets x go.
+// Max pooling between convolutions: backward keeps only the winners' indices, so x can be freed
+// early.
 CaseGraph max_pool_between(DType dtype, int64_t C, Attributes attributes) {
   CaseBuilder b(dtype);
   attributes.set("keep_winner", int64_t{1});
@@ -52,7 +53,7 @@ CaseGraph max_pool_between(DType dtype, int64_t C, Attributes attributes) {
   return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w2", {2, C, 1, 1})}));
 }
 
-// ReLU in front of a pool or behind it, which takes it in (src/passes/fuse_pools.h).
+// ReLU before or after a pool, which a pass fuses with it (src/passes/fuse_pools.h).
 CaseGraph max_pool_and_relu(DType dtype, int64_t C, bool before, Attributes attributes) {
   CaseBuilder b(dtype);
   attributes.set("keep_winner", int64_t{1});
@@ -84,13 +85,13 @@ CaseGraph group_norm(DType dtype, const Shape& x, int64_t groups, bool scaled_al
   return b.finish(b.node("y", "GroupNormalization", {{"num_groups", groups}}, inputs, 3)[0]);
 }
 
-// A parameter of any rank goes through the op.
+// Applies the op directly to a parameter, whose shape may have any number of dimensions.
 CaseGraph moved(DType dtype, const std::string& op, const Shape& x, Attributes attributes) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", op, std::move(attributes), {b.parameter("x", x)}));
 }
 
-// Between two convolutions everything is channels-last.
+// Everything between the two convolutions is channels-last.
 CaseGraph resampled_net(DType dtype, const std::string& op, Attributes attributes) {
   CaseBuilder b(dtype);
   const TensorId x = b.input("x", {2, 3, 5, 4});
@@ -99,8 +100,7 @@ CaseGraph resampled_net(DType dtype, const std::string& op, Attributes attribute
   return b.finish(b.one("y", "Conv", {}, {r, b.parameter("w2", {3, 5, 2, 2})}));
 }
 
-// What passes put together behind a normalization: an activation alone; a residual that comes from
-// an image or from another normalization, read by both branches.
+// BatchNormalization followed by ReLU, which a pass fuses.
 CaseGraph batch_norm_relu(DType dtype, bool is_image) {
   CaseBuilder b(dtype);
   const TensorId x = is_image ? b.image("x", {3, 5, 3, 2}) : b.parameter("x", {7, 3});
@@ -113,7 +113,7 @@ CaseGraph batch_norm_relu(DType dtype, bool is_image) {
   return b.finish(b.one("y", "Relu", {}, {outputs[0]}));
 }
 
-// Between two convolutions: channels that fill vectors, in channels-last.
+// Between two convolutions, in channels-last. The number of channels fills whole vectors.
 CaseGraph batch_norm_between(DType dtype, const Shape& shape, bool relu) {
   CaseBuilder b(dtype);
   const int64_t C = shape[1];
@@ -144,7 +144,7 @@ CaseGraph batch_norm_residual(DType dtype, bool two_norms) {
   return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w3", {2, 4, 1, 1})}));
 }
 
-// What is normalized has two readers, whose gradients are added.
+// The output of the normalization has two readers, whose gradients are added.
 CaseGraph batch_norm_read_twice(DType dtype, int64_t C, bool residual) {
   CaseBuilder b(dtype);
   const TensorId x = b.image("x", {2, 3, 4, 3});
@@ -175,7 +175,7 @@ CaseGraph batch_norm_replay(DType dtype, bool residual) {
 }
 
 // Two branches over one image, elementwise ops between layers, and a flatten: one channels-last
-// component with its borders.
+// component and its boundaries.
 CaseGraph residual_net(DType dtype) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
@@ -330,7 +330,8 @@ void append_image_cases(std::vector<GraphCase>& cases) {
                    {"dilations", Ints{2, 1}},
                    {"ceil_mode", int64_t{1}}});
     });
-    // No neighbors, and yet the shape that has a path of its own.
+    // Dilated windows have no adjacent pixels, but a special kernel exists for windows of this
+    // size.
     row(op + "/halving_dilated", [op](DType t) {
       return pool(
           t, op, {1, 4, 6, 6},
@@ -392,7 +393,7 @@ void append_image_cases(std::vector<GraphCase>& cases) {
       return pool(t, "Resize", {1, 2, 4, 3}, {{"sizes", Ints{6, 9}}, {"nearest_mode", how}});
     });
   }
-  // PyTorch's nearest.
+  // PyTorch's mode "nearest".
   const Attributes floor{{"coordinate_transformation_mode", std::string("asymmetric")},
                          {"nearest_mode", std::string("floor")}};
   row("Resize/asymmetric_floor", [floor](DType t) {

@@ -1,12 +1,12 @@
-// main() of every test program. Exit status 77 stands for "all skipped": CTest shows it as such, so
-// that a GPU test without a GPU never passes silently. (A pattern on the output would hide
-// failures: it wins over the exit status.)
+// main() of every test program. Exit status 77 means that all tests were skipped, and CTest reports
+// it as such, so that a GPU test without a GPU never passes silently. A CTest pattern on the output
+// would hide failures, since it takes precedence over the exit status.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 int main(int argc, char** argv) {
-#ifdef TRAINYARD_TEST_TOKENIZER_PROGRAM  // it stands beside the programs, not beside their tests
+#ifdef TRAINYARD_TEST_TOKENIZER_PROGRAM  // the program is not in the folder of the tests
   ::setenv("TRAINYARD_TOKENIZER_PROGRAM", TRAINYARD_TEST_TOKENIZER_PROGRAM, 0);
 #endif
   ::testing::InitGoogleTest(&argc, argv);

@@ -1,5 +1,5 @@
-// tests/support/no_descriptors.h: while it lives, this process gets no new file descriptor
-// (EMFILE).
+// tests/support/no_descriptors.h: while a NoDescriptors exists, this process cannot open any file
+// descriptor (EMFILE).
 #pragma once
 
 #include <sys/resource.h>

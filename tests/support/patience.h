@@ -1,7 +1,7 @@
-// tests/support/patience.h: how long a test waits for what must happen.
+// tests/support/patience.h: how long a test waits for an event.
 //
-// A wait ends with its event. Only a test that fails reaches the bound, so it is far above what a
-// busy machine takes. TRAINYARD_TEST_PATIENCE multiplies it (scripts/check slow, and
+// A wait ends with its event. Only a failing test reaches the limit, so the limit is far above the
+// time that a busy machine needs. TRAINYARD_TEST_PATIENCE multiplies it (scripts/check slow, and
 // tests/e2e/harness.py for Python).
 #pragma once
 
@@ -22,12 +22,12 @@ inline int patience_factor() {
 
 inline std::chrono::seconds patience() { return std::chrono::seconds(120) * patience_factor(); }
 
-/// The limit for what is promised within `time`: for a machine that is four times slower.
+/// The limit for something promised within `time`, on a machine that may be four times slower.
 inline std::chrono::milliseconds promised(std::chrono::milliseconds time) {
   return 4 * time * patience_factor();
 }
 
-/// Polls until the condition is true; false after patience().
+/// Polls until the condition is true. Returns false after patience().
 template <typename Condition>
 [[nodiscard]] bool eventually(const Condition& condition) {
   const auto deadline = std::chrono::steady_clock::now() + patience();

@@ -1,4 +1,4 @@
-// tests/support/random_graph.h: training graphs of random structure, from a seed.
+// tests/support/random_graph.h: training graphs of random structure, generated from a seed.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace trainyard::testing {
 
-/// Forward, backward and update of a random network of so many rows: skips, shared weights,
-/// branches, images.
+/// Forward, backward and update of a random network with a batch of `rows` rows: skip connections,
+/// shared weights, branches, images.
 CaseGraph random_training_graph(uint64_t seed, DType dtype, int64_t rows = 3);
 
 }  // namespace trainyard::testing

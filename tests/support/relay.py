@@ -1,10 +1,11 @@
-"""A bad network between two programs of this host, for tests: bytes of TCP connections arrive late and in order; connections
-stand still, break at any byte, or pass nothing any more while both ends are told nothing. What happens to which connection
-after how many of its bytes follows from the seed. As tests/support/storm_relay.h; standard library alone.
+"""A bad network between two programs of this host, for tests. Bytes of TCP connections arrive late
+but in order. Connections stall, break at any byte, or silently stop forwarding. The seed determines
+which connection fails in which way after how many of its bytes. tests/support/storm_relay.h is the
+same in C++. Uses the standard library only.
 
     with relay.Relay(to_port, delay_s=0.2, jitter_s=0.1, bytes_to_reset=200_000) as bad:
         bad.port             # connect there
-        bad.silence("back")  # connections that are open now pass nothing from the daemon any more
+        bad.silence("back")  # open connections forward nothing from the server any more
 """
 import asyncio
 import math
@@ -17,12 +18,13 @@ import time
 
 class Relay:
     def __init__(self, to_port, seed=1, delay_s=0.0, jitter_s=0.0, bytes_to_reset=0, bytes_to_stall=0, stall_s=0.0):
-        """Each way: `delay_s` and up to `jitter_s` more; on average a reset, and a stall of `stall_s`, after so many bytes
-        of a direction of a connection (0: none)."""
+        """Each direction delays bytes by `delay_s` and up to `jitter_s` more. On average, each
+        direction of a connection is reset after `bytes_to_reset` bytes and stalls for `stall_s`
+        after `bytes_to_stall` bytes (0: never)."""
         self.to_port, self.seed, self.delay_s, self.jitter_s = to_port, seed, delay_s, jitter_s
         self.bytes_to_reset, self.bytes_to_stall, self.stall_s = bytes_to_reset, bytes_to_stall, stall_s
         self.connections = self.resets = self.stalls = self.bytes = 0
-        self.silent = {"there": set(), "back": set()}  # numbers of connections
+        self.silent = {"there": set(), "back": set()}  # the numbers of connections
         self.open = set()
         self.loop = asyncio.new_event_loop()
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -39,7 +41,8 @@ class Relay:
         self.thread.join()
 
     def silence(self, way):
-        """Of the connections that are open now: "there", from whoever connected, or "back"."""
+        """Silences one direction of the open connections: "there" is from the client to the server,
+        "back" the opposite."""
         self.silent[way] |= set(self.open)
 
     def _run(self):
@@ -72,7 +75,7 @@ class Relay:
             for task in done:
                 task.result()
         except (OSError, ConnectionError):
-            for end in (near, far):  # by this its end is a reset
+            for end in (near, far):  # close() then sends a reset
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         finally:
             self.open.discard(number)

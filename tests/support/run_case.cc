@@ -74,7 +74,7 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
                           .alignment = backend.alignment()};
   Graph graph = c.graph;
   if (options.keep_all) {
-    if (options.precision != Precision::kFp32) {  // what is marked before the passes stays F32
+    if (options.precision != Precision::kFp32) {  // tensors marked before the passes would stay F32
       PassOptions passes = options.passes;
       passes.layouts = passes.layouts && options.channels_last;
       run_passes(graph, passes, options.recompute, options.precision, processor);
@@ -98,7 +98,7 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
   const int64_t workspace_bytes = prepared.workspace_bytes();
   Executor executor(std::move(prepared), arena);
   CaseResult result;
-  // All bits set is a NaN in both float types.
+  // All bits set is a NaN in both floating-point types.
   const std::vector<std::byte> nans(static_cast<size_t>(arena.size_bytes()), std::byte{0xFF});
   for (int run = 0; run < options.runs; ++run) {
     backend.copy_to_device(arena.persistent(), nans.data(), arena.size_bytes());

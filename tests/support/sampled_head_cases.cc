@@ -1,5 +1,5 @@
-// A head and its loss over classes that are drawn (src/ops/sampled_xent.h), and updates of the rows
-// that were.
+// Cases of a head and its loss over sampled classes (src/ops/sampled_xent.h), and of updates of the
+// sampled rows.
 #include <algorithm>
 
 #include "src/base/philox.h"
@@ -11,12 +11,12 @@ namespace {
 
 struct Sample {
   int64_t rows, width, classes, samples;
-  int64_t counted = 0;            // > rows: labels of other ranks' rows too
-  std::vector<double> kept = {};  // the labels of the micro-batches before
+  int64_t counted = 0;            // > rows: includes labels of other ranks' rows
+  std::vector<double> kept = {};  // labels of the earlier micro-batches
   int64_t micro_batches = 1;
 };
 
-// The head's tables are inputs: what becomes of their gradients is no matter of these ops.
+// The head's tables are inputs, since these ops do not compute their gradients.
 CaseGraph sampled_loss(DType dtype, const Sample& s, Attributes attributes) {
   CaseBuilder b(dtype);
   const TensorId labels = b.labels("labels", s.rows, s.classes);
@@ -25,7 +25,7 @@ CaseGraph sampled_loss(DType dtype, const Sample& s, Attributes attributes) {
       s.counted == 0 ? kNoTensor : b.gathered_labels("counted", s.counted, s.classes);
   inputs.push_back(counted);
   if (s.micro_batches > 1) {
-    std::vector<double> kept(static_cast<size_t>(s.samples), 0);  // drawn again
+    std::vector<double> kept(static_cast<size_t>(s.samples), 0);  // the samples are drawn again
     kept.insert(kept.end(), s.kept.begin(), s.kept.end());
     kept.resize(static_cast<size_t>(s.samples + std::max(s.counted, s.rows) * s.micro_batches), -1);
     inputs.insert(inputs.end(),
@@ -46,22 +46,22 @@ CaseGraph sampled_loss(DType dtype, const Sample& s, Attributes attributes) {
   CaseGraph c = b.finish_with_loss(b.node("loss", "SampledSoftmaxCrossEntropyLoss",
                                           {{"samples", s.samples}}, {z, drawn[1], drawn[2]}, 2)[0]);
   if (counted == kNoTensor) return c;
-  std::vector<double>& all = c.values.at(counted);  // this rank's rows are the last of them
+  std::vector<double>& all = c.values.at(counted);  // this rank's rows are the last ones
   c.values.at(labels).assign(all.end() - s.rows, all.end());
   return c;
 }
 
 struct Lookups {
   int64_t table, width;
-  int64_t counted;                // indices of all ranks
-  Shape indices;                  // of this one, which are the last of them
+  int64_t counted;                // number of indices of all ranks
+  Shape indices;                  // indices of this rank, the last ones of all
   int64_t others = 0;             // > 0: there are other ranks
-  std::vector<double> kept = {};  // the rows of the micro-batches before
+  std::vector<double> kept = {};  // row numbers of the earlier micro-batches
   int64_t micro_batches = 1;
   bool is_one_row = false;
 };
 
-// The table is an input: what becomes of its gradient is no matter of these ops.
+// The table is an input, since these ops do not compute its gradient.
 CaseGraph distinct_lookup(DType dtype, const Lookups& s) {
   CaseBuilder b(dtype);
   const TensorId indices = b.tokens("indices", s.indices, s.table);
@@ -132,7 +132,7 @@ void append_sampled_head_cases(std::vector<GraphCase>& cases) {
   };
   row("one", {1, 1, 2, 1});
   row("odd", {9, 5, 37, 11});
-  row("half", {5, 3, 12, 6});  // many labels are drawn too
+  row("half", {5, 3, 12, 6});  // many of the labels are sampled as well
   row("uniform", {9, 5, 37, 11}, {{"distribution", std::string("uniform")}});
   row("ignored", {9, 5, 7, 3}, {{"ignore_index", int64_t{3}}});
   row("none_counts", {2, 3, 2, 1}, {{"ignore_index", int64_t{1}}});
@@ -142,7 +142,7 @@ void append_sampled_head_cases(std::vector<GraphCase>& cases) {
   row("next_micro_batch", {3, 5, 37, 11, 9, {30, 36, 35}, 2});
   row("fours", {7, 8, 64, 25});
   row("warps", {9, 4, 3000, 263}, {}, true);
-  row("parts", {300, 4, 2000, 700}, {}, true);  // more draws and labels than a block has threads
+  row("parts", {300, 4, 2000, 700}, {}, true);  // more samples and labels than a block has threads
   row("rows", {1100, 4, 90, 20}, {}, true);
   const auto lookup = [&](const char* name, const Lookups& of, bool is_large = false) {
     cases.push_back({std::string("DistinctRows/") + name,

@@ -20,8 +20,8 @@ CaseGraph rms_norm(DType dtype, const Shape& x, double epsilon) {
                          {b.parameter("x", x), b.parameter("scale", {x[x.rank() - 1]})}, 2)[0]);
 }
 
-// Two terms, their sum's normalization, and the sum on another way beside it: what is fused.
-/// `dropped`: of the second term; on another device than the first.
+// Two terms, the normalization of their sum, and another reader of the sum, which a pass fuses.
+// With `dropped`, the second term goes through dropout.
 CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, bool bias,
                         bool dropped = false) {
   CaseBuilder b(dtype);
@@ -42,7 +42,7 @@ CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, 
   return b.finish(b.one("z", "Add", {}, {b.one("h", "Tanh", {}, {y}), sum}));
 }
 
-// A dropped sum that nobody else reads: its gradient comes from the normalization alone.
+// A sum with dropout that only the normalization reads, so its gradient comes from there alone.
 CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("px", shape)});
@@ -53,7 +53,8 @@ CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
   return b.finish(b.node("y", op, {}, {b.one("sum", "Add", {}, {kept, x}), scale}, outputs)[0]);
 }
 
-// As a transformer's: the product's rows are positions, and GELU stands between the reshapes.
+// A transformer's first feed-forward layer: rows of the product are positions, and GELU is between
+// the reshapes.
 CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, bool positions) {
   CaseBuilder b(dtype);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -70,7 +71,7 @@ CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, boo
       b.one("y", "Gemm", trans_b, {rows, b.parameter("w2", {3, K}), b.parameter("b2", {3})}));
 }
 
-// Fully connected layers with ReLU between them, as an MLP's.
+// Fully connected layers with ReLU between them, as in an MLP.
 CaseGraph relu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias) {
   CaseBuilder b(dtype);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -90,7 +91,7 @@ CaseGraph gather(DType dtype, const Shape& table, const Shape& indices) {
                         {b.parameter("table", table), b.tokens("indices", indices, table[0])}));
 }
 
-// Numbers of the data as indices.
+// The indices are numbers of the data, converted by a Cast.
 CaseGraph gather_codes(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId codes = b.input("codes", {5});
@@ -100,7 +101,7 @@ CaseGraph gather_codes(DType dtype) {
   return c;
 }
 
-// The head reads the table that the embedding reads: both gradients are summed.
+// Head and embedding share a table, so its two gradients are summed.
 CaseGraph tied_embedding(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId table = b.parameter("table", {7, 5});
@@ -120,7 +121,7 @@ CaseGraph positions(DType dtype, const Shape& x, int64_t prefix) {
   return b.finish(b.one("y", "PositionEmbedding", {}, inputs));
 }
 
-// A language model's head: rows are positions, and the scores go to the loss alone.
+// A language model's head: rows are positions, and only the loss reads the logits.
 struct HeadCase {
   int64_t N, F, K;
   bool bias = false;
@@ -161,7 +162,7 @@ void append_heads(std::vector<GraphCase>& cases) {
   row("rows", {1100, 3, 5}, true);
 }
 
-// x is data: the gradient node leaves dx out.
+// x is data, so the gradient node omits dx.
 CaseGraph positions_of_data(DType dtype) {
   CaseBuilder b(dtype);
   return b.finish(b.one(
@@ -181,7 +182,7 @@ CaseGraph image_to_sequence(DType dtype, const Shape& x) {
   return b.finish(b.one("y", "ImageToSequence", {}, {b.image("x", x)}));
 }
 
-// Behind a convolution the image is channels-last: nothing moves.
+// After a convolution the image is channels-last, so the op moves no elements.
 CaseGraph patches(DType dtype) {
   CaseBuilder b(dtype);
   const TensorId h =
@@ -195,14 +196,15 @@ struct AttentionCase {
   bool causal = false;
   double dropout = 0;
   int64_t rank = 0;
-  bool computed = false;  // operands and y are inside the graph, stored as the precision says
+  bool computed = false;  // operands and y are activations, stored in the precision's type
 };
 
 TensorId operand(CaseBuilder& b, const std::string& name, TensorId x, bool computed) {
   return computed ? b.one(name + "_tanh", "Tanh", {}, {x}) : x;
 }
 
-/// The step behind query, key and value, where there is dropout; packed operands leave two out.
+/// Appends the step number after query, key and value if there is dropout. With packed operands,
+/// two inputs stay empty.
 void add_dropout(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
                  std::vector<TensorId>& inputs) {
   if (a.dropout == 0) return;
@@ -238,7 +240,7 @@ CaseGraph packed_attention(DType dtype, const AttentionCase& a) {
   return b.finish(operand(b, "y", y, a.computed));
 }
 
-// Only the query is trained.
+// Only the query gets a gradient.
 CaseGraph attention_to_data(DType dtype, int64_t width, bool computed = false) {
   CaseBuilder b(dtype);
   const TensorId q = operand(b, "q", b.parameter("q", {2, 3, width}), computed),
@@ -254,7 +256,7 @@ CaseGraph mat_mul(DType dtype, const Shape& a, const Shape& b) {
       builder.one("y", "MatMul", {}, {builder.parameter("a", a), builder.parameter("b", b)}));
 }
 
-// Only b is trained.
+// Only b gets a gradient.
 CaseGraph mat_mul_of_data(DType dtype) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", "MatMul", {}, {b.input("a", {2, 3, 5}), b.parameter("b", {2, 5, 4})}));
@@ -265,7 +267,8 @@ CaseGraph softmax(DType dtype, const std::string& op, const Shape& x, int64_t ax
   return b.finish(b.one("y", op, {{"axis", axis}}, {b.parameter("x", x)}));
 }
 
-// Rows and tables beyond what one thread, warp, block or tile takes, in fours and not.
+// Rows and tables larger than one thread, warp, block or tile handles, with widths that are
+// multiples of four and others.
 void append_large(std::vector<GraphCase>& cases) {
   const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
     cases.push_back({std::move(name), std::move(build), /*is_large=*/true});
@@ -337,7 +340,8 @@ void append_large(std::vector<GraphCase>& cases) {
     row(op + "/longer", [op](DType t) { return softmax(t, op, {2, 1100}, -1); });
     row(op + "/spans", [op](DType t) { return softmax(t, op, {2, 37, 150}, 1); });
   }
-  // One more than a tile of queries and of keys; widths on both sides of every step of the kernels.
+  // Sizes are one more than a tile of queries and of keys, and widths on both sides of every size
+  // at which the kernels change.
   row("Attention/tiles", [](DType t) { return attention(t, {2, 65, 130, 2, 12}); });
   row("Attention/tiles_causal", [](DType t) { return attention(t, {1, 130, 130, 2, 4, true}); });
   row("Attention/tiles_more_keys", [](DType t) { return attention(t, {1, 66, 140, 1, 3, true}); });
@@ -349,7 +353,7 @@ void append_large(std::vector<GraphCase>& cases) {
       return attention(t, {1, 5, 7, 2, D});
     });
   }
-  // Heads of eights: those that a GPU's library has engines for, in 16 bits.
+  // Head widths are multiples of eight, for which a GPU library has 16-bit kernels.
   const auto eights = [&](const std::string& name, AttentionCase a) {
     a.computed = true;
     row("Attention/eights" + name, [a](DType t) { return attention(t, a); });
@@ -388,8 +392,8 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
     cases.push_back({std::move(name), std::move(build)});
   };
-  // One value is its own mean: dx is 0, and what rounding leaves of it is divided by epsilon's
-  // root.
+  // A single value is its own mean: dx is 0, but a rounding error would be divided by the root of
+  // epsilon.
   row("LayerNormalization/one", [](DType t) { return layer_norm(t, {1, 1}, -1, true, 1.0); });
   row("LayerNormalization/odd", [](DType t) { return layer_norm(t, {2, 3, 17}, -1, true); });
   row("LayerNormalization/two_axes", [](DType t) { return layer_norm(t, {3, 5, 7}, 1, false); });

@@ -1,6 +1,6 @@
-// tests/support/slow_sync.cc: a library that LD_PRELOAD brings into the programs, where every sync
-// of a file takes TRAINYARD_SYNC_DELAY_MS longer, as on a slow disk. The processor is free
-// meanwhile. Another such library may come before this one (tests/fault/kill_points.cc).
+// tests/support/slow_sync.cc: a library for LD_PRELOAD in which every file sync takes
+// TRAINYARD_SYNC_DELAY_MS longer, as on a slow disk, without using the processor. Another such
+// library may be loaded before it (tests/fault/kill_points.cc).
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>

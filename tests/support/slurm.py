@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""A private Slurm for tests: munged, slurmctld and some slurmd of this machine in a temporary folder. Standard library
-alone; Debian's packages slurm-wlm and munge. Works as root, since the nodes have four fake GPUs each, device files.
+"""A private Slurm for tests: munged, slurmctld and some slurmd processes of this machine in a
+temporary folder. Uses the standard library only, and Debian's packages slurm-wlm and munge. It
+needs root, since each node has four fake GPUs, which are device files.
 
-    tests/support/slurm.py run [options] -- PROGRAM ARGUMENT...   with a Slurm of its own, ended with it
+    tests/support/slurm.py run [options] -- PROGRAM ARGUMENT...   runs the program with its own Slurm, ends both
     tests/support/slurm.py start [options]                        prints SLURM_CONF=... and more; until stdin closes
-    tests/support/slurm.py control FOLDER VERB [NAME]             to a running one, from anywhere: see VERBS
+    tests/support/slurm.py control FOLDER VERB [NAME]             controls a running one from anywhere: see VERBS
 
 or from Python:
 
@@ -14,9 +15,10 @@ or from Python:
         cluster.kill_node("n2"); cluster.start_node("n2")
         cluster.lie("sbatch", "once:lost")
 
-Its partitions: main, brief (a minute at most) and urgent, whose jobs end those of the others where they need room.
-The folder TRAINYARD_SLURM_BIN has sbatch, squeue, scancel, scontrol, sinfo and sacct that do as Slurm's do, until told
-to lie (LIES). `missing()` says what is not installed; a test skips with it.
+The partitions are main, brief (at most a minute) and urgent, whose jobs preempt those of the
+others. The folder TRAINYARD_SLURM_BIN contains sbatch, squeue, scancel, scontrol, sinfo and sacct.
+They behave like Slurm's commands until they are made to lie (LIES). `missing()` returns the reason
+if something is not installed, with which a test skips.
 """
 import argparse
 import ctypes
@@ -35,7 +37,7 @@ import time
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo", "srun")
 WRAPPED = ("sbatch", "squeue", "scancel", "scontrol", "sinfo", "sacct")
 SEARCHED = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
-SKIPPED = 77  # as ctest's SKIP_RETURN_CODE
+SKIPPED = 77  # the value of CTest's SKIP_RETURN_CODE
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -114,7 +116,7 @@ PartitionName=urgent Nodes={nodes} PriorityTier=10 MaxTime=INFINITE State=UP
 
 
 def missing():
-    """Why no Slurm can be started here, or None."""
+    """The reason why no Slurm can be started here, or None."""
     absent = [name for name in PROGRAMS if shutil.which(name, path=SEARCHED) is None]
     if absent:
         return f"{', '.join(absent)} not found: apt-get install slurm-wlm munge"
@@ -124,7 +126,8 @@ def missing():
 
 
 def free_ports(count):
-    """Ports that nothing listens on just now. Another program may take one: start() tries again."""
+    """Ports on which nothing listens now. Another program may take one; start() then tries
+    again."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -135,7 +138,8 @@ def free_ports(count):
 
 
 def start_time(pid):
-    """Which process of that number: pids come round again. None if it has ended."""
+    """The start time of a process, which distinguishes processes with the same PID. None if it has
+    ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -144,9 +148,10 @@ def start_time(pid):
 
 
 class Cluster:
-    """A running Slurm, by its folder: what `control` and tests in other processes do to it."""
+    """A running Slurm, given its folder: the operations that `control` and tests in other processes
+    use."""
 
-    preexec = None  # of the daemons that are started
+    preexec = None  # hook for the daemons that are started
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -158,13 +163,14 @@ class Cluster:
                 "TRAINYARD_SLURM_CONTROL": str(pathlib.Path(__file__).resolve())}
 
     def run(self, command, *arguments, check=True, input=None, timeout=60):
-        """Slurm's own command, never a wrapper."""
+        """Runs Slurm's own command, never a wrapper."""
         program = shutil.which(command, path=SEARCHED)
         return subprocess.run([program, *map(str, arguments)], env=self._plain_environment(), text=True, check=check,
                               capture_output=True, input=input, timeout=timeout)
 
     def lie(self, command, what="honest"):
-        """From its next run on the wrapper `command` does `what`, or with once: before it, that one time."""
+        """Makes the wrapper `command` do `what` from its next run on. With the prefix "once:" only
+        in the next run."""
         if command not in WRAPPED or what.removeprefix("once:").split("=")[0] not in LIES:
             raise ValueError(f"no wrapper {command} that can be {what}")
         path = self.folder / "lies" / command
@@ -176,13 +182,13 @@ class Cluster:
             fresh.rename(path)
 
     def runs(self, command):
-        """How often the wrapper `command` has begun."""
+        """The number of runs of the wrapper `command`."""
         path = self.folder / "runs" / command
         return path.stat().st_size if path.exists() else 0
 
     def start_controller(self, empty=False):
-        """`empty`: without the state of the one before, so it knows no jobs and ids begin anew. One that was killed has
-        forgotten the last five seconds."""
+        """With `empty`, the controller starts without the previous state: it knows no jobs, and job
+        IDs start again. Without it, a killed controller has forgotten the last five seconds."""
         if empty:
             shutil.rmtree(self.folder / "state")
             (self.folder / "state").mkdir()
@@ -193,7 +199,7 @@ class Cluster:
         self._kill("slurmctld")
 
     def start_node(self, node):
-        """Returns once the node's daemon can be reached."""
+        """Starts the node's daemon and returns once it can be reached."""
         log = self.folder / "log" / f"slurmd-{node}.log"
 
         def starts():
@@ -203,9 +209,10 @@ class Cluster:
         self._wait(lambda: starts() > before, f"the node {node} has started")
 
     def kill_node(self, node):
-        """The node's daemon and all that it runs, as if its power had been cut."""
+        """Kills the node's daemon and all its jobs, as a power cut would."""
         doomed = [pid for pid in self._tagged() if self._runs_on(pid, node)]
-        # At once: one that sees another die would still tell the controller.
+        # Stop all of them before the kill, since one that saw another one die would report it to
+        # the controller.
         for number in (signal.SIGSTOP, signal.SIGKILL):
             self._signal_daemon(f"slurmd-{node}", number)
             for pid in doomed:
@@ -221,7 +228,7 @@ class Cluster:
             return [line for line in states if line] and all(line.endswith(" idle") for line in states if line)
         self._wait(idle, "all nodes are idle", timeout_s)
 
-    # What follows is for this file.
+    # The methods below are private.
 
     def _plain_environment(self):
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH", "SQUEUE"))}
@@ -259,7 +266,7 @@ class Cluster:
         try:
             os.waitpid(pid, 0)
         except ChildProcessError:
-            pass  # another process of the test started it
+            pass  # another process of the test is its parent
 
     @staticmethod
     def _environment_of(pid):
@@ -279,7 +286,8 @@ class Cluster:
     def _runs_on(self, pid, node):
         if self._environment_of(pid).get("SLURMD_NODENAME") == node:
             return True
-        # slurmstepd calls itself `slurmstepd: [7.batch]`, and its socket in the node's spool has that number.
+        # slurmstepd's title is `slurmstepd: [7.batch]`, and its socket in the node's spool folder
+        # contains that number.
         title = " ".join(self._words(pid))
         if not title.startswith("slurmstepd"):
             return False
@@ -294,7 +302,7 @@ class Cluster:
                 self._signal(int(pid), number)
 
     def _tagged(self):
-        """Processes of Slurm and its jobs: those whose environment has this cluster's configuration."""
+        """Processes of Slurm and its jobs: their environment names this cluster's configuration."""
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 if self._environment_of(entry.name).get("SLURM_CONF") == str(self.conf):
@@ -312,21 +320,23 @@ class Cluster:
 
 
 class Slurm(Cluster):
-    """Starts one and ends it, with everything that it runs."""
+    """Starts a Slurm and ends it with all its processes."""
 
     @staticmethod
     def preexec():
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # should this process be killed: a test's time limit
+        # Ends the daemons if this process is killed, as after a test's time limit.
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def __init__(self, nodes=4, first_job_id=1, max_job_id=99999, keep_ended_s=300, node_timeout_s=10, more=""):
-        """`keep_ended_s`: MinJobAge, how long ended jobs are shown. `more`: lines of slurm.conf."""
+        """`keep_ended_s` is MinJobAge, the time for which ended jobs are listed. `more` has further
+        lines of slurm.conf."""
         super().__init__(tempfile.mkdtemp(prefix="trainyard-slurm-", dir="/tmp"))
         self.count = nodes
         self.values = {"keep_ended_s": keep_ended_s, "node_timeout_s": node_timeout_s,
                        "more": f"FirstJobId={first_job_id}\nMaxJobId={max_job_id}\n{more}"}
 
     def __enter__(self):
-        # Of jobs' processes whose parents were killed this one becomes the parent, so that none is left behind.
+        # This process becomes the parent of jobs' orphaned processes, so that none is left behind.
         LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         try:
             return self.start()
@@ -338,7 +348,7 @@ class Slurm(Cluster):
         self.stop()
 
     def start(self):
-        self.folder.chmod(0o755)  # jobs of other users, and munge, look into it
+        self.folder.chmod(0o755)  # jobs of other users and munge read files in it
         for name in ("munge", "state", "spool", "log", "bin", "lies", "runs", "pids"):
             (self.folder / name).mkdir(exist_ok=True)
         (self.folder / "munge").chmod(0o711)
@@ -361,7 +371,7 @@ class Slurm(Cluster):
                     self.start_node(node)
                 self.wait_for_nodes()
                 return self
-            except TimeoutError:  # a port was taken by another program
+            except TimeoutError:  # another program took one of the ports
                 if attempt == 2:
                     raise
                 for node in self.node_names():
@@ -374,7 +384,7 @@ class Slurm(Cluster):
     def stop(self):
         for name in [f"slurmd-{node}" for node in self.node_names()] + ["slurmctld", "munged"]:
             self._kill(name)
-        for _ in range(20):  # what a job's process has just started has its environment too
+        for _ in range(20):  # repeat, since a killed process may just have started another one
             left = [pid for pid in self._tagged() if self._is_slurms(pid)]
             for pid in left:
                 self._signal(pid, signal.SIGKILL)
@@ -384,7 +394,7 @@ class Slurm(Cluster):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _is_slurms(self, pid):
-        """Not a test's own process, which may have SLURM_CONF of this cluster as well."""
+        """False for a test's own process, which may also have SLURM_CONF of this cluster."""
         words = self._words(pid)
         return "SLURM_JOB_ID" in self._environment_of(pid) or bool(words and words[0].startswith("slurmstepd"))
 
@@ -392,7 +402,8 @@ class Slurm(Cluster):
         return [f"n{number}" for number in range(1, self.count + 1)]
 
     def _write_gpus(self):
-        """Device files, each another /dev/null: a count alone puts the nodes in INVAL."""
+        """Device files, each of which is another /dev/null; with only a count, the nodes would be
+        INVAL."""
         for number in range(4):
             path = self.folder / f"gpu{number}"
             if not path.exists():

@@ -1,4 +1,4 @@
-// tests/support/small_presets.h: every preset in a size that a test can run.
+// tests/support/small_presets.h: every preset in a size small enough for tests.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace trainyard::testing {
 
-/// A preset in a small size, and data that it takes.
+/// A preset in a small size, and the interface of data that fits it.
 struct SmallPreset {
   std::string name;
   Attributes parameters;
@@ -37,7 +37,7 @@ inline DatasetSchema text_schema(int64_t max_length) {
   return schema;
 }
 
-/// Every preset has at least one row; a preset that is missing here fails the test.
+/// Returns at least one row for every preset; a missing preset fails the test.
 inline std::vector<SmallPreset> small_presets() {
   const int64_t two = 2, width = 8;
   const auto text_of = [](const char* value) { return Attribute(std::string(value)); };

@@ -1,4 +1,4 @@
-// tests/support/source_path.h: where tests find files of the repository, such as those under
+// tests/support/source_path.h: finds files of the repository for tests, such as those in
 // tests/golden/.
 #pragma once
 
@@ -6,9 +6,9 @@
 
 namespace trainyard::testing {
 
-/// A file or folder of the repository by its path there. The repository is the one that the tests
-/// were built from, or lies where TRAINYARD_SOURCE_DIR in the environment says, on a machine that
-/// only runs them.
+/// The absolute path of a file or folder of the repository. The environment variable
+/// TRAINYARD_SOURCE_DIR names the repository on a machine that only runs the tests; the default is
+/// the folder from which they were built.
 std::string source_path(const std::string& path);
 
 }  // namespace trainyard::testing

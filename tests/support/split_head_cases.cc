@@ -1,7 +1,7 @@
-// One rank's part of a head whose classes lie on several ranks (src/ops/split_xent.h), and of the
-// table that an embedding and that head share (src/ops/gather.h). The numbers
-// of the other ranks are made up: what they make of a whole is a matter of
-// split_head_ranks_test.cc.
+// Cases of one rank's part of a head whose classes are split over several ranks
+// (src/ops/split_xent.h), and of the table that an embedding and that head share
+// (src/ops/gather.h). The other ranks' numbers are invented; split_head_ranks_test.cc tests the
+// ranks together.
 #include "src/ops/shards.h"
 #include "src/ops/split_xent.h"
 #include "tests/support/graph_cases.h"
@@ -31,7 +31,7 @@ CaseGraph split_loss(DType dtype, const Split& s, Attributes attributes) {
   return b.finish_update();
 }
 
-/// `split.rows` tokens in each of two rows.
+/// Looks up `split.rows` tokens in each of two rows.
 CaseGraph split_gather(DType dtype, const Split& s, int64_t width) {
   CaseBuilder b(dtype);
   const int64_t rows = classes_of_rank(s.classes, s.ranks);
@@ -78,8 +78,8 @@ void append_split_head_cases(std::vector<GraphCase>& cases) {
   lookup("last", {7, 11, 1, 2}, 5);
   lookup("fours", {9, 32, 2, 4}, 8);
   lookup("empty", {6, 5, 3, 4}, 3);
-  lookup("one_row_each", {40, 2, 1, 2}, 4);                 // its sum goes over several runs
-  lookup("as_many_as_a_digit", {130, 511, 0, 2}, 4, true);  // what is of others is number 256
+  lookup("one_row_each", {40, 2, 1, 2}, 4);                 // all tokens of the rank are of one row
+  lookup("as_many_as_a_digit", {130, 511, 0, 2}, 4, true);  // other ranks' rows: number 256
   lookup("many", {700, 1400, 1, 3}, 7, true);
 }
 

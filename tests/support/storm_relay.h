@@ -1,10 +1,10 @@
-// tests/support/storm_relay.h: a bad network between two programs of this host: bytes of TCP
-// connections arrive late, unevenly, and in order; connections stand still, break at any byte, or
-// pass nothing any more while both ends are told nothing.
+// tests/support/storm_relay.h: a bad network between two programs of this host. Bytes of TCP
+// connections arrive late and unevenly, but in order. Connections stall, break at any byte, or
+// silently stop forwarding.
 //
-// What happens to which connection after how many of its bytes follows from the seed alone. When
-// bytes are read and which connection is which is the machine's affair, so a test says what must
-// hold in every storm, and the seed makes one that failed come back most of the time.
+// The seed alone determines which connection fails in which way after how many of its bytes. Read
+// times and the order of connections vary, so a test states what must hold in every storm, and the
+// seed usually reproduces a failure.
 #pragma once
 
 #include <fcntl.h>
@@ -32,17 +32,18 @@ namespace trainyard::testing {
 
 struct Storm {
   uint64_t seed = 1;
-  std::chrono::milliseconds delay{0};   // each way
-  std::chrono::milliseconds jitter{0};  // up to so much more; what is later does not overtake
-  // In each direction of a connection, on average after so many bytes; 0: never.
+  std::chrono::milliseconds delay{0};   // in each direction
+  std::chrono::milliseconds jitter{0};  // largest additional delay; bytes stay in order
+  // On average each direction of a connection is reset, or stalls, after this many bytes (0:
+  // never).
   double bytes_to_reset = 0;
   double bytes_to_stall = 0;
-  std::chrono::milliseconds stall{0};  // nothing passes that way for so long
+  std::chrono::milliseconds stall{0};  // how long a stalled direction forwards nothing
 };
 
 class StormRelay {
  public:
-  enum class Way : uint8_t { kThere, kBack };  // from whoever connects, and back
+  enum class Way : uint8_t { kThere, kBack };  // from the client to the server, and back
 
   StormRelay(int to_port, Storm storm)
       : storm_(storm),
@@ -56,15 +57,16 @@ class StormRelay {
 
   int port() const { return door_.port(); }
   std::string address() const { return door_.address(); }
-  /// The connections that are open now pass nothing that way any more: it is taken and dropped.
+  /// Open connections forward nothing in this direction any more: bytes are read and dropped.
   void silence(Way way) { ++silences_[static_cast<size_t>(way)]; }
-  /// From now on also those to come, both ways: a host that is cut off, and is told nothing.
+  /// Silences all open and future connections in both directions, like a host that is cut off
+  /// without notice.
   void swallow() {
     swallows_ = true;
     silence(Way::kThere);
     silence(Way::kBack);
   }
-  /// Breaks all that are open.
+  /// Breaks all open connections.
   void reset() { ++breaks_; }
 
   int64_t bytes() const { return bytes_; }
@@ -74,9 +76,9 @@ class StormRelay {
 
  private:
   using Steady = std::chrono::steady_clock;
-  static constexpr size_t kOnTheWayMax = 1 << 20;  // bytes in one direction of one connection
+  static constexpr size_t kOnTheWayMax = 1 << 20;  // in one direction of a connection
 
-  /// SplitMix64.
+  /// The random generator SplitMix64.
   class Dice {
    public:
     explicit Dice(uint64_t state) : state_(state) {}
@@ -86,7 +88,7 @@ class StormRelay {
       z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
       return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
     }
-    /// How many bytes until the next; the largest number if there is none.
+    /// The number of bytes until the next event; the largest number if events are off.
     int64_t after(double mean) {
       if (mean <= 0) return std::numeric_limits<int64_t>::max();
       return 1 + static_cast<int64_t>(-mean * std::log1p(-uniform()));
@@ -120,7 +122,7 @@ class StormRelay {
     pump(near, far, static_cast<uint64_t>(number));
   }
 
-  /// With SO_LINGER of 0 the end of a socket is a reset.
+  /// With an SO_LINGER time of 0, close() sends a reset.
   void break_off(const UniqueFd& near, const UniqueFd& far) {
     const linger now{1, 0};
     for (const UniqueFd* end : {&near, &far}) {
@@ -167,12 +169,12 @@ class StormRelay {
       }
     }
     for (pollfd& end : ends) {
-      if (end.events == 0) end.fd = -1;  // else a hangup would wake us again and again
+      if (end.events == 0) end.fd = -1;  // otherwise a hangup would end each poll immediately
     }
     (void)::poll(ends.data(), ends.size(), timeout_ms);
   }
 
-  /// Reads what is there. False: the connection broke.
+  /// Reads the available bytes. Returns false if the connection broke.
   bool take(Direction& way) {
     if (way.ended || way.waiting_bytes >= kOnTheWayMax) return true;
     std::array<char, 16384> buffer;
@@ -191,12 +193,12 @@ class StormRelay {
     return true;
   }
 
-  /// Sends what is due. False: the connection is to break.
+  /// Sends the bytes that are due. Returns false if the connection must break now.
   bool pass_on(Direction& way) {
     const auto now = Steady::now();
     while (!way.on_the_way.empty() && way.on_the_way.front().due <= now &&
            way.stands_until <= now) {
-      if (way.silent) {  // what was on its way is lost too
+      if (way.silent) {  // bytes on their way are lost too
         way.on_the_way.clear();
         way.waiting_bytes = way.sent_of_first = 0;
         break;
@@ -235,7 +237,7 @@ class StormRelay {
   std::array<std::atomic<int>, 2> silences_{};
   std::atomic<int> breaks_{0}, resets_{0}, stalls_{0};
   std::atomic<int64_t> bytes_{0};
-  TcpDoor door_;  // ends first: it waits for all pumps
+  TcpDoor door_;  // destroyed first, since its destructor waits for all pumps
 };
 
 }  // namespace trainyard::testing

@@ -1,5 +1,5 @@
-// tests/support/tcp_door.h: what relays between two programs of this host share: a port of their
-// own, and for each connection to it one to the other program.
+// tests/support/tcp_door.h: the common part of relays between two programs of this host. It listens
+// on a port and opens a connection to the other program for each connection that it accepts.
 #pragma once
 
 #include <arpa/inet.h>
@@ -21,11 +21,11 @@ namespace trainyard::testing {
 
 class TcpDoor {
  public:
-  /// Has a pair of connections, the `number`-th from 0 on, on a thread of its own.
+  /// Serves a pair of connections, numbered from 0, on its own thread.
   using Serve = std::function<void(const UniqueFd& near, const UniqueFd& far, int number)>;
 
-  /// The end of the door waits for all that are served; where `is_open` says no, whoever comes is
-  /// sent away.
+  /// The destructor waits until all connections are served. While `is_open` returns false, new
+  /// connections are closed.
   TcpDoor(int to_port, std::function<bool()> is_open, Serve serve)
       : to_port_(to_port), is_open_(std::move(is_open)), serve_(std::move(serve)) {
     listener_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -74,7 +74,7 @@ class TcpDoor {
   int port_ = 0;
   std::atomic<int> connections_{0};
   UniqueFd listener_;
-  std::jthread thread_;  // ends before what it uses
+  std::jthread thread_;  // destroyed first, since it uses the members above
 };
 
 }  // namespace trainyard::testing

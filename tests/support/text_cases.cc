@@ -9,7 +9,7 @@ struct RecurrentSizes {
 
 enum class Reads : uint8_t { kSequence, kLast, kBoth };
 
-// What is read decides which gradients reach the layer: dy, dy_h or both.
+// `reads` decides which gradients the layer gets: dy, dy_h or both.
 CaseGraph recurrent(DType dtype, const std::string& op, const RecurrentSizes& s, bool bias,
                     const std::string& direction, Reads reads) {
   CaseBuilder b(dtype);
@@ -32,7 +32,7 @@ CaseGraph recurrent(DType dtype, const std::string& op, const RecurrentSizes& s,
   return b.finish(b.one("both", "Add", {}, {sequence, last}));
 }
 
-// The sequence is data: dx is left out.
+// The sequence is data, so dx is omitted.
 CaseGraph recurrent_first_layer(DType dtype, const std::string& op) {
   CaseBuilder b(dtype);
   const int64_t GH = (op == "LSTM" ? 4 : 3) * 5;

@@ -1,5 +1,5 @@
-// tests/support/unlocked_access.cc: no program. scripts/check clang compiles it to see that clang
-// refuses it: a guarded member is read without its mutex.
+// tests/support/unlocked_access.cc: reads a guarded member without its mutex. scripts/check clang
+// compiles this file and expects that clang refuses it.
 #include "src/base/mutex.h"
 
 namespace trainyard {

@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kLine = kHostAlignment;
 constexpr int64_t kGuardBytes = 4096;
 constexpr int kGuard = 0xC3;
-constexpr std::array<int, 2> kPoison = {0xFF, 0xA5};  // the first is a NaN in both float types
+// The first byte makes a NaN in both floating-point types.
+constexpr std::array<int, 2> kPoison = {0xFF, 0xA5};
 
 }  // namespace
 
@@ -70,7 +71,7 @@ class WatchedKernel final : public Kernel {
   std::unique_ptr<Kernel> inner_;
   WatchingBackend& backend_;
   std::string name_;
-  std::vector<int64_t> inputs_, outputs_, mutated_;  // bytes
+  std::vector<int64_t> inputs_, outputs_, mutated_;  // sizes in bytes
   int runs_ = 0;
 };
 
@@ -108,7 +109,7 @@ void WatchingBackend::copy_to_device(void* device, const void* host, int64_t byt
 }
 
 void WatchingBackend::poison(const Range& range, int run) {
-  if (range.bytes == 0) return;  // a tensor of no element has no address
+  if (range.bytes == 0) return;  // an empty tensor has no address
   const int value = kPoison[static_cast<size_t>(run) % kPoison.size()];
   std::memset(range.begin, value, static_cast<size_t>(range.bytes));
   std::memset(copy_.data() + (range.begin - memory_), value, static_cast<size_t>(range.bytes));

@@ -1,10 +1,12 @@
-// tests/support/watching_backend.h: a host backend that sees which bytes of its memory are written.
+// tests/support/watching_backend.h: a host backend that detects which bytes of its memory are
+// written.
 //
-// It knows nothing of a plan. Around each kernel of the backend inside it, what the kernel may
-// write (its outputs, what it updates, the workspace that it asked for) is poisoned, and afterwards
-// all memory is compared with a copy: changed bytes inside are touched, changed bytes elsewhere,
-// padding and the guard behind the memory included, are faults. Poison alternates from run to run,
-// so that a kernel that happens to write its value is seen the next time.
+// It does not know the memory plan. Before each kernel of the inner backend it fills everything
+// that the kernel may write (outputs, updated tensors, its workspace) with a poison byte.
+// Afterwards it compares all memory with a copy: changed bytes inside are marked as touched;
+// changed bytes elsewhere, including padding and the guard after the memory, are faults. The poison
+// byte alternates between runs, so that a kernel that happens to write that value is found in the
+// next run.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,8 @@ namespace trainyard::testing {
 
 class WatchingBackend final : public HostBackend {
  public:
-  /// `inner` computes on the host and outlives this. Comparing all memory behind every kernel takes
-  /// long where it is large: `compare_every` > 1 does it behind each so-manieth.
+  /// `inner` computes on the host and must outlive this object. Comparing all memory after every
+  /// kernel is slow for large memory; with `compare_every` = n it is done after every n-th kernel.
   explicit WatchingBackend(Backend& inner, int64_t compare_every = 1);
   ~WatchingBackend() override;
 
@@ -27,19 +29,19 @@ class WatchingBackend final : public HostBackend {
   Processor processor() const override { return inner_.processor(); }
   bool has_kernel(std::string_view op_type) const override { return inner_.has_kernel(op_type); }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
-  /// One block of memory at a time.
+  /// Supports one block of memory at a time.
   void* allocate(int64_t bytes) override;
   void release(void* memory) noexcept override;
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
 
   int64_t allocated_bytes() const { return bytes_; }
-  /// End of the last cache line before byte `end` in which anything was ever written.
+  /// The end of the last cache line before byte `end` that was ever written to.
   int64_t touched_end(int64_t end) const;
-  /// End of the largest workspace that a kernel had while it ran. Part of it stays untouched:
-  /// libraries ask for room to align in, and a kernel has room for every thread of its team.
+  /// The end of the largest workspace that a kernel had. Part of it stays untouched, since
+  /// libraries request additional bytes for alignment and a kernel's workspace has room for every
+  /// thread.
   int64_t workspace_end() const { return workspace_end_; }
-  /// Compares all memory once more. What was written where nobody may, first of all; empty:
-  /// nothing.
+  /// Compares all memory once more. Returns a description of the first forbidden write, or "".
   const std::string& fault();
 
  private:
@@ -58,8 +60,8 @@ class WatchingBackend final : public HostBackend {
   std::byte* memory_ = nullptr;
   int64_t bytes_ = 0;
   int64_t workspace_end_ = 0;
-  std::vector<std::byte> copy_;  // of memory and guard, as it should be
-  std::vector<bool> touched_;    // by cache line
+  std::vector<std::byte> copy_;  // expected content of memory and guard
+  std::vector<bool> touched_;    // one flag per cache line
   std::string fault_;
 };
 

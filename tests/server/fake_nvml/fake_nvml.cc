@@ -1,9 +1,9 @@
-// A library with NVML's names that answers from a script in the environment, so that the loader is
-// tested on machines without a GPU. TRAINYARD_NVML_SCRIPT: "devices=2", "init=9" (a driver that is
-// not loaded), "broken=1" (device 1 is lost), "context=600" (MiB that are in use from the second
-// look on), "xid=79,at=1" (device 1 reports that error, once for each number), "mig=2" (device 0 is
-// in MIG mode and has two instances, with a gap between their numbers; -1: it has none). Compiled
-// with TRAINYARD_FAKE_NVML_OLD it cannot list instances.
+// A library with NVML's function names that takes its results from a script in the environment, so
+// that the loader can be tested on machines without a GPU. Settings in TRAINYARD_NVML_SCRIPT:
+// "devices=2", "init=9" (the driver is not loaded), "broken=1" (device 1 is lost), "context=600"
+// (600 MiB are in use from the second query on), "xid=79,at=1" (device 1 reports Xid 79, once for
+// each number), "mig=2" (device 0 is in MIG mode and has two instances, with a gap between their
+// indices; -1: none). Compiled with TRAINYARD_FAKE_NVML_OLD the library cannot list instances.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -18,7 +18,7 @@ struct Memory {
   unsigned long long total, free, used;
 };
 int devices[8];
-int instances[8];  // of device 0
+int instances[8];  // MIG instances of device 0
 int index_in(const int (&all)[8], const void* device) {
   const auto* const at = static_cast<const int*>(device);
   return at >= all && at < all + 8 ? static_cast<int>(at - all) : -1;
