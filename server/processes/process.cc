@@ -161,6 +161,7 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   Process process;
   process.pid_ = pid;
   process.pidfd_.reset(open_pidfd(pid));  // certainly this process, because it has not been reaped
+  const int pidfd_error = errno;
   process.start_time_ = process_start_time(pid);
   error.write.reset();
   int err = 0;
@@ -171,7 +172,7 @@ Result<Process> Process::spawn(const SpawnRequest& request) {
   if (n == static_cast<ssize_t>(sizeof err) || !process.pidfd_) {
     ::kill(pid, SIGKILL);
     (void)::waitpid(pid, nullptr, 0);
-    const int failure = n > 0 ? err : errno;
+    const int failure = n > 0 ? err : pidfd_error;
     // Without the path, because clients see this text.
     return start_failed(request.program.filename().c_str(), failure);
   }

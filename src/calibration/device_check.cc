@@ -34,8 +34,8 @@ constexpr double kLossMaxBf16 = 1e-1, kWeightsMaxBf16 = 5e-1;
 constexpr double kGradientMax = 1e-3, kGradientMaxKinked = 1e-2, kGradientMaxBf16 = 1.0 / 64;
 constexpr double kOfAllGradients = 1.0 / 16;
 // Devices round to bf16 in different places. The effect of rounding on a tensor's gradient is known
-// from the judge: its bf16 gradient is compared with its F32 gradient. The effect can be as large as
-// the gradient itself, if only four rows are normalized. Two devices may differ by half of it.
+// from the judge: its bf16 gradient is compared with its F32 gradient. The effect can be as large
+// as the gradient itself, if only four rows are normalized. Two devices may differ by half of it.
 constexpr double kOfRounding = 0.5;
 
 struct Network {
