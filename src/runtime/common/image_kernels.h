@@ -292,4 +292,19 @@ std::unique_ptr<Kernel> make_group_norm_grad(Context& context, const Graph& g, c
   });
 }
 
+/// The table entries that both host backends share, because these kernels need no workspace.
+template <typename Context>
+std::span<const KernelEntry<Context>> host_image_kernels() {
+  using C = Context;
+  static constexpr KernelEntry<C> kEntries[] = {
+      {"MaxPool", make_max_pool<C>},
+      {"MaxPoolGrad", make_max_pool_grad<C>},
+      {"AveragePool", make_average_pool<C>},
+      {"AveragePoolGrad", make_average_pool_grad<C>},
+      {"GlobalAveragePool", make_global_pool<C>},
+      {"GlobalAveragePoolGrad", make_global_pool_grad<C>},
+  };
+  return kEntries;
+}
+
 }  // namespace trainyard

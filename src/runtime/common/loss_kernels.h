@@ -230,4 +230,19 @@ std::unique_ptr<Kernel> make_constant(Context& context, const Graph& g, const No
   });
 }
 
+/// The table entries that both host backends share, because these kernels need no workspace.
+template <typename Context>
+std::span<const KernelEntry<Context>> host_training_kernels() {
+  using C = Context;
+  static constexpr KernelEntry<C> kEntries[] = {
+      {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad<C>},
+      {"ClassSoftmax", make_class_softmax<C>},
+      {"SplitSoftmaxCrossEntropyLossGrad", make_split_xent_grad<C>},
+      {"TakeRows", make_take_rows<C>},
+      {"SampledSoftmaxCrossEntropyLossGrad", make_sampled_xent_grad<C>},
+      {"ConstantOfShape", make_constant<C>},
+  };
+  return kEntries;
+}
+
 }  // namespace trainyard

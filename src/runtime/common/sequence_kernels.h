@@ -297,4 +297,25 @@ std::unique_ptr<Kernel> make_softmax_grad(Context& context, const Graph& g, cons
   });
 }
 
+/// The table entries that both host backends share, because these kernels need no workspace.
+template <typename Context>
+std::span<const KernelEntry<Context>> host_sequence_kernels() {
+  using C = Context;
+  static constexpr KernelEntry<C> kEntries[] = {
+      {"Gather", make_gather<C>},
+      {"GatherGrad", make_gather_grad<C>},
+      {"SplitGather", make_gather<C>},
+      {"SplitGatherGrad", make_gather_grad<C>},
+      {"PositionEmbedding", make_positions<C>},
+      {"PositionEmbeddingGrad", make_positions_grad<C>},
+      {"SequencePool", make_sequence_pool<C>},
+      {"SequencePoolGrad", make_sequence_pool_grad<C>},
+      {"Softmax", make_softmax<false, C>},
+      {"SoftmaxGrad", make_softmax_grad<false, C>},
+      {"LogSoftmax", make_softmax<true, C>},
+      {"LogSoftmaxGrad", make_softmax_grad<true, C>},
+  };
+  return kEntries;
+}
+
 }  // namespace trainyard

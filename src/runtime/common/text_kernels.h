@@ -89,4 +89,15 @@ std::unique_ptr<Kernel> make_embedding_bag_grad(Context& context, const Graph& g
   });
 }
 
+/// The table entries that both host backends share, because these kernels need no workspace.
+template <typename Context>
+std::span<const KernelEntry<Context>> host_text_kernels() {
+  using C = Context;
+  static constexpr KernelEntry<C> kEntries[] = {
+      {"EmbeddingBag", make_embedding_bag<C>},
+      {"EmbeddingBagGrad", make_embedding_bag_grad<C>},
+  };
+  return kEntries;
+}
+
 }  // namespace trainyard

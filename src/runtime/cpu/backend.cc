@@ -1,5 +1,9 @@
 #include "kernels/cpu/peak_flops.h"
 #include "src/base/check.h"
+#include "src/runtime/common/image_kernels.h"
+#include "src/runtime/common/loss_kernels.h"
+#include "src/runtime/common/sequence_kernels.h"
+#include "src/runtime/common/text_kernels.h"
 #include "src/runtime/cpu/kernels.h"
 #include "src/runtime/host/host_table_backend.h"
 
@@ -14,9 +18,13 @@ class CpuBackend final : public HostTableBackend<CpuContext> {
     table_.add(cpu_box_kernels());
     table_.add(cpu_dense_kernels());
     table_.add(cpu_image_kernels());
+    table_.add(host_image_kernels<CpuContext>());
     table_.add(cpu_sequence_kernels());
+    table_.add(host_sequence_kernels<CpuContext>());
     table_.add(cpu_text_kernels());
+    table_.add(host_text_kernels<CpuContext>());
     table_.add(cpu_training_kernels());
+    table_.add(host_training_kernels<CpuContext>());
     table_.add(cpu_update_kernels());
     table_.add(cpu_muon_kernels());
   }

@@ -54,23 +54,11 @@ std::span<const CpuEntry> cpu_sequence_kernels() {
       {"RMSNormalization", make_layer_norm<kRms, C>},
       {"RMSNormalizationGrad",
        make_layer_norm_grad<kRms, C, cpu::layer_norm_backward_workspace_bytes>},
-      {"Gather", make_gather<C>},
-      {"GatherGrad", make_gather_grad<C>},
-      {"SplitGather", make_gather<C>},
-      {"SplitGatherGrad", make_gather_grad<C>},
       {"DistinctRows", make_distinct_rows<C, cpu::distinct_rows_workspace_bytes>},
-      {"PositionEmbedding", make_positions<C>},
-      {"PositionEmbeddingGrad", make_positions_grad<C>},
-      {"SequencePool", make_sequence_pool<C>},
-      {"SequencePoolGrad", make_sequence_pool_grad<C>},
       {"Attention", make_attention<C, attention_bytes>},
       {"AttentionGrad", make_attention_grad<C, attention_grad_bytes>},
       {"MatMul", make<MatMulKernel>},
       {"MatMulGrad", make<MatMulGradKernel>},
-      {"Softmax", make_softmax<false, C>},
-      {"SoftmaxGrad", make_softmax_grad<false, C>},
-      {"LogSoftmax", make_softmax<true, C>},
-      {"LogSoftmaxGrad", make_softmax_grad<true, C>},
   };
   return kEntries;
 }

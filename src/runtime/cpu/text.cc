@@ -43,14 +43,11 @@ std::unique_ptr<Kernel> make_recurrent(CpuContext& context, const Graph& g, cons
 }  // namespace
 
 std::span<const CpuEntry> cpu_text_kernels() {
-  using C = CpuContext;
   static constexpr CpuEntry kEntries[] = {
       {"LSTM", make_recurrent<RecurrentKernel, RecurrentCell::kLstm>},
       {"LSTMGrad", make_recurrent<RecurrentGradKernel, RecurrentCell::kLstm>},
       {"GRU", make_recurrent<RecurrentKernel, RecurrentCell::kGru>},
       {"GRUGrad", make_recurrent<RecurrentGradKernel, RecurrentCell::kGru>},
-      {"EmbeddingBag", make_embedding_bag<C>},
-      {"EmbeddingBagGrad", make_embedding_bag_grad<C>},
   };
   return kEntries;
 }

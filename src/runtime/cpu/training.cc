@@ -10,22 +10,16 @@ std::span<const CpuEntry> cpu_training_kernels() {
       {"SoftmaxCrossEntropyLoss", make_softmax_xent<C, kernels::cpu::softmax_xent_workspace_bytes>},
       {"KullbackLeiblerDivergence",
        make_softmax_xent<C, kernels::cpu::softmax_xent_workspace_bytes>},
-      {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad<C>},
-      {"ClassSoftmax", make_class_softmax<C>},
       {"SplitSoftmaxCrossEntropyLoss",
        make_split_xent<C, kernels::cpu::split_xent_workspace_bytes>},
-      {"SplitSoftmaxCrossEntropyLossGrad", make_split_xent_grad<C>},
       {"SampleClasses", make_sample_classes<C, kernels::cpu::sample_classes_workspace_bytes>},
-      {"TakeRows", make_take_rows<C>},
       {"SampledSoftmaxCrossEntropyLoss",
        make_sampled_xent<C, kernels::cpu::sampled_xent_workspace_bytes>},
-      {"SampledSoftmaxCrossEntropyLossGrad", make_sampled_xent_grad<C>},
 #define TRAINYARD_ROW(F)                                                               \
   {#F, make_pointwise_loss<math::F, C, kernels::cpu::pointwise_loss_workspace_bytes>}, \
       {#F "Grad", make_pointwise_loss_grad<math::F, C>},
       TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_ROW)
 #undef TRAINYARD_ROW
-          {"ConstantOfShape", make_constant<C>},
   };
   return kEntries;
 }

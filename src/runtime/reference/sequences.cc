@@ -35,23 +35,11 @@ std::span<const ReferenceEntry> reference_sequence_kernels() {
       {"LayerNormalizationGrad", make_layer_norm_grad<kLayer, C>},
       {"RMSNormalization", make_layer_norm<kRms, C>},
       {"RMSNormalizationGrad", make_layer_norm_grad<kRms, C>},
-      {"Gather", make_gather<C>},
-      {"GatherGrad", make_gather_grad<C>},
-      {"SplitGather", make_gather<C>},
-      {"SplitGatherGrad", make_gather_grad<C>},
       {"DistinctRows", make_distinct_rows<C>},
-      {"PositionEmbedding", make_positions<C>},
-      {"PositionEmbeddingGrad", make_positions_grad<C>},
-      {"SequencePool", make_sequence_pool<C>},
-      {"SequencePoolGrad", make_sequence_pool_grad<C>},
       {"Attention", make_attention<C>},
       {"AttentionGrad", make_attention_grad<C>},
       {"MatMul", make_mat_mul},
       {"MatMulGrad", make_mat_mul_grad},
-      {"Softmax", make_softmax<false, C>},
-      {"SoftmaxGrad", make_softmax_grad<false, C>},
-      {"LogSoftmax", make_softmax<true, C>},
-      {"LogSoftmaxGrad", make_softmax_grad<true, C>},
   };
   return kEntries;
 }

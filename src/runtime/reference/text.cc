@@ -28,14 +28,11 @@ std::unique_ptr<Kernel> make_recurrent_grad(ReferenceContext& context, const Gra
 }  // namespace
 
 std::span<const ReferenceEntry> reference_text_kernels() {
-  using C = ReferenceContext;
   static constexpr ReferenceEntry kEntries[] = {
       {"LSTM", make_recurrent<RecurrentCell::kLstm>},
       {"LSTMGrad", make_recurrent_grad<RecurrentCell::kLstm>},
       {"GRU", make_recurrent<RecurrentCell::kGru>},
       {"GRUGrad", make_recurrent_grad<RecurrentCell::kGru>},
-      {"EmbeddingBag", make_embedding_bag<C>},
-      {"EmbeddingBagGrad", make_embedding_bag_grad<C>},
   };
   return kEntries;
 }

@@ -10,19 +10,13 @@ std::span<const ReferenceEntry> reference_training_kernels() {
   static constexpr ReferenceEntry kEntries[] = {
       {"SoftmaxCrossEntropyLoss", make_softmax_xent<C>},
       {"KullbackLeiblerDivergence", make_softmax_xent<C>},
-      {"SoftmaxCrossEntropyLossGrad", make_softmax_xent_grad<C>},
-      {"ClassSoftmax", make_class_softmax<C>},
       {"SplitSoftmaxCrossEntropyLoss", make_split_xent<C>},
-      {"SplitSoftmaxCrossEntropyLossGrad", make_split_xent_grad<C>},
       {"SampleClasses", make_sample_classes<C>},
-      {"TakeRows", make_take_rows<C>},
       {"SampledSoftmaxCrossEntropyLoss", make_sampled_xent<C>},
-      {"SampledSoftmaxCrossEntropyLossGrad", make_sampled_xent_grad<C>},
 #define TRAINYARD_ROW(F) \
   {#F, make_pointwise_loss<math::F, C>}, {#F "Grad", make_pointwise_loss_grad<math::F, C>},
       TRAINYARD_FOR_EACH_POINTWISE_LOSS(TRAINYARD_ROW)
 #undef TRAINYARD_ROW
-          {"ConstantOfShape", make_constant<C>},
   };
   return kEntries;
 }
