@@ -108,7 +108,7 @@ void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, co
                                   Run<T> run = {});
 }  // namespace reference
 
-/// As the reference. Channels-last is vectorized over C; other strides use a scalar loop.
+/// Same as the reference. Channels-last is vectorized over C; other strides use a scalar loop.
 namespace cpu {
 void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<float>& o,
                       Run run);

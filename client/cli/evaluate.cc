@@ -36,7 +36,7 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
   }
   std::string out = metrics.render(colour);
   if (answer.classes_size() > 0) {
-    // Of many classes only the worst are shown, sorted by F1; few classes keep their order.
+    // If there are many classes, only the worst are shown, sorted by F1; few keep their order.
     std::vector<const v1::EvaluateResponse::ClassFigures*> classes;
     for (const auto& figures : answer.classes()) classes.push_back(&figures);
     const bool cut = answer.classes_size() > kClassesScored;

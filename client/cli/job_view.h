@@ -48,7 +48,7 @@ std::string thinned_text(const v1::Job& job);
 void note_thinned(Session& session, const v1::Job& job);
 /// Everything about one job.
 std::string render_job(const v1::Job& job, const Terminal& terminal);
-/// What is known before the first step, for `submit --dry-run`.
+/// Describes the facts known before the first step, for `submit --dry-run`.
 std::string render_plan(const v1::Job& job, const Terminal& out);
 
 /// Shows a job's events on a terminal or in a pipe. follow_job() calls it with the events.

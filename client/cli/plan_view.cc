@@ -252,8 +252,8 @@ std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   return text + "; " + each + " sends at least " + human_bytes(sent_bytes) + " a step";
 }
 
-/// What each GPU saves by sharding: "the optimizer's state: each GPU holds 5 MiB less than all of
-/// it; ...".
+/// Describes the memory that sharding saves on each GPU: "the optimizer's state: each GPU holds 5
+/// MiB less than all of it; ...".
 std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   const auto add = [&](const std::string& what, int64_t saved_bytes, const std::string& than) {

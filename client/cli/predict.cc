@@ -219,8 +219,8 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   if (values == 0) out += ",prediction";
   for (int k = 0; k < values; ++k) out += ",x" + std::to_string(k);
   for (const std::string& name : answer.classes()) out += "," + csv_field("p_" + name);
-  // Of very many classes, only the prediction's probability is written; -o json has the next ones
-  // too.
+  // If there are very many classes, only the prediction's probability is written; -o json has the
+  // next ones too.
   const bool is_top = answer.classification() && answer.classes_size() == 0;
   if (is_top) out += ",probability";
   out += "\n";

@@ -176,7 +176,7 @@ std::optional<size_t> choose_target(const TableLook& table) {
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const ColumnLook& column = table.columns[i];
     if (!is_fit_for_target(column, table.rows)) continue;
-    // Of two columns with equal rank, such as two without a typical name, the last one is chosen.
+    // If two columns have equal rank, such as two without a typical name, the last one is chosen.
     if (!best || target_rank(column.name) <= target_rank(table.columns[*best].name)) best = i;
   }
   return best;

@@ -214,7 +214,7 @@ inline bool takes_eight(int64_t elements, std::initializer_list<In> operands) {
   }
   return stored_of(operands) != Stored::kEach;
 }
-/// As with_stored(), for operands that have one format according to takes_eight().
+/// Like with_stored(), for operands that have one format according to takes_eight().
 template <typename F>
 void with_one_format(std::initializer_list<In> operands, const F& f) {
   with_stored(operands, [&](auto stored) {

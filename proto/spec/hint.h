@@ -13,8 +13,8 @@ namespace trainyard::spec {
 /// what the user wrote.
 std::vector<Entry> rejoined(const std::vector<Entry>& entries);
 
-/// What is expected instead of a text that is not a number: "a number with a decimal point: 0.5"
-/// for "0,5".
+/// Describes the number expected instead of a text that is none: "a number with a decimal point:
+/// 0.5" for "0,5".
 std::string number_expected(const std::string& text);
 /// A suffix for "a whole number": " without separators: 1000" for "1,000"; else empty.
 std::string whole_number_hint(const std::string& text);

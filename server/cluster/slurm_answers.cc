@@ -118,7 +118,7 @@ std::optional<SlurmJob> parse_line(std::string_view line) {
   return job;
 }
 
-// Of several jobs, the one with the highest stage counts.
+// If there are several jobs, the one with the highest stage counts.
 enum class Stage : uint8_t { kEnded, kWaiting, kGranted };
 
 Stage stage_of(const SlurmJob& job) {
@@ -169,7 +169,8 @@ Result<std::vector<SlurmJob>> parse_squeue(std::string_view text) {
 Sighting fold_jobs(std::span<const SlurmJob> jobs) {
   const SlurmJob* best = &jobs.front();
   for (const SlurmJob& job : jobs) {
-    // Of several jobs in the same stage the first submitted one counts: the others wait for it.
+    // If several jobs are in the same stage, the first submitted one counts: the others wait for
+    // it.
     if (stage_of(job) > stage_of(*best)) best = &job;
     if (stage_of(job) == stage_of(*best) && number(job.id) < number(best->id)) best = &job;
   }

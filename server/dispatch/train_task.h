@@ -136,7 +136,7 @@ class TrainTask final : public TaskOwner {
   std::atomic<bool> stopped_{false};  // the worker reported that it stopped as requested
   // The worker stopped before the time limit of its cluster job.
   std::atomic<bool> continues_{false};
-  // As the worker reported to this daemon; -1: not reported.
+  // the step that the worker reported to this daemon; -1: not reported
   std::atomic<int64_t> resumed_from_{-1};
   mutable Mutex mu_;
   std::optional<v1::NodeFacts> node_ TRAINYARD_GUARDED_BY(mu_);  // set when the job has succeeded

@@ -38,7 +38,7 @@ Error no_such_file(const std::string& name) {
                     "the task has no file " + quoted_value(name) + " of this kind");
 }
 
-/// Of several checkpoints of a step, returns the complete one, as a resume does.
+/// If a step has several checkpoints, returns the complete one, as a resume does.
 Result<CheckpointFolder> find_whole_checkpoint(const fs::path& folder, int64_t step) {
   for (const CheckpointFolder& c : list_checkpoints(folder)) {
     if (c.step == step && find_state(c)) return c;

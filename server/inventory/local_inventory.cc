@@ -129,7 +129,7 @@ class LocalInventory final : public Inventory {
 
   const InventoryOptions options_;
   Mutex mu_;
-  // By UUID of the whole GPU, not of a MIG instance.
+  // Keyed by the UUID of the whole GPU, not of a MIG instance.
   std::map<std::string, Told> xids_ TRAINYARD_GUARDED_BY(mu_);
   std::unique_ptr<Nvml> nvml_ TRAINYARD_GUARDED_BY(mu_);
   std::vector<Device> known_ TRAINYARD_GUARDED_BY(mu_);  // GPUs of the last successful read

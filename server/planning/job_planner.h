@@ -113,8 +113,8 @@ class JobPlanner {
   Mutex mu_;
   Devices devices_ TRAINYARD_GUARDED_BY(mu_);
   int64_t devices_time_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // steady clock; 0: never read
-  // By serialized spec. All were accepted for `devices_` and when the datasets' change counter was
-  // `accepted_at_changes_`.
+  // Keyed by serialized spec. All were accepted for `devices_` and when the datasets' change
+  // counter was `accepted_at_changes_`.
   std::unordered_map<std::string, std::shared_ptr<const PlannedJob>> accepted_
       TRAINYARD_GUARDED_BY(mu_);
   int64_t accepted_at_changes_ TRAINYARD_GUARDED_BY(mu_) = 0;

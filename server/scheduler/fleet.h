@@ -67,7 +67,7 @@ class Fleet {
     std::vector<Index> members;
     int32_t usable = 0, soon = 0;
     // Node::idle_bytes of the devices that are usable now or within seconds, in descending order.
-    // Of a device that is not usable yet, the memory used by other processes is unknown, so its
+    // The memory that other processes use on a device that is not usable yet is unknown, so its
     // value is kUnlimited.
     std::vector<int64_t> idle_bytes;
     bool could_fit_together(int32_t count, int64_t bytes) const {
@@ -94,7 +94,7 @@ class Fleet {
 
   const PlacedJob* find(std::string_view uid) const;
   size_t placed_count() const { return placed_.size(); }
-  /// Those of a placed job's devices that exist in the inventory.
+  /// A placed job's devices, as far as they exist in the inventory.
   std::span<const Index> devices_of(const PlacedJob& job) const;
 
   /// The jobs on the device of this name; empty if there is no such device.
@@ -152,7 +152,7 @@ class Fleet {
   std::vector<Key> keys_;  // each node's key in its group's `free`; jobs < 0: it has no entry there
   std::vector<Group> groups_;
   std::unordered_map<std::string_view, Index> by_name_;  // the keys refer to names in devices_
-  // By uid; the key refers to the string in the value.
+  // Keyed by uid; the key refers to the string in the value.
   std::unordered_map<std::string_view, std::unique_ptr<Placed>> placed_;
 };
 

@@ -109,7 +109,7 @@ class Queue {
   std::map<Class, Line> lines_;
   std::vector<Front> fronts_;
   std::map<StretchKey, Stretch> on_gpus_;
-  // By uid; the key refers to the string in the job.
+  // Keyed by uid; the key refers to the string in the job.
   std::unordered_map<std::string_view, Place> places_;
   // (retry_time_us, order) of jobs with a retry time
   std::set<std::pair<int64_t, int64_t>> retries_;

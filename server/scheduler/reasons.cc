@@ -78,7 +78,8 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
   const int64_t bytes = job.on(blocked.kind).bytes;
   const auto left = [](const Device* d) { return d->memory_bytes - d->others_bytes; };
-  // Of the group whose `count` best devices have the most memory left, the last of these devices.
+  // Finds the group whose `count` best devices have the most memory left; returns the last of
+  // these devices.
   const auto find_best = [&](bool holds_alone) {
     const Device* best = nullptr;
     for (const Fleet::Group& g : fleet.groups()) {

@@ -66,7 +66,7 @@ struct StoreOptions {
   int schema_newest = 0;
 };
 
-/// What a commit changed of one job; for observers.
+/// The changes that a commit made to one job, for observers.
 struct JobChange {
   std::string uid;
   int64_t newest_seq = 0;

@@ -26,7 +26,7 @@
 namespace trainyard {
 
 struct Preprocessing {
-  // By numeric column; the std of a constant column is 1.
+  // One value per numeric column; the std of a constant column is 1.
   std::vector<double> numeric_mean, numeric_std;
   std::vector<double> image_mean, image_std;  // by channel
   double image_scale = 1;                     // 1/255 for U8

@@ -43,7 +43,7 @@ struct NumberStatistics {
 
 /// Statistics of the training rows, computed at ingest (statistics.h).
 struct DatasetStatistics {
-  // By numeric column; nullopt if all its values are missing.
+  // One value per numeric column; nullopt if all its values are missing.
   std::vector<std::optional<NumberStatistics>> numeric;
   std::vector<std::vector<int64_t>> categories;    // by categorical column: rows of each category
   std::vector<int64_t> classes;                    // rows of each class

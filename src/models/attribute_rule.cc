@@ -61,7 +61,7 @@ std::string_view expected_type(Kind kind) {
   return "?";
 }
 
-// What is wrong with a value. An empty reason means that the value is valid.
+// Describes the fault of a value. An empty reason means that the value is valid.
 struct Problem {
   std::string reason;
   std::string description;

@@ -101,7 +101,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("target", target, Written::kUnlessEmpty);
 }
 
-/// What a model has to output, as determined by the data or the spec.
+/// The outputs that a model must have, as determined by the data or the spec.
 enum class TargetForm : uint8_t {
   kClass,  // one score per class, [N, outputs]; for two classes also the second one's alone, [N, 1]
   kNumeric,    // numbers: [N, outputs]

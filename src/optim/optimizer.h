@@ -186,7 +186,7 @@ struct ParameterRule {
   TensorId rows = kNoTensor;
 };
 
-/// What happens to gradients before the update.
+/// The changes made to gradients before the update.
 struct GradientSpec {
   double clip_norm = 0;       // 0: not clipped
   double clip_value = 0;      // 0: not clipped
@@ -209,7 +209,7 @@ TensorId add_loss_scale(Graph& graph);
 /// that shares its memory.
 LossScaling add_loss_scaling(Graph& graph, TensorId scale);
 
-/// What loss scaling computes for one step.
+/// The values that loss scaling computes for one step.
 struct ScaledStep {
   TensorId learning_rate = kNoTensor;  // F32 [1]: NaN if the step is skipped
   TensorId step = kNoTensor;   // I64 [1]: number of this step, from 0, without the skipped ones

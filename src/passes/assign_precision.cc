@@ -34,7 +34,7 @@ bool adds_bias(const Node& node) {
   return is_product && node.inputs.size() > kBias && node.inputs[kBias] != kNoTensor;
 }
 
-/// By tensor ID: whether it stays F32.
+/// Indexed by tensor ID: whether it stays F32.
 std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   std::vector<bool> kept(graph.tensors().size());
   const auto keep = [&](const std::vector<TensorId>& ids, int64_t i) {
@@ -67,8 +67,8 @@ std::vector<bool> kept_in_f32(const Graph& graph, Storage storage) {
   return kept;
 }
 
-/// By tensor ID: whether it is a parameter that a product of the backward pass reads. The 16-bit
-/// copy of such a parameter lives from the forward pass on.
+/// Indexed by tensor ID: whether it is a parameter that a product of the backward pass reads. The
+/// 16-bit copy of such a parameter lives from the forward pass on.
 std::vector<bool> factors_of_backward(const Graph& graph) {
   std::vector<bool> found(graph.tensors().size());
   for (const Node& node : graph.nodes()) {

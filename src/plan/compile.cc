@@ -43,7 +43,7 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
 
 /// Splits the transient segment by purpose, as of the step at which most memory is live.
 void account_transient(Program& program, const std::vector<Buffer>& buffers) {
-  // By step: the difference from the previous step.
+  // Indexed by step: the difference from the previous step.
   std::vector<MemoryBreakdown> changes(program.order.size() + 2);
   for (const Buffer& b : buffers) {
     const Role role = program.graph.tensor(b.tensors.front()).role;

@@ -58,7 +58,7 @@ void check_bounds(const Program& program) {
 
 void check_order(const Program& program) {
   std::vector<bool> ran(program.graph.nodes().size());
-  // By tensor: the last node that updated it.
+  // Indexed by tensor: the last node that updated it.
   std::vector<NodeId> updated(program.graph.tensors().size(), kNoNode);
   for (const NodeId k : program.order) {
     const Node& node = program.graph.node(k);
@@ -99,7 +99,7 @@ void check_memory(const Program& program) {
   for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
     if (graph.tensor(id).producer == kNoNode) owners(id).take(place(id), id);
   }
-  // By tensor: the tensor of which it is a view, or itself.
+  // Indexed by tensor: the tensor of which it is a view, or itself.
   std::vector<TensorId> first_name(graph.tensors().size());
   std::iota(first_name.begin(), first_name.end(), 0);
   const auto owns = [&](TensorId id) {

@@ -31,7 +31,8 @@ namespace trainyard {
 /// kAlgorithmTextMax characters.
 using AlgorithmChoices = std::map<std::string, std::string>;
 constexpr size_t kAlgorithmTextMax = 1024;
-/// By device class: the devices on which a choice means the same algorithm and is equally good.
+/// Keyed by device class: the devices on which a choice means the same algorithm and is equally
+/// good.
 using AlgorithmRecord = std::map<std::string, AlgorithmChoices>;
 
 /// A choice to be recorded, and the time that it saves.

@@ -81,7 +81,7 @@ class PreparedProgram {
   friend class Executor;
   Program program_;
   Backend& backend_;
-  /// By position in program.order. nullptr: the node is part of an earlier node's kernel.
+  /// Indexed by position in program.order. nullptr: the node is part of an earlier node's kernel.
   std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 

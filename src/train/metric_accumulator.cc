@@ -122,7 +122,7 @@ void MetricAccumulator::add_scores(std::span<const float> output, int64_t label,
   loss_.add_scores(logits, label, row_entropy);
   correct_ += predicted == label ? 1 : 0;
   if (!top_k_.empty()) {
-    // As in argmax(), the first of equal scores wins.
+    // The first of equal scores wins, as in argmax().
     const auto at = static_cast<size_t>(label);
     int64_t before = 0;
     for (size_t k = 0; k < logits.size(); ++k) {

@@ -17,8 +17,8 @@ namespace {
 constexpr WireFormat kModelWire{"TOKENIZER_INVALID", "not a valid tokenizer model"};
 constexpr char32_t kBlankCodePoint = 0x2581;
 constexpr std::string_view kBlank = "\xe2\x96\x81";
-// By how much the log probability of an unknown character is below that of the least likely piece,
-// as in SentencePiece.
+// The amount by which an unknown character's log probability is below that of the least likely
+// piece, as in SentencePiece.
 constexpr float kUnknownPenalty = 10;
 
 enum PieceType : int64_t { kNormal = 1, kUnknown = 2, kByteType = 6 };
