@@ -188,8 +188,7 @@ def peer():
             synchronize()
             rate = steps * int(batch) / (time.perf_counter() - start)
             answer = {"samples_per_second": rate, "device_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0}
-        except Exception as e:  # a way that fails for a model is a cell of the table and does not
-                                # end the run
+        except Exception as e:  # a way that fails for a model is only a cell of the table
             cases.pop(key, None)
             answer = {"samples_per_second": 0.0, "device_bytes": 0, "error": f"{type(e).__name__}: {e}"[:200]}
         print(json.dumps(answer), flush=True)

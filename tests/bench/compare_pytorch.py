@@ -41,8 +41,7 @@ from peer_models import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))
-TRIAL_SECONDS, TRIAL_TURNS = 0.5, 2  # the better of two results, since load by other processes only
-                                     # slows
+TRIAL_SECONDS, TRIAL_TURNS = 0.5, 2  # the better of two results, since other load only slows
 VECTOR_BITS = {"avx2": 256, "avx512": 512}
 # Each library reads the instruction set that it may use from one of these variables. OpenBLAS
 # expects the name of a processor; it is also set for AVX-512, because OpenBLAS does not recognize
@@ -111,8 +110,7 @@ class Peers:
             self.processes[key] = start_peer(setting, self.isa)
         question = ask_peer(row, setting, TRIAL_SECONDS)
         answers = [self.processes[key].ask(question) for _ in range(TRIAL_TURNS)]
-        self.processes[key].ask("{}")  # frees the model, since a model in each of these processes
-                                       # may exceed the memory
+        self.processes[key].ask("{}")  # frees its model to save memory
         failed = next((a["error"] for a in answers if "error" in a), None)
         return {"error": failed} if failed else {"rate": max(a["samples_per_second"] for a in answers)}
 

@@ -16,8 +16,7 @@ BEGIN, END = "<!-- compare_pytorch.py --readme writes from here -->", "<!-- to h
 ISA_NAMES = {"avx2": "AVX2", "avx512": "AVX-512"}
 MIB = 1024 * 1024
 WAITING_SHARE_MAX = 0.01  # of a turn's time: above it, the waiting side was not asleep
-OTHERS_SHARE_MAX = 0.05   # of the cores' time in a turn: above it, other processes or the
-                          # hypervisor disturbed the turn
+OTHERS_SHARE_MAX = 0.05   # of the cores' time in a turn: above it, others disturbed the turn
 
 
 def describe_processor(cpuinfo):

@@ -12,8 +12,7 @@ import sklearn.datasets
 import statsmodels.datasets
 import vega_datasets
 
-SMALLEST_CLASS = 10      # rows; smaller classes are omitted, so that each part of a split has all
-                         # classes
+SMALLEST_CLASS = 10      # rows; smaller classes are omitted, so that each split has all classes
 LARGEST_ROWS = 6000      # per dataset; more rows would cost minutes and change little
 DOCSTRING_PACKAGES = ["numpy", "scipy", "pandas", "sklearn", "statsmodels"]
 

@@ -38,9 +38,7 @@ std::vector<RateSample> timed_nodes(const Program& program, const StepCount& cou
   size_t next = 0;
   for (const NodeCount& kernel : count.nodes) {
     const auto members = static_cast<size_t>(kernel.members);
-    if (next + members > nodes.size())
-      break;  // of the update program, which these steps do not
-              // have
+    if (next + members > nodes.size()) break;  // the update program is not part of these steps
     RateSample sample{nodes[next], all_us(node_us(kernel, times)) * 1e-6};
     for (size_t i = 1; i < members; ++i) sample.node += nodes[next + i];
     next += members;

@@ -35,8 +35,7 @@ def make_model(name):
         depth, heads, width = GPT_SIZES[name.partition(":")[0].split("_")[1]]
         model = GPT2(*TOKENS[name], depth=depth, heads=heads, width=width)
         for parameter in model.parameters():
-            if parameter.dim() == 2:  # the default initial values of the tied embedding would be
-                                      # far too large
+            if parameter.dim() == 2:  # the tied embedding's default would be far too large
                 torch.nn.init.normal_(parameter, std=WEIGHT_STD)
         return model, (TOKENS[name][1],)
     text = {"transformer_classifier": lambda: TransformerClassifier(WORDS, ROW_LENGTH, 10),

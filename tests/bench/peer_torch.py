@@ -21,8 +21,7 @@ import time
 import torch
 from peer_models import ROW_LENGTH, TOKENS, WORDS, make_loss, make_model
 
-BATCHES, TARGETS = 8, 127  # as in train_bench: rows repeat with other labels, so that nothing can
-                           # be learned
+BATCHES, TARGETS = 8, 127  # as in train_bench: labels change, so that nothing can be learned
 WARM_UP_STEPS, WARM_UP_SECONDS = 3, 0.2
 
 
@@ -178,8 +177,7 @@ def main():
     facts = describe()
     if facts["flushes_denormals"] != setting["flush"]:
         raise RuntimeError(f"flush_denormal is {setting['flush']}, but denormal numbers say {facts}")
-    if "--describe" in sys.argv:  # with ONEDNN_VERBOSE, a convolution makes oneDNN print what it
-                                  # uses
+    if "--describe" in sys.argv:  # with ONEDNN_VERBOSE, oneDNN prints what it uses
         torch.nn.functional.conv2d(torch.rand(8, 64, 16, 16), torch.rand(64, 64, 3, 3))
         facts["build"] = torch.__config__.show()
         print(json.dumps(facts))

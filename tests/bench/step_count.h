@@ -50,11 +50,9 @@ struct NodeCount {
 
 struct StepCount {
   int64_t together = 1;          // steps that are submitted together if the dataset is resident
-  bool holds_rows = false;       // whether the dataset is resident, so that recordings gather the
-                                 // rows
+  bool holds_rows = false;       // whether the dataset is resident and recordings gather rows
   testing::WorkCounts recorded;  // of all these steps
-  int64_t outside = 0;           // works outside the recording: inputs and results of all these
-                                 // steps
+  int64_t outside = 0;           // works outside the recording: these steps' inputs and results
   std::vector<NodeCount> nodes;  // of one step
 
   testing::WorkCounts of_nodes() const;

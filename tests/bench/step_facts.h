@@ -41,8 +41,7 @@ struct Sweep {
   enum When : unsigned char {
     kAlways,
     kNoSumsInProduct,  // the bias's gradient is not computed by the product
-    kNotDirect,        // the convolution does not run on our own kernel
-                       // (kernels/cuda/direct_conv.h)
+    kNotDirect,        // the convolution is not our own kernel (kernels/cuda/direct_conv.h)
   } when;
   Basis basis;
   std::string_view source;
@@ -58,12 +57,10 @@ struct Fact {
   std::string_view source;
 };
 struct Facts {
-  Fact multiprocessors, registers, threads;  // registers and threads are those of one
-                                             // multiprocessor
+  Fact multiprocessors, registers, threads;  // registers and threads: of one multiprocessor
   Fact latency_us;                           // from a load to its data
   Fact bandwidth;                            // bytes/s of a kernel with enough loads
-  Fact submission_us;                        // per kernel of a recorded step, in addition to its
-                                             // bytes
+  Fact submission_us;                        // per kernel of a recorded step, without its bytes
   Fact measuring_us;                         // the excess in the measured time of a timed algorithm
   Fact outside_us;                           // of a recording with its steps, outside the recording
   // Attention: FLOP/s by Op::cost, for whole tiles of 64.

@@ -72,15 +72,13 @@ std::vector<ConvDims> dims() {
   std::vector<ConvDims> all;
   const auto add = [&](ImageDims x, int64_t K, Window w) { all.push_back({x, K, w}); };
   add({2, 1, 28, 28}, 20, {5, 5});                     // LeNet-5: several blocks for an image
-  add({2, 20, 12, 12}, 50, {5, 5});                    // and its gradients: several blocks of
-                                                       // channels
+  add({2, 20, 12, 12}, 50, {5, 5});                    // and its gradients: blocks of channels
   add({1, 1, 3, 2}, 1, {3, 2});                        // a single output element
   add({3, 3, 8, 7}, 5, {3, 3, 1, 1, 1, 1, 1, 1});      // odd sizes
   add({2, 3, 6, 5}, 9, {2, 4, 1, 1, 1, 3, 0, 2});      // unequal pads
   add({1, 2, 4, 4}, 3, {2, 2, 1, 1, 3, 2, 4, 5});      // pads wider than the filter
   add({1, 56, 9, 9}, 33, {3, 3, 1, 1, 1, 1, 1, 1});    // channels in several parts in F32
-  add({1, 256, 3, 4}, 70, {1, 2});                     // many channels, more filters than one block
-                                                       // computes
+  add({1, 256, 3, 4}, 70, {1, 2});                     // more filters than a block computes
   add({1, 4, 32, 32}, 8, {11, 11, 1, 1, 5, 5, 5, 5});  // the largest filters
   add({131, 2, 3, 3}, 2, {3, 3, 1, 1, 1, 1, 1, 1});    // slices that consist of several pieces
   return all;

@@ -513,8 +513,7 @@ TEST(StepsTogether, CopyPiecesOfAnyLengthInOneLaunch) {
   backend.copy_to_device(from.get(), words.data(), 4 * all);
   std::vector<kernels::CopyPiece> pieces;
   int64_t at = 0;
-  for (const int64_t n : lengths) {  // the destination has a gap of the same length behind each
-                                     // piece
+  for (const int64_t n : lengths) {  // destinations have gaps of the same lengths
     pieces.push_back({to.get() + 8 * at, from.get() + 4 * at, n});
     at += n;
   }

@@ -42,8 +42,7 @@ struct CUstream_st {
   int device = 0;
   std::deque<Work> queue;             // submitted, but not yet run
   int64_t submitted = 0, done = 0;    // numbers of works
-  CUstream_st* origin = nullptr;      // the origin stream of the recording that this stream belongs
-                                      // to
+  CUstream_st* origin = nullptr;      // the origin of the recording that this is part of
   int64_t works = 0, joined = 0;      // works recorded here, and those that the origin waits for
   bool broken = false;                // a call was made that cannot be recorded
   std::vector<Recorded> recorded;     // the recording, if this is an origin stream
@@ -514,8 +513,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (is_lost()) return fail(lost());
   CUstream_st* const origin = event->origin;
-  if (origin != nullptr && origin->origin == origin) {  // the event is part of a recording, so the
-                                                        // stream joins it
+  if (origin != nullptr && origin->origin == origin) {  // the event's recording includes the stream
     if (stream->origin == nullptr) {
       stream->origin = origin;
       origin->members.push_back(stream);

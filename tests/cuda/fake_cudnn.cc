@@ -506,8 +506,7 @@ cudnnStatus_t finalize(Descriptor& d) {
       }
       break;
     }
-    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {  // a restored configuration must equal a proposed
-                                                // one
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {  // a restored one must equal a proposed one
       if (!d.values.contains(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) return CUDNN_STATUS_NOT_SUPPORTED;
       const Descriptor& knob = child(d, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
       if (knob.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) !=

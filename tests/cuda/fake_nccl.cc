@@ -442,8 +442,7 @@ ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRed
       call.type == ncclFloat32 || call.type == ncclFloat64 || (call.type == ncclFloat16 && moves);
   const bool has_root = call.root < comm->rank->group->calls.size();
   {
-    const std::scoped_lock lock(comm->mutex);  // refuses a call while an earlier one is being
-                                               // submitted
+    const std::scoped_lock lock(comm->mutex);  // refuses while an earlier call is submitted
     if (!comm->blocks && (comm->looks > 0 || comm->failed != ncclSuccess)) {
       return ncclInvalidArgument;
     }

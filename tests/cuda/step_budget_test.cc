@@ -30,8 +30,7 @@ struct Budget {
   int64_t products;    // cuBLASLt
   int64_t dnn;         // cuDNN: convolutions, attention
   int64_t copies;      // copies and fills
-  double gigabytes;    // moved bytes: every pass of our kernels over memory, libraries' operands
-                       // once
+  double gigabytes;    // moved by each pass of our kernels; libraries' operands once
   double dropout = 0;  // of transformers
 
   std::string title() const {

@@ -192,8 +192,7 @@ TEST(Augmenter, AMoveIsWhatIsApplied) {
       {Cutout{3}},
       {RandomCrop{4}, across, Cutout{3}},
       {Cutout{2}, RandomCrop{3}, down, across},   // the crop moves the box
-      {RandomCrop{5}, Cutout{4}, RandomCrop{5}},  // black border and box that leave the image do
-                                                  // not return
+      {RandomCrop{5}, Cutout{4}, RandomCrop{5}},  // border and box that are cut off do not return
       {across, RandomCrop{1}, across, RandomCrop{7}, down, Cutout{1}, RandomCrop{2}},
   };
   for (size_t k = 0; k < lists.size(); ++k) {

@@ -58,8 +58,7 @@ TEST(Checkpoint, NewestLoadsAsItWasSaved) {
   EXPECT_EQ(load_newest_checkpoint(folder / "none", nullptr).error().reason,
             "CHECKPOINT_NOT_FOUND");
   const fs::path checkpoints = folder.path() / "a" / "b";
-  const Sample first(300), second(2000000000);  // a number with more digits than the zero-padded
-                                                // name has
+  const Sample first(300), second(2000000000);  // has more digits than a zero-padded name
   ASSERT_TRUE(save(local_files(), checkpoints, first).ok());
   EXPECT_TRUE(loads_as(checkpoints, first));
   const auto path = save(local_files(), checkpoints, second);

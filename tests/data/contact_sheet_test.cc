@@ -47,8 +47,7 @@ TEST(ContactSheet, HasImagesEvenlySpreadAndTheirVersions) {
     EXPECT_EQ(grey_at(*sheet, top, 4), 255);  // the first pixel of the original
     EXPECT_EQ(grey_at(*sheet, top + 31, 4 + 31), 255);
     EXPECT_EQ(grey_at(*sheet, top + 32, 4 + 31), 40 * i);
-    EXPECT_EQ(grey_at(*sheet, top, 104), 40 * i);  // flipped, so the first pixel is the last of its
-                                                   // row
+    EXPECT_EQ(grey_at(*sheet, top, 104), 40 * i);  // flipped: the first pixel is now the last
     EXPECT_EQ(grey_at(*sheet, top, 104 + 95), 255);
     EXPECT_EQ(grey_at(*sheet, top, 204 + 95), 255);
     EXPECT_EQ(grey_at(*sheet, top - 1, 4), 255) << "the margin is white";

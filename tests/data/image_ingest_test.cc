@@ -373,8 +373,7 @@ TEST(ImageIngest, TheFirstProblemsAreToldInOrderWhateverThreadFoundThem) {
     char name[32];
     std::snprintf(name, sizeof name, "%s/%02d.png", i % 2 == 0 ? "a" : "b", i);
     std::string file = grey_png(1);
-    file[file.size() - 20] ^= 1;  // a byte of the pixels' checksum, which reading the header does
-                                  // not check
+    file[file.size() - 20] ^= 1;  // breaks the pixels' checksum, which the header lacks
     files.push_back({name, file});
   }
   for (int again = 0; again < 3; ++again) {

@@ -148,8 +148,7 @@ TEST(Loader, SameBatchesForAnyThreadsQueueAndTiming) {
       for (size_t i = 0; i < 60; ++i) {
         const Batch& batch = slow.next();
         if (i % 16 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        EXPECT_EQ(batch.target_numeric, expected[i]);  // the batch stays valid while threads
-                                                       // prepare the next ones
+        EXPECT_EQ(batch.target_numeric, expected[i]);  // stays valid until the next next()
       }
     }
   }

@@ -72,8 +72,7 @@ TEST(TextIngest, TheTestShareIsTheEndAndCutsNoCharacter) {
   const IngestedText d("abc\xc3\xa9\xe2\x82\xac", options);  // 5 characters
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->schema().train_rows, 3);
-  EXPECT_EQ(copy(d->test().tokens), (Tokens{0, 0}));  // characters that only the test part has are
-                                                      // unknown
+  EXPECT_EQ(copy(d->test().tokens), (Tokens{0, 0}));  // characters of the test part only
 }
 
 TEST(TextIngest, ReadsGzipAndDropsAByteOrderMark) {

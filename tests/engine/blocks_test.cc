@@ -226,8 +226,7 @@ TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
   EXPECT_EQ(rows_refusal(model(blocks, {use("b59"), layer("Gemm")})).reason, "FIELD_OUT_OF_RANGE");
   EXPECT_EQ(rows_refusal(model({blocks[0]}, {use("b0", {}, "x", {}, 10000), layer("Gemm")})).reason,
             "FIELD_OUT_OF_RANGE");
-  const std::clock_t start = std::clock();  // CPU time of this process, since the machine may be
-                                            // busy
+  const std::clock_t start = std::clock();  // CPU time, since the machine may be busy
   const ModelSpec spec = model({blocks[0]}, {use("b0", {}, "x", {}, 9999), layer("Gemm")});
   EXPECT_TRUE(build_model(spec, kRows, {.batch_size = 4}).ok());
   EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);

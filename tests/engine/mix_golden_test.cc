@@ -22,8 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kMixBound = 1e-5;  // relative
-constexpr double kRounding = 1e-7;  // absolute, for a loss near 0, which is a difference of numbers
-                                    // near 1
+constexpr double kRounding = 1e-7;  // absolute: such a loss is a difference of numbers near 1
 
 const Json& mix_golden() {
   static const Json json = [] {

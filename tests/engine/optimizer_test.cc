@@ -38,8 +38,7 @@ Trajectory run(const OptimizerSpec& spec, DType dtype) {
   PreparedProgram prepared(compile(std::move(c.graph), {}), *backend);
   Arena arena(*backend, prepared.program().persistent_bytes, prepared.program().transient_bytes,
               prepared.workspace_bytes());
-  Executor executor(std::move(prepared), arena);  // the arena starts as zeros, and so do the
-                                                  // moments
+  Executor executor(std::move(prepared), arena);  // zeros the arena, and so the moments
   Trajectory t{c.values.at(p), c.values.at(target), {}};
   testing::write_values(executor, p, t.start);
   testing::write_values(executor, target, t.target);

@@ -313,8 +313,7 @@ TEST(ParameterRanks, TakeTurnsWithWholeParametersToTheSameBits) {
   EXPECT_TRUE(weights_of(often) == weights_of(never));
 }
 
-constexpr int64_t kWidth = 1024;  // a weight of this width is 4 MiB, which is a group and a bucket
-                                  // of its own
+constexpr int64_t kWidth = 1024;  // its weights are 4 MiB, each a group and a bucket
 Change deep(int64_t layers, int64_t width = kWidth) {
   return [=](TrainJob& job) {
     job.model = {};

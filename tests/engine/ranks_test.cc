@@ -273,8 +273,7 @@ TEST(Ranks, F32TheFirstThatStopsIsNamed) {
   EXPECT_EQ(thrown<RankStopped>([&] { d.step(1); }),
             "rank 3 (devices/gpu-3) stopped in step 2 before all_reduce_0/start: it has not "
             "continued within 2.4 s, and the other ranks are waiting for it");
-  release.count_down();  // the stopped rank's thread, which the session abandoned, then ends by
-                         // itself
+  release.count_down();  // the abandoned thread of the stopped rank then ends
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
@@ -535,8 +534,7 @@ TEST(Ranks, EachNeedsLessMemoryThanOneDevice) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob job = plain_job(w, "a");
-  job.recipe.validation_split = 0;  // an evaluation would need the same memory on any number of
-                                    // ranks
+  job.recipe.validation_split = 0;  // an evaluation would need the same on any number of ranks
   job.recipe.evaluate_every_steps = 0;
   const DatasetSchema schema = read_schema(job.dataset).value();
   const RunPlan one = plan_run(job.model, job.recipe, schema).value();

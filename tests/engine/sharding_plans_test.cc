@@ -212,8 +212,7 @@ TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
 TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
   const Recipe recipe = adam(8);
   ShardingQuery query = query_of(0, 4);
-  query.traits = {kCudaAlignment, Processor::kGpu};  // a GPU's memory does not contain the
-                                                     // checkpoint's copy
+  query.traits = {kCudaAlignment, Processor::kGpu};  // a GPU's plan excludes the host's copy
   const auto plan_with = [&](Shard shard) {
     Recipe changed = recipe;
     changed.shard = shard;

@@ -27,8 +27,7 @@ using Json = nlohmann::json;
 constexpr double kTextLossBound = 1e-4;
 constexpr int64_t kTextClasses = 4;
 constexpr int64_t kSteps = 11, kFeatures = 7;          // the shape of a sequence of numbers
-constexpr int64_t kTextVocabulary = 50, kLength = 13;  // the tokens of a row; token 0 is the
-                                                       // padding
+constexpr int64_t kTextVocabulary = 50, kLength = 13;  // a row of tokens; 0 is the padding
 
 const Json& text_golden() {
   static const Json json = [] {

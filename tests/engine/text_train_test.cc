@@ -110,8 +110,7 @@ TEST(TextTraining, LearnsWhatFollowsWhat) {
   Recorder recorder;
   const auto result = train(bigram_job(w, "a"), *backend, local_files(), recorder, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
-  EXPECT_EQ(recorder.plan.train_rows, 502);  // 630 tokens minus 126 of the validation part, in
-                                             // overlapping windows
+  EXPECT_EQ(recorder.plan.train_rows, 502);  // 630 tokens minus 126 for validation, overlapping
   EXPECT_EQ(recorder.plan.validation_rows, 126);
   EXPECT_EQ(recorder.plan.test_rows, 69);
   EXPECT_GT(recorder.signs, 60 + 126 / 16) << "of each step and each batch that is evaluated";

@@ -63,8 +63,7 @@ Error refusal_after(Change change) {
 struct StepMemory {
   MemoryBreakdown planned;
   int64_t workspace_bytes = 0;
-  int64_t varying_bytes() const {  // the memory that precision can change: all except what lasts
-                                   // between steps
+  int64_t varying_bytes() const {  // what precision can change: all that is not kept between steps
     return planned.activation_bytes + planned.gradient_bytes + workspace_bytes;
   }
 };

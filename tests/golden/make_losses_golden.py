@@ -27,8 +27,7 @@ CLASSES = 4
 TOKENS, VOCABULARY = 7, 5
 IMAGE = (2, 9, 6)  # an odd and an even side, both of which the decoder must restore
 NUMBERS = 4
-CATEGORIES = {"Cut of stone": 5, "cut_of_stone": 12}  # two columns whose layers would get the same
-                                                      # name
+CATEGORIES = {"Cut of stone": 5, "cut_of_stone": 12}  # both columns' layers would get one name
 CLASS_COUNTS = [50, 10, 30, 110]
 RATE = 0.05
 RATES = {"autoencoder_binary": 1.0}  # the loss is a mean over all pixels, so gradients are small

@@ -63,8 +63,7 @@ class Classifier(nn.Module):
         y = self.embedding(x)
         for rnn in self.rnn:
             y, _ = rnn(y)
-        if self.last:  # the forward direction after the last token, the backward one after the
-                       # first
+        if self.last:  # forward: after the last token; backward: after the first
             at = (x != 0).sum(1) - 1
             rows = torch.arange(len(x))
             hidden = y.shape[2] // 2

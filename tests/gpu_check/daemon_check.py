@@ -22,8 +22,7 @@ from harness import DATA, EXAMPLES, Daemon, wait_until  # noqa: E402
 
 OUT = pathlib.Path(os.environ.get("TRAINYARD_GPU_CHECK_OUT", "."))
 SMALL = bool(os.environ.get("TRAINYARD_GPU_CHECK_SMALL"))
-SLACK_BYTES = 64 << 20  # NVML counts in pages of 2 MiB, and the driver reserves some memory for
-                        # itself
+SLACK_BYTES = 64 << 20  # NVML counts in pages of 2 MiB, and the driver reserves some itself
 
 DIGITS = f"""dataset:
   name: digits

@@ -77,8 +77,7 @@ def missing_programs(place):
 
 def needed(file):
     """The names of the CUDA libraries that a file links and that are found by name."""
-    data = file.read_bytes()  # the host may lack readelf; the names end in a zero byte in the
-                              # dynamic string table
+    data = file.read_bytes()  # without readelf: names end in a zero byte in the string table
     return sorted({m.decode() for m in re.findall(rb"\0(lib(?:cublasLt|cublas|cudnn)\.so\.\d+)(?=\0)", data)})
 
 

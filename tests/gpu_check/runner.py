@@ -19,8 +19,7 @@ class Step:
     name: str
     command: list
     limit_s: float
-    env: dict = dataclasses.field(default_factory=dict)  # in addition to this process's own
-                                                         # environment
+    env: dict = dataclasses.field(default_factory=dict)  # added to this process's environment
     findings: object = None  # converts the output to a list of lines that describe the failures
     notes: object = None  # the same for notes that a reader should see even without a failure
     skip: str = ""  # why the step cannot run here
@@ -152,8 +151,7 @@ class Running:
     def read(self, reader, output):
         try:
             return reader(output) if reader else []
-        except Exception as e:  # for example an incomplete file of a killed step; the other steps
-                                # continue
+        except Exception as e:  # such as a killed step's incomplete file; the others continue
             return [f"{self.log.name} cannot be read: {type(e).__name__}: {e}"]
 
     def finish(self, state, said):

@@ -83,8 +83,7 @@ TEST(SoftmaxXent, ABatchWithoutARowThatCountsTeachesNothing) {
         params, {.prob = p.data(), .target = label.data(), .dloss = &dloss, .dz = dz.data()});
     EXPECT_EQ(loss, 0);
     EXPECT_EQ(dz, std::vector<double>(4, 0));
-    EXPECT_NEAR(p[1], 1 / (1 + std::exp(-1)), 1e-15);  // the probabilities are computed
-                                                       // nevertheless
+    EXPECT_NEAR(p[1], 1 / (1 + std::exp(-1)), 1e-15);  // the probabilities are still computed
   }
 }
 

@@ -38,8 +38,7 @@ Outcome by_parts(const SoftmaxXentParams& loss, const std::vector<T>& z,
     s.count = class_part_first(K, width, p + 1) - s.first;
     params.push_back(s);
     std::vector<T>& own = q[static_cast<size_t>(p)];
-    own.assign(static_cast<size_t>(N * width), T(7));  // the padding behind the classes is not a
-                                                       // score
+    own.assign(static_cast<size_t>(N * width), T(7));  // the padding is not a score
     for (int64_t i = 0; i < N * s.count; ++i) {
       const int64_t n = i / s.count, k = i % s.count;
       own[static_cast<size_t>(n * width + k)] = z[static_cast<size_t>(n * K + s.first + k)];

@@ -40,8 +40,7 @@ namespace fs = std::filesystem;
 // Bytes of squeue's output per attempt, by the requested column widths: for attempts by name, and
 // for all attempts together.
 constexpr int64_t kLineBytes = 664, kLineBytesOfMany = 266, kByNameMax = 500;
-constexpr int64_t kStartUs = 5 * kSecondUs;   // from the allocation of a node to the worker's first
-                                              // report
+constexpr int64_t kStartUs = 5 * kSecondUs;   // from getting a node to the worker's first report
 constexpr int64_t kEndUs = 2 * kSecondUs;     // from the outcome to the end of the process
 constexpr int64_t kKeptUs = 300 * kSecondUs;  // how long the cluster still lists an ended attempt
 constexpr size_t kLatenciesMax = 1 << 20;

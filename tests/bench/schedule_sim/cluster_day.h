@@ -43,8 +43,7 @@ struct ClusterDay {
   double hours = 0;  // simulated
   // The daemon's cost by operation: CPU time of all its threads, in microseconds.
   Spread decide_us;  // deciding which jobs are submitted to the cluster, at each change
-  Spread look_us;    // one scheduling pass over the cluster: sightings and verdicts, without the
-                     // commands
+  Spread look_us;    // one scheduling pass over the cluster, without the commands
   Spread why_us;     // explaining why one job waits, as a list does for each job
   Spread job_us;     // all other costs of a job from submit to its model: store, supervisor
   // The store: wall time in microseconds.

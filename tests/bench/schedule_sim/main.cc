@@ -437,8 +437,7 @@ double look_by_commands(const std::filesystem::path& folder, int attempts) {
     text.resize(width, ' ');
     return text + '\x1f';
   };
-  const bool by_name = attempts <= 500;  // with few attempts, squeue is called with other column
-                                         // widths
+  const bool by_name = attempts <= 500;  // with few attempts, squeue gets other column widths
   std::vector<server::PlacementHandle> handles;
   std::ofstream all(folder / "all");
   for (int i = 0; i < attempts; ++i) {

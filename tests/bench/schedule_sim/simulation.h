@@ -64,12 +64,10 @@ struct Results {
   uint64_t digest = 0;
   int64_t events = 0, decisions = 0;
   int64_t done = 0, withdrawn = 0, left = 0;
-  int64_t never_held = 0;          // jobs left that the devices had no room for, even without other
-                                   // jobs
+  int64_t never_held = 0;          // jobs left that the devices could never hold, even alone
   std::string never_held_example;  // one such job
   double makespan_hours = 0;
-  double busy_share = 0;   // the share of the GPUs' time until the last arrival in which some job
-                           // was on them
+  double busy_share = 0;   // share of the GPUs' time until the last arrival with a job
   double work_share = 0;   // the work done, in GPU-hours alone on a GPU of speed 1, relative to the
                            // available GPU-hours
   double jain = 1;         // Jain's index of the GPU time per hour of owners that had waiting jobs
@@ -175,8 +173,7 @@ class Simulation {
   double busy_gpu_us_ = 0, had_gpu_us_ = 0, work_us_ = 0;
   int64_t useless_preemptions_ = 0;
   std::vector<int> lost_to_failure_;  // the policy has not been notified of them yet
-  std::map<int, int> victims_of_;     // preempted jobs that have not left yet; values: the
-                                      // beneficiary
+  std::map<int, int> victims_of_;     // preempted jobs that still run; values: the beneficiary
   // For the current hour, by owner:
   struct OwnerPart {  // one job's contribution to its owner
     bool waits = false, has = false;

@@ -64,8 +64,7 @@ struct TraceJob {
   int64_t work_us = 0;           // duration alone on a GPU of speed 1
   double cpu_slowdown = 20;      // its time on the CPU relative to a GPU of speed 1
   double demand = 1;             // the share of a GPU's time that it uses alone
-  double ends_at = 1;            // the share of its work after which it ends; below 1: it ends
-                                 // early
+  double ends_at = 1;            // the share of its work after which it ends; below 1: early
   double forecast_factor = 1;    // its forecast before it runs, relative to the truth
   double measured_factor = 1;    // the same after its first steps
   bool is_forecast = true;       // false: the daemon's scheduler gets no forecast
@@ -81,8 +80,7 @@ struct TraceOptions {
   uint64_t seed = 1;
   int jobs = 1000;
   int owners = 40;
-  double load = 0.75;             // the offered load relative to the GPUs' time, with each job
-                                  // running alone
+  double load = 0.75;             // offered load relative to the GPUs' time, each job alone
   double forecast_spread = 0.4;   // sigma of ln(forecast / truth), before the first step
   double measured_spread = 0.03;  // the same after the first steps
   double cpu_share = 0.05;        // share of jobs that request the CPU
@@ -99,8 +97,7 @@ std::vector<TraceJob> make_trace(const TraceOptions& options, const Cluster& clu
 /// Figures of a generated trace, for comparison with the papers.
 struct TraceFigures {
   double median_s = 0, mean_s = 0, p90_s = 0;      // durations of GPU jobs, including early ends
-  double single_share = 0, single_time_share = 0;  // single-GPU jobs: share of GPU jobs, and of
-                                                   // their GPU time
+  double single_share = 0, single_time_share = 0;  // single-GPU jobs: share of jobs, of GPU time
   double large_share = 0, large_time_share = 0;    // jobs with at least 8 GPUs: the same
   double top_owner_share = 0;                      // the share of jobs from the 5 % busiest owners
   double span_hours = 0;                           // from the first to the last arrival

@@ -56,8 +56,7 @@ class WholeGpus final : public SchedulingPolicy {
   }
 
  private:
-  static constexpr int kBackfillDepth = 1000;  // how many jobs behind the first waiting one are
-                                               // considered
+  static constexpr int kBackfillDepth = 1000;  // jobs considered behind the first waiting one
 
   struct Group {
     std::set<int> free;

@@ -127,8 +127,7 @@ class World {
   int busy_gpus() const { return busy_gpus_; }  // with at least one job
   int placed_gpus() const {
     return placed_gpus_;
-  }  // summed over all jobs, so that shared GPUs
-     // count several times
+  }  // summed over jobs: shared GPUs count several times
   /// The sum over all GPU jobs of their work per time, weighted by their GPUs.
   double work_rate() const { return work_rate_; }
 
