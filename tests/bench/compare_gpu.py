@@ -319,7 +319,7 @@ def main():
             if time.monotonic() - start > args.limit:
                 raise RuntimeError("not measured: out of time")
             r = measure(args, gpu, text, peak)
-        # also if a process has ended
+        # a measuring process that has ended is an error of its row, too
         except (RuntimeError, OSError, subprocess.SubprocessError) as e:
             r = {"row": text, "error": str(e)}
             print(f"| {text} | | | {e} | | | | | | | |", flush=True)

@@ -144,7 +144,7 @@ def choose_setting(peers, row, with_compile):
     for change in (*([{"channels_last": True}] if images else []), *([{"compile": True}] if with_compile else []),
                    {"flush": False}, {"passive": True}, {"fused": False}, {"threads": 1, "passive": False}):
         setting = fastest()[0]._replace(**change)
-        if setting not in trials:  # it was tried already if, for example, there is one core
+        if setting not in trials:  # a change may repeat a setting, such as one thread on one core
             attempt(setting)
     for setting in fastest()[:2]:
         attempt(setting)

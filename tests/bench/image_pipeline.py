@@ -100,7 +100,7 @@ def main():
                                              num_workers=2, persistent_workers=True, prefetch_factor=4)
         with multiprocessing.Pool(2) as pool:
             for function in (pillow, torchvision_io):
-                pool.map(function, [files[:64]] * 2)  # for imports and first calls
+                pool.map(function, [files[:64]] * 2)  # warms up: imports and first calls
             for _ in range(args.rounds):
                 decoded, batched = map(float, subprocess.run([BENCH, "--images", folder], check=True, text=True,
                                                              capture_output=True).stdout.split())

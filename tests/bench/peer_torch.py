@@ -62,8 +62,7 @@ class Case:
         if images:
             self.model = self.model.to(memory_format=layout)
         vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
-        # The same optimizers as in bench_models.h: AdamW for transformers and text models, SGD for
-        # the others.
+        # AdamW for transformers and text models, SGD for the others, as in bench_models.h.
         if vocabulary or name.startswith("vit"):
             self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01, weight_decay=0.0,
                                                fused=question["fused"])

@@ -23,7 +23,7 @@ using namespace trainyard::v1;  // NOLINT: a small program about these messages
 
 struct Figures {
   std::mutex mu;
-  std::vector<double> ms;  // of calls that were answered
+  std::vector<double> ms;  // milliseconds of each answered call
   int64_t refused = 0;
   std::string refusal;  // the newest refusal
 };

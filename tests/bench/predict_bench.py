@@ -66,7 +66,7 @@ class Measured:
         for clients in CLIENTS:
             daemon, workers = self.cpu()
             figures = self.run(bench, clients, seconds)
-            time.sleep(0.1)  # for the daemon to reap workers that end
+            time.sleep(0.1)  # time for the daemon to reap ended workers
             daemon_end, workers_end = self.cpu()
             count = max(1, figures["answered"])
             figures["daemon_ms"] = (daemon_end - daemon) / count

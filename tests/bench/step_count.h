@@ -20,14 +20,14 @@ struct StepCase {
   std::string model;  // a name of bench_models.h
   int64_t batch = 0;
   Precision precision = Precision::kFp32;
-  double dropout = 0;  // of transformers
+  double dropout = 0;  // dropout ratio of transformers
 };
 
 /// An input or output of a node; all zeros if it is omitted.
 struct OperandCount {
   int64_t elements = 0;
-  int64_t bytes = 0;  // as stored
-  Shape shape;        // of the last member, if the node is a group
+  int64_t bytes = 0;  // size as stored
+  Shape shape;        // the last member's shape, if the node is a group
   bool is_half() const { return bytes == 2 * elements && elements > 0; }
 };
 
@@ -44,16 +44,16 @@ struct NodeCount {
   std::vector<OperandCount> inputs, outputs;
   std::vector<AskedAlgorithm> asked;
   int64_t members = 1;        // the number of nodes in the group
-  testing::WorkCounts works;  // in one step
+  testing::WorkCounts works;  // works submitted in one step
   bool touches_half() const;
 };
 
 struct StepCount {
   int64_t together = 1;          // steps that are submitted together if the dataset is resident
   bool holds_rows = false;       // whether the dataset is resident and recordings gather rows
-  testing::WorkCounts recorded;  // of all these steps
+  testing::WorkCounts recorded;  // works of the recording of `together` steps
   int64_t outside = 0;           // works outside the recording: these steps' inputs and results
-  std::vector<NodeCount> nodes;  // of one step
+  std::vector<NodeCount> nodes;  // the nodes of one step
 
   testing::WorkCounts of_nodes() const;
   /// The works of the recording for each step that belong to no node: its rows, inputs and results.

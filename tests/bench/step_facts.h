@@ -21,8 +21,8 @@ constexpr int kBases = 5;
 
 /// One pass of our own kernel over memory.
 struct Sweep {
-  std::string_view op;      // in the graph
-  std::string_view kernel;  // in kernels/cuda
+  std::string_view op;      // the op's name in the graph
+  std::string_view kernel;  // the kernel's name in kernels/cuda
   // The tensors that the pass reads, then those that it writes, separated by spaces:
   //   i0, o1   input 0, output 1: its bytes as stored, 0 if it is omitted
   //   4o1      4 bytes for each element of output 1, however it is stored
@@ -32,7 +32,7 @@ struct Sweep {
   //   s0       the scores of a head: rows of input 0 by rows of input 1, in the workspace
   //   b2       the images whose sum is output 2, a bias's gradient
   std::string_view reads, writes;
-  int registers;  // of a thread, as reported by ptxas; they limit the threads on a multiprocessor
+  int registers;  // registers of a thread as reported by ptxas, which limit the resident threads
   int width;      // elements of one load
   int loads;      // loads that a thread has in flight
   // The limit by instructions, in 10^9 elements a second of the first tensor written, or read if
@@ -62,10 +62,10 @@ struct Facts {
   Fact bandwidth;                            // bytes/s of a kernel with enough loads
   Fact submission_us;                        // per kernel of a recorded step, without its bytes
   Fact measuring_us;                         // the excess in the measured time of a timed algorithm
-  Fact outside_us;                           // of a recording with its steps, outside the recording
+  Fact outside_us;                           // time of a submission outside the recording
   // Attention: FLOP/s by Op::cost, for whole tiles of 64.
   Fact own_attention, own_attention_grad, library_attention;
-  Fact library_attention_us;  // for each plan, which consists of several kernels
+  Fact library_attention_us;  // launch time of each plan, which has several kernels
   // cuDNN's runtime-compiled engine 70 for filter gradients bf16 -> F32. It does not split its
   // sums, so one multiprocessor computes each tile of the filter.
   Fact engine_70_flops, engine_70_tile;

@@ -430,7 +430,7 @@ std::vector<std::string> AlgorithmTimes::taken(const std::vector<AskedAlgorithm>
     std::string key;
     bool is_recorded = false;
   };
-  std::vector<std::string> problems;  // in the order of the requests
+  std::vector<std::string> problems;  // problems in the order of the requests
   std::map<std::string, Way> ways;
   int64_t products = 0;
   for (const AskedAlgorithm& a : asked) {
@@ -456,8 +456,8 @@ double StepPrediction::ms() const { return std::accumulate(us.begin(), us.end(),
 
 namespace {
 
-/// The requests of the way that the node chose: a convolution may run as a product, and then the
-/// node has requested algorithms for both.
+/// The requests of the way in which the node ran. A convolution may run as a product, and has then
+/// requested algorithms for both ways.
 std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
   std::vector<AskedAlgorithm> asked = node.asked;
   const auto is_convolution = [](const AskedAlgorithm& a) {

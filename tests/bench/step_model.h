@@ -27,13 +27,13 @@ namespace trainyard::bench {
 /// The content of an algorithm's key.
 struct KeyedProblem {
   bool is_convolution = false;
-  int64_t pass = 0;      // of a convolution: forward, data, weights
+  int64_t pass = 0;      // a convolution's pass: forward, data or weights
   std::string shape;     // all words of sizes, order and transposition
   std::string operands;  // such as "bf16"
   std::string result;    // empty: the choice includes results of any format
   bool tf32 = false;
   int64_t workspace = 0;
-  std::vector<int64_t> filter;  // of a convolution: [K, C/G, R, S]
+  std::vector<int64_t> filter;  // a convolution's filter: [K, C/G, R, S]
   double flops = 0;
   double bytes = 0;  // operands and result, once each
 
@@ -84,7 +84,7 @@ class AlgorithmTimes {
   const Entry* find(const std::string& key) const;
   const Entry* find_alike(const KeyedProblem& problem, int64_t pass, const std::string& operands,
                           bool tf32) const;
-  double by_other_passes(const KeyedProblem& problem) const;  // in microseconds; 0: unknown
+  double by_other_passes(const KeyedProblem& problem) const;  // microseconds; 0: unknown
 
   std::map<std::string, Entry> entries_;
   std::map<std::string, const Entry*> by_problem_;  // keys without their workspace

@@ -20,7 +20,7 @@
 namespace trainyard::bench {
 namespace {
 
-constexpr size_t kOpsMax = 8;  // for each row in the table of all rows
+constexpr size_t kOpsMax = 8;  // ops shown for each row
 
 struct Row {
   MeasuredRow measured;

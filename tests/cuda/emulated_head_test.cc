@@ -84,7 +84,7 @@ TEST(HeadInChunks, GivesWhatOneChunkGives) {
         double scale = 1e-3;
         for (const double v : values) scale = std::max(scale, std::abs(v));
         for (size_t i = 0; i < values.size(); ++i) {
-          if (is_summed) {  // in another order
+          if (is_summed) {  // chunks add in another order
             ASSERT_NEAR(in_chunks[i], values[i], 1e-5 * scale) << name << "[" << i << "]";
           } else {
             ASSERT_EQ(in_chunks[i], values[i]) << name << "[" << i << "]";

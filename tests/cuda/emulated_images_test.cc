@@ -290,7 +290,7 @@ TEST(EmulatedImages, BatchNormalizationAddsGradientsOfTwoReaders) {
   }
 }
 
-// Omitting one gradient does not change the others.
+// Omitting one of the gradients does not change the remaining ones.
 TEST(EmulatedImages, BatchNormalizationGradientsThatAreNotWanted) {
   for (const NormCase& c : norm_cases()) {
     if (c.relu == Relu::kNone) continue;

@@ -113,7 +113,7 @@ TEST(EmulatedKernels, CopiesTransposeByTiles) {
 TEST(EmulatedKernels, ReductionsOfAllShapes) {
   struct Case {
     int64_t a, b, c;  // x has the shape [a, b, c]
-    bool ra, rb, rc;  // which dimensions are reduced
+    bool ra, rb, rc;  // which of a, b and c are reduced
   };
   for (const Case s : {Case{1, 1, 20000, false, false, true}, Case{1, 1, 9999, false, false, true},
                        Case{40, 1, 500, false, false, true}, Case{1, 900, 40, false, true, false},

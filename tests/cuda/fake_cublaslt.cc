@@ -205,7 +205,7 @@ struct Memory {
   const void* data;
   int64_t bytes, alignment;
 };
-constexpr int64_t kVectorAlignment = 16;  // of the memory that an epilogue reads or writes
+constexpr int64_t kVectorAlignment = 16;  // alignment of memory that an epilogue accesses
 /// The workspace that the backend must provide; no tensor may overlap it.
 size_t workspace_of(const cublasLtMatmulAlgo_t& algorithm) {
   return 4096 * (1 + algorithm.data[1]);

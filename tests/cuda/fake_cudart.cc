@@ -54,8 +54,8 @@ struct CUevent_st {
   std::shared_ptr<double> ms;     // set when the stream reaches the event
   CUstream_st* stream = nullptr;  // nullptr: nothing to wait for
   int64_t position = 0;           // the event is behind so many works of the stream
-  CUstream_st* origin = nullptr;  // the recording that contains the event ...
-  int64_t works = 0;              // ... and its position: behind so many works of its stream
+  CUstream_st* origin = nullptr;  // the recording that contains the event, if any
+  int64_t works = 0;              // the event is behind so many works of its stream's recording
 };
 struct CUgraph_st {
   std::vector<Recorded> recorded;

@@ -20,7 +20,7 @@ struct DnnTensor {
   int64_t id = 0;
   std::array<int64_t, 4> size{}, stride{};
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  int64_t alignment = 1;  // of its address, in bytes
+  int64_t alignment = 1;  // alignment of its address, in bytes
   bool is_virtual = false, by_value = false;
 
   int64_t elements() const { return size[0] * size[1] * size[2] * size[3]; }

@@ -38,7 +38,7 @@ struct Call {
   Kind kind = Kind::kAllReduce;
   const void* from = nullptr;
   void* to = nullptr;
-  size_t count = 0;  // in the function's unit
+  size_t count = 0;  // in the unit of the NCCL function
   ncclDataType_t type = ncclFloat32;
   size_t root = 0;
 

@@ -164,7 +164,7 @@ def budgets():
         for mask, tensors in ((NONE, 2), (BY_RESULT, 3), (BY_INPUT, 2)):
             name = f"{s}, (Mask){mask}"
             dx = Budget(f"differentiate_eights<{name}>", 3, loads_of(tensors), 10)
-            if mask == BY_INPUT:  # it also loads what it needs to compute y
+            if mask == BY_INPUT:  # the mask needs y, which is computed from further loads
                 dx.once = 12
             norm.append(dx)
             for adds in ("false", "true") if mask != NONE else ("false",):
@@ -284,7 +284,8 @@ class KernelBudget(unittest.TestCase):
                 # A multiple, since the compiler may have duplicated a loop.
                 self.assertEqual(wide % (budget.loads + budget.once), 0, "loads of 16 bytes")
                 self.assertGreaterEqual(in_flight, BYTES_IN_FLIGHT, "bytes in flight")
-                if not budget.kernel.startswith("reduce_slices"):  # those do it once for a slice
+                # reduce_slices does it only once a slice
+                if not budget.kernel.startswith("reduce_slices"):
                     self.assertEqual(narrow, [], "loads of one element")
                     self.assertEqual(divisions, [], "divisions of 64-bit numbers")
 

@@ -28,7 +28,7 @@ constexpr double kRelativeMax = 3e-5;
 // In addition to the cpu backend's roundings, products of bf16 tensors round an F32 operand to
 // bf16, as PyTorch's autocast does: half a unit in the last place of each factor.
 constexpr double kRelativeMaxBf16 = 12.0 / 256;
-// The same for 11 bits instead of 8.
+// The bound for products that round an F32 operand to 11 bits instead of 8.
 constexpr double kRelativeMax11Bits = 12.0 / 2048;
 
 void compare(const CaseResult& actual, const CaseResult& expected, double relative_max) {
@@ -37,7 +37,7 @@ void compare(const CaseResult& actual, const CaseResult& expected, double relati
     // A GPU's 16-bit copy of a bias, which the reference reads in F32; and ReLU's mask of a
     // product.
     const bool is_copy = name.ends_with("/bf16") || name.ends_with("/f16");
-    const bool is_mask = name.ends_with("/mask");  // in the library's own format
+    const bool is_mask = name.ends_with("/mask");  // ReLU's mask, in the library's own format
     if ((is_copy || is_mask) && !expected.values.contains(name)) continue;
     ASSERT_TRUE(expected.values.contains(name)) << name;
     const std::vector<double>& values = expected.values.at(name);
@@ -199,7 +199,7 @@ void expect_tf32_in_products_alone(Backend& cuda) {
     if (c.loss != kNoTensor) c = with_gradients(std::move(c), &gradients);
     if (!is_wanted(test) || !is_covered(cuda, c)) continue;
     RunOptions options;
-    options.passes = {false, false, false, false};  // so that both have the same nodes
+    options.passes = {false, false, false, false};  // both programs then have the same nodes
     const CaseResult plain = run_case(c, cuda, options);
     options.precision = Precision::kTf32;
     const CaseResult result = run_case(c, cuda, options);

@@ -21,7 +21,7 @@ struct ShapeCase {
 /// Shapes of ResNet-50, VGG16, ViT, GPT-2 and LeNet-5; channel counts that are multiples of 8, and
 /// others.
 const std::vector<ShapeCase>& real_shapes();
-/// The same kinds, small enough for the emulator.
+/// Convolutions and products of the same kinds, but small enough for the emulator.
 const std::vector<ShapeCase>& small_shapes();
 
 /// kFirst: the backend's choice, in both layouts. kAll: each algorithm that timing may pick

@@ -26,12 +26,12 @@ struct Budget {
   std::string model;
   int64_t batch;
   Precision precision;
-  int64_t kernels;     // of our own, in the nodes of one step
+  int64_t kernels;     // launches of our own kernels in the nodes of one step
   int64_t products;    // cuBLASLt
   int64_t dnn;         // cuDNN: convolutions, attention
   int64_t copies;      // copies and fills
   double gigabytes;    // moved by each pass of our kernels; libraries' operands once
-  double dropout = 0;  // of transformers
+  double dropout = 0;  // dropout ratio of transformers
 
   std::string title() const {
     return model + (dropout > 0 ? " with dropout" : "") + " " + std::string(name_of(precision));

@@ -32,7 +32,7 @@ struct ImageJob {
     job.recipe.accumulate_steps = parts;
     data.emplace(Dataset::open(w / "dataset", false).value());
     shape = check_recipe(job.recipe, job.model, schema(), ranks, kGpuTraits).value();
-    // As if the dataset were too large to be resident.
+    // Simulates a dataset that is too large to be resident.
     shape.held.reset();
     shape.travel = plan_travel(job.recipe, schema(), shape.rank_batch, kGpuTraits.alignment);
     split = split_dataset(schema(), 0, 0.2, 5);

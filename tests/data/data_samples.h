@@ -43,7 +43,7 @@ class IngestedCsv {
   Result<Dataset> dataset_;
 };
 
-/// The same for a text file.
+/// Ingests a text and opens the result, which stays valid as long as this object.
 class IngestedText {
  public:
   explicit IngestedText(std::string_view train, const TextOptions& options = {},
@@ -58,7 +58,7 @@ class IngestedText {
   Result<Dataset> dataset_;
 };
 
-/// The same for IDX files. If `test_images` is empty, there is no test set.
+/// Ingests IDX files and opens the result. If `test_images` is empty, there is no test set.
 class IngestedIdx {
  public:
   IngestedIdx(std::string_view train_images, std::string_view train_labels,
@@ -73,7 +73,8 @@ class IngestedIdx {
   Result<Dataset> dataset_;
 };
 
-/// The same for any format. `sources` has the content of each source of `request`, by its role.
+/// Ingests files of any format and opens the result. `sources` has the content of each source of
+/// `request`, by its role.
 class IngestedFiles {
  public:
   IngestedFiles(IngestRequest request,

@@ -34,7 +34,7 @@ TEST(Preprocessing, StandardizesAndEncodes) {
   ASSERT_TRUE(d.ok()) << d.message();
   const std::vector<int64_t> rows = {0, 1, 2, 3};
   const Preprocessing p = fit_preprocessing(d->schema(), d->train(), rows);
-  const double std = std::sqrt((4.0 + 1.0 + 9.0) / 3);  // of 1, 2 and 6, whose mean is 3
+  const double std = std::sqrt((4.0 + 1.0 + 9.0) / 3);  // deviation of 1, 2 and 6
   EXPECT_DOUBLE_EQ(p.numeric_mean[0], 3);
   EXPECT_DOUBLE_EQ(p.numeric_std[0], std);
   EXPECT_EQ(p.numeric_std[1], 1);  // the column is constant

@@ -31,7 +31,7 @@ TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
   const Table table;
   for (const char* text : {
            "size,colour\n1.5,red\n,green\n",                // columns by name
-           "colour,size\nred,1.5\ngreen,NA\n",              // in any order
+           "colour,size\nred,1.5\ngreen,NA\n",              // columns in any order
            "y,id,colour,size\n?,3,red,1.5\nz,4,green,?\n",  // with the target and ignored columns
            "1.5,red\n,green\n",                             // columns by position
            "1.5,red,b\n,green,\n",                          // with the target

@@ -25,7 +25,7 @@ TEST(Statistics, OfTables) {
   const IngestedCsv d(csv_options("kind"), kStatisticsTable,
                       "size,colour,empty,kind\n99,blue,3,b\n");
   ASSERT_TRUE(d.ok()) << d.message();
-  const DatasetStatistics s = d->schema().statistics.value();  // as read from the dataset's folder
+  const DatasetStatistics s = d->schema().statistics.value();  // read from the dataset's folder
   ASSERT_EQ(s.numeric.size(), 2u);
   EXPECT_EQ(s.numeric[0]->min, 1);
   EXPECT_EQ(s.numeric[0]->max, 6);

@@ -228,7 +228,7 @@ TEST(Algorithms, WhatWasTimedAndCannotBeWrittenIsNotTaken) {
   Algorithms algorithms({folder.path()}, disk);
   EXPECT_EQ(library.ask(algorithms), "first");
   EXPECT_EQ(library.ask(algorithms, "matmul another"), "first");
-  EXPECT_EQ(library.timed, 1);  // it does not try again
+  EXPECT_EQ(library.timed, 1);  // the second problem was not timed
   EXPECT_NE(all(algorithms.take_messages()).find("no space left"), std::string::npos);
 }
 

@@ -1,4 +1,5 @@
-// The shape of the backward pass: what is summed, in which order, and what is left out.
+// The structure of the backward pass: which gradients are summed, in which order, and which are
+// omitted.
 #include <gtest/gtest.h>
 
 #include "src/autodiff/differentiate.h"

@@ -82,7 +82,7 @@ TEST(AssignLayouts, ChangesNoValueAtTheBorderOfAProgram) {
   CaseGraph c = conv_net(3);
   std::map<TensorId, TensorId> gradients;
   c = testing::with_gradients(std::move(c), &gradients);
-  // of rank 4, channels-last within the program
+  // a tensor of rank 4, which is channels-last within the program
   c.graph.mark_output(c.graph.find_tensor("r").value());
   const auto last = testing::run_case(c, *backend, {.channels_last = true, .keep_all = false});
   const auto first = testing::run_case(c, *backend, {.channels_last = false, .keep_all = false});

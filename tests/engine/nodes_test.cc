@@ -371,7 +371,7 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
       } catch (const RankLost& e) {
         EXPECT_EQ(p, 0) << e.what();
       }
-      peers[at]->abort();  // as when the process ends
+      peers[at]->abort();  // simulates the end of the process
       (void)[&] {
         try {
           peers[at]->any(false);

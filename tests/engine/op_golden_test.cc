@@ -76,7 +76,7 @@ void run_cases(Backend& backend, DType dtype, double bound) {
 TEST(PyTorchOps, ReferenceGivesTheSameValuesAndGradients) {
   run_cases(*make_reference_backend(), DType::kF64, 1e-12);
 }
-// The same bound as between backends (tests/engine/cpu_parity_test.cc).
+// The bound is that between two backends (tests/engine/cpu_parity_test.cc).
 TEST(PyTorchOps, CpuGivesTheSameValuesAndGradients) {
   run_cases(*make_cpu_backend(2), DType::kF32, 3e-5);
 }
@@ -98,7 +98,7 @@ LayerSpec behind(std::string name, std::string op, Attributes attributes = {}) {
 
 /// A model around the layer "it", of the sizes in make_op_golden.py, and its input and target.
 struct Start {
-  std::string name;  // in the golden file
+  std::string name;  // the layer's name in the golden file
   std::vector<LayerSpec> layers;
   ModelInterface interface;
 };

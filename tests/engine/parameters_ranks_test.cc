@@ -313,7 +313,7 @@ TEST(ParameterRanks, TakeTurnsWithWholeParametersToTheSameBits) {
   EXPECT_TRUE(weights_of(often) == weights_of(never));
 }
 
-constexpr int64_t kWidth = 1024;  // its weights are 4 MiB, each a group and a bucket
+constexpr int64_t kWidth = 1024;  // a layer's weights are 4 MiB: a group and a bucket
 Change deep(int64_t layers, int64_t width = kWidth) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -322,7 +322,7 @@ Change deep(int64_t layers, int64_t width = kWidth) {
     job.recipe.steps = 3;
   };
 }
-/// The same, but without two layers that could form a pair (src/parallel/split_mlp.h).
+/// A deep model without two layers that could form a pair (src/parallel/split_mlp.h).
 Change without_pairs(int64_t layers) {
   return [=](TrainJob& job) {
     job.model = {};

@@ -46,7 +46,7 @@ std::string thrown(const F& f) {
 template <typename T>
 struct Tensors {
   std::vector<std::vector<T>> data, shards, rows;
-  double factor = 1;  // of rows
+  double factor = 1;  // factor for gathered rows
   std::vector<ExchangePart> parts() {
     std::vector<ExchangePart> all;
     for (size_t i = 0; i < data.size(); ++i) {
@@ -388,7 +388,7 @@ TEST(Peers, OneThatIsSilentIsNamed) {
   std::latch named(2);
   on_each(3, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
-    if (p == 1) return named.wait();  // it is connected, but silent
+    if (p == 1) return named.wait();  // process 1 is connected, but silent
     const std::string text = thrown<RankLost>([&] { (void)mine.any(false); });
     // The other waiting process may give up first.
     EXPECT_TRUE(text.find("rank 1 has sent and taken nothing") == 0 ||

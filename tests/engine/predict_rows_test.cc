@@ -113,7 +113,7 @@ void check(const SmallPreset& preset, Precision precision, int threads) {
     EXPECT_TRUE(same_bits(alone[0], together[i])) << "row " << i;
     EXPECT_TRUE(same_bits(alone.back(), together[i])) << "row " << i << " in the last place";
   }
-  // The same rows at other places of the batch.
+  // Rotates the rows, so that each is at another place among the same others.
   std::ranges::rotate(rows, rows.begin() + 5);
   const auto rotated = program.run(rows);
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -344,7 +344,7 @@ TEST(Recipe, StopsEarlyAndStaysStopped) {
   EXPECT_EQ(r.series["val/loss"].size(), 4u);
   EXPECT_NE(r.lines.back().find("stopped early after step 20 of 250"), std::string::npos);
   const std::string weights = weights_of(job);
-  const auto second = run_job(job, again);  // as if the process was killed before its report
+  const auto second = run_job(job, again);  // simulates a process killed before its report
   ASSERT_TRUE(second.ok()) << second.error().message;
   EXPECT_EQ(second->steps_done, 20);
   EXPECT_TRUE(again.series["train/loss"].empty());
@@ -402,7 +402,7 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
       << unmatched.error().message;
   typo.initial_weights = "";  // the model was deleted
   EXPECT_EQ(run_job(typo, rn).error().reason, "INITIAL_WEIGHTS_UNREADABLE");
-  typo.initial_weights = w / "away";  // a file that the daemon expects to exist may come back
+  typo.initial_weights = w / "away";  // a missing file may come back, unlike a deleted model
   EXPECT_EQ(run_job(typo, rn).error().reason, "FILE_NOT_FOUND");
   std::filesystem::create_symlink(typo.initial_weights, typo.initial_weights);
   EXPECT_EQ(run_job(typo, rn).error().reason, "STORAGE_ERROR");

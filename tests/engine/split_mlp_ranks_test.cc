@@ -215,7 +215,7 @@ TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
       },
       1e-5, {kMlp});
 }
-// The same loss curve within the precision of 16 bits.
+// The loss curve of one device, within the precision of 16 bits.
 TEST(SplitMlp, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));

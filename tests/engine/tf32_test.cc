@@ -85,7 +85,7 @@ Outcome train_three_steps(const SmallPreset& preset, Precision precision) {
 
 TEST(Tf32, OfEveryPresetGivesTheBitsOfFp32OnACpu) {
   for (const SmallPreset& preset : small_presets()) {
-    // both are like vit_tiny, but wider
+    // these are wider variants of vit_tiny
     if (preset.name == "vit_small" || preset.name == "vit_base") continue;
     SCOPED_TRACE(preset.name);
     const Outcome strict = train_three_steps(preset, Precision::kFp32);

@@ -182,7 +182,7 @@ TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
       },
       1e-5, {kHead}, {3});
 }
-// The same loss curve within the precision of 16 bits.
+// The loss curve of one device, within the precision of 16 bits.
 TEST(TiedHead, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));

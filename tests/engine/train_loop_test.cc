@@ -466,7 +466,7 @@ TEST(Training, FinishedJobResumesToTheSameModelAndMetrics) {
   ASSERT_TRUE(a.ok());
   const std::string weights = weights_of(job);
   const std::string info = bytes_of(job.model_output / "model.json");
-  const auto b = run_job(job, second);  // as if the process was killed before its report
+  const auto b = run_job(job, second);  // simulates a process killed before its report
   ASSERT_TRUE(b.ok()) << b.error().message;
   EXPECT_EQ(second.plan.first_step, 15);
   EXPECT_EQ(weights_of(job), weights);

@@ -105,7 +105,8 @@ TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
       const Program cpu = program(gpt2, recipe, text, Processor::kCpu),
                     gpu = program(gpt2, recipe, text, Processor::kGpu);
       constexpr int64_t kScores = 8 * kContext * kVocabulary;
-      EXPECT_GE(cpu.transient_bytes - gpu.transient_bytes, 3 * kScores);  // of 4 bytes each
+      // at least three tensors of scores, with 4 bytes each
+      EXPECT_GE(cpu.transient_bytes - gpu.transient_bytes, 3 * kScores);
       EXPECT_EQ(cpu.persistent_bytes, gpu.persistent_bytes);
       for (const TensorInfo& t : gpu.graph.tensors()) {
         if (t.role != Role::kActivation) continue;
@@ -130,7 +131,7 @@ TEST(PlanRun, Bf16SavesMemoryWhereActivationsAreMost) {
     Attributes parameters;
     ModelInterface interface;
     int64_t batch;
-    double share_max;  // of the bytes of fp32, without parameters and optimizer state
+    double share_max;  // bf16's largest share of fp32's bytes, without parameters and optimizer
   };
   const ModelInterface image{{3, 32, 32}, 0, TargetForm::kClass, 10};
   const std::vector<Row> rows = {

@@ -162,7 +162,8 @@ def initialize_all(model):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name.startswith("embedding"):
-                std = 1.0 if name == "embedding.weight" else 0.01  # of tokens; of categories
+                # deviation for tokens, for categories
+                std = 1.0 if name == "embedding.weight" else 0.01
                 p.copy_(torch.from_numpy(initial_normal(SEED, name, tuple(p.shape), std)))
     initialize_others = {n: p for n, p in model.named_parameters() if not n.startswith("embedding")}
     holder = nn.Module()

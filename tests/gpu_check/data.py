@@ -4,7 +4,7 @@ import pathlib
 import shutil
 import tarfile
 
-IMAGES_OF_A_CLASS = 200  # of each of ten classes
+IMAGES_OF_A_CLASS = 200  # images from each of the ten classes
 FILES = ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz", "tinyshakespeare/input.txt")
 CIFAR10 = "cifar10/cifar10-2000.tar"
 CIFAR10_WHOLE = "cifar10/cifar10-jpg.tar.xz"

@@ -34,7 +34,7 @@ class Place:
     emulated: bool  # an emulated GPU replaces the real one: few tests run, and nothing is timed
     nvml: pathlib.Path = None  # replaces NVML if the GPU is emulated
     commit: str = ""
-    # for which the module has code, such as "sm_90"
+    # architectures that the module has code for, such as "sm_90"
     architectures: list = dataclasses.field(default_factory=list)
 
 

@@ -21,7 +21,7 @@ class Step:
     limit_s: float
     env: dict = dataclasses.field(default_factory=dict)  # added to this process's environment
     findings: object = None  # converts the output to a list of lines that describe the failures
-    notes: object = None  # the same for notes that a reader should see even without a failure
+    notes: object = None  # converts the output to lines that are shown even without a failure
     skip: str = ""  # why the step cannot run here
 
 

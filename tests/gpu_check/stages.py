@@ -25,7 +25,7 @@ PROFILED = ("lenet5:64", "mlp_small:64", "resnet18:512", "resnet50:224:128", "vg
 PRECISIONS = ("bf16", "tf32", "fp32", "fp16")
 
 PARITY = {"fp32": "", "bf16": "InBf16", "fp16": "InFp16", "tf32": "InTf32"}
-PARITY_S = 90  # for a step that checks kernels
+PARITY_S = 90  # limit of a step that checks kernels
 # For a step that checks every algorithm. The number of algorithms on a GPU is not known in advance,
 # so the step ends by itself, well within PARITY_S, and reports what it omitted.
 CANDIDATES_S = 70
@@ -85,7 +85,7 @@ def check_and_parity(launchers, emulated):
 def whole_jobs(launchers, emulated):
     """Each program's tests are divided among processes that share the GPU."""
     steps = []
-    # its other tests use CPU ranks
+    # the other tests of this program use CPU ranks
     on_the_device = "SparseLookup.FollowsPyTorch:SparseLookup.UpdatesOnly*"
     for name, shards, tests, few in (("train_test", 8, "", "Training.S*"), ("recipe_test", 4, "", "LossesGolden.*"),
                                      ("sparse_lookup_test", 1, on_the_device, on_the_device)):

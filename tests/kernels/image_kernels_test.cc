@@ -59,7 +59,7 @@ void expect_same(const std::vector<float>& actual, const std::vector<float>& exp
 struct AlignedBytes {
   explicit AlignedBytes(int64_t bytes) : size((bytes + 64) / 64 * 64) {
     data = std::aligned_alloc(64, static_cast<size_t>(size));
-    // as if another step had used the memory
+    // simulates memory that another step has used
     std::fill_n(static_cast<float*>(data), size / 4, kNaN);
   }
   ~AlignedBytes() { std::free(data); }

@@ -565,7 +565,7 @@ ClusterDay Day::run() {
     cluster_->forget();
     settle();
     if (clock_.steady_us() - asked_us >= 600 * kSecondUs && !waiting_.empty()) {
-      asked_us = clock_.steady_us();  // as for a list of 50 jobs
+      asked_us = clock_.steady_us();  // the reasons of 50 jobs, as for a list
       int asked = 0;
       for (const std::string& uid : waiting_) {
         if (++asked > 50) break;

@@ -17,7 +17,7 @@
 namespace trainyard::sim {
 
 struct ClusterDayOptions {
-  std::filesystem::path folder;  // for the store; created by the run, and not deleted
+  std::filesystem::path folder;  // the folder of the store; created by the run, and not deleted
   int nodes = 1000;
   double jobs_per_node_day = 10;
   double hours = 24;
@@ -25,7 +25,7 @@ struct ClusterDayOptions {
   int owners = 40;
   int32_t waiting_max = 16;
   int32_t poll_seconds = 10;
-  double half_life_hours = 24;    // of fair share; 0: off
+  double half_life_hours = 24;    // half-life of fair share; 0: no fair share
   double node_mtbf_hours = 2000;  // mean time between failures of one node
   uint64_t seed = 1;
 };
@@ -48,8 +48,8 @@ struct ClusterDay {
   Spread job_us;     // all other costs of a job from submit to its model: store, supervisor
   // The store: wall time in microseconds.
   Spread commit_us;
-  int64_t store_bytes = 0;    // of its files at the end
-  int64_t written_bytes = 0;  // to the disk, including the log
+  int64_t store_bytes = 0;    // size of the store's files at the end
+  int64_t written_bytes = 0;  // bytes written to the disk, including the log
   // The output of the cluster's commands.
   int64_t squeue_bytes_look = 0;        // the largest of one pass
   int64_t rss_bytes = 0;                // resident memory, minus that before the first job

@@ -48,7 +48,8 @@ class SchedulingPolicy {
 /// First come, first served: the first job that does not fit blocks all later jobs that could use
 /// the same kind of device.
 std::unique_ptr<SchedulingPolicy> make_fifo(const World& world);
-/// The same, but ordered by priority.
+/// Strict priority: the first job by priority that does not fit blocks all later jobs that could
+/// use the same kind of device.
 std::unique_ptr<SchedulingPolicy> make_strict_priority(const World& world);
 /// EASY backfill (Lifka, JSSPP 1995), ordered by priority: the first job that does not fit has a
 /// reservation, and later jobs start if by their forecasts they do not delay its reserved start.
@@ -60,7 +61,7 @@ struct TrainyardOptions {
   int64_t reserved_idle_max_us = 600 * kSecondUs;
   int64_t half_life_us = 24 * kHourUs;  // 0: owners are ignored
   double forecast_spread = 0;           // as in the trace: the stated width of forecasts
-  double measured_spread = 0.03;        // the same after the first steps
+  double measured_spread = 0.03;        // the stated width after the first steps
 };
 /// The daemon's own policy: Queue and decide().
 std::unique_ptr<SchedulingPolicy> make_trainyard(const World& world, TrainyardOptions options = {});

@@ -38,9 +38,9 @@ namespace trainyard::sim {
 struct SimulationOptions {
   uint64_t seed = 1;
   Physics physics;
-  double device_mtbf_hours = 0;  // of one GPU; 0: no failures
+  double device_mtbf_hours = 0;  // mean time between failures of one GPU; 0: no failures
   double device_repair_hours = 2;
-  double worker_mtbf_hours = 0;  // of one job's worker; 0: no losses
+  double worker_mtbf_hours = 0;  // mean time between losses of a job's worker; 0: no losses
   double others_share = 0;       // the share of GPUs that other processes use at a time
   double others_hours = 1;       // how long another process uses a GPU
   int64_t starvation_us = 0;     // the longest allowed wait; 0: no bound
@@ -77,7 +77,7 @@ struct Results {
   double lost_share = 0;  // the share of the jobs' GPU time that was redone or spent on restarts
   std::map<std::string, WaitFigures> waits;                        // by class; "all" has all jobs
   double decide_p50_ms = 0, decide_p99_ms = 0, decide_max_ms = 0;  // CPU time of decide()
-  double index_p50_ms = 0, index_p99_ms = 0;  // the same for updating the policy's indexes
+  double index_p50_ms = 0, index_p99_ms = 0;  // CPU time of updating the policy's indexes
   int64_t waiting_max = 0;
   int jobs_on_gpu_max = 0;
   std::vector<Violation> violations;  // the first few of each invariant
@@ -152,7 +152,7 @@ class Simulation {
   void check_invariants();
   void note_never_held();
   void check_end();
-  bool is_ahead(int a, int b) const;  // in the policy's order, where owners are ignored
+  bool is_ahead(int a, int b) const;  // whether job a is ahead of b, ignoring owners
   int first_in_order() const;
   int64_t earliest_fit_us(int id) const;
   Results collect(const SchedulingPolicy& policy);

@@ -31,7 +31,7 @@ struct Shape {
   double growth;                   // the exponent with which durations grow with the number of GPUs
   std::array<double, 7> sizes;     // weights of 1, 2, 4, ... 64 GPUs
   double killed, failed;           // shares of jobs that end early
-  double owner_exponent;           // of Zipf's law
+  double owner_exponent;           // exponent of Zipf's law for the jobs of owners
   double demand_median;            // median of the share of a GPU that a job keeps busy
   double night;                    // arrivals at the quietest hour, relative to the mean
   double burst_share, burst_mean;  // the share of submissions that are bursts, and their mean size

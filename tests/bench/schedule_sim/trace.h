@@ -66,7 +66,7 @@ struct TraceJob {
   double demand = 1;             // the share of a GPU's time that it uses alone
   double ends_at = 1;            // the share of its work after which it ends; below 1: early
   double forecast_factor = 1;    // its forecast before it runs, relative to the truth
-  double measured_factor = 1;    // the same after its first steps
+  double measured_factor = 1;    // its forecast after its first steps, relative to the truth
   bool is_forecast = true;       // false: the daemon's scheduler gets no forecast
   bool exclusive = false;        // requests a device for itself
   int64_t cancel_after_us = -1;  // time from arrival after which it is withdrawn if it still waits
@@ -82,7 +82,7 @@ struct TraceOptions {
   int owners = 40;
   double load = 0.75;             // offered load relative to the GPUs' time, each job alone
   double forecast_spread = 0.4;   // sigma of ln(forecast / truth), before the first step
-  double measured_spread = 0.03;  // the same after the first steps
+  double measured_spread = 0.03;  // sigma of ln(forecast / truth), after the first steps
   double cpu_share = 0.05;        // share of jobs that request the CPU
   double auto_share = 0.1;        // share of jobs that accept either kind of device
   double urgent_share = 0.03;     // share of jobs with priority 10

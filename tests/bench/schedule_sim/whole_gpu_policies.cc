@@ -170,7 +170,7 @@ class WholeGpus final : public SchedulingPolicy {
         shadow = &(*shadows)[static_cast<size_t>(g)];
         const int64_t end_us = world.now_us() + world.forecast_us(id, group.speed);
         if (end_us <= shadow->start_us) {
-          shadow = nullptr;  // it ends before the reserved start
+          shadow = nullptr;  // the job ends before the reserved start
         } else if (shadow->extra < job.gpus) {
           continue;
         }
@@ -187,7 +187,7 @@ class WholeGpus final : public SchedulingPolicy {
     return {};
   }
 
-  /// Reserves devices in the group that has enough of them first.
+  /// Reserves devices in the group that will have enough free devices first.
   void reserve(const World& world, int id, std::vector<Shadow>& shadows) {
     const TraceJob& job = world.job(id);
     int best = 0;

@@ -258,7 +258,7 @@ void World::preempt(int victim, int beneficiary, int64_t least_run_us) {
                               std::to_string((now_us_ - v.attempt_us) / kSecondUs) + " s");
   }
   settle(victim);
-  v.saved_us = std::max(v.saved_us, v.done_us);  // it writes a checkpoint before it leaves
+  v.saved_us = std::max(v.saved_us, v.done_us);  // the job writes a checkpoint before it leaves
   v.phase = Phase::kStopping;
   set_rate(victim, 0);
   v.attempt_us = now_us_;

@@ -26,7 +26,7 @@ struct JobState {
   int64_t first_start_us = -1;
   int64_t end_us = -1;
   int64_t wait_since_us = 0;
-  int64_t waited_us = 0;   // in total
+  int64_t waited_us = 0;   // total waiting time
   int64_t attempt_us = 0;  // start of the attempt
   int64_t retry_us = 0;    // the job cannot start before
   double done_us = 0;      // part of its work done, as of rate_us
@@ -111,7 +111,8 @@ class World {
 
   /// Whether the job may start on this device now: by bytes, slots, cores and exclusiveness.
   bool fits(int id, int device) const;
-  /// The same at `time_us`, assuming that jobs leave at their forecast ends and no other job comes.
+  /// Whether the job will fit on the device at `time_us` if other jobs end as forecast and none
+  /// comes.
   bool fits_at(int id, int device, int64_t time_us) const;
   /// Whether the devices could run the job now without any other job.
   bool would_hold(int id) const;
@@ -146,7 +147,7 @@ class World {
   Physics physics_;
   std::vector<JobState> states_;
   std::vector<DeviceState> devices_;
-  std::set<int> waiting_;  // in order of arrival
+  std::set<int> waiting_;  // job IDs in order of arrival
   std::vector<int> touched_;
   std::vector<Violation> violations_;
   std::map<std::string, int64_t> violation_counts_;
