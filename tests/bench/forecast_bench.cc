@@ -6,12 +6,13 @@
 //                  [--rates FILE] [--save-rates FILE] [--only MODEL] [--ops]
 //
 // Each case runs at least 30 steps, or S seconds (1). In every round the rates are measured again
-// and all cases are run, so that changes of the machine's speed show. --cpu-time, with --threads 1,
+// and all cases are run, to detect changes of the machine's speed. --cpu-time, with --threads 1,
 // measures CPU time instead, for a machine with other load; waiting for memory is included. --rates
 // uses the rates of an earlier run. --ops prints the forecast and measured times of a case's step
 // by op.
 //
-// A step is that of the training loop: batch in, forward, backward, update, loss and logits out.
+// A step comprises, as in the training loop: batch in, forward, backward, update, loss and logits
+// out.
 #include <time.h>
 
 #include <algorithm>

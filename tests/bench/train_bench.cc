@@ -22,11 +22,11 @@
 //                            steps_together is the number of recorded steps. --profile-json then
 //                            writes the times by op and node (docs/cli.md, "Profile")
 //
-// Models are those of bench_models.h. One step is that of the training loop: batch in, forward,
-// backward, update, loss and logits out. Every measurement starts from the initial weights, and
-// rows repeat with other labels, so that nothing can be learned: the gradients of a model that has
-// fitted its data vanish, and the arithmetic of denormal numbers would be measured instead of
-// training.
+// Models are those of bench_models.h. One step comprises, as in the training loop: batch in,
+// forward, backward, update, loss and logits out. Every measurement starts from the initial
+// weights, and rows repeat with other labels, so that nothing can be learned: the gradients of a
+// model that has fitted its data vanish, and the arithmetic of denormal numbers would be measured
+// instead of training.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

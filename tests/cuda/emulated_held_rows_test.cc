@@ -494,7 +494,8 @@ TEST(StepsFromTheHost, PiecesOfAnyLengthArrive) {
   }
 }
 
-// Streams run late, so a slot that is overwritten before its pieces have been copied out shows.
+// Catches a staging slot that is overwritten before its pieces have been copied out: streams run
+// late.
 TEST(StepsFromTheHost, PiecesArriveThoughSlotsAreUsedAgain) {
   testing::set_device_count(kDevices);
   cuda::CudaBackend backend(0);

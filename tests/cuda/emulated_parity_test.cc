@@ -1,7 +1,7 @@
 // Catches: a CUDA kernel, or a description for cuBLASLt or cuDNN, that computes something else than
 // the reference loops in double. The kernels are those that nvcc compiles for the module, run by
 // the emulator (kernels/cuda/emulator.h); the libraries are fakes that follow their descriptors
-// (fake_cuda.h). All memory starts as NaN, so that an element which a kernel does not write shows.
+// (fake_cuda.h). All memory starts as NaN, to catch a kernel that does not write all elements.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -4,7 +4,8 @@
 // Device memory is host memory. A stream runs works immediately, or records them between
 // cudaStreamBeginCapture and cudaStreamEndCapture; calls that wait or allocate are then refused, as
 // on a GPU. With several devices, streams run as late as possible: only when the host or another
-// stream waits, so that a missing wait shows. A device is used by one thread at a time.
+// stream waits, so that a missing wait gives wrong results. A device is used by one thread at a
+// time.
 //
 // The libraries refuse what the real ones refuse, with the same status and with the sentence that
 // their log would have (last_refusal): pointers that are null, less aligned than declared, or not

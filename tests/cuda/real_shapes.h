@@ -26,7 +26,7 @@ const std::vector<ShapeCase>& small_shapes();
 
 /// kFirst: the backend's choice, in both layouts. kAll: each algorithm that timing may pick
 /// (nth_candidate.h), in channels-last, which image networks use, and in workspaces that start as
-/// NaN, so that an engine which reads its workspace before writing it shows.
+/// NaN, so that an engine which reads its workspace before writing it gives NaN.
 enum class Candidates : uint8_t { kFirst, kAll };
 
 /// Compares the result and all gradients on `cuda` with the cpu backend's in the same precision;

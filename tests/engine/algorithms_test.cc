@@ -146,7 +146,7 @@ TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
   Algorithms plan({folder.path(), /*times=*/false});
   EXPECT_EQ(library.ask(plan), "first");
   EXPECT_EQ(library.timed, 0);
-  EXPECT_EQ(ask(101, 0), "first");  // time for timing is 0, as in the plan
+  EXPECT_EQ(ask(101, 0), "first");  // no time is left for timing
   EXPECT_EQ(ask(102, 1), "fast");
   EXPECT_EQ(library.timed, 1);
   Algorithms known({folder.path()});

@@ -250,7 +250,8 @@ TEST(BlockLimits, CountWhatIsRepeatedInEachLayer) {
             std::string::npos);
 }
 
-// Each of these once took memory or time that grew with the square of the request's size.
+// Checking such names must not take memory or time that grows with the square of the request's
+// size.
 TEST(BlockLimits, BadNamesCostLittle) {
   const std::clock_t start = std::clock();
   std::string deep = "a";

@@ -1,7 +1,7 @@
 // Training runs against PyTorch. Initial weights and batches are Philox numbers that
 // tests/golden/make_pytorch_golden.py draws too, so the losses of 100 steps and the final weights
-// must agree. Any error in a formula, an initial value or the order of an optimizer's operations
-// shows here.
+// must agree. This catches any error in a formula, an initial value or the order of an optimizer's
+// operations.
 //
 // Bounds: The loss of every step within 1e-4 relative (measured: 6e-7 for the MLP, 8e-6 for LeNet).
 // Final weights: the norm of each parameter, relative, and each sampled value, relative to the

@@ -125,7 +125,7 @@ class Letters : public ::testing::Test {
 
 TEST_F(Letters, GoesOnBeyondItsContextFromAnyPrompt) {
   const Sampling greedy{.temperature = 0};
-  EXPECT_EQ(generate("c", 3, greedy).value(), "def");  // shorter than the context
+  EXPECT_EQ(generate("c", 3, greedy).value(), "def");  // the prompt is shorter than the context
   EXPECT_EQ(generate("abcde", 4, greedy).value(), "fgab");
   EXPECT_EQ(generate("efgabcdefgabc", 30, greedy).value(), "defgabcdefgabcdefgabcdefgabcde");
 }

@@ -140,7 +140,8 @@ TEST(Training, ReportsEveryStepAndTheFinalMetrics) {
   EXPECT_EQ(r.plan.test_rows, 30);
   EXPECT_EQ(r.series["train/loss"].size(), 15u);
   EXPECT_EQ(r.series["train/accuracy"].size(), 15u);
-  EXPECT_EQ(r.series["train/learning_rate"].size(), 15u);  // a cosine changes at every step
+  // a cosine schedule changes it at every step
+  EXPECT_EQ(r.series["train/learning_rate"].size(), 15u);
   EXPECT_EQ(r.series["val/loss"].size(), 3u);
   EXPECT_EQ(r.series["val/accuracy"].size(), 3u);
   EXPECT_TRUE(r.series["test/accuracy"].contains(15));

@@ -1,5 +1,5 @@
 // Parity of the cpu image kernels with the reference loops, over irregular sizes and both layouts.
-// Outputs start as NaN, so that a cell which a kernel does not write shows.
+// Outputs start as NaN, to catch a kernel that does not write all cells.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -456,7 +456,8 @@ TEST(BatchNormKernels, CpuMatchesTheReferenceInDouble) {
         expect_near(running_var, narrow(rv), 1e-4f, "running_var, " + what);
         expect_near(y, narrow(zy), bound, "y, " + what);
 
-        // Backward starts from equal saved values, so that only its own rounding shows.
+        // Backward starts from equal saved values, so that only its own rounding errors are
+        // compared.
         const auto zm = wide(mean), zi = wide(inv);
         reference::batch_norm_backward<double>(d, s,
                                                {.x = zx.data(),
