@@ -208,7 +208,7 @@ def table(results: dict) -> str:
 
 
 def main() -> None:
-    warnings.filterwarnings("ignore")  # from scikit-learn models that do not converge
+    warnings.filterwarnings("ignore")  # warnings of scikit-learn models that do not converge
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("defaults_bench"))

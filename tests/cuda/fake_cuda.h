@@ -54,7 +54,8 @@ WorkCounts recorded_works();
 int64_t replayed_works();
 /// The number of allocated bytes of device memory.
 int64_t device_bytes();
-/// Limits the total device memory, in bytes; an allocation beyond it fails as out of memory.
+/// Limits the size of one allocation of device memory, in bytes; a larger one fails as out of
+/// memory.
 void set_device_limit(int64_t bytes);
 /// Whether cuBLASLt has other epilogues than that of a bias.
 void set_product_epilogues(bool available);

@@ -284,7 +284,7 @@ class KernelBudget(unittest.TestCase):
                 # A multiple, since the compiler may have duplicated a loop.
                 self.assertEqual(wide % (budget.loads + budget.once), 0, "loads of 16 bytes")
                 self.assertGreaterEqual(in_flight, BYTES_IN_FLIGHT, "bytes in flight")
-                # reduce_slices does it only once a slice
+                # reduce_slices has some of both, but only once a slice
                 if not budget.kernel.startswith("reduce_slices"):
                     self.assertEqual(narrow, [], "loads of one element")
                     self.assertEqual(divisions, [], "divisions of 64-bit numbers")
