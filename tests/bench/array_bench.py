@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What an array of many jobs costs, and what it costs everyone else: times of SubmitArray, of a page of its members, of
-CancelArray and DeleteArray, and of single submits that come meanwhile, each with its longest wait.
+"""Measures the cost of an array of many jobs, for itself and for others: the times of SubmitArray,
+of a page of its members, of CancelArray and DeleteArray, and of single submits at the same time,
+each with its longest time.
 
     TRAINYARD_BIN=build/release/bin PYTHONPATH=client/python/src tests/bench/array_bench.py [MEMBERS]
 
-A daemon of its own in a temporary folder, on the disk of TMPDIR. A paused queue: no job starts (its device is drained).
+The script starts a daemon in a temporary folder, on the disk of TMPDIR. No job starts, because its
+device is drained.
 """
 
 import os
@@ -41,7 +43,7 @@ def timed(what, call):
 
 
 class Singles:
-    """Submits one job after the other, and keeps how long each took."""
+    """Submits one job after the other, and records how long each submit took."""
 
     def __init__(self, client):
         self.client, self.times, self.over = client, [], threading.Event()

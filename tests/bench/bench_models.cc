@@ -35,7 +35,7 @@ DatasetSchema schema_of(const BenchModel& model, int64_t rows) {
   return schema;
 }
 
-/// Leaves numbers as they are, and makes shares in [0, 1] of bytes.
+/// Leaves numbers unchanged, and scales bytes to [0, 1].
 Preprocessing preprocessing_of(const DatasetSchema& schema) {
   Preprocessing p;
   if (schema.kind == DatasetSchema::Kind::kImage) {
@@ -110,7 +110,7 @@ BenchModel bench_model(const std::string& name) {
     m.interface = classes_of({1, 28, 28});
     return m;
   }
-  if (name == "autoencoder") {  // its own input is the target: there is no other tensor of one
+  if (name == "autoencoder") {  // the input is the target, so there is no separate target tensor
     m.interface = classes_of({3, 32, 32});
     m.interface.target = TargetForm::kInput;
     m.interface.outputs = m.interface.input.elements();
@@ -120,7 +120,7 @@ BenchModel bench_model(const std::string& name) {
                     name == "lstm_classifier" || name == "embedding_bag_classifier";
   if (name == "gpt2_mini") {
     set_gpt(m, "mini", 65, 256);
-  } else if (name.starts_with("gpt2_small")) {  // "gpt2_small:1024": its context
+  } else if (name.starts_with("gpt2_small")) {  // "gpt2_small:1024" sets the context length
     set_gpt(m, "small", 50257, colon == name.npos ? 64 : std::stoll(name.substr(colon + 1)));
   } else if (text) {
     m.interface = {{kRowLength}, kWords, TargetForm::kClass, kClasses, /*padding=*/0};

@@ -1,4 +1,4 @@
-// The models that benchmarks run, by name; peer_models.py builds the same ones in PyTorch.
+// The models of the benchmarks, by name; peer_models.py builds the same ones in PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,22 @@ struct BenchModel {
 /// "mlp" (784-512-512-10), "mlp_small" (784-256-128-10), "lenet5"; "gpt2_mini" (6 layers of 384, 65
 /// characters, context 256) and "gpt2_small" (124M, context 64); "vit_tiny"; text models over
 /// 20,000 words and rows of 128; "autoencoder", the convolutional one; or a preset on images,
-/// "resnet18" (32 x 32) or "resnet18:224". Dropout is off. SGD with momentum; transformers and text
-/// models by AdamW. Throws on a name that is none.
+/// "resnet18" (32 x 32) or "resnet18:224". Dropout is off. SGD with momentum; AdamW for
+/// transformers and text models. Throws on an unknown name.
 BenchModel bench_model(const std::string& name);
 
-/// Rows of a dataset such as a model trains on, for a device that holds them: bytes of images, else
-/// floats. They follow no pattern.
+/// A resident dataset such as the model's training would have on a device: image bytes, or floats.
+/// The values are pseudo-random.
 class HeldRowsOf {
  public:
-  /// Whether a job would hold them: those of MNIST and CIFAR fit a device (kHeldBytesMax), those of
-  /// ImageNet do not, and text comes from the host here.
+  /// Whether a job's dataset would be resident: those of MNIST and CIFAR fit on a device
+  /// (kHeldBytesMax), that of ImageNet does not, and text comes from the host in the benchmarks.
   static bool are_held(const BenchModel& model);
   HeldRowsOf(const BenchModel& model, int64_t rows, int64_t alignment);
 
   HeldSource source() const { return {plan_, transform_, partition(), {}}; }
-  /// Those of batch `step`: `count` rows, one after another, from the first again behind the last.
+  /// The samples of batch `step`: `count` consecutive rows, starting again at the first row after
+  /// the last.
   std::vector<kernels::HeldSample> samples(int64_t step, int64_t count) const;
 
  private:

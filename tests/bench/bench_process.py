@@ -1,4 +1,4 @@
-"""Processes that a benchmark asks in turns, and what the kernel's books say about each turn."""
+"""Processes that a benchmark queries in turns, and the kernel's accounting of each turn."""
 
 import ctypes
 import json
@@ -14,7 +14,7 @@ LIBC = ctypes.CDLL(None)
 
 
 class Process:
-    """Answers each line on its standard input with a line of JSON."""
+    """A process that replies to each line on its standard input with a line of JSON."""
 
     def __init__(self, command, env=None, before_exec=None):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env,
@@ -32,12 +32,13 @@ class Process:
         return json.loads(answer)
 
     def close(self):
-        self.process.communicate()  # ends its input, and waits for it
+        self.process.communicate()  # closes its standard input and waits for it
 
 
 class StoppedProcess(Process):
-    """Is stopped (SIGSTOP) except while it answers, so that no thread of it can use a core between its turns. Ends with
-    this process, whatever ends that: a process that is stopped would never see the end of its input."""
+    """A process that is stopped (SIGSTOP) except while it answers, so that none of its threads can
+    use a core between its turns. It is killed when this process ends for any reason, because a
+    stopped process would not notice the end of its input."""
 
     def __init__(self, command, env=None):
         super().__init__(command, env, before_exec=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
@@ -55,21 +56,21 @@ class StoppedProcess(Process):
 
 
 def read_cpu_seconds(pid):
-    """What all threads of a process have used, also those that have ended."""
+    """CPU seconds of all threads of a process, including threads that have ended."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def read_machine_seconds():
-    """Time of all cores together: in use by any process, and stolen by the hypervisor."""
+    """CPU seconds of all cores together: used by any process, and stolen by the hypervisor."""
     fields = [int(f) / TICKS for f in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     user, nice, system, _, _, interrupts, soft_interrupts, steal = fields[:8]
     return user + nice + system + interrupts + soft_interrupts, steal
 
 
 def ask_in_turn(process, question, waiting):
-    """The answer, and beside it the seconds of this turn: on the clock, of the CPU for this process, for the one that
-    waits and for everybody else, and stolen."""
+    """Returns the answer, and the seconds of this turn: wall time; CPU time of this process, of the
+    waiting process and of all other processes; and stolen time."""
 
     def read():
         return (time.monotonic(), read_cpu_seconds(process.process.pid), read_cpu_seconds(waiting.process.pid),

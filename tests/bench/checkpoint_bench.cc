@@ -1,13 +1,13 @@
-// What checkpoints cost training: the time from step to step, with and without them, through
-// train() on the CPU, with the fsyncs of a real disk.
+// Measures the cost of checkpoints for training: the time from step to step, with and without them,
+// through train() on the CPU, with the fsyncs of a real disk.
 //
 //   checkpoint_bench FOLDER [hidden=2000] [steps=60] [between=20] [rounds=3] [threads=1]
 //
-// `between` 0: by time, as a recipe that does not say at which steps.
-// The model is an MLP of three layers of that width, trained with Adam; a checkpoint holds three
-// times its parameters. Rounds with and without checkpoints alternate. A step's time is from its
-// end to the next one's, so what lies between them counts; the checkpoint that every run ends with
-// does not. One JSON line per round.
+// `between`: the steps between checkpoints; 0: by time, the default of a recipe. The model is an
+// MLP of three layers of that width, trained with Adam; a checkpoint has three times the size of
+// its parameters. Rounds with and without checkpoints alternate. A step's time is from the end of
+// the step before to its own end, so work between steps counts; the checkpoint at the end of every
+// run does not. One JSON line per round.
 #include <sys/resource.h>
 
 #include <algorithm>

@@ -1,10 +1,11 @@
-// What workers from elsewhere cost their daemon: the port with its TLS, the supervisor, and the
-// store on a disk, under as many connections as there are workers, each of which reports metrics.
+// Measures the cost of remote workers for their daemon: the TLS port, the supervisor, and the store
+// on a disk, with one connection for each worker, each of which reports metrics.
 //
 //   cluster_link_bench FOLDER [--workers N] [--reports-per-second R] [--steps-per-second S]
-//   [--seconds T]
+//                      [--seconds T]
 //
-// The workers are a process of their own: streams as real ones have, without the training.
+// The workers run in a process of their own: each is a stream like a real worker's, without the
+// training.
 #include <grpcpp/grpcpp.h>
 #include <spdlog/spdlog.h>
 #include <sys/prctl.h>
@@ -53,7 +54,7 @@ struct Setting {
 
 // ---- The workers ---------------------------------------------------------------------------
 
-/// One worker's stream. Writes one report at a time; those that are due meanwhile wait.
+/// One worker's stream. One report is written at a time; later ones wait in a queue.
 class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::WorkerCommand> {
  public:
   Worker(const std::string& address, const std::string& certificate, std::string task,
@@ -63,7 +64,7 @@ class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::Worker
     trusted.pem_root_certs = certificate;
     grpc::ChannelArguments arguments;
     arguments.SetSslTargetNameOverride(kWorkersName);
-    arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a connection of its own
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a separate connection
     channel_ = grpc::CreateCustomChannel(address, grpc::SslCredentials(trusted), arguments);
     stub_ = v1::WorkerService::NewStub(channel_);
   }
@@ -125,7 +126,7 @@ class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::Worker
     send(std::move(report));
   }
 
-  /// Milliseconds from a report to its acknowledgement, since the last call.
+  /// The times from a report to its acknowledgement in milliseconds, since the last call.
   std::vector<double> take_latencies() {
     const std::lock_guard lock(mu_);
     return std::exchange(latencies_, {});
@@ -161,7 +162,7 @@ class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::Worker
     queue_.push_back(std::move(report));
     write_next();
   }
-  void write_next() {  // under mu_
+  void write_next() {  // the caller holds mu_
     if (writing_ || queue_.empty()) return;
     writing_ = true;
     out_ = std::move(queue_.front());
@@ -185,7 +186,8 @@ class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::Worker
 };
 
 /// Reads a line for each worker from standard input: address, certificate file, tasks and secrets.
-/// Writes a line when all have come; then reports until it is killed, and a line each second.
+/// Writes a line when all workers have connected; then they report until the process is killed,
+/// with a line of figures each second.
 int run_workers(const Setting& setting, int from_daemon, int to_daemon) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::FILE* in = ::fdopen(from_daemon, "r");
@@ -384,7 +386,7 @@ int run(int argc, char** argv) {
   spdlog::set_level(spdlog::level::warn);
   int to_workers[2], to_daemon[2];
   if (::pipe(to_workers) != 0 || ::pipe(to_daemon) != 0) return 1;
-  const pid_t child = ::fork();  // before there is a thread
+  const pid_t child = ::fork();  // before any thread exists
   if (child == 0) {
     ::close(to_workers[1]);
     ::close(to_daemon[0]);

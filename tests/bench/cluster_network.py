@@ -1,12 +1,14 @@
-"""What a job in a cluster sends over the network, and what a slow link costs. Real daemon, real Slurm, each node in a network
-namespace of its own behind a link of a given rate (tbf). As root, with slurm-wlm, munge and iproute2.
+"""Measures the network traffic of a job in a cluster, and the effect of a slow link. Uses a real
+daemon and a real Slurm; each node is in its own network namespace behind a link with a given rate
+(tbf). Run as root, with slurm-wlm, munge and iproute2.
 
     TRAINYARD_BIN=build/release/bin python3 tests/bench/cluster_network.py [--rates 0,1000,100] [--nodes 1,2,4]
 
-For each rate (Mbit/s each way; 0: as fast as it goes): a network of 1.2 million parameters on the digits, on one node and,
-data parallel, on several. Told are bytes to and from the nodes by the kernel's counters, beside what the job's dataset,
-checkpoints and model have, the time between RUNNING and the end beside the same job on the daemon's own CPU, and the daemon's
-own CPU meanwhile.
+For each rate (Mbit/s in each direction; 0: unlimited) it trains a network of 1.2 million parameters
+on the digits, on one node and, data parallel, on several. It prints the bytes to and from the nodes
+by the kernel's counters, and the sizes of the job's dataset, checkpoints and model; the time
+between RUNNING and the end, and that of the same job on the daemon's own CPU; and the daemon's CPU
+time during the job.
 """
 
 import argparse
@@ -34,7 +36,8 @@ def sh(*words):
 
 
 class Hosts(slurm.Slurm):
-    """A Slurm whose nodes have network stacks of their own: the bridge's host is the daemon's and the controller's."""
+    """A Slurm whose nodes have their own network stacks; the daemon and the controller are on the
+    bridge's host."""
 
     def __enter__(self):
         self.remove_links()
@@ -64,7 +67,7 @@ class Hosts(slurm.Slurm):
 
     def _start(self, name, program, *arguments):
         if name.startswith("slurmd-"):
-            # Not `ip netns exec`, which hides /sys/fs/cgroup.
+            # `ip netns exec` is not used, because it hides /sys/fs/cgroup.
             arguments = (f"--net=/run/netns/ty-{name.removeprefix('slurmd-')}", shutil.which(program, path=slurm.SEARCHED),
                          *arguments)
             program = "nsenter"
@@ -85,7 +88,7 @@ class Hosts(slurm.Slurm):
                        "latency", "400ms")
 
     def counted(self):
-        """Bytes to and from all nodes so far."""
+        """The bytes sent to and received from all nodes so far."""
         def read(node, which):
             return int(pathlib.Path(f"/sys/class/net/ty{node}a/statistics/{which}_bytes").read_text())
         return (sum(read(n, "tx") for n in self.node_names()), sum(read(n, "rx") for n in self.node_names()))
@@ -99,7 +102,7 @@ def spec(folder, name, resources, epochs):
 
 
 def cpu_ms(pid):
-    """The process's CPU time so far, its threads' in all."""
+    """The CPU time of all threads of the process so far."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

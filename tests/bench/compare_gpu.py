@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Training speed and memory on one GPU beside PyTorch: eager, torch.compile and CUDA graphs, in turns within one run.
+"""Training speed and memory on one GPU compared with PyTorch: eager, torch.compile and CUDA graphs,
+in turns within one run.
 
     python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
                                        [--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE] [--emulated]
 
-Each of PyTorch's ways shows what it does; its best then runs A/B/A/B with ours. Both begin with batches in host memory
-(pinned on PyTorch's side, copied without waiting), as data comes from a loader. The table has the medians, the ratio,
-the share of the GPU's peak by the plan's FLOPs, and each side's memory on the device: ours as planned and as the driver
-counts it, less what the process took for a tiny model before. The last column is ours on all cores of the machine,
-in fp32 and with a batch of at most --cpu-batch. A second table says of each goal whether it is passed. --json is written
-after each row. Needs PyTorch with CUDA; with
---emulated, which tries this program on the emulated GPU of the tests, PyTorch runs eagerly on the CPU, and no number means
-anything.
+Each of PyTorch's ways is tried; the best one is then compared with Trainyard in alternating turns.
+On both sides batches start in host memory, as a loader provides them (pinned and copied
+asynchronously on PyTorch's side). The table has the medians, the ratio, the share of the GPU's peak
+by the plan's FLOPs, and each side's device memory: Trainyard's as planned and as counted by the
+driver, minus what the process used for a tiny model before. The last column is Trainyard on all CPU
+cores of the machine, in fp32 and with a batch of at most --cpu-batch. A second table shows which
+goals are met. --json is written after each row. Needs PyTorch with CUDA. With --emulated, which
+only tests this script on the tests' emulated GPU, PyTorch runs eagerly on the CPU, and the numbers
+have no meaning.
 """
 
 import argparse
@@ -26,28 +28,30 @@ import time
 from bench_process import Process
 from peer_models import ROW_LENGTH, TOKENS, WORDS, make_loss, make_model
 
-# model of bench_models.h : batch : precision
-# The most important first: the last are left out where --limit is short.
+# model of bench_models.h : batch : precision The most important rows come first; the last ones are
+# omitted if --limit is short.
 ROWS = ("gpt2_small:1024:32:bf16,resnet50:224:256:bf16,lenet5:64:tf32,mlp_small:64:tf32,vit_base:224:128:bf16,"
         "vgg16:224:128:bf16,resnet18:512:bf16,transformer_classifier:64:bf16,resnet18:224:256:bf16,gpt2_mini:64:tf32,"
         "embedding_bag_classifier:128:tf32,gpt2_small:1024:4:bf16,autoencoder:64:tf32,text_cnn:64:tf32,"
         "lstm_classifier:64:tf32")
-# Dense peaks by data sheet, TFLOP/s: bf16 and tf32 by tensor cores, fp32 without.
+# Dense peaks from data sheets in TFLOP/s: bf16 and tf32 with tensor cores, fp32 without.
 PEAKS = {"H200": {"bf16": 989, "tf32": 495, "fp32": 67}, "H100": {"bf16": 989, "tf32": 495, "fp32": 67},
          "A100": {"bf16": 312, "tf32": 156, "fp32": 19.5}}
 
-# What is to be reached on an H100 or H200, by model of bench_models.h: times the best of PyTorch's ways, and samples/s.
+# The goals on an H100 or H200, by model of bench_models.h: speed relative to the best of PyTorch's
+# ways, and samples/s.
 RATIO_GOALS = {"gpt2_small:1024": 1.15, "resnet50:224": 1.3, "vgg16:224": 1.1, "resnet18": 1.5, "lenet5": 2.5,
                "mlp_small": 3.0}
 RATE_GOALS = {"gpt2_small:1024": 400e3 / 1024, "resnet50:224": 5000, "vit_base:224": 3500, "lenet5": 600e3}
-MEMORY_GOAL = 0.8  # times PyTorch's, at most
-CPU_GOAL = 10.0  # times the machine's CPU, for what convolves and for transformers; of the others nobody asked
+MEMORY_GOAL = 0.8  # at most this share of PyTorch's memory
+CPU_GOAL = 10.0  # times the machine's CPU, for convolutional networks and transformers; other
+                 # models have no goal
 WITHOUT_CPU_GOAL = ("mlp_small", "mlp", "embedding_bag_classifier", "lstm_classifier")
-SMALL_GPT2 = 4  # a batch for which no goal is stated
+SMALL_GPT2 = 4  # a batch size without a goal
 
 
 def judge(rows):
-    """The goals that measured rows have, as (what, wanted, got, whether it is passed); None: it was not measured."""
+    """The goals of measured rows, as (what, wanted, got, whether it is met); None: not measured."""
     goals = []
 
     def add(what, wanted, got, is_passed):
@@ -82,7 +86,7 @@ def print_goals(rows):
 
 
 def peer():
-    """PyTorch in one of its ways, in a process of its own."""
+    """Serves PyTorch in one of its ways, in a process of its own."""
     import torch
 
     way, device = os.environ["PEER_WAY"], os.environ["PEER_DEVICE"]
@@ -100,7 +104,7 @@ def peer():
     def make_case(name, batch, precision):
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        # As ours: fp32 is strict, tf32 is all products.
+        # As in Trainyard, fp32 is strict, and tf32 applies to all products.
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.manual_seed(1)
         model, sample = make_model(name)
@@ -160,7 +164,7 @@ def peer():
             else:
                 losses.append(update().detach())
             if len(losses) > 1:
-                losses.pop(0).item()  # the loss of each step is looked at, one step late, as ours is
+                losses.pop(0).item()  # each step's loss is read one step late, as in Trainyard
 
         for _ in range(20):
             step()
@@ -184,7 +188,7 @@ def peer():
             synchronize()
             rate = steps * int(batch) / (time.perf_counter() - start)
             answer = {"samples_per_second": rate, "device_bytes": torch.cuda.max_memory_reserved() if on_gpu else 0}
-        except Exception as e:  # a way that does not work for a model is a cell of the table, not the end
+        except Exception as e:  # a way that fails for a model is only a cell of the table
             cases.pop(key, None)
             answer = {"samples_per_second": 0.0, "device_bytes": 0, "error": f"{type(e).__name__}: {e}"[:200]}
         print(json.dumps(answer), flush=True)
@@ -200,14 +204,14 @@ def query_gpu(fields, form=""):
 
 
 class Gpu:
-    """The first one, as the driver tells of it, and PyTorch on it."""
+    """The first GPU as the driver reports it, and PyTorch's ways on it."""
     ways, peer_device = ("eager", "compile", "graph"), "cuda"
 
     def __init__(self):
         self.name = query_gpu("name,driver_version")
 
     def used_bytes(self):
-        """By whomever."""
+        """Used by all processes together."""
         return int(query_gpu("memory.used", ",nounits")) << 20
 
     def free_bytes(self):
@@ -230,10 +234,11 @@ def start_peer(gpu, way):
 
 
 def find_best(gpu, question):
-    """PyTorch's best way, a process that is ready to run it, and what each way did.
+    """Returns PyTorch's best way, a process that is ready to run it, and the result of each way.
 
-    One after another, and the best so far stays only where the GPU's memory holds another one beside it."""
-    peers = {way: start_peer(gpu, way) for way in gpu.ways}  # which import PyTorch side by side
+    Tries one way after another. The best process so far keeps running only if the GPU's memory
+    suffices for another one as well."""
+    peers = {way: start_peer(gpu, way) for way in gpu.ways}  # they import PyTorch in parallel
     trials, best = {}, None
     for way in gpu.ways:
         trials[way] = peers[way].ask(question)
@@ -314,7 +319,8 @@ def main():
             if time.monotonic() - start > args.limit:
                 raise RuntimeError("not measured: out of time")
             r = measure(args, gpu, text, peak)
-        except (RuntimeError, OSError, subprocess.SubprocessError) as e:  # a process that ended, too
+        # a measuring process that has ended is an error of its row, too
+        except (RuntimeError, OSError, subprocess.SubprocessError) as e:
             r = {"row": text, "error": str(e)}
             print(f"| {text} | | | {e} | | | | | | | |", flush=True)
             keep(r)

@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""Training speed beside PyTorch, same cores, same arithmetic, in turns within one run.
+"""Training speed compared with PyTorch: the same cores, the same arithmetic, in turns within one
+run.
 
     venv/bin/python tests/bench/compare_pytorch.py build/release/bin/train_bench --json run.json --out run.md --readme README.md
         [--pairs 7] [--seconds 1] [--models resnet18,vgg11:224] [--batches 64] [--isa avx512,avx2] [--precision fp32,bf16]
     venv/bin/python tests/bench/compare_pytorch.py --render run.json [more.json] --out run.md --readme README.md
 
-Both sides do the same work: shapes, optimizer, learning rate, number of batches. Each turn begins with the initial weights
-and optimizer state, which are put back before the clock starts, and rows come again with other labels, so that no model
-converges: PyTorch computes slowly with the denormal numbers that follow. The side that waits is stopped (SIGSTOP), and the
-kernel's books say what CPU time it, and everybody else, used during each turn. No pair is left out.
+Both sides do the same work: shapes, optimizer, learning rate, number of batches. Each turn starts
+from the initial weights and optimizer state, which are restored before the clock starts. Rows
+repeat with other labels, so that no model converges: PyTorch computes slowly with the denormal
+numbers that follow. The waiting side is stopped (SIGSTOP), and the kernel's accounting shows the
+CPU time that it and all other processes used during each turn. No pair is omitted.
 
-PyTorch's setting is searched for each row, one change after another: channels last, torch.compile, denormal numbers kept,
-sleeping instead of spinning OpenMP threads, an optimizer that is not fused, one thread; what is faster stays, and the two
-fastest are tried once more. Ours has its threads. In fp32 both multiply in fp32. bf16 is PyTorch's
-autocast; a row in it says something where the CPU multiplies in bf16 (AMX or AVX512_BF16).
+PyTorch's setting is searched for each row, one change after another: channels last, torch.compile,
+denormal numbers kept, sleeping instead of spinning OpenMP threads, an optimizer that is not fused,
+one thread. A faster change stays, and the two fastest settings are tried once more. For Trainyard
+only the number of threads is searched. In fp32 both sides multiply in fp32. bf16 is PyTorch's
+autocast; such a row is meaningful only on a CPU that multiplies in bf16 (AMX or AVX512_BF16).
 
---isa avx2 limits what each side dispatches to, on the same machine; the peak is then that of AVX2. PyTorch's MKL does not
-follow such limits on AMD's processors, where it multiplies by AVX2 in any case (mkl_blas_def_sgemm_kernel_0_zen).
---json is written after each row; --render makes the tables of such files, rows of several one after another.
+--isa avx2 limits the instruction set that each side uses, on the same machine; the peak is then
+that of AVX2. PyTorch's MKL ignores such limits on AMD's processors, where it always multiplies with
+AVX2 (mkl_blas_def_sgemm_kernel_0_zen). --json is written after each row; --render creates the
+tables from such files, with the rows of several files one after another.
 """
 
 import argparse
@@ -37,10 +41,11 @@ from peer_models import MODELS
 
 HERE = pathlib.Path(__file__).resolve().parent
 CORES = len(os.sched_getaffinity(0))
-TRIAL_SECONDS, TRIAL_TURNS = 0.5, 2  # the best of two counts: others' load only slows
+TRIAL_SECONDS, TRIAL_TURNS = 0.5, 2  # the better of two results, since other load only slows
 VECTOR_BITS = {"avx2": 256, "avx512": 512}
-# Each library reads the instruction set that it may use from one of these variables. OpenBLAS takes the name of a
-# processor, which is given for AVX-512 too, because OpenBLAS does not recognize every processor.
+# Each library reads the instruction set that it may use from one of these variables. OpenBLAS
+# expects the name of a processor; it is also set for AVX-512, because OpenBLAS does not recognize
+# every processor.
 OUR_LIMITS = {"avx512": {}, "avx2": {"TRAINYARD_ISA": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}}
 THEIR_LIMITS = {"avx512": {"OPENBLAS_CORETYPE": "SkylakeX"},
                 "avx2": {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2",
@@ -67,7 +72,8 @@ class Setting(typing.NamedTuple):
 
 
 def environment(limits, **more):
-    """This process's, without what limits or changes a library's dispatch, and then with these limits."""
+    """The environment of this process without variables that limit or change a library's dispatch,
+    plus these limits."""
     return {**{name: value for name, value in os.environ.items() if name not in LIMITING}, **limits, **more}
 
 
@@ -92,7 +98,8 @@ def start_ours(args, isa, precision):
 
 
 class Peers:
-    """Processes for trials: one for each setting of a process, for as long as the instruction set stays."""
+    """Processes for trials, one for each per-process setting; they run as long as the instruction
+    set is the same."""
 
     def __init__(self, isa):
         self.isa, self.processes = isa, {}
@@ -103,7 +110,7 @@ class Peers:
             self.processes[key] = start_peer(setting, self.isa)
         question = ask_peer(row, setting, TRIAL_SECONDS)
         answers = [self.processes[key].ask(question) for _ in range(TRIAL_TURNS)]
-        self.processes[key].ask("{}")  # all of these processes with a model each may be more than the memory holds
+        self.processes[key].ask("{}")  # frees its model to save memory
         failed = next((a["error"] for a in answers if "error" in a), None)
         return {"error": failed} if failed else {"rate": max(a["samples_per_second"] for a in answers)}
 
@@ -118,7 +125,7 @@ def ask_peer(row, setting, seconds, **more):
 
 
 def choose_setting(peers, row, with_compile):
-    """The fastest of PyTorch's settings, and what each that was tried did."""
+    """Returns PyTorch's fastest setting, and the result of each setting that was tried."""
     trials = {}
 
     def attempt(setting):
@@ -137,7 +144,7 @@ def choose_setting(peers, row, with_compile):
     for change in (*([{"channels_last": True}] if images else []), *([{"compile": True}] if with_compile else []),
                    {"flush": False}, {"passive": True}, {"fused": False}, {"threads": 1, "passive": False}):
         setting = fastest()[0]._replace(**change)
-        if setting not in trials:  # as where there is one core
+        if setting not in trials:  # a change may repeat a setting, such as one thread on one core
             attempt(setting)
     for setting in fastest()[:2]:
         attempt(setting)
@@ -156,7 +163,7 @@ def measure_memory(args, row, setting):
 
 
 def measure(args, row, peers):
-    """Adds to a row what both sides do at their best setting, in turns."""
+    """Adds to a row the measurements of both sides at their best settings, in turns."""
     ours = start_ours(args, row["isa"], row["precision"])
 
     def ask_ours(threads, seconds):
@@ -166,7 +173,7 @@ def measure(args, row, peers):
                   for threads in sorted({1, CORES})}
     threads = max(our_trials, key=our_trials.get)
     setting, their_trials = choose_setting(peers, row, not args.no_compile)
-    peer = start_peer(setting, row["isa"])  # one that has done nothing else
+    peer = start_peer(setting, row["isa"])  # a fresh process
     peer.ask(ask_peer(row, setting, 0))
     turns = {"ours": (ours, peer, ask_ours(threads, args.seconds)),
              "theirs": (peer, ours, ask_peer(row, setting, args.seconds))}
@@ -188,7 +195,7 @@ def first_line_with(word, text):
 
 
 def describe_sides(args, isa):
-    """What the libraries of each side say that they use."""
+    """The libraries of each side and their versions, as reported by themselves."""
     run = subprocess.run([args.train_bench, "--memory", "mlp_small", "8"], check=True, capture_output=True, text=True,
                          env=environment(OUR_LIMITS[isa], ONEDNN_VERBOSE="1"))
     meter = start_ours(args, isa, "fp32")
@@ -207,7 +214,8 @@ def describe_sides(args, isa):
 
 
 class Meter:
-    """The best fp32 peak that was seen, by instruction set and threads: others' load only lowers it."""
+    """The highest fp32 peak measured, by instruction set and threads; load by other processes only
+    lowers a measurement."""
 
     def __init__(self, args, isas):
         self.args, self.peaks = args, {isa: {} for isa in isas}
@@ -241,7 +249,7 @@ def compare(args):
         for batch, precision, isa in itertools.product(args.batches or [MODELS.get(model.partition(":")[0], 32)],
                                                        args.precision, args.isa):
             if precision == "bf16" and isa == "avx2":
-                continue  # no instruction of AVX2 multiplies in it
+                continue  # AVX2 has no instructions that multiply in bf16
             row = measure(args, {"model": model, "batch": batch, "precision": precision, "isa": isa}, peers[isa])
             meter.measure()
             result["rows"].append(row)
@@ -256,7 +264,8 @@ def compare(args):
 
 
 def merge(results):
-    """Rows of several runs on one machine; the facts of the first, and the best peaks."""
+    """Merges the rows of several runs on one machine, with the facts of the first run and the
+    highest peaks."""
     merged = results[0]
     for result in results[1:]:
         if result["run"]["processor"] != merged["run"]["processor"]:

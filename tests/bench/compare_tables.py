@@ -1,7 +1,9 @@
-"""What compare_pytorch.py measured, as tables: statistics, the whole run in Markdown, and the table of the README.
+"""Renders the results of compare_pytorch.py as tables: statistics, the whole run in Markdown, and
+the table of the README.
 
-A run is what the JSON file has: {"run": {...}, "peaks": {ISA: {THREADS: GFLOP/s}}, "rows": [...]}. A row has its pairs, each
-with what both sides did in their turn (bench_process.ask_in_turn).
+A run is the content of the JSON file: {"run": {...}, "peaks": {ISA: {THREADS: GFLOP/s}}, "rows":
+[...]}. A row has its pairs, each with the measurements of both sides in their turns
+(bench_process.ask_in_turn).
 """
 
 import re
@@ -13,12 +15,13 @@ from peer_models import NAMES
 BEGIN, END = "<!-- compare_pytorch.py --readme writes from here -->", "<!-- to here -->"
 ISA_NAMES = {"avx2": "AVX2", "avx512": "AVX-512"}
 MIB = 1024 * 1024
-WAITING_SHARE_MAX = 0.01  # of a turn's time: the waiting side was not asleep
-OTHERS_SHARE_MAX = 0.05   # of the cores' time in a turn: others or the hypervisor disturbed it
+WAITING_SHARE_MAX = 0.01  # of a turn's time: above it, the waiting side was not asleep
+OTHERS_SHARE_MAX = 0.05   # of the cores' time in a turn: above it, others disturbed the turn
 
 
 def describe_processor(cpuinfo):
-    """From the text of /proc/cpuinfo, because a hypervisor may hide the model's name: vendor and name, family, cores."""
+    """Describes the processor from the text of /proc/cpuinfo: vendor and name, family (a hypervisor
+    may hide the model's name), cores."""
     lines = [line.partition(":") for line in cpuinfo.splitlines()]
     first = {}
     for name, _, value in lines:
@@ -38,7 +41,7 @@ def rates_of(row, side):
 
 
 def faults_of(pair, cores):
-    """Why a pair is to be doubted; it counts all the same."""
+    """The reasons to doubt a pair; it counts nevertheless."""
     faults = []
     for side, other in (("ours", "PyTorch"), ("theirs", "ours")):
         turn = pair[side]
@@ -52,7 +55,8 @@ def faults_of(pair, cores):
 
 
 def summarize(row, peaks):
-    """Medians, the ratio with its range, and each side's share of the fp32 peak of the row's instruction set."""
+    """The medians, the ratio with its range, and each side's share of the fp32 peak of the row's
+    instruction set."""
     ratios = ratios_of(row)
     ours, theirs = (statistics.median(rates_of(row, side)) for side in ("ours", "theirs"))
     peak = max(peaks[row["isa"]].values())
@@ -83,7 +87,8 @@ def describe_peaks(peaks):
 
 
 def make_readme_table(result, link):
-    """A paragraph, and one line per model and precision; of instruction sets after the first only ratio and share."""
+    """A paragraph, and one line per model and precision; for instruction sets other than the first,
+    only ratio and share."""
     run, peaks = result["run"], result["peaks"]
     first, *others = list(peaks)
     base = min(row["memory"]["their_base_bytes"] for row in result["rows"]) / MIB
@@ -118,7 +123,7 @@ def make_readme_table(result, link):
 
 
 def replace_readme_table(readme, table):
-    """The text of the README with another table between the two marks."""
+    """Returns the README with the text between the two marks replaced by the table."""
     if readme.count(BEGIN) != 1 or readme.count(END) != 1 or readme.index(BEGIN) > readme.index(END):
         raise ValueError(f"the README does not have the lines '{BEGIN}' and '{END}' once each, in this order")
     before, after = readme.split(BEGIN)[0], readme.split(END)[1]
@@ -152,7 +157,8 @@ def make_pairs_table(result):
 
 
 def make_report(result):
-    """The whole run: what both sides are, the rows, the trials that chose settings, every pair."""
+    """The whole run as Markdown: the two sides, the rows, the trials that chose settings, every
+    pair."""
     run, peaks, rows = result["run"], result["peaks"], result["rows"]
     faulty = sum(1 for row in rows for pair in row["pairs"] if faults_of(pair, run["cores"]))
     lines = [f"# Training speed and memory compared with PyTorch {run['torch']}", "",

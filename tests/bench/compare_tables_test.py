@@ -1,4 +1,5 @@
-"""The tables that compare_pytorch.py makes, and how its processes wait: without PyTorch, and without a speed."""
+"""Tests the tables that compare_pytorch.py creates, and how its processes wait, without PyTorch and
+without measuring speed."""
 
 import copy
 import os
@@ -158,7 +159,7 @@ class Waiting(unittest.TestCase):
 
     @staticmethod
     def runs(process):
-        """Also while it is stopped; not a zombie that nobody has waited for."""
+        """Whether the process exists, stopped or not; a zombie does not count."""
         try:
             return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except OSError:

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Example specs through the daemon beside PyTorch, on real data.
+"""Runs example specs through the daemon and compares the losses with PyTorch, on real data.
 
     venv/bin/python tests/bench/convergence.py DATA [--only gpt2,resnet18] [--noise] [--out FILE.md]
 
     gpt2       examples/shakespeare_gpt.yaml on DATA/tinyshakespeare/input.txt
     resnet18   examples/cifar10_resnet18_300_steps.yaml on the JPEG files of DATA/cifar10/cifar10-jpg.tar.xz
 
-A job runs through a daemon of its own; PyTorch then trains the same model from the same weights on the same
-batches, which it draws by the rules in docs/datasets.md, and is evaluated on the same rows after the same
-step. Needs torch, numpy, pillow and PyYAML.
+A job runs through its own daemon. PyTorch then trains the same model from the same weights on the
+same batches, which it draws by the rules in docs/datasets.md, and is evaluated on the same rows
+after the same step. Needs torch, numpy, pillow and PyYAML.
 
-Both sides round differently, and training amplifies that: single losses drift apart after some dozens
-of steps. So the table has the largest difference over the first 50 steps, and then means over a tenth of the
-steps. With --noise PyTorch runs once more with another number of threads, which shows how far it stays from
-itself.
+Both sides round differently, and training amplifies that: single losses diverge after some dozens
+of steps. So the table has the largest difference over the first 50 steps, and after that means over
+a tenth of the steps. With --noise PyTorch runs once more with another number of threads, which
+shows how much it differs from itself.
 """
 
 import argparse
@@ -39,14 +39,14 @@ from reference_transformers import GPT2, initialize_transformer  # noqa: E402
 
 
 def permutation(n, seed, stream, step):
-    """As src/base/philox.cc: indices in the order of 64-bit random keys."""
+    """As in src/base/philox.cc: the indices sorted by random 64-bit keys."""
     r = philox_u32(seed, stream, step, (n + 1) // 2 * 4).astype(np.uint64)
     keys = r[0::2] << np.uint64(32) | r[1::2]
     return np.argsort(keys[:n], kind="stable")
 
 
 class Example:
-    """An example spec: what of it PyTorch needs to do the same."""
+    """An example spec, and the parts of it that PyTorch needs to do the same."""
 
     def __init__(self):
         self.spec = yaml.safe_load((EXAMPLES / self.file).read_text())
@@ -83,7 +83,7 @@ class Gpt(Example):
         self.spec["dataset"]["path"] = str(data / "tinyshakespeare/input.txt")
         codes = np.array([ord(c) for c in text])
         known = np.unique(codes)
-        self.tokens = (np.searchsorted(known, codes) + 1).astype(np.int64)  # 0 is the unknown one
+        self.tokens = (np.searchsorted(known, codes) + 1).astype(np.int64)  # 0 is the unknown token
         self.vocabulary = len(known) + 1
         self.context = self.recipe["context_length"]
         n, t = len(self.tokens), self.context
@@ -175,7 +175,7 @@ CASES = {"gpt2": Gpt, "resnet18": ResNet}
 
 def run_daemon(case, folder):
     path = folder / "job.yaml"
-    path.write_text(json.dumps(case.spec))  # JSON is YAML
+    path.write_text(json.dumps(case.spec))  # JSON is a subset of YAML
     daemon = Daemon(folder / "state").start()
     try:
         start = time.monotonic()
@@ -222,7 +222,7 @@ def run_torch(case, threads):
 
 
 def difference(ours, theirs):
-    """Largest relative difference of the first 50 losses."""
+    """The largest relative difference between the first 50 losses."""
     return max(abs(a - b) / b for a, b in zip(ours[:50], theirs[:50]))
 
 

@@ -1,14 +1,14 @@
-// How fast sources become a dataset, and a dataset batches. Each line also tells the limit that
-// nothing could pass on this machine, measured in the same run: reading a file's bytes and finding
-// its line ends for CSV, inflating them for gzip, copying as many bytes for the loader.
+// Measures how fast sources become a dataset, and a dataset batches. Each line also has an upper
+// limit for this machine, measured in the same run: reading a file's bytes and finding its line
+// ends for CSV, inflating them for gzip, copying as many bytes for the loader.
 //
-//   data_bench [FOLDER]    default: TRAINYARD_TEST_DATA; the folder of tests' real data
+//   data_bench [FOLDER]    FOLDER: the tests' real data; default: TRAINYARD_TEST_DATA
 //   data_bench --table FILE TARGET
-//                          of a CSV: its rows, parsed and as a whole ingest, by one thread and by
+//                          the rows of a CSV, parsed and as a whole ingest, by one thread and by
 //                          one for each core; for tests/bench/table_ingest.py
 //   data_bench --images FOLDER
-//                          of train/CLASS/*.jpg: how many images a second are decoded into a
-//                          dataset, and then augmented into batches, for
+//                          for train/CLASS/*.jpg in FOLDER: how many images a second are decoded
+//                          into a dataset, and then augmented into batches; for
 //                          tests/bench/image_pipeline.py
 #include <unistd.h>
 
@@ -49,7 +49,8 @@ double best_of(const std::function<void()>& work) {
   return best;
 }
 
-/// Bytes of a source after decompression; with the line ends found, as a reader must.
+/// The number of bytes of a source after decompression; with `lines` it also finds the line ends,
+/// as a reader must.
 int64_t scan(const fs::path& path, bool lines) {
   const auto source = open_file_source(path, "data").value();
   std::vector<char> chunk(1 << 20);
@@ -59,7 +60,7 @@ int64_t scan(const fs::path& path, bool lines) {
     bytes += static_cast<int64_t>(n);
     if (lines) ends += std::count(chunk.begin(), chunk.begin() + static_cast<int64_t>(n), '\n');
   }
-  asm volatile("" : : "r"(ends));  // a count that nobody reads would be left out by the compiler
+  asm volatile("" : : "r"(ends));  // keeps the compiler from removing the unused count
   return bytes;
 }
 
@@ -118,8 +119,9 @@ void bench_dataset(const fs::path& folder) {
   }
 }
 
-/// What the host does for one step: whole batches, beside the samples that it sends to a device
-/// which holds the rows. Seconds that one loader thread takes, and bytes that are sent.
+/// The host's work for one step: whole batches, compared with the row numbers that it sends to a
+/// device with a resident dataset. Prints the seconds of one loader thread and the bytes that are
+/// sent.
 void bench_samples(const fs::path& folder) {
   const Dataset d = Dataset::open(folder, false).value();
   const std::vector<int64_t> rows = split_rows(d.train().rows, 0.1, 1).train;
@@ -151,8 +153,8 @@ void bench_samples(const fs::path& folder) {
   }
 }
 
-/// Lines: what was done, threads, rows, wall seconds and CPU seconds of the run that took the least
-/// CPU time, which other processes disturb less.
+/// Prints lines with the operation, threads, rows, and the wall and CPU seconds of the run with the
+/// least CPU time, which other processes disturb less.
 void bench_table(const char* what, int threads, const std::function<int64_t()>& work) {
   double wall = 0;
   double cpu = 1e300;
@@ -195,8 +197,8 @@ int run_table(const fs::path& file, const char* target) {
   return 0;
 }
 
-/// A line: images decoded a second, images augmented a second. Random crops and flips, batches of
-/// 128, two threads; a whole ingest, with digests and files that are flushed.
+/// Prints images decoded a second and images augmented a second. Uses random crops and flips,
+/// batches of 128, two threads, and a whole ingest with digests and flushed files.
 int run_images(const fs::path& images) {
   const fs::path folder = make_folder();
   int64_t rows = 0;

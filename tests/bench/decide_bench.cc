@@ -1,9 +1,9 @@
-// How long one decision takes: a full fleet and a long queue, of which something changes between
-// any two decisions, as in a daemon: a job ends and others start, or one is submitted.
+// Measures how long one scheduling decision takes with a full fleet and a long queue. Between two
+// decisions something changes, as in a daemon: a job ends and others start, or one is submitted.
 //
 //   decide_bench [--gpus N] [--jobs N] [--owners N] [--decisions N] [--preemption] [--fair]
 //
-// And what it takes to tell when the jobs of a long queue are expected to start.
+// Also measures the forecast of when the jobs of a long queue will start.
 #include <time.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class Bench {
     if (setting.preemption) policy_.preemption = Preemption::kPriority;
     policy_.half_life_us = setting.fair ? 24 * 60 * kMinuteUs : 0;
     for (int64_t i = 0; i < setting.jobs; ++i) submit();
-    while (true) {  // until the fleet is full
+    while (true) {  // fill the fleet
       const Decisions d = decide(queue_, fleet_, shares_, policy_, now_us_);
       carry_out(d);
       if (!d.more) break;
@@ -106,7 +106,7 @@ class Bench {
     job.priority = static_cast<int32_t>(pick(20) == 0 ? 5 : 0);
     job.asked.wish = DeviceWish::kGpu;
     if (pick(20) == 0) job.asked.gpus = static_cast<int32_t>(2 << pick(3));
-    // Sizes and times have heavy tails.
+    // Sizes and times have heavy-tailed distributions.
     job.on_gpu.bytes = kGiB << pick(6);
     job.on_gpu.bytes += pick(job.on_gpu.bytes / 8);
     const int64_t us = kMinuteUs << pick(11);
@@ -155,7 +155,8 @@ class Bench {
   std::vector<std::string> running_;
 };
 
-/// project() as 'queue' asks for it at most: 2,000 jobs, on 256 GPUs with 8 jobs each.
+/// Measures project() with the most that 'queue' requests: 2,000 jobs, on 256 GPUs with 8 jobs
+/// each.
 void bench_projection() {
   constexpr int kGpus = 256, kSlots = 8, kJobs = 2000, kTimes = 5;
   constexpr int64_t kNowUs = 1'000'000'000;

@@ -1,12 +1,14 @@
-"""What a job with first guesses reaches on rows that it never saw, beside scikit-learn.
+"""Measures how well a job with the default settings of `trainyard init` predicts unseen rows,
+compared with scikit-learn.
 
     python tests/bench/defaults_bench.py --bin build/release/bin [--out FOLDER] [--only NAME...]
 
-Needs scikit-learn, statsmodels and vega_datasets, whose bundled data it uses (defaults_data.py), and pandas. Three splits of
-each data set hold out a quarter of the rows. `trainyard init` sees the other rows alone; its job is run by `trainyard local`
-as it was written, with the held-out rows as the test set. scikit-learn gets the same rows at its defaults, with the parts
-of dates, and for networks and linear models standardized and one-hot. The score is accuracy, or R2. Writes results.json and
-table.md. It takes some 5 minutes.
+Needs pandas, and scikit-learn, statsmodels and vega_datasets, whose bundled data it uses
+(defaults_data.py). Three splits of each dataset hold out a quarter of the rows. `trainyard init`
+sees only the other rows; `trainyard local` runs its job unchanged, with the held-out rows as the
+test set. scikit-learn gets the same rows with its defaults, with dates split into parts, and for
+networks and linear models standardized and one-hot. The score is accuracy or R2. Writes
+results.json and table.md. Takes about 5 minutes.
 """
 import argparse
 import json
@@ -20,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-os.environ.update(THREADS)  # before NumPy is loaded
+os.environ.update(THREADS)  # must be set before NumPy is loaded
 
 import numpy as np
 import pandas as pd
@@ -36,7 +38,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import defaults_data
 
-SEEDS = [11, 12, 13]  # the rule of `trainyard init` was found on the splits 0, 1 and 2
+SEEDS = [11, 12, 13]  # the rules of `trainyard init` were tuned on the splits 0, 1 and 2
 TEST_SHARE = 0.25
 
 
@@ -46,7 +48,8 @@ def split(data: defaults_data.Data, seed: int) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def with_parts_of_dates(frame: pd.DataFrame, dates: list[str]) -> pd.DataFrame:
-    """The numbers that a Trainyard dataset makes of a date, and the month and the hour, which help trees."""
+    """The numbers that a Trainyard dataset derives from a date, and the month and the hour, which
+    help trees."""
     frame = frame.copy()
     for name in dates:
         when = pd.to_datetime(frame.pop(name))
@@ -60,7 +63,8 @@ def with_parts_of_dates(frame: pd.DataFrame, dates: list[str]) -> pd.DataFrame:
 
 
 def prepared(frame: pd.DataFrame, model):
-    """A pipeline for networks and linear models: standardized numbers, one-hot categories, means for what is missing."""
+    """A pipeline for networks and linear models: standardized numbers, one-hot categories, means
+    for missing values."""
     texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     numbers = [name for name in frame.columns if name not in texts]
     columns = make_column_transformer(
@@ -70,12 +74,13 @@ def prepared(frame: pd.DataFrame, model):
 
 
 def standardized_target(model) -> TransformedTargetRegressor:
-    """Without this the 200 iterations of MLPRegressor end far from any good fit."""
+    """Without a standardized target, the 200 iterations of MLPRegressor end far from any good fit.
+    """
     return TransformedTargetRegressor(model, transformer=StandardScaler())
 
 
 def rivals(data: defaults_data.Data, frame: pd.DataFrame, seed: int) -> dict:
-    """Untrained models of scikit-learn by name."""
+    """Untrained scikit-learn models, by name."""
     if data.kind == "text":
         return {"linear": make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))}
     if data.kind == "class":
@@ -121,7 +126,8 @@ def write_rows(data: defaults_data.Data, train: pd.DataFrame, test: pd.DataFrame
 
 def score_of_init(programs: Path, data: defaults_data.Data, folder: Path,
                   train: Path, test: Path) -> tuple[float, float]:
-    """The score of the job that `trainyard init` writes for the training rows, and its seconds of CPU."""
+    """Returns the score of the job that `trainyard init` writes for the training rows, and its CPU
+    seconds."""
     job, out = folder / "job.yaml", folder / "out"
     subprocess.run([programs / "trainyard", "init", train, "--target", data.target, "--out", job], check=True,
                    capture_output=True)
@@ -153,17 +159,18 @@ def mean_of(result: dict, model: str) -> float:
 
 
 def best_mlp(result: dict) -> str:
-    """scikit-learn's MLP with or without early stopping, whichever is the better one on these data."""
+    """scikit-learn's MLP with or without early stopping, whichever is better on these data."""
     return max(("mlp", "mlp_stopped"), key=lambda model: mean_of(result, model))
 
 
 def differences(result: dict, rival: str) -> np.ndarray:
-    """Split by split, because all models have the same splits."""
+    """The differences of the scores, split by split, because all models have the same splits."""
     return np.array([scores["trainyard"] - scores[rival] for scores in result["scores"]])
 
 
 def sentences(tables: dict) -> list[str]:
-    """How often a job is at least even with the better MLP, by the spread of its scores and, stricter, of the differences."""
+    """Sentences that say how often a job is at least as good as the better MLP, judged by the
+    spread of its scores and, more strictly, by that of the differences."""
     behind, behind_by_split, medians = [], [], {"boosting": [], "the better MLP": []}
     for name, result in tables.items():
         difference = differences(result, best_mlp(result))
@@ -201,7 +208,7 @@ def table(results: dict) -> str:
 
 
 def main() -> None:
-    warnings.filterwarnings("ignore")  # of rivals that end before they converge
+    warnings.filterwarnings("ignore")  # warnings of scikit-learn models that do not converge
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("defaults_bench"))

@@ -1,4 +1,5 @@
-"""Data sets that scikit-learn, statsmodels and vega_datasets carry inside, for defaults_bench.py: nothing is downloaded."""
+"""The datasets bundled with scikit-learn, statsmodels and vega_datasets, for defaults_bench.py;
+nothing is downloaded."""
 import importlib
 import inspect
 import pkgutil
@@ -11,8 +12,8 @@ import sklearn.datasets
 import statsmodels.datasets
 import vega_datasets
 
-SMALLEST_CLASS = 10      # rows; rarer classes are left out, so that each part of a split has all classes
-LARGEST_ROWS = 6000      # of a data set; the rest would cost minutes and change little
+SMALLEST_CLASS = 10      # rows; smaller classes are omitted, so that each split has all classes
+LARGEST_ROWS = 6000      # per dataset; more rows would cost minutes and change little
 DOCSTRING_PACKAGES = ["numpy", "scipy", "pandas", "sklearn", "statsmodels"]
 
 
@@ -64,7 +65,8 @@ def _affairs() -> Data:
 
 
 def _mode() -> Data:
-    """Which of four ways 210 people travel, a row each: the times and costs of all four are the features."""
+    """Predicts which of four means of transport 210 people use, one row each; the features are the
+    times and costs of all four."""
     frame = _statsmodels("modechoice")
     wide = frame.pivot(index="individual", columns="mode", values=["ttme", "invc", "invt", "gc"])
     wide.columns = [f"{name}_{int(mode)}" for name, mode in wide.columns]
@@ -115,7 +117,8 @@ def _stocks() -> Data:
 
 
 def _docstrings() -> Data:
-    """First paragraphs of docstrings, and the package that each is of, without the package's own name."""
+    """The first paragraphs of docstrings; the class is the package, whose own name is removed from
+    the text."""
     texts: dict[str, str] = {}
     for package in DOCSTRING_PACKAGES:
         root = importlib.import_module(package)

@@ -1,11 +1,11 @@
-// Whether training becomes slower while its numbers become small: samples of each second, and how
-// many of the weights and of the optimizer's numbers are denormal at its end.
+// Measures whether training slows down while its numbers become small: the samples of each second,
+// and how many of the weights and of the optimizer's numbers are denormal at its end.
 //
 //   denormal_bench MODEL BATCH THREADS SECONDS    one JSON line
 //
-// MODEL is one of bench_models.h. It trains on the CPU on eight batches, again and again, so that
-// it learns them by heart and its gradients vanish. A second is one of processor time on each of
-// the threads, so that a machine that others use too tells the same; counting is not part of it.
+// MODEL is a model of bench_models.h. It trains on the CPU on the same eight batches repeatedly, so
+// that it overfits them and its gradients vanish. A second is a second of CPU time of each thread,
+// so that other load on the machine does not change the result; the counting is not included.
 #include <algorithm>
 #include <bit>
 #include <cstdint>

@@ -1,16 +1,18 @@
-// How good forecasts are: of a step before the first one by measured rates, and by a job's first 20
-// steps. The CPU's rates are measured first, then each preset and batch size is forecast and runs.
+// Measures the accuracy of forecasts: of a step's time before the first step, by measured rates,
+// and by a job's first 20 steps. The CPU's rates are measured first, then each preset and batch
+// size is forecast and runs.
 //
 //   forecast_bench [--threads N] [--seconds S] [--rounds R] [--cpu-time] [--calibrate S]
 //                  [--rates FILE] [--save-rates FILE] [--only MODEL] [--ops]
 //
-// Each case runs at least 30 steps, or S seconds (1). In every round rates are measured again and
-// all cases are run, so that a machine that changes is seen. --cpu-time counts the processor's time
-// of the one thread, with --threads 1: for a machine that others use too; waiting for memory counts
-// in it. --rates takes rates of an earlier run. --ops shows where a case's step goes, forecast and
-// measured, by op.
+// Each case runs at least 30 steps, or S seconds (1). In every round the rates are measured again
+// and all cases are run, to detect changes of the machine's speed. --cpu-time, with --threads 1,
+// measures CPU time instead, for a machine with other load; waiting for memory is included. --rates
+// uses the rates of an earlier run. --ops prints the forecast and measured times of a case's step
+// by op.
 //
-// A step is what the training loop does: batch in, forward, backward, update, loss and logits out.
+// A step comprises, as in the training loop: batch in, forward, backward, update, loss and logits
+// out.
 #include <time.h>
 
 #include <algorithm>
@@ -139,7 +141,7 @@ class Training {
         compile_training(m.model, recipe, m.interface, c.batch, device_->traits()).value();
     const Graph& graph = programs.train.program.graph;
     input_ = draw_values(graph.tensor(programs.train.input), 1, m.interface.vocabulary, 0);
-    if (programs.train.target != kNoTensor) {  // else the input is the target
+    if (programs.train.target != kNoTensor) {  // otherwise the input is the target
       target_ = draw_values(graph.tensor(programs.train.target), 1, m.interface.outputs, 1);
     }
     nodes_ = node_workloads(programs.train.program);
@@ -151,7 +153,8 @@ class Training {
   }
   const StepWork& work() const { return work_; }
 
-  /// The first step, which touches memory for the first time, is not among them.
+  /// Returns the seconds of each step, without the first one, which touches memory for the first
+  /// time.
   std::vector<double> run() {
     step();
     std::vector<double> seconds;
@@ -214,7 +217,7 @@ struct Errors {
   int64_t in_range = 0;
 };
 
-/// How far the forecast is off, and how far the run's own quartiles are apart.
+/// Prints the forecast's error, and the distance between the quartiles of the run itself.
 void run_case(const Case& c, const RateModel& rates, const Options& options, Errors& errors) {
   Training training(c, options);
   const Result<StepForecast> forecast = forecast_step(training.work(), rates);

@@ -12,7 +12,7 @@
 namespace trainyard::bench {
 namespace {
 
-/// Steps that nobody has timed, between and beyond the probes' sizes.
+/// Steps that were not timed on a GPU, with sizes between and beyond those of the probes.
 constexpr std::pair<const char*, int> kOthers[] = {{"resnet34:224", 64},
                                                    {"resnet50:160", 48},
                                                    {"resnet18:64", 128},
@@ -30,7 +30,7 @@ constexpr std::pair<const char*, int> kOthers[] = {{"resnet34:224", 64},
 
 double all_us(const TimeByBasis& us) { return std::accumulate(us.begin(), us.end(), 0.0); }
 
-/// Kernels in the order of the program; those of a group are one.
+/// The kernels with their times, in the order of the program; the kernels of a group count as one.
 std::vector<RateSample> timed_nodes(const Program& program, const StepCount& count,
                                     const AlgorithmTimes& times) {
   const std::vector<NodeWorkload> nodes = node_workloads(program);
@@ -38,7 +38,7 @@ std::vector<RateSample> timed_nodes(const Program& program, const StepCount& cou
   size_t next = 0;
   for (const NodeCount& kernel : count.nodes) {
     const auto members = static_cast<size_t>(kernel.members);
-    if (next + members > nodes.size()) break;  // of another program: not in these steps
+    if (next + members > nodes.size()) break;  // the update program is not part of these steps
     RateSample sample{nodes[next], all_us(node_us(kernel, times)) * 1e-6};
     for (size_t i = 1; i < members; ++i) sample.node += nodes[next + i];
     next += members;
@@ -47,7 +47,7 @@ std::vector<RateSample> timed_nodes(const Program& program, const StepCount& cou
   return samples;
 }
 
-/// What a step takes beside its nodes.
+/// The time of a step outside its nodes.
 double rest_seconds(const StepPrediction& step, const StepCount& count,
                     const AlgorithmTimes& times) {
   double us = step.ms() * 1e3;
@@ -64,7 +64,7 @@ double input_bytes(const BoundProgram& train) {
   return bytes;
 }
 
-/// What calibrate() would measure.
+/// The rates that calibrate() would measure.
 DeviceRates rates_of(Precision precision, const AlgorithmTimes& times) {
   constexpr double kShortStep = 5e-3;
   DeviceRates rates;

@@ -1,4 +1,4 @@
-// Forecasts of steps on an H100, without one (gpu_forecast.h). Prints Markdown.
+// Prints forecasts of steps on an H100 as Markdown, without needing one (gpu_forecast.h).
 #include <algorithm>
 #include <cmath>
 #include <cstdio>

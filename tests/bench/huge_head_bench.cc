@@ -1,17 +1,18 @@
-// A step with very many classes: the loss over all of them on one rank and split by class over
-// several, and over a sample of them; and behind an embedding of as many tokens, whose gradient is
-// of all rows or of those that a batch names. Ranks are threads of this process with one core each.
+// Measures a step with very many classes: with the loss over all classes on one rank, with the
+// classes split over several ranks, and over a sample of the classes; also with an embedding of as
+// many tokens, whose gradient covers all rows or only those that a batch names. Ranks are threads
+// of this process with one core each.
 //
 //   huge_head_bench [classes=1000000] [width=128] [batch=128] [samples=8192] [steps=7]
 //                   [optimizer=adamw] [ways=exact,split2,split4,sampled,sampled2]
 //                   ways of an embedding: tokens,sparse,sparse2,sparse_by4
 //
 // The model is one layer of `width` on 64 inputs and the head; or an embedding of `width`, the mean
-// of a row's 16 tokens, and the head with its loss over a sample. One way after another, because
-// few machines hold several; a step's time is the median, with the least and the most beside it.
-// One line for each way; labels and tokens are drawn by Zipf's law. The last number is the physical
-// limit's share: the bytes that the plan says a step moves at least, over its time, against a copy
-// of memory by as many cores.
+// of a row's 16 tokens, and the head with the sampled loss. The ways run one after another, because
+// few machines have memory for several; a step's time is the median, printed with the minimum and
+// maximum, one line for each way. Labels and tokens follow Zipf's law. The last number is the share
+// of the physical limit: the least bytes that a step moves according to the plan, divided by its
+// time, relative to copying memory with as many cores.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -80,7 +81,8 @@ ModelSpec model_of(const Options& options, const Way& way) {
   return model;
 }
 
-/// Bytes a second that copies of 256 MiB read and write, one on each of `ranks` cores.
+/// The bytes a second that copies of 256 MiB read and write, with one copy on each of `ranks`
+/// cores.
 double copied_per_second(int64_t ranks) {
   constexpr size_t kBytes = size_t{256} << 20;
   std::vector<std::vector<char>> memory(static_cast<size_t>(2 * ranks),
@@ -101,7 +103,7 @@ double copied_per_second(int64_t ranks) {
   return best;
 }
 
-/// What a step of one rank moves at least.
+/// The least bytes that a step of one rank moves.
 int64_t moved_bytes(const RunPrograms& programs, int64_t micro_batches) {
   int64_t bytes = programs.train.program.bytes * micro_batches;
   if (programs.update.has_value()) bytes += programs.update->program.bytes;
@@ -171,7 +173,7 @@ void run(const Options& options, const Way& way) {
     const auto start = Steady::now();
     loss = session->run_step({input, std::as_bytes(std::span(target)), step, 1e-3F}).loss;
     const std::chrono::duration<double, std::milli> took = Steady::now() - start;
-    if (step >= 2) ms.push_back(took.count());  // the first ones touch the memory
+    if (step >= 2) ms.push_back(took.count());  // the first steps touch the memory
   }
   std::ranges::sort(ms);
   int64_t sent = 0;

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""JPEG files into training batches, beside Pillow and torchvision: the same files, two threads or processes
-each, in turns.
+"""Turns JPEG files into training batches, compared with Pillow and torchvision: the same files, two
+threads or processes each, in turns.
 
     venv/bin/python tests/bench/image_pipeline.py DATA [--images 20000] [--rounds 5] [--out FILE.md]
 
-DATA holds cifar10/cifar10-jpg.tar.xz, of which the training images are unpacked first. Needs torch, torchvision and
-pillow.
+DATA contains cifar10/cifar10-jpg.tar.xz, whose training images are unpacked first. Needs torch,
+torchvision and pillow.
 
-    decode    ours: the ingest of a folder, whole: reading, decoding, statistics, digests, flushed files. Theirs: the
-              files of a list, shared out to two processes: Image.open(f).convert("RGB") into an array, and
-              torchvision.io.decode_jpeg of the file's bytes; nothing is written.
-    batches   ours: the loader, with random crops and flips, standardized, batches of 128. Theirs: a DataLoader with two
-              workers over decoded images in memory, torchvision.transforms.v2 on each image.
+    decode    Trainyard: the complete ingest of a folder: reading, decoding, statistics, digests,
+              flushed files. The others: the files of a list, divided between two processes, by
+              Image.open(f).convert("RGB") into an array or by torchvision.io.decode_jpeg; they
+              write nothing.
+    batches   Trainyard: the loader, with random crops and flips, standardized, batches of 128.
+              PyTorch: a DataLoader with two workers over decoded images in memory, with
+              torchvision.transforms.v2 on each image.
 """
 
 import argparse
@@ -65,7 +67,7 @@ class Decoded(torch.utils.data.Dataset):
 
 
 def batch_rate(loader, epochs):
-    iterator = iter(loader)  # starts the workers, which stay
+    iterator = iter(loader)  # starts the workers, which persist
     next(iterator)
     for _ in iterator:
         pass
@@ -98,7 +100,7 @@ def main():
                                              num_workers=2, persistent_workers=True, prefetch_factor=4)
         with multiprocessing.Pool(2) as pool:
             for function in (pillow, torchvision_io):
-                pool.map(function, [files[:64]] * 2)  # imports and first calls
+                pool.map(function, [files[:64]] * 2)  # warms up: imports and first calls
             for _ in range(args.rounds):
                 decoded, batched = map(float, subprocess.run([BENCH, "--images", folder], check=True, text=True,
                                                              capture_output=True).stdout.split())

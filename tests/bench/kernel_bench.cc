@@ -1,5 +1,5 @@
-// Rates of the cpu kernels that MLP and LeNet training are made of, in GFLOP/s and as a share of
-// the fp32 peak that is measured in the same run. Threads: all cores, or TRAINYARD_THREADS.
+// Measures the cpu kernels of MLP and LeNet training, in GFLOP/s and as a share of the fp32 peak
+// that is measured in the same run. Threads: all cores, or TRAINYARD_THREADS.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -38,7 +38,7 @@ double peak_gflops() {
   return peak;
 }
 
-// A buffer like a piece of the arena: 64-byte aligned, filled with small numbers.
+// A buffer like a part of the arena: 64-byte aligned, filled with small numbers.
 class Buffer {
  public:
   explicit Buffer(int64_t count)
@@ -88,7 +88,7 @@ const std::vector<std::pair<std::string, ConvDims>>& convolutions() {
   return all;
 }
 
-/// What a benchmark of convolutions works with: argument 0 picks the shape, 1 the algorithm.
+/// The operands of a convolution benchmark: argument 0 selects the shape, 1 the algorithm.
 struct ConvCase {
   const ConvDims& d;
   cpu::ConvOptions options;
@@ -164,7 +164,7 @@ void BM_MaxPoolGrad(benchmark::State& state) {
 }
 BENCHMARK(BM_MaxPoolGrad)->UseRealTime();
 
-// Training forward, 64 channels and LeNet's 20.
+// The forward pass of training, with 64 channels and with LeNet's 20.
 void BM_BatchNorm(benchmark::State& state) {
   const BatchNormDims d{{16, state.range(0), 56, 56}, 1e-5, 0.9};
   const ImageStrides s = ImageStrides::channels_last(d.x);
@@ -183,7 +183,7 @@ void BM_BatchNorm(benchmark::State& state) {
                               .inv_std = saved_inv.get()},
                              {team(), workspace.get()});
   }
-  state.SetBytesProcessed(state.iterations() * 4 * 4 * d.x.elements());  // three reads, a write
+  state.SetBytesProcessed(state.iterations() * 4 * 4 * d.x.elements());  // three reads and a write
 }
 BENCHMARK(BM_BatchNorm)->Arg(64)->Arg(20)->UseRealTime();
 

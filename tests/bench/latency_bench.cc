@@ -1,6 +1,6 @@
-// Submit -> first training step done, as a client sees it: the clock starts before SubmitJob is
-// called and stops when the watcher holds the first train/loss. Run by
-// tests/bench/service_bench.py, which starts the daemon and uploads the digits.
+// Measures the time from a submit to the end of the first training step, as a client sees it: the
+// clock starts before SubmitJob is called and stops when the watcher receives the first train/loss.
+// Run by tests/bench/service_bench.py, which starts the daemon and uploads the digits.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// What a list of jobs costs, against a daemon that runs:
+// Measures the time of listing jobs, against a running daemon:
 //   list_bench unix:/path/trainyard.sock [calls=200] [STATE ...]
-// Without a state: jobs in any. Each call asks for the first page of 50; fewer calls are made if
-// they take longer than five seconds. With 0 calls all pages of 1000 are read once.
+// Without a state: jobs in any state. Each call requests the first page of 50; the calls end early
+// after five seconds. With 0 calls, all pages of 1000 are read once.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>

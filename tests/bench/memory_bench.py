@@ -1,10 +1,12 @@
-"""What a training worker takes of the machine's memory beside what its job was planned to take.
+"""Measures how much of the machine's memory a training worker uses, compared with the plan of its
+job.
 
     python3 tests/bench/memory_bench.py [--steps N] [--only TEXT] [BIN]
 
-A daemon runs each job by itself on the CPU. `planned` is what the scheduler counts: the plan's bytes and the device's
-constant for a process. `used` is the most that the worker had of memory of its own (RssAnon and RssShmem, looked at every 3
-ms). Pages of files, which the system may take back, are those of its program and libraries, some 33 MiB, and of the dataset.
+A daemon runs each job alone on the CPU. `planned` is the scheduler's figure: the plan's bytes and
+the device's constant for a process. `used` is the largest amount of the worker's own memory
+(RssAnon and RssShmem, read every 3 ms). It excludes the pages of files, which the system can
+reclaim: some 33 MiB of the program and its libraries, and those of the dataset.
 """
 
 import argparse

@@ -1,11 +1,13 @@
-"""Random jobs under a real limit of memory, as many at a time as the scheduler allows: is one killed for memory?
+"""Runs random jobs under a real memory limit, as many at a time as the scheduler allows, to find
+out whether one is killed for memory.
 
     python3 tests/bench/memory_storm.py [--jobs N] [--limit-mib N] [--seed N] [BIN]      (as root, with control groups)
 
-The daemon and its workers run in a control group of their own with that limit, without swap, and see it as in a container.
-Jobs are drawn so that often two of them, which the cores would take, do not fit beside each other. Prints how many ended how,
-the most memory that the group had (its page cache included), how often the system had to take pages back or killed a
-process, and the jobs that were refused, each of which must need more than there is.
+The daemon and its workers run in their own control group with that limit, without swap, and see it
+as in a container. Jobs are drawn so that often two of them, for which there are enough cores, do
+not fit into memory together. Prints how many jobs ended in which way, the largest memory of the
+group (including its page cache), how often the system had to reclaim pages or killed a process, and
+the refused jobs, each of which must need more memory than there is.
 """
 
 import argparse
@@ -29,7 +31,7 @@ ROOT = pathlib.Path("/sys/fs/cgroup")
 
 
 class Group:
-    """A control group with a limit of memory, version 2 or 1."""
+    """A control group with a memory limit, version 2 or 1."""
 
     def __init__(self, limit):
         self.two = (ROOT / "cgroup.controllers").exists()
@@ -47,7 +49,7 @@ class Group:
         (self.folder / name).write_text(str(value))
 
     def program(self, folder, binary):
-        """A program that runs `binary` in the group, which it sees as the root of all groups."""
+        """Writes a script that runs `binary` in the group, which it sees as the root group."""
         path = folder / "limited"
         path.write_text(f"#!/bin/sh\necho $$ > {self.folder}/cgroup.procs\n"
                         f"exec unshare -m sh -c 'mount --bind {self.folder} {self.mount} && exec \"$0\" \"$@\"' {binary} \"$@\"\n")
@@ -105,7 +107,7 @@ def main():
         daemon.start()
         data = memory_bench.write_data(folder)
         names = {}
-        for kind, files in data.items():  # uploaded once, then by name
+        for kind, files in data.items():  # uploaded once, then referred to by name
             daemon.cli("dataset", "upload", spec_of(folder, kind, files))
             names[kind] = kind
         random_ = random.Random(arguments.seed)
@@ -143,7 +145,7 @@ def main():
 
 
 def running_jobs(daemon):
-    """Names of the jobs that have a worker; while some wait, not before one has."""
+    """The names of the jobs that have a worker; while jobs are queued, waits until one has."""
     while True:
         jobs = daemon.json("list", "--state", "starting", "--state", "running").get("jobs", [])
         if jobs or not daemon.json("list", "--state", "queued", "--limit", "1").get("jobs", []):

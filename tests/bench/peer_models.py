@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-# Model and usual batch; the names are those of bench_models.h.
+# Models and their usual batch sizes; the names are those of bench_models.h.
 MODELS = {"mlp": 128, "mlp_small": 128, "lenet5": 64, "vgg11": 32, "resnet18": 32, "resnet50": 16, "vit_tiny": 32,
           "gpt2_mini": 4, "gpt2_small": 2, "transformer_classifier": 32, "text_cnn": 32, "lstm_classifier": 32,
           "embedding_bag_classifier": 64, "autoencoder": 64}
@@ -16,7 +16,8 @@ TOKENS = {"gpt2_mini": (65, 256), "gpt2_small": (50257, 64), "gpt2_small:1024": 
 
 
 def make_model(name):
-    """PyTorch's model of a name of bench_models.h, and a sample's shape; tokens have a vocabulary."""
+    """Returns PyTorch's model for a name of bench_models.h, and the shape of a sample; token models
+    have a vocabulary."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "golden"))
     import torch
     from image_models import VGG, make_image_model
@@ -52,7 +53,8 @@ def make_model(name):
 
 
 def make_loss(name):
-    """Of what the model gives, the batch and its classes; an autoencoder's target is the batch."""
+    """Returns the loss as a function of the model's output, the batch and its classes; an
+    autoencoder's target is the batch."""
     import torch
 
     if name == "autoencoder":

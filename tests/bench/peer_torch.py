@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's side of compare_pytorch.py: trains models of bench_models.h on the CPU, a JSON line per question.
+"""PyTorch's side of compare_pytorch.py: trains models of bench_models.h on the CPU, and answers
+each question with a JSON line.
 
     peer_torch.py '{"threads": 2, "flush": true}'
 
-What a process cannot change once it runs is in its argument (and OMP_WAIT_POLICY in its environment); a question has the
-rest: {"model": "mlp", "batch": 128, "seconds": 1, "precision": "fp32", "fused": true, "channels_last": false,
-"compile": false}. The first line that it prints says what it is. With "memory" in a question, three steps, and the largest
-memory that the process had; ask that of a new process. An empty question, {}, frees the model of the last one.
+The argument (and OMP_WAIT_POLICY in the environment) has the settings that a process cannot change
+while it runs; a question has the rest: {"model": "mlp", "batch": 128, "seconds": 1, "precision":
+"fp32", "fused": true, "channels_last": false, "compile": false}. The first line printed describes
+the process. With "memory" in a question, it runs three steps and answers with the largest memory of
+the process, which must be a new one. An empty question, {}, frees the last model.
 """
 
 import itertools
@@ -19,12 +21,13 @@ import time
 import torch
 from peer_models import ROW_LENGTH, TOKENS, WORDS, make_loss, make_model
 
-BATCHES, TARGETS = 8, 127  # as train_bench: rows come again with other labels, so that nothing can be learned
+BATCHES, TARGETS = 8, 127  # as in train_bench: labels change, so that nothing can be learned
 WARM_UP_STEPS, WARM_UP_SECONDS = 3, 0.2
 
 
 def flushes_denormals():
-    """Whether every thread of the pool does: each gets a part of four million denormal numbers."""
+    """Whether every thread of the pool flushes denormal numbers: each gets a part of four million
+    of them."""
     results = torch.full((1 << 22,), 1e-40) * 1
     share = results.count_nonzero().item() / results.numel()
     if share not in (0, 1):
@@ -33,7 +36,7 @@ def flushes_denormals():
 
 
 def multiply_in_fp32():
-    """Of fp32 tensors: no rounding of factors to bf16 or TF32, in no library."""
+    """Multiplies fp32 tensors without rounding factors to bf16 or TF32, in all libraries."""
     torch.set_float32_matmul_precision("highest")
     for ops in (torch.backends.mkldnn.matmul, torch.backends.mkldnn.conv, torch.backends.mkldnn.rnn):
         ops.fp32_precision = "ieee"
@@ -59,7 +62,7 @@ class Case:
         if images:
             self.model = self.model.to(memory_format=layout)
         vocabulary = TOKENS[name][0] if name in TOKENS else WORDS if sample == (ROW_LENGTH,) else 0
-        # bench_models.h trains transformers and text models with AdamW, and the others with SGD, too.
+        # AdamW for transformers and text models, SGD for the others, as in bench_models.h.
         if vocabulary or name.startswith("vit"):
             self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01, weight_decay=0.0,
                                                fused=question["fused"])
@@ -78,7 +81,8 @@ class Case:
                 return loss_of(self.model(x), x, y)
 
         if question["compile"]:
-            torch._dynamo.reset()  # compiles forward() of a few cases only, and then runs it as it is
+            torch._dynamo.reset()  # torch.compile compiles forward() only for a few cases, and
+                                   # afterwards runs it uncompiled
             self.forward = torch.compile(forward)
         else:
             self.forward = forward
@@ -97,7 +101,7 @@ class Case:
         return itertools.chain(self.model.parameters(), self.model.buffers())
 
     def warm_up(self):
-        """After it the weights can be put back."""
+        """Runs until everything is warm; afterwards put_back() can restore the weights."""
         self.initial = [tensor.detach().clone() for tensor in self.held()]
         start = time.perf_counter()
         while self.steps < WARM_UP_STEPS or time.perf_counter() - start < WARM_UP_SECONDS:
@@ -105,7 +109,7 @@ class Case:
 
     @torch.no_grad()
     def put_back(self):
-        """The initial weights and optimizer state, in place."""
+        """Restores the initial weights and optimizer state in place."""
         for tensor, initial in zip(self.held(), self.initial):
             tensor.copy_(initial)
         for state in self.optimizer.state.values():
@@ -157,7 +161,7 @@ def serve():
                     case.warm_up()
                     case_of = question
                 answer = case.run(seconds)
-        except Exception as e:  # a setting that does not work for a model is a trial with a reason
+        except Exception as e:  # a setting that fails for a model is a trial with a reason
             case_of = None
             answer = {"error": f"{type(e).__name__}: {e}".splitlines()[0][:200]}
         print(json.dumps(answer), flush=True)
@@ -165,14 +169,14 @@ def serve():
 
 def main():
     setting = json.loads(sys.argv[1])
-    # Before anything runs in parallel: threads that are made later inherit it.
+    # Set before anything runs in parallel, since threads created later inherit it.
     torch.set_flush_denormal(setting["flush"])
     torch.set_num_threads(setting["threads"])
     multiply_in_fp32()
     facts = describe()
     if facts["flushes_denormals"] != setting["flush"]:
         raise RuntimeError(f"flush_denormal is {setting['flush']}, but denormal numbers say {facts}")
-    if "--describe" in sys.argv:  # with ONEDNN_VERBOSE, a convolution makes oneDNN say what it uses
+    if "--describe" in sys.argv:  # with ONEDNN_VERBOSE, oneDNN prints what it uses
         torch.nn.functional.conv2d(torch.rand(8, 64, 16, 16), torch.rand(64, 64, 3, 3))
         facts["build"] = torch.__config__.show()
         print(json.dumps(facts))

@@ -1,6 +1,6 @@
-// What exchanges between processes take: a mean over all of them, of several sizes, beside the same
-// over threads of one process. The processes are threads here that are connected as processes are,
-// on loopback, so they share the machine's cores.
+// Measures exchanges between processes: a mean over all of them, for several sizes, compared with
+// the same exchange over threads of one process. The processes are threads here that are connected
+// as processes are, over loopback, so they share the machine's cores.
 //
 //   peers_bench [ranks=4] [rounds=9]
 //

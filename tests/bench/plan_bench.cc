@@ -1,15 +1,15 @@
-// How long planning takes as a function of the layers: a layer list whose blocks are written out
-// 500 to 5000 times, planned as the daemon plans it.
+// Measures how planning time grows with the number of layers: layer lists whose blocks are repeated
+// 500 to 5000 times are planned as in the daemon.
 //
 //   plan_bench                 a table: CPU milliseconds of plan_run() by shape of the network and
 //                              layers
-//   plan_bench SHAPE N         one of them, with N layers in all
-//   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50, or gpt2, the one
-//                              of 124 M parameters
-//   plan_bench sharding        what it takes to lay presets out side by side, on one GPU and on
-//                              eight: where all sharding plans fit, where some do, where none does
+//   plan_bench SHAPE N         one shape, with N layers in all
+//   plan_bench preset NAME     a preset on images of 224 x 224, such as resnet50, or gpt2 with
+//                              124 M parameters
+//   plan_bench sharding        the time to compare the sharding plans of presets, on one GPU and on
+//                              eight: where all plans fit, where some do, where none does
 //
-// What is linear has one number of microseconds per layer in all rows of a shape.
+// If the time is linear, all rows of a shape have the same microseconds per layer.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -31,13 +31,14 @@ namespace {
 using Steady = std::chrono::steady_clock;
 
 double cpu_ms() {
-  return static_cast<double>(std::clock()) * 1000 / CLOCKS_PER_SEC;  // planning has one thread
+  // CPU time of the process, since planning has one thread
+  return static_cast<double>(std::clock()) * 1000 / CLOCKS_PER_SEC;
 }
 
 struct Shape {
   const char* name;
   const char* what;
-  std::vector<LayerSpec> block;  // repeated
+  std::vector<LayerSpec> block;  // repeated in the model
   Recipe recipe = {};
   bool images = false;
 };
@@ -170,7 +171,8 @@ PresetJob job_of(const std::string& name) {
   return job;
 }
 
-/// `share` of what the recipe as it is needs besides what it keeps between steps.
+/// The memory limit is `share` of what the unchanged recipe needs beyond the memory kept between
+/// steps.
 void time_layouts(const PresetJob& job, int64_t ranks, double share) {
   ShardingQuery query;
   query.free = {true, true, true};

@@ -1,10 +1,12 @@
-"""What `plan` of a preset takes through a running daemon: the RPC with everything that it tells, forecasts included.
+"""Measures the time to `plan` a preset through a running daemon: the RPC with its complete answer,
+including forecasts.
 
 usage: TRAINYARD_BIN=build/release/bin python3 tests/bench/plan_bench.py [RUNS]
 
-Prints the time of the whole command, that of a command which asks the daemon for next to nothing, and the CPU time that the
-daemon and its workers spent on each plan. A plan is asked for `anew` with another seed, so that a worker measures the kernels'
-workspace, and `again`, when that is known. `fitted` is a batch that needs more memory than most machines have: recompute and
+Prints the time of the whole command, the time of a command that requests next to nothing from the
+daemon, and the CPU time that the daemon and its workers spent on each plan. A plan marked `anew`
+has another seed, so that a worker measures the kernels' workspace; for `again` it is already known.
+`fitted` is a batch that needs more memory than most machines have, so that recompute and
 micro-batches are tried.
 """
 
@@ -34,7 +36,7 @@ PLANS = {
 
 
 def write_images(folder):
-    """Images of 224 x 224 and their labels as NPY files."""
+    """Writes images of 224 x 224 and their labels as NPY files."""
     def npy(path, kind, shape, content):
         header = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}"
         header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -47,7 +49,7 @@ def write_images(folder):
 
 
 def cpu_seconds(pid):
-    """Of the process, and of its children that have ended."""
+    """CPU seconds of the process, and of its children that have ended."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     user, system, of_children, in_children = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15])
     return user + system, of_children + in_children

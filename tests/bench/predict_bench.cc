@@ -1,5 +1,5 @@
-// Predict as its clients see it: each sends one row, waits for the answer and sends the next. Run
-// by tests/bench/predict_bench.py, which starts the daemon and trains the model.
+// Measures Predict as its clients see it: each sends one row, waits for the answer and sends the
+// next. Run by tests/bench/predict_bench.py, which starts the daemon and trains the model.
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
@@ -23,16 +23,16 @@ using namespace trainyard::v1;  // NOLINT: a small program about these messages
 
 struct Figures {
   std::mutex mu;
-  std::vector<double> ms;  // of calls that were answered
+  std::vector<double> ms;  // milliseconds of each answered call
   int64_t refused = 0;
-  std::string refusal;  // the newest
+  std::string refusal;  // the newest refusal
 };
 
-/// At least once.
+/// Makes at least one call.
 void call_until(Clock::time_point end, const std::string& server, const PredictRequest& request,
                 Figures& figures) {
   grpc::ChannelArguments arguments;
-  arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a connection of its own
+  arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a separate connection
   const auto stub = ModelService::NewStub(
       grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments));
   do {

@@ -1,7 +1,9 @@
-"""Measures Predict on a small model: cold, and warm with 1, 8 and 64 clients, with the CPU time of the daemon and its
-workers. Several builds are measured in turns, so that a machine that is busy with other things disturbs all alike.
+"""Measures Predict on a small model: cold, and warm with 1, 8 and 64 clients, with the CPU time of
+the daemon and its workers. Several builds are measured in turns, so that other load on the machine
+affects all of them equally.
 
-usage: python3 tests/bench/predict_bench.py [--rounds N] [--seconds S] [NAME=BIN_FOLDER ...]   (default: this build)
+usage: python3 tests/bench/predict_bench.py [--rounds N] [--seconds S] [NAME=BIN_FOLDER ...]
+(default: this build)
 """
 
 import argparse
@@ -23,7 +25,7 @@ CLIENTS = (1, 8, 64)
 
 
 def cpu_ms(pid, children):
-    """CPU time of a process, or of its children: those that have ended and were waited for, and those that run."""
+    """The CPU time of a process, or of its children that have ended and were waited for."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(map(int, fields[13:15] if children else fields[11:13])) * TICK_MS
 
@@ -64,7 +66,7 @@ class Measured:
         for clients in CLIENTS:
             daemon, workers = self.cpu()
             figures = self.run(bench, clients, seconds)
-            time.sleep(0.1)  # until workers that end have been waited for
+            time.sleep(0.1)  # time for the daemon to reap ended workers
             daemon_end, workers_end = self.cpu()
             count = max(1, figures["answered"])
             figures["daemon_ms"] = (daemon_end - daemon) / count

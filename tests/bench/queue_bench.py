@@ -1,18 +1,22 @@
-"""What a long queue costs, by the number of jobs that wait. Several builds take turns, so that they can be compared.
+"""Measures the cost of a long queue by the number of waiting jobs. Several builds take turns, so
+that they can be compared.
 
     python3 tests/bench/queue_bench.py [--waiting 1000,10000,100000] [--rounds N] [--alike] [--json FILE] BIN [BIN ...]
 
-BIN is a folder with trainyardd, trainyard-worker and trainyard; the clients of the measurement are those of the last one.
-The queue is made of copies of waiting jobs, written into a stopped daemon's store: twelve kinds, of four networks and three
-batch sizes, of 20 owners, with seven priorities; with --alike all are copies of one job. FILE gets the numbers, of which
-queue_chart.py draws a chart.
+BIN is a folder with trainyardd, trainyard-worker and trainyard; the measuring clients are those of
+the last one. The queue consists of copies of waiting jobs, written into a stopped daemon's store:
+twelve kinds, of four networks and three batch sizes, of 20 owners, with seven priorities; with
+--alike all are copies of one job. FILE gets the numbers, from which queue_chart.py draws a chart.
 
-- short jobs: how many end in a second, one after another, with 1,000 in the queue; CPU time of the daemon and of the workers,
-  the files that stay, and the calls of fsync and fdatasync (by strace, if it is there) for each, the workers' included
-- restart: from the start of the program to `serving`, and to the first job that starts; its memory then
+- short jobs: how many end in a second, one after another, with 1,000 in the queue; for each, the
+  CPU time of the daemon and of the workers, the files that remain, and the calls of fsync and
+  fdatasync including the workers' (if strace is installed)
+- restart: from the start of the program to `serving`, and to the first job that starts; its memory
+  then
 - job: the daemon's CPU time from one job's start to the next one's
-- list: the first page, as its caller waits and by the daemon's CPU time; of a state that no job has; all pages
-- submit: by 1, 8 and 64 callers; the daemon's CPU time, and the clients' own, for each
+- list: the time of the first page for its caller and in the daemon's CPU time; the same for a state
+  that no job has, and for all pages
+- submit: by 1, 8 and 64 callers; the CPU time of the daemon and of the clients for each
 """
 
 import argparse
@@ -44,7 +48,7 @@ CALLERS = (1, 8, 64)
 
 
 class Measured:
-    """A daemon of one build."""
+    """A running daemon of one build."""
 
     def __init__(self, programs, state, prefix=()):
         self.state, self.traced = state, bool(prefix)
@@ -57,7 +61,8 @@ class Measured:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def wait_for(self, event, count=1):
-        """Seconds since the start of the program until the log has that many of these events."""
+        """Waits until the log has `count` of these events. Returns the seconds since the start of
+        the program."""
         pattern = f"event={event} ".encode()
         for _ in range(120_000):
             if self.log_path.read_bytes().count(pattern) >= count:
@@ -71,11 +76,11 @@ class Measured:
         return self.log_path.read_bytes().count(f"event={event} ".encode())
 
     def cpu_seconds(self):
-        """Of all its threads, without its children (clock_getcpuclockid)."""
+        """The CPU seconds of all its threads, without its children (clock_getcpuclockid)."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def children_cpu_seconds(self):
-        """Of those that have ended."""
+        """The CPU seconds of the children that have ended."""
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -84,7 +89,7 @@ class Measured:
         return int(re.search(rf"{field}:\s+(\d+)", status)[1]) / 1024
 
     def kill(self):
-        """With its workers; of a traced one, what is traced."""
+        """Kills the daemon and its workers; under strace, the traced process."""
         own = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split() if self.traced else ()
         for pid in own or (self.process.pid,):
             os.kill(int(pid), signal.SIGKILL)
@@ -95,7 +100,7 @@ class Measured:
 
 
 def template(programs, folder):
-    """A stopped daemon's state with one job of each kind that waits, the smallest as the newest."""
+    """A stopped daemon's state with one waiting job of each kind, the smallest as the newest."""
     harness.BIN = programs
     daemon = harness.Daemon(folder / "template", "--threads-per-job", "1").start()
     try:
@@ -103,7 +108,7 @@ def template(programs, folder):
         data.write_text(f"name: digits\npath: {harness.EXAMPLES / 'digits.csv.gz'}\n"
                         "csv: {header: false, target: c64, target_kind: class, image: [1, 8, 8]}\n")
         daemon.cli("dataset", "upload", data)
-        holder = harness.digits_spec(folder, "holder")  # for measure()
+        holder = harness.digits_spec(folder, "holder")  # occupies the device in measure()
         holder.write_text(holder.read_text().replace("epochs: 3", "epochs: 1000000") + "priority: 100\n")
         daemon.cli("device", "drain", "cpu")
         for hidden in reversed(NETWORKS):
@@ -160,7 +165,8 @@ def measure_short_jobs(programs, made, folder):
 
 
 def count_fsyncs(programs, made, folder):
-    """For each of some short jobs: the store's, and all with those of the workers."""
+    """The number of fsyncs for each of some short jobs: those of the store, and all including the
+    workers'."""
     state, calls = copy_state(made, folder, 1000, alike=True), folder / "calls"
     trace = ("strace", "-f", "-y", "--seccomp-bpf", "-o", calls, "-e", "trace=fsync,fdatasync", "--signal=none")
     daemon = Measured(programs, state, trace)
@@ -180,7 +186,7 @@ def count_fsyncs(programs, made, folder):
 
 
 def call(programs, tool, daemon, *arguments):
-    """Runs a client; its answer, and the daemon's CPU seconds meanwhile."""
+    """Runs a client. Returns its output, and the CPU seconds that the daemon used meanwhile."""
     before = daemon.cpu_seconds()
     done = subprocess.run([programs / tool, f"unix:{daemon.socket}", *map(str, arguments)], capture_output=True, text=True)
     if done.returncode != 0:
@@ -189,7 +195,7 @@ def call(programs, tool, daemon, *arguments):
 
 
 def measure(programs, clients, state, folder):
-    """The numbers by name."""
+    """Measures everything. Returns the numbers by name."""
     numbers = {}
     daemon = Measured(programs, state)
     try:

@@ -1,9 +1,11 @@
-"""Draws what queue_bench.py measured, by the number of jobs that wait, on logarithmic axes. Standard library alone.
+"""Draws the results of queue_bench.py by the number of waiting jobs, on logarithmic axes. Needs
+only the standard library.
 
     python3 tests/bench/queue_chart.py NUMBERS.json CHART.svg
 
-Medians of the rounds, a colour for each build. The dashed line grows as the queue does, from the first point of the last
-build: a cost that is steeper grows faster than linear. That of a rate falls so.
+Shows the medians of the rounds, in one colour for each build. The dashed line grows in proportion
+to the queue, from the first point of the last build: a steeper curve grows faster than linearly.
+For a rate, the line falls in the same proportion.
 """
 
 import collections
@@ -24,7 +26,7 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 14, 34, 34
 
 
 def medians(rows):
-    """{key: {programs: {waiting: median}}}"""
+    """Returns {key: {programs: {waiting: median}}}."""
     values = collections.defaultdict(lambda: collections.defaultdict(lambda: collections.defaultdict(list)))
     for row in rows:
         for key, _ in PANELS:
@@ -61,7 +63,7 @@ def draw_panel(title, builds, order, is_rate):
                   text(LEFT - 5, height + 4, f"{y:,g}", anchor="end")]
     parts += [text(at(x, low)[0], HEIGHT - BOTTOM + 16, f"{x:,}") for x in xs]
     edge = low if is_rate else high
-    if not low <= linear[1][1] <= high:  # it ends where it leaves the panel
+    if not low <= linear[1][1] <= high:  # the line ends where it leaves the panel
         linear[1] = (linear[0][0] * (linear[0][1] / edge if is_rate else edge / linear[0][1]), edge)
     (x1, y1), (x2, y2) = (at(*point) for point in linear)
     parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="#777" stroke-dasharray="5 4"/>')

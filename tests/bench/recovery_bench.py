@@ -1,10 +1,13 @@
-"""What it costs that nothing is lost, and how soon training goes on after a kill. Real daemon, real command line.
+"""Measures the cost of losing no work, and how soon training resumes after a kill. Real daemon,
+real command line.
 
     TRAINYARD_BIN=build/release/bin python3 tests/bench/recovery_bench.py [PAIRS]
 
-- checkpoints: a job with one every second or so beside one with none but the last, in pairs that take turns
-- live metrics and their storage: a job in the daemon beside `local run`, by what each says of its training
-- from kill -9 of a worker, of the daemon, and of both, to the first step that is further
+- checkpoints: a job with one about every second, compared with one that writes only the last, in
+  alternating pairs
+- live metrics and their storage: a job in the daemon compared with `local run`, by the training
+  times that they report
+- from kill -9 of a worker, of the daemon, and of both, to the first new step
 - the start of a daemon with 100,000 finished jobs in its store
 - the bytes that the metrics of a step take in the store
 """
@@ -29,14 +32,14 @@ WEEK_STEPS = 7 * 24 * 3600 * 10  # at ten steps a second
 
 
 def spec(folder, name, every, epochs):
-    """A network of 1.2 million parameters whose steps take some milliseconds."""
+    """A job with a network of 1.2 million parameters whose steps take some milliseconds."""
     path = digits_spec(folder, name, "  mlp: {hidden: [1024, 1024]}", f"  checkpoint_every_steps: {every}\n")
     path.write_text(path.read_text().replace("epochs: 3", f"epochs: {epochs}"))
     return path
 
 
 def seconds_running(daemon, name):
-    """Between the events RUNNING and SUCCEEDED."""
+    """The seconds between the events RUNNING and SUCCEEDED."""
     times = {e["state"]["state"]: datetime.datetime.fromisoformat(e["time"]) for e in daemon.events(name) if "state" in e}
     return (times["SUCCEEDED"] - times["RUNNING"]).total_seconds()
 
@@ -119,7 +122,7 @@ def metrics_of_a_week(daemon, folder):
 
 
 def many_finished_jobs(daemon):
-    """Copies of one finished job, its attempt and its events."""
+    """Inserts copies of one finished job, its attempt and its events into the store."""
     daemon.stop()
     with sqlite3.connect(daemon.state / "trainyard.db") as store:
         store.execute("PRAGMA foreign_keys = OFF")

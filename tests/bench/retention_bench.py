@@ -1,10 +1,13 @@
-"""What it costs to remove finished jobs and to thin their events, and what submits feel of it meanwhile.
+"""Measures the cost of removing finished jobs and of thinning their events, and how that slows
+concurrent submits.
 
     python3 tests/bench/retention_bench.py [--jobs 100000] [--events 0] BIN [CLIENTS]
 
-BIN is a folder with trainyardd, trainyard-worker and trainyard; CLIENTS, by default the same, one with submit_bench. The
-finished jobs are copies of one that trained, written into a stopped daemon's store, with their events, --events more of the
-largest of these, and an empty folder of checkpoints each. All runs share one disk and the machine with whatever else it does: CPU times count.
+BIN is a folder with trainyardd, trainyard-worker and trainyard; CLIENTS, by default the same, is
+one with submit_bench. The finished jobs are copies of one that trained, written into a stopped
+daemon's store, with their events, --events more copies of the largest of these, and an empty
+checkpoint folder each. All runs share one disk and the machine with its other load, so CPU times
+are the relevant ones.
 
 - rest: submits by one caller while nothing is removed
 - thin: keep_events thins the events of all copies
@@ -28,7 +31,7 @@ DAY_US = 24 * 3600 * 1_000_000
 
 
 def copy_ended_job(state, copies, more_events):
-    """All of them ended ten days ago and later, a second after one another."""
+    """Copies the ended job. The copies' end times begin ten days ago, a second apart."""
     with sqlite3.connect(state / "trainyard.db") as store:
         number, newest = store.execute("SELECT number, newest_seq FROM jobs WHERE state = 5").fetchone()
         payload = store.execute("SELECT payload FROM events WHERE job = ? ORDER BY length(payload) DESC LIMIT 1",
@@ -55,7 +58,7 @@ def copy_ended_job(state, copies, more_events):
 
 
 def cpu_seconds(process):
-    """Of all its threads, without its children (clock_getcpuclockid)."""
+    """The CPU seconds of all its threads, without its children (clock_getcpuclockid)."""
     return time.clock_gettime((~process.pid << 3) | 2)
 
 

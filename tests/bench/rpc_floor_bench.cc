@@ -1,12 +1,14 @@
-// What gRPC itself costs on this machine: a server that does nothing with what it gets and a
-// client, two processes on a Unix socket, as the daemon and its clients are.
+// Measures gRPC's own cost on this machine: a server that does nothing with its messages and a
+// client, two processes on a Unix socket, like the daemon and its clients.
 //
-//   rpc_floor_bench unary [CALLERS] [SECONDS]          small calls, answered at once
-//   rpc_floor_bench fan [STREAMS] [CONNECTIONS] [BYTES] [SECONDS]  a message to each stream every
-//                                                      200 ms, the same bytes for all, as watchers
-//                                                      of one job get them
-//   rpc_floor_bench stream [MIB] [FRAME_KIB] [READ_KIB]  messages of 1 MiB from bytes to bytes; the
-//                                                      largest frame and read, 0: the library's own
+//   rpc_floor_bench unary [CALLERS] [SECONDS]          small calls, answered immediately
+//   rpc_floor_bench fan [STREAMS] [CONNECTIONS] [BYTES] [SECONDS]
+//                                                      a message to each stream every 200 ms, the
+//                                                      same bytes for all, as the watchers of one
+//                                                      job get them
+//   rpc_floor_bench stream [MIB] [FRAME_KIB] [READ_KIB]
+//                                                      messages of 1 MiB of raw bytes; the largest
+//                                                      frame and read, 0: the library's default
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <poll.h>
@@ -38,10 +40,10 @@ using Clock = std::chrono::steady_clock;
 using grpc::ByteBuffer;
 using v1 = trainyard::v1::DatasetService;
 constexpr size_t kMessageBytes = size_t{1} << 20;
-constexpr size_t kSmallBytes = 300;  // about a submit and its answer
+constexpr size_t kSmallBytes = 300;  // about the size of a submit and its answer
 constexpr int kFanIntervalMs = 200;
 
-/// Takes a stream's messages and drops them.
+/// Reads a stream's messages and discards them.
 class Reader final : public grpc::ServerReadReactor<ByteBuffer> {
  public:
   Reader() { StartRead(&in_); }
@@ -74,7 +76,7 @@ class Echo final : public v1::WithRawCallbackMethod_UploadFile<
   }
 };
 
-/// Of another process that runs.
+/// The CPU seconds of another running process.
 double cpu_seconds_of(pid_t pid) {
   clockid_t clock = 0;
   timespec used{};
@@ -90,7 +92,7 @@ double cpu_seconds(int who) {
          1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-/// Writes the same message to all its streams at once.
+/// Writes the same message to all its streams at the same time.
 class Fan final : public trainyard::v1::JobService::WithRawCallbackMethod_WatchJob<
                       trainyard::v1::JobService::Service> {
  public:
@@ -130,7 +132,7 @@ class Fan final : public trainyard::v1::JobService::WithRawCallbackMethod_WatchJ
   std::vector<Stream*> streams_;
 };
 
-/// Serves until its standard input ends.
+/// Serves until `stop` is closed.
 void serve(const std::string& address, int frame_kib, int read_kib, int fan_bytes, int stop) {
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(4 << 20);
@@ -146,7 +148,7 @@ void serve(const std::string& address, int frame_kib, int read_kib, int fan_byte
   TRAINYARD_CHECK(server != nullptr, "cannot serve on " + address);
   pollfd ends{stop, POLLIN, 0};
   while (::poll(&ends, 1, kFanIntervalMs) == 0) fan.write();
-  if (fan_bytes > 0) std::_Exit(0);  // its streams are open
+  if (fan_bytes > 0) std::_Exit(0);  // skips the shutdown, since streams are open
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
 }
 
@@ -171,7 +173,7 @@ int64_t call(const std::shared_ptr<grpc::Channel>& channel, int callers, int sec
   return calls;
 }
 
-/// One stream of messages whose bytes nobody copies before the library does.
+/// Sends one stream of messages, without copying their bytes before the library does.
 void stream(const std::shared_ptr<grpc::Channel>& channel, int64_t messages) {
   const std::string bytes(kMessageBytes, 'x');
   grpc::CompletionQueue queue;
@@ -192,7 +194,7 @@ void stream(const std::shared_ptr<grpc::Channel>& channel, int64_t messages) {
   }
   call->WritesDone(nullptr);
   wait();
-  ByteBuffer answer;  // unread, it would hold the status back
+  ByteBuffer answer;  // must be read, or the status would not arrive
   call->Read(&answer, nullptr);
   wait();
   grpc::Status status;
@@ -202,7 +204,7 @@ void stream(const std::shared_ptr<grpc::Channel>& channel, int64_t messages) {
   queue.Shutdown();
 }
 
-/// Reads what comes on all streams and prints what it cost once all of them were open.
+/// Reads all streams and prints the cost, measured once all of them are open.
 void read_fan(const std::string& address, pid_t server, int streams, int connections, int seconds) {
   struct Reading {
     std::unique_ptr<grpc::GenericStub> stub;
@@ -214,11 +216,11 @@ void read_fan(const std::string& address, pid_t server, int streams, int connect
   std::vector<std::shared_ptr<grpc::Channel>> channels;
   for (int c = 0; c < connections; ++c) {
     grpc::ChannelArguments arguments;
-    arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a connection of its own
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a separate connection
     channels.push_back(
         grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments));
   }
-  auto& queue = *new grpc::CompletionQueue;  // never drained: the process ends first
+  auto& queue = *new grpc::CompletionQueue;  // never drained, since the process ends first
   auto& readings = *new std::deque<Reading>(static_cast<size_t>(streams));
   for (size_t i = 0; i < readings.size(); ++i) {
     Reading& r = readings[i];
@@ -299,7 +301,7 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
       ::close(stop[1]);
       ::waitpid(server, nullptr, 0);
-      std::_Exit(0);  // its streams are open
+      std::_Exit(0);  // streams are open
     } else {
       units = number(2, 512);
       stream(channel, units);
@@ -309,7 +311,7 @@ int main(int argc, char** argv) {
   }
   ::close(stop[1]);
   ::waitpid(server, nullptr, 0);
-  const double server_cpu = cpu_seconds(RUSAGE_CHILDREN);  // its start too, some 20 ms
+  const double server_cpu = cpu_seconds(RUSAGE_CHILDREN);  // includes its start, some 20 ms
   const auto count = static_cast<double>(units);
   if (what == "unary") {
     std::printf("bare unary: %.0f calls/s, CPU of a call: server %.0f us, client %.0f us\n",

@@ -1,4 +1,5 @@
-"""Starts a daemon on a temporary folder, uploads the digits and measures submit -> first step.
+"""Starts a daemon on a temporary folder, uploads the digits and measures the time from a submit to
+the end of the first step.
 
 usage: TRAINYARD_BIN=build/release/bin python3 tests/bench/service_bench.py [RUNS]
 """

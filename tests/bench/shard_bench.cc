@@ -1,17 +1,18 @@
-// What sharding saves, and what a step takes: plain data parallel and resources.shard: optimizer,
-// head, mlp, parameters and what they make together, on ranks that are threads of this process with
-// one core each.
+// Measures the memory that sharding saves and the time of a step: plain data parallelism and
+// resources.shard with optimizer, head, mlp, parameters and their combinations, on ranks that are
+// threads of this process with one core each.
 //
 //   shard_bench [hidden=2048] [steps=40] [rounds=5] [ranks=2] [optimizer=adamw] [classes=10]
 //               [layers=3] [model=mlp] [way]...
 //
-// The model is an MLP of so many layers of that width on 784 inputs; or, with gpt2, a GPT-2 of so
-// many blocks and words, whose table is its head's too, on 8 windows of 64 words. A way that it
-// cannot be split in is left out, and so are all but those named (as "none", "[optimizer, head]").
-// Rounds of all alternate, so that what else the machine does meets each; a step's time is the
-// median over all rounds, and beside it stands the forecast that layouts would be ranked by, from
-// rates measured first with one thread. One line for each; its last number is the share of the fp32
-// peak, measured in the same run on as many threads, that the products of one rank's step reach.
+// The model is an MLP with `layers` layers of width `hidden` on 784 inputs; or, with gpt2, a GPT-2
+// with `layers` blocks and `classes` words, whose head shares the embedding's table, on 8 windows
+// of 64 words. Ways in which the model cannot be split are omitted, and if ways are named (such as
+// "none", "[optimizer, head]"), so are all others. Rounds of all ways alternate, so that other load
+// on the machine affects all of them. A step's time is the median over all rounds; next to it is
+// the forecast by which sharding plans would be ranked, from rates measured first with one thread.
+// Each way has one line. Its last number is the share of the fp32 peak, measured in the same run on
+// as many threads, that the products of one rank's step reach.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -45,7 +46,7 @@ struct Options {
   std::string optimizer;
   int64_t classes, layers;
   std::string model;
-  std::vector<std::string> ways;  // all where none is named
+  std::vector<std::string> ways;  // all ways if none is named
 
   bool is_text() const { return model == "gpt2"; }
   bool has(Shard shard) const {
@@ -153,7 +154,7 @@ class Way {
   int64_t step_ = 0;
 };
 
-/// Of one rank's step.
+/// The FLOPs of the products in one rank's step.
 double product_flops(const RunPlan& plan) {
   double flops = 0;
   for (const WorkItem& item : plan.work.step.items) {
@@ -162,7 +163,7 @@ double product_flops(const RunPlan& plan) {
   return flops;
 }
 
-/// `peak`: FLOP/s of one of the ranks' threads, all of them at work.
+/// `peak`: the FLOP/s of one thread while all ranks' threads work.
 void report(const char* name, Way& way, const RateModel& rates, double peak) {
   const double mib = 1024.0 * 1024.0;
   const auto of = [&](int64_t bytes) { return static_cast<double>(bytes) / mib; };
@@ -198,7 +199,7 @@ int bench(const Options& options) {
       continue;
     }
     ways.emplace_back(shard, std::make_unique<Way>(options, job));
-    ways.back().second->run(3);  // sets up
+    ways.back().second->run(3);  // warms up
     ways.back().second->ms.clear();
   }
   for (int64_t round = 0; round < options.rounds; ++round) {

@@ -1,10 +1,13 @@
-"""What checkpoints and metrics cost a job of tiny steps, by the programs of two builds in turns. Real daemon, real disk.
+"""Measures the cost of checkpoints and metrics for a job of tiny steps, with the programs of two
+builds in turns. Real daemon, real disk.
 
     python3 tests/bench/small_jobs_bench.py BEFORE_BIN AFTER_BIN [ROUNDS] [EPOCHS]
 
-A small network on the committed digits, with a validation of its rows after each epoch of 101 steps. For each build the medians of
-all rounds, and from the least to the most. fsyncs are those of `local run` under strace, which slows no other call; the commits of
-the daemon are what its store has counted. CPU time is that of the daemon and of its workers, start and end included.
+The job is a small network on the committed digits, with a validation after each epoch of 101 steps.
+For each build it prints the medians of all rounds, with the minimum and maximum. The fsyncs are
+those of `local run` under strace, which slows no other call; the commits of the daemon are those
+that its store has counted. CPU time is that of the daemon and of its workers, including start and
+end.
 """
 
 import datetime
@@ -31,7 +34,7 @@ def spec(folder, name, epochs):
 
 
 def cpu_seconds(pid):
-    """Of a process, and of those of its children that it has waited for."""
+    """The CPU seconds of a process, and of the children that it has waited for."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     own, children = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
     return own / os.sysconf("SC_CLK_TCK"), children / os.sysconf("SC_CLK_TCK")
@@ -71,7 +74,7 @@ def in_daemon(folder, epochs):
 
 
 def fsyncs(folder, epochs):
-    """Per second of `local run`, whose start and end count too."""
+    """The fsyncs per second of `local run`, including its start and end."""
     path, out = spec(folder, "traced", epochs), folder / "calls"
     begin = time.monotonic()
     subprocess.run(["strace", "-f", "--seccomp-bpf", "-c", "-o", out, "-e", "trace=fsync,fdatasync", harness.BIN / "trainyard", "local",

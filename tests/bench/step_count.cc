@@ -20,7 +20,7 @@ namespace {
 
 using testing::WorkCounts;
 
-/// Takes what the library proposes first, and notes what it was asked.
+/// Selects the library's first proposal, and records the problems.
 class NotedAlgorithms final : public Algorithms {
  public:
   NotedAlgorithms() : Algorithms(Options{{}, /*times=*/false}) {}
@@ -57,14 +57,14 @@ void add(std::vector<OperandCount>& sums, const std::vector<OperandCount>& more)
   }
 }
 
-/// Prepares and runs everything by another backend, and counts by node what is submitted.
+/// Prepares and runs everything with another backend, and counts the submitted works by node.
 class CountingBackend final : public ForwardingBackend {
  public:
   explicit CountingBackend(Backend& inner) : ForwardingBackend(inner) {
     use_algorithms(algorithms_);
   }
 
-  /// From now on recordings are submitted kernel by kernel, so that each can be counted.
+  /// From now on, recordings are submitted kernel by kernel, so that each can be counted.
   void begin() { is_on_ = true; }
   std::vector<NodeCount> take_nodes() { return std::move(nodes_); }
 
@@ -200,7 +200,7 @@ StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* held
     });
     for (int64_t i = 0; i < steps; ++i) session.finish_step();
   };
-  run(1);  // one by one
+  run(1);  // kernel by kernel
   run(1);  // recorded and replayed
   count.together = session.together(kStepsTogetherMax);
   if (count.together > 1) run(count.together);

@@ -1,4 +1,4 @@
-// tests/bench/step_count.h: what one training step submits to a GPU, node by node. The CUDA
+// tests/bench/step_count.h: counts what one training step submits to a GPU, node by node. The CUDA
 // backend's own code runs on the fakes, which count and do not compute (tests/cuda/fake_cuda.h), so
 // that models have their real sizes and no GPU is needed.
 #pragma once
@@ -17,57 +17,56 @@
 namespace trainyard::bench {
 
 struct StepCase {
-  std::string model;  // of bench_models.h
+  std::string model;  // a name of bench_models.h
   int64_t batch = 0;
   Precision precision = Precision::kFp32;
-  double dropout = 0;  // of transformers
+  double dropout = 0;  // dropout ratio of transformers
 };
 
-/// An input or output of a node; nothing but zeros where it is left out.
+/// An input or output of a node; all zeros if it is omitted.
 struct OperandCount {
   int64_t elements = 0;
-  int64_t bytes = 0;  // as it is stored
-  Shape shape;        // of a group: its last member's
+  int64_t bytes = 0;  // size as stored
+  Shape shape;        // the last member's shape, if the node is a group
   bool is_half() const { return bytes == 2 * elements && elements > 0; }
 };
 
-/// A problem that the node asked for an algorithm, in the words of its key (src/runtime/cuda).
+/// A problem for which the node requested an algorithm, as its key (src/runtime/cuda).
 struct AskedAlgorithm {
   std::string key;
-  bool is_offered = false;  // whether the fakes have one
+  bool is_offered = false;  // whether the fakes have an algorithm for it
 };
 
-/// A node of the graph, or a group of updates that is submitted as one: operands are then the sums
-/// of all members' operands.
+/// A node of the graph, or a group of updates that is submitted as one work: the operands are then
+/// the sums over all members' operands.
 struct NodeCount {
   NodeWork work;
   std::vector<OperandCount> inputs, outputs;
   std::vector<AskedAlgorithm> asked;
-  int64_t members = 1;        // nodes of the group
-  testing::WorkCounts works;  // of one step
+  int64_t members = 1;        // the number of nodes in the group
+  testing::WorkCounts works;  // works submitted in one step
   bool touches_half() const;
 };
 
 struct StepCount {
-  int64_t together = 1;          // steps that are submitted at once, where a job holds its rows
-  bool holds_rows = false;       // then their recordings bring the rows in
-  testing::WorkCounts recorded;  // of all of them
-  int64_t outside = 0;           // works beside the recording: inputs and results of all of them
-  std::vector<NodeCount> nodes;  // of one step
+  int64_t together = 1;          // steps that are submitted together if the dataset is resident
+  bool holds_rows = false;       // whether the dataset is resident and recordings gather rows
+  testing::WorkCounts recorded;  // works of the recording of `together` steps
+  int64_t outside = 0;           // works outside the recording: these steps' inputs and results
+  std::vector<NodeCount> nodes;  // the nodes of one step
 
   testing::WorkCounts of_nodes() const;
-  /// Works of the recording for each step that are no node's: its rows, inputs and results.
+  /// The works of the recording for each step that belong to no node: its rows, inputs and results.
   double around_nodes() const;
 };
 
-/// Compiles a step for a GPU. Throws std::runtime_error where it cannot be compiled.
+/// Compiles a step for a GPU. Throws std::runtime_error if that is not possible.
 RunPrograms compile_for_gpu(const ModelSpec& model, const Recipe& recipe,
                             const ModelInterface& interface);
-/// Runs a step on the fakes, which count from then on. `held`: a model whose rows lie on the
-/// device.
+/// Runs a step on the fakes, which count from then on. `held`: a model with a resident dataset.
 StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* held = nullptr);
 StepCount count_step(const StepCase& step);
-/// The programs of a case.
+/// Compiles the programs of a case.
 RunPrograms compile_case(const StepCase& step);
 
 }  // namespace trainyard::bench

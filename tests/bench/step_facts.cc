@@ -14,12 +14,12 @@ constexpr std::string_view kByCompiler =
 constexpr std::string_view kByEight = "as above; not run on a GPU";
 constexpr std::string_view kBySource = "passes by the kernel's source; registers assumed";
 
-// Registers where ptxas was not asked: 40, which let six blocks of 256 threads live. Where it was,
-// cuda_kernel_budget_test holds the line to it. Those of an update are a large tensor's, which is a
-// launch of its own and moves most of the bytes.
+// Registers are 40 where ptxas was not run, which allows six blocks of 256 threads. Where it was
+// run, cuda_kernel_budget_test checks the line. The registers of an update are those of the kernel
+// for large tensors, which are launched separately and have most of the bytes.
 constexpr Sweep kSweeps[] = {
-    // Batch normalization (channel_norm.cu). 436 and 215 G elements/s: the first cache, 16 and some
-    // 24 scalar loads of statistics for four elements, eight divisions.
+    // Batch normalization (channel_norm.cu). 436 and 215 G elements/s are limited by the L1 cache,
+    // with 16 and about 24 scalar loads of statistics for four elements, and by eight divisions.
     {"BatchNormalization", "moments", "i0", "", 104, 8, 4, 0, kAlways, kBytes, kByBudget},
     {"BatchNormalization", "normalize", "i0", "o0", 62, 8, 4, 0, kAlways, kBytes, kByBudget},
     {"BatchNormalizationRelu", "moments", "i0", "", 104, 8, 4, 0, kAlways, kBytes, kByBudget},
@@ -36,8 +36,8 @@ constexpr Sweep kSweeps[] = {
      kAlways, kBytes, kByBudget},
     {"SkipBatchNormalizationReluGrad", "differentiate", "i0 i4", "o0", 79, 8, 6, 0, kAlways, kBytes,
      kByBudget},
-    // Pools (pool.cu): eight channels a thread share the 32-bit index arithmetic that each had in
-    // 64 bits, reckoned as an eighth of the instructions.
+    // Pools (pool.cu): eight channels of a thread share 32-bit index arithmetic; before, each
+    // channel had its own in 64 bits. The estimate is an eighth of the instructions.
     {"MaxPool", "max_forward", "i0", "o0 o1", 46, 8, 3, 576, kAlways, kEstimate, kByEight},
     {"MaxPoolGrad", "max_backward", "i0 i2", "o0", 48, 8, 1, 512, kAlways, kEstimate, kByEight},
     {"AveragePool", "average_forward", "i0", "o0", 56, 1, 1, 72, kAlways, kEstimate,
@@ -46,7 +46,7 @@ constexpr Sweep kSweeps[] = {
      "as max_backward"},
     {"GlobalAveragePool", "reduce", "i0", "o0", 46, 4, 1, 0, kAlways, kBytes, kBySource},
     {"GlobalAveragePoolGrad", "move", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
-    // Sums and functions of elements.
+    // Sums and elementwise functions.
     {"Add", "combine<Add>", "i0 i1", "o0", 56, 8, 8, 0, kAlways, kBytes, kByBudget},
     {"Cast", "convert_all", "i0", "o0", 38, 8, 2, 0, kAlways, kBytes, kByBudget},
     {"Relu", "forward", "i0", "o0", 24, 4, 1, 0, kAlways, kBytes, kByCompiler},
@@ -59,7 +59,8 @@ constexpr Sweep kSweeps[] = {
     {"FlattenGrad", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
     {"SequencePool", "pool_forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"SequencePoolGrad", "pool_backward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
-    // Around convolutions (convolution.cc): operands that are narrowed, filters in another order.
+    // Around convolutions (convolution.cc): operands converted to 16 bits, filters in another
+    // order.
     {"Conv", "convert_all", "n0", "", 28, 4, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"Conv", "move_tiles", "f1", "", 56, 1, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"ConvRelu", "convert_all", "n0", "", 28, 4, 1, 0, kNotDirect, kBytes, kByRegisters},
@@ -71,7 +72,7 @@ constexpr Sweep kSweeps[] = {
      kByCompiler},
     {"ReluConvGrad", "convert_all", "n0", "", 28, 4, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"ReluConvGrad", "move_tiles", "f1 F1", "", 56, 1, 1, 0, kNotDirect, kBytes, kByRegisters},
-    // Around products (matmul.cc, gemm.cc): each product narrows what it needs.
+    // Around products (matmul.cc, gemm.cc): each product converts the operands that it needs.
     {"Gemm", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"GemmGelu", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"GemmRelu", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
@@ -81,13 +82,14 @@ constexpr Sweep kSweeps[] = {
     {"GeluGemmGrad", "column_sum", "i2", "", 32, 1, 4, 0, kNoSumsInProduct, kBytes, kByCompiler},
     {"ReluGemmGrad", "convert_all", "n0 n1 n2 n2", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"ReluGemmGrad", "column_sum", "i2", "", 32, 1, 4, 0, kNoSumsInProduct, kBytes, kByCompiler},
-    // Layer normalization (layer_norm.cu): a warp for each row, whose further walks are cached.
+    // Layer normalization (layer_norm.cu): a warp for each row, whose further passes hit the cache.
     {"LayerNormalization", "forward", "i0", "o0", 56, 4, 1, 0, kAlways, kBytes, kByCompiler},
     {"LayerNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways, kBytes,
      kByCompiler},
     {"LayerNormalizationGrad", "backward", "i0 i2", "o0", 48, 4, 2, 0, kAlways, kBytes,
      kByCompiler},
-    // Of a sum. A dropout is drawn within; its gradient is written besides.
+    // Normalization of a sum. A dropout is applied within it; the dropout's gradient is written
+    // separately.
     {"SkipNormalization", "forward", "i0 i3", "o0 o3", 56, 4, 2, 0, kAlways, kBytes, kByCompiler},
     {"SkipNormalizationGrad", "parameter_parts", "i0 i2", "", 40, 1, 2, 0, kAlways, kBytes,
      kByCompiler},

@@ -61,7 +61,7 @@ void measure_convolution(KeyedProblem& p, std::map<std::string, std::vector<int6
   p.bytes = static_cast<double>((image + filter + output) * bytes_of(p.operands));
 }
 
-/// The engine of a choice such as "cudnn engine=70 2=4"; -1: it is none of cuDNN's.
+/// The engine of a choice such as "cudnn engine=70 2=4"; -1: not a choice of cuDNN's.
 int engine_of(const std::string& choice) {
   constexpr std::string_view kWord = "engine=";
   const size_t found = choice.find(kWord);
@@ -76,7 +76,7 @@ std::string engine_class(const KeyedProblem& p, int engine) {
          (p.tf32 ? " tf32" : "");
 }
 
-/// A key without the workspace.
+/// The key without the workspace.
 std::string problem_of(std::string key) {
   const size_t word = key.find(" workspace=");
   if (word != key.npos) key.erase(word, std::min(key.find(' ', word + 1), key.size()) - word);
@@ -101,7 +101,7 @@ Charge stated_rate(const KeyedProblem& p) {
   return {rate_us(p.flops, p.bytes, rate.value), Basis::kEstimate, how.str()};
 }
 
-/// Whether a convolution may be a kernel of our own; taken first, it is.
+/// Whether a convolution may run on our own kernel, which is then the first choice.
 bool is_direct(const std::string& key) { return key.ends_with(" direct"); }
 bool is_direct(const NodeCount& node) {
   return std::ranges::any_of(node.asked,
@@ -118,7 +118,7 @@ Charge direct_charge(const KeyedProblem& p) {
   return {f.direct_us.value + 1e6 * p.flops / rate.value, rate.basis, how.str()};
 }
 
-/// Each tile of the filter's gradient is summed by one multiprocessor, however long its sums are.
+/// One multiprocessor sums each tile of the filter's gradient, however long the sums are.
 double engine_70_us(const KeyedProblem& p) {
   const Facts& f = facts();
   const auto tiles = [&](int64_t length) {
@@ -131,13 +131,13 @@ double engine_70_us(const KeyedProblem& p) {
   return rate_us(p.flops, p.bytes, f.engine_70_flops.value * share);
 }
 
-// Sweeps of our kernels.
+// Passes of our own kernels.
 
-/// A word of Sweep::reads or writes.
+/// A parsed word of Sweep::reads or writes.
 struct Word {
-  double each = 0;  // bytes of an element; 0: as it is stored
+  double each = 0;  // bytes of an element; 0: as stored
   char what = 'i';
-  const OperandCount* operand = nullptr;  // nullptr: left out
+  const OperandCount* operand = nullptr;  // nullptr: omitted
 };
 Word word_of(const NodeCount& node, std::string_view text) {
   Word word;
@@ -153,8 +153,8 @@ Word word_of(const NodeCount& node, std::string_view text) {
   return word;
 }
 
-/// The scores of a head and its loss, in the operands' type: rows of x [N, F] by classes, rows of
-/// w [K, F]. They lie in the workspace.
+/// The bytes of the scores of a head with its loss, in the operands' type: rows of x [N, F] by
+/// classes, which are the rows of w [K, F]. They are in the workspace.
 double scores_bytes(const NodeCount& node) {
   const OperandCount &x = node.inputs.at(0), &w = node.inputs.at(1);
   const auto width = static_cast<double>(w.shape[w.shape.rank() - 1]);
@@ -211,17 +211,18 @@ Moved moved_by(const Sweep& sweep, const NodeCount& node) {
   return {words_bytes(node, sweep.reads), words_bytes(node, sweep.writes)};
 }
 
-/// Bytes a second that a kernel's loads in flight allow (Little's law).
+/// The bytes a second that a kernel's loads in flight allow (Little's law).
 double loads_bandwidth(const Sweep& sweep, int64_t element_bytes) {
   const Facts& f = facts();
-  const double block = std::ceil(sweep.registers / 8.0) * 8 * kBlockThreads;  // registers
+  // registers of a block
+  const double block = std::ceil(sweep.registers / 8.0) * 8 * kBlockThreads;
   const double threads =
       std::min(std::floor(f.registers.value / block) * kBlockThreads, f.threads.value);
   const auto bytes = static_cast<double>(sweep.width * element_bytes * sweep.loads);
   return f.multiprocessors.value * threads * bytes / (f.latency_us.value * 1e-6);
 }
 
-/// How an element of the first tensor that it reads is stored.
+/// The element size of the first tensor that the pass reads.
 int64_t element_bytes_of(const Sweep& sweep, const NodeCount& node) {
   if (sweep.op.empty()) return node.touches_half() ? 2 : 4;
   for (const std::string& text : words_of(sweep.reads)) {
@@ -278,7 +279,7 @@ Charge attention_charge(const NodeCount& node) {
   const Fact& rate = is_library                        ? f.library_attention
                      : node.work.op == "AttentionGrad" ? f.own_attention_grad
                                                        : f.own_attention;
-  // y is [N, T, width] and comes first, as an output or as the gradient's input.
+  // y is [N, T, width] and the first operand, as an output or as the gradient's input.
   const Shape& y = (node.work.op == "Attention" ? node.outputs : node.inputs).at(0).shape;
   const int64_t T = y[1], tiles = (T + kAttentionTile - 1) / kAttentionTile;
   const auto flops = static_cast<double>(node.work.cost.flops);
@@ -373,7 +374,7 @@ const AlgorithmTimes::Entry* AlgorithmTimes::find_alike(const KeyedProblem& p, i
         q.operands != operands || q.tf32 != tf32) {
       continue;
     }
-    // cuDNN's naive engine is taken where the workspace allows no other.
+    // cuDNN's naive engine is chosen only if the workspace allows no other.
     if (e->engine == 0 && q.workspace != p.workspace) continue;
     return e;
   }
@@ -429,12 +430,12 @@ std::vector<std::string> AlgorithmTimes::taken(const std::vector<AskedAlgorithm>
     std::string key;
     bool is_recorded = false;
   };
-  std::vector<std::string> problems;  // in the order in which they were asked
+  std::vector<std::string> problems;  // problems in the order of the requests
   std::map<std::string, Way> ways;
   int64_t products = 0;
   for (const AskedAlgorithm& a : asked) {
     const KeyedProblem p = parse_algorithm_key(a.key);
-    // Two products of one node are two problems, even of one size.
+    // Two products of one node are two problems, even if their sizes are equal.
     const std::string problem = p.is_convolution ? p.shape + std::to_string(p.pass)
                                                  : "product " + std::to_string(products++);
     const auto [way, is_new] = ways.try_emplace(problem);
@@ -455,8 +456,8 @@ double StepPrediction::ms() const { return std::accumulate(us.begin(), us.end(),
 
 namespace {
 
-/// What the node asked for on the way that it took: a convolution may be a product instead, and
-/// then has asked for both.
+/// The requests of the way in which the node ran. A convolution may run as a product, and has then
+/// requested algorithms for both ways.
 std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
   std::vector<AskedAlgorithm> asked = node.asked;
   const auto is_convolution = [](const AskedAlgorithm& a) {
@@ -468,7 +469,7 @@ std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
   return asked;
 }
 
-/// How often each product of a node runs: once, or for each chunk of its rows.
+/// How often each product of a node runs: once, or once for each chunk of its rows.
 double repeats(const NodeCount& node) {
   const auto products = std::ranges::count_if(node.asked, [](const AskedAlgorithm& a) {
     return !parse_algorithm_key(a.key).is_convolution;
@@ -482,7 +483,7 @@ double repeats(const NodeCount& node) {
 }  // namespace
 
 double moved_bytes(const NodeCount& node, const AlgorithmTimes& times) {
-  if (node.works.all() == 0) return 0;  // a view: its result lies where its operand does
+  if (node.works.all() == 0) return 0;  // a view: its result is in its operand's memory
   double bytes = 0;
   for (const Sweep* sweep : sweeps_of(node)) bytes += moved_by(*sweep, node).all();
   for (const std::string& key : times.taken(of_the_way(node))) {

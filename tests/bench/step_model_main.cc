@@ -1,10 +1,11 @@
-// Predicted times of training steps on an H100, without one (step_model.h). Prints Markdown.
+// Prints predicted times of training steps on an H100 as Markdown, without needing one
+// (step_model.h).
 //
-//   step_model                          every row of the first run, its table beside what was
-//   measured step_model MODEL BATCH PRECISION    one step: by op, and what each problem that was
-//   not timed
-//                                       is charged by. Models are those of bench_models.h
-//   --algorithms FILE                   in front: times of another run, as `local run` records them
+//   step_model                          every row of the first run, with the measured time
+//   step_model MODEL BATCH PRECISION    one step: by op, and the basis for each problem that was
+//                                       not timed. Models are those of bench_models.h
+//   --algorithms FILE                   as first argument: the times of another run, as recorded by
+//                                       `local run`
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -19,7 +20,7 @@
 namespace trainyard::bench {
 namespace {
 
-constexpr size_t kOpsMax = 8;  // of a row in the table of all rows
+constexpr size_t kOpsMax = 8;  // ops shown for each row
 
 struct Row {
   MeasuredRow measured;
@@ -68,7 +69,7 @@ void print_all(const std::vector<Row>& rows) {
   }
 }
 
-/// What would have to be true for a row to reach its aim.
+/// Prints what would be necessary for a row to reach its goal.
 void print_aim(const Row& row, const char* what, double aim) {
   if (aim == 0) return;
   const double ms = row.prediction.ms();

@@ -1,9 +1,11 @@
-// Where a training step's time goes, node by node, on random numbers: what `trainyard local run
-// --profile` shows of a job (src/calibration/step_profile.h), without a data set. Each node's
-// median of many steps in the order of work, with GFLOP/s and GB/s. usage: step_profile [MODEL]
-// [batch] [threads] [none|blocks|full] [fp32|bf16], with a model of bench_models.h, for example
-// resnet18:224; the last two are what is recomputed and the precision.
-// TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
+// Prints the time of a training step node by node, on random numbers: like `trainyard local run
+// --profile` for a job (src/calibration/step_profile.h), but without a dataset. Shows each node's
+// median of many steps in the order of execution, with GFLOP/s and GB/s.
+//
+//   step_profile [MODEL] [batch] [threads] [none|blocks|full] [fp32|bf16]
+//
+// MODEL is a model of bench_models.h, for example resnet18:224; the last two are the recompute
+// level and the precision. TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -43,7 +45,7 @@ int run(const std::string& name, Recipe recipe, int threads) {
   const ModelInterface& i = m.interface;
   const std::vector<std::byte> input =
       random_values(graph.tensor(programs.train.input).type, i.vocabulary);
-  std::vector<std::byte> target;  // none where the input is the target
+  std::vector<std::byte> target;  // empty if the input is the target
   if (programs.train.target != kNoTensor) {
     target = random_values(graph.tensor(programs.train.target).type, i.outputs);
   }

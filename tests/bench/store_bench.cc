@@ -1,11 +1,12 @@
-// tests/bench/store_bench.cc: durable submits per second, and the share of what the disk allows.
+// tests/bench/store_bench.cc: measures durable submits per second, and the share of the disk's
+// limit.
 //
 //   store_bench [DIRECTORY]   on the disk to be measured; default: the current directory
 //
 // Prints the disk's own limit first (fdatasync of one 4 KiB page after the other), then submits:
-// one at a time, with some in flight, and events of a running job; metrics by the steps of a
-// report; the end of a job on which 10,000 wait. Everything is acknowledged after the commit
-// (synchronous=FULL).
+// one at a time, and with several in flight; events of a running job; metrics by the number of
+// steps in a report; the end of a job on which 10,000 others depend. Everything is acknowledged
+// after the commit (synchronous=FULL).
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -58,7 +59,7 @@ void measure_disk(const std::filesystem::path& directory) {
   std::filesystem::remove(path);
 }
 
-// Keeps `in_flight` changes on their way for two seconds.
+// Keeps `in_flight` changes in flight for two seconds.
 template <typename Start>
 void measure(const char* what, int in_flight, Start start) {
   std::mutex mu;
@@ -99,7 +100,7 @@ NewJob bench_job() {
   return job;
 }
 
-/// Reports of the loss and the accuracy of so many steps each.
+/// Sends reports of the loss and the accuracy of `steps` steps each.
 void measure_metrics(Store& store, const Job& job, const std::filesystem::path& file, int steps) {
   const auto pages = [&] {
     return std::stoll(
@@ -134,7 +135,8 @@ void measure_metrics(Store& store, const Job& job, const std::filesystem::path& 
               4096.0 * static_cast<double>(pages() - pages_before) / (points / 2));
 }
 
-/// The end of a job on which so many others wait, and submits meanwhile. They are ended with it.
+/// Measures the end of a job on which `count` others depend and which ends them too, and submits at
+/// the same time.
 void measure_dependents(Store& store, int count) {
   NewJob asked = bench_job();
   asked.id = "hub";
@@ -220,7 +222,7 @@ int run(const std::filesystem::path& directory) {
 
   const int64_t count = store.jobs().count().value().queued;
   options.state_dir = directory / "state";
-  opened = std::unique_ptr<Store>();  // closed
+  opened = std::unique_ptr<Store>();  // closes the store
   const int64_t closed = now_us();
   opened = Store::open(options);
   if (!opened.ok()) return 1;

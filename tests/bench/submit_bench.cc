@@ -1,6 +1,6 @@
-// Durable submits per second over gRPC, against a daemon that runs:
+// Measures durable submits per second over gRPC, against a running daemon:
 //   submit_bench unix:/path/trainyard.sock DATASET [callers=32] [seconds=5]
-// The daemon's queued_jobs_max bounds how many there can be; raise it.
+// The daemon's queued_jobs_max limits the number of submits, so it should be raised.
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
 

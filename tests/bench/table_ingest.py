@@ -1,10 +1,12 @@
-"""Rows of a CSV that become a dataset each second, beside pandas.read_csv on the same file.
+"""Measures how many CSV rows a second become a dataset, compared with pandas.read_csv on the same
+file.
 
     python tests/bench/table_ingest.py build/release/bin/data_bench [--rows 1000000]
 
-Needs pandas. The file has 20 columns: 13 decimals, 5 whole numbers and 2 categories. Both programs read it from the
-page cache, in turns. CPU seconds disturb less than wall seconds on a machine with other work. `parse` ends with typed
-arrays in memory, as pandas does; `ingest` is all of it: digests, statistics, and files that are flushed to the disk.
+Needs pandas. The file has 20 columns: 13 decimals, 5 integers and 2 categories. Both programs read
+it from the page cache, in turns. Other load on the machine disturbs CPU seconds less than wall
+seconds. `parse` ends with typed arrays in memory, as pandas does; `ingest` also includes digests,
+statistics, and files that are flushed to the disk.
 """
 import argparse
 import random
@@ -30,7 +32,7 @@ def write_table(path: Path, rows: int) -> None:
 
 
 def run_pandas(path: Path) -> tuple[float, float]:
-    """Wall and CPU seconds."""
+    """Returns wall and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     pd.read_csv(path)
     return time.perf_counter() - wall, time.process_time() - cpu

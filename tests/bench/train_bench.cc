@@ -1,32 +1,32 @@
-// Training speed of the models that every comparison uses, batches in memory: on a GPU, where a job
-// would hold its rows there, in the GPU's, and as many steps at once as in a job.
+// Measures the training speed of the models that all comparisons use, with batches in memory. On a
+// GPU, the dataset is resident if a job's would be, and as many steps are submitted together as in
+// a job.
 //
 //   train_bench [seconds]    a table: samples per second, share of the measured fp32 peak, planned
 //                            and used arena bytes, for threads 1 and 2
 //   train_bench --serve [cpu [bf16]]
 //                            answers "MODEL BATCH THREADS SECONDS" lines on standard input with one
 //                            JSON line each, and "peak THREADS BITS" with the fp32 peak of vectors
-//                            of BITS; compare_pytorch.py drives it in turns with PyTorch
+//                            of BITS; compare_pytorch.py runs it in turns with PyTorch
 //   train_bench --serve gpu-0 bf16
-//                            the same on a GPU, in that precision; THREADS is then not looked at.
-//                            compare_gpu.py drives it. Algorithms are chosen as in `local run`
+//                            the same on a GPU, in that precision; THREADS is then ignored.
+//                            compare_gpu.py runs it. Algorithms are chosen as in `local run`
 //                            (TRAINYARD_ALGORITHMS)
 //   train_bench --memory MODEL BATCH [PRECISION]
-//                            three steps, and the largest memory the process had
+//                            runs three steps, and prints the largest memory of the process
 //   train_bench --model MODEL BATCH [--device gpu-0] [--precision bf16] [--seconds S]
 //               [--replay N] [--profile-json FILE]
-//                            one model: whole steps, and with --replay beside them at most N
-//                            replays of the recorded steps alone, without inputs, results and
-//                            what the host does for them, as time of one step; each for S seconds
-//                            (1). steps_together says how many are recorded. --profile-json then
-//                            writes where the time goes, by op and node (docs/cli.md, "Profile").
-//                            One JSON line
+//                            one model, as one JSON line: whole steps and, with --replay, at most N
+//                            replays of the recorded steps alone, without inputs, results and the
+//                            host's work, as time of one step; each for S seconds (1).
+//                            steps_together is the number of recorded steps. --profile-json then
+//                            writes the times by op and node (docs/cli.md, "Profile")
 //
-// Models are those of bench_models.h.
-// One step is what the training loop does: batch in, forward, backward, update, loss and logits
-// out. Every measurement starts from the initial weights, and rows come again with other labels, so
-// that nothing can be learned: the gradients of a model that has fitted its data vanish, and the
-// arithmetic of denormal numbers would be measured instead of training.
+// Models are those of bench_models.h. One step comprises, as in the training loop: batch in,
+// forward, backward, update, loss and logits out. Every measurement starts from the initial
+// weights, and rows repeat with other labels, so that nothing can be learned: the gradients of a
+// model that has fitted its data vanish, and the arithmetic of denormal numbers would be measured
+// instead of training.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -59,14 +59,15 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr int64_t kBatches = 8;    // different ones in turn, so that no input stays in a cache
-constexpr int64_t kTargets = 127;  // of a batch each; prime, so that each meets every batch
+constexpr int64_t kBatches = 8;    // different batches in turn, so that no input stays in a cache
+constexpr int64_t kTargets = 127;  // sets of labels for a batch; prime, so that each set is
+                                   // combined with every batch
 
 double seconds_since(Steady::time_point start) {
   return std::chrono::duration<double>(Steady::now() - start).count();
 }
 
-// Keeps the newest recording at hand; the session, which owns it, goes on with it as ever.
+// Keeps a pointer to the newest recording, which the session owns and continues to use.
 class RecordingBackend final : public ProfilingBackend {
  public:
   using ProfilingBackend::ProfilingBackend;
@@ -106,8 +107,8 @@ class Case {
       for (int64_t b = 0; b < kBatches; ++b) add_input(m.interface, static_cast<uint64_t>(b));
       for (int64_t t = 0; t < kTargets; ++t) add_target(m.interface, static_cast<uint64_t>(t));
     }
-    session_->run_step(next_inputs());  // by itself, as of a job
-    run(0.1);                           // first touches, sleeping threads
+    session_->run_step(next_inputs());  // alone, like a job's first step
+    run(0.1);                           // touches memory and wakes threads
   }
 
   /// Samples per second over at least `seconds`, from the initial weights and optimizer state.
@@ -116,7 +117,7 @@ class Case {
     step_ = 0;
     const Steady::time_point start = Steady::now();
     const int64_t together = session_->together(kStepsTogetherMax);
-    // The next are under way before the results of these are looked at, as in the training loop.
+    // As in the training loop, the next steps are submitted before these results are read.
     const int64_t ahead = session_->runs_ahead() ? together : 0;
     int64_t steps = 0, finished = 0;
     do {
@@ -128,8 +129,8 @@ class Case {
     return static_cast<double>(steps * batch_) / seconds_since(start);
   }
 
-  /// Seconds of one step of a recording alone, of at most `replays` in about `seconds`; nothing
-  /// where the backend records none. The weights move on.
+  /// The seconds of one step of a recording alone, of at most `replays` replays in about `seconds`;
+  /// nothing if the backend does not record. The weights change.
   std::optional<double> replay(int64_t replays, double seconds) {
     Recording* const steps = backend_.recording();
     if (steps == nullptr) return std::nullopt;
@@ -151,11 +152,11 @@ class Case {
         .value();
   }
 
-  /// GFLOP per sample: each multiplication and addition of the program that the plan counts.
+  /// GFLOP per sample: all multiplications and additions that the plan counts.
   double gflop_per_sample() const {
     return static_cast<double>(flops_) / static_cast<double>(batch_) * 1e-9;
   }
-  /// The loss of the last step of run(), and how many they were.
+  /// The loss of the last step of run(), and the number of steps.
   float loss() const { return loss_; }
   int64_t steps() const { return step_; }
   int64_t planned_bytes() const { return session_->arena_planned_bytes(); }
@@ -167,7 +168,7 @@ class Case {
     std::vector<std::byte>& input = inputs_.emplace_back(values * 4);  // floats or tokens
     for (size_t i = 0; i < values; ++i) {
       const uint32_t random = math::philox_u32(1, 1, b, i);
-      if (interface.vocabulary > 0) {  // no padding, which is token 0
+      if (interface.vocabulary > 0) {  // without padding, which is token 0
         const auto token =
             static_cast<int32_t>(1 + random % static_cast<uint64_t>(interface.vocabulary - 1));
         std::memcpy(input.data() + 4 * i, &token, 4);
@@ -240,7 +241,7 @@ void print_table(double seconds) {
   }
 }
 
-/// On a GPU algorithms are chosen as in `local run`.
+/// On a GPU, algorithms are chosen as in `local run`.
 std::unique_ptr<Backend> open_device(const std::string& device, int threads) {
   auto backend = open_backend(device, threads).value();
   backend->use_algorithms(
@@ -260,7 +261,7 @@ const char* name_of_loops() {
   return "baseline";
 }
 
-/// On `device`, a GPU by name, or on the CPU with as many threads as each line says.
+/// Serves on `device`, a GPU by name, or on the CPU with the threads that each line requests.
 void serve(const std::string& device, Precision precision) {
   std::map<std::tuple<std::string, int64_t, int>, std::unique_ptr<Case>> cases;
   std::string line;
@@ -287,7 +288,7 @@ void serve(const std::string& device, Precision precision) {
     const double rate = c->run(seconds);
     const nlohmann::ordered_json answer = {{"samples_per_second", rate},
                                            {"steps", c->steps()},
-                                           {"loss", c->loss()},  // null: not finite
+                                           {"loss", c->loss()},  // null if it is not finite
                                            {"gflop_per_sample", c->gflop_per_sample()},
                                            {"planned_bytes", c->planned_bytes()},
                                            {"used_bytes", c->used_bytes()}};
@@ -296,7 +297,7 @@ void serve(const std::string& device, Precision precision) {
   }
 }
 
-// The process's largest resident memory in bytes, from the kernel's books.
+// The largest resident memory of the process in bytes, as counted by the kernel.
 int64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -321,7 +322,7 @@ struct OneModel {
   double seconds = 1;
 };
 
-/// Throws what std::stod and std::stoll throw at a number that is none.
+/// Throws the exceptions of std::stod and std::stoll for an invalid number.
 std::optional<OneModel> parse_one_model(const std::vector<std::string>& arguments) {
   if (arguments.size() < 3 || arguments[0] != "--model") return std::nullopt;
   OneModel one;

@@ -1,7 +1,7 @@
-// How fast a file travels to a daemon on this machine, beside the limits measured in the same run:
-// a file written and flushed to the same disk, and its SHA-256 by one core. Then an upload that
-// stops halfway and goes on, and how long the first page of jobs takes beside eight uploads. Run by
-// tests/bench/upload_bench.py, which starts the daemon.
+// Measures how fast a file is uploaded to a daemon on this machine, compared with limits measured
+// in the same run: a file written and flushed to the same disk, and its SHA-256 by one core. Then
+// measures an upload that stops halfway and resumes, and the time of the first page of jobs during
+// eight uploads. Run by tests/bench/upload_bench.py, which starts the daemon.
 //
 //   upload_bench SERVER FOLDER MIB [ROUNDS] [PID]    FOLDER is on the daemon's disk, PID the daemon
 #include <time.h>
@@ -27,7 +27,7 @@
 namespace trainyard::client {
 namespace {
 
-/// Of all threads of another process; 0 without one.
+/// The CPU seconds of all threads of another process; 0 if there is none.
 double cpu_seconds_of(pid_t pid) {
   clockid_t clock = 0;
   timespec time{};
@@ -36,7 +36,7 @@ double cpu_seconds_of(pid_t pid) {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// A line: what was done, MB a second, and the CPU seconds of this process and the daemon.
+/// Prints a line: the operation, MB a second, and the CPU seconds of this process and the daemon.
 void time(const char* what, const std::string& content, pid_t daemon,
           const std::function<void()>& work) {
   const double cpu = cpu_seconds(), daemon_cpu = cpu_seconds_of(daemon);
@@ -54,7 +54,7 @@ void write(const std::filesystem::path& file, const std::string& content) {
   TRAINYARD_CHECK(s.ok(), s.error().message);
 }
 
-/// Lists the first page of jobs until `over`.
+/// Lists the first page of jobs until `over` returns true.
 void time_list(Client& client, const char* what, const std::function<bool()>& over) {
   v1::ListJobsRequest request;
   request.set_page_size(50);
@@ -81,7 +81,7 @@ void upload_half(Client& client, const std::filesystem::path& file) {
   TRAINYARD_CHECK(!upload_file(client, file, observer, stop.get_token()).ok(), "it did not stop");
 }
 
-/// Eight files of an eighth each, all at once, while this thread lists.
+/// Uploads eight files of an eighth each at the same time, while this thread lists jobs.
 void list_beside_uploads(const Connection& connection, Client& client,
                          const std::filesystem::path& folder, std::string content) {
   const auto begin = std::chrono::steady_clock::now();
@@ -121,7 +121,7 @@ int run(const std::string& server, const std::filesystem::path& folder, size_t m
   }
   const std::filesystem::path file = folder / "upload.bin";
   for (int round = 0; round < rounds; ++round) {
-    // Content and size are new: neither has been uploaded.
+    // Changes content and size, so that this content has not been uploaded before.
     content[0] = static_cast<char>(content[0] + 1);
     content.push_back('+');
     time("disk", content, daemon, [&] { write(file, content); });

@@ -1,11 +1,14 @@
-"""Uploads through the API beside the disk, SHA-256 and gRPC alone. Several builds take turns.
+"""Measures uploads through the API, compared with the disk, SHA-256 and gRPC alone. Several builds
+take turns.
 
     python3 tests/bench/upload_bench.py [--mib 512] [--rounds 3] BIN [BIN ...]
 
-BIN is a folder of programs; the clients of the measurement are those of the last one, whose rpc_floor_bench says what a stream
-of the same messages costs that nobody reads, hashes or writes. "The cores allow" is what an upload could reach if CPU time
-were its only limit: the cores, by the CPU seconds that client and daemon together take for a byte. "Half of one" is stopped
-there, "the other half" goes on where it stopped. The list is the first page of the jobs that were submitted in a second.
+BIN is a folder of programs; the measuring clients are those of the last one, whose rpc_floor_bench
+measures a stream of the same messages without reading, hashing or writing them. "The cores allow"
+is the speed that an upload could reach if CPU time were its only limit: the cores, divided by the
+CPU seconds that client and daemon together need for a byte. "Half of one" is stopped halfway, and
+"the other half" resumes there. The list is the first page of the jobs that were submitted in a
+second.
 """
 
 import argparse
@@ -26,7 +29,8 @@ LIST = re.compile(r"(list \S[a-z0-9 ]*\S) +p50 ([\d.]+) ms, p99 ([\d.]+) ms")
 
 
 def measure(programs, clients, mib):
-    """Of each thing that was done: MB/s, CPU seconds of the client and of the daemon, ms; of the lists: p50 and p99 in ms."""
+    """Returns, for each operation: MB/s, CPU seconds of the client and of the daemon, ms; for the
+    lists: p50 and p99 in ms."""
     harness.BIN = programs
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-bench-"))
     daemon = harness.Daemon(folder / "state", "--queued-jobs-max", "1000000").start()
@@ -68,7 +72,7 @@ def main():
     print("| --- " * 6 + "|")
     for (what, programs), runs in sorted(results.items(), key=lambda item: list(results).index(item[0])):
         client, daemon, ms = (statistics.median(run[i] for run in runs) for i in (1, 2, 3))
-        share = 0.5 if "half" in what else 1  # MB/s are told of the whole
+        share = 0.5 if "half" in what else 1  # MB/s are given for the whole file
         client, daemon = client / gigabytes / share, daemon / gigabytes / share
         allowed = f"{1000 * os.cpu_count() / (client + daemon):,.0f}" if what == "upload" else ""
         print(f"| {what} | {programs.name} | {', '.join(f'{run[0] * share:,.0f}' for run in runs)} | {ms:,.0f} "

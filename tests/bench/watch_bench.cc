@@ -1,12 +1,13 @@
-// Watchers of one job of a daemon that runs; watch_bench.py starts the daemon and says what it
+// Runs watchers of one job in a running daemon; watch_bench.py starts the daemon and measures its
 // cost.
 //   watch_bench SERVER JOB [watchers=1000] [connections=1000] [seconds=5] [pause_ms=0] [storm_ms=0]
 //               [linger=0] [packed=0]
-// Reads raw bytes on one thread, since it shares the machine with what it measures: of an event it
-// looks at the number, which must follow the one before, and the time. With pause_ms a watcher
-// waits so long before each read; with storm_ms all hang up at that interval and call again after
-// the last number they saw. Prints "ready" when every watcher was answered, "done" and a JSON
-// object when the time is over; with `linger` it then holds the streams until its input ends.
+// Reads raw bytes on one thread, since it shares the machine with the measured daemon. It parses
+// only an event's number, which must follow the one before, and its time. With pause_ms a watcher
+// waits that long before each read; with storm_ms all watchers disconnect at that interval and
+// reconnect after the last number they saw. Prints "ready" when every watcher was answered, and
+// "done" and a JSON object when the time is over; with `linger` it then keeps the streams open
+// until its input ends.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
@@ -35,7 +36,7 @@ struct Options {
   bool linger = false, packed = false;
 };
 
-/// The few parts of the wire format that the bench looks at.
+/// The few parts of the wire format that the benchmark parses.
 struct Wire {
   const uint8_t* at;
   const uint8_t* end;
@@ -107,7 +108,7 @@ class Bench {
     report(trainyard::cpu_seconds() - cpu,
            std::chrono::duration<double>(Clock::now() - begun).count());
     if (options_.linger) (void)std::getchar();
-    std::_Exit(gaps_ + failures_ > 0 ? 1 : 0);  // as a client that is killed
+    std::_Exit(gaps_ + failures_ > 0 ? 1 : 0);  // ends like a client that is killed
   }
 
  private:
@@ -116,7 +117,7 @@ class Bench {
     if (channels_.size() <= index) channels_.resize(index + 1);
     if (!channels_[index]) {
       grpc::ChannelArguments arguments;
-      arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a connection of its own
+      arguments.SetInt("grpc.use_local_subchannel_pool", 1);  // a separate connection
       arguments.SetMaxReceiveMessageSize(4 << 20);
       channels_[index] =
           grpc::CreateCustomChannel(options_.server, grpc::InsecureChannelCredentials(), arguments);
@@ -133,7 +134,7 @@ class Bench {
   }
 
   void begin(Watcher& w) {
-    w.stream.reset();  // it refers to the context
+    w.stream.reset();  // destroyed first, since it refers to the context
     w.context = std::make_unique<grpc::ClientContext>();
     w.answered = false;
     w.phase = Watcher::Phase::kStarting;
@@ -142,7 +143,7 @@ class Bench {
     w.stream->StartCall(&w);
   }
 
-  /// The job's newest event; -1 if the daemon does not say.
+  /// The number of the job's newest event; -1 if the daemon does not answer.
   int64_t find_newest() {
     Watcher w;
     w.stub = std::make_unique<grpc::GenericStub>(channel(0));

@@ -1,18 +1,20 @@
-"""What a crowd of watchers costs the job that they watch, and the daemon. Real daemon, real worker, raw clients.
+"""Measures the cost of many watchers for the watched job and for the daemon. Real daemon, real
+worker, raw clients.
 
     python3 tests/bench/watch_bench.py [--rounds N] [--watchers N] [--cases live,slow,...] BIN [BIN ...]
 
-Each BIN is a folder of programs; they take turns in every round, and who begins changes with the round. The first with a
-watch_bench lends it to the others. A small network trains on one thread, so that its events are large; what it does alone is
-measured before each case.
+Each BIN is a folder of programs; they take turns in every round, and the first one changes from
+round to round. All use the watch_bench of the first BIN that has one. A small network trains on one
+thread, so that its events are large; its speed without watchers is measured before each case.
 
 - live     each watcher reads as fast as it can, a connection each, metrics packed
-- small    the same of a network whose steps take milliseconds, so that its events are a few hundred bytes
+- small    the same for a network whose steps take milliseconds, so that its events are a few
+           hundred bytes
 - small-shared  as small, all on ten connections
 - plain    the same by clients that do not read packed metrics
 - shared   as live, all on ten connections
-- slow     each waits for half a second before it reads on
-- storm    all hang up every second and call again after the last event they saw
+- slow     each waits for half a second before each read
+- storm    all disconnect every second and reconnect after the last event they saw
 """
 
 import argparse
@@ -34,7 +36,7 @@ import harness  # noqa: E402
 
 SECONDS = 5
 TICKS = os.sysconf("SC_CLK_TCK")
-#        connections (0: one each), pause_ms, storm_ms, metrics packed
+#        connections (0: one for each watcher), pause_ms, storm_ms, metrics packed
 CASES = {"live": (0, 0, 0, 1), "small": (0, 0, 0, 1), "small-shared": (10, 0, 0, 1), "plain": (0, 0, 0, 0),
          "shared": (10, 0, 0, 1), "slow": (0, 500, 0, 1), "storm": (0, 0, 1000, 1)}
 #         hidden layers, rows a batch
@@ -47,7 +49,7 @@ def cpu_s(pid):
 
 
 def machine_busy_s():
-    """CPU time of everything that runs on the machine."""
+    """The CPU time of all processes on the machine."""
     ticks = list(map(int, pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
     return (sum(ticks) - ticks[3] - ticks[4]) / TICKS
 
@@ -57,7 +59,7 @@ def rss_mib(pid):
 
 
 class Peak(threading.Thread):
-    """The most memory that a process has had while this ran."""
+    """The largest memory of a process while this thread ran."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)
@@ -75,7 +77,7 @@ class Peak(threading.Thread):
 
 
 def training(daemon):
-    """The step that the store has, read beside the daemon, and when."""
+    """The step in the store, read while the daemon runs, and the time of the reading."""
     with sqlite3.connect(f"file:{daemon.state / 'trainyard.db'}?mode=ro", uri=True) as store:
         progress = store.execute("SELECT progress FROM jobs ORDER BY number DESC").fetchone()[0]
     step = 0

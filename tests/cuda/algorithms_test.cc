@@ -1,7 +1,7 @@
-// Catches: an algorithm that is not the fastest of those that may be taken, that is timed again,
-// that a second run or a resumed job does not get, or that is taken though nobody could get it
-// again. Products and convolutions of the fakes come in several orders of summation, each with a
-// speed that the test sets (fake_cuda.h), so that another algorithm shows in the weights' bits.
+// Catches: a chosen algorithm that is not the fastest of the allowed ones, that is timed again,
+// that a second run or a resumed job does not get, or that cannot be restored later. The fakes'
+// products and convolutions have several orders of summation, each with a speed that the test sets
+// (fake_cuda.h), so that another algorithm shows in the bits of the weights.
 #include "src/runtime/algorithms.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ using testing::Workspace;
 
 constexpr double kCosts[] = {300, 100, 200};
 
-/// What the fakes were told, until the test ends.
+/// Restores the fakes' settings at the end of each test.
 class CudaAlgorithms : public ::testing::Test {
  protected:
   ~CudaAlgorithms() override {
@@ -52,20 +52,20 @@ std::unique_ptr<cuda::Device> device_with(std::shared_ptr<Algorithms> algorithms
   return device;
 }
 
-/// The fake's number of a product's algorithm, which its workspace tells.
+/// The fake's number of the product's algorithm, derived from its workspace.
 int64_t algorithm_of(const cuda::Matmul& product) { return product.workspace_bytes() / 4096 - 1; }
 
 using cuda::ConvolutionPass;
 using kernels::cuda::Format;
 
-/// Of 3x3 pixels, or of single ones, which are a product too. An image that is `wide` is none for
-/// our own kernels.
+/// A convolution with 3x3 filters, or with 1x1 filters, which is also a product. Our own kernels
+/// refuse images that are `wide`.
 kernels::ConvDims dims(int64_t size = 3, bool wide = true) {
   kernels::ConvDims d{{2, 4, 4, wide ? 36 : 4}, 4, {}, 1};
   d.window = {size, size};
   return d;
 }
-/// With operands in `format`; the gradient of the filters is in F32 always.
+/// Operands have the type `format`; the gradient of the filters is always F32.
 cuda::Convolution convolution(const cuda::Device& device,
                               ConvolutionPass pass = ConvolutionPass::kForward,
                               Format format = Format::kF32, int64_t size = 3, bool wide = true) {
@@ -104,12 +104,12 @@ TEST_F(CudaAlgorithms, TheFastestIsTakenAndTakenAgain) {
   EXPECT_EQ(engine_of(convolution(*device)), 5);
   EXPECT_EQ(testing::submitted_works().all(), works);  // nothing was timed
   EXPECT_EQ(testing::device_bytes(), memory);
-  // Another problem is.
+  // Another problem is timed.
   cuda::MatmulDims other = kProduct;
   other.transpose_a = true;
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, other)), 2);
   EXPECT_GT(testing::submitted_works().all(), works);
-  EXPECT_EQ(testing::device_bytes(), memory);  // what it was timed with is gone
+  EXPECT_EQ(testing::device_bytes(), memory);  // the buffers used for timing have been released
 }
 
 TEST_F(CudaAlgorithms, EachPartOfAProblemMakesAnother) {
@@ -209,7 +209,7 @@ TEST_F(CudaAlgorithms, WordsOfNobodyAreRefused) {
     EXPECT_EQ(engine_of(convolution(*device)), 5);
     EXPECT_FALSE(algorithms->take_messages().empty());
   }
-  // Bytes of the right length that split sums in an order of their own.
+  // An algorithm of the right length, but with split sums, whose order of summation differs.
   AlgorithmRecord record = good;
   for (auto& [key, choice] : record.begin()->second) {
     if (choice.starts_with("cublaslt ")) choice[9 + 2 * 16 + 1] = '1';
@@ -245,7 +245,7 @@ TEST_F(CudaAlgorithms, WithoutATableTheFirstIsTaken) {
   const auto device = device_with(off);
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
   EXPECT_EQ(engine_of(convolution(*device)), 4);
-  EXPECT_EQ(off->used().begin()->second.size(), 2u);  // a checkpoint will tell them
+  EXPECT_EQ(off->used().begin()->second.size(), 2u);  // a checkpoint stores the choices
 }
 
 TEST_F(CudaAlgorithms, AProblemWithoutAnEngineHasNone) {
@@ -258,7 +258,7 @@ TEST_F(CudaAlgorithms, AProblemWithoutAnEngineHasNone) {
   EXPECT_TRUE(algorithms->used().empty());
 }
 
-/// The choice that a device with these recorded makes for a filter's gradient in bf16.
+/// The choice of a device with these recorded algorithms for a filter's gradient in bf16.
 std::string gradient_choice(const std::shared_ptr<Algorithms>& algorithms, int64_t size = 3) {
   const auto device = device_with(algorithms);
   return convolution(*device, ConvolutionPass::kWeights, Format::kBf16, size).choice();
@@ -267,13 +267,13 @@ std::string gradient_choice(const std::shared_ptr<Algorithms>& algorithms, int64
 TEST_F(CudaAlgorithms, AFiltersGradientIsOneChoiceOfItsWays) {
   const Workspace w;
   testing::set_wide_gradients(true);
-  // Untimed it is rounded to bf16, for which cuDNN has its fast engines.
+  // Without timing the gradient is rounded to bf16, for which cuDNN has its fast engines.
   EXPECT_TRUE(gradient_choice(in({})).starts_with("bf16 cudnn engine=1 "));
   const auto algorithms = in(w / "a");
   EXPECT_TRUE(gradient_choice(algorithms).starts_with("bf16 cudnn engine=5 "));
   const std::string key = algorithms->used().begin()->second.begin()->first;
   EXPECT_NE(key.find(" bf16 workspace"), std::string::npos) << key;
-  // One with an F32 result is the fastest; then the product, where there is no such engine.
+  // The F32 result is now the fastest; without such an engine, the product is.
   testing::set_algorithm_cost(2, 10);
   EXPECT_TRUE(gradient_choice(in(w / "b")).starts_with("F32 cudnn engine="));
   testing::set_wide_gradients(false);
@@ -290,7 +290,7 @@ std::vector<float> numbers(int64_t count, float scale) {
   return values;
 }
 
-/// What comes out where the choice is that of `algorithms`.
+/// The result of the convolution with the choice of `algorithms`, which is stored in `choice`.
 std::vector<float> result_of(const std::shared_ptr<Algorithms>& algorithms, ConvolutionPass pass,
                              Format format, std::string& choice) {
   const kernels::ConvDims d = dims(1);
@@ -330,7 +330,7 @@ TEST_F(CudaAlgorithms, AConvolutionOfSinglePixelsIsTheSameAsAProduct) {
       std::string first, other;
       const auto algorithms = in({});
       const std::vector<float> expected = result_of(algorithms, pass, format, first);
-      // In strict F32 the product comes first, elsewhere an engine of cuDNN's.
+      // In F32 the product comes first, in the other formats a cuDNN engine.
       EXPECT_EQ(first == "product", format == Format::kF32);
       const std::string knob = std::to_string(CUDNN_KNOB_TYPE_TILE_SIZE) + "=7";
       AlgorithmRecord record = algorithms->used();
@@ -350,7 +350,8 @@ TEST_F(CudaAlgorithms, AConvolutionOfSinglePixelsIsTheSameAsAProduct) {
   }
 }
 
-// The emulator's clock counts engines alone, so that it is the fastest, and taken untimed as well.
+// The emulator's clock counts only engines, so our own kernel seems fastest; it is also the choice
+// without timing.
 TEST_F(CudaAlgorithms, ASmallConvolutionIsOurOwnOrAnEngines) {
   const Workspace w;
   for (const auto pass :
@@ -365,7 +366,7 @@ TEST_F(CudaAlgorithms, ASmallConvolutionIsOurOwnOrAnEngines) {
   }
 }
 
-// It would be the fastest here: it takes no time.
+// The naive engine takes no time on the fake, so by timing alone it would win.
 TEST_F(CudaAlgorithms, TheNaiveEngineIsTheLastResort) {
   const Workspace w;
   EXPECT_EQ(engine_of(convolution(*device_with(in(w / "a")))), 5);
@@ -383,10 +384,11 @@ TEST_F(CudaAlgorithms, AHopelessOneEndsAfterItsFirstRun) {
   const auto products = [] { return testing::submitted_works().of(testing::WorkKind::kProduct); };
   const int64_t before = products();
   EXPECT_EQ(algorithm_of(cuda::Matmul(*device, kProduct)), 0);
-  EXPECT_EQ(products() - before, 6 + 2 + 6);  // each with one that sets it up
+  EXPECT_EQ(products() - before, 6 + 2 + 6);  // each algorithm has one run more, as a warm-up
 }
 
-// A choice is refused, and a kernel has gone astray before: that is what ends the job.
+// An engine's refusal is no error, but once an earlier kernel has broken the context, it ends the
+// job.
 TEST_F(CudaAlgorithms, ABrokenContextIsNoRefusal) {
   const auto device = device_with(in({}));
   const cuda::DeviceMemory memory = device->allocate(4);
@@ -412,8 +414,8 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-// The job is stopped at its first checkpoint; meanwhile another algorithm has become the fastest,
-// and the host's file says so.
+// The job is stopped at its first checkpoint. Meanwhile another algorithm has become the fastest,
+// and the host's file records it.
 TEST_F(CudaAlgorithms, AResumedJobGoesOnWithItsOwn) {
   const Workspace w;
   make_dataset(w, true, 60);
@@ -428,7 +430,7 @@ TEST_F(CudaAlgorithms, AResumedJobGoesOnWithItsOwn) {
   EXPECT_NE(joined(r.lines).find("timed the algorithms of"), std::string::npos) << joined(r.lines);
   testing::run_job(again, gpu(in(w / "a")), r);
   EXPECT_EQ(weights(again), weights(whole));
-  // What is timed changes bits: the fake's algorithms differ by them.
+  // Timing changes bits, since the fake's algorithms sum in different orders.
   testing::run_job(first, gpu(nullptr), r);
   EXPECT_NE(weights(first), weights(whole));
   testing::run_job(off, gpu(in({})), r);
@@ -449,7 +451,7 @@ TEST_F(CudaAlgorithms, AResumedJobGoesOnWithItsOwn) {
   EXPECT_EQ(joined(resumed.lines).find("algorithms"), std::string::npos) << joined(resumed.lines);
 }
 
-// A checkpoint of another kind of GPU: its choices mean nothing here.
+// The checkpoint comes from another class of GPU, so its choices do not apply here.
 TEST_F(CudaAlgorithms, ThoseOfAnotherClassAreNotTaken) {
   const Workspace w;
   make_dataset(w, true, 60);

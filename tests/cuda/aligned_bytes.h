@@ -1,4 +1,4 @@
-// tests/cuda/aligned_bytes.h: memory as a kernel's workspace is: aligned, and holding something.
+// tests/cuda/aligned_bytes.h: memory like a kernel's workspace: aligned and not zeroed.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// Catches: a graph of attention that is none for cuDNN: an operation too many, in another order or
-// of another type, for which it has no engine; more workspace than we reckon with. The library
-// itself is asked and compiles its kernels for described GPUs; the driver is a fake.
+// Catches: a graph of attention that cuDNN has no engine for, because it has an operation too many,
+// another order or another type; more workspace than expected. The tests call the real library,
+// which compiles its kernels for described GPUs; only the driver is a fake.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ AttentionProblem problem_of(const Case& c, bool backward) {
   return {backward, d, c.format};
 }
 
-/// Bytes of workspace of the first plan that is allowed; -1 without one.
+/// The workspace bytes of the first allowed plan; -1 without one.
 int64_t workspace_of(const AttentionProblem& p, cudnnBackendDescriptor_t device) {
   const AttentionGraph graph(p, p.dims.H * p.dims.D, nullptr);
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
@@ -52,7 +52,7 @@ int64_t workspace_of(const AttentionProblem& p, cudnnBackendDescriptor_t device)
 
 class AttentionDescription : public ::testing::Test {
  protected:
-  // Before cuDNN looks for the driver: what has its name already is not looked for again.
+  // Loads the fake driver before cuDNN loads the driver: a library of the same name is then reused.
   static void SetUpTestSuite() {
     ASSERT_NE(dlopen(TRAINYARD_TEST_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
   }
@@ -68,7 +68,8 @@ void expect_plans(const Case& c, cudnnBackendDescriptor_t device) {
               static_cast<long long>(ds));
   EXPECT_GE(forward, 0);
   EXPECT_LE(forward, 1 << 20);
-  // The engine keeps ds: one that adds to dq in the order of its blocks would need no room for it.
+  // The workspace contains ds. An engine that adds to dq in the order in which its blocks run would
+  // not need it, but would not be deterministic.
   EXPECT_GE(backward, c.N * c.H * c.Tq * c.Tk * 2);
   EXPECT_LE(backward, ds + (1 << 20));
 }
@@ -99,7 +100,7 @@ TEST_F(AttentionDescription, AnA100HasEngines) {
   }
 }
 
-// For these, our own kernels stay.
+// No engine accepts these heads, so they run on our own kernels.
 TEST_F(AttentionDescription, HeadsThatNoEngineTakes) {
   const BackendDescriptor device = a100();
   if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";

@@ -1,6 +1,6 @@
-// Catches: a tensor, pad or stride in what we tell cuDNN that is not the op's; an attribute of a
-// wrong name, type or count; an engine that may not be used. Descriptors, the operation graph and
-// the heuristics need no GPU, so the library itself is asked here.
+// Catches: a tensor, pad or stride in our description for cuDNN that is not the op's; an attribute
+// with a wrong name, type or count; an engine that must not be used. Descriptors, the operation
+// graph and the heuristics need no GPU, so the real library checks them here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<T> attribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t
   return values;
 }
 
-/// The element of a tensor that cuDNN finds at an index.
+/// A tensor's descriptor read back, which gives the offset that cuDNN computes for an index.
 struct Tensor {
   std::vector<int64_t> size, stride;
   cudnnDataType_t type;
@@ -115,8 +115,8 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(cudnnBackendDescriptor_t confi
                                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
 }
 
-// The layers of an image network, and one with all that is unusual: each has an engine that may be
-// used and of which the library makes a plan for an H100.
+// The layers of an image network, and one with every unusual option: each has an allowed engine for
+// which the library makes a plan for an H100.
 TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
   const BackendDescriptor device = h100();
   if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
@@ -160,7 +160,7 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
             if (!allowed || has_plan) continue;
             has_plan = described_plan(config.get(), device.get()) != nullptr;
             const EngineChoice choice = choice_of(config.get());
-            // What is recorded of it is enough to make it again.
+            // The recorded choice suffices to create the same engine again.
             const RestoredEngine again = restore_engine(graph.graph(), choice, device.get());
             EXPECT_EQ(described_plan(again.config.get(), device.get()) != nullptr, has_plan);
             EXPECT_EQ(is_allowed(again.config.get(), {format, tf32}), allowed);
@@ -177,7 +177,7 @@ TEST(ConvolutionDescription, EveryLayerHasAnEngine) {
       }
     }
   }
-  EXPECT_GT(refused, 0);  // TF32 is proposed first
+  EXPECT_GT(refused, 0);  // engines with TF32 are proposed first
   EXPECT_GT(in_tf32, 0);
   EXPECT_LT(refused, proposed);
 }
@@ -192,7 +192,7 @@ ConvDims dims_of(const Layer& l, int64_t batch) {
   return d;
 }
 
-/// Each convolution of ResNet-50, VGG16 and, of images of 32 pixels, ResNet-18.
+/// Every convolution of ResNet-50, of VGG16, and of ResNet-18 for images of 32x32 pixels.
 std::vector<ConvDims> convolutions_of_networks() {
   std::vector<ConvDims> all;
   for (const Layer& l : std::initializer_list<Layer>{
@@ -231,8 +231,8 @@ std::vector<ConvDims> convolutions_of_networks() {
   return all;
 }
 
-/// Of the engines that are no last resort, the first that the library makes a plan of within the
-/// budget; a filter's gradient in 16 bits is rounded to those.
+/// The first engine, other than the last resorts, for which the library makes a plan within the
+/// workspace budget. A filter's gradient in 16 bits is rounded to 16 bits.
 std::optional<EngineChoice> first_engine(ConvolutionPass pass, const ConvDims& d, Format format,
                                          bool tf32, const BackendDescriptor& device) {
   const ConvolutionProblem problem{pass, d, true, format, format, false, false, tf32};
@@ -250,14 +250,14 @@ std::optional<EngineChoice> first_engine(ConvolutionPass pass, const ConvDims& d
   return std::nullopt;
 }
 
-// The naive engine takes up to 150 times as long. It was taken where the budget of workspace had no
-// room for images in row-major.
+// The naive engine is up to 150 times slower. It would be chosen where the workspace budget has no
+// room to convert images from row-major.
 TEST(ConvolutionDescription, NoNetworkNeedsTheNaiveEngine) {
   for (const bool newer : {true, false}) {
     const BackendDescriptor device = newer ? h100() : a100();
     if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
     for (const ConvDims& d : convolutions_of_networks()) {
-      // The older one is asked about those alone for which 256 MiB are too few.
+      // The A100 is tried only with convolutions for which 256 MiB are too few.
       const bool large = workspace_max({ConvolutionPass::kForward, d}) > kConvolutionWorkspaceLeast;
       if (!newer && !large) continue;
       for (const ConvolutionPass pass :
@@ -306,7 +306,7 @@ TEST(ConvolutionDescription, TheBudgetGrowsWithTheOperands) {
   EXPECT_EQ(workspace_max(p), int64_t{256} << 20);
 }
 
-// Convolutions of VGG16 and LeNet-5, with the bias and ReLU behind them.
+// Convolutions of VGG16 and LeNet-5, followed by bias and ReLU.
 TEST(ConvolutionDescription, BiasAndReluHaveAnEngine) {
   const BackendDescriptor device = h100();
   if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";

@@ -1,5 +1,5 @@
-// tests/cuda/described_device.h: GPUs that cuDNN takes as a description where there is none, so
-// that the library itself can be asked what it has for them.
+// tests/cuda/described_device.h: GPUs that exist only as a description, which cuDNN accepts, so
+// that the tests can query the real library for its engines on them.
 #pragma once
 
 #include <cudnn.h>
@@ -10,7 +10,7 @@
 
 namespace trainyard::cuda {
 
-/// Empty if this cuDNN wants to know something else.
+/// Empty if this version of cuDNN requires other properties.
 inline BackendDescriptor described_device(const std::string& json) {
   cudnnBackendDescriptor_t created = nullptr;
   if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &created) !=

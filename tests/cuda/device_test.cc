@@ -1,4 +1,4 @@
-// Catches: whole networks that a GPU trains to something else than the CPU does. Needs a GPU; skips
+// Catches: whole networks whose training on a GPU differs from that on the CPU. Needs a GPU; skips
 // without one.
 #include <gtest/gtest.h>
 
@@ -69,7 +69,7 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   }
 }
 
-/// This process's one GPU, connected with those of the others.
+/// This process's only GPU, connected with those of the other processes.
 Result<std::vector<RankDevice>> join_one(const std::shared_ptr<Peers>& peers) {
   return join_devices(peers, [&]() -> Result<std::vector<RankDevice>> {
     const auto gpu = static_cast<int>(peers->index());
@@ -81,8 +81,8 @@ Result<std::vector<RankDevice>> join_one(const std::shared_ptr<Peers>& peers) {
   });
 }
 
-// NCCL's start by an id, which does not block, and its abort: all that one GPU can show of several
-// nodes.
+// NCCL's non-blocking start from an id, and its abort: all that can be tested of several nodes with
+// one GPU.
 TEST(CudaNodes, OneStartsByAnIdAndIsAborted) {
   if (const auto cuda = open_cuda_backend(testing::tested_module(), 0); !cuda.ok()) {
     GTEST_SKIP() << "no GPU: " << cuda.error().message;
@@ -99,7 +99,7 @@ TEST(CudaNodes, OneStartsByAnIdAndIsAborted) {
   }
 }
 
-// A rank that does not start ends by the limit, and the GPU is as good as before.
+// A rank whose peers do not start ends at its time limit, and the GPU remains usable.
 TEST(CudaNodes, AStartThatNobodyElseComesToEndsByItsLimit) {
   const auto cuda = open_cuda_backend(testing::tested_module(), 0);
   if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
@@ -120,7 +120,8 @@ TEST(CudaNodes, AStartThatNobodyElseComesToEndsByItsLimit) {
   EXPECT_TRUE(again.ok()) << again.error().message;
 }
 
-// As two nodes; with NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1 by NCCL's sockets, as between hosts.
+// Two processes on one host act as two nodes. With NCCL_P2P_DISABLE=1 and NCCL_SHM_DISABLE=1, NCCL
+// uses sockets, as between hosts.
 TEST(CudaNodes, TwoProcessesTrainTheBitsOfTwoLocalGpus) {
   const auto open = [](int r) { return open_cuda_backend(testing::tested_module(), r); };
   if (const auto second = open(1); !second.ok()) {

@@ -1,6 +1,7 @@
-// Catches: a graph for cuDNN that is not attention: another mask, scale, stride or part of a batch;
-// attention in 16 bits that does not go to cuDNN, or does where it may not. The fake computes what
-// it is told (fake_cudnn_graph.h); the reference is double.
+// Catches: a cuDNN graph that does not compute the op's attention, but another mask, scale, stride
+// or part of a batch; attention in 16 bits that does not run on cuDNN, or runs on it where it must
+// not. The fake computes the graph as described (fake_cudnn_graph.h); the reference computes in
+// double.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +24,8 @@ using kernels::AttentionDims;
 using kernels::cuda::Format;
 using testing::WorkKind;
 
-/// The emulated device's memory, which the host reads as its own; the libraries refuse any other.
+/// Allocates the emulated device's memory, which the host can access; the fake libraries refuse any
+/// other memory.
 template <typename T>
 struct DeviceAllocator {
   using value_type = T;
@@ -38,7 +40,7 @@ struct DeviceAllocator {
 template <typename T>
 using DeviceVector = std::vector<T, DeviceAllocator<T>>;
 
-/// A tensor of 16 bits, and its values in double. Starts as NaN unless it is filled.
+/// A tensor in 16 bits, with access to its values in double. It starts as NaN unless it is filled.
 struct Tensor {
   Format format;
   DeviceVector<uint16_t> stored;
@@ -89,7 +91,7 @@ AttentionDims dims_of(const AttentionCase& c) {
   return d;
 }
 
-/// Operands or their gradients; packed ones lie in the first tensor.
+/// Operands or their gradients; packed ones are all in the first tensor.
 struct Operands {
   std::vector<Tensor> tensors;
   void *q, *k, *v;
@@ -109,7 +111,7 @@ struct Operands {
   }
 };
 
-/// Values in double of what lies as `like`, and where its parts begin.
+/// The same operands in double, with the same packing, and where q, k and v begin.
 struct WideOperands {
   std::vector<std::vector<double>> tensors;
   double *q, *k, *v;
@@ -122,7 +124,7 @@ struct WideOperands {
 };
 
 struct Result {
-  std::vector<Tensor> tensors;  // y, then the gradients as the operands lie
+  std::vector<Tensor> tensors;  // y, then the gradients, packed like the operands
   DeviceVector<float> log_sum_exp;
 };
 
@@ -200,7 +202,7 @@ TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
   }
 }
 
-// Parts of a batch, and of the heads of one sequence, give the bits of the whole.
+// Processing a batch, or one sequence's heads, in parts gives the bits of the whole.
 TEST(EmulatedAttention, PartsAreTheWhole) {
   const Device device(0);
   const auto calls = [] { return testing::submitted_works().of(WorkKind::kDnn); };
@@ -211,8 +213,9 @@ TEST(EmulatedAttention, PartsAreTheWhole) {
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
     dy.fill(9);
     const Result whole = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
-    constexpr int64_t kHead = 128 * 128 * 2;  // bytes of ds
-    // Two sequences; one; two heads of one; less than one head.
+    constexpr int64_t kHead = 128 * 128 * 2;  // bytes of ds for one head
+    // The budgets allow two sequences at a time, one, two heads of one sequence, and less than one
+    // head.
     const std::pair<int64_t, int64_t> budgets[] = {
         {kHead * 6, 3}, {kHead * 3, 5}, {kHead * 2, 10}, {1, 15}};
     for (const auto& [budget, parts] : budgets) {
@@ -239,14 +242,14 @@ TEST(EmulatedAttention, RefusesWhatIsNotForCudnn) {
   other.dropout = 0.1;
   EXPECT_FALSE(finds(other));
   other = d;
-  other.D = 12;  // heads do not begin at multiples of 16 bytes
+  other.D = 12;  // heads would not begin at multiples of 16 bytes
   EXPECT_FALSE(finds(other));
   other = d;
   other.Tq = other.Tk = 1;
   EXPECT_FALSE(finds(other));
 }
 
-// To compile an engine takes most of a second, so layers of one shape share a plan.
+// Compiling an engine takes most of a second, so layers of the same shape share a plan.
 TEST(EmulatedAttention, OneProblemHasOnePlan) {
   const Device device(0);
   const AttentionDims d = dims_of(kCases[0]);
@@ -258,7 +261,7 @@ TEST(EmulatedAttention, OneProblemHasOnePlan) {
   EXPECT_NE(FusedAttention::find(device, {false, d, Format::kF16}), first);
 }
 
-/// cuDNN's calls in one run of a case, forward and backward.
+/// The number of cuDNN calls in one run of a case, forward and backward.
 int64_t cudnn_calls(CudaBackend& cuda, const std::string& name, Precision precision) {
   const auto& cases = testing::graph_cases();
   const auto test = std::ranges::find(cases, name, &testing::GraphCase::name);
@@ -284,7 +287,7 @@ TEST(EmulatedAttention, GoesToCudnnIn16Bits) {
   }
   EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", Precision::kFp32), 0);
   EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", Precision::kTf32), 0);
-  EXPECT_EQ(cudnn_calls(cuda, "Attention/eights_to_data", Precision::kBf16), 1);  // forward alone
+  EXPECT_EQ(cudnn_calls(cuda, "Attention/eights_to_data", Precision::kBf16), 1);  // forward only
 }
 
 TEST(EmulatedAttention, RepeatsBitByBit) {

@@ -20,7 +20,7 @@ using cuda::In;
 using cuda::Out;
 using testing::stream;
 
-/// Elements of one format, which begin as NaN.
+/// Elements of one format, which start as NaN.
 class ConvTensor {
  public:
   ConvTensor(int64_t count, Format format)
@@ -37,7 +37,7 @@ class ConvTensor {
   In in() const { return {bytes_.data(), format_}; }
   void set(int64_t i, float v) { out().set(i, v); }
   std::vector<double> wide() const { return rounded_to(format_); }
-  /// As a kernel of operands in `format` reads it.
+  /// The values as a kernel with operands in `format` reads them.
   std::vector<double> rounded_to(Format format) const {
     ConvTensor one(1, format);
     std::vector<double> v;
@@ -57,7 +57,7 @@ class ConvTensor {
 
 struct ConvCase {
   ConvDims d;
-  Format image = Format::kF32, operands = Format::kF32;  // of x; of w, y and dy
+  Format image = Format::kF32, operands = Format::kF32;  // the types of x, and of w, y and dy
   bool channels_last = true;
 };
 std::ostream& operator<<(std::ostream& out, const ConvCase& c) {
@@ -71,16 +71,16 @@ std::ostream& operator<<(std::ostream& out, const ConvCase& c) {
 std::vector<ConvDims> dims() {
   std::vector<ConvDims> all;
   const auto add = [&](ImageDims x, int64_t K, Window w) { all.push_back({x, K, w}); };
-  add({2, 1, 28, 28}, 20, {5, 5});                     // LeNet-5: several blocks of an image
-  add({2, 20, 12, 12}, 50, {5, 5});                    // and its gradients: several of channels
-  add({1, 1, 3, 2}, 1, {3, 2});                        // one place
-  add({3, 3, 8, 7}, 5, {3, 3, 1, 1, 1, 1, 1, 1});      // odd
-  add({2, 3, 6, 5}, 9, {2, 4, 1, 1, 1, 3, 0, 2});      // pads that differ
+  add({2, 1, 28, 28}, 20, {5, 5});                     // LeNet-5: several blocks for an image
+  add({2, 20, 12, 12}, 50, {5, 5});                    // and its gradients: blocks of channels
+  add({1, 1, 3, 2}, 1, {3, 2});                        // a single output element
+  add({3, 3, 8, 7}, 5, {3, 3, 1, 1, 1, 1, 1, 1});      // odd sizes
+  add({2, 3, 6, 5}, 9, {2, 4, 1, 1, 1, 3, 0, 2});      // unequal pads
   add({1, 2, 4, 4}, 3, {2, 2, 1, 1, 3, 2, 4, 5});      // pads wider than the filter
-  add({1, 56, 9, 9}, 33, {3, 3, 1, 1, 1, 1, 1, 1});    // channels one part after another in F32
-  add({1, 256, 3, 4}, 70, {1, 2});                     // many channels, more filters than a block's
+  add({1, 56, 9, 9}, 33, {3, 3, 1, 1, 1, 1, 1, 1});    // channels in several parts in F32
+  add({1, 256, 3, 4}, 70, {1, 2});                     // more filters than a block computes
   add({1, 4, 32, 32}, 8, {11, 11, 1, 1, 5, 5, 5, 5});  // the largest filters
-  add({131, 2, 3, 3}, 2, {3, 3, 1, 1, 1, 1, 1, 1});    // slices of more than one piece
+  add({131, 2, 3, 3}, 2, {3, 3, 1, 1, 1, 1, 1, 1});    // slices that consist of several pieces
   return all;
 }
 
@@ -98,7 +98,7 @@ std::vector<ConvCase> cases() {
   return all;
 }
 
-/// A case's tensors, and what the reference makes of what its kernels read.
+/// A case's tensors, and the reference's results from the values that the kernels read.
 struct ConvRun {
   const ConvCase& c;
   const ConvDims& d = c.d;
@@ -134,7 +134,7 @@ struct ConvRun {
   }
 };
 
-/// Rounding once to the result's format, and F32 sums.
+/// Allows for one rounding to the result's format, and for F32 sums.
 void expect_near_conv(const ConvTensor& got, const std::vector<double>& expected, double step,
                       const char* name) {
   const std::vector<double> values = got.wide();
@@ -184,7 +184,7 @@ TEST(DirectConv, GradientsAreTheReferences) {
   }
 }
 
-// Threads go on in another order each time: a race shows here.
+// The emulator runs threads in another order each time, so a race changes the bits.
 TEST(DirectConv, RepeatsBitByBit) {
   for (const Format format : {Format::kF32, Format::kBf16}) {
     const ConvCase c{{{3, 6, 13, 11}, 20, {3, 3, 1, 1, 1, 1, 1, 1}}, format, format};
@@ -200,7 +200,7 @@ TEST(DirectConv, RepeatsBitByBit) {
   }
 }
 
-// And goes no further than its windows do.
+// A NaN also spreads no further than the windows that contain it.
 TEST(DirectConv, NanGoesThroughRelu) {
   for (const Format format : {Format::kF32, Format::kBf16, Format::kF16}) {
     const ConvCase c{{{2, 3, 6, 6}, 4, {3, 3, 1, 1, 1, 1, 1, 1}}, format, format};
@@ -229,11 +229,11 @@ TEST(DirectConv, LeavesLargeProblemsToTheLibrary) {
   bad[1].window.dilation_w = 2;
   bad[2].group = 2;
   bad[3].x.W = 33;
-  bad[4].window = {1, 1};  // a product
+  bad[4].window = {1, 1};  // 1x1 filters are a product
   bad[5].window = {12, 1, 1, 1, 6, 0, 6, 0};
   bad[6].x.C = 57;
   bad[7].x.N = 1 << 20;
-  bad[8].window.pad_right = 30;  // images of more than 32 pixels come out
+  bad[8].window.pad_right = 30;  // the output would be wider than 32 pixels
   for (size_t i = 0; i < bad.size(); ++i) EXPECT_FALSE(cuda::takes_direct_conv(bad[i])) << i;
 }
 

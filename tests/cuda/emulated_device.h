@@ -1,4 +1,4 @@
-// tests/cuda/emulated_device.h: what tests that launch kernels on the emulated GPU share.
+// tests/cuda/emulated_device.h: shared by the tests that launch kernels on the emulated GPU.
 #pragma once
 
 #include <vector>

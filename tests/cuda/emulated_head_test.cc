@@ -1,6 +1,6 @@
-// Catches: a head whose rows are computed in several chunks and that is then another one: sums that
-// begin anew, a last chunk of another size, rows that read a neighbour's padding. And a product
-// whose operand is narrowed into rows that are wider than its own.
+// Catches: a head that is computed in several chunks of rows and gives another result: sums that
+// restart with each chunk, a last chunk of another size, rows that read a neighbour's padding. Also
+// a product whose operand is converted to 16 bits into rows wider than its own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@
 namespace trainyard {
 namespace {
 
-/// The emulated GPU, with heads in chunks of at most so many bytes. Those are on a stream of their
-/// own, so nothing is recorded.
+/// The emulated GPU, with heads in chunks of at most `scores_bytes_max` bytes. Heads run on a
+/// stream of their own, so nothing is recorded.
 class InChunks final : public ForwardingBackend {
  public:
   explicit InChunks(int64_t scores_bytes_max)
@@ -80,11 +80,11 @@ TEST(HeadInChunks, GivesWhatOneChunkGives) {
       EXPECT_EQ(got.values.size(), 4u);  // the loss and three gradients
       for (const auto& [name, values] : expected.values) {
         const std::vector<double>& in_chunks = got.values.at(name);
-        const bool is_summed = name.starts_with("z/");  // dw and db
+        const bool is_summed = name.starts_with("z/");  // the gradients dw and db
         double scale = 1e-3;
         for (const double v : values) scale = std::max(scale, std::abs(v));
         for (size_t i = 0; i < values.size(); ++i) {
-          if (is_summed) {  // in another order
+          if (is_summed) {  // chunks add in another order
             ASSERT_NEAR(in_chunks[i], values[i], 1e-5 * scale) << name << "[" << i << "]";
           } else {
             ASSERT_EQ(in_chunks[i], values[i]) << name << "[" << i << "]";
@@ -95,7 +95,7 @@ TEST(HeadInChunks, GivesWhatOneChunkGives) {
   }
 }
 
-// The scores of a whole batch would be 1,100 rows of 64 numbers beside each other.
+// Without chunks, the scores of a whole batch would be 1,100 rows of 64 numbers in memory.
 TEST(HeadInChunks, HoldsTheScoresOfOneChunk) {
   const testing::CaseGraph c = head(1100);
   testing::RunOptions options;
@@ -106,7 +106,7 @@ TEST(HeadInChunks, HoldsTheScoresOfOneChunk) {
             testing::run_case(c, whole, options).planned_bytes);
 }
 
-// 16-bit rows of 3 or 11 numbers begin anywhere; the library's fast kernels ask for 16 bytes.
+// 16-bit rows of 3 or 11 numbers are not aligned, but the library's fast kernels need 16 bytes.
 TEST(Product, NarrowsOddRowsIntoPaddedOnes) {
   EXPECT_EQ(cuda::workspace_row(8), 8);
   EXPECT_EQ(cuda::workspace_row(768), 768);
@@ -129,7 +129,8 @@ TEST(Product, NarrowsOddRowsIntoPaddedOnes) {
                  workspace = device.allocate(product.workspace_bytes());
       product.run({left.get()}, {right.get()}, {}, {result.get(), Format::kBf16}, workspace.get());
       device.synchronize();
-      const auto* const c = static_cast<const math::Bf16*>(result.get());  // the host's memory
+      // device memory is host memory here
+      const auto* const c = static_cast<const math::Bf16*>(result.get());
       for (size_t i = 0; i < 5; ++i) {
         for (size_t j = 0; j < 7; ++j) {
           float sum = 0;

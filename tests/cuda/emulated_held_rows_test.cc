@@ -1,10 +1,9 @@
-// Catches: a batch that a GPU makes of rows that it holds and that differs from the host's in a
-// bit; samples of another rank's or micro-batch's rows; rows gathered before they have arrived, or
-// over those that a step still reads (the emulated streams run as late as they may, fake_cuda.h);
-// memory that the plan does not tell; an evaluation that
-// is brought rows which the GPU holds, or that gives another value by them; a step that differs
-// from the same step alone in a bit because others are submitted with it, a loss that is told of
-// another step, a stop that is not heeded.
+// Catches: a batch gathered on the GPU from the resident dataset that differs from the host's in a
+// bit; rows of another rank or micro-batch; rows gathered before they have arrived, or over rows
+// that a step still reads (the emulated streams run as late as possible, fake_cuda.h); memory
+// missing from the plan; an evaluation that copies rows which the GPU already has, or that gives
+// other values with them; a step that differs in a bit when others are submitted with it, a loss
+// that is reported for another step, a stop request that is ignored.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -35,7 +34,7 @@ using testing::Recorder;
 using testing::run_job;
 using testing::Workspace;
 
-/// The same GPU, batches from the host.
+/// The same GPU, but batches come from the host.
 class FromHost final : public ForwardingBackend {
  public:
   explicit FromHost(int ordinal)
@@ -43,7 +42,7 @@ class FromHost final : public ForwardingBackend {
   bool holds_rows() const override { return false; }
 };
 
-/// A GPU that tells how often steps are submitted: each time a mark is made behind them.
+/// A GPU that counts submissions: each submission of steps ends with a mark.
 class WatchedGpu final : public ForwardingBackend {
  public:
   WatchedGpu() : ForwardingBackend(std::make_unique<cuda::CudaBackend>(0)) {}
@@ -73,7 +72,8 @@ TEST(HeldRows, BatchesAreTheHosts) {
   testing::expect_held_batches(backend);
 }
 
-/// A job on GPUs that hold its rows, beside the same one that is brought its batches.
+/// Runs a job on GPUs with a resident dataset and again with batches from the host, and expects the
+/// same results.
 void expect_same_job(const Workspace& w, const std::function<TrainJob(const std::string&)>& job,
                      int ranks) {
   Recorder from_host, held;
@@ -166,7 +166,7 @@ TEST(HeldRows, WhatTheHostMustMakeComesFromIt) {
   EXPECT_EQ(recorder.plan.dataset_bytes, 0);
 }
 
-/// 40 steps, which somebody looks at at the end alone.
+/// A job of 40 steps with no evaluation or checkpoint before the end.
 TrainJob long_job(const Workspace& w, const std::string& name) {
   TrainJob job = testing::rank_job(w, name);
   job.recipe.steps = 40;
@@ -311,7 +311,7 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
     inputs.learning_rate = 0.01f;
     return inputs;
   };
-  /// Works of `count` steps that are no part of a recording, by kind.
+  /// The submitted works of `count` steps that are not part of a recording, by kind.
   const auto outside = [&](int64_t count) {
     const testing::WorkCounts before = testing::submitted_works();
     session.begin_steps(count, next);
@@ -327,7 +327,7 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
   const int64_t bytes = testing::device_bytes();
   EXPECT_EQ(session.together(15), 8);
   for (const int64_t count : {1, 16}) {
-    outside(count);  // records
+    outside(count);  // the first time records
     const testing::WorkCounts counts = outside(count);
     EXPECT_EQ(counts.of(testing::WorkKind::kCopy), 2) << "inputs and results of " << count;
     EXPECT_EQ(counts.all(), 2);
@@ -335,7 +335,7 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
   EXPECT_EQ(testing::device_bytes(), bytes);
 }
 
-/// A GPU that counts the bytes that go to it from the host.
+/// A GPU that counts the bytes copied to it from the host.
 class CountingGpu final : public ForwardingBackend {
  public:
   CountingGpu() : ForwardingBackend(std::make_unique<cuda::CudaBackend>(0)) {}
@@ -360,13 +360,14 @@ TEST(HeldEvaluation, CopiesNoRowsFromTheHost) {
     EXPECT_EQ(std::ssize(recorder.series["val/loss"]), 8 / every);
     return gpu->brought;
   };
-  // 12 rows are held out, which are one batch: their samples are brought.
+  // The validation part has 12 rows, which are one batch: only their row numbers are copied, 64
+  // bytes each.
   const int64_t once = brought_by(8);
   EXPECT_EQ(brought_by(4) - once, 12 * 64);
   EXPECT_EQ(brought_by(1) - once, 7 * 12 * 64);
 }
 
-// Batches are filled up with copies of their last row, which count nowhere.
+// A last batch is padded with copies of its last row, which do not count in the metrics.
 TEST(HeldEvaluation, OfAnyNumberOfRowsGivesTheHostsValues) {
   const Workspace w;
   testing::ingest_images(w, {3, 5, 7}, /*bytes=*/true, 50);
@@ -377,7 +378,7 @@ TEST(HeldEvaluation, OfAnyNumberOfRowsGivesTheHostsValues) {
   const DatasetSchema& schema = data.schema();
   RunShape shape =
       check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
-  // Of 25, which a job evaluates at once.
+  // A job would evaluate all 25 rows in one batch.
   shape.evaluation_batch = shape.held->evaluation_rows = 7;
   const Split split = split_dataset(schema, 0, 0.5, 5);
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
@@ -436,16 +437,18 @@ TEST(StepsFromTheHost, BringWhatAProgramReadsInOneCopy) {
       counts = testing::submitted_works();
       for (size_t k = 0; k < counts.by_kind.size(); ++k) counts.by_kind[k] -= before.by_kind[k];
       if (step == 2) {
-        // A copy and a launch for what each run reads; the update reads the learning rate alone.
+        // Each run needs a copy and a launch for its inputs; the update needs only the learning
+        // rate.
         const int64_t inputs = 2 * parts + (parts == 1 ? 0 : 1);
-        const int64_t results = 2 * parts + 1;  // losses, scores, the norm
+        const int64_t results = 2 * parts + 1;  // losses, scores, the gradient norm
         EXPECT_EQ(counts.all() - (testing::replayed_works() - replayed), inputs + results);
       }
     }
   }
 }
 
-/// Pieces of these lengths, so many times without waiting in between, all of which must arrive.
+/// Copies blocks of pieces of these lengths, `times` blocks without waiting in between, and expects
+/// all pieces to arrive.
 void expect_arrival(cuda::CudaBackend& backend, const std::vector<int64_t>& lengths, size_t times) {
   SCOPED_TRACE(::testing::PrintToString(lengths));
   std::vector<std::vector<std::byte>> host;
@@ -478,7 +481,8 @@ TEST(StepsFromTheHost, PiecesOfAnyLengthArrive) {
   cuda::CudaBackend backend(0);
   backend.copy_block_to_device({});
   const int64_t slot = cuda::Staging::slot_bytes(cuda::Device(0).memory_bytes());
-  // Below and above what goes straight to its place; about a slot and more; more than one launch's.
+  // Lengths below and above the limit for copies straight to their place; about a slot and more;
+  // more pieces than one launch handles.
   for (const std::vector<int64_t>& lengths : {std::vector<int64_t>{12},
                                               {1, 3, 64, 65, 1000},
                                               {300, int64_t{70} << 10, 8},
@@ -490,7 +494,8 @@ TEST(StepsFromTheHost, PiecesOfAnyLengthArrive) {
   }
 }
 
-// Streams run late: a slot that is written again before its pieces are in their places shows.
+// Catches a staging slot that is overwritten before its pieces have been copied out: streams run
+// late.
 TEST(StepsFromTheHost, PiecesArriveThoughSlotsAreUsedAgain) {
   testing::set_device_count(kDevices);
   cuda::CudaBackend backend(0);
@@ -509,7 +514,7 @@ TEST(StepsTogether, CopyPiecesOfAnyLengthInOneLaunch) {
   backend.copy_to_device(from.get(), words.data(), 4 * all);
   std::vector<kernels::CopyPiece> pieces;
   int64_t at = 0;
-  for (const int64_t n : lengths) {  // with a gap as long behind each
+  for (const int64_t n : lengths) {  // destinations have gaps of the same lengths
     pieces.push_back({to.get() + 8 * at, from.get() + 4 * at, n});
     at += n;
   }

@@ -1,6 +1,6 @@
-// Catches: a kernel of a convolutional network that is right in one format, layout or channel count
-// alone. Channels that come in eights of one format take other kernels than the rest
-// (kernels/cuda/channels_last_norm.h, pool.cu), so every case runs in both kinds.
+// Catches: a kernel of a convolutional network that is right only in one format, layout or channel
+// count. Channels in multiples of eight of one format use other kernels than the rest
+// (kernels/cuda/channels_last_norm.h, pool.cu), so every case is run with both.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,8 @@ using cuda::Out;
 using testing::stream;
 using testing::wide;
 
-/// Memory for elements of one format, which begins as NaN. `skew` elements stand before the first.
+/// Memory for elements of one format, which starts as NaN. The first element is `skew` elements
+/// behind an aligned address.
 class Tensor {
  public:
   Tensor(int64_t count, Format format, int64_t skew = 0)
@@ -35,7 +36,7 @@ class Tensor {
         format_(format),
         bytes_(static_cast<size_t>((count + skew) * cuda::element_bytes(format)), std::byte{0xFF}) {
   }
-  /// Values in [offset - 1, offset + 1), each its own.
+  /// Distinct pseudo-random values in [offset - 1, offset + 1).
   Tensor(int64_t count, Format format, uint64_t seed, double offset, int64_t skew = 0)
       : Tensor(count, format, skew) {
     for (int64_t i = 0; i < count; ++i) {
@@ -59,7 +60,7 @@ class Tensor {
   std::vector<std::byte> bytes_;
 };
 
-/// How far a stored result may be off: half a step of its format, and the sums' own error.
+/// The allowed error of a stored result: half a step of its format, plus the error of the sums.
 double tolerance(Format format) {
   return format == Format::kF32 ? 3e-5 : format == Format::kBf16 ? 0x1p-8 : 0x1p-11;
 }
@@ -76,12 +77,12 @@ void expect_near_or_nan(const std::vector<double>& got, const std::vector<double
   }
 }
 
-enum class Relu : uint8_t { kNone, kByResult, kByInput };  // how backward finds the mask
+enum class Relu : uint8_t { kNone, kByResult, kByInput };  // how the backward pass gets ReLU's mask
 
 struct NormCase {
   ImageDims d;
   bool channels_last;
-  Format x, dy;  // of x and y, of dy, dx and g
+  Format x, dy;  // the types of x and y, and of dy, dx and g
   Relu relu;
   int64_t skew = 0;  // elements between x and an aligned address
   ImageStrides strides() const {
@@ -105,17 +106,18 @@ std::vector<NormCase> norm_cases() {
     for (const Relu relu : {Relu::kNone, Relu::kByResult, Relu::kByInput}) {
       for (const int64_t C : {1, 3, 7, 8, 20, 64})
         cases.push_back({{2, C, 5, 7}, true, x, dy, relu});
-      cases.push_back({{3, 24, 37, 41}, true, x, dy, relu});   // slices; a grid of threes
-      cases.push_back({{37, 264, 1, 1}, true, x, dy, relu});   // more eights than a block has lanes
-      cases.push_back({{2, 16, 3, 3}, true, x, dy, relu, 1});  // nothing is aligned
+      cases.push_back({{3, 24, 37, 41}, true, x, dy, relu});  // several slices; odd sizes
+      // more groups of eight channels than a block has lanes
+      cases.push_back({{37, 264, 1, 1}, true, x, dy, relu});
+      cases.push_back({{2, 16, 3, 3}, true, x, dy, relu, 1});  // unaligned
       cases.push_back({{2, 16, 5, 8}, false, x, dy, relu});
-      cases.push_back({{9, 40, 1, 1}, false, x, dy, relu});  // one pixel: channels side by side
+      cases.push_back({{9, 40, 1, 1}, false, x, dy, relu});  // one pixel: the layouts coincide
     }
   }
   return cases;
 }
 
-/// A run forward and backward, and what the reference makes of the same inputs.
+/// A run forward and backward, and the reference's results for the same inputs.
 struct NormRun {
   const NormCase& c;
   BatchNormDims d{c.d};
@@ -224,7 +226,8 @@ TEST(EmulatedImages, BatchNormalizationInEveryFormat) {
   }
 }
 
-// The plan lets dx and g lie where dy and y are, in either order: what a thread writes it has read.
+// The plan may place dx and g in the memory of dy and y, in either order: each thread reads an
+// element before it writes it.
 TEST(EmulatedImages, BatchNormalizationInPlaceHasTheSameBits) {
   for (NormCase c : norm_cases()) {
     if (c.relu == Relu::kNone || c.x != c.dy) continue;
@@ -248,7 +251,8 @@ TEST(EmulatedImages, BatchNormalizationInPlaceHasTheSameBits) {
   }
 }
 
-// The bits are those of a sum that was stored before, wherever dx and g lie and if one is missing.
+// The bits equal those of adding the two gradients first, wherever dx and g are, and if either is
+// missing.
 TEST(EmulatedImages, BatchNormalizationAddsGradientsOfTwoReaders) {
   for (const NormCase& c : norm_cases()) {
     if (c.relu == Relu::kNone) continue;
@@ -286,7 +290,7 @@ TEST(EmulatedImages, BatchNormalizationAddsGradientsOfTwoReaders) {
   }
 }
 
-// What is left out changes nothing of the rest.
+// Omitting one of the gradients does not change the remaining ones.
 TEST(EmulatedImages, BatchNormalizationGradientsThatAreNotWanted) {
   for (const NormCase& c : norm_cases()) {
     if (c.relu == Relu::kNone) continue;
@@ -303,7 +307,7 @@ TEST(EmulatedImages, BatchNormalizationGradientsThatAreNotWanted) {
   }
 }
 
-// A NaN and an infinity go through max(0, .), forward and backward: nobody trains on past them.
+// A NaN and an infinity must pass through max(0, .), forward and backward, so that training stops.
 TEST(EmulatedImages, BatchNormalizationPassesNanThroughRelu) {
   const NormCase cases[] = {{{2, 16, 3, 3}, true, Format::kF32, Format::kF32, Relu::kByResult},
                             {{2, 16, 3, 3}, true, Format::kBf16, Format::kBf16, Relu::kByResult},
@@ -323,7 +327,7 @@ TEST(EmulatedImages, BatchNormalizationPassesNanThroughRelu) {
     r.y.set(2, 1.0f);
     r.backward(r.dx.out(), r.g.out());
     const std::vector<double> g = r.g.wide(), dy = r.dy.wide();
-    EXPECT_EQ(g[0], dy[0]);  // y is NaN there: not below 0
+    EXPECT_EQ(g[0], dy[0]);  // y is NaN there, which is not below 0
     EXPECT_TRUE(std::isnan(g[2]));
     EXPECT_TRUE(std::isnan(r.dscale[2]));
     EXPECT_TRUE(std::isnan(r.dx.wide()[2]));
@@ -331,8 +335,8 @@ TEST(EmulatedImages, BatchNormalizationPassesNanThroughRelu) {
   }
 }
 
-// One pack, packs that fill no batch of a thread's loads, blocks with a rest; an odd count, an
-// address that is not aligned, and in place.
+// Counts of one pack, of too few packs for a thread's batch of loads, and of blocks with a
+// remainder; an odd count; an unaligned address; and in place.
 TEST(EmulatedImages, DenseSumsAndCastsInEveryFormat) {
   for (const int64_t count : {8, 24, 4096, 20008, 77}) {
     for (const Format format : {Format::kF32, Format::kBf16, Format::kF16}) {
@@ -358,7 +362,7 @@ TEST(EmulatedImages, DenseSumsAndCastsInEveryFormat) {
 }
 
 struct PoolCase {
-  PoolDims d;  // each without ReLU and with it
+  PoolDims d;  // run with and without ReLU
   bool channels_last;
   Format x, dy;
 };
@@ -370,7 +374,8 @@ std::ostream& operator<<(std::ostream& out, const PoolCase& c) {
              << static_cast<int>(c.x) << " " << static_cast<int>(c.dy);
 }
 
-/// ReLU within a pool beside the reference's, which the same winners tell its gradient.
+/// Compares a pool that includes ReLU with the reference; the winners also determine ReLU's
+/// gradient.
 void expect_relu_of_both(const PoolCase& c, const PoolStrides& s, const Tensor& x,
                          const Tensor& dy) {
   PoolDims d = c.d;
@@ -396,14 +401,14 @@ void expect_relu_of_both(const PoolCase& c, const PoolStrides& s, const Tensor& 
   expect_near_or_nan(dx.wide(), wdx, tolerance(c.dy), "relu dx");
 }
 
-// Values of a few steps, so that windows have several maxima, a NaN and an infinity among them.
+// Values from a small set, so that windows have several maxima, with a NaN and an infinity.
 TEST(EmulatedImages, MaxPoolingInEveryFormat) {
   const Window windows[] = {{2, 2, 2, 2},
                             {3, 3, 2, 2, 1, 1, 1, 1},
                             {3, 3, 1, 1, 2, 1, 2, 1, 2, 1},
                             {2, 3, 3, 1, 0, 1, 1, 0, 1, 3},
                             {5, 4, 2, 3, 2, 0, 1, 3},
-                            {17, 16, 1, 2, 8, 7, 8, 8}};  // more cells than a byte has numbers
+                            {17, 16, 1, 2, 8, 7, 8, 8}};  // more cells than a byte can number
   const std::pair<Format, Format> formats[] = {{Format::kF32, Format::kF32},
                                                {Format::kBf16, Format::kBf16},
                                                {Format::kF16, Format::kF16},

@@ -1,7 +1,6 @@
-// Catches: a CUDA kernel that is right for small shapes alone. The graphs of
-// emulated_parity_test.cc are small, because other tests differentiate them numerically; here
-// kernels meet shapes that need several blocks, slices of a sum, tiles with edges, tables of
-// tensors that take two launches.
+// Catches: a CUDA kernel that is right only for small shapes. The graphs of emulated_parity_test.cc
+// are small, because other tests differentiate them numerically. Here the shapes need several
+// blocks, slices of a sum, tiles with edges, and tables of tensors that take two launches.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -41,7 +40,7 @@ using cuda::Out;
 using testing::stream;
 using testing::wide;
 
-/// Values in [-1, 1), each its own.
+/// Distinct pseudo-random values in [-1, 1), scaled and shifted.
 std::vector<float> values(int64_t count, uint64_t seed, double offset = 0, double scale = 1) {
   std::vector<float> v(static_cast<size_t>(count));
   for (size_t i = 0; i < v.size(); ++i) {
@@ -109,11 +108,12 @@ TEST(EmulatedKernels, CopiesTransposeByTiles) {
   }
 }
 
-// Results of rows, of columns, of both; few and many; terms in fours and odd.
+// Reductions over rows, columns and both; few and many results; lengths that are and are not
+// multiples of four.
 TEST(EmulatedKernels, ReductionsOfAllShapes) {
   struct Case {
-    int64_t a, b, c;  // x [a, b, c]
-    bool ra, rb, rc;  // which are reduced
+    int64_t a, b, c;  // x has the shape [a, b, c]
+    bool ra, rb, rc;  // which of a, b and c are reduced
   };
   for (const Case s : {Case{1, 1, 20000, false, false, true}, Case{1, 1, 9999, false, false, true},
                        Case{40, 1, 500, false, false, true}, Case{1, 900, 40, false, true, false},
@@ -195,7 +195,8 @@ std::vector<Norms> norms() {
   return result;
 }
 
-// A mean a thousand times the deviation: squares in float would leave no digit of the variance.
+// The mean is a thousand times the deviation: sums of squares in float would lose all digits of the
+// variance.
 TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
   for (const Norms& n : norms()) {
     for (const double mean_of_x : {0.0, 1000.0}) {
@@ -238,7 +239,7 @@ TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
                                               .y = wy.data(),
                                               .mean = wmean.data(),
                                               .inv_std = winv.data()});
-      // The mean itself has no more digits than a float of its size.
+      // The mean itself is only as accurate as a float of its size.
       const double loose = mean_of_x == 0 ? 2e-5 : 4e-4;
       expect_near(mean, wmean);
       expect_near(inv_std, winv, loose);
@@ -270,7 +271,7 @@ TEST(EmulatedKernels, BatchNormalizationOfLargeMeans) {
                                               .dscale = wdscale.data(),
                                               .db = wdb.data(),
                                               .g = wg.data()});
-      if (mean_of_x != 0) continue;  // the masks of values near 0 may differ there
+      if (mean_of_x != 0) continue;  // the masks of values near 0 may differ then
       expect_near(dx, wdx);
       expect_near(dscale, wdscale);
       expect_near(db, wdb);
@@ -341,7 +342,6 @@ TEST(EmulatedKernels, GroupNormalizationInBothLayouts) {
   }
 }
 
-// More tensors than one launch takes, chunks of a tensor, an empty one.
 TEST(EmulatedKernels, BiasReluOfManyPixelsInBothLayouts) {
   using cuda::Format;
   const ImageDims shapes[] = {{3, 8, 17, 12}, {2, 5, 61, 53}, {1, 1, 1, 1}, {2, 260, 3, 2}};
@@ -391,6 +391,7 @@ TEST(EmulatedKernels, BiasReluOfManyPixelsInBothLayouts) {
   }
 }
 
+// More tensors than fit into one launch, one large enough for several chunks, and an empty one.
 TEST(EmulatedKernels, GradientNormOfManyTensors) {
   GradientNormParams p;
   p.max_norm = 1;
@@ -412,8 +413,8 @@ TEST(EmulatedKernels, GradientNormOfManyTensors) {
   EXPECT_NEAR(scale, 1 / std::sqrt(squares), 1e-6);
 }
 
-// A norm that is not finite: the scale is halved, the step is not counted, and its learning rate is
-// what updates take for "no step". A scale that would overflow stays.
+// If the norm is not finite, the scale is halved, the step is not counted, and its learning rate is
+// the value that makes updates skip the step. A scale that would overflow stays.
 TEST(EmulatedKernels, LossScaleFallsWhereGradientsAreNotFinite) {
   const auto step = [](float norm, float first, int64_t good) {
     struct Result {
@@ -479,7 +480,7 @@ TEST(EmulatedKernels, AdafactorOfLargeMatrices) {
   }
 }
 
-// As tests/kernels/contract_test.cc says of the host.
+// The refusals that tests/kernels/contract_test.cc tests on the host.
 TEST(EmulatedKernels, RefuseWrongCalls) {
   const float number = 1;
   const int32_t label = 0;
@@ -504,7 +505,7 @@ TEST(EmulatedKernels, RefuseWrongCalls) {
   EXPECT_EQ(loss, 7);
 }
 
-// Small batches of few classes are one launch each way.
+// Small batches with few classes take one launch forward and one backward.
 TEST(EmulatedKernels, ClassificationLossOfAllSizes) {
   for (const int64_t rows : {1, 7, 128, 131, 256, 257, 1025}) {
     for (const int64_t classes : {2, 10, 32, 33, 300}) {
@@ -569,7 +570,7 @@ TEST(EmulatedKernels, MaxPoolGradientPicksOneCell) {
     };
     const PoolStrides s{layout(d.x), layout(d.y())};
     std::vector<float> x = values(d.x.elements(), 30);
-    for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(4 * x[i]);  // many that are equal
+    for (size_t i = 0; i < x.size(); ++i) x[i] = std::round(4 * x[i]);  // many equal values
     x[100] = std::nanf("");
     const std::vector<float> dy = values(d.y().elements(), 31);
     std::vector<float> y = nans(d.y().elements()), dx = nans(d.x.elements());
@@ -583,7 +584,8 @@ TEST(EmulatedKernels, MaxPoolGradientPicksOneCell) {
   }
 }
 
-// More parts than a block has threads; the list of one micro-batch and what the next adds to it.
+// More indices than a block has threads; the list of one micro-batch, and the rows that the next
+// one adds.
 TEST(EmulatedKernels, ListsDistinctRowsOfManyBlocks) {
   constexpr int64_t kTable = 90'000, kIndices = 34'000;
   const DistinctRowsParams p{kIndices / 2, kIndices, 2 * kIndices, kTable};
@@ -620,7 +622,7 @@ namespace {
 
 TEST(EmulatedConvolution, WithoutAnEngineIsAnErrorWithNodeAndShape) {
   testing::CaseBuilder b(DType::kF32);
-  const TensorId x = b.image("x", {2, 3, 5, 36});  // too wide for a kernel of our own
+  const TensorId x = b.image("x", {2, 3, 5, 36});  // too wide for our own kernels
   b.one("stem", "Conv", {}, {x, b.parameter("w", {4, 3, 3, 2})});
   const Graph& graph = b.graph();
   cuda::CudaBackend cuda(0);
@@ -630,7 +632,7 @@ TEST(EmulatedConvolution, WithoutAnEngineIsAnErrorWithNodeAndShape) {
     (void)cuda.prepare(graph, graph.nodes().back());
   } catch (const CudaError& e) {
     what = e.what();
-    EXPECT_EQ(e.fault(), CudaFault::kProgram);  // the GPU is not to be checked for it
+    EXPECT_EQ(e.fault(), CudaFault::kProgram);  // so the GPU needs no check
   }
   testing::set_convolution_engines(true);
   for (const std::string part : {"stem", "[2, 3, 5, 36]", "[4, 3, 3, 2]", "[2, 4, 3, 35]", "F32"}) {
@@ -639,8 +641,9 @@ TEST(EmulatedConvolution, WithoutAnEngineIsAnErrorWithNodeAndShape) {
   EXPECT_NO_THROW((void)cuda.prepare(graph, graph.nodes().back()));
 }
 
-// The first engine that the fake proposes which is deterministic, no TF32, within the budget, and
-// makes a plan. Tensor cores are for operands of 16 bits, and for F32 where TF32 is allowed.
+// The choice is the first proposed engine that is deterministic, without TF32, within the workspace
+// budget and able to make a plan. Tensor cores are for operands of 16 bits, and for F32 where TF32
+// is allowed.
 TEST(EmulatedConvolution, TellsWhichEngineItTook) {
   using enum kernels::cuda::Format;
   const cuda::Device device(0);

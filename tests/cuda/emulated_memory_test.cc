@@ -1,5 +1,5 @@
-// Catches: a job that takes other memory on a GPU than its plan says, or more of it once it trains.
-// The emulated device's allocator counts, which knows of no plan (fake_cuda.h).
+// Catches: a job that uses other memory on a GPU than planned, or more once it trains. The emulated
+// device's allocator counts, and does not know the plan (fake_cuda.h).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -23,8 +23,8 @@ namespace {
 using testing::device_bytes;
 using testing::Workspace;
 
-/// A GPU that knows how much of its memory was asked for as a program's or as rows, and looks at
-/// both behind each step.
+/// A GPU that counts the memory allocated through the backend, for programs and rows, separately
+/// from the rest, and records both counts after each step.
 class CountedBackend final : public ForwardingBackend {
  public:
   CountedBackend() : ForwardingBackend(std::make_unique<cuda::CudaBackend>(0)) {}
@@ -46,15 +46,15 @@ class CountedBackend final : public ForwardingBackend {
   }
 
   int marks = 0;
-  std::set<int64_t> asked, besides;  // bytes, each amount once
+  std::set<int64_t> asked, besides;  // in bytes, without duplicates
 
  private:
   int64_t asked_bytes_ = 0;
   std::map<void*, int64_t> sizes_;
 };
 
-// Copies to the GPU are staged in memory of the backend, and the table of a group's operands is a
-// kernel's own: both belong to what the daemon keeps besides the plan.
+// Copies to the GPU are staged in the backend's own memory, and a kernel allocates the table of its
+// group's operands: the daemon reserves memory for both in addition to the plan.
 constexpr int64_t kTablesMax = int64_t{64} << 10;
 
 void expect_as_planned(const TrainJob& job) {

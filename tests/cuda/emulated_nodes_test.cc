@@ -1,7 +1,7 @@
-// GPUs of several nodes: processes of one job, as threads of this test, which have loopback and
-// NCCL's id in common. Catches: other bits than as many GPUs of one node; a process that waits for
-// ever, or goes on alone, because another's GPU does not start or has stopped; a step's kernels
-// that nobody ends.
+// GPUs of several nodes: the processes of one job are threads of this test, which share only
+// loopback and NCCL's id. Catches: bits that differ from as many GPUs of one node; a process that
+// waits forever or continues alone because another one's GPU does not start or has stopped; kernels
+// of a step that are never ended.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -35,7 +35,7 @@ std::shared_ptr<Backend> gpu(int64_t ordinal) {
   return std::make_shared<cuda::CudaBackend>(static_cast<int>(ordinal));
 }
 
-/// This process's, connected with the others'.
+/// This process's GPUs, connected with those of the others.
 Result<std::vector<RankDevice>> join_gpus(const std::shared_ptr<Peers>& peers) {
   return join_devices(peers, [&]() -> Result<std::vector<RankDevice>> {
     std::vector<RankDevice> devices;
@@ -47,7 +47,7 @@ Result<std::vector<RankDevice>> join_gpus(const std::shared_ptr<Peers>& peers) {
   });
 }
 
-/// As the end of the process that has them: what still holds them does not matter.
+/// Simulates the end of the process, even if other objects still refer to `peers`.
 void end(Peers& peers) {
   peers.abort();
   EXPECT_THROW((void)peers.any(false), ExchangeAborted);
@@ -67,8 +67,8 @@ TrainJob job_of(const Workspace& w, const std::string& name, Shard shard, int64_
   return job;
 }
 
-/// The job on 4 GPUs of one process, on 4 processes, and on 2 of 2: every number that is reported
-/// and every byte that is stored.
+/// Runs the job on 4 GPUs of one process, on 4 processes, and on 2 processes of 2 GPUs, and expects
+/// equal reports and equal stored bytes.
 void expect_the_bits_of_local_gpus(Shard shard, int64_t micro_batches = 1) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 100);
@@ -128,7 +128,7 @@ TEST(EmulatedNodes, TheJobSaysByWhatTheyAreConnected) {
   EXPECT_NE(line.find("; ranks 2 to 3: " + each), line.npos) << line;
 }
 
-/// What both of two processes of two GPUs are told, who do not connect.
+/// The error with which two processes of two GPUs fail to connect, which must be the same for both.
 Error refusal_of_both(const PeerOptions& options, const std::vector<std::stop_source>& stops = {}) {
   const auto peers = meet(2, options, {}, stops);
   std::vector<Error> errors(2);
@@ -154,7 +154,7 @@ TEST(EmulatedNodes, ARankThatNeverStartsIsNotWaitedForLonger) {
   EXPECT_NE(e.message.find("must reach each other's ports"), std::string::npos) << e.message;
 }
 
-// The other's GPUs only wait: their words would tell nothing.
+// The other process's GPUs only wait, so their error would say nothing about the cause.
 TEST(EmulatedNodes, ARankThatFailsToStartIsNamedToAll) {
   testing::set_nccl_start(2, ncclSystemError);
   const Error e = refusal_of_both({.ranks_each = 2, .meet = milliseconds(3000)});
@@ -190,7 +190,8 @@ TEST(EmulatedNodes, AnIdIsGoodForOneStart) {
   }
 }
 
-// Its step is under way on both sides when it goes: here the sessions' ends would wait for it.
+// Both sides have a step in flight when the process ends: without an abort, the destructors of the
+// sessions would wait for it.
 TEST(EmulatedNodes, AProcessThatGoesEndsTheOthers) {
   const Workspace w;
   make_dataset(w, true, 60);
@@ -228,7 +229,7 @@ TEST(EmulatedNodes, AProcessThatGoesEndsTheOthers) {
 constexpr StepLimits kSoon{.first_s = 2, .least_s = 2, .times = 1, .grace_s = 0.3};
 constexpr StepLimits kLate{.first_s = 600, .least_s = 600, .times = 1, .grace_s = 0.3};
 
-/// Steps until something is wrong.
+/// Runs steps until an exception of type E ends them; returns its message.
 template <typename E>
 std::string end_of_steps(ManyBuckets& job) {
   try {
@@ -254,10 +255,10 @@ TEST(EmulatedNodes, ARankThatStopsIsNamedByItsProcess) {
     end(*peers[at]);
     testing::release_device();
   });
-  std::this_thread::sleep_for(milliseconds(300));  // threads that were given up let go
+  std::this_thread::sleep_for(milliseconds(300));  // lets the abandoned threads end
 }
 
-// All of this process's ranks are in an exchange; nobody says anything about the others'.
+// All ranks of this process wait in an exchange, and the other process sends no reason.
 TEST(EmulatedNodes, OthersThatAreSilentAreNamed) {
   const auto peers = meet(2, {.ranks_each = 2});
   std::atomic<bool> over{false};

@@ -1,7 +1,7 @@
-// Catches: a CUDA kernel, or what the backend tells cuBLASLt and cuDNN, that computes something
-// else than the plain loops in double. The kernels are those that nvcc compiles for the module, run
-// by the emulator (kernels/cuda/emulator.h); the libraries are fakes that do what they are told
-// (fake_cuda.h). All memory starts as NaN, so what a kernel forgets to write shows.
+// Catches: a CUDA kernel, or a description for cuBLASLt or cuDNN, that computes something else than
+// the reference loops in double. The kernels are those that nvcc compiles for the module, run by
+// the emulator (kernels/cuda/emulator.h); the libraries are fakes that follow their descriptors
+// (fake_cuda.h). All memory starts as NaN, to catch a kernel that does not write all elements.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ TEST(EmulatedCuda, EveryCaseOfTheTableInBf16) {
   cuda::CudaBackend cuda(0);
   testing::expect_parity(cuda, Precision::kBf16);
 }
-// Kernels take their tensors by views, so that what holds in bf16 holds in fp16 if the views do.
+// Kernels access tensors through views, so whatever works in bf16 works in fp16 if the views do.
 TEST(EmulatedCuda, EveryOpInFp16) {
   cuda::CudaBackend cuda(0);
   testing::expect_parity(cuda, Precision::kFp16, testing::Cases::kOneOfEachOp);
@@ -43,13 +43,15 @@ TEST(EmulatedCuda, EveryOpInTf32) {
   cuda::CudaBackend cuda(0);
   testing::expect_parity(cuda, Precision::kTf32, testing::Cases::kOneOfEachOp);
 }
-// Catches: F32 products that round their operands unasked, and TF32 that is not told to a library.
+// Catches: F32 products that round their operands although TF32 is off, and TF32 that is not passed
+// on to a library.
 TEST(EmulatedCuda, Tf32RoundsWhatProductsMultiply) {
   cuda::CudaBackend cuda(0);
-  cuda.use_algorithms(std::make_shared<testing::EngineAlgorithms>());  // our kernels do not round
+  // our own kernels do not round to TF32
+  cuda.use_algorithms(std::make_shared<testing::EngineAlgorithms>());
   testing::expect_tf32_in_products_alone(cuda);
 }
-// Small convolutions are kernels of our own, unless timing finds an engine that is faster.
+// Small convolutions run on our own kernels, unless timing finds a faster engine.
 TEST(EmulatedCuda, ConvolutionsByAnEngine) {
   cuda::CudaBackend cuda(0);
   cuda.use_algorithms(std::make_shared<testing::EngineAlgorithms>());
@@ -60,7 +62,7 @@ TEST(EmulatedCuda, ConvolutionsByAnEngine) {
   }
   testing::expect_repeats(cuda, Precision::kFp32, "Conv");
 }
-// What a library may lack: the backend's own kernels stand in for it.
+// Without the library's epilogues, the backend's own kernels do their work.
 TEST(EmulatedCuda, ProductsWithoutEpilogues) {
   testing::set_product_epilogues(false);
   cuda::CudaBackend cuda(0);
@@ -68,7 +70,8 @@ TEST(EmulatedCuda, ProductsWithoutEpilogues) {
   testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "Gemm");
   testing::set_product_epilogues(true);
 }
-// And what it offers is used: a GELU and its gradient, two biases' gradients.
+// Epilogues that the library offers are used: a GELU and its gradient, and the gradients of two
+// biases.
 TEST(EmulatedCuda, EpiloguesSaveLaunches) {
   cuda::CudaBackend cuda(0);
   const auto launches = [&](const testing::GraphCase& test) {
@@ -86,8 +89,8 @@ TEST(EmulatedCuda, EpiloguesSaveLaunches) {
   EXPECT_GE(launches(*test), with + 4);
   testing::set_product_epilogues(true);
 }
-// ReLU within a product is used, with its gradient, and given up where an algorithm loses a NaN by
-// it: two of them in each direction.
+// ReLU and its gradient run within the product, unless the algorithm then loses a NaN. The case has
+// two such products in each direction.
 TEST(EmulatedCuda, NanGoesThroughReluOfProducts) {
   const auto& cases = testing::graph_cases();
   const auto test = std::ranges::find(cases, "GemmRelu/odd", &testing::GraphCase::name);
@@ -115,7 +118,7 @@ TEST(EmulatedCuda, NanGoesThroughReluOfOurKernels) {
   cuda::CudaBackend cuda(0);
   testing::expect_nan_through_relu(cuda);
 }
-// ReLU within cuDNN is used, and given up where an engine loses a NaN by it.
+// ReLU runs within cuDNN's convolution, unless the engine then loses a NaN.
 TEST(EmulatedCuda, NanGoesThroughRelu) {
   const auto& cases = testing::graph_cases();
   const auto test = std::ranges::find(cases, "ConvRelu/fours", &testing::GraphCase::name);
@@ -140,13 +143,13 @@ TEST(EmulatedCuda, NanGoesThroughRelu) {
 TEST(EmulatedCuda, HasAKernelForEveryOp) {
   EXPECT_EQ(testing::missing_ops(cuda::CudaBackend(0)), "");
 }
-// Threads go on in another order each time: a race shows here.
+// The emulator runs threads in another order each time, so a race changes the bits.
 TEST(EmulatedCuda, RepeatsBitByBit) {
   cuda::CudaBackend cuda(0);
   testing::expect_repeats(cuda);
 }
 
-// The shapes of real networks run on a GPU alone (parity_test.cc).
+// The shapes of real networks run only on a GPU (parity_test.cc).
 TEST(EmulatedCuda, ConvolutionsAndProductsAreTheCpus) {
   cuda::CudaBackend cuda(0);
   for (const Precision precision :
@@ -155,7 +158,7 @@ TEST(EmulatedCuda, ConvolutionsAndProductsAreTheCpus) {
   }
 }
 
-/// Engines for gradients of filters in F32 too, so that timing has every way to choose from.
+/// Also enables engines for F32 gradients of filters, so that timing can choose among all ways.
 class EmulatedCandidates : public ::testing::Test {
  protected:
   EmulatedCandidates() { testing::set_wide_gradients(true); }
@@ -176,8 +179,8 @@ TEST_F(EmulatedCandidates, OfTheTableAreAllRight) {
   testing::expect_parity_of_candidates(cuda_, Precision::kFp32);
   testing::expect_parity_of_candidates(cuda_, Precision::kBf16);
 }
-// An engine whose kernels count on memory that another of them was to clear computes right where
-// the memory happens to be clear.
+// Some engines rely on another kernel to clear their workspace; they compute correctly only if the
+// memory happens to be zero.
 TEST_F(EmulatedCandidates, OneThatReadsItsWorkspaceBeforeItWritesItIsFound) {
   testing::set_reads_workspace(true);
   const auto wrong = testing::find_wrong(cuda_, testing::small_shapes(), Precision::kBf16,
@@ -188,7 +191,6 @@ TEST_F(EmulatedCandidates, OneThatReadsItsWorkspaceBeforeItWritesItIsFound) {
   }
 }
 
-/// What the daemon asks of a GPU, whole networks: with recording, staging and steps that run ahead.
 TEST_F(EmulatedCandidates, ThatThereIsNoTimeForAreSaidToBeLeftOut) {
   ::setenv("TRAINYARD_CANDIDATE_SECONDS", "0", 1);
   ::testing::internal::CaptureStdout();
@@ -225,6 +227,8 @@ TEST_F(EmulatedCandidates, AreSharedByProcesses) {
   }
 }
 
+// The daemon's check of a GPU trains whole networks, with recording, staging and steps that run
+// ahead.
 TEST(EmulatedCuda, PassesItsCheck) {
   cuda::CudaBackend cuda(0);
   const auto cpu = make_cpu_backend(2);

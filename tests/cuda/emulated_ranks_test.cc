@@ -1,7 +1,7 @@
 // Catches: an exchange that does not wait for its gradients, an update that does not wait for the
-// exchange, memory that is used again too early, a recorded step of another shape; ranks that
-// differ from the CPU's. Streams of several emulated devices run as late as anybody may let them
-// (fake_cuda.h), each rank on its own thread.
+// exchange, memory that is reused too early, a recorded step of another shape; ranks that differ
+// from the CPU's. The streams of several emulated devices run as late as possible (fake_cuda.h),
+// each rank on its own thread.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -53,7 +53,7 @@ TEST(EmulatedRanks, TrainWithATiedHeadLikeTheCpus) {
     }
   }
 }
-// Relu and the tanh form of Gelu become part of products there (src/passes/fuse_products.h).
+// On a GPU, Relu and the tanh form of Gelu become part of products (src/passes/fuse_products.h).
 TEST(EmulatedRanks, TrainWithSplitPairsLikeTheCpus) {
   for (const char* activation : {"Relu", "Gelu"}) {
     SCOPED_TRACE(activation);
@@ -97,7 +97,7 @@ TEST(EmulatedRanks, ResumeLikeNeverStopped) {
             bytes_of(whole.model_output / "model.safetensors"));
 }
 
-// Each would time the same problems, at the same time.
+// Without sharing, each rank would time the same problems at the same time.
 TEST(EmulatedRanks, ShareTheirAlgorithms) {
   const Workspace w;
   make_dataset(w, true, 60);
@@ -123,7 +123,7 @@ TEST(EmulatedRanks, ShareTheirAlgorithms) {
             bytes_of(w / "second-model/model.safetensors"));
 }
 
-/// On emulated GPUs as on CPUs, and twice alike.
+/// Expects emulated GPUs to train like CPUs, and to give the same bits twice.
 void expect_many_buckets_under_way(Shard shard) {
   const auto make = [&](std::vector<RankDevice> devices) {
     return ManyBuckets(std::move(devices), {}, shard);
@@ -151,7 +151,7 @@ TEST(EmulatedRanks, ManyBucketsOfShardsUnderWay) {
 }
 TEST(EmulatedRanks, ManyGathersUnderWay) { expect_many_buckets_under_way(Shard::kParameters); }
 
-// But for the norm, which whole state sums in another order.
+// The losses are close but not equal, since whole state sums the norm in another order.
 TEST(EmulatedRanks, ShardsFollowTheCurveOfWholeState) {
   ManyBuckets whole(gpus(kDevices)), sharded(gpus(kDevices), {}, Shard::kOptimizer),
       gathered(gpus(kDevices), {}, Shard::kParameters);

@@ -1,7 +1,7 @@
-// Catches: a batch of images that travelled to a GPU as they are stored and that differs from the
-// host's in a bit; rows of another rank or micro-batch; rows that are brought over those that a
-// step still reads (the emulated streams run as late as they may, fake_cuda.h); memory that the
-// plan does not tell; images of 8 bits that go on travelling as floats.
+// Catches: a batch of images that was staged to a GPU in stored form and differs from the host's in
+// a bit; rows of another rank or micro-batch; rows copied over rows that a step still reads (the
+// emulated streams run as late as possible, fake_cuda.h); memory missing from the plan; images of 8
+// bits that are still staged as floats.
 #include <gtest/gtest.h>
 
 #include "src/job/train_job.h"
@@ -23,7 +23,7 @@ namespace {
 using testing::ImageJob;
 using testing::Workspace;
 
-/// Its staging is there from the first copy on.
+/// The first copy allocates the backend's staging buffers.
 void copy_once(Backend& backend) {
   void* const memory = backend.allocate(1);
   backend.copy_to_device(memory, "", 1);
@@ -71,7 +71,7 @@ TEST(TravellingRows, TrainAsFromTheHostAndAllocateNothing) {
       int64_t bytes = 0;
       for (int64_t step = 0; step < 6; ++step) {
         const Batch& b = loader.next();
-        if (step == 2) bytes = testing::device_bytes();  // behind the recording
+        if (step == 2) bytes = testing::device_bytes();  // after the step has been recorded
         losses.push_back(session
                              .run_step({b.input_bytes(), b.target_bytes(), step, 0.01f, b.samples,
                                         std::as_bytes(std::span(b.stored))})
@@ -84,7 +84,7 @@ TEST(TravellingRows, TrainAsFromTheHostAndAllocateNothing) {
   }
 }
 
-// Each rank is brought the rows that it computes, and no other.
+// Each rank receives exactly the rows that it computes.
 TEST(TravellingRows, OnTwoRanksTrainAsFromTheHost) {
   testing::set_device_count(2);
   for (const int64_t parts : {1, 2}) {
@@ -123,7 +123,7 @@ TEST(TravellingRows, OnTwoRanksTrainAsFromTheHost) {
   }
 }
 
-// What is planned with, of a dataset that nobody has here: its schema alone.
+// Plans with the schema only, since no such large dataset exists here.
 TEST(TravellingRows, ArePlannedWhereTheyAreTooManyToBeHeld) {
   const Workspace w;
   DatasetSchema schema = testing::ingest_images(w, {3, 5, 7}, true, 50);

@@ -1,6 +1,6 @@
-// Catches: updates in one launch that give other bits than as many single ones (a table read
-// wrongly, a chunk left out or done twice, constants of another tensor), and updates that are not
-// brought together or must not be.
+// Catches: updates in one launch that give other bits than the same updates in single launches (a
+// table read wrongly, a chunk omitted or done twice, constants of another tensor), and updates that
+// are not joined although they could be, or are joined although they must not be.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -22,7 +22,8 @@ using testing::CaseBuilder;
 using testing::CaseGraph;
 using testing::CaseResult;
 
-// One element, no multiple of 4, exactly a block's chunk, several chunks with a rest.
+// One element, a count that is no multiple of 4, exactly a block's chunk, several chunks with a
+// remainder.
 constexpr int64_t kCounts[] = {1, 33, 64, 4096, 4100, 9001};
 
 struct Kind {
@@ -33,7 +34,7 @@ struct Kind {
 
 std::vector<Kind> kinds() {
   const auto name = [](const char* what, size_t k) { return what + std::to_string(k); };
-  // Hyper-parameters differ from tensor to tensor, as groups of parameters make them.
+  // Hyper-parameters differ from tensor to tensor, as they do with parameter groups.
   const auto attributes = [](size_t k, Attributes a) {
     a.set("weight_decay", 0.01 * static_cast<double>(k));
     a.set("rate_factor", 1.0 + static_cast<double>(k));
@@ -88,11 +89,11 @@ CaseGraph graph_of(const Kind& kind, size_t first, size_t end) {
   return b.finish_update();
 }
 
-/// What a step of the graph submits to the stream.
+/// The number of works that a step of the graph submits to the stream.
 int64_t launches(const CaseGraph& c, Backend& cuda, CaseResult* result) {
   const int64_t before = testing::replayed_works();
   testing::RunOptions options;
-  options.runs = 2;  // the second is recorded and replayed
+  options.runs = 2;  // the second run is recorded and replayed
   *result = testing::run_case(c, cuda, options);
   return testing::replayed_works() - before;
 }
@@ -117,8 +118,8 @@ TEST(EmulatedUpdates, ManyInOneLaunchGiveTheBitsOfSingleOnes) {
   }
 }
 
-// A training step narrows its weights at once, to the bits of as many single casts: in front of the
-// copies for two products stand nothing but themselves.
+// A training step converts all its weights in one launch, to the bits of single casts: no other
+// node comes between the copies for two products.
 TEST(EmulatedUpdates, CastsOfWeightsAreOneLaunch) {
   cuda::CudaBackend cuda(0);
   const auto step = [](bool together) {
@@ -154,14 +155,14 @@ TEST(EmulatedUpdates, OneLaunchForEachKind) {
   const std::vector<Kind> all = kinds();
   CaseBuilder b(DType::kF32);
   const TensorId rate = b.input_f32("learning_rate", 0.125), step = b.step(3);
-  // Adam and Lion in turns; the plan brings each kind together.
+  // Adam and Lion alternate; the plan groups each kind.
   for (size_t k = 0; k < std::size(kCounts); ++k) all[k % 2 == 0 ? 1 : 4].append(b, k, rate, step);
   CaseResult result;
   EXPECT_EQ(launches(b.finish_update(), cuda, &result), 2);
 }
 
-// Both read the parameter that they write: one after the other, or the second does not see the
-// first. (Sums over two uses of a tensor in one step would be such.)
+// Both updates overwrite their input in place, so they must run one after the other. (Sums over two
+// uses of a tensor in one step would be an example.)
 TEST(EmulatedUpdates, WhatMeetsInMemoryStaysApart) {
   cuda::CudaBackend cuda(0);
   CaseBuilder b(DType::kF32);

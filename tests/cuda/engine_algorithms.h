@@ -1,5 +1,5 @@
-// tests/cuda/engine_algorithms.h: convolutions by the fakes' engine where one of our own kernels
-// would be taken, so that both are tested with the same cases.
+// tests/cuda/engine_algorithms.h: selects the fakes' engines for convolutions that would run on our
+// own kernels, so that the same cases test both.
 #pragma once
 
 #include <cudnn.h>
@@ -16,7 +16,7 @@ class EngineAlgorithms final : public Algorithms {
   bool choose(const std::string& device_class, const std::string& key,
               const AlgorithmProblem& problem) override {
     if (!key.ends_with(" direct")) return Algorithms::choose(device_class, key, problem);
-    // Tensor cores where they may be used, else the first good engine.
+    // Tensor cores if allowed, else the first good engine.
     for (const char* engine : {"cudnn engine=1 ", "cudnn engine=4 "}) {
       const std::string words = engine + std::to_string(CUDNN_KNOB_TYPE_TILE_SIZE) + "=7";
       for (const char* result : {"", "bf16 ", "f16 ", "F32 "}) {

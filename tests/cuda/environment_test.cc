@@ -1,5 +1,5 @@
-// Catches: a host whose driver, GPU or compute mode does not suit, where the user sees a number of
-// CUDA's instead of what to do; and a small GPU whose memory staging takes.
+// Catches: an unsuitable driver, GPU or compute mode for which the user sees a CUDA error number
+// instead of what to do; and a small GPU whose memory is filled by staging buffers.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace trainyard::cuda {
 namespace {
 
-/// What opening the GPU throws.
+/// The exception thrown when the GPU is opened.
 CudaError refusal() {
   try {
     const CudaBackend cuda(0);
@@ -71,7 +71,7 @@ TEST(CudaEnvironment, StagingShrinksWithTheDevice) {
   const int64_t before = testing::device_bytes();
   Staging staging(small);
   EXPECT_EQ(testing::device_bytes() - before, 32 * kMiB);
-  // More than a slot goes piece by piece.
+  // A copy larger than a slot is split into pieces.
   std::vector<std::byte> bytes(9 * kMiB + 5);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i % 251);
   const DeviceMemory there = small.allocate(std::ssize(bytes));

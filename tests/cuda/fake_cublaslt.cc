@@ -1,5 +1,5 @@
-// The functions of cuBLASLt that the backend calls: what its descriptors say, as plain loops in
-// column-major terms. See fake_cuda.h.
+// The functions of cuBLASLt that the backend calls: they compute what the descriptors say, in
+// column-major terms, by plain loops. See fake_cuda.h.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ cublasStatus_t refuse(cublasStatus_t status, const std::string& why) {
   trainyard::testing::note_refusal(why);
   return status;
 }
-/// `known`: what the attributes take, in bytes.
+/// `known`: the valid attributes and their sizes in bytes.
 cublasStatus_t put(Attributes& of, std::initializer_list<std::pair<int, size_t>> known,
                    int attribute, const void* value, size_t size) {
   const auto it = std::ranges::find(known, attribute, &std::pair<int, size_t>::first);
@@ -92,7 +92,7 @@ Opaque* wrap(T* p) {
 }
 bool has_epilogues = true;
 
-/// What the sum of a product goes through.
+/// The operations applied to the sum of a product.
 struct Epilogue {
   bool bias, gelu, keeps, gelu_grad, sums_of_b, relu, keeps_bits, relu_grad;
   explicit Epilogue(const Attributes& a) {
@@ -114,10 +114,10 @@ struct Epilogue {
   }
   bool has_matrix() const { return keeps || gelu_grad; }
   bool has_bits() const { return keeps_bits || relu_grad; }
-  /// Than a bias.
+  /// Whether there is more than a bias.
   bool is_more() const { return gelu || gelu_grad || relu || relu_grad || sums_of_b; }
 };
-constexpr int64_t kBitsOfARow = 128;  // or a multiple
+constexpr int64_t kBitsOfARow = 128;  // the row length in bits must be a multiple
 
 float gelu(float x) {
   return 0.5f * x * (1 + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
@@ -139,13 +139,13 @@ int32_t batch_of(const Layout& l) {
 int64_t stride_of(const Layout& l) {
   return get<int64_t>(l.attributes, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, 0);
 }
-/// From the first element to the last one.
+/// The bytes from the first element to the last one.
 int64_t bytes_of(const Layout& l) {
   const int64_t elements = (batch_of(l) - 1) * stride_of(l) + (l.columns - 1) * l.leading + l.rows;
   return elements * trainyard::kernels::cuda::element_bytes(format_of(l));
 }
 
-/// Why a product cannot be: what cuBLASLt refuses, too. Empty: it can.
+/// The reason why cuBLASLt would refuse the product; empty if the product is valid.
 std::string why_impossible(const Operation& op, const Layout& a, const Layout& b, const Layout& c) {
   const bool ta = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSA, 0) == CUBLAS_OP_T;
   const bool tb = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSB, 0) == CUBLAS_OP_T;
@@ -177,8 +177,8 @@ std::string why_impossible(const Operation& op, const Layout& a, const Layout& b
   return "";
 }
 
-/// What is inside an algorithm: a word by which it is known again, its number, its scheme, and what
-/// it was told of the addresses of a, b, c and d, 16 bits each.
+/// The content of an algorithm: a magic word, its number, its scheme, and the alignments declared
+/// for a, b, c and d, 16 bits each.
 constexpr uint64_t kAlgorithmWord = 0x79617264;
 using Alignments = std::array<uint32_t, 4>;
 constexpr uint32_t kAlignmentDefault = 256;
@@ -199,18 +199,19 @@ cublasLtMatmulAlgo_t make_algorithm(int index, const Alignments& alignments) {
   }
   return algorithm;
 }
-/// What a product is handed.
+/// A pointer passed to a product.
 struct Memory {
   const char* name;
   const void* data;
   int64_t bytes, alignment;
 };
-constexpr int64_t kVectorAlignment = 16;  // of what an epilogue reads or writes
-/// That the backend must bring, and no tensor may lie in.
+constexpr int64_t kVectorAlignment = 16;  // alignment of memory that an epilogue accesses
+/// The workspace that the backend must provide; no tensor may overlap it.
 size_t workspace_of(const cublasLtMatmulAlgo_t& algorithm) {
   return 4096 * (1 + algorithm.data[1]);
 }
-/// Term number `q` of `k` in an algorithm's order: upwards, downwards, the even ones first.
+/// The index of the `q`-th of `k` terms in an algorithm's order: ascending, descending, or the even
+/// indices first.
 int64_t term(uint64_t algorithm, int64_t q, int64_t k) {
   if (algorithm == 0) return q;
   if (algorithm == 1) return k - 1 - q;
@@ -408,7 +409,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                   "The algorithm needs " + std::to_string(workspace_of(algorithm)) +
                       " bytes of workspace, got " + std::to_string(workspace_size));
   }
-  // cuBLASLt's own rule: a bias has the type of c.
+  // cuBLASLt's rule: a bias has the type of c.
   if ((epilogue.bias || epilogue.sums_of_b) &&
       get<cudaDataType_t>(op.attributes, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F) !=
           lc.type) {
@@ -416,7 +417,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   }
   trainyard::testing::submit_to_stream(stream, trainyard::testing::WorkKind::kProduct, [=] {
     trainyard::testing::spend_algorithm_cost(algorithm.data[1]);
-    std::memset(workspace, 0xFF, workspace_of(algorithm));  // NaN, of whatever type
+    std::memset(workspace, 0xFF, workspace_of(algorithm));  // NaN in every type
     const int64_t k = ta ? la.rows : la.columns;
     const int32_t batch = batch_of(lc);
     const Layout like_c{lc.type, 0, 0, 0, {}};

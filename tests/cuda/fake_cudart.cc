@@ -27,11 +27,11 @@ using trainyard::testing::WorkCounts;
 using trainyard::testing::WorkKind;
 
 struct Work {
-  std::optional<WorkKind> kind;  // none: it waits for another stream, or looks at the clock
+  std::optional<WorkKind> kind;  // none: waits for another stream, or reads the clock
   std::function<void()> run;
 };
 
-/// What a recording holds, in the order in which it was submitted.
+/// An item of a recording; items are in the order of submission.
 struct Recorded {
   enum Kind { kWork, kRecord, kWait } kind;
   CUstream_st* stream;
@@ -40,22 +40,22 @@ struct Recorded {
 };
 struct CUstream_st {
   int device = 0;
-  std::deque<Work> queue;             // submitted, and not begun
-  int64_t submitted = 0, done = 0;    // works
-  CUstream_st* origin = nullptr;      // of the recording that it is part of
-  int64_t works = 0, joined = 0;      // recorded here, and such that the origin has waited for
-  bool broken = false;                // something was asked for that cannot be recorded
-  std::vector<Recorded> recorded;     // of an origin
-  std::vector<CUstream_st*> members;  // of its recording
+  std::deque<Work> queue;             // submitted, but not yet run
+  int64_t submitted = 0, done = 0;    // numbers of works
+  CUstream_st* origin = nullptr;      // the origin of the recording that this is part of
+  int64_t works = 0, joined = 0;      // works recorded here, and those that the origin waits for
+  bool broken = false;                // a call was made that cannot be recorded
+  std::vector<Recorded> recorded;     // the recording, if this is an origin stream
+  std::vector<CUstream_st*> members;  // streams of this origin's recording
 };
 struct CUevent_st {
   bool timed = false;
   bool recorded = false;
-  std::shared_ptr<double> ms;     // set when the stream comes to it
+  std::shared_ptr<double> ms;     // set when the stream reaches the event
   CUstream_st* stream = nullptr;  // nullptr: nothing to wait for
-  int64_t position = 0;           // works of the stream
-  CUstream_st* origin = nullptr;  // it was recorded in that recording ...
-  int64_t works = 0;              // ... behind so many of its stream
+  int64_t position = 0;           // the event is behind so many works of the stream
+  CUstream_st* origin = nullptr;  // the recording that contains the event, if any
+  int64_t works = 0;              // the event is behind so many works of its stream's recording
 };
 struct CUgraph_st {
   std::vector<Recorded> recorded;
@@ -66,13 +66,14 @@ struct CUgraphExec_st {
 
 namespace {
 
-std::mutex mutex;  // of the allocations and the counts
+std::mutex mutex;  // protects the allocations and the counts
 struct Allocation {
   int64_t bytes;
   bool is_address_alone;
 };
 std::map<void*, Allocation> allocations;
-// What cudaMalloc promises. Addresses are an odd multiple of it, so that no code counts on more.
+// The alignment of cudaMalloc. Addresses are odd multiples of it, so that code which relies on a
+// larger alignment fails.
 constexpr int64_t kAddressAlignment = 256;
 bool counts_only = false;
 WorkCounts submitted, newest_recording;
@@ -81,7 +82,7 @@ std::atomic<int64_t> replayed = 0;
 thread_local CUstream_st* recording_stream = nullptr;
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int current_device = 0;
-// TRAINYARD_FAKE_CUDA_DEVICES, for tests of a whole daemon.
+// TRAINYARD_FAKE_CUDA_DEVICES sets the number of devices in tests of a whole daemon.
 int device_count = [] {
   const char* text = std::getenv("TRAINYARD_FAKE_CUDA_DEVICES");
   return text != nullptr ? std::atoi(text) : 1;
@@ -92,7 +93,7 @@ struct {
   std::mutex mutex;
   std::condition_variable released;
   int device = -1;
-  int64_t works = 0;  // that still run
+  int64_t works = 0;  // works that may still run
   bool stalled = false;
 } stall;
 
@@ -102,8 +103,8 @@ cudaError_t fail(cudaError_t error) {
 }
 
 // TRAINYARD_FAKE_CUDA_FAULT, for tests of a whole daemon: "after=N" is an illegal memory access in
-// the N-th work, which every call tells from then on, as a GPU does; "wrong" makes copies to the
-// host add to a number; "busy=FILE": another process has the devices while the file is there.
+// the N-th work, which every later call returns, as on a GPU; "wrong" makes copies to the host add
+// to a number; with "busy=FILE" another process has the devices as long as FILE exists.
 std::atomic<int64_t> works_before_fault = [] {
   const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
   return text != nullptr && std::strncmp(text, "after=", 6) == 0 ? std::atoll(text + 6) : -1;
@@ -124,8 +125,8 @@ bool devices_busy = false, has_code = true;
 int driver_cuda = CUDART_VERSION;
 int64_t device_memory = int64_t{80} << 30, uploaded = 0;
 
-/// As CUDA, it looks when it starts. Numbers end the list where there is no such device; UUIDs, of
-/// fake_nvml or of a driver that is there, are devices.
+/// Reads CUDA_VISIBLE_DEVICES once, as CUDA does. The list ends at a number without a device; every
+/// UUID (of fake_nvml or of a real driver) counts as a device.
 int visible_devices() {
   static const std::optional<std::string> setting = []() -> std::optional<std::string> {
     const char* text = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -146,7 +147,7 @@ int visible_devices() {
   return count;
 }
 
-/// What may not happen while a stream records.
+/// Refuses a call that must not happen while a stream records.
 cudaError_t must_not_record() {
   if (is_lost()) return fail(lost());
   if (recording_stream == nullptr) return cudaSuccess;
@@ -163,7 +164,7 @@ void wait_if_stalled(int device, WorkKind kind) {
 
 void count(WorkCounts& counts, WorkKind kind) { ++counts.by_kind[static_cast<size_t>(kind)]; }
 
-/// Runs what the stream has been given, up to a position.
+/// Runs the stream's queued works up to a position.
 void drain(CUstream_st& stream, int64_t position) {
   while (stream.done < position && !stream.queue.empty()) {
     const Work work = std::move(stream.queue.front());
@@ -176,7 +177,7 @@ void drain(CUstream_st& stream, int64_t position) {
       const std::scoped_lock lock(mutex);
       count(submitted, *work.kind);
     }
-    // What a wait runs comes back here.
+    // A work that waits for another stream calls drain() recursively.
     if (!is_lost() && !(counts_only && work.kind)) work.run();
     ++stream.done;
   }
@@ -190,7 +191,7 @@ void enqueue(CUstream_st& stream, Work work) {
 
 thread_local std::string refusal;
 
-/// Bytes from an address to the end of its allocation; 0 where it is in none.
+/// The bytes from an address to the end of its allocation; 0 if it is in none.
 int64_t device_bytes_at(const void* address) {
   const std::scoped_lock lock(mutex);
   auto it = allocations.upper_bound(const_cast<void*>(address));
@@ -199,12 +200,12 @@ int64_t device_bytes_at(const void* address) {
   const auto offset = reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(it->first);
   return std::max<int64_t>(0, it->second.bytes - static_cast<int64_t>(offset));
 }
-/// Of copies and fills.
+/// Whether the range is within device memory; checked for copies and fills.
 bool is_device_range(const void* memory, size_t size) {
   return device_bytes_at(memory) >= static_cast<int64_t>(size);
 }
 
-/// What algorithms are said to have taken.
+/// The pretended times of algorithms, in milliseconds.
 std::array<std::atomic<double>, trainyard::testing::kAlgorithms> algorithm_costs = {300, 100, 200};
 std::atomic<double> spent_ms = 0;
 std::atomic<const char*> device_model = "Emulated GPU";
@@ -221,14 +222,15 @@ void record(CUevent_st& event, CUstream_st& stream) {
   event.recorded = true;
   event.ms = std::make_shared<double>(0);
   event.stream = &stream;
-  // The event may be gone when the stream comes to it.
+  // The event may be destroyed before the stream reaches this work.
   enqueue(stream, {std::nullopt, [ms = event.ms] { *ms = now_ms(); }});
   event.position = stream.submitted;
 }
 
 void wait_for(CUstream_st& stream, const CUevent_st& event) {
   if (event.stream == nullptr || event.stream == &stream) return;
-  // An empty work keeps the place; what it waits for runs there, and no sooner.
+  // An empty work keeps the place in the queue; the other stream runs only when this work is
+  // reached.
   CUstream_st* const other = event.stream;
   const int64_t position = event.position;
   if (other->done >= position) return;
@@ -241,7 +243,7 @@ void add_to_recording(Recorded item) {
   stream->origin->recorded.push_back(std::move(item));
 }
 
-/// Launches of the emulator come through here, as all else that a stream does.
+/// The emulator submits its kernel launches here, so they are queued like all other works.
 const bool installed = [] {
   trainyard::kernels::cuda::emulator::submit = [](CUstream_st* stream, std::function<void()> run) {
     trainyard::testing::submit_to_stream(stream, WorkKind::kKernel, std::move(run));
@@ -250,7 +252,8 @@ const bool installed = [] {
 }();
 
 void submit(CUstream_st* stream, Work work) {
-  // The default stream is not used, and a launch goes to a stream of the current device.
+  // The backend must not use the default stream, nor a stream of another device than the current
+  // one.
   if (stream == nullptr || stream->device != current_device) std::abort();
   if (stream->origin != nullptr) {
     add_to_recording({Recorded::kWork, stream, std::move(work), nullptr});
@@ -322,7 +325,7 @@ std::string wrong_memory(const std::string& name, const void* data, int64_t byte
 void set_fault_after(int64_t works, int error) {
   context_error = error;
   works_before_fault = works;
-  last_error = cudaSuccess;  // of a context before
+  last_error = cudaSuccess;  // clears the error of an earlier context
 }
 bool is_context_broken() { return is_lost(); }
 void leave_error(int error) { last_error = static_cast<cudaError_t>(error); }
@@ -425,7 +428,7 @@ cudaError_t cudaMalloc(void** memory, size_t size) {
                            static_cast<size_t>(trainyard::round_up(bytes, 2 * kAddressAlignment)));
     if (base == nullptr) return fail(cudaErrorMemoryAllocation);
     *memory = static_cast<std::byte*>(base) + kAddressAlignment;
-    std::memset(*memory, 0xFF, size);  // a GPU's memory holds anything: NaN shows
+    std::memset(*memory, 0xFF, size);  // NaN, since a GPU's memory is not initialised either
   }
   const std::scoped_lock lock(mutex);
   allocations[*memory] = {static_cast<int64_t>(size), counts_only};
@@ -489,7 +492,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  // It ends what it has been given, and other streams may wait for that: it goes with the process.
+  // Finishes the queued works. The object stays until the process ends, since other streams may
+  // still wait for it.
   static auto& gone = *new std::vector<std::unique_ptr<CUstream_st>>;
   drain(*stream, stream->submitted);
   const std::scoped_lock lock(mutex);
@@ -501,7 +505,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   drain(*stream, stream->submitted);
   return must_not_record();
 }
-// The context is asked for alone, by a stream that has no work.
+// The backend queries only the state of the context, by the legacy stream, which has no work.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (stream != cudaStreamLegacy) std::abort();
   return is_lost() ? fail(lost()) : cudaSuccess;
@@ -509,7 +513,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (is_lost()) return fail(lost());
   CUstream_st* const origin = event->origin;
-  if (origin != nullptr && origin->origin == origin) {  // it is being recorded: so is the stream
+  if (origin != nullptr && origin->origin == origin) {  // the event's recording includes the stream
     if (stream->origin == nullptr) {
       stream->origin = origin;
       origin->members.push_back(stream);
@@ -519,7 +523,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return cudaSuccess;
   }
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
-  if (origin != nullptr) return fail(cudaErrorInvalidValue);  // of a recording that has ended
+  if (origin != nullptr) return fail(cudaErrorInvalidValue);  // the event's recording has ended
   wait_for(*stream, *event);
   return cudaSuccess;
 }

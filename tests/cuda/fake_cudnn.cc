@@ -1,14 +1,14 @@
-// The functions of cuDNN that the backend calls. Descriptors keep what they are given and check it
-// as the library does: that an attribute belongs to the descriptor and has its type and count, that
-// nothing required is left out, that shapes fit. Plans compute convolutions from the tensors'
-// strides by plain loops, and graphs of other operations one by one (fake_cudnn_graph.h). See
-// fake_cuda.h.
+// The functions of cuDNN that the backend calls. Descriptors store their attributes and check them
+// as the library does: an attribute must belong to the descriptor and have its type and count,
+// required attributes must be present, and shapes must fit. Plans compute convolutions from the
+// tensors' strides by plain loops, and graphs of other operations one operation at a time
+// (fake_cudnn_graph.h). See fake_cuda.h.
 //
-// The heuristic proposes, before an engine that may be used, the naive one, which is to be used
-// last, and one of each kind that may not; those leave NaN behind, or the roundings of TF32. Some
-// problems have no engine, so that every detour of the backend is taken: a bias or results of
-// another type than the operands, as in cuDNN 9.19 for an H100; asymmetric pads in F32 and in
-// gradients.
+// Before the first allowed engine, the heuristic proposes the naive engine, which the backend must
+// use last, and one engine of each kind that is not allowed; those write NaN, or round as TF32
+// does. Some problems have no engine, so that tests cover all of the backend's fallbacks: a bias or
+// results of another type than the operands, as in cuDNN 9.19 for an H100; asymmetric pads in F32
+// and in gradients.
 #include <cudnn.h>
 
 #include <algorithm>
@@ -37,11 +37,11 @@ namespace {
 using trainyard::testing::DnnOperation;
 using trainyard::testing::DnnTensor;
 
-bool has_engines = true, has_graph_engines = true;  // of convolutions, of other graphs
+bool has_engines = true, has_graph_engines = true;  // for convolutions, and for other graphs
 bool has_wide_gradients = false, has_fast_engines = true;
 bool heeds_nan = true, reads_workspace = false;
 
-thread_local std::string words;  // of the newest refusal, until they are asked for
+thread_local std::string words;  // the newest refusal's message, until it is read
 
 cudnnStatus_t refuse_in_words(cudnnStatus_t status, const std::string& why) {
   words = why;
@@ -77,7 +77,7 @@ struct Descriptor {
 };
 
 std::mutex living_mutex;
-std::set<const void*> living;  // descriptors
+std::set<const void*> living;  // the existing descriptors
 
 Descriptor* descriptor(const void* d) {
   const std::scoped_lock lock(living_mutex);
@@ -88,7 +88,7 @@ const Descriptor& child(const Descriptor& d, int attribute, size_t i = 0) {
   return *descriptor(d.get<cudnnBackendDescriptor_t>(attribute, i));
 }
 
-/// Which attributes a descriptor has: of what type, how many values at least and at most.
+/// An attribute of a descriptor: its type, and the smallest and largest number of values.
 struct Rule {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeName_t name;
@@ -240,7 +240,7 @@ struct Tensor : DnnTensor {
 
 enum class Pass : uint8_t { kForward, kData, kWeights };
 
-/// The graph of one convolution, read off its descriptors.
+/// The graph of one convolution, read from its descriptors.
 struct Problem {
   Pass pass;
   Tensor x, w, y;
@@ -292,7 +292,7 @@ struct Problem {
     }
     return yes;
   }
-  /// Calls f(n, k, p, q, c of the image, c of the group, h, w, r, s) for every product.
+  /// Calls f(n, k, p, q, channel of the image, channel of the group, h, w, r, s) for every product.
   template <typename F>
   void for_products(const F& f) const {
     const int64_t groups = x.size[1] / w.size[1], filters = y.size[1] / groups;
@@ -318,7 +318,7 @@ struct Problem {
   const Tensor& result() const { return pass == Pass::kForward ? y : pass == Pass::kData ? x : w; }
 };
 
-/// An operation beside the convolutions, read off its descriptors.
+/// An operation other than a convolution, read from its descriptors.
 DnnOperation operation_of(const Descriptor& d) {
   using Kind = DnnOperation::Kind;
   DnnOperation o;
@@ -395,10 +395,10 @@ cudnnPointwiseMode_t mode_of(const Descriptor& operation) {
       .get<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE);
 }
 
-/// What a convolution's sums go through: a bias, and ReLU behind it.
+/// The operations applied to a convolution's sums: a bias, then ReLU.
 struct ConvolutionEpilogue {
   bool has_bias = false, has_relu = false, keeps_nan = false, is_sound = true;
-  std::vector<Tensor> bias, output;  // one of each with a bias
+  std::vector<Tensor> bias, output;  // empty, or one of each
   ConvolutionEpilogue() = default;
   ConvolutionEpilogue(const Descriptor& graph, const Tensor& product)
       : has_bias(operation_count(graph) > 1) {
@@ -446,20 +446,20 @@ bool has_engine(const Descriptor& graph) {
 enum Engine : int64_t {
   kRandomOrder,  // not deterministic
   kTensorCore,   // TF32, where operands are F32
-  kGreedy,       // more workspace than anyone has
-  kUnwilling,    // makes no plan
+  kGreedy,       // needs an impossibly large workspace
+  kUnwilling,    // refuses to make a plan
   kGood,
-  kBackwards,  // as good, and sums from the last product to the first
-  kNaive,      // as good as kGood, by its notes the last resort
+  kBackwards,  // as good, but sums from the last product to the first
+  kNaive,      // as good as kGood, but its notes call it a last resort
   kEngines,
 };
 constexpr int64_t kKnobValue = 7;
 int64_t workspace_of_engine(int64_t engine) {
   return engine == kGreedy ? int64_t{1} << 50 : engine == kBackwards ? 1024 : 512;
 }
-/// Its number among those that differ by their speed (fake_cuda.h).
+/// The engine's index for set_algorithm_cost() (fake_cuda.h).
 int64_t algorithm_of(int64_t engine) { return engine == kBackwards ? 1 : 0; }
-/// Of a convolution.
+/// Advances the clock by the cost of a convolution.
 void spend_cost(const Problem& p, int64_t engine) {
   if (engine == kNaive) return;
   const bool wide = p.pass == Pass::kWeights && p.w.type != p.y.type;
@@ -506,7 +506,7 @@ cudnnStatus_t finalize(Descriptor& d) {
       }
       break;
     }
-    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {  // one that was not proposed must be as one that was
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {  // a restored one must equal a proposed one
       if (!d.values.contains(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) return CUDNN_STATUS_NOT_SUPPORTED;
       const Descriptor& knob = child(d, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
       if (knob.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) !=
@@ -533,7 +533,7 @@ cudnnStatus_t finalize(Descriptor& d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// Hands `values` out into descriptors that the caller has created.
+/// Copies `values` into descriptors that the caller has created.
 cudnnStatus_t fill(int64_t requested, int64_t* count, void* elements,
                    const std::vector<Descriptor>& values) {
   *count = static_cast<int64_t>(values.size());
@@ -617,12 +617,13 @@ void compute(const Problem& p, bool is_good, bool backwards, bool tf32, const Te
     to.write(result, at, is_good ? epilogue.apply(sum) : std::nanf(""));
 }
 
-/// What a plan is handed. Looks at all that the plan uses; status() has what it found first.
+/// The pointers passed to a plan. Checks each pointer that the plan uses; status() is the first
+/// error.
 class Pack {
  public:
   explicit Pack(const Descriptor& pack) : pack_(pack) {}
 
-  /// Where a tensor or a number is; nullptr where that is wrong.
+  /// The address of a tensor or a number; nullptr if it is invalid.
   const void* at(const DnnTensor& t) {
     const std::string name = "tensor " + std::to_string(t.id);
     const Value& ids = pack_.values.at(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
@@ -670,8 +671,8 @@ class Pack {
   cudnnStatus_t status_ = CUDNN_STATUS_SUCCESS;
 };
 
-/// NaN of whatever type: it is the engine's own, and nothing of it may be read. Returns what an
-/// engine that does so would add to its result.
+/// Fills the workspace with NaN, since an engine must not read it uninitialised. Returns the old
+/// value that a faulty engine would add to its result.
 float fill_workspace(void* workspace, int64_t engine) {
   float found = 0;
   if (reads_workspace) std::memcpy(&found, workspace, sizeof found);
@@ -679,12 +680,12 @@ float fill_workspace(void* workspace, int64_t engine) {
   return found;
 }
 
-/// The work of a graph without a convolution.
+/// The function that computes a graph without a convolution.
 std::function<void()> graph_work(const Descriptor& graph, Pack& pack, int64_t engine,
                                  void* workspace) {
   const bool is_good = engine >= kGood || engine == kTensorCore;
   std::map<int64_t, void*> memory;
-  std::map<int64_t, float> numbers;  // as they are now: a recorded work keeps them
+  std::map<int64_t, float> numbers;  // copied now, since a recorded work keeps them
   std::vector<DnnTensor> results;
   const auto operations = operations_of(graph);
   const auto note = [&](const DnnTensor& t) {

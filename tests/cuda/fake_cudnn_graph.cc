@@ -32,7 +32,7 @@ void DnnTensor::write(void* data, int64_t i, float value) const {
 namespace {
 
 using Index = std::array<int64_t, 4>;
-using Values = std::vector<float>;  // of a tensor, in the order of its indices
+using Values = std::vector<float>;  // a tensor's values in the order of its indices
 
 /// Calls f(index, place in Values).
 template <typename F>
@@ -47,7 +47,7 @@ void for_indices(const std::array<int64_t, 4>& size, const F& f) {
     }
   }
 }
-/// Where the element of an index is; a dimension of one element serves all.
+/// The position of an element in Values; a dimension of size 1 is broadcast.
 size_t place_of(const DnnTensor& t, Index i) {
   for (size_t k = 0; k < 4; ++k) i[k] = t.size[k] == 1 ? 0 : i[k];
   return static_cast<size_t>(((i[0] * t.size[1] + i[1]) * t.size[2] + i[2]) * t.size[3] + i[3]);
@@ -184,7 +184,8 @@ class Interpreter {
         v = t.read(&stored, 0);
       }
     }
-    if (!made_.emplace(t.id, std::move(values)).second) std::abort();  // made twice
+    // two operations write the tensor
+    if (!made_.emplace(t.id, std::move(values)).second) std::abort();
   }
 
   const std::map<int64_t, void*>& memory_;

@@ -1,5 +1,5 @@
-// tests/cuda/fake_cudnn_graph.h: operation graphs as the fake cuDNN computes them: one operation
-// after the other, each whole, in F32, by plain loops over what its tensors say of themselves.
+// tests/cuda/fake_cudnn_graph.h: computes operation graphs for the fake cuDNN: one whole operation
+// after the other, in F32, by plain loops over the described tensors.
 #pragma once
 
 #include <cudnn.h>
@@ -14,12 +14,13 @@
 
 namespace trainyard::testing {
 
-/// A tensor of a graph. A virtual one has no memory; one by value is a number of the host.
+/// A tensor of a graph. A virtual tensor has no memory; a tensor by value is a number in host
+/// memory.
 struct DnnTensor {
   int64_t id = 0;
   std::array<int64_t, 4> size{}, stride{};
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
-  int64_t alignment = 1;  // of its address, bytes
+  int64_t alignment = 1;  // alignment of its address, in bytes
   bool is_virtual = false, by_value = false;
 
   int64_t elements() const { return size[0] * size[1] * size[2] * size[3]; }
@@ -33,10 +34,10 @@ struct DnnTensor {
 
 struct DnnOperation {
   enum class Kind : uint8_t {
-    kMatmul,     // y = x b, of the last two dimensions
+    kMatmul,     // y = x b, over the last two dimensions
     kPointwise,  // y = mode(x, b, t)
-    kReduce,     // x over the dimensions that y lacks
-    kReshape,    // y is x by other strides
+    kReduce,     // sum of x over the dimensions that y lacks
+    kReshape,    // y is x with other strides
   };
   Kind kind = Kind::kPointwise;
   cudnnPointwiseMode_t mode = CUDNN_POINTWISE_IDENTITY;
@@ -47,11 +48,11 @@ struct DnnOperation {
   std::optional<DnnTensor> b, t;
 };
 
-/// Whether the tensors' number, sizes and types are those that the operation takes.
+/// Whether the operation accepts the number, sizes and types of its tensors.
 bool fits(const DnnOperation& o);
 
-/// `memory`: where the tensors are that are neither virtual nor numbers. A virtual tensor is read
-/// behind the operation that makes it; the process ends otherwise.
+/// `memory` has the addresses of the tensors that are neither virtual nor by value. A virtual
+/// tensor must be written by an earlier operation before it is read; otherwise the process aborts.
 void compute(const std::vector<DnnOperation>& operations, const std::map<int64_t, void*>& memory,
              const std::map<int64_t, float>& numbers);
 

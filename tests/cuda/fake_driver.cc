@@ -1,5 +1,6 @@
-// A CUDA driver without a device, which loads every kernel and runs none: where there is no driver,
-// cuDNN compiles its attention for a described GPU all the same. Opened under the driver's name.
+// A CUDA driver without a device, which loads every kernel and runs none. With it, cuDNN compiles
+// its attention kernels for a described GPU on hosts without a driver. It is loaded under the
+// driver's name.
 #define ANSWERS_NOTHING(NAME) \
   int NAME();                 \
   int NAME() { return 0; }

@@ -1,10 +1,10 @@
-// NCCL between emulated devices, in place of src/runtime/cuda/nccl.cc. A collective waits, in its
-// stream, for the other ranks, as the real one does on the GPUs; only its own rank's abort ends
-// that. Ranks of several processes, or of threads that pretend to be such, have their id alone in
-// common, which leads to whoever has drawn it: a thread there gives all of them what each sends.
-// Communicators that do not block, as the backend makes them then, have started or submitted their
-// calls after they were looked at a few times, and refuse calls before. One that has gone is not
-// noticed by the others.
+// NCCL between emulated devices, in place of src/runtime/cuda/nccl.cc. A collective waits in its
+// stream for the other ranks, as the real one does on the GPU; only an abort of its own rank ends
+// the wait. Ranks of several processes (or of threads that act as processes) share only the id,
+// which is the address of the process that drew it; a thread there sends each rank's data to all
+// ranks. For these ranks the backend creates non-blocking communicators: they start or submit only
+// after their state was queried a few times, and refuse calls before that. As in NCCL, the other
+// ranks do not notice when one ends.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@
 
 namespace {
 
-constexpr int kLooks = 3;  // until what does not block is done
+constexpr int kLooks = 3;  // state queries until a non-blocking operation is done
 
 enum class Kind : uint8_t { kAllReduce, kReduce, kReduceScatter, kBroadcast, kAllGather };
 
@@ -38,7 +38,7 @@ struct Call {
   Kind kind = Kind::kAllReduce;
   const void* from = nullptr;
   void* to = nullptr;
-  size_t count = 0;  // as the function takes it
+  size_t count = 0;  // in the unit of the NCCL function
   ncclDataType_t type = ncclFloat32;
   size_t root = 0;
 
@@ -55,13 +55,13 @@ struct Group {
   std::vector<Call> calls;  // by rank
 };
 
-/// What works under way keep.
+/// A rank's state, shared with its submitted works.
 struct Rank {
-  std::shared_ptr<Group> group;  // its own, if it is one of several processes
+  std::shared_ptr<Group> group;  // the rank's own group, if there are several processes
   size_t rank = 0;
   int device = 0;
-  trainyard::UniqueFd wire = {};  // to the hub, then
-  bool aborted = false;           // with the group's mutex
+  trainyard::UniqueFd wire = {};  // the connection to the hub, in that case
+  bool aborted = false;           // protected by the group's mutex
 };
 struct Submission {
   Call call;
@@ -73,13 +73,13 @@ struct Submission {
 struct ncclComm {
   std::shared_ptr<Rank> rank;
   bool blocks = true;
-  // Of one that does not block:
+  // The next members are used if it is non-blocking:
   std::mutex mutex = {};
   bool started = true;
-  int looks = 0;  // that are left until it has done what it was told
+  int looks = 0;  // state queries left until the last operation is done
   ncclResult_t failed = ncclSuccess;
   std::vector<Submission> waiting = {};
-  std::thread::id caller = {};  // whose stream it is, for the emulator
+  std::thread::id caller = {};  // the thread that owns the stream, for the emulator
 };
 
 namespace {
@@ -98,7 +98,7 @@ struct Pending {
 thread_local bool in_group = false;
 thread_local std::vector<Pending> pending;
 
-/// Element `i` of what all ranks send.
+/// The mean of element `i` over all ranks.
 template <typename T>
 T mean_of(const Group& group, size_t i) {
   const T share = T(1) / static_cast<T>(group.calls.size());
@@ -107,7 +107,7 @@ T mean_of(const Group& group, size_t i) {
   return sum;
 }
 
-/// What one call of all ranks does, all at once.
+/// Performs one collective for all ranks.
 template <typename T>
 void exchange_all(const Group& group) {
   const Call& first = group.calls.front();
@@ -115,10 +115,10 @@ void exchange_all(const Group& group) {
   const auto to = [&](size_t rank) { return static_cast<T*>(group.calls[rank].to); };
   const auto from = [&](size_t rank) { return static_cast<const T*>(group.calls[rank].from); };
   for (size_t r = 0; r < ranks; ++r) {
-    if (to(r) == nullptr) continue;  // another process's
+    if (to(r) == nullptr) continue;  // another process's rank
     switch (first.kind) {
       case Kind::kAllReduce:
-        break;  // below: it is in place
+        break;  // done below, since it is in place
       case Kind::kReduce:
         if (r == first.root) {
           for (size_t i = 0; i < count; ++i) to(r)[i] = mean_of<T>(group, i);
@@ -145,7 +145,7 @@ void exchange_all(const Group& group) {
   }
 }
 
-/// Of all ranks' calls, with the group's mutex.
+/// Performs the collective of all ranks' calls; the caller has locked the group's mutex.
 void exchange_calls(const Group& group) {
   const Call& call = group.calls.front();
   for (const Call& other : group.calls) {
@@ -156,7 +156,7 @@ void exchange_calls(const Group& group) {
       exchange_all<double>(group);
       break;
     case ncclFloat16:
-      exchange_all<uint16_t>(group);  // moved alone, see add()
+      exchange_all<uint16_t>(group);  // broadcast and all-gather only, see add()
       break;
     default:
       exchange_all<float>(group);
@@ -172,11 +172,11 @@ size_t size_of_element(ncclDataType_t type) {
 struct Hello {
   int32_t ranks, rank;
 };
-/// What a rank sends of a call, in front of its bytes.
+/// The header of a call that a rank sends, followed by its data.
 struct Header {
   Kind kind;
   ncclDataType_t type;
-  uint64_t count, root, bytes;  // that follow
+  uint64_t count, root, bytes;  // `bytes` of data follow
 };
 
 bool send_all(int fd, const void* data, size_t bytes) {
@@ -193,7 +193,7 @@ bool receive_all(int fd, void* data, size_t bytes) {
   return bytes == 0 || ::recv(fd, data, bytes, MSG_WAITALL) == static_cast<ssize_t>(bytes);
 }
 
-/// Where an id leads, in the abstract namespace.
+/// The socket address of an id, in the abstract namespace.
 sockaddr_un address_of(const std::string& id) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -201,7 +201,8 @@ sockaddr_un address_of(const std::string& id) {
   return address;
 }
 
-/// Gives all ranks what each has sent, call by call, until one is gone; the others are not told.
+/// Sends each rank's data to all ranks, call by call, until one disconnects; the others are not
+/// notified.
 void serve_calls(const std::vector<trainyard::UniqueFd>& ranks) {
   for (const auto& rank : ranks) {
     if (!send_all(rank.get(), "!", 1)) return;
@@ -227,7 +228,7 @@ void serve_calls(const std::vector<trainyard::UniqueFd>& ranks) {
   }
 }
 
-/// Takes each rank once, then nobody: an id is good for one start.
+/// Accepts each rank once, then nobody: an id is good for one start.
 void serve_hub(trainyard::UniqueFd listener) {
   std::vector<trainyard::UniqueFd> ranks;
   int32_t joined = 0;
@@ -246,13 +247,13 @@ void serve_hub(trainyard::UniqueFd listener) {
   listener.reset();
   serve_calls(ranks);
   char dropped[256];
-  for (const auto& rank : ranks) {  // each waits until it is aborted
+  for (const auto& rank : ranks) {  // each rank waits until it is aborted
     while (::recv(rank.get(), dropped, sizeof dropped, 0) > 0) {
     }
   }
 }
 
-/// False: the others are not to be had.
+/// Returns false if another rank has disconnected.
 bool exchange_by_hub(const Rank& rank, const Call& call) {
   const size_t ranks = rank.group->calls.size();
   const size_t elements = call.kind == Kind::kReduceScatter ? ranks * call.count : call.count;
@@ -337,7 +338,7 @@ ncclResult_t get_unique_id(ncclUniqueId* id) {
 
 ncclResult_t comm_init_rank_config(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                    ncclConfig_t* config) {
-  // One that blocks would wait here for this thread's other devices.
+  // A blocking communicator would wait here for this thread's other devices.
   if (!in_group || config->blocking != 0 || config->magic != 0xcafebeef) return ncclInvalidUsage;
   if (rank < 0 || rank >= ranks) return ncclInvalidArgument;
   int device = -1;
@@ -386,7 +387,7 @@ ncclResult_t comm_abort(ncclComm_t comm) {
   }
   if (comm->rank->wire) (void)::shutdown(comm->rank->wire.get(), SHUT_RDWR);
   --open_comms;
-  // Threads of this process may be in calls of one that blocks.
+  // Threads of this process may still use a blocking communicator.
   if (!comm->blocks) delete comm;
   return ncclSuccess;
 }
@@ -441,7 +442,7 @@ ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRed
       call.type == ncclFloat32 || call.type == ncclFloat64 || (call.type == ncclFloat16 && moves);
   const bool has_root = call.root < comm->rank->group->calls.size();
   {
-    const std::scoped_lock lock(comm->mutex);  // before what came before has been submitted
+    const std::scoped_lock lock(comm->mutex);  // refuses while an earlier call is submitted
     if (!comm->blocks && (comm->looks > 0 || comm->failed != ncclSuccess)) {
       return ncclInvalidArgument;
     }
@@ -453,8 +454,7 @@ ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRed
   pending.push_back({comm, {call, stream}});
   return ncclSuccess;
 }
-/// Whether the two begin within `elements` of each other, so that one would be written while it is
-/// read.
+/// Whether the two ranges overlap, so that one would be written while the other is read.
 bool overlap(const void* a, const void* b, size_t elements, ncclDataType_t type) {
   const size_t bytes = elements * size_of_element(type);
   const auto x = reinterpret_cast<uintptr_t>(a), y = reinterpret_cast<uintptr_t>(b);
@@ -483,7 +483,7 @@ ncclResult_t broadcast(const void* from, void* to, size_t count, ncclDataType_t 
 }
 ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t type,
                         ncclComm_t comm, cudaStream_t stream) {
-  // In place it begins with this rank's part of what it ends with.
+  // NCCL's in-place form: `from` must be this rank's part of `to`.
   const size_t size = size_of_element(type);
   if (from != static_cast<std::byte*>(to) + comm->rank->rank * count * size)
     return ncclInvalidArgument;

@@ -1,4 +1,4 @@
-// The runtime compiler, which is there unless TRAINYARD_FAKE_CUDA_NVRTC is "missing". See
+// The runtime compiler, which can be opened unless TRAINYARD_FAKE_CUDA_NVRTC is "missing". See
 // fake_cuda.h.
 #include <cstdlib>
 #include <cstring>

@@ -1,5 +1,6 @@
-// Catches: a fake library that takes what the real one refuses, so that a call which fails on every
-// GPU passes all tests. Each refusal is asked for once, and what is right beside it is taken.
+// Catches: a fake library that accepts what the real one refuses, so that a call which fails on
+// every GPU passes all tests. Each refusal is provoked once, and the nearest valid call is
+// accepted.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +22,7 @@ using kernels::cuda::Format;
 
 constexpr int64_t kRoom = 1 << 16;
 
-/// The sentence of the refusal; empty where `f` is taken.
+/// The message of the refusal; empty if `f` succeeds.
 std::string refusal_of(const std::function<void()>& f) {
   testing::note_refusal("");
   try {
@@ -36,7 +37,7 @@ void expect_refused(const std::string& sentence, const std::function<void()>& f)
       << "expected \"" << sentence << "\", got \"" << testing::last_refusal() << "\"";
 }
 
-/// A device and pieces of its memory, each with kRoom bytes.
+/// A device and blocks of its memory, each of kRoom bytes.
 class FakeRefusals : public ::testing::Test {
  protected:
   void* memory(int64_t bytes = kRoom) {
@@ -47,7 +48,7 @@ class FakeRefusals : public ::testing::Test {
     return static_cast<std::byte*>(memory) + bytes;
   }
 
-  /// Of the engine that is proposed first.
+  /// The plan of the engine that is proposed first.
   std::optional<cuda::ConvolutionPlan> first_plan(const cuda::ConvolutionProblem& problem) {
     return cuda::ConvolutionPlan::restore(
         device_, problem, convolution_engines(device_, problem, cuda::Engines::kFast).at(0));
@@ -72,7 +73,7 @@ TEST_F(FakeRefusals, OfAProductsMemory) {
   EXPECT_EQ(refusal_of(run(a_, b_, c_, behind(w_, 256))), "");
   expect_refused("The workspace pointer is NULL", run(a_, b_, c_, nullptr));
   expect_refused("The workspace takes 4096 bytes", run(a_, b_, c_, behind(w_, kRoom - 2048)));
-  // In cuBLASLt's terms our b is the first operand.
+  // In cuBLASLt's column-major terms, our b is the first operand.
   expect_refused("The A pointer is NULL", run(a_, nullptr, c_, w_));
   expect_refused("The B pointer is NULL", run(nullptr, b_, c_, w_));
   expect_refused("The C pointer is NULL", run(a_, b_, nullptr, w_));
@@ -102,7 +103,7 @@ TEST_F(FakeRefusals, OfAProductsLayout) {
   expect_refused("auxiliary matrix is 12, it must be a multiple of 8",
                  [&] { cuda::Matmul(device_, dims); });
   MatmulDims batch{4, 8, 16};
-  batch.batch = 2;  // at no distance
+  batch.batch = 2;  // the batch stride is 0
   expect_refused("All results have one place", [&] { cuda::Matmul(device_, batch); });
 }
 
@@ -183,7 +184,7 @@ TEST_F(FakeRefusals, OfAConvolutionsMemory) {
   expect_refused("The tensor 2 pointer must be aligned to at least a multiple of 16 bytes",
                  run(a_, behind(b_, 8), c_, w_));
   expect_refused("The tensor 3 takes", run(a_, b_, behind(c_, kRoom - 16), w_));
-  try {  // the library's words are in the error, as cudnnGetLastErrorString gives them
+  try {  // the error includes the library's message from cudnnGetLastErrorString
     run(a_, b_, c_, behind(w_, 64))();
     FAIL() << "a workspace at 64 bytes was taken";
   } catch (const CudaError& e) {
@@ -193,12 +194,12 @@ TEST_F(FakeRefusals, OfAConvolutionsMemory) {
   }
 }
 
-// What an engine finds in its workspace is NaN in every type, so that one of our pieces in the same
-// place shows.
+// The workspace is NaN in every type, so that one of our buffers in the same memory would be
+// overwritten visibly.
 TEST_F(FakeRefusals, APlanAndAProductBeginWithNan) {
   const auto expect_nan = [&](int64_t bytes) {
     std::vector<unsigned char> found(static_cast<size_t>(bytes));
-    std::memcpy(found.data(), w_, found.size());  // device memory is the host's here
+    std::memcpy(found.data(), w_, found.size());  // device memory is host memory here
     EXPECT_TRUE(found == std::vector<unsigned char>(found.size(), 0xFF));
   };
   const auto clear = [&] {
@@ -236,8 +237,8 @@ TEST_F(FakeRefusals, OfTheRuntime) {
   device_.synchronize();
 }
 
-// What an H100 showed first: the arena had its workspace at a multiple of 64 bytes, and cuBLASLt
-// refused every product.
+// An H100 showed this fault first: the arena had its workspace at a multiple of 64 bytes, and
+// cuBLASLt refused every product.
 TEST(WorkspaceOfTheArena, IsRefusedAtAMultipleOf64) {
   cuda::CudaBackend cuda(0);
   EXPECT_EQ(cuda.alignment(), 256);

@@ -1,5 +1,5 @@
-// Catches: a GPU that is blamed for what a kernel did, a kernel for what a GPU did, and a fault
-// that does not name its node.
+// Catches: a GPU blamed for a kernel's fault, a kernel blamed for a GPU's fault, and a fault that
+// does not name its node.
 #include "src/runtime/cuda/fault.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ CudaError error_of(Status status) {
   throw std::logic_error("it did not fail");
 }
 
-// A library's failed launch is not in the last error of the runtime that we are linked to.
+// A library's failed launch does not set the last error of the runtime that the backend links.
 TEST(CudaFault, OfALibraryIsAskedOfTheContext) {
   const Device device(0);
   struct Case {
@@ -72,7 +72,7 @@ TEST(CudaFault, OfALibraryIsAskedOfTheContext) {
     EXPECT_NE(std::string(blas.what()).find("(error " + std::to_string(c.error) + ")"),
               std::string::npos)
         << blas.what();
-    // Nobody is to blame for what a call was told afterwards.
+    // Calls that fail afterwards are attributed to the same fault.
     EXPECT_EQ(error_of(CUDNN_STATUS_NOT_SUPPORTED).fault(), c.fault);
   }
   testing::set_fault_after(-1);
@@ -81,7 +81,7 @@ TEST(CudaFault, OfALibraryIsAskedOfTheContext) {
             std::string::npos);
 }
 
-/// What a case says whose n-th work is an illegal access; empty if it has fewer works.
+/// The error message of a case whose n-th work is an illegal access; empty if it has fewer works.
 std::string message_of_fault(int64_t n) {
   const testing::GraphCase& test = testing::graph_cases().front();
   CudaBackend cuda(0);
@@ -108,7 +108,8 @@ TEST(CudaFault, OfALaunchNamesItsNode) {
   }
 }
 
-// An algorithm that was tried in vain, say: nobody clears behind every library.
+// The runtime may have an uncleared error of an earlier call, such as a failed trial of an
+// algorithm.
 TEST(CudaFault, OfAnEarlierCallDoesNotEndTheNextKernel) {
   const testing::GraphCase& test = testing::graph_cases().front();
   CudaBackend cuda(0);

@@ -1,4 +1,5 @@
-// Forecasts for a GPU carry from the probes' sizes to those of jobs (tests/bench/gpu_forecast.h).
+// Forecasts for a GPU extrapolate from the sizes of the probes to those of jobs
+// (tests/bench/gpu_forecast.h).
 #include "tests/bench/gpu_forecast.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +10,8 @@
 namespace trainyard::bench {
 namespace {
 
-// The aims of forecasts before the first step: a median under 10 %, 19 of 20 under 25 %, and nine
-// of ten in the range that is told.
+// The goals for forecasts before the first step: a median error below 10 %, 95 % of the errors
+// below 25 %, and 90 % of the times within the reported range.
 TEST(GpuForecast, StepsOfAnH100AreForecastFromItsRates) {
   std::vector<double> errors;
   double in_range = 0;

@@ -23,7 +23,7 @@ DatasetSchema ingest_file(const Workspace& w, const std::string& text, IngestReq
   return schema.ok() ? *std::move(schema) : DatasetSchema{};
 }
 
-/// Numbers that follow no pattern, from 0 to 255.
+/// Pseudo-random numbers from 0 to 255.
 int noise(int64_t i) { return static_cast<int>(static_cast<uint64_t>(i) * 2654435761u >> 9 & 255); }
 
 AugmentationSpec with(std::string kind, Attributes attributes = {}) {
@@ -36,7 +36,7 @@ ModelSpec spec_of(std::vector<LayerSpec> layers) {
   return spec;
 }
 
-/// Batches of several epochs, made by the GPU, beside those of the host: bit by bit.
+/// Compares batches of several epochs gathered by the GPU with those of the host, bit by bit.
 void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSchema& schema,
                          const TrainJob& job) {
   const Dataset data = Dataset::open(w / "dataset", false).value();
@@ -84,7 +84,8 @@ void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSche
   }
 }
 
-/// Of all rows by an untrained model, on the device and from the host.
+/// Evaluates an untrained model on all rows, with the resident dataset and with batches from the
+/// host, and compares the values.
 void expect_same_evaluation(Backend& backend, const Workspace& w, const TrainJob& job,
                             const std::vector<std::string>& names, bool on_device) {
   const Dataset data = Dataset::open(w / "dataset", false).value();
@@ -210,13 +211,14 @@ void expect_held_batches(Backend& backend) {
                           const std::vector<AugmentationSpec>& augmentation = {}) {
     TrainJob job = held_job(w, "a", model);
     job.recipe.augmentation = augmentation;
-    job.recipe.drop_last = false;  // a last batch that rows complete, behind those of all epochs
+    job.recipe.drop_last = false;  // the last batch is completed by rows from the epoch's beginning
     if (schema.stream()) job.recipe.context_length = 5;
     expect_same_batches(backend, w, schema, job);
   };
   const std::vector<AugmentationSpec> box_moves_along = {
       with("cutout", {{"size", int64_t{2}}}), with("random_crop", {{"padding", int64_t{3}}})};
-  // Elements that are a multiple of four, planes that are none; neither; lines of a multiple.
+  // Sizes in elements: an image is a multiple of 4 but its planes are not; neither is; and lines
+  // are.
   for (const Shape& image : {Shape{4, 3, 5}, Shape{3, 5, 7}, Shape{1, 6, 8}}) {
     for (const bool bytes : {true, false}) {
       SCOPED_TRACE(image.to_string() + (bytes ? " of bytes" : " of floats"));
@@ -261,7 +263,7 @@ void expect_held_evaluations(Backend& backend) {
       ingest_images(w, {3, 5, 7}, bytes, 50);
       TrainJob job = held_job(w, "a", dense_model());
       if (moved) job.recipe.augmentation = moves();
-      // Floats that are moved lie there as edited ones, which may differ in a bit.
+      // Augmented float images are resident in edited form, which may differ in a bit.
       expect_same_evaluation(backend, w, job, of_classes, bytes || !moved);
     }
   }

@@ -1,9 +1,10 @@
-"""Catches: a hot kernel that spills, takes so many registers that too few blocks fit a
-multiprocessor, no longer loads 16 bytes at once, or divides 64-bit numbers for each element; one
-that computes with denormal floats, which the CPU flushes. And a line of tests/bench/step_facts.cc whose registers are no longer those of its kernel.
+"""Catches: a hot kernel that spills, uses so many registers that too few blocks fit on a
+multiprocessor, no longer loads 16 bytes at a time, or divides 64-bit numbers for each element; a
+kernel that computes with denormal floats, which the CPU flushes; and a line of
+tests/bench/step_facts.cc whose register count is not that of its kernel.
 
-Compiles the kernels for sm_90 as the build does and reads what ptxas says and what the PTX holds:
-no GPU is needed, and nothing is known of speed. Usage: kernel_budget_test.py NVCC ROOT
+Compiles the kernels for sm_90 as the build does, and checks the output of ptxas and the PTX. It
+needs no GPU and says nothing about speed. Usage: kernel_budget_test.py NVCC ROOT
 """
 
 import pathlib
@@ -14,53 +15,53 @@ import tempfile
 import unittest
 
 NVCC, ROOT = sys.argv[1:3]
-THREADS = 256  # of a block
-REGISTERS = 65536  # of a multiprocessor
-F32, BF16, F16 = range(3)  # Stored, as kernels/cuda/view.h counts
+THREADS = 256  # per block
+REGISTERS = 65536  # per multiprocessor
+F32, BF16, F16 = range(3)  # Stored, with the numbers of kernels/cuda/view.h
 NONE, BY_RESULT, BY_INPUT = range(3)  # Mask of channels_last_norm.cu
-# 3.35 TB/s x 0.65 us of latency, over 132 multiprocessors: what must be on its way in each.
+# 3.35 TB/s x 0.65 us of latency, over 132 multiprocessors: the bytes that each must have in flight.
 BYTES_IN_FLIGHT = 16500
 
 
 class Budget:
-    """`kernel` as c++filt prints it, without namespaces; `blocks` that fit a multiprocessor at
-    once; `loads` of 16 bytes that a thread issues before it uses the first; those besides that it
-    makes `once`, of what belongs to a channel."""
+    """`kernel`: the name that c++filt prints, without namespaces. `blocks`: the blocks that must
+    fit on a multiprocessor. `loads`: the 16-byte loads that a thread issues before it uses the
+    first. `once`: further loads, of the values of a channel."""
 
     def __init__(self, kernel, blocks, loads, once=0):
         self.kernel, self.blocks, self.loads, self.once = kernel, blocks, loads, once
 
 
 class GeneralBudget:
-    """Of a kernel that takes every format, and asks at each load which: four elements at once are
-    16 bytes in F32 and 8 in 16 bits. `vectors`: loads of 16 bytes that its source has at least."""
+    """A kernel that reads every format and selects it at each load: four elements are 16 bytes in
+    F32 and 8 bytes in 16 bits. `vectors`: the least number of 16-byte loads in its code."""
 
     def __init__(self, kernel, blocks, vectors, spilled=0):
         self.kernel, self.blocks, self.vectors, self.spilled = kernel, blocks, vectors, spilled
 
 
 def general_budgets():
-    """By source file. What a kernel had when this was written, on this compiler."""
+    """The budgets by source file: the resources that each kernel had when the budget was set."""
     norm, loss, attention = [], [], []
     for drops in ("false", "true"):
-        # A warp for each row, and a block for each of long or few.
+        # One variant has a warp for each row, the other a block for each row (long or few rows).
         norm.append(GeneralBudget(f"forward<false, 4, {drops}>", 4, 4))
         norm.append(GeneralBudget(f"forward<true, 4, {drops}>", 6, 4))
         norm.append(GeneralBudget(f"backward<false, 4, {drops}>", 4, 4))
         norm.append(GeneralBudget(f"backward<true, 4, {drops}>", 4, 4))
-    norm.append(GeneralBudget("parameter_parts", 6, 0))  # columns side by side, one each
+    norm.append(GeneralBudget("parameter_parts", 6, 0))  # neighbouring columns, one a thread
     for block in ("false", "true"):
         loss.append(GeneralBudget(f"xent_rows<{block}, 4>", 6, 2))
         loss.append(GeneralBudget(f"xent_gradient<{block}, 4>", 5, 1))
         loss.append(GeneralBudget(f"xent_rows_in_place<{block}, 4>", 6, 2))
     loss.append(GeneralBudget("xent_in_one_block", 5, 0))
-    # Tiles live in shared memory and in registers: two blocks where a head has 64 columns at most.
+    # Tiles are in shared memory and registers: two blocks fit if a head has at most 64 columns.
     for chunks, columns in ((1, 2), (1, 4), (2, 4), (4, 4)):
         tiles = f"_tiles<{chunks}, {columns}>"
         blocks = 2 if chunks == 1 else 1
         attention.append(GeneralBudget(f"forward{tiles}", blocks, 3))
         attention.append(GeneralBudget(f"query_gradient{tiles}", blocks, 5))
-        # Of narrow heads it spills five registers once, so that a second block fits.
+        # For narrow heads the kernel spills five registers once, so that a second block fits.
         spilled = 40 if columns == 2 else 0
         attention.append(GeneralBudget(f"key_gradient{tiles}", blocks, 6, spilled))
     return {
@@ -92,8 +93,9 @@ def general_budgets():
     }
 
 
-# The model's lines (op and kernel as step_facts.cc names them) whose registers are these kernels'.
-# Where several serve an op, that which moves most of its bytes in the rows of the model.
+# The lines of the step model (op and kernel as step_facts.cc names them) and the kernels whose
+# registers they state. If several kernels serve an op, it is the kernel that moves most of the op's
+# bytes in the measured rows.
 MODELLED = {
     "optimizer.cu": {
         "SgdUpdate": "update_one<SgdUpdate>",
@@ -129,7 +131,7 @@ MODELLED = {
 
 
 def modelled_registers():
-    """{op: {kernel's first word: registers}} of step_facts.cc."""
+    """Returns {op: {kernel's first word: registers}} as stated in step_facts.cc."""
     text = (pathlib.Path(ROOT) / "tests/bench/step_facts.cc").read_text()
     table = text[text.index("constexpr Sweep kSweeps[]") : text.index("constexpr Sweep kDefault")]
     lines = re.findall(
@@ -146,21 +148,23 @@ def stored(format):
 
 
 def loads_of(tensors):
-    """Of 16 bytes, by in_flight(): in F32 two loads of half the pixels."""
+    """The number of 16-byte loads of in_flight(): in F32 an eight takes two loads, but for half as
+    many pixels."""
     return tensors * (2 if tensors > 2 else 4)
 
 
 def budgets():
-    """By source file. What a kernel had when this was written; who needs more says why."""
+    """The budgets by source file: the resources that each kernel had when the budget was set. A
+    change that needs more states its reason."""
     norm, pool, arithmetic, convert = [], [], [], []
     for format in (F32, BF16, F16):
         s = stored(format)
-        wide = 2 if format == F32 else 1  # loads of eight elements
+        wide = 2 if format == F32 else 1  # loads for eight elements
         norm.append(Budget(f"reduce_slices<MomentsOfEight<{s}>>", 2, 4))
         for mask, tensors in ((NONE, 2), (BY_RESULT, 3), (BY_INPUT, 2)):
             name = f"{s}, (Mask){mask}"
             dx = Budget(f"differentiate_eights<{name}>", 3, loads_of(tensors), 10)
-            if mask == BY_INPUT:  # what makes y
+            if mask == BY_INPUT:  # the mask needs y, which is computed from further loads
                 dx.once = 12
             norm.append(dx)
             for adds in ("false", "true") if mask != NONE else ("false",):
@@ -187,7 +191,7 @@ def budgets():
 
 
 def plain(names):
-    """Mangled names as c++filt prints them, without result, parameters and namespaces."""
+    """Demangles names with c++filt, without result type, parameters and namespaces."""
     lines = subprocess.run(
         ["c++filt"], input="\n".join(names), capture_output=True, text=True, check=True
     ).stdout.splitlines()
@@ -206,7 +210,7 @@ def plain(names):
 
 
 def compile_kernels(source, folder):
-    """{kernel: (registers, spilled bytes, PTX)}"""
+    """Returns {kernel: (registers, spilled bytes, PTX)}."""
     command = [NVCC, f"-I{ROOT}", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "-std=c++20"]
     command += ["--ftz=true"]
     command += ["-gencode=arch=compute_90,code=sm_90", "-Xptxas=-v", "-cubin", "--keep"]
@@ -241,7 +245,7 @@ class KernelBudget(unittest.TestCase):
                 self.assertIn(budget.kernel, kernels, sorted(kernels))
                 registers, spilled, ptx = kernels[budget.kernel]
                 blocks = min(REGISTERS // (THREADS * (-(-registers // 8) * 8)), 8)
-                # Of a table's operands the compiler does not know where they lie.
+                # The compiler does not know the address space of operands in a table.
                 vectors = len(re.findall(r"ld(?:\.global(?:\.nc)?)?\.v4\.[fub]32", ptx))
                 print(
                     f"{budget.kernel}: {registers} registers, {blocks} blocks, {spilled} B spilled, "
@@ -277,20 +281,21 @@ class KernelBudget(unittest.TestCase):
                 self.assertGreaterEqual(blocks, budget.blocks, "blocks on a multiprocessor")
                 self.assertEqual(spilled, 0, "bytes spilled")
                 self.assertGreater(wide, 0, "loads of 16 bytes")
-                # A multiple where the compiler has made copies of a loop.
+                # A multiple, since the compiler may have duplicated a loop.
                 self.assertEqual(wide % (budget.loads + budget.once), 0, "loads of 16 bytes")
                 self.assertGreaterEqual(in_flight, BYTES_IN_FLIGHT, "bytes in flight")
-                if not budget.kernel.startswith("reduce_slices"):  # those: once for a slice
+                # reduce_slices has some of both, but only once a slice
+                if not budget.kernel.startswith("reduce_slices"):
                     self.assertEqual(narrow, [], "loads of one element")
                     self.assertEqual(divisions, [], "divisions of 64-bit numbers")
 
     def test_direct_convolutions(self):
-        """They live in shared memory: what counts is that blocks fit, and that 16 bits multiply
-        by tensor cores."""
+        """These kernels work in shared memory: blocks must fit, and 16-bit products must use tensor
+        cores."""
         with tempfile.TemporaryDirectory() as folder:
             kernels = compile_kernels("direct_conv.cu", folder)
         kernels = {n: k for n, k in kernels.items() if not n.startswith("reduce_slices")}
-        self.assertEqual(len(kernels), 30)  # formats of images and operands, sizes of tiles
+        self.assertEqual(len(kernels), 30)  # formats of images and of operands, tile sizes
         for name, (registers, spilled, ptx) in kernels.items():
             with self.subTest(kernel=name):
                 blocks = REGISTERS // (THREADS * (-(-registers // 8) * 8))

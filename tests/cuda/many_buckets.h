@@ -1,5 +1,5 @@
-// tests/cuda/many_buckets.h: a session on several devices whose steps have many exchanges under way
-// at a time.
+// tests/cuda/many_buckets.h: a session on several devices whose steps have many exchanges in
+// flight.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,8 @@
 
 namespace trainyard::testing {
 
-/// Ten layers that are exchanged in buckets of a few bytes, two at a time, on connected devices.
+/// Ten layers whose gradients are exchanged in buckets of a few bytes, on connected devices; each
+/// bucket has two tensors.
 struct ManyBuckets {
   static constexpr int64_t kRows = 4, kColumns = 6;
 
@@ -84,7 +85,7 @@ struct ManyBuckets {
     return programs;
   }
 
-  /// Steps run ahead of their results, as in the loop.
+  /// Runs the steps ahead of their results, as the training loop does.
   std::vector<float> losses(int64_t steps) {
     std::vector<float> all;
     for (int64_t s = 0; s < steps; ++s) {

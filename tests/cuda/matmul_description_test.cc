@@ -1,5 +1,5 @@
-// Catches: a transposed, swapped or mis-strided operand in what we tell cuBLASLt. Descriptors need
-// no GPU, so the product that they describe is computed here by a naive loop with cuBLASLt's
+// Catches: a transposed, swapped or wrongly strided operand in our description for cuBLASLt.
+// Descriptors need no GPU: a naive loop here computes the described product with cuBLASLt's
 // column-major meaning.
 #include <gtest/gtest.h>
 
@@ -42,7 +42,7 @@ T attribute(const MatmulDescription& d, cublasLtMatmulDescAttributes_t which) {
   return value;
 }
 
-/// What cublasLtMatmul(A = our b, B = our a) would write.
+/// The result that cublasLtMatmul(A = our b, B = our a) would write.
 std::vector<float> emulate(const MatmulDescription& d, const std::vector<float>& our_a,
                            const std::vector<float>& our_b, const std::vector<float>& bias) {
   const bool transpose_first = attribute<int32_t>(d, CUBLASLT_MATMUL_DESC_TRANSA) == CUBLAS_OP_T;
@@ -75,8 +75,8 @@ std::vector<float> emulate(const MatmulDescription& d, const std::vector<float>&
   return c;
 }
 
-/// The same product by its definition, row-major. Small whole numbers, so that every order gives
-/// the same sum.
+/// The same product by its definition, in row-major order. The values are small integers, so that
+/// every order of summation gives the same result.
 std::vector<float> expected(const MatmulDims& d, const std::vector<float>& a,
                             const std::vector<float>& b, const std::vector<float>& bias) {
   std::vector<float> c;

@@ -1,5 +1,5 @@
-// Catches: a host without a usable GPU on which the worker dies, hangs or answers with a puzzle
-// instead of a sentence.
+// Catches: a host without a usable GPU on which the worker crashes, hangs or reports an
+// incomprehensible error.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ TEST(CudaModule, IsRefusedWhereItIsMissing) {
   EXPECT_NE(refused.error().message.find("/nonexistent/libtrainyard_cuda.so"), std::string::npos);
 }
 
-// A bare name would be looked up along the library path.
+// A bare file name would be searched along the library path.
 TEST(CudaModule, IsRefusedByARelativePath) {
   const auto refused = open_cuda_backend("libc.so.6", 0);
   ASSERT_FALSE(refused.ok());
@@ -71,7 +71,7 @@ TEST(CudaModule, IsLookedForBesideTheProgram) {
 #ifdef TRAINYARD_TEST_CUDA_MODULE
 
 TEST(CudaModule, LoadsAndSaysWhatIsWrongWithTheDevice) {
-  // An ordinal that no machine has, so that the answer is a refusal with and without a GPU.
+  // No machine has this ordinal, so the request is refused with and without a GPU.
   const auto refused = open_cuda_backend(TRAINYARD_TEST_CUDA_MODULE, 1000);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "CUDA_UNAVAILABLE") << refused.error().message;
@@ -96,7 +96,7 @@ TEST(CudaModule, RefusesAProgramOfAnotherBuild) {
   EXPECT_EQ(backend, nullptr);
 }
 
-// The text is cut to the buffer and terminated.
+// The message is truncated to the buffer and terminated.
 TEST(CudaModule, KeepsToTheErrorBuffer) {
   void* const handle = dlopen(TRAINYARD_TEST_CUDA_MODULE, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   ASSERT_NE(handle, nullptr);

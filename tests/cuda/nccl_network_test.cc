@@ -1,5 +1,5 @@
-// Catches: NCCL that goes through another network than the one by which the nodes have just met,
-// and an operator's choice that is written over.
+// Catches: NCCL that uses another network than the one on which the nodes have just connected, and
+// an operator's setting that is overwritten.
 #include "src/runtime/cuda/nccl_network.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@
 namespace trainyard::cuda {
 namespace {
 
-/// A host's interfaces, as the system lists them: one entry for each address.
+/// A host's interfaces in the form in which the system lists them: one entry for each address.
 class Host {
  public:
   void add(const char* name, const char* address) {
@@ -58,7 +58,7 @@ TEST(NcclNetwork, TheInterfaceIsTheOneOfTheAddress) {
   host.add("lo", "127.0.0.1");
   host.add("docker0", "172.17.0.1");
   host.add("eth0", "10.0.0.7");
-  host.add("eth0:1", "10.0.0.8");  // a second address of the same
+  host.add("eth0:1", "10.0.0.8");  // a second address of the same interface
   host.add("ib0", "fd00::7");
   host.add("eth0", "fe80::1");
   EXPECT_EQ(host.of("10.0.0.7"), "eth0");
@@ -82,7 +82,7 @@ TEST(NcclNetwork, WhatNcclsFilesSayIsFound) {
   EXPECT_FALSE(is_set_in(path, "NCCL_SOCKET_IFNAME"));
 }
 
-/// In a process of its own: what was set is looked at once.
+/// Runs in a process of its own, since NCCL reads the settings only once.
 int status_of_choice(const char* interface_before, const std::string& said, const char* after) {
   ::unsetenv("NCCL_SOCKET_FAMILY");
   ::unsetenv("NCCL_CONF_FILE");
@@ -106,7 +106,7 @@ TEST(NcclNetworkDeathTest, AnOperatorsChoiceStays) {
               ::testing::ExitedWithCode(0), "");
 }
 
-/// What NCCL itself makes of it, which needs no GPU for that.
+/// Checks that NCCL itself follows the setting, which needs no GPU.
 int status_of_draw(const char* interface_before) {
   if (status_of_choice(
           interface_before,
@@ -119,7 +119,7 @@ int status_of_draw(const char* interface_before) {
     const bool has_words = id.error().message.find("(NCCL error ") != std::string::npos;
     return id.error().reason == "RANKS_UNCONNECTED" && has_words ? 10 : 2;
   }
-  // Where the others reach it: the address of the interface is among the bytes.
+  // The id contains the interface's address, at which the other ranks connect.
   return id->size() == sizeof(ncclUniqueId) && id->find(std::string("\x7f\0\0\1", 4)) != id->npos
              ? 0
              : 3;

@@ -1,5 +1,5 @@
-// Catches: a function of NCCL under a wrong name, and a refusal that does not say what to install.
-// The library itself is not asked for anything that needs a GPU.
+// Catches: a wrong name for an NCCL function, and a refusal that does not say what to install.
+// Calls no function of the library that needs a GPU.
 #include <gtest/gtest.h>
 
 #include "src/runtime/cuda/nccl.h"

@@ -1,5 +1,5 @@
-// tests/cuda/nth_candidate.h: the algorithms that timing may pick, one after another. Each is taken
-// by a job on some GPU, so each must be right, not only what a library proposes first.
+// tests/cuda/nth_candidate.h: tries all algorithms that timing may pick. A job on some GPU may use
+// any of them, so all must be right, not only the library's first proposal.
 #pragma once
 
 #include <algorithm>
@@ -18,18 +18,18 @@
 
 namespace trainyard::testing {
 
-/// Takes, of every problem's candidates, the one of a number; the last where there are not so many.
+/// Chooses the n-th candidate of every problem, or the last one if there are fewer.
 class NthCandidate final : public Algorithms {
  public:
   NthCandidate() : Algorithms(Options{{}, /*times=*/false}) {}
 
-  /// From now on.
+  /// Sets the candidate's number, counted from 0, for the problems that follow.
   void take(size_t number) {
     number_ = number;
     most_ = 0;
     taken_.clear();
   }
-  /// Of the problems since then: the most candidates that one of them had, and what was taken.
+  /// The largest number of candidates of a problem since take(), and the choices made since then.
   size_t most() const { return most_; }
   const std::map<std::string, std::string>& taken() const { return taken_; }
 
@@ -50,11 +50,11 @@ class NthCandidate final : public Algorithms {
  private:
   size_t number_ = 0, most_ = 0;
   std::map<std::string, std::vector<std::string>> choices_;  // by problem
-  std::map<std::string, std::string> taken_;                 // since take()
+  std::map<std::string, std::string> taken_;                 // by problem, since take()
 };
 
-/// Whether the case of this number is looked at here: processes side by side share the cases of a
-/// test by TRAINYARD_CANDIDATE_PART, "2/3" the second of three. Unset: all of them.
+/// Whether this process tests the case: parallel processes share a test's cases by
+/// TRAINYARD_CANDIDATE_PART, where "2/3" is the second of three. Unset: all cases.
 inline bool is_in_part(size_t number) {
   const char* const text = std::getenv("TRAINYARD_CANDIDATE_PART");
   size_t part = 1, parts = 1;
@@ -65,17 +65,17 @@ inline bool is_in_part(size_t number) {
   return number % std::max<size_t>(parts, 1) == part - 1;
 }
 
-/// How many candidates a library has, and what making one's plan takes, depends on the GPU. A check
-/// that may not take long says what it has left out: TRAINYARD_CANDIDATE_SECONDS in the
-/// environment; unset: it looks at all.
+/// Limits the time of a check, since the number of candidates and the time to make a plan depend on
+/// the GPU. TRAINYARD_CANDIDATE_SECONDS sets the limit; unset: none. The check reports the omitted
+/// cases.
 class CandidateTime {
  public:
   bool is_left() const { return std::chrono::steady_clock::now() < end_; }
-  /// For want of time: a case, or what is left of one.
+  /// Notes that a case, or its remaining candidates, were omitted for lack of time.
   void leave_out(const std::string& name) {
     if (left_out_++ == 0) first_left_out_ = name;
   }
-  /// Prints what was left out, if anything; scripts/gpu_check shows the line.
+  /// Prints what was omitted, if anything; scripts/gpu_check shows the line.
   void report(int64_t looked_at) const {
     if (left_out_ == 0) return;
     std::printf("left out: %lld cases, from %s on; the time was over behind %lld candidates\n",

@@ -1,4 +1,4 @@
-// Catches: a host whose cuDNN is short of engines and nobody is told.
+// Catches: a host that lacks libraries which some cuDNN engines need, without a warning.
 #include "src/runtime/cuda/nvrtc.h"
 
 #include <cuda_runtime_api.h>

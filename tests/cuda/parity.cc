@@ -22,20 +22,22 @@
 namespace trainyard::testing {
 namespace {
 
-// As in cpu_parity_test.cc: float against double, and roundings to bf16 that fall differently.
+// As in cpu_parity_test.cc: float against double, and bf16 values that the two backends round
+// differently.
 constexpr double kRelativeMax = 3e-5;
-// Beside what the cpu backend rounds, products of bf16 tensors narrow an F32 operand, as PyTorch's
-// autocast does: half a unit in the last place of each factor.
+// In addition to the cpu backend's roundings, products of bf16 tensors round an F32 operand to
+// bf16, as PyTorch's autocast does: half a unit in the last place of each factor.
 constexpr double kRelativeMaxBf16 = 12.0 / 256;
-// The same of 11 bits instead of 8.
+// The bound for products that round an F32 operand to 11 bits instead of 8.
 constexpr double kRelativeMax11Bits = 12.0 / 2048;
 
 void compare(const CaseResult& actual, const CaseResult& expected, double relative_max) {
   EXPECT_LE(actual.used_bytes, actual.planned_bytes);
   for (const auto& [name, got] : actual.values) {
-    // A GPU's copy of a bias, which the reference reads as it is; what a product keeps of ReLU.
+    // A GPU's 16-bit copy of a bias, which the reference reads in F32; and ReLU's mask of a
+    // product.
     const bool is_copy = name.ends_with("/bf16") || name.ends_with("/f16");
-    const bool is_mask = name.ends_with("/mask");  // in a library's own words
+    const bool is_mask = name.ends_with("/mask");  // ReLU's mask, in the library's own format
     if ((is_copy || is_mask) && !expected.values.contains(name)) continue;
     ASSERT_TRUE(expected.values.contains(name)) << name;
     const std::vector<double>& values = expected.values.at(name);
@@ -49,7 +51,7 @@ void compare(const CaseResult& actual, const CaseResult& expected, double relati
   }
 }
 
-/// NaN equals itself here: a case may have one.
+/// NaN equals NaN here, since a case may contain one.
 bool equal_bits(const CaseResult& a, const CaseResult& b) {
   return std::equal(a.values.begin(), a.values.end(), b.values.begin(), b.values.end(),
                     [](const auto& x, const auto& y) {
@@ -68,15 +70,15 @@ bool is_covered(const Backend& cuda, const CaseGraph& c) {
   return true;
 }
 
-/// Cases whose name holds TRAINYARD_CASE, where that is set: for work on one kernel.
+/// Selects the cases whose names contain TRAINYARD_CASE, if it is set: for work on one kernel.
 bool is_wanted(const GraphCase& test, std::string_view part = "") {
   const char* other = std::getenv("TRAINYARD_CASE");
   return test.name.find(part) != std::string::npos &&
          (other == nullptr || test.name.find(other) != std::string::npos);
 }
 
-/// A case with its backward pass, and the same for the plain loops: in double, or, in 16 bits, with
-/// the same roundings.
+/// A case with its backward pass, and the same for the reference loops: in double or, for 16 bits,
+/// with the same roundings.
 struct GraphPair {
   CaseGraph narrow, wide;
 };
@@ -106,7 +108,7 @@ double relative_max_of(Precision precision) {
 }
 
 void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_view part) {
-  std::set<std::string_view> seen;  // ops
+  std::set<std::string_view> seen;  // ops of the cases run so far
   const auto reference = make_reference_backend();
   const double relative_max = relative_max_of(precision);
   for (const GraphCase& test : graph_cases()) {
@@ -123,10 +125,10 @@ void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_
         SCOPED_TRACE(test.name + (channels_last ? " channels-last" : " row-major") +
                      (keep_all ? " kept" : " reused"));
         options.keep_all = keep_all;
-        options.runs = 3;  // one by one, recorded, replayed
+        options.runs = 3;  // kernel by kernel, recorded, replayed
         try {
           compare(run_case(narrow, cuda, options), expected, relative_max);
-        } catch (const std::exception& e) {  // a library refuses: the other cases are still run
+        } catch (const std::exception& e) {  // a library refuses; the other cases still run
           ADD_FAILURE() << e.what();
         }
       }
@@ -136,7 +138,7 @@ void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_
 
 namespace {
 
-/// How many candidates of a case were compared.
+/// Returns how many candidates of the case were compared.
 int64_t compare_candidates(const GraphCase& test, Backend& backend, NthCandidate& candidates,
                            const RunOptions& options) {
   const auto [narrow, wide] = build(test, options.precision);
@@ -149,11 +151,11 @@ int64_t compare_candidates(const GraphCase& test, Backend& backend, NthCandidate
     candidates.take(number++);
     try {
       const CaseResult result = run_case(narrow, backend, options);
-      if (candidates.most() < 2) break;  // nothing to choose from
+      if (candidates.most() < 2) break;  // no choice
       if (!expected.has_value()) expected = run_case(wide, *make_reference_backend(), options);
       compare(result, *expected, relative_max_of(options.precision));
       ++looked_at;
-    } catch (const std::exception& e) {  // a library refuses: the others are still run
+    } catch (const std::exception& e) {  // a library refuses; the other candidates still run
       ADD_FAILURE() << e.what();
     }
   } while (number < candidates.most());
@@ -168,7 +170,7 @@ void expect_parity_of_candidates(Backend& cuda, Precision precision) {
   WorkspaceBackend nan_first(cuda, {.fill = 0xFF});
   CandidateTime time;
   int64_t looked_at = 0;
-  // Where time is short it ends among the layout that networks of images do not run in.
+  // If time runs out, the cases in row-major are omitted, which image networks do not use.
   for (const bool channels_last : {true, false}) {
     RunOptions options{channels_last, /*keep_all=*/false};
     options.precision = precision;
@@ -197,7 +199,7 @@ void expect_tf32_in_products_alone(Backend& cuda) {
     if (c.loss != kNoTensor) c = with_gradients(std::move(c), &gradients);
     if (!is_wanted(test) || !is_covered(cuda, c)) continue;
     RunOptions options;
-    options.passes = {false, false, false, false};  // the same nodes in both
+    options.passes = {false, false, false, false};  // both programs then have the same nodes
     const CaseResult plain = run_case(c, cuda, options);
     options.precision = Precision::kTf32;
     const CaseResult result = run_case(c, cuda, options);
@@ -217,7 +219,7 @@ void expect_tf32_in_products_alone(Backend& cuda) {
 
 namespace {
 
-/// A layer with ReLU behind it, and NaN and infinities in its input and its bias.
+/// A layer followed by ReLU, with NaN and infinities in its input and its bias.
 CaseGraph relu_of_nan(bool is_convolution) {
   const double inf = std::numeric_limits<double>::infinity();
   CaseBuilder b(DType::kF32);
@@ -252,7 +254,7 @@ void expect_nan_through_relu(Backend& cuda, bool is_convolution, const RunOption
     nans += std::isnan(wanted[i]);
     infinite += std::isinf(wanted[i]);
     finite += std::isfinite(wanted[i]);
-    // An engine may carry them to neighbours, but not lose one.
+    // An engine may spread them to neighbours, but must not lose any.
     if (std::isnan(wanted[i])) {
       EXPECT_TRUE(std::isnan(y[i])) << i;
     } else if (std::isinf(wanted[i])) {
@@ -293,7 +295,7 @@ void expect_repeats(Backend& cuda, Precision precision, std::string_view part) {
       const std::vector<double>& again = second.values.at(name);
       ASSERT_EQ(values.size(), again.size());
       for (size_t i = 0; i < values.size(); ++i) {
-        // Threads went on in another order: a race shows here.
+        // A GPU runs threads in another order, so a race changes the bits.
         ASSERT_TRUE(values[i] == again[i] || (std::isnan(values[i]) && std::isnan(again[i])))
             << test.name << " " << name << "[" << i << "] " << values[i] << " and " << again[i];
       }

@@ -1,5 +1,4 @@
-// Catches: a CUDA kernel that computes something else than the plain loops. Needs a GPU; skips
-// without one.
+// Catches: a CUDA kernel that differs from the reference loops. Needs a GPU; skips without one.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -34,8 +33,8 @@ TEST_F(Cuda, RealShapes) {
     testing::expect_right(*cuda_, testing::real_shapes(), precision);
   }
 }
-// What timing may pick, one after another: each is some job's. Where that may take no longer than
-// TRAINYARD_CANDIDATE_SECONDS, each test says what it has left out.
+// Tests each algorithm that timing may pick, since some job gets it. If time is limited by
+// TRAINYARD_CANDIDATE_SECONDS, each test reports what it omitted.
 class CudaCandidates : public Cuda {};
 TEST_F(CudaCandidates, OfRealShapes) {
   testing::expect_right(*cuda_, testing::real_shapes(), Precision::kFp32,

@@ -18,14 +18,14 @@ namespace {
 
 constexpr double kElementFactor = 8;
 
-/// Of the norm of a tensor.
+/// The allowed error relative to the norm of a tensor.
 double bound_of(Precision precision) {
   switch (precision) {
     case Precision::kBf16:
       return 2.0 / 512;
     case Precision::kFp16:
       return 2.0 / 4096;
-    case Precision::kTf32:  // two factors, each to 11 bits
+    case Precision::kTf32:  // two factors, each rounded to 11 bits
       return 2.0 / 2048;
     default:  // sums of up to 50,000 terms in another order
       return 6e-5;
@@ -36,8 +36,8 @@ std::string name_of(const ShapeCase& shape, Precision precision) {
   return shape.name + ", " + std::string(trainyard::name_of(precision));
 }
 
-/// Marks what a node made: its result, and the gradients of its inputs. What is marked stays F32,
-/// so of a tensor that is to be stored as the precision says it is the double.
+/// Marks the node's result and the gradients of its inputs as outputs. Outputs stay F32, so for
+/// tensors that must be stored in `precision`, the output is their double.
 CaseGraph finish(CaseBuilder b, TensorId y, const std::vector<TensorId>& gradients) {
   const TensorId doubled_y = b.one("2 y", "Add", {}, {y, y});
   const TensorId doubled_dx = b.one("2 dx", "Add", {}, {gradients[0], gradients[0]});
@@ -48,12 +48,12 @@ CaseGraph finish(CaseBuilder b, TensorId y, const std::vector<TensorId>& gradien
   return c;
 }
 
-/// A convolution of x [N, C, H, H] by filters [K, C, R, R], with as many pads as keep the middle.
+/// A convolution of x [N, C, H, H] with filters [K, C, R, R], with pads that keep the size.
 ShapeCase convolution(const std::string& name, int64_t N, int64_t C, int64_t H, int64_t K,
                       int64_t R, int64_t stride) {
   return {name, [=] {
             CaseBuilder b(DType::kF32);
-            const int64_t pad = R == stride ? 0 : R / 2;  // patches have none
+            const int64_t pad = R == stride ? 0 : R / 2;  // patch embeddings have no pads
             const int64_t P = (H + 2 * pad - R) / stride + 1;
             const Attributes window{{"strides", std::vector<int64_t>{stride, stride}},
                                     {"pads", std::vector<int64_t>{pad, pad, pad, pad}}};
@@ -82,7 +82,7 @@ ShapeCase product(const std::string& name, int64_t N, int64_t F, int64_t K) {
           }};
 }
 
-/// What is wrong with a tensor; empty: nothing.
+/// Describes what is wrong with a tensor; empty if nothing is.
 std::string compare(const std::string& tensor, const std::vector<double>& got,
                     const std::vector<double>& expected, double bound) {
   double squares = 0, difference = 0, worst = 0;
@@ -117,7 +117,7 @@ std::string compare(const std::string& tensor, const std::vector<double>& got,
   return "";
 }
 
-/// One run; `name` is for the sentences.
+/// Compares one run; `name` begins the sentences added to `wrong`.
 void look_at(const CaseGraph& c, Backend& cuda, const RunOptions& options,
              const CaseResult& expected, const std::string& name, std::vector<std::string>& wrong) {
   std::printf("%s\n", name.c_str());
@@ -128,7 +128,7 @@ void look_at(const CaseGraph& c, Backend& cuda, const RunOptions& options,
           compare(tensor, got.values.at(tensor), values, bound_of(options.precision));
       if (!what.empty()) wrong.push_back(name + ": " + what);
     }
-  } catch (const std::exception& e) {  // a library refuses: the others are still run
+  } catch (const std::exception& e) {  // a library refuses; the others still run
     wrong.push_back(name + ": " + e.what());
   }
 }

@@ -1,8 +1,8 @@
-// Catches: a training step that submits more to a GPU, or moves more bytes, than it did. The
+// Catches: a training step that submits more works to a GPU, or moves more bytes, than before. The
 // backend's own code runs on the fakes, which count and do not compute (tests/bench/step_count.h),
-// so models have the sizes of the performance goals. Bytes are those that are really moved, by the
-// table of tests/bench/step_facts.cc. Prints each step's counts and the least time that an H200
-// could need for it by its data sheet: computed, not measured.
+// so models have the sizes of the performance goals. The bytes are those that kernels really move,
+// by the table of tests/bench/step_facts.cc. Prints each step's counts, and the least time that an
+// H200 could need for it according to its data sheet: computed, not measured.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,20 +26,20 @@ struct Budget {
   std::string model;
   int64_t batch;
   Precision precision;
-  int64_t kernels;     // of our own, of one step's nodes
+  int64_t kernels;     // launches of our own kernels in the nodes of one step
   int64_t products;    // cuBLASLt
   int64_t dnn;         // cuDNN: convolutions, attention
-  int64_t copies;      // and memory that is set
-  double gigabytes;    // that are moved: every sweep of our kernels, libraries' operands once
-  double dropout = 0;  // of transformers
+  int64_t copies;      // copies and fills
+  double gigabytes;    // moved by each pass of our kernels; libraries' operands once
+  double dropout = 0;  // dropout ratio of transformers
 
   std::string title() const {
     return model + (dropout > 0 ? " with dropout" : "") + " " + std::string(name_of(precision));
   }
 };
 
-// What a step took when this was written, with a few per cent of room for kernels and bytes. Who
-// needs more says why; who needs less lowers it.
+// The counts of a step when the budget was set, with a few percent of room for kernels and bytes. A
+// change that needs more states its reason; a change that needs less lowers the budget.
 const Budget kBudgets[] = {
     {"lenet5", 64, Precision::kFp32, 18, 6, 0, 0, 0.0380},
     {"lenet5", 64, Precision::kBf16, 21, 6, 0, 0, 0.0275},
@@ -59,11 +59,11 @@ struct OpCount {
   double gigabytes = 0;
 };
 
-/// The step, and what its nodes move.
+/// The step's counts, and the bytes and operations of its nodes.
 struct Counted {
   bench::StepCount step;
   double gigabytes = 0, gigaflops = 0;
-  double bytes_ms = 0, flops_ms = 0, least_ms = 0;  // of kH200
+  double bytes_ms = 0, flops_ms = 0, least_ms = 0;  // on an H200 (kH200)
   std::map<std::string, OpCount> by_op;
 };
 
@@ -75,7 +75,7 @@ Counted count(const Budget& budget) {
     OpCount& op = c.by_op[std::string(node.work.op)];
     ++op.nodes;
     op.works += node.works.all();
-    if (node.works.all() == 0) continue;  // a view: its result lies where its operand does
+    if (node.works.all() == 0) continue;  // a view: its result is in its operand's memory
     const double bytes = bench::moved_bytes(node, times);
     op.gigabytes += bytes / 1e9;
     c.gigabytes += bytes / 1e9;
@@ -113,8 +113,8 @@ TEST(StepBudget, EveryModelKeepsToItsOwn) {
     EXPECT_LE(recorded.of(WorkKind::kDnn), b.dnn);
     EXPECT_LE(copies, b.copies);
     EXPECT_LE(c.gigabytes, b.gigabytes);
-    // A step does something, and each work of the recording belongs to a node or brings a step's
-    // rows; one brings the last results to their slot.
+    // Each work of the recording must belong to a node or gather a step's rows; one more copies the
+    // last results to their slot.
     EXPECT_GT(recorded.all(), 0);
     const int64_t together = c.step.together;
     EXPECT_EQ(c.step.recorded.all() - together * recorded.all(),

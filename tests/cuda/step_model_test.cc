@@ -1,5 +1,6 @@
-// Catches: a model of a step's time (tests/bench/step_model.h) that no longer gives what an H100
-// took, whose table misses an op, or that charges a problem that was never timed without saying so.
+// Catches: a model of a step's time (tests/bench/step_model.h) that no longer reproduces the times
+// of an H100, whose table lacks an op, or that charges a problem that was never timed without
+// saying so.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -57,7 +58,7 @@ TEST(StepModel, UnknownProblemIsSaidToBeNotTimedAndTakesTheStatedRate) {
       1e-6);
 }
 
-// Rows of the head are not those that were timed: another pitch is another problem.
+// The head's rows have another pitch than the timed ones, which makes it a different problem.
 TEST(StepModel, AnotherPitchIsNotAlike) {
   const char* const head =
       "matmul sizes=16384,50257,768 batch=1,0,0,0 rows=0,0,%s transposed=0,1 bf16>F32 epilogue=0 "
@@ -71,7 +72,8 @@ TEST(StepModel, AnotherPitchIsNotAlike) {
   EXPECT_LT(charge.us, first_run().charge(dense).us);
 }
 
-// An algorithm fits into more workspace than it was timed in, and may not fit into less.
+// An algorithm that was timed in a workspace also fits into a larger one, but maybe not into a
+// smaller one.
 TEST(StepModel, TimesHoldInALargerWorkspace) {
   const std::string problem =
       "convolution pass=0 image=128,256,56,56 filters=128,256,1,1 strides=1,1 pads=0,0,0,0 "
@@ -87,7 +89,7 @@ TEST(StepModel, TimesHoldInALargerWorkspace) {
   EXPECT_TRUE(smaller.how.starts_with("not timed")) << smaller.how;
 }
 
-// It was taken where nothing else fitted.
+// The naive engine was chosen because no other one fitted.
 TEST(StepModel, NaiveEngineIsNotChargedInALargerWorkspace) {
   const std::string problem =
       "convolution pass=1 image=128,256,56,56 filters=128,256,1,1 strides=1,1 pads=0,0,0,0 "
@@ -98,7 +100,7 @@ TEST(StepModel, NaiveEngineIsNotChargedInALargerWorkspace) {
   EXPECT_LT(larger.us, 5'000);
 }
 
-// The fakes have no engine for bf16 -> F32 and the H100 has: what ran there counts.
+// The fakes have no engine for bf16 -> F32, but the H100 has: the device's choice counts.
 TEST(StepModel, TheDevicesWayOfAConvolutionIsTheFirstThatItHas) {
   const std::string problem =
       "convolution pass=2 image=128,128,28,28 filters=512,128,1,1 strides=1,1 pads=0,0,0,0 "
@@ -107,19 +109,20 @@ TEST(StepModel, TheDevicesWayOfAConvolutionIsTheFirstThatItHas) {
                     half = problem + "bf16>bf16 workspace=268435456";
   EXPECT_EQ(first_run().taken({{f32, false}, {half, true}}), std::vector{f32});
   EXPECT_EQ(first_run().charge(f32).basis, Basis::kFitted);
-  // Asked the other way round it was never timed, and TF32's time tells more than a rate.
+  // If only the bf16 result is requested, it was never timed; TF32's time is then a better estimate
+  // than a rate.
   EXPECT_EQ(first_run().taken({{half, true}}), std::vector{half});
   const Charge charge = first_run().charge(half);
   EXPECT_EQ(charge.basis, Basis::kEstimate);
-  EXPECT_LT(charge.us, 105.9);  // of TF32
-  // A choice among results of any format is told by its operands alone.
+  EXPECT_LT(charge.us, 105.9);  // the time in TF32
+  // A choice that leaves the result's format open is found by its operands.
   const Charge any = first_run().charge(problem + "bf16 workspace=268435456");
   EXPECT_EQ(any.us, charge.us);
   EXPECT_EQ(any.how, charge.how);
 }
 
-// Catches a preset that the benchmarks cannot make. (Ops of those that no goal is stated for are
-// charged as a kernel that is not in the table: each operand once.)
+// Catches a preset that the benchmarks cannot build. (For models without a performance goal, an op
+// that is missing from the table is charged as a kernel that moves each operand once.)
 TEST(StepModel, EveryPresetHasAStep) {
   for (const std::string& preset : preset_names()) {
     SCOPED_TRACE(preset);
@@ -130,7 +133,8 @@ TEST(StepModel, EveryPresetHasAStep) {
   }
 }
 
-// No row may become slower; one that is to be faster says what has changed (step_facts.cc).
+// No model may become slower; a model that is meant to become faster says what has changed
+// (step_facts.cc).
 TEST(StepModel, RowsOfTheFirstRunComeOutWithinAQuarter) {
   for (const MeasuredRow& row : measured_rows()) {
     const std::string title = std::string(row.model) + " " + std::string(row.precision);

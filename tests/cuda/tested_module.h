@@ -1,4 +1,4 @@
-// tests/cuda/tested_module.h: the CUDA module that tests for a GPU open.
+// tests/cuda/tested_module.h: the CUDA module that tests with a GPU open.
 #pragma once
 
 #include <cstdlib>
@@ -6,7 +6,7 @@
 
 namespace trainyard::testing {
 
-/// The one that TRAINYARD_CUDA_MODULE names, else that of the build.
+/// The path in TRAINYARD_CUDA_MODULE, else the module of the build.
 inline std::string tested_module() {
   const char* const path = std::getenv("TRAINYARD_CUDA_MODULE");
   return path != nullptr ? path : TRAINYARD_TEST_CUDA_MODULE;

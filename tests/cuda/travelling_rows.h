@@ -1,5 +1,5 @@
-// tests/cuda/travelling_rows.h: images that travel to a GPU as they are stored: what the tests with
-// a GPU and those on the emulator share.
+// tests/cuda/travelling_rows.h: images that are staged to a GPU in stored form; shared by the tests
+// with a GPU and those on the emulator.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace trainyard::testing {
 
 inline constexpr DeviceTraits kGpuTraits{kCudaAlignment, Processor::kGpu};
 
-/// A job on images of 8 bits, and what it trains on.
+/// A job on images of 8 bits, with its dataset, split and preprocessing.
 struct ImageJob {
   Workspace w;
   TrainJob job;
@@ -32,7 +32,7 @@ struct ImageJob {
     job.recipe.accumulate_steps = parts;
     data.emplace(Dataset::open(w / "dataset", false).value());
     shape = check_recipe(job.recipe, job.model, schema(), ranks, kGpuTraits).value();
-    // As if they were too many to be held.
+    // Simulates a dataset that is too large to be resident.
     shape.held.reset();
     shape.travel = plan_travel(job.recipe, schema(), shape.rank_batch, kGpuTraits.alignment);
     split = split_dataset(schema(), 0, 0.2, 5);
@@ -43,8 +43,8 @@ struct ImageJob {
   Loader loader(BatchSource::Kind kind) const { return BatchSource(inputs(), kind).open(0); }
 };
 
-/// Batches of two epochs of images of several shapes, moved and not, by two micro-batches: bit by
-/// bit the host's.
+/// Expects the batches of two epochs to equal the host's bit by bit: images of several shapes, with
+/// and without augmentation, in one and two micro-batches.
 void expect_travelling_batches(Backend& backend);
 
 }  // namespace trainyard::testing

@@ -1,6 +1,6 @@
-// tests/cuda/workspace.h: convolutions in a workspace that lies elsewhere than the arena puts it,
-// or holds something else. An engine of cuDNN that reads what it has not written, or that counts on
-// more alignment than it gets, does not refuse: it computes something else.
+// tests/cuda/workspace.h: convolutions in a workspace at another place than the arena's, or with
+// other content. A cuDNN engine that reads its workspace before writing it, or relies on more
+// alignment than it gets, does not refuse: it computes wrong results.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace trainyard::testing {
 
-/// What kernels get instead of what the arena has for them.
+/// How the kernels' workspace differs from the arena's.
 struct WorkspaceChange {
-  /// Bytes behind the place that the arena has for it: of convolutions and their gradients alone,
-  /// as cuBLASLt refuses other places.
+  /// The distance from the arena's place in bytes; only for convolutions and their gradients, since
+  /// cuBLASLt refuses other places.
   int64_t offset = 0;
-  std::optional<int> fill;  // every byte of it in front of each run; else what was left there
+  std::optional<int> fill;  // the value of every byte before each run; else unchanged
 };
 
-/// `inner` with such workspaces. Kernels are not recorded.
+/// Runs `inner` with changed workspaces. Kernels are not recorded.
 class WorkspaceBackend final : public ForwardingBackend {
  public:
   struct Use {
@@ -34,7 +34,7 @@ class WorkspaceBackend final : public ForwardingBackend {
 
   WorkspaceBackend(Backend& inner, WorkspaceChange change)
       : ForwardingBackend(inner), change_(change) {}
-  /// Of the kernels that ran in a changed workspace, in their order.
+  /// The kernels that ran in a changed workspace, in the order of their runs.
   const std::vector<Use>& uses() const { return uses_; }
 
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
@@ -49,10 +49,10 @@ class WorkspaceBackend final : public ForwardingBackend {
 };
 
 /// A run of the case whose filter gradient was wrong on the first GPU (a 1x1 convolution of 8
-/// channels), beside the plain loops.
+/// channels), compared with the reference loops.
 struct WorkspaceRun {
-  double worst = 0;   // largest difference, relative to the largest number of its tensor
-  std::string where;  // "h/grad.1[0]"
+  double worst = 0;   // the largest difference, relative to the largest number of its tensor
+  std::string where;  // such as "h/grad.1[0]"
   std::map<std::string, std::vector<double>> values;
   std::vector<WorkspaceBackend::Use> uses;
 };
@@ -63,11 +63,11 @@ struct WorkspaceCase {
 };
 std::string name_of(const WorkspaceCase& c);
 WorkspaceRun run_in_workspace(Backend& cuda, const WorkspaceCase& c, const WorkspaceChange& change);
-/// bf16 and fp16, both layouts, memory kept and reused.
+/// All combinations of bf16 and fp16, both layouts, and memory kept and reused.
 std::vector<WorkspaceCase> workspace_cases();
 
-/// In every case the result is right, and the same bits whatever the workspace held. Prints each
-/// run, and with it where workspaces lay and which algorithms the backend chose.
+/// Expects every case to be right and to give the same bits whatever the workspace contains. Prints
+/// each run, with the places of the workspaces and the chosen algorithms.
 void expect_right_in_any_workspace(Backend& cuda);
 
 }  // namespace trainyard::testing

@@ -1,10 +1,10 @@
-// Catches: an engine of cuDNN that computes something else because of where its workspace lies or
-// what it holds. Needs a GPU; skips without one.
+// Catches: a cuDNN engine whose results depend on the place or the content of its workspace. Needs
+// a GPU; skips without one.
 //
-// `cuda_parity_test --gtest_filter='Workspace.*'` says which engine takes which workspace where,
-// and what becomes of the results. The last test shows what a workspace at an odd multiple of 64
-// bytes does: it reports and judges nothing, as Trainyard gives none. CUBLASLT_LOG_LEVEL,
-// CUDNN_LOGLEVEL_DBG and compute-sanitizer say more.
+// `cuda_parity_test --gtest_filter='Workspace.*'` prints which engine uses which workspace, and the
+// errors of the results. The last test shows the effect of a workspace at an odd multiple of 64
+// bytes: it reports and never fails, since Trainyard provides no such workspace.
+// CUBLASLT_LOG_LEVEL, CUDNN_LOGLEVEL_DBG and compute-sanitizer show more.
 #include "tests/cuda/workspace.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::unique_ptr<Backend> open_gpu() {
     std::printf("no GPU: %s\n", opened.error().message.c_str());
     return nullptr;
   }
-  // Notes what is chosen; nothing is timed.
+  // Records the choices without timing.
   (*opened)->use_algorithms(
       std::make_shared<Algorithms>(Algorithms::Options{.folder = {}, .times = false}));
   return std::move(*opened);
@@ -37,7 +37,7 @@ TEST(Workspace, IsReadByNoEngineBeforeItIsWritten) {
   testing::expect_right_in_any_workspace(*cuda);
 }
 
-// Behind the others: it may leave the GPU's context broken.
+// This test is the last one, since it may break the GPU's context.
 TEST(Workspace, WhatBecomesOfItAtOddMultiplesOf64) {
   const auto cuda = open_gpu();
   if (cuda == nullptr) GTEST_SKIP() << "no GPU";
@@ -52,7 +52,7 @@ TEST(Workspace, WhatBecomesOfItAtOddMultiplesOf64) {
                       run.where.c_str());
         } catch (const CudaError& e) {
           std::printf("workspace: %s: refused: %s\n", name.c_str(), e.what());
-          cuda->synchronize();  // throws where the context is gone
+          cuda->synchronize();  // throws if the context is broken
         }
       }
     }

@@ -1,4 +1,5 @@
-// A dataset as a model that learned from another one reads it: by names, whatever the codes.
+// Aligning a dataset with a model that was trained on another dataset: by names, whatever the
+// codes.
 #include "src/data/align.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +28,8 @@ TEST(AlignedRows, TheSameDatasetIsBorrowed) {
 
 TEST(AlignedRows, ColumnsCategoriesAndClassesGoByName) {
   const IngestedCsv model(csv_options("kind"), kLearned);
-  // Other order, a column more, a town that the model never saw, one class less.
+  // The columns are in another order, one is new, one town is unknown to the model, and one class
+  // is missing.
   const IngestedCsv other(csv_options("kind"),
                           "town,kind,colour,size,age\n"
                           "lima,emu,red,7.5,20\nbern,dog,blue,,21\nrome,emu,red,9.5,22\n");
@@ -87,7 +89,8 @@ TEST(AlignedRows, TokensGoByWhatTheyStandFor) {
   ASSERT_TRUE(model.ok() && other.ok());
   const auto rows = AlignedRows::align(model->schema(), other->schema(), other->train());
   ASSERT_TRUE(rows.ok()) << rows.error().message;
-  EXPECT_EQ(copy(rows->view().tokens), (std::vector<int32_t>{4, 0, 3, 1}));  // 0: unknown
+  // 0 is the unknown token
+  EXPECT_EQ(copy(rows->view().tokens), (std::vector<int32_t>{4, 0, 3, 1}));
   TextOptions bytes;
   bytes.tokenizer = "byte";
   const IngestedText raw("dxca", bytes);

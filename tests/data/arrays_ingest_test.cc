@@ -1,5 +1,5 @@
 // Arrays of NumPy and safetensors files. Catches: elements in the wrong place, order or type,
-// headers that lie, what only Python could read, targets that are taken for the wrong thing.
+// headers with false sizes, objects that only Python could read, misinterpreted targets.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ std::vector<float> golden_floats(const nlohmann::json& text) {
   return floats_in(from_base64(text));
 }
 
-/// The same numbers, NaN at the same places, and the same zeros.
+/// Expects equal numbers, where NaN equals NaN and 0 equals -0.
 void expect_same(const std::vector<float>& a, const std::vector<float>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -176,7 +176,8 @@ TEST(Arrays, SizesThatLieAndFilesThatAreCutAreRefused) {
             "inputs: the header promises [2, 2], 16 bytes, but the file has more");
   EXPECT_EQ(read(f4({1, 2, 3, 4}, "(3, 2)")).error().message,
             "inputs: the header promises [3, 2], 24 bytes, but there are only 16");
-  // Far more than the file can hold: refused before memory is taken.
+  // The header promises far more than the file can contain; it is refused before memory is
+  // allocated.
   EXPECT_NE(read(f4({1}, "(1000000000,)")).error().message.find("but there are only 4"),
             std::string::npos);
   EXPECT_FALSE(read(gzip(f4({1}, "(1000000,)"))).ok());
@@ -209,7 +210,7 @@ TEST(Arrays, PackagesOfSeveralArraysMakeTheSameDataset) {
     EXPECT_EQ(d->schema().columns[1].missing_count, 1);  // x[1, 1] is NaN
     expect_same({d->train().numeric.begin(), d->train().numeric.end()}, x);
     EXPECT_EQ(d->train().target_class[0], 2);
-    // Cut anywhere, it is refused and leaves nothing behind.
+    // A file truncated anywhere is refused and leaves nothing behind.
     for (size_t size = 0; size < file.size(); size += 7) {
       EXPECT_FALSE(IngestedFiles(arrays(options), {{"data", file.substr(0, size)}}).ok()) << size;
     }
@@ -255,7 +256,7 @@ TEST(Arrays, ImagesOfBytesStayBytes) {
   EXPECT_EQ(d->train().image_u8[5], 'f');
   EXPECT_EQ(d->train().image_sums[0], 'a' + 'b' + 'c' + 'd');
   EXPECT_EQ(d->test().image_u8[0], 'w');
-  EXPECT_EQ(d->test().target_class[0], 0);  // 5.0 is class 5
+  EXPECT_EQ(d->test().target_class[0], 0);  // the test set's label 5.0 equals the class 5
   EXPECT_EQ(s.statistics->channels[0].max, 'h');
   const IngestedFiles f(arrays(), {{"inputs", f4({1, 2, 3, 4, 5, 6, 7, 8.5f}, "(2, 2, 2)")},
                                    {"targets", u1(std::string("\0\1", 2), "(2,)")}});
@@ -329,7 +330,7 @@ TEST(Arrays, TheTestShareIsDrawnOfEachClass) {
   EXPECT_EQ(std::ranges::count(d->test().target_class, 1), 1);
   std::vector<float> all(d->train().numeric.begin(), d->train().numeric.end());
   EXPECT_TRUE(std::ranges::is_sorted(all));
-  for (int64_t i = 0; i < d->test().rows; ++i) {  // with its own target
+  for (int64_t i = 0; i < d->test().rows; ++i) {  // each test row keeps its own target
     const float value = d->test().numeric[static_cast<size_t>(i)];
     EXPECT_EQ(d->test().target_class[static_cast<size_t>(i)], std::fmod(value, 4.0f) == 0 ? 1 : 0);
     all.push_back(value);

@@ -1,4 +1,4 @@
-// Images changed at random: each change by torchvision's numbers, and what is drawn.
+// Augmented images: the pixels of each change against torchvision's, and what is drawn at random.
 #include "src/data/load/augment.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(ImageChanges, AreTorchvisions) {
     change(name, c.at("parameters"), {shape[0], shape[1], shape[2], pixels, scratch});
     ASSERT_EQ(pixels.size(), expected.size());
     for (size_t i = 0; i < pixels.size(); ++i) {
-      ASSERT_NEAR(pixels[i], expected[i], 2e-3) << "pixel " << i;  // of 255
+      ASSERT_NEAR(pixels[i], expected[i], 2e-3) << "pixel " << i;  // on a scale of 0 to 255
     }
     seen.insert(name);
   }
@@ -63,7 +63,7 @@ TEST(ImageChanges, ABoxIsFilledAsFarAsItLiesInTheImage) {
   fill_box(image, {-1, 2, 3, 9}, std::vector<float>{5, 6});
   EXPECT_EQ(pixels, (std::vector<float>{1, 1, 5, 5, 1, 1, 5, 5, 1, 1, 1, 1,  //
                                         1, 1, 6, 6, 1, 1, 6, 6, 1, 1, 1, 1}));
-  fill_box(image, {0, 4, 3, 2}, std::vector<float>{9, 9});  // beside the image
+  fill_box(image, {0, 4, 3, 2}, std::vector<float>{9, 9});  // outside the image
   EXPECT_EQ(std::ranges::count(pixels, 9.0f), 0);
 }
 
@@ -122,7 +122,7 @@ TEST(Augmenter, ACropTakesEveryPlaceAlikeOften) {
   std::map<std::pair<int, int>, int> places;
   for (int64_t row = 0; row < 2500; ++row) {
     const auto pixels = augmented({RandomCrop{2}}, {1, 9, 9}, 3, 1, row);
-    const int middle = static_cast<int>(pixels[4 * 9 + 4]) - 1;  // where the center came from
+    const int middle = static_cast<int>(pixels[4 * 9 + 4]) - 1;  // the center's original position
     ++places[{middle / 9 - 4, middle % 9 - 4}];
   }
   EXPECT_EQ(places.size(), 25u);
@@ -133,7 +133,7 @@ TEST(Augmenter, ACropTakesEveryPlaceAlikeOften) {
 }
 
 TEST(Augmenter, AResizedCropStaysWithinItsBounds) {
-  // On a plane that rises from left to right, the range of values is the width of what was taken.
+  // The image rises from left to right, so the range of values is the width of the crop.
   constexpr int64_t kSide = 40;
   const Augmenter augmenter({RandomResizedCrop{0.25, 0.25, 1, 1}}, {1, kSide, kSide}, {0});
   std::vector<float> scratch;
@@ -164,7 +164,7 @@ TEST(Augmenter, CutoutTakesTheMeanAndMayLieAtTheEdge) {
   EXPECT_GT(sizes.size(), 3u);
 }
 
-// The image that a move shows, [2, H, W], with 100 where it is filled (augmented() fills so).
+// The image after a move, [2, H, W], with 100 where it is filled, as augmented() fills it.
 std::vector<float> moved(const kernels::ImageMove& move, const Shape& shape) {
   const std::vector<float> from = ramp(shape.elements());
   const int64_t area = shape[1] * shape[2];
@@ -191,8 +191,8 @@ TEST(Augmenter, AMoveIsWhatIsApplied) {
       {RandomCrop{2}},
       {Cutout{3}},
       {RandomCrop{4}, across, Cutout{3}},
-      {Cutout{2}, RandomCrop{3}, down, across},   // the box moves along
-      {RandomCrop{5}, Cutout{4}, RandomCrop{5}},  // black and box go out and do not come back
+      {Cutout{2}, RandomCrop{3}, down, across},   // the crop moves the box
+      {RandomCrop{5}, Cutout{4}, RandomCrop{5}},  // border and box that are cut off do not return
       {across, RandomCrop{1}, across, RandomCrop{7}, down, Cutout{1}, RandomCrop{2}},
   };
   for (size_t k = 0; k < lists.size(); ++k) {

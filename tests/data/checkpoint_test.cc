@@ -1,5 +1,5 @@
-// Catches: a moment at which no checkpoint loads (I6), a damaged one that is trusted (F21), and a
-// pruning that removes the last good one.
+// Catches: a moment at which no checkpoint can be loaded (I6), a damaged checkpoint that is loaded
+// (F21), and pruning that removes the last good checkpoint.
 #include "src/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ struct Sample {
   std::vector<float> w, m;
 };
 
-UnsyncedFiles quick;  // the real one is in NewestLoadsAsItWasSaved
+UnsyncedFiles quick;  // NewestLoadsAsItWasSaved also uses the real file system
 
 Result<fs::path> save(Files& files, const fs::path& folder, const Sample& s) {
   return save_checkpoint(files, folder, s.state, s.weights(), s.optimizer());
@@ -58,7 +58,7 @@ TEST(Checkpoint, NewestLoadsAsItWasSaved) {
   EXPECT_EQ(load_newest_checkpoint(folder / "none", nullptr).error().reason,
             "CHECKPOINT_NOT_FOUND");
   const fs::path checkpoints = folder.path() / "a" / "b";
-  const Sample first(300), second(2000000000);  // the name is longer than its padding
+  const Sample first(300), second(2000000000);  // has more digits than a zero-padded name
   ASSERT_TRUE(save(local_files(), checkpoints, first).ok());
   EXPECT_TRUE(loads_as(checkpoints, first));
   const auto path = save(local_files(), checkpoints, second);
@@ -67,7 +67,7 @@ TEST(Checkpoint, NewestLoadsAsItWasSaved) {
   EXPECT_TRUE(loads_as(checkpoints, second));
 }
 
-// F18, F19, F20: at every operation, in every way to fail, a complete checkpoint stays.
+// F18, F19, F20: at every operation and with every way to fail, a complete checkpoint remains.
 TEST(CheckpointF18, EveryFailingOperationLeavesAGoodCheckpoint) {
   using Mode = FaultyFiles::Mode;
   const Sample old_sample(100), new_sample(200), same_step(100, 7);
@@ -79,20 +79,20 @@ TEST(CheckpointF18, EveryFailingOperationLeavesAGoodCheckpoint) {
         ASSERT_TRUE(save(quick, folder.path(), old_sample).ok());
         FaultyFiles files(fail_at, mode);
         const auto saved = save(files, folder.path(), *next);
-        if (files.operations() <= fail_at) break;  // ran clean
+        if (files.operations() <= fail_at) break;  // no operation failed
         EXPECT_TRUE(loads_as(folder.path(), *next) ||
                     (!saved.ok() && loads_as(folder.path(), old_sample)))
             << "operation " << fail_at;
         if (!saved.ok()) {
           EXPECT_EQ(saved.error().reason, "STORAGE_FULL");
         }
-        if (mode != Mode::kCrash) {  // the temporary folder is gone
+        if (mode != Mode::kCrash) {  // the failed save has removed its temporary folder
           for (const auto& entry : fs::directory_iterator(folder.path())) {
             EXPECT_FALSE(!saved.ok() && entry.path().extension() == ".tmp")
                 << entry.path() << " after operation " << fail_at;
           }
         }
-        // The next attempt, and a pruning, put everything right again.
+        // The next save and a pruning repair everything.
         ASSERT_TRUE(save(quick, folder.path(), *next).ok());
         EXPECT_TRUE(loads_as(folder.path(), *next));
         prune_checkpoints(quick, folder.path(), {.newest = 1});
@@ -104,7 +104,7 @@ TEST(CheckpointF18, EveryFailingOperationLeavesAGoodCheckpoint) {
   }
 }
 
-/// Notes the directories with entries that a power cut would lose.
+/// Records the directories with entries that a power failure would lose.
 class DirectorySyncs final : public Files {
  public:
   Status write_file(const fs::path& path,
@@ -149,7 +149,7 @@ TEST(CheckpointF20, APowerCutAfterASaveLosesNoEntry) {
   }
 }
 
-// The regular folder was damaged while an older copy of its step still lay aside.
+// The regular folder is damaged, and an older copy of the same step still exists.
 TEST(CheckpointF18, ADamagedOneNeverPushesOutAnIntactOne) {
   const Sample sample(100);
   for (int fail_at = 0;; ++fail_at) {
@@ -165,7 +165,7 @@ TEST(CheckpointF18, ADamagedOneNeverPushesOutAnIntactOne) {
   }
 }
 
-// F21: cut at every 64 bytes and flipped in every byte, each file in turn.
+// F21: each file in turn is truncated at every 64 bytes, and has every byte flipped.
 TEST(CheckpointF21, DamagedCheckpointIsSkippedForThePrevious) {
   const TemporaryFolder folder;
   const Sample good(100), bad(200);
@@ -220,7 +220,8 @@ TEST(CheckpointF21, DataLossOnlyWhenNoneIsLeft) {
   EXPECT_EQ(loaded.error().code, ErrorCode::kDataLoss);
 }
 
-// An older one would cost the steps between, and none at all the whole job, for a moment's trouble.
+// For a temporary fault, loading an older checkpoint would cost the steps between, and loading none
+// would cost the whole job.
 TEST(CheckpointF21, OneThatCannotBeReadJustNowIsNotDamaged) {
   const TemporaryFolder folder;
   ASSERT_TRUE(save(quick, folder.path(), Sample(100)).ok());
@@ -231,7 +232,7 @@ TEST(CheckpointF21, OneThatCannotBeReadJustNowIsNotDamaged) {
   }
   for (const char* name : {"weights.safetensors", "optimizer.safetensors", "state.json"}) {
     fs::rename(newest / name, folder / "away");
-    fs::create_symlink(newest / name, newest / name);  // opening it fails, for root too
+    fs::create_symlink(newest / name, newest / name);  // opening it fails, even for root
     std::vector<fs::path> damaged;
     EXPECT_EQ(load_newest_checkpoint(folder.path(), &damaged).error().reason, "STORAGE_ERROR")
         << name;
@@ -255,7 +256,7 @@ TEST(Checkpoint, PruneKeepsTheNewestWholeOnes) {
   EXPECT_FALSE(fs::exists(folder / "step-000000001"));
   EXPECT_FALSE(fs::exists(folder / "step-000000009.tmp"));
   EXPECT_TRUE(fs::exists(folder / "notes.txt"));
-  prune_checkpoints(quick, folder.path(), {.newest = 0});  // at least one stays
+  prune_checkpoints(quick, folder.path(), {.newest = 0});  // but at least one stays
   EXPECT_TRUE(loads_as(folder.path(), Sample(3)));
 }
 

@@ -1,4 +1,5 @@
-// Catches: a trap that is not told, and a warning about a column that is fine.
+// Catches: a column that would mislead the model without a warning, and a warning about a column
+// that is fine.
 #include "src/data/table/column_facts.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ TEST(ColumnFacts, SentencesAndDatesAreToldAsWhatTheyAre) {
   ColumnFacts review = texts(1000, 998);
   review.words_mean = 20;
   EXPECT_EQ(find_column_trap(review), ColumnTrap::kFreeText);
-  ColumnFacts phrase = texts(1000, 4);  // "strongly agree with the statement"
+  ColumnFacts phrase = texts(1000, 4);  // such as "strongly agree with the statement"
   phrase.words_mean = 5;
   EXPECT_EQ(find_column_trap(phrase), std::nullopt);
   ColumnFacts day = texts(100000, 365);

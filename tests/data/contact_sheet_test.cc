@@ -1,4 +1,5 @@
-// The sheet of images that people look at: which images, where, and as a PNG that others read.
+// The contact sheet of sample images: which images it shows and where, and that it is a PNG that
+// other programs can read.
 #include "src/data/load/contact_sheet.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-/// Ten images of 2 x 3 pixels; all pixels of image i are 20 i, the first one 255.
+/// Ten images of 2 x 3 pixels; all pixels of image i are 20 i, except the first, which is 255.
 struct Samples {
   Samples() : dataset(idx_file(0x08, {10, 2, 3}, pixels()), idx_file(0x08, {10}, labels())) {}
   static std::string pixels() {
@@ -35,7 +36,7 @@ TEST(ContactSheet, HasImagesEvenlySpreadAndTheirVersions) {
   const Augmenter flip({RandomHorizontalFlip{1}}, {1, 2, 3}, {0});
   const auto sheet = make_sheet(*samples.dataset, flip, {}, {.images = 5, .versions = 2});
   ASSERT_TRUE(sheet.ok()) << sheet.error().message;
-  // Enlarged 32 times: 96 x 64 pixels an image, 4 between them.
+  // Each image is enlarged 32 times to 96 x 64 pixels, with 4 pixels between images.
   EXPECT_EQ(sheet->width, 4 + 3 * 100);
   EXPECT_EQ(sheet->height, 4 + 5 * 68);
   ASSERT_EQ(sheet->lines.size(), 5u);
@@ -43,10 +44,10 @@ TEST(ContactSheet, HasImagesEvenlySpreadAndTheirVersions) {
     EXPECT_EQ(sheet->lines[static_cast<size_t>(i)].row, 2 * i);
     EXPECT_EQ(sheet->lines[static_cast<size_t>(i)].label, "0");
     const int64_t top = 4 + i * 68;
-    EXPECT_EQ(grey_at(*sheet, top, 4), 255);  // the original's first pixel
+    EXPECT_EQ(grey_at(*sheet, top, 4), 255);  // the first pixel of the original
     EXPECT_EQ(grey_at(*sheet, top + 31, 4 + 31), 255);
     EXPECT_EQ(grey_at(*sheet, top + 32, 4 + 31), 40 * i);
-    EXPECT_EQ(grey_at(*sheet, top, 104), 40 * i);  // flipped: it is the last of its row
+    EXPECT_EQ(grey_at(*sheet, top, 104), 40 * i);  // flipped: the first pixel is now the last
     EXPECT_EQ(grey_at(*sheet, top, 104 + 95), 255);
     EXPECT_EQ(grey_at(*sheet, top, 204 + 95), 255);
     EXPECT_EQ(grey_at(*sheet, top - 1, 4), 255) << "the margin is white";

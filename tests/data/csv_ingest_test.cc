@@ -1,5 +1,5 @@
-// Catches: a column taken for what it is not, a value stored wrongly, bad input that is accepted or
-// whose message does not say where (B39).
+// Catches: a column whose kind is misdetected, a value stored wrongly, bad input that is accepted
+// or whose message does not say where it is (B39).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,7 +82,7 @@ TEST(CsvIngest, TargetKindFollowsItsValues) {
   std::string many;
   for (int i = 0; i < 21; ++i) many += (i > 0 ? " " : "") + std::to_string(i);
   EXPECT_EQ(kind("0 1 1 0"), "class 0 1");
-  EXPECT_EQ(kind("10 9 1.0 1 -3"), "class -3 1 9 10");  // numbers in their order, 1.0 is 1
+  EXPECT_EQ(kind("10 9 1.0 1 -3"), "class -3 1 9 10");  // in numeric order, and 1.0 equals 1
   EXPECT_EQ(kind("0.5 1 2"), "numeric");
   EXPECT_EQ(kind(many), "numeric");
   EXPECT_EQ(kind(many.substr(2)), "class 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20");
@@ -110,7 +110,8 @@ TEST(CsvIngest, OptionsChooseColumns) {
   const IngestedCsv d(options, "id,zip,x,y\nk1,01,1,a\nk2,1,2,b\nk3,01,3,a\n");
   ASSERT_TRUE(d.ok()) << d.message();
   ASSERT_EQ(d->schema().columns.size(), 2u);
-  EXPECT_EQ(d->schema().columns[0].categories, (Names{"01", "1"}));  // the text, not the number
+  // as text, since "01" and "1" differ
+  EXPECT_EQ(d->schema().columns[0].categories, (Names{"01", "1"}));
   EXPECT_EQ(d->schema().ignored_columns, Names{"id"});
 }
 
@@ -165,10 +166,11 @@ TEST(CsvIngest, TestSetUsesTheTrainingSchema) {
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->test().rows, 2);
   EXPECT_EQ(copy(d->test().target_class), (std::vector<int32_t>{1, 0}));
-  EXPECT_EQ(copy(d->test().category), (std::vector<int32_t>{-1, 1}));  // green was never seen
+  // green does not occur in the training rows
+  EXPECT_EQ(copy(d->test().category), (std::vector<int32_t>{-1, 1}));
   EXPECT_TRUE(std::isnan(d->test().numeric[0]));
   EXPECT_EQ(d->schema().columns[0].categories, (Names{"blue", "red"}));
-  EXPECT_EQ(d->schema().columns[1].missing_count, 0);  // of the training rows
+  EXPECT_EQ(d->schema().columns[1].missing_count, 0);  // counts training rows only
 
   const auto message = [&](const char* test) {
     return IngestedCsv(csv_options("y"), train, test).message();
@@ -183,7 +185,8 @@ TEST(CsvIngest, TestSetUsesTheTrainingSchema) {
   EXPECT_EQ(message("colour,x,y\n"), "test: the file has a header, but no rows");
 }
 
-// B39: each is refused with row and column, and nothing is left behind (data_samples.cc checks).
+// B39: each is refused with row and column, and leaves nothing behind (data_samples.cc checks
+// that).
 TEST(CsvIngestB39, BadInputIsRefusedWithItsPlace) {
   struct Case {
     std::string text;
@@ -304,7 +307,7 @@ TEST(Dataset, DamageIsSeenWhenTheDigestIsVerified) {
       flipped[i] = static_cast<char>(flipped[i] ^ (1 << i % 8));
       std::ofstream(folder / name, std::ios::binary) << flipped;
       EXPECT_FALSE(Dataset::open(folder, true).ok()) << name << " at " << i;
-      (void)Dataset::open(folder, false);  // whatever it says, it does not crash
+      (void)Dataset::open(folder, false);  // may return any result, but must not crash
       std::ofstream(folder / name, std::ios::binary) << whole.substr(0, i);
       const auto cut = Dataset::open(folder, true);
       ASSERT_FALSE(cut.ok());
@@ -317,7 +320,8 @@ TEST(Dataset, DamageIsSeenWhenTheDigestIsVerified) {
   EXPECT_EQ(Dataset::open(folder, true).error().reason, "DATASET_NOT_FOUND");
 }
 
-// What a host lacks for a moment is no damage: a job waits for the one, and fails by the other.
+// A temporary lack of resources is no damage: a job waits for the resource, but fails if the
+// dataset is damaged.
 TEST(Dataset, WhatCannotBeReadJustNowIsNotDamaged) {
   const IngestedCsv d(csv_options("y"), "x,c,y\n1,u,a\n2,v,b\n3,u,a\n");
   ASSERT_TRUE(d.ok()) << d.message();
@@ -332,14 +336,14 @@ TEST(Dataset, WhatCannotBeReadJustNowIsNotDamaged) {
     const std::string missing = Dataset::open(folder, false).error().reason;
     EXPECT_EQ(missing, name == std::string("digest") ? "DATASET_NOT_FOUND" : "FILE_NOT_FOUND");
     std::filesystem::create_symlink(folder / name,
-                                    folder / name);  // opening it fails, for root too
+                                    folder / name);  // opening it fails, even for root
     EXPECT_EQ(Dataset::open(folder, false).error().reason, "STORAGE_ERROR") << name;
     std::filesystem::rename(away, folder / name);
   }
   EXPECT_TRUE(Dataset::open(folder, true).ok());
 }
 
-// F18, I6.
+// F18, I6: an ingest is complete or leaves nothing.
 TEST(Dataset, F18IngestIsDoneOrLeavesNothing) {
   const TemporaryFolder folder;
   const IngestRequest request{
@@ -358,8 +362,9 @@ TEST(Dataset, F18IngestIsDoneOrLeavesNothing) {
   }
   EXPECT_GE(fail_at, 6);
   EXPECT_TRUE(Dataset::open(folder / "typed", true).ok());
-  // Ended at any operation, or told of an error after it was done: what has the name is whole, and
-  // the next ingest, before which the daemon removes what has it, succeeds.
+  // The process ends at any operation, or gets an error after the operation took effect. A dataset
+  // under the final name is complete then, and the next ingest succeeds once the daemon has removed
+  // it.
   for (const auto mode : {FaultyFiles::Mode::kAfter, FaultyFiles::Mode::kCrash}) {
     for (int at = 0; at < fail_at; ++at) {
       const auto target = folder / ("typed" + std::to_string(at));

@@ -1,5 +1,5 @@
-// Catches: fields cut or joined wrongly, also where a record straddles the buffer's end; input that
-// is accepted although RFC 4180 gives it no meaning; unbounded memory.
+// Catches: fields cut or joined wrongly, also where a record spans the end of the buffer; input
+// that is accepted although RFC 4180 gives it no meaning; unbounded memory.
 #include "src/data/table/csv_reader.h"
 
 #include <gtest/gtest.h>
@@ -96,7 +96,8 @@ TEST(CsvReader, LineNumbersCountBreaksInsideQuotes) {
   EXPECT_EQ(lines, (std::vector<int64_t>{1, 2, 6}));
 }
 
-/// The same rules, character by character on a whole string: slow and plain.
+/// A slow and simple implementation of the same rules, which reads a whole string character by
+/// character.
 Records read_plainly(const std::string& text) {
   Records records(1);
   std::string field;
@@ -149,7 +150,7 @@ TEST(CsvReader, LineAndColumnCountAreBounded) {
             "data: line 2: longer than 16 MiB, or a quote opened here is not closed");
   const std::string wide(static_cast<size_t>(kColumnsMax) + 5, ',');
   EXPECT_EQ(read_records(wide).error().message, "data: line 1: more than 262144 fields");
-  // A "1 GB line" of gzip is 1 MB of file; it is refused after 16 MiB.
+  // A line of 1 GB is only 1 MB of gzip; it is refused after 16 MiB.
   const std::string bomb = gzip(std::string(size_t{64} << 20, '1'));
   EXPECT_LT(bomb.size(), size_t{100000});
   EXPECT_FALSE(read_records(bomb).ok());
@@ -178,10 +179,10 @@ TEST(Gzip, SeveralMembersAreOneStreamAndDamageIsRefused) {
     EXPECT_FALSE(read_records(packed.substr(0, size)).ok()) << size;
   }
   for (size_t i = 2; i < packed.size(); ++i) {
-    if (i >= 4 && i < 10) continue;  // time, flags of the compressor, system: not checked by anyone
+    if (i >= 4 && i < 10) continue;  // time, compressor flags and system, which no reader checks
     std::string flipped = packed;
     flipped[i] = static_cast<char>(flipped[i] ^ 0x10);
-    // The last byte of the deflate data has a few bits that mean nothing.
+    // A few bits of the last byte of the deflate data have no meaning.
     const auto records = read_records(flipped);
     EXPECT_TRUE(!records.ok() || (i == packed.size() - 9 && *records == *read_records(text))) << i;
   }

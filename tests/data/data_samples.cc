@@ -17,7 +17,7 @@ Result<Dataset> ingest_and_open(const IngestRequest& request, const std::filesys
   UnsyncedFiles files;
   const Result<DatasetSchema> schema = ingest(request, folder, files);
   if (!schema.ok()) {
-    // Whatever was refused left nothing behind.
+    // A refused ingest must leave nothing behind.
     for (const char* suffix : {"", ".tmp"}) {
       TRAINYARD_CHECK(!std::filesystem::exists(folder.string() + suffix), "something was left");
     }

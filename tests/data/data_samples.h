@@ -1,4 +1,4 @@
-// tests/data/data_samples.h: small sources made in a test, and their ingest.
+// tests/data/data_samples.h: small source files created by tests, and their ingest.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ std::string idx_floats(const std::vector<float>& values);
 
 CsvOptions csv_options(std::string target);
 
-/// A schema as the text of its JSON, and back.
+/// Converts a schema to the text of its JSON, and back.
 std::string schema_text(const DatasetSchema& schema);
 Result<DatasetSchema> parse_schema(std::string_view text);
 
@@ -34,7 +34,7 @@ class IngestedCsv {
   bool ok() const { return dataset_.ok(); }
   const Dataset& operator*() const { return dataset_.value(); }
   const Dataset* operator->() const { return &dataset_.value(); }
-  /// "" if it was accepted.
+  /// The error message; "" if the ingest succeeded.
   std::string message() const { return ok() ? "" : dataset_.error().message; }
   const TemporaryFolder& folder() const { return folder_; }
 
@@ -43,7 +43,7 @@ class IngestedCsv {
   Result<Dataset> dataset_;
 };
 
-/// The same for one text.
+/// Ingests a text and opens the result, which stays valid as long as this object.
 class IngestedText {
  public:
   explicit IngestedText(std::string_view train, const TextOptions& options = {},
@@ -58,7 +58,7 @@ class IngestedText {
   Result<Dataset> dataset_;
 };
 
-/// The same for IDX. Empty test_images: no test set.
+/// Ingests IDX files and opens the result. If `test_images` is empty, there is no test set.
 class IngestedIdx {
  public:
   IngestedIdx(std::string_view train_images, std::string_view train_labels,
@@ -73,7 +73,8 @@ class IngestedIdx {
   Result<Dataset> dataset_;
 };
 
-/// The same for any format: what each source of `request` holds, by its role.
+/// Ingests files of any format and opens the result. `sources` has the content of each source of
+/// `request`, by its role.
 class IngestedFiles {
  public:
   IngestedFiles(IngestRequest request,
@@ -95,8 +96,8 @@ std::vector<T> copy(std::span<const T> values) {
   return {values.begin(), values.end()};
 }
 
-/// The folder of the real data sets (TRAINYARD_TEST_DATA, else ../shared/data beside the checkout);
-/// nothing if it is absent.
+/// The folder of the real datasets: TRAINYARD_TEST_DATA, else ../shared/data next to the checkout.
+/// Returns nothing if it does not exist.
 std::optional<std::filesystem::path> real_data_folder();
 
 }  // namespace trainyard

@@ -1,5 +1,5 @@
-// tests/data/faulty_files.h: the local file system, failing at a chosen operation. A failing write
-// leaves half of the file behind, as a full disk does; a failing rename may have happened.
+// tests/data/faulty_files.h: the local file system with a failure at a chosen operation. A failing
+// write leaves half of the file behind, as on a full disk; a failing rename may have taken effect.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ namespace trainyard {
 class FaultyFiles final : public Files {
  public:
   enum class Mode { kBefore, kAfter, kCrash };
-  /// Operation number `fail_at` (from 0) fails: before anything happened, or after it was done but
-  /// before that was known. kCrash: from then on nothing happens any more, removals included.
+  /// Operation number `fail_at` (from 0) fails: before it has any effect (kBefore), or with an
+  /// error after it took effect (kAfter). kCrash: no operation from then on has any effect,
+  /// including removals.
   explicit FaultyFiles(int fail_at = -1, Mode mode = Mode::kBefore)
       : fail_at_(fail_at), mode_(mode) {}
   int operations() const { return operations_; }
@@ -95,7 +96,7 @@ class FaultyFiles final : public Files {
   UnsyncedFiles files_;
   int fail_at_;
   Mode mode_;
-  std::mutex mu_;  // a filler is written by several threads
+  std::mutex mu_;  // several threads may write through one filler
   int operations_ = 0;
   int crashed_ = 0;
 };

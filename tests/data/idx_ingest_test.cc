@@ -1,4 +1,4 @@
-// Catches: pixels or labels in the wrong place, and headers that lie (B39).
+// Catches: pixels or labels in the wrong place, and headers with false sizes (B39).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -92,7 +92,7 @@ TEST(IdxIngestB39, LyingHeadersAreRefusedBeforeMemoryIsTaken) {
       {images(3), images(3), "train_labels: rank 3, expected labels of [N]"},
       {images(3), idx_file(0x0C, {3}, std::string(8, '\0') + "\xff\xff\xff\xff"),
        "train_labels: row 3: label -1 is out of range, expected 0 to 65559"},
-      // 70,000: each number up to it would become a class with a name.
+      // With label 70,000, each smaller number would also become a class with a name.
       {images(3), idx_file(0x0C, {3}, std::string(8, '\0') + std::string("\x00\x01\x11\x70", 4)),
        "train_labels: row 3: label 70000 is out of range, expected 0 to 65559"},
       {idx_file(0x0D, {3, 1, 1}, idx_floats({0, NAN, 1})), ok_labels,

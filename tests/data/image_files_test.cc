@@ -1,6 +1,6 @@
-// Image files against Pillow's pixels (tests/golden/image_files.json), and against damage. Catches:
-// channels or orientations mixed up, alpha or palettes taken for pixels, and images that are cut
-// short but pass.
+// Image files against Pillow's pixels (tests/golden/image_files.json), and damaged files. Catches:
+// mixed up channels or orientations, alpha or palettes mistaken for pixels, and truncated images
+// that are accepted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ TEST(ImageFiles, AreResizedAsPillowResizes) {
     const auto difference = [&](ResizeMode mode, const std::string& expected) {
       return largest_difference(planes_of(*source, size.height, size.width, mode), expected);
     };
-    // Pillow rounds between the two axes, we do not.
+    // Pillow rounds between the two axes, this code does not.
     EXPECT_LE(difference(ResizeMode::kStretch, size.stretch), 1) << size.height;
     EXPECT_LE(difference(ResizeMode::kCrop, size.crop), 1) << size.height;
     EXPECT_LE(difference(ResizeMode::kPad, size.pad), 1) << size.height;

@@ -1,5 +1,5 @@
-// Folders and archives of images. Catches: images in the wrong row, class or partition, layouts
-// that are guessed wrong, and what an archive must not hold (B35).
+// Folders and archives of images. Catches: images in the wrong row, class or partition, folder
+// layouts that are guessed wrong, and forbidden content of an archive (B35).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Ingested {
       dataset_ = schema.error();
     }
   }
-  /// An archive of bytes.
+  /// Ingests an archive from its bytes.
   static Ingested archive(const std::string& bytes, const ImagesOptions& options = {}) {
     const TemporaryFolder folder;
     return Ingested(folder.write("archive", bytes), options);
@@ -49,7 +49,7 @@ class Ingested {
   const Error& error() const { return dataset_->error(); }
   std::string message() const { return ok() ? "" : error().message; }
   std::string digest() const { return sha256_file(folder_ / "dataset/data.safetensors").value(); }
-  /// The first pixel of each row.
+  /// The value of the first pixel of each row.
   std::vector<int> firsts(const Partition& p) const {
     std::vector<int> values;
     const auto step = static_cast<size_t>((**this).schema().image.elements());
@@ -119,7 +119,7 @@ TEST(ImageIngest, PartitionsAreFolders) {
     files.back().path = std::string(name) + "/dogs/9.png";
     EXPECT_EQ(Ingested::of(files)->schema().test_rows, 1) << name;
   }
-  files.push_back({"test/cats/8.png", grey_png(80)});  // then valid/ is left out, and told
+  files.push_back({"test/cats/8.png", grey_png(80)});  // then valid/ is ignored, with a message
   const Ingested both = Ingested::of(files);
   EXPECT_EQ(both.firsts(both->test()), (Ints{80}));
   EXPECT_EQ(both->schema().skipped_files, 1);
@@ -147,7 +147,7 @@ TEST(ImageIngest, ATestSetComesFromAPathOrAShare) {
             "images.test_share");
   const Ingested by_share(folder / "train", half);
   ASSERT_TRUE(by_share.ok()) << by_share.message();
-  EXPECT_EQ(labels(by_share->train().target_class), (Labels{0, 1}));  // of each class half
+  EXPECT_EQ(labels(by_share->train().target_class), (Labels{0, 1}));  // half of each class
   EXPECT_EQ(labels(by_share->test().target_class), (Labels{0, 1}));
   EXPECT_EQ(by_share.digest(), Ingested(folder / "train", half).digest());
   bool differs = false;
@@ -155,7 +155,7 @@ TEST(ImageIngest, ATestSetComesFromAPathOrAShare) {
     differs |= Ingested(folder / "train", half).digest() != by_share.digest();
   }
   EXPECT_TRUE(differs);
-  half.test_share = 0.9;  // never all of a class
+  half.test_share = 0.9;  // at least one row of each class stays
   EXPECT_EQ(labels(Ingested(folder / "train", half)->train().target_class), (Labels{0, 1}));
 }
 
@@ -171,7 +171,7 @@ TEST(ImageIngest, LabelsComeFromACsv) {
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d.firsts(d->train()), (Ints{1, 3}));
   EXPECT_EQ(labels(d->train().target_class), (Labels{1, 0}));
-  EXPECT_EQ(d->schema().skipped_files, 2);  // b/c.png has no label, notes.txt is no image
+  EXPECT_EQ(d->schema().skipped_files, 2);  // b/c.png has no label, and notes.txt is no image
 
   files.back().content = "file,number\na.png,1.5\nb/c.png,-2\nd.png,7\n";
   const Ingested numbers = Ingested::of(files, options);
@@ -203,8 +203,8 @@ TEST(ImageIngest, ColourAndSizeFollowFromTheImages) {
   const Ingested d = Ingested::of(files);
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->schema().image, Shape({3, 2, 2}));
-  EXPECT_EQ(d->train().image_u8[4 * 12 + 8], 3);  // blue of the last image
-  EXPECT_EQ(d->train().image_u8[11], 10);         // gray in each channel
+  EXPECT_EQ(d->train().image_u8[4 * 12 + 8], 3);  // the blue channel of the last image
+  EXPECT_EQ(d->train().image_u8[11], 10);         // a gray pixel in each channel
   ImagesOptions grey;
   grey.channels = 1;
   EXPECT_EQ(Ingested::of(files, grey)->schema().image, Shape({1, 2, 2}));
@@ -339,7 +339,7 @@ TEST(ImageIngestB35, BombsAreRefused) {
     ASSERT_FALSE(d.ok()) << filter;
     EXPECT_EQ(d.error().reason, "ARCHIVE_UNSAFE") << d.message();
   }
-  files.back().path = "dogs/zeros.png";  // one that would be read
+  files.back().path = "dogs/zeros.png";  // a file name that would be read
   EXPECT_EQ(Ingested::archive(archive_of(files, "zip")).error().reason, "ARCHIVE_UNSAFE");
   const std::string once = archive_of(pets(), "ustar", "gzip");
   EXPECT_EQ(Ingested::archive(gzip(once)).message(), "data: compressed more than once");
@@ -349,7 +349,7 @@ TEST(ImageIngestB35, EveryCutOfAnArchiveIsRefused) {
   std::vector<ArchiveFile> few = {{"a/1.png", grey_png(1)}, {"b/1.png", grey_png(2)}};
   for (const char* filter : {"", "gzip", "xz", "zstd"}) {
     const std::string whole = archive_of(few, "ustar", filter);
-    // A tar ends with two blocks of zeros, of which the second is not missed.
+    // A tar file ends with two blocks of zeros; readers do not need the second one.
     const size_t step = *filter == 0 ? 61 : 7;
     const size_t end = *filter == 0 ? whole.size() - 1024 : whole.size();
     for (size_t bytes = 0; bytes < end; bytes += step) {
@@ -373,7 +373,7 @@ TEST(ImageIngest, TheFirstProblemsAreToldInOrderWhateverThreadFoundThem) {
     char name[32];
     std::snprintf(name, sizeof name, "%s/%02d.png", i % 2 == 0 ? "a" : "b", i);
     std::string file = grey_png(1);
-    file[file.size() - 20] ^= 1;  // in the checksum of the pixels, which the header does not have
+    file[file.size() - 20] ^= 1;  // breaks the pixels' checksum, which the header lacks
     files.push_back({name, file});
   }
   for (int again = 0; again < 3; ++again) {
@@ -489,7 +489,7 @@ TEST(CifarIngest, RecordsArriveInOrder) {
   const Cifar hundred(
       Several{{"train.bin", record({"\5\101", 2}, 1)}, {"test.bin", record({"\0\143", 2}, 2)}});
   ASSERT_EQ(hundred.message(), "");
-  EXPECT_EQ(labels(hundred->train().target_class), (Labels{65}));  // the fine label
+  EXPECT_EQ(labels(hundred->train().target_class), (Labels{65}));  // CIFAR-100's fine label
   EXPECT_EQ(hundred->schema().target.classes.size(), 100u);
   EXPECT_EQ(hundred->schema().target.classes[99], "99");
 }

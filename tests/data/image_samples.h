@@ -1,4 +1,4 @@
-// tests/data/image_samples.h: image files and archives made in a test.
+// tests/data/image_samples.h: image files and archives created by tests.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace trainyard {
 
-/// One of tests/golden/image_files.json.
+/// An image of tests/golden/image_files.json.
 struct GoldenImage {
-  std::string name, file, grey, rgb;  // planes of bytes
+  std::string name, file, grey, rgb;  // the file, and its pixels as planes of bytes
   int64_t height = 0, width = 0;
   int tolerance = 0;
   bool colour = false;
@@ -25,16 +25,16 @@ struct GoldenResize {
   std::string stretch, crop, pad;
 };
 struct GoldenResizes {
-  std::string source;  // a PNG file
+  std::string source;  // the content of a PNG file
   std::vector<GoldenResize> sizes;
 };
 GoldenResizes golden_resizes();
 
 /// A gray PNG file whose pixels are all `value`.
 std::string grey_png(uint8_t value, uint32_t height = 2, uint32_t width = 2);
-/// A PNG of color with one value for each channel.
+/// A color PNG file whose pixels all have these values.
 std::string colour_png(uint8_t red, uint8_t green, uint8_t blue);
-/// A PNG header that claims a size, with no pixels behind it.
+/// A PNG header that claims a size, without pixels.
 std::string png_header(uint32_t height, uint32_t width);
 
 struct ArchiveFile {
@@ -45,7 +45,7 @@ struct ArchiveFile {
 /// `format`: "ustar", "pax", "gnutar" or "zip"; `filter`: "", "gzip", "xz", "zstd".
 std::string archive_of(const std::vector<ArchiveFile>& files, const std::string& format = "ustar",
                        const std::string& filter = "");
-/// The same files on disk.
+/// Writes the same files to disk.
 void write_files(const std::filesystem::path& folder, const std::vector<ArchiveFile>& files);
 
 /// Two classes with two gray images each: cats/1.png (10), cats/2.png (20), dogs/1.png (30),

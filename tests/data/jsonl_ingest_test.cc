@@ -1,6 +1,6 @@
-// JSON lines, dates and tabs. Catches: a member that lands in another column, a value that means
-// something else than in CSV, a date whose parts are not those of its instant, predict reading
-// either differently.
+// JSON lines, dates and tabs. Catches: a member stored in another column, a value that has another
+// meaning than in CSV, a date whose parts are not those of its instant, a prediction that reads
+// JSON lines or dates differently.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,14 +45,14 @@ TEST(JsonLines, RowsAreThoseOfTheSameCsv) {
     const IngestedFiles d = ingested(text);
     ASSERT_TRUE(d.ok()) << d.message();
     DatasetSchema lines_schema = d->schema(), csv_schema = csv->schema();
-    lines_schema.warnings.clear();  // they name the options of the format
+    lines_schema.warnings.clear();  // warnings name the options of the format
     csv_schema.warnings.clear();
     EXPECT_EQ(schema_text(lines_schema), schema_text(csv_schema));
     EXPECT_EQ(d->train().numeric[0], 1.5f);
     EXPECT_EQ(copy(d->train().category), copy(csv->train().category));
     EXPECT_EQ(copy(d->train().target_class), (std::vector<int32_t>{0, 1, 0}));
   }
-  EXPECT_EQ(csv->schema().columns[3].missing_count, 2);  // extra
+  EXPECT_EQ(csv->schema().columns[3].missing_count, 2);  // the column "extra"
 }
 
 TEST(JsonLines, MembersThatAppearLateOrNeverAreMissing) {
@@ -194,7 +194,7 @@ CsvOptions with_date(const char* name) {
 
 TEST(Dates, ColumnsOfDatesBecomeNumbersInTrainingAndInPredict) {
   const std::string rows =
-      "a,when,y\n1,2026-01-05,p\n2,,q\n3,1970-01-01,p\n";  // a Monday; missing; a Thursday
+      "a,when,y\n1,2026-01-05,p\n2,,q\n3,1970-01-01,p\n";  // a Monday, a missing date, a Thursday
   const IngestedCsv d(with_date("when"), rows, "y,when,a\np,1970-01-02T12:00,1\n");
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetSchema& s = d->schema();
@@ -210,7 +210,7 @@ TEST(Dates, ColumnsOfDatesBecomeNumbersInTrainingAndInPredict) {
   EXPECT_EQ(d->train().numeric[5], 1);
   EXPECT_TRUE(std::isnan(d->train().numeric[6 + 1]));
   EXPECT_EQ(d->train().numeric[12 + 1], 0);
-  EXPECT_EQ(d->test().numeric[1], 1.5f);  // a time where the training rows have none
+  EXPECT_EQ(d->test().numeric[1], 1.5f);  // includes a time, although the training rows have none
   EXPECT_EQ(s.interface().input, Shape({6}));
   EXPECT_EQ(s.statistics->numeric[1]->max, 20458);
   const std::string json = schema_text(s);
@@ -243,7 +243,7 @@ TEST(Dates, ATimeInTheTrainingRowsAddsTheDay) {
   ASSERT_EQ(d->schema().columns.size(), 7u);
   EXPECT_EQ(d->schema().columns[5].name, "when.day_sin");
   EXPECT_EQ(d->train().numeric[5], 1);
-  EXPECT_EQ(d->train().numeric[13], 1);  // midnight: the cosine of 0
+  EXPECT_EQ(d->train().numeric[13], 1);  // midnight, the cosine of 0
   const IngestedFiles lines = ingested(
       "{\"when\":\"2026-01-05T07:00+01:00\",\"y\":\"p\"}\n{\"y\":\"q\",\"when\":"
       "\"2026-01-05\"}\n",
@@ -286,7 +286,7 @@ TEST(Tabs, SeparateFieldsThatMayBeEmptyOrHoldBlanks) {
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->schema().columns[0].missing_count, 1);
   EXPECT_EQ(d->schema().columns[1].categories, (std::vector<std::string>{"x\ty", "x y"}));
-  // Rows to predict may come with commas, if a header tells it.
+  // Rows to predict may be separated by commas if a header shows that.
   for (const char* text : {"1\tx y\n", "b\ta\nx y\t1\n", "a,b\n1,x y\n", "b,a\nx y,1\n"}) {
     const auto rows = parse_raw_rows(d->schema(), "csv", text);
     ASSERT_TRUE(rows.ok()) << rows.error().message;

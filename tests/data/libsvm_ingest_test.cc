@@ -1,5 +1,5 @@
-// Catches: a value in another column than its index says, a zero that is taken for missing, and a
-// file that is read although it says something else.
+// Catches: a value in another column than its index says, a zero that is treated as missing, and an
+// invalid file that is accepted.
 #include <gtest/gtest.h>
 
 #include "tests/data/data_samples.h"

@@ -1,5 +1,5 @@
 // Catches: batches that depend on threads, on the queue or on where a run was resumed; rows lost or
-// repeated within an epoch; a loader that hangs when it is destroyed.
+// repeated within an epoch; a loader whose destructor hangs.
 #include "src/data/load/loader.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@
 namespace trainyard {
 namespace {
 
-/// 37 rows whose target is their own number, so that a batch tells which rows it holds.
+/// A dataset of 37 rows, each with its own number as the target, which identifies the rows of a
+/// batch.
 struct SmallDataset {
   SmallDataset() : dataset(csv_options("id"), text()) {
     rows.resize(37);
@@ -65,14 +66,14 @@ TEST(Loader, BatchesFollowTheEpochsPermutation) {
         seen.push_back(id);
       }
     }
-    EXPECT_EQ(std::set<float>(seen.begin(), seen.end()).size(), 35u);  // none twice
+    EXPECT_EQ(std::set<float>(seen.begin(), seen.end()).size(), 35u);  // no row occurs twice
     epochs.insert(seen);
   }
   EXPECT_EQ(epochs.size(), 3u);
 }
 
-// What PyTorch's DistributedSampler does with drop_last=False: the order, and its beginning again
-// until the last batch is whole.
+// The order of PyTorch's DistributedSampler with drop_last=False: the epoch's order, followed by
+// its beginning until the last batch is complete.
 std::vector<float> completed_order(int64_t rows, const Loader::Options& options, uint64_t epoch) {
   std::vector<int64_t> order(static_cast<size_t>(rows));
   std::iota(order.begin(), order.end(), 0);
@@ -120,7 +121,7 @@ TEST(Loader, InputsAreTheTransformedRows) {
   std::vector<float> inputs;
   const auto steps = sample.steps(options, 10, &inputs);
   EXPECT_EQ(steps[0], (std::vector<float>{0, 1, 2, 3}));
-  EXPECT_EQ(steps[9], steps[0]);  // 9 steps per epoch, row 36 is left out
+  EXPECT_EQ(steps[9], steps[0]);  // an epoch has 9 steps, and row 36 is left out
   for (int64_t row = 0; row < 36; ++row) {
     float expected[3];
     transform_row(sample.dataset->schema(), sample.p, sample.dataset->train(), row, expected);
@@ -147,16 +148,16 @@ TEST(Loader, SameBatchesForAnyThreadsQueueAndTiming) {
       for (size_t i = 0; i < 60; ++i) {
         const Batch& batch = slow.next();
         if (i % 16 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        EXPECT_EQ(batch.target_numeric, expected[i]);  // held while threads work on
+        EXPECT_EQ(batch.target_numeric, expected[i]);  // stays valid until the next next()
       }
     }
   }
 }
 
-// An order has a number for each row, and there is one for each epoch.
+// An order has a number for each row, and each epoch has its own order.
 TEST(Loader, OrdersOfEpochsThatAreOverAreForgotten) {
   const SmallDataset sample;
-  constexpr int64_t kRows = 1 << 17;  // an order: 1 MiB
+  constexpr int64_t kRows = 1 << 17;  // an order takes 1 MiB
   const std::vector<int64_t> rows(kRows, 3);
   Loader::Options options;
   options.batch_size = kRows;

@@ -1,5 +1,5 @@
-// Catches: rows without a target that are trained on or stop an ingest that was to leave them out,
-// and row numbers of later mistakes that do not count them.
+// Catches: rows without a target that are trained on, or that stop an ingest which should leave
+// them out; row numbers of later mistakes that do not count these rows.
 #include <gtest/gtest.h>
 
 #include "src/data/statistics.h"

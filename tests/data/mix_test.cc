@@ -1,6 +1,6 @@
-// Catches: pixels or shares of classes that are not torchvision's for the same draw
-// (tests/golden/make_mix_golden.py), shares that are not drawn from the beta distribution, and
-// batches that depend on threads or on where a run was resumed.
+// Catches: pixels or class shares that differ from torchvision's for the same draw
+// (tests/golden/make_mix_golden.py), shares that do not follow the beta distribution, and batches
+// that depend on threads or on where a run was resumed.
 #include "src/data/load/mix.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
     SCOPED_TRACE(expected["share"].dump() + expected["centre"].dump());
     const auto result = expected["images"].get<std::vector<float>>();
     const int64_t rows = std::ssize(result) / size;
-    // As batch(100) of the script.
+    // Equals batch(100) of the script.
     std::vector<float> images;
     std::vector<int32_t> labels;
     for (int64_t n = 0; n < rows; ++n) {
@@ -62,7 +62,7 @@ TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
   }
 }
 
-/// 20000 draws, ascending.
+/// 20000 draws in ascending order.
 std::vector<double> draws_of(double alpha) {
   std::vector<double> draws;
   for (uint64_t step = 0; step < 20000; ++step) {
@@ -73,8 +73,8 @@ std::vector<double> draws_of(double alpha) {
   return draws;
 }
 
-// By Kolmogorov and Smirnov's distance from the distribution functions that have a closed form: of
-// 20000 draws it is below 0.0138 in 999 of 1000 cases.
+// Uses the Kolmogorov-Smirnov distance from distribution functions with a closed form: for 20000
+// draws it is below 0.0138 in 999 of 1000 cases.
 TEST(Mixer, SharesAreDrawnFromTheBetaDistribution) {
   const auto distance = [](double alpha, double (*distribution)(double)) {
     const std::vector<double> draws = draws_of(alpha);
@@ -114,7 +114,7 @@ TEST(Mixer, SeedAndStepDecideAndEachMixingHasItsTurn) {
     cuts += draw.cuts ? 1 : 0;
     EXPECT_TRUE(draw.box.top >= 0 && draw.box.bottom <= 6 && draw.box.right <= 4);
   }
-  EXPECT_NEAR(cuts, 1000, 90);  // four deviations
+  EXPECT_NEAR(cuts, 1000, 90);  // four standard deviations
   EXPECT_FALSE(Mixer({Mixup{}}, {1, 6, 4}, 3).draw(0, 0).cuts);
 }
 

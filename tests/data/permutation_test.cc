@@ -39,7 +39,8 @@ TEST(Permutation, VisitsEachIndexOnceAndDependsOnItsKeyAlone) {
 }
 
 TEST(Permutation, IsUnbiased) {
-  // Each of the 24 orders of 4 elements: 24,000 draws, expected 1,000 each, sigma about 31.
+  // Each of the 24 orders of 4 elements: of 24,000 draws, 1,000 each are expected, with a standard
+  // deviation of about 31.
   std::map<std::vector<int64_t>, int> counts;
   for (uint64_t step = 0; step < 24000; ++step) ++counts[permutation(4, 3, 9, step)];
   EXPECT_EQ(counts.size(), 24u);
@@ -47,7 +48,7 @@ TEST(Permutation, IsUnbiased) {
 }
 
 TEST(Permutation, FirstElementsAreFixedForever) {
-  // A checkpoint of today must resume under tomorrow's build with the same rows.
+  // A checkpoint must resume with the same rows in all future builds.
   EXPECT_EQ(permutation(8, 42, stream_of("shuffle"), 0),
             (std::vector<int64_t>{3, 5, 1, 2, 6, 4, 0, 7}));
 }

@@ -1,5 +1,5 @@
-// Catches: statistics that see rows they must not see, a transform that is not its inverse on
-// predict, numbers that change on their way through JSON.
+// Catches: statistics that include rows other than training rows, a transform that differs in
+// prediction, numbers that change when they are written to JSON and read back.
 #include "src/data/preprocessing.h"
 
 #include <gtest/gtest.h>
@@ -34,10 +34,10 @@ TEST(Preprocessing, StandardizesAndEncodes) {
   ASSERT_TRUE(d.ok()) << d.message();
   const std::vector<int64_t> rows = {0, 1, 2, 3};
   const Preprocessing p = fit_preprocessing(d->schema(), d->train(), rows);
-  const double std = std::sqrt((4.0 + 1.0 + 9.0) / 3);  // of 1, 2, 6 around 3
+  const double std = std::sqrt((4.0 + 1.0 + 9.0) / 3);  // deviation of 1, 2 and 6
   EXPECT_DOUBLE_EQ(p.numeric_mean[0], 3);
   EXPECT_DOUBLE_EQ(p.numeric_std[0], std);
-  EXPECT_EQ(p.numeric_std[1], 1);  // constant
+  EXPECT_EQ(p.numeric_std[1], 1);  // the column is constant
   EXPECT_DOUBLE_EQ(p.target_mean, 25.125);
   using Row = std::vector<float>;
   const auto f = [&](double x) { return static_cast<float>((x - 3) / std); };
@@ -61,7 +61,7 @@ TEST(Preprocessing, CategoriesAsCodes) {
     transform.apply(partition, row, out.data());
     return out[2];
   };
-  EXPECT_EQ(code(d->train(), 0), 3);  // blue, green, red
+  EXPECT_EQ(code(d->train(), 0), 3);  // the order of codes is blue, green, red
   EXPECT_EQ(code(d->train(), 1), 1);
   EXPECT_EQ(code(d->train(), 2), 2);
   EXPECT_EQ(code(d->train(), 3), 0) << "missing";
@@ -80,7 +80,7 @@ TEST(Preprocessing, ImagesByChannelAndTheSumsAgreeWithThePixels) {
   ASSERT_TRUE(d.ok()) << d.message();
   const std::vector<int64_t> rows = {0, 1};
   const Preprocessing p = fit_preprocessing(d->schema(), d->train(), rows);
-  EXPECT_NEAR(p.image_mean[0], 102 / 255.0, 1e-15);  // of 0, 255, 51, 102
+  EXPECT_NEAR(p.image_mean[0], 102 / 255.0, 1e-15);  // the mean of 0, 255, 51, 102
   EXPECT_NEAR(p.image_std[0], std::sqrt((102. * 102 + 153. * 153 + 51. * 51) / 4) / 255, 1e-15);
   EXPECT_NEAR(p.image_mean[1], 10 / 255.0, 1e-15);
   EXPECT_EQ(p.image_std[1], 1);
@@ -89,10 +89,10 @@ TEST(Preprocessing, ImagesByChannelAndTheSumsAgreeWithThePixels) {
   EXPECT_FLOAT_EQ(row[2], 0);
   Partition without_sums = d->train();
   without_sums.image_sums = {};
-  EXPECT_EQ(fit_preprocessing(d->schema(), without_sums, rows), p);  // to the bit
+  EXPECT_EQ(fit_preprocessing(d->schema(), without_sums, rows), p);  // equal to the bit
 }
 
-// "A validation split that never leaks": poison every row that is not a training row.
+// A validation split must never leak: all rows other than training rows get infinite values.
 TEST(Preprocessing, FitNeverReadsOtherRows) {
   std::string text = "a,b,price\n";
   for (int i = 0; i < 50; ++i) {
@@ -109,7 +109,7 @@ TEST(Preprocessing, FitNeverReadsOtherRows) {
   std::vector<float> numeric(d->train().numeric.begin(), d->train().numeric.end());
   std::vector<float> target(d->train().target_numeric.begin(), d->train().target_numeric.end());
   for (const int64_t row : split.validation) {
-    numeric[static_cast<size_t>(row) * 2] = kInf;  // NaN would pass as a missing value
+    numeric[static_cast<size_t>(row) * 2] = kInf;  // NaN would be treated as a missing value
     numeric[static_cast<size_t>(row) * 2 + 1] = kInf;
     target[static_cast<size_t>(row)] = kInf;
   }

@@ -1,5 +1,5 @@
-// Catches: predict reading a column, category or pixel differently from training, and bad rows that
-// are accepted.
+// Catches: a prediction that reads a column, category or pixel differently from training, and bad
+// rows that are accepted.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,10 +30,10 @@ struct Table {
 TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
   const Table table;
   for (const char* text : {
-           "size,colour\n1.5,red\n,green\n",                // by name
-           "colour,size\nred,1.5\ngreen,NA\n",              // in any order
-           "y,id,colour,size\n?,3,red,1.5\nz,4,green,?\n",  // target and ignored columns
-           "1.5,red\n,green\n",                             // by position
+           "size,colour\n1.5,red\n,green\n",                // columns by name
+           "colour,size\nred,1.5\ngreen,NA\n",              // columns in any order
+           "y,id,colour,size\n?,3,red,1.5\nz,4,green,?\n",  // with the target and ignored columns
+           "1.5,red\n,green\n",                             // columns by position
            "1.5,red,b\n,green,\n",                          // with the target
            "3,1.5,red,b\n4,,green,a\n",                     // all of the file's columns
            "\xef\xbb\xbfsize,colour\r\n1.5,\"red\"\r\n?,green",
@@ -43,7 +43,7 @@ TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
     ASSERT_EQ(rows->rows, 2);
     EXPECT_EQ(rows->numeric[0], 1.5f);
     EXPECT_TRUE(std::isnan(rows->numeric[1]));
-    EXPECT_EQ(rows->category, (std::vector<int32_t>{1, -1}));  // an unseen color is no error
+    EXPECT_EQ(rows->category, (std::vector<int32_t>{1, -1}));  // an unknown color is no error
     EXPECT_EQ(rows->view().rows, 2);
   }
   EXPECT_EQ(table.parse(gzip("1.5,red\n"))->rows, 1);
@@ -65,7 +65,7 @@ TEST(RawRows, CategoriesThatTrainingNeverSawAreNoted) {
   const auto all = table.parse(many);
   EXPECT_EQ(all->unseen.size(), RawRows::kUnseenMax);
   EXPECT_EQ(all->unseen_count, std::ssize(all->unseen) + 5);
-  // Within a character nothing is cut: bytes 63 and 64 are one.
+  // A multi-byte character is never cut: bytes 63 and 64 form one character.
   const auto cut = table.parse("size,colour\n1," + std::string(63, 'v') + "\xc3\xa9\n");
   EXPECT_EQ(cut->unseen[0].value, std::string(63, 'v'));
 }
@@ -120,7 +120,7 @@ TEST(RawRows, ImagesAsIdxAndAsPixelColumns) {
   EXPECT_EQ(message("idx", idx_file(8, {1, 2, 2}, pixels)),
             "rows: U8 images of [1, 2, 2], expected U8 of [1, 1, 2] as the model was trained on");
   EXPECT_FALSE(parse_raw_rows(schema, "idx", "").ok());
-  // Decompressed rows are bounded: 4 MB of gzip may be 4 GB.
+  // The size of decompressed rows is limited: 4 MB of gzip may be 4 GB.
   const std::string lying = gzip(idx_file(8, {0x7fffffff, 1, 2}, ""));
   EXPECT_EQ(
       message("idx", lying),

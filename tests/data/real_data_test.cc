@@ -1,5 +1,5 @@
-// Real files: what the unit tests' small ones may lack. Skipped where the folder of data is absent;
-// the digits are part of the project.
+// Real files, which may contain what the small files of the unit tests lack. Skipped if the folder
+// of data does not exist; the digits dataset is part of the project.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST_F(RealData, Mnist) {
   EXPECT_EQ(first, (std::vector<int32_t>{5, 0, 4, 1, 9}));
   const Preprocessing p = fit_all(*d);
   EXPECT_TRUE(d->schema().warnings.empty());
-  EXPECT_NEAR(p.image_mean[0], 0.1307, 1e-4);  // as everyone normalizes MNIST
+  EXPECT_NEAR(p.image_mean[0], 0.1307, 1e-4);  // the constants commonly used to normalize MNIST
   EXPECT_NEAR(p.image_std[0], 0.3081, 1e-4);
 }
 
@@ -80,7 +80,7 @@ TEST(RealDigits, AreEightByEightImages) {
 
 TEST_F(RealData, TitanicHasMissingValuesAndCategories) {
   CsvOptions options = csv_options("survived");
-  options.ignore = {"alive"};  // the answer in words
+  options.ignore = {"alive"};  // the target as a word
   const auto d = csv("titanic.csv", options);
   ASSERT_TRUE(d.ok()) << d.error().message;
   EXPECT_EQ(d->train().rows, 891);

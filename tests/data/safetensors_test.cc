@@ -1,5 +1,5 @@
-// Catches: a file that does not come back as it was written, a broken header that is accepted (B36:
-// every rule has a case here), and a crash on any cut or flipped byte.
+// Catches: a file that differs after writing and reading, a broken header that is accepted (B36:
+// every rule has a case here), and a crash on a truncated file or a flipped bit.
 #include "src/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -149,7 +149,7 @@ TEST(SafetensorsB36, EveryRuleIsRefusedByName) {
       {one("F32", "[2]", "[0]"), 8, "bad_offset"},
       {one("F32", "[2]", "[0,8,16]"), 8, "bad_offset"},
       {one("F32", "[2]", "[0,-8]"), 8, "bad_offset"},
-      {one("F32", "[2]", "[4,12]"), 12, "bad_offset"},  // a hole at the start
+      {one("F32", "[2]", "[4,12]"), 12, "bad_offset"},  // a gap at the start
       {"{" + entry("a", "F32", "[1]", "[0,4]") + "," + entry("b", "F32", "[1]", "[8,12]") + "}", 12,
        "bad_offset"},
       {"{" + entry("a", "F32", "[2]", "[0,8]") + "," + entry("b", "F32", "[1]", "[4,8]") + "}", 8,
@@ -175,10 +175,10 @@ TEST(SafetensorsB36, EveryRuleIsRefusedByName) {
 
 TEST(SafetensorsB36, HeaderLengthIsCheckedBeforeItIsUsed) {
   std::string file = file_with("{}", 0);
-  file[7] = '\x7f';  // 2^62 and more
+  file[7] = '\x7f';  // at least 2^62
   EXPECT_EQ(parse(file).error().metadata.at("rule"), "header_too_large");
   file[7] = 0;
-  file[1] = 1;  // 258 of 2 bytes
+  file[1] = 1;  // a length of 258 in a file with 2 bytes of header
   EXPECT_EQ(parse(file).error().metadata.at("rule"), "bad_length");
   EXPECT_EQ(parse("1234567").error().metadata.at("rule"), "header_too_small");
   EXPECT_EQ(parse("").error().metadata.at("rule"), "header_too_small");
@@ -198,7 +198,7 @@ TEST(Safetensors, NoCutAndNoFlippedBitCrashes) {
   for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
     std::string flipped = whole;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    const auto file = parse(flipped);  // accepted or refused; what is accepted is in bounds
+    const auto file = parse(flipped);  // accepted or refused; accepted tensors are within bounds
     if (!file.ok()) continue;
     unsigned sum = 0;
     for (const TensorView& t : file->tensors()) {

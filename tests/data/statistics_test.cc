@@ -1,5 +1,6 @@
-// Catches: counts that take test rows or missing values in, a schema that loses its statistics on
-// the way through its file, and a dataset from before there were any that is no longer read.
+// Catches: counts that include test rows or missing values, a schema that loses its statistics when
+// it is written and read, and a dataset without statistics, from an older version, that cannot be
+// read.
 #include "src/data/statistics.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,7 @@ TEST(Statistics, OfTables) {
   const IngestedCsv d(csv_options("kind"), kStatisticsTable,
                       "size,colour,empty,kind\n99,blue,3,b\n");
   ASSERT_TRUE(d.ok()) << d.message();
-  const DatasetStatistics s = d->schema().statistics.value();  // as read from the folder
+  const DatasetStatistics s = d->schema().statistics.value();  // read from the dataset's folder
   ASSERT_EQ(s.numeric.size(), 2u);
   EXPECT_EQ(s.numeric[0]->min, 1);
   EXPECT_EQ(s.numeric[0]->max, 6);
@@ -32,7 +33,7 @@ TEST(Statistics, OfTables) {
   EXPECT_DOUBLE_EQ(s.numeric[0]->std, std::sqrt((4.0 + 1.0 + 9.0) / 3));
   EXPECT_FALSE(s.numeric[1].has_value()) << "all missing";
   ASSERT_EQ(s.categories.size(), 1u);
-  EXPECT_EQ(s.categories[0], (std::vector<int64_t>{1, 2}));  // blue, red
+  EXPECT_EQ(s.categories[0], (std::vector<int64_t>{1, 2}));  // the counts of blue and red
   EXPECT_EQ(s.classes, (std::vector<int64_t>{3, 1}));
   EXPECT_FALSE(s.target.has_value());
   EXPECT_EQ(d->schema().columns[1].missing_count, 1);
@@ -101,7 +102,7 @@ TEST(Statistics, AreOptionalAndThoseOfTheSchema) {
     }
   };
   broken("classes", {1, 2, 3});
-  broken("classes", {4, 1});  // more than there are rows
+  broken("classes", {4, 1});  // more than the number of rows
   broken("classes", {-1, 1});
   broken("classes", {1.5, 1});
   broken("categories", nlohmann::json::array());

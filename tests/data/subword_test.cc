@@ -1,5 +1,5 @@
-// Catches: pieces cut otherwise than SentencePiece cuts them, text that does not come back, a model
-// that depends on more than the text, damaged models that are believed.
+// Catches: text that is split differently from SentencePiece, text that decoding does not restore,
+// a model that depends on more than the text, damaged models that are accepted.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -81,7 +81,7 @@ TEST(Subwords, AreThoseOfSentencePiece) {
   for (const nlohmann::json& c : g["cases"]) {
     for (const int64_t max_length : {0, 4096}) {
       const TextSchema schema = schema_of(c, max_length);
-      const int32_t shift = max_length == 0 ? 0 : 1;  // of the padding
+      const int32_t shift = max_length == 0 ? 0 : 1;  // token 0 is the padding
       EXPECT_EQ(schema.vocabulary_size(), c["pieces"].get<int64_t>() + shift);
       for (size_t i = 0; i < g["texts"].size(); ++i) {
         const std::string text = g["texts"][i];
@@ -101,7 +101,7 @@ TEST(Subwords, EveryTextComesBack) {
                                    "\xef\xbf\xbf\xef\xb7\x90", "<unk><0x20>"}) {
       EXPECT_EQ(decode(schema, encode(schema, text)), text);
     }
-    for (uint64_t round = 0; round < 200; ++round) {  // code points of every length
+    for (uint64_t round = 0; round < 200; ++round) {  // code points of 1 to 4 bytes
       std::string text;
       for (uint64_t i = 0; i < 60; ++i) {
         const uint32_t bits = math::philox_u32(1, 2, round, i);
@@ -117,7 +117,7 @@ TEST(Subwords, EveryTextComesBack) {
 TEST(Subwords, OfALongStretchAndUpToALimit) {
   for (const nlohmann::json& c : golden()["cases"]) {
     const TextSchema schema = schema_of(c, 0);
-    std::string text;  // of pieces that may go on everywhere
+    std::string text;  // text of pieces that may be joined at every position
     while (text.size() < 100'000) text += "thetower";
     const Tokens all = encode(schema, text);
     EXPECT_EQ(decode(schema, all), text);
@@ -164,7 +164,7 @@ TEST(Subwords, DamagedModelsAreRefusedOrHarmless) {
 TEST(SubwordSample, IsBoundedSpreadAndOfTheTextAlone) {
   SentenceSample a, b;
   std::string line(1000, 'x');
-  for (int i = 0; i < 40'000; ++i) {  // 40 MB
+  for (int i = 0; i < 40'000; ++i) {  // 40 MB in total
     line.replace(0, 8, std::to_string(10'000'000 + i));
     a.add(line);
     b.add(line + "\n\n");

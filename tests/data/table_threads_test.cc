@@ -1,7 +1,7 @@
-// Catches: a dataset or a refusal that depends on how many threads read a table and where its
-// blocks were cut: records torn at a line break in quotes, rows out of order, codes of categories
-// or columns of JSON lines in another order, the wrong one of several errors, a header or a byte
-// order mark read twice.
+// Catches: a dataset or a refusal that depends on the number of threads that read a table or on the
+// block boundaries: records split at a line break in quotes, rows out of order, category codes or
+// columns of JSON lines in another order, the wrong one of several errors, a header or a byte order
+// mark that is read twice.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -22,7 +22,7 @@ std::string bytes_as_text(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-/// All that a read makes, or all that it says.
+/// The complete result of a read, or its complete error, as comparable texts.
 std::vector<std::string> outcome(const Result<TypedDataset>& read) {
   if (!read.ok()) {
     std::vector<std::string> said = {read.error().message, read.error().reason};
@@ -44,7 +44,8 @@ std::vector<std::string> outcome(const Result<TypedDataset>& read) {
   return made;
 }
 
-/// Reads the files one row after another, and by threads. Returns the message, "" if accepted.
+/// Reads the files row by row and by threads, and expects equal results. Returns the error message,
+/// "" if the files were accepted.
 std::string expect_same(const CsvOptions& options, std::string_view train,
                         std::string_view test = {}) {
   const TemporaryFolder folder;
@@ -78,7 +79,7 @@ class Random {
   uint64_t count_ = 0;
 };
 
-/// Three columns and a target, in every way in which a file may write them.
+/// Three columns and a target, with all variants of syntax that a file may contain.
 std::string random_csv(Random& random, int rows) {
   std::string text = random.one_of({"", "\xef\xbb\xbf", "\n\r\n"});
   text += "number,name,note,y\n";
@@ -135,7 +136,7 @@ TEST(TableThreads, ReadJsonLinesAsOneRowAfterAnother) {
   Random random(5);
   for (int i = 0; i < 100; ++i) {
     text += "{\"y\": " + std::to_string(random.below(3));
-    // Members come in another order where a block begins elsewhere.
+    // The order of the members depends on the line, and so on where a block begins.
     if (random.below(3) > 0) text += ", \"a\": " + std::to_string(random.below(100));
     if (random.below(20) == 0) text += R"(, "rare": "x")";
     if (i > 50 && random.below(4) == 0) text += R"(, "late\u0021": 2.5)";
@@ -214,7 +215,8 @@ TEST(CellReader, ReadsShortNumbersAsFromCharsDoes) {
     const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const Cell cell = cells.read(text);
     const bool number = error == std::errc() && stop == text.data() + text.size();
-    // from_chars takes no plus, and a cell no number that is too large or small for 32 bits.
+    // from_chars accepts no plus sign, and a cell refuses numbers that are too large or too small
+    // for 32 bits.
     if (text.front() == '+' || text.find('e') != text.npos) continue;
     ASSERT_EQ(cell.is_number(), number) << text;
     if (number) {

@@ -1,4 +1,4 @@
-// tests/data/temporary_folder.h: a folder that goes away with the test.
+// tests/data/temporary_folder.h: a folder that is deleted at the end of the test.
 #pragma once
 
 #include <unistd.h>
@@ -26,7 +26,7 @@ class TemporaryFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(std::string_view name) const { return path_ / name; }
 
-  /// Writes `content` as a file of the folder and returns its path.
+  /// Writes `content` to a file in the folder and returns its path.
   std::filesystem::path write(std::string_view name, std::string_view content) const {
     const std::filesystem::path file = path_ / name;
     std::ofstream(file, std::ios::binary)

@@ -1,5 +1,5 @@
 // Folders and archives of texts. Catches: texts in the wrong row, class or partition, files that
-// are joined in another order, bytes that are no text.
+// are joined in another order, bytes that are not valid text.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Catches: tokens that do not follow their vocabulary, text cut in the middle of a character, bytes
-// that are no text, windows that look into held-out text or past the end, batches of a stream that
-// are not the tokens and the ones after them.
+// Catches: tokens that do not match the vocabulary, text cut in the middle of a character, bytes
+// that are not valid text, windows that contain validation text or exceed the end, batches of a
+// stream whose targets are not the next tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST(Utf8, CodePointsSurviveTheWayThere) {
 
 TEST(Utf8, NamesTheFirstByteThatIsWrong) {
   EXPECT_EQ(find_invalid_utf8("ab\xff"), 2u);
-  EXPECT_EQ(find_invalid_utf8("\xc3\xa9\xc3"), 2u);      // cut
+  EXPECT_EQ(find_invalid_utf8("\xc3\xa9\xc3"), 2u);      // truncated
   EXPECT_EQ(find_invalid_utf8("a\xed\xa0\x80"), 1u);     // a surrogate
   EXPECT_EQ(find_invalid_utf8("\xc0\xaf"), 0u);          // overlong
   EXPECT_EQ(find_invalid_utf8("\xf4\x90\x80\x80"), 0u);  // past the last code point
@@ -44,7 +44,7 @@ TEST(TextIngest, CharactersOfTheTrainingPartAreTheVocabulary) {
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetSchema& s = d->schema();
   EXPECT_EQ(s.text.pieces, (std::vector<std::string>{" ", "a", "b", "\xc3\xa9"}));
-  EXPECT_EQ(s.text.vocabulary_size(), 5);  // and the unknown token, 0
+  EXPECT_EQ(s.text.vocabulary_size(), 5);  // with the unknown token, 0
   EXPECT_EQ(copy(d->train().tokens), (Tokens{3, 2, 4, 1, 3}));
   EXPECT_EQ(copy(d->test().tokens), (Tokens{2, 3, 0}));
   EXPECT_EQ(s.train_rows, 5);
@@ -72,7 +72,7 @@ TEST(TextIngest, TheTestShareIsTheEndAndCutsNoCharacter) {
   const IngestedText d("abc\xc3\xa9\xe2\x82\xac", options);  // 5 characters
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->schema().train_rows, 3);
-  EXPECT_EQ(copy(d->test().tokens), (Tokens{0, 0}));  // seen in the test part alone: unknown
+  EXPECT_EQ(copy(d->test().tokens), (Tokens{0, 0}));  // characters of the test part only
 }
 
 TEST(TextIngest, ReadsGzipAndDropsAByteOrderMark) {
@@ -130,11 +130,11 @@ TEST(CsvText, WordsStandByFrequencyAndRowsArePadded) {
   const IngestedCsv d(text_options({"body", "title"}), kRows);
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetSchema& s = d->schema();
-  // the 4, cat 2, then by their bytes
+  // "the" occurs 4 times, "cat" twice; equal counts are in the order of their bytes
   EXPECT_EQ(s.text.pieces, (std::vector<std::string>{"the", "cat", "a", "mat", "na", "on", "sat",
                                                      "\xc3\xa9toile"}));
   EXPECT_EQ(copy(d->train().tokens), (Tokens{2, 3, 8, 7, 2,     // the cat sat on the
-                                             4, 9, 0, 0, 0,     // a etoile
+                                             4, 9, 0, 0, 0,     // a étoile
                                              2, 2, 3, 6, 0}));  // the the cat na
   EXPECT_EQ(s.columns.size(), 2u);
   EXPECT_EQ(s.columns[0].missing_count, 1);
@@ -173,10 +173,11 @@ TEST(CsvText, SchemaSurvivesItsJson) {
   ASSERT_TRUE(again.ok()) << again.error().message;
   EXPECT_EQ(schema_text(*again), json);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
-           {"\"cat\"", "\"the\""},                                // twice
-           {"\"tokenizer\":\"word\"", "\"tokenizer\":\"byte\""},  // bytes have no pieces
-           {"\"tokenizer\":\"word\"", "\"tokenizer\":\"char\""},  // pieces of several characters
-           {"\"max_length\":5", "\"max_length\":0"},              // a stream has no columns
+           {"\"cat\"", "\"the\""},                                // a piece occurs twice
+           {"\"tokenizer\":\"word\"", "\"tokenizer\":\"byte\""},  // a byte tokenizer has no pieces
+           // pieces of several characters in a character tokenizer
+           {"\"tokenizer\":\"word\"", "\"tokenizer\":\"char\""},
+           {"\"max_length\":5", "\"max_length\":0"},  // a stream has no columns
            {"\"max_length\":5", "\"max_length\":65537"},
            {"\"kind\":\"class\"", "\"kind\":\"next_token\""}}) {
     std::string damaged = json;
@@ -244,13 +245,13 @@ TEST(Windows, ValidationIsTheEndAndTrainingStaysOutOfIt) {
         if (plan.validation > 0) {
           EXPECT_EQ(plan.validation_first + plan.validation * length + 1, tokens);
         }
-        // The last target of the last window, shifted as far as it may be.
+        // The largest shift keeps the last target of the last window within the training part.
         if (plan.train > 0) {
           EXPECT_LE(plan.shift_max + plan.train * length + 1, end) << tokens << " " << length;
         }
         EXPECT_GE(plan.shift_max, 0);
         EXPECT_LT(plan.shift_max, std::max<int64_t>(length, 1));
-        // At most two windows' worth of tokens go unused.
+        // Fewer tokens than two windows remain unused.
         EXPECT_LT(end - 1 - plan.train * length, 2 * length) << tokens << " " << length;
         if (end - 1 >= length) {
           EXPECT_GE(plan.train, 1);
@@ -263,7 +264,7 @@ TEST(Windows, ValidationIsTheEndAndTrainingStaysOutOfIt) {
 TEST(Windows, BatchesAreTokensAndTheOnesAfterThem) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += static_cast<char>('!' + i);
-  const IngestedText d(text);  // token i + 1 at place i
+  const IngestedText d(text);  // the token at position i is i + 1
   ASSERT_TRUE(d.ok()) << d.message();
   const Split split = split_dataset(d->schema(), 4, 0.25, 3);
   const Preprocessing p =

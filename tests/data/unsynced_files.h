@@ -1,5 +1,5 @@
 // tests/data/unsynced_files.h: the local file system without fsync, for tests that write thousands
-// of files and never lose power.
+// of files and need no protection from power failures.
 #pragma once
 
 #include <filesystem>

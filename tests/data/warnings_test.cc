@@ -1,5 +1,5 @@
-// Catches: a trap in a dataset that ingest does not tell, one that it tells of data that is fine,
-// and warnings that get lost between the ingest and those who read the dataset.
+// Catches: a problem of a dataset for which ingest gives no warning, a warning about data that is
+// fine, and warnings that are lost between the ingest and the readers of the dataset.
 #include "src/data/warnings.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-/// "x,y\n" and a line for each row.
+/// The header and a line for each row.
 std::string table(const std::string& header, int rows, const std::function<std::string(int)>& row) {
   std::string text = header + "\n";
   for (int i = 0; i < rows; ++i) text += row(i) + "\n";
@@ -20,10 +20,10 @@ std::string table(const std::string& header, int rows, const std::function<std::
 }
 
 std::string str(int i) { return std::to_string(i); }
-/// A number of 0 to 1 that depends on nothing else.
+/// A pseudo-random number from 0 to 1 as text.
 std::string noise(int i) { return std::to_string((i * 7919 % 1009) / 1009.0); }
 
-/// "KEY column,column" of each warning, as a reader of the dataset's folder gets them.
+/// "KEY column,column" for each warning, as stored in the dataset's folder.
 std::vector<std::string> warnings_of(const IngestedCsv& d) {
   EXPECT_TRUE(d.ok()) << d.message();
   std::vector<std::string> all;
@@ -106,7 +106,8 @@ TEST(DataWarnings, AColumnThatTellsTheClass) {
 }
 
 TEST(DataWarnings, FewRowsOrManyValuesTellNothing) {
-  // Of 20 rows nothing follows; and 60 values for 240 rows go with a class each by chance.
+  // 20 rows are too few to conclude anything; and with 60 values in 240 rows, values determine the
+  // class by chance.
   EXPECT_EQ(
       warnings_of(table("a,size,y", 20,
                         [](int i) { return str(i % 2) + "," + noise(i) + "," + str(i % 2); })),
@@ -153,7 +154,7 @@ TEST(DataWarnings, TestRowsThatAreTrainedOn) {
 }
 
 TEST(DataWarnings, OtherFormats) {
-  // Streams, texts and images have none of columns; a class of IDX has no row.
+  // Streams, texts and images have no warnings about columns; in the IDX file one class has no row.
   const IngestedText text("the cat sat on the mat, the cat sat on the mat");
   ASSERT_TRUE(text.ok()) << text.message();
   EXPECT_TRUE(text->schema().warnings.empty());
@@ -165,7 +166,7 @@ TEST(DataWarnings, OtherFormats) {
             "2 of 3 classes occur in fewer than 10 training rows: '1' has 0, '2' has 1. A mod");
 }
 
-/// Rows of one number each, with a class.
+/// Rows of a single number each, with a class.
 struct NumberRows {
   std::vector<float> numbers;
   std::vector<int32_t> classes;
@@ -195,7 +196,7 @@ TEST(RowCopies, CountsRowsThatWereSeenWithTheirTarget) {
   EXPECT_EQ(c.copies, 4);
   EXPECT_EQ(c.same_target, 3) << "3 has another target";
   EXPECT_FALSE(c.matter()) << "one of four differs: rows that are alike by chance";
-  // What has several targets is no copy.
+  // A number that occurs with several targets does not count.
   EXPECT_EQ(copies_of({{2, 2}, {0, 1}}, {{2}, {1}}).same_target, 0);
 }
 

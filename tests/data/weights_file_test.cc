@@ -1,5 +1,5 @@
-// Catches: half precision that is widened wrongly for any of its numbers, a type of the format that
-// is refused or misread, and a header that is believed.
+// Catches: half-precision numbers that are converted wrongly, a data type of the format that is
+// refused or misread, and a false header that is accepted.
 #include "src/checkpoint/weights_file.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ Result<WeightsFile> parse_weights(const std::string& file) {
   return WeightsFile::parse(std::as_bytes(std::span(file.data(), file.size())));
 }
 
-// The definition of IEEE 754: (-1)^s 2^(e - 15) (1 + f / 1024), and f / 1024 2^-14 where e is 0.
+// The definition of IEEE 754: (-1)^s 2^(e - 15) (1 + f / 1024), or (-1)^s (f / 1024) 2^-14 if e is
+// 0.
 TEST(WeightsFile, EveryHalfIsWidenedExactly) {
   std::vector<uint16_t> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
@@ -76,7 +77,7 @@ TEST(WeightsFile, TakesEveryTypeOfTheFormat) {
   EXPECT_EQ(parsed->tensors()[0].dtype, "BF16");
   EXPECT_EQ(parsed->tensors()[0].shape, Shape({3}));
   EXPECT_EQ(parsed->bytes(2).size(), 8u);
-  // Our own files hold no such types: a checkpoint with one is refused.
+  // Trainyard's own files have no such types, so a checkpoint with one is refused.
   const auto ours = SafetensorsFile::parse(std::as_bytes(std::span(file.data(), file.size())));
   ASSERT_FALSE(ours.ok());
   EXPECT_EQ(ours.error().metadata.at("rule"), "dtype_unsupported");

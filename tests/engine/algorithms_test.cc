@@ -1,6 +1,6 @@
-// Catches: a problem that gets another algorithm the second time - in one process, in the next, in
-// two at once, after a resume; a choice that is timed and not recorded; a damaged or foreign file
-// that ends a job or is lost; a record that is read back as another.
+// Catches: a problem that gets another algorithm the second time, be it in the same process, in the
+// next one, in two concurrent processes or after a resume; a choice that is timed but not recorded;
+// a damaged or foreign file that ends a job or is lost; a record that is read back as another.
 #include "src/runtime/algorithms.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ class Folder {
     fs::remove_all(path_, ignored);
   }
   const fs::path& path() const { return path_; }
-  /// The one file of choices.
+  /// The only file of choices in the folder.
   fs::path file() const {
     for (const auto& entry : fs::directory_iterator(path_)) {
       if (entry.path().extension() == ".json") return entry.path();
@@ -52,11 +52,11 @@ class Folder {
   fs::path path_;
 };
 
-/// A library of which the fastest algorithm is scripted.
+/// A library whose fastest algorithm is set by the test.
 struct Library {
   std::string fastest = "fast";
   std::set<std::string> refused;
-  std::chrono::milliseconds takes{0};  // to time it
+  std::chrono::milliseconds takes{0};  // how long timing a problem takes
   int timed = 0;
   std::string taken;
 
@@ -104,7 +104,7 @@ TEST(Algorithms, AreTimedOnceAndKept) {
             std::string::npos);
   EXPECT_TRUE(first.take_messages().empty());
   EXPECT_TRUE(second.take_messages().empty());
-  // Another class of devices has choices of its own.
+  // Each class of devices has its own choices.
   EXPECT_TRUE(second.choose("Another GPU", kKey, library.problem()));
   EXPECT_EQ(library.taken, "another day");
 }
@@ -118,13 +118,14 @@ TEST(Algorithms, OfACheckpointComeFirst) {
   resumed.prefer({{kClass, {{kKey, "as it was"}}}, {"Another GPU", {{"other", "x"}}}});
   EXPECT_EQ(library.ask(resumed), "as it was");
   EXPECT_EQ(resumed.used(), (AlgorithmRecord{{kClass, {{kKey, "as it was"}}}}));
-  // The host's own choice stays.
+  // The checkpoint's choice does not replace the host's own.
   Algorithms next({folder.path()});
   EXPECT_EQ(library.ask(next), "fast");
   EXPECT_EQ(library.timed, 1);
 }
 
-// The same job takes the same twice, whatever the clock said; a longer one times what was left.
+// A short job makes the same choice twice, however long each timing takes; a longer job times the
+// problems that the short one skipped.
 TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
   const Folder folder;
   Library library;
@@ -145,7 +146,7 @@ TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
   Algorithms plan({folder.path(), /*times=*/false});
   EXPECT_EQ(library.ask(plan), "first");
   EXPECT_EQ(library.timed, 0);
-  EXPECT_EQ(ask(101, 0), "first");  // no time either
+  EXPECT_EQ(ask(101, 0), "first");  // no time is left for timing
   EXPECT_EQ(ask(102, 1), "fast");
   EXPECT_EQ(library.timed, 1);
   Algorithms known({folder.path()});
@@ -153,7 +154,8 @@ TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
   EXPECT_EQ(library.ask(known), "fast");
 }
 
-// The problems that were timed allow for what is left: 4 us in each of 10^9 steps are over an hour.
+// Later problems may be timed because of the time that the timed choices save: 4 us in each of 10^9
+// steps are over an hour.
 TEST(Algorithms, ALongJobIsWorthMoreTiming) {
   const Folder folder;
   Library library;
@@ -175,7 +177,7 @@ TEST(Algorithms, AreNotTimedWhereNothingIsRecorded) {
   Algorithms nowhere({fs::path()});
   EXPECT_EQ(library.ask(nowhere), "first");
   EXPECT_EQ(nowhere.used(), (AlgorithmRecord{{kClass, {{kKey, "first"}}}}));
-  EXPECT_TRUE(nowhere.take_messages().empty());  // that is how it was asked for
+  EXPECT_TRUE(nowhere.take_messages().empty());  // recording was switched off, so no message
 
   const Folder folder;
   Algorithms asked({folder.path(), /*times=*/false});
@@ -184,9 +186,9 @@ TEST(Algorithms, AreNotTimedWhereNothingIsRecorded) {
   Algorithms timing({folder.path()});
   EXPECT_EQ(library.ask(timing), "fast");
   Algorithms known({folder.path(), /*times=*/false});
-  EXPECT_EQ(library.ask(known), "fast");  // a plan tells what a job will take
+  EXPECT_EQ(library.ask(known), "fast");  // a plan forecasts the choice of the job
 
-  // A folder that cannot be: said once.
+  // A folder that cannot be created is reported once.
   std::ofstream(folder.path() / "file") << "x";
   Algorithms impossible({folder.path() / "file/algorithms"});
   EXPECT_EQ(library.ask(impossible), "first");
@@ -197,7 +199,7 @@ TEST(Algorithms, AreNotTimedWhereNothingIsRecorded) {
   EXPECT_EQ(library.timed, 1);
 }
 
-/// A disk on which files cannot be made durable.
+/// A disk whose file writes fail.
 class FullDisk final : public Files {
  public:
   Status write_file(const fs::path&, std::span<const std::span<const std::byte>>) override {
@@ -226,7 +228,7 @@ TEST(Algorithms, WhatWasTimedAndCannotBeWrittenIsNotTaken) {
   Algorithms algorithms({folder.path()}, disk);
   EXPECT_EQ(library.ask(algorithms), "first");
   EXPECT_EQ(library.ask(algorithms, "matmul another"), "first");
-  EXPECT_EQ(library.timed, 1);  // it does not try again
+  EXPECT_EQ(library.timed, 1);  // the second problem was not timed
   EXPECT_NE(all(algorithms.take_messages()).find("no space left"), std::string::npos);
 }
 
@@ -244,7 +246,7 @@ TEST(Algorithms, ARefusedChoiceIsMadeAnew) {
   Algorithms third({folder.path()});
   EXPECT_EQ(library.ask(third), "new");
   EXPECT_EQ(library.timed, 2);
-  // One of a checkpoint: the host's is next.
+  // The checkpoint's choice is refused too, so the host's is next.
   Algorithms resumed({folder.path()});
   resumed.prefer({{kClass, {{kKey, "fast"}}}});
   EXPECT_EQ(library.ask(resumed), "new");
@@ -286,7 +288,7 @@ TEST(Algorithms, AFileThatCannotBeReadIsPutAside) {
     EXPECT_EQ(library.ask(third), "fast");
     EXPECT_EQ(library.timed, 2);
   }
-  // The same as above, and whole.
+  // A valid version of the files above, as a control.
   const Folder folder;
   Library library;
   Algorithms first({folder.path()});
@@ -297,7 +299,7 @@ TEST(Algorithms, AFileThatCannotBeReadIsPutAside) {
   EXPECT_EQ(library.ask(second), "fast");
 }
 
-// Each process and each thread would choose another.
+// Without the common file each process and each thread would choose a different algorithm.
 TEST(Algorithms, AreOneForAllWhoAskAtOnce) {
   const Folder folder;
   constexpr int kProcesses = 4, kThreads = 3, kKeys = 5;

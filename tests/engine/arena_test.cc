@@ -1,5 +1,5 @@
-// What a plan says a job takes is what it takes, to the byte: measured in the memory itself,
-// without asking the plan (tests/support/watching_backend.h).
+// The memory that a plan predicts for a job is the memory that the job uses, to the byte. The test
+// measures it in the memory itself, independently of the plan (tests/support/watching_backend.h).
 #include <gtest/gtest.h>
 
 #include <set>
@@ -21,17 +21,17 @@ using testing::small_presets;
 using testing::SmallPreset;
 using testing::WatchingBackend;
 
-// Bytes of all comparisons of one run together: large models are compared behind each so-manieth
-// kernel.
+// The bytes that all comparisons of one run may read together: for large models, memory is compared
+// only after every n-th kernel.
 constexpr int64_t kComparedBytesMax = int64_t{1} << 30;
 
-/// Zeros are tokens, classes and numbers alike. Nothing where the input is the target.
+/// Zero bytes, which are valid tokens, classes and numbers. Empty if the input is the target.
 std::vector<std::byte> zeros(const BoundProgram& bound, TensorId id) {
   if (id == kNoTensor) return {};
   return std::vector<std::byte>(static_cast<size_t>(bound.program.graph.tensor(id).type.bytes()));
 }
 
-/// All of the workspace was some kernel's, to the line.
+/// Expects that kernels used the whole workspace, up to alignment.
 void expect_workspace(const WatchingBackend& watched, int64_t begin, int64_t bytes) {
   if (bytes == 0) return;
   EXPECT_GT(watched.workspace_end(), begin + bytes - kHostAlignment);
@@ -39,8 +39,8 @@ void expect_workspace(const WatchingBackend& watched, int64_t begin, int64_t byt
   EXPECT_GT(watched.touched_end(begin + bytes), begin);
 }
 
-/// Trains and evaluates twice in watched memory. Weights are one small number: drawing those of the
-/// large models would take longer than all else.
+/// Trains and evaluates twice in watched memory. All weights are the same small number, because
+/// drawing those of the large models would take longer than the rest of the test.
 void expect_no_difference(const SmallPreset& preset, const Recipe& recipe, int threads) {
   const ModelSpec model{preset.name, preset.parameters, {}, {}};
   const RunShape shape = check_recipe(recipe, model, preset.schema).value();
@@ -102,7 +102,7 @@ TEST(Arena, OfEveryPresetIsUsedToThePlannedByte) {
       recipe.recompute = i == 2 ? Recompute::kBlocks : Recompute::kNone;
       recipe.precision = i % 2 == 1 || is_large(preset.name) ? Precision::kBf16 : Precision::kFp32;
       preset.schema.train_rows = 4000;
-      // Batch normalization needs two values of each channel, which one small image may not give.
+      // Training's batch normalization needs two values a channel; one small image may have one.
       if (batches[i] == 1 && preset.name.starts_with("resnet")) continue;
       expect_no_difference(preset, recipe, 1 + static_cast<int>(i % 3));
     }
@@ -110,7 +110,7 @@ TEST(Arena, OfEveryPresetIsUsedToThePlannedByte) {
   EXPECT_EQ(missing, std::set<std::string>()) << "presets without a row";
 }
 
-// A step that is several programs, in one arena.
+// A step that consists of several programs, in one arena.
 TEST(Arena, OfMicroBatchesAndAveragedWeightsIsUsedToThePlannedByte) {
   for (SmallPreset& preset : small_presets()) {
     if (preset.name != "lenet5" && preset.name != "gpt2") continue;
@@ -186,7 +186,7 @@ class CarelessBackend final : public HostBackend {
   int64_t count_;
 };
 
-// Without this, a watch that sees nothing would make the tests above pass.
+// A watch that detects nothing would let the tests above pass.
 TEST(Arena, WatchSeesWhatIsWrittenTooFarAndWhatIsNeverWritten) {
   const auto watch = [](int64_t count) {
     testing::CaseBuilder b(DType::kF32);

@@ -1,5 +1,5 @@
-// Dropout of attention's probabilities. Its gradient and its parity between backends are cases in
-// tests/support/sequence_cases.cc.
+// Dropout of attention's probabilities. The cases in tests/support/sequence_cases.cc cover its
+// gradient and its parity between backends.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,8 @@ using testing::CaseGraph;
 
 constexpr int64_t kKeys = 90, kQueries = 70, kHeads = 3;
 
-/// Queries of 0 see all keys alike, and value j is one at j alone: y[i, j] is m[i, j] / keys.
+/// The dropout mask m. Queries of 0 give all keys the same weight, and value j is 1 at element j
+/// only, so y[i, j] is m[i, j] / keys.
 std::vector<double> masks(Backend& backend, double ratio, int64_t step, int64_t stream) {
   CaseBuilder b(DType::kF32);
   const TensorId q = b.input("q", {1, kQueries, kHeads * kKeys}),
@@ -44,7 +45,7 @@ TEST(AttentionDropout, DropsTheShareAndScalesTheRest) {
       ++kept;
       EXPECT_NEAR(value, 1 / (0.75 * kKeys), 1e-7);
     }
-    // Four deviations of a mean of so many draws.
+    // Four standard deviations of the mean of n draws.
     const auto n = static_cast<double>(y.size());
     EXPECT_NEAR(kept / n, 0.75, 4 * std::sqrt(0.25 * 0.75 / n));
   }

@@ -1,4 +1,5 @@
-// The shape of the backward pass: what is summed, in which order, and what is left out.
+// The structure of the backward pass: which gradients are summed, in which order, and which are
+// omitted.
 #include <gtest/gtest.h>
 
 #include "src/autodiff/differentiate.h"
@@ -23,7 +24,8 @@ std::string name_of_input(const Graph& graph, const Node& node, size_t i) {
   return graph.tensor(node.inputs.at(i)).name;
 }
 
-// A sum in another order rounds differently: the order is part of "same job, same bits".
+// A sum in another order rounds differently: the order is part of the rule that the same job gives
+// the same bits.
 TEST(Differentiate, SumsTheGradientsOfReadersInTheOrderOfReaders) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {3})});
@@ -53,13 +55,13 @@ TEST(Differentiate, LeavesOutGradientsThatNobodyNeeds) {
   EXPECT_EQ(gradients.size(), 1u);
   const Node* first = find_node(c.graph, "h/grad");
   ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->outputs[0], kNoTensor);  // of the data
+  EXPECT_EQ(first->outputs[0], kNoTensor);  // gradient of the data
   EXPECT_NE(first->outputs[1], kNoTensor);
-  EXPECT_EQ(first->outputs[2], kNoTensor);  // there is no bias
+  EXPECT_EQ(first->outputs[2], kNoTensor);  // the layer has no bias
   const Node* second = find_node(c.graph, "y/grad");
   ASSERT_NE(second, nullptr);
   EXPECT_NE(second->outputs[0], kNoTensor);
-  EXPECT_EQ(second->outputs[1], kNoTensor);  // of the frozen weight
+  EXPECT_EQ(second->outputs[1], kNoTensor);  // gradient of the frozen weight
 }
 
 TEST(Differentiate, IgnoresWhatTheLossDoesNotDependOn) {

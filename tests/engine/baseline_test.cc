@@ -1,5 +1,5 @@
-// Catches: a model that is no better than no model, or that diverged, and nobody is told; a good
-// one that is warned of; baselines that are those of other rows.
+// Catches: a model that is no better than the baseline, or that diverged, without a warning; a
+// warning about a good model; baselines computed from other rows.
 #include "src/train/baseline.h"
 
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST(Baseline, OfNumbersIsTheMean) {
   const TrainResult result = run_to_the_end(job);
   EXPECT_TRUE(result.warnings.empty()) << result.warnings[0];
   const auto baselines = by_key(result.baselines);
-  EXPECT_NEAR(baselines.at("val/r2"), 0, 0.1);  // of other rows than the mean
+  EXPECT_NEAR(baselines.at("val/r2"), 0, 0.1);  // the mean is that of the training rows
   EXPECT_LE(baselines.at("val/r2"), 0);
   EXPECT_NEAR(baselines.at("val/loss"), 1, 0.5);
   EXPECT_LT(by_key(result.final_metrics).at("val/rmse"), baselines.at("val/rmse"));

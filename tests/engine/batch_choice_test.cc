@@ -1,4 +1,4 @@
-// Catches: a batch_size that `auto` should not have become.
+// Catches: wrong choices of the batch size for `batch_size: auto`.
 #include "src/planning/batch_choice.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ struct PretendDevice {
   int64_t nodes = 10;
   int64_t bytes_max = 0;
   int64_t unit = 1;
-  int64_t slow_from = 1'000'000;  // rows that no cache holds: each takes twice the time
+  int64_t slow_from = 1'000'000;  // from so many rows on, the cache is too small and each row takes
+                                  // twice the time
   bool knows_rates = true;
   std::vector<int64_t> tried = {};
 
@@ -43,7 +44,7 @@ struct PretendDevice {
 TEST(BatchChoice, TheSmallestWithinFivePercentOfTheBest) {
   PretendDevice device;
   const BatchChoice choice = device.choose().value();
-  // With n rows the rate is 1000 n / (n + 10); the best is 65536 rows', 999.85.
+  // With n rows the rate is 1000 n / (n + 10) rows/s; the best is that of 65536 rows, 999.85.
   EXPECT_EQ(choice.rows, 256);
   EXPECT_EQ(choice.message,
             "batch_size auto: 256 rows, forecast 962 rows/s, within 5 % of the best of those that "

@@ -1,5 +1,5 @@
-// A block is written out as the user would have written it, under names that tell where it stands,
-// and what is wrong with it is told once, by its own name.
+// A block is expanded to the layers that the user would have written, under names that say where
+// each layer is. A mistake in a block is reported once, by the block's own name.
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -126,7 +126,7 @@ TEST(BlockRefusals, NameTheBlockAndTheLayer) {
   EXPECT_EQ(unknown.message,
             "model.blocks[0].layers[0] 'w/0/a' of block 'wrong': unts: is not known here, did you "
             "mean 'units'?");
-  ASSERT_EQ(unknown.violations.size(), 1u);  // once, not fifty times
+  ASSERT_EQ(unknown.violations.size(), 1u);  // reported once, not fifty times
   EXPECT_EQ(unknown.violations[0].field, "model.blocks[0].layers[0].gemm.unts");
 
   const BlockSpec image =
@@ -187,7 +187,7 @@ TEST(BlockRefusals, OfDefinitionsAndUses) {
                                {use("b", {{"u", int64_t{3}}}), layer("Gemm")}))
                 .reason,
             "FIELD_DUPLICATE");
-  // An argument of the wrong kind is told where it is used.
+  // An argument of the wrong kind is reported where it is used.
   EXPECT_EQ(message(model({dense()},
                           {use("dense", {{"units", std::string("ten")}}, "d"), layer("Gemm")})),
             "model.blocks[0].layers[0] 'd/gemm1' of block 'dense': units: has the wrong type, "
@@ -215,8 +215,8 @@ TEST(BlockRefusals, GroupsAndLayersShareNoName) {
   }
 }
 
-// A bomb of blocks is refused before a layer of it is made; the largest model that is allowed is
-// checked and built in well under a second.
+// Blocks that expand exponentially are refused before any layer is created; the largest allowed
+// model is checked and built in well under a second.
 TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
   std::vector<BlockSpec> blocks = {block("b0", {layer("Relu")})};
   for (int i = 1; i < 60; ++i) {
@@ -226,13 +226,14 @@ TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
   EXPECT_EQ(rows_refusal(model(blocks, {use("b59"), layer("Gemm")})).reason, "FIELD_OUT_OF_RANGE");
   EXPECT_EQ(rows_refusal(model({blocks[0]}, {use("b0", {}, "x", {}, 10000), layer("Gemm")})).reason,
             "FIELD_OUT_OF_RANGE");
-  const std::clock_t start = std::clock();  // of this process: the machine may be busy
+  const std::clock_t start = std::clock();  // CPU time, since the machine may be busy
   const ModelSpec spec = model({blocks[0]}, {use("b0", {}, "x", {}, 9999), layer("Gemm")});
   EXPECT_TRUE(build_model(spec, kRows, {.batch_size = 4}).ok());
   EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);
 }
 
-// Few layers, but what is repeated in each is long; or short, but inside many blocks.
+// The model has few layers, but each has a long attribute; or the attribute is short, but repeated
+// by nested blocks.
 TEST(BlockLimits, CountWhatIsRepeatedInEachLayer) {
   const Attributes long_list{{"shape", std::vector<int64_t>(20'000, 1)}};
   const Error e = rows_refusal(model({block("b", {layer("Reshape", long_list)})},
@@ -249,7 +250,8 @@ TEST(BlockLimits, CountWhatIsRepeatedInEachLayer) {
             std::string::npos);
 }
 
-// Each of these took memory or time that grows with the square of what a request may hold.
+// Checking such names must not take memory or time that grows with the square of the request's
+// size.
 TEST(BlockLimits, BadNamesCostLittle) {
   const std::clock_t start = std::clock();
   std::string deep = "a";

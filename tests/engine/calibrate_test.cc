@@ -1,4 +1,4 @@
-// The rates that are measured here are enough to forecast every preset.
+// The rates that calibration measures suffice to forecast every preset.
 #include "src/calibration/calibrate.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Categorical columns as embeddings, from the spec to predictions: which layers a preset becomes,
-// what is refused, that a model with codes never meets one-hot rows or the other way round, and
-// that training interrupted goes on with the same bits.
+// Categorical columns as embeddings, from the spec to predictions: which layers a preset expands
+// to, what is refused, that a model with category codes is never given one-hot rows or the reverse,
+// and that interrupted and resumed training gives the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ using testing::bytes_of;
 using testing::Recorder;
 using testing::Workspace;
 
-// Two numbers, then "color" of 3 and "Größe" of 300 categories.
+// Two numeric columns, then "color" with 3 and "Größe" with 300 categories.
 ModelInterface table() {
   ModelInterface interface { {2 + 3 + 300}, 0, TargetForm::kClass, 2 };
   interface.categories = {{"colour", 3},
@@ -53,7 +53,7 @@ Shape shape_of(const Model& model, const std::string& name) {
 }
 
 TEST(CategoryEmbedding, WidthsFollowFastai) {
-  // What fastai's emb_sz_rule gives for the categories and "#na#".
+  // The results of fastai's emb_sz_rule for the categories and "#na#".
   EXPECT_EQ(category_embedding_dim(1), 2);
   EXPECT_EQ(category_embedding_dim(5), 4);
   EXPECT_EQ(category_embedding_dim(9), 6);
@@ -78,7 +78,7 @@ TEST(CategoryEmbedding, EachColumnHasATableOfItsOwn) {
   EXPECT_DOUBLE_EQ(start.b, 0.01);
 }
 
-// The layers can be taken and changed by hand, and categories alone do without numbers.
+// A user can write out the preset's layers and change them; a table may consist of categories only.
 TEST(CategoryEmbedding, PresetEqualsItsWrittenOutLayers) {
   for (const bool numbers : {true, false}) {
     ModelInterface interface = table();
@@ -101,7 +101,7 @@ TEST(CategoryEmbedding, WithoutItNothingChanges) {
             build_model(spec, plain, {}).value().graph.dump());
 }
 
-// An index beyond 256 is rounded in bf16.
+// bf16 would round an index above 256.
 TEST(CategoryEmbedding, Bf16KeepsIndicesWhole) {
   Recipe recipe;
   recipe.precision = Precision::kBf16;
@@ -165,8 +165,9 @@ TEST(CategoryEmbedding, SurvivesTheModelFile) {
   }
 }
 
-/// The class is the parity of the shop's number, which no sum over "shop" as a number could say;
-/// some shops are missing, and the test rows have one that training never saw.
+/// The class is the parity of the shop's number, which the number itself as an input of a linear
+/// sum could not express. Some shops are missing, and the test rows contain one that training never
+/// saw.
 void make_shops(const Workspace& w) {
   const auto write = [&](const std::filesystem::path& path, int first, int count) {
     std::ofstream out(path);
@@ -211,7 +212,7 @@ TEST(CategoryEmbedding, TrainsPredictsAndTakesUnseenCategories) {
   const auto result = train(job, *backend, local_files(), recorder, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
   for (const MetricPoint& m : result->final_metrics) {
-    // Of the rows without a shop half are right.
+    // Half of the rows without a shop are classified correctly.
     if (m.key == "test/accuracy") {
       EXPECT_GT(m.value, 0.95);
     }
@@ -226,7 +227,8 @@ TEST(CategoryEmbedding, TrainsPredictsAndTakesUnseenCategories) {
   EXPECT_GT(predict("shop5")[1], 0.9f);
   EXPECT_EQ(predict("shop99"), predict("")) << "unseen is missing";
 
-  // The two halves of the choice travel apart: a model file that mixes them is no model.
+  // A choice of category codes is stored in two places; a model file in which they disagree is
+  // refused.
   const std::string text = bytes_of(w / "model" / "model.json");
   auto json = nlohmann::json::parse(text);
   EXPECT_EQ(json["preprocessing"]["category_codes"], true);

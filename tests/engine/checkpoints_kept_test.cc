@@ -1,6 +1,6 @@
-// Catches: training that waits for a disk that it need not wait for, or does not wait where it
-// must; a checkpoint that is reported before it is durable or before the metrics up to it; and a
-// rule that removes a checkpoint that it should keep.
+// Catches: training that waits for a disk when it need not, or does not wait when it must; a
+// checkpoint that is reported before it is durable or before the metrics up to it; a retention rule
+// that removes a checkpoint that it should keep.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -27,7 +27,7 @@ using testing::make_dataset;
 using testing::Recorder;
 using testing::Workspace;
 
-/// A disk that does not get its first checkpoint done until it is let go.
+/// A disk that blocks the first checkpoint until let_go() is called.
 class HeldFiles final : public Files {
  public:
   Status write_file(const std::filesystem::path& path,
@@ -62,7 +62,7 @@ class HeldFiles final : public Files {
     let_go_ = true;
     changed_.notify_all();
   }
-  /// Until a checkpoint waits for let_go().
+  /// Waits until a checkpoint is blocked.
   void wait_until_held() {
     std::unique_lock lock(mu_);
     EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return waits_; }));
@@ -77,7 +77,7 @@ class HeldFiles final : public Files {
   bool let_go_ = false;
 };
 
-/// 12 steps without evaluations, so that each sign of progress is a step.
+/// A job of 12 steps without evaluations, so that each progress report is a step.
 TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between) {
   TrainJob job;
   job.model.preset = "mlp";
@@ -137,7 +137,8 @@ TEST(CheckpointBeside, StepsGoOnWhileOneIsWritten) {
   }
 }
 
-/// Runs on a disk that is held, until the steps stand still; the number of steps then.
+/// Runs on a blocked disk until no further step is done. Returns the number of steps then, and
+/// unblocks the disk.
 int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, HeldFiles& held) {
   std::atomic<int64_t> signs = 0;
   std::atomic<int64_t> at_let_go = -1;
@@ -157,7 +158,8 @@ int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, HeldFil
   return at_let_go;
 }
 
-// Who watches sees no progress: a write that never ends is a stall (docs/decisions/0057).
+// The run reports no progress meanwhile: a write that never ends counts as a stall
+// (docs/decisions/0057).
 TEST(CheckpointBeside, TheNextOneWaitsForTheOneUnderWay) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
@@ -247,7 +249,7 @@ TEST(CheckpointBeside, ALossThatIsNotFiniteNamesTheOneUnderWay) {
   const auto diverged = run_on_files(job, first, quick);
   ASSERT_FALSE(diverged.ok());
   ASSERT_GE(first.saved.size(), 2u);
-  const int64_t last = first.saved.back();  // the step behind it is not finite
+  const int64_t last = first.saved.back();  // the loss of the next step is not finite
   std::filesystem::remove_all(job.checkpoints);
   job.recipe.checkpoint_every_steps = last;
   HeldFiles held;
@@ -315,7 +317,7 @@ TEST(CheckpointPace, IsBoundedForEveryState) {
   EXPECT_EQ(last, 600'000'000);
 }
 
-// Epochs of 8 steps.
+// An epoch has 8 steps.
 TEST(CheckpointsByTime, AreWrittenWhenTheyAreDueAndAtTheEnd) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
@@ -361,7 +363,7 @@ TEST(CheckpointsByTime, StepsOfTheRecipeAreKeptExactly) {
   EXPECT_EQ(steps_kept(keeps), (std::vector<int64_t>{12, 10, 5}));
 }
 
-// A write that does not end holds no step up before a plan's time has passed.
+// A slow write blocks the steps only once the next checkpoint of the plan is due.
 TEST(CheckpointsByTime, ASlowDiskIsWaitedForOnlyAtTheEndOfTheInterval) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
@@ -370,13 +372,14 @@ TEST(CheckpointsByTime, ASlowDiskIsWaitedForOnlyAtTheEndOfTheInterval) {
   Recorder r;
   r.on_progress = [&](int64_t signs) {
     clock.pass(signs == 1 ? 5'000'000 : 500'000);
-    if (signs == 11) held.let_go();  // 4.5 s behind the first one's beginning
+    if (signs == 11) held.let_go();  // 4.5 s after the first write began
   };
   ASSERT_TRUE(run_on_files(plain_job(w, "a", 0), r, held, {}, clock).ok());
   EXPECT_EQ(r.saved, (std::vector<int64_t>{2, 12}));
 }
 
-// Evaluations at even steps and checkpoints at 7: the best one's is taken for its own sake.
+// Evaluations are at even steps and checkpoints at multiples of 7, so the best step gets a
+// checkpoint of its own.
 TEST(CheckpointsKept, TheBestStaysAndIsTakenBehindItsEvaluation) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
@@ -385,7 +388,7 @@ TEST(CheckpointsKept, TheBestStaysAndIsTakenBehindItsEvaluation) {
   job.recipe.evaluate_every_steps = 2;
   job.recipe.keep_checkpoints = 1;
   job.recipe.keep_best.metric = "val/loss";
-  job.recipe.keep_best.mode = "max";  // an early one: the loss falls
+  job.recipe.keep_best.mode = "max";  // the best step is an early one, since the loss falls
   UnsyncedFiles files;
   Recorder without;
   ASSERT_TRUE(run_on_files(job, without, files).ok());

@@ -1,6 +1,6 @@
-// The cpu backend against the plain loops in double, for every op, gradient and update: on the
-// table of small cases, and on sizes that make kernels split their work over threads. All memory
-// starts as NaN, so what a kernel forgets to write shows.
+// The cpu backend against the reference loops in double, for every op, gradient and update: on the
+// table of small cases, and on sizes at which kernels split their work over threads. All memory
+// starts as NaN, to catch a kernel that does not write all elements.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,13 +20,13 @@ using testing::GraphCase;
 using testing::RunOptions;
 using Ints = std::vector<int64_t>;
 
-// Float against double: sums of up to a few thousand terms of order 1 keep 5 digits of the tensor's
-// largest value; errors grow through the layers of a case.
+// Float against double: sums of up to a few thousand terms of order 1 are exact to 5 digits of the
+// tensor's largest value; errors grow through the layers of a case.
 constexpr double kRelativeMax = 3e-5;
 
-// In bf16 both sides round alike (precision_test.cc), but where their sums differ in the last bit
-// of a float one may round up and the other down: by 2^-8 of the element each time, which the
-// layers behind it carry on.
+// In bf16 both backends round the same way (precision_test.cc), but where their sums differ in the
+// last bit of a float, one may round up and the other down. The difference is 2^-8 of the element
+// each time, and later layers propagate it.
 constexpr double kRelativeMaxBf16 = 8.0 / 256;
 
 void expect_parity(const CaseResult& actual, const CaseResult& expected, double relative_max) {
@@ -53,7 +53,8 @@ void check_case(const GraphCase& test) {
   }
   const auto reference = make_reference_backend();
   for (const bool channels_last : {true, false}) {
-    // What the program keeps is a part of all: one run in double serves both.
+    // The values that the program keeps are a subset of all values, so one run in double serves
+    // both.
     const CaseResult expected = testing::run_case(wide, *reference, {channels_last});
     for (const bool keep_all : {true, false}) {
       const RunOptions options{channels_last, keep_all, /*runs=*/2};
@@ -130,7 +131,8 @@ CaseGraph conv_net(DType dtype, int64_t N, int64_t C, int64_t K) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
   const TensorId x = b.image("x", {N, C, 14, 13});
-  // No bias: behind a normalization its gradient is 0, a sum that is all rounding.
+  // No bias: in front of a normalization its gradient is 0, of which only rounding errors would be
+  // compared.
   const TensorId h = b.one("h", "Conv", same, {x, b.parameter("w1", {K, C, 3, 3})});
   const TensorId n = b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},
                             {h, b.parameter("scale", {K}), b.parameter("shift", {K}),
@@ -161,8 +163,8 @@ CaseGraph update(DType dtype, const std::string& op, int64_t count) {
   return b.finish_update();
 }
 
-// Table, positions, one attention block on a residual stream, pooling: T passes one tile of
-// queries.
+// An embedding table, positions, one attention block on a residual stream, and pooling. T must
+// exceed one tile of queries.
 CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, bool causal) {
   CaseBuilder b(dtype);
   const int64_t width = H * D, rows = N * T;
@@ -176,7 +178,7 @@ CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, b
   const TensorId product =
       b.one("product", "Gemm", transposed, {flat, b.parameter("w", {3 * width, width})});
   const TensorId qkv = b.one("qkv", "Reshape", {{"shape", Ints{N, T, 3 * width}}}, {product});
-  // The weights are large: this scale keeps the scores from picking single keys.
+  // The weights are large: this scale keeps the softmax from selecting a single key.
   const TensorId a =
       b.node("a", "Attention",
              {{"q_num_heads", H}, {"is_causal", int64_t{causal}}, {"scale", 0.01}}, {qkv}, 2)[0];
@@ -186,7 +188,7 @@ CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, b
   return b.finish(b.one("y", "SequencePool", {{"mode", std::string("mean")}}, {r, tokens}));
 }
 
-// Forward and back over one sequence.
+// Two recurrent layers over one sequence, one in each direction.
 CaseGraph recurrent(DType dtype, const std::string& op, int64_t N, int64_t T, int64_t F,
                     int64_t H) {
   CaseBuilder b(dtype);
@@ -207,7 +209,7 @@ TEST(CpuParity, SequencesThatAreSplitOverThreads) {
   const std::vector<GraphCase> cases = {
       {"LSTM 19x6x70x67", [](DType t) { return recurrent(t, "LSTM", 19, 6, 70, 67); }},
       {"GRU 19x6x70x67", [](DType t) { return recurrent(t, "GRU", 19, 6, 70, 67); }},
-      // The product with x is made ahead of the steps: too much to keep near.
+      // Here the product with x, which is computed before the steps, exceeds the cache.
       {"LSTM 3x2x700x150", [](DType t) { return recurrent(t, "LSTM", 3, 2, 700, 150); }},
       {"GRU 3x2x700x150", [](DType t) { return recurrent(t, "GRU", 3, 2, 700, 150); }},
       {"causal 3x70x2x17", [](DType t) { return transformer(t, 3, 70, 2, 17, true); }},
@@ -295,7 +297,8 @@ TEST(CpuParity, SizesThatAreSplitOverThreads) {
   }
 }
 
-// Two runs and two backends of one size give the same bits, whatever the memory held before.
+// Two runs, and two backends with the same number of threads, give the same bits, whatever the
+// memory contained before.
 TEST(CpuBackend, SameThreadsGiveTheSameBits) {
   std::map<TensorId, TensorId> gradients;
   for (const auto& build :

@@ -1,5 +1,5 @@
-// Programs compute with denormal numbers flushed: every kernel, on every thread, and nothing else
-// of the process does.
+// Programs compute with denormal numbers flushed to zero. That holds for every kernel on every
+// thread, and for no other code of the process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ int64_t denormals_of(const CaseResult& result, const std::string& name) {
   return count;
 }
 
-// Every op, gradient and update of the table, of numbers so small that products, or halves, are
-// denormal: of 2^-66 and of 2^-122, the least times ten.
+// Every op, gradient and update of the table, with numbers so small that products or halves are
+// denormal: about 2^-66, and 2^-122, which is 16 times the smallest normal number.
 TEST(Denormals, NoKernelGivesOne) {
   const auto reference = make_reference_backend();
   int64_t would_be = 0;
@@ -80,7 +80,7 @@ TEST(Denormals, NoKernelGivesOne) {
 /// The tensors that a layer, its loss and its gradient compute from numbers of 2^-40 to 2^-90.
 std::map<std::string, std::vector<double>> small_values(int threads) {
   CaseBuilder b(DType::kF32);
-  const Shape shape = {512, 512};  // kernels split it over three threads
+  const Shape shape = {512, 512};  // large enough that kernels split it over three threads
   const TensorId product =
       b.one("product", "Mul", {}, {b.input("x", shape), b.parameter("w", shape)});
   std::map<TensorId, TensorId> gradients;

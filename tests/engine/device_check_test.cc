@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-/// The cpu backend, with one op that is wrong.
+/// The cpu backend with one op that computes wrong results.
 class BrokenBackend final : public ForwardingBackend {
  public:
   BrokenBackend(std::string op, bool changes)
@@ -23,7 +23,8 @@ class BrokenBackend final : public ForwardingBackend {
   }
 
  private:
-  /// Adds to some elements of what it gives: always the same, or a little more each time.
+  /// Adds an error to some elements of the output: always the same, or one that grows with each
+  /// run.
   struct Broken final : Kernel {
     Broken(std::unique_ptr<Kernel> k, int64_t* r) : kernel(std::move(k)), runs(r) {}
     int64_t workspace_bytes() const override { return kernel->workspace_bytes(); }
@@ -68,7 +69,7 @@ TEST(DeviceCheck, TellsWhatIsWrong) {
       << check.failure();
 }
 
-/// The cpu backend, but for one filter of one convolution's dw, which has the wrong sign.
+/// The cpu backend, except that the gradient of one filter of one convolution has the wrong sign.
 class WrongFilterBackend final : public ForwardingBackend {
  public:
   WrongFilterBackend() : ForwardingBackend(make_cpu_backend(2)) {}
@@ -93,7 +94,7 @@ class WrongFilterBackend final : public ForwardingBackend {
   };
 };
 
-// One filter of eight, in one of twenty convolutions: losses and weights hide it in bf16.
+// One filter of eight, in one of twenty convolutions: in bf16, losses and weights do not show it.
 TEST(DeviceCheck, SeesOneWrongFilterGradient) {
   WrongFilterBackend wrong;
   const DeviceCheck check = check_device(wrong, *make_cpu_backend(2));

@@ -1,4 +1,5 @@
-// A program bound to memory: what is shared between programs, what is checked at the border.
+// A program bound to memory: what programs share, and what the executor checks when values are
+// written and read.
 #include "src/runtime/executor.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ void write_all(Executor& executor, const CaseGraph& c) {
   for (const auto& [id, values] : c.values) testing::write_values(executor, id, values);
 }
 
-// Training and evaluation run in one arena: what one updates, the other must see.
+// Training and evaluation run in one arena: evaluation must read the weights that training updates.
 TEST(Executor, ProgramsOfAJobShareTheirParameters) {
   const auto backend = make_reference_backend();
   CaseGraph training = small_net();
@@ -85,7 +86,7 @@ TEST(Executor, InputsAndOutputsOutliveTheRun) {
   write_all(executor, c);
   executor.run();
   const double first = testing::read_values(executor, c.loss)[0];
-  executor.run();  // nothing is written again
+  executor.run();  // no input is written again
   EXPECT_EQ(testing::read_values(executor, c.loss)[0], first);
   for (const auto& [id, values] : c.values) {
     const std::vector<double> now = testing::read_values(executor, id);
@@ -109,7 +110,7 @@ TEST(Executor, FaultsOnAWrongSizeAndOnAnArenaThatIsTooSmall) {
   EXPECT_THROW(executor.read(c.loss, bytes), InvariantError);
 }
 
-/// Asks for more than the memory that it hands out has by itself.
+/// Requires a larger alignment than its memory has by itself.
 class DemandingBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "demanding"; }
@@ -133,7 +134,7 @@ class DemandingBackend final : public HostBackend {
   void* base_ = nullptr;
 };
 
-/// What a fault says; empty if there is none.
+/// The message of the exception that `f` throws; empty if there is none.
 std::string fault_of(const std::function<void()>& f) {
   try {
     f();
@@ -173,7 +174,7 @@ TEST(Executor, NamesTheFirstTensorThatIsNotFiniteWhenAsked) {
   Executor executor(std::move(prepared), arena);
   unsetenv("TRAINYARD_CHECK_NUMERICS");
   write_all(executor, c);
-  executor.run();  // finite: no complaint
+  executor.run();  // all values are finite, so no fault
   std::vector<double> bias = {0.5, std::numeric_limits<double>::quiet_NaN()};
   testing::write_values(executor, c.graph.find_tensor("b").value(), bias);
   try {
@@ -184,7 +185,7 @@ TEST(Executor, NamesTheFirstTensorThatIsNotFiniteWhenAsked) {
   }
 }
 
-/// A GPU whose kernels fault when they are waited for.
+/// A GPU whose kernels fault, which only synchronize() reports.
 class FaultyBackend final : public HostBackend {
  public:
   std::string_view name() const override { return "faulty"; }
@@ -210,7 +211,7 @@ TEST(Executor, NamesTheNodeThatFaultsWhenAsked) {
   Executor executor(std::move(prepared), arena);
   write_all(executor, c);
   backend.is_faulty = true;
-  EXPECT_NO_THROW(executor.run());  // nobody has waited for it
+  EXPECT_NO_THROW(executor.run());  // nothing has synchronized yet
   executor.wait_behind_nodes(true);
   try {
     executor.run();
@@ -236,7 +237,7 @@ TEST(ReferenceBackend, FaultsOnAnOpWithoutAKernel) {
   CaseBuilder b(DType::kF32);
   CaseGraph c = b.finish(b.parameter("p", {2}));
   const NodeId node = c.graph.add_node("n", op, {}, {0}, {"out"}).value();
-  c.graph.mark_output(c.graph.node(node).outputs[0]);  // or it would be dead code
+  c.graph.mark_output(c.graph.node(node).outputs[0]);  // otherwise dead code elimination removes it
   EXPECT_THROW(PreparedProgram(compile(std::move(c.graph), {}), *backend), InvariantError);
 }
 

@@ -1,4 +1,4 @@
-// tests/engine/fit_support.h: the sharding plan that is chosen for a job which does not fit.
+// tests/engine/fit_support.h: the sharding plan chosen for a job that does not fit into memory.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace trainyard {
 
-/// A recipe that fits: as it was but for these.
+/// The changes to a recipe that make it fit; all else is unchanged.
 struct Fit {
   Recompute recompute = Recompute::kNone;
   int64_t accumulate_steps = 1;
@@ -18,8 +18,8 @@ struct Fit {
   RunPlan plan;
 };
 
-/// As the daemon chooses while no rates are known. Nothing where the recipe as it is fits, or
-/// nothing does.
+/// Chooses as the daemon does while no rates are known. Returns nothing if the unchanged recipe
+/// fits, or if no change makes it fit.
 inline std::optional<Fit> find_fit(const ModelSpec& model, const Recipe& recipe,
                                    const DatasetSchema& schema, int64_t limit_bytes,
                                    FitFreedom free, int64_t ranks = 1) {

@@ -1,4 +1,4 @@
-// What rates say about work that was not measured, and what a job's time is made of.
+// The forecast of work that was not measured from measured rates, and the parts of a job's time.
 #include "src/forecast/forecast.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@
 namespace trainyard {
 namespace {
 
-// A device by a law that its rates are to find: beginning a node, computing, memory.
+// A device whose times follow a law that the rate model must recover: the terms are the start of a
+// node, arithmetic, and memory.
 constexpr double kBegin = 2e-6, kFlops = 5e10, kBytes = 2e10, kMemoryBytes = 5e9;
 double law(const NodeWorkload& w) {
   return kBegin + w.flops / kFlops + w.bytes / kBytes + w.memory_bytes / kMemoryBytes;
@@ -38,7 +39,7 @@ NodeWorkload product(const std::string& op, double m, double n, double k) {
   return w;
 }
 
-/// `slower`: the factor of all times.
+/// Samples that follow law(); `slower` multiplies all times.
 DeviceRates rates_by_law(double slower = 1) {
   DeviceRates rates;
   const auto add = [&](NodeWorkload w) {
@@ -95,7 +96,7 @@ TEST(Rates, FindTheLawBehindThem) {
   EXPECT_NEAR(rates.bytes_per_second(), 1 / (1 / kMemoryBytes + 1 / kBytes + 0.1 / kFlops), 2e8);
 }
 
-// A reshape gives its operand's memory another name, and a GPU runs updates as one.
+// A reshape only renames its operand's memory, and a GPU runs all updates as one node.
 TEST(StepWork, ViewsAreFreeAndAGpuJoinsUpdates) {
   ModelSpec model;
   model.preset = "gpt2";
@@ -132,19 +133,20 @@ TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {
   const RateModel rates(rates_by_law());
   const std::optional<NodeTime> pad = rates.time(node("Pad", 0, 1e6));
   ASSERT_TRUE(pad.has_value());
-  // The others compute a little, too, which is taken for moving.
+  // The other ops also compute a little, which the fit counts as time for moving bytes.
   EXPECT_NEAR(std::log2(pad->seconds / law(node("Pad", 0, 1e6))), 0, 1);
   EXPECT_FALSE(rates.time(product("Conv", 64, 64, 64)).has_value());
   EXPECT_FALSE(rates.time(node("Attention", 1e9, 1e6)).has_value());
   EXPECT_FALSE(RateModel(DeviceRates()).time(node("Pad", 0, 1e6)).has_value());
 }
 
-// All of an op's time may be found in its far bytes; a node without any takes some time, too.
+// The fit may attribute all of an op's time to its far bytes; a node of that op without any must
+// still take some time.
 TEST(Rates, ANodeWithoutWhatItsOpWasFittedByTakesTheTimeOfOthers) {
-  // A Flatten that is none of the views is a copy as any other.
+  // A Flatten that is not a view is a copy like any other.
   for (const char* op : {"Gather", "FlattenGrad"}) {
     DeviceRates measured = rates_by_law();
-    // More than in proportion, so that nothing is left for beginning a node.
+    // These times grow faster than the bytes, so that nothing is left for the start of a node.
     for (const auto& [far, seconds] : {std::pair(1e4, 1e-6), {1e5, 5e-5}, {1e6, 1e-3}}) {
       NodeWorkload moved = node(op, 0, 1);
       moved.far_bytes = far;
@@ -227,7 +229,7 @@ TEST(Forecast, UnknownRatesGiveNone) {
 
 TEST(Forecast, OfARunHasEvaluationsAndTheStart) {
   const RunWork work = plan_of(100).work;
-  EXPECT_EQ(work.steps, 180);  // 9,000 rows, twice
+  EXPECT_EQ(work.steps, 180);  // 9,000 rows, two epochs
   EXPECT_EQ(work.evaluations, 2);
   EXPECT_GT(work.evaluation_batches, 0);
   EXPECT_GT(work.last_evaluation_batches, 0);
@@ -245,12 +247,12 @@ TEST(Forecast, OfARunHasEvaluationsAndTheStart) {
 TEST(Forecast, TheBoundOfAStepIsWhatItsNodesTakeAtTheDevicesBestRates) {
   DeviceRates rates;
   rates.samples = {{product("Gemm", 512, 512, 512), 1e-2},     // 26.8 GFLOP/s
-                   {product("Gemm", 16, 16, 16), 1e-5},        // slower
+                   {product("Gemm", 16, 16, 16), 1e-5},        // slower, so not the best rate
                    {node("SgdUpdate", 1e3, 2e6, 1e6), 1e-3}};  // 1 GB/s
   const RateModel model(rates);
   StepWork work;
   NodeWorkload computes = product("Gemm", 1024, 512, 512);
-  computes.memory_bytes = 1e6;  // while it computes
+  computes.memory_bytes = 1e6;  // overlaps the arithmetic
   work.items = {{computes, 2}, {node("Relu", 100, 4e6), 1}, {node("SgdUpdate", 1e3, 4e7, 2e7), 1}};
   const StepBound bound = bound_step(work, model);
   EXPECT_NEAR(bound.seconds, 2 * 2e-2 + 2e-2, 1e-4) << "bytes in a cache are not in it";
@@ -268,7 +270,7 @@ TEST(Forecast, TheBoundOfAStepIsWhatItsNodesTakeAtTheDevicesBestRates) {
   EXPECT_LT(forecast.bound.seconds, forecast.step.seconds);
 }
 
-/// Of several devices, each with a step of a second by itself.
+/// A step on several linked devices; without the link it takes a second.
 StepWork linked(Processor processor, LinkWork beside, LinkWork alone) {
   StepWork work;
   work.processor = processor;
@@ -296,14 +298,14 @@ TEST(Forecast, WhatGpusSendIsHiddenBehindHalfOfTheComputing) {
   EXPECT_NEAR(likely({}, {1000, 0}), 1000 * kAssumedLink.seconds_per_exchange, 1e-9);
   EXPECT_EQ(step({}, {0, 2 * s * per_second}).limited_by, Limit::kExchanges);
 
-  // Where the link is as fast as any, or as slow as any with nothing hidden.
+  // The range goes from the fastest assumed link, to the slowest with nothing overlapped.
   const TimeRange range = step({0, 0.4 * s * per_second}, {}).time;
   EXPECT_NEAR(range.low, computing.time.low, 1e-9);
   EXPECT_NEAR(range.high - computing.time.high,
               0.4 * s * per_second / kAssumedLink.bytes_per_second_least, 1e-6);
 }
 
-// Ranks of several nodes do not read each other's memory, CPUs neither.
+// Ranks on different nodes cannot read each other's memory, and neither can CPUs.
 TEST(Forecast, NodesSendOverAnAssumedNetwork) {
   const RateModel rates(rates_by_law());
   for (const auto& [processor, network] : {std::pair(Processor::kGpu, kAssumedGpuNetwork),
@@ -344,7 +346,7 @@ TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
             forecast_step(linked(Processor::kCpu, {}, {}), rates)->time.seconds);
 }
 
-/// Of a step's exchanges, how many there are, and beside how many it computes.
+/// The number of exchanges in a step, and how many of them overlap computation.
 std::pair<double, double> exchanges_of(Shard shard, int64_t accumulate_steps) {
   DatasetSchema schema;
   schema.columns.resize(500);
@@ -400,12 +402,13 @@ TEST(RunWork, EvaluationsExchangeToo) {
   };
   const StepWork none = sent(Shard::kNone);
   EXPECT_EQ(none.sent_beside.exchanges + none.sent_alone.exchanges, 0) << "each has its own rows";
-  // What the layer below the head made of all rows, of which there are as many as go in.
+  // The head's ranks exchange the outputs of the layer below the head, for as many rows as the
+  // input has.
   const StepWork head = sent(Shard::kHead);
   EXPECT_EQ(head.sent_beside.exchanges, 0);
   EXPECT_EQ(head.sent_alone.exchanges, 1);
   EXPECT_EQ(head.sent_alone.bytes, head.input_bytes / 20 * 64);
-  // Half of all weights and biases.
+  // Each rank receives half of all weights and biases.
   const StepWork gathered = sent(Shard::kParameters);
   const double weights = 20 * 64 + 64 + 64 * 64 + 64 + 64 * 100 + 100;
   EXPECT_EQ(gathered.sent_beside.bytes + gathered.sent_alone.bytes, weights * sizeof(float) / 2);

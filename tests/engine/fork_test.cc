@@ -1,5 +1,5 @@
-// Runs that begin at a checkpoint of another: what they keep, what may differ, and that a disk that
-// fails leaves nothing half made.
+// Runs that fork from a checkpoint of another run: what they keep, what may differ, and that a
+// failing disk leaves no partial files.
 #include "src/job/fork.h"
 
 #include <gtest/gtest.h>
@@ -95,7 +95,7 @@ TEST_F(ForkTest, WithoutAChangeItIsTheSameRunToTheLastBit) {
             bytes_of(parent_.model_output / "model.safetensors"));
 }
 
-// The checkpoint is as an upgrade to a version that computes otherwise would leave it.
+// The checkpoint is one that an upgrade to a version with another arithmetic would leave.
 TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
   run_parent();
   Fork before{checkpoint(), *find_state(checkpoint()), {}};

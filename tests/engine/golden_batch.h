@@ -1,5 +1,5 @@
-// tests/engine/golden_batch.h: batches of numbers with a class, drawn as golden_batch() in
-// tests/golden/reference_models.py and image_batch() beside it draw them.
+// tests/engine/golden_batch.h: batches of numbers with a class, drawn like golden_batch() and
+// image_batch() in tests/golden/reference_models.py.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct GoldenBatch {
   std::vector<int32_t> target;
 };
 
-/// Labels at random; a row is three quarters its class's pattern, else noise.
+/// Labels are random; about three quarters of a row is the pattern of its class, the rest noise.
 inline GoldenBatch golden_batch(uint64_t seed, uint64_t step, int64_t rows, int64_t values,
                                 int64_t classes) {
   const auto draw = [seed](const char* stream, uint64_t at, int64_t i) {

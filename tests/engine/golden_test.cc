@@ -1,12 +1,13 @@
-// The same runs as PyTorch: initial weights and batches are Philox numbers that
+// Training runs against PyTorch. Initial weights and batches are Philox numbers that
 // tests/golden/make_pytorch_golden.py draws too, so the losses of 100 steps and the final weights
-// must agree. Any error in a formula, an initial value or an optimizer's order shows here.
+// must agree. This catches any error in a formula, an initial value or the order of an optimizer's
+// operations.
 //
-// Bounds: the loss of every step within 1e-4 relative (measured: 6e-7 for the MLP, 8e-6 for LeNet).
+// Bounds: The loss of every step within 1e-4 relative (measured: 6e-7 for the MLP, 8e-6 for LeNet).
 // Final weights: the norm of each parameter, relative, and each sampled value, relative to the
 // parameter's root mean square, within 1e-4 for the MLP and 2e-3 for LeNet (measured: 6e-4).
-// LeNet's is wider because one rounding can flip the winner of a pooling window, which moves a
-// gradient by 1e-3 at once; PyTorch with and without oneDNN differs from itself by as much.
+// LeNet's bound is wider because one rounding can flip the winner of a pooling window, which moves
+// a gradient by 1e-3; PyTorch with oneDNN differs from PyTorch without it by as much.
 #include <gtest/gtest.h>
 
 #include <cmath>

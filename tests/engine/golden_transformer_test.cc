@@ -34,7 +34,7 @@ const Json& transformers_golden() {
   return json;
 }
 
-// Batches as tests/golden/reference_transformers.py makes them.
+// Batches drawn as in tests/golden/reference_transformers.py.
 struct GoldenBatch {
   std::vector<int32_t> tokens;
   std::vector<float> pixels;

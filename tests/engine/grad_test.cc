@@ -1,5 +1,5 @@
 // Every op's gradient against central differences of its own forward pass, in double. A wrong
-// formula, a wrong sum over readers, an output that is not written or a buffer that is reused too
+// formula, a wrong sum over readers, an output that is not written and memory that is reused too
 // early all give a number that differs.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ using testing::RunOptions;
 constexpr double kStep = 1e-5;
 constexpr double kRelativeMax = 1e-6;
 
-/// Forward pass alone, prepared once and run for many values.
+/// The forward pass of a case, prepared once and run for many parameter values.
 class Loss {
  public:
   Loss(const CaseGraph& c, Backend& backend)
@@ -37,7 +37,8 @@ class Loss {
   void write(TensorId parameter, const std::vector<double>& values) {
     testing::write_values(executor_, parameter, values);
   }
-  /// Parameters stay as they are written; state and inputs may not.
+  /// Writes state and inputs again before the run, since a run may change them; parameters keep the
+  /// values written last.
   double run() {
     for (const auto& [id, v] : c_.values) {
       if (c_.graph.tensor(id).role != Role::kParameter) testing::write_values(executor_, id, v);
@@ -53,7 +54,8 @@ class Loss {
   Executor executor_;
 };
 
-/// The backward pass is run in every way; the differences, which cost most, are taken once.
+/// The backward pass is run in all of these ways; the slow finite differences are computed only
+/// once.
 const std::vector<std::pair<std::string, RunOptions>>& ways() {
   static const std::vector<std::pair<std::string, RunOptions>> all = {
       {"every tensor kept", {.channels_last = true, .keep_all = true, .runs = 1}},
@@ -94,7 +96,8 @@ void check_gradients(const GraphCase& test) {
       const double numeric = (above - below) / (2 * kStep);
       for (size_t way = 0; way < results.size(); ++way) {
         const double analytic = results[way].values.at(gradient_name)[i];
-        // Differences lose digits of the loss, which is of order 1: hence the floor.
+        // Cancellation in the differences costs digits of the loss, which is of order 1: hence the
+        // floor.
         const double scale = std::max({std::abs(numeric), std::abs(analytic), 1e-2});
         ASSERT_LT(std::abs(numeric - analytic) / scale, kRelativeMax)
             << test.name << ", " << ways()[way].first << ": " << name << "[" << i << "] analytic "
@@ -114,7 +117,7 @@ TEST(Gradient, MatchesCentralDifferences) {
   }
 }
 
-// NaN in a computed tensor is memory that nobody wrote.
+// A NaN in a computed tensor is memory that no kernel wrote.
 TEST(GraphCases, WriteEveryElementOfEveryOutput) {
   const auto backend = make_reference_backend();
   for (const GraphCase& test : graph_cases()) {
@@ -145,7 +148,7 @@ TEST(GraphCases, CoverEveryRegisteredOp) {
     for (const Node& node : program.graph.nodes()) covered.insert(std::string(node.op->type()));
   }
   for (const Op* op : all_ops()) {
-    if (is_exchange(op->type())) continue;  // of several devices: *ranks_test.cc
+    if (is_exchange(op->type())) continue;  // needs several devices: *ranks_test.cc
     EXPECT_TRUE(covered.contains(std::string(op->type())))
         << op->type() << " has no row in tests/support/graph_cases.cc";
   }

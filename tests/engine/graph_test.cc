@@ -1,4 +1,5 @@
-// The graph refuses what cannot run, in words a user can act on, and faults on our own mistakes.
+// The graph refuses what cannot run with a message that a user can act on, and throws for mistakes
+// of the calling code.
 #include "src/graph/graph.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ struct Refusal {
   std::string op;
   Attributes attributes;
   std::vector<TensorType> inputs;
-  std::string message;  // all of it
+  std::string message;  // the complete text
 };
 
 TensorType f32(Shape shape) { return {std::move(shape), DType::kF32}; }
@@ -211,7 +212,7 @@ TEST(GraphRefuses, WhatCannotRunNamingNodeFieldValueAndExpectation) {
     EXPECT_EQ(node.error().message, r.message);
     EXPECT_EQ(node.error().code, ErrorCode::kInvalidArgument);
     EXPECT_EQ(node.error().violations.size(), 1u);
-    EXPECT_TRUE(g.nodes().empty());  // a refusal leaves the graph as it was
+    EXPECT_TRUE(g.nodes().empty());  // a refusal leaves the graph unchanged
     g.verify();
   }
 }

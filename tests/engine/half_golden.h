@@ -1,10 +1,10 @@
-// tests/engine/half_golden.h: what PyTorch's losses are in 16 bits, beside those of the golden
+// tests/engine/half_golden.h: PyTorch's losses in 16 bits, next to the fp32 losses of the golden
 // files.
 //
-// Bound: that of fp32, or if it is more, twice the gap of PyTorch's own such losses to its fp32
-// ones, which is measured over the same steps (tests/golden/make_half_golden.py). Autocast and we
-// round at different places, so neither is the truth; each is about a gap away from fp32, in
-// whatever direction.
+// The bound is that of fp32 or, if larger, twice the difference between PyTorch's 16-bit and fp32
+// losses, measured over the same steps (tests/golden/make_half_golden.py). PyTorch's autocast and
+// this engine round at different places, so neither is exact. Each differs from fp32 by about that
+// difference, in any direction.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ struct GoldenLosses {
   double bound = 0;  // relative, of each step
 };
 
-/// `fp32` and `fp32_bound`, or those of the case of this name in that precision.
+/// Returns `fp32` and `fp32_bound` in fp32, else the losses and bound of the case `name` in
+/// `precision`.
 inline GoldenLosses golden_losses(const std::string& name, Precision precision,
                                   const nlohmann::json& fp32, double fp32_bound) {
   if (precision == Precision::kFp32) return {fp32.get<std::vector<double>>(), fp32_bound};

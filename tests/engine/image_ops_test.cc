@@ -1,4 +1,4 @@
-// What the image ops refuse, by the sentence that the user reads, and the shapes they infer.
+// The refusals of the image ops, with the message that the user reads, and the shapes they infer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -111,7 +111,7 @@ TEST(PoolInfer, GivesTheOutputShape) {
   EXPECT_EQ(output({"MaxPool", {{64, 20, 24, 24}}, halving}), (Shape{64, 20, 12, 12}));
   EXPECT_EQ(output({"AveragePool", {{1, 2, 7, 5}}, halving}), (Shape{1, 2, 3, 2}));
   EXPECT_EQ(output({"MaxPool", {{1, 2, 7, 5}}, {{"kernel_shape", Ints{3, 3}}}}),
-            (Shape{1, 2, 5, 3}));  // ONNX's stride is 1
+            (Shape{1, 2, 5, 3}));  // ONNX's default stride is 1
   EXPECT_EQ(output({"GlobalAveragePool", {{3, 5, 7, 2}}, {}}), (Shape{3, 5, 1, 1}));
 }
 
@@ -130,8 +130,8 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
     EXPECT_EQ(
         output({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", int64_t{1}}}}),
         (Shape{1, 2, 4, 4}));
-    // As PyTorch: windows of 2 and 3 on 5 and 6 cells; the second would begin in the padding
-    // behind.
+    // PyTorch's rule: 2-cell windows with stride 2 over 5 cells, and 3-cell windows over 6; a last
+    // window that would begin in the padding behind the image is dropped.
     EXPECT_EQ(
         output(
             {op,
@@ -173,7 +173,7 @@ TEST(BatchNormalizationInfer, RefusesWhatCannotBeNormalized) {
     return Request{"BatchNormalization", {std::move(x), {3}, {3}, {3}, {3}}, std::move(attributes)};
   };
   EXPECT_EQ(output(request({4, 3}, {})), (Shape{4, 3}));
-  EXPECT_EQ(output(request({1, 3}, {})), (Shape{1, 3}));  // running values serve one row
+  EXPECT_EQ(output(request({1, 3}, {})), (Shape{1, 3}));  // running statistics suffice for one row
   EXPECT_EQ(refusal(request({1, 3}, {{"training_mode", int64_t{1}}})),
             "x: shape [1, 3] has 1 value per channel, training needs at least 2 (a larger "
             "batch_size)");

@@ -1,5 +1,5 @@
-// VGG and ResNet are the published networks, to the last parameter, on every image size they take,
-// and refuse what they do not fit. A wrong count is another network under a known name.
+// VGG and ResNet equal the published networks, to the last parameter, on every image size they
+// accept, and refuse unsuitable sizes. A wrong count means a different network under a known name.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -38,9 +38,9 @@ TEST(ImagePresets, VggHeadFollowsTheImage) {
   const Model small = build(preset("vgg16"), images(32, 10));
   EXPECT_EQ(tensor(small, "classifier/0.weight").type.shape, (Shape{512, 512}));
   EXPECT_EQ(tensor(small, "classifier/6.weight").type.shape, (Shape{10, 512}));
-  const Model middle = build(preset("vgg11"), images(100, 10));  // a map of 3x3
+  const Model middle = build(preset("vgg11"), images(100, 10));  // a 3x3 feature map
   EXPECT_EQ(tensor(middle, "classifier/0.weight").type.shape, (Shape{512, 512 * 9}));
-  const Model large = build(preset("vgg11"), images(256));  // 8x8, averaged to 7x7
+  const Model large = build(preset("vgg11"), images(256));  // an 8x8 feature map, averaged to 7x7
   EXPECT_EQ(parameters(large), 132863336);
   EXPECT_EQ(tensor(large, "avgpool").type.shape, (Shape{2, 512, 7, 7}));
   const Model wide = build(preset("vgg11"), {{3, 64, 448}, 0, TargetForm::kClass, 10});
@@ -57,7 +57,7 @@ TEST(ImagePresets, ResNetHasThePublishedParameterCounts) {
   EXPECT_EQ(parameters(build(preset("resnet50"), images(224))), 25557032);
   EXPECT_EQ(parameters(build(preset("resnet101"), images(224))), 44549160);
   EXPECT_EQ(parameters(build(preset("resnet152"), images(224))), 60192808);
-  // CIFAR's stem and ten classes: the count that papers on CIFAR-10 give.
+  // The stem for CIFAR and ten classes: papers on CIFAR-10 give this count.
   EXPECT_EQ(parameters(build(preset("resnet18"), images(32, 10))), 11173962);
 }
 
@@ -77,8 +77,9 @@ TEST(ImagePresets, ResNetStemFollowsTheImage) {
   EXPECT_EQ(tensor(deep, "layer4/2/conv2.weight").type.shape, (Shape{512, 512, 3, 3}));
 }
 
-// torchvision: convolutions by fan-out, batch normalization as it is; the ResNet's last layer keeps
-// PyTorch's default, VGG's linear layers have a deviation of 0.01 and no bias at first.
+// torchvision's initial values: convolutions by fan-out, batch normalization with scale 1 and shift
+// 0. ResNet's last layer has PyTorch's default; VGG's linear layers have a deviation of 0.01 and
+// biases of 0.
 TEST(ImagePresets, InitialDistributionsAreThoseOfTorchvision) {
   const Model resnet = build(preset("resnet18"), images(224));
   const Initializer conv = tensor(resnet, "conv1.weight").initializer;
@@ -121,7 +122,7 @@ TEST(ImagePresets, RefuseWhatTheyDoNotFit) {
       std::string::npos);
 }
 
-// PyTorch's ConvTranspose2d: fan-in counts the channels out of one group.
+// As in PyTorch's ConvTranspose2d, fan-in counts the output channels of one group.
 TEST(ImageLayers, GroupsAndTransposesHaveTheRightWeights) {
   const auto layer = [](std::string op, Attributes attributes) {
     return LayerSpec{"", std::move(op), {}, std::move(attributes)};

@@ -1,4 +1,4 @@
-// Which activations become channels-last, and where a Reorder stands between two orders.
+// Which activations become channels-last, and where a Reorder is inserted between the two layouts.
 #include <gtest/gtest.h>
 
 #include "src/graph/op.h"
@@ -44,7 +44,7 @@ TEST(AssignLayouts, ReordersAnImageOnceForForwardAndBackward) {
     EXPECT_EQ(layout_of(c.graph, name), Layout::kChannelsLast) << name;
   }
   EXPECT_EQ(layout_of(c.graph, "w"), Layout::kRowMajor);
-  EXPECT_EQ(layout_of(c.graph, "h/grad.1"), Layout::kRowMajor);  // dw
+  EXPECT_EQ(layout_of(c.graph, "h/grad.1"), Layout::kRowMajor);  // the gradient of w
 }
 
 TEST(AssignLayouts, NeedsNoReorderForOneChannel) {
@@ -62,7 +62,7 @@ TEST(AssignLayouts, KeepsElementwiseGraphsRowMajor) {
   EXPECT_EQ(layout_of(c.graph, "y"), Layout::kRowMajor);
 }
 
-// A parameter in the place of an image cannot be reordered: the op stays row-major with it.
+// A parameter used as an image cannot be reordered, so the op that reads it stays row-major.
 TEST(AssignLayouts, StaysRowMajorBesideAParameterShapedLikeAnImage) {
   CaseBuilder b(DType::kF32);
   const TensorId p = b.parameter("p", {2, 3, 6, 6});
@@ -82,7 +82,8 @@ TEST(AssignLayouts, ChangesNoValueAtTheBorderOfAProgram) {
   CaseGraph c = conv_net(3);
   std::map<TensorId, TensorId> gradients;
   c = testing::with_gradients(std::move(c), &gradients);
-  c.graph.mark_output(c.graph.find_tensor("r").value());  // rank 4, channels-last inside
+  // a tensor of rank 4, which is channels-last within the program
+  c.graph.mark_output(c.graph.find_tensor("r").value());
   const auto last = testing::run_case(c, *backend, {.channels_last = true, .keep_all = false});
   const auto first = testing::run_case(c, *backend, {.channels_last = false, .keep_all = false});
   ASSERT_EQ(last.values.size(), first.values.size());

@@ -1,7 +1,7 @@
-// precision: fp16. Gradients that overflow: their step changes nothing but the scale, whatever the
-// optimizer; the first that does not overflow is the step that fp32 makes; a job goes on from its
-// checkpoint to the same bits. Catches: a kernel that moves a weight, a momentum or a count in a
-// step that is not taken; gradients that keep the scale.
+// precision: fp16. A step whose gradients overflow changes nothing but the scale, whatever the
+// optimizer; the first step that does not overflow equals that of fp32; a job resumed from its
+// checkpoint gives the same bits. Catches: a kernel that changes a weight, a momentum or a step
+// count in a skipped step; gradients that are not divided by the scale.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +34,7 @@ LayerSpec layer(const std::string& op, Attributes attributes = {},
   return {name, op, std::move(inputs), std::move(attributes)};
 }
 
-/// What is below 0 becomes 100 times larger, forward and backward.
+/// LeakyRelu with alpha 100 multiplies negative values by 100, forward and backward.
 ModelSpec steep_model() {
   ModelSpec spec;
   spec.layers = {layer("Gemm", {{"units", int64_t{16}}}), layer("LeakyRelu", {{"alpha", 100.0}}),
@@ -50,7 +50,7 @@ std::vector<float> draw_values(int64_t count, uint32_t stream) {
   return values;
 }
 
-/// A session on one batch.
+/// A session that trains on the same batch in each step.
 class Steps {
  public:
   Steps(const Recipe& recipe, Backend& backend)
@@ -66,7 +66,7 @@ class Steps {
     return session_->run_step(
         {std::as_bytes(std::span(x_)), std::as_bytes(std::span(y_)), steps_++, rate_});
   }
-  /// All that a checkpoint holds but the scale's own, by name.
+  /// All tensors of a checkpoint except those of the loss scale, by name.
   std::map<std::string, std::vector<std::byte>> kept() const {
     std::map<std::string, std::vector<std::byte>> bytes;
     const Snapshot snapshot = session_->snapshot();
@@ -161,7 +161,8 @@ TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
     std::vector<double> distance = moves(first, narrow.kept());
     ASSERT_EQ(distance.size(), expected.size());
     for (size_t i = 0; i < distance.size(); ++i) distance[i] -= expected[i];
-    // Roundings to 11 bits; a step of Lion is a sign, which a gradient near 0 may change.
+    // Values are rounded to 11 bits; a step of Lion is a sign, which rounding may flip where the
+    // gradient is near 0.
     EXPECT_LT(norm(distance), 0.05 * norm(expected));
     EXPECT_GT(norm(expected), 0);
   }
@@ -183,8 +184,8 @@ TrainJob scaling_job_in(const Workspace& w, const std::string& name, ModelSpec m
   return job;
 }
 
-// Stopped while steps are being skipped, and again later: the scale and its counts are in the
-// checkpoint.
+// The job is stopped while it skips steps, and again later; the checkpoint has the scale and its
+// counters.
 TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100);
@@ -216,13 +217,13 @@ TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
     EXPECT_EQ(bytes_of(parts.model_output / "model.safetensors"),
               bytes_of(whole.model_output / "model.safetensors"));
     for (const auto& [step, scale] : second.series["train/loss_scale"]) {
-      if (step == at + 1) continue;  // told again
+      if (step == at + 1) continue;  // reported again by the resumed run
       EXPECT_EQ(scale, scales.at(step)) << step;
     }
   }
 }
 
-// The root of 0 has no finite slope, so no scale helps, though the loss is finite.
+// The square root has an infinite slope at 0, so no scale helps, although the loss is finite.
 TEST(LossScaling, GradientsThatOverflowAtEveryScaleEndTheJob) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100);

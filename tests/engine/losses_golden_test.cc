@@ -1,7 +1,7 @@
-// Every loss with its options, the autoencoders, and tables with embeddings of categories, against
-// what PyTorch computed (tests/golden/make_losses_golden.py, which says how): the loss of each of
-// 50 steps within 1e-4 relative. Before each step the model is evaluated on the same batch: what an
-// evaluation calls the loss must be what the step then trains by.
+// Every loss with its options, the autoencoders, and tables with embedded categories, against
+// PyTorch (see tests/golden/make_losses_golden.py): the loss of each of 50 steps must agree within
+// 1e-4 relative. Before each step the model is evaluated on the same batch: the loss of the
+// evaluation must equal the loss of the training step.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kLossBound = 1e-4;
-constexpr double kEvaluationBound = 2e-6;  // float's rounding of the loss and of what it sums
+constexpr double kEvaluationBound = 2e-6;  // float's rounding of the loss and of its terms
 
 const Json& golden() {
   static const Json json = [] {
@@ -56,7 +56,7 @@ struct GoldenBatch {
   }
 };
 
-// As the functions of these names in the script.
+// The next functions equal those of the same names in the script.
 GoldenBatch features(int64_t step) {
   GoldenBatch b;
   for (int64_t i = 0; i < size_of("batch") * size_of("features"); ++i) {
@@ -166,11 +166,11 @@ ModelInterface interface_of(const std::string& form) {
     const int64_t vocabulary = size_of("vocabulary");
     return {{size_of("tokens")}, vocabulary, TargetForm::kNextToken, vocabulary};
   }
-  // What an autoencoder's dataset has for a target does not matter.
+  // The kind of target in an autoencoder's dataset does not matter.
   ModelInterface interface { rows, 0, TargetForm::kClass, size_of("classes") };
   interface.class_counts = golden()["class_counts"].get<std::vector<int64_t>>();
   if (form.starts_with("table")) {
-    int64_t inputs = size_of("numbers");  // one-hot, as a dataset offers it
+    int64_t inputs = size_of("numbers");  // one-hot, as in the dataset
     for (const Json& column : golden()["categories"]) {
       interface.categories.push_back({column["name"], column["count"]});
       inputs += interface.categories.back().count;

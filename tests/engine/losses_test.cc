@@ -1,5 +1,5 @@
-// What a spec may say about the loss and about the input as its own target: refusals, and whole
-// runs whose metrics and predictions must agree with each other.
+// The options of the loss and `target: input`, where the input is its own target: refusals, and
+// whole runs whose metrics and predictions must be consistent.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -147,7 +147,7 @@ TEST(Losses, RefuseWhatDoesNotFitNamingTheField) {
   }
 }
 
-// A user with two mistakes must not need two attempts.
+// A user with several mistakes must learn of all of them in one attempt.
 TEST(Losses, AreRefusedTogetherWithLayersAndRecipe) {
   ModelSpec spec;
   spec.layers = {{"", "Gemm", {}, {{"unts", int64_t{3}}}}};
@@ -198,12 +198,12 @@ TEST(Losses, SurviveTheModelFile) {
   EXPECT_EQ(read.loss.op, spec.loss.op);
   EXPECT_EQ(read.loss.attributes, spec.loss.attributes);
   EXPECT_EQ(model_to_json(read), text);
-  // As it was written before losses had attributes.
+  // The form written before losses had attributes.
   EXPECT_EQ(model_to_json(model_from_json(R"({"loss":"MeanSquaredError"})").value()),
             R"({"loss":"MeanSquaredError"})");
 }
 
-// One logit z is two scores 0 and z: everything that is told about two classes must be the same.
+// One logit z is equivalent to two scores 0 and z, so all metrics of the two must be equal.
 TEST(Losses, OneLogitIsMeasuredAsTwo) {
   const std::vector<std::string> names = {"loss",     "accuracy", "precision_macro", "recall_macro",
                                           "f1_macro", "roc_auc",  "confusion_matrix"};
@@ -221,8 +221,8 @@ TEST(Losses, OneLogitIsMeasuredAsTwo) {
     EXPECT_NEAR(one.value(name), two.value(name), 1e-15) << name;
   }
   EXPECT_EQ(one.confusion(), two.confusion());
-  // By hand: yes is 0.5, 2 and 1.5; a 0 is no yes. Of 4 * 3 pairs 8 are in order: all but
-  // those with the 2.
+  // Computed by hand: logits above 0 (0.5, 2 and 1.5) are class 1, and 0 itself is class 0. Of the
+  // 4 * 3 pairs of a row of each class, 8 are in order: the wrong 4 are those with the logit 2.
   EXPECT_EQ(one.confusion(), (std::vector<std::vector<int64_t>>{{2, 1}, {2, 2}}));
   EXPECT_DOUBLE_EQ(one.value("accuracy"), 4.0 / 7);
   EXPECT_DOUBLE_EQ(one.value("roc_auc"), 8.0 / 12);
@@ -279,7 +279,7 @@ std::vector<Prediction> predict_here(const Workspace& w, const std::string& csv)
   return predictor->predict(parse_raw_rows(predictor->schema(), "csv", csv).value());
 }
 
-/// "a" and "b" by the sign of a sum of two of four columns.
+/// Rows of four columns; the class "a" or "b" is the sign of the sum of two of them.
 void make_two_classes(const Workspace& w, int rows, int test_rows) {
   const auto write = [&](const std::filesystem::path& path, int first, int count) {
     std::ofstream out(path);
@@ -299,7 +299,7 @@ void make_two_classes(const Workspace& w, int rows, int test_rows) {
   ASSERT_TRUE(ingest(request, w / "dataset", local_files()).ok());
 }
 
-// Every third row has a class of its own, by nothing that the model sees.
+// Every third row has class z, which no column predicts.
 TEST(Losses, IgnoredRowsCountInNoTrainingAccuracy) {
   const Workspace w;
   std::ofstream out(w / "rows.csv");
@@ -356,7 +356,8 @@ TEST(Losses, TwoClassesTrainByOneScoreAndArePredicted) {
   EXPECT_EQ(confusion[0][0] + confusion[1][1], correct);
 }
 
-/// Mean squared difference of what was predicted from what the rows say, in the rows' own units.
+/// The mean squared difference between the predictions and the rows of the file, in the rows' own
+/// units.
 double squared_error(const std::vector<Prediction>& predictions, const std::string& csv,
                      size_t columns) {
   std::istringstream rows(csv);
@@ -376,10 +377,11 @@ double squared_error(const std::vector<Prediction>& predictions, const std::stri
   return total / static_cast<double>(predictions.size() * columns);
 }
 
-// Pixels go in as shares; what comes out must be pixels again, as near as the metrics say.
+// Pixels are scaled to [0, 1] for the model; predictions must be pixels again, as accurate as the
+// metrics say.
 TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
-  // The pixels' own variance is 17. As shares of 255 they are all dark, and there is little to
-  // learn beyond that: a gray that knows nothing is off by 15,000.
+  // The pixels' own variance is 17. Divided by 255 they are all dark, and there is little more to
+  // learn: a constant medium gray has an error of 15,000.
   for (const auto& [loss, bound] :
        {std::pair("BinaryCrossEntropyLoss", 20.0), std::pair("MeanSquaredError", 12.0)}) {
     SCOPED_TRACE(loss);
@@ -390,7 +392,7 @@ TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
     const TrainResult result = train_here(job);
     const auto predictions = predict_here(w, bytes_of(w / "test.csv"));
     const double error = squared_error(predictions, bytes_of(w / "test.csv"), 64);
-    // Standardized pixels have the deviation of the training rows', shares that of 255.
+    // For standardized pixels the unit is the deviation of the training rows, for scaled ones 255.
     const auto json = nlohmann::json::parse(bytes_of(w / "model" / "model.json"));
     const double unit = 255 * json["preprocessing"]["image_std"][0].get<double>();
     EXPECT_NEAR(std::sqrt(error) / unit, metric(result, "test/rmse"), 1e-4);
@@ -403,12 +405,12 @@ TEST(Autoencoder, GivesRowsBackInTheirOwnUnits) {
   make_dataset(w, false, 200, 40);
   ModelSpec model = with_loss("");
   model.parameters.set("hidden", std::vector<int64_t>{16});
-  model.target = "input";  // as the preset implies, for any other model
+  model.target = "input";  // the preset implies it; other models must set it
   const TrainResult result = train_here(loss_job_in(w, model));
   EXPECT_LT(metric(result, "test/rmse"), 0.4);
   const double error =
       squared_error(predict_here(w, bytes_of(w / "test.csv")), bytes_of(w / "test.csv"), 5);
-  EXPECT_LT(error, 0.4 * 0.4 / 12);  // of columns that are uniform in [0, 1)
+  EXPECT_LT(error, 0.4 * 0.4 / 12);  // the variance of columns that are uniform in [0, 1) is 1/12
 }
 
 TEST(Autoencoder, MirrorsEveryShapeOfImage) {

@@ -1,5 +1,6 @@
-// Training on mixed images against PyTorch on what torchvision's MixUp and CutMix give
-// (tests/golden/make_mix_golden.py): the loss of each of 30 steps within 1e-5 relative.
+// Training on mixed images against PyTorch, which trains on the output of torchvision's MixUp and
+// CutMix (tests/golden/make_mix_golden.py): the loss of each of 30 steps must agree within 1e-5
+// relative.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +22,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kMixBound = 1e-5;  // relative
-constexpr double kRounding = 1e-7;  // of a loss near 0, which is a difference of numbers near 1
+constexpr double kRounding = 1e-7;  // absolute: such a loss is a difference of numbers near 1
 
 const Json& mix_golden() {
   static const Json json = [] {
@@ -31,7 +32,7 @@ const Json& mix_golden() {
   return json;
 }
 
-// As batch() of the script.
+// Equals batch() of the script.
 void mix_batch(int64_t step, std::vector<float>& images, std::vector<int32_t>& labels) {
   const uint64_t seed = mix_golden()["seed"], rows = mix_golden()["batch"];
   const auto dims = mix_golden()["image"].get<std::vector<uint64_t>>();

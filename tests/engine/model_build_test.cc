@@ -1,5 +1,5 @@
-// Layer lists become graphs as PyTorch would build them, and what cannot be built is refused by
-// name. A wrong name would break every saved model, a wrong count the memory promise.
+// Layer lists become the graphs that PyTorch would build; invalid lists are refused with the name
+// of the layer. A wrong tensor name would break every saved model, a wrong count the memory plan.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -73,7 +73,8 @@ TEST(ModelBuild, PresetEqualsItsWrittenOutLayers) {
   }
 }
 
-// What the gradient needs of a pool is a byte for each window, if its cells have such numbers.
+// The gradient of a max pool needs one byte a window, the winner's index, if the window has few
+// enough cells for that.
 TEST(ModelBuild, TrainingKeepsTheWinnersOfPools) {
   const auto winner = [](int64_t kernel, bool training) {
     const ModelSpec spec = layers({layer("MaxPool", {{"kernel_shape", kernel}}), layer("Gemm")});
@@ -169,7 +170,7 @@ TEST(ModelRefusals, ComeAllAtOnceWithNearestNames) {
   EXPECT_NE(e.violations[0].description.find("did you mean 'out_channels'?"), std::string::npos);
   EXPECT_EQ(e.violations[1].field, "model.layers[0].conv.strides");
   EXPECT_EQ(e.violations[1].description, "0 is out of range, expected 1..1024");
-  EXPECT_EQ(e.violations[2].field, "model.layers[0].conv.out_channels");  // required
+  EXPECT_EQ(e.violations[2].field, "model.layers[0].conv.out_channels");  // a required field
   EXPECT_EQ(e.violations[3].field, "model.layers[1].op");
   EXPECT_NE(e.violations[3].description.find("did you mean 'Relu'?"), std::string::npos);
   EXPECT_EQ(e.violations[4].description, "1 is out of range, expected [0, 1)");
@@ -247,7 +248,8 @@ TEST(ModelRefusals, HugeModelsAreRefusedNotOverflowed) {
   EXPECT_NE(e.message.find("model.layers[0] 'gemm1'"), std::string::npos) << e.message;
 }
 
-// Values that a job neither draws nor trains are state: saved with the model, and never updated.
+// Values that a job neither initializes nor trains are state: saved with the model, and never
+// updated.
 TEST(ModelBuild, AParameterThatIsNotTrainableIsState) {
   const auto role_of = [](int64_t trainable) {
     const Attributes a{{"shape", std::vector<int64_t>{4}}, {"trainable", trainable}};
@@ -262,7 +264,7 @@ TEST(ModelBuild, AParameterThatIsNotTrainableIsState) {
   EXPECT_EQ(role_of(0), Role::kState);
 }
 
-// What has no batch keeps none when it is reshaped, whatever size the batch of a job has.
+// A tensor without a batch dimension gets none when it is reshaped, whatever the job's batch size.
 TEST(ModelBuild, AReshapedParameterIsTheSameForEverySample) {
   const ModelSpec spec =
       layers({layer("Parameter", {{"shape", std::vector<int64_t>{6}}}, "table"),

@@ -1,4 +1,4 @@
-// What trained models are asked: text to go on with, and datasets to be measured on.
+// The uses of trained models: continuing a text, and evaluation on other datasets.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -81,8 +81,7 @@ TEST(CheckSampling, NamesTheField) {
   EXPECT_EQ(check_sampling({.top_p = 1.1}).error().violations[0].field, "top_p");
 }
 
-/// A model that has learned which letter follows which: the alphabet's first seven, round and
-/// round.
+/// A model that has learned the cyclic order of the alphabet's first seven letters.
 class Letters : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -126,13 +125,13 @@ class Letters : public ::testing::Test {
 
 TEST_F(Letters, GoesOnBeyondItsContextFromAnyPrompt) {
   const Sampling greedy{.temperature = 0};
-  EXPECT_EQ(generate("c", 3, greedy).value(), "def");  // shorter than the context
+  EXPECT_EQ(generate("c", 3, greedy).value(), "def");  // the prompt is shorter than the context
   EXPECT_EQ(generate("abcde", 4, greedy).value(), "fgab");
   EXPECT_EQ(generate("efgabcdefgabc", 30, greedy).value(), "defgabcdefgabcdefgabcdefgabcde");
 }
 
 TEST_F(Letters, TheSeedMakesTheText) {
-  const Sampling warm{.temperature = 30, .seed = 3};  // nearly any letter
+  const Sampling warm{.temperature = 30, .seed = 3};  // so hot that nearly any letter is drawn
   const std::string text = generate("a", 60, warm).value();
   EXPECT_EQ(text.size(), 60u);
   EXPECT_EQ(generate("a", 60, warm).value(), text);
@@ -154,7 +153,8 @@ TEST_F(Letters, RefusesPromptsThatItCannotRead) {
 }
 
 TEST_F(Letters, IsMeasuredOnAnotherText) {
-  std::ofstream(w_ / "other.txt") << "cdefgabcdefgabXabcdef";  // codes differ: X comes first
+  // the vocabulary differs: X has the first code
+  std::ofstream(w_ / "other.txt") << "cdefgabcdefgabXabcdef";
   IngestRequest request;
   request.format = "text";
   request.sources.push_back({"data", w_ / "other.txt"});
@@ -162,14 +162,15 @@ TEST_F(Letters, IsMeasuredOnAnotherText) {
   const auto measured = evaluate_model(w_ / "model", w_ / "other", "", {}, *backend_);
   ASSERT_TRUE(measured.ok()) << measured.error().message;
   EXPECT_EQ(measured->partition, "train");
-  EXPECT_EQ(measured->rows, 4);  // windows of 5 in 21 tokens
+  EXPECT_EQ(measured->rows, 4);  // windows of 5 tokens in a text of 21 tokens
   std::map<std::string, double> values(measured->values.begin(), measured->values.end());
-  EXPECT_GT(values.at("accuracy"), 0.8);  // all but what touches the X
+  EXPECT_GT(values.at("accuracy"), 0.8);  // wrong only next to the X
   EXPECT_LT(values.at("accuracy"), 1);
   EXPECT_TRUE(measured->confusion.empty());
 }
 
-// A model of pieces and bytes draws half characters when it is warm enough: none may get out.
+// At a high temperature, a model over subwords and bytes draws incomplete UTF-8 characters; they
+// must never be returned.
 TEST(Subwords, GoOnInWholeCharacters) {
   const char* program = std::getenv("TRAINYARD_TOKENIZER_PROGRAM");
   if (program == nullptr || !std::filesystem::exists(program)) {
@@ -227,7 +228,8 @@ TEST(Subwords, GoOnInWholeCharacters) {
   ASSERT_TRUE(measured.ok()) << measured.error().message;
   std::map<std::string, double> values(measured->values.begin(), measured->values.end());
   EXPECT_GT(values.at("accuracy"), 0.3);
-  EXPECT_LT(values.at("bits_per_byte"), values.at("loss") / std::log(2));  // several bytes a token
+  // a token is several bytes
+  EXPECT_LT(values.at("bits_per_byte"), values.at("loss") / std::log(2));
 }
 
 TEST(EvaluateModel, GivesWhatTheTrainingReported) {
@@ -286,7 +288,8 @@ TEST(EvaluateModel, ATestSetThatIsNotThereIsRefused) {
 }
 
 TEST(ClassFigures, AreThoseOfTheTextbook) {
-  // Label 0: 8 right, 2 taken for 1. Label 1: 1 right, 3 taken for 0. Label 2: no row, never said.
+  // Label 0: 8 right, 2 predicted as 1. Label 1: 1 right, 3 predicted as 0. Label 2: no rows, never
+  // predicted.
   const auto figures = class_figures({{8, 2, 0}, {3, 1, 0}, {0, 0, 0}});
   EXPECT_EQ(figures[0].rows, 10);
   EXPECT_DOUBLE_EQ(figures[0].precision, 8.0 / 11);

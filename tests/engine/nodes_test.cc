@@ -1,5 +1,6 @@
-// One job over several processes, each with its own ranks: the bits of as many local ranks, the
-// same decisions everywhere, and no process left behind when one goes.
+// One job over several processes, each with its own ranks: it gives the same bits as the same
+// number of local ranks, all processes take the same decisions, and none keeps running when one
+// ends.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -41,13 +42,14 @@ using testing::Recorder;
 using testing::weights_of;
 using testing::Workspace;
 
-/// What each process of a job has reported, and how it ended.
+/// The reports and the result of each process of a job.
 struct Ended {
   std::vector<Recorder> recorders;
   std::vector<Result<TrainResult>> results;
 };
 
-/// The job on processes x ranks_each devices. `prepare` may change what a process is given.
+/// Runs the job on processes * ranks_each devices. `prepare` may change a process's job and
+/// recorder.
 Ended run_over(const TrainJob& job, int64_t processes, int64_t ranks_each = 1,
                const std::function<void(int64_t, TrainJob&, Recorder&)>& prepare = {},
                std::vector<std::stop_source> stops = {}) {
@@ -73,8 +75,8 @@ std::map<std::string, std::map<int64_t, double>> numbers_of(const Recorder& r) {
   return series;
 }
 
-/// The job on 4 local ranks, on 4 processes, and on 2 of 2 ranks: every number that is reported and
-/// every byte that is stored.
+/// Runs the job on 4 local ranks, on 4 processes, and on 2 processes of 2 ranks. Expects every
+/// reported number and every stored byte to be equal.
 void expect_the_bits_of_local_ranks(const std::function<void(TrainJob&)>& change,
                                     bool images = true, const char* saved_step = "step-000000030") {
   const Workspace w;
@@ -147,7 +149,7 @@ TEST(Nodes, ShardedParameters) {
     job.recipe.shard = Shard::kParameters;
   });
 }
-// Averages and the best weights are of all processes' parts.
+// The moving average and the best weights are sharded too.
 TEST(Nodes, ShardedParametersWithAveragesAndTheBestOfThem) {
   expect_the_bits_of_local_ranks([](TrainJob& job) {
     job.model = image_model();
@@ -158,7 +160,7 @@ TEST(Nodes, ShardedParametersWithAveragesAndTheBestOfThem) {
     job.recipe.shard = Shard::kParameters;
   });
 }
-// Labels, and indices of embeddings, are exchanged before their rows are taken.
+// Labels and embedding indices are exchanged before their rows are gathered.
 TEST(Nodes, ASampleOfTheClasses) {
   for (const int64_t micro_batches : {1, 2}) {
     expect_the_bits_of_local_ranks([&](TrainJob& job) {
@@ -198,7 +200,7 @@ TEST(Nodes, SparseLookups) {
   }
   EXPECT_EQ(weights_of(spread), weights_of(local));
 }
-// Bytes that come late, unevenly and in lumps.
+// Here the network delivers bytes late and in irregular bursts.
 TEST(Nodes, ABadNetworkChangesNoBit) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100, 20);
@@ -256,7 +258,7 @@ TEST(Nodes, BestWeightsAndAnEarlyStop) {
       },
       true, "step-000000006");
 }
-/// Every look at it is an hour later.
+/// A clock that advances by an hour with each reading.
 class HastyClock final : public Clock {
  public:
   int64_t wall_us() const override { return system_clock().wall_us(); }
@@ -266,7 +268,7 @@ class HastyClock final : public Clock {
   mutable std::atomic<int64_t> hours_{1};
 };
 
-// Clocks differ: when a checkpoint is due by time, the first process says.
+// Clocks differ, so the first process alone decides when a checkpoint is due by time.
 TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -288,7 +290,7 @@ TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
   }
 }
 
-// A signal comes to one node alone.
+// A stop signal may reach a single node only.
 TEST(Nodes, AStopOfOneStopsAllBehindTheSameStepAndTheyGoOn) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -369,7 +371,7 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
       } catch (const RankLost& e) {
         EXPECT_EQ(p, 0) << e.what();
       }
-      peers[at]->abort();  // as the end of the process
+      peers[at]->abort();  // simulates the end of the process
       (void)[&] {
         try {
           peers[at]->any(false);
@@ -381,7 +383,7 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
     return reason;
   };
   EXPECT_EQ(refused([](TrainJob& other) { other.recipe.seed = 6; }), "RANKS_DIFFER");
-  // A checkpoint that one alone has.
+  // Only one process has a checkpoint.
   TrainJob earlier = plain_job(w, "b");
   earlier.recipe.checkpoint_every_steps = 5;
   Recorder r;
@@ -390,7 +392,7 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
             "RANKS_DIFFER");
 }
 
-/// A rank_process.
+/// A child process that runs rank_process.
 class Child {
  public:
   Child(int64_t index, int64_t count, const Workspace& w, int quiet_ms, const std::string& work,
@@ -432,7 +434,7 @@ class Child {
   void write(const std::string& text) {
     EXPECT_EQ(::write(in_.get(), text.data(), text.size()), std::ssize(text));
   }
-  /// The next line that begins so; "" at the end.
+  /// Returns the next line that begins with `begin`; "" at the end of the output.
   std::string line(const std::string& begin) {
     char text[512];
     while (std::fgets(text, sizeof text, out_.get()) != nullptr) {
@@ -443,7 +445,7 @@ class Child {
     return "";
   }
   void kill(int signal) const { (void)::kill(pid_, signal); }
-  /// Waits for its end; the exit status, or minus the signal.
+  /// Waits for the process to end. Returns its exit status, or minus the signal.
   int wait() {
     int status = 0;
     ::waitpid(pid_, &status, 0);
@@ -486,7 +488,8 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
   }
   EXPECT_LT(steady_clock::now() - begin, patience());
 
-  // All together go on from what process 0 has stored, to the bits of a run that nobody disturbed.
+  // All processes resume from process 0's checkpoint, and the result has the bits of an
+  // uninterrupted run.
   auto again = start_children(w, 900'000);
   EXPECT_NE(again[0]->line("from "), "from 0");
   for (auto& child : again) EXPECT_EQ(child->line("done"), "done");
@@ -497,7 +500,7 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
               bytes_of(w / "calm/model/model.safetensors"));
 }
 
-// What each process held is gone with it: all of it is in the checkpoint of the first.
+// A killed process loses its shards, but the first process's checkpoint has them all.
 TEST(Nodes, ShardedParametersOutliveAKilledProcess) {
   const Workspace w;
   make_dataset(w, true, 100);

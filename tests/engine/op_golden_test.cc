@@ -1,4 +1,4 @@
-// Values and gradients of single ops, and the way that layers start, against PyTorch
+// Values and gradients of single ops, and initial distributions of layers, against PyTorch
 // (tests/golden/make_op_golden.py).
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ const Json& golden() {
   return json;
 }
 
-/// Norm, and product with the draw called "probe": what the file holds of a tensor.
+/// The tensor's norm and its product with the random vector "probe", which the golden file has.
 std::pair<double, double> probes(const std::vector<double>& values) {
   testing::CaseBuilder b(DType::kF64);
   const TensorId probe = b.input("probe", {std::ssize(values)});
@@ -41,7 +41,7 @@ void expect_probes(const std::vector<double>& values, const Json& expected, doub
   const auto [norm, product] = probes(values);
   const double expected_norm = expected[0], expected_product = expected[1];
   EXPECT_NEAR(norm, expected_norm, bound * expected_norm);
-  // The product is of the order of the norm, times roots of the number of elements.
+  // The product is of the order of the norm times the square root of the number of elements.
   const double scale = expected_norm * std::sqrt(static_cast<double>(values.size()));
   EXPECT_NEAR(product, expected_product, bound * scale);
 }
@@ -72,11 +72,11 @@ void run_cases(Backend& backend, DType dtype, double bound) {
   EXPECT_GE(found, 40u);
 }
 
-// Both compute in double; sums are added in another order.
+// This engine's reference and PyTorch both compute in double, but add in different orders.
 TEST(PyTorchOps, ReferenceGivesTheSameValuesAndGradients) {
   run_cases(*make_reference_backend(), DType::kF64, 1e-12);
 }
-// As in the parity of backends (tests/engine/cpu_parity_test.cc).
+// The bound is that between two backends (tests/engine/cpu_parity_test.cc).
 TEST(PyTorchOps, CpuGivesTheSameValuesAndGradients) {
   run_cases(*make_cpu_backend(2), DType::kF32, 3e-5);
 }
@@ -96,9 +96,9 @@ LayerSpec behind(std::string name, std::string op, Attributes attributes = {}) {
   return spec;
 }
 
-/// A model around the layer "it", of the sizes in make_op_golden.py, and the data that it takes.
+/// A model around the layer "it", of the sizes in make_op_golden.py, and its input and target.
 struct Start {
-  std::string name;  // in the file
+  std::string name;  // the layer's name in the golden file
   std::vector<LayerSpec> layers;
   ModelInterface interface;
 };
@@ -140,8 +140,8 @@ std::vector<Start> starts() {
           {"p_relu", image(layer("PRelu")), images}};
 }
 
-// The file has the deviation and the largest value of one draw of PyTorch's, this makes another: a
-// wrong fan-in or distribution is off by far more than draws differ.
+// The file has the deviation and the largest value of one draw by PyTorch, and this engine draws
+// other numbers. A wrong fan-in or distribution differs by far more than two draws do.
 TEST(PyTorchStarts, EachKindOfLayerStartsAsPyTorchsDoes) {
   const Json& expected = golden()["starts"];
   EXPECT_EQ(starts().size(), expected.size());
@@ -175,10 +175,11 @@ TEST(PyTorchStarts, EachKindOfLayerStartsAsPyTorchsDoes) {
         EXPECT_EQ(largest, theirs_largest);
         continue;
       }
-      // Four standard errors of the ratio of two deviations, each off by sqrt(1 / 2n) of itself.
+      // Four standard errors of the ratio of two deviations, each with a relative error of sqrt(1 /
+      // 2n).
       EXPECT_NEAR(deviation / theirs, 1, 4 / std::sqrt(n));
-      // A uniform draw's largest value is within a few nths of its bound; a normal one's grows
-      // slowly with n and scatters by some tenth.
+      // The largest value of a uniform draw is below its bound by a relative error of about 1/n;
+      // that of a normal draw grows slowly with n and varies by about a tenth.
       const bool uniform = theirs_largest < 1.8 * theirs;
       EXPECT_NEAR(largest / theirs_largest, 1, uniform ? 10 / n : 0.25);
     }

@@ -1,5 +1,5 @@
-// Optimizers against PyTorch's documented algorithms, written out here once more and apart from
-// kernels/math; schedules against hand-computed rates; refusals by field.
+// Optimizers against PyTorch's documented algorithms, which are implemented again here
+// independently of kernels/math; schedules against rates computed by hand; refusals by field.
 #include "src/optim/optimizer.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ using testing::CaseGraph;
 
 constexpr int kSteps = 12;
 
-/// Trains p towards the target with MeanSquaredError for kSteps and returns p after each step.
-/// The gradient of element i is 2/M (p_i - t_i): easy to repeat by hand.
+/// Trains p towards the target with MeanSquaredError for kSteps and returns p after each step. The
+/// gradient of element i is 2/M (p_i - t_i), which is easy to repeat.
 struct Trajectory {
   std::vector<double> start, target;
   std::vector<std::vector<double>> values;
@@ -38,7 +38,7 @@ Trajectory run(const OptimizerSpec& spec, DType dtype) {
   PreparedProgram prepared(compile(std::move(c.graph), {}), *backend);
   Arena arena(*backend, prepared.program().persistent_bytes, prepared.program().transient_bytes,
               prepared.workspace_bytes());
-  Executor executor(std::move(prepared), arena);  // the arena starts as zeros, and so do moments
+  Executor executor(std::move(prepared), arena);  // zeros the arena, and so the moments
   Trajectory t{c.values.at(p), c.values.at(target), {}};
   testing::write_values(executor, p, t.start);
   testing::write_values(executor, target, t.target);
@@ -53,7 +53,7 @@ Trajectory run(const OptimizerSpec& spec, DType dtype) {
   return t;
 }
 
-/// One element's path by `update(step, p, g)`.
+/// Expects each element's values to follow `update(step, p, g)`.
 template <typename F>
 void expect_path(const Trajectory& t, double tolerance, F make_update) {
   for (size_t i = 0; i < t.start.size(); ++i) {
@@ -172,7 +172,7 @@ TEST(Schedule, CosineEndsAtTheMinimumOnTheLastStep) {
     EXPECT_LT(learning_rate_at(s, 1.0, step, 111), previous);
     previous = learning_rate_at(s, 1.0, step, 111);
   }
-  // Jobs of one step, or shorter than their warm-up, still get a finite rate.
+  // Jobs of one step, or shorter than their warm-up, must get a finite rate.
   EXPECT_TRUE(std::isfinite(learning_rate_at(s, 1.0, 0, 1)));
   EXPECT_TRUE(std::isfinite(learning_rate_at(s, 1.0, 10, 11)));
 }

@@ -1,7 +1,7 @@
 // Parameters sharded over several devices, which are host backends here, and gathered where they
-// are read: the bits of plain data parallel, in the memory that the plan says, from and to the
-// checkpoints of any layout. Catches a gather that comes too late or is read too long, a gradient
-// that outlives its exchange, a shard that is taken for a whole tensor.
+// are read: the bits of plain data parallelism, in the planned memory, and with checkpoints from
+// and to any sharding. Catches a gather that comes too late or whose result is read too long, a
+// gradient that outlives its exchange, a shard that is mistaken for a whole tensor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
                 const Change& change = nullptr) {
   TrainJob job = plain_job(w, name);
   job.recipe.steps = 24;
-  job.recipe.batch_size = 24;  // of 2, 3 and 4 ranks
+  job.recipe.batch_size = 24;  // divisible by 2, 3 and 4 ranks
   job.recipe.checkpoint_every_steps = 12;
   job.recipe.optimizer = default_optimizer("adamw");
   job.recipe.optimizer.learning_rate = 0.002;
@@ -64,7 +64,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// Two layers with weights of several sizes: shards that are even, that are not, and none at all.
+/// Two layers with weights of several sizes: some are divided evenly, some unevenly, and some are
+/// so small that a rank has none.
 Change mlp(const Change& more = nullptr) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -86,8 +87,8 @@ Change transformer(const Change& more = nullptr) {
   };
 }
 
-/// The same job with whole parameters, and with shards of them, on each number of ranks: every bit
-/// of what is reported, of the result and of the last checkpoint.
+/// Runs the job with whole parameters and with shards, on each number of ranks. Expects equal bits
+/// in the reports, the result and the last checkpoint.
 void expect_the_same_bits(const Change& change, bool text = false) {
   const Workspace w;
   text ? make_text(w) : void(make_dataset(w, /*images=*/true, 100, 20));
@@ -132,7 +133,7 @@ TEST(ParameterRanks, HaveThemWithEveryOptimizerThatCan) {
 TEST(ParameterRanks, HaveThemInAConvolutionalNetworkWithBatchNormalizationAndDropout) {
   expect_the_same_bits([](TrainJob& job) { job.model = image_model(); });
 }
-// A table that both ends use.
+// The embedding and the head share one table.
 TEST(ParameterRanks, HaveThemInATransformer) { expect_the_same_bits(transformer(), true); }
 TEST(ParameterRanks, HaveThemWithRecompute) {
   for (const Recompute recompute : {Recompute::kBlocks, Recompute::kFull}) {
@@ -170,7 +171,7 @@ TEST(ParameterRanks, HaveThemIn16Bits) {
   }
 }
 
-/// Every loss of the two within the bound.
+/// Expects all losses of the two runs to agree within the bound.
 void expect_near_losses(const Recorder& expected, const Recorder& got, double bound) {
   for (const char* key : {"train/loss", "val/loss"}) {
     const auto& values = expected.series.at(key);
@@ -202,8 +203,8 @@ TEST(ParameterRanks, FollowTheCurveOfOneDevice) {
   }
 }
 
-// Each micro-batch's gradients are exchanged, and their shards summed: another order of the same
-// sum, so that the result is near that of whole sums and not equal to it.
+// Each micro-batch's gradients are exchanged and their shards summed. That changes the order of the
+// sum, so that the result is near that of whole sums but not equal.
 TEST(ParameterRanks, SumShardsOverMicroBatches) {
   const Workspace w;
   make_dataset(w, true, 100, 20);
@@ -256,7 +257,7 @@ TEST(ParameterRanks, ResumeLikeNeverStopped) {
   }
 }
 
-// A checkpoint has whole tensors, so that it does not matter who wrote it.
+// A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
 TEST(ParameterRanks, CheckpointsOfEveryLayoutGoOnInEveryOther) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -294,7 +295,8 @@ TEST(ParameterRanks, CheckpointsOfEveryLayoutGoOnInEveryOther) {
     }
   }
 }
-// Of one number of ranks nothing tells who held what when.
+// As long as the number of ranks is the same, the bits do not depend on how each part of the run
+// was sharded.
 TEST(ParameterRanks, TakeTurnsWithWholeParametersToTheSameBits) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -311,7 +313,7 @@ TEST(ParameterRanks, TakeTurnsWithWholeParametersToTheSameBits) {
   EXPECT_TRUE(weights_of(often) == weights_of(never));
 }
 
-constexpr int64_t kWidth = 1024;  // a weight of it is 4 MiB, and a group and a bucket of its own
+constexpr int64_t kWidth = 1024;  // a layer's weights are 4 MiB: a group and a bucket
 Change deep(int64_t layers, int64_t width = kWidth) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -320,7 +322,7 @@ Change deep(int64_t layers, int64_t width = kWidth) {
     job.recipe.steps = 3;
   };
 }
-/// The same without two layers that could be a pair (src/parallel/split_mlp.h).
+/// A deep model without two layers that could form a pair (src/parallel/split_mlp.h).
 Change without_pairs(int64_t layers) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -367,15 +369,15 @@ TEST(ParameterRanks, HoldTheirPartAndTheLayersInUse) {
     EXPECT_NEAR(static_cast<double>(expected),
                 static_cast<double>(whole.parameter_bytes) / static_cast<double>(ranks),
                 0.01 * static_cast<double>(whole.parameter_bytes));
-    // Two groups of weights, and of gradients those that are computed, cross, and wait for the next
-    // bucket; with their shards.
+    // The limits are two groups of gathered weights, plus the gradients that are being computed,
+    // exchanged, or waiting for the next bucket; and the shards of these.
     constexpr int64_t kRest = int64_t{1} << 20;  // activations, biases, the first and last layer
     EXPECT_LE(part.gradient_bytes, 3 * kWeight + kRest);
     EXPECT_LE(transient_bytes(part), 5 * kWeight + 2 * kWeight / ranks + kRest);
-    // However many layers there are.
+    // The number of layers does not matter.
     const MemoryBreakdown deeper = plan(24, ranks, kParameters).memory;
     EXPECT_LT(transient_bytes(deeper), transient_bytes(part) + kWeight / 2);
-    // Nothing of it depends on what is measured: it is what a run uses.
+    // The plan needs no measurement, and the run uses exactly the planned memory.
     Recorder r;
     const TrainResult result =
         run(job_on(w, "run" + std::to_string(ranks), kParameters, deep(4)), ranks, r);
@@ -384,7 +386,7 @@ TEST(ParameterRanks, HoldTheirPartAndTheLayersInUse) {
   }
 }
 
-// Clipping has all gradients wait: their shards do.
+// Clipping must wait for all gradients; only their shards are kept until then.
 TEST(ParameterRanks, ClipShardsWhoseWholeGradientsAreGone) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -406,7 +408,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   run(job_on(w, "unbounded", kUnsharded, model), 4, unbounded);
   const TrainJob sharded = job_on(w, "sharded", kParameters, model);
   const DatasetSchema schema = read_schema(w / "dataset").value();
-  // Neither the weights with their state fit, nor the weights with a part of it.
+  // Neither the weights with their whole optimizer state fit, nor the weights with a shard of it.
   const int64_t limit =
       plan_run(sharded.model, sharded.recipe, schema, 4).value().memory.total() + kWeight / 2;
   EXPECT_LT(limit, unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes);
@@ -445,7 +447,7 @@ TEST(ParameterRanks, AreChosenLast) {
   EXPECT_EQ(find(job.recipe, of(Shard::kOptimizer)).shard, Shard::kOptimizer)
       << "it is the smaller change";
   EXPECT_EQ(advise_fit(job.model, job.recipe, schema, of(kParameters), 4).shard, kParameters);
-  // sgd without momentum has no state; its weights and gradients can be shared all the same.
+  // sgd without momentum has no state, but its weights and gradients can still be sharded.
   Recipe sgd = job.recipe;
   sgd.optimizer = default_optimizer("sgd");
   TrainJob sharded = job_on(w, "job", kParameters, without_pairs(8));
@@ -464,8 +466,9 @@ TEST(ParameterRanks, PlanWhatTheyExchange) {
     const TrainJob job = job_on(w, "job", kParameters, change);
     return plan_run(job.model, job.recipe, schema, 4).value().exchanges;
   };
-  // Biases are not read in backward, and the last weight is in use when it begins. Of the first one
-  // nothing is computed there, but its gradient's node names it.
+  // Each weight is gathered for forward and again for backward, with exceptions: backward reads no
+  // biases, and the last weight is still gathered when backward begins. The first weight is
+  // gathered because its gradient's node names it, although nothing is computed from it.
   constexpr int64_t kBiases = 4 * 4 * kWidth, kFirst = 4 * 64 * kWidth,
                     kLast = 4 * (3 * kWidth + 3);
   const auto of = exchanges(deep(4));
@@ -477,7 +480,7 @@ TEST(ParameterRanks, PlanWhatTheyExchange) {
   EXPECT_EQ(of[0].sent_bytes, of[0].bytes * 3 / 4);
   EXPECT_EQ(of[1].kind, "reduce_scatter");
   EXPECT_EQ(of[1].bytes, kFirst + 3 * kWeight + kBiases + kLast);
-  // What products read in 16 bits crosses in 16 bits.
+  // Weights that products read in 16 bits are exchanged in 16 bits.
   const auto half = exchanges([](TrainJob& job) {
     deep(4)(job);
     job.recipe.precision = Precision::kBf16;
@@ -487,8 +490,8 @@ TEST(ParameterRanks, PlanWhatTheyExchange) {
   EXPECT_EQ(half[1].bytes, of[1].bytes);
 }
 
-/// Steps at which the gathered tensors of each group are in memory: from its start to the last node
-/// that reads one.
+/// The steps during which the gathered tensors of each group are in memory: from the group's start
+/// to the last node that reads one of its tensors.
 std::vector<std::pair<size_t, size_t>> gathered_steps(const Program& program) {
   std::vector<std::pair<size_t, size_t>> lives;
   std::map<TensorId, size_t> group_of;
@@ -509,8 +512,8 @@ std::vector<std::pair<size_t, size_t>> gathered_steps(const Program& program) {
   return lives;
 }
 
-// Whatever the groups are: no more than two are there at once, the second one while the first is
-// used; all ranks have one layout.
+// For any groups: at most two are in memory at the same time, the second while the first is used;
+// and all ranks have the same memory layout.
 TEST(ParameterRanks, GatherOneGroupAhead) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -544,7 +547,7 @@ TEST(ParameterRanks, GatherOneGroupAhead) {
   }
 }
 
-// Of few elements a shard has the shape of the whole tensor: its spread still tells them apart.
+// A shard of few elements has the shape of the whole tensor; only its spread distinguishes them.
 TEST(ParameterRanks, AShardIsNotAWholeTensor) {
   Graph graph;
   const TensorId p =

@@ -1,6 +1,6 @@
-// Each pass alone: what it turns a small graph into (golden files), and that results with and
-// without it agree to the bit. A pass that loses a reader, moves a node before its inputs or lets
-// running statistics be updated twice shows here.
+// Each pass by itself: the graph that it makes of a small graph (golden files), and that results
+// with and without it agree to the bit. Catches a pass that loses a reader, moves a node before its
+// inputs or lets running statistics be updated twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,8 @@ using Ints = std::vector<int64_t>;
 
 constexpr uint64_t kRandomGraphs = 60;
 
-/// Residual blocks as in ResNet, dropout and a head; every parameter's gradient is marked.
+/// Residual blocks as in ResNet, dropout and a head; every parameter's gradient is a program
+/// output.
 CaseGraph blocks(DType dtype, int count) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
@@ -70,7 +71,7 @@ CaseGraph blocks(DType dtype, int count) {
 int64_t count_of(const Graph& graph, std::string_view op) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) { return n.op->type() == op; });
 }
-/// SkipNormalization or its gradient, in a form, with a dropout or without.
+/// Counts SkipNormalization or its gradient, of a form, with or without dropout.
 int64_t count_sums(const Graph& graph, std::string_view op, std::string_view form, bool drops) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) {
     return n.op->type() == op && n.attributes.get_string("form", "") == form &&
@@ -98,7 +99,8 @@ TEST(PassFuse, PutsNormalizationResidualAndActivationTogether) {
   EXPECT_EQ(count_of(c.graph, "Relu") + count_of(c.graph, "ReluGrad"), 0);
 }
 
-// A block's input has two readers: what reaches it on both ways is added by its normalization.
+// A block's input has two readers, so its gradient is a sum; the gradient of its normalization adds
+// the two terms.
 TEST(PassFuse, PutsSumsOfGradientsIntoNormalizations) {
   CaseGraph c = blocks(DType::kF32, 2);
   fuse(c.graph);
@@ -171,7 +173,7 @@ TEST(PassFuse, ChangesNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions with bias and ReLU, as VGG's.
+/// Convolutions with bias and ReLU, as in VGG.
 CaseGraph plain_net(bool bias = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 8, 6});
@@ -216,7 +218,8 @@ TEST(PassFuse, LeavesConvolutionsThatSomebodyElseReads) {
     fuse_convolutions(c.graph);
     c.graph.verify();
     EXPECT_EQ(count_of(c.graph, "ConvRelu"), 0);
-    // The gradient of the sum's other term is added in between; one that is only looked at is not.
+    // The gradient of the sum's other term is added in between, which prevents fusion; a tensor
+    // that is only marked as an output does not.
     EXPECT_EQ(count_of(c.graph, "ReluConvGrad"), marked ? 1 : 0);
   }
 }
@@ -245,7 +248,7 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions and pools with ReLU between them, as VGG's, or behind the pool, as LeNet's.
+/// Convolutions and pools, with ReLU in front of the pool as in VGG, or behind it as in LeNet.
 CaseGraph pooled_net(bool before, bool keeps = true, bool trained = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 9, 8});
@@ -278,7 +281,7 @@ TEST(PassFuse, PutsReluIntoPools) {
         CaseGraph c = pooled_net(before, keeps, trained);
         fuse_pools(c.graph);
         c.graph.verify();
-        const bool fuses = keeps || !trained;  // without winners backward looks for them in x
+        const bool fuses = keeps || !trained;  // without kept winners, backward searches them in x
         EXPECT_EQ(count_pools(c.graph, "MaxPool", true), fuses ? 2 : 0);
         EXPECT_EQ(count_of(c.graph, "Relu"), fuses ? 0 : 2);
         EXPECT_EQ(count_pools(c.graph, "MaxPoolGrad", true), fuses && trained ? 2 : 0);
@@ -288,7 +291,8 @@ TEST(PassFuse, PutsReluIntoPools) {
   }
 }
 
-// What somebody else reads stays, and so does a window whose cells fill a byte.
+// A ReLU whose result has other readers is not fused, nor is one in a window with so many cells
+// that a byte cannot number them.
 TEST(PassFuse, LeavesPoolsWhoseReluIsNotTheirsAlone) {
   const auto fused_pools = [](int64_t side, bool before, bool marked, bool read_twice) {
     CaseBuilder b(DType::kF32);
@@ -338,7 +342,8 @@ TEST(PassFuse, PoolsWithReluChangeNoBitOnTheCpu) {
           EXPECT_EQ(count_of(fused.program.graph, "Relu"), 0);
           EXPECT_GE(count_of(plain.program.graph, "Relu"), 2);
           expect_same_bits(fused, plain);
-          // At a cut winners are kept beside what is pooled.
+          // With recompute, winners are kept in addition to the pool's input at the end of a
+          // segment.
           if (recompute == Recompute::kNone) {
             EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
           }
@@ -348,7 +353,7 @@ TEST(PassFuse, PoolsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Fully connected layers with ReLU between them, and a dropout behind the second.
+/// Fully connected layers with ReLU between them, and a dropout behind the second one.
 CaseGraph relu_net(bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -374,7 +379,7 @@ TEST(PassFuse, PutsReluIntoProductsForAGpuAlone) {
       run_passes(c.graph, {}, Recompute::kNone, Precision::kFp32, processor);
       c.graph.verify();
       EXPECT_EQ(count_of(c.graph, "GemmRelu"), gpu ? 2 : 0);
-      // Between a dropout's gradient and a product's a ReLU's stays.
+      // Between the gradients of a dropout and of a product, ReluGrad remains a node of its own.
       EXPECT_EQ(count_of(c.graph, "ReluGemmGrad"), gpu ? (dropped ? 1 : 2) : 0);
       EXPECT_EQ(count_of(c.graph, "ReluGrad"), gpu ? (dropped ? 1 : 0) : 2);
       EXPECT_EQ(c.graph.find_tensor("relu1/mask").has_value(), gpu);
@@ -383,7 +388,7 @@ TEST(PassFuse, PutsReluIntoProductsForAGpuAlone) {
   }
 }
 
-// By the kernels that they stand for, as PassHead.ChangesNoBitOnTheCpu.
+// The CPU runs fused nodes by the kernels of their parts, as in PassHead.ChangesNoBitOnTheCpu.
 TEST(PassFuse, ProductsWithReluChangeNoBitOnTheCpu) {
   const auto cpu = make_cpu_backend(2);
   const CaseGraph c = relu_net();
@@ -403,8 +408,8 @@ TEST(PassFuse, ProductsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Blocks as a transformer's, with GELU between reshapes and normalized sums, of which one term may
-/// be dropped.
+/// Blocks as in a transformer, with GELU between reshapes, and normalized sums, one of whose terms
+/// may go through dropout.
 CaseGraph positions_net(int count, bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const TensorId step = b.step(7);
@@ -431,7 +436,7 @@ CaseGraph positions_net(int count, bool dropped = false) {
     if (dropped) {
       z = b.one(name + ".drop", "Dropout", {{"ratio", 0.25}, {"stream", int64_t{k}}}, {z, step});
     }
-    // On either side.
+    // The new term is the left or the right operand.
     x = b.one(name + ".add", "Add", {},
               k % 2 == 0 ? std::vector<TensorId>{z, x} : std::vector<TensorId>{x, z});
   }
@@ -450,7 +455,7 @@ TEST(PassFuse, PutsGeluIntoProductsAndSumsIntoNormalizations) {
   fuse_sums(c.graph);
   c.graph.verify();
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "layer", /*drops=*/false),
-            1);  // the first block's x is no sum
+            1);  // the first block's x is not a sum
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "rms", /*drops=*/false), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/false), 2);
   EXPECT_EQ(count_of(c.graph, "Add"), 0);
@@ -463,7 +468,7 @@ TEST(PassFuse, PutsDropoutInFrontOfSumsIntoNormalizations) {
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "layer", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "rms", /*drops=*/true), 1);
   EXPECT_EQ(count_of(c.graph, "Dropout") + count_of(c.graph, "Add"), 0);
-  // The last sum has no other way; the first normalization's x is no sum.
+  // Backward, the last sum has no residual branch; the first normalization's x is not a sum.
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "rms", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/false), 1);
@@ -531,7 +536,8 @@ TEST(PassFuse, InferenceKeepsNoProductBehindGelu) {
   EXPECT_EQ(c.graph.node(0).outputs[1], kNoTensor);
 }
 
-// cuBLASLt's GELU is the tanh form: the exact one keeps its kernel. What is marked stays.
+// cuBLASLt's GELU is the tanh form, so the exact form keeps its own kernel. Program outputs are not
+// fused away.
 TEST(PassFuse, LeavesOtherGelusAndWhatIsMarked) {
   for (const bool exact : {true, false}) {
     CaseBuilder b(DType::kF32);
@@ -563,21 +569,23 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
       const CaseResult fused = testing::run_case(c, *cpu, options);
       options.passes.fuse = false;
       const CaseResult plain = testing::run_case(c, *cpu, options);
-      // The last sum is computed again for the gradient of its normalization alone.
+      // With recompute by blocks, only the last sum is computed again, for the gradient of its
+      // normalization.
       const bool again = dropped && recompute == Recompute::kBlocks;
       EXPECT_EQ(count_of(fused.program.graph, "Dropout"), again ? 1 : 0);
       EXPECT_EQ(count_of(fused.program.graph, "DropoutGrad"), 0);
       EXPECT_GE(count_of(fused.program.graph, "GemmGelu"), 3);
       EXPECT_EQ(count_of(plain.program.graph, "GemmGelu"), 0);
       expect_same_bits(fused, plain);
-      // Packed otherwise, beside the weights' copies in 16 bits, which live from the step's begin.
+      // Fusion changes the packing, and the 16-bit copies of the weights live from the start of the
+      // step.
       EXPECT_LE(fused.planned_bytes, plain.planned_bytes * 103 / 100);
       EXPECT_EQ(fused.planned_bytes, fused.used_bytes);
     }
   }
 }
 
-/// A head of rows that are positions, its loss by `make_loss(builder, scores)`, and the gradients.
+/// A head whose rows are positions, its loss by `make_loss(builder, scores)`, and the gradients.
 CaseGraph head(const std::function<std::vector<TensorId>(CaseBuilder&, TensorId)>& make_loss,
                const std::function<void(Graph&, TensorId)>& look = {}) {
   CaseBuilder b(DType::kF32);
@@ -598,7 +606,7 @@ std::vector<TensorId> cross_entropy(CaseBuilder& b, TensorId z) {
                 {z, b.labels("labels", 6, 5)}, 2);
 }
 
-// A scheduler, a plan or an evaluation that still met the scores would show here.
+// Fails if a pass leaves the scores in the graph, where a plan or an evaluation would see them.
 TEST(PassHead, PutsHeadAndLossTogetherForAGpuAlone) {
   for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
     CaseGraph c = head(cross_entropy);
@@ -628,10 +636,10 @@ TEST(PassHead, LeavesWhatSomebodyElseReadsAndOtherLosses) {
     const TensorId t = b.one("shares", "Softmax", {}, {b.input("any", {6, 5})});
     return b.node("loss", "SoftmaxCrossEntropyLoss", {}, {z, t}, 2);
   };
-  const auto scaled = [](CaseBuilder& b, TensorId z) {  // the product is not what is scored
+  const auto scaled = [](CaseBuilder& b, TensorId z) {  // the scores are not the product itself
     return cross_entropy(b, b.one("scaled", "Tanh", {}, {z}));
   };
-  const auto regularised = [](CaseBuilder& b, TensorId z) {  // the loss is read within the step
+  const auto regularised = [](CaseBuilder& b, TensorId z) {  // the step reads the loss
     const TensorId loss = cross_entropy(b, z)[0];
     return std::vector{b.one("twice", "Add", {}, {loss, loss})};
   };
@@ -655,7 +663,8 @@ TEST(PassHead, LeavesWhatSomebodyElseReadsAndOtherLosses) {
   }
 }
 
-// By the kernels that it stands for: a GPU's plan can be computed anywhere.
+// The CPU runs the fused node by the kernels of its parts, so a GPU's plan can be computed
+// anywhere.
 TEST(PassHead, ChangesNoBitOnTheCpu) {
   const auto cpu = make_cpu_backend(2);
   const CaseGraph c = head(cross_entropy);
@@ -695,7 +704,7 @@ TEST(PassRecompute, ChangesNoBitAndSavesMemory) {
       const CaseResult some = testing::run_case(c, *cpu, options);
       options.recompute = Recompute::kFull;
       const CaseResult most = testing::run_case(c, *cpu, options);
-      expect_same_bits(some, kept);  // running statistics among them
+      expect_same_bits(some, kept);  // including running statistics
       expect_same_bits(most, kept);
       EXPECT_LT(some.program.transient_bytes, kept.program.transient_bytes * 3 / 4);
       EXPECT_LT(most.program.transient_bytes, kept.program.transient_bytes * 3 / 4);
@@ -705,8 +714,8 @@ TEST(PassRecompute, ChangesNoBitAndSavesMemory) {
   }
 }
 
-// The last tensor of a segment is kept, and its readers in the backward pass stand before what is
-// computed again: they must not be told to wait for that.
+// The last tensor of a segment is kept. Its readers in the backward pass come before the recomputed
+// nodes and must not be made to wait for them.
 TEST(PassRecompute, LeavesANormalizationAtACutAsItIs) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -778,8 +787,8 @@ TEST(PassOptions, AreSwitchedOffByName) {
   ::unsetenv("TRAINYARD_WITHOUT_PASSES");
 }
 
-// Over graphs that nobody thought of: all passes against none, the recomputed against the kept, and
-// every byte of the plan used.
+// On random graphs: all passes against none, recomputed against kept tensors, and every byte of the
+// plan used.
 TEST(PassRandom, ResultsAgreeAndThePlanIsExact) {
   const auto cpu = make_cpu_backend(2);
   for (uint64_t seed = 0; seed < kRandomGraphs; ++seed) {

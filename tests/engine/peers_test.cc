@@ -1,5 +1,5 @@
-// The connections of processes that train one job together: who is let in, what is exchanged and in
-// which order it is summed, and who is named when one goes.
+// The connections between the processes of a job: which peers are accepted, what is exchanged and
+// in which order it is summed, and which process is named when one ends.
 #include "src/runtime/peers.h"
 
 #include <arpa/inet.h>
@@ -42,11 +42,11 @@ std::string thrown(const F& f) {
   return "nothing of the kind was thrown";
 }
 
-/// What one rank gives to an exchange, and what it has afterwards.
+/// The tensors that one rank passes to an exchange, which overwrites them with the results.
 template <typename T>
 struct Tensors {
   std::vector<std::vector<T>> data, shards, rows;
-  double factor = 1;  // of rows
+  double factor = 1;  // factor for gathered rows
   std::vector<ExchangePart> parts() {
     std::vector<ExchangePart> all;
     for (size_t i = 0; i < data.size(); ++i) {
@@ -65,7 +65,7 @@ template <typename T>
 std::vector<Tensors<T>> make_tensors(const std::vector<int64_t>& sizes, int64_t ranks) {
   std::vector<Tensors<T>> all(static_cast<size_t>(ranks));
   uint32_t state = 7;
-  const auto next = [&] {  // of several magnitudes, so that the order of a sum matters
+  const auto next = [&] {  // numbers of several magnitudes, so that the order of a sum matters
     state = state * 1664525 + 1013904223;
     return static_cast<T>(static_cast<int32_t>(state)) * (state % 8 < 4 ? T(1) : T(1e-5));
   };
@@ -81,7 +81,7 @@ std::vector<Tensors<T>> make_tensors(const std::vector<int64_t>& sizes, int64_t 
   return all;
 }
 
-/// The same exchange among threads of one process and among processes.
+/// Runs the same exchange among threads of one process and among processes, and expects equal bits.
 template <typename T>
 void expect_the_bits_of_threads(Exchange exchange, const std::vector<int64_t>& sizes,
                                 int64_t processes, int64_t ranks_each) {
@@ -135,10 +135,11 @@ INSTANTIATE_TEST_SUITE_P(All, Exchanges,
                          ::testing::Values(Exchange::kAllReduce, Exchange::kReduceScatter,
                                            Exchange::kAllGather, Exchange::kGatherRows));
 
-// 2 (N - 1) / N of a tensor's bytes leave each process for a mean, and half of that for each of the
-// two that it is made of.
+// A ring all-reduce sends 2 (N - 1) / N of a tensor's bytes from each process; reduce-scatter and
+// all-gather, its two halves, send half of that each.
 TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
-  constexpr int64_t kElements = 3 * kRoundBytes / 4 / 64 * 64;  // of 4 bytes, in several rounds
+  // elements of 4 bytes, in several rounds
+  constexpr int64_t kElements = 3 * kRoundBytes / 4 / 64 * 64;
   for (const int64_t processes : {2, 4}) {
     const double of_tensor =
         4.0 * kElements * static_cast<double>(processes - 1) / static_cast<double>(processes);
@@ -153,7 +154,7 @@ TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
         const auto parts = tensors[at].parts();
         mine->plan(exchange, parts);
         mine->run(exchange, parts);
-        // Both ways, and a few bytes in front of each message.
+        // Bytes in both directions, with a few bytes in front of each message.
         EXPECT_NEAR(static_cast<double>(peers[at]->moved_bytes()), 2 * times * of_tensor, 1000);
       });
     }
@@ -190,7 +191,7 @@ TEST(Peers, WhatEachSaysIsHeardByAll) {
   });
 }
 
-/// What three processes agree on, who say this each.
+/// The common verdict of three processes that report these statuses.
 Status agreed(const std::vector<Status>& said) {
   const auto peers = meet(3, {.ranks_each = 2});
   std::vector<Status> heard(3);
@@ -208,7 +209,7 @@ Status agreed(const std::vector<Status>& said) {
   return heard[0];
 }
 
-// Most processes only notice that another does not come.
+// The most informative error wins: most processes only notice that another one is missing.
 TEST(Peers, TheyAgreeOnWhatTellsMost) {
   using enum ErrorCode;
   const Status good;
@@ -245,7 +246,8 @@ TEST(Peers, AFaultOfOneEndsAllBeforeTheyConnect) {
   });
 }
 
-// Between exchanges nobody reads: what has been sent ahead is none of it, and only an end counts.
+// Nobody reads between exchanges. check() must not consume data that was sent in advance, and
+// reports only a closed connection.
 TEST(Peers, WhoLooksNoticesAnEndAndNothingElse) {
   auto peers = meet(2);
   std::atomic<bool> sent{false}, looked{false};
@@ -313,7 +315,7 @@ int connect_to(const PeerEndpoint& endpoint) {
   return fd;
 }
 
-// Ports of clusters are scanned; what comes there without the key must hold nobody up.
+// Cluster ports get scanned; connections without the key must not delay the rendezvous.
 TEST(Peers, StrangersDoNotHoldThemUp) {
   std::vector<PeerListener> listeners;
   std::vector<PeerEndpoint> endpoints;
@@ -386,9 +388,9 @@ TEST(Peers, OneThatIsSilentIsNamed) {
   std::latch named(2);
   on_each(3, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
-    if (p == 1) return named.wait();  // it is there, and silent
+    if (p == 1) return named.wait();  // process 1 is connected, but silent
     const std::string text = thrown<RankLost>([&] { (void)mine.any(false); });
-    // The other one that waited may be the first to give up.
+    // The other waiting process may give up first.
     EXPECT_TRUE(text.find("rank 1 has sent and taken nothing") == 0 ||
                 text.find("has given the job up") != std::string::npos)
         << text;
@@ -410,7 +412,8 @@ TEST(Peers, OneThatDoesNotReadIsNamedByAProcessThatOnlySends) {
   });
 }
 
-/// A bad network between each two processes, of which the one with the larger index connects.
+/// A bad network between each two processes, of which the one with the larger index connects to the
+/// other.
 class StormyPeers {
  public:
   StormyPeers(int64_t processes, const testing::Storm& storm, const PeerOptions& options) {
@@ -432,7 +435,7 @@ class StormyPeers {
   std::mutex mu_;
 };
 
-/// Exchanges until one is lost; what arrives before is right.
+/// Runs exchanges until a rank is lost; the data that arrived before must be correct.
 std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
   std::vector<std::byte> all(static_cast<size_t>(count * 3000));
   return thrown<RankLost>([&] {
@@ -449,8 +452,8 @@ std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
   });
 }
 
-// Would be missed: a process that waits for ever because its own bytes still go out, or because the
-// other end of a one-way silence has noticed nothing.
+// Catches a process that waits forever because its own bytes still leave, or because the other end
+// of a connection that is silent in one direction has noticed nothing.
 TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
   using Way = testing::StormRelay::Way;
   for (const auto& ways : {std::vector{Way::kThere}, {Way::kBack}, {Way::kThere, Way::kBack}}) {
@@ -479,7 +482,7 @@ TEST(Peers, AResetAtAnyByteEndsAllAndNothingWrongArrives) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     StormyPeers stormy(3, {.seed = seed, .delay = milliseconds(1)}, {});
     std::atomic<bool> goes_on{true};
-    std::jthread breaker([&] {  // in the middle of whatever it is
+    std::jthread breaker([&] {  // breaks the connection in the middle of a message
       while (goes_on && stormy.relays.at({2, 1})->bytes() < static_cast<int64_t>(seed * 20'011)) {
         std::this_thread::sleep_for(milliseconds(1));
       }

@@ -1,4 +1,4 @@
-// The plan: exact text for two small jobs, and invariants over graphs of random structure.
+// The memory plan: exact text for two small jobs, and invariants over graphs of random structure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,8 +84,8 @@ TEST(PlanGolden, CnnWithMomentum) {
   testing::expect_golden("plan_cnn_sgd.txt", dump(p));
 }
 
-// verify() walks the program with a map of who owns which bytes: a buffer that is given away before
-// its last reader, or a step before its producer, faults here.
+// verify() walks through the program and records which tensor owns which bytes: it fails for a
+// buffer that is reused before its last reader, or a node that runs before its producer.
 TEST(PlanRandom, NoLiveBuffersOverlap) {
   for (uint64_t seed = 0; seed < kRandomPlans; ++seed) {
     SCOPED_TRACE(seed);
@@ -112,16 +112,16 @@ TEST(PlanRandom, ReusedMemoryAndLayoutChangeNoBit) {
   }
 }
 
-// Without this, a verify() that checks nothing would make the tests above pass.
+// A verify() that checks nothing would let the tests above pass.
 TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   const Program good = training_program(mlp(), {});
   const auto find = [&](const char* name) {
     return static_cast<size_t>(good.graph.find_tensor(name).value());
   };
-  Program bad = good;  // fc2 computes onto relu1, which backward reads
+  Program bad = good;  // fc2 overwrites relu1, which backward reads
   bad.placements[find("fc2")].offset_bytes = bad.placements[find("relu1")].offset_bytes;
   EXPECT_THROW(verify(bad), InvariantError);
-  bad = good;  // two parameters in one place
+  bad = good;  // two parameters share bytes
   bad.placements[find("fc2.bias")].offset_bytes = bad.placements[find("fc1.bias")].offset_bytes;
   bad.order = good.order;
   EXPECT_THROW(verify(bad), InvariantError);
@@ -133,7 +133,7 @@ TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   EXPECT_THROW(verify(bad), InvariantError);
 }
 
-// Each check by itself: where one is missing, another finds most faults.
+// Tests each check separately: where one is missing, another finds most faults.
 TEST(PlanVerify, NamesWhatIsWrong) {
   const Program good = training_program(mlp(), {});
   const auto at = [&](Program& p, const char* name) -> Placement& {
@@ -162,7 +162,7 @@ TEST(PlanVerify, NamesWhatIsWrong) {
   bad = good;
   bad.order[1] = bad.order[0];
   expect_fault(bad, "fc1 runs twice");
-  bad = good;  // no node reads the loss, the loop does
+  bad = good;  // no node reads the loss, but the training loop does
   at(bad, "fc2/grad.2").offset_bytes = at(bad, "loss").offset_bytes;
   expect_fault(bad, "loss does not outlive the run");
 }
@@ -179,7 +179,7 @@ TEST(PlanVerify, CatchesWhatIsOverwrittenWhileItIsRead) {
   EXPECT_THROW(verify(p), InvariantError) << "a product cannot be computed in place";
 }
 
-// Averages read parameters before their update, and nothing but the order says so.
+// Moving averages read parameters before their update; only the execution order ensures that.
 TEST(PlanVerify, CatchesAReadAfterTheUpdate) {
   CaseGraph c = mlp();
   const auto gradients = differentiate(c.graph, c.loss);
@@ -205,12 +205,11 @@ TEST(PlanVerify, CatchesAReadAfterTheUpdate) {
   };
   const auto read = place_of("mean/update"), update = place_of("fc1.weight/update");
   ASSERT_LT(read, update);
-  std::rotate(read, read + 1, update + 1);  // the average comes last
+  std::rotate(read, read + 1, update + 1);  // moves the average behind the update
   EXPECT_THROW(verify(p), InvariantError);
 }
 
-// A GPU's libraries ask for more than a cache line: the plan knows, so that what is planned is what
-// is used.
+// A GPU's libraries need a larger alignment than a cache line; the plan must include it.
 TEST(PlanAlignment, EveryPlaceIsAMultipleOfTheDevices) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
@@ -240,7 +239,7 @@ TEST(PlanVerify, CatchesAPlaceThatIsNotAligned) {
   EXPECT_THROW(verify(program), InvariantError);
 }
 
-/// Two layers of `width` units and a small one, with biases.
+/// Two layers of `width` units and a small layer, with biases.
 CaseGraph three_layers(int64_t width) {
   CaseBuilder b(DType::kF32);
   TensorId h = b.input("x", {2, width});
@@ -263,12 +262,12 @@ size_t step_of(const Program& p, std::string_view name) {
 }
 
 TEST(PlanSchedule, UpdatesALargeParameterAsSoonAsItsGradientIsThere) {
-  const Program p = training_program(three_layers(300), {});  // 360 kB
+  const Program p = training_program(three_layers(300), {});  // fc2.weight has 360 kB
   EXPECT_EQ(step_of(p, "fc2.weight/update"), step_of(p, "fc2/grad") + 1);
   EXPECT_LT(step_of(p, "fc2.weight/update"), step_of(p, "fc1/grad"));
 }
 
-// A backend makes one launch of updates of one kind that follow one another.
+// A backend joins consecutive updates of one kind into one launch.
 TEST(PlanSchedule, UpdatesSmallParametersTogether) {
   const Program p = training_program(three_layers(300), {});
   const size_t last = p.order.size() - 1;
@@ -281,7 +280,7 @@ TEST(PlanSchedule, UpdatesSmallParametersTogether) {
 }
 
 TEST(PlanSchedule, UpdatesOfOneKindFollowOneAnother) {
-  // Muon for the matrices, AdamW for what is no matrix of a hidden layer.
+  // Muon updates hidden layers' matrices, AdamW all other parameters.
   CaseGraph c = three_layers(20);
   const auto gradients = differentiate(c.graph, c.loss);
   std::map<TensorId, ParameterRule> rules;
@@ -299,7 +298,7 @@ TEST(PlanSchedule, UpdatesOfOneKindFollowOneAnother) {
   EXPECT_EQ(changes, 1U);
 }
 
-// 40 layers whose weights of 160 kB wait: never more than kHeldMax of them.
+// 40 layers whose gradients of 160 kB wait for their updates: never more than kHeldMax bytes.
 TEST(PlanSchedule, GradientsThatWaitAreBounded) {
   CaseBuilder b(DType::kF32);
   TensorId h = b.input("x", {2, 200});
@@ -343,14 +342,14 @@ TEST(PlanMemory, ElementwiseOpsRunInPlaceWhereNobodyReadsTheInputAgain) {
   EXPECT_EQ(offset(y), offset(z));
 }
 
-// A reshape has no memory of its own, however long both names are read; and nobody writes over one
-// name while the other is still read.
+// A reshape shares its operand's memory, however long both names are read; and no op may overwrite
+// the memory under one name while the other is still read.
 TEST(PlanMemory, AReshapeIsASecondNameOfTheSameMemory) {
   CaseBuilder b(DType::kF32);
   const TensorId p = b.parameter("p", {4, 6});
   const TensorId x = b.one("x", "Tanh", {}, {p});
   const TensorId rows = b.one("rows", "Reshape", {{"shape", std::vector<int64_t>{2, 12}}}, {x});
-  const TensorId y = b.one("y", "Relu", {}, {rows});  // may not run in place
+  const TensorId y = b.one("y", "Relu", {}, {rows});  // may not run in place, since z reads x
   const TensorId back = b.one("back", "Reshape", {{"shape", std::vector<int64_t>{4, 6}}}, {y});
   const TensorId z = b.one("z", "Add", {}, {x, back});
   const CaseGraph c = b.finish(z);
@@ -362,7 +361,7 @@ TEST(PlanMemory, AReshapeIsASecondNameOfTheSameMemory) {
   EXPECT_EQ(offset(x), offset(rows));
   EXPECT_NE(offset(y), offset(x));
   EXPECT_EQ(offset(y), offset(back));
-  Program bad = program;  // y onto what z still reads as x
+  Program bad = program;  // y overwrites x, which z still reads
   bad.placements[static_cast<size_t>(y)] = bad.placements[static_cast<size_t>(back)] =
       bad.placements[static_cast<size_t>(x)];
   EXPECT_THROW(verify(bad), InvariantError);
@@ -405,7 +404,7 @@ TEST(PlacementBestFit, FillsTheSmallestGapThatFits) {
   EXPECT_EQ(placed.size_bytes, 512);
 }
 
-/// Best fit as placement.h defines it, by a look at all pairs.
+/// Best fit as placement.h defines it, by comparing all pairs of buffers.
 PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   std::vector<size_t> by_size(buffers.size()), by_offset;
   std::iota(by_size.begin(), by_size.end(), size_t{0});
@@ -432,7 +431,7 @@ PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   return placed;
 }
 
-// Catches a byte range that is lost or invented where lifetimes begin and end anywhere.
+// Catches a free byte range that is lost or invented, for arbitrary lifetimes.
 TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
   for (uint32_t round = 0; round < 200; ++round) {
     std::mt19937 random(round);
@@ -452,8 +451,8 @@ TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
   }
 }
 
-// Behind batch normalization with ReLU, which finds its mask in its own input, nobody else needs
-// what is pooled: a stem as ResNet's.
+// BatchNormalization with ReLU computes its mask from its own input, so with kept winners nothing
+// else reads the pool's input, as in ResNet's stem.
 TEST(PlanMemory, WhatIsPooledIsFreeWhereWinnersAreKept) {
   const auto planned = [](bool keeps) {
     CaseBuilder b(DType::kF32);
@@ -475,7 +474,7 @@ TEST(PlanMemory, WhatIsPooledIsFreeWhereWinnersAreKept) {
     return testing::run_case(c, *make_cpu_backend(1), {.keep_all = false}).planned_bytes;
   };
   constexpr int64_t kPooled = 4 * 8 * 32 * 32 * 4;
-  EXPECT_LE(planned(true), planned(false) - kPooled / 2);  // then something else is the most
+  EXPECT_LE(planned(true), planned(false) - kPooled / 2);  // with it freed, the peak is elsewhere
 }
 
 TEST(PlanCost, CountsAMultiplyAddAsTwo) {

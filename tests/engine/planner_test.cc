@@ -1,6 +1,6 @@
-// Catches: a plan that is not that of the recipe which the job gets, a job that is changed although
-// it fits, or stays as it is although something else would, running jobs that are asked for in
-// vain, and a verdict that the kernels' workspace does not count in.
+// Catches: a plan of another recipe than the job gets; a job that is changed although it fits, or
+// stays unchanged although a change would make it fit; needless queries for the memory of running
+// jobs; a verdict that omits the kernels' workspace.
 #include "src/planning/planner.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(Planner, WhatTheSpecNamesIsNotChosen) {
   EXPECT_EQ(judged(machine, job_of(1), as_written).message, fit.message);
 }
 
-// The rows of a GPU's job that leaves no room for them come from the host.
+// If a GPU job leaves no room for the resident dataset, its rows come from the host.
 TEST(Planner, RowsStayOnTheHostBeforeAnythingElseChanges) {
   const Machine machine = machine_with(1, whole() + 1);
   PlannedRun planned = planned_on(machine, job_of(1), kWhereItStarts);
@@ -167,7 +167,7 @@ TEST(Planner, AnOpenBatchIsChosenByRates) {
   EXPECT_EQ(by_rates.recipe.batch_size, 512) << by_rates.choice->message;
   EXPECT_EQ(by_rates.plan.run.work.batch_size, 512);
 
-  // The least batch is too large: it is chosen, then made to fit.
+  // The chosen batch size is too large for the memory, so the recipe is then changed to fit.
   job.recipe.batch_size = 512;
   machine.devices.devices[1].memory_bytes = recomputed();
   const PlannedRun both = planned_on(machine, job);

@@ -1,7 +1,7 @@
-// precision: bf16 and fp16. What is stored how (golden file and rules), and what it computes: each
-// node gives exactly what its F32 kernel gives for the numbers that its inputs hold, rounded once.
-// So the result is a function of the graph, whichever kernel takes 16 bits itself and whichever is
-// converted around. And tf32, which stores nothing otherwise.
+// precision: bf16 and fp16. Tests which tensors are stored in 16 bits (golden file and rules), and
+// their values: each node gives the result of its F32 kernel for the values of its inputs, rounded
+// once. So the result depends on the graph only, whether a kernel reads 16 bits itself or its
+// inputs are converted. Also tests tf32, which changes no storage.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ CaseGraph differentiated(CaseGraph c) {
   return c.loss == kNoTensor ? std::move(c) : testing::with_gradients(std::move(c), &gradients);
 }
 
-/// A convolution with its normalization, a dense layer, a loss on reshaped scores.
+/// A convolution with its normalization, a dense layer, and a loss on reshaped scores.
 CaseGraph small_conv_net() {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("conv", "Conv", {{"pads", Ints{1, 1, 1, 1}}},
@@ -60,7 +60,8 @@ TEST(PassPrecision, StoresActivationsAndCopiesOfWeights) {
                          "== before\n" + before + "== after\n" + c.graph.dump());
 }
 
-// The rules, over every case: a new op cannot slip a parameter's gradient or a loss into 16 bits.
+// Applies the storage rules to every case: no op may store a parameter's gradient or a loss in 16
+// bits.
 void expect_rules(Storage storage) {
   for (const GraphCase& test : testing::graph_cases()) {
     SCOPED_TRACE(test.name);
@@ -99,7 +100,8 @@ void expect_rules(Storage storage) {
 TEST(PassPrecision, KeepsWhatMustStayF32) { expect_rules(Storage::kBf16); }
 TEST(PassPrecision, KeepsWhatMustStayF32InFp16) { expect_rules(Storage::kF16); }
 
-// cuBLASLt adds a bias of its result's type alone: a GPU's copies come with those of weights.
+// cuBLASLt adds only a bias of the result's type, so on a GPU biases are copied to 16 bits with the
+// weights.
 TEST(PassPrecision, AGpuReadsABiasAsItsProductIsStored) {
   for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
     CaseBuilder b(DType::kF32);
@@ -116,18 +118,18 @@ TEST(PassPrecision, AGpuReadsABiasAsItsProductIsStored) {
     c.graph.verify();
     for (const Node& node : c.graph.nodes()) {
       if (node.op->type() != "Gemm") continue;
-      // Scores are F32, and so is their bias.
+      // Scores are F32, and so is the bias of their layer.
       EXPECT_EQ(c.graph.tensor(node.inputs[2]).is_half(),
                 processor == Processor::kGpu && node.name == "h")
           << node.name;
     }
     size_t in_front = 0;
     while (c.graph.nodes()[in_front].op->type() == "Cast") ++in_front;
-    EXPECT_EQ(in_front, processor == Processor::kGpu ? 4U : 3U);  // one is the input's
+    EXPECT_EQ(in_front, processor == Processor::kGpu ? 4U : 3U);  // one of them casts the input
   }
 }
 
-// What may be far larger than its inputs is not put into a format that ends at 65504.
+// A result that may be far larger than the inputs is not stored in a format that ends at 65504.
 TEST(PassPrecision, Fp16KeepsWhatGrowsInF32) {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("h", "Relu", {}, {b.input("x", {4, 3})});
@@ -141,8 +143,8 @@ TEST(PassPrecision, Fp16KeepsWhatGrowsInF32) {
   EXPECT_TRUE(brain.graph.tensor(e).is_bf16());
 }
 
-// TF32 is a word to the backend: every product that a library makes has it, nothing else changes,
-// and where there are no such instructions the bits are those of fp32.
+// TF32 is only a flag for the backend: each product computed by a library has it, and nothing else
+// changes. A device without such instructions gives the bits of fp32.
 TEST(PassPrecision, Tf32IsAnAttributeOfProducts) {
   const auto cpu = make_cpu_backend(2);
   for (const GraphCase& test : testing::graph_cases()) {
@@ -165,7 +167,7 @@ TEST(PassPrecision, Tf32IsAnAttributeOfProducts) {
   }
 }
 
-/// The node alone in F32, on values in row-major order.
+/// Runs the node alone in F32, on values in row-major order.
 std::map<std::string, std::vector<double>> run_alone(
     const Graph& graph, const Node& node, Backend& backend,
     const std::function<std::vector<double>(TensorId)>& value_of) {
@@ -199,12 +201,12 @@ void expect_rounded_once(const CaseGraph& c, Backend& backend, Precision precisi
   EXPECT_EQ(all.planned_bytes, all.used_bytes);
   const Graph& graph = all.program.graph;
   const auto value_of = [&](TensorId id) {
-    const auto given = c.values.find(id);  // as it was before any update
+    const auto given = c.values.find(id);  // its value before any update
     return given != c.values.end() ? given->second : all.values.at(graph.tensor(id).name);
   };
   for (const Node& node : graph.nodes()) {
     SCOPED_TRACE(node.name + " " + std::string(node.op->type()));
-    // A fused node rounds each part's outputs, as those that stand alone elsewhere.
+    // A fused node rounds each part's outputs, as the separate nodes do.
     if (has_parts(node.op->type())) continue;
     for (const auto& [name, expected] : run_alone(graph, node, backend, value_of)) {
       const TensorInfo& t = graph.tensor(graph.find_tensor(name).value());
@@ -237,8 +239,9 @@ TEST(Precision, EachNodeRoundsOnceWhatItComputesInF32) {
 }
 TEST(Precision, EachNodeRoundsOnceInFp16) { expect_every_case_rounded_once(Precision::kFp16); }
 
-// Memory is reused as in a real job, several times over: what shares memory must not disturb what
-// is converted. Recompute changes no bit, nor does a second run or another backend of one size.
+// Memory is reused as in a real job, several times: conversions must not be disturbed by tensors
+// that share their memory. Recompute changes no bit, nor does a second run or another backend with
+// the same number of threads.
 TEST(Precision, RepeatsBitByBitAndUsesThePlan) {
   const auto cpu = make_cpu_backend(2), other = make_cpu_backend(2);
   for (uint64_t seed = 0; seed < 60; ++seed) {
@@ -261,7 +264,8 @@ TEST(Precision, RepeatsBitByBitAndUsesThePlan) {
   }
 }
 
-// A kept tensor is read as F32 from wherever it lies; what is computed cannot be written.
+// Reading a tensor that is stored in 16 bits gives F32, in whole or in part; writing to a computed
+// tensor throws.
 template <typename Half>
 void expect_reads_widen(Storage storage) {
   CaseBuilder b(DType::kF32);

@@ -1,5 +1,5 @@
-// What a model gives for a row depends neither on the row's place in the batch nor on the others in
-// it, to the bit: calls that are computed together get what each gets alone.
+// A model's output for a row depends neither on the row's place in the batch nor on the other rows,
+// to the bit: requests that are batched together get the results that each would get alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class RowProgram {
     for (const TensorInfo& t : graph.tensors()) {
       if (t.role != Role::kParameter && t.role != Role::kState) continue;
       std::vector<float>& v = values.emplace_back(static_cast<size_t>(t.type.shape.elements()));
-      // Matrices keep the size of what passes through; variances are positive.
+      // Matrices are scaled so that activations keep their magnitude; variances are positive.
       const bool matrix = t.type.shape.rank() > 1;
       const float high =
           matrix
@@ -76,7 +76,7 @@ class RowProgram {
     }
     return row;
   }
-  /// The output of each row of a batch.
+  /// The output of each row of the batch.
   std::vector<std::vector<float>> run(const std::vector<std::vector<std::byte>>& rows) {
     std::vector<std::byte> input;
     for (const auto& row : rows) input.insert(input.end(), row.begin(), row.end());
@@ -107,13 +107,13 @@ void check(const SmallPreset& preset, Precision precision, int threads) {
   for (int64_t i = 0; i < kPredictBatch; ++i) rows.push_back(program.random_row(vocabulary));
   const auto together = program.run(rows);
   ASSERT_FALSE(same_bits(together[0], together[1])) << "the rows make no difference";
-  // Each row in the first place, with copies of itself behind it: what a call of one row computes.
+  // A batch of copies of one row, which is the batch that a call with a single row computes.
   for (size_t i = 0; i < rows.size(); i += 7) {
     const auto alone = program.run(std::vector(rows.size(), rows[i]));
     EXPECT_TRUE(same_bits(alone[0], together[i])) << "row " << i;
     EXPECT_TRUE(same_bits(alone.back(), together[i])) << "row " << i << " in the last place";
   }
-  // In another place, among the same others.
+  // Rotates the rows, so that each is at another place among the same others.
   std::ranges::rotate(rows, rows.begin() + 5);
   const auto rotated = program.run(rows);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -122,15 +122,15 @@ void check(const SmallPreset& preset, Precision precision, int threads) {
 }
 
 class PredictRows : public ::testing::TestWithParam<SmallPreset> {};
-/// Without those that repeat the layers of a smaller one, and the vision transformers, which take
-/// minutes.
+/// The small presets without those that repeat the layers of a smaller one, and without the vision
+/// transformers, which take minutes.
 std::vector<SmallPreset> presets() {
   std::vector<SmallPreset> all = small_presets();
   std::erase_if(all, [](const SmallPreset& preset) {
     static const std::set<std::string> larger = {"vgg13",    "vgg16",     "vgg19",
                                                  "resnet34", "resnet101", "resnet152",
                                                  "vit_tiny", "vit_small", "vit_base"};
-    return larger.contains(preset.name) || preset.schema.stream();  // which has no rows
+    return larger.contains(preset.name) || preset.schema.stream();  // a stream has no rows
   });
   return all;
 }

@@ -1,6 +1,6 @@
-// One process of several that train a job, for tests that kill them. Its listener's port goes to
-// standard output; then all ports come from standard input. It prints "step N" behind each, and at
-// its end "done", "lost RANK" or "error REASON".
+// One of several processes that train a job, for tests that kill processes. It writes its
+// listener's port to standard output and then reads the ports of all processes from standard input.
+// It prints "step N" after each step, and at the end "done", "lost RANK" or "error REASON".
 //
 //   rank_process INDEX COUNT DATASET WORK QUIET_MS STEPS optimizer|parameters
 #include <cstdio>

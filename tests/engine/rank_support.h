@@ -18,7 +18,7 @@ namespace trainyard::testing {
 std::vector<RankDevice> connected(std::vector<std::shared_ptr<Backend>> backends);
 std::vector<RankDevice> cpu_devices(int64_t ranks);
 
-/// A CPU that has no more memory than that.
+/// A CPU with limited memory.
 class SmallBackend final : public HostBackend {
  public:
   explicit SmallBackend(int64_t limit_bytes)
@@ -44,30 +44,31 @@ class SmallBackend final : public HostBackend {
   std::unique_ptr<Backend> inner_;
 };
 
-/// That many of them, which train together.
+/// CPUs with limited memory that train together.
 std::vector<RankDevice> small_devices(int64_t ranks, int64_t limit_bytes);
 
-/// No batch normalization, whose statistics are each rank's own; everything else that draws or
-/// reduces over rows.
+/// A model without batch normalization, whose statistics are each rank's own, but with everything
+/// else that draws random numbers or reduces over rows.
 ModelSpec plain_model();
-/// 30 steps of it on the dataset in the workspace.
+/// A job of 30 steps with plain_model() on the dataset in the workspace.
 TrainJob plain_job(const Workspace& w, const std::string& name);
-/// A refusal fails the test.
+/// Trains the job; a refusal fails the test.
 TrainResult run(const TrainJob& job, int64_t ranks, Recorder& recorder);
 
-/// Of several ranks, and what of a job is sharded over them.
+/// The number of ranks, and what is sharded over them.
 struct RankLayout {
   int64_t ranks;
   Shard shard;
 };
-/// Trains from the newest checkpoint on, to `stop_step` or, where that is 0, to the end.
+/// Resumes from the newest checkpoint, and trains to `stop_step` or, if that is 0, to the end.
 void go_on(TrainJob job, const RankLayout& layout, int64_t stop_step, Recorder& recorder);
-/// The job, by name, which writes a checkpoint at that step: stopped there and taken up again, it
-/// ends as one that never stopped. Returns that one's recorder.
+/// Trains a job that writes a checkpoint at `step` once without a stop, and once stopped there and
+/// resumed; expects the same result. `job_of` gives the job a name. Returns the recorder of the run
+/// without a stop.
 Recorder expect_to_resume(const std::function<TrainJob(const std::string& name)>& job_of,
                           int64_t ranks, int64_t step);
 
-/// The trained model's file.
+/// The content of the trained model's weight file.
 std::string weights_of(const TrainJob& job);
 
 }  // namespace trainyard::testing

@@ -1,5 +1,6 @@
-// One job on several devices, which are host backends here: they follow the curve of one device,
-// hold the same bits, stop, resume, and say who stopped or failed.
+// One job on several devices, which are host backends here: they follow the loss curve of one
+// device, their weights have the same bits, they stop and resume, and report which rank stopped or
+// failed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -43,7 +44,8 @@ void expect_near(const std::map<int64_t, double>& expected, const std::map<int64
   }
 }
 
-/// Every option of a step that meets the exchange.
+/// Trains the job on one device and on several, and expects the same loss curve. Used for every
+/// option of a step that affects the exchange.
 void expect_one_curve(const std::function<void(TrainJob&)>& change, double tolerance = 1e-5) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 100, 20);
@@ -79,7 +81,7 @@ TEST(Ranks, FollowItWithMicroBatchesClippingAndAverage) {
 }
 TEST(Ranks, FollowItWhereTheFirstRowsCompleteTheLastBatch) {
   expect_one_curve([](TrainJob& job) {
-    job.recipe.batch_size = 24;  // of 80 rows
+    job.recipe.batch_size = 24;  // out of 80 rows
     job.recipe.accumulate_steps = 2;
     job.recipe.drop_last = false;
   });
@@ -92,14 +94,14 @@ TEST(Ranks, FollowItWithAdamClippingAndFrozenLayers) {
         job.recipe.clip_norm = 1;
         job.recipe.parameter_groups = {{.match = "conv*", .freeze = true}};
       },
-      1e-4);  // Adam divides by the root of small numbers
+      1e-4);  // Adam divides by the square root of small numbers
 }
 TEST(Ranks, FollowItInBf16) {
   expect_one_curve([](TrainJob& job) { job.recipe.precision = Precision::kBf16; }, 2e-2);
 }
 
-// Ranks have running statistics of their own, of which the model has the first one's: what a rank
-// makes of its part of the rows must be what the model makes of them.
+// Each rank has its own running statistics, and the saved model has those of the first rank. The
+// ranks' joint evaluation must equal an evaluation of the saved model.
 TEST(Ranks, EvaluateTogetherWhatTheModelIs) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 100, 45);
@@ -130,7 +132,7 @@ TEST(Ranks, GiveTheSameBitsTwice) {
   EXPECT_EQ(ra.series["train/loss"], rb.series["train/loss"]);
 }
 
-// With batch normalization and dropout: what a rank keeps for itself must not change the next run.
+// With batch normalization and dropout: state that only a rank has must not change the resumed run.
 TEST(Ranks, ResumeLikeNeverStopped) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -180,7 +182,7 @@ TEST(Ranks, ACheckpointGoesOnWithAnotherCount) {
   }
 }
 
-/// A CPU backend of which a test may disturb each kernel before it runs.
+/// A CPU backend in which a test may run a hook before each kernel.
 class DisturbedBackend final : public HostBackend {
  public:
   using Hook = std::function<void(const std::string& node, int run, const KernelArgs& args)>;
@@ -220,7 +222,7 @@ class DisturbedBackend final : public HostBackend {
   std::unique_ptr<Backend> inner_;
 };
 
-/// A session of `ranks`, the last of which has the hook, and random inputs.
+/// A session of `ranks` ranks, the last of which runs the hook, and random inputs.
 struct Disturbance {
   Disturbance(int64_t ranks, DisturbedBackend::Hook hook, Shard shard = Shard::kNone) {
     make_dataset(w, true, 100);
@@ -271,7 +273,7 @@ TEST(Ranks, F32TheFirstThatStopsIsNamed) {
   EXPECT_EQ(thrown<RankStopped>([&] { d.step(1); }),
             "rank 3 (devices/gpu-3) stopped in step 2 before all_reduce_0/start: it has not "
             "continued within 2.4 s, and the other ranks are waiting for it");
-  release.count_down();  // the thread that was given up ends by itself
+  release.count_down();  // the abandoned thread of the stopped rank then ends
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
@@ -288,7 +290,7 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
-// By a split head ranks wait for each other there too, and the steps behind it are still counted.
+// With a split head, ranks also wait for each other in evaluations, which do not count as steps.
 TEST(Ranks, AStopInAnEvaluationIsNamed) {
   std::latch release(1);
   std::atomic<bool> stalls = false;
@@ -403,7 +405,7 @@ TEST(Ranks, F34ARunWhoseRanksDifferEndsAsADeviceFaultAndItsLastCheckpointIsGood)
   EXPECT_EQ(weights_of(job), weights_of(whole));
 }
 
-// Each rank by hand, so that all their weights can be looked at.
+// Runs each rank directly, so that all their weights can be compared.
 TEST(Ranks, HoldTheSameWeights) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -440,7 +442,8 @@ TEST(Ranks, HoldTheSameWeights) {
   }
 }
 
-// Buckets of a few bytes: begun in order, four under way at a time, each in its gradients' memory.
+// Buckets of a few bytes: they start in order, at most four are in flight at a time, and each is
+// reduced in the memory of its gradients.
 TEST(Ranks, BucketsOverlapTheBackwardPassInPlace) {
   Graph g;
   const auto parameter = [&](const std::string& name) {
@@ -477,7 +480,7 @@ TEST(Ranks, BucketsOverlapTheBackwardPassInPlace) {
     const std::string& name = program.graph.node(k).name;
     if (name.starts_with("all_reduce")) order.push_back(name);
   }
-  // 256 bytes each: one gradient, then two and two.
+  // The gradients have 256 bytes each: one gradient in the first bucket, then two each.
   EXPECT_EQ(order, (std::vector<std::string>{"all_reduce_0/start", "all_reduce_1/start",
                                              "all_reduce_2/start", "all_reduce_0/done",
                                              "all_reduce_3/start", "all_reduce_1/done",
@@ -531,7 +534,7 @@ TEST(Ranks, EachNeedsLessMemoryThanOneDevice) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob job = plain_job(w, "a");
-  job.recipe.validation_split = 0;  // an evaluation would need as much on any number
+  job.recipe.validation_split = 0;  // an evaluation would need the same on any number of ranks
   job.recipe.evaluate_every_steps = 0;
   const DatasetSchema schema = read_schema(job.dataset).value();
   const RunPlan one = plan_run(job.model, job.recipe, schema).value();
@@ -539,7 +542,7 @@ TEST(Ranks, EachNeedsLessMemoryThanOneDevice) {
   EXPECT_LT(four.memory.activation_bytes, one.memory.activation_bytes / 2);
   EXPECT_EQ(four.memory.parameter_bytes, one.memory.parameter_bytes);
   EXPECT_EQ(four.memory.optimizer_bytes, one.memory.optimizer_bytes);
-  EXPECT_GE(four.flops_per_step, one.flops_per_step);  // each updates all weights
+  EXPECT_GE(four.flops_per_step, one.flops_per_step);  // each rank updates all weights
   EXPECT_LT(four.flops_per_step, one.flops_per_step * 5 / 4);
 }
 

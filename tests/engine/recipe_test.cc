@@ -1,5 +1,5 @@
-// What a recipe may say beside the optimizer, in whole runs on small data: each thing does what it
-// says, resumes to the last bit, and is refused by its field where it makes no sense.
+// The parts of a recipe other than the optimizer, in whole runs on small data: each takes effect as
+// documented, resumes to the last bit, and is refused by its field where it makes no sense.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,8 @@ std::map<std::string, std::vector<float>> tensors_of(const TrainJob& job) {
   return tensors;
 }
 
-/// Runs once, and again in two parts: stopped at the first checkpoint, which is in mid-epoch.
+/// Runs the job once without a stop, and again in two parts: stopped at the first checkpoint, which
+/// is in the middle of an epoch, and resumed.
 void expect_resumes_to_the_same_bits(const Workspace& w, const TrainJob& job) {
   const auto named = [&](const std::string& name) {
     TrainJob copy = job;
@@ -131,7 +132,7 @@ TEST(Recipe, AccumulationGivesTheLargeBatchsResult) {
   EXPECT_NEAR(rs.series["test/mae"][15], rl.series["test/mae"][15], 1e-5);
 }
 
-// Both micro-batches hold the same rows, so that they differ in nothing but what is dropped.
+// Both micro-batches contain the same rows, so that only dropout makes them differ.
 TEST(Recipe, EachMicroBatchDropsUnitsOfItsOwn) {
   constexpr int64_t kRows = 4, kFeatures = 8;
   const auto backend = testing::make_tested_backend(1);
@@ -166,7 +167,7 @@ void expect_accumulation_clipping_and_average_resume(Precision precision) {
   const Workspace w;
   make_dataset(w, true, 100, 20);
   TrainJob job = job_in(w, "a");
-  job.model = image_model();  // dropout and running statistics
+  job.model = image_model();  // has dropout and running statistics
   job.recipe.accumulate_steps = 2;
   job.recipe.clip_norm = 0.5;
   job.recipe.ema_decay = 0.8;
@@ -241,7 +242,8 @@ TEST(Recipe, AverageIsEvaluatedAndExported) {
   ASSERT_TRUE(run_job(raw, rr).ok());
   const auto result = run_job(averaged, ra);
   ASSERT_TRUE(result.ok()) << result.error().message;
-  EXPECT_EQ(rr.series["train/loss"], ra.series["train/loss"]);  // training does not see it
+  // training does not depend on the average
+  EXPECT_EQ(rr.series["train/loss"], ra.series["train/loss"]);
   EXPECT_NE(rr.series["val/loss"], ra.series["val/loss"]);
   EXPECT_NE(weights_of(raw), weights_of(averaged));
   EXPECT_EQ(result->arena_planned_bytes, ra.plan.memory.total());
@@ -286,7 +288,7 @@ TEST(Recipe, KeepsTheModelOfTheBestEvaluation) {
   TrainJob job = job_in(w, "a");
   job.recipe.evaluate_every_steps = 1;
   job.recipe.optimizer.learning_rate = 0.05;
-  job.recipe.keep_best = {"val/loss", "max"};  // the worst: surely not the last step
+  job.recipe.keep_best = {"val/loss", "max"};  // the worst evaluation, which is surely not the last
   job.recipe.metrics = {"confusion_matrix"};
   Recorder r;
   const auto result = run_job(job, r);
@@ -311,7 +313,7 @@ TEST(Recipe, KeepsTheModelOfTheBestEvaluation) {
   expect_resumes_to_the_same_bits(w, job);
 }
 
-// The area under the curve of a single row is not a number.
+// The ROC AUC of a single row is NaN.
 TEST(Recipe, WhatIsNotANumberIsNeverTheBest) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -333,7 +335,7 @@ TEST(Recipe, StopsEarlyAndStaysStopped) {
   TrainJob job = job_in(w, "a");
   job.recipe.epochs = 50;
   job.recipe.evaluate_every_steps = 5;
-  // An improvement by 10 there is none, so that the first evaluation stays the best.
+  // No evaluation improves by 10, so the first one stays the best.
   job.recipe.early_stopping = {"val/loss", 3, 10, ""};
   Recorder r, again;
   const auto result = run_job(job, r);
@@ -342,7 +344,7 @@ TEST(Recipe, StopsEarlyAndStaysStopped) {
   EXPECT_EQ(r.series["val/loss"].size(), 4u);
   EXPECT_NE(r.lines.back().find("stopped early after step 20 of 250"), std::string::npos);
   const std::string weights = weights_of(job);
-  const auto second = run_job(job, again);  // as if killed before its report
+  const auto second = run_job(job, again);  // simulates a process killed before its report
   ASSERT_TRUE(second.ok()) << second.error().message;
   EXPECT_EQ(second->steps_done, 20);
   EXPECT_TRUE(again.series["train/loss"].empty());
@@ -363,7 +365,7 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
   job.initial_weights = source.model_output / "model.safetensors";
   job.recipe.epochs = 0;
   job.recipe.steps = 1;
-  job.recipe.optimizer.learning_rate = 1e-9;  // hardly a step
+  job.recipe.optimizer.learning_rate = 1e-9;  // hardly changes the weights
   Recorder rn;
   const auto result = run_job(job, rn);
   ASSERT_TRUE(result.ok()) << result.error().message;
@@ -398,9 +400,9 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
                                            "no parameter"),
             std::string::npos)
       << unmatched.error().message;
-  typo.initial_weights = "";  // the model is gone
+  typo.initial_weights = "";  // the model was deleted
   EXPECT_EQ(run_job(typo, rn).error().reason, "INITIAL_WEIGHTS_UNREADABLE");
-  typo.initial_weights = w / "away";  // what the daemon knows to be there may come back
+  typo.initial_weights = w / "away";  // a missing file may come back, unlike a deleted model
   EXPECT_EQ(run_job(typo, rn).error().reason, "FILE_NOT_FOUND");
   std::filesystem::create_symlink(typo.initial_weights, typo.initial_weights);
   EXPECT_EQ(run_job(typo, rn).error().reason, "STORAGE_ERROR");
@@ -408,7 +410,7 @@ TEST(Recipe, BeginsWithAnotherJobsWeights) {
 
 struct BadRecipe {
   std::function<void(Recipe&)> change;
-  std::string message;  // begins so
+  std::string message;  // the beginning of the error message
 };
 
 TEST(Recipe, RefusalsNameTheFieldAndWhatIsAccepted) {

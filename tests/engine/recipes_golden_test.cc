@@ -1,11 +1,10 @@
 // Optimizers, clipping, accumulation, parameter groups, low-rank additions, the moving average,
-// schedules and metrics against what PyTorch computed (tests/golden/make_recipes_golden.py, which
-// says how).
+// schedules and metrics against PyTorch (tests/golden/make_recipes_golden.py describes how).
 //
 // Bounds: the loss of each of 50 steps within 1e-4 relative. Final weights within 2e-4 of their
 // root mean square: the steps of sign-like optimizers do not shrink with the gradient, so that an
-// element whose gradient is all rounding moves by a step of its own. Schedules and metrics are
-// computed in double on both sides: 1e-8.
+// element whose gradient is only rounding error moves by a full step in a random direction.
+// Schedules and metrics are computed in double on both sides: 1e-8.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,7 +42,7 @@ struct RecipeBatch {
   std::vector<int32_t> target;
 };
 
-// As batch() of the script.
+// Equals batch() of the script.
 RecipeBatch recipe_batch(int64_t step) {
   const uint64_t seed = recipes_golden()["seed"];
   const int64_t rows = recipes_golden()["batch"], features = recipes_golden()["features"];
@@ -207,7 +206,7 @@ void expect_values(const MetricAccumulator& metrics, const Json& values) {
   }
 }
 
-// With the loss that a target has by itself.
+// The objective with the target's default loss.
 Objective objective_of(const ModelInterface& interface) {
   return find_objective({}, interface).value();
 }

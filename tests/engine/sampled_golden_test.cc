@@ -1,7 +1,7 @@
-// model.loss: sampled_softmax against what PyTorch computed with the same candidates
-// (tests/golden/make_sampled_golden.py, which draws them once more): losses of 20 steps within
-// 1e-5, and rows of the head behind them, by plain descent and by Adam, whose update of a head's
-// rows is torch.optim.SparseAdam's.
+// model.loss: sampled_softmax against PyTorch with the same candidates
+// (tests/golden/make_sampled_golden.py draws them again): losses of 20 steps within 1e-5, and rows
+// of the head after these steps, trained by plain gradient descent and by Adam. Adam's update of a
+// head's rows is that of torch.optim.SparseAdam.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// model.loss: sampled_softmax in whole jobs: only the rows that were drawn or are labels change,
-// nothing as large as the head is computed, evaluations are of all classes, any number of devices
-// draws the same, and a resume goes on with the same draws.
+// model.loss: sampled_softmax in whole jobs: only the rows of drawn classes and labels change, no
+// computed tensor is as large as the head, evaluations use all classes, any number of devices draws
+// the same classes, and a resumed run continues with the same draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,8 @@ using testing::run;
 using testing::weights_of;
 using testing::Workspace;
 
-/// Classes by Zipf's law, each of eight numbers that lean towards it; every class has one row.
+/// Classes follow Zipf's law; each row is eight numbers that correlate with its class; every class
+/// has at least one row.
 void make_zipf_classes(const Workspace& w, int64_t classes, int64_t rows) {
   testing::make_rows(w, rows, 64, [&](std::ostream& out, int64_t row) {
     const double u = math::uniform01<double>(math::philox_u32(5, 1, 0, static_cast<uint64_t>(row)));
@@ -77,7 +78,7 @@ TrainJob sampled_job_on(const Workspace& w, const std::string& name, int64_t sam
   return job;
 }
 
-/// On `backend` if it is one rank's.
+/// The session uses `backend` if there is one rank.
 std::unique_ptr<TrainingSession> session_of(const ModelSpec& model, const Recipe& recipe,
                                             const ModelInterface& interface, int64_t ranks,
                                             Backend& backend) {
@@ -109,7 +110,7 @@ void expect_near_series(const std::map<int64_t, double>& got,
   }
 }
 
-// One step from a known state: the rows that moved are those that the op says it takes.
+// One step from a known state: exactly the rows that the op reports as gathered change.
 TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
   constexpr int64_t kClasses = 400, kSamples = 12;
   const ModelInterface interface { {8}, 0, TargetForm::kClass, kClasses };
@@ -201,7 +202,8 @@ TEST(SampledHead, AnyNumberOfDevicesFollowsTheSameCurve) {
   }
 }
 
-// One draw for a step, whatever its micro-batches are: the loss of all rows at once.
+// A step has one draw, however many micro-batches it has, so that it equals the loss of all rows
+// together.
 TEST(SampledHead, MicroBatchesShareAStepsDrawAndRows) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
@@ -241,7 +243,7 @@ TEST(SampledHead, GivesTheSameBitsTwiceAndAfterAResume) {
   });
 }
 
-// A text's vocabulary, with positions as rows and 16 bits.
+// The classes are a text's vocabulary, the rows are positions, and precision may be 16 bits.
 TEST(SampledHead, TrainsOverAVocabularyInEveryPrecision) {
   const Workspace w;
   testing::make_text(w, 4000);
@@ -269,7 +271,7 @@ TEST(SampledHead, TrainsOverAVocabularyInEveryPrecision) {
   EXPECT_NEAR(reached["fp16"], reached["fp32"], 0.05);
 }
 
-// By the exact loss of the test rows, which both report.
+// Compared by the exact loss of the test rows, which both runs report.
 TEST(SampledHead, ReachesWhatTheLossOverAllClassesReaches) {
   const Workspace w;
   make_zipf_classes(w, 1000, 6000);
@@ -303,7 +305,8 @@ TEST(SampledHead, PredictsAndEvaluatesWithAllClasses) {
   EXPECT_EQ(std::ssize(tensor_of(job.model_output / "model.safetensors", "head.weight")), 300 * 24);
 }
 
-// More classes than whose scores are read back in each step, over all of them and over some.
+// With more classes than kScoresReadMax, the scores are not read back in each step; trained with
+// the loss over all classes and with the sampled loss.
 TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
   constexpr int64_t kClasses = kScoresReadMax + 1003;
   ModelSpec model;
@@ -342,7 +345,7 @@ TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
   }
 }
 
-// From a file to predictions, which name the most probable classes alone.
+// From a file to predictions, which list only the most probable classes.
 TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   const Workspace w;
   constexpr int64_t kClasses = kClassesListedMax + 5;
@@ -383,7 +386,7 @@ TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   }
 }
 
-// The numbers of tests/golden/make_sampled_golden.py, on one device and split over several.
+// The losses of tests/golden/make_sampled_golden.py, on one device and split over several.
 TEST(VeryManyClasses, HaveTheLossesOfPyTorch) {
   std::ifstream file(testing::source_path("tests/golden/sampled_softmax.json"));
   const auto golden = nlohmann::json::parse(file);
@@ -476,7 +479,7 @@ TEST(SampledHead, TakesLessMemoryAndWorkThanAllClasses) {
   EXPECT_LT(some.memory.gradient_bytes, all.memory.gradient_bytes / 5);
   EXPECT_LT(some.flops_per_step, all.flops_per_step / 5);
   EXPECT_GT(some.work.steps, 0);
-  // Whatever would make another job fit is not for this one, and is not chosen.
+  // The changes that would make another job fit are not available to this job.
   const TrainJob job = sampled_job_on(w, "fit", 50);
   const DatasetSchema schema = read_schema(job.dataset).value();
   for (const int64_t ranks : {1, 2}) {

@@ -1,5 +1,5 @@
-// Optimizer state sharded over several devices, which are host backends here: the bits of whole
-// state, in the memory that the plan says, from and to the checkpoints of any number of devices.
+// Optimizer state sharded over several devices, which are host backends here: the bits of unsharded
+// state, in the planned memory, with checkpoints from and to any number of devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,8 +59,8 @@ TEST(Shards, CoverATensorOnce) {
   }
 }
 
-/// The same job with state that is whole, and sharded, on each number of ranks: every bit of the
-/// result and of the last checkpoint.
+/// Runs the job with whole and with sharded state, on each number of ranks. Expects equal bits in
+/// the result and the last checkpoint.
 void expect_the_bits_of_whole_state(const RecipeChange& change, int64_t rows = 100) {
   const Workspace w;
   make_dataset(w, /*images=*/true, rows, 20);
@@ -202,7 +202,8 @@ TEST(ShardedRanks, ResumeLikeNeverStopped) {
   EXPECT_EQ(weights_of(parts), weights_of(job_of("whole")));
 }
 
-/// Trains `parts` from checkpoint to checkpoint, each time on other devices.
+/// A part of a run, from checkpoint to checkpoint, on its own set of devices; travel() runs them in
+/// sequence.
 struct Leg {
   int64_t ranks;
   Shard shard;
@@ -225,7 +226,7 @@ std::string travel(TrainJob job, const std::vector<Leg>& legs) {
   return weights_of(job);
 }
 
-// A checkpoint has whole tensors, so that it does not matter who wrote it.
+// A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
 TEST(ShardedRanks, CheckpointsGoOnWithAnyDevicesShardedOrNot) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -245,12 +246,12 @@ TEST(ShardedRanks, CheckpointsGoOnWithAnyDevicesShardedOrNot) {
   EXPECT_EQ(travel(job_of("mixed"),
                    {{4, kWhole, 6}, {2, kSharded, 12}, {1, kWhole, 18}, {4, kSharded, 0}}),
             expected);
-  // Of one number of ranks nothing tells who was sharded when.
+  // As long as the number of ranks is the same, the bits do not depend on which parts were sharded.
   const std::string never = travel(job_of("never"), {{4, kWhole, 0}});
   EXPECT_EQ(travel(job_of("often"), {{4, kSharded, 6}, {4, kWhole, 12}, {4, kSharded, 0}}), never);
 }
 
-/// A wide model, of which the optimizer's state is most.
+/// A wide model, most of whose memory is optimizer state.
 TrainJob wide_job(const Workspace& w, const std::string& name, Shard shard) {
   TrainJob job = plain_job(w, name);
   job.model = {};
@@ -278,7 +279,7 @@ TEST(ShardedRanks, HoldTheirPartOfTheStateAndNoMore) {
         run(wide_job(w, std::to_string(ranks), Shard::kOptimizer), ranks, sharded);
     EXPECT_EQ(result.arena_planned_bytes, result.arena_used_bytes);
     EXPECT_EQ(sharded.plan.memory.total(), result.arena_planned_bytes);
-    // Two moments of each of six tensors.
+    // AdamW has two moments for each of six tensors.
     int64_t expected = 0;
     for (const int64_t elements : {1001 * 64, 1001, 500 * 1001, 500, 3 * 500, 3}) {
       expected += 2 * round_up(4 * kernels::shard_elements(elements, ranks), kHostAlignment);
@@ -286,12 +287,12 @@ TEST(ShardedRanks, HoldTheirPartOfTheStateAndNoMore) {
     EXPECT_EQ(sharded.plan.memory.optimizer_bytes, expected);
     EXPECT_EQ(sharded.plan.shard_saved_bytes, whole.plan.memory.optimizer_bytes - expected);
     EXPECT_LE(expected, whole.plan.memory.optimizer_bytes / ranks + 6 * 2 * 2 * kHostAlignment);
-    // A checkpoint is as large as ever.
+    // Sharding does not change the size of a checkpoint.
     EXPECT_EQ(sharded.plan.checkpoints.size_bytes, whole.plan.checkpoints.size_bytes);
   }
 }
 
-// Clipping has all gradients wait: whole ones need as much memory as the weights.
+// Clipping must wait for all gradients; unsharded, they need as much memory as the weights.
 TEST(ShardedRanks, ClipShardsWhoseWholeGradientsAreGone) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -359,7 +360,7 @@ TEST(ShardedRanks, AreChosenWhereNothingElseMakesAJobFit) {
   EXPECT_NE(describe(advice).find("resources.shard: optimizer"), std::string::npos);
 }
 
-// Recompute gives the same bits, whatever the link between the devices is.
+// Recompute gives the same bits and needs no fast link between devices, so it is preferred.
 TEST(ShardedRanks, AreNotChosenWhereRecomputeSuffices) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -436,8 +437,8 @@ TEST(ShardedRanks, RefusalsNameTheFieldAndWhatIsAccepted) {
       "resources.shard: sgd without momentum keeps no state that could be sharded" + expected);
 }
 
-// Whatever the buckets are: a shard is updated behind its gradient's exchange, a parameter is
-// gathered behind its update, and nothing of it is read after that.
+// For any buckets: a shard is updated after its gradient's exchange, a parameter is gathered after
+// its update, and nothing reads it afterwards.
 TEST(ShardedRanks, ExchangesStandWhereTheyMust) {
   const Workspace w;
   make_dataset(w, true, 100);

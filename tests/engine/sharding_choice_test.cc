@@ -1,5 +1,5 @@
-// Catches: a choice that the recipe does not get or that its message tells otherwise, and times of
-// a device that the job would not have.
+// Catches: a choice that the recipe does not get or that its message misstates, and step times of a
+// device that the job would not get.
 #include "src/planning/sharding_choice.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-/// A job, where it may have so much memory on a GPU.
+/// A job, and the memory that its plan may use on a GPU.
 struct Asked {
   Asked(JobToPlan j, int64_t plan_bytes_max)
       : job(std::move(j)), room{"devices/gpu-0", plan_bytes_max + kMiB, 0, kMiB} {}
@@ -52,14 +52,15 @@ TEST(ShardingChoice, IsWrittenIntoTheRecipe) {
   EXPECT_EQ(sharding_of(hopeless.job.recipe), sharding_of(job_of(1).recipe));
 }
 
-// Recompute costs much and micro-batches nothing, by these rates.
+// At these rates, recompute is expensive and micro-batches are free.
 TEST(ShardingChoice, WhatAForecastDecidedIsSaidToBeSo) {
   const int64_t limit =
       std::max(bytes_with(job_of(1), [](Recipe& r) { r.recompute = Recompute::kFull; }),
                bytes_with(job_of(1), [](Recipe& r) { r.accumulate_steps = 8; }));
   ASSERT_LT(limit, bytes_with(job_of(1), [](Recipe&) {}));
   const StepTimeOn by_work = [](const Device&, const RunWork& work) -> Result<TimeRange> {
-    const double seconds = work.step.steps_of_host > 1 ? 0.5 : 1.0;  // micro-batches and an update
+    // true with micro-batches: they are host steps too
+    const double seconds = work.step.steps_of_host > 1 ? 0.5 : 1.0;
     return TimeRange{seconds, 0.9 * seconds, 1.1 * seconds};
   };
   Asked asked(job_of(1), limit);
@@ -73,7 +74,7 @@ TEST(ShardingChoice, WhatAForecastDecidedIsSaidToBeSo) {
   EXPECT_EQ(*asked.find(by_work).plans.chosen, sharding_of(asked.job.recipe));
 }
 
-// A job that may get the CPU is planned with the CPU's passes, and its rates are the GPU's.
+// A job that may run on the CPU is planned with the CPU's passes, but with the GPU's rates.
 TEST(ShardingChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
   Asked asked(job_of(1), 64 * kMiB);
   int calls = 0;

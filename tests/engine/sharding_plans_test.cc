@@ -1,6 +1,5 @@
-// Catches: a sharding plan that is missing, has other bytes than the job would have, lost for a
-// reason that is not so, or is chosen although the forecast says otherwise, or because of rates
-// that nobody knows.
+// Catches: a sharding plan that is missing, has other bytes than the job would need, is rejected
+// for a false reason, or is chosen against the forecast or by rates that are unknown.
 #include "src/planning/sharding_plans.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +23,7 @@ LayerSpec layer_of(const char* op, int64_t units = 0) {
   return spec;
 }
 
-/// Whose activations outweigh its parameters.
+/// A model whose activations outweigh its parameters.
 ModelSpec deep(bool normalized = false) {
   ModelSpec model;
   for (int i = 0; i < 12; ++i) {
@@ -36,7 +35,7 @@ ModelSpec deep(bool normalized = false) {
   return model;
 }
 
-/// Whose parameters outweigh its activations.
+/// A model whose parameters outweigh its activations.
 ModelSpec wide() {
   ModelSpec model;
   model.layers = {layer_of("Gemm", 600), layer_of("Relu"), layer_of("Gemm")};
@@ -88,7 +87,7 @@ const ShardingRow* find(const ShardingPlans& shardings, const ShardingPlan& shar
   return row == shardings.rows.end() ? nullptr : &*row;
 }
 
-/// A law of steps' times: recompute and micro-batches cost, in seconds.
+/// Step times by a formula: the extra seconds of a level of recompute and of a further micro-batch.
 StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
   return [=](const Recipe& recipe, const RunPlan&) -> std::optional<TimeRange> {
     const double seconds = 1 + recompute * static_cast<double>(recipe.recompute) +
@@ -97,7 +96,7 @@ StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
   };
 }
 
-/// What is tried: nothing sharded, and every set.
+/// All sharding sets that are tried: unsharded, and each set.
 std::vector<Shard> all_sets() {
   std::vector<Shard> sets = {Shard::kNone};
   for (const Shard set : shard_sets()) sets.push_back(set);
@@ -171,7 +170,7 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   EXPECT_EQ(find(found, {Shard::kNone, Recompute::kFull, 1})->message, "50% slower");
   EXPECT_EQ(find(found, {Shard::kOptimizer, Recompute::kNone, 1})->message, "as fast");
 
-  // Faster than a job that fits as it is written, within what the forecast can tell and beyond it.
+  // Faster than a job that fits unchanged: within the forecast's uncertainty, and beyond it.
   query.step_times = times_by(-0.05, 0);
   EXPECT_EQ(
       find(shardings_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,
@@ -201,7 +200,7 @@ TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
     if (96 % fewer != 0) continue;
     EXPECT_GT(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, fewer}), limit) << fewer;
   }
-  // Those that fit by recompute alone need no micro-batches.
+  // Plans that fit by recompute alone need no micro-batches.
   for (const ShardingRow& row : found.rows) {
     if (row.sharding.accumulate_steps == 1) continue;
     ShardingPlan alone = row.sharding;
@@ -213,7 +212,7 @@ TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
 TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
   const Recipe recipe = adam(8);
   ShardingQuery query = query_of(0, 4);
-  query.traits = {kCudaAlignment, Processor::kGpu};  // whose memory has no checkpoint's copy
+  query.traits = {kCudaAlignment, Processor::kGpu};  // a GPU's plan excludes the host's copy
   const auto plan_with = [&](Shard shard) {
     Recipe changed = recipe;
     changed.shard = shard;
@@ -235,7 +234,8 @@ TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
   EXPECT_FALSE(shardings_of(wide(), recipe, query).chosen.has_value());
 }
 
-// Recompute keeps every bit and micro-batches do not: only what is certainly faster goes before it.
+// Recompute changes no bit, but micro-batches do; so micro-batches come first only if they are
+// certainly faster.
 TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
   const ModelSpec model = deep();
   const int64_t limit = std::max(bytes_of(model, adam(), {Shard::kNone, Recompute::kFull, 1}),
@@ -246,7 +246,7 @@ TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
   EXPECT_NE(unknown.recompute, Recompute::kNone);
   EXPECT_EQ(unknown.accumulate_steps, 1);
 
-  query.step_times = times_by(0.1, 0, 0.3);  // 9 % or 17 % slower is in the range
+  query.step_times = times_by(0.1, 0, 0.3);  // 9 % or 17 % slower is within the uncertainty
   ShardingPlans found = shardings_of(model, adam(), query);
   EXPECT_EQ(*found.chosen, unknown);
   EXPECT_FALSE(found.by_forecast);
@@ -265,7 +265,8 @@ TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
   EXPECT_FALSE(found.by_forecast);
 }
 
-// A choice alone takes fewer programs and is the same, whether rates are known or not.
+// Choosing only compiles fewer programs than listing all plans, but makes the same choice, whether
+// rates are known or not.
 TEST(ShardingPlans, AChoiceIsThatOfAllPlans) {
   for (const ModelSpec& model : {deep(), wide()}) {
     const int64_t whole = bytes_of(model, adam(), {}, 4);
@@ -350,7 +351,7 @@ TEST(ShardingPlans, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
 }
 
 TEST(ShardingPlans, SoManyProgramsAreCompiledAtMost) {
-  const Recipe recipe = adam(720);  // 29 numbers of micro-batches
+  const Recipe recipe = adam(720);  // allows 29 numbers of micro-batches
   ShardingQuery query = query_of(lasting_bytes(planned(deep(), recipe, {}, 1).memory) + 1);
   const ShardingPlans one = shardings_of(deep(), recipe, query);
   EXPECT_FALSE(one.chosen.has_value());
@@ -388,7 +389,7 @@ TEST(ShardingPlans, NobodyWaitsForThem) {
       enumerate_sharding_plans(deep(), adam(), digits(), query_of(0, 4), stop.get_token());
   ASSERT_FALSE(stopped.ok());
   EXPECT_EQ(stopped.error().reason, "STOPPED");
-  // Between two programs, too.
+  // A stop is also noticed between two programs.
   std::stop_source later;
   ShardingQuery query = query_of(0, 4);
   query.step_times = [&](const Recipe&, const RunPlan&) -> std::optional<TimeRange> {

@@ -1,7 +1,7 @@
-// embedding: {sparse: true} in whole jobs: only the rows that a step's tokens name change, nothing
-// but the table and its state is as large as the table, the numbers are PyTorch's and those of the
-// plain layer, micro-batches and devices share one list of rows, and what does not go with it is
-// refused by its field.
+// embedding: {sparse: true} in whole jobs: only the rows of a step's tokens change; only the table
+// and its state are as large as the table; the numbers are those of PyTorch and of the plain layer;
+// micro-batches and devices share one list of rows; and unsupported combinations are refused by
+// their field.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,7 +46,8 @@ LayerSpec embedding(int64_t sparse, int64_t width, int64_t rows = 0) {
   return {"embedding", "Embedding", {}, attributes};
 }
 
-/// The next letter of a text, of which a step reads 6 windows of 4: of 14 letters and of 300 rows.
+/// A job that predicts the next letter of a text from windows of 4 letters, 6 windows a step. The
+/// text has 14 letters, the table 300 rows.
 TrainJob job_on(const Workspace& w, const std::string& name, int64_t sparse,
                 const Change& change = nullptr) {
   TrainJob job = testing::plain_job(w, name);
@@ -77,7 +78,7 @@ void expect_near(const std::map<int64_t, double>& got, const std::map<int64_t, d
   }
 }
 
-/// Runs the job and holds what it used against what it planned.
+/// Runs the job and expects it to use the planned memory.
 Recorder trained(const TrainJob& job, int64_t ranks = 1) {
   Recorder recorder;
   const TrainResult result = run(job, ranks, recorder);
@@ -86,7 +87,7 @@ Recorder trained(const TrainJob& job, int64_t ranks = 1) {
   return recorder;
 }
 
-/// Steps by hand, of token rows and their classes.
+/// Single training steps on given token rows and classes.
 class Steps {
  public:
   Steps(const ModelSpec& model, const Recipe& recipe, const ModelInterface& interface,
@@ -113,7 +114,7 @@ class Steps {
             {std::as_bytes(std::span(tokens)), std::as_bytes(std::span(labels)), steps_++, rate_})
         .loss;
   }
-  /// A tensor of the model, or of the optimizer.
+  /// A tensor of the model or of the optimizer, by name.
   std::vector<float> tensor(const std::string& name) const {
     const Snapshot snapshot = session_->snapshot();
     for (const auto* all : {&snapshot.weights, &snapshot.optimizer}) {
@@ -149,7 +150,7 @@ std::set<int64_t> rows_that_differ(const std::vector<float>& a, const std::vecto
   return rows;
 }
 
-// Weights and state of exactly the rows that the tokens name, of all micro-batches and ranks.
+// Weights and state change in exactly the rows of the tokens, over all micro-batches and ranks.
 TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepNames) {
   constexpr int64_t kTokens = 500, kWidth = 8;
   const ModelInterface interface { {3}, kTokens, TargetForm::kClass, 4 };
@@ -180,7 +181,7 @@ TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepNames) {
   }
 }
 
-// A batch of one row over and over; and of more tokens than the table has rows.
+// A batch in which all tokens are the same, and one with more tokens than the table has rows.
 TEST(SparseLookup, TakesWhatIsAllEqualAndMoreTokensThanRows) {
   for (const int64_t tokens_of : {5, 500}) {
     const ModelInterface interface { {3}, tokens_of, TargetForm::kClass, 4 };
@@ -200,7 +201,8 @@ TEST(SparseLookup, TakesWhatIsAllEqualAndMoreTokensThanRows) {
   }
 }
 
-// Without momentum and decay, a row that no token names stays as it is in the plain layer too.
+// Without momentum and weight decay, the plain layer also leaves a row unchanged whose token does
+// not occur.
 TEST(SparseLookup, IsThePlainLayerUnderPlainDescent) {
   const Workspace w;
   testing::make_text(w, 2000);
@@ -234,7 +236,7 @@ TEST(SparseLookup, IsThePlainLayerUnderPlainDescent) {
   }
 }
 
-// The norm is one of fewer numbers, whose sum is in another order.
+// The norm sums fewer numbers, in another order.
 TEST(SparseLookup, ClipsByTheNormOfThePlainLayer) {
   const Workspace w;
   testing::make_text(w, 2000);
@@ -277,7 +279,7 @@ TEST(SparseLookup, AnyNumberOfDevicesAndMicroBatchesFollowsTheSameCurve) {
       SCOPED_TRACE(std::string(name) + " on " + std::to_string(ranks) + " by " +
                    std::to_string(micro_batches));
       const Recorder many = trained(job(ranks, micro_batches), ranks);
-      // The first steps hold the bound before roundings have grown.
+      // The first steps have a stricter bound, since rounding errors have not grown yet.
       EXPECT_NEAR(many.series.at("train/loss").at(1), one.series.at("train/loss").at(1), 1e-6);
       EXPECT_NEAR(many.series.at("train/loss").at(2), one.series.at("train/loss").at(2), 1e-6);
       expect_near(many.series.at("train/loss"), one.series.at("train/loss"), 2e-5);
@@ -294,7 +296,7 @@ TEST(SparseLookup, GivesTheSameBitsTwiceAndAfterAResume) {
   });
 }
 
-// What a checkpoint and a model hold does not tell how they were trained.
+// Checkpoints and models do not depend on how the table was trained.
 TEST(SparseLookup, EvaluatesAndPredictsAsThePlainLayer) {
   const Workspace w;
   testing::make_text(w, 2000);
@@ -333,7 +335,7 @@ TEST(SparseLookup, OfAFrozenTableDoesNothing) {
   EXPECT_NE(program(kSparse, nullptr), program(kPlain, nullptr));
 }
 
-// The numbers of tests/golden/make_sparse_golden.py, by micro-batches and on two devices too.
+// The numbers of tests/golden/make_sparse_golden.py, also with micro-batches and on two devices.
 TEST(SparseLookup, FollowsPyTorch) {
   std::ifstream file(testing::source_path("tests/golden/sparse_embedding.json"));
   const Json golden = Json::parse(file);
@@ -385,7 +387,7 @@ TEST(SparseLookup, FollowsPyTorch) {
   }
 }
 
-// A plan's bytes, and the sentence about tables that would be better off with it.
+// The planned bytes, and the warning about tables that would profit from `sparse`.
 TEST(SparseLookup, IsProposedWhereATableTakesMostOfAStep) {
   const Workspace w;
   testing::make_text(w, 2000);

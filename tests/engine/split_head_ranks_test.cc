@@ -1,6 +1,5 @@
 // The head and its loss split by class over several devices, which are host backends here: the
-// losses of one device, in the memory that the plan says, from and to the checkpoints of any
-// layout.
+// losses of one device, in the planned memory, with checkpoints from and to any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +64,8 @@ TrainJob split_head_job_on(const Workspace& w, const std::string& name, Shard sh
   return job;
 }
 
-/// The same job on one device and with a split head, on each number of ranks.
+/// Runs the job on one device and with a split head on each number of ranks, and expects the same
+/// loss curve.
 void expect_the_curve_of_one_device(int64_t classes, const Change& change, double bound = 1e-5,
                                     std::vector<Shard> shards = {
                                         Shard::kHead, Shard::kOptimizer | Shard::kHead}) {
@@ -84,7 +84,7 @@ TEST(SplitHead, FollowsTheCurveOfOneDevice) {
   expect_the_curve_of_one_device(11, nullptr);
   expect_the_curve_of_one_device(11, optimizer("sgd", 0.02, 0.9));
 }
-// The last rank has no class, the one before it half of its columns.
+// The last rank has no class, the one before it only half of its columns.
 TEST(SplitHead, FollowsItWithFewerClassesThanColumns) {
   expect_the_curve_of_one_device(5, nullptr);
   expect_the_curve_of_one_device(2, nullptr);
@@ -94,7 +94,7 @@ TEST(SplitHead, FollowsItWithEveryOptimizerThatCan) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device(7, optimizer(type, 0.001));
   }
-  // The head is AdamW's.
+  // Muon leaves the head to AdamW.
   expect_the_curve_of_one_device(7, optimizer("muon", 0.002, 0.9), 1e-4, {Shard::kHead});
   expect_the_curve_of_one_device(7, optimizer("sgd", 0.02), 1e-5, {Shard::kHead});
 }
@@ -140,7 +140,7 @@ TEST(SplitHead, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
     job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
   });
 }
-// The same within what 16 bits keep.
+// The loss curve of one device, within the precision of 16 bits.
 TEST(SplitHead, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -150,7 +150,7 @@ TEST(SplitHead, FollowsItIn16Bits) {
   }
 }
 
-/// Positions of a text, and a linear layer with weights of its own behind them.
+/// A text model whose head has weights of its own and is applied to each position.
 Change text_model() {
   return [](TrainJob& job) {
     job.model.layers = {{"", "Embedding", {}, {{"embedding_dim", int64_t{12}}}},
@@ -172,7 +172,7 @@ TEST(SplitHead, FollowsItOverAVocabulary) {
   }
 }
 
-// The numbers of PyTorch's plain run (golden_test.cc), by ranks.
+// The losses of PyTorch's plain run (golden_test.cc), with the head split over ranks.
 TEST(SplitHead, HasTheLossesOfPyTorch) {
   constexpr int64_t kPixels = 784, kClasses = 10;
   std::ifstream file(testing::source_path("tests/golden/pytorch_training.json"));
@@ -235,7 +235,7 @@ TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
   }
 }
 
-// A checkpoint has whole tensors, so that it does not matter who wrote it.
+// A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
 TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   const Workspace w;
   make_classes(w, 11, 120);
@@ -259,7 +259,7 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   }
 }
 
-// A model of the head's parts is the model of one device: what predicts does not know of ranks.
+// The model saved by split training is that of one device: prediction does not depend on ranks.
 TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   const Workspace w;
   make_classes(w, 11, 120);
@@ -274,7 +274,7 @@ TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model of which the head is most.
+/// A model most of whose memory is the head's.
 Change wide(int64_t features) {
   return [=](TrainJob& job) {
     job.model.layers[0].attributes.set("units", features);
@@ -323,7 +323,7 @@ TEST(SplitHead, TrainsAModelWhoseHeadFitsNoDevice) {
   constexpr int64_t kClasses = 1001, kFeatures = 96;
   const Workspace w;
   make_classes(w, kClasses, 1100);
-  // The head's weights, their gradients and their state are more than a device has.
+  // The head's weights, gradients and state exceed the memory of a device.
   constexpr int64_t kLimit = 4 * kClasses * kFeatures * 3;
   Recorder unbounded, refused, sharded, r;
   run(split_head_job_on(w, "unbounded", Shard::kNone, wide(kFeatures)), 1, unbounded);
@@ -372,7 +372,7 @@ TEST(SplitHead, PlansWhatRanksExchange) {
     job.recipe.accumulate_steps = accumulate_steps;
     const auto exchanges = plan_run(job.model, job.recipe, schema, 4).value().exchanges;
     ASSERT_EQ(exchanges.size(), 3u);
-    // x and labels of all 16 rows, and four numbers of each row from each of the ranks.
+    // The inputs and labels of all 16 rows, and four numbers for each row from each rank.
     const int64_t gathered =
         4 * 16 * (24 + 1) + accumulate_steps * (4 * 4 * 4 * 16 / accumulate_steps);
     EXPECT_EQ(exchanges[0].kind, "gather_rows");
@@ -389,7 +389,8 @@ TEST(SplitHead, PlansWhatRanksExchange) {
   }
 }
 
-// All ranks run one program in one layout, and every exchange has a number of its own.
+// All ranks run the same program with the same memory layout, and every exchange has its own
+// number.
 TEST(SplitHead, RanksDifferByAttributesAlone) {
   const Workspace w;
   make_classes(w, 5, 120);
@@ -414,7 +415,7 @@ TEST(SplitHead, RanksDifferByAttributesAlone) {
   }
 }
 
-// Nothing reads a tensor as what it is not.
+// A graph refuses a node that would read a shard as a whole tensor or the reverse.
 TEST(SplitHead, GraphsRefuseAConversionThatIsNotPlanned) {
   Graph graph;
   const auto add = [&](const char* name, Shape shape, Spread spread) {

@@ -1,6 +1,5 @@
 // Pairs of dense layers split by hidden unit over several devices, which are host backends here:
-// the losses of one device, in the memory that the plan says, from and to the checkpoints of any
-// layout.
+// the losses of one device, in the planned memory, with checkpoints from and to any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +53,7 @@ constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard
 LayerSpec dense(const char* name, int64_t units) { return {name, "Gemm", {}, {{"units", units}}}; }
 LayerSpec activation(const char* type) { return {"", type, {}, {}}; }
 
-/// Two layers with `units` between them, and a head.
+/// Two layers with `units` hidden units between them, and a head.
 void model_of(TrainJob& job, int64_t units, const char* type, int64_t width = 20) {
   job.model = {};
   job.model.layers = {dense("fc1", units),
@@ -78,7 +77,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// The same job on one device and with split pairs, so many of them, on each number of ranks.
+/// Runs the job on one device and with `pairs` split pairs on each number of ranks, and expects the
+/// same loss curve.
 void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
                                     const std::vector<Shard>& shards = {kMlp, kAll},
                                     const std::vector<int64_t>& counts = {2, 4}, size_t pairs = 1) {
@@ -100,7 +100,7 @@ TEST(SplitMlp, FollowsTheCurveOfOneDevice) {
                                  {kMlp, kState | kMlp, kHead | kMlp, kAll, kSharded, kEvery});
   expect_the_curve_of_one_device(optimizer("sgd", 0.02, 0.9));
 }
-// 17, 17 and 16 units of 50; and ranks without any: 2, 2, 1 and 0 of 5.
+// 50 units are divided into 17, 17 and 16; 5 units over 4 ranks into 2, 2, 1 and 0.
 TEST(SplitMlp, FollowsItWithFewerUnitsThanRows) {
   expect_the_curve_of_one_device(nullptr, 1e-5, {kMlp, kAll}, {3});
   expect_the_curve_of_one_device([](TrainJob& job) { model_of(job, 5, "Tanh", 60); }, 1e-5,
@@ -112,7 +112,8 @@ TEST(SplitMlp, FollowsItWithEveryActivationThatCan) {
     expect_the_curve_of_one_device([=](TrainJob& job) { model_of(job, 50, type); }, 1e-5, {kMlp},
                                    {4});
   }
-  // It makes no 0 of 0, so that units must divide.
+  // These activations do not map 0 to 0, so the ranks must divide the units evenly, without
+  // padding.
   for (const char* type : {"Sigmoid", "Softplus"}) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device([=](TrainJob& job) { model_of(job, 48, type); }, 1e-5, {kMlp},
@@ -126,7 +127,7 @@ TEST(SplitMlp, FollowsItWithEveryOptimizerThatCan) {
   }
   expect_the_curve_of_one_device(optimizer("sgd", 0.02), 1e-5, {kMlp, kHead | kMlp});
 }
-/// Two layers with `units` and a dropout between them, as VGG's classifier has them.
+/// Two layers with `units` hidden units and a dropout between them, as in VGG's classifier.
 Change dropped(int64_t units) {
   return [=](TrainJob& job) {
     model_of(job, units, "Relu", 24);
@@ -134,20 +135,20 @@ Change dropped(int64_t units) {
                             {"drop", "Dropout", {}, {{"ratio", 0.4}}});
   };
 }
-// Of its units each rank draws what one device draws for them.
+// Each rank draws for its units the dropout that one device draws for them.
 TEST(SplitMlp, FollowsItWithDropoutBetween) {
   expect_the_curve_of_one_device(dropped(48), 1e-5, {kMlp, kAll}, {2, 3, 4});
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
-        dropped(44)(job);  // 12 of each, and 8 of the last
+        dropped(44)(job);  // 12 units on each rank but the last, which has 8
         job.recipe.batch_size = 24;
         job.recipe.accumulate_steps = 2;
         job.recipe.recompute = Recompute::kFull;
       },
       1e-5, {kMlp}, {4});
 }
-// Where a rank's units are no multiple of 4 the pair stays whole, and the next is looked at: the
-// evaluation has no dropout, and splits the same.
+// If a rank's units are not a multiple of 4, the pair stays whole, and the next pair is tried. The
+// evaluation program, which has no dropout, must be split the same way.
 TEST(SplitMlp, LeavesAPairWholeWhoseDrawsCannotBeCut) {
   const Workspace w;
   make_classes(w, 7, 120);
@@ -160,7 +161,7 @@ TEST(SplitMlp, LeavesAPairWholeWhoseDrawsCannotBeCut) {
   expect_the_curve(expected, got, 1e-5);
 }
 
-/// The preset pairs its layers two by two: 1 and 2, 3 and the head.
+/// The preset groups its layers into pairs: 1 and 2, 3 and the head.
 TEST(SplitMlp, FollowsItWithSeveralPairs) {
   const auto three = [](TrainJob& job) {
     job.model = {};
@@ -170,7 +171,7 @@ TEST(SplitMlp, FollowsItWithSeveralPairs) {
   expect_the_curve_of_one_device(three, 1e-5, {kMlp}, {2, 3, 4}, 2);
   expect_the_curve_of_one_device(three, 1e-5, {kAll}, {2, 4}, 1);
 }
-// All weights are of the pair: no gradient is exchanged.
+// All weights belong to the pair, so no gradient is exchanged.
 TEST(SplitMlp, FollowsItWithNothingBesideThePair) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
@@ -214,7 +215,7 @@ TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
       },
       1e-5, {kMlp});
 }
-// The same within what 16 bits keep.
+// The loss curve of one device, within the precision of 16 bits.
 TEST(SplitMlp, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -223,7 +224,7 @@ TEST(SplitMlp, FollowsItIn16Bits) {
   }
 }
 
-/// A small transformer, whose blocks end in a pair each.
+/// A small transformer, each of whose blocks ends in a pair.
 Change transformer(int64_t recompute = 0) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -280,7 +281,7 @@ TEST(SplitMlp, GivesTheSameBitsTwiceAndAfterAResume) {
   }
 }
 
-// A checkpoint has whole tensors, so that it does not matter who wrote it.
+// A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
 TEST(SplitMlp, CheckpointsGoOnInAnyLayout) {
   const Workspace w;
   make_classes(w, 7, 120);
@@ -309,7 +310,7 @@ TEST(SplitMlp, CheckpointsGoOnInAnyLayout) {
   }
 }
 
-// A layout changes no first value, and no rank writes where another's part is.
+// Sharding changes no initial value, and no rank writes to another rank's part.
 TEST(SplitMlp, WeightsBeginAsOnOneDevice) {
   const Workspace w;
   make_classes(w, 7, 120);
@@ -341,7 +342,7 @@ TEST(SplitMlp, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model of which the pair is most.
+/// A model most of whose memory is the pair's.
 constexpr int64_t kUnits = 901, kWidth = 64;
 Change wide() {
   return [](TrainJob& job) {
@@ -385,7 +386,7 @@ TEST(SplitMlp, RanksHoldTheirUnitsAndNoMore) {
 TEST(SplitMlp, TrainsAModelWhosePairFitsNoDevice) {
   const Workspace w;
   make_classes(w, 7, 120);
-  // The weights, their gradients and their state are more than a device has.
+  // The weights, gradients and state exceed the memory of a device.
   constexpr int64_t kLimit = 4 * kUnits * (kWidth + 9) * 3;
   Recorder unbounded, refused, r;
   run(job_on(w, "unbounded", kWhole, wide()), 1, unbounded);
@@ -439,11 +440,12 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
     SCOPED_TRACE(accumulate_steps);
     job.recipe.accumulate_steps = accumulate_steps;
     const RunPlan plan = plan_run(job.model, job.recipe, schema, 4).value();
-    // in (8 to 10) and fc1 (to 50) are the first pair, fc2 (to 20) and the head (to 7) the second.
+    // "in" (8 inputs, 10 outputs) and fc1 (50 outputs) are the first pair, fc2 (20 outputs) and the
+    // head (7 outputs) the second.
     ASSERT_EQ(plan.pairs.size(), 2u);
     EXPECT_EQ(plan.pairs[0].first + plan.pairs[0].second, "infc1");
     EXPECT_EQ(plan.pairs[1].first + plan.pairs[1].second, "fc2head");
-    // x, y, dy of 16 rows, and dx where it leads to weights.
+    // x, y and dy of 16 rows, and dx if weights in front of the pair need it.
     EXPECT_EQ(plan.pairs[0].exchanged_bytes, 4 * 16 * (8 + 50 + 50));
     EXPECT_EQ(plan.pairs[1].exchanged_bytes, 4 * 16 * (50 + 7 + 7 + 50));
     ASSERT_EQ(plan.exchanges.size(), 3u);
@@ -459,11 +461,11 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
   }
 }
 
-// The rule of split_mlp.h, at its edge: 4 P of weights, gradients and state against R (2 D + D').
+// The rule of split_mlp.h at its limit: 4 P for weights, gradients and state against R (2 D + D').
 TEST(SplitMlp, SplitsWhereThatSavesMemory) {
   const Workspace w;
   make_classes(w, 7, 600);
-  // P = 50 (8 + 1 + 20) = 1,450; 2 D + D' = 36: 161.1 rows.
+  // P = 50 (8 + 1 + 20) = 1,450; 2 D + D' = 36; the limit is 161.1 rows.
   const auto pairs = [&](int64_t rows, int64_t accumulate_steps = 1) {
     TrainJob job = job_on(w, "job", kMlp);
     job.recipe.batch_size = rows;
@@ -480,7 +482,8 @@ TEST(SplitMlp, SplitsWhereThatSavesMemory) {
   EXPECT_EQ(pairs(320, 2), "1");
 }
 
-// Its first two dense layers, with ReLU and dropout between them; the third is left without one.
+// VGG's first two dense layers, with ReLU and dropout between them, are a pair; the third has no
+// partner.
 TEST(SplitMlp, FindsTheClassifierOfVgg) {
   ModelSpec model;
   model.preset = "vgg11";
@@ -497,7 +500,8 @@ TEST(SplitMlp, FindsTheClassifierOfVgg) {
   EXPECT_EQ(programs->pairs[0].units, 64);
 }
 
-// All ranks run one program in one layout, and every exchange has a number of its own.
+// All ranks run the same program with the same memory layout, and every exchange has its own
+// number.
 TEST(SplitMlp, RanksDifferByAttributesAlone) {
   const Workspace w;
   make_classes(w, 5, 120);
@@ -528,7 +532,7 @@ TEST(SplitMlp, RanksDifferByAttributesAlone) {
   }
 }
 
-// Nothing reads a tensor as what it is not.
+// A graph refuses a node that would read a shard as a whole tensor or the reverse.
 TEST(SplitMlp, GraphsRefuseAConversionThatIsNotPlanned) {
   Graph graph;
   const auto add = [&](const char* name, Shape shape, Spread spread) {
@@ -608,7 +612,7 @@ TEST(SplitMlp, RefusalsNameTheFieldAndWhatIsAccepted) {
   EXPECT_EQ(refusal(2, [](TrainJob& job) { job.model.layers = {{"head", "Gemm", {}, {}}}; }), none);
   EXPECT_EQ(
       refusal(
-          2,  // the only pair is not left where the head is split by class
+          2,  // the only pair includes the head, which is already split by class
           [](TrainJob& job) {
             job.model.layers = {dense("fc1", 40), activation("Relu"), {"head", "Gemm", {}, {}}};
           },

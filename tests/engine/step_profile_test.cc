@@ -1,5 +1,5 @@
-// Catches: a profile that leaves out nodes, times what was not asked for, or changes what is
-// computed; a trace that no viewer reads.
+// Catches: a profile that omits nodes, includes unrequested timings, or changes results; a trace
+// that viewers cannot read.
 #include "src/calibration/step_profile.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr ProfileOptions kShort = {.steps_min = 2, .steps_max = 2, .seconds = 0, .trace_steps = 2};
 
-/// A small network on numbers that do not matter.
+/// A small network on arbitrary numbers.
 struct Small {
   explicit Small(int64_t accumulate_steps = 1, Precision precision = Precision::kFp32) {
     model.preset = "mlp";
@@ -145,7 +145,7 @@ TEST(StepProfile, ProductsOf16BitsAreTold) {
 }
 
 TEST(StepProfile, JsonHasEveryNodeAndItsShareOfTheBoundAndTheSumsOfOps) {
-  Small small(2);  // micro-batches: a node runs twice in a step
+  Small small(2);  // with two micro-batches a node runs twice in a step
   const StepProfile profile = profile_of(small);
   const auto json = nlohmann::json::parse(profile_json(profile, 4));
   ASSERT_EQ(json["nodes"].size(), profile.nodes.size());
@@ -182,7 +182,7 @@ TEST(StepProfile, TheTraceIsWhatViewersRead) {
     }
     ASSERT_EQ(event.at("ph"), "X");
     ++events[rows.at(row)];
-    // Events of a row lie one behind the other.
+    // Events of a row do not overlap.
     const double begin = event.at("ts"), duration = event.at("dur");
     EXPECT_GE(duration, 0);
     EXPECT_GE(begin, ends[row] - 1e-3);

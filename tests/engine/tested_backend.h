@@ -1,6 +1,6 @@
-// tests/engine/tested_backend.h: the device that tests of whole jobs train on: the CPU, or the one
-// that TRAINYARD_TEST_DEVICE names ("gpu-0"), so that scripts/gpu_check judges a GPU by the same
-// losses of PyTorch, resumed runs and plans.
+// tests/engine/tested_backend.h: the device on which tests of whole jobs train: the CPU, or the
+// device that TRAINYARD_TEST_DEVICE names ("gpu-0"). With it, scripts/gpu_check applies the CPU's
+// tests to a GPU: the losses of PyTorch, resumed runs and plans.
 #pragma once
 
 #include <cstdlib>
@@ -12,7 +12,7 @@
 
 namespace trainyard::testing {
 
-/// `threads` are the CPU's.
+/// `threads` applies to the CPU only.
 inline std::unique_ptr<Backend> make_tested_backend(int threads) {
   const char* const device = std::getenv("TRAINYARD_TEST_DEVICE");
   if (device == nullptr) return make_cpu_backend(threads);

@@ -1,6 +1,6 @@
-// Models of sequences and text train as in PyTorch: initial weights and batches are Philox numbers
-// that tests/golden/make_text_golden.py draws too. A gate in the wrong place, a bias that is left
-// out or padding that counts shows in the first steps, a gradient that stops early soon after.
+// Models of sequences and text against PyTorch. Initial weights and batches are Philox numbers that
+// tests/golden/make_text_golden.py draws too. A misplaced gate, an omitted bias or padding that is
+// not masked shows in the first steps, a truncated gradient soon after.
 //
 // Bound: the loss of each of 50 steps within 1e-4 relative.
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ using Json = nlohmann::json;
 
 constexpr double kTextLossBound = 1e-4;
 constexpr int64_t kTextClasses = 4;
-constexpr int64_t kSteps = 11, kFeatures = 7;          // of a sequence of numbers
-constexpr int64_t kTextVocabulary = 50, kLength = 13;  // of a row of tokens; 0 is the padding
+constexpr int64_t kSteps = 11, kFeatures = 7;          // the shape of a sequence of numbers
+constexpr int64_t kTextVocabulary = 50, kLength = 13;  // a row of tokens; 0 is the padding
 
 const Json& text_golden() {
   static const Json json = [] {
@@ -37,7 +37,8 @@ const Json& text_golden() {
   return json;
 }
 
-// As numbers() and tokens() in tests/golden/make_text_golden.py. Tokens have no `numbers`.
+// Equals numbers() and tokens() in tests/golden/make_text_golden.py. A batch of tokens has no
+// `numbers`.
 struct TextBatch {
   std::vector<float> numbers;
   std::vector<int32_t> tokens;

@@ -1,6 +1,6 @@
-// Text through the whole engine: ingest, loader, training, evaluation, prediction, and what is
-// refused. Catches windows that are counted wrongly, a loss that is not the mean over tokens, a
-// resumed run that sees other windows, raw text that is read otherwise than the training rows.
+// Text through the whole engine: ingest, loader, training, evaluation, prediction, and refusals.
+// Catches windows that are counted wrongly, a loss that is not the mean over tokens, a resumed run
+// that gets other windows, and raw text that is tokenized differently from the training rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +40,7 @@ DatasetSchema ingest_text(const Workspace& w, const std::string& text, double te
   return schema.ok() ? *std::move(schema) : DatasetSchema{};
 }
 
-// Rows of two topics, which differ in their words alone.
+// Rows of two topics, which differ only in their words.
 DatasetSchema ingest_news(const Workspace& w, int64_t rows) {
   std::string csv = "topic,headline\n";
   for (int64_t i = 0; i < rows; ++i) {
@@ -60,7 +60,7 @@ DatasetSchema ingest_news(const Workspace& w, int64_t rows) {
   return schema.ok() ? *std::move(schema) : DatasetSchema{};
 }
 
-// With a context of one token, a bag of it is its vector: what follows which character.
+// With a context of one token, the bag is that token's vector, so the model learns bigrams.
 ModelSpec bigram_model(int64_t vocabulary) {
   ModelSpec spec;
   spec.layers = {{"", "EmbeddingBag", {}, {{"embedding_dim", int64_t{16}}}},
@@ -110,7 +110,7 @@ TEST(TextTraining, LearnsWhatFollowsWhat) {
   Recorder recorder;
   const auto result = train(bigram_job(w, "a"), *backend, local_files(), recorder, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
-  EXPECT_EQ(recorder.plan.train_rows, 502);  // windows of 630 tokens, 126 of them held out
+  EXPECT_EQ(recorder.plan.train_rows, 502);  // 630 tokens minus 126 for validation, overlapping
   EXPECT_EQ(recorder.plan.validation_rows, 126);
   EXPECT_EQ(recorder.plan.test_rows, 69);
   EXPECT_GT(recorder.signs, 60 + 126 / 16) << "of each step and each batch that is evaluated";
@@ -125,7 +125,7 @@ TEST(TextTraining, LearnsWhatFollowsWhat) {
   EXPECT_LT(final_value("val/loss"), 0.1);
   EXPECT_EQ(final_value("val/accuracy"), 1);
   EXPECT_EQ(final_value("test/accuracy"), 1);
-  EXPECT_EQ(recorder.series.count("train/accuracy"), 0u);  // scores are not read at every step
+  EXPECT_EQ(recorder.series.count("train/accuracy"), 0u);  // training does not read scores back
   EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
   const auto predictor = Predictor::open(w / "a-model", *backend);
   ASSERT_FALSE(predictor.ok());

@@ -1,6 +1,6 @@
-// recipe.precision: tf32, which a job has that asks for none. It is a word to a GPU. On the CPU a
-// run gives the bits of fp32, whatever the model: catches a pass or a kernel that takes the marked
-// product for another one.
+// recipe.precision: tf32, the default. It is only a flag for GPUs. On the CPU a run gives the bits
+// of fp32, whatever the model: catches a pass or a kernel that does not recognise a product with
+// the flag.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +27,7 @@ void fill(std::vector<std::byte>& bytes, const F& value_of) {
   }
 }
 
-/// Numbers in [0, 1) and classes or tokens 0, 1, 2. Nothing where the input is the target.
+/// Numbers in [0, 1), or classes or tokens 0, 1, 2. Empty if the input is the target.
 std::vector<std::byte> some_values(const BoundProgram& bound, TensorId id) {
   if (id == kNoTensor) return {};
   const TensorType& type = bound.program.graph.tensor(id).type;
@@ -85,7 +85,8 @@ Outcome train_three_steps(const SmallPreset& preset, Precision precision) {
 
 TEST(Tf32, OfEveryPresetGivesTheBitsOfFp32OnACpu) {
   for (const SmallPreset& preset : small_presets()) {
-    if (preset.name == "vit_small" || preset.name == "vit_base") continue;  // a wide vit_tiny
+    // these are wider variants of vit_tiny
+    if (preset.name == "vit_small" || preset.name == "vit_base") continue;
     SCOPED_TRACE(preset.name);
     const Outcome strict = train_three_steps(preset, Precision::kFp32);
     const Outcome marked = train_three_steps(preset, Precision::kTf32);

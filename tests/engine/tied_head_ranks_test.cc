@@ -1,6 +1,6 @@
-// A head whose table is an embedding's, as GPT-2 has it, split by class over several devices, which
-// are host backends here: tokens are looked up over the ranks. The losses of one device, in the
-// memory that the plan says, from and to the checkpoints of any layout.
+// A head that shares an embedding's table, as in GPT-2, split by class over several devices, which
+// are host backends here; each token is looked up on the rank that has its row. Expects the losses
+// of one device, in the planned memory, with checkpoints from and to any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,9 +41,11 @@ constexpr Shard kWhole = Shard::kNone, kHead = Shard::kHead,
                 kState = Shard::kOptimizer | Shard::kHead,
                 kSharded = Shard::kHead | Shard::kParameters,
                 kEvery = Shard::kHead | Shard::kMlp | Shard::kParameters;
-constexpr int64_t kWidth = 24, kContext = 6, kBatch = 24;  // a batch of 2, 3 and 4 ranks
+// the batch is divisible by 2, 3 and 4 ranks
+constexpr int64_t kWidth = 24, kContext = 6, kBatch = 24;
 
-/// 14 words, of which the last of 3 and of 4 ranks has fewer than the others.
+/// The vocabulary has 14 words, so that with 3 and with 4 ranks the last one has fewer than the
+/// others.
 TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
                 const Change& change = nullptr) {
   TrainJob job = testing::plain_job(w, name);
@@ -64,8 +66,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// An embedding of its own beside the one that the head has the table of, and a bias; `more` layers
-/// stand between them and the head.
+/// A model with two embeddings, one of which shares its table with the head, and a bias; `more`
+/// layers are between them and the head.
 Change layers(std::vector<LayerSpec> more = {}) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -80,7 +82,8 @@ Change layers(std::vector<LayerSpec> more = {}) {
   };
 }
 
-/// The same job on one device and with a split head, on each number of ranks.
+/// Runs the job on one device and with a split head on each number of ranks, and expects the same
+/// loss curve.
 void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
                                     const std::vector<Shard>& shards = {kHead},
                                     const std::vector<int64_t>& all_ranks = {2, 3, 4}) {
@@ -119,7 +122,7 @@ TEST(TiedHead, FollowsItWithEveryOptimizerThatCan) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device(optimizer(type, 0.001), 1e-5, {kHead}, {3});
   }
-  // The table is AdamW's.
+  // Muon leaves the table to AdamW.
   expect_the_curve_of_one_device(optimizer("muon", 0.002, 0.9), 1e-4, {kHead}, {3});
 }
 TEST(TiedHead, FollowsItWithEveryKindOfTarget) {
@@ -165,7 +168,7 @@ TEST(TiedHead, FollowsItWithDropoutAndRecompute) {
         1e-5, {kHead}, {3});
   }
 }
-// A frozen table has no gradient, and what stands behind it has one as before.
+// A frozen table has no gradient, but the layers behind it still have theirs.
 TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
   for (const char* frozen : {"wte.*", "h0*"}) {
     SCOPED_TRACE(frozen);
@@ -179,7 +182,7 @@ TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
       },
       1e-5, {kHead}, {3});
 }
-// The same within what 16 bits keep.
+// The loss curve of one device, within the precision of 16 bits.
 TEST(TiedHead, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -206,7 +209,7 @@ TEST(TiedHead, GivesTheSameBitsTwiceAndAfterAResume) {
   }
 }
 
-// A checkpoint has the whole table, so that it does not matter who wrote it.
+// A checkpoint has the whole table, so the sharding of the run that wrote it does not matter.
 TEST(TiedHead, CheckpointsGoOnInAnyLayout) {
   const Workspace w;
   make_text(w);
@@ -227,8 +230,8 @@ TEST(TiedHead, CheckpointsGoOnInAnyLayout) {
   }
 }
 
-// With given weights, and what it trained is a whole model again. (AdamW would make steps of the
-// roundings that are the gradient of a key's bias.)
+// The job starts from given weights, and its result is a whole model again. (AdamW would turn the
+// rounding errors that are the gradient of a key's bias into full steps.)
 TEST(TiedHead, BeginsWithGivenWeightsAndGivesWholeOnes) {
   const Workspace w;
   make_text(w);
@@ -255,10 +258,10 @@ TEST(TiedHead, BeginsWithGivenWeightsAndGivesWholeOnes) {
   expect_the_curve(further_one, further_split, 1e-5);
 }
 
-constexpr int64_t kBytes = 256;  // the vocabulary of a tokenizer of bytes
+constexpr int64_t kBytes = 256;  // the vocabulary of a byte tokenizer
 
-/// A model of which the table is most, and nothing is computed between both ends but an activation;
-/// three steps of it.
+/// A model most of whose memory is the table's, with only an activation between the embedding and
+/// the head; three steps.
 Change wide(int64_t width) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -296,7 +299,7 @@ TEST(TiedHead, RanksHoldTheirPartOfTheTableAndNoMore) {
   }
 }
 
-/// Many words, as the datasets of a daemon have them: nothing is trained.
+/// The schema of a text with `words` words, for plans only: nothing is trained.
 DatasetSchema vocabulary(int64_t words) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kText;
@@ -319,8 +322,8 @@ TEST(TiedHead, PlansWhatRanksExchangeAndSave) {
     job.recipe.accumulate_steps = accumulate_steps;
     const RunPlan plan = plan_run(job.model, job.recipe, schema, 4).value();
     ASSERT_EQ(plan.exchanges.size(), 3u);
-    // Tokens, and the head's inputs with the labels; four numbers of each row from each of the
-    // ranks; and, on the way back, the gradients of the tokens' vectors.
+    // Tokens; the head's inputs with the labels; four numbers of each row from each rank; and, in
+    // the backward pass, the gradients of the tokens' vectors.
     const int64_t gathered = 4 * kPositions * (1 + (kWidth + 1) + 4 * 4 + kWidth);
     EXPECT_EQ(plan.exchanges[0].kind, "gather_rows");
     EXPECT_EQ(plan.exchanges[0].count, 4 * accumulate_steps);
@@ -346,7 +349,7 @@ TEST(TiedHead, TrainsAModelWhoseTableFitsNoDevice) {
   const auto change = wide(kFeatures);
   Recorder unbounded, refused, got;
   run(job_on(w, "unbounded", kWhole, change), 1, unbounded);
-  constexpr int64_t kLimit = 4 * kBytes * kFeatures * 3;  // the table and AdamW's state of it
+  constexpr int64_t kLimit = 4 * kBytes * kFeatures * 3;  // the table and its AdamW state
   EXPECT_GT(unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes, kLimit);
   EXPECT_THROW((void)train(job_on(w, "whole", kWhole, change), small_devices(4, kLimit),
                            local_files(), refused, {}),
@@ -357,7 +360,8 @@ TEST(TiedHead, TrainsAModelWhoseTableFitsNoDevice) {
   expect_the_curve(unbounded, got, 1e-5);
 }
 
-// All ranks run one program in one layout, and every exchange has a number of its own.
+// All ranks run the same program with the same memory layout, and every exchange has its own
+// number.
 TEST(TiedHead, RanksDifferByAttributesAlone) {
   const Workspace w;
   make_text(w);
@@ -382,7 +386,7 @@ TEST(TiedHead, RanksDifferByAttributesAlone) {
   }
 }
 
-// Whatever passes made of them, no node reads a tensor as what it is not.
+// After all passes, no node reads a shard as a whole tensor or the reverse.
 TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
   const Workspace w;
   make_text(w);
@@ -410,7 +414,8 @@ TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
   }
 }
 
-// Every set of parts is tried for GPT-2 too, and what does not fit whole fits with its head split.
+// Every sharding set is also tried for GPT-2, and a model that does not fit whole fits with a split
+// head.
 TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);
@@ -434,7 +439,8 @@ TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
   EXPECT_GT(row->sent_bytes, 0);
 }
 
-// Nothing looks up in a part as if it were the whole, nor takes a summand for vectors.
+// A graph refuses a lookup that would read a part of the table as the whole table, or partial sums
+// as vectors.
 TEST(TiedHead, GraphsRefuseALookupThatIsNotPlanned) {
   Graph graph;
   const auto add = [&](const char* name, TensorType type, Spread spread) {
@@ -502,7 +508,7 @@ TEST(TiedHead, RefusesATableThatAnythingElseReads) {
               job.model.layers.back().attributes.set("tied_to", std::string("dense"));
             }),
             why + "dense.weight is read by dense/product too" + otherwise);
-  // What updates single rows does not know of the lookup's.
+  // Updates of single rows do not include the rows of the lookup.
   TrainJob sampled = job_on(w, "sampled", kWhole);
   sampled.model.loss = {"SampledSoftmaxCrossEntropyLoss", {{"samples", int64_t{2}}}};
   const auto plan =

@@ -88,7 +88,7 @@ TEST(Training, WaitsBehindNodesUntilItsFirstCheckpointToNameAFault) {
     named.recipe.checkpoint_every_steps = 3;
     return named;
   };
-  std::vector<int64_t> waits;  // until each checkpoint
+  std::vector<int64_t> waits;  // number of waits until each checkpoint
   const auto train_counted = [&](const TrainJob& named) {
     Waits backend;
     Recorder recorder;
@@ -140,7 +140,8 @@ TEST(Training, ReportsEveryStepAndTheFinalMetrics) {
   EXPECT_EQ(r.plan.test_rows, 30);
   EXPECT_EQ(r.series["train/loss"].size(), 15u);
   EXPECT_EQ(r.series["train/accuracy"].size(), 15u);
-  EXPECT_EQ(r.series["train/learning_rate"].size(), 15u);  // a cosine changes at every step
+  // a cosine schedule changes it at every step
+  EXPECT_EQ(r.series["train/learning_rate"].size(), 15u);
   EXPECT_EQ(r.series["val/loss"].size(), 3u);
   EXPECT_EQ(r.series["val/accuracy"].size(), 3u);
   EXPECT_TRUE(r.series["test/accuracy"].contains(15));
@@ -172,8 +173,8 @@ TEST(Training, SameSeedGivesTheSameBits) {
   EXPECT_NE(weights_of(a), weights_of(c));
 }
 
-// Which rows a seed shuffles together decides nothing that a test of whole runs could tell from the
-// weights that it draws.
+// A test of whole runs could not distinguish the seed's effect on batches from its effect on
+// initial weights, so this test checks the batches directly.
 TEST(Training, BatchesAreThoseTheRecipeAsksFor) {
   Recipe recipe;
   recipe.batch_size = 12;
@@ -214,7 +215,7 @@ TEST(Training, WithoutDropLastAnEpochEndsBehindItsCompletedBatch) {
   EXPECT_EQ(result->arena_planned_bytes, result->arena_used_bytes);
 }
 
-// A batch that has each row twice has the mean gradient of one that has each once.
+// A batch that has each row twice has the same mean gradient as a batch that has each row once.
 TEST(Training, ABatchOfRepeatedRowsTrainsAsItsRowsDo) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 8);
@@ -271,8 +272,8 @@ TEST(Training, TheLastStepIsEvaluatedAndSavedWhateverIsDue) {
   EXPECT_EQ(r.saved, (std::vector<int64_t>{7, 14, 15}));
 }
 
-// Stopped in the middle of an epoch; the resumed run must not notice, dropout, running statistics
-// and optimizer state included.
+// Stops a run in the middle of an epoch; the resumed run must give the same bits, including
+// dropout, running statistics and optimizer state.
 void expect_resumed_like_whole(const std::function<void(Recipe&)>& change) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -347,7 +348,8 @@ TEST(Training, StopAndResumeEqualsNeverStoppedInFp16) {
 }
 TEST(Training, StopAndResumeBeforeACompletedBatchEqualsNeverStopped) {
   expect_resumed_like_whole([](Recipe& r) {
-    r.batch_size = 24;  // of 80 rows: every fourth batch has 16 rows from the order's beginning
+    r.batch_size = 24;  // out of 80 rows: every fourth batch has 16 rows from the beginning of the
+                        // epoch's order
     r.accumulate_steps = 2;
     r.drop_last = false;
     r.epochs = 0;
@@ -355,8 +357,8 @@ TEST(Training, StopAndResumeBeforeACompletedBatchEqualsNeverStopped) {
   });
 }
 
-// The weights between steps are F32: a checkpoint has the tensors of an fp32 job's, and steps that
-// are smaller than bf16 can tell add up.
+// Between steps the weights are F32: checkpoints have the same tensors as those of an fp32 job, and
+// steps too small for bf16 accumulate.
 TEST(Training, Bf16KeepsItsWeightsInF32) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -393,7 +395,7 @@ TEST(Training, StopBeforeTheFirstStepLeavesAResumableJob) {
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
-// The process dies after step 10; what it wrote last is damaged on disk.
+// The process is killed after step 10, and its newest checkpoint is damaged on disk.
 TEST(Training, ResumesFromAnOlderCheckpointAfterAKill) {
   const Workspace w;
   make_dataset(w, true, 100);
@@ -465,14 +467,15 @@ TEST(Training, FinishedJobResumesToTheSameModelAndMetrics) {
   ASSERT_TRUE(a.ok());
   const std::string weights = weights_of(job);
   const std::string info = bytes_of(job.model_output / "model.json");
-  const auto b = run_job(job, second);  // as if killed before its report
+  const auto b = run_job(job, second);  // simulates a process killed before its report
   ASSERT_TRUE(b.ok()) << b.error().message;
   EXPECT_EQ(second.plan.first_step, 15);
   EXPECT_EQ(weights_of(job), weights);
   EXPECT_EQ(bytes_of(job.model_output / "model.json"), info);
 }
 
-// 40 rows, 4 steps, a checkpoint after every other one and the model: each file operation in turn.
+// A job of 40 rows and 4 steps, which writes a checkpoint after every second step, and the model.
+// Tests let each of its file operations fail in turn.
 TrainJob short_job(const Workspace& w, const std::string& name) {
   TrainJob job = image_job(w, name);
   job.recipe.epochs = 0;
@@ -518,7 +521,7 @@ TEST(Training, FailingDiskIsReportedAndTrainingGoesOn) {
     checkpoint_failures += r.failed.empty() ? 0 : 1;
     if (result.ok()) {
       EXPECT_TRUE(Predictor::open(job.model_output, *testing::make_tested_backend(1)).ok()) << at;
-    } else {  // the model could not be written: nothing half done stands in its place
+    } else {  // the model could not be written, and no partial model remains
       ++refusals;
       EXPECT_FALSE(std::filesystem::exists(job.model_output)) << at;
     }
@@ -535,7 +538,7 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
   ASSERT_TRUE(run_job(job, first).ok());
   TrainJob narrow = job;
   narrow.recipe.precision = Precision::kBf16;
-  TrainJob rounded = job;  // the same bits on a CPU, but not on a GPU
+  TrainJob rounded = job;  // gives the same bits on a CPU, but not on a GPU
   rounded.recipe.precision = Precision::kTf32;
   job.recipe.optimizer.learning_rate = 0.02;
   for (const TrainJob& other : {job, narrow, rounded}) {
@@ -546,8 +549,8 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
   }
 }
 
-// Training flushes denormal numbers; what reads and writes numbers beside it, on its thread and on
-// those that begin there, does not.
+// Training flushes denormal numbers. Code that reads and writes numbers during a run, on its thread
+// and on threads started there, must not flush them.
 TEST(Training, NumbersAreReadAndWrittenAsTheyAreBesideARun) {
   const auto check = [] {
     const CellReader cells({});
@@ -611,8 +614,8 @@ TEST(Training, F16LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
   EXPECT_FALSE(std::filesystem::exists(job.model_output));
 }
 
-// Weights of one layer grow a millionfold with each step; the loss is as large as they are, and
-// still a number when they are none.
+// One layer's weights grow a millionfold with each step. The loss grows with them, and is still
+// finite when the weights no longer are.
 TEST(Training, F16WeightsThatAreNotFiniteBecomeNoCheckpoint) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 64);
@@ -666,7 +669,7 @@ TEST(Training, RegressionLearnsAndPredictsInTheTargetsUnits) {
   EXPECT_NEAR(predictions[1].value, 3 + 5 + 0.05, 0.1);
 }
 
-// Of a job in 16 bits too: what predicts computes as what was evaluated did.
+// Prediction computes in the job's precision, as the evaluation did.
 class PredictorOf : public ::testing::TestWithParam<Precision> {};
 INSTANTIATE_TEST_SUITE_P(Precisions, PredictorOf,
                          ::testing::Values(Precision::kFp32, Precision::kBf16, Precision::kFp16));

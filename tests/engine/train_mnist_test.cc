@@ -1,6 +1,5 @@
-// The real thing: MNIST from IDX files to test accuracy, with the recipes of
-// examples/mnist_mlp.yaml and examples/mnist_lenet5.yaml. Skips where TRAINYARD_TEST_DATA has no
-// mnist/ folder.
+// End-to-end: MNIST from IDX files to test accuracy, with the recipes of examples/mnist_mlp.yaml
+// and examples/mnist_lenet5.yaml. Skipped if TRAINYARD_TEST_DATA has no mnist/ folder.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// What plan_run refuses, and that evaluation counts each row once whatever the batch.
+// The plans and refusals of plan_run, and that evaluation counts each row once for any batch size.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -63,7 +63,7 @@ Error refusal_after(Change change) {
 struct StepMemory {
   MemoryBreakdown planned;
   int64_t workspace_bytes = 0;
-  int64_t varying_bytes() const {  // what precision can change: all but what lasts between steps
+  int64_t varying_bytes() const {  // what precision can change: all that is not kept between steps
     return planned.activation_bytes + planned.gradient_bytes + workspace_bytes;
   }
 };
@@ -80,11 +80,11 @@ StepMemory step_memory(const ModelSpec& model, const ModelInterface& interface, 
   return memory;
 }
 
-// Catches a GPU's plan that holds the scores of a whole batch, and one that loses those that are
-// read back.
-/// Of the CPU's memory, which is the host's.
+/// The plan's bytes on a CPU, where device memory is host memory.
 int64_t bytes_on_cpu(const RunPlan& plan) { return plan.memory.total() + plan.host_bytes; }
 
+// Catches a GPU's plan that includes the scores of a whole batch, and one that lacks scores that
+// are read back.
 TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
   constexpr int64_t kVocabulary = 5000, kContext = 32;
   ModelSpec gpt2;
@@ -105,7 +105,8 @@ TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
       const Program cpu = program(gpt2, recipe, text, Processor::kCpu),
                     gpu = program(gpt2, recipe, text, Processor::kGpu);
       constexpr int64_t kScores = 8 * kContext * kVocabulary;
-      EXPECT_GE(cpu.transient_bytes - gpu.transient_bytes, 3 * kScores);  // of 4 bytes each
+      // at least three tensors of scores, with 4 bytes each
+      EXPECT_GE(cpu.transient_bytes - gpu.transient_bytes, 3 * kScores);
       EXPECT_EQ(cpu.persistent_bytes, gpu.persistent_bytes);
       for (const TensorInfo& t : gpu.graph.tensors()) {
         if (t.role != Role::kActivation) continue;
@@ -117,20 +118,20 @@ TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
   const Program cpu = program(mlp(), good_recipe(), image, Processor::kCpu),
                 gpu = program(mlp(), good_recipe(), image, Processor::kGpu);
   EXPECT_TRUE(gpu.graph.find_tensor("fc2").has_value());
-  // Besides the CPU's tensors it has the mask of a ReLU.
+  // In addition to the CPU's tensors, the GPU's program has the mask of a ReLU.
   const TensorId mask = gpu.graph.find_tensor("relu1/mask").value();
   EXPECT_LE(gpu.transient_bytes, cpu.transient_bytes + gpu.graph.tensor(mask).stored_bytes());
   EXPECT_EQ(gpu.persistent_bytes, cpu.persistent_bytes);
 }
 
-// Half of the activations, less what conversions and copies of weights take back.
+// The plan saves half of the activations, minus the conversions and the copies of weights.
 TEST(PlanRun, Bf16SavesMemoryWhereActivationsAreMost) {
   struct Row {
     const char* preset;
     Attributes parameters;
     ModelInterface interface;
     int64_t batch;
-    double share_max;  // of what fp32 takes beside parameters and optimizer
+    double share_max;  // bf16's largest share of fp32's bytes, without parameters and optimizer
   };
   const ModelInterface image{{3, 32, 32}, 0, TargetForm::kClass, 10};
   const std::vector<Row> rows = {
@@ -196,13 +197,15 @@ TEST(PlanRun, CountsTheLastBatchOfAnEpochThatDropsNoRows) {
             "recipe.batch_size: 2147483649 is out of range, expected 1..2147483648");
 }
 
-// Of a step on a GPU that holds the rows: numbers in a multiple of 64 bytes, 64 for each sample;
-// a loss and the scores of each micro-batch, the gradient norm, what loss scaling made of it.
+// The bytes of a step on a GPU with a resident dataset: row numbers rounded up to 64 bytes, and 64
+// bytes for each sample; a loss and the scores of each micro-batch; the gradient norm; the results
+// of loss scaling.
 constexpr int64_t kStepOfTen = 64 + 640 + 64 + 128 + 3 * 64;
 constexpr int64_t kStepOfTenByFive = 128 + 640 + 5 * (64 + 64) + 3 * 64;
 constexpr int64_t kStepOfFive = 64 + 320 + 64 + 64 + 3 * 64;
 
-// Rows of 64 bytes, a table of 1 KiB, and the steps that are submitted at once.
+// The expected bytes are rows of 64 bytes, a table of 1 KiB, and the buffers of the steps that are
+// submitted together.
 TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   const auto dataset_bytes = [](const Recipe& recipe, int64_t rows = 100, int64_t ranks = 1) {
     return plan_run(mlp(), recipe, digits_schema(rows), ranks).value().dataset_bytes;
@@ -227,8 +230,8 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   EXPECT_EQ(dataset_bytes(recipe, rows + 1), 0) << "is left to the host";
 }
 
-// 25 rows are evaluated at once, on two ranks 13 and 12: 64 bytes for each. Images that training
-// moves have a table of their own there.
+// A batch of 25 rows is evaluated (13 and 12 on two ranks), and each row takes 64 bytes. With
+// augmentation, evaluation needs a second table.
 TEST(PlanRun, TellsWhatEvaluationsOfHeldRowsNeed) {
   const auto dataset_bytes = [](const Recipe& recipe, int64_t ranks = 1) {
     return plan_run(mlp(), recipe, digits_schema(100), ranks).value().dataset_bytes;
@@ -243,7 +246,7 @@ TEST(PlanRun, TellsWhatEvaluationsOfHeldRowsNeed) {
   EXPECT_EQ(dataset_bytes(moved), moved_without + 25 * 64 + 1024);
 }
 
-// The copy that a checkpoint is written from, and five batches of the loader.
+// The copy from which a checkpoint is written, and five batches of the loader.
 TEST(PlanRun, TellsWhatTheHostHoldsBesides) {
   const auto plan_of = [](const Recipe& recipe) {
     return plan_run(mlp(), recipe, digits_schema(100)).value();
@@ -337,7 +340,7 @@ TEST(PlanRun, TellsWhatAKillCostsAtMost) {
 }
 
 TEST(PlanRun, RefusesCheckpointsToKeepThatThereCannotBe) {
-  // Two epochs of 10 steps.
+  // The job has two epochs of 10 steps.
   const auto after = [](int64_t every, int64_t between) {
     return refusal_after([&](Recipe& r) {
       r.keep_checkpoints_every_steps = every;
@@ -476,7 +479,7 @@ TEST(JobPlan, FindsTheLargestBatchThatFits) {
   EXPECT_EQ(advise_fit(mlp(), r, digits_schema(100), 1000).batch_size, 0);
 }
 
-// ---- find_fit ----
+// ---- find_fit() ----
 
 LayerSpec layer_of(const char* op) {
   LayerSpec spec;
@@ -484,7 +487,7 @@ LayerSpec layer_of(const char* op) {
   return spec;
 }
 
-/// Whose activations outweigh its parameters: 12 layers of 16 units.
+/// A model whose activations outweigh its parameters: 12 layers of 16 units.
 ModelSpec deep_mlp() {
   ModelSpec model;
   for (int i = 0; i < 12; ++i) {
@@ -572,7 +575,7 @@ TEST(FindFit, LeavesBatchesWholeWhereTheyGiveTheResult) {
   }
 }
 
-// A job that no batch makes small enough, and one whose stop comes while it is planned.
+// Planning is repeated until a stop request arrives during a plan.
 TEST(PlanRun, EndsSoonAfterItIsStopped) {
   const auto layer = [](const char* op) {
     LayerSpec spec;
@@ -644,8 +647,8 @@ TEST(Initialize, NormalHasItsMeanAndDeviation) {
   EXPECT_NEAR(std::sqrt(square / 20000), 3, 0.1);
 }
 
-// 37 rows in batches of 16: the last batch has 5 real rows. The same rows one by one, summed
-// plainly, must give the same means.
+// 37 rows in batches of 16: the last batch has 5 rows and padding. Evaluating the rows one by one
+// must give the same means.
 TEST(Evaluate, PartialBatchesCountEachRowOnce) {
   constexpr int64_t kRows = 37;
   DatasetSchema schema = digits_schema(kRows);

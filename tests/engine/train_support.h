@@ -1,5 +1,5 @@
-// tests/engine/train_support.h: small datasets and a reporter that remembers, for tests of
-// training.
+// tests/engine/train_support.h: small datasets, and a reporter that records everything, for tests
+// of training.
 #pragma once
 
 #include <unistd.h>
@@ -18,7 +18,7 @@
 
 namespace trainyard::testing {
 
-/// A folder of its own, gone with the test.
+/// A temporary folder, deleted with the object.
 class Workspace {
  public:
   Workspace() {
@@ -37,13 +37,13 @@ class Workspace {
   std::filesystem::path path_;
 };
 
-/// Ingests rows of Philox numbers: `images`: [1, 8, 8] images of 3 classes (a bright third and
-/// noise); otherwise 5 numeric columns with a numeric target that is linear in them plus noise.
-/// `test_rows` > 0 adds a test set.
+/// Ingests rows of Philox numbers. With `images`, they are [1, 8, 8] images of 3 classes (a bright
+/// third and noise); otherwise 5 numeric columns with a numeric target that is linear in them plus
+/// noise. `test_rows` > 0 adds a test set.
 std::filesystem::path make_dataset(const Workspace& workspace, bool images, int64_t rows,
                                    int64_t test_rows = 0);
 
-/// A small convolutional network with everything that has state or draws numbers.
+/// A small convolutional network with every kind of layer that has state or draws numbers.
 ModelSpec image_model(double dropout = 0.3);
 
 class Recorder final : public Reporter {
@@ -68,8 +68,7 @@ class Recorder final : public Reporter {
     failed.emplace_back(step, error);
   }
   void log(std::string_view message) override { lines.emplace_back(message); }
-  /// The first line that holds `part`; empty if none does. Which other lines there are depends on
-  /// the device.
+  /// The first line that contains `part`; empty if none does. The other lines depend on the device.
   std::string line_with(std::string_view part) const {
     for (const std::string& line : lines) {
       if (line.find(part) != line.npos) return line;
@@ -78,17 +77,18 @@ class Recorder final : public Reporter {
   }
 
   RunPlan plan;
-  int64_t signs = 0;  // of progress
+  int64_t signs = 0;  // number of progress reports
   int batches = 0;
-  std::map<std::string, std::map<int64_t, double>> series;  // key, step
+  std::map<std::string, std::map<int64_t, double>> series;  // by key and step
   std::vector<int64_t> saved;
   std::vector<std::pair<int64_t, Error>> failed;
   std::vector<std::string> lines;
   std::function<void(int64_t)> on_checkpoint;
-  // Stops the run behind this step exactly, if it has a checkpoint: the loss is reported before it.
+  // Stops the run exactly after this step, if the step has a checkpoint: the loss is reported
+  // before the checkpoint.
   int64_t stop_step = 0;
   std::stop_source* stop = nullptr;
-  std::function<void(int64_t)> on_progress;  // with `signs`
+  std::function<void(int64_t)> on_progress;  // called with `signs`
 };
 
 /// The file's bytes; a missing file fails the test.

@@ -1,5 +1,5 @@
-// Transformer presets and the layers that they are made of: sizes that are known from elsewhere,
-// weights that are shared, and refusals by name.
+// Transformer presets and their layers: parameter counts known from publications, shared weights,
+// and refusals that name the layer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ void expect_refusal(const ModelSpec& spec, const ModelInterface& interface,
   EXPECT_NE(model.error().message.find(text), std::string::npos) << model.error().message;
 }
 
-// Radford et al. (2019) as it was released; every count is that of PyTorch implementations.
+// GPT-2 as released by Radford et al. (2019); the counts are those of PyTorch implementations.
 TEST(TransformerPresets, Gpt2HasTheKnownParameterCounts) {
   EXPECT_EQ(parameters(preset("gpt2"), kGptText), 124439808);
   EXPECT_EQ(parameters(gpt2("medium"), kGptText), 354823168);

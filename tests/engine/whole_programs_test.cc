@@ -1,5 +1,5 @@
-// Every preset's programs, as each kind of device gets them, pass their verifier: nothing is read
-// after it was overwritten, whatever the precision, what is recomputed and how a step is divided.
+// The programs of every preset, compiled for each kind of device, pass the verifier: nothing is
+// read after it was overwritten, for every precision, recompute level and division of a step.
 #include <gtest/gtest.h>
 
 #include "src/job/recipe.h"
@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-/// The first of these that the preset takes.
+/// The first of these interfaces that the preset accepts.
 ModelInterface interface_of(const ModelSpec& model) {
   const ModelInterface all[] = {
       {{3, 32, 32}, 0, TargetForm::kClass, 10},
@@ -45,7 +45,8 @@ TEST_P(WholePrograms, PassTheirVerifier) {
         recipe.optimizer.type = "adamw";
         recipe.precision = precision;
         recipe.recompute = recompute;
-        if (recompute != Recompute::kBlocks) {  // each with and without
+        if (recompute != Recompute::kBlocks) {  // so that micro-batches and clipping occur both
+                                                // with and without recompute
           recipe.accumulate_steps = 2;
           recipe.clip_norm = 1;
         }

@@ -1,4 +1,5 @@
-"""VGG and ResNet in PyTorch with torchvision's module names, sized as the engine's presets are."""
+"""VGG and ResNet in PyTorch with torchvision's module names, with the sizes of the engine's
+presets."""
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ RESNET = {"resnet18": ((2, 2, 2, 2), 1), "resnet34": ((3, 4, 6, 3), 1),
 
 
 class Vgg(nn.Module):
-    """For images whose feature map is at most 7x7."""
+    """VGG for images whose feature map is at most 7x7."""
 
     def __init__(self, name, side, classes, width=64, hidden=None, batch_norm=False,
                  dropout=0.5):
@@ -100,13 +101,13 @@ def make_image_model(name, side, classes, width=64, **options):
 
 
 def engine_name(name):
-    """torchvision's "layer1.0.conv1.weight" is the engine's "layer1/0/conv1.weight"."""
+    """Converts torchvision's "layer1.0.conv1.weight" to the engine's "layer1/0/conv1.weight"."""
     layer, tensor = name.rsplit(".", 1)
     return layer.replace(".", "/") + "." + tensor
 
 
 def initialize_images(model, seed):
-    """torchvision's first weights, drawn as the engine draws them."""
+    """torchvision's initial weights, drawn as the engine draws them."""
     vgg = isinstance(model, Vgg)
     with torch.no_grad():
         for name, m in model.named_modules():

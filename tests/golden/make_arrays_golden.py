@@ -1,8 +1,10 @@
-"""Writes arrays.json: files that NumPy and the safetensors package write, and what they read back.
+"""Writes arrays.json: files written by NumPy and the safetensors package, and the arrays that these
+packages read back.
 
-Run: python3 make_arrays_golden.py (needs NumPy, safetensors and PyTorch, whose bfloat16 NumPy lacks). Numbers are told
-as 32-bit floats in row-major order, as `astype(float32)` makes them; texts as they are. Versions 2.0 and 3.0 of NPY, which
-NumPy chooses for structured types alone, are asked for by name.
+Run: python3 make_arrays_golden.py (needs NumPy, safetensors and, for bfloat16, PyTorch). Numbers
+are given as 32-bit floats in row-major order, as converted by `astype(float32)`; texts are
+unchanged. The versions 2.0 and 3.0 of NPY, which NumPy itself chooses only for structured types,
+are selected explicitly.
 """
 
 import base64

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes augmentation.json: what torchvision makes of small images, with given parameters.
+"""Writes augmentation.json: the results of torchvision's transforms of small images with given
+parameters.
 
     python3 tests/golden/make_augmentation_golden.py     # needs torch and torchvision
 """
@@ -17,7 +18,7 @@ BILINEAR = InterpolationMode.BILINEAR
 
 
 def image(channels, height, width):
-    """Whole numbers from 0 to 255, some grey and some saturated pixels among them."""
+    """Integers from 0 to 255, including some gray and some saturated pixels."""
     i = torch.arange(channels * height * width)
     pixels = (i * i * 7 + i * 31 + 13) % 256
     pixels = pixels.reshape(channels, height, width).float()
@@ -31,7 +32,7 @@ def numbers(tensor):
 
 
 def adjusted(function, pixels, value):
-    """torchvision takes floats as shares of white."""
+    """torchvision expects float pixels in [0, 1]."""
     return function(pixels / 255, value) * 255
 
 

@@ -1,6 +1,7 @@
-"""Writes dates.json: dates and times as text, and the numbers that Python's datetime makes of them.
+"""Writes dates.json: dates and times as text, and the numbers that Python's datetime computes from
+them.
 
-Run: python3 make_dates_golden.py (standard library alone; Python 3.11 or newer reads all forms).
+Run: python3 make_dates_golden.py (standard library only; Python 3.11 or newer reads all forms).
 """
 
 import json

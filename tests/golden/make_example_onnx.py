@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Writes examples/digits_0_to_4.onnx: a small CNN that PyTorch has trained on digits below 5, to be trained on.
+"""Writes examples/digits_0_to_4.onnx: a small CNN trained by PyTorch on digits below 5, for
+training it further.
 
     pip install torch==2.15.* 'onnx==1.22.*' onnxscript && python3 tests/golden/make_example_onnx.py
 
-It sees pixels as a job gives them: less their mean, divided by their deviation, both of all images of the file. It has
-ten scores, of which the last five have learned nothing but to be low.
+Its inputs are pixels as in a job: standardized with the mean and deviation of all images of the
+file. It has ten scores, of which the last five have only learned to be low.
 """
 
 import gzip
@@ -46,7 +47,7 @@ def main():
     torch.onnx.export(model, (x[:2],), out, input_names=["image"], output_names=["scores"],
                       dynamic_shapes=({0: torch.export.Dim("batch", min=1, max=1 << 16)},), dynamo=True, optimize=False,
                       external_data=False, verbose=False)
-    # Where each node comes from in PyTorch's own code takes more room than the weights.
+    # The locations of the nodes in PyTorch's source code would take more space than the weights.
     file = onnx.load_from_string(out.getvalue())
     for part in [file, file.graph, *file.graph.node, *file.graph.initializer, *file.graph.value_info,
                  *file.graph.input, *file.graph.output]:

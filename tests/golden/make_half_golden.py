@@ -4,11 +4,11 @@ torch.autocast, in float16 with torch.amp.GradScaler.
 
     venv/bin/python tests/golden/make_half_golden.py [bf16] [fp16]
 
-Same weights, batches and optimizers as the scripts that are imported here. Autocast multiplies in
-16 bits where we do, but rounds at other places besides (it keeps the residual stream and losses in
-fp32, and normalizes what is in bf16 in bf16), so two right answers differ by about as much as each
-differs from fp32. `gap` is how far PyTorch's own losses are from its fp32 ones: the largest
-distance of a step, relative to its loss.
+Weights, batches and optimizers are those of the imported scripts. Autocast multiplies in 16 bits
+where the engine does, but rounds at other places (it keeps the residual stream and losses in fp32,
+and normalizes bf16 tensors in bf16). Two correct results therefore differ by about as much as each
+differs from fp32. `gap` is the largest relative difference, over the steps, between PyTorch's
+16-bit and fp32 losses.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ CASES = {
 
 
 def cases(names):
-    """Each name with a function that gives the losses."""
+    """Yields each name with a function that computes the losses."""
     for name, *spec in classic.CASES:
         if name in names:
             yield name, lambda spec=spec: classic.run(*spec, torch.float32)[1]
@@ -46,7 +46,8 @@ def cases(names):
 
 @contextlib.contextmanager
 def scaled_gradients():
-    """backward() and step() of the scripts as GradScaler's users write them; counts the skipped."""
+    """Replaces backward() and step() by the usual calls of GradScaler; yields a list that notes for
+    each step whether it was skipped."""
     scaler = torch.amp.GradScaler("cpu")
     backward = torch.Tensor.backward
     skipped = []
@@ -66,7 +67,7 @@ def scaled_gradients():
             skipped.append(scaler.get_scale() < before)
         return step
 
-    kinds = [torch.optim.SGD, torch.optim.Adam]  # AdamW is an Adam
+    kinds = [torch.optim.SGD, torch.optim.Adam]  # AdamW is a subclass of Adam
     plain = [kind.step for kind in kinds]
     torch.Tensor.backward = scaled_backward
     for kind, step in zip(kinds, plain):
@@ -86,7 +87,8 @@ def write(precision):
         exact = run()
         with contextlib.ExitStack() as stack:
             skipped = stack.enter_context(scaled_gradients()) if precision == "fp16" else []
-            # One context for all steps: its cache would keep the weights of the first one.
+            # One context covers all steps: with a cache it would keep using the weights of the
+            # first step.
             stack.enter_context(torch.autocast("cpu", dtype=dtype, cache_enabled=False))
             losses = run()
         gap = max(abs(a - b) / b for a, b in zip(losses, exact))

@@ -1,8 +1,8 @@
-"""Writes image_files.json: small JPEG and PNG files, and the pixels that Pillow makes of them.
+"""Writes image_files.json: small JPEG and PNG files, and the pixels that Pillow decodes from them.
 
-Run: python3 make_image_files_golden.py (needs Pillow and NumPy). What Pillow cannot write, interlaced and 16-bit PNG, is
-written here by hand after the PNG specification; 16-bit samples are expected as their high byte, which Pillow has for
-colour alone.
+Run: python3 make_image_files_golden.py (needs Pillow and NumPy). Pillow cannot write interlaced and
+16-bit PNG files, so the script itself writes them according to the PNG specification. 16-bit
+samples are expected as their high byte, which Pillow returns only for color images.
 """
 
 import base64
@@ -21,7 +21,7 @@ rng = np.random.default_rng(7)
 
 
 def smooth(channels: int, height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
-    """A picture that JPEG can keep: waves, different for each channel."""
+    """A picture that JPEG compresses well: waves, different for each channel."""
     y, x = np.mgrid[0:height, 0:width]
     planes = [127 + 100 * np.sin(x / (3 + c) + c) * np.cos(y / (4 - c / 2)) for c in range(channels)]
     return np.stack(planes, -1).round().clip(0, 255).astype(np.uint8)
@@ -124,7 +124,7 @@ for orientation in range(1, 9):
     add(f"jpeg_exif_{orientation}",
         saved(Image.fromarray(smooth(3)), "JPEG", quality=95, subsampling=0, exif=exif(orientation, order)), 2, True)
 
-# Resizing: of one larger picture, to shapes that make it smaller, larger, and of another shape.
+# Resizes one larger picture to smaller and larger sizes and to other aspect ratios.
 source = Image.fromarray(smooth(3, 40, 30))
 resized = []
 for height, width in ((16, 16), (40, 30), (80, 45), (7, 50), (1, 1)):

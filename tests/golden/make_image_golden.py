@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Writes pytorch_images.json: what PyTorch computes for the runs in tests/engine/image_golden_test.cc.
+"""Writes pytorch_images.json: PyTorch's results for the runs in tests/engine/image_golden_test.cc.
 
     venv/bin/python tests/golden/make_image_golden.py
 
-As make_pytorch_golden.py: initial weights and batches are Philox numbers, the file holds the loss of
-each step, and the norm of each final parameter and running statistic. Networks are narrow, so that 50
-steps take a second. Learning rates are gentle: a rounding that flips the winner of a pooling window or the
-sign of a unit would otherwise grow through batch normalization until PyTorch's fp32 curve leaves its own
-fp64 curve by more than the bound. fp32_loss_error in the file is that distance.
+As in make_pytorch_golden.py, initial weights and batches are Philox numbers. The file has the loss
+of each step, and the norm of each final parameter and running statistic. Networks are narrow, so
+that 50 steps take a second. Learning rates are low: a rounding that flips the winner of a pooling
+window or the sign of a unit would otherwise grow through batch normalization until PyTorch's fp32
+curve differs from its own fp64 curve by more than the bound. fp32_loss_error in the file is that
+difference.
 """
 
 import json
@@ -37,7 +38,7 @@ CASES = [
 
 
 def image_batch(step, batch):
-    """As golden_batch() in reference_models.py, for images [3, SIDE, SIDE]."""
+    """Equals golden_batch() in reference_models.py, for images [3, SIDE, SIDE]."""
     pixels = 3 * SIDE * SIDE
     labels = philox_u32(SEED, stream_of("golden/label"), step, batch) % CLASSES
     noise = uniform01(SEED, stream_of("golden/noise"), step, batch * pixels).reshape(batch, pixels)
@@ -81,7 +82,7 @@ def golden(case, name, width, batch, options, optimizer):
         values = p.numpy().astype(np.float64).reshape(-1)
         reference = exact_state[key].numpy().reshape(-1)
         norm = np.linalg.norm(values)
-        if norm > 1e-5:  # a bias in front of batch normalization is rounding alone
+        if norm > 1e-5:  # a bias in front of batch normalization is only rounding error
             distance = max(distance, np.linalg.norm(values - reference) / norm)
         norms[engine_name(key)] = float(f"{norm:.7g}")
     print(f"{case}: loss {losses[0]:.4f} -> {losses[-1]:.6f}; PyTorch fp32 against fp64: "
@@ -95,7 +96,8 @@ def golden(case, name, width, batch, options, optimizer):
 
 
 def main():
-    """Without arguments all cases, else the named ones; the file keeps the others."""
+    """Runs all cases, or only those named as arguments, and then leaves the others in the file
+    unchanged."""
     torch.set_num_threads(1)
     torch.backends.mkldnn.enabled = False
     torch.use_deterministic_algorithms(True)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Writes losses.json: what PyTorch computes for the runs in tests/engine/losses_golden_test.cc.
+"""Writes losses.json: PyTorch's results for the runs in tests/engine/losses_golden_test.cc.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_losses_golden.py
 
-Every loss with its options, the autoencoders, and tables with embeddings of categories train a small model for 50 steps. Initial weights
-and batches are Philox numbers (philox.py), so the file holds models and results alone.
+Every loss with its options, the autoencoders, and tables with embedded categories train a small
+model for 50 steps. Initial weights and batches are Philox numbers (philox.py), so the file has only
+models and results.
 """
 
 import json
@@ -24,12 +25,12 @@ BATCH = 20
 FEATURES = 12
 CLASSES = 4
 TOKENS, VOCABULARY = 7, 5
-IMAGE = (2, 9, 6)  # an odd and an even side, which the decoder must find again
+IMAGE = (2, 9, 6)  # an odd and an even side, both of which the decoder must restore
 NUMBERS = 4
-CATEGORIES = {"Cut of stone": 5, "cut_of_stone": 12}  # two columns whose layers would have one name
+CATEGORIES = {"Cut of stone": 5, "cut_of_stone": 12}  # both columns' layers would get one name
 CLASS_COUNTS = [50, 10, 30, 110]
 RATE = 0.05
-RATES = {"autoencoder_binary": 1.0}  # a mean over all pixels: small gradients
+RATES = {"autoencoder_binary": 1.0}  # the loss is a mean over all pixels, so gradients are small
 
 
 def uniform(name, step, count):
@@ -54,14 +55,14 @@ def class_batch(classes):
 
 
 def number_batch(step):
-    """Targets up to 5, so that the straight part of Huber's loss is reached."""
+    """The targets go up to 5, so that they reach the linear part of Huber's loss."""
     x = features(step)
     a, b, c = (x[:, i].astype(np.float64) for i in range(3))
     return x, (3 * a - 2 * b + 4 * (a * c)).astype(np.float32).reshape(BATCH, 1)
 
 
 def token_batch(step):
-    """The next token follows from the last one, three times out of four."""
+    """In three of four cases the next token follows from the last one."""
     count = BATCH * TOKENS
     tokens = integers("token", step, count) % VOCABULARY
     draw = integers("next", step, count)
@@ -70,7 +71,8 @@ def token_batch(step):
 
 
 def table_batch(step):
-    """Four numbers and two codes, of which the first says the class, as the first number does a bit."""
+    """Four numbers and two codes. The first code determines the class, and the first number
+    correlates with it."""
     x = (2 * uniform("numbers", step, BATCH * NUMBERS) - 1).reshape(BATCH, NUMBERS)
     codes = [integers(f"codes{i}", step, BATCH) % (count + 1)
              for i, count in enumerate(CATEGORIES.values())]
@@ -85,7 +87,7 @@ def table_number_batch(step):
 
 
 def row_batch(step):
-    """Twelve columns made of three numbers, and noise."""
+    """Twelve columns that are derived from three numbers plus noise."""
     code = 2 * uniform("code", step, BATCH * 3).reshape(BATCH, 3) - 1
     noise = uniform("noise", step, BATCH * FEATURES).reshape(BATCH, FEATURES) - 0.5
     x = np.empty((BATCH, FEATURES))
@@ -95,7 +97,7 @@ def row_batch(step):
 
 
 def pixel_batch(step):
-    """Shares in [0, 1): a bright half, left or right, and noise."""
+    """Pixels in [0, 1): a bright half, left or right, and noise."""
     channels, rows, columns = IMAGE
     side = integers("side", step, BATCH) % 2
     noise = uniform("pixel", step, BATCH * channels * rows * columns)
@@ -127,7 +129,7 @@ def token_model():
 
 
 class TableModel(nn.Module):
-    """An embedding for each column behind the numbers, and an MLP."""
+    """An embedding for each categorical column, concatenated after the numbers, and an MLP."""
 
     def __init__(self, widths, outputs):
         super().__init__()
@@ -160,7 +162,8 @@ def initialize_all(model):
     with torch.no_grad():
         for name, p in model.named_parameters():
             if name.startswith("embedding"):
-                std = 1.0 if name == "embedding.weight" else 0.01  # of tokens, of categories
+                # deviation for tokens, for categories
+                std = 1.0 if name == "embedding.weight" else 0.01
                 p.copy_(torch.from_numpy(initial_normal(SEED, name, tuple(p.shape), std)))
     initialize_others = {n: p for n, p in model.named_parameters() if not n.startswith("embedding")}
     holder = nn.Module()
@@ -200,7 +203,8 @@ def bce(z, y, pos_weight=1.0):
         z, y.to(z.dtype).reshape(z.shape), pos_weight=torch.tensor(pos_weight))
 
 
-# name, form of the batch, the engine's model, the loss's op and attributes, PyTorch's model and loss
+# name, form of the batch, the engine's model, the loss's op and attributes, PyTorch's model and
+# loss
 CASES = [
     ("softmax", "class", MLP, XENT, {}, lambda: mlp(CLASSES), xent),
     ("smoothing", "class", MLP, XENT, {"label_smoothing": 0.2}, lambda: mlp(CLASSES),

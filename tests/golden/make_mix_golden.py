@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes mix.json: what torchvision's MixUp and CutMix, and PyTorch on what they give, make of batches.
+"""Writes mix.json: batches mixed by torchvision's MixUp and CutMix, and PyTorch's losses on mixed
+batches.
 
     python3 tests/golden/make_mix_golden.py     # needs torch and torchvision
 
-`draws`: a batch mixed with a share, and a rectangle, that are put in torchvision's place of its own draws.
-`runs`: the losses of 30 steps of a small CNN on batches that are mixed anew in each step, with what the engine draws
-for those steps (Philox numbers, philox.py); for a job with smoothed labels too, and for the divergence.
+`draws`: a batch mixed with a given share and rectangle, which replace torchvision's own draws.
+`runs`: the losses of 30 steps of a small CNN on batches that are mixed in each step with the
+engine's draws for those steps (Philox numbers, philox.py); also with smoothed labels, and for the
+divergence.
 """
 
 import json
@@ -22,11 +24,11 @@ from torchvision.transforms import v2
 
 HERE = pathlib.Path(__file__).resolve().parent
 SEED, STEPS, BATCH, CLASSES, IMAGE = 20240711, 30, 12, 5, (2, 6, 8)
-DRAWN = 3  # rows of the batches of `draws`
+DRAWN = 3  # rows in each batch of `draws`
 
 
 class Draws:
-    """A stream's numbers, one after the other, as in src/data/load/mix.cc."""
+    """The numbers of a stream, one after the other, as in src/data/load/mix.cc."""
 
     def __init__(self, step):
         self.numbers = iter(philox_u32(SEED, stream_of("mix"), step, 4096))
@@ -58,7 +60,7 @@ class Draws:
 
 
 def mix(cuts, share, centre, images, labels):
-    """torchvision's transform with these draws. `centre` is (x, y), of CutMix."""
+    """Applies torchvision's transform with these draws. `centre` is CutMix's (x, y)."""
     transform = (v2.CutMix if cuts else v2.MixUp)(num_classes=CLASSES)
     transform._dist = mock.Mock(sample=lambda size: torch.tensor([share], dtype=torch.float64))
     with mock.patch("torch.randint", side_effect=[torch.tensor([c]) for c in centre]):
@@ -66,7 +68,7 @@ def mix(cuts, share, centre, images, labels):
 
 
 def batch(step):
-    """Images whose brightest channel and column tell the class."""
+    """Images whose brightest channel and column identify the class."""
     count = BATCH * math.prod(IMAGE)
     x = torch.from_numpy(uniform01(SEED, stream_of("mix/x"), step, count)).float().reshape(BATCH, *IMAGE)
     y = torch.from_numpy((philox_u32(SEED, stream_of("mix/label"), step, BATCH) % CLASSES).astype("int64"))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Models that PyTorch itself exports, for tests/onnx/import_model_test.cc: onnx_models.safetensors.
+"""Writes onnx_models.safetensors: models exported by PyTorch itself, for
+tests/onnx/import_model_test.cc.
 
     pip install torch==2.15.* 'onnx==1.22.*' onnxscript && tests/golden/make_onnx_models_golden.py
 
@@ -7,12 +8,12 @@ For each model, with a dynamic batch:
 
     <model>/model       the bytes of the ONNX file (U8)
     <model>/input       [N, ...] F32, or I32 tokens
-    <model>/output      what PyTorch computes
+    <model>/output      PyTorch's output
     <model>/target      [N] I32 classes, of classifiers
-    <model>/losses      F32: cross-entropy before each of STEPS steps of SGD on that batch
+    <model>/losses      F32 cross-entropy before each of STEPS steps of SGD on that batch
 
-Models are in training mode for the losses (batch statistics; there is no dropout in them), and
-batch normalization's momentum is PyTorch's.
+For the losses, models are in training mode (batch statistics; they have no dropout), with PyTorch's
+momentum of batch normalization.
 """
 
 import io
@@ -84,7 +85,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A block with a causal mask, its head tied to the embedding."""
+    """A decoder block with a causal mask, whose head shares the embedding's table."""
 
     def __init__(self):
         super().__init__()
@@ -131,7 +132,8 @@ def tokens(*shape, below):
 # name: model, input, classes or None, arguments of the exporter
 MODELS = {
     "mlp": (mlp, numbers(6, 4, 6), 5, {}),
-    "residual_cnn": (Residual, numbers(4, 3, 12, 12), None, {}),  # normalization goes into conv
+    # the exporter merges batch normalization into conv
+    "residual_cnn": (Residual, numbers(4, 3, 12, 12), None, {}),
     "residual_unoptimized": (Residual, numbers(4, 3, 12, 12), 5, {"optimize": False}),
     "depthwise_cnn": (Depthwise, numbers(5, 1, 10, 10), 4, {}),
     "encoder": (Encoder, tokens(5, 6, below=20), 3, {}),
@@ -180,7 +182,7 @@ def main():
         torch.manual_seed(1)
         model = build().eval()
         with torch.no_grad():
-            # As if they were trained: the exporter leaves out what is 0.
+            # Makes the parameters look trained, since the exporter omits zeros.
             for p in model.parameters():
                 p.add_(torch.randn_like(p) * 0.05)
         for m in model.modules():
@@ -190,7 +192,7 @@ def main():
                     m.running_var.copy_(torch.rand(m.num_features) + 0.5)
         try:
             file = export(model, x, arguments)
-        except Exception as error:  # this PyTorch has no such exporter any more
+        except Exception as error:  # the installed PyTorch no longer has this exporter
             print(f"{name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr)
             continue
         with torch.no_grad():

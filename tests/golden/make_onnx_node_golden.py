@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Packs the ONNX node tests for tests/onnx/import_node_test.cc: onnx_nodes.safetensors.
+"""Writes onnx_nodes.safetensors: the ONNX node tests, for tests/onnx/import_node_test.cc.
 
     pip install 'onnx==1.22.*' onnxruntime && tests/golden/make_onnx_node_golden.py
 
-Every node test of the onnx package whose operations are all in the table of docs/onnx.md (the
-importer's), each as a model with one input:
+The file has every node test of the onnx package whose operations are all in the importer's table in
+docs/onnx.md, each as a model with one input:
 
     <test>/model        the bytes of the ONNX file (U8)
-    <test>/input        what goes in (F32; tokens as I32)
-    <test>/output/<i>   what comes out (F32)
+    <test>/input        the input (F32; tokens as I32)
+    <test>/output/<i>   the expected outputs (F32)
 
-A layer list has one input. The tests give weights and second operands as inputs too; here they are
-initializers of the file. Where a test names a newer version of an operation than opset 22, the file
-says 22 if the node is valid there. Only single precision is looked at, and what
-is larger than a few KiB stays out.
+A layer list has one input. The tests pass weights and second operands as inputs too; here they are
+initializers of the file. If a test names a newer version of an operation than opset 22, the file
+says 22 if the node is valid there. Tests in other types than single precision, and tests larger
+than a few KiB, are omitted.
 
-The operations' older versions are not among the node tests. The cases of OLD stand for them: what
-they give is computed by onnxruntime.
+The node tests do not cover the operations' older versions. The cases of OLD cover them, with
+results computed by onnxruntime.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, EXPANDED_BYTES_MAX = 1 << 14, 1 << 14, 1 << 1
 
 
 def claimed():
-    """The operations of the importer's table."""
+    """The names of the operations in the importer's table."""
     text = (HERE.parent.parent / "docs" / "onnx.md").read_text()
     table = text[text.index("| ONNX | becomes |"):]
     return set(re.findall(r"^\| (\w+) \|", table.split("\n\n")[0], re.M)) - {"ONNX"}
@@ -54,7 +54,7 @@ def is_number(array):
 
 
 def with_opset(model):
-    """The model at opset 22 at most, or None."""
+    """Converts the model to opset 22 if it is newer. Returns None if it is not valid there."""
     for entry in model.opset_import:
         if entry.domain in ("", "ai.onnx") and entry.version > OPSET:
             entry.version = OPSET
@@ -67,11 +67,13 @@ def with_opset(model):
 
 
 def one_input(model, arrays):
-    """Makes initializers of all inputs but the first that holds numbers or tokens; its array."""
+    """Turns all inputs but the first one of numbers or tokens into initializers. Returns the array
+    of that input."""
     graph = model.graph
     data = None
     kept = []
-    # A Gather's or Where's data is what the model computes on if its indices or truth are given.
+    # If the indices of a Gather or the condition of a Where are given, the data is the model's
+    # input.
     order = list(zip(graph.input, arrays))
     first = next((i for i, (_, a) in enumerate(order) if a is not None and is_number(a)), None)
     if first is None:
@@ -99,7 +101,7 @@ def node_tests(ops):
         try:
             inputs = [load(data / f"input_{i}.pb", v) for i, v in enumerate(model.graph.input)]
             outputs = [load(data / f"output_{i}.pb", v) for i, v in enumerate(model.graph.output)]
-        except Exception:  # sequences, optionals, strings
+        except Exception:  # sequences, optionals or strings
             continue
         if not all(is_number(o) and o.nbytes <= OUTPUT_BYTES_MAX for o in outputs):
             continue
@@ -108,12 +110,12 @@ def node_tests(ops):
         for node in model.graph.node:
             if node.op_type in ("LSTM", "GRU") and not any(a.name == "layout" and a.i for a in
                                                            node.attribute):
-                # The batch is in the middle.
+                # Dimension 1 is the batch.
                 model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "N"
         x = one_input(model, inputs)
         if x is None or with_opset(model) is None:
             continue
-        is_function = "_expanded" in case.name  # written out in basic operations
+        is_function = "_expanded" in case.name  # the operation written out in basic operations
         if is_function and len(model.SerializeToString()) > EXPANDED_BYTES_MAX:
             continue
         yield case.name.removeprefix("test_"), model, x, outputs
@@ -205,7 +207,7 @@ def old_tests():
     for name, opset, op, inputs, outputs, attributes in OLD:
         values = [helper.make_tensor_value_info(
             "x", TensorProto.FLOAT,
-            # Sequences have the batch in the middle.
+            # The batch of a sequence is dimension 1.
             [d if op not in ("LSTM", "GRU") or i != 1 else "N"
              for i, d in enumerate(np.shape(inputs[0]))])]
         names = ["x"] + [f"c{i}" for i in range(1, len(inputs))]

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes pytorch_ops.json: values and gradients of single ops, and how PyTorch's layers start, for
-tests/engine/op_golden_test.cc.
+"""Writes pytorch_ops.json: values and gradients of single ops, and the initial distributions of
+PyTorch's layers, for tests/engine/op_golden_test.cc.
 
     venv/bin/python tests/golden/make_op_golden.py
 
-Each case is the one of that name in tests/support/image_cases.cc, in double: operands are Philox numbers drawn
-by name, the loss is the mean squared error against a target drawn alike, so that every element of the result has
-a gradient of its own. Of each tensor the file holds its norm and its product with another such draw.
+Each case is the case of the same name in tests/support/image_cases.cc, in double. Operands are
+Philox numbers drawn by name. The loss is the mean squared error against a target drawn the same
+way, so that every element of the result has its own gradient. For each tensor the file has its norm
+and its product with another such draw.
 """
 
 import json
@@ -21,7 +22,7 @@ SEED = 20240229
 
 
 def draw(name, shape):
-    """As draw() in tests/support/graph_cases.cc."""
+    """Equals draw() in tests/support/graph_cases.cc."""
     count = int(np.prod(shape))
     u = uniform01(SEED, stream_of(name), 0, count) * 2 - 1
     return torch.from_numpy((np.where(u < 0, -0.1, 0.1) + 0.9 * u).reshape(shape))
@@ -37,7 +38,8 @@ def probes(tensor):
 
 
 def case(name, op, x, image=True, **parameters):
-    """`x` and `parameters` are shapes; op(x, **parameters) is y. An image's parameter is its flat form."""
+    """`x` and `parameters` are shapes, and op(x, **parameters) returns y. An image is drawn as a
+    flat parameter."""
     tensors = {key: operand(key, shape) for key, shape in parameters.items()}
     flat = operand("x_flat" if image else "x", x)
     y = op(flat, **tensors)
@@ -68,7 +70,7 @@ def convolutions():
 
 def transposed_convolutions():
     def conv(crop=(0, 0, 0, 0), **options):
-        """`crop`: what asymmetric pads take off, [top, left, bottom, right]."""
+        """`crop`: the amounts that asymmetric pads remove, [top, left, bottom, right]."""
         def op(x, w, b=None):
             y = F.conv_transpose2d(x, w, b, **options)
             return y[:, :, crop[0]:y.shape[2] - crop[2], crop[1]:y.shape[3] - crop[3]]
@@ -85,8 +87,9 @@ def transposed_convolutions():
 
 
 def pools():
-    """PyTorch pads both sides alike, so images are padded first: by -inf for maxima; the mean of what is inside is
-    the mean of all by the mean of ones. Dilated means are sums of picked cells."""
+    """PyTorch's pools pad both sides equally, so images are padded first: with -inf for maxima. A
+    mean that excludes the padding is the mean of the padded image divided by the mean of padded
+    ones. Dilated means are sums of selected cells."""
     def maximum(kernel, stride, pads=(0, 0, 0, 0), **options):
         return lambda x: F.max_pool2d(padded(x, *pads, value=-np.inf), kernel, stride, **options)
 
@@ -146,7 +149,7 @@ def normalizations():
 def resampled():
     cases = []
     for mode, theirs in {"constant": "constant", "reflect": "reflect", "edge": "replicate"}.items():
-        # PyTorch reflects what is shorter than the image alone, as ONNX does.
+        # PyTorch, like ONNX, can reflect only pads that are smaller than the image.
         cases.append(case(f"Pad/{mode}", lambda x, m=theirs: F.pad(x, (3, 4, 1, 2), m), (2, 3, 4, 5)))
         cases.append(case(f"Pad/{mode}_one_side", lambda x, m=theirs: F.pad(x, (0, 5, 0, 0), m), (1, 1, 2, 7)))
     cases.append(case("Pad/value", lambda x: F.pad(x, (2, 1, 1, 0), value=-0.5), (2, 1), image=False))
@@ -163,7 +166,8 @@ def resampled():
         cases.append(case(f"Resize/linear_{kind}_larger", linear(aligned, **larger), (2, 3, 3, 5)))
         cases.append(case(f"Resize/linear_{kind}_from_one", linear(aligned, **one), (1, 1, 1, 4)))
     cases.append(case("Resize/linear_half_pixel_smaller", linear(False, **smaller), (1, 2, 7, 9)))
-    # PyTorch's nearest is asymmetric and floor, its nearest-exact half_pixel and round_prefer_ceil.
+    # PyTorch's "nearest" is ONNX's asymmetric with floor; its "nearest-exact" is half_pixel with
+    # round_prefer_ceil.
     cases.append(case("Resize/asymmetric_floor", nearest(False, **larger), (2, 3, 3, 5)))
     cases.append(case("Resize/asymmetric_floor_smaller", nearest(False, **smaller), (1, 2, 7, 9)))
     cases.append(case("Resize/round_prefer_ceil", nearest(True, size=(6, 9)), (1, 2, 4, 3)))
@@ -171,10 +175,11 @@ def resampled():
 
 
 def starts():
-    """For each parameter of a layer large enough to tell: its largest absolute value and its deviation."""
+    """For each parameter of a layer that is large enough for statistics: its largest absolute value
+    and its deviation."""
     torch.manual_seed(1)
     nn = torch.nn
-    # name, PyTorch's layer, and what its parameters are called in the engine, where that differs
+    # name, PyTorch's layer, and the engine's names of its parameters where they differ
     layers = {
         "gemm": nn.Linear(400, 300),
         "linear": nn.Linear(400, 300),

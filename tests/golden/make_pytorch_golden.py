@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Writes pytorch_training.json: what PyTorch computes for the runs in tests/engine/golden_test.cc.
+"""Writes pytorch_training.json: PyTorch's results for the runs in tests/engine/golden_test.cc.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_pytorch_golden.py
 
-Initial weights and batches are Philox numbers (philox.py), so the file holds results alone: the
-loss of each step, and of each final parameter its norm and a few of its values.
+Initial weights and batches are Philox numbers (philox.py), so the file has only results: the loss
+of each step, and the norm and a few values of each final parameter.
 
-Why LeNet learns slowly here: one rounding can flip the winner of a pooling window, and because the
-gradients of single pixels nearly cancel, one flip moves a convolution's gradient by 1e-3. At a
-learning rate that reaches a loss of 0.1 in 100 steps, PyTorch's own fp32 curve leaves its fp64 curve
-by 1e-2; at this one both stay together. For the same reason PyTorch runs without oneDNN here: its
-plain loops are ten times closer to fp64.
+LeNet's learning rate is low for a reason: one rounding can flip the winner of a pooling window, and
+because the gradients of single pixels nearly cancel, one flip changes a convolution's gradient by
+1e-3. At a learning rate that reaches a loss of 0.1 in 100 steps, PyTorch's own fp32 curve differs
+from its fp64 curve by 1e-2; at this rate they agree. For the same reason the script disables
+oneDNN: PyTorch's plain loops are ten times closer to fp64.
 """
 
 import json
@@ -86,9 +86,10 @@ def main():
               f"losses within {noise:.1e}, weights within {distance:.1e} (relative norm)")
         out["cases"].append({
             "name": name, "batch_size": batch, "optimizer": optimizer,
-            # float32 values: nine significant digits hold them exactly.
+            # Nine significant digits represent a float32 exactly.
             "losses": [float(f"{v:.9g}") for v in losses],
-            # How far PyTorch's own rounding moves its results: the judge's error bar.
+            # The effect of PyTorch's own rounding on its results, as an estimate of the reference's
+            # error.
             "fp32_loss_error": noise, "fp32_weight_error": float(distance),
             "parameters": parameters,
         })

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Writes recipes.json: what PyTorch computes for the runs in tests/engine/recipes_golden_test.cc.
+"""Writes recipes.json: PyTorch's results for the runs in tests/engine/recipes_golden_test.cc.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_recipes_golden.py
 
-Optimizers, clipping, accumulation, parameter groups, low-rank additions and the moving average train
-a small MLP for 50 steps; schedules are listed by step; metrics are written out in numpy, by scikit-learn's definitions.
-Initial weights and batches are Philox numbers (philox.py), so the file holds results alone.
+Optimizers, clipping, accumulation, parameter groups, low-rank additions and the moving average
+train a small MLP for 50 steps; schedules are listed by step; metrics are computed in numpy by
+scikit-learn's definitions. Initial weights and batches are Philox numbers (philox.py), so the file
+has only results.
 
-Two optimizers need care. Lion is not in torch.optim: its paper's program 2 is written out. Muon in
-torch.optim iterates in bfloat16; here its own iteration runs in float32, as the engine's does.
+Two optimizers differ from torch.optim. It has no Lion, so the script implements program 2 of its
+paper. Its Muon iterates in bfloat16; here the same iteration runs in float32, as in the engine.
 """
 
 import json
@@ -66,7 +67,7 @@ def make_model(lora=None):
 
 
 def batch(step):
-    """A label is the largest of four sums of features: there is something to learn."""
+    """The label is the index of the largest of four sums of features, which a model can learn."""
     u = uniform01(SEED, stream_of("recipes/x"), step, BATCH * FEATURES)
     x = (2 * u - 1).astype(np.float32).reshape(BATCH, FEATURES)
     label = philox_u32(SEED, stream_of("recipes/label"), step, BATCH) % CLASSES
@@ -104,7 +105,7 @@ def float32_newton_schulz(grad, coefficients, steps, eps):
 
 
 def make_optimizers(model, o):
-    """`o` in the words of a job's spec."""
+    """Creates the optimizers for `o`, which has the fields of a job spec."""
     kind = o["type"]
     lr = o["learning_rate"]
     decay = o.get("weight_decay", 0.0)
@@ -125,7 +126,7 @@ def make_optimizers(model, o):
         return [Lion(params, lr, betas, decay)]
     if kind == "adafactor":
         return [torch.optim.Adafactor(params, lr=lr, weight_decay=decay)]
-    # Muon: the matrices of hidden layers; the last layer and the biases are AdamW's.
+    # Muon updates the matrices of hidden layers, AdamW the last layer and the biases.
     hidden = [p for n, p in model.named_parameters()
               if p.ndim == 2 and not n.startswith(f"fc{len(HIDDEN) + 1}.")]
     others = [p for p in params if all(p is not h for h in hidden)]
@@ -185,7 +186,7 @@ def train(case):
 
 
 def frozen_and_scaled(model):
-    """As the parameter groups of the case below."""
+    """Equals the parameter groups of the case below."""
     groups = []
     for name, p in model.named_parameters():
         if name.startswith("fc1."):
@@ -233,7 +234,7 @@ CASES = [
 
 
 def schedules():
-    """Rates of 40 steps by torch.optim.lr_scheduler; a warm-up is LinearLR before it."""
+    """Learning rates of 40 steps by torch.optim.lr_scheduler; a warm-up is a LinearLR in front."""
     from torch.optim import lr_scheduler as s
 
     total, warmup, base, least = 40, 6, 0.2, 0.02
@@ -286,7 +287,8 @@ def schedules():
 
 
 def area_under_curve(score, positive):
-    """The share of pairs in which the positive row scores higher; equal scores count half."""
+    """The share of pairs in which the positive row has the higher score; equal scores count half.
+    """
     p, n = score[positive], score[~positive]
     return float(((p[:, None] > n).sum() + 0.5 * (p[:, None] == n).sum()) / (p.size * n.size))
 
@@ -365,7 +367,7 @@ def main():
         out["training"].append({"name": case["name"], "optimizer": case["optimizer"],
                                 "recipe": case.get("recipe", {}), **result})
 
-    def shorten(v):  # nine digits hold a float32
+    def shorten(v):  # nine significant digits represent a float32 exactly
         if isinstance(v, float):
             return float(f"{v:.9g}")
         if isinstance(v, dict):

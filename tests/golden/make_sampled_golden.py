@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Writes sampled_softmax.json: what PyTorch computes for runs in tests/engine/sampled_golden_test.cc and, over all of
-very many classes, in sampled_head_test.cc.
+"""Writes sampled_softmax.json: PyTorch's results for the runs in
+tests/engine/sampled_golden_test.cc and, with the loss over very many classes, in
+sampled_head_test.cc.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_sampled_golden.py
 
-Candidates are drawn here once more, from Philox numbers and NumPy's logarithms; the loss is written as TensorFlow's
-sampled_softmax_loss is defined: the true score beside the sampled ones, each less the logarithm of its expected count,
-accidental hits removed. Adam is torch.optim.SparseAdam for the head, which updates the rows of a sparse gradient alone; it
-adds epsilon before it corrects the second moment and Adam after that, so that epsilon is too small here to be seen.
+The script draws the candidates again, from Philox numbers with NumPy's logarithms. The loss follows
+the definition of TensorFlow's sampled_softmax_loss: a softmax over the true score and the sampled
+ones, each minus the logarithm of its expected count, without accidental hits. The head's Adam is
+torch.optim.SparseAdam, which updates only the rows of a sparse gradient. It adds epsilon before it
+corrects the second moment, Adam adds it afterwards; epsilon is too small here for a visible effect.
 """
 
 import json
@@ -33,7 +35,7 @@ def probability(k, distribution):
 
 
 def candidates(step, distribution):
-    """The first SAMPLES different draws, and how many draws they took."""
+    """The first SAMPLES distinct draws, and the number of draws that were needed."""
     words = philox_u32(SEED, stream_of("head/sample"), step, 40 * SAMPLES).astype(np.uint64).reshape(-1, 2)
     u = ((words[:, 0] << np.uint64(32) | words[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     if distribution == "uniform":
@@ -112,7 +114,7 @@ def train(optimizer, distribution, ignored):
 
 
 def train_exactly(classes, steps):
-    """Over all classes, more of them than scores are read back of."""
+    """Trains with the loss over all classes, more classes than the engine reads scores back for."""
     model = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, classes))
     with torch.no_grad():
         for p, name, fan_in in zip(model.parameters(), ["fc1.weight", "fc1.bias", "head.weight", "head.bias"],
@@ -121,7 +123,7 @@ def train_exactly(classes, steps):
     optimizer = torch.optim.Adam(model.parameters(), lr=RATE["adam"])
     losses = []
     for step in range(steps):
-        x, label = batch(step % 2, classes)  # seen again, so that the loss falls
+        x, label = batch(step % 2, classes)  # two batches repeat, so that the loss falls
         optimizer.zero_grad()
         loss = F.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(label))
         loss.backward()

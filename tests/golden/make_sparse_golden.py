@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes sparse_embedding.json: what PyTorch computes for the runs of tests/engine/sparse_lookup_test.cc.
+"""Writes sparse_embedding.json: PyTorch's results for the runs of
+tests/engine/sparse_lookup_test.cc.
 
     python3 -m venv venv && venv/bin/pip install torch numpy
     venv/bin/python tests/golden/make_sparse_golden.py
 
-nn.Embedding(sparse=True) under SGD, and under SparseAdam, which updates the rows of a sparse gradient alone; the layer
-above has a dense gradient and Adam. SparseAdam adds epsilon before it corrects the second moment and Adam after that, so
-epsilon is too small here to be seen.
+The runs train nn.Embedding(sparse=True) with SGD, and with SparseAdam, which updates only the rows
+of a sparse gradient; the next layer has a dense gradient and Adam. SparseAdam adds epsilon before
+it corrects the second moment, Adam adds it afterwards; epsilon is too small here for a visible
+effect.
 """
 
 import json

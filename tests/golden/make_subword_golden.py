@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes subword.json: the ids that SentencePiece itself gives for the models that trainyard-tokenizer writes.
+"""Writes subword.json: the token ids that SentencePiece itself computes with models written by
+trainyard-tokenizer.
 
     pip install sentencepiece
     venv/bin/python tests/golden/make_subword_golden.py build/release/bin/trainyard-tokenizer

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes pytorch_text.json: what PyTorch computes for the runs in tests/engine/text_golden_test.cc.
+"""Writes pytorch_text.json: PyTorch's losses for the runs in tests/engine/text_golden_test.cc.
 
     venv/bin/python tests/golden/make_text_golden.py
 
-Initial weights and batches are Philox numbers (philox.py), so the file holds the losses alone.
+Initial weights and batches are Philox numbers (philox.py), so the file has only the losses.
 """
 
 import json
@@ -19,12 +19,13 @@ from torch import nn
 STEPS = 50
 BATCH = 16
 CLASSES = 4
-STEPS_IN_ROW, FEATURES = 11, 7  # of a sequence of numbers
-VOCABULARY, LENGTH = 50, 13  # of a row of tokens; 0 is the padding
+STEPS_IN_ROW, FEATURES = 11, 7  # the shape of a sequence of numbers
+VOCABULARY, LENGTH = 50, 13  # the tokens of a row; token 0 is the padding
 
 
 def numbers(step):
-    """Labels at random; a row is three quarters its class's pattern, else noise."""
+    """Labels are random; about three quarters of a row is the pattern of its class, the rest noise.
+    """
     size = STEPS_IN_ROW * FEATURES
     labels = philox_u32(SEED, stream_of("golden/label"), step, BATCH) % CLASSES
     noise = uniform01(SEED, stream_of("golden/noise"), step, BATCH * size).reshape(BATCH, size)
@@ -34,7 +35,7 @@ def numbers(step):
 
 
 def tokens(step):
-    """Rows of 1 to LENGTH tokens, drawn from a part of the vocabulary that the label decides."""
+    """Rows of 1 to LENGTH tokens, drawn from a part of the vocabulary that depends on the label."""
     labels = philox_u32(SEED, stream_of("golden/label"), step, BATCH) % CLASSES
     lengths = 1 + philox_u32(SEED, stream_of("golden/length"), step, BATCH) % LENGTH
     draw = philox_u32(SEED, stream_of("golden/token"), step, BATCH * LENGTH).reshape(BATCH, LENGTH)
@@ -44,7 +45,8 @@ def tokens(step):
 
 
 class Recurrent(nn.Module):
-    """A recurrent layer over the numbers, in either direction, and a linear layer on its last step."""
+    """A recurrent layer over the numbers, in one of the two directions, and a linear layer on its
+    last step."""
 
     def __init__(self, kind, hidden, reverse):
         super().__init__()

@@ -2,7 +2,7 @@
 """Writes pytorch_transformers.json: the losses that PyTorch computes for the runs in
 tests/engine/golden_transformer_test.cc. See make_pytorch_golden.py for how to call it.
 
-Initial weights and batches are Philox numbers on both sides, so the file holds losses alone.
+Initial weights and batches are Philox numbers on both sides, so the file has only losses.
 """
 
 import json
@@ -20,8 +20,8 @@ IMAGE = (3, 16, 16)
 
 ADAMW = {"type": "adamw", "learning_rate": 0.001, "weight_decay": 0.01}
 SGD = {"type": "sgd", "learning_rate": 0.05, "momentum": 0.9}
-# At 0.05 the smaller models train so fast that rounding grows a thousandfold within 50
-# steps, in PyTorch as well.
+# At 0.05 the smaller models train so fast that rounding errors grow a thousandfold within 50 steps,
+# in PyTorch as well.
 SLOW_SGD = {"type": "sgd", "learning_rate": 0.003, "momentum": 0.9}
 ADAM = {"type": "adam", "learning_rate": 0.0005}
 

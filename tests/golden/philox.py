@@ -1,7 +1,7 @@
 """The engine's random numbers in numpy: Philox4x32-10 as in kernels/math/philox.h.
 
-Element i of a tensor is a function of (seed, stream, step, i), so golden scripts make the same
-initial weights and batches as the engine without any file being exchanged.
+Element i of a tensor is a function of (seed, stream, step, i), so golden scripts compute the same
+initial weights and batches as the engine without exchanging files.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def stream_of(name):
 
 
 def philox_u32(seed, stream, step, count):
-    """The first `count` 32-bit numbers of a stream."""
+    """Returns the first `count` 32-bit numbers of a stream."""
     blocks = (count + 3) // 4
     block = np.arange(blocks, dtype=np.uint64)
     low = np.uint64(0xFFFFFFFF)
@@ -40,12 +40,12 @@ def philox_u32(seed, stream, step, count):
 
 
 def uniform01(seed, stream, step, count):
-    """Uniform in [0, 1) from the top 24 bits, exact in float and double."""
+    """Uniform numbers in [0, 1) from the top 24 bits, exact in float and double."""
     return (philox_u32(seed, stream, step, count) >> np.uint32(8)).astype(np.float64) * 2.0**-24
 
 
 def initial_uniform(seed, name, shape, fan_in):
-    """PyTorch's default for Linear and Conv, drawn as src/train/initialize.cc does."""
+    """PyTorch's default for Linear and Conv, drawn as in src/train/initialize.cc."""
     bound = 1.0 / np.sqrt(float(fan_in))
     count = int(np.prod(shape))
     u = uniform01(seed, stream_of(name), 0, count)
@@ -53,7 +53,8 @@ def initial_uniform(seed, name, shape, fan_in):
 
 
 def initial_normal(seed, name, shape, deviation):
-    """Box and Muller's transform of pairs of numbers, as src/train/initialize.cc has it."""
+    """Normal numbers by the Box-Muller transform of pairs of draws, as in src/train/initialize.cc.
+    """
     count = int(np.prod(shape))
     pairs = uniform01(seed, stream_of(name), 0, 2 * count).reshape(count, 2)
     z = np.sqrt(-2 * np.log(1 - pairs[:, 0])) * np.cos(2 * np.pi * pairs[:, 1])

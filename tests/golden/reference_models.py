@@ -45,9 +45,10 @@ def make_lenet5():
 
 
 def make_conv_autoencoder(image, channels, latent):
-    """Each stage halves the image, of an odd side the larger half; back to the side that it read."""
+    """Each encoder stage halves the image's sides, rounding up; the decoder restores the sides that
+    the stage read."""
     model = nn.Sequential()
-    sizes = [image]  # of what each stage reads, and of what the last one gives
+    sizes = [image]  # the input of each stage, and the output of the last one
     for i, count in enumerate(channels, 1):
         read, height, width = sizes[-1]
         model.add_module(f"conv{i}", nn.Conv2d(read, count, 3, stride=2, padding=1))
@@ -70,7 +71,7 @@ def make_conv_autoencoder(image, channels, latent):
 
 
 def initialize(model, seed):
-    """Weights and biases as the engine draws them: by parameter name and element index."""
+    """Draws weights and biases as the engine does: by parameter name and element index."""
     fan_in = {}
     for name, p in model.named_parameters():
         if name.endswith(".weight"):
@@ -82,7 +83,8 @@ def initialize(model, seed):
 
 
 def golden_batch(seed, step, batch):
-    """Labels at random; an image, in [-1, 1), is three quarters its class's pattern, else noise."""
+    """Labels are random; about three quarters of an image, in [-1, 1), is the pattern of its class,
+    the rest noise."""
     pixels = SIDE * SIDE
     labels = philox_u32(seed, stream_of("golden/label"), step, batch) % CLASSES
     noise = uniform01(seed, stream_of("golden/noise"), step, batch * pixels).reshape(batch, pixels)

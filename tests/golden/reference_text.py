@@ -15,7 +15,8 @@ def uniform(name, shape, fan_in):
 
 
 def normal(name, shape):
-    """As src/train/initialize.cc: element i takes draws 2i and 2i + 1 (Box and Muller)."""
+    """Normal numbers as in src/train/initialize.cc: element i uses draws 2i and 2i + 1
+    (Box-Muller)."""
     u = uniform01(SEED, stream_of(name), 0, 2 * int(np.prod(shape))).reshape(-1, 2)
     z = np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])
     return torch.from_numpy(z.astype(np.float32).reshape(shape))
@@ -36,7 +37,7 @@ class Bag(nn.Module):
 
 
 class Classifier(nn.Module):
-    """lstm_classifier: the mean over the positions that are no padding, or behind the last of them."""
+    """lstm_classifier: averages over the positions without padding, or uses the last of them."""
 
     def __init__(self, kind, vocabulary, size, hidden, layers, both_ways, last, classes):
         super().__init__()
@@ -62,7 +63,7 @@ class Classifier(nn.Module):
         y = self.embedding(x)
         for rnn in self.rnn:
             y, _ = rnn(y)
-        if self.last:  # forward behind the last token, backward behind the first
+        if self.last:  # forward: after the last token; backward: after the first
             at = (x != 0).sum(1) - 1
             rows = torch.arange(len(x))
             hidden = y.shape[2] // 2

@@ -32,7 +32,7 @@ class PositionEmbedding(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The blocks that all three share; layers of block i are called h<i>_..."""
+    """The blocks that all three models share; layers of block i are called h<i>_..."""
 
     def __init__(self, depth, width, heads, hidden, causal=False, gelu="none", epsilon=1e-5):
         super().__init__()
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
 
 
 class GPT2(Transformer):
-    """Tokens [N, T] to logits [N * T, V]."""
+    """Computes logits [N * T, V] from tokens [N, T]."""
 
     def __init__(self, vocabulary, context, depth, heads, width):
         super().__init__(depth, width, heads, 4 * width, causal=True, gelu="tanh")
@@ -75,7 +75,7 @@ class GPT2(Transformer):
 
 
 class ViT(Transformer):
-    """Images [N, C, H, W] to logits [N, K]."""
+    """Computes logits [N, K] from images [N, C, H, W]."""
 
     def __init__(self, image, classes, width, heads, patch_size=16, pool="class_token"):
         super().__init__(12, width, heads, 4 * width, epsilon=1e-6)
@@ -94,7 +94,8 @@ class ViT(Transformer):
 
 
 class TransformerClassifier(Transformer):
-    """Tokens [N, T] to logits [N, K]; token 0 is padding and does not count in the mean."""
+    """Computes logits [N, K] from tokens [N, T]; token 0 is padding and does not count in the mean.
+    """
 
     def __init__(self, vocabulary, context, classes, depth=2, heads=4, width=128):
         super().__init__(depth, width, heads, 4 * width)
@@ -110,7 +111,8 @@ class TransformerClassifier(Transformer):
 
 
 def initialize_transformer(model, seed):
-    """Weights as the engine draws them: normal, projections of GPT-2 scaled, patches by fan-in."""
+    """Draws weights as the engine does: normal, with scaled projections in GPT-2, and patches by
+    fan-in."""
     gpt = isinstance(model, GPT2)
     with torch.no_grad():
         for name, p in model.named_parameters():
@@ -123,12 +125,12 @@ def initialize_transformer(model, seed):
                 scaled = gpt and layer.endswith("_proj")
                 std = WEIGHT_STD / math.sqrt(2 * model.depth) if scaled else WEIGHT_STD
                 p.copy_(torch.from_numpy(initial_normal(seed, name, shape, std)))
-            else:  # normalization 1 and 0, biases and class token 0
+            else:  # normalization: 1 and 0; biases and class token: 0
                 p.fill_(1.0 if kind == "weight" else 0.0)
 
 
 def next_token_batch(seed, step, batch, context, vocabulary):
-    """Each text counts upwards in steps of 1, 2 or 3, which its first token decides."""
+    """Each text counts upwards in steps of 1, 2 or 3, depending on its first token."""
     start = philox_u32(seed, stream_of("golden/token"), step, batch).astype(np.int64) % vocabulary
     t = np.arange(context + 1)
     text = (start[:, None] + t * (1 + start[:, None] % 3)) % vocabulary
@@ -136,7 +138,7 @@ def next_token_batch(seed, step, batch, context, vocabulary):
 
 
 def text_class_batch(seed, step, batch, context, vocabulary, classes):
-    """Half of a text's tokens name its class; it ends somewhere in its second half."""
+    """Half of a text's tokens identify its class; the text ends somewhere in its second half."""
     label = philox_u32(seed, stream_of("golden/label"), step, batch).astype(np.int64) % classes
     length = context // 2 + philox_u32(seed, stream_of("golden/length"), step, batch).astype(
         np.int64) % (context // 2 + 1)
@@ -147,7 +149,7 @@ def text_class_batch(seed, step, batch, context, vocabulary, classes):
 
 
 def image_batch(seed, step, batch, image, classes):
-    """As golden_batch() in reference_models.py, for any size."""
+    """Equals golden_batch() in reference_models.py, for any size."""
     pixels = int(np.prod(image))
     label = philox_u32(seed, stream_of("golden/label"), step, batch).astype(np.int64) % classes
     noise = uniform01(seed, stream_of("golden/noise"), step, batch * pixels).reshape(batch, pixels)

@@ -1,6 +1,6 @@
--- Rows that a daemon wrote into a store of schema 1: the datasets table (READY) and broken (FAILED); the jobs done-1 on table,
--- gone-1 on a dataset that was deleted since, and open-1 on table, whose daemon was killed when it was STARTING; the models
--- of the first two.
+-- Rows that a daemon wrote into a store of schema 1. Datasets: table (READY) and broken (FAILED).
+-- Jobs: done-1 on table; gone-1 on a dataset that was deleted later; open-1 on table, whose daemon
+-- was killed while the job was STARTING. Models: those of the first two jobs.
 INSERT INTO settings (key, value) VALUES ('opened', x'01');
 INSERT INTO settings (key, value) VALUES ('page_token_key', x'f87013786f5a800434d5564df83893b7e5fee6ee7e35887aebdb2cefc42f9fe4');
 INSERT INTO projects (name, queued) VALUES ('default', 0);

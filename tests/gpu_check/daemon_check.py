@@ -1,8 +1,9 @@
-"""The daemon with a GPU, end to end, on real data: stage (c) of scripts/gpu_check, in the order of its tests' names.
+"""Tests the daemon with a GPU, end to end, on real data: stage (c) of scripts/gpu_check, in the
+order of its tests' names.
 
-TRAINYARD_BIN names the programs, TRAINYARD_TEST_DATA the small data sets (data.py). Where TRAINYARD_GPU_CHECK_SMALL is
-set the GPU is emulated: each job takes some steps, and nobody asks how well it has learned. What was measured goes to
-TRAINYARD_GPU_CHECK_OUT/daemon.json as each test ends."""
+TRAINYARD_BIN names the programs, TRAINYARD_TEST_DATA the small datasets (data.py). With
+TRAINYARD_GPU_CHECK_SMALL the GPU is emulated: each job takes some steps, and accuracy is not
+checked. Measurements are written to TRAINYARD_GPU_CHECK_OUT/daemon.json as each test ends."""
 
 import contextlib
 import gzip
@@ -21,7 +22,7 @@ from harness import DATA, EXAMPLES, Daemon, wait_until  # noqa: E402
 
 OUT = pathlib.Path(os.environ.get("TRAINYARD_GPU_CHECK_OUT", "."))
 SMALL = bool(os.environ.get("TRAINYARD_GPU_CHECK_SMALL"))
-SLACK_BYTES = 64 << 20  # NVML counts in pages of 2 MiB, and the driver keeps some for itself
+SLACK_BYTES = 64 << 20  # NVML counts in pages of 2 MiB, and the driver reserves some itself
 
 DIGITS = f"""dataset:
   name: digits
@@ -69,7 +70,8 @@ def recipe(steps, batch, learning_rate, *lines, optimizer="adamw"):
 
 
 def moment(text):
-    """Of "2026-01-31T12:00:00.25Z", in a form that sorts: fractions have no, three, six or nine digits."""
+    """Converts "2026-01-31T12:00:00.25Z" to a form that sorts, since fractions have no, three, six
+    or nine digits."""
     seconds, _, fraction = text.rstrip("Z").partition(".")
     return seconds, fraction.ljust(9, "0")
 
@@ -99,8 +101,8 @@ class DaemonOnAGpu(unittest.TestCase):
 
     @classmethod
     def end_now(cls, *_):
-        """On a signal: some seconds are left, too few for workers to end by themselves. unittest would take an exception
-        for the failure of one test."""
+        """The handler of a signal. Some seconds are left, too few for workers to end by themselves.
+        Raising an exception would only fail one test in unittest."""
         if cls.daemon.process is not None:
             for pid in [*cls.daemon.worker_pids(), cls.daemon.process.pid]:
                 with contextlib.suppress(ProcessLookupError):
@@ -129,7 +131,7 @@ class DaemonOnAGpu(unittest.TestCase):
         return self.daemon.submit(path, *[a for s in sets for a in ("--set", s)])
 
     def finish(self, name):
-        """The job when it has ended, which must be well and on the GPU."""
+        """Waits for the job's end and returns the job; it must have succeeded on the GPU."""
         self.daemon.cli("wait", name, check=False)
         job = self.daemon.job(name)
         if job["state"] != "SUCCEEDED":
@@ -139,7 +141,8 @@ class DaemonOnAGpu(unittest.TestCase):
         return job
 
     def train(self, name, spec, small_steps, key, bound):
-        """Trains, and holds what was measured at the end to `bound`: at least it, or at most where it is a loss."""
+        """Trains and checks the final metric `key` against `bound`: at least the bound, or at most
+        for a loss."""
         sets = (f"recipe.steps={small_steps}", "recipe.batch_size=8") if SMALL else ()
         job = self.finish(self.submit(name, spec, *sets))
         metrics = job["progress"]["metrics"]
@@ -189,7 +192,7 @@ class DaemonOnAGpu(unittest.TestCase):
         self.assertGreaterEqual(len(text), 20)
 
     def test_7_three_kills_cost_no_bit(self):
-        # Long enough that three attempts do not reach the end: a GPU takes some 0.3 ms for a step.
+        # Long enough that three attempts do not reach the end: a GPU takes about 0.3 ms for a step.
         spec = DIGITS + DIGITS_CNN + recipe(20000, 64, 0.0001, "checkpoint_every_steps: 500",
                                             "evaluate_every_steps: 10000")
         if SMALL:
@@ -217,7 +220,7 @@ class DaemonOnAGpu(unittest.TestCase):
         self.assertEqual(calm, other, "the weights differ from those of a job that nobody killed")
 
     def test_8_memory_is_as_planned(self):
-        # All that the process takes, as NVML counts it, beside what the plan says.
+        # Compares all memory of the process, as NVML counts it, with the plan.
         used_before = int(self.gpu()["memory_used_bytes"])
         model = "  mlp: {hidden: [32]}\n" if SMALL else "  mlp: {hidden: [8192, 8192, 8192]}\n"
         rows = DIGITS.replace(", image: [1, 8, 8]", "").replace("name: digits", "name: digits-rows")
@@ -226,7 +229,7 @@ class DaemonOnAGpu(unittest.TestCase):
         planned = int(self.daemon.json("plan", self.folder / "large.yaml", "--upload")["fit"]["bytes_needed"])
         wait_until(lambda: int(self.daemon.job(name).get("progress", {}).get("step", 0)) >= 20, "some steps",
                    timeout_s=120)
-        used, end = 0, time.monotonic() + 5  # NVML is not asked all the time
+        used, end = 0, time.monotonic() + 5  # so NVML is not queried during the whole run
         while time.monotonic() < end:
             used = max(used, int(self.gpu()["memory_used_bytes"]) - used_before)
         self.daemon.cli("cancel", name)
@@ -237,7 +240,7 @@ class DaemonOnAGpu(unittest.TestCase):
             self.assertGreater(used, planned // 2, "NVML did not see the job")
 
     def finish_two(self, name, resources):
-        """Two equal jobs, submitted at once, which must give the same weights."""
+        """Runs two equal jobs submitted at the same time, which must give the same weights."""
         spec = DIGITS + DIGITS_CNN + recipe(4 if SMALL else 500, 64, 0.001)
         names = [self.submit(f"{name}-{i}", spec, resources=resources) for i in (1, 2)]
         jobs = [self.finish(n) for n in names]
@@ -249,14 +252,14 @@ class DaemonOnAGpu(unittest.TestCase):
         self.assertLessEqual(moment(first["end_time"]), moment(second["start_time"]))
 
     def test_9_two_jobs_side_by_side(self):
-        # Both fit onto the GPU, so none waits for the other.
+        # Both fit on the GPU together, so neither waits for the other.
         first, second = self.finish_two("beside", "device: gpu")
         self.assertLess(moment(second["start_time"]), moment(first["end_time"]))
         self.assertLess(moment(first["start_time"]), moment(second["end_time"]))
 
 
 class AtOnce(unittest.TextTestResult):
-    """Says what failed when it fails, too: the end may not be reached."""
+    """Also prints a failure when it happens, since the end of the run may not be reached."""
 
     def addFailure(self, test, err):
         super().addFailure(test, err)

@@ -1,17 +1,17 @@
-"""The small real data sets that stage (c) trains on, cut from the larger ones that tests use."""
+"""The small real datasets on which stage (c) trains, cut from the larger ones that tests use."""
 
 import pathlib
 import shutil
 import tarfile
 
-IMAGES_OF_A_CLASS = 200  # of ten
+IMAGES_OF_A_CLASS = 200  # images from each of the ten classes
 FILES = ("mnist/t10k-images-idx3-ubyte.gz", "mnist/t10k-labels-idx1-ubyte.gz", "tinyshakespeare/input.txt")
 CIFAR10 = "cifar10/cifar10-2000.tar"
 CIFAR10_WHOLE = "cifar10/cifar10-jpg.tar.xz"
 
 
 def missing(folder):
-    """What cut() would not find, in one sentence; empty if all is there."""
+    """Describes the files that cut() would not find, in one sentence; empty if all exist."""
     lacking = [name for name in (*FILES, CIFAR10_WHOLE) if not (pathlib.Path(folder) / name).is_file()]
     if not lacking:
         return ""
@@ -21,7 +21,7 @@ def missing(folder):
 
 
 def cut(source, target):
-    """MNIST's test files, 2,000 images of CIFAR-10 as they are, tiny Shakespeare."""
+    """Copies MNIST's test files, 2,000 unchanged images of CIFAR-10, and tiny Shakespeare."""
     source, target = pathlib.Path(source), pathlib.Path(target)
     for name in FILES:
         (target / name).parent.mkdir(parents=True, exist_ok=True)

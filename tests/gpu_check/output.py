@@ -1,4 +1,4 @@
-"""What the output of a step says of what failed."""
+"""Extracts the failures from the output of a step."""
 
 import itertools
 import json
@@ -9,7 +9,7 @@ TRACE = re.compile(r"^\S+:\d+: (.*)$")  # a line below "Google Test trace:"
 
 
 def of_gtest(output):
-    """Every failure with its case, then the tests that failed, of a GoogleTest program."""
+    """For a GoogleTest program: every failure with its case, then the tests that failed."""
     test, failures, names = "", [], []
     lines = output.splitlines()
     for i, line in enumerate(lines):
@@ -36,7 +36,8 @@ def of_gtest(output):
 
 
 def of_gtest_notes(output):
-    """Skipped tests, each with its reason, what a test had no time for, and a filter that no test matched."""
+    """Skipped tests with their reasons, cases omitted for lack of time, and a filter that matched
+    no test."""
     skipped = re.findall(r"^\[  SKIPPED \] (\S+) \(", output, re.MULTILINE)
     reasons = re.findall(r": Skipped\n(.+)\n", output)
     ran = re.search(r"^\[==========\] (\d+) tests? from .* ran", output, re.MULTILINE)
@@ -47,7 +48,7 @@ def of_gtest_notes(output):
 
 
 def of_unittest(output):
-    """Tests of Python's unittest that failed, each with the last line of its reason."""
+    """The failed tests of Python's unittest, each with the last line of its reason."""
     found = []
     for block in re.split(r"^={70}$", output, flags=re.MULTILINE)[1:]:
         name = block.strip().splitlines()[0]
@@ -63,13 +64,13 @@ def of_unittest(output):
 
 
 def of_daemon_notes(output):
-    """What ran of the daemon's tests, with what each says at its end."""
+    """The daemon's tests that ran, each with its result."""
     return [f"{name}: {said}" for name, said in re.findall(r"^(test_\w+) \(.*?\)(?:\n.*)? \.\.\. (ok|skipped.*)$", output,
                                                            re.MULTILINE)]
 
 
 def of_algorithms(folder):
-    """What timing algorithms gained over those that the libraries propose first."""
+    """The time that timed algorithms save compared with the libraries' first proposals."""
     lines = []
     for path in sorted(folder.glob("*.json")):
         choices = json.loads(path.read_text())["choices"]

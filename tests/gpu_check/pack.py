@@ -1,4 +1,5 @@
-"""Makes the archive that a machine needs which can build nothing: programs, tests, data and Debian's libraries."""
+"""Creates the archive for a machine that cannot build: programs, tests, data and Debian's
+libraries."""
 
 import json
 import os
@@ -12,13 +13,15 @@ from gpu_check import data
 from gpu_check.place import EMULATED_NVML, MANIFEST, OPTIONAL_PROGRAMS, PROGRAMS, ROOT, TESTS, Refused, built
 
 BYTES_MAX = 50_000_000
-# What every host has in a version that fits its kernel, compiler and driver, and must not be given another of.
+# Libraries that every host has in versions that match its kernel, compiler and driver, and that
+# must not be replaced.
 HOSTS_OWN = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|librt|libpthread|libresolv|libutil|libanl|libstdc\+\+|libgcc_s)\.so"
                        r"|lib(cuda|cudart|cublas|cublasLt|cudnn|nccl|nvrtc|nvidia)")
 FOLDERS = ("examples", "tests/gpu_check", "tests/golden")
 FILES = ("scripts/gpu_check", "tests/e2e/harness.py", "tests/bench/compare_gpu.py", "tests/bench/bench_process.py",
          "tests/bench/peer_models.py")
-# Its 31 MB are ICU's tables; libarchive links libxml2, which links ICU, and nothing here calls either.
+# Omitted: its 31 MB are ICU's tables. libarchive links libxml2, which links ICU, but nothing here
+# calls either.
 ICU_DATA = re.compile(r"libicudata\.so\.(\d+)")
 
 
@@ -42,7 +45,8 @@ def compile_programs(build, emulated):
 
 
 def libraries_of(files, left_out=HOSTS_OWN):
-    """What `ldd` finds for them, path by name, less what is left out, by default the host's own."""
+    """The libraries that `ldd` finds for the files, path by name, without those matched by
+    `left_out`, by default the host's own."""
     found = {}
     for file in files:
         for line in run("ldd", file, capture_output=True).stdout.splitlines():
@@ -95,7 +99,7 @@ def fill(folder, build, source_data, emulated):
 
 
 def pack(file, build, source_data, emulated):
-    """Writes the archive and says what is in it."""
+    """Writes the archive and prints its content."""
     if not file.parent.is_dir():
         raise Refused(f"--pack: {file.parent} is not there, expected a file in a folder that is")
     if not source_data:
@@ -107,7 +111,8 @@ def pack(file, build, source_data, emulated):
         folder = pathlib.Path(scratch) / "trainyard_gpu_check"
         folder.mkdir()
         place = fill(folder, build, source_data, emulated)
-        # Programs share most of their code: a window that holds several of them finds it again.
+        # Programs share most of their code; a dictionary that spans several of them finds the
+        # repetitions.
         run("tar", "-C", scratch, "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-cf", file, "-I",
             "xz --lzma2=preset=6,dict=128MiB", folder.name)
         whole = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())

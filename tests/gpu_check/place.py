@@ -1,4 +1,5 @@
-"""Where programs, tests, data and libraries are: in a build folder of a checkout, or in an unpacked archive."""
+"""Finds where programs, tests, data and libraries are: in a build folder of a checkout, or in an
+unpacked archive."""
 
 import dataclasses
 import json
@@ -10,34 +11,35 @@ import site
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]  # of the checkout or the archive
+ROOT = pathlib.Path(__file__).resolve().parents[2]  # the root of the checkout or the archive
 MANIFEST = "gpu_check.json"  # at the root of an archive
 PROGRAMS = ("trainyard", "trainyard-local", "trainyardd", "trainyard-worker", "train_bench")
 OPTIONAL_PROGRAMS = ("trainyard-tokenizer",)
 TESTS = {"cuda_parity_test": "cuda", "cuda_device_test": "cuda", "train_test": "engine", "recipe_test": "engine",
          "sparse_lookup_test": "engine"}
 EMULATED_MODULE, EMULATED_NVML = "libtrainyard_cuda_emulated.so", "libfake_nvml.so"
-# What the module opens by name when it needs it, beside what it is linked to.
+# Libraries that the module opens by name when needed, in addition to those that it links.
 OPENED_LATER = ("libnvrtc.so", "libnccl.so.2")
 
 
 class Refused(Exception):
-    """What stands in the way, in a sentence for who called."""
+    """The reason why a request cannot be carried out, as a sentence for the user."""
 
 
 @dataclasses.dataclass
 class Place:
     programs: dict  # path by name
     module: pathlib.Path
-    libraries: list  # folders with what a bare Debian does not have, ours
-    emulated: bool  # an emulated GPU stands for the real one: little is run, and nothing is timed
-    nvml: pathlib.Path = None  # stands for NVML where the GPU is emulated
+    libraries: list  # folders with our libraries that a bare Debian lacks
+    emulated: bool  # an emulated GPU replaces the real one: few tests run, and nothing is timed
+    nvml: pathlib.Path = None  # replaces NVML if the GPU is emulated
     commit: str = ""
-    architectures: list = dataclasses.field(default_factory=list)  # that the module has code for: "sm_90"
+    # architectures that the module has code for, such as "sm_90"
+    architectures: list = dataclasses.field(default_factory=list)
 
 
 def archive():
-    """The unpacked archive that this file lies in, or None."""
+    """The place of the unpacked archive that contains this file, or None."""
     manifest = ROOT / MANIFEST
     if not manifest.exists():
         return None
@@ -48,14 +50,15 @@ def archive():
 
 
 def architectures_of(build):
-    """What nvcc compiles the kernels of a build for: "sm_90", and "compute_120" where it leaves PTX."""
+    """The architectures for which nvcc compiles a build's kernels: "sm_90", or "compute_120" for
+    PTX."""
     rules = build / "build.ninja"
     lists = re.findall(r"--generate-code=\S*code=\[([^]]*)\]", rules.read_text() if rules.exists() else "")
     return sorted({name for names in lists for name in names.split(",")})
 
 
 def built(build, emulated):
-    """A build folder of this checkout."""
+    """The place of a build folder in this checkout."""
     programs = {name: build / "bin" / name for name in PROGRAMS + OPTIONAL_PROGRAMS}
     programs.update({name: build / "tests" / folder / name for name, folder in TESTS.items()})
     module = "tests/cuda/" + EMULATED_MODULE if emulated else "lib/trainyard/libtrainyard_cuda.so"
@@ -66,20 +69,21 @@ def built(build, emulated):
 
 
 def missing_programs(place):
-    """What a step would not find, in one sentence; empty if all is there."""
+    """Describes the files that a step would not find, in one sentence; empty if all exist."""
     files = [*place.programs.values(), place.module, *([place.nvml] if place.nvml else [])]
     lacking = [str(f) for f in files if not f.is_file()]
     return f"not there: {', '.join(lacking)}" if lacking else ""
 
 
 def needed(file):
-    """Names of the libraries that a file is linked to and that are found by name alone."""
-    data = file.read_bytes()  # no readelf on the host: names end in a zero byte in the dynamic string table
+    """The names of the CUDA libraries that a file links and that are found by name."""
+    data = file.read_bytes()  # without readelf: names end in a zero byte in the string table
     return sorted({m.decode() for m in re.findall(rb"\0(lib(?:cublasLt|cublas|cudnn)\.so\.\d+)(?=\0)", data)})
 
 
 def cuda_folders(module):
-    """Folders with CUDA's libraries that the loader does not know, and names of those that are nowhere."""
+    """The folders with CUDA's libraries that the loader does not know, and the names of libraries
+    that are missing."""
     wanted = needed(module)
     major = next((n.rsplit(".", 1)[1] for n in wanted if "cublas" in n), "")
     wanted += [name + "." + major if name.endswith(".so") else name for name in OPENED_LATER] if wanted else []
@@ -104,9 +108,10 @@ def cuda_folders(module):
 
 
 def make_launchers(place, out):
-    """A folder of scripts that start the programs with their libraries, module and golden data.
+    """Creates a folder of scripts that start the programs with their libraries, module and golden
+    data.
 
-    Not by this process's environment: PyTorch beside them must not get our libraries.
+    The environment of this process is not changed, since PyTorch must not get our libraries.
     """
     cuda, missing = ([], []) if place.emulated else cuda_folders(place.module)
     library_path = [str(f) for f in [*cuda, *place.libraries]] + \

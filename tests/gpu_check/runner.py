@@ -1,4 +1,5 @@
-"""Runs steps in stages within their time limits, and writes what came of each as it ends. Standard library alone."""
+"""Runs steps in stages within their time limits, and writes the result of each when it ends. Uses
+only the standard library."""
 
 import dataclasses
 import json
@@ -8,20 +9,20 @@ import signal
 import subprocess
 import time
 
-GRACE_S = 3.0  # between asking a process to end and killing it
-SHOWN_MAX = 12  # lines of what failed in the table; all are in results.json
+GRACE_S = 3.0  # between terminating a process and killing it
+SHOWN_MAX = 12  # lines of failures in the table; results.json has all
 
 
 @dataclasses.dataclass
 class Step:
-    """A process. Its output goes to STAGE_NAME.log."""
+    """A process whose output is written to STAGE_NAME.log."""
     name: str
     command: list
     limit_s: float
-    env: dict = dataclasses.field(default_factory=dict)  # beside this process's own
-    findings: object = None  # from the output to a list of lines that say what failed
-    notes: object = None  # the same for what a reader should see though nothing failed
-    skip: str = ""  # why it cannot run here
+    env: dict = dataclasses.field(default_factory=dict)  # added to this process's environment
+    findings: object = None  # converts the output to a list of lines that describe the failures
+    notes: object = None  # converts the output to lines that are shown even without a failure
+    skip: str = ""  # why the step cannot run here
 
 
 @dataclasses.dataclass
@@ -29,18 +30,18 @@ class Stage:
     letter: str
     title: str
     limit_s: float
-    batches: list  # of lists of steps: those of one list run side by side
+    batches: list  # lists of steps; the steps of one list run at the same time
 
 
 def descendants(pid):
-    """Processes below `pid`, by /proc."""
+    """The processes below `pid`, from /proc."""
     children = {}
     for entry in pathlib.Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
             except OSError:
-                continue  # it has ended meanwhile
+                continue  # the process has ended meanwhile
             children.setdefault(parent, []).append(int(entry.name))
     found, todo = [], [pid]
     while todo:
@@ -51,13 +52,13 @@ def descendants(pid):
 
 
 def end(process):
-    """Ends a process and all that it started, which may have sessions of their own."""
+    """Ends a process and all its descendants, which may have sessions of their own."""
     pids = {process.pid, *descendants(process.pid)}
     process.terminate()
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:
-        pids |= set(descendants(process.pid))  # what it has started meanwhile
+        pids |= set(descendants(process.pid))  # processes that it has started meanwhile
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -67,9 +68,11 @@ def end(process):
 
 
 class Results:
-    """What came of the steps so far: `OUT/results.json`, written anew whenever something changes.
+    """The results of the steps so far: `OUT/results.json`, which is rewritten whenever something
+    changes.
 
-    Stages can be run one by one: of an earlier run of the same commit there, what `letters` do not name stays."""
+    Stages can be run one at a time: results of an earlier run of the same commit stay for stages
+    that `letters` does not name."""
 
     def __init__(self, out, head, letters):
         self.out = out
@@ -148,7 +151,7 @@ class Running:
     def read(self, reader, output):
         try:
             return reader(output) if reader else []
-        except Exception as e:  # half a file of a step that was killed, say: the other steps go on
+        except Exception as e:  # such as a killed step's incomplete file; the others continue
             return [f"{self.log.name} cannot be read: {type(e).__name__}: {e}"]
 
     def finish(self, state, said):
@@ -187,7 +190,8 @@ def run_batch(stage, batch, stage_end, results, stop):
 
 
 def run_stages(stages, results):
-    """True if every step was right. SIGINT and SIGTERM end what runs, and the table still comes."""
+    """Returns true if every step succeeded. SIGINT and SIGTERM end the running steps, and the table
+    is still printed."""
     stop = []
     before = {number: signal.signal(number, lambda n, frame: stop.append(signal.Signals(n).name))
               for number in (signal.SIGINT, signal.SIGTERM)}

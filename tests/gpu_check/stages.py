@@ -1,5 +1,5 @@
-"""The stages of scripts/gpu_check and their time limits. What each is for: docs/cuda.md, "What a first run on a GPU has
-to show"."""
+"""The stages of scripts/gpu_check and their time limits. Their purposes are in docs/cuda.md, "What
+a first run on a GPU has to show"."""
 
 import json
 import os
@@ -10,31 +10,32 @@ from gpu_check import output
 from gpu_check.place import ROOT
 from gpu_check.runner import Stage, Step
 
-# Seconds, on one H100 with 16 cores. (a) to (c) together, and every other stage by itself, fit into nine minutes; all of
-# them into 25.
+# Limits in seconds, for one H100 with 16 cores. (a) to (c) together, and every other stage by
+# itself, fit into nine minutes; all stages together into 25.
 LIMITS_S = {"a": 150, "b": 170, "c": 220, "d": 380, "e": 460, "f": 120}
 TITLES = {"a": "check and parity by case", "b": "whole jobs", "c": "the daemon", "d": "profiles and replay alone",
           "e": "beside PyTorch", "f": "compute-sanitizer"}
-EMULATOR_IS_SLOWER = 6  # its limits, for the little that it runs
+EMULATOR_IS_SLOWER = 6  # the factor for the limits of the few steps that run on the emulator
 
-# Model of bench_models.h and batch, the rows of the model of a step's time first. Precisions come one after the other,
-# so that what is cut off is a whole column.
+# Models of bench_models.h and batch sizes, with the rows of the model of a step's time first. All
+# models run in one precision before the next, so that a time limit cuts off whole columns.
 PROFILED = ("lenet5:64", "mlp_small:64", "resnet18:512", "resnet50:224:128", "vgg16:224:64", "gpt2_small:1024:16",
             "vit_base:224:64", "transformer_classifier:64", "gpt2_mini:64", "mlp:128", "resnet18:224:256",
             "lstm_classifier:64", "text_cnn:64", "embedding_bag_classifier:128", "autoencoder:64")
 PRECISIONS = ("bf16", "tf32", "fp32", "fp16")
 
 PARITY = {"fp32": "", "bf16": "InBf16", "fp16": "InFp16", "tf32": "InTf32"}
-PARITY_S = 90  # of a step that looks at kernels
-# Of a step that looks at every algorithm: how many a GPU has nobody knows, so it ends by itself, well within PARITY_S, and
-# says what it has left out.
+PARITY_S = 90  # limit of a step that checks kernels
+# For a step that checks every algorithm. The number of algorithms on a GPU is not known in advance,
+# so the step ends by itself, well within PARITY_S, and reports what it omitted.
 CANDIDATES_S = 70
-# In 16 bits cuDNN has up to 26 for one problem, which processes share.
+# In 16 bits cuDNN has up to 26 algorithms for one problem, so several processes share them.
 SHAPES_PARTS = {"bf16": 2, "fp16": 2}
 TABLE_PARTS = {"bf16": 3, "fp16": 3}
 
-# Our own kernels, whose mangled names have our namespace in them: the others are not ours to check, and take hours. (Only
-# KEY=VALUE is a filter. compute-sanitizer ignores what it does not understand, and then looks at all kernels.)
+# Selects our own kernels, whose mangled names contain our namespace. Checking the libraries'
+# kernels is not our task and takes hours. (Only KEY=VALUE is a filter. compute-sanitizer ignores a
+# filter that it does not understand, and then checks all kernels.)
 SANITIZE_OURS = ("--kernel-name", "kns=trainyard")
 
 
@@ -73,7 +74,8 @@ def check_and_parity(launchers, emulated):
         [parity("workspace", "Workspace.*")],
         [gtest(launchers, "networks", "cuda_device_test", 60,
                "*GathersTheBatches*:*EvaluatesTheRows*" if emulated else "-CudaNodes.*")],
-        # Processes of several nodes, as far as the GPUs here go; then with NCCL's sockets between them, as between hosts.
+        # Processes act as several nodes, as far as the GPUs here allow; then NCCL uses sockets
+        # between them, as between hosts.
         [gtest(launchers, "nodes", "cuda_device_test", 60, "CudaNodes.*"),
          gtest(launchers, "nodes_by_sockets", "cuda_device_test", 60, "CudaNodes.TwoProcesses*",
                {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"})],
@@ -81,9 +83,10 @@ def check_and_parity(launchers, emulated):
 
 
 def whole_jobs(launchers, emulated):
-    """Each program's tests are dealt out to processes that share the GPU."""
+    """Each program's tests are divided among processes that share the GPU."""
     steps = []
-    on_the_device = "SparseLookup.FollowsPyTorch:SparseLookup.UpdatesOnly*"  # its others are of CPU ranks
+    # the other tests of this program use CPU ranks
+    on_the_device = "SparseLookup.FollowsPyTorch:SparseLookup.UpdatesOnly*"
     for name, shards, tests, few in (("train_test", 8, "", "Training.S*"), ("recipe_test", 4, "", "LossesGolden.*"),
                                      ("sparse_lookup_test", 1, on_the_device, on_the_device)):
         for shard in range(shards):
@@ -165,13 +168,14 @@ def sanitizer(launchers, emulated):
         return Step(tool, [program, "--tool", tool, *always, *options, *test], LIMITS_S["f"],
                     {"TRAINYARD_CASE": case} if case else {}, findings=findings, skip=skip)
 
-    # Initcheck looks at the libraries' kernels too: it takes for written only what kernels that it looks at have written,
-    # and whether an engine of cuDNN reads before it writes is what we want to know. So it runs convolutions alone.
+    # Initcheck must check the libraries' kernels too: it treats only memory written by checked
+    # kernels as written, and the question is whether a cuDNN engine reads before it writes. So it
+    # runs only convolutions.
     return [[step("memcheck", SANITIZE_OURS), step("racecheck", SANITIZE_OURS), step("initcheck", [], "Conv")]]
 
 
 def stages(place, launchers, out, data, letters, rows="", why_no_pytorch=""):
-    """The stages that `letters` name, in their order. `rows` are those of (e)."""
+    """The stages named by `letters`, in their order. `rows` are the rows of stage (e)."""
     made = {
         "a": lambda: check_and_parity(launchers, place.emulated),
         "b": lambda: whole_jobs(launchers, place.emulated),

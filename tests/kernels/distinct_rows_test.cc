@@ -1,6 +1,6 @@
-// The rows that a batch's indices name: each once, in the order in which they first appear, every
-// index with its row's place; lists that grow over the micro-batches of a step; and the same on
-// every backend.
+// The distinct rows that a batch's indices name: each row once, in the order of first occurrence,
+// and for every index the position of its row; lists that grow over the micro-batches of a step;
+// equal results on every backend.
 #include "kernels/distinct_rows.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ struct Found {
   bool operator==(const Found&) const = default;
 };
 
-/// `own` are this rank's indices, `counted` all. `kept`: what micro-batches before `micro_step`
-/// left; none where a step is one batch.
+/// `own` are this rank's indices, `counted` those of all ranks. `kept`: the list of the
+/// micro-batches before `micro_step`; empty if a step is one batch.
 struct Batch {
   Indices own, counted;
   int64_t table = 1, size = 1;
@@ -71,9 +71,10 @@ TEST(DistinctRows, OfAllRanksHaveOnePlaceEach) {
   EXPECT_EQ(last.position, (Indices{2, 1, 0}));
 }
 
-// A row keeps its place while others come behind it, and a new step begins with none.
+// A row keeps its position when later micro-batches add rows, and a new step starts with an empty
+// list.
 TEST(DistinctRows, GrowOverMicroBatchesAndBeginAnew) {
-  Indices kept(5, 3);  // what the step before left, and counts no more
+  Indices kept(5, 3);  // the list of the previous step, which must be ignored
   const std::vector<std::pair<Indices, Found>> batches = {
       {{8, 6}, {{8, 6, -1, -1, -1}, {0, 1}, {8, 6, -1, -1, -1}}},
       {{6, 2}, {{8, 6, 2, -1, -1}, {1, 2}, {8, 6, 2, -1, -1}}},

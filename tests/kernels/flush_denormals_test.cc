@@ -1,4 +1,5 @@
-// The mode in which denormal numbers count as 0: what it does, who has it, and that it ends.
+// The mode in which denormal numbers count as 0: its effect, which threads it applies to, and that
+// it ends.
 #include "kernels/cpu/flush_denormals.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +17,10 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 constexpr float kDenormal = 1e-40f;
-constexpr float kSmall = 1e-30f;  // normal; its square is not
+constexpr float kSmall = 1e-30f;  // a normal number whose square is denormal
 
-// Calls, because the compiler knows of no mode (flush_denormals.h).
+// Function calls that are not inlined, because the compiler does not know the mode
+// (flush_denormals.h).
 [[gnu::noinline]] float product(float x, float y) { return x * y; }
 [[gnu::noinline]] double product(double x, double y) { return x * y; }
 
@@ -56,7 +58,7 @@ TEST(FlushDenormals, EndsWithTheModeOfBefore) {
   EXPECT_EQ(flush_mode(), 0u);
 }
 
-// Else a sum's bits would be a function of the thread that has computed its part.
+// Otherwise a sum's bits would depend on the thread that computed its part.
 TEST(FlushDenormals, AllThreadsOfATeamHaveTheCallersMode) {
   for (const int size : {1, 2, 4}) {
     Team team(size);

@@ -1,5 +1,6 @@
-// Rounding to 16 bits and back: against the definition (the nearest of the two neighbors, found by
-// trying both, in double) and at the edges; the loops of every backend against the formula.
+// Rounding to 16 bits and back: against the definition (the nearer one of the two neighbors, found
+// by trying both in double), at the limits of the formats, and the loops of every backend against
+// the formula.
 #include "kernels/half.h"
 
 #include <gtest/gtest.h>
@@ -39,8 +40,8 @@ TEST(Bf16, WhatFitsIsUnchanged) {
   }
 }
 
-// Over all magnitudes, subnormals among them: no other bfloat16 is closer, and of two as close the
-// one with the even last bit is taken.
+// Over all magnitudes including subnormals: no other bfloat16 is closer, and of two equally close
+// numbers the result is the one whose last bit is even.
 TEST(Bf16, RoundsToTheNearestAndTiesToEven) {
   int ties = 0;
   for (uint64_t i = 0; i < 300'000; ++i) {
@@ -76,8 +77,7 @@ TEST(Bf16, Edges) {
   EXPECT_EQ(narrowed(of_bits(0x7FC10000u)), 0x7FC1) << "a payload";
 }
 
-// Every 16-bit pattern is the number that the format says, found here by its definition, and
-// rounds to itself.
+// Every 16-bit pattern has the value that the format defines, and rounds to itself.
 TEST(F16, WhatFitsIsUnchanged) {
   for (uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
     const F16 x{static_cast<uint16_t>(bits)};
@@ -100,13 +100,14 @@ TEST(F16, WhatFitsIsUnchanged) {
   }
 }
 
-// Over all magnitudes, subnormals among them: no other number is closer, and of two as close the
-// one with the even last bit is taken.
+// Over all magnitudes including subnormals: no other number is closer, and of two equally close
+// numbers the result is the one whose last bit is even.
 TEST(F16, RoundsToTheNearestAndTiesToEven) {
   int ties = 0, subnormal = 0;
   for (uint64_t i = 0; i < 300'000; ++i) {
     const uint32_t u = math::philox_u32(7, 3, 0, i);
-    // A number and what lies between it and the next: any part, a half, or beside a half.
+    // A number and a point between it and the next one: anywhere, in the middle, or near the
+    // middle.
     const auto low = static_cast<uint16_t>(u % 0x7BFF), high = static_cast<uint16_t>(low + 1);
     const double a = static_cast<double>(math::widen(F16{low}));
     const double b = static_cast<double>(math::widen(F16{high}));
@@ -145,7 +146,7 @@ TEST(F16, Edges) {
   EXPECT_EQ(narrowed_f16(of_bits(0x7FC02000u)), 0x7E01) << "a payload";
 }
 
-// Odd lengths, and long enough for several threads.
+// The lengths are odd, and some are long enough for several threads.
 template <typename Half>
 void expect_loops_are_the_formula() {
   kernels::cpu::Team team(3);

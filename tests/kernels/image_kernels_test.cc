@@ -1,5 +1,5 @@
-// Parity of the cpu image kernels with the plain loops, over awkward sizes and both layouts.
-// Outputs start as NaN, so a cell that a kernel forgets to write is seen.
+// Parity of the cpu image kernels with the reference loops, over irregular sizes and both layouts.
+// Outputs start as NaN, to catch a kernel that does not write all cells.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,9 +33,9 @@ std::vector<float> unwritten(int64_t count) {
   return std::vector<float>(static_cast<size_t>(count), kNaN);
 }
 
-// A sum of `terms` products of values in [-1, 1] has a deviation of sqrt(terms)/3 and its partial
-// sums are rounded to 6e-8 of themselves, `terms` times at random: about 2e-8 * terms between two
-// orders, and four times four deviations for the worst of many elements.
+// A sum of `terms` products of values in [-1, 1] has a standard deviation of sqrt(terms)/3, and its
+// partial sums are rounded `terms` times by a relative 6e-8 at random. Two orders of summation
+// differ by about 2e-8 * terms; the bound for the worst of many elements is 16 times that.
 float tolerance(int64_t terms) { return 1e-6f + 3.2e-7f * static_cast<float>(terms); }
 
 void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, float bound,
@@ -46,7 +46,7 @@ void expect_near(const std::vector<float>& actual, const std::vector<float>& exp
   }
 }
 
-/// NaN equals itself.
+/// NaN equals NaN here.
 void expect_same(const std::vector<float>& actual, const std::vector<float>& expected,
                  const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
@@ -59,7 +59,8 @@ void expect_same(const std::vector<float>& actual, const std::vector<float>& exp
 struct AlignedBytes {
   explicit AlignedBytes(int64_t bytes) : size((bytes + 64) / 64 * 64) {
     data = std::aligned_alloc(64, static_cast<size_t>(size));
-    std::fill_n(static_cast<float*>(data), size / 4, kNaN);  // what other steps leave behind
+    // simulates memory that another step has used
+    std::fill_n(static_cast<float*>(data), size / 4, kNaN);
   }
   ~AlignedBytes() { std::free(data); }
   AlignedBytes(const AlignedBytes&) = delete;
@@ -90,16 +91,17 @@ const std::vector<ConvDims>& conv_cases() {
       {{2, 4, 10, 10}, 6, {3, 3, 2, 2, 2, 2, 2, 2}},
       {{1, 2, 5, 65}, 3, {5, 3, 1, 3, 0, 1, 0, 1}},
       {{2, 65, 4, 4}, 64, {3, 3, 1, 1, 1, 1, 1, 1}},
-      // By columns (conv_columns.h): chunks with a tail, padding on every side, a window that meets
-      // nothing but padding, strides.
+      // Convolution by columns (conv_columns.h): chunks with a remainder, padding on every side, a
+      // window that contains only padding, strides.
       {{11, 20, 12, 12}, 50, {5, 5}},
       {{3, 10, 30, 31}, 9, {5, 5, 1, 1, 2, 2, 2, 2}},
       {{3, 11, 6, 5}, 9, {3, 3, 1, 1, 3, 4, 5, 3}},
       {{4, 10, 13, 11}, 21, {5, 5, 3, 2, 1, 4, 2, 0}},
-      // Windows as wide as the image, and a dw of several chunks with a tail.
+      // Filters as wide as the image, and a dw of several chunks with a remainder.
       {{3, 1, 29, 24}, 10, {4, 24}},
       {{9, 67, 14, 14}, 2, {3, 3, 1, 1, 1, 1, 1, 1}},
-      // Fewer channels than a vector has lanes, by strides: the shortcut of a narrow ResNet.
+      // Fewer channels than a vector has lanes, with strides, as in the shortcut of a narrow
+      // ResNet.
       {{4, 4, 16, 16}, 8, {1, 1, 2, 2}},
       {{4, 3, 16, 16}, 12, {1, 1, 2, 2}},
       {{2, 5, 9, 8}, 7, {1, 1, 2, 1}},
@@ -115,7 +117,7 @@ std::vector<cpu::ConvAlgorithm> conv_algorithms(bool channels_last) {
   return {ConvAlgorithm::kByShape, ConvAlgorithm::kDirect, ConvAlgorithm::kColumns};
 }
 
-/// Inputs of a convolution in one layout, and what the reference loops make of them.
+/// The inputs of a convolution in one layout, and the results of the reference loops.
 struct ConvExpected {
   std::vector<float> x, dy, w, b;
   std::vector<float> y, y_without_bias, dx, dw, db;
@@ -183,7 +185,7 @@ TEST(ConvKernels, CpuMatchesTheReferenceLoops) {
   }
 }
 
-// Fewer images than threads: each has a band of rows.
+// With fewer images than threads, each thread computes a band of rows.
 TEST(ConvKernels, BandsOfRowsMatchTheReferenceLoops) {
   const std::vector<ConvDims> cases = {
       {{1, 32, 28, 28}, 32, {3, 3, 1, 1, 1, 1, 1, 1}},
@@ -196,11 +198,11 @@ TEST(ConvKernels, BandsOfRowsMatchTheReferenceLoops) {
       {{3, 24, 20, 11}, 40, {5, 5, 3, 2, 1, 4, 2, 0}},
       {{1, 16, 40, 24}, 32, {3, 3, 1, 1, 2, 2, 2, 2, 2, 2}},
       {{1, 32, 24, 24}, 64, {3, 3, 1, 1, 1, 1, 1, 1}, 4},
-      {{1, 64, 35, 35}, 64, {2, 2, 3, 3}},  // rows that no window sees
+      {{1, 64, 35, 35}, 64, {2, 2, 3, 3}},  // some rows are in no window
       {{1, 20, 30, 30}, 50, {5, 5}},
       {{1, 512, 7, 7}, 256, {3, 3, 1, 1, 1, 1, 1, 1}},
       {{1, 256, 4, 4}, 512, {3, 3, 1, 1, 1, 1, 1, 1}},
-      {{1, 16, 9, 64}, 64, {5, 5, 1, 1, 4, 2, 4, 2}},  // a band between padding and image
+      {{1, 16, 9, 64}, 64, {5, 5, 1, 1, 4, 2, 4, 2}},  // one band covers both padding and image
       {{2, 1, 64, 64}, 64, {3, 64}},
   };
   for (const ConvDims& d : cases) {
@@ -238,7 +240,7 @@ TEST(ConvCuts, BandsCoverEachRowOnce) {
   }
 }
 
-// Bits must not change between two runs, whatever lies in the workspace.
+// The bits must be the same in each run, whatever the workspace contains.
 TEST(ConvKernels, SameThreadsGiveTheSameBits) {
   const ConvDims d{{8, 20, 12, 12}, 50, {5, 5}};
   const auto x = random_values(d.x.elements(), 1), dy = random_values(d.y().elements(), 2);
@@ -258,7 +260,7 @@ std::vector<PoolDims> pool_cases() {
   return {
       {{1, 1, 2, 2}, {2, 2, 2, 2}},
       {{3, 20, 24, 24}, {2, 2, 2, 2}},
-      {{2, 31, 7, 9}, {2, 2, 2, 2}},              // a row and a column stay outside
+      {{2, 31, 7, 9}, {2, 2, 2, 2}},              // a row and a column are in no window
       {{2, 33, 8, 8}, {3, 3, 2, 2, 1, 1, 1, 1}},  // overlapping, padded
       {{1, 65, 6, 5}, {3, 2, 1, 1, 2, 1, 0, 0}},
       {{2, 1025, 3, 3}, {3, 3}},
@@ -321,7 +323,8 @@ TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
   }
 }
 
-// As a pool, and ReLU behind it by itself: value, mask and gradient, with a NaN among the values.
+// A pool that includes ReLU equals a pool followed by ReLU: value, mask and gradient, with a NaN
+// among the values.
 TEST(PoolKernels, ReluOfAMaximumIsBothInOne) {
   cpu::Team team(2);
   for (PoolDims d : pool_cases()) {
@@ -329,7 +332,7 @@ TEST(PoolKernels, ReluOfAMaximumIsBothInOne) {
       const std::string what = describe(d.x, d.window, channels_last, 2);
       const PoolStrides s{strides(d.x, channels_last), strides(d.y(), channels_last)};
       auto x = random_values(d.x.elements(), 1);
-      for (float& v : x) v = std::round(4 * v - 1) / 4;  // many ties, few above 0
+      for (float& v : x) v = std::round(4 * v - 1) / 4;  // many ties, few values above 0
       x[x.size() / 2] = kNaN;
       const auto dy = random_values(d.y().elements(), 2);
       auto y = unwritten(d.y().elements()), dpool = y, y_of_both = y, y_of_reference = y;
@@ -366,7 +369,7 @@ TEST(PoolKernels, ReluOfAMaximumIsBothInOne) {
   }
 }
 
-// A NaN must come through a maximum: a job that diverges has to see it.
+// A maximum must keep a NaN, so that the loss of a diverging job shows it.
 TEST(PoolKernels, MaxKeepsNaN) {
   cpu::Team team(1);
   for (const PoolDims& d : {PoolDims{{1, 5, 4, 4}, {2, 2, 2, 2}}, PoolDims{{1, 5, 4, 4}, {3, 3}}}) {
@@ -444,14 +447,17 @@ TEST(BatchNormKernels, CpuMatchesTheReferenceInDouble) {
                                   .mean = mean.data(),
                                   .inv_std = inv.data()},
                                  run);
-        // x is near 10, its rounding 1e-6; divided by a deviation of 0.6 and more sums.
-        const float bound = C > 1 || x_dims.N > 2 ? 2e-4f : 2e-2f;  // M = 2 can have tiny variance
+        // x is near 10 with a rounding error of 1e-6, which is divided by a deviation of 0.6 and
+        // added to errors of sums.
+        // the variance of 2 values can be tiny
+        const float bound = C > 1 || x_dims.N > 2 ? 2e-4f : 2e-2f;
         expect_near(mean, narrow(zmean), 1e-4f, "mean, " + what);
         expect_near(running_mean, narrow(rm), 1e-5f, "running_mean, " + what);
         expect_near(running_var, narrow(rv), 1e-4f, "running_var, " + what);
         expect_near(y, narrow(zy), bound, "y, " + what);
 
-        // Backward from equal saved values, so that only its own rounding shows.
+        // Backward starts from equal saved values, so that only its own rounding errors are
+        // compared.
         const auto zm = wide(mean), zi = wide(inv);
         reference::batch_norm_backward<double>(d, s,
                                                {.x = zx.data(),
@@ -498,7 +504,7 @@ TEST(BatchNormKernels, CpuMatchesTheReferenceInDouble) {
   }
 }
 
-// Blocks depend on the shape alone: any number of threads, the same bits.
+// The blocks depend only on the shape, so any number of threads gives the same bits.
 TEST(BatchNormKernels, ThreadCountChangesNoBit) {
   const BatchNormDims d{{16, 20, 24, 24}, 1e-5, 0.9};
   const ImageStrides s = ImageStrides::channels_last(d.x);

@@ -1,4 +1,4 @@
-// Losses and updates of the reference kernels against values worked out by hand.
+// Losses and updates of the reference kernels against values computed by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ TEST(SoftmaxXent, LossIsFiniteForHugeLogits) {
   EXPECT_NEAR(loss, std::log1p(std::exp(1.0)), 1e-6);
 }
 
-// A loss taken from a rounded probability would be log(0) here.
+// A loss computed from the rounded probability would be log(0) here.
 TEST(SoftmaxXent, LossKeepsItsDigitsWhereTheProbabilityIsZero) {
   const std::vector<float> z = {0, 200};
   const int32_t label = 0;
@@ -63,7 +63,7 @@ TEST(SoftmaxXent, NaNInALogitReachesTheLoss) {
   EXPECT_TRUE(std::isnan(loss));
 }
 
-// A batch without a row that counts divides by nothing: it must teach nothing, not NaN.
+// If no row of a batch counts, the mean divides by 0: loss and gradient must be 0, not NaN.
 TEST(SoftmaxXent, ABatchWithoutARowThatCountsTeachesNothing) {
   const std::vector<double> z = {1, 2, 3, 4};
   const std::vector<int32_t> label = {1, 1};
@@ -83,11 +83,11 @@ TEST(SoftmaxXent, ABatchWithoutARowThatCountsTeachesNothing) {
         params, {.prob = p.data(), .target = label.data(), .dloss = &dloss, .dz = dz.data()});
     EXPECT_EQ(loss, 0);
     EXPECT_EQ(dz, std::vector<double>(4, 0));
-    EXPECT_NEAR(p[1], 1 / (1 + std::exp(-1)), 1e-15);  // what is predicted is there all the same
+    EXPECT_NEAR(p[1], 1 / (1 + std::exp(-1)), 1e-15);  // the probabilities are still computed
   }
 }
 
-// Entropy that is not taken off, or is off by a class, leaves more or less than 0.
+// If the entropy is not subtracted, or misses a class, the divergence is not 0.
 TEST(SoftmaxXent, TheDivergenceOfTheSmoothedLabelsFromThemselvesIsZero) {
   SoftmaxXentParams params{1, 5, 0.3};
   params.divergence = true;
@@ -123,7 +123,7 @@ TEST(PointwiseLoss, IsTheMeanOverAllElements) {
 TEST(PointwiseLoss, HuberIsSquareInsideAndStraightOutside) {
   const math::HuberLoss f{2};
   EXPECT_EQ(f.f(1.0, 0.5), 0.125);
-  EXPECT_EQ(f.f(2.0, 0.0), 2);  // both say so at delta
+  EXPECT_EQ(f.f(2.0, 0.0), 2);  // both formulas agree at delta
   EXPECT_EQ(f.f(5.0, 0.0), 2 * (5 - 1));
   EXPECT_EQ(f.f(-5.0, 0.0), 2 * (5 - 1));
   EXPECT_EQ(f.df(1.0, 0.5), 0.5);
@@ -139,7 +139,7 @@ TEST(PointwiseLoss, AbsoluteErrorHasNoSlopeAtTheTarget) {
   EXPECT_EQ(f.df(3.0, 3.0), 0);
 }
 
-// By a rounded probability these would be log(0), or e^500.
+// From a rounded probability these would be log(0), or e^500.
 TEST(PointwiseLoss, BinaryCrossEntropyKeepsItsDigitsFarOut) {
   const math::BinaryCrossEntropyLoss f, weighted{3};
   EXPECT_EQ(f.f(-500.0f, 1.0f), 500.0f);
@@ -149,7 +149,7 @@ TEST(PointwiseLoss, BinaryCrossEntropyKeepsItsDigitsFarOut) {
   EXPECT_EQ(f.df(500.0f, 0.0f), 1.0f);
   EXPECT_NEAR(f.f(0.0, 1.0), std::log(2.0), 1e-15);
   EXPECT_NEAR(weighted.f(0.5, 1.0), 3 * f.f(0.5, 1.0), 1e-15);
-  EXPECT_EQ(weighted.f(0.5, 0.0), f.f(0.5, 0.0));  // the weight is of what is yes alone
+  EXPECT_EQ(weighted.f(0.5, 0.0), f.f(0.5, 0.0));  // the weight applies only to label 1
 }
 
 TEST(PointwiseLoss, NaNReachesLossAndGradient) {
@@ -161,7 +161,8 @@ TEST(PointwiseLoss, NaNReachesLossAndGradient) {
 #undef TRAINYARD_EXPECT_NAN
 }
 
-// In float, 1 - 0.999^1 computed naively keeps four digits; the first steps of Adam would be off.
+// Computed naively in float, 1 - 0.999^1 has only four digits, which would distort Adam's first
+// steps.
 TEST(Adam, FirstStepMovesByTheLearningRateWhateverTheGradient) {
   for (const float gradient : {1e-4f, 1.0f, -1e4f}) {
     float p = 1, m = 0, v = 0;

@@ -1,4 +1,5 @@
-// Scalar formulas: known values, extremes, NaN. Slopes are checked by the engine's gradient test.
+// The formulas of activations: known values, extremes, NaN. The engine's gradient test checks
+// derivatives.
 #include "kernels/math/activations.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,8 @@ TYPED_TEST(Activations, GiveKnownValues) {
   EXPECT_EQ(Relu::f(T(3)), T(3));
   EXPECT_NEAR(Sigmoid::f(T(1)), 0.73105857863000487925, tolerance);
   EXPECT_NEAR(Tanh::f(T(0.5)), 0.46211715726000975850, tolerance);
-  EXPECT_NEAR(GeluErf::f(T(1)), 0.84134474606854294859, tolerance);  // Phi(1)
+  // Phi(1), the normal distribution function
+  EXPECT_NEAR(GeluErf::f(T(1)), 0.84134474606854294859, tolerance);
   EXPECT_NEAR(GeluTanh::f(T(1)), 0.84119199060827, 2e-7);
 }
 
@@ -42,7 +44,7 @@ TYPED_TEST(Activations, StayFiniteAtTheExtremes) {
   EXPECT_EQ(GeluTanh::df(T(1e6), T(1)), T(1));
 }
 
-// A job whose loss is NaN must see it: no activation may swallow one.
+// A NaN must reach the loss, so no activation may remove it.
 TYPED_TEST(Activations, LetNaNThrough) {
   using T = TypeParam;
   const T nan = std::numeric_limits<T>::quiet_NaN();

@@ -1,5 +1,5 @@
-// Philox against the known answers that its authors publish with Random123 (kat_vectors,
-// philox4x32-10): a slip in a constant or a round changes every random number of every job.
+// Philox against the test vectors that its authors publish with Random123 (kat_vectors,
+// philox4x32-10): a mistake in a constant or a round changes every random number of every job.
 #include "kernels/math/philox.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(Philox, GivesTheKnownAnswers) {
        0xffffffff,
        0xffffffff,
        {{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}}},
-      // The digits of pi.
+      // The counter and key are digits of pi.
       {{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}},
        0xa4093822,
        0x299f31d0,
@@ -40,10 +40,11 @@ TEST(Philox, CountsBlocksOfFourAndSeparatesItsKeys) {
   }
   const uint32_t base = philox_u32(7, 3, 5, 0);
   EXPECT_NE(base, philox_u32(8, 3, 5, 0));
-  EXPECT_NE(base, philox_u32(uint64_t{7} | uint64_t{1} << 40, 3, 5, 0));  // both key words count
+  // both words of the key matter
+  EXPECT_NE(base, philox_u32(uint64_t{7} | uint64_t{1} << 40, 3, 5, 0));
   EXPECT_NE(base, philox_u32(7, 4, 5, 0));
   EXPECT_NE(base, philox_u32(7, 3, 6, 0));
-  EXPECT_NE(base, philox_u32(7, 3, 5, uint64_t{4} << 32));  // and both index words
+  EXPECT_NE(base, philox_u32(7, 3, 5, uint64_t{4} << 32));  // both words of the index matter
 }
 
 TEST(Philox, DrawsUniformNumbersBelowOneAlikeInBothPrecisions) {

@@ -1,4 +1,5 @@
-// Our float exp, tanh and erf against the library's in double, over their whole range.
+// The float functions exp, tanh and erf against the library's double versions, over their whole
+// range.
 #include "kernels/math/transcendental.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +12,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Units in the last place of the exact value; below the normal numbers, of the smallest of these.
+// The error in units in the last place of the exact value; for subnormal values, in units of the
+// smallest normal number.
 double ulps(float actual, double exact) {
   const float rounded = static_cast<float>(exact);
   const double unit =

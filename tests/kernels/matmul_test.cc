@@ -1,4 +1,5 @@
-// What Gemm's forward pass and predictions rest on: a row of a product depends on itself alone.
+// The property on which Gemm's forward pass and predictions rely: a row of a product depends only
+// on its own operand row.
 #include "kernels/cpu/matmul.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +13,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-/// The first row of c that differs from its row 0 where all rows of a are equal, or -1.
+/// With equal rows in a, all rows of c must be equal. Returns the first that differs from row 0, or
+/// -1.
 int64_t first_other_row(int64_t M, int64_t N, int64_t K, bool bias) {
   std::mt19937 random(static_cast<unsigned>(M * 31 + N * 7 + K));
   std::uniform_real_distribution<float> uniform(-1, 1);

@@ -1,5 +1,5 @@
-// Catches: a normalization, a pool or attention that trusts its operands. A wrong call gets an
-// error that names the kernel and the operand, before anything is written.
+// Catches: a normalization, a pool or an attention kernel that trusts its operands. A wrong call
+// must get an error that names the kernel and the operand, before anything is written.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Candidates of a sampled softmax: what is drawn, how often, and the same on every backend; and
-// that with every class among the candidates the loss is the softmax over all of them.
+// Candidates of a sampled softmax: which classes are drawn, how often, and equally on every
+// backend; and that with all classes as candidates the loss is that of the full softmax.
 #include "kernels/sampled_xent.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ Drawn cpu_draw(const SampleClassesParams& p, const std::vector<int32_t>& labels,
   });
 }
 
-// An exp that is off by one class here draws other classes than the GPU's.
+// If exp differs between CPU and GPU, a draw may select the neighbouring class.
 TEST(Candidates, PortableExpIsWithinTwoUlpOfTheLibrarys) {
   double worst = 0;
   for (int i = 0; i <= 200000; ++i) {
@@ -89,7 +89,7 @@ TEST(Candidates, AreWithinTheClassesAtTheEnds) {
   }
 }
 
-// The share of each class among many draws against its probability, within four deviations.
+// The share of each class in many draws equals its probability within four standard deviations.
 TEST(Candidates, FollowTheirDistribution) {
   constexpr int64_t kClasses = 50, kDraws = 400000;
   for (const bool log_uniform : {true, false}) {
@@ -139,14 +139,13 @@ TEST(SampleClasses, DrawsEachOnceAndFindsEveryLabel) {
   }
 }
 
-// Expected counts are those of the draws that it took: their sum is the number of samples, on
-// average over many steps.
+// The expected counts of all classes sum to the number of samples, on average over many steps.
 TEST(SampleClasses, ExpectsAsManyAsItDraws) {
   constexpr int64_t kClasses = 200, kSamples = 40, kSteps = 2000;
   const SampleClassesParams p = params(kClasses, kSamples, 1, true);
   std::vector<double> drawn(kClasses), expected(kClasses);
   for (int64_t step = 0; step < kSteps; ++step) {
-    // Every class is asked for as a label once, to learn what is expected of it.
+    // Every class is the label once, since a label's expected count is returned.
     const auto label = static_cast<int32_t>(step % kClasses);
     const Drawn d = reference_draw(p, {label}, step);
     for (size_t j = 0; j < kSamples; ++j) drawn[static_cast<size_t>(d.classes[j])] += 1;
@@ -184,7 +183,7 @@ TEST(SampleClasses, IsTheSameOnEveryTeam) {
   }
 }
 
-// With all classes among the columns and nothing taken off it is the softmax over all of them.
+// With all classes as columns and no correction, the result is the softmax over all classes.
 TEST(SampledXent, IsTheSoftmaxWhereAllClassesAreCandidates) {
   constexpr int64_t kRows = 5, kClasses = 7;
   std::vector<double> z(kRows * (kClasses + 1));
@@ -197,7 +196,8 @@ TEST(SampledXent, IsTheSoftmaxWhereAllClassesAreCandidates) {
       z[static_cast<size_t>(n * (kClasses + 1) + k)] = x;
       all[static_cast<size_t>(n * kClasses + k)] = x;
     }
-    z[static_cast<size_t>(n * (kClasses + 1) + kClasses)] = 100;  // another row's label
+    // the label's column of another row
+    z[static_cast<size_t>(n * (kClasses + 1) + kClasses)] = 100;
   }
   const std::vector<double> none(kClasses + 1);
   std::vector<double> prob(z.size()), dz(z.size()), whole(all.size()), whole_dz(all.size());

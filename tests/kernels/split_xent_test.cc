@@ -1,5 +1,5 @@
-// Parts of the classes give what the whole of them gives: loss, probabilities and gradient, also of
-// scores that are infinite or no numbers, and with parts that have no class.
+// The loss over classes split into parts equals that over all classes: loss, probabilities and
+// gradient, also with infinite or NaN scores, and with parts that have no class.
 #include "kernels/split_xent.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ Outcome by_parts(const SoftmaxXentParams& loss, const std::vector<T>& z,
     s.count = class_part_first(K, width, p + 1) - s.first;
     params.push_back(s);
     std::vector<T>& own = q[static_cast<size_t>(p)];
-    own.assign(static_cast<size_t>(N * width), T(7));  // what lies behind the classes is no score
+    own.assign(static_cast<size_t>(N * width), T(7));  // the padding is not a score
     for (int64_t i = 0; i < N * s.count; ++i) {
       const int64_t n = i / s.count, k = i % s.count;
       own[static_cast<size_t>(n * width + k)] = z[static_cast<size_t>(n * K + s.first + k)];
@@ -147,7 +147,8 @@ TEST(SplitXent, PartsGiveTheWhole) {
   }
 }
 
-// A class that cannot be is one whatever part it is in, even if the part has no other.
+// A class with the score -infinity has the probability 0 in every part, even if its part has no
+// other class.
 TEST(SplitXent, PartsOfScoresThatAreInfiniteCountForNothing) {
   const double none = -std::numeric_limits<double>::infinity();
   const std::vector<double> z = {none, none, 1, 2, none, none, none, 3, none, 4, 5, none};

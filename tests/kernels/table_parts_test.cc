@@ -1,5 +1,6 @@
-// Parts of a table give what the whole of it gives: of each index one part has the row and all
-// others 0, and the parts' gradients are the rows of the whole one's, to the bit.
+// Lookups in a table split into parts equal those in the whole table: for each index, one part
+// returns the row and all others 0; the parts' gradients are the rows of the whole gradient, to the
+// bit.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -34,7 +35,7 @@ void expect_parts_of_a_whole(const Lookup& l, const Run& run) {
   }
   const std::vector<T> table = numbers<T>(l.rows * l.width, 0),
                        dy = numbers<T>(l.count * l.width, 1);
-  // Plain loops, in the order that the contract names.
+  // Reference loops, in the order of summation that the contract defines.
   std::vector<T> dtable(table.size());
   for (int64_t i = 0; i < l.count * l.width; ++i) {
     const int64_t row = index[static_cast<size_t>(i / l.width)];
@@ -50,7 +51,7 @@ void expect_parts_of_a_whole(const Lookup& l, const Run& run) {
         down(own.size(), nan);
     for (size_t i = 0; i < own.size(); ++i) {
       const size_t at = static_cast<size_t>(part * each * l.width) + i;
-      own[i] = at < table.size() ? table[at] : nan;  // nothing looks behind the whole
+      own[i] = at < table.size() ? table[at] : nan;  // a lookup must not read behind the table
     }
     run.forward(d, own.data(), index.data(), y.data());
     for (int64_t i = 0; i < l.count * l.width; ++i) {

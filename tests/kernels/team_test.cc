@@ -1,4 +1,4 @@
-// The thread team: every index once, on whatever load, and faults come back to the caller.
+// The thread team: each index runs once, with any load, and exceptions reach the caller.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -41,7 +41,7 @@ TEST(Team, RunsEachIndexOnceAndWaitsForAll) {
   }
 }
 
-// Workers that have gone to sleep must wake: a lost notification would hang here.
+// Sleeping workers must wake: a lost notification would hang here.
 TEST(Team, WakesSleepers) {
   Team team(3);
   for (int round = 0; round < 20; ++round) {
@@ -52,7 +52,7 @@ TEST(Team, WakesSleepers) {
   }
 }
 
-// A caller that must wait long sleeps too, and wakes when the slow worker is done.
+// A caller that must wait long also sleeps, and wakes when the slow worker is done.
 TEST(Team, WaitsForASlowWorker) {
   Team team(2);
   bool done = false;
@@ -64,8 +64,8 @@ TEST(Team, WaitsForASlowWorker) {
   EXPECT_TRUE(done);
 }
 
-// Workers that end just when the caller turns from watching to sleeping: the wake-up must not fall
-// between the two.
+// Workers finish just when the caller changes from polling to sleeping; the notification must not
+// be lost in between.
 TEST(Team, WakesACallerThatIsAboutToSleep) {
   Team team(2);
   int rounds = 0;
@@ -93,7 +93,7 @@ TEST(Team, ThrowsWhatAThreadThrew) {
     EXPECT_THROW(run(), std::runtime_error) << thrower;
   }
   int calls = 0;
-  team.run(1, [&](int) { ++calls; });  // and serves on
+  team.run(1, [&](int) { ++calls; });  // the team still works
   EXPECT_EQ(calls, 1);
 }
 

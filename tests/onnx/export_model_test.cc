@@ -1,5 +1,5 @@
-// A model folder to a file: whole or not there at all, and refusals that tell why. What runtimes
-// compute from it is judged by tests/e2e/test_onnx.py.
+// The export of a model folder to a file: the file is complete or absent, and refusals state the
+// reason. tests/e2e/test_onnx.py checks the results of ONNX runtimes.
 #include "src/onnx/export_model.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Writes as it should and then says that the disk is full.
+/// Writes the file correctly, but then reports a full disk.
 class FullDisk final : public Files {
  public:
   Status write_file(const fs::path& path,
@@ -63,7 +63,7 @@ class OnnxExport : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// The model with weights of 0.5, without those named `without`.
+  /// Writes the model's folder with weights of 0.5, without the weight named `without`.
   void write(const std::string& without = "") {
     const auto model =
         build_model(info_.model, info_.schema.interface(), {.batch_size = 2, .training = false});
@@ -84,7 +84,7 @@ class OnnxExport : public ::testing::Test {
   }
   fs::path file() const { return folder_ / "model.onnx"; }
 
-  /// Nothing but the model's folder is there.
+  /// Expects the model's folder to be the only entry.
   void expect_nothing_left() {
     for (const auto& entry : fs::directory_iterator(folder_)) {
       EXPECT_EQ(entry.path().filename(), "model");
@@ -117,7 +117,8 @@ TEST_F(OnnxExport, WritesWeightsUnderTheirNames) {
   EXPECT_FALSE(fs::exists(file().string() + ".tmp"));
 }
 
-// The network alone comes back, under the same names: the preprocessing in the file is not taken.
+// An exported file imports as the same layers with the same names; the import ignores the file's
+// preprocessing.
 TEST_F(OnnxExport, ComesBackAsTheLayersThatItWas) {
   write();
   ASSERT_TRUE(run().ok());
@@ -162,6 +163,5 @@ TEST_F(OnnxExport, LeavesNothingBehindWhenItFails) {
   expect_nothing_left();
 }
 
-// 6 numbers, reshaped to [batch, 6 / batch]: no shape with an open batch says that.
 }  // namespace
 }  // namespace trainyard::onnx

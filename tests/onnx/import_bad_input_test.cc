@@ -1,6 +1,7 @@
-// Broken and hostile files: each is refused with a sentence, and none is more than that. A file of
-// PyTorch's is cut at every byte and changed at every byte; others are made with what they need to
-// be wrong. Catches a length that is believed, and a path that leads out of the model's folder.
+// Broken and malicious files: each is refused with a sentence and has no other effect. A file
+// written by PyTorch is truncated at every byte and changed at every byte; other files are built
+// with specific mistakes. Catches a false length that is trusted, and a path that leaves the
+// model's folder.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -70,7 +71,8 @@ TEST(OnnxBadInput, ChangedAtEveryByteNeverEndsThis) {
 }
 
 TEST(OnnxBadInput, LengthsThatLieAreRefusedBeforeMemoryIsTaken) {
-  // A graph of 2^60 bytes; a tensor of 2^39 elements with four bytes of them.
+  // The first file claims a graph of 2^60 bytes, the second a tensor of 2^39 elements of which it
+  // has four bytes.
   EXPECT_TELLS(refusal(std::string("\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x10", 10)), "are left");
   const std::string huge = model_of({{"Add", {"x", "w"}, {"y"}}}, [] {
     std::vector<ProtobufMessage> t;
@@ -105,7 +107,7 @@ TEST(OnnxBadInput, AllUnknownOperationsAreNamedAtOnce) {
   EXPECT_TELLS(text, "NonZero ('the_NonZero', 'the_NonZero')");
 }
 
-// --- data beside the file ---
+// --- data in a separate file ---
 
 class OnnxExternalData : public ::testing::Test {
  protected:

@@ -1,6 +1,6 @@
-// Models that PyTorch's two exporters have written (tests/golden/make_onnx_models_golden.py): they
-// give PyTorch's outputs, and training goes on as it does there. Catches weights that land in the
-// wrong place, a batch that is mixed up, and parameters that do not train.
+// Models written by PyTorch's two exporters (tests/golden/make_onnx_models_golden.py): they give
+// PyTorch's outputs, and training continues as in PyTorch. Catches weights that are stored in the
+// wrong place, a batch whose samples are mixed up, and parameters that do not train.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace trainyard::onnx {
 namespace {
 
 constexpr double kOutputBound = 1e-5;
-constexpr double kLossBound = 1e-4;  // of the loss
+constexpr double kLossBound = 1e-4;  // relative to the loss
 constexpr double kLearningRate = 0.05;
 
 const SafetensorsFile& golden() {

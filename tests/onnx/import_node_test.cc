@@ -1,11 +1,10 @@
-// The node tests of the onnx package, and cases of older opsets (tests/golden/
-// make_onnx_node_golden.py): each is imported as a model and run. A file that holds a batch is
-// imported so first, and then as one sample, in which no dimension is a batch; every import that is
-// not refused has to give the expected numbers. Catches a wrong meaning of an attribute, a default
-// or an opset.
+// The node tests of the onnx package, and cases of older opsets
+// (tests/golden/make_onnx_node_golden.py): each is imported as a model and run. It is imported
+// first with the file's batch dimension, if it has one, and then as one sample, with no dimension
+// as the batch; every import that succeeds must give the expected numbers. Catches a wrong meaning
+// of an attribute, a default or an opset.
 //
-// Those that neither import takes stand in onnx_nodes_refused.txt with the reason, and nothing else
-// stands there.
+// onnx_nodes_refused.txt lists exactly the tests that neither import accepts, with the reason.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -47,12 +46,12 @@ std::map<std::string, NodeTest> node_tests(const SafetensorsFile& file) {
   return tests;
 }
 
-/// Tests whose results the onnx package states with four decimals; its own runner accepts 1e-3 of a
-/// value.
+/// Tests whose expected results the onnx package gives with four decimals only; its own runner
+/// accepts a relative error of 1e-3.
 const std::set<std::string> kFourDecimals = {"averagepool_2d_ceil_last_window_starts_on_pad"};
 
-/// Equal within the bounds, `relative` of a value and 1e-5 beside it; NaN and infinity are
-/// themselves.
+/// Expects equal values within a relative error of `relative` plus an absolute error of 1e-5; NaN
+/// and infinity must match exactly.
 void expect_close(const std::vector<double>& found, const std::vector<double>& expected,
                   double relative, const std::string& where) {
   ASSERT_EQ(found.size(), expected.size()) << where;
@@ -68,7 +67,7 @@ void expect_close(const std::vector<double>& found, const std::vector<double>& e
   }
 }
 
-/// Imports one output and runs it on both backends. The refusal, or "".
+/// Imports one output and runs it on both backends. Returns the refusal, or "".
 std::string check_output(const NodeTest& test, size_t index, bool batched,
                          const std::string& name) {
   const auto file = OnnxFile::parse(test.model);
@@ -86,7 +85,7 @@ std::string check_output(const NodeTest& test, size_t index, bool batched,
     batch = dims.at(static_cast<size_t>(model->input_batch));
     input = testing::axis_to_front(input, dims, model->input_batch);
     const Shape& y = test.outputs[index]->type.shape;
-    // A batch that another dimension is part of is the first factor of both.
+    // If the batch is one factor of a dimension, it is the first factor in input and output.
     if (model->output_batch > 0) {
       expected = testing::axis_to_front(expected, y.dims(), model->output_batch);
     }

@@ -1,4 +1,4 @@
-// tests/onnx/import_support.h: an imported model as a graph that runs.
+// tests/onnx/import_support.h: runs an imported model as a graph.
 #pragma once
 
 #include <map>
@@ -13,20 +13,20 @@
 
 namespace trainyard::testing {
 
-/// The model's outputs for `batch` samples, row-major, the batch in front.
+/// The model's outputs for `batch` samples, row-major, with the batch as the first dimension.
 std::vector<double> run_imported(const onnx::ImportedModel& model, int64_t batch,
                                  const std::vector<double>& input, Backend& backend);
 
-/// `values` of sizes `dims` with axis `from` as the first one.
+/// Transposes `values`, whose sizes are `dims`, so that axis `from` becomes the first.
 std::vector<double> axis_to_front(const std::vector<double>& values,
                                   const std::vector<int64_t>& dims, int64_t from);
 
-/// Files of few fields, of opset 17: an input "x" [N, 2] and one output.
+/// A node of a minimal file of opset 17 with an input "x" [N, 2] and one output.
 struct FileNode {
   std::string op;
   std::vector<std::string> inputs, outputs;
 };
-/// An initializer of floats; `raw` is their bytes.
+/// An initializer of floats; `raw` contains their bytes.
 onnx::ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,
                              const std::string& raw);
 std::string model_of(const std::vector<FileNode>& nodes,
@@ -34,7 +34,7 @@ std::string model_of(const std::vector<FileNode>& nodes,
                      const std::string& output = "y",
                      const std::map<std::string, std::string>& metadata = {});
 
-/// What a file of the golden folder holds.
+/// The numbers of a tensor of a golden file.
 std::vector<double> numbers_of(const TensorView& tensor);
 
 }  // namespace trainyard::testing

@@ -1,7 +1,6 @@
-// Files that name their trained parameters: these are trained and nothing else is. Catches a
-// constant that is trained, a parameter that is computed with as if it were one, and one that
-// would be trained twice. client/python/tests/test_torch_random.py trains such files beside
-// PyTorch.
+// Files that name their trained parameters: exactly these are trained. Catches a constant that is
+// trained, a parameter that is evaluated like a constant, and a parameter that would be trained
+// twice. client/python/tests/test_torch_random.py trains such files and compares with PyTorch.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +22,7 @@ ProtobufMessage numbers(const std::string& name, const std::vector<int64_t>& dim
   return floats(name, dims, raw);
 }
 
-/// `trained` as the metadata has it; without quotes where it is none.
+/// `trained`: the JSON list in the file's metadata.
 Result<ImportedModel> import_nodes(const std::vector<FileNode>& nodes,
                                    std::vector<ProtobufMessage> tensors,
                                    const std::string& trained) {
@@ -87,7 +86,7 @@ TEST(OnnxTrainedParameters, OfOtherNodesAreFrozen) {
   ASSERT_EQ(one->freezes.size(), 1u);
   EXPECT_EQ(one->freezes[0].match, "ln.weight");
   EXPECT_TRUE(one->freezes[0].freeze);
-  // A bias of fixed zeros is none.
+  // A bias of constant zeros becomes no bias.
   tensors = list(numbers("ln.weight", {2}, {1, 1}), numbers("ln.bias", {2}, {0, 0}));
   const auto none = import_nodes(nodes, std::move(tensors), R"(["ln.weight"])");
   EXPECT_TELLS(yaml_of(none), "bias: false");
@@ -95,7 +94,7 @@ TEST(OnnxTrainedParameters, OfOtherNodesAreFrozen) {
   EXPECT_TRUE(none->freezes.empty());
 }
 
-// PyTorch's exporter writes torch.arange() with floats that become like whole numbers.
+// PyTorch's exporter writes torch.arange() as floats that CastLike converts to integers.
 TEST(OnnxTrainedParameters, LeaveOtherNumbersToBeCastLikeWholeOnes) {
   const auto model = import_nodes({{"Shape", {"w"}, {"s"}},
                                    {"CastLike", {"w", "s"}, {"whole"}},
@@ -107,7 +106,7 @@ TEST(OnnxTrainedParameters, LeaveOtherNumbersToBeCastLikeWholeOnes) {
   EXPECT_EQ(model->weights[0].values, (std::vector<float>{1, 3}));
 }
 
-// A class token of zeros that is frozen.
+// The parameter is a frozen class token of zeros.
 TEST(OnnxTrainedParameters, LeaveEqualNumbersToStandBeforeEverySample) {
   const auto model = import_nodes(
       {{"Shape", {"x"}, {"s"}},
@@ -161,11 +160,11 @@ TEST(OnnxTrainedParameters, AreAJsonListOfNames) {
   }
 }
 
-/// "b.bias !c.*": frozen by b.bias, then what matches c.* trained after all.
+/// Returns the rules as text: "b.bias !c.*" freezes b.bias, but trains all names that match c.*.
 std::string rules_text(const std::vector<std::string>& trained,
                        const std::vector<std::string>& frozen) {
   const std::vector<FreezeRule> rules = freeze_rules(trained, frozen);
-  // Whatever the list is, it says of each name what was asked for.
+  // For any lists, the rules must give each name the requested state.
   const auto is_frozen = [&](const std::string& name) {
     bool result = false;
     for (const FreezeRule& rule : rules) {
@@ -197,7 +196,7 @@ TEST(OnnxTrainedParameters, AreFrozenByPatternsOfWhatNamesBeginOrEndWith) {
   EXPECT_EQ(rules_text({"enc/0_fc.weight", "enc/1_fc.weight", "enc/1_norm.bias", "fc.weight"},
                        {"enc/0_fc.bias", "enc/0_norm.bias", "enc/1_fc.bias", "fc.bias"}),
             "*.bias !enc/1_norm.bias");
-  // Most of a part is frozen, but not all.
+  // Most names that begin with enc_ are frozen, but not all.
   EXPECT_EQ(rules_text({"fc.weight", "enc_3.weight"},
                        {"enc_0.weight", "enc_1.weight", "enc_2.weight", "enc_4.weight"}),
             "enc_* !enc_3.*");

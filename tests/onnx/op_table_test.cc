@@ -1,5 +1,5 @@
-// The table of ops: complete, true to what is written, and printed in docs/onnx.md. Catches a new
-// op without an ONNX form, and a row that names other nodes than it becomes.
+// The table of ops is complete, matches the exported nodes, and is printed in docs/onnx.md. Catches
+// a new op without an ONNX form, and a row that names other nodes than the export writes.
 #include "src/onnx/op_table.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace trainyard::onnx {
 namespace {
 
-// What training or a pass puts into a graph, and inference without passes never does.
+// Ops that only training or passes insert; graphs for inference without passes have none.
 const std::set<std::string_view> kOfTraining = {"AccumulateGradient",
                                                 "AllGatherDone",
                                                 "AllGatherStart",

@@ -1,5 +1,5 @@
-// The wire format against bytes that its documentation gives, and against itself: what is borrowed
-// must come out as if it had been copied.
+// The wire format against the bytes in its documentation, and against itself: borrowed data must be
+// serialized as if it had been copied.
 #include "src/onnx/protobuf_message.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(ProtobufMessage, NumbersAsDocumented) {
   m.add_int(1, -2);
   EXPECT_EQ(hex(m), "08feffffffffffffffff01");
   m = {};
-  m.add_int(20, 7);  // a field above 15 has a tag of two bytes
+  m.add_int(20, 7);  // the tag of a field above 15 has two bytes
   EXPECT_EQ(hex(m), "a00107");
   m = {};
   m.add_float(2, 1.0f);

@@ -37,11 +37,12 @@ namespace {
 using namespace trainyard::server;
 namespace fs = std::filesystem;
 
-// Of squeue, by the widths that it is asked for: by name, and all at once.
+// Bytes of squeue's output per attempt, by the requested column widths: for attempts by name, and
+// for all attempts together.
 constexpr int64_t kLineBytes = 664, kLineBytesOfMany = 266, kByNameMax = 500;
-constexpr int64_t kStartUs = 5 * kSecondUs;   // from a node to the worker's first report
-constexpr int64_t kEndUs = 2 * kSecondUs;     // from its outcome to the end of its process
-constexpr int64_t kKeptUs = 300 * kSecondUs;  // the cluster shows what has ended for so long
+constexpr int64_t kStartUs = 5 * kSecondUs;   // from getting a node to the worker's first report
+constexpr int64_t kEndUs = 2 * kSecondUs;     // from the outcome to the end of the process
+constexpr int64_t kKeptUs = 300 * kSecondUs;  // how long the cluster still lists an ended attempt
 constexpr size_t kLatenciesMax = 1 << 20;
 const std::string kCluster = "cluster";
 
@@ -78,7 +79,7 @@ class Times {
   int64_t count_ = 0;
 };
 
-/// A cluster's scheduler: equal nodes, first come, first served.
+/// A simulated cluster scheduler: equal nodes, first come, first served.
 class PlayedCluster final : public Placement {
  public:
   PlayedCluster(int nodes, const Clock& clock) : free_(nodes), clock_(clock) {}
@@ -121,7 +122,7 @@ class PlayedCluster final : public Placement {
   std::string explain(const PlacementHandle&) override { return {}; }
   PlacementCheck check() override { return {}; }
 
-  /// Names of those that get a node now.
+  /// Allocates free nodes. Returns the names of the attempts that got one.
   std::vector<std::string> grant() {
     std::vector<std::string> granted;
     while (free_ > 0 && !queue_.empty()) {
@@ -145,7 +146,7 @@ class PlayedCluster final : public Placement {
     entry.sighting.how = how;
     ended_.emplace_back(clock_.steady_us() + kKeptUs, name);
   }
-  /// As MinJobAge says.
+  /// Forgets ended attempts as Slurm's MinJobAge does.
   void forget() {
     while (!ended_.empty() && ended_.front().first <= clock_.steady_us()) {
       entries_.erase(ended_.front().second);
@@ -181,7 +182,7 @@ struct Event {
   int64_t time_us = 0;
   int64_t order = 0;
   Kind kind = Kind::kArrives;
-  std::string name;  // of the attempt in the cluster
+  std::string name;  // the attempt's name in the cluster
   bool operator>(const Event& other) const {
     return std::tie(time_us, order) > std::tie(other.time_us, other.order);
   }
@@ -208,18 +209,18 @@ class Day {
   void finish(Attempt& attempt);
   void fail(const std::string& name);
   void forget(const std::string& task);
-  /// What changed in the store goes into the queue, what is decided is carried out, and the
-  /// cluster's turn is taken, until nothing more happens at this moment.
+  /// Moves changes from the store to the queue, carries out decisions, and lets the cluster
+  /// allocate nodes, until nothing more happens at this moment.
   void settle();
   void take_changes();
   void note_gone();
-  /// Waits for what the supervisor's threads do.
+  /// Waits for the supervisor's threads.
   template <typename F>
   void wait_for(F condition);
   void add(int64_t in_us, Kind kind, std::string name = {});
   int64_t life_us() { return std::max<int64_t>(60 * kSecondUs, work_us()); }
   int64_t work_us() {
-    const double mean_s = 86'400 / options_.jobs_per_node_day;  // the nodes are just full
+    const double mean_s = 86'400 / options_.jobs_per_node_day;  // jobs just fill the nodes
     return static_cast<int64_t>(lives_.lognormal(mean_s * 0.6, 1) * kSecondUs);
   }
   template <typename T>
@@ -261,14 +262,15 @@ class Day {
   Shares shares_;
   std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
 
-  std::mutex mu_;  // of what other threads tell
+  std::mutex mu_;  // protects the fields that other threads write
   std::condition_variable told_;
   std::vector<JobBrief> changed_;
-  std::vector<std::string> gone_;  // tasks
+  std::vector<std::string> gone_;  // tasks that have ended
 
-  std::unordered_map<std::string, Attempt> attempts_;  // by name in the cluster
+  std::unordered_map<std::string, Attempt> attempts_;  // by the attempt's name in the cluster
   std::unordered_map<std::string, std::string> name_of_task_;
-  std::unordered_map<std::string, std::pair<std::string, int64_t>> placed_;  // owner, devices
+  // values: owner, number of devices
+  std::unordered_map<std::string, std::pair<std::string, int64_t>> placed_;
   std::set<std::string> waiting_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t order_ = 0, next_turn_us_ = 0;
@@ -311,7 +313,7 @@ Day::Day(const ClusterDayOptions& options)
 
   SupervisorOptions supervisor;
   supervisor.log_dir = paths_.logs();
-  supervisor.silence_ms = int64_t{1} << 40;  // reports between start and end are not played
+  supervisor.silence_ms = int64_t{1} << 40;  // reports between start and end are not simulated
   supervisor_ = std::make_unique<Supervisor>(supervisor, clock_);
   config_.name = kCluster;
   config_.kind = "slurm";
@@ -563,7 +565,7 @@ ClusterDay Day::run() {
     cluster_->forget();
     settle();
     if (clock_.steady_us() - asked_us >= 600 * kSecondUs && !waiting_.empty()) {
-      asked_us = clock_.steady_us();  // a list of 50
+      asked_us = clock_.steady_us();  // the reasons of 50 jobs, as for a list
       int asked = 0;
       for (const std::string& uid : waiting_) {
         if (++asked > 50) break;
@@ -591,7 +593,7 @@ ClusterDay Day::run() {
       day_.store_bytes += static_cast<int64_t>(entry.file_size());
     }
   }
-  // Each that has a node has an attempt that is active in the store, and the other way round.
+  // Attempts with a node and active attempts in the store must be the same.
   const Result<std::vector<Job>> active = store_->jobs().list_active();
   if (!active.ok()) {
     violate(active.error().message);

@@ -1,19 +1,19 @@
-// Policies side by side on simulated clusters.
+// Compares scheduling policies on simulated clusters.
 //
 //   schedule_sim                 all tables, as Markdown (results/schedule_sim_*.md)
-//   schedule_sim table NAME...   some of them
+//   schedule_sim table NAME...   some of the tables
 //   schedule_sim run [--gpus N] [--jobs N] [--shape philly|helios|pai] [--seed N] [--policy NAME]
 //                    [--load X] [--spread X] [--mtbf HOURS] [--losses HOURS] [--others SHARE]
 //                    [--owners N] [--half-life HOURS] [--no-preemption] [--equal] [--strict]
 //                    [--starvation HOURS] [--until-event N] [--shrink INVARIANT]
-//                                one run: its figures, violations and, at the end, who waits
+//                                one run: its figures, violations and, at the end, the jobs that
+//                                wait
 //   schedule_sim cluster --folder EMPTY [--nodes N] [--hours H] [--jobs-per-node N] [--backlog N]
 //                     [--waiting-max N]
-//                                hours of a cluster, with the daemon's store in that
-//                                folder
+//                                some hours of a cluster, with the daemon's store in that folder
 //
-// Utilisation, waits and fairness are of the simulated time and the same on every machine. Decision
-// times are CPU time of this machine.
+// Utilisation, waits and fairness are measured in simulated time and are the same on every machine.
+// Decision times are CPU times of this machine.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -46,8 +46,8 @@ struct Contender {
   const char* name;
   const char* title;
   std::function<std::unique_ptr<SchedulingPolicy>(const World&, const TrainyardOptions&)> make;
-  int slots = 0;             // of a GPU; 0: the scenario's
-  bool gangs_alone = false;  // jobs of several GPUs ask to share them with none
+  int slots = 0;             // jobs at a time on a GPU; 0: as in the scenario
+  bool gangs_alone = false;  // jobs with several GPUs request exclusive use of them
 };
 
 const std::vector<Contender>& contenders() {
@@ -271,7 +271,7 @@ void table_large() {
   compare(s);
 }
 
-/// All jobs at once: the longest queue.
+/// All jobs arrive at the same time, which makes the longest queue.
 void table_crowd() {
   std::printf("\n## Time of a decision: 100,000 jobs that wait for 10,000 GPUs\n\n");
   Scenario s = scenario_of(10'000, 115'000, TraceShape::kHelios);
@@ -288,7 +288,7 @@ void table_crowd() {
   for (const Results& r : all) print_violations(r);
 }
 
-/// 1,000 random jobs, packed as tightly as decide() allows.
+/// Simulates 1,000 random jobs, packed as tightly as decide() allows.
 void table_packed() {
   std::printf("\n## 1,000 random jobs, packed\n\n");
   std::printf(
@@ -312,7 +312,7 @@ void table_packed() {
     s.simulation.physics.interference = false;
     s.trainyard.half_life_us = 0;
     Scenario plain = s;
-    plain.simulation.strict = false;  // it leaves room that others could have
+    plain.simulation.strict = false;  // this policy leaves room that other jobs could use
     const Results whole = run(plain, contender("priority"));
     const Results r = run(s, contender("trainyard"));
     const auto bytes = static_cast<long>(r.count("bytes"));
@@ -424,8 +424,8 @@ int run_one(const std::vector<std::string>& arguments) {
   return r.violations.empty() ? 0 : 1;
 }
 
-/// A look at so many attempts by Slurm's commands, of which squeue prints what it would and takes
-/// no time for it. Wall time in milliseconds.
+/// Measures a scheduling pass over `attempts` attempts by Slurm's commands, in milliseconds of wall
+/// time. The fake squeue prints the real output and takes no time for it.
 double look_by_commands(const std::filesystem::path& folder, int attempts) {
   namespace fs = std::filesystem;
   fs::create_directories(folder);
@@ -437,7 +437,7 @@ double look_by_commands(const std::filesystem::path& folder, int attempts) {
     text.resize(width, ' ');
     return text + '\x1f';
   };
-  const bool by_name = attempts <= 500;  // then squeue is asked with other widths
+  const bool by_name = attempts <= 500;  // with few attempts, squeue gets other column widths
   std::vector<server::PlacementHandle> handles;
   std::ofstream all(folder / "all");
   for (int i = 0; i < attempts; ++i) {
@@ -466,8 +466,8 @@ double look_by_commands(const std::filesystem::path& folder, int attempts) {
   return best_ms;
 }
 
-/// A cluster of so many nodes, for so many hours; its store in a folder of the disk that is asked
-/// about.
+/// Simulates a cluster of some nodes for some hours, with its store in a folder on the disk that is
+/// to be measured.
 int run_cluster(const std::vector<std::string>& arguments) {
   ClusterDayOptions options;
   for (size_t i = 0; i + 1 < arguments.size(); i += 2) {

@@ -1,8 +1,8 @@
-// tests/bench/schedule_sim/policy.h: who decides in a simulation.
+// tests/bench/schedule_sim/policy.h: the scheduling policies of a simulation.
 //
-// A policy sees jobs, devices and forecasts through the world's const functions, is told of every
-// change, and says what to do. Those that stand beside the daemon's give each job whole GPUs, as
-// the clusters of the papers do.
+// A policy sees jobs, devices and forecasts through the world's const functions, is notified of
+// every change, and decides what to do. The policies other than the daemon's give each job whole
+// GPUs, as the clusters of the papers do.
 #pragma once
 
 #include <cstdint>
@@ -28,41 +28,42 @@ struct Plan {
   std::vector<Start> starts;
   std::vector<Preempt> preempts;
   std::optional<int64_t> wake_us;
-  bool more = false;  // decide again once these are placed
+  bool more = false;  // decide again once these jobs are placed
 };
 
 class SchedulingPolicy {
  public:
   virtual ~SchedulingPolicy() = default;
   virtual std::string_view name() const = 0;
-  /// The job waits, is placed, or is gone: whatever its phase says now.
+  /// The job's phase has changed: it may wait, be placed, or have ended.
   virtual void job_changed(const World& world, int id) = 0;
-  /// Its forecast end has moved.
+  /// The job's forecast end has changed.
   virtual void forecast_changed(const World& world, int id) { job_changed(world, id); }
   virtual void device_changed(const World& world, int device) = 0;
   virtual Plan decide(const World& world) = 0;
-  /// The time that it lets a job run at a stretch.
+  /// The time for which the policy lets a job run before it may preempt it.
   virtual int64_t least_run_us() const { return 0; }
 };
 
-/// First come, first served: the first that does not fit holds up all behind it that could use the
-/// same kind of device.
+/// First come, first served: the first job that does not fit blocks all later jobs that could use
+/// the same kind of device.
 std::unique_ptr<SchedulingPolicy> make_fifo(const World& world);
-/// The same by priority.
+/// Strict priority: the first job by priority that does not fit blocks all later jobs that could
+/// use the same kind of device.
 std::unique_ptr<SchedulingPolicy> make_strict_priority(const World& world);
-/// EASY backfill (Lifka, JSSPP 1995): by priority; the first that does not fit has a reservation,
-/// and those behind it start where its reserved start does not move, by forecasts.
+/// EASY backfill (Lifka, JSSPP 1995), ordered by priority: the first job that does not fit has a
+/// reservation, and later jobs start if by their forecasts they do not delay its reserved start.
 std::unique_ptr<SchedulingPolicy> make_easy_backfill(const World& world);
 
 struct TrainyardOptions {
   bool preemption = true;
   int64_t preempt_after_us = 600 * kSecondUs;
   int64_t reserved_idle_max_us = 600 * kSecondUs;
-  int64_t half_life_us = 24 * kHourUs;  // 0: owners do not matter
-  double forecast_spread = 0;           // as of the trace: how wide forecasts say that they are
-  double measured_spread = 0.03;        // the same after the first steps
+  int64_t half_life_us = 24 * kHourUs;  // 0: owners are ignored
+  double forecast_spread = 0;           // as in the trace: the stated width of forecasts
+  double measured_spread = 0.03;        // the stated width after the first steps
 };
-/// The daemon's own: Queue and decide().
+/// The daemon's own policy: Queue and decide().
 std::unique_ptr<SchedulingPolicy> make_trainyard(const World& world, TrainyardOptions options = {});
 
 }  // namespace trainyard::sim

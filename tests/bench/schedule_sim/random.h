@@ -1,5 +1,5 @@
 // tests/bench/schedule_sim/random.h: random numbers that are the same with every compiler and
-// library, so that a seed names a run.
+// library, so that a seed identifies a run.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,8 @@
 
 namespace trainyard::sim {
 
-/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). One for each purpose: what is drawn for one leaves
-/// the others as they are.
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). Each purpose has its own generator, so that draws
+/// for one do not change the others.
 class Random {
  public:
   Random(uint64_t seed, uint64_t purpose) : state_(seed * 0x9e3779b97f4a7c15ull + purpose) {
@@ -22,10 +22,10 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
   }
-  /// In [0, 1).
+  /// A number in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  /// In [0, n), n >= 1.
+  /// A number in [0, n), n >= 1.
   int below(int n) { return static_cast<int>(next() % static_cast<uint64_t>(n)); }
   bool chance(double probability) { return uniform() < probability; }
   double exponential(double mean) { return -mean * std::log1p(-uniform()); }
@@ -33,9 +33,9 @@ class Random {
     const double radius = std::sqrt(-2 * std::log1p(-uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
-  /// Its logarithm is normal with deviation `sigma`.
+  /// A number whose logarithm is normal with deviation `sigma`.
   double lognormal(double median, double sigma) { return median * std::exp(sigma * normal()); }
-  /// An index, as often as its weight says.
+  /// An index, drawn with a probability in proportion to its weight.
   int weighted(std::span<const double> weights) {
     double sum = 0;
     for (const double w : weights) sum += w;

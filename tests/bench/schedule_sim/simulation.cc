@@ -11,7 +11,7 @@
 namespace trainyard::sim {
 namespace {
 
-/// No job ended for so long although some are left: the policy has forgotten them.
+/// If no job has ended for this time although some are left, the policy has forgotten them.
 constexpr int64_t kStuckUs = 60 * 24 * kHourUs;
 
 double cpu_ms() {
@@ -121,7 +121,7 @@ Results Simulation::run(SchedulingPolicy& policy) {
 void Simulation::handle(const Event& event, SchedulingPolicy& policy) {
   const int subject = event.subject;
   const bool of_job = event.kind <= Kind::kStopped;
-  // Of an attempt that is over.
+  // The event belongs to an attempt that is over.
   if (of_job && event.kind > Kind::kWithdraw && event.version != world_.state(subject).version) {
     return;
   }
@@ -143,7 +143,8 @@ void Simulation::handle(const Event& event, SchedulingPolicy& policy) {
       }
       break;
     case Kind::kEnd:
-      if (world_.true_end_us(subject) > world_.now_us()) return;  // it has become slower
+      // the job has slowed down meanwhile, and a later event ends it
+      if (world_.true_end_us(subject) > world_.now_us()) return;
       world_.end(subject);
       --open_jobs_;
       break;
@@ -184,7 +185,7 @@ void Simulation::handle(const Event& event, SchedulingPolicy& policy) {
 }
 
 void Simulation::lose_worker(int id) {
-  // As server/scheduler/retry.h: a pause that doubles.
+  // As in server/scheduler/retry.h, the pause doubles with each loss.
   const int doublings = std::min(8, world_.state(id).losses);
   world_.requeue(id, /*saved=*/false, world_.now_us() + (kSecondUs / 5 << doublings));
 }
@@ -235,7 +236,7 @@ void Simulation::tell(SchedulingPolicy& policy, int id) {
   index_now_ms_ += cpu_ms() - begin;
   const TraceJob& job = world_.job(id);
   if (job.wish == DeviceWish::kCpu) return;
-  // For fairness: what the owner has had until now, and what it has from now on.
+  // Updates the owner's past GPU time, and its current use, for the measure of fairness.
   const JobState& s = world_.state(id);
   OwnerPart& part = owner_parts_[id];
   const auto owner = static_cast<size_t>(job.owner);
@@ -312,7 +313,8 @@ void Simulation::decide(SchedulingPolicy& policy) {
 
 void Simulation::carry_out(const Plan& plan, SchedulingPolicy& policy) {
   for (const Start& start : plan.starts) {
-    if (promised_ >= 0 && is_ahead(start.job, promised_)) promised_ = -1;  // it had to yield
+    // a job ahead of it has started, so the promise no longer applies
+    if (promised_ >= 0 && is_ahead(start.job, promised_)) promised_ = -1;
     world_.start(start.job, start.devices);
     schedule(world_.now_us() + options_.physics.start_us, Kind::kRun, start.job,
              world_.state(start.job).version);
@@ -341,7 +343,7 @@ void Simulation::carry_out(const Plan& plan, SchedulingPolicy& policy) {
 }
 
 void Simulation::note(int64_t a, int64_t b, int64_t c) {
-  for (const int64_t value : {a, b, c}) {  // FNV-1a
+  for (const int64_t value : {a, b, c}) {  // FNV-1a hash
     for (int byte = 0; byte < 8; ++byte) {
       digest_ =
           (digest_ ^ ((static_cast<uint64_t>(value) >> (8 * byte)) & 0xff)) * 1099511628211ull;
@@ -374,7 +376,8 @@ int Simulation::first_in_order() const {
 }
 
 int64_t Simulation::earliest_fit_us(int id) const {
-  // For each group the times at which its devices have room, of which as many count as it needs.
+  // For each group, the times at which its devices have room; the job needs as many devices as it
+  // has GPUs.
   std::map<int, std::vector<int64_t>> by_group;
   for (int d = 0; d < std::ssize(world_.machines()); ++d) {
     const Machine& machine = world_.machine(d);

@@ -11,29 +11,30 @@
 namespace trainyard::sim {
 namespace {
 
-// What the papers report, and what is chosen here to come near it.
+// The figures of the papers, and the values chosen here to approximate them.
 //
 // Philly: Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training
-//   Workloads", ATC 2019: of the jobs 69.3 % pass, 13.5 % are killed, 17.2 % fail; runtimes from
+//   Workloads", ATC 2019: 69.3 % of the jobs pass, 13.5 % are killed, 17.2 % fail; runtimes from
 //   minutes to weeks; classes of 1, 2-4, 5-8 and more GPUs. Helios's authors give a mean of
 //   28,329 s for it.
 // Helios: Hu et al., "Characterization and Prediction of Deep Learning Workloads in Large-Scale GPU
-//   Datacenters", SC 2021: GPU jobs with a median of 206 s and a mean of 6,652 s; over half ask for
-//   one GPU and take 3 to 12 % of the time; fewer than 10 % ask for 8 and more and take about
+//   Datacenters", SC 2021: GPU jobs with a median of 206 s and a mean of 6,652 s; over half request
+//   one GPU and use 3 to 12 % of the time; fewer than 10 % request 8 or more and use about
 //   60 %; 62.4 % complete, 22.1 % are cancelled, 15.5 % fail; few submissions at night.
 // PAI: Weng et al., "MLaaS in the Wild", NSDI 2022: a median of 23 min and a 90th percentile of
-//   4.5 h; 5 % of the users submit 77 % of the instances; most take a small part of a GPU.
+//   4.5 h; 5 % of the users submit 77 % of the instances; most use a small part of a GPU.
 //
-// The sizes' weights, the growth of durations with size and the memory of a job are chosen here.
+// The weights of the sizes, the growth of durations with size and the memory of a job are chosen
+// here.
 struct Shape {
   double median_s, sigma;
-  double growth;                   // durations grow with gpus to this power
+  double growth;                   // the exponent with which durations grow with the number of GPUs
   std::array<double, 7> sizes;     // weights of 1, 2, 4, ... 64 GPUs
-  double killed, failed;           // shares that end early
-  double owner_exponent;           // of Zipf's law
-  double demand_median;            // the share of a GPU that a job keeps busy
-  double night;                    // arrivals at the quietest hour, in times the mean
-  double burst_share, burst_mean;  // submissions that are bursts, and their size
+  double killed, failed;           // shares of jobs that end early
+  double owner_exponent;           // exponent of Zipf's law for the jobs of owners
+  double demand_median;            // median of the share of a GPU that a job keeps busy
+  double night;                    // arrivals at the quietest hour, relative to the mean
+  double burst_share, burst_mean;  // the share of submissions that are bursts, and their mean size
 };
 
 constexpr Shape kPhilly = {2000,  2.30,  0.25, {0.80, 0.06, 0.07, 0.05, 0.015, 0.004, 0.001},
@@ -79,7 +80,7 @@ class Maker {
   std::vector<TraceJob> make(double gpu_speed) {
     std::vector<TraceJob> made;
     while (std::ssize(made) < options_.jobs) add_submission(made);
-    // The offered load sets how fast they come.
+    // The offered load determines the arrival rate.
     double gpu_us = 0;
     for (const TraceJob& job : made) {
       if (job.wish != DeviceWish::kCpu)
@@ -98,17 +99,18 @@ class Maker {
     }
     TraceJob first = make_job(owner);
     for (int i = 0; i < count && std::ssize(made) < options_.jobs; ++i) {
-      // A search: members like the first, a little longer or shorter, each with its own end.
+      // A hyperparameter search: its members are like the first, a little longer or shorter, each
+      // with its own end.
       TraceJob job = first;
       job.work_us = static_cast<int64_t>(static_cast<double>(job.work_us) *
                                          (i == 0 ? 1 : jobs_.lognormal(1, 0.2)));
       draw_end(job);
-      job.arrive_us = i == 0 ? 0 : 1;  // 1: comes with the one before it
+      job.arrive_us = i == 0 ? 0 : 1;  // 1: arrives together with the job before it
       made.push_back(job);
     }
   }
 
-  /// The most memory that devices of this many alike have.
+  /// The largest memory of a device in groups of at least `gpus` equal devices.
   int64_t memory_for(int gpus) const {
     int64_t most = 0;
     for (const auto& [group, has] : groups_) {
@@ -145,7 +147,7 @@ class Maker {
     job.cores = std::min(job.cores, cpu_cores_);
     seconds = std::clamp(seconds * std::pow(job.gpus, shape_.growth), kShortestS, kLongestS);
     job.work_us = static_cast<int64_t>(seconds * kSecondUs);
-    // Jobs of several GPUs are the large models: they fill what they get.
+    // Jobs with several GPUs are large models, which use whole GPUs.
     const bool shares = options_.sharing && job.gpus == 1;
     job.demand = shares ? std::clamp(demand, 0.02, 1.0) : 1.0;
     const int64_t most = job.wish == DeviceWish::kCpu ? 64 * kGiB : memory_for(job.gpus);
@@ -173,7 +175,7 @@ class Maker {
         forecasts_.lognormal(1, std::min(options_.measured_spread, options_.forecast_spread));
   }
 
-  /// How many come at this time, in times the mean: few at night, as in Helios.
+  /// The arrival rate at this time, relative to the mean: low at night, as in Helios.
   double arrivals_at(double us) const {
     const double hour = std::fmod(us / kHourUs, 24);
     return 1 - (1 - shape_.night) * std::cos(2 * std::numbers::pi * hour / 24);
@@ -186,7 +188,7 @@ class Maker {
     double now = 0;
     for (TraceJob& job : made) {
       if (job.arrive_us == 0) {
-        do {  // thinning
+        do {  // thinning of a Poisson process
           now += arrivals_.exponential(gap_us / most);
         } while (!arrivals_.chance(arrivals_at(now) / most));
       } else {
@@ -199,7 +201,8 @@ class Maker {
   const TraceOptions& options_;
   const Shape& shape_;
   Random arrivals_, jobs_, forecasts_;
-  std::map<int, std::pair<int, int64_t>> groups_;  // GPUs alike, and what each has for a plan
+  std::map<int, std::pair<int, int64_t>> groups_;  // key: group; values: number of equal GPUs,
+                                                   // memory of each that plans can use
   std::vector<double> owner_weights_;
   int cpu_cores_ = 1;
 };
@@ -224,7 +227,7 @@ Cluster make_cluster(const ClusterOptions& options) {
   std::map<std::string, int> groups;
   std::vector<double> given(options.models.size(), 0);
   for (int host = 0; host < hosts; ++host) {
-    // The model that is furthest behind its share.
+    // The model that is furthest behind its share is next.
     size_t next = 0;
     for (size_t i = 1; i < given.size(); ++i) {
       if (given[i] / options.models[i].share < given[next] / options.models[next].share) next = i;

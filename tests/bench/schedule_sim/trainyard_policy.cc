@@ -1,5 +1,5 @@
-// The daemon's own scheduler in a simulation: what the dispatcher tells Queue, Fleet and Shares,
-// told from the world.
+// The daemon's own scheduler in a simulation: Queue, Fleet and Shares get from the world what the
+// dispatcher passes to them in the daemon.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -13,7 +13,8 @@
 namespace trainyard::sim {
 namespace {
 
-/// 80 % of forecasts lie within their range: the normal distribution's 10th and 90th percentile.
+/// 80 % of the forecasts are within their range: the 10th and 90th percentiles of a normal
+/// distribution.
 constexpr double kRangeSigmas = 1.2816;
 
 class Trainyard final : public SchedulingPolicy {
@@ -99,7 +100,7 @@ class Trainyard final : public SchedulingPolicy {
   static std::string owner_of(const World& world, int id) {
     return "owner-" + std::to_string(world.job(id).owner);
   }
-  /// What the forecasts say who are wrong by `spread`, with the GPUs' speeds.
+  /// The range stated by forecasts with an error of `spread`, for the GPUs' speeds.
   static server::Range range(double low, double likely, double high, double spread) {
     const double factor = std::exp(kRangeSigmas * spread);
     return {static_cast<int64_t>(low / factor), static_cast<int64_t>(likely),

@@ -1,4 +1,4 @@
-// FIFO, strict priority and EASY backfill, each with whole GPUs for a job.
+// FIFO, strict priority and EASY backfill; each job gets whole GPUs.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,7 +24,8 @@ class WholeGpus final : public SchedulingPolicy {
       group.speed = m.speed;
       ++group.count;
     }
-    // The smallest memory first: large devices are left to those who need them.
+    // Groups with the smallest memory first, so that large devices stay free for jobs that need
+    // them.
     for (int g = 1; g < world.cluster().group_count; ++g) by_memory_.push_back(g);
     std::ranges::stable_sort(by_memory_, {}, [&](int g) { return at(g).memory_bytes; });
   }
@@ -55,16 +56,17 @@ class WholeGpus final : public SchedulingPolicy {
   }
 
  private:
-  static constexpr int kBackfillDepth = 1000;  // jobs looked at behind the first that waits
+  static constexpr int kBackfillDepth = 1000;  // jobs considered behind the first waiting one
 
   struct Group {
     std::set<int> free;
-    std::set<std::pair<int64_t, int>> ends;  // of its taken devices: forecast, device
+    std::set<std::pair<int64_t, int>> ends;  // the occupied devices: forecast end, device
     int64_t memory_bytes = 0;
     double speed = 1;
     int count = 0;
   };
-  /// When the first job that waits gets a group's devices, and how many it leaves over.
+  /// The time at which the first waiting job gets a group's devices, and how many devices remain
+  /// then.
   struct Shadow {
     bool reserved = false;
     int64_t start_us = 0;
@@ -73,7 +75,7 @@ class WholeGpus final : public SchedulingPolicy {
   using Key = std::pair<std::pair<int, int64_t>, int>;
   using Line = std::set<Key>;
 
-  /// Over the jobs that wait for this kind of device.
+  /// Goes through the jobs that wait for this kind of device.
   void walk(const World& world, DeviceKind kind, Plan& plan) {
     std::vector<Shadow> shadows(groups_.size());
     bool blocked = false;
@@ -92,7 +94,7 @@ class WholeGpus final : public SchedulingPolicy {
         blocked = true;
         continue;
       }
-      // The simulation tells of the start afterwards; until then it counts as taken.
+      // The simulation reports the start later; until then the devices count as occupied.
       for (const int d : devices) at_device(world, d).free.erase(d);
       if (kind == DeviceKind::kCpu) cpu_taken_.push_back(id);
       plan.starts.push_back({id, std::move(devices)});
@@ -112,7 +114,7 @@ class WholeGpus final : public SchedulingPolicy {
   }
 
   Line& line_of(DeviceKind kind) { return kind == DeviceKind::kCpu ? cpu_line_ : gpu_line_; }
-  /// Whatever accepts both waits for a GPU.
+  /// A job that accepts both kinds waits for a GPU.
   static DeviceKind kind_of(const World& world, int id) {
     if (world.cluster().gpu_count == 0) return DeviceKind::kCpu;
     return world.job(id).wish == DeviceWish::kCpu ? DeviceKind::kCpu : DeviceKind::kGpu;
@@ -168,7 +170,7 @@ class WholeGpus final : public SchedulingPolicy {
         shadow = &(*shadows)[static_cast<size_t>(g)];
         const int64_t end_us = world.now_us() + world.forecast_us(id, group.speed);
         if (end_us <= shadow->start_us) {
-          shadow = nullptr;  // gone by then
+          shadow = nullptr;  // the job ends before the reserved start
         } else if (shadow->extra < job.gpus) {
           continue;
         }
@@ -185,7 +187,7 @@ class WholeGpus final : public SchedulingPolicy {
     return {};
   }
 
-  /// On the group that has enough devices first.
+  /// Reserves devices in the group that will have enough free devices first.
   void reserve(const World& world, int id, std::vector<Shadow>& shadows) {
     const TraceJob& job = world.job(id);
     int best = 0;
@@ -219,7 +221,7 @@ class WholeGpus final : public SchedulingPolicy {
   std::vector<int> by_memory_;
   Line cpu_line_, gpu_line_;
   std::map<int, std::vector<Taken>> placed_;
-  std::vector<int> cpu_taken_;  // of the decision that is being made
+  std::vector<int> cpu_taken_;  // by the current decision
 };
 
 }  // namespace

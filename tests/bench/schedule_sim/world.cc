@@ -56,7 +56,8 @@ bool World::kind_allowed(int id, DeviceKind kind) const {
   if (wish == DeviceWish::kCpu) return kind == DeviceKind::kCpu;
   if (wish == DeviceWish::kGpu) return kind == DeviceKind::kGpu;
   const auto& before = state(id).kind_before;
-  // Another kind gives other bits, so it is taken only where the first is no more.
+  // Another kind of device gives other bits, so it is used only if no device of the first kind is
+  // left.
   return !before || *before == kind || !kind_usable(*before);
 }
 
@@ -89,7 +90,7 @@ bool World::fits_at(int id, int at, int64_t time_us) const {
       }
     }
   } else if (!d.jobs.empty()) {
-    shut = job(d.jobs.front()).exclusive;  // then it is alone
+    shut = job(d.jobs.front()).exclusive;  // an exclusive job is alone on its device
   }
   if (left >= m.device.slots || shut) return false;
   if (bytes + j.bytes + m.device.overhead_bytes > m.device.memory_bytes) return false;
@@ -98,7 +99,8 @@ bool World::fits_at(int id, int at, int64_t time_us) const {
 }
 
 bool World::would_hold(int id) const {
-  std::vector<int> room(static_cast<size_t>(cluster_.group_count), 0);  // devices of each group
+  // free devices of each group
+  std::vector<int> room(static_cast<size_t>(cluster_.group_count), 0);
   const TraceJob& j = job(id);
   for (size_t i = 0; i < devices_.size(); ++i) {
     const Machine& m = machines()[i];
@@ -181,7 +183,8 @@ void World::settle(int id) {
   if (s.phase != Phase::kRunning) return;
   s.done_us += s.rate * static_cast<double>(now_us_ - s.rate_us);
   s.rate_us = now_us_;
-  // The newest checkpoint is at most one interval old. Its work is that of the rate since then.
+  // The newest checkpoint is at most one interval old. The work since then was done at the current
+  // rate.
   const int64_t since = now_us_ - s.saved_time_us;
   const int64_t whole = since / physics_.checkpoint_us * physics_.checkpoint_us;
   if (whole > 0) {
@@ -200,7 +203,7 @@ void World::set_rate(int id, double rate) {
 void World::update_rates(const std::vector<int>& devices) {
   for (const int at : devices) {
     const bool shared = machine(at).device.kind == DeviceKind::kGpu;
-    if (!shared) continue;  // on the CPU each job has cores of its own
+    if (!shared) continue;  // on the CPU each job has its own cores
     for (const int id : device(at).jobs) {
       if (state(id).phase != Phase::kRunning) continue;
       double rate = std::numeric_limits<double>::max();
@@ -255,7 +258,7 @@ void World::preempt(int victim, int beneficiary, int64_t least_run_us) {
                               std::to_string((now_us_ - v.attempt_us) / kSecondUs) + " s");
   }
   settle(victim);
-  v.saved_us = std::max(v.saved_us, v.done_us);  // it leaves with a checkpoint
+  v.saved_us = std::max(v.saved_us, v.done_us);  // the job writes a checkpoint before it leaves
   v.phase = Phase::kStopping;
   set_rate(victim, 0);
   v.attempt_us = now_us_;
