@@ -1,5 +1,6 @@
 # Third-party libraries, which programs link in two ways. outside::NAME is the distribution's shared library. In targets of
-# trainyard_alone() it is the static archive, so that the program is a single file that needs only glibc (decision 93).
+# trainyard_alone() it is the static archive, so that the program is a single file that needs only glibc
+# (docs/decisions/programs-and-packages.md).
 find_package(JPEG REQUIRED)
 find_package(LibArchive REQUIRED)
 find_package(OpenSSL REQUIRED)

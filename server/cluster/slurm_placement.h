@@ -1,10 +1,10 @@
 // server/cluster/slurm_placement.h: the placement for Slurm clusters, by sbatch, squeue, scancel
 // and scontrol.
 //
-// docs/slurm.md lists the commands and the conclusions; docs/decisions/0100 explains the choice of
-// commands. All queries use the attempt's name, which is Slurm's job name. So a job that has reused
-// an old ID is neither mistaken for ours nor cancelled, and a second submission under the same name
-// is found and ended with the first.
+// docs/slurm.md lists the commands and the conclusions; docs/decisions/slurm.md explains the choice
+// of commands. All queries use the attempt's name, which is Slurm's job name. So a job that has
+// reused an old ID is neither mistaken for ours nor cancelled, and a second submission under the
+// same name is found and ended with the first.
 #pragma once
 
 #include <stop_token>

@@ -1,5 +1,5 @@
 // server/forecast/cluster_rates.h: forecasts the time that jobs take on the nodes of clusters
-// (docs/decisions/0114).
+// (docs/decisions/measuring-cluster-nodes.md).
 //
 // The worker of a job measures its node after the job has ended: the outcome is stored by then,
 // nothing waits for the worker any more, and it has the node's cores for some more seconds. So the

@@ -1,5 +1,5 @@
 // server/protocol/enrolment.h: values that the daemon and a remote worker both compute when the
-// worker enrols (docs/decisions/0102).
+// worker enrols (docs/decisions/remote-workers.md).
 //
 //   secret      HMAC-SHA256(the daemon's key, task id): passed to the worker once, with the attempt
 //   credential  HMAC-SHA256(secret, key that the worker drew): the nonce of every later call; the

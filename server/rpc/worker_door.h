@@ -1,5 +1,5 @@
 // server/rpc/worker_door.h: the keys with which the daemon and its remote workers authenticate each
-// other (docs/decisions/0102).
+// other (docs/decisions/remote-workers.md).
 //
 // They are two files in the folder `workers` of the state folder, created at first use, mode 0600:
 //   identity.pem   the private key (EC P-256) and the self-signed certificate of the workers' port,

@@ -1,12 +1,13 @@
 // server/worker/elsewhere.h: runs a training attempt on another host than the daemon's
-// (docs/decisions/0102), in these steps:
+// (docs/decisions/remote-workers.md), in these steps:
 //
 //   enrol    exchanges the secret for a credential, which is kept only in memory
 //   attach   gets the assignment and replaces its paths by paths on this host
 //   prepare  takes the dataset from the host's cache or pulls it from the daemon; pulls the
 //            checkpoint to resume from
 //   meet     only if the attempt has several nodes: the daemon sends each worker the addresses of
-//            the others (docs/decisions/0105); only the worker of rank 0 reports and pushes
+//            the others (docs/decisions/jobs-over-several-nodes.md); only the worker of rank 0
+//            reports and pushes
 //   train    the same as on the daemon's host; checkpoints and the model are pushed to the daemon
 //            (uplink.h)
 //   outcome  is reported to the daemon

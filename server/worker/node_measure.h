@@ -1,6 +1,6 @@
 // server/worker/node_measure.h: reads the facts about a remote worker's node and measures its speed
-// (docs/decisions/0114). The worker measures after its job, if the daemon requests it. The time is
-// limited here too, because the worker occupies a cluster allocation.
+// (docs/decisions/measuring-cluster-nodes.md). The worker measures after its job, if the daemon
+// requests it. The time is limited here too, because the worker occupies a cluster allocation.
 #pragma once
 
 #include <chrono>

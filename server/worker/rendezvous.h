@@ -1,5 +1,6 @@
 // server/worker/rendezvous.h: connects the workers of an attempt's nodes. Each worker sends the
-// daemon the address on which it listens, and polls until all have done so (docs/decisions/0105).
+// daemon the address on which it listens, and polls until all have done so
+// (docs/decisions/jobs-over-several-nodes.md).
 #pragma once
 
 #include <chrono>

@@ -43,7 +43,8 @@ struct LinkRates {
 inline constexpr LinkRates kAssumedLink;
 /// The network between the nodes of a job; the rates are those at which each node sends. They are
 /// assumed, too: for GPUs what NCCL reaches on networks of 10 to 400 Gbit/s, for CPUs what a
-/// process sends through TLS (docs/decisions/0105) on networks of 1 to 10 Gbit/s.
+/// process sends through TLS (docs/decisions/jobs-over-several-nodes.md) on networks of 1 to 10
+/// Gbit/s.
 inline constexpr LinkRates kAssumedGpuNetwork{.bytes_per_second = 5e9,
                                               .bytes_per_second_least = 1.25e9,
                                               .bytes_per_second_most = 50e9,

@@ -158,8 +158,8 @@ inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
   };
   return rows;
 }
-/// Visits the fields that influence the numbers of a run; docs/decisions/0048 explains why the
-/// other fields do not.
+/// Visits the fields that influence the numbers of a run; docs/decisions/identity-of-a-run.md
+/// explains why the other fields do not.
 template <FieldsOf<Recipe> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   visit_rows(spec, visit);

@@ -1,6 +1,6 @@
 // src/passes/gather_parameters.h: gathers parameters that are sharded over the ranks before they
 // are read. The whole parameter is released after its last reader (ZeRO stage 3;
-// docs/decisions/0108).
+// docs/decisions/sharding-the-parameters.md).
 //
 //   shard ── [Cast] ── GatherShardsStart ── GatherShardsDone ── whole ── readers
 //

@@ -2,8 +2,8 @@
 //
 // A library offers several algorithms for one product or convolution. The fastest is found by
 // timing them, and their results differ in the last bits. So an algorithm is chosen once per
-// problem and device class, recorded, and used from then on (docs/decisions/0034). There are two
-// records:
+// problem and device class, recorded, and used from then on
+// (docs/decisions/choosing-gpu-algorithms.md). There are two records:
 //
 //   job    in its checkpoint: preferred, so that a resumed job continues with the same bits
 //   host   in a folder with one JSON file per device class, shared by all processes

@@ -1,5 +1,5 @@
 // src/runtime/peers.h: connects the processes that train one job together, on one or several hosts,
-// each with the same number of ranks (docs/decisions/0105).
+// each with the same number of ranks (docs/decisions/jobs-over-several-nodes.md).
 //
 // Every pair of processes is connected (peer_link.h) before the first step. All processes make the
 // same calls in the same order; each call knows how many bytes it expects, and a message of another

@@ -139,7 +139,8 @@ constexpr Facts kFacts{
     .outside_us =
         {15, kFitted,
          "MLPs and LeNet: copies and the graph's launch, root causes 3; of one recording, "
-         "which then held one step and holds several since (decision 45)"},
+         "which then held one step and holds several since "
+         "(docs/decisions/submission-of-gpu-steps.md)"},
     .own_attention = {17e12, kFitted, "GPT-2 in TF32"},
     .own_attention_grad = {12e12, kFitted, "GPT-2 in TF32"},
     .library_attention = {150e12, kFitted, "GPT-2 in bf16"},
@@ -158,42 +159,52 @@ constexpr Facts kFacts{
 };
 
 constexpr std::string_view kTogether =
-    "16 short steps are one submission (decision 45); ReLU is part of products (decision 95)";
+    "16 short steps are one submission (docs/decisions/submission-of-gpu-steps.md); ReLU is part "
+    "of products (docs/decisions/fused-operations.md)";
 constexpr std::string_view kTogetherDirect =
-    "16 short steps are one submission; small convolutions are kernels of our own (decision 46); "
-    "ReLU is part of pools and products (decision 95)";
+    "16 short steps are one submission; small convolutions are kernels of our own "
+    "(docs/decisions/convolutions-on-a-gpu.md); "
+    "ReLU is part of pools and products (docs/decisions/fused-operations.md)";
 
 constexpr MeasuredRow kMeasured[] = {
-    {"gpt2_small:1024", 16, "bf16", 69.57, 390.6, 537.1, "head and loss by chunks (decision 39)"},
-    {"gpt2_small:1024", 16, "tf32", 169.1, 0, 0, "head and loss by chunks (decision 39)"},
-    {"gpt2_small:1024", 16, "fp32", 360.7, 0, 0, "head and loss by chunks (decision 39)"},
+    {"gpt2_small:1024", 16, "bf16", 69.57, 390.6, 537.1,
+     "head and loss by chunks (docs/decisions/language-model-head.md)"},
+    {"gpt2_small:1024", 16, "tf32", 169.1, 0, 0,
+     "head and loss by chunks (docs/decisions/language-model-head.md)"},
+    {"gpt2_small:1024", 16, "fp32", 360.7, 0, 0,
+     "head and loss by chunks (docs/decisions/language-model-head.md)"},
     {"resnet50:224", 128, "bf16", 74.10, 5000, 7200,
-     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalization loads 16 "
+     "filter gradients in 16 bits end in 16 bits (docs/decisions/convolutions-on-a-gpu.md); batch "
+     "normalization loads 16 "
      "bytes"},
     {"resnet50:224", 128, "tf32", 60.03, 0, 0,
-     "batch normalization adds the gradients of a block's two ways (decision 47)"},
+     "batch normalization adds the gradients of a block's two ways "
+     "(docs/decisions/fused-operations.md)"},
     {"resnet50:224", 128, "fp32", 590.6, 0, 0,
-     "strict F32 keeps clear of the naive engine (decision 38)"},
+     "strict F32 keeps clear of the naive engine (docs/decisions/convolutions-on-a-gpu.md)"},
     {"vit_base:224", 64, "bf16", 22.63, 3500, 0},
     {"vit_base:224", 64, "tf32", 72.18, 0, 0},
     {"vit_base:224", 64, "fp32", 189.0, 0, 0},
     {"vgg16:224", 64, "bf16", 52.98, 0, 0,
-     "filter gradients in 16 bits end in 16 bits (decision 38); ReLU in front of a pool is its own "
-     "(decision 95)"},
+     "filter gradients in 16 bits end in 16 bits (docs/decisions/convolutions-on-a-gpu.md); ReLU "
+     "in front of a pool is its own "
+     "(docs/decisions/fused-operations.md)"},
     {"vgg16:224", 64, "tf32", 45.57, 0, 0,
      "max pooling by eight channels a thread, without 64-bit divisions; ReLU in front of a pool is "
-     "its own (decision 95)"},
+     "its own (docs/decisions/fused-operations.md)"},
     {"vgg16:224", 64, "fp32", 0, 0, 0},
     {"resnet18", 512, "bf16", 25.68, 0, 0,
-     "filter gradients in 16 bits end in 16 bits (decision 38); batch normalization loads 16 "
+     "filter gradients in 16 bits end in 16 bits (docs/decisions/convolutions-on-a-gpu.md); batch "
+     "normalization loads 16 "
      "bytes"},
     {"resnet18", 512, "tf32", 17.53, 0, 0},
     {"resnet18", 512, "fp32", 385.7, 0, 0,
-     "strict F32 keeps clear of the naive engine (decision 38)"},
+     "strict F32 keeps clear of the naive engine (docs/decisions/convolutions-on-a-gpu.md)"},
     {"lenet5", 64, "bf16", 0.2918, 600e3, 2e6,
      "max pooling by eight channels a thread; casts in one launch; 16 steps are one submission; "
-     "small convolutions are kernels of our own (decision 46); ReLU is part of pools and products "
-     "(decision 95)"},
+     "small convolutions are kernels of our own (docs/decisions/convolutions-on-a-gpu.md); ReLU is "
+     "part of pools and products "
+     "(docs/decisions/fused-operations.md)"},
     {"lenet5", 64, "tf32", 0.2786, 0, 0, kTogetherDirect},
     {"lenet5", 64, "fp32", 0.4307, 0, 0, kTogetherDirect},
     {"mlp_small", 64, "bf16", 0.07240, 0, 0, kTogether},
@@ -203,7 +214,8 @@ constexpr MeasuredRow kMeasured[] = {
     {"mlp", 128, "tf32", 0.1010, 0, 0, kTogether},
     {"mlp", 128, "fp32", 0.1028, 0, 0, kTogether},
     {"transformer_classifier", 64, "bf16", 0.7886, 0, 0,
-     "biases of products are rounded in one launch, the loss takes one (decision 46)"},
+     "biases of products are rounded in one launch, the loss takes one "
+     "(docs/decisions/fused-operations.md)"},
     {"transformer_classifier", 64, "tf32", 1.119, 0, 0},
     {"transformer_classifier", 64, "fp32", 1.416, 0, 0},
     {"gpt2_mini", 64, "bf16", 5.681, 0, 0},

@@ -1,6 +1,6 @@
 // tests/bench/step_facts.h: all inputs of the model of a step's time, in one table (step_facts.cc),
 // each line with its source. Nothing else in the model may be tuned: a change to a kernel must
-// change its line and state why (docs/decisions/0043).
+// change its line and state why (docs/decisions/model-of-gpu-steps.md).
 #pragma once
 
 #include <span>

@@ -127,7 +127,7 @@ void print_first_run(const AlgorithmTimes& times) {
   for (const MeasuredRow& m : measured_rows()) rows.push_back({m, predict_row(m, times)});
   std::printf(
       "# Predicted steps on an H100\n\n**Predicted, not measured**, by `step_model` "
-      "(docs/decisions/0043). Shares say what a prediction rests on. Measured: "
+      "(docs/decisions/model-of-gpu-steps.md). Shares say what a prediction rests on. Measured: "
       "`gpu_h100_2026-11-22/`.\n\n");
   print_all(rows);
   std::printf("\n## What would have to be true for the aims\n\n");

@@ -11,7 +11,7 @@ A path is
 - on a page, a bare file name in backticks with a suffix of SOURCE_SUFFIXES: some file must have that name
 Braces list alternatives (`job_rows.{h,cc}`). `*`, `?`, `<family>`, `{family}`, `...`, `xyz` and
 words in capitals (`NAME`, `N`) stand for anything, but something must match. A file may be named
-without its suffix, a decision by its number (`docs/decisions/0007`). A word that ends in `_` is the
+without its suffix. A word that ends in `_` is the
 beginning of a name. In RECORDS only the links are checked, since these pages keep the names of
 their time.
 """
@@ -60,8 +60,8 @@ def paths():
 
 @functools.cache
 def stems():
-    """Files without their suffixes, and decisions by number only."""
-    return frozenset(re.sub(r"(docs/decisions/\d+)-.*|(.)\.\w+", r"\1\2", path) for path in files())
+    """Files without their suffixes."""
+    return frozenset(re.sub(r"(.)\.\w+", r"\1", path) for path in files())
 
 
 @functools.cache
@@ -176,8 +176,8 @@ def check_itself():
         "`src/base/files.{h,cc}`, `src/base/*.h`, `src/ops/<family>.cc`, `src/data/xyz_dataset.cc`": [],
         "`src/base/files.{h,nothing}`": ["src/base/files.{h,nothing}"],
         "`src/base/*.nothing`": ["src/base/*.nothing"],
-        "src/base/files, docs/decisions/0001 and tests/golden/{name}.json": [],
-        "src/base/no_such_stem, docs/decisions/9999": ["docs/decisions/9999", "src/base/no_such_stem"],
+        "src/base/files, docs/decisions/backups and tests/golden/{name}.json": [],
+        "src/base/no_such_stem, docs/decisions/no-such-page": ["docs/decisions/no-such-page", "src/base/no_such_stem"],
         "`files.h` and `no_such_name.cc`": ["no_such_name.cc"],
         "`decisions/README.md` and `decisions/no_such_page.md`": ["decisions/no_such_page.md"],
         "https://github.com/src/thing, /usr/src/thing, ../src/thing": [],

@@ -3,7 +3,7 @@ before, and that its settings fit the daemon.
 
 Nothing starts under systemd here: systemd-analyze and this test read the file. The test fails for a
 misspelled or unknown setting (systemd ignores those), for a setting that opens up the service, and
-for one that harms workers that outlive the daemon (docs/decisions/0064-workers-and-systemd.md)."""
+for one that harms workers that outlive the daemon (docs/decisions/workers-that-survive-the-daemon.md)."""
 
 import os
 import pathlib

@@ -159,7 +159,7 @@ int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, HeldFil
 }
 
 // The run reports no progress meanwhile: a write that never ends counts as a stall
-// (docs/decisions/0057).
+// (docs/decisions/lost-and-stalled-workers.md).
 TEST(CheckpointBeside, TheNextOneWaitsForTheOneUnderWay) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);

@@ -531,7 +531,7 @@ TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
   EXPECT_TRUE(d.starts.empty());
   EXPECT_TRUE(has(d.wait("a"), "on the CPU in about 60 min")) << d.wait("a").message;
   s.placed = {on("x", {"devices/gpu-0"}, kGiB)};
-  EXPECT_TRUE(decide(s, 0).starts.empty()) << "unknown: decision 9";
+  EXPECT_TRUE(decide(s, 0).starts.empty()) << "unknown: the job waits for the GPU";
   s.waiting[0].asked.kind_before = DeviceKind::kGpu;
   s.placed = {on("x", {"devices/gpu-0"}, kGiB, 300)};
   EXPECT_TRUE(decide(s, 0).starts.empty()) << "other bits";

@@ -120,7 +120,7 @@ std::vector<Convolution::Group> Convolution::groups(bool padded) const {
   const bool mixed = operands_ != storage_.result;
   // A filter's gradient that is rounded to 16 bits and widened comes before one in F32: cuDNN has
   // its fast engines for the former, and jobs without timing use the first proposal
-  // (docs/decisions/0038).
+  // (docs/decisions/convolutions-on-a-gpu.md).
   const bool rounded_first = pass_ == ConvolutionPass::kWeights;
   std::vector<Group> groups;
   for (const bool fused : {true, false}) {
@@ -144,7 +144,8 @@ std::vector<Convolution::Group> Convolution::groups(bool padded) const {
     first.insert(strict ? first.begin() : first.end(), std::move(product));
   }
   if (is_direct() && !padded) {
-    // cuDNN's engines take ten times as long for these small problems (docs/decisions/0046).
+    // cuDNN's engines take ten times as long for these small problems
+    // (docs/decisions/convolutions-on-a-gpu.md).
     Way direct;
     direct.by = By::kDirect;
     direct.fused = epilogue_ != Epilogue::kNone;
