@@ -22,6 +22,8 @@ class Room {
 
   Room(Fleet& fleet, const Policy& policy, int64_t now_us);
   ~Room();
+  /// Makes the fleet what it was. Call it when all is decided: an exception is seen here alone.
+  void give_back();
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
 
