@@ -47,6 +47,17 @@ class StatePaths {
   /// What a backup holds still while it is sent (server/backup).
   std::filesystem::path backup() const { return root_ / "backup.staging"; }
 
+  /// Whether `path` lies in one of the folders of the state folder, as all that is ever removed: it
+  /// is neither the state folder nor one of those folders. The file system is not asked.
+  bool holds(const std::filesystem::path& path) const {
+    int depth = 0;
+    for (const std::filesystem::path& part : path.lexically_relative(root_)) {
+      if (part == "..") return false;
+      if (!part.empty() && part != ".") ++depth;
+    }
+    return depth >= 2;
+  }
+
   /// `text` for people, without the server's paths, which messages of the file system contain.
   std::string hide(std::string text) const {
     const std::string root = root_.string();

@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 
 #include "server/config/log.h"
+#include "server/files/removals.h"
 #include "server/handlers/job_handlers.h"
 #include "server/planning/array_plans.h"
 #include "server/planning/digest.h"
@@ -140,7 +141,7 @@ Status JobHandlers::remove_array(const v1::DeleteArrayRequest& request) {
     std::vector<std::string> gone;
     for (const std::string& uid : removed.uids) {
       const std::string path = "jobs/" + uid;
-      const Status files = parts_.files.remove_all(parts_.paths.root() / path);
+      const Status files = remove_kept(parts_.files, parts_.paths, parts_.paths.root() / path);
       if (files.ok()) {
         gone.push_back(path);
       } else {
