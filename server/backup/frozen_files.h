@@ -33,7 +33,9 @@ class FrozenFiles {
   Result<std::vector<FrozenFile>> list(const std::string& path) const;
   /// Forgets what is behind a path.
   void forget(const std::string& path);
-  std::filesystem::path link_of(const std::string& path) const { return links_ / path; }
+  /// Where a path of the state folder is held. The path leads neither out of that folder nor to all
+  /// of it.
+  std::filesystem::path link_of(const std::string& path) const;
 
  private:
   const std::filesystem::path state_;
