@@ -11,6 +11,7 @@
 #include "server/processes/supervisor_impl.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
+#include "src/base/check.h"
 #include "src/base/sha256.h"
 
 namespace trainyard::server {
@@ -113,6 +114,8 @@ int64_t Supervisor::Impl::watch_elsewhere(Task& task, int64_t now) {
 // ---- What others call ----------------------------------------------------------------------
 
 void Supervisor::expect(ElsewhereTask known) {
+  TRAINYARD_CHECK(known.nodes >= 1,
+                  "task " + known.id + " runs on " + std::to_string(known.nodes) + " nodes");
   auto task = std::make_shared<Task>();
   task->id = std::move(known.id);
   task->kind = std::move(known.kind);

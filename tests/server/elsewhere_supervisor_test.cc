@@ -13,6 +13,7 @@
 #include "server/processes/supervisor.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
+#include "src/base/check.h"
 #include "src/base/sha256.h"
 #include "tests/support/patience.h"
 
@@ -174,6 +175,19 @@ class ElsewhereSupervisor : public ::testing::Test {
   std::vector<std::string> withdrawn_;
   std::unique_ptr<Supervisor> supervisor_;
 };
+
+TEST_F(ElsewhereSupervisor, ATaskThatCannotBeIsAFault) {
+  const auto owner = expect("t1");
+  Supervisor::ElsewhereTask again;
+  again.id = "t1";
+  again.owner = owner;
+  again.lease_ms = 1000;
+  EXPECT_THROW(supervisor_->expect(again), InvariantError) << "it is there";
+  again.id = "t2";
+  again.nodes = 0;
+  EXPECT_THROW(supervisor_->expect(again), InvariantError) << "it has no worker";
+  EXPECT_EQ(supervisor_->task_count(), 1);
+}
 
 // Would be missed: a second worker with the secret of the first, a guessed one, a lost answer.
 TEST_F(ElsewhereSupervisor, ASecretBuysOneCredential) {
