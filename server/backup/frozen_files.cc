@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "src/base/check.h"
 #include "src/base/files.h"
 #include "src/base/handle.h"
 
@@ -72,8 +73,16 @@ bool is_temporary(const fs::path& path) { return path.extension() == ".tmp"; }
 
 }  // namespace
 
+fs::path FrozenFiles::link_of(const std::string& path) const {
+  const fs::path named(path);
+  TRAINYARD_CHECK(
+      !path.empty() && named.is_relative() && std::ranges::find(named, "..") == named.end(),
+      "a backup would hold '" + path + "', which is no path in the state folder");
+  return links_ / named;
+}
+
 Result<bool> FrozenFiles::freeze(const std::string& path) {
-  const fs::path to = links_ / path;
+  const fs::path to = link_of(path);
   std::error_code ec;
   fs::create_directories(to.parent_path(), ec);
   if (ec) return file_error("cannot create", to.parent_path(), ec.value());
@@ -98,12 +107,13 @@ Result<std::vector<FrozenFile>> FrozenFiles::list(const std::string& path) const
     const auto size = static_cast<int64_t>(fs::file_size(file, ec));
     files.push_back({file.lexically_relative(links_).generic_string(), size, ""});
   };
-  const fs::path root = links_ / path;
+  const fs::path root = link_of(path);
   if (!fs::is_directory(root, ec)) {
     add(root);
   } else {
-    for (fs::recursive_directory_iterator it(root, ec), end; !ec && it != end; it.increment(ec)) {
+    for (fs::recursive_directory_iterator it(root, ec), end; !ec && it != end;) {
       if (it->is_regular_file(ec)) add(it->path());
+      if (!ec) it.increment(ec);
     }
   }
   if (ec) return file_error("cannot list", root, ec.value());
@@ -111,6 +121,6 @@ Result<std::vector<FrozenFile>> FrozenFiles::list(const std::string& path) const
   return files;
 }
 
-void FrozenFiles::forget(const std::string& path) { (void)local_files().remove_all(links_ / path); }
+void FrozenFiles::forget(const std::string& path) { (void)local_files().remove_all(link_of(path)); }
 
 }  // namespace trainyard::server

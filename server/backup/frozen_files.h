@@ -35,7 +35,9 @@ class FrozenFiles {
   Result<std::vector<FrozenFile>> list(const std::string& path) const;
   /// Removes the links of a path.
   void forget(const std::string& path);
-  std::filesystem::path link_of(const std::string& path) const { return links_ / path; }
+  /// The path of the hard link for `path`, which is relative to the state folder. A path that leads
+  /// out of that folder, or is the whole folder, fails a check.
+  std::filesystem::path link_of(const std::string& path) const;
 
  private:
   const std::filesystem::path state_;

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <thread>
 
+#include "src/base/check.h"
 #include "src/base/disk_space.h"
 #include "src/base/text.h"
 #include "src/checkpoint/checkpoint.h"
@@ -189,6 +191,11 @@ Result<bool> StagedBackup::prepare() {
   for (const char* name : {"trainyard.db.state", "trainyard.db.commit", "trainyard.db"}) {
     ASSIGN_OR_RETURN(const std::vector<FrozenFile> files, frozen_.list(name));
     files_.insert(files_.end(), files.begin(), files.end());
+  }
+  std::set<std::string_view> paths;
+  for (const FrozenFile& file : files_) {
+    const bool is_new = paths.insert(file.path).second;
+    TRAINYARD_CHECK(is_new, "the backup has " + file.path + " twice");
   }
   return true;
 }

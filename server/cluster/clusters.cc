@@ -14,6 +14,7 @@
 #include "server/cluster/end_watch.h"
 #include "server/config/log.h"
 #include "server/scheduler/retry.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -142,7 +143,13 @@ void Clusters::Runner::run() {
       if (stopping) return;
       news = false;
     }
-    turn();
+    try {
+      turn();
+    } catch (const std::exception& e) {
+      spdlog::error("event=cluster_fault {} {}", kv("cluster", cluster.config.name),
+                    kv("what", e.what()));
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // the next turn tries again
+    }
   }
 }
 
@@ -217,6 +224,8 @@ std::optional<Live> Clusters::Runner::copy(const Key& key) {
 void Clusters::Runner::submit(const Key& key) {
   const std::optional<Live> l = copy(key);
   if (!l) return;
+  TRAINYARD_CHECK(l->stage == Stage::kToSubmit,
+                  l->attempt.job + ": its attempt may already be in the cluster");
   if (l->withdrawn || l->left_us) return finish(key, {});  // the cluster has no such job
   std::optional<SubmitAnswer> known_answer = refused_already();
   const SubmitAnswer answer =
@@ -498,25 +507,25 @@ void Clusters::stop() {
 }
 
 void Clusters::hand_over(const std::string& cluster, ClusterAttempt attempt) {
-  for (const auto& r : runners_) {
-    if (r->cluster.config.name != cluster) continue;
-    const Key key{attempt.uid, attempt.attempt};
-    const int64_t now = r->clock.steady_us();
-    const bool attached = r->supervisor.silent_ms(attempt.intent.task).has_value();
-    Live l{.attempt = std::move(attempt),
-           .watch = EndWatch(rules_of(r->cluster.config), now, attached)};
-    l.handle = {l.attempt.handle, l.attempt.intent.name};
-    if (!l.attempt.handle.empty()) {
-      l.stage = Stage::kKnown;
-    } else if (l.attempt.may_exist) {
-      l.stage = Stage::kToFind;
-    }
-    const MutexLock lock(r->mu);
-    r->note(key, r->live.insert_or_assign(key, std::move(l)).first->second);
-    r->news = true;
-    r->wake.notify_all();
-    return;
-  }
+  const auto found = std::ranges::find_if(
+      runners_, [&](const auto& r) { return r->cluster.config.name == cluster; });
+  TRAINYARD_CHECK(found != runners_.end(), attempt.job + ": there is no cluster " + cluster);
+  TRAINYARD_CHECK(!attempt.intent.name.empty(), attempt.job + ": the attempt has no name");
+  Runner& r = **found;
+  const Key key{attempt.uid, attempt.attempt};
+  const int64_t now = r.clock.steady_us();
+  const bool attached = r.supervisor.silent_ms(attempt.intent.task).has_value();
+  Live l{.attempt = std::move(attempt),
+         .watch = EndWatch(rules_of(r.cluster.config), now, attached)};
+  l.handle = {l.attempt.handle, l.attempt.intent.name};
+  if (l.attempt.may_exist) l.stage = Stage::kToFind;
+  if (!l.attempt.handle.empty()) l.stage = Stage::kKnown;
+  const MutexLock lock(r.mu);
+  const auto [live, is_new] = r.live.emplace(key, std::move(l));
+  TRAINYARD_CHECK(is_new, live->second.attempt.job + ": an attempt is submitted twice");
+  r.note(key, live->second);
+  r.news = true;
+  r.wake.notify_all();
 }
 
 void Clusters::withdraw(const std::string& cluster, const std::string& uid, int32_t attempt) {

@@ -48,6 +48,17 @@ class StatePaths {
   /// The hard links that preserve the files of a backup until they are sent (server/backup).
   std::filesystem::path backup() const { return root_ / "backup.staging"; }
 
+  /// Whether `path` is inside one of the state folder's own folders, as everything that is ever
+  /// deleted must be. Compares names only, without reading the file system.
+  bool holds(const std::filesystem::path& path) const {
+    int depth = 0;
+    for (const std::filesystem::path& part : path.lexically_relative(root_)) {
+      if (part == "..") return false;
+      if (!part.empty() && part != ".") ++depth;
+    }
+    return depth >= 2;
+  }
+
   /// Replaces the state folder's path in a text for users, because error messages of the file
   /// system contain paths.
   std::string hide(std::string text) const {

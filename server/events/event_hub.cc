@@ -24,20 +24,25 @@ using BlockPtr = std::shared_ptr<const EventBlock>;
 constexpr size_t kSmallestRing = 16 << 10;
 
 /// Sets `out` to a block of the events after `after`, up to the next gap; leaves it null if there
-/// are none.
+/// are none. A fault becomes an error for the job's watchers, so that the hub's threads continue.
 Result<EventRange> read_block(const JobStore& jobs, const std::string& uid, int64_t after,
-                              int64_t bytes_max, BlockPtr& out) {
+                              int64_t bytes_max, BlockPtr& out) try {
   auto block = std::make_shared<EventBlock>();
   ASSIGN_OR_RETURN(
       const EventRange range,
       jobs.visit_events(uid, after, INT32_MAX, bytes_max, [&](int64_t seq, std::string_view event) {
         if (block->ends.empty()) block->first_seq = seq;
+        TRAINYARD_CHECK(seq == block->last_seq() + 1,
+                        "event " + std::to_string(seq) + " of job " + uid + " follows event " +
+                            std::to_string(block->last_seq()) + " in one block");
         block->append(event);
       }));
   block->bytes.shrink_to_fit();
   block->ends.shrink_to_fit();
   if (!block->ends.empty()) out = std::move(block);
   return range;
+} catch (const InvariantError& e) {
+  return make_error(ErrorCode::kInternal, "INTERNAL", e.what());
 }
 
 bool has(const BlockPtr& block, int64_t seq) {

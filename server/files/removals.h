@@ -1,6 +1,7 @@
 // server/files/removals.h: deletes the files of deleted resources (server/store/removals.h).
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "server/config/paths.h"
@@ -8,6 +9,10 @@
 #include "src/base/files.h"
 
 namespace trainyard::server {
+
+/// Deletes a file or folder inside one of the state folder's own folders. Any other path fails a
+/// check, since a wrong path could delete everything.
+Status remove_kept(Files& files, const StatePaths& paths, const std::filesystem::path& path);
 
 /// Deletes `path`, which is relative to the state folder and whose row has been deleted. After an
 /// error the next start of the daemon tries again.

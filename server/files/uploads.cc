@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "server/config/log.h"
+#include "server/files/removals.h"
 #include "server/rpc/names.h"
 #include "src/base/check.h"
 #include "src/base/crc32c.h"
@@ -155,7 +156,8 @@ Result<Upload> UploadWriter::finish(const std::string& sha256) {
   hashed_ = true;
   ASSIGN_OR_RETURN(const std::string digest, digest_.finish(row_.size_bytes));
   if (digest != expected) {
-    (void)uploads_.files_.remove_all(uploads_.paths_.upload_part(row_.sha256, row_.size_bytes));
+    (void)remove_kept(uploads_.files_, uploads_.paths_,
+                      uploads_.paths_.upload_part(row_.sha256, row_.size_bytes));
     (void)uploads_.store_.uploads().remove(row_.key());
     Error e = make_error(ErrorCode::kInvalidArgument, "CONTENT_HASH_MISMATCH",
                          "the received bytes have the SHA-256 " + digest + ", not " + expected +
@@ -173,6 +175,9 @@ Result<Upload> UploadWriter::finish(const std::string& sha256) {
 
 /// Renames the part to the complete file with that digest.
 Result<Upload> UploadWriter::name_file(const std::string& sha256) {
+  TRAINYARD_CHECK(committed_ == row_.size_bytes,
+                  "the upload " + sha256 + " is complete with " + std::to_string(committed_) +
+                      " of " + std::to_string(row_.size_bytes) + " bytes on the disk");
   const UploadKey key{row_.project, sha256, row_.size_bytes};
   UploadStore& rows = uploads_.store_.uploads();
   if (sha256 != row_.sha256) {
@@ -316,7 +321,7 @@ void Uploads::remove_idle(int64_t as_of_us) {
   for (const Upload& upload : *idle) {
     const Part part{upload.sha256, upload.size_bytes};
     if (!claim(part)) continue;  // it has a writer now
-    (void)files_.remove_all(paths_.upload_part(upload.sha256, upload.size_bytes));
+    (void)remove_kept(files_, paths_, paths_.upload_part(upload.sha256, upload.size_bytes));
     (void)store_.uploads().remove(upload.key());
     release(part);
     spdlog::info("event=upload_expired sha256={} bytes={}", upload.sha256, upload.committed_size);
@@ -366,7 +371,7 @@ void Uploads::remove_unused(std::vector<std::string> sha256s) {
       store_.uploads().remove_unused(kProject, sha256s);
   if (removed.ok()) {
     for (const std::string& sha256 : *removed) {
-      (void)files_.remove_all(paths_.upload(sha256));
+      (void)remove_kept(files_, paths_, paths_.upload(sha256));
       spdlog::info("event=upload_collected sha256={}", sha256);
     }
   }

@@ -16,6 +16,7 @@
 #include "proto/convert/spec.h"
 #include "server/config/log.h"
 #include "src/artifact/model_artifact.h"
+#include "src/base/check.h"
 #include "src/base/folder_files.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
@@ -266,6 +267,8 @@ Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
                    supervisor_.grant(start.task(), start.nonce(), FileUse::kWrite));
   if (Status s = check_files(start, grant.push_bytes_max); !s.ok()) return std::move(s).error();
   std::unique_ptr<Push> push(new Push(*this, std::move(grant), start));
+  TRAINYARD_CHECK(push->temporary_.has_parent_path(),
+                  "task " + start.task() + " may push files, and nothing says into which folder");
   {
     const MutexLock lock(mu_);
     push->entered_ = pushes_.insert(push->temporary_).second;
@@ -291,7 +294,7 @@ Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
   if (Status s = disk_.check(bytes_of(start) - held); !s.ok()) return std::move(s).error();
   for (int64_t left = held; push->index_ < start.files_size(); ++push->index_) {
     const int64_t bytes = start.files(push->index_).size_bytes();
-    if (left < bytes || bytes == 0) {
+    if (left < bytes || left == 0) {
       push->at_ = left;
       break;
     }
@@ -345,7 +348,9 @@ Status WorkerFiles::Push::append(std::string_view bytes) {
       if (Status s = open_next(); !s.ok()) return s;
     }
     const int64_t left = start_.files(index_).size_bytes() - at_;
-    const std::string_view part = bytes.substr(0, static_cast<size_t>(std::max<int64_t>(left, 0)));
+    TRAINYARD_CHECK(left >= 0, start_.files(index_).name() + " of task " + start_.task() + " has " +
+                                   std::to_string(-left) + " bytes more than were declared");
+    const std::string_view part = bytes.substr(0, static_cast<size_t>(left));
     size_t done = 0;
     while (done < part.size()) {
       const ssize_t n = ::write(file_.get(), part.data() + done, part.size() - done);

@@ -15,6 +15,7 @@
 #include "server/config/log.h"
 #include "server/forecast/outcome_history.h"
 #include "server/store/proto_time.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 #include "src/base/text.h"
 
@@ -168,6 +169,7 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
   std::optional<StoredRates> stored;
   {
     const MutexLock lock(mu);
+    TRAINYARD_CHECK(measuring, "rates of " + device.name + " come that nobody measures");
     measuring = false;
     wake.notify_all();
     if (stopped) return;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "server/store/proto_time.h"
+#include "src/base/check.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -57,6 +58,9 @@ int64_t OutcomeHistory::read() {
     return 0;
   }
   for (ForecastOutcome& o : *newer) {
+    TRAINYARD_CHECK(o.number > last_, "outcome " + std::to_string(o.number) +
+                                          " of a job is read behind outcome " +
+                                          std::to_string(last_));
     last_ = o.number;
     std::deque<double>& newest =
         steps_[outcome_key(o.device_model, o.threads, o.precision, o.graph)];

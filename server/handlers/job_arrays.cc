@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "server/config/log.h"
+#include "server/files/removals.h"
 #include "server/handlers/job_handlers.h"
 #include "server/planning/array_plans.h"
 #include "server/planning/digest.h"
@@ -143,7 +144,7 @@ Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request
     std::vector<std::string> gone;
     for (const std::string& uid : removed.uids) {
       const std::string path = "jobs/" + uid;
-      const Status files = parts.files.remove_all(parts.paths.root() / path);
+      const Status files = remove_kept(parts.files, parts.paths, parts.paths.root() / path);
       if (files.ok()) {
         gone.push_back(path);
       } else {

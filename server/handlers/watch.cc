@@ -11,6 +11,7 @@
 #include "server/rpc/names.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -141,6 +142,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     {
       const MutexLock lock(mu_);
       if (finished_) return {};
+      TRAINYARD_CHECK(asked_, "events of job " + id_ + " come that its stream has not asked for");
       asked_ = false;
       if (run->block) {
         const int64_t next = run->block->first_seq + static_cast<int64_t>(run->first);

@@ -11,6 +11,7 @@
 
 #include "server/check/unused_files.h"
 #include "server/config/log.h"
+#include "server/files/removals.h"
 #include "server/rpc/names.h"
 #include "server/rpc/status.h"
 #include "server/store/proto_time.h"
@@ -291,7 +292,7 @@ Status Garbage::remove(const Candidate& c) {
     const Result<Job> job = parts_.store.jobs().drop_checkpoints(c.job.uid);
     if (!job.ok()) return job.error();
   }
-  return parts_.files.remove_all(c.path);
+  return remove_kept(parts_.files, parts_.paths, c.path);
 }
 
 std::vector<Status> Garbage::remove_all(const std::vector<Candidate>& found) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/config/log.h"
+#include "server/files/removals.h"
 #include "server/rpc/names.h"
 #include "server/store/event_rows.h"
 #include "server/store/wait_for.h"
@@ -191,6 +192,18 @@ EndedQuery behind(const EndedJob* after, int64_t count_max) {
   return query;
 }
 
+/// Checks the order by which a caller continues after the last job of a page.
+Result<std::vector<EndedJob>> in_order(Result<std::vector<EndedJob>> jobs) {
+  for (size_t i = 1; jobs.ok() && i < jobs->size(); ++i) {
+    const EndedJob& before = (*jobs)[i - 1];
+    const EndedJob& job = (*jobs)[i];
+    TRAINYARD_CHECK(
+        std::pair(before.end_time_us, before.order) < std::pair(job.end_time_us, job.order),
+        "job " + job.id + " is listed behind " + before.id + ", which ended later");
+  }
+  return jobs;
+}
+
 }  // namespace
 
 std::string age_text(int64_t us) {
@@ -215,7 +228,7 @@ Result<std::vector<EndedJob>> Retention::list_going(const KeptJobs& kept, int64_
   query.skip_newest = kept.newest.value_or(0);
   query.as_of_us = as_of_us;
   query.ended_before_us = as_of_us - kept.younger_than_seconds.value_or(0) * 1'000'000;
-  return store_.jobs().list_ended(query);
+  return in_order(store_.jobs().list_ended(query));
 }
 
 Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, int64_t as_of_us,
@@ -224,7 +237,7 @@ Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, int6
   EndedQuery query = behind(after, count_max);
   query.to_thin = true;
   query.ended_before_us = as_of_us - kept_seconds * 1'000'000;
-  return store_.jobs().list_ended(query);
+  return in_order(store_.jobs().list_ended(query));
 }
 
 std::string Retention::reason_to_go(const EndedJob& job) const {
@@ -260,6 +273,9 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
                                       const std::function<bool()>& stopped) {
   std::vector<int64_t> rows;
   for (const EndedJob& job : jobs) {
+    TRAINYARD_CHECK(is_terminal(job.state) && !job.uid.empty(),
+                    "job " + job.id + " with uid '" + job.uid + "' is " +
+                        std::string(name_of(job.state)) + " and is to be removed");
     // If this fails, deleting the row takes longer but is still correct.
     if (job.newest_seq > kRemovedEventsMax) (void)thin({&job, 1}, stopped);
     if (stopped()) return std::vector<Status>(jobs.size(), stopped_error());
@@ -275,7 +291,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
                  kv("job", full_name(Collection::kJobs, jobs[i].id)), jobs[i].uid,
                  kv("reason", reason_to_go(jobs[i])));
     const std::string path = "jobs/" + jobs[i].uid;
-    const Status files = files_.remove_all(paths_.root() / path);
+    const Status files = remove_kept(files_, paths_, paths_.root() / path);
     if (files.ok()) {
       gone.push_back(path);
     } else {  // the next start tries again

@@ -162,10 +162,12 @@ void CheckedInventory::set_inherited(const std::string& device, bool inherited) 
   const MutexLock lock(impl_->mu);
   if (inherited) {
     ++impl_->inherited[device];
-  } else if (const auto it = impl_->inherited.find(device);
-             it != impl_->inherited.end() && --it->second == 0) {
-    impl_->inherited.erase(it);
+    return;
   }
+  const auto it = impl_->inherited.find(device);
+  TRAINYARD_CHECK(it != impl_->inherited.end(),
+                  "more inherited jobs leave " + device + " than were on it");
+  if (--it->second == 0) impl_->inherited.erase(it);
 }
 
 }  // namespace trainyard::server

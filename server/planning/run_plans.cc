@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "server/planning/digest.h"
+#include "src/base/check.h"
 #include "src/planning/job_plan.h"
 #include "src/planning/sharding_plans.h"
 
@@ -45,6 +46,9 @@ Result<std::shared_ptr<const RunPlan>> RunPlans::find(const CheckedJob& job, con
       plans_.erase(newest_.back().key);
       newest_.pop_back();
     }
+    TRAINYARD_CHECK(plans_.size() == newest_.size(),
+                    std::to_string(newest_.size()) + " plans are kept, of which " +
+                        std::to_string(plans_.size()) + " are found");
   }
   return plan;
 }

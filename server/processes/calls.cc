@@ -5,6 +5,7 @@
 #include "server/config/log.h"
 #include "server/processes/supervisor_impl.h"
 #include "server/protocol/versions.h"
+#include "src/base/check.h"
 #include "src/base/hmac.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
@@ -65,7 +66,8 @@ std::string Supervisor::Impl::add(std::shared_ptr<Task> task) {
   std::string id = task->id;
   {
     const MutexLock lock(mu);
-    tasks.insert_or_assign(id, task);
+    const bool is_new = tasks.emplace(id, task).second;
+    TRAINYARD_CHECK(is_new, "task " + id + " starts while it is there");
     to_begin.push_back(std::move(task));
   }
   wake_up();

@@ -12,6 +12,7 @@
 #include "server/processes/supervisor_impl.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
+#include "src/base/check.h"
 #include "src/base/sha256.h"
 
 namespace trainyard::server {
@@ -114,6 +115,8 @@ int64_t Supervisor::Impl::watch_elsewhere(Task& task, int64_t now) {
 // ---- Functions for other threads ---------------------------------------------------------------
 
 void Supervisor::expect(ElsewhereTask known) {
+  TRAINYARD_CHECK(known.nodes >= 1,
+                  "task " + known.id + " runs on " + std::to_string(known.nodes) + " nodes");
   auto task = std::make_shared<Task>();
   task->id = std::move(known.id);
   task->kind = std::move(known.kind);

@@ -271,6 +271,7 @@ Decisions Look::decide() {
     decisions_.wake_time_us =
         std::min(decisions_.wake_time_us.value_or(kUnlimited), room_.wake_time_us());
   }
+  room_.give_back();
   return std::move(decisions_);
 }
 

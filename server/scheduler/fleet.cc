@@ -102,6 +102,10 @@ void Fleet::detach(const Placed& placed) {
 
 void Fleet::place(PlacedJob job) {
   remove(job.uid);
+  for (auto name = job.devices.begin(); name != job.devices.end(); ++name) {
+    TRAINYARD_CHECK(std::find(name + 1, job.devices.end(), *name) == job.devices.end(),
+                    "job " + job.uid + " holds " + *name + " twice");
+  }
   job.end = bounded(job.end, job.end_max_us);
   auto placed = std::make_unique<Placed>(Placed{std::move(job), {}});
   attach(*placed);
@@ -157,6 +161,11 @@ void Fleet::refresh(Index i) {
   const bool soon = usable || d.checking || d.busy;
   group.usable += static_cast<int>(usable) - static_cast<int>(node.usable);
   group.soon += static_cast<int>(soon) - static_cast<int>(node.soon);
+  TRAINYARD_CHECK(0 <= group.usable && group.usable <= group.soon &&
+                      std::cmp_less_equal(group.soon, group.members.size()),
+                  "of " + std::to_string(group.members.size()) + " devices like " + d.name + " " +
+                      std::to_string(group.usable) + " are usable and " +
+                      std::to_string(group.soon) + " will be");
   node.usable = usable;
   node.soon = soon;
   node.slots = d.slots - static_cast<int32_t>(node.jobs.size());
@@ -187,7 +196,10 @@ void Fleet::refresh(Index i) {
   Key now{-1, 0, 0};
   if (has_room(node, Ask{})) now = {static_cast<int32_t>(node.jobs.size()), node.room_bytes, i};
   if (now == key) return;
-  if (key.jobs >= 0) group.free.erase(key);
+  if (key.jobs >= 0) {
+    const bool was_free = group.free.erase(key) == 1;
+    TRAINYARD_CHECK(was_free, d.name + " is not among the devices that take one more job");
+  }
   if (now.jobs >= 0) group.free.insert(now);
   key = now;
 }

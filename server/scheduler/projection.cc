@@ -10,6 +10,7 @@
 #include "server/scheduler/order.h"
 #include "server/scheduler/reasons.h"
 #include "server/scheduler/room.h"
+#include "src/base/check.h"
 
 namespace trainyard::server {
 namespace {
@@ -165,8 +166,10 @@ class Future {
     first_[static_cast<size_t>(fleet_.node(i).group)].emplace(place.least_us, i);
   }
   void unlist(Fleet::Index i) {
-    first_[static_cast<size_t>(fleet_.node(i).group)].erase(
-        {places_[static_cast<size_t>(i)].least_us, i});
+    const bool was_listed = first_[static_cast<size_t>(fleet_.node(i).group)].erase(
+                                {places_[static_cast<size_t>(i)].least_us, i}) == 1;
+    TRAINYARD_CHECK(was_listed, "a job is expected to start on " + fleet_.device(i).name +
+                                    ", which takes none");
   }
 
   const Fleet& fleet_;

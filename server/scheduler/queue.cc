@@ -38,8 +38,9 @@ void Queue::put(WaitingJob job) {
     stretch.gpu_us += gpu_us;
   }
   if (owned->retry_time_us > 0) retries_.emplace(owned->retry_time_us, owned->order);
-  const std::string_view uid = owned->uid;
-  places_.emplace(uid, Place{line, std::move(owned)});
+  const auto [place, has_none] = places_.try_emplace(owned->uid);
+  TRAINYARD_CHECK(has_none, "job " + owned->uid + " is in the queue twice");
+  place->second = Place{line, std::move(owned)};
 }
 
 void Queue::remove(std::string_view uid) {
@@ -47,7 +48,9 @@ void Queue::remove(std::string_view uid) {
   if (found == places_.end()) return;
   const Place place = std::move(found->second);  // `uid` may refer to the string in the job itself
   places_.erase(found);
-  retries_.erase({place.job->retry_time_us, place.job->order});
+  const bool rests = retries_.erase({place.job->retry_time_us, place.job->order}) == 1;
+  TRAINYARD_CHECK(rests == (place.job->retry_time_us > 0),
+                  "job " + place.job->uid + " rests, and the queue does not know until when");
   Line& line = place.line->second;
   const bool was_there = line.jobs.erase(place.job.get()) == 1;
   TRAINYARD_CHECK(was_there, "job " + place.job->uid + " is not in its line");
@@ -56,11 +59,18 @@ void Queue::remove(std::string_view uid) {
     fronts_[line.front].line->front = line.front;
     fronts_.pop_back();
     lines_.erase(place.line);
+    TRAINYARD_CHECK(fronts_.size() == lines_.size(),
+                    "the queue has " + std::to_string(lines_.size()) + " lines and " +
+                        std::to_string(fronts_.size()) + " fronts of lines");
   } else {
     note_front(line);
   }
   const auto stretch = on_gpus_.find(stretch_of(*place.job));
-  if (stretch == on_gpus_.end() || stretch->second.jobs.erase(place.job->order) == 0) return;
+  const bool was_counted =
+      stretch != on_gpus_.end() && stretch->second.jobs.erase(place.job->order) == 1;
+  TRAINYARD_CHECK(was_counted == (gpu_us_of(*place.job) > 0),
+                  "job " + place.job->uid + " leaves the queue, and its time on GPUs stays in it");
+  if (!was_counted) return;
   stretch->second.gpu_us -= gpu_us_of(*place.job);
   if (stretch->second.jobs.empty()) on_gpus_.erase(stretch);
 }

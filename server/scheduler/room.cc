@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "src/base/check.h"
+
 namespace trainyard::server {
 namespace {
 
@@ -27,7 +29,19 @@ Room::Room(Fleet& fleet, const Policy& policy, int64_t now_us)
     : fleet_(fleet), policy_(policy), now_us_(now_us), groups_(fleet.groups().size()) {}
 
 Room::~Room() {
-  for (const std::string& uid : taken_) fleet_.remove(uid);
+  try {
+    give_back();
+  } catch (const std::exception&) {
+    // decide() has already restored the fleet, unless another exception is being handled.
+  }
+}
+
+void Room::give_back() {
+  while (!taken_.empty()) {
+    const std::string uid = std::move(taken_.back());
+    taken_.pop_back();
+    fleet_.remove(uid);
+  }
 }
 
 Fleet::Ask Room::ask_of(const WaitingJob& job, DeviceKind kind) {
@@ -117,7 +131,12 @@ Room::Found Room::find(const WaitingJob& job, DeviceKind kind) {
 }
 
 void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices) {
+  TRAINYARD_CHECK(fleet_.find(job.uid) == nullptr,
+                  "job " + job.uid + " starts, and its last process still holds devices");
   const DeviceKind kind = fleet_.device(devices.front()).kind;
+  TRAINYARD_CHECK(std::ssize(devices) == count_of(job, kind),
+                  "job " + job.uid + " asks for " + std::to_string(count_of(job, kind)) +
+                      " devices and starts on " + std::to_string(devices.size()));
   const Fleet::Ask ask = ask_of(job, kind);
   const int64_t end_us = upper_end_of(job, kind, now_us_);
   PlacedJob placed;
@@ -141,6 +160,8 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
     Reservation& r = reservations_[static_cast<size_t>(of)];
     const auto spare = std::ranges::find(r.devices, i, &Spare::device);
     if (spare == r.devices.end() || end_us <= r.before_us) continue;
+    TRAINYARD_CHECK(spare->holds(ask), "job " + job.uid + " takes what is kept for job " + r.uid +
+                                           " of " + fleet_.device(i).name);
     spare->bytes -= ask.bytes + fleet_.device(i).overhead_bytes;
     spare->cores -= std::min(ask.threads, spare->cores_all);
     --spare->slots;
@@ -301,17 +322,22 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   r.before_us = before_of(r);
   const Range& rest = job.on(kind).rest;
   if (r.time_us != kUnlimited && rest.known()) r.end_us = r.time_us + rest.likely_us;
+  const auto keep = [&](size_t group) {
+    TRAINYARD_CHECK(groups_[group].reservation < 0,
+                    "job " + job.uid + " reserves devices that another job has reserved");
+    groups_[group].reservation = id;
+  };
   // The job will take whatever becomes free first, so all groups are reserved.
   if (r.time_us == kUnlimited) {
     for (const size_t group : open) {
-      groups_[group].reservation = id;
+      keep(group);
       for (const Fleet::Index i : fleet_.groups()[group].members) {
         const int64_t until_us = kept_until_us(i, r);
         if (until_us > now_us_) wake_at(until_us);
       }
     }
   } else {
-    groups_[best].reservation = id;
+    keep(best);
   }
   reservations_.push_back(std::move(r));
   return id;

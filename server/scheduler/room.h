@@ -22,6 +22,9 @@ class Room {
 
   Room(Fleet& fleet, const Policy& policy, int64_t now_us);
   ~Room();
+  /// Restores the fleet to its state before the pass. To be called when everything is decided: the
+  /// destructor restores the fleet, too, but cannot report a failed check.
+  void give_back();
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
 

@@ -153,6 +153,9 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     TRAINYARD_CHECK(!calls.empty(), "a worker is given no call");
     const Kind kind = calls.front().kind;
     const WarmModel model = calls.front().model;
+    TRAINYARD_CHECK(line_of(kind).running < limits_of(kind).running_max,
+                    std::to_string(line_of(kind).running) +
+                        " workers compute calls of one kind, and one more is given some");
     ++line_of(kind).running;
     auto found = workers.end();
     for (auto it = workers.begin(); it != workers.end(); ++it) {
@@ -165,6 +168,9 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     const bool fresh = found == workers.end();
     if (fresh) found = workers.try_emplace(++last_worker).first;
     Worker& worker = found->second;
+    TRAINYARD_CHECK(worker.calls.empty(), "worker " + worker.task +
+                                              " is given calls while it has " +
+                                              std::to_string(worker.calls.size()));
     worker.kind = kind;
     worker.calls = std::move(calls);
     worker.busy = true;

@@ -15,6 +15,7 @@
 #include "server/store/random_id.h"
 #include "server/store/store_core.h"
 #include "server/store/submit_checks.h"
+#include "src/base/check.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -170,6 +171,10 @@ void insert_members(WriteContext& context, const JobArray& array, const NewArray
   const FirstState first = first_state(awaited, context.now_us);
   for (size_t i = 0; i < asked.members.size(); ++i) {
     const NewMember& member = asked.members[i];
+    TRAINYARD_CHECK(member.shape < asked.shapes.size(),
+                    "member " + std::to_string(i) + " of the array " + array.id + " has shape " +
+                        std::to_string(member.shape) + " of " +
+                        std::to_string(asked.shapes.size()));
     JobChange& change = context.changes.emplace_back();
     change.uid = random_uid(context.now_us);
     change.newest_seq = 1;
@@ -270,6 +275,9 @@ Result<Piece> steer_piece(WriteContext& context, const Walk& walk) {
   Piece piece{key.uid, walk.after, {}};
   const std::vector<int64_t> numbers = unfinished_members(context.db, key.order, walk.after);
   for (const int64_t number : numbers) {
+    TRAINYARD_CHECK(number > piece.after, "of the array " + walk.id + " job " +
+                                              std::to_string(number) + " comes behind job " +
+                                              std::to_string(piece.after));
     Job job = get_job_numbered(context.db, number);
     if (Status s = steer_job(context, job, walk.steering); !s.ok()) return s.error();
     piece.after = number;

@@ -284,6 +284,12 @@ Result<Job> start_job(WriteContext& context, const std::string& uid, Attempt att
   if (job.state != JobState::kQueued)
     return make_error(ErrorCode::kAborted, "JOB_STATE_CONFLICT",
                       job.name() + " is " + std::string(name_of(job.state)) + " and not QUEUED.");
+  TRAINYARD_CHECK(job.waits_for == 0, job.name() + " starts while it waits for " +
+                                          std::to_string(job.waits_for) + " jobs");
+  const std::optional<Attempt> last = find_attempt_row(context.db, job, job.attempt);
+  TRAINYARD_CHECK(!last || last->end_time_us != 0, "an attempt of " + job.name() +
+                                                       " starts before attempt " +
+                                                       std::to_string(job.attempt) + " has ended");
   JobEdit edit(context, job);
   ++job.attempt;
   job.devices = devices;

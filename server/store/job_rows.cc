@@ -346,6 +346,9 @@ void JobEdit::tell(std::string text) {
 void JobEdit::count_run_time(bool unseen) {
   if (job_.running_since_us == 0) return;
   const int64_t end_us = unseen ? job_.event_time_us : next_event_time_us();
+  TRAINYARD_CHECK(end_us >= job_.running_since_us,
+                  job_.name() + " ends " + std::to_string(job_.running_since_us - end_us) +
+                      " us before it ran");
   job_.run_time_us += end_us - job_.running_since_us;
   job_.running_since_us = 0;
 }
@@ -387,6 +390,11 @@ Status JobEdit::move(const Move& asked) {
 }
 
 void JobEdit::save() {
+  TRAINYARD_CHECK(is_terminal(job_.state) == (job_.end_time_us != 0),
+                  job_.name() + " is " + std::string(name_of(job_.state)) + " and " +
+                      (job_.end_time_us != 0 ? "has an end" : "has no end"));
+  TRAINYARD_CHECK(!is_active(job_.state) || !job_.devices.empty(),
+                  job_.name() + " is " + std::string(name_of(job_.state)) + " without a device");
   save_job(context_.db, job_);
   notify(job_.state != state_before_ || job_.priority != priority_before_ ||
          job_.waits_for != waits_for_before_);

@@ -1,5 +1,6 @@
 // Tests of the staged backup: it contains every file that it names and no file unknown to its
 // store, and its copy of the store opens.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -9,6 +10,8 @@
 
 #include "server/backup/staged_backup.h"
 #include "server/store/wait_for.h"
+#include "src/base/check.h"
+#include "src/base/handle.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
 #include "tests/server/state_folder_test.h"
@@ -173,6 +176,36 @@ TEST_F(Backup, FilesThatNothingNamesAreLeftOut) {
   const auto backup = take();
   EXPECT_EQ(finish(*backup), (std::set<std::string>{"algorithms/H200.json", "trainyard.db",
                                                     "trainyard.db.commit", "trainyard.db.state"}));
+}
+
+// Would be missed: a file of -1 bytes in a backup that says it is complete.
+TEST_F(Backup, AFileWhoseSizeIsNotKnownIsAnError) {
+  const fs::path links = folder_.path() / "links";
+  fs::create_directories(links / "models/m");
+  std::ofstream(links / "models/m/model.json") << "{}";
+  // Files are listed from folder to folder, but asked for their size by their whole path.
+  UniqueFd at(::open((links / "models/m").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::string name(200, 'x');
+  for (int depth = 0; depth < 24; ++depth) {
+    ASSERT_EQ(::mkdirat(at.get(), name.c_str(), 0700), 0);
+    at.reset(::openat(at.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_TRUE(at);
+  }
+  const UniqueFd file(::openat(at.get(), "far", O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  const FrozenFiles frozen(folder_.path(), links);
+  EXPECT_FALSE(frozen.list("models/m").ok());
+}
+
+TEST_F(Backup, AFrozenPathStaysInTheFolder) {
+  FrozenFiles frozen(folder_.path(), folder_.path() / "links");
+  std::ofstream(folder_.path() / "kept") << "content";
+  const std::string kept = folder_.path() / "kept";
+  for (const std::string& path :
+       {kept, std::string("../kept"), std::string("a/../../kept"), std::string()}) {
+    EXPECT_THROW((void)frozen.freeze(path), InvariantError) << path;
+    EXPECT_THROW(frozen.forget(path), InvariantError) << path;
+  }
+  EXPECT_TRUE(fs::exists(kept));
 }
 
 TEST_F(Backup, TheLinksAreRemovedAtItsEndAndByTheNextStart) {

@@ -89,6 +89,33 @@ TEST_F(DispatchIndexTest, TheNextAttemptIsNotTheOneThatWasAskedToStop) {
   EXPECT_FALSE(on_gpu()[0].stopping);
 }
 
+TEST_F(DispatchIndexTest, AJobDoesNotStartBesideItsLastProcess) {
+  index_.add_process("u1", {"devices/gpu-0"});
+  index_.take(job(JobState::kRunning, {"devices/gpu-0"}));
+  index_.take(job(JobState::kQueued));
+  EXPECT_TRUE(pass().here.starts.empty());
+  index_.remove_process("u1");
+  EXPECT_EQ(pass().here.starts.size(), 1u);
+}
+
+TEST_F(DispatchIndexTest, AClusterGetsNoMoreJobsThanMayWaitThere) {
+  ClusterConfig config;
+  config.name = "c";
+  config.waiting_max = 2;
+  const std::vector<ClusterConfig> configs = {config};
+  DispatchIndex index(policy_, configs, clusters_, clock_);
+  for (int i = 1; i <= 4; ++i) {
+    JobBrief brief = job(JobState::kQueued);
+    brief.uid = "u" + std::to_string(i);
+    brief.order = i;
+    brief.resources.set_cluster("c");
+    index.take(brief);
+  }
+  Devices devices;
+  devices.devices = {gpu()};
+  EXPECT_EQ(index.decide(std::move(devices), /*draining=*/false).to_clusters.starts.size(), 2u);
+}
+
 TEST_F(DispatchIndexTest, WhatCannotBeIsAFault) {
   EXPECT_THROW(index_.remove_process("u1"), InvariantError);
   EXPECT_THROW(index_.leave("u1"), InvariantError);

@@ -12,6 +12,7 @@
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
 #include "server/rpc/worker_door.h"
+#include "src/base/check.h"
 #include "src/base/sha256.h"
 #include "src/checkpoint/checkpoint.h"
 
@@ -317,6 +318,28 @@ TEST_F(ElsewhereFiles, AModelIsReplacedAsAWhole) {
   EXPECT_EQ(push(start_of(v1::FILE_SET_MODEL, 0, files), joined(files)), "");
   EXPECT_EQ(*read_file(owner_->granted.model / "model.safetensors", 100), "others");
   EXPECT_TRUE(fs::exists(owner_->granted.model / "model.json")) << "it has no bytes";
+}
+
+// Would be missed: a part that goes on in the wrong file, and is dropped.
+TEST_F(ElsewhereFiles, APartGoesOnBehindAFileWithoutBytes) {
+  const std::map<std::string, std::string> files = {
+      {"adapter_config.json", "{}"}, {"model.json", ""}, {"model.safetensors", "0123456789"}};
+  auto start = start_of(v1::FILE_SET_MODEL, 0, files);
+  const std::string all = joined(files);
+  for (const size_t half : {2, 5}) {
+    start.set_offset(0);
+    std::filesystem::remove_all(owner_->granted.model.string() + ".tmp");
+    EXPECT_EQ(push(start, all.substr(0, half), /*finishes=*/false), "");
+    start.set_offset(static_cast<int64_t>(half));
+    EXPECT_EQ(push(start, all.substr(half)), "") << "after " << half << " bytes";
+    EXPECT_EQ(*read_file(owner_->granted.model / "model.safetensors", 100), "0123456789");
+  }
+}
+
+TEST_F(ElsewhereFiles, WithoutAFolderToPushIntoNothingIsRemoved) {
+  owner_->granted.model.clear();
+  const std::map<std::string, std::string> files = {{"model.json", ""}, {"model.safetensors", "x"}};
+  EXPECT_THROW((void)files_->begin_push(start_of(v1::FILE_SET_MODEL, 0, files)), InvariantError);
 }
 
 // ---- Keys ----------------------------------------------------------------------------------

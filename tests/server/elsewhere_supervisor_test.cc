@@ -14,6 +14,7 @@
 #include "server/processes/supervisor.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
+#include "src/base/check.h"
 #include "src/base/sha256.h"
 #include "tests/support/patience.h"
 
@@ -175,6 +176,19 @@ class ElsewhereSupervisor : public ::testing::Test {
   std::vector<std::string> withdrawn_;
   std::unique_ptr<Supervisor> supervisor_;
 };
+
+TEST_F(ElsewhereSupervisor, AnImpossibleTaskFailsACheck) {
+  const auto owner = expect("t1");
+  Supervisor::ElsewhereTask again;
+  again.id = "t1";
+  again.owner = owner;
+  again.lease_ms = 1000;
+  EXPECT_THROW(supervisor_->expect(again), InvariantError) << "a task has this ID";
+  again.id = "t2";
+  again.nodes = 0;
+  EXPECT_THROW(supervisor_->expect(again), InvariantError) << "it has no worker";
+  EXPECT_EQ(supervisor_->task_count(), 1);
+}
 
 // Fails if a second worker can enrol with a used secret, if a guessed secret is accepted, or if a
 // worker cannot repeat an enrolment whose reply was lost.

@@ -203,19 +203,21 @@ TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   const auto forecaster = open();
   start(*forecaster);
   const std::vector<v1::Forecast> before = forecast_after(*forecaster, 2);
-  NewJob asked = new_job("done");
-  asked.spec.mutable_resources()->set_threads(2);
-  asked.plan.set_precision(v1::Recipe::TF32);
-  *asked.plan.add_forecasts() = before[0];
-  const Job job = run_job(*store, asked);
-  AttemptUpdate end = update_of(job, 2);
-  end.times = v1::RunTimes();
-  end.times->set_steps(100);
-  end.times->set_step_seconds(1.25);
-  end.move = move_to(JobState::kSucceeded);
-  end.model = NewModel{"d", 400, 100, {}};
-  ASSERT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).ok());
-
+  const auto finish = [&](const std::string& id) {
+    NewJob asked = new_job(id);
+    asked.spec.mutable_resources()->set_threads(2);
+    asked.plan.set_precision(v1::Recipe::TF32);
+    *asked.plan.add_forecasts() = before[0];
+    const Job job = run_job(*store, asked);
+    AttemptUpdate end = update_of(job, 2);
+    end.times = v1::RunTimes();
+    end.times->set_steps(100);
+    end.times->set_step_seconds(1.25);
+    end.move = move_to(JobState::kSucceeded);
+    end.model = NewModel{"d", 400, 100, {}};
+    EXPECT_TRUE(answer_of(store->jobs(), &JobStore::update_attempt, std::move(end)).ok());
+  };
+  finish("done");
   const std::vector<v1::Forecast> after = forecaster->forecast(query(), devices());
   EXPECT_EQ(after[0].step_seconds(), 1.25);
   EXPECT_EQ(after[0].basis(), "1 finished job of this graph");
@@ -225,6 +227,9 @@ TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   EXPECT_NEAR(told.error_median(), 0.2, 0.02);
   ASSERT_EQ(told.newest_size(), 1);
   EXPECT_EQ(told.newest(0).step_seconds_measured(), 1.25);
+  finish("second");
+  finish("third");
+  EXPECT_EQ(forecaster->forecast(query(), devices())[0].basis(), "3 finished jobs of this graph");
 }
 
 TEST(Advice, NamesTheFasterDevice) {

@@ -364,6 +364,13 @@ TEST(SchedQueue, PutReplacesAndRemoveForgets) {
   EXPECT_EQ(queue.next_retry_us(100), std::nullopt);
   queue.put(bare_gpu_job("a", 1, 2));
   EXPECT_EQ(queue.next_retry_us(0), std::nullopt) << "its pause is forgotten with it";
+  WaitingJob timed = bare_gpu_job("c", 3, 2);
+  timed.on_gpu.rest = {1, 2, 3};
+  queue.put(timed);
+  const WaitingJob behind = bare_gpu_job("d", 4, 1);
+  EXPECT_EQ(queue.gpu_us_before(behind), 4) << "two GPUs for two microseconds";
+  queue.remove("c");
+  EXPECT_EQ(queue.gpu_us_before(behind), 0);
   queue.remove("nobody");
   queue.remove("a");
   queue.remove("b");

@@ -11,6 +11,7 @@
 
 #include "server/cluster/cluster_queue.h"
 #include "server/cluster/clusters.h"
+#include "src/base/check.h"
 #include "src/base/mutex.h"
 #include "tests/server/fake_clock.h"
 #include "tests/support/patience.h"
@@ -373,6 +374,21 @@ TEST_F(ClustersTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
   EXPECT_NE(sight("a").reason.find("timed out"), std::string::npos) << sight("a").reason;
   ASSERT_TRUE(in_time([&] { return found() == "100"; }));
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 2u);
+}
+
+TEST_F(ClustersTest, AnAttemptIsHandedOverOnceByItsNameToAClusterThatIsThere) {
+  begin();
+  const auto owner = hand_over("a");
+  ClusterAttempt attempt;
+  attempt.uid = "a";
+  attempt.attempt = 1;
+  attempt.intent.name = "ty-a";
+  EXPECT_THROW(clusters_->hand_over("p", attempt), InvariantError) << "its worker would come twice";
+  attempt.attempt = 2;
+  EXPECT_THROW(clusters_->hand_over("q", attempt), InvariantError) << "nobody would run it";
+  attempt.intent.name.clear();
+  EXPECT_THROW(clusters_->hand_over("p", attempt), InvariantError) << "nobody would find it";
+  EXPECT_EQ(clusters_->sights("p").size(), 1u);
 }
 
 TEST_F(ClustersTest, ASilentClusterDecidesNothing) {

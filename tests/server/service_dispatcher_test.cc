@@ -197,6 +197,21 @@ TEST_F(ServiceDispatcher, AJobThatNeedsEveryGpuIsNotOvertaken) {
   }
 }
 
+TEST_F(ServiceDispatcher, AnAttemptOfAClusterThatIsGoneComesBackAtTheNextStart) {
+  start({gpu(0, 80)});
+  NewJob asked = new_job("away");
+  asked.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
+  asked.spec.mutable_resources()->set_cluster("gone");
+  const Job job = store_->jobs().submit(std::move(asked)).value();
+  const std::string place = std::string(kClusterPrefix) + "gone";
+  ASSERT_TRUE(store_->jobs().start_attempt(job.uid, {place}, "", "HANDED_OVER", "").ok());
+  dispatcher_->halt();  // what the next daemon finds
+  ASSERT_TRUE(dispatcher_->recover().ok());
+  EXPECT_TRUE(eventually([&] { return get("away").state == JobState::kQueued; }));
+  EXPECT_NE(get("away").message.find("no longer has the cluster gone"), std::string::npos)
+      << get("away").message;
+}
+
 TEST_F(ServiceDispatcher, WhatAnOwnerUsedBeforeTheStartCounts) {
   Policy policy;
   policy.half_life_us = int64_t{24 * 3600} * 1'000'000;

@@ -12,9 +12,14 @@
 #include <stdexcept>
 
 #include "server/config/paths.h"
+#include "server/dispatch/job_files.h"
+#include "server/files/removals.h"
 #include "server/housekeeping/retention.h"
+#include "server/processes/ingest.h"
+#include "server/processes/supervisor.h"
 #include "server/store/sqlite.h"
 #include "server/store/wait_for.h"
+#include "src/base/check.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/server/service_support.h"
 #include "tests/server/store_support.h"
@@ -469,6 +474,41 @@ TEST_F(RetentionPieces, WhatWasInterruptedIsNotToldAsDone) {
   EXPECT_FALSE(kept[1].ok());
   for (const Status& s : retention_.thin(jobs, [] { return false; })) EXPECT_TRUE(s.ok());
   for (const EndedJob& job : jobs) EXPECT_EQ(thinned(job), EventsThinned::kDone);
+}
+
+// Would be missed: a fault by which the files of all jobs are removed in place of those of one.
+TEST_F(RetentionPieces, NothingIsRemovedThatIsNotOfOneJob) {
+  const EndedJob ended = end_job(1);
+  EndedJob runs = ended;
+  runs.state = JobState::kRunning;
+  EXPECT_THROW(retention_.remove({&runs, 1}, [] { return false; }), InvariantError);
+  EndedJob nobody = ended;
+  nobody.uid.clear();
+  EXPECT_THROW(retention_.remove({&nobody, 1}, [] { return false; }), InvariantError);
+  EXPECT_TRUE(store_->jobs().find_uid(ended.uid).ok());
+
+  const std::filesystem::path root = directory_.path();
+  EXPECT_TRUE(paths_.holds(paths_.job(ended.uid)));
+  EXPECT_TRUE(paths_.holds(paths_.upload_part("sha256", 7)));
+  const StatePaths same(root / "");
+  EXPECT_TRUE(same.holds(same.job(ended.uid)));
+  EXPECT_FALSE(same.holds(same.job("")));
+  for (const std::filesystem::path& path :
+       {root, root / "", root / "jobs", paths_.job(""), paths_.job("."), paths_.job(".."),
+        paths_.model("../x/../../jobs"), root / "jobs/../../other/x", root.parent_path(),
+        std::filesystem::path("jobs/x"), std::filesystem::path()}) {
+    EXPECT_FALSE(paths_.holds(path)) << path;
+    EXPECT_THROW((void)remove_kept(local_files(), paths_, path), InvariantError) << path;
+  }
+  std::filesystem::create_directories(paths_.job(ended.uid));
+  EXPECT_THROW(tidy_ended_job(paths_, "", /*succeeded=*/false), InvariantError);
+  Supervisor supervisor{SupervisorOptions{}, clock_};
+  IngestRunner ingests(*store_, supervisor, local_files(), paths_, {});
+  EXPECT_THROW(ingests.enqueue(Dataset()), InvariantError);
+  // What a damaged store says is no fault of the program.
+  ASSERT_TRUE(store_->removals().note("jobs").ok());
+  finish_removals(*store_, local_files(), paths_);
+  EXPECT_TRUE(std::filesystem::exists(paths_.job(ended.uid)));
 }
 
 TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsWhatIsOfUse) {

@@ -352,6 +352,14 @@ TEST_F(StoreArray, SteeringReachesEveryMemberThatHasNotEnded) {
       "ARRAY_NOT_FOUND");
 }
 
+TEST_F(StoreArray, MembersAreSteeredInTheOrderOfTheirNumbers) {
+  submit("sweep", 3);
+  start("sweep-0");
+  ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).ok());
+  EXPECT_TRUE(get("sweep-0").cancel_requested);
+  EXPECT_EQ(states("sweep")["CANCELLED"], 2);
+}
+
 TEST_F(StoreArray, OtherChangesGetInBetweenTheMembers) {
   submit("sweep", 10 * static_cast<int>(kMembersMax));
   std::mutex mu;

@@ -429,6 +429,15 @@ TEST_F(StoreOwner, UsesAreCountedFromAttemptsWhereNoneWereKept) {
   EXPECT_TRUE(jobs().uses()->past.empty());
 }
 
+TEST_F(StoreOwner, AJobThatWaitsForAnotherDoesNotStart) {
+  ASSERT_TRUE(jobs().submit(new_job("first")).ok());
+  const Job waiting = jobs().submit(job_after("then", {{"first"}})).value();
+  const Result<Job> started = jobs().start_attempt(waiting.uid, {"devices/cpu"}, "n", "R", "m");
+  ASSERT_FALSE(started.ok());
+  EXPECT_EQ(started.error().code, ErrorCode::kInternal) << "whoever asks for it is at fault";
+  EXPECT_EQ(get("then").state, JobState::kQueued);
+}
+
 TEST_F(StoreOwner, ADrainedDeviceStaysSoAfterReopening) {
   ASSERT_TRUE(store->drains().list().value().empty());
   DeviceDrain drain;
