@@ -513,10 +513,9 @@ void Clusters::hand_over(const std::string& cluster, ClusterAttempt attempt) {
   TRAINYARD_CHECK(!attempt.intent.name.empty(), attempt.job + ": the attempt has no name");
   Runner& r = **found;
   const Key key{attempt.uid, attempt.attempt};
-  const int64_t now = r.clock.steady_us();
   const bool attached = r.supervisor.silent_ms(attempt.intent.task).has_value();
   Live l{.attempt = std::move(attempt),
-         .watch = EndWatch(rules_of(r.cluster.config), now, attached)};
+         .watch = EndWatch(rules_of(r.cluster.config), r.clock.steady_us(), attached)};
   l.handle = {l.attempt.handle, l.attempt.intent.name};
   if (l.attempt.may_exist) l.stage = Stage::kToFind;
   if (!l.attempt.handle.empty()) l.stage = Stage::kKnown;
