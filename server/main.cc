@@ -52,11 +52,10 @@ std::string manual_of(const CLI::App& app) {
              {"]"}});
   page.heading("DESCRIPTION");
   page.paragraph(
-      "The daemon accepts training jobs by gRPC, stores them and runs them in worker processes. "
-      "Its "
-      "settings are those of the configuration file, and each is an option too, which wins over "
-      "the file. SIGTERM lets jobs write a checkpoint before it ends; SIGUSR2 replaces the daemon "
-      "in place, with the program that is installed by then.");
+      "The daemon accepts training jobs over gRPC, stores them and runs them in worker processes. "
+      "Its settings come from the configuration file; each is also an option, which takes "
+      "precedence over the file. After SIGTERM it lets jobs write a checkpoint before it exits; "
+      "SIGUSR2 replaces it in place with the program that is installed at that time.");
   page.heading("OPTIONS");
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
@@ -103,8 +102,8 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   app.add_flag("--check", out.check,
                "Check the configuration, all stored data and the devices, then exit");
   app.add_flag("--undo-upgrade", out.undo_upgrade,
-               "Put the store of before the last upgrade back in place, for an earlier trainyardd, "
-               "then exit; what was stored since is set aside")
+               "Restore the store as it was before the last upgrade, for an earlier trainyardd, "
+               "then exit; data stored since then is set aside")
       ->excludes("--check");
   app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
   bool print_manual = false;
@@ -210,8 +209,8 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
     }
     spdlog::error("event=not_replaced {} {}", kv("program", program),
                   kv("message",
-                     "it cannot be run, or does not accept this daemon's settings; "
-                     "this one goes on"));
+                     "it cannot be run or does not accept this daemon's settings; this daemon "
+                     "keeps running"));
   }
   std::thread([&daemon, signals] {
     int again = 0;

@@ -73,8 +73,8 @@ void read_value(const google::protobuf::Value& value, const std::string& name,
       break;
   }
   violations.add("FIELD_TYPE", path,
-                 "has the wrong type, expected a number, text, true, false, a list of numbers or "
-                 "whole numbers by name");
+                 "has the wrong type, expected a number, text, true, false, a list of numbers or a "
+                 "map from names to whole numbers");
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ inline const google::protobuf::FieldDescriptor* find_given(
     const size_t dot = std::min(name.find('.'), name.size());
     const google::protobuf::FieldDescriptor* field =
         message->GetDescriptor()->FindFieldByName(std::string(name.substr(0, dot)));
-    TRAINYARD_CHECK(field != nullptr,
-                    std::string(name) + " is no field of " + message->GetDescriptor()->full_name());
+    TRAINYARD_CHECK(field != nullptr, std::string(name) + " is not a field of " +
+                                          message->GetDescriptor()->full_name());
     if (!message->GetReflection()->HasField(*message, field)) return nullptr;
     if (dot == name.size()) return field;
     message = &message->GetReflection()->GetMessage(*message, field);

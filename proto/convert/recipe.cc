@@ -167,12 +167,11 @@ void read_options(const v1::Recipe& r, Recipe& out, Violations& violations) {
 
 void check_batch_size(const v1::Recipe& r, Violations& violations) {
   if (!r.has_batch_size() || r.batch_size() > 0) return;
-  violations.add(
-      "FIELD_OUT_OF_RANGE", "recipe.batch_size",
-      r.batch_size() == 0
-          ? "auto is chosen by a server, which has measured its devices; expected a "
-            "number of at least 1 here"
-          : std::to_string(r.batch_size()) + " is out of range, expected at least 1, or auto (0)");
+  violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
+                 r.batch_size() == 0 ? "auto needs a server, which has measured its devices; "
+                                       "expected a number of at least 1 here"
+                                     : std::to_string(r.batch_size()) +
+                                           " is out of range, expected at least 1, or auto (0)");
 }
 
 }  // namespace

@@ -79,8 +79,9 @@ Shard to_shard(const v1::Resources& resources, Violations& violations) {
     switch (resources.shard(i)) {
       case v1::Resources::NONE:
         if (resources.shard_size() > 1) {
-          violations.add("FIELD_CONFLICT", field,
-                         "none stands alone, expected it without the others, or them without it");
+          violations.add(
+              "FIELD_CONFLICT", field,
+              "none cannot be combined with other values; expected either none or the others");
         }
         break;
       case v1::Resources::OPTIMIZER:

@@ -262,7 +262,7 @@ class JsonReader {
 
   void read() {
     value();
-    if (!token_.empty()) refuse("expected the end");
+    if (!token_.empty()) refuse("expected the end of the text");
   }
 
  private:
@@ -395,8 +395,8 @@ Problem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlRead
   if (e.msg == YAML::ErrorMsg::MAP_VALUE) {
     why = tab_indents(text, at.line)
               ? "a tab indents this line, expected spaces"
-              : "no name can stand before this colon; is the line indented as those around it, and "
-                "is there a space after the colon of the line above?";
+              : "a field cannot begin on this line; is it indented like the lines around it, and "
+                "does the line above have a space after the colon?";
   }
   return {at, kMalformed, "", "not valid YAML: " + why};
 }

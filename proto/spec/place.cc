@@ -65,7 +65,7 @@ std::string unknown_field(const pb::Descriptor& type, const std::string& key,
   for (int i = 0; i < type.field_count(); ++i) {
     const Field& field = *type.field(i);
     if (has_other_name(field, lower(key))) {
-      return "unknown field, it is named '" + field.name() + "' here";
+      return "unknown field, its name here is '" + field.name() + "'";
     }
     names.push_back(field.name());
   }
@@ -77,7 +77,7 @@ std::string unknown_field(const pb::Descriptor& type, const std::string& key,
   if (const auto near = nearest_name(key, names)) {
     return "unknown field, did you mean '" + *near + "'?";
   }
-  if (names.empty()) return "unknown field, expected none here";
+  if (names.empty()) return "unknown field, no field is expected here";
   return "unknown field, expected " + joined(names);
 }
 

@@ -168,7 +168,7 @@ Result<bool> StagedBackup::freeze_job(const StateFiles::Job& job,
   }
   if (lacks && job.checkpoint_step > 0) {
     missing.push_back("job " + job.name + ": the checkpoint of step " +
-                      std::to_string(job.checkpoint_step) + " is missing on the server; it " +
+                      std::to_string(job.checkpoint_step) + " is missing on the server; the job " +
                       (found.empty()
                            ? "will start over"
                            : "will resume from step " + std::to_string(found.front().step) +

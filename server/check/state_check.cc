@@ -111,8 +111,8 @@ void Checker::store(Connection& db) {
     }
     Query keys(db, "PRAGMA foreign_key_check");
     while (keys.step()) {
-      note("foreign_key_check: a row of " + keys.text(0) + " refers to one of " + keys.text(2) +
-           " that is not there");
+      note("foreign_key_check: a row of " + keys.text(0) + " refers to a missing row of " +
+           keys.text(2));
     }
   } catch (const SqliteError& e) {
     note(e.what());
@@ -133,9 +133,9 @@ void Checker::copy_before_upgrade(const SchemaCopy& copy) {
   const bool undone = copy.schema > newest_schema_version();
   line_(columns("copy", "ok") + name_in_folder(copy.path) + ", " +
         human_bytes(bytes_below(copy.path)) +
-        (undone ? ": the upgraded store, of before 'trainyardd --undo-upgrade'"
-                : ": of before an upgrade, for 'trainyardd --undo-upgrade'") +
-        "; remove it when you will not go back to it");
+        (undone ? ": the upgraded store, from before 'trainyardd --undo-upgrade'"
+                : ": the store from before an upgrade, for 'trainyardd --undo-upgrade'") +
+        "; remove it when you no longer need it");
 }
 
 std::string Checker::wrong_content(const fs::path& path, const std::string& sha256) {
@@ -172,13 +172,12 @@ void Checker::uploads(const StateFiles& named) {
     const std::string wrong = wrong_content(paths_.upload(u.sha256), u.sha256);
     if (wrong.empty()) continue;
     const auto users = needed_by.find(u.sha256);
-    damaged("upload",
-            users == needed_by.end()
-                ? wrong +
-                      ": nothing that exists needs it any more; remove it, and a client that "
-                      "needs it sends it again"
-                : joined(users->second, " and ") + ": " + wrong + "; " + kFromBackup +
-                      ", or remove it and upload it again");
+    damaged("upload", users == needed_by.end()
+                          ? wrong +
+                                ": nothing needs it any more; remove it, and a client that needs "
+                                "it sends it again"
+                          : joined(users->second, " and ") + ": " + wrong + "; " + kFromBackup +
+                                ", or remove it and upload it again");
   }
   end("uploads", count);
 }
@@ -229,7 +228,7 @@ void Checker::model(const StateFiles::Model& m) {
 }
 
 void Checker::jobs(const StateFiles& named) {
-  begin("jobs' checkpoints, of jobs", std::ssize(named.jobs));
+  begin("jobs and their checkpoints", std::ssize(named.jobs));
   for (const StateFiles::Job& j : named.jobs) job(j);
   end("jobs", std::ssize(named.jobs));
 }
@@ -273,7 +272,7 @@ void Checker::unused(const StateFiles& named) {
     line_(columns("files", "unused") + name_in_folder(path) + ", " + human_bytes(bytes) +
           ": nothing refers to it; remove it");
   }
-  if (found.empty()) line_(columns("files", "ok") + "none that nothing refers to");
+  if (found.empty()) line_(columns("files", "ok") + "no unused files");
 }
 
 }  // namespace
@@ -283,7 +282,7 @@ Result<StateCheck> check_state(const fs::path& state_dir, const Print& line,
   std::error_code ec;
   StateCheck nothing;
   const auto none = [&] {
-    line(columns("store", "none") + state_dir.string() + ": the first start makes it");
+    line(columns("store", "none") + state_dir.string() + ": the first start creates it");
     return nothing;
   };
   if (!fs::exists(state_dir, ec) && !ec) return none();
@@ -302,7 +301,7 @@ Result<StateCheck> check_state(const fs::path& state_dir, const Print& line,
       checker.files(list_state_files(**db));
     } else {
       line(columns("store", "older") + "schema " + std::to_string(version) +
-           ": the next start brings it to " + std::to_string(newest_schema_version()) +
+           ": the next start upgrades it to schema " + std::to_string(newest_schema_version()) +
            " and keeps a copy; files can be checked after that");
     }
     if (const std::optional<SchemaCopy> copy = find_schema_copy(state_dir, version)) {

@@ -34,7 +34,7 @@ WaitReason in_cluster(std::string_view cluster, const ClusterSight& sight) {
     message += "; the cluster expects it to start at " + utc_text(sight.start_estimate_us);
   }
   if (sight.rest.rest_s > 0) {
-    message += "; by forecast it then takes " + duration_text(sight.rest.rest_s) + " (" +
+    message += "; it is then forecast to run for " + duration_text(sight.rest.rest_s) + " (" +
                duration_text(sight.rest.rest_low_s) + " to " +
                duration_text(sight.rest.rest_high_s) + ")";
   }
@@ -44,7 +44,7 @@ WaitReason in_cluster(std::string_view cluster, const ClusterSight& sight) {
 }  // namespace
 
 void ClusterQueue::put(WaitingJob job) {
-  TRAINYARD_CHECK(!job.cluster.empty(), "job " + job.uid + " asks for no cluster");
+  TRAINYARD_CHECK(!job.cluster.empty(), "job " + job.uid + " requests no cluster");
   remove(job.uid);
   Queue& queue = waiting_[job.cluster];
   queue.put(std::move(job));
@@ -109,9 +109,9 @@ std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares
   if (!sight) return std::nullopt;
   if (!sight->granted) return in_cluster(cluster, *sight);
   return WaitReason{"STARTING_IN_CLUSTER",
-                    "The cluster " + cluster + " gave it " +
-                        (sight->nodes.empty() ? std::string("a node") : sight->nodes) + " as " +
-                        sight->handle + "; its worker is on its way."};
+                    "The cluster " + cluster + " allocated " +
+                        (sight->nodes.empty() ? std::string("a node") : sight->nodes) +
+                        " to it as " + sight->handle + "; its worker is starting."};
 }
 
 void ClusterQueue::add_to(QueueView& view, const Shares& shares, bool draining, int64_t now_us,

@@ -240,7 +240,7 @@ void Clusters::Runner::submit(const Key& key) {
                    : refused->cause == kCluster ? ErrorCode::kFailedPrecondition
                                                 : ErrorCode::kUnavailable,
                    kClusterRefused,
-                   "the cluster " + cluster.config.name + " refused it" +
+                   "the cluster " + cluster.config.name + " refused the job" +
                        (refused->cause == kNow ? " for now: " : ": ") + refused->text);
     return finish(key, std::move(end));
   }
@@ -462,8 +462,8 @@ ClusterSight Clusters::Runner::sight_of(const Live& l) const {
   sight.start_estimate_us = l.sight.start_estimate_us;
   sight.rest = l.attempt.rest;
   sight.reason = !l.trouble.empty()            ? l.trouble
-                 : l.stage == Stage::kToSubmit ? "it is being handed over"
-                 : l.stage == Stage::kToFind   ? "it is being looked for"
+                 : l.stage == Stage::kToSubmit ? "it is being submitted"
+                 : l.stage == Stage::kToFind   ? "its submission is being verified"
                                                : l.sight.reason;
   return sight;
 }

@@ -320,16 +320,16 @@ std::string describe(const CommandAnswer& answer) {
       how = "no answer in time";
       break;
     case End::kTooMuch:
-      how = "an answer without end";
+      how = "too much output";
       break;
     case End::kStopped:
-      how = "not waited for, because the daemon ends";
+      how = "killed, because the daemon is stopping";
       break;
     case End::kNotStarted:
       how = std::string("cannot be started: ") + std::strerror(answer.number);
       break;
     case End::kLost:
-      how = "nobody knows how it ended";
+      how = "its exit status is unknown";
       break;
   }
   std::string_view errors = answer.errors;

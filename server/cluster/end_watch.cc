@@ -21,7 +21,7 @@ void EndWatch::saw(const Sighting& sighting, int64_t now_us) {
     }
     last_was_absent_ = true;
     last_absent_us_ = now_us;
-    verdict_ = {Fate::kUnknown, "the cluster does not show it", false};
+    verdict_ = {Fate::kUnknown, "the cluster does not list it", false};
     judge(now_us);
     return;
   }
@@ -39,7 +39,8 @@ void EndWatch::saw(const Sighting& sighting, int64_t now_us) {
     verdict_ = {Fate::kWaiting, sighting.reason, false};
   }
   if (!ended_how_.empty()) {
-    verdict_ = {Fate::kUnknown, "the cluster says " + ended_how_ + ", its worker may be heard yet",
+    verdict_ = {Fate::kUnknown,
+                "the cluster reports " + ended_how_ + ", but its worker may still be running",
                 false};
   }
   judge(now_us);
@@ -67,7 +68,7 @@ void EndWatch::judge(int64_t now_us) {
     verdict_ = {Fate::kOver, "the cluster ended it: " + ended_how_, is_of_a_lost_node(ended_how_)};
   } else if (absent_for_us_ >= absent_us) {
     verdict_ = {Fate::kOver,
-                "the cluster has not shown it for " + duration_text(absent_for_us_ / 1'000'000),
+                "the cluster has not listed it for " + duration_text(absent_for_us_ / 1'000'000),
                 true};
   } else if (attached_ && silent_us >= rules_.lease_us + rules_.lease_margin_us) {
     verdict_ = {Fate::kOver,

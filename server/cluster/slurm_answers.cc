@@ -158,7 +158,7 @@ Result<std::vector<SlurmJob>> parse_squeue(std::string_view text) {
     std::optional<SlurmJob> job = parse_line(line);
     if (!job) {
       return make_error(ErrorCode::kUnavailable, "SLURM_ANSWER_UNREADABLE",
-                        "squeue printed a line that is none of the format asked for: '" +
+                        "squeue printed a line that is not in the requested format: '" +
                             printable(line, 120) + "'");
     }
     jobs.push_back(*std::move(job));
@@ -294,7 +294,7 @@ std::string version_warning(std::string_view version) {
     if (number_text == faulty) {
       return "Slurm " + std::string(faulty) +
              " may refuse requests that it could run with \"Requested node configuration is not "
-             "available\"; mended in 22.05.9 and 23.02";
+             "available\"; fixed in 22.05.9 and 23.02";
     }
   }
   return {};

@@ -165,21 +165,21 @@ Result<std::string> SlurmPlacement::confirm_cluster() {
   const std::string name = config_value(answer.output, "ClusterName");
   if (name.empty()) {
     return make_error(ErrorCode::kUnavailable, "SLURM_ANSWER_UNREADABLE",
-                      "scontrol show config named no ClusterName");
+                      "scontrol show config printed no ClusterName");
   }
   const MutexLock lock(mu_);
   if (cluster_.empty()) cluster_ = name;
   if (cluster_ == name) return answer.output;
-  return make_error(
-      ErrorCode::kUnavailable, "SLURM_OTHER_CLUSTER",
-      "slurm." + profile_.name + ".cluster: '" + name + "' answers, expected '" + cluster_ + "'");
+  return make_error(ErrorCode::kUnavailable, "SLURM_OTHER_CLUSTER",
+                    "slurm." + profile_.name + ".cluster: the cluster here is '" + name +
+                        "', expected '" + cluster_ + "'");
 }
 
 Status SlurmPlacement::withdraw(const PlacementHandle& handle) {
   // Cancel by name and never by ID: another job may have reused the ID, and a second submission has
   // a different one.
   if (!is_placement_name(handle.name)) {
-    return field_error("PLACEMENT_FIELD_INVALID", "name", "is none that an attempt may have");
+    return field_error("PLACEMENT_FIELD_INVALID", "name", "is not a valid name of an attempt");
   }
   const CommandAnswer answer =
       run("scancel", {"--quiet", "--user=" + user_, "--name=" + handle.name});
@@ -215,7 +215,7 @@ std::string SlurmPlacement::explain(const PlacementHandle& handle) {
   if (!kept.succeeded() || kept.output.empty()) return {};
   const std::string line = kept.output.substr(0, kept.output.find('\n'));
   return "Slurm job " + handle.id +
-         " by its accounting (state|exit code|nodes): " + printable(line);
+         " according to its accounting (state|exit code|nodes): " + printable(line);
 }
 
 PlacementCheck SlurmPlacement::check() {
@@ -239,7 +239,7 @@ PlacementCheck SlurmPlacement::check() {
   const auto kept_s = config_seconds(config_value(*confirmed, "MinJobAge"));
   if (kept_s && *kept_s < kMinJobAgeWantedS) {
     out += prefix + "warning: MinJobAge is " + std::to_string(*kept_s) +
-           " s, so Slurm may forget how an attempt ended before it is asked; expected " +
+           " s, so Slurm may forget how an attempt ended before the daemon queries it; expected " +
            std::to_string(kMinJobAgeWantedS) + " or more\n";
   }
   const std::string names[] = {"ty-check"};

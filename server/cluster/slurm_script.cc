@@ -67,7 +67,7 @@ Status validate(const SlurmProfile& profile) {
   const auto option = [&](const char* field, const std::string& value) {
     return require(is_option_value(value), prefix + field,
                    "'" + printable(value, 64) +
-                       "' is not a name that Slurm may have: letters, "
+                       "' is not a valid name in Slurm, expected letters, "
                        "digits and _.-+@, at most 128, not beginning with '-'");
   };
   const auto path = [&](const char* field, const std::string& value) {
@@ -79,7 +79,7 @@ Status validate(const SlurmProfile& profile) {
   };
   const Status all[] = {
       require(consists_of(profile.name, "_-", 64), "slurm",
-              "a profile is named by 1 to 64 letters, digits, '_' and '-'"),
+              "the name of a profile has 1 to 64 letters, digits, '_' and '-'"),
       option("cluster", profile.cluster),
       option("partition", profile.partition),
       option("account", profile.account),
@@ -112,7 +112,7 @@ Status validate(const AttemptIntent& intent) {
       consists_of(intent.certificate_pem, "+/=- \r\n", kCertificateBytesMax);
   const Status all[] = {
       require(is_placement_name(intent.name), "name",
-              "expected 1 to 200 small letters, digits and '-', first a letter"),
+              "expected 1 to 200 lower-case letters, digits and '-', beginning with a letter"),
       require(intent.nodes >= 1, "nodes", "expected 1 or more"),
       require(intent.gpus_per_node >= 0, "gpus_per_node", "must not be negative"),
       require(intent.cpus >= 1, "cpus", "expected 1 or more"),
@@ -185,8 +185,8 @@ std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent)
   const std::string nodes = std::to_string(intent.nodes);
   std::string out =
       "#!/bin/sh\n"
-      "# One attempt of a Trainyard job. What it is to do comes over its connection.\n"
-      "# A second start is not this attempt's: the server decides about the next one.\n"
+      "# One attempt of a Trainyard job. The worker receives its task over its connection.\n"
+      "# Slurm must not restart it: the server decides about the next attempt.\n"
       "[ \"${SLURM_RESTART_COUNT:-0}\" = 0 ] || exit 75\n";
   out += "PATH=";
   if (!profile.commands.empty()) out += shell_word(profile.commands) + ":";

@@ -78,7 +78,7 @@ Status assign_name(ClusterConfig& cluster, std::string_view text) {
       text, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
   if (text.empty() || text.size() > kClusterNameMax || !plain || text.front() == '-') {
     return refuse("name", text,
-                  "at most 32 lower-case letters, digits and dashes, not with a dash in front");
+                  "at most 32 lower-case letters, digits and dashes, not beginning with a dash");
   }
   cluster.name = text;
   return {};

@@ -101,8 +101,8 @@ Status assign_cluster(Config& c, std::string_view text) {
   ASSIGN_OR_RETURN(ClusterConfig cluster, load_cluster(file));
   if (std::ranges::find(c.clusters, cluster.name, &ClusterConfig::name) != c.clusters.end()) {
     return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID",
-                      "cluster: " + file.string() + ": another cluster has the name " +
-                          quoted_value(cluster.name) + " already");
+                      "cluster: " + file.string() + ": another cluster already has the name " +
+                          quoted_value(cluster.name));
   }
   c.clusters.push_back(std::move(cluster));
   return {};
@@ -197,7 +197,7 @@ std::filesystem::path default_state_dir() {
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> table = {
-      path_setting("state_dir", "Folder of all state, on a local disk", &Config::state_dir),
+      path_setting("state_dir", "Folder for all stored data, on a local disk", &Config::state_dir),
       path_setting("socket", "Unix socket to serve on; default STATE_DIR/trainyard.sock",
                    &Config::socket),
       {"listen", "Serve on TCP too: host:port. Addresses beyond loopback need TLS and a token",
@@ -208,31 +208,30 @@ const std::vector<Setting>& settings() {
       path_setting("token_file",
                    "File (mode 0600) with the bearer token that TCP clients must send",
                    &Config::token_file),
-      address_setting("workers_listen",
-                      "Serve workers on other hosts, over TLS with a certificate of the daemon's "
-                      "own: host:port",
-                      &Config::workers_listen),
+      address_setting(
+          "workers_listen",
+          "Serve workers on other hosts, over TLS with the daemon's own certificate: host:port",
+          &Config::workers_listen),
       address_setting("workers_advertise",
-                      "Where those workers reach it, if not at workers_listen: host:port",
+                      "The daemon's address for those workers: host:port; default workers_listen",
                       &Config::workers_advertise),
       {"insecure", "Allow a TCP listener without TLS and a token", true, assign_insecure},
       int_setting("cpu_slots",
-                  "Jobs at a time on the CPU, as far as its cores and memory allow; 0: as many as "
-                  "cores",
+                  "Maximum number of jobs on the CPU, if cores and memory suffice; 0: one per core",
                   &Config::cpu_slots, 0, 64),
       int_setting("gpu_slots",
-                  "Jobs at a time on each GPU, as far as its memory allows; 0: up to 8",
+                  "Maximum number of jobs on each GPU, if its memory suffices; 0: up to 8",
                   &Config::gpu_slots, 0, 64),
       int_setting("threads_per_job",
                   "CPU threads of a job that does not set them; 0: cores / cpu_slots, or all cores",
                   &Config::threads_per_job, 0, 256),
-      {"preemption", "Whether running jobs make room for those of higher priority: off or priority",
-       false, assign_preemption},
+      {"preemption", "Whether jobs of higher priority preempt running jobs: off or priority", false,
+       assign_preemption},
       int_setting("preempt_after_seconds",
-                  "How long a job runs at least before it makes room for another",
+                  "Minimum time that a job runs before another job preempts it",
                   &Config::preempt_after_seconds, 0, 604'800),
       int_setting("reserved_idle_seconds_max",
-                  "How long devices stand free at most for a job whose start nobody can forecast",
+                  "Maximum time that devices stay idle for a job whose start time is unknown",
                   &Config::reserved_idle_seconds_max, 0, 604'800),
       int_setting("fair_share_half_life_hours",
                   "Time after which an owner's use of devices counts half; 0: only priority and "
@@ -246,14 +245,14 @@ const std::vector<Setting>& settings() {
       price_setting("gpu_price_per_hour", "Price of an hour of one GPU, for forecasts; 0: none",
                     &Config::gpu_price_per_hour),
       int_setting("measure_after_seconds",
-                  "Time without a job after which rates of devices are measured, for forecasts; "
-                  "-1: never",
+                  "Time without jobs before device speeds are measured for forecasts; -1: never",
                   &Config::measure_after_seconds, -1, 86'400),
-      bytes_setting("cpu_memory_bytes_max",
-                    "Memory that a job on the CPU may plan with; default: all of the machine's",
-                    &Config::cpu_memory_bytes_max),
+      bytes_setting(
+          "cpu_memory_bytes_max",
+          "Memory that the plan of a job on the CPU may use; default: all of the machine's",
+          &Config::cpu_memory_bytes_max),
       {"log_level", "debug, info, warn or error", false, assign_log_level},
-      path_setting("worker", "Worker program; default trainyard-worker beside trainyardd",
+      path_setting("worker", "Worker program; default trainyard-worker in the folder of trainyardd",
                    &Config::worker),
       bytes_setting("upload_bytes_max", "Largest file that may be uploaded",
                     &Config::upload_bytes_max),
@@ -263,37 +262,37 @@ const std::vector<Setting>& settings() {
                     &Config::disk_free_bytes_min, 0),
       {"ingest_root", "Folder whose files datasets may use without an upload; repeatable", false,
        assign_ingest_root, true},
-      int_setting("queued_jobs_max", "Jobs that may wait at a time", &Config::queued_jobs_max, 1,
+      int_setting("queued_jobs_max", "Maximum number of queued jobs", &Config::queued_jobs_max, 1,
                   1000000),
-      int_setting("watch_streams_max", "Watch streams at a time", &Config::watch_streams_max, 1,
-                  100000),
-      int_setting("predicts_max", "Workers that may compute predictions at a time",
+      int_setting("watch_streams_max", "Maximum number of open watch streams",
+                  &Config::watch_streams_max, 1, 100000),
+      int_setting("predicts_max", "Maximum number of workers that compute predictions",
                   &Config::predicts_max, 1, 64),
       int_setting("warm_workers_max",
-                  "Workers that keep their model for the next call to it; 0: none",
+                  "Maximum number of workers that keep their model loaded between calls; 0: none",
                   &Config::warm_workers_max, 0, 256),
-      bytes_setting("warm_memory_bytes_max", "Memory of those workers together",
+      bytes_setting("warm_memory_bytes_max", "Maximum memory of all those workers",
                     &Config::warm_memory_bytes_max),
-      int_setting("warm_idle_seconds", "Time without a call after which such a worker ends",
+      int_setting("warm_idle_seconds", "Time without a call after which such a worker exits",
                   &Config::warm_idle_seconds, 1, 604'800),
       int_setting("drain_seconds", "Time for jobs to checkpoint when the daemon stops",
                   &Config::drain_seconds, 1, 3600),
-      int_setting("cancel_grace_seconds", "Time from asking a worker to stop to SIGKILL",
+      int_setting("cancel_grace_seconds", "Time between asking a worker to stop and SIGKILL",
                   &Config::cancel_grace_seconds, 1, 3600),
       int_setting("heartbeat_timeout_seconds", "Silence after which a worker is killed",
                   &Config::heartbeat_timeout_seconds, 2, 3600),
       int_setting("stall_timeout_seconds",
-                  "Time without a step after which a training worker is ended, at least; 0: never",
+                  "Minimum time without a step after which a training worker is killed; 0: never",
                   &Config::stall_timeout_seconds, 0, 604'800),
-      int_setting("predict_timeout_seconds", "Longest time of one prediction",
+      int_setting("predict_timeout_seconds", "Maximum time of one prediction",
                   &Config::predict_timeout_seconds, 1, 3600),
       int_setting("unattended_seconds",
-                  "How long a training worker goes on without a daemon; 0: it ends with its daemon",
+                  "How long a training worker continues without a daemon; 0: ends with its daemon",
                   &Config::unattended_seconds, 0, 2'592'000),
-      {"cluster", "File that describes a cluster which takes jobs (docs/cluster.md); repeatable",
+      {"cluster", "File that describes a cluster that runs jobs (docs/cluster.md); repeatable",
        false, assign_cluster, true},
       {"keep_jobs",
-       "Finished jobs to keep: all, the newest (1000), those of some time (90d), or both "
+       "Finished jobs to keep: all, the newest 1000 (1000), those of 90 days (90d), or both "
        "(1000,90d)",
        false, assign_keep_jobs},
       {"keep_events",
@@ -377,19 +376,19 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
     const Result<HostPort> workers = parse_host_port(config.workers_listen);
     if (!workers.ok() || workers->port == 0) {
       return conflict(
-          "cluster: needs workers_listen with a port, such as 0.0.0.0:7451, where workers of the "
-          "cluster reach the daemon, also after it was restarted");
+          "cluster: needs workers_listen with a port, such as 0.0.0.0:7451, so that the cluster's "
+          "workers reach the daemon, also after a restart");
     }
   }
   if (config.workers_listen.empty() && !config.workers_advertise.empty()) {
-    return conflict("workers_advertise needs workers_listen: it is another name for it");
+    return conflict("workers_advertise needs workers_listen, for which it is another address");
   }
   if (!config.workers_listen.empty() && config.workers_advertise.empty()) {
     ASSIGN_OR_RETURN(const HostPort workers, parse_host_port(config.workers_listen));
     if (workers.host == "0.0.0.0" || workers.host == "::") {
       return conflict("workers_listen: " + config.workers_listen +
-                      " is no address that a worker can reach; set workers_advertise to the "
-                      "host:port that it can");
+                      " is not an address that workers can reach; set workers_advertise to a "
+                      "host:port that they can");
     }
   }
   const bool tls = !config.tls_certificate.empty();

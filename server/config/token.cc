@@ -56,9 +56,9 @@ Result<Tokens> Tokens::load(const std::filesystem::path& path) {
     if (parts.empty()) continue;
     const std::string at = "line " + std::to_string(number) + ": ";
     if (parts.size() > 2 || !is_token(parts.back())) {
-      return refuse(at +
-                    "expected a token of 16 to 512 printable characters, alone or behind a name "
-                    "and a blank");
+      return refuse(
+          at +
+          "expected a token of 16 to 512 printable characters, alone or after a name and a space");
     }
     if (parts.size() == 2 && !is_name(parts.front())) {
       return refuse(at +
@@ -67,14 +67,14 @@ Result<Tokens> Tokens::load(const std::filesystem::path& path) {
     }
     std::string digest = sha256_hex(parts.back());
     if (std::ranges::find(tokens, digest, &Token::digest) != tokens.end()) {
-      return refuse(at + "the token is in an earlier line too");
+      return refuse(at + "an earlier line has the same token");
     }
     if (tokens.size() == kTokensMax) {
       return refuse("more than " + std::to_string(kTokensMax) + " tokens");
     }
     tokens.push_back({parts.size() == 2 ? parts.front() : kUnnamedToken, std::move(digest)});
   }
-  if (tokens.empty()) return refuse("there is no token in it");
+  if (tokens.empty()) return refuse("the file has no token");
   return Tokens(std::move(tokens));
 }
 

@@ -45,7 +45,7 @@ Result<int64_t> read_bytes(std::string_view name, std::string_view text, int64_t
   }
   const std::optional<int64_t> count = parse_integer(digits);
   if (count && *count >= min && *count <= kMax / unit) return *count * unit;
-  return refuse(name, text, "a number of bytes, or one such as 512MiB or 64GiB");
+  return refuse(name, text, "a number of bytes, or a size such as 512MiB or 64GiB");
 }
 
 Result<double> read_price(std::string_view name, std::string_view text) {

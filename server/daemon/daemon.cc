@@ -409,11 +409,11 @@ Result<std::string> undo_upgrade_of(const Config& config) {
   ASSIGN_OR_RETURN(const UndoneUpgrade undone, undo_upgrade(config.state_dir, is_alive));
   const std::string before = std::to_string(undone.schema);
   return "The store of schema " + before +
-         " is in place again, without what was stored after the upgrade; start the trainyardd of "
+         " is restored, without the data stored after the upgrade; now start the trainyardd of "
          "schema " +
-         before + " now. The store of schema " + std::to_string(undone.upgraded.schema) +
+         before + ". The store of schema " + std::to_string(undone.upgraded.schema) +
          " is kept as " + undone.upgraded.path.filename().string() +
-         ": the same command goes back to it, and the next upgrade replaces it.";
+         ": the same command restores it, and the next upgrade replaces it.";
 }
 
 }  // namespace trainyard::server

@@ -212,7 +212,7 @@ ClusterAttempt Attempts::cluster_attempt(const Job& job, const Attempt& attempt,
     const auto attempts = self.lock();
     if (!attempts) return;
     attempts->parts_.store.jobs().set_handle(
-        uid, number, handle, "handed to the cluster " + cluster + " as " + handle,
+        uid, number, handle, "submitted to the cluster " + cluster + " as " + handle,
         [uid](const Status& stored) {
           // If not, the next daemon searches the cluster for the attempt's name.
           if (stored.ok()) return;

@@ -62,7 +62,7 @@ void DispatchIndex::take(const JobBrief& job) {
 void DispatchIndex::put(const JobBrief& job) {
   std::optional<WaitingJob> waiting = waiting_job(job);
   std::optional<PlacedJob> placed = placed_job(job);
-  TRAINYARD_CHECK(!waiting || !placed, "job " + job.uid + " waits and holds devices at once");
+  TRAINYARD_CHECK(!waiting || !placed, "job " + job.uid + " is both waiting and on devices");
   if (waiting && !waiting->cluster.empty()) {
     cluster_queue_.put(std::move(*waiting));
   } else if (waiting) {
@@ -141,14 +141,14 @@ void DispatchIndex::add_process(const std::string& uid, const std::vector<std::s
 void DispatchIndex::remove_process(const std::string& uid) {
   const MutexLock lock(mu_);
   const bool was_there = processes_.erase(uid) == 1;
-  TRAINYARD_CHECK(was_there, "job " + uid + " has no process that could be gone");
+  TRAINYARD_CHECK(was_there, "job " + uid + " has no process to remove");
   leaving_.erase(uid);
   place(uid);
 }
 
 void DispatchIndex::leave(const std::string& uid) {
   const MutexLock lock(mu_);
-  TRAINYARD_CHECK(processes_.contains(uid), "job " + uid + " has no process that could leave");
+  TRAINYARD_CHECK(processes_.contains(uid), "job " + uid + " has no process to stop");
   leaving_.insert(uid);
   place(uid);
 }

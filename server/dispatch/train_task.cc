@@ -166,8 +166,8 @@ Status TrainTask::add_paths(v1::TrainTask& task) const {
 std::string TrainTask::completed_message(const v1::Outcome& outcome) const {
   const int64_t total = job_.plan.steps_total();
   if (outcome.steps_done() >= total) return "All steps are done.";
-  return "Stopped early, as the recipe asks, after step " + std::to_string(outcome.steps_done()) +
-         " of " + std::to_string(total) + ".";
+  return "Stopped early, as the recipe specifies, after step " +
+         std::to_string(outcome.steps_done()) + " of " + std::to_string(total) + ".";
 }
 
 Result<std::string> TrainTask::initial_weights_path() const {
@@ -191,7 +191,7 @@ void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
     tells.attempt = job_.attempt;
     v1::LogLine& line = *tells.events.emplace_back().mutable_log();
     line.set_level(v1::LogLine::INFO);
-    line.set_text("the daemon was restarted; the worker went on training");
+    line.set_text("the daemon was restarted; the worker continued training");
     line.set_from_server(true);
     store_.jobs().update_attempt(std::move(tells), [](const Result<Job>&) {});
   }
@@ -411,15 +411,15 @@ Move TrainTask::after_fault(const DeviceFault& fault, const Job& job, int64_t no
 }
 
 Move TrainTask::after_time_limit(const Job& job) const {
-  const std::string ended = "The worker stopped before the time limit of its place";
+  const std::string ended = "The worker stopped before the time limit of its allocation";
   // Without a new checkpoint this counts as a loss, or the job might be requeued forever.
   const bool begun = resumed_from_ >= 0;
   if (begun ? job.checkpoint_step <= resumed_from_ : !options_.adopted) {
     return after_worker_lost(job, "TIME_LIMIT_SHORT",
-                             ended + " and had no new checkpoint by then: a longer one is needed.",
+                             ended + " without a new checkpoint; it needs a longer time limit.",
                              clock_.wall_us());
   }
-  return requeue("CONTINUES", ended + "; the job goes on from the checkpoint of step " +
+  return requeue("CONTINUES", ended + "; the job continues from the checkpoint of step " +
                                   std::to_string(job.checkpoint_step) + ".");
 }
 
@@ -434,7 +434,7 @@ Move TrainTask::after_stop(const Job& job) const {
                  "It made room for " + makes_room_for_ + ", a job of higher priority; " +
                      (job.checkpoint_step > 0 ? "it resumes from the checkpoint of step " +
                                                     std::to_string(job.checkpoint_step) + "."
-                                              : "it starts over, for lack of a checkpoint."));
+                                              : "it starts over, because it has no checkpoint."));
 }
 
 std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
@@ -451,13 +451,13 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
   if (end.away) {
     if (taken_back(*end.away)) return std::nullopt;
     return make_error(ErrorCode::kUnavailable, "WORKER_START_FAILED",
-                      "its worker did not come for its work: " + end.away->text);
+                      "its worker did not request its job: " + end.away->text);
   }
   // The process had not received its job yet. So a library is missing or the host is overloaded.
   return make_error(
       ErrorCode::kUnavailable, "WORKER_START_FAILED",
-      end.silent ? std::string("the worker program did not come for its work in time")
-                 : "the worker program ended before it came for its work: " + describe(end.exit));
+      end.silent ? std::string("the worker program did not request its job in time")
+                 : "the worker program ended before it requested its job: " + describe(end.exit));
 }
 
 Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) {
@@ -471,7 +471,7 @@ Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) 
     return move;
   }
   if (taken_back(away)) {
-    return requeue("CLUSTER_TOOK_BACK", "The cluster took its node back" + at, now_us + kPauseUs);
+    return requeue("CLUSTER_TOOK_BACK", "The cluster reclaimed its node" + at, now_us + kPauseUs);
   }
   return after_worker_lost(job, "WORKER_LOST", "Its worker in the cluster ended" + at, now_us);
 }
@@ -485,7 +485,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   }
   // Same handling as for the loss of a job's only worker.
   if (trouble && trouble->reason == kRankLost) {
-    return after_worker_lost(job, kRankLost, "A node of it was lost: " + trouble->message + ".",
+    return after_worker_lost(job, kRankLost, "One of its nodes was lost: " + trouble->message + ".",
                              now);
   }
   if (trouble && trouble->reason == kClusterRefused) {
@@ -506,7 +506,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   }
   if (end.version_skew) {
     return requeue("VERSION_SKEW",
-                   "The worker program and the daemon are of versions that do not work together; "
+                   "The worker program and the daemon have incompatible versions; "
                    "the job is retried in a minute.",
                    now + kVersionSkewPauseUs);
   }

@@ -117,7 +117,7 @@ struct EventHub::Feed {
     return *std::prev(after);
   }
   void keep(BlockPtr block, size_t bytes_max) {
-    TRAINYARD_CHECK(block->first_seq > end_seq, "events of job " + uid + " come twice");
+    TRAINYARD_CHECK(block->first_seq > end_seq, "events of job " + uid + " are added twice");
     end_seq = block->last_seq();
     recent_bytes += block->bytes.size();
     recent.push_back(std::move(block));
@@ -333,7 +333,7 @@ void EventHub::Impl::give(const WatcherPtr& watcher, Result<EventRun> run) {
     if (run.ok()) {
       if (run->block) {
         TRAINYARD_CHECK(run->block->last_seq() > watcher->cursor,
-                        "a watcher of job " + watcher->feed->uid + " gets what it has");
+                        "a watcher of job " + watcher->feed->uid + " would receive an event again");
         watcher->cursor = run->block->last_seq();
       }
       run->ended = watcher->cursor == watcher->feed->final_seq;
@@ -394,7 +394,7 @@ void EventHub::Impl::leave(const WatcherPtr& watcher) {
   MutexLock lock(mu);
   watcher->gone = true;
   Feed& feed = *watcher->feed;
-  TRAINYARD_CHECK(watchers > 0 && feed.watchers > 0, "a watcher leaves twice");
+  TRAINYARD_CHECK(watchers > 0 && feed.watchers > 0, "a watcher is removed twice");
   --watchers;
   std::erase(feed.waiting, watcher);
   if (--feed.watchers == 0) feeds.erase(feed.uid);

@@ -33,13 +33,14 @@ Status DiskWatch::check(int64_t more_bytes) {
   const std::optional<int64_t> free = look();
   if (!free || *free - more_bytes >= bytes_min_) return {};
   const std::string bound = human_bytes(bytes_min_);
-  const std::string needed = more_bytes > 0 ? "this needs " + human_bytes(more_bytes) +
-                                                  " beside the " + bound + " that must stay free"
-                                            : "at least " + bound + " must stay free";
+  const std::string needed = more_bytes > 0
+                                 ? "this needs " + human_bytes(more_bytes) +
+                                       " in addition to the " + bound + " that must stay free"
+                                 : "at least " + bound + " must stay free";
   Error e = make_error(
       ErrorCode::kResourceExhausted, "DISK_LOW",
       "the server's disk has " + human_bytes(*free) + " free, and " + needed +
-          " for what already runs: delete datasets, models and jobs that are no longer needed, or "
+          " for running jobs: delete datasets, models and jobs that are no longer needed, or "
           "ask its operator for space, and try again");
   e.metadata = {{"free_bytes", std::to_string(*free)},
                 {"needed_bytes", std::to_string(bytes_min_ + more_bytes)}};
@@ -52,7 +53,7 @@ std::optional<std::string> DiskWatch::warning() {
   return "The disk of the state folder has " + human_bytes(*free) + " free, less than " +
          human_bytes(bytes_min_) +
          " (disk_free_bytes_min): uploads, datasets, models and jobs are refused until space is "
-         "freed. Jobs go on.";
+         "freed. Running jobs continue.";
 }
 
 }  // namespace trainyard::server

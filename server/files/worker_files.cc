@@ -69,11 +69,12 @@ Status check_files(const v1::PushFilesRequest::Start& start, int64_t bytes_max) 
     if (std::ranges::find(names, file.name()) == names.end() || !seen.insert(file.name()).second) {
       return field_error(
           "FIELD_INVALID", "start.files.name",
-          quoted_value(file.name()) + " is no file of such a folder, or is there twice");
+          quoted_value(file.name()) + " is not a file of such a folder, or is listed twice");
     }
     if (file.size_bytes() < 0 || file.size_bytes() > bytes_max - bytes) {
-      return field_error("FIELD_OUT_OF_RANGE", "start.files.size_bytes",
-                         "all files together may have " + std::to_string(bytes_max) + " bytes");
+      return field_error(
+          "FIELD_OUT_OF_RANGE", "start.files.size_bytes",
+          "expected at most " + std::to_string(bytes_max) + " bytes for all files together");
     }
     bytes += file.size_bytes();
     if (!is_checkpoint_push(start) && !is_sha256_hex(file.sha256())) {
@@ -145,7 +146,7 @@ Status WorkerFiles::list_dataset(const FileGrant& grant, v1::ListFilesResponse& 
   if (names.size() > kFilesMax) {
     return make_error(ErrorCode::kResourceExhausted, "TOO_MANY_FILES",
                       "the dataset has " + std::to_string(names.size()) + " files, at most " +
-                          std::to_string(kFilesMax) + " go to another host");
+                          std::to_string(kFilesMax) + " can be sent to another host");
   }
   for (const std::string& name : names) {
     v1::RemoteFile& file = *response.add_files();
@@ -275,7 +276,7 @@ Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
   }
   if (!push->entered_) {
     return make_error(ErrorCode::kUnavailable, "PUSH_BUSY",
-                      "an earlier stream still writes these files; call again in a moment");
+                      "an earlier stream is still writing these files; call again in a moment");
   }
   const int64_t held = bytes_held(push->temporary_, start);
   if (held == 0) {
@@ -287,7 +288,7 @@ Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
   if (start.offset() != held) {
     Error e = make_error(ErrorCode::kFailedPrecondition, "PUSH_OFFSET",
                          "offset: " + std::to_string(start.offset()) + ", expected " +
-                             std::to_string(held) + ", which is what has arrived");
+                             std::to_string(held) + ", the bytes that have arrived");
     e.metadata["offset"] = std::to_string(held);
     return e;
   }
@@ -339,10 +340,9 @@ Status WorkerFiles::Push::append(std::string_view bytes) {
   if (Status s = owner_.supervisor_.admit(start_.task(), start_.nonce()); !s.ok()) return s;
   for (;;) {
     if (index_ == start_.files_size()) {
-      return bytes.empty()
-                 ? Status()
-                 : Status(field_error("PUSH_TOO_LONG", "data",
-                                      "has more bytes than the files that were declared"));
+      return bytes.empty() ? Status()
+                           : Status(field_error("PUSH_TOO_LONG", "data",
+                                                "has more bytes than were declared for the files"));
     }
     if (!file_) {
       if (Status s = open_next(); !s.ok()) return s;
@@ -374,7 +374,7 @@ Status WorkerFiles::Push::check() const {
     ASSIGN_OR_RETURN(const std::string sha256, sha256_file(temporary_ / file.name()));
     if (sha256 != file.sha256()) {
       return make_error(ErrorCode::kDataLoss, "CONTENT_HASH_MISMATCH",
-                        file.name() + " has arrived with another digest");
+                        file.name() + " arrived with a wrong digest");
     }
   }
   return {};
@@ -390,7 +390,7 @@ Status WorkerFiles::Push::finish() {
     if (is_of_file_error(s.error().reason)) return s;  // says nothing about the received bytes
     (void)owner_.files_.remove_all(temporary_);
     return make_error(ErrorCode::kDataLoss, "CONTENT_HASH_MISMATCH",
-                      "what has arrived is not what was sent: " + s.error().message);
+                      "the received files differ from those that were sent: " + s.error().message);
   }
   if (Status s = owner_.files_.sync_directory(temporary_); !s.ok()) return s;
   if (Status s = owner_.supervisor_.admit(start_.task(), start_.nonce()); !s.ok()) return s;

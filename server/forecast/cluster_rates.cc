@@ -50,18 +50,18 @@ Status check_bounds(const DeviceRates& rates) {
   const double seconds[] = {rates.prepare_seconds, rates.process_seconds, rates.measure_seconds};
   if (std::ranges::any_of(seconds, [](double s) { return s > kSecondsMax; }) ||
       rates.watts > kWattsMax) {
-    return refuse("times of more than an hour, or watts that no device draws");
+    return refuse("a time above one hour, or an impossible number of watts");
   }
   for (const RateSample& s : rates.samples) {
     const NodeWorkload& w = s.node;
     const double amounts[] = {w.flops, w.bytes, w.far_bytes, w.memory_bytes,
                               w.m,     w.n,     w.k,         w.serial};
     if (w.op.empty() || w.op.size() > kOpBytesMax || plain_text(w.op, kOpBytesMax) != w.op) {
-      return refuse("a sample's op is no name of 1 to 64 printable characters");
+      return refuse("the op of a sample is not a name of 1 to 64 printable characters");
     }
     if (s.seconds > kNodeSecondsMax ||
         std::ranges::any_of(amounts, [](double a) { return a > kNumberMax; })) {
-      return refuse("a sample of " + w.op + " that no device could take");
+      return refuse("a sample of " + w.op + " has impossible values");
     }
   }
   return {};
@@ -104,7 +104,7 @@ std::string cluster_advice(const std::vector<v1::Forecast>& here, const v1::Fore
   }
   if (cluster.total_seconds() <= 0 || best < kClearlyFaster * cluster.total_seconds()) return "";
   return cluster.device() + ": " + duration_text(cluster.total_seconds()) +
-         " (not counting its queue); name it with resources.cluster.";
+         " (not counting its queue); choose it with resources.cluster.";
 }
 
 struct ClusterRates::Impl : std::enable_shared_from_this<Impl> {
@@ -253,7 +253,8 @@ std::string ClusterRates::Impl::why_missing(const ClusterQuery& query) const {
   const ClusterConfig* const config = config_of(query.cluster);
   if (config == nullptr) return "this server has no cluster " + query.cluster;
   if (!config->measure_nodes) {
-    return "the nodes of " + query.cluster + " are not measured, as its file says (measure_nodes)";
+    return "the nodes of " + query.cluster +
+           " are not measured (measure_nodes is false in its file)";
   }
   const int32_t threads = query.on_gpus ? 0 : query.threads;
   const std::string what = query.on_gpus ? "" : threads_text(threads);
@@ -269,8 +270,8 @@ std::string ClusterRates::Impl::why_missing(const ClusterQuery& query) const {
            (f.retry_us > clock.steady_us() ? " in an hour at the earliest" : "");
   }
   return "no node of " + query.cluster + " has been measured" + what +
-         (now ? " yet; a worker whose job is over measures one now"
-              : " yet; the first job that succeeds there measures its node when it is over");
+         (now ? " yet; a worker is measuring one now"
+              : " yet; the first job that succeeds there measures its node at its end");
 }
 
 int64_t ClusterRates::Impl::time_limit_s(std::string_view cluster) const {
@@ -318,7 +319,7 @@ v1::Forecast ClusterRates::Impl::forecast(const ClusterQuery& query) const {
   if (merged->measured) {
     basis = finished_jobs_text(*merged->measured) + " on " + merged->likely;
   } else {
-    basis = "rates measured" + (query.on_gpus ? "" : threads_text(query.threads)) + " on " +
+    basis = "speed measured" + (query.on_gpus ? "" : threads_text(query.threads)) + " on " +
             merged->likely;
     // Only a forecast from rates assumes a network speed; measured times of jobs include it.
     const std::string link = assumed_link(query.work->step);
@@ -377,7 +378,7 @@ std::optional<v1::CalibrateTask> ClusterRates::job_ended(const NodeUse& use) {
   const auto failed = impl_->failures.find(key);
   if (failed != impl_->failures.end() && now_us < failed->second.retry_us) return std::nullopt;
   if (!use.on_gpus && use.facts.cores_given() < use.threads) {
-    impl_->fail(key, "its worker was given " + std::to_string(use.facts.cores_given()) +
+    impl_->fail(key, "its worker has only " + std::to_string(use.facts.cores_given()) +
                          " of the cores that its threads need");
     return std::nullopt;
   }
@@ -408,7 +409,7 @@ Status ClusterRates::take(const std::string& task, std::string_view json) {
                                          [&](const auto& m) { return m.second.task == task; });
     if (of == impl_->measuring.end()) {
       return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
-                        "nobody asks task " + quoted_value(task) + " for rates now");
+                        "no rates were requested from task " + quoted_value(task));
     }
     stored = of->second.of;
     impl_->measuring.erase(of);
@@ -423,7 +424,7 @@ Status ClusterRates::take(const std::string& task, std::string_view json) {
   }
   if (!good.ok()) {
     const MutexLock lock(impl_->mu);
-    impl_->fail(stored.key, "the worker sent what cannot be used: " + good.error().message);
+    impl_->fail(stored.key, "the worker's result cannot be used: " + good.error().message);
     return good;
   }
   stored.time_us = impl_->clock.wall_us();
@@ -450,7 +451,7 @@ void ClusterRates::worker_gone(const std::string& task) {
   if (of == impl_->measuring.end()) return;
   const NodeRatesKey key = of->first;
   impl_->measuring.erase(of);
-  impl_->fail(key, "the worker ended before it had measured");
+  impl_->fail(key, "the worker ended before it had measured its node");
 }
 
 v1::Forecast ClusterRates::forecast(const ClusterQuery& query) {

@@ -79,15 +79,16 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
     wake.notify_all();
   }
   std::string why_missing(const RatesKey& key) const TRAINYARD_REQUIRES(mu) {
-    if (options.idle_us < 0) return "this server measures no rates";
+    if (options.idle_us < 0) return "this server does not measure the speed of devices";
     const std::string what = key.threads == 0 ? ""
                              : key.threads == 1
                                  ? " with 1 thread"
                                  : " with " + std::to_string(key.threads) + " threads";
     const auto failure = failed.find(key);
     return failure != failed.end()
-               ? "measuring rates" + what + " failed: " + failure->second.second
-               : "no rates" + what + " have been measured yet; they are when no job runs";
+               ? "measuring the speed" + what + " failed: " + failure->second.second
+               : "the speed" + what +
+                     " has not been measured yet; the server does so when no job runs";
   }
   /// A device of the same kind and model as `device` on which jobs may start now.
   std::optional<Device> usable_like(const Device& device) {
@@ -152,9 +153,9 @@ v1::Forecast Forecaster::Impl::forecast(const ForecastQuery& query, const Device
   }
   set_run(*run, out);
   out.set_basis(measured ? finished_jobs_text(*measured)
-                : cpu    ? "rates measured with " + std::to_string(key.threads) +
+                : cpu    ? "speed measured with " + std::to_string(key.threads) +
                             (key.threads == 1 ? " thread" : " threads")
-                      : "rates measured on it");
+                      : "speed measured on this device");
   if (const std::string link = assumed_link(work.step); !measured && !link.empty()) {
     out.set_basis(out.basis() + "; " + link);
   }
@@ -182,7 +183,7 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
     }
     if (disturbances != disturbances_before) {
       spdlog::info("event=rates_disturbed {} {}", kv("device", device.name),
-                   kv("message", "a job ran meanwhile; they are measured again"));
+                   kv("message", "a job ran meanwhile; the rates are measured again"));
       return;
     }
     if (Result<DeviceRates> measured = parse_rates(*json); measured.ok()) {
@@ -357,8 +358,8 @@ v1::DeviceForecasts Forecaster::describe(const Device& device) {
     if (of.model != device.model) continue;
     const auto failure = impl_->failed.find(key);
     out.set_missing(failure != impl_->failed.end()
-                        ? "measuring rates failed: " + failure->second.second
-                        : "rates are measured once no job has run for " +
+                        ? "measuring the speed failed: " + failure->second.second
+                        : "the speed is measured once no job has run for " +
                               std::to_string(impl_->options.idle_us / 1'000'000) + " s");
   }
   impl_->history.describe([&](const std::string& model) { return model == device.model; }, out);

@@ -86,9 +86,9 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   Error stall_error() const {
     return make_error(ErrorCode::kAborted, "BACKUP_STALLED",
-                      "the client took nothing of the backup for " +
+                      "the client received no data of the backup for " +
                           std::to_string(source_.stall_ms / 1000) +
-                          " s, so it was ended to let others begin; call again");
+                          " s, so the server ended it to let others begin; call again");
   }
 
   /// Runs on pace_: returns when a stop is requested, or ends the backup once a message has been in

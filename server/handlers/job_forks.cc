@@ -98,10 +98,10 @@ Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& 
     if ((!step || c.step == *step) && find_state(c)) return c;
   }
   return make_error(ErrorCode::kNotFound, "CHECKPOINT_NOT_FOUND",
-                    checkpoints.empty() ? "name: " + parent.name() + " has no checkpoint."
+                    checkpoints.empty() ? parent.name() + " has no checkpoint."
                                         : "step: " + parent.name() + " has no checkpoint" +
                                               (step ? " of step " + std::to_string(*step)
-                                                    : std::string(" that is whole")) +
+                                                    : std::string(" that is intact")) +
                                               ", expected one of " + steps_text(checkpoints) + ".");
 }
 
@@ -209,7 +209,7 @@ Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
   job.origin = std::move(begins->origin);
   job.owner = asked.owner;
   job.message =
-      (asked.retries ? "A new try of " : "A fork of ") + parent.name() +
+      (asked.retries ? "A retry of " : "A fork of ") + parent.name() +
       (job.origin.step() > 0 ? " from the checkpoint of step " + std::to_string(job.origin.step())
                              : " from the start") +
       "; it waits for the scheduler.";

@@ -192,14 +192,15 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
     query.states.push_back(static_cast<JobState>(state));
   }
   if (request.mine() && !request.owner().empty()) {
-    return field_error("FIELD_CONFLICT", "mine", "is given with owner, expected one of them");
+    return field_error("FIELD_CONFLICT", "mine",
+                       "cannot be combined with owner, expected one of them");
   }
   if (request.mine()) query.owner = call.caller;
   if (!request.owner().empty()) query.owner = request.owner();
   if (!request.array().empty()) {
     if (request.no_members()) {
       return field_error("FIELD_CONFLICT", "no_members",
-                         "is given with array, expected one of them");
+                         "cannot be combined with array, expected one of them");
     }
     ASSIGN_OR_RETURN(query.array, parse_id_or_name(Collection::kArrays, "array", request.array()));
   }

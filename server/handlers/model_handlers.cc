@@ -37,7 +37,7 @@ Result<Model> find_network(const ModelParts& parts, const std::string& name) {
   return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
                     model.name() +
                         " has weights only, without a network or preprocessing; start a job from "
-                        "it by recipe.initial_weights");
+                        "it with recipe.initial_weights");
 }
 
 void create_model(const ModelParts& parts, const v1::CreateModelRequest& request,
@@ -137,9 +137,8 @@ void evaluate(const ModelParts& parts, const v1::EvaluateRequest& request,
 Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kModels, "name", request.name()));
   ASSIGN_OR_RETURN(const Model model, parts.store.models().remove(kProject, id));
-  parts.predict.forget(model.job_uid,
-                       make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-                                  "name: " + model.name() + " was deleted meanwhile"));
+  parts.predict.forget(model.job_uid, make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
+                                                 model.name() + " was deleted meanwhile"));
   if (model.weights_alone()) {
     parts.uploads.discard(model.digest);
   } else if (Status s =

@@ -82,8 +82,8 @@ void add_clusters(const SystemParts& parts, bool forecasts, v1::ListDevicesRespo
     out.set_kind(config.kind);
     std::string note = clusters.note(config.name);
     if (const auto refusal = clusters.refusal(config.name)) {
-      note += "It takes no jobs now: " + refusal->text + ". One is tried " +
-              when_tried(refusal->left_us) + ".\n";
+      note += "The cluster accepts no jobs at the moment: " + refusal->text +
+              ". The server tries one job " + when_tried(refusal->left_us) + ".\n";
     }
     out.set_note(std::move(note));
     out.set_cpus(config.cpus);
@@ -160,7 +160,7 @@ Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
     out.set_kind(drain.name == kCpuName ? v1::Device::CPU : v1::Device::GPU);
     out.set_model(drain.model);
     out.set_health(v1::Device::UNKNOWN);
-    out.set_reason("It is not there now. " + drain_text(drain));
+    out.set_reason("The device is absent. " + drain_text(drain));
     *out.mutable_drain() = to_proto(drain);
   }
   return response;
@@ -237,7 +237,7 @@ Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDevic
   Result<v1::Device> device = get_device(parts, request.name());
   if (device.ok() || device.error().reason != "DEVICE_NOT_FOUND") return device;
   known.clear_drain();  // the device was absent
-  known.set_reason("It is not there now.");
+  known.set_reason("The device is absent.");
   return known;
 }
 

@@ -147,9 +147,9 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       if (run->block) {
         const int64_t next = run->block->first_seq + static_cast<int64_t>(run->first);
         if (next > newest_seq_ + 1 && next > oldest_seq_) {  // `start` has promised these events
-          return make_error(ErrorCode::kUnavailable, "EVENTS_THINNED",
-                            "old events of the job have just been removed; call again for those "
-                            "that are left");
+          return make_error(
+              ErrorCode::kUnavailable, "EVENTS_THINNED",
+              "old events of the job have just been removed; call again for the remaining ones");
         }
       }
       run_ = std::move(*run);
@@ -259,7 +259,7 @@ Status WatchStreams::admit_stream(const void* connection) {
   if (found != per_connection_.end() && found->second >= kWatchStreamsPerConnectionMax) {
     return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
                       "this connection has " + std::to_string(kWatchStreamsPerConnectionMax) +
-                          " watch streams open, as many as one may; close one, or open another "
+                          " watch streams open, the maximum; close one, or open another "
                           "connection for more");
   }
   return {};

@@ -95,7 +95,7 @@ Result<int64_t> as_of_time(const v1::CollectGarbageRequest& request, int64_t now
   const int64_t nanos = request.as_of().nanos();
   if (seconds < 0 || seconds > kSecondsMax || nanos < 0 || nanos > 999'999'999) {
     return field_error("FIELD_OUT_OF_RANGE", "as_of",
-                       "is no time, expected seconds in 0.." + std::to_string(kSecondsMax) +
+                       "is not a time, expected seconds in 0.." + std::to_string(kSecondsMax) +
                            " and nanos in 0..999999999");
   }
   const int64_t as_of_us = seconds * 1'000'000 + nanos / 1000;
@@ -121,7 +121,7 @@ Status check_request(const v1::CollectGarbageRequest& request) {
   const v1::KeptJobs& kept = request.keep_jobs();
   if (!kept.has_newest() && !kept.has_younger_than_seconds()) {
     return field_error("FIELD_REQUIRED", "keep_jobs",
-                       "says nothing, expected newest, younger_than_seconds or both");
+                       "is empty, expected newest, younger_than_seconds or both");
   }
   if (Status s = check_range("keep_jobs.newest", kept.newest(), kKeptNewestMax); !s.ok()) {
     return s;
@@ -251,7 +251,7 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, i
     if (!fs::exists(path, ec) || fs::is_empty(path, ec)) continue;
     add(Item::CHECKPOINTS, full_name(Collection::kJobs, j.name),
         std::string(name_of(j.state)) + " " + age_text(as_of_us - j.end_time_us) +
-            (succeeded ? ", its model stays" : ", a retry starts over"),
+            (succeeded ? ", its model is kept" : ", a retry starts over"),
         path);
     found.back().job.uid = j.uid;
   }
@@ -262,7 +262,7 @@ Result<Garbage::Found> Garbage::find(const v1::CollectGarbageRequest& request, i
                                      : parts_.paths.upload_part(u.sha256, u.size_bytes);
     add(Item::UPLOAD, in_folder(path),
         u.complete ? "no dataset and no model uses it"
-                   : "begun and left " + age_text(as_of_us - u.active_time_us),
+                   : "incomplete, last used " + age_text(as_of_us - u.active_time_us),
         path);
   }
 

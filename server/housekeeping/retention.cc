@@ -154,7 +154,7 @@ bool is_gone(const Error& error) { return error.reason == "JOB_NOT_FOUND"; }
 
 Error stopped_error() {
   return make_error(ErrorCode::kAborted, Retention::kStopped,
-                    "it was interrupted, and goes on another time");
+                    "it was interrupted and continues later");
 }
 
 /// Starts `change(i, done)` for each i below `rows.size()` and waits for all results. Changes of
@@ -248,14 +248,14 @@ std::string Retention::reason_to_go(const EndedJob& job) const {
     return ended + "; it cannot be retried afterwards" +
            (job.checkpoint_step > 0 ? ", nor forked from step " + step : "");
   }
-  return ended + (job.has_model ? ", its model stays" : ", its model was deleted before") +
+  return ended + (job.has_model ? ", its model is kept" : ", its model is already deleted") +
          (job.checkpoint_step > 0 ? "; it cannot be forked afterwards from step " + step : "");
 }
 
 std::string Retention::reason_to_thin(const EndedJob& job) const {
   return std::string(name_of(job.state)) + " " + age_text(clock_.wall_us() - job.end_time_us) +
          "; of its " + std::to_string(job.newest_seq) +
-         " events state changes, checkpoints and the newest value of each metric stay";
+         " events, state changes, checkpoints and the newest value of each metric are kept";
 }
 
 Result<bool> Retention::has_to_thin(const EndedJob& job) const {

@@ -57,7 +57,7 @@ class LocalInventory final : public Inventory {
     }
     known_ = {devices.devices.begin() + 1, devices.devices.end()};
     if (!sees_any) {
-      devices.note = "No GPU: the NVIDIA driver sees none.";
+      devices.note = "No GPU: the NVIDIA driver reports none.";
     } else if (known_.empty()) {
       devices.note = "No GPU: CUDA_VISIBLE_DEVICES=" + *options_.visible_gpus +
                      " hides all GPUs from this server.";

@@ -80,14 +80,14 @@ class Expansion {
     if (const auto known = by_path_.find(path); known != by_path_.end()) return known->second;
     if (std::ssize(out_.fields) >= kArrayFieldsMax) {
       return field_error("ARRAY_SIZE", where,
-                         "is one field more than the " + std::to_string(kArrayFieldsMax) +
-                             " that members of an array may differ in");
+                         "is one field too many: members of an array may differ in at most " +
+                             std::to_string(kArrayFieldsMax));
     }
     ASSIGN_OR_RETURN(SpecField field, SpecField::parse(path, where));
     if (field.root() == "dataset" || field.root() == "after") {
       return field_error("FIELD_UNSUPPORTED", where,
                          quoted_value(path) +
-                             " is the same for all members; submit an array for "
+                             " must be the same for all members; submit an array for "
                              "each " +
                              (field.root() == "dataset" ? "dataset" : "of them"));
     }
@@ -95,7 +95,7 @@ class Expansion {
       if (!field.overlaps(other)) continue;
       return field_error("FIELD_CONFLICT", where,
                          quoted_value(path) + " and " + quoted_value(other.path()) +
-                             " name parts of each other, expected fields apart");
+                             " overlap, expected separate fields");
     }
     out_.fields.push_back(std::move(field));
     const SpecField* added = &out_.fields.back();
@@ -139,7 +139,7 @@ class Expansion {
         ASSIGN_OR_RETURN(Json json, read_json(text, where));
         if (seen.insert(std::move(json)).second) continue;
         return field_error("FIELD_CONFLICT", where,
-                           quoted_value(text) + " is there twice, expected each value once");
+                           quoted_value(text) + " is given twice, expected each value once");
       }
     }
     std::vector<int> at(axes.size(), 0);
@@ -177,9 +177,9 @@ class Expansion {
       }
       const auto [first, fresh] = seen.emplace(std::move(all), i);
       if (!fresh) {
-        return field_error(
-            "FIELD_CONFLICT", where,
-            "is the same as member " + std::to_string(first->second) + ", expected each once");
+        return field_error("FIELD_CONFLICT", where,
+                           "is the same as member " + std::to_string(first->second) +
+                               ", expected each member once");
       }
     }
     return {};
@@ -196,7 +196,7 @@ class Expansion {
     }
     if (random.values().empty()) {
       return field_error("FIELD_REQUIRED", "array.random.values",
-                         "is missing, expected fields and what to draw for each");
+                         "is missing, expected fields, each with a distribution");
     }
     out_.members.resize(static_cast<size_t>(random.count()));
     for (const auto& [path, draw] : ordered(random.values())) {
@@ -225,13 +225,12 @@ class Expansion {
       }
       if (whole && (value != std::floor(value) || std::abs(value) > kWholeMax)) {
         return field_error("FIELD_OUT_OF_RANGE", field,
-                           text_of(value) + " is not a whole number of at most 2^53 either way");
+                           text_of(value) + " is not a whole number from -2^53 to 2^53");
       }
       if (above_zero && value <= 0) {
-        return field_error("FIELD_OUT_OF_RANGE", field,
-                           text_of(value) +
-                               " is out of range, expected more than 0: the "
-                               "logarithm is drawn");
+        return field_error(
+            "FIELD_OUT_OF_RANGE", field,
+            text_of(value) + " is out of range, expected more than 0 for log_uniform");
       }
     }
     if (range.low() < range.high()) {
@@ -254,9 +253,8 @@ class Expansion {
       case v1::ArrayDraw::kChoice:
         break;
       case v1::ArrayDraw::KIND_NOT_SET:
-        return field_error(
-            "FIELD_REQUIRED", where,
-            "says nothing, expected one of uniform, log_uniform, integers and choice");
+        return field_error("FIELD_REQUIRED", where,
+                           "is empty, expected one of uniform, log_uniform, integers and choice");
     }
     const std::string field = where + ".choice";
     if (draw.choice().values().empty()) {

@@ -82,7 +82,7 @@ Status check_shapes(const ArrayMembers& array) {
     if (field.root() != "labels" && !is_neutral(field.path())) paths.push_back(field.path());
   }
   return make_error(ErrorCode::kInvalidArgument, "ARRAY_PLANS",
-                    "array: its members differ in what a job's plan depends on (" +
+                    "array: its members differ in fields that a job's plan depends on (" +
                         joined(paths, " and ") + "): " + std::to_string(keys.size()) +
                         " plans, expected at most " + std::to_string(kArrayPlansMax) +
                         "; give these fields fewer values, or submit several arrays. Members that "
@@ -137,11 +137,12 @@ class Planning {
  private:
   Status plan(const v1::JobSpec& spec, const Member& values, size_t index, PlannedArray& out) {
     if (clock_.steady_us() - begin_us_ > kArrayPlanningUs) {
-      return make_error(ErrorCode::kInvalidArgument, "ARRAY_PLANS",
-                        "array: its members need more plans than 30 s suffice for, which were " +
-                            std::to_string(out.shapes.size()) +
-                            "; give the fields that a plan depends on fewer values, or submit "
-                            "several arrays");
+      return make_error(
+          ErrorCode::kInvalidArgument, "ARRAY_PLANS",
+          "array: its members need more plans than can be made in 30 s (" +
+              std::to_string(out.shapes.size()) +
+              " were made); give the fields that a plan depends on fewer values, or submit "
+              "several arrays");
     }
     Result<PlannedJob> planned = planner_.plan(spec, stop_);
     if (!planned.ok()) {
@@ -192,9 +193,9 @@ Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const v
     bytes += std::ssize(out.members.back().spec) + std::ssize(out.members.back().values);
     if (bytes > kArrayBytesMax) {
       return field_error("ARRAY_SIZE", "array",
-                         std::to_string(array.members.size()) + " members have more than " +
-                             human_bytes(kArrayBytesMax) +
-                             " of specs, which is what an array may have; submit several arrays");
+                         std::to_string(array.members.size()) +
+                             " members have specs of more than " + human_bytes(kArrayBytesMax) +
+                             ", the maximum of an array; submit several arrays");
     }
   }
   return out;

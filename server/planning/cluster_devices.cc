@@ -30,9 +30,9 @@ void resolve_cluster(std::span<const ClusterConfig> clusters, v1::Resources& res
     return;
   }
   if (resources.exclusive()) {
-    violations.add(
-        "FIELD_CONFLICT", "resources.exclusive",
-        "true is not for a cluster, whose scheduler gives a job what it asks for; leave it out");
+    violations.add("FIELD_CONFLICT", "resources.exclusive",
+                   "true is not available in a cluster, whose scheduler allocates what a job "
+                   "requests; leave it out");
   }
   const bool has_gpus = cluster->gpus_per_node > 0;
   if (resources.device() == v1::Resources::GPU && !has_gpus) {

@@ -15,8 +15,8 @@ std::string starts_text(const v1::Forecast& f) {
   const std::string limit = duration_text(static_cast<double>(f.time_limit_seconds()));
   if (f.starts() == 0) return "; its time limit of " + limit + " leaves no time for steps";
   if (f.starts() == 1) return "";
-  return "; its time limit of " + limit + " makes it go on in " + std::to_string(f.starts()) +
-         " starts, each after its wait in the queue";
+  return "; its time limit of " + limit + " splits it into " + std::to_string(f.starts()) +
+         " starts, each after its own wait in the queue";
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ Result<DatasetSchema> JobPlanner::schema_of(const std::string& dataset_digest) c
   if (!is_of_file_error(error.reason)) return internal_error("read_schema", error.message);
   return make_error(
       ErrorCode::kUnavailable, "STORAGE_ERROR",
-      "the server cannot read the dataset just now: " + parts_.paths.hide(error.message));
+      "the server cannot read the dataset at the moment: " + parts_.paths.hide(error.message));
 }
 
 Result<JobPlanner::Planned> JobPlanner::plan_checked(CheckedJob job, StartingWeights weights,
@@ -208,7 +208,7 @@ Result<JobPlanner::Planned> JobPlanner::plan_request(const v1::PlanJobRequest& r
     return make_error(
         ErrorCode::kOutOfRange, "DUMP_TOO_LARGE",
         "the dump has " + human_bytes(static_cast<int64_t>(dump.size())) +
-            ", more than the 3 MiB that a message holds; 'trainyard plan --local' prints it");
+            ", more than the 3 MiB that fit in a message; 'trainyard plan --local' prints it");
   }
   return planned;
 }
@@ -228,11 +228,12 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
     return done(finish(*planned, *bytes, stop));
   }
   if (!planned->devices.cluster.empty() && device.device != kCpuDevice) {
-    return done(finish(*planned,
-                       make_error(ErrorCode::kInternal, "NOT_MEASURED",
-                                  "it is measured on the device, which is in the cluster " +
-                                      planned->devices.cluster),
-                       stop));
+    return done(
+        finish(*planned,
+               make_error(ErrorCode::kInternal, "NOT_MEASURED",
+                          "it can be measured only on the device, which is in the cluster " +
+                              planned->devices.cluster),
+               stop));
   }
 
   v1::MeasureTask task;

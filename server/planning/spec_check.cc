@@ -62,7 +62,7 @@ std::vector<Dependency> read_after(v1::JobSpec& spec, Violations& violations) {
     if (!id.ok()) {
       violations.add(id.error());
     } else if (std::ranges::find(after, *id, &Dependency::id) != after.end()) {
-      violations.add("FIELD_CONFLICT", field + ".job", *id + " is there twice, expected it once");
+      violations.add("FIELD_CONFLICT", field + ".job", *id + " is given twice, expected it once");
     } else {
       after.push_back({*id, dependency.on() == v1::JobDependency::ANY});
       dependency.set_job(full_name(Collection::kJobs, *id));
@@ -78,7 +78,7 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
   const v1::InitialWeights& weights = spec.recipe().initial_weights();
   if (!weights.path().empty()) {
     return field_error("FIELD_UNSUPPORTED", "recipe.initial_weights.path",
-                       "a path is only for the client; upload the file and name the model");
+                       "only the client accepts a path; upload the file and name the model");
   }
   const bool job = !weights.job().empty();
   const std::string field = std::string("recipe.initial_weights.") + (job ? "job" : "model");
@@ -101,8 +101,8 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
   if (!model.ok() && unfinished) {
     if (awaited->any_end) {
       return field_error("FIELD_CONFLICT", field,
-                         id + " makes its model when it succeeds, but `after` waits for any end of "
-                              "it, expected on: success");
+                         id + " creates its model when it succeeds, but `after` waits for any end "
+                              "of it, expected on: success");
     }
     *pending_id = id;
     return std::optional<Model>();
@@ -113,8 +113,7 @@ Result<std::optional<Model>> find_initial_weights(const v1::JobSpec& spec,
           (model.ok()
                ? "job " + id + "; the model of that name has weights only, use model: " + id
                : "model " + id +
-                     (awaited != after.end() ? "; the job of that name has ended, and has "
-                                               "none or no more"
+                     (awaited != after.end() ? "; the job of that name has ended and has no model"
                       : job ? "; a job has one once it has SUCCEEDED; to wait for that, name "
                               "it in `after` too"
                             : "")));

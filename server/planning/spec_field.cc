@@ -53,7 +53,7 @@ Result<SpecField> SpecField::parse(std::string_view path, const std::string& whe
     }
     if (type == nullptr) {
       return bad_path(where, path,
-                      "goes on behind " + quoted_value(out.steps_.back().field->name()) +
+                      "continues after " + quoted_value(out.steps_.back().field->name()) +
                           ", which has no fields");
     }
     const Field* field = type->FindFieldByName(std::string(name));
@@ -70,21 +70,21 @@ Result<SpecField> SpecField::parse(std::string_view path, const std::string& whe
     rest = rest.substr(std::min(rest.size(), dot + 1));
     if (index >= 0 && (!field->is_repeated() || field->is_map())) {
       return bad_path(where, path,
-                      "has an index behind " + quoted_value(name) + ", which is no list");
+                      "has an index after " + quoted_value(name) + ", which is not a list");
     }
     type = field->cpp_type() == Field::CPPTYPE_MESSAGE ? field->message_type() : nullptr;
     if (field->is_map() && !rest.empty()) {  // the rest is the key, including its dots
       if (field->message_type()->map_value()->cpp_type() != Field::CPPTYPE_STRING) {
         return bad_path(
             where, path,
-            "goes on behind " + quoted_value(name) + ", which is only given as a whole");
+            "continues after " + quoted_value(name) + ", which can only be set as a whole");
       }
       step.key = rest;
       step.has_key = true;
       rest = {};
     } else if (field->is_repeated() && index < 0 && !rest.empty()) {
       return bad_path(where, path,
-                      "goes on behind the list " + quoted_value(name) +
+                      "continues after the list " + quoted_value(name) +
                           " without an index, such as " + std::string(name) + "[0]");
     }
     out.steps_.push_back(std::move(step));
@@ -109,7 +109,7 @@ Status SpecField::set(v1::JobSpec& spec, const std::string& json, const std::str
     const auto index = static_cast<int>(step.index);
     if (step.index >= 0 && step.index >= reflect.FieldSize(*message, step.field)) {
       return bad_path(where, path_,
-                      "is behind the end: the spec's list " + quoted_value(step.field->name()) +
+                      "is beyond the end: the spec's list " + quoted_value(step.field->name()) +
                           " has " + std::to_string(reflect.FieldSize(*message, step.field)) +
                           " items, counted from 0");
     }
@@ -128,7 +128,7 @@ Status SpecField::set(v1::JobSpec& spec, const std::string& json, const std::str
       if (given != nullptr && given != step.field) {
         return bad_path(where, path_,
                         "is a part of " + quoted_value(step.field->name()) + ", but the spec has " +
-                            quoted_value(given->name()) + " in its place");
+                            quoted_value(given->name()) + " instead");
       }
     }
     message = step.index >= 0 ? reflect.MutableRepeatedMessage(message, step.field, index)

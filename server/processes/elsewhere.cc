@@ -28,7 +28,7 @@ Error spent(const Task& task, int64_t rank) {
   return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
                     "task " + task.id + " already has a worker" +
                         (task.nodes > 1 ? " of rank " + std::to_string(rank) : "") +
-                        ": its secret is good for one");
+                        ": its secret is valid for one worker only");
 }
 
 bool is_numeric_address(const std::string& text) {
@@ -229,7 +229,7 @@ Result<v1::SendRatesResponse> Supervisor::take_rates(const v1::SendRatesRequest&
                    impl_->find_rank(request.task(), request.nonce(), WorkerDoorKind::kElsewhere));
   if (proven.rank > 0 || !proven.task->measures) {
     return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
-                      "task " + request.task() + " is asked for no rates");
+                      "task " + request.task() + " has no request for rates");
   }
   if (Status s = proven.task->owner->measured(request.rates()); !s.ok()) return s.error();
   return v1::SendRatesResponse();

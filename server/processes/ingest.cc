@@ -155,7 +155,8 @@ class IngestTask final : public TaskOwner {
     if (outcome.kind() == v1::Outcome::SUCCEEDED) {
       std::error_code ec;
       if (!std::filesystem::exists(folder() / "digest", ec)) {
-        return fail("INTERNAL", "the ingest reported success but left no dataset", std::move(done));
+        return fail("INTERNAL", "the ingest reported success but created no dataset",
+                    std::move(done));
       }
       return store_.datasets().set_ready(dataset_.digest, outcome.schema(), folder_bytes(folder()),
                                          std::move(done));

@@ -112,7 +112,7 @@ class TaskOwner {
   /// The rates that the worker has measured, as JSON. Called on a service thread.
   virtual Status measured(const std::string& /*rates*/) {
     return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
-                      "this task is asked for no rates");
+                      "no rates were requested from this task");
   }
   /// The process has ended; nothing is called after this. Called on the supervisor's thread, or in
   /// the background: must not wait. An owner that has to store or delete something keeps `hold`

@@ -68,9 +68,9 @@ Status ReportSpool::append(const v1::WorkerReport& report) {
   record += bytes;
   if (bytes_ + std::ssize(record) > kBytesMax) {
     accepts_ = false;
-    return make_error(ErrorCode::kResourceExhausted, "SPOOL_FULL",
-                      "reports of " + std::to_string(kBytesMax >> 20) +
-                          " MiB wait for the daemon, and no more are kept");
+    return make_error(
+        ErrorCode::kResourceExhausted, "SPOOL_FULL",
+        std::to_string(kBytesMax >> 20) + " MiB of reports wait for the daemon, the maximum");
   }
   ssize_t n;
   do {

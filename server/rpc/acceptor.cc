@@ -194,7 +194,7 @@ void Acceptor::accept_all(Socket& socket) {
     const bool none = !refused;
     refused.reset();
     spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    refuse(socket, "no descriptor or no memory is free");
+    refuse(socket, "no file descriptor or memory is available");
     if (none) std::this_thread::sleep_for(std::chrono::milliseconds(kNoMemoryPauseMs));
     return;
   }
@@ -224,11 +224,11 @@ void Acceptor::take(Socket& socket, UniqueFd fd) {
 
 const char* Acceptor::lacks_room(const Socket& socket, const std::string& peer) {
   if (std::ssize(socket.open) >= socket.bounds.connections) {
-    return "as many connections as it may hold are open";
+    return "the limit on open connections is reached";
   }
   const auto it = socket.peers.find(peer);
   return it != socket.peers.end() && it->second >= socket.bounds.connections_of_a_peer
-             ? "one peer has as many connections as it may have"
+             ? "one peer has reached its limit on open connections"
              : nullptr;
 }
 

@@ -35,7 +35,7 @@ grpc::ByteBuffer to_bytes(const google::protobuf::Message& message) {
   bool own = true;
   const grpc::Status s = grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(
       message, &bytes, &own);
-  TRAINYARD_CHECK(s.ok(), "one of our own messages does not serialize: " + s.error_message());
+  TRAINYARD_CHECK(s.ok(), "a message of this program cannot be serialized: " + s.error_message());
   return bytes;
 }
 

@@ -50,8 +50,8 @@ Status write_private(const std::filesystem::path& path, std::string_view bytes) 
 Error invalid_identity(const std::filesystem::path& path, const std::string& what) {
   return make_error(ErrorCode::kFailedPrecondition, "WORKER_IDENTITY_INVALID",
                     path.string() + " " + what +
-                        "; remove it to have a new one made, which no running worker from "
-                        "elsewhere will accept");
+                        "; delete it and the daemon creates a new one, which running remote "
+                        "workers will not accept");
 }
 
 std::string text_of(BIO* memory) {
@@ -100,7 +100,7 @@ std::string make_identity() {
   ok = ok && out &&
        PEM_write_bio_PrivateKey(out.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr) == 1 &&
        PEM_write_bio_X509(out.get(), certificate.get()) == 1;
-  TRAINYARD_CHECK(ok, "OpenSSL makes no certificate");
+  TRAINYARD_CHECK(ok, "OpenSSL cannot create a certificate");
   return text_of(out.get());
 }
 
@@ -113,20 +113,20 @@ Result<std::pair<std::string, std::string>> read_identity(const std::filesystem:
   const PrivateKey key(PEM_read_bio_PrivateKey(reader().get(), nullptr, nullptr, nullptr));
   const Certificate certificate(PEM_read_bio_X509(reader().get(), nullptr, nullptr, nullptr));
   if (!key || !certificate) {
-    return invalid_identity(path, "does not hold a private key and a certificate in PEM");
+    return invalid_identity(path, "does not contain a private key and a certificate in PEM");
   }
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
-    return invalid_identity(path, "holds a certificate of another key");
+    return invalid_identity(path, "contains a certificate for another key");
   }
   if (X509_cmp_current_time(X509_get0_notAfter(certificate.get())) < 0) {
-    return invalid_identity(path, "holds a certificate that has expired");
+    return invalid_identity(path, "contains an expired certificate");
   }
   const Memory key_out(BIO_new(BIO_s_mem()));
   const Memory certificate_out(BIO_new(BIO_s_mem()));
   TRAINYARD_CHECK(PEM_write_bio_PrivateKey(key_out.get(), key.get(), nullptr, nullptr, 0, nullptr,
                                            nullptr) == 1 &&
                       PEM_write_bio_X509(certificate_out.get(), certificate.get()) == 1,
-                  "OpenSSL writes no PEM");
+                  "OpenSSL cannot write PEM");
   return std::pair(text_of(key_out.get()), text_of(certificate_out.get()));
 }
 

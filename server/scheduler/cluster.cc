@@ -60,7 +60,7 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
         {job.uid,
          {std::string(kClusterPrefix) + cluster.name},
          "HANDED_OVER",
-         "Handed to the cluster " + cluster.name + ", which decides when it starts."});
+         "Submitted to the cluster " + cluster.name + ", which decides when it starts."});
     return std::cmp_less(decisions.starts.size(), places);
   });
   return decisions;
@@ -99,32 +99,32 @@ std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterSta
     return WaitReason{
         "CLUSTER_NOT_FOUND",
         "Waits for the cluster " + job.cluster +
-            ", which this server no longer has; cancel it, or bring the cluster back."};
+            ", which this server no longer has; cancel it, or configure the cluster again."};
   }
   if (cluster->draining) {
     return WaitReason{"SERVER_DRAINING",
                       "The server is stopping; the job starts when the server is back."};
   }
   if (!cluster->refused.empty()) {
-    return WaitReason{
-        "CLUSTER_REFUSED",
-        "The cluster " + cluster->name + " takes no jobs now: " + cluster->refused +
-            ". A problem of the cluster, not of the job, which waits; one job is tried " +
-            when_tried(cluster->refused_left_us) + "."};
+    return WaitReason{"CLUSTER_REFUSED",
+                      "The cluster " + cluster->name +
+                          " accepts no jobs at the moment: " + cluster->refused +
+                          ". A problem of the cluster, not of the job; the server tries one job " +
+                          when_tried(cluster->refused_left_us) + "."};
   }
   if (is_resting(job, now_us)) {
     if (job.workers_lost == 0) return std::nullopt;
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job.workers_lost) +
                                            " times without progress; it restarts after a pause."};
   }
-  std::string message = "Waits to be handed to the cluster " + cluster->name + ", in whose queue " +
-                        std::to_string(cluster->waiting) + " of at most " +
-                        std::to_string(cluster->waiting_max) + " jobs of this server are";
+  std::string message = "Waits to be submitted to the cluster " + cluster->name +
+                        ", whose queue has " + std::to_string(cluster->waiting) + " of at most " +
+                        std::to_string(cluster->waiting_max) + " jobs of this server";
   if (!ahead) {
-    message += "; more than " + std::to_string(kClusterLookedAtMax) + " jobs are before it";
+    message += "; more than " + std::to_string(kClusterLookedAtMax) + " jobs are ahead of it";
   } else if (*ahead > 0) {
     message +=
-        "; " + std::to_string(*ahead) + (*ahead == 1 ? " job is" : " jobs are") + " before it";
+        "; " + std::to_string(*ahead) + (*ahead == 1 ? " job is" : " jobs are") + " ahead of it";
   }
   return WaitReason{"WAITING_FOR_CLUSTER", message + "."};
 }

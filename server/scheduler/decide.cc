@@ -165,17 +165,17 @@ std::optional<Choice> Look::compare(const WaitingJob& job) {
   const int64_t wait_us = start_us - now_us_;
   const int64_t on_gpu_us = wait_us + job.on_gpu.rest.likely_us;
   const int64_t on_cpu_us = job.on_cpu.rest.likely_us;
-  const std::string gpu = "on a GPU it would end in about " + about(on_gpu_us) +
-                          (wait_us > 0 ? ", of which it would wait " + about(wait_us) : "");
+  const std::string gpu = "on a GPU in about " + about(on_gpu_us) +
+                          (wait_us > 0 ? ", including a wait of " + about(wait_us) : "");
   if (on_cpu_us < on_gpu_us) {
     return Choice{
         DeviceKind::kCpu, "DEVICE_ASSIGNED",
-        "The CPU: it is expected to end there in about " + about(on_cpu_us) + "; " + gpu + ".",
+        "The CPU: the job is expected to end there in about " + about(on_cpu_us) + "; " + gpu + ".",
         true};
   }
   return Choice{DeviceKind::kGpu, "DEVICE_ASSIGNED",
-                "A GPU: it is expected to end there in about " + about(on_gpu_us) +
-                    (wait_us > 0 ? ", with the wait" : "") + "; on the CPU in about " +
+                "A GPU: the job is expected to end there in about " + about(on_gpu_us) +
+                    (wait_us > 0 ? ", including the wait" : "") + "; on the CPU in about " +
                     about(on_cpu_us) + ".",
                 true};
 }

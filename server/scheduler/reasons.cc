@@ -54,7 +54,7 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
     }
     return {"WAITING_FOR_DEVICE", message + (count > 1 ? "some are" : "it is") +
                                       " being checked before a job starts on " +
-                                      (count > 1 ? "them" : "it") + ", which takes some seconds."};
+                                      (count > 1 ? "them" : "it") + ", which takes a few seconds."};
   }
   if (blocked.kind == DeviceKind::kGpu && !note.empty()) {
     message += note;
@@ -106,8 +106,8 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
                         human_bytes(needed_there - left(best)) + " more than " +
                         short_name(best->name) + " has for it (" + human_bytes(best->memory_bytes);
   if (best->others_bytes > kOthersMentionedBytes) {
-    message += ", of which processes that are no jobs of this server hold " +
-               human_bytes(best->others_bytes);
+    message +=
+        ", of which processes other than this server's jobs use " + human_bytes(best->others_bytes);
   }
   return {by_others ? "WAITING_FOR_MEMORY" : "NO_DEVICE", message + ")."};
 }
@@ -122,8 +122,8 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<std::string> texts;
   for (const PlacedJob* job : jobs) {
     const int64_t end = Fleet::upper_end(*job, now_us);
-    texts.push_back(job->name + (job->stopping       ? " (it is leaving)"
-                                 : end == kUnlimited ? " (for how long is not known)"
+    texts.push_back(job->name + (job->stopping       ? " (it is stopping)"
+                                 : end == kUnlimited ? " (for an unknown time)"
                                                      : " (for up to " + about(end - now_us) + ")"));
   }
   return joined(texts);
@@ -134,9 +134,9 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
   const std::string name = short_name(d.name);
   const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
   const int64_t bytes = job.on(d.kind).bytes;
-  if (node.taken) return name + " is for one job alone" + by;
+  if (node.taken) return name + " is used exclusively" + by;
   if (job.asked.exclusive && !node.jobs.empty()) {
-    return "it asked for a device of its own, and " + name + " is in use" + by;
+    return "it needs a device of its own (exclusive), and " + name + " is in use" + by;
   }
   if (node.slots <= 0) {
     return (d.slots == 1 ? "the only slot" : "each of the " + std::to_string(d.slots) + " slots") +
@@ -148,14 +148,14 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
                        human_bytes(bytes) + " that it needs, " +
                        human_bytes(bytes - std::max<int64_t>(0, node.room_bytes)) + " short" + by;
     if (d.others_bytes > kOthersMentionedBytes) {
-      text += "; other processes hold " + human_bytes(d.others_bytes);
+      text += "; other processes use " + human_bytes(d.others_bytes);
     }
     return text;
   }
   if (node.cores > 0 && std::min(job.asked.threads, node.cores) > node.cores_free) {
     return "it needs " + std::to_string(std::min(job.asked.threads, node.cores)) + " of " +
-           std::to_string(node.cores) + " cores, " + std::to_string(node.cores_free) + " of them " +
-           (node.cores_free == 1 ? "is free" : "are free") + by;
+           std::to_string(node.cores) + " cores, of which " + std::to_string(node.cores_free) +
+           " " + (node.cores_free == 1 ? "is free" : "are free") + by;
   }
   return name + " is free";
 }
@@ -189,9 +189,9 @@ std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet&
   const bool one = lower.size() == 1;
   const std::string them = joined(lower) + (one ? " has" : " have") + " a lower priority, but ";
   if (policy.preemption == Preemption::kOff) {
-    return " " + them + "this server stops no job for another (its preemption is off).";
+    return " " + them + "this server does not preempt jobs (its preemption is off).";
   }
-  return " " + them + (one ? "is" : "are") + " stopped for no other job before " +
+  return " " + them + (one ? "is" : "are") + " not preempted before " +
          (one ? "it has" : "they have") + " run for " + about(policy.preempt_after_us) +
          ", nor shortly before " + (one ? "its" : "their") + " end.";
 }
@@ -209,11 +209,11 @@ WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const Wai
                  : ": " + lack(job, fleet.device(*full), fleet.node(*full), now_us) + ".";
   if (r.time_us == kUnlimited) {
     message +=
-        " It is the next to start there; when is not known. What has stood free for it for " +
-        about(policy.reserved_idle_max_us) + " is lent to jobs whose end is known.";
+        " It is the next to start there, at an unknown time. Devices that stay idle for it for " +
+        about(policy.reserved_idle_max_us) + " are lent to jobs with a known end.";
   } else {
     message +=
-        " It is the next to start there, in at most " + about(r.time_us - now_us) + " by forecast.";
+        " It is the next to start there, by forecast within " + about(r.time_us - now_us) + ".";
   }
   return {"WAITING_FOR_DEVICE", message + preemption(r, job, fleet, policy)};
 }
@@ -221,7 +221,8 @@ WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const Wai
 std::string ahead(const Reservation& r, const WaitingJob& job) {
   if (r.priority > job.priority) return "of higher priority";
   if (r.priority == job.priority && r.order < job.order) return "submitted earlier";
-  return r.priority == job.priority ? "whose owner has used less of late" : "next to start";
+  return r.priority == job.priority ? "whose owner has recently used less device time"
+                                    : "next to start";
 }
 
 WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob& job,
@@ -233,12 +234,13 @@ WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob
   if (blocked.why == Blocked::Why::kReserved) {
     const bool rest_known = job.upper_rest_us(blocked.kind) != kUnlimited;
     return {"WAITING_FOR_DEVICE",
-            "There is room for it on " + wanted(blocked.kind, 1) + ", reserved for " + who + "; " +
-                (!rest_known ? "a job without a forecast or a time limit does not slip in front."
-                 : known     ? "it would not have ended by then."
-                             : "what has stood free for that one for " +
+            "There is room for it on " + wanted(blocked.kind, 1) + ", but it is reserved for " +
+                who + "; " +
+                (!rest_known ? "a job without a forecast or a time limit may not start before that."
+                 : known     ? "this job would not have ended by then."
+                             : "devices that stay idle for that job for " +
                                about(policy.reserved_idle_max_us) +
-                               " is lent to others until their forecast end.")};
+                               " are lent to others until their forecast end.")};
   }
   return {"WAITING_FOR_DEVICE", "Waits for " +
                                     wanted(blocked.kind, Room::count_of(job, blocked.kind)) +
@@ -286,10 +288,10 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
     return Choice{kind, "DEVICE_ASSIGNED", std::move(message), false};
   };
   if (asked.wish == DeviceWish::kCpu)
-    return assigned(DeviceKind::kCpu, "The job asked for the CPU.");
+    return assigned(DeviceKind::kCpu, "The job requested the CPU.");
   if (asked.wish == DeviceWish::kGpu)
     return assigned(DeviceKind::kGpu,
-                    "The job asked for " + wanted(DeviceKind::kGpu, asked.gpus) + ".");
+                    "The job requested " + wanted(DeviceKind::kGpu, asked.gpus) + ".");
   if (asked.kind_before && (*asked.kind_before == DeviceKind::kGpu ? has_gpu : has_cpu))
     return assigned(*asked.kind_before, std::string("The same kind of device as before, a ") +
                                             noun_of(*asked.kind_before) +

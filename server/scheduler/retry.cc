@@ -63,7 +63,7 @@ Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, 
   // The job waits until the cluster accepts jobs.
   if (refusal.code == ErrorCode::kFailedPrecondition) {
     move.message = "A problem of its cluster, not of the job: " + refusal.message +
-                   ". The job waits until the cluster takes jobs again.";
+                   ". The job waits until the cluster accepts jobs again.";
     return move;
   }
   // Then the cluster can run it.
@@ -71,17 +71,17 @@ Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, 
   if (!has_run && times >= kRefusalsMax) {
     move.to = JobState::kFailed;
     move.uncounted = false;
-    move.message = "What it asks for is refused: " + refusal.message + ". That was so " +
-                   std::to_string(times) +
-                   " times; ask for fewer nodes, threads or GPUs, or have the cluster changed.";
+    move.message = "Its request was refused " + std::to_string(times) +
+                   " times: " + refusal.message +
+                   ". Request fewer nodes, threads or GPUs, or have the cluster changed.";
     return move;
   }
   const int64_t pause_us = pause_after_host_trouble(times);
   move.retry_time_us = now_us + pause_us;
   move.message =
-      "What it asks for is refused: " + refusal.message + ". The job is tried again in " +
+      "Its request was refused: " + refusal.message + ". The job is tried again in " +
       std::to_string(pause_us / 1'000'000) + " s" +
-      (has_run ? "." : ", and fails after " + std::to_string(kRefusalsMax) + " such answers.");
+      (has_run ? "." : ", and fails after " + std::to_string(kRefusalsMax) + " such refusals.");
   return move;
 }
 

@@ -34,7 +34,7 @@ Call CallLine::take(ModelQueue& queue, std::deque<Call>::iterator at) {
   --calls;
   bytes -= call.bytes;
   queue.bytes -= call.bytes;
-  TRAINYARD_CHECK(calls >= 0 && queue.bytes >= 0, "more calls leave the line than are in it");
+  TRAINYARD_CHECK(calls >= 0 && queue.bytes >= 0, "more calls leave the queue than are in it");
   return call;
 }
 

@@ -30,7 +30,7 @@ std::array<CallLimits, WarmWorkers::kKinds> all_limits(int running_max, int64_t 
   predict.batch_calls_max = 64;
   return {std::move(predict),
           call_limits(running_max, PredictRunner::kGenerateTimeMaxMs, "GENERATE",
-                      "ask for fewer tokens"),
+                      "request fewer tokens"),
           call_limits(running_max, PredictRunner::kEvaluateTimeMaxMs, "EVALUATE",
                       "use a dataset with fewer rows")};
 }

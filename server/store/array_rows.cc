@@ -12,7 +12,7 @@ template <typename Message>
 Message parse_blob(std::string_view bytes) {
   Message message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    throw SqliteError(SQLITE_CORRUPT, 0, "a blob is no " + message.GetTypeName());
+    throw SqliteError(SQLITE_CORRUPT, 0, "a blob is not a " + message.GetTypeName());
   return message;
 }
 
@@ -35,7 +35,7 @@ JobArray read_array(const Query& row) {
 
 Error array_not_found(std::string_view id) {
   return make_error(ErrorCode::kNotFound, "ARRAY_NOT_FOUND",
-                    "name: there is no array " + quoted_value(id) + ".");
+                    "there is no array " + quoted_value(id) + ".");
 }
 
 std::optional<ArrayKey> find_array_key(Connection& db, std::string_view project,

@@ -310,8 +310,8 @@ Result<RemovedMembers> remove_piece(WriteContext& context, const std::string& pr
     const auto unfinished = std::ranges::find_if(
         array.states, [](const auto& count) { return !is_terminal(count.first); });
     Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                         "name: " + std::to_string(unfinished->second) + " members of " + id +
-                             " are " + std::string(name_of(unfinished->first)) +
+                         std::to_string(unfinished->second) + " members of " + id + " are " +
+                             std::string(name_of(unfinished->first)) +
                              "; cancel it and wait until all have ended before deleting it.");
     e.metadata["state"] = name_of(unfinished->first);
     return e;

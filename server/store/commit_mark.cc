@@ -55,7 +55,7 @@ Result<std::optional<int64_t>> CommitMark::read(const std::filesystem::path& pat
   return make_error(ErrorCode::kDataLoss, "STORE_MARK_DAMAGED",
                     path.string() +
                         " is damaged: it counts the commits of the store, so that a damaged log is "
-                        "noticed; remove it to go on without that check");
+                        "noticed; remove it to continue without this check");
 }
 
 Result<CommitMark> CommitMark::open(const std::filesystem::path& path, int64_t number) {

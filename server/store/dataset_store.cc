@@ -72,7 +72,7 @@ Error dataset_not_found(Connection& db, const std::string& project, const Datase
     versions += std::to_string(query.integer(0));
   }
   return make_error(ErrorCode::kNotFound, "DATASET_NOT_FOUND",
-                    "name: there is no dataset " + quoted_value(ref.text()) +
+                    "there is no dataset " + quoted_value(ref.text()) +
                         (versions.empty() ? "." : "; it has the versions " + versions + "."));
 }
 
@@ -160,7 +160,7 @@ Result<DatasetStore::Removed> remove_datasets(WriteContext& context, const std::
     query.bind(project).bind(ref.id).bind(int64_t{ref.version});
     if (query.step())
       return make_error(ErrorCode::kFailedPrecondition, "DATASET_IN_USE",
-                        "name: projects/" + project + "/datasets/" + ref.id + "@" +
+                        "projects/" + project + "/datasets/" + ref.id + "@" +
                             std::to_string(query.integer(1)) + " is used by the unfinished job " +
                             query.text(0) + "; cancel the job or wait until it ends.");
   }

@@ -40,13 +40,15 @@ std::vector<Dependent> take_dependents(Connection& db, int64_t order, int64_t co
 /// Notes that `job` waits for one job fewer: `ended` ended as required.
 void wake(WriteContext& context, Job& job, const Job& ended) {
   JobEdit edit(context, job);
-  TRAINYARD_CHECK(job.waits_for > 0, job.name() + " waits for no job and is woken by one");
+  TRAINYARD_CHECK(job.waits_for > 0,
+                  job.name() + " waits for no job, but one of its dependencies ended");
   --job.waits_for;
   edit.tell(ended.name() + " is " + std::string(name_of(ended.state)));
   if (job.state == JobState::kQueued) {
     job.reason = job.waits_for > 0 ? kWaitingForJob : "WAITING_FOR_SCHEDULER";
-    job.message = job.waits_for > 0 ? waiting_message(context.db, job)
-                                    : "What it waited for has ended; it waits for the scheduler.";
+    job.message = job.waits_for > 0
+                      ? waiting_message(context.db, job)
+                      : "The jobs that it waited for have ended; it waits for the scheduler.";
   }
   edit.save();
 }
@@ -58,7 +60,7 @@ void end(WriteContext& context, Job& job, const Job& ended) {
   Move move;
   move.to = JobState::kCancelled;
   move.reason = kDependencyFailed;
-  move.message = "It was to start after the success of " + ended.name() + ", which is " +
+  move.message = "It depends on the success of " + ended.name() + ", which is " +
                  std::string(name_of(ended.state)) + " (" + ended.reason + ").";
   // A job that waits is QUEUED or PAUSED, and both states may become CANCELLED.
   const Status moved = edit.move(move);
@@ -80,10 +82,10 @@ Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked) {
     };
     const std::optional<Job> job = find_job(db, asked.project, dependency.id);
     if (!job) {
-      return refuse(ErrorCode::kNotFound, "JOB_NOT_FOUND",
-                    "there is no job " + dependency.id +
-                        "; a job waits only for one that was submitted before it and was not "
-                        "deleted");
+      return refuse(
+          ErrorCode::kNotFound, "JOB_NOT_FOUND",
+          "there is no job " + dependency.id +
+              "; a job can wait only for jobs that were submitted before it and not deleted");
     }
     if (!is_terminal(job->state)) {
       awaited.push_back({job->order, job->id, dependency.any_end});
@@ -91,7 +93,7 @@ Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked) {
       return refuse(ErrorCode::kFailedPrecondition, kDependencyFailed,
                     job->id + " is " + std::string(name_of(job->state)) + " (" + job->reason +
                         "), so this job would never start; retry " + job->id +
-                        " and name the new job, or start whatever it ended as, with on: any");
+                        " and name the new job, or use on: any to start after any end");
     }
   }
   return awaited;

@@ -124,7 +124,7 @@ v1::Job to_proto(Job job) {
 Error state_conflict(const Job& job, const std::string& why) {
   Error e = make_error(
       ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-      "name: job " + quoted_value(job.id) + " is " + std::string(name_of(job.state)) + ": " + why);
+      "job " + quoted_value(job.id) + " is " + std::string(name_of(job.state)) + ": " + why);
   e.metadata["state"] = name_of(job.state);
   return e;
 }

@@ -118,7 +118,7 @@ const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device
 
 v1::Job to_proto(Job job);
 
-/// The error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "name: job 'x' is RUNNING:
+/// The error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "job 'x' is RUNNING:
 /// `why`".
 Error state_conflict(const Job& job, const std::string& why);
 

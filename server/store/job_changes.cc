@@ -119,7 +119,7 @@ Error fenced(const Job& job, int32_t number) {
 Error enrolment_spent(const Job& job, int32_t number) {
   return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
                     "attempt " + std::to_string(number) + " of " + job.name() +
-                        " already has a worker: its secret is good for one");
+                        " already has a worker: its secret is valid for one worker only");
 }
 
 // Attempt `number` if it is the job's newest attempt; otherwise the error for a stale attempt.
@@ -221,7 +221,7 @@ Result<Job> apply_update(WriteContext& context, const AttemptUpdate& update) {
   if (attempt.end_time_us != 0) return fenced(job, update.attempt);
   if (Status s = check_number(attempt, number); !s.ok()) return s.error();
   if (update.model && (!update.move || update.move->to != JobState::kSucceeded))
-    return make_error(ErrorCode::kInternal, "INTERNAL", "a model comes with SUCCEEDED only");
+    return make_error(ErrorCode::kInternal, "INTERNAL", "only a SUCCEEDED job has a model");
 
   JobEdit edit(context, job);
   if (update.plan) {

@@ -74,7 +74,7 @@ Status thin_job(WriteContext& context, const ThinEvents& thin) {
     query.bind(thin.uid);
     if (!query.step()) {
       ASSIGN_OR_RETURN(const Job job, get_job_uid(context.db, thin.uid));
-      return state_conflict(job, "it may still add to its events.");
+      return state_conflict(job, "it may still add events.");
     }
     number = query.integer(0);
   }

@@ -30,7 +30,7 @@ template <typename Message>
 Message parse(std::string_view bytes) {
   Message message;
   if (!message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    throw SqliteError(SQLITE_CORRUPT, 0, "a blob is no " + message.GetTypeName());
+    throw SqliteError(SQLITE_CORRUPT, 0, "a blob is not a " + message.GetTypeName());
   return message;
 }
 
@@ -84,9 +84,10 @@ Job read_job(const Query& row) {
 }
 
 std::string paused_message(const Job& job) {
-  return job.checkpoint_step > 0 ? "Paused on request; it goes on from the checkpoint of step " +
-                                       std::to_string(job.checkpoint_step) + "."
-                                 : "Paused on request before its first checkpoint.";
+  return job.checkpoint_step > 0
+             ? "Paused on request; it will continue from the checkpoint of step " +
+                   std::to_string(job.checkpoint_step) + "."
+             : "Paused on request before its first checkpoint.";
 }
 
 /// The move to FAILED of a job that would return to the queue although it has reached its time
@@ -99,10 +100,10 @@ Move out_of_time(const Job& job) {
       "It has trained for " + std::to_string(job.run_time_us / 1'000'000) + " s, of at most " +
       std::to_string(job.spec.resources().time_limit_seconds()) +
       " s (resources.time_limit_seconds). " +
-      (job.checkpoint_step > 0
-           ? "A retry goes on from the checkpoint of step " + std::to_string(job.checkpoint_step) +
-                 ", with the same time again; a fork may have another limit."
-           : "It has no checkpoint: a retry starts over.");
+      (job.checkpoint_step > 0 ? "A retry continues from the checkpoint of step " +
+                                     std::to_string(job.checkpoint_step) +
+                                     ", with the same time again; a fork may have another limit."
+                               : "It has no checkpoint: a retry starts over.");
   return move;
 }
 
@@ -113,9 +114,8 @@ bool is_out_of_time(const Job& job) {
 }
 
 Error job_not_found(std::string_view name) {
-  return make_error(
-      ErrorCode::kNotFound, "JOB_NOT_FOUND",
-      "name: there is no job " + quoted_value(name.substr(name.rfind('/') + 1)) + ".");
+  return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
+                    "there is no job " + quoted_value(name.substr(name.rfind('/') + 1)) + ".");
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Status cancel_job(WriteContext& context, Job& job) {
 }
 
 Status pause_job(WriteContext& context, Job& job) {
-  if (is_terminal(job.state)) return state_conflict(job, "a job that has ended cannot pause.");
+  if (is_terminal(job.state)) return state_conflict(job, "a job that has ended cannot be paused.");
   if (job.cancel_requested) return state_conflict(job, "it is being cancelled.");
   if (job.state == JobState::kPaused || job.pause_requested) return {};
   JobEdit edit(context, job);
@@ -48,14 +48,14 @@ Status pause_job(WriteContext& context, Job& job) {
 
 Status resume_job(WriteContext& context, Job& job) {
   if (is_terminal(job.state)) {
-    return state_conflict(job, "a job that has ended is retried or forked, as a new job.");
+    return state_conflict(job, "a job that has ended can only be retried or forked, as a new job.");
   }
   if (job.state != JobState::kPaused && !job.pause_requested) return {};
   JobEdit edit(context, job);
   job.workers_lost = 0;  // a resume by a user restarts the count
   if (job.pause_requested) {
     job.pause_requested = false;
-    edit.tell("the pause was taken back");
+    edit.tell("the pause request was withdrawn");
   } else {
     Move move;
     move.to = JobState::kQueued;
@@ -74,15 +74,14 @@ Status resume_job(WriteContext& context, Job& job) {
 Status remove_job(WriteContext& context, const Job& job) {
   if (!is_terminal(job.state)) {
     Error e = make_error(ErrorCode::kFailedPrecondition, "JOB_STATE_CONFLICT",
-                         "name: " + job.name() + " is " + std::string(name_of(job.state)) +
+                         job.name() + " is " + std::string(name_of(job.state)) +
                              "; cancel it and wait until it has ended before deleting it.");
     e.metadata["state"] = name_of(job.state);
     return e;
   }
   if (has_dependents(context.db, job)) {
-    return state_conflict(job,
-                          "the jobs that waited for it are still being told; try again in some "
-                          "seconds.");
+    return state_conflict(
+        job, "the jobs that waited for it are still being updated; try again in a few seconds.");
   }
   Query(context.db, "DELETE FROM jobs WHERE number = ?").bind(job.order).run();
   note_removal(context.db, "jobs/" + job.uid);
@@ -112,7 +111,7 @@ Result<Job> set_job_priority(WriteContext& context, const std::string& project,
                              const std::string& id, int32_t priority) {
   ASSIGN_OR_RETURN(Job job, get_job(context.db, project, id));
   if (is_terminal(job.state)) {
-    return state_conflict(job, "a job that has ended has no place in the queue.");
+    return state_conflict(job, "the priority of a job that has ended cannot change.");
   }
   if (job.priority == priority) return job;
   JobEdit edit(context, job);

@@ -137,7 +137,7 @@ Result<EventRange> JobStore::visit_events(const std::string& uid, int64_t after,
       query.bind(uid);
       if (!query.step())
         return make_error(ErrorCode::kNotFound, "JOB_NOT_FOUND",
-                          "name: there is no job with uid " + uid + ".");
+                          "there is no job with uid " + uid + ".");
       number = query.integer(0);
       range.newest_seq = query.integer(1);
       range.state = static_cast<JobState>(query.integer(2));

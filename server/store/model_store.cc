@@ -49,7 +49,7 @@ std::optional<Model> find_model(Connection& db, const std::string& project, cons
 Result<Model> get_model(Connection& db, const std::string& project, const std::string& id) {
   if (std::optional<Model> model = find_model(db, project, id)) return std::move(*model);
   return make_error(ErrorCode::kNotFound, "MODEL_NOT_FOUND",
-                    "name: there is no model " + quoted_value(id) + ".");
+                    "there is no model " + quoted_value(id) + ".");
 }
 
 Status check_upload(Connection& db, const std::string& project, const std::string& sha256) {
@@ -62,9 +62,9 @@ Status check_upload(Connection& db, const std::string& project, const std::strin
 
 Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
   const auto taken = [&](const std::string& what) {
-    return make_error(
-        ErrorCode::kAlreadyExists, "MODEL_EXISTS",
-        "model_id: " + quoted_value(asked.id) + " names " + what + "; choose another id");
+    return make_error(ErrorCode::kAlreadyExists, "MODEL_EXISTS",
+                      "model_id: " + quoted_value(asked.id) + " is already the name of " + what +
+                          "; choose another id");
   };
   if (std::optional<Model> same = find_model(context.db, asked.project, asked.id)) {
     if (!same->weights_alone()) return taken("a job's model");
@@ -99,8 +99,8 @@ Result<Model> remove_model(WriteContext& context, const std::string& project,
     query.bind(project).bind(id);
     if (query.step()) {
       return make_error(ErrorCode::kFailedPrecondition, "MODEL_IN_USE",
-                        "name: the unfinished job " + query.text(0) + " starts from " +
-                            model.name() + "; cancel the job or wait until it ends.");
+                        "the unfinished job " + query.text(0) + " starts from " + model.name() +
+                            "; cancel the job or wait until it ends.");
     }
   }
   Query query(context.db, "DELETE FROM models WHERE project = ? AND id = ?");

@@ -54,7 +54,7 @@ Remaining remaining_of(const v1::RunPlan& plan, const std::string& device,
   const bool starves = times.data_wait_seconds() > 0.1 * times.steps_seconds();
   if (beside > 0 && out.forecast_share > 0 && out.forecast_share < kSlowedShare) {
     out.held_back_by =
-        std::to_string(beside) + (beside == 1 ? " job" : " jobs") + " beside it on the device";
+        std::to_string(beside) + (beside == 1 ? " other job" : " other jobs") + " on the device";
   } else if (starves) {
     out.held_back_by = "data";
   } else if (known) {

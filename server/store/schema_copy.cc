@@ -58,7 +58,7 @@ Error no_room(const fs::path& state_dir, int schema, int64_t needed, const std::
   Error e =
       make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL",
                  "the store in " + state_dir.string() + " has schema " + std::to_string(schema) +
-                     " and is copied before this trainyardd brings it to schema " +
+                     " and is copied before this trainyardd upgrades it to schema " +
                      std::to_string(newest_schema_version()) + ": that needs " +
                      bytes_text(needed) + " on its disk, " + have +
                      "; free space there and start again, or run the earlier trainyardd: "
@@ -182,16 +182,16 @@ Result<SchemaCopy> copy_before_migration(Connection& db, const StoreOptions& opt
 
 Error damaged_schema_copy(const SchemaCopy& copy, const std::string& what) {
   return make_error(ErrorCode::kDataLoss, "SCHEMA_COPY_DAMAGED",
-                    copy.path.string() + ", the copy of before an upgrade, is damaged (" + what +
-                        "): there is no way back to schema " + std::to_string(copy.schema) +
-                        " but a backup; remove it");
+                    copy.path.string() + ", the copy from before an upgrade, is damaged (" + what +
+                        "): only a backup can restore schema " + std::to_string(copy.schema) +
+                        "; remove it");
 }
 
 Result<std::unique_ptr<Connection>> open_schema_copy(const SchemaCopy& copy) {
   try {
     auto db = std::make_unique<Connection>(copy.path, Connection::Mode::kAlone, 0);
     if (Status s = check_schema(*db, copy.path.string(), kAnySchema); !s.ok())
-      return damaged_schema_copy(copy, "not a store of Trainyard's");
+      return damaged_schema_copy(copy, "it is not a store of Trainyard");
     if (const int schema = schema_version(*db); schema != copy.schema)
       return damaged_schema_copy(copy, "it has schema " + std::to_string(schema));
     return db;
@@ -219,7 +219,7 @@ Result<UndoneUpgrade> undo_upgrade(const fs::path& state_dir, const IsAlive& is_
     const std::optional<SchemaCopy> copy = find_schema_copy(state_dir, undone.upgraded.schema);
     if (!copy)
       return make_error(ErrorCode::kFailedPrecondition, "NO_SCHEMA_COPY",
-                        "beside " + path.string() + " there is no copy of before an upgrade (" +
+                        "there is no copy from before an upgrade next to " + path.string() + " (" +
                             std::string(kPrefix) + "N); restore a backup instead");
     if (copy->schema > newest_schema_version())
       return make_error(ErrorCode::kFailedPrecondition, "SCHEMA_COPY_NEWER",
@@ -227,7 +227,7 @@ Result<UndoneUpgrade> undo_upgrade(const fs::path& state_dir, const IsAlive& is_
                             " is newer than this trainyardd, which supports "
                             "schemas only up to " +
                             std::to_string(newest_schema_version()) +
-                            "; run this with the newer trainyardd to go forward to it");
+                            "; run this command with the newer trainyardd to restore it");
     undone.schema = copy->schema;
     {
       ASSIGN_OR_RETURN(const std::unique_ptr<Connection> copied, open_schema_copy(*copy));
@@ -252,9 +252,9 @@ Error tell_way_back(Error error, const fs::path& state_dir, int schema, int sche
   if (error.reason != "STORE_NEWER") return error;
   const std::optional<SchemaCopy> copy = find_schema_copy(state_dir, schema);
   if (!copy || copy->schema > schema_newest) return error;
-  error.message += ", or go back to its copy of before the upgrade, " +
+  error.message += ", or restore its copy from before the upgrade, " +
                    copy->path.filename().string() +
-                   ", with 'trainyardd --undo-upgrade', without what was stored since";
+                   ", with 'trainyardd --undo-upgrade', without the data stored since then";
   return error;
 }
 

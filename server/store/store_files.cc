@@ -82,7 +82,7 @@ Status check_file(const fs::path& state_dir, bool was_open) {
   if (was_open && !fs::exists(with_suffix(state_dir, "-wal")))
     return make_error(ErrorCode::kDataLoss, "STORE_WAL_MISSING",
                       path.string() +
-                          "-wal is missing, and the last daemon did not stop cleanly: it held "
+                          "-wal is missing, and the last daemon did not stop cleanly: it contained "
                           "acknowledged changes; restore it, or remove " +
                           path.string() + ".state to continue without them");
   return {};
@@ -104,8 +104,8 @@ Error lost_commits(const fs::path& path, int64_t found, int64_t marked) {
                            " were acknowledged: its -wal file was cut or damaged, or an older copy "
                            "was put in its place; restore the store with both of its files from a "
                            "backup, or remove " +
-                           path.string() + ".commit to go on without the last " +
-                           std::to_string(marked - found));
+                           path.string() + ".commit to continue without the last " +
+                           std::to_string(marked - found) + " commits");
   e.metadata = {{"found", std::to_string(found)}, {"acknowledged", std::to_string(marked)}};
   return e;
 }

@@ -28,7 +28,7 @@ std::optional<Upload> find_upload(Connection& db, const UploadKey& key) {
 Result<Upload> get_upload(Connection& db, const UploadKey& key) {
   if (std::optional<Upload> upload = find_upload(db, key)) return std::move(*upload);
   return make_error(ErrorCode::kNotFound, "UPLOAD_NOT_FOUND",
-                    "name: the upload of " + quoted_value(key.sha256) +
+                    "the upload of " + quoted_value(key.sha256) +
                         " has expired or was not started; start it again.");
 }
 

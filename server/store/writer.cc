@@ -196,7 +196,8 @@ void Writer::run_answerer() {
       for (const JobObserver& observer : observers) observer(answers.changes);
     for (size_t i = 0; i < answers.group.size(); ++i) answers.group[i]->answer(answers.errors[i]);
     const MutexLock lock(mu_);
-    TRAINYARD_CHECK(in_flight_ >= answers.group.size(), "more commands are answered than came");
+    TRAINYARD_CHECK(in_flight_ >= answers.group.size(),
+                    "more commands are answered than were received");
     in_flight_ -= answers.group.size();
   }
 }

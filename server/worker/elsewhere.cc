@@ -96,7 +96,7 @@ Status call_patiently(std::chrono::seconds timeout, const std::stop_token& stop,
     if (!may_pass || error.reason == "VERSION_SKEW" || Steady::now() > end) return error;
     wait_for_stop(stop, kRetryPause);
     if (stop.stop_requested()) {
-      return make_error(ErrorCode::kCancelled, "STOPPED", "stopped before it had attached");
+      return make_error(ErrorCode::kCancelled, "STOPPED", "stopped before it had connected");
     }
   }
 }
@@ -411,9 +411,10 @@ int run_elsewhere(const ElsewhereOptions& options, const std::string& secret,
                      [&](auto& context) { return stub->Attach(&context, attach, &assignment); });
   if (!s.ok()) return failed(options, "attach_failed", s.error());
   if (!assignment.has_train()) {
-    return failed(options, "attach_failed",
-                  make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
-                             "the assignment is no training, which is all that runs elsewhere"));
+    return failed(
+        options, "attach_failed",
+        make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
+                   "the assignment is not a training task; remote workers run nothing else"));
   }
   ElsewhereRun run(options, stop, std::move(nonce), *stub, begin);
   return run.run(std::move(assignment));

@@ -166,25 +166,25 @@ int main(int argc, char** argv) {
   trainyard::ElsewhereOptions elsewhere;
   elsewhere.rank = -1;
   int64_t attach_timeout_s = elsewhere.attach_timeout.count();
-  app.add_option("--socket", socket, "the daemon's worker socket, on its own host");
+  app.add_option("--socket", socket, "the daemon's worker socket, on the daemon's host");
   app.add_option("--attach", elsewhere.attach, "host:port of the daemon, on another host");
-  app.add_option(
-      "--certificate", elsewhere.certificate,
-      "with --attach: file with the daemon's (PEM); -: on standard input, behind the secret");
-  app.add_option("--cache", elsewhere.cache, "with --attach: folder for datasets and for work");
+  app.add_option("--certificate", elsewhere.certificate,
+                 "with --attach: file with the daemon's certificate (PEM); - reads it from "
+                 "standard input, after the secret");
+  app.add_option("--cache", elsewhere.cache, "with --attach: folder for datasets and work files");
   app.add_option("--cache-bytes", elsewhere.cache_bytes,
-                 "with --attach: size from which datasets that are not in use are removed")
+                 "with --attach: size of the cache above which unused datasets are removed")
       ->check(CLI::PositiveNumber);
-  app.add_option("--end-time", elsewhere.end_time_s,
-                 "with --attach: seconds since 1970 at which this process is ended; default "
-                 "SLURM_JOB_END_TIME")
+  app.add_option(
+         "--end-time", elsewhere.end_time_s,
+         "with --attach: time at which this process is killed, in seconds since 1970; default "
+         "SLURM_JOB_END_TIME")
       ->check(CLI::PositiveNumber);
   app.add_option("--attach-timeout", attach_timeout_s,
-                 "with --attach: seconds to wait for a daemon that is away")
+                 "with --attach: seconds to wait for a daemon that cannot be reached")
       ->check(CLI::PositiveNumber);
-  app.add_option(
-         "--rank", elsewhere.rank,
-         "with --attach: which of the attempt's workers this is; default SLURM_PROCID, or 0")
+  app.add_option("--rank", elsewhere.rank,
+                 "with --attach: rank of this worker in the attempt; default SLURM_PROCID, or 0")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--task", elsewhere.task, "the task's ID")->required();
   app.set_version_flag("--version", TRAINYARD_VERSION);

@@ -119,7 +119,7 @@ Result<CachedDataset> NodeCache::hold_dataset(const std::string& digest, const P
                                               const std::stop_token& stop) const {
   if (!is_sha256_hex(digest)) {
     return make_error(ErrorCode::kDataLoss, "WORKER_PROTOCOL",
-                      "the dataset's digest " + quoted_value(digest) + " is none");
+                      "the dataset's digest " + quoted_value(digest) + " is not valid");
   }
   if (Status s = local_files().create_directories(datasets()); !s.ok()) {
     return std::move(s).error();
@@ -128,8 +128,8 @@ Result<CachedDataset> NodeCache::hold_dataset(const std::string& digest, const P
   const fs::path lock_path = with_ending(held.folder, ".lock");
   held.lock = open_lock(lock_path);
   if (!held.lock) return file_error("cannot create", lock_path, errno);
-  const Error stopped =
-      make_error(ErrorCode::kCancelled, "STOPPED", "stopped while the dataset was on its way");
+  const Error stopped = make_error(ErrorCode::kCancelled, "STOPPED",
+                                   "stopped while the dataset was being transferred");
   for (;;) {
     std::error_code ec;
     if (!wait_for_lock(held.lock, LOCK_SH, stop)) return stopped;

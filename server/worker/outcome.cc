@@ -45,7 +45,7 @@ v1::Outcome outcome_of(const std::function<Result<v1::Outcome>()>& run) noexcept
     }
     if (e.fault() == CudaFault::kMemory) {
       return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
-                   std::string("the device does not have enough memory for it: ") + e.what());
+                   std::string("the device does not have enough memory for the task: ") + e.what());
     }
     // The device is checked in either case: it may also have caused the kernel's fault.
     return fault(v1::Outcome::DEVICE_FAULT,

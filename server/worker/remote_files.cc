@@ -29,7 +29,7 @@ constexpr std::chrono::milliseconds kPause{500};
 constexpr const char* kLinkLost = "LINK_LOST";
 
 Error stopped_error() {
-  return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while files were on their way");
+  return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while files were being transferred");
 }
 
 /// Whether a retry may help. SERVER_BUSY is such an error, because more workers may request data at
@@ -194,7 +194,7 @@ Status RemoteFiles::pull(v1::FileSet set, int64_t step, const v1::RemoteFile& fi
     ++tries;
   }
   return make_error(ErrorCode::kDataLoss, "CONTENT_HASH_MISMATCH",
-                    quoted_value(file.name()) + " came with another digest than its own, twice");
+                    quoted_value(file.name()) + " arrived with a wrong digest, twice");
 }
 
 Status RemoteFiles::push_once(const v1::PushFilesRequest& start,

@@ -43,10 +43,10 @@ Result<v1::RendezvousResponse> ask(v1::WorkerService::Stub& stub,
 Result<std::string> address_towards(const std::string& attach) {
   const auto refuse = [&](const std::string& what) {
     return make_error(ErrorCode::kUnavailable, "PEER_LISTENER",
-                      "no address of this host leads to " + quoted_value(attach) + ": " + what);
+                      "no address of this host can reach " + quoted_value(attach) + ": " + what);
   };
   const size_t colon = attach.rfind(':');
-  if (colon == attach.npos) return refuse("host:port is expected");
+  if (colon == attach.npos) return refuse("expected host:port");
   std::string host = attach.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   addrinfo hints{};
@@ -92,12 +92,12 @@ Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const M
     if (response.ready()) break;
     if (Steady::now() >= end) {
       return make_error(ErrorCode::kDeadlineExceeded, "PEERS_MISSING",
-                        "the workers of the other nodes have not all come within " +
+                        "the workers of the other nodes did not all connect within " +
                             std::to_string(limit.count() / 1000) + " s");
     }
     wait_for_stop(stop, kAskAgain);
     if (stop.stop_requested()) {
-      return make_error(ErrorCode::kCancelled, "STOPPED", "stopped before the ranks had met");
+      return make_error(ErrorCode::kCancelled, "STOPPED", "stopped before all ranks had connected");
     }
   }
   std::vector<PeerEndpoint> all;

@@ -181,8 +181,8 @@ void ReportStream::run() {
       out_of_reach_ = true;
       changed_.notify_all();
       lock.unlock();
-      request_stop(folder_gone ? "the state folder is gone"
-                               : "the daemon has been out of reach for too long");
+      request_stop(folder_gone ? "the state folder was deleted"
+                               : "the daemon has been unreachable for too long");
       lock.lock();
     }
     changed_.wait_for(lock, delay, [this]() TRAINYARD_REQUIRES(mu_) { return closing_; });

@@ -41,7 +41,8 @@ void Uplink::checkpoint_saved(int64_t step, const std::filesystem::path& folder,
   changed_.notify_all();
   if (keeps_some_ && !passed_over.empty()) {
     warn("the checkpoint of step " + std::to_string(passed_over.front().step) +
-         " was not kept: checkpoints are made faster than the link to the server carries them");
+         " was not kept: checkpoints are written faster than the network transfers them to the "
+         "server");
   }
 }
 
@@ -53,7 +54,7 @@ Status Uplink::model_written(const std::filesystem::path& folder) {
   // Training is complete. The job resumes from its last checkpoint and then only pushes the model.
   return make_error(
       s.error().code, is_full(s.error()) ? "STORAGE_FULL" : "STORAGE_ERROR",
-      "the work is done, but the server did not take the model: " + s.error().message);
+      "the work is done, but the server did not accept the model: " + s.error().message);
 }
 
 void Uplink::drain() {
@@ -104,7 +105,7 @@ void Uplink::report_failure(int64_t step, const Error& error) {
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_error(
       error.message +
-      (is_full(error) ? "; training goes on and tries again with the next one" : ""));
+      (is_full(error) ? "; training continues and tries again with the next one" : ""));
   stream_.send(std::move(report));
 }
 

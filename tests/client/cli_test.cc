@@ -833,7 +833,7 @@ TEST_F(Cli, DaemonAndDevicesAndVersion) {
   const std::string devices = run({"device", "list"}).out;
   EXPECT_NE(devices.find("no GPU here"), std::string::npos);
   EXPECT_NE(devices.find("digits-1 (1 MiB planned, 0.5x as fast as forecast, at 25% of the "
-                         "device's bound, held back by 1 job beside it on the device), new-1\n"),
+                         "device's bound, held back by 1 other job on the device), new-1\n"),
             std::string::npos)
       << devices;
   const std::string json = run({"device", "list", "-o", "json"}).out;
@@ -1207,7 +1207,7 @@ TEST_F(Cli, GcShowsWhatGoesWithBytesAndRemovesNothingUnasked) {
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(done.out,
             "WHAT         NAME                   FREES  WHY\n"
-            "checkpoints  digits-1               1 MiB  SUCCEEDED 9 days ago, its model stays; "
+            "checkpoints  digits-1               1 MiB  SUCCEEDED 9 days ago, its model is kept; "
             "another job keeps 2 MiB of it\n"
             "files        uploads/\\x1b[31mnotes  1 MiB  nothing refers to it\n"
             "2 MiB would be freed\n");

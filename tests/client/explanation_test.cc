@@ -185,11 +185,11 @@ TEST_F(ExplanationTest, WhatTheServerSaysInTheLogIsPartOfTheStory) {
     event_.mutable_log()->set_from_server(from_server);
     explainer_.add(event_);
   };
-  log("the daemon was restarted; the worker went on training", true);
+  log("the daemon was restarted; the worker continued training", true);
   log("projects/default/jobs/first is SUCCEEDED", true);
   log("the training data is on the device: 3 MiB", false);
   const std::string text = page();
-  EXPECT_NE(text.find("- The daemon was restarted; the worker went on training.\n"
+  EXPECT_NE(text.find("- The daemon was restarted; the worker continued training.\n"
                       "- projects/default/jobs/first is SUCCEEDED.\nkept: "),
             std::string::npos)
       << text;
@@ -199,11 +199,12 @@ TEST_F(ExplanationTest, APausedJobSaysHowItGoesOn) {
   state(0, v1::QUEUED, "WAITING_FOR_SCHEDULER",
         "A fork of projects/default/jobs/parent from the checkpoint of step 100; it waits for the "
         "scheduler.");
-  state(1, v1::STARTING, "DEVICE_ASSIGNED", "The job asked for the CPU.");
+  state(1, v1::STARTING, "DEVICE_ASSIGNED", "The job requested the CPU.");
   state(1, v1::RUNNING, "RUNNING", "", 100);
   step(1, 250);
   checkpoint(1, 250);
-  state(1, v1::PAUSED, "PAUSED", "Paused on request; it goes on from the checkpoint of step 250.");
+  state(1, v1::PAUSED, "PAUSED",
+        "Paused on request; it will continue from the checkpoint of step 250.");
   std::string text = page();
   EXPECT_NE(text.find("Submitted: A fork of projects/default/jobs/parent"), text.npos) << text;
   EXPECT_NE(text.find("It is paused at step 250 of 1,000"), text.npos) << text;

@@ -622,7 +622,7 @@ class System final : public v1::SystemService::CallbackService {
     auto* checkpoints = response->add_items();
     checkpoints->set_kind(v1::CollectGarbageResponse::Item::CHECKPOINTS);
     checkpoints->set_name("projects/default/jobs/digits-1");
-    checkpoints->set_reason("SUCCEEDED 9 days ago, its model stays");
+    checkpoints->set_reason("SUCCEEDED 9 days ago, its model is kept");
     checkpoints->set_freed_bytes(1 << 20);
     checkpoints->set_shared_bytes(2 << 20);
     auto* files = response->add_items();
@@ -646,7 +646,7 @@ class System final : public v1::SystemService::CallbackService {
     slow.set_planned_bytes(1 << 20);
     slow.set_forecast_share(0.5);
     slow.set_bound_share(0.25);
-    slow.set_held_back_by("1 job beside it on the device");
+    slow.set_held_back_by("1 other job on the device");
     cpu->add_uses()->set_job("projects/default/jobs/new-1");  // a job whose speed is not known yet
     cpu->mutable_uses(1)->set_held_back_by("data");
     response->set_note("no GPU here");

@@ -20,16 +20,16 @@ TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
   cpu.set_rows_per_second_possible(200'000);
   cpu.set_cost(0.25);
   cpu.set_energy_joules(7200);
-  cpu.set_basis("rates measured with 2 threads");
+  cpu.set_basis("speed measured with 2 threads");
   v1::Forecast& gpu = *plan.add_forecasts();
   gpu.set_device("devices/gpu-0");
-  gpu.set_basis("unknown: no rates have been measured yet");
+  gpu.set_basis("unknown: the speed has not been measured yet");
   EXPECT_EQ(render_forecasts(plan, false),
             "FORECAST     STEP  TO THE END             LIMITED BY        ROWS/S  COST\n"
             "cpu       12.3 ms  100 s (90 s to 115 s)  compute     5000 of 200k  0.25\n"
             "gpu-0     unknown\n"
-            "cpu: by rates measured with 2 threads, about 2 Wh\n"
-            "gpu-0: unknown: no rates have been measured yet\n");
+            "cpu: by speed measured with 2 threads, about 2 Wh\n"
+            "gpu-0: unknown: the speed has not been measured yet\n");
 }
 
 TEST(ForecastView, AClusterWithItsTimeLimit) {
@@ -41,7 +41,7 @@ TEST(ForecastView, AClusterWithItsTimeLimit) {
   cluster.set_total_seconds(11'400);
   cluster.set_total_seconds_low(9'600);
   cluster.set_total_seconds_high(14'400);
-  cluster.set_basis("rates measured with 2 threads on Fast CPU, 8 cores");
+  cluster.set_basis("speed measured with 2 threads on Fast CPU, 8 cores");
   cluster.set_time_limit_seconds(3600);
   cluster.set_starts(4);
   const auto text = [&] { return render_forecasts(plan, false); };
@@ -84,10 +84,10 @@ TEST(ForecastView, WhatBecameOfForecasts) {
   v1::Device& cpu = *list.add_devices();
   cpu.set_name("devices/cpu");
   v1::DeviceForecasts& f = *cpu.mutable_forecasts();
-  f.set_missing("rates are measured once no job has run for 10 s");
+  f.set_missing("the speed is measured once no job has run for 10 s");
   EXPECT_EQ(render_device_forecasts(list, false),
-            "cpu: no job with a forecast has finished; rates are measured once no job has run for "
-            "10 s\n");
+            "cpu: no job with a forecast has finished; the speed is measured once no job has run "
+            "for 10 s\n");
   f.clear_missing();
   f.set_jobs(1);
   f.set_error_median(0.05);
@@ -96,7 +96,7 @@ TEST(ForecastView, WhatBecameOfForecasts) {
   o.set_job("projects/default/jobs/digits-1");
   o.set_step_seconds(0.0105);
   o.set_step_seconds_measured(0.01);
-  o.set_basis("rates measured with 2 threads");
+  o.set_basis("speed measured with 2 threads");
   const std::string text = render_device_forecasts(list, false);
   EXPECT_NE(text.find("1 job, off by 5.0% (median), 5.0% (95th percentile)"), std::string::npos)
       << text;

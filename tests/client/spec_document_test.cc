@@ -34,8 +34,8 @@ TEST(SpecDocument, BrokenYamlIsExplained) {
   EXPECT_EQ(message("name: a\ndataset:\n\tpath: x.csv\n"),
             "job.yaml:3:6: not valid YAML: a tab indents this line, expected spaces");
   const std::string colon =
-      "not valid YAML: no name can stand before this colon; is the line indented as those around "
-      "it, and is there a space after the colon of the line above?";
+      "not valid YAML: a field cannot begin on this line; is it indented like the lines around it, "
+      "and does the line above have a space after the colon?";
   EXPECT_EQ(message("recipe:\n  epochs: 2\n   seed: 8\n"), "job.yaml:3:8: " + colon);
   EXPECT_EQ(message("recipe:\n  epochs:2\n  seed: 8\n"), "job.yaml:3:7: " + colon);
 }

@@ -49,7 +49,7 @@ class ABatchSize(MeasuredTest):
 class Forecasts(MeasuredTest):
     def test_from_rates_to_outcomes(self):
         forecast = wait_until(self.known, "rates are measured", timeout_s=2 * PATIENCE_S, interval_s=0.5)
-        self.assertIn("rates measured with", forecast["basis"])
+        self.assertIn("speed measured with", forecast["basis"])
         self.assertLess(forecast["step_seconds_low"], forecast["step_seconds"])
         self.assertLess(forecast["step_seconds"], forecast["step_seconds_high"])
         self.assertGreater(forecast["total_seconds"], 100 * forecast["step_seconds"])

@@ -99,7 +99,7 @@ class Gc(DaemonTest):
         self.assertNotIn("note:", self.daemon.cli("logs", name).stderr)
         [item] = [i for i in self.daemon.json("server", "gc", "--keep-events", "0", "--dry-run")["items"]
                   if i["kind"] == "EVENTS" and i["name"].endswith("/" + name)]
-        self.assertIn("checkpoints and the newest value of each metric stay", item["reason"])
+        self.assertIn("checkpoints and the newest value of each metric are kept", item["reason"])
         self.assertEqual(self.daemon.events(name), before)
         self.daemon.cli("server", "gc", "--keep-events", "0", "--yes")
         after = self.daemon.events(name)
@@ -126,7 +126,7 @@ class Gc(DaemonTest):
         wait_until(lambda: self.daemon.job(fork)["state"] == "RUNNING", "the fork runs")
         uid = self.daemon.job(parent)["uid"]
         table = self.daemon.cli("server", "gc", "--keep-jobs", "0", "--dry-run").stdout
-        self.assertRegex(table, r"job +ruled .*its model stays; it cannot be forked afterwards from step \d+")
+        self.assertRegex(table, r"job +ruled .*its model is kept; it cannot be forked afterwards from step \d+")
         self.assertNotIn("ruled-fork", table)
         self.assertEqual(self.daemon.job(parent)["uid"], uid)
         self.age(parent, 7200)

@@ -55,9 +55,9 @@ class Outlive(DisturbedTest):
         self.assertIn("event=worker_adopted", self.daemon.log())
         self.daemon.cli("wait", "outlives")
         logs = [e["log"]["text"] for e in self.daemon.events("outlives") if "log" in e]
-        self.assertEqual(logs.count("the daemon was restarted; the worker went on training"), 2)
+        self.assertEqual(logs.count("the daemon was restarted; the worker continued training"), 2)
         told = self.daemon.cli("explain", "outlives").stdout
-        self.assertEqual(told.count("The daemon was restarted; the worker went on training."), 2)
+        self.assertEqual(told.count("The daemon was restarted; the worker continued training."), 2)
         self.assert_never_interrupted("outlives")
 
     def test_a_job_whose_end_nobody_heard_of_is_done(self):

@@ -59,7 +59,7 @@ class Placement(DisturbedTest):
         queue = wait_until(lambda: (q := self.daemon.json("queue"))["jobs"] and q, "it waits")
         self.assertEqual(queue["jobs"][0]["name"], "projects/default/jobs/waits")
         self.assertEqual(int(queue["jobs"][0]["position"]), 1)
-        wait_until(lambda: "is for one job alone, held by whole" in self.daemon.cli("queue").stdout, "the reason")
+        wait_until(lambda: "is used exclusively, held by whole" in self.daemon.cli("queue").stdout, "the reason")
         self.assertIn("It is number 1 of 1 in the queue", self.daemon.cli("explain", "waits").stdout)
         self.daemon.cli("cancel", "whole")
         self.finish("waits")

@@ -142,7 +142,7 @@ class Handed(SlurmTest):
         self.assertEqual(self.daemon.job("handed")["devices"], ["clusters/slurm"])
         self.assertEqual(self.daemon.worker_pids(), [], "this host runs none of it")
         self.assert_whole("handed")
-        self.assertIn(f"handed to the cluster slurm as {number}", self.logs("handed"))
+        self.assertIn(f"submitted to the cluster slurm as {number}", self.logs("handed"))
         wait_until(lambda: self.jobs_of("handed")[0][2] == "COMPLETED", "Slurm's job has ended")
         self.assertEqual(list((self.cache / "work").glob("*")), [], "the node keeps data alone")
         self.assertEqual(len([p for p in (self.cache / "datasets").iterdir() if p.is_dir()]), 1)
@@ -245,7 +245,7 @@ class Forecasts(SlurmTest):
         wait_until(lambda: self.jobs_of("first")[0][2] == "COMPLETED", "Slurm sees it end well, and nobody ends it")
 
         forecast = self.forecast()
-        self.assertIn("rates measured with 1 thread on ", forecast["basis"])
+        self.assertIn("speed measured with 1 thread on ", forecast["basis"])
         self.assertGreater(forecast["step_seconds"], 0)
         self.assertLess(forecast["total_seconds_low"], forecast["total_seconds"])
         self.assertEqual((int(forecast["time_limit_seconds"]), forecast["starts"]), (120, 1))
@@ -437,11 +437,11 @@ class Refused(SlurmTest):
 
         def told():
             text = self.daemon.cli("explain", names[-1]).stdout
-            return text if "takes no jobs now" in text else None
+            return text if "accepts no jobs at the moment" in text else None
         said = wait_until(told, "why it waits")
         self.assertIn("nvalid partition", said)
         self.assertIn("A problem of the cluster, not of the job", said)
-        wait_until(lambda: "It takes no jobs now" in self.daemon.cli("device", "list").stdout, "the operator sees it too")
+        wait_until(lambda: "The cluster accepts no jobs at the moment" in self.daemon.cli("device", "list").stdout, "the operator sees it too")
         time.sleep(3)
         for name in names:
             job = self.daemon.job(name)

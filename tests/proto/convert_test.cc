@@ -61,10 +61,9 @@ TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
   EXPECT_EQ(shard_of("shard: PARAMETERS"), "parameters");
   EXPECT_EQ(shard_of("shard: [OPTIMIZER, PARAMETERS]"), "parameters") << "it says nothing more";
   EXPECT_EQ(shard_of("shard: [PARAMETERS, HEAD]"), "[head, parameters]");
-  EXPECT_EQ(
-      shard_of("shard: [NONE, HEAD]"),
-      "resources.shard[0]: none stands alone, expected it without the others, or them without "
-      "it");
+  EXPECT_EQ(shard_of("shard: [NONE, HEAD]"),
+            "resources.shard[0]: none cannot be combined with other values; expected either "
+            "none or the others");
   EXPECT_EQ(
       shard_of("shard: 77"),
       "resources.shard[0]: 77 is not known, expected none, optimizer, head, parameters or mlp");
@@ -404,7 +403,7 @@ TEST(ConvertSpec, ABatchSizeThatIsLeftToAServerIsNoNumber) {
     return spec.ok() ? "" : spec.error().message;
   };
   EXPECT_EQ(refusal("1"), "");
-  EXPECT_NE(refusal("0").find("auto is chosen by a server"), std::string::npos) << refusal("0");
+  EXPECT_NE(refusal("0").find("auto needs a server"), std::string::npos) << refusal("0");
   EXPECT_NE(refusal("-4").find("-4 is out of range, expected at least 1, or auto (0)"),
             std::string::npos)
       << refusal("-4");

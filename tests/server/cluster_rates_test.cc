@@ -117,7 +117,7 @@ TEST_F(ClusterRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
   EXPECT_EQ(f.total_seconds(), 0);
   EXPECT_EQ(f.basis(),
             "unknown: no node of slurm has been measured with 2 threads yet; the first job that "
-            "succeeds there measures its node when it is over");
+            "succeeds there measures its node at its end");
   EXPECT_EQ(rates->step_time(query_of()).error().reason, "RATE_UNKNOWN");
 
   const auto asked = rates->job_ended(use_of("t1"));
@@ -128,8 +128,8 @@ TEST_F(ClusterRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
   EXPECT_TRUE(rates->job_ended(use_of("t1"))) << "the same task, which had not heard it";
   EXPECT_FALSE(rates->job_ended(use_of("t2"))) << "one at a time";
   EXPECT_EQ(rates->forecast(query_of()).basis(),
-            "unknown: no node of slurm has been measured with 2 threads yet; a worker whose job is "
-            "over measures one now");
+            "unknown: no node of slurm has been measured with 2 threads yet; a worker is measuring "
+            "one now");
   EXPECT_TRUE(rates->job_ended(use_of("t3", "Other CPU"))) << "of a kind";
   EXPECT_TRUE(rates->job_ended(use_of("t4", "Fast CPU", 4))) << "and a number of threads";
   ASSERT_TRUE(rates->take("t1", to_json_text(rates_of(0.5))).ok());
@@ -145,7 +145,7 @@ TEST_F(ClusterRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
     EXPECT_NEAR(f.total_seconds(), 51, 1);
     EXPECT_LT(f.step_seconds_low(), f.step_seconds());
     EXPECT_EQ(f.device_model(), "Fast CPU, 8 cores");
-    EXPECT_EQ(f.basis(), "rates measured with 2 threads on Fast CPU, 8 cores");
+    EXPECT_EQ(f.basis(), "speed measured with 2 threads on Fast CPU, 8 cores");
     EXPECT_EQ(f.time_limit_seconds(), 0);
     EXPECT_EQ(f.memory_bytes(), 5000);
     EXPECT_NEAR(known->step_time(query_of())->seconds, 0.5, 1e-6);
@@ -168,7 +168,7 @@ TEST_F(ClusterRatesTest, SeveralKindsAreOneRangeAndTheLastSeenIsLikely) {
   EXPECT_GT(f.step_seconds_high(), 2);
   EXPECT_EQ(f.device_model(), "2 kinds of node");
   EXPECT_EQ(f.basis(),
-            "rates measured with 2 threads on Slow CPU, 8 cores, the kind that was seen last; the "
+            "speed measured with 2 threads on Slow CPU, 8 cores, the kind that was seen last; the "
             "range covers all 2 kinds");
   clock.pass(kSecondUs);
   EXPECT_FALSE(rates->job_ended(use_of("t3", "Fast CPU")));
@@ -251,20 +251,20 @@ TEST_F(ClusterRatesTest, RatesThatNoNodeHasAreRefused) {
   DeviceRates many = rates_of(1);
   many.samples.resize(4097, many.samples[0]);
   EXPECT_TRUE(refused("t5", to_json_text(many)).starts_with("RATES_INVALID rates: 4097 samples"));
-  EXPECT_TRUE(refused("t6", to_json_text(rates_of(601))).ends_with("that no device could take"));
+  EXPECT_TRUE(refused("t6", to_json_text(rates_of(601))).ends_with("has impossible values"));
   DeviceRates negative = rates_of(1);
   negative.samples[1].node.bytes = -1;
   EXPECT_TRUE(refused("t7", to_json_text(negative)).starts_with("RATES_INVALID"));
   DeviceRates large = rates_of(1);
   large.samples[1].node.flops = 1e19;
-  EXPECT_TRUE(refused("t8", to_json_text(large)).ends_with("that no device could take"));
+  EXPECT_TRUE(refused("t8", to_json_text(large)).ends_with("has impossible values"));
   DeviceRates slow = rates_of(1);
   slow.process_seconds = 1e6;
-  EXPECT_TRUE(refused("t9", to_json_text(slow)).starts_with("RATES_INVALID rates: times of more"));
+  EXPECT_TRUE(refused("t9", to_json_text(slow)).starts_with("RATES_INVALID rates: a time above"));
   DeviceRates named = rates_of(1);
   named.samples[0].node.op = "Gemm\x1b[2J";
   EXPECT_TRUE(
-      refused("t10", to_json_text(named)).starts_with("RATES_INVALID rates: a sample's op"));
+      refused("t10", to_json_text(named)).starts_with("RATES_INVALID rates: the op of a sample"));
   EXPECT_EQ(rates->forecast(query_of()).total_seconds(), 0);
   EXPECT_TRUE(store->forecasts().node_rates()->empty());
 }
@@ -283,8 +283,7 @@ TEST_F(ClusterRatesTest, FactsThatSayNothingMeasureNothing) {
   NodeUse crowded = use_of("t4");
   crowded.facts.set_cores_given(1);
   EXPECT_FALSE(rates->job_ended(crowded));
-  EXPECT_NE(rates->forecast(query_of()).basis().find("was given 1 of the cores"),
-            std::string::npos);
+  EXPECT_NE(rates->forecast(query_of()).basis().find("has only 1 of the cores"), std::string::npos);
   EXPECT_EQ(node_name(use_of("t", std::string(300, 'x')).facts, false),
             std::string(128, 'x') + ", 8 cores");
   EXPECT_EQ(node_name(use_of("t").facts, /*on_gpus=*/true), "") << "no GPU was told";
@@ -304,7 +303,7 @@ TEST_F(ClusterRatesTest, GpusAreOfTheirModelWhateverTheThreads) {
   EXPECT_NEAR(f.step_seconds(), 0.01, 1e-6);
   EXPECT_EQ(f.device_model(), "GPU 9");
   EXPECT_EQ(f.devices(), 2);
-  EXPECT_EQ(f.basis(), "rates measured on GPU 9");
+  EXPECT_EQ(f.basis(), "speed measured on GPU 9");
   EXPECT_EQ(rates->forecast(query_of()).total_seconds(), 0) << "not of its CPU";
   v1::Cluster told;
   told.set_name("clusters/slurm");
@@ -384,7 +383,7 @@ TEST_F(ClusterRatesTest, AClusterIsNotMeasuredWhereItsFileSaysSo) {
   config.measure_nodes = false;
   const auto rates = open();
   EXPECT_FALSE(rates->job_ended(use_of("t1")));
-  EXPECT_NE(rates->forecast(query_of()).basis().find("as its file says (measure_nodes)"),
+  EXPECT_NE(rates->forecast(query_of()).basis().find("(measure_nodes is false in its file)"),
             std::string::npos);
 }
 
@@ -394,7 +393,7 @@ TEST(ClusterAdvice, IsOfAClusterThatIsTwiceAsFast) {
   there.set_device("clusters/slurm");
   there.set_total_seconds(720);
   EXPECT_EQ(cluster_advice({here}, there),
-            "clusters/slurm: 12 min (not counting its queue); name it with resources.cluster.");
+            "clusters/slurm: 12 min (not counting its queue); choose it with resources.cluster.");
   there.set_total_seconds(721);
   EXPECT_EQ(cluster_advice({here}, there), "");
   EXPECT_EQ(cluster_advice({}, there), "") << "nothing to compare it with";

@@ -601,7 +601,7 @@ TEST_F(ElsewhereRun, AWorkerThatIsKilledWhileItMeasuresLosesNothing) {
   spawn(worker, expect("first"), door_->attach_address());
   // The worker is suspended before it receives the request to measure, so it cannot have measured.
   frozen_at_end_ = worker.process->pid();
-  ASSERT_TRUE(eventually([&] { return basis().find("measures one now") != std::string::npos; }))
+  ASSERT_TRUE(eventually([&] { return basis().find("is measuring one now") != std::string::npos; }))
       << basis();
   EXPECT_EQ(get("first").state, JobState::kSucceeded) << "before its worker measures";
   worker.process->signal_group(SIGKILL);
@@ -945,7 +945,7 @@ TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllGoOnTogether) {
   wait_for("nodes", JobState::kQueued);
   const Job lost = get("nodes");
   EXPECT_EQ(lost.reason, "RANK_LOST");
-  EXPECT_NE(lost.message.find("A node of it was lost: rank 2 (127.0.0.1) has gone"),
+  EXPECT_NE(lost.message.find("One of its nodes was lost: rank 2 (127.0.0.1) has gone"),
             std::string::npos)
       << lost.message;
   ASSERT_GT(lost.checkpoint_step, 0);

@@ -89,13 +89,13 @@ TEST_F(ForecasterTest, WithoutRatesItSaysWhy) {
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].device(), "devices/cpu");
   EXPECT_EQ(all[0].step_seconds(), 0);
-  EXPECT_NE(all[0].basis().find("no rates with 2 threads"), std::string::npos) << all[0].basis();
+  EXPECT_NE(all[0].basis().find("the speed with 2 threads"), std::string::npos) << all[0].basis();
   EXPECT_EQ(all[1].memory_bytes(), 6000);
   EXPECT_EQ(forecast_advice(all), "");
   EXPECT_NE(forecaster->describe(devices().devices[0]).missing(), "");
 
   const auto never = open(-1);
-  EXPECT_NE(never->forecast(query(), devices())[0].basis().find("measures no rates"),
+  EXPECT_NE(never->forecast(query(), devices())[0].basis().find("does not measure the speed"),
             std::string::npos);
 }
 
@@ -109,7 +109,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
     EXPECT_NEAR(all[0].total_seconds(), 100, 5);
     EXPECT_NEAR(all[0].cost(), 0.1, 0.005);  // 100 s at a price of 3.6 an hour
     EXPECT_NEAR(all[0].energy_joules(), 100 * 100, 500);
-    EXPECT_EQ(all[0].basis(), "rates measured with 2 threads");
+    EXPECT_EQ(all[0].basis(), "speed measured with 2 threads");
     EXPECT_NEAR(all[1].step_seconds(), 0.05, 0.003);
     EXPECT_EQ(forecast_advice(all),
               "GPU (GPU 9): 20x faster for 0.5x the price; on the CPU this takes 100 s.");
@@ -132,7 +132,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
   const v1::Forecast two = again->forecast(linked, devices()).at(0);
   EXPECT_NEAR(two.step_seconds(), 2.05, 0.01);
   EXPECT_EQ(two.limited_by(), "exchanges");
-  EXPECT_EQ(two.basis(), "rates measured on it; " + assumed_link(work.step));
+  EXPECT_EQ(two.basis(), "speed measured on this device; " + assumed_link(work.step));
   EXPECT_NEAR(again->step_time(devices().devices[1], 2, v1::Recipe::TF32, work)->seconds, 2.05,
               0.01);
   Devices other = devices();

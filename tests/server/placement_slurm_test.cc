@@ -130,7 +130,7 @@ TEST_F(FakeSlurm, AsksNothingOnceItIsToStopAndConcludesNothing) {
   EXPECT_FALSE(placement_.withdraw(kHandle).ok());
   EXPECT_EQ(placement_.explain(kHandle), "");
   const PlacementCheck checked = placement_.check();
-  EXPECT_NE(checked.text.find("because the daemon ends"), std::string::npos) << checked.text;
+  EXPECT_NE(checked.text.find("because the daemon is stopping"), std::string::npos) << checked.text;
   EXPECT_EQ(checked.refused, "");
   EXPECT_EQ(folder_.read("asked"), "");
 }

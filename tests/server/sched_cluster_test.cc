@@ -61,8 +61,9 @@ TEST(SchedCluster, ARefusedClusterIsTriedWithOneJobAtATime) {
   EXPECT_EQ(shut.wake_time_us, 8'000'000);
   const WaitReason why = cluster_reason(*queue.find("j1"), &cluster, 0, 1'000'000).value();
   EXPECT_EQ(why.reason, "CLUSTER_REFUSED");
-  EXPECT_NE(why.message.find("takes no jobs now: no such partition"), std::string::npos);
-  EXPECT_NE(why.message.find("one job is tried in 7 s"), std::string::npos) << why.message;
+  EXPECT_NE(why.message.find("accepts no jobs at the moment: no such partition"),
+            std::string::npos);
+  EXPECT_NE(why.message.find("the server tries one job in 7 s"), std::string::npos) << why.message;
   cluster.refused_left_us = 0;
   EXPECT_EQ(handed_over(decide_cluster(queue, cluster, none, 8'000'000)), "j1@clusters/slurm ");
   cluster.waiting = 2;  // jobs submitted to the cluster earlier
@@ -95,8 +96,8 @@ TEST(SchedCluster, EveryWaitingJobCanSayWhy) {
   const auto why = cluster_reason(waits, &cluster, 1, 0);
   EXPECT_EQ(why->reason, "WAITING_FOR_CLUSTER");
   EXPECT_EQ(why->message,
-            "Waits to be handed to the cluster slurm, in whose queue 3 of at most 4 jobs of this "
-            "server are; 1 job is before it.");
+            "Waits to be submitted to the cluster slurm, whose queue has 3 of at most 4 jobs of "
+            "this server; 1 job is ahead of it.");
   EXPECT_NE(cluster_reason(waits, &cluster, std::nullopt, 0)->message.find("more than 2000 jobs"),
             std::string::npos);
   ClusterState draining = cluster;

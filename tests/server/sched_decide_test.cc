@@ -195,7 +195,7 @@ TEST(SchedDecide, SeveralGpusAreTakenAtOnceOrNone) {
   s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("three", 2, 3)};
   Decided d = decide(s, 0);
   EXPECT_EQ(started_by_name(d), (Strings{"pair@devices/gpu-0@devices/gpu-1"}));
-  EXPECT_EQ(d.starts[0].message, "The job asked for 2 GPUs of one model.");
+  EXPECT_EQ(d.starts[0].message, "The job requested 2 GPUs of one model.");
   ASSERT_EQ(d.waits.size(), 1u);
   EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
   EXPECT_NE(d.waits[0].message.find("3 GPUs of one model"), std::string::npos);

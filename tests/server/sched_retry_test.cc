@@ -101,7 +101,7 @@ TEST(SchedRetry, ARefusedRequestFailsAfterAnHourUnlessItHasRun) {
   Job job = running_job();
   job.state = JobState::kStarting;
   const Error of_request = make_error(ErrorCode::kInvalidArgument, kClusterRefused,
-                                      "the cluster p refused it: too much");
+                                      "the cluster p refused the job: too much");
   int64_t in_all_us = 0;
   for (int32_t times = 1; times < kRefusalsMax; ++times) {
     const Move move = after_cluster_refusal(job, of_request, times, 1000);
@@ -116,15 +116,15 @@ TEST(SchedRetry, ARefusedRequestFailsAfterAnHourUnlessItHasRun) {
   EXPECT_EQ(end.to, JobState::kFailed);
   EXPECT_TRUE(can_move(job.state, end.to));
   EXPECT_EQ(end.reason, "CLUSTER_REFUSED");
-  EXPECT_NE(end.message.find("the cluster p refused it: too much"), std::string::npos);
-  EXPECT_NE(end.message.find("ask for fewer nodes"), std::string::npos);
+  EXPECT_NE(end.message.find("the cluster p refused the job: too much"), std::string::npos);
+  EXPECT_NE(end.message.find("Request fewer nodes"), std::string::npos);
   job.checkpoint_step = 7;
   EXPECT_EQ(after_cluster_refusal(job, of_request, 10 * kRefusalsMax, 1000).to, JobState::kQueued);
 }
 
 TEST(SchedRetry, AFaultOfTheClustersFileFailsNoJob) {
   const Error of_cluster = make_error(ErrorCode::kFailedPrecondition, kClusterRefused,
-                                      "the cluster p refused it: no such partition");
+                                      "the cluster p refused the job: no such partition");
   const Move move = after_cluster_refusal(running_job(), of_cluster, 10 * kRefusalsMax, 1000);
   EXPECT_EQ(move.to, JobState::kQueued);
   EXPECT_TRUE(move.uncounted);

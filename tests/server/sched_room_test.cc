@@ -106,7 +106,8 @@ TEST(SchedPacking, OnTheCpuThreadsAreAtMostTheCores) {
   s.waiting = {cpu_job("a", 1, 1), cpu_job("b", 2, 1), cpu_job("c", 3, 1)};
   Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"a@cpu", "b@cpu"}));
-  EXPECT_TRUE(has(d.wait("c"), "it needs 1 of 2 cores, 0 of them are free")) << d.wait("c").message;
+  EXPECT_TRUE(has(d.wait("c"), "it needs 1 of 2 cores, of which 0 are free"))
+      << d.wait("c").message;
   s.waiting = {cpu_job("wide", 1, 8), cpu_job("b", 2, 1)};
   d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"wide@cpu"})) << "more threads than cores: it has them all";
@@ -130,7 +131,7 @@ TEST(SchedPacking, AnExclusiveJobSharesWithNone) {
   EXPECT_EQ(started(decide(s, 0)), (Strings{"alone@gpu-1", "next@gpu-0"}));
   s.placed.push_back(on("y", {"devices/gpu-1"}, kGiB, 5));
   const Decided d = decide(s, 0);
-  EXPECT_TRUE(has(d.wait("alone"), "it asked for a device of its own")) << d.text();
+  EXPECT_TRUE(has(d.wait("alone"), "it needs a device of its own")) << d.text();
   s.placed[1].exclusive = true;
   s.waiting = {gpu_job("a", 1, kGiB)};
   EXPECT_EQ(started(decide(s, 0)), (Strings{"a@gpu-0"}));
@@ -145,7 +146,7 @@ TEST(SchedPacking, WhatOthersHoldIsNotThere) {
   EXPECT_EQ(started(d), (Strings{"small@gpu-0"}))
       << "nothing is kept for what others make impossible";
   EXPECT_EQ(d.wait("large").reason, "WAITING_FOR_MEMORY");
-  EXPECT_TRUE(has(d.wait("large"), "processes that are no jobs of this server hold 50 GiB"))
+  EXPECT_TRUE(has(d.wait("large"), "processes other than this server's jobs use 50 GiB"))
       << d.wait("large").message;
   s.inventory.devices[0].others_bytes = 0;
   s.waiting = {gpu_job("huge", 1, 100 * kGiB)};
@@ -212,8 +213,9 @@ TEST(SchedBackfill, OnlyThoseSlipInWhoEndBeforeTheReservedStart) {
   const Decided d = decide(s, 0);
   // The upper forecast of "long" is 90 minutes, and next to the pair 8 GiB remain free.
   EXPECT_EQ(started(d), (Strings{"short@gpu-1"})) << d.text();
-  EXPECT_TRUE(has(d.wait("long"), "it would not have ended by then")) << d.wait("long").message;
-  EXPECT_TRUE(has(d.wait("pair"), "It is the next to start there, in at most 60 min"))
+  EXPECT_TRUE(has(d.wait("long"), "this job would not have ended by then"))
+      << d.wait("long").message;
+  EXPECT_TRUE(has(d.wait("pair"), "It is the next to start there, by forecast within 60 min"))
       << d.wait("pair").message;
   EXPECT_FALSE(has(d.wait("pair"), "higher priority"));
 }
@@ -227,7 +229,7 @@ TEST(SchedBackfill, WhatIsNotNeededIsFree) {
   const Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"beside@gpu-0"}));
   EXPECT_TRUE(has(d.wait("too-much"), "reserved for first")) << d.wait("too-much").message;
-  EXPECT_TRUE(has(d.wait("too-much"), "without a forecast or a time limit does not slip in"));
+  EXPECT_TRUE(has(d.wait("too-much"), "without a forecast or a time limit may not start before"));
 }
 
 // A time limit serves as an upper forecast. If both exist, the lower one counts.
@@ -242,13 +244,13 @@ TEST(SchedBackfill, ATimeLimitBoundsWhereNoForecastIs) {
   s.waiting[2].rest_max_us = 59 * kMinuteUs;
   Decided d = decide(s, 0);
   EXPECT_EQ(started(d), (Strings{"limited@gpu-1"})) << d.text();
-  EXPECT_TRUE(has(d.wait("pair"), "in at most 60 min")) << d.wait("pair").message;
+  EXPECT_TRUE(has(d.wait("pair"), "by forecast within 60 min")) << d.wait("pair").message;
   s.waiting[2].rest_max_us = 61 * kMinuteUs;
   d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << d.text();
-  EXPECT_TRUE(has(d.wait("limited"), "it would not have ended by then")) << d.text();
+  EXPECT_TRUE(has(d.wait("limited"), "this job would not have ended by then")) << d.text();
   s.placed[0].end = {kMinuteUs, 2 * kMinuteUs, 200 * kMinuteUs};  // reported by its worker
-  EXPECT_TRUE(has(decide(s, 0).wait("pair"), "in at most 60 min"));
+  EXPECT_TRUE(has(decide(s, 0).wait("pair"), "by forecast within 60 min"));
 }
 
 // Each model of GPU is reserved for the first job that fits on it, however many jobs that need
@@ -297,15 +299,16 @@ TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
   EXPECT_TRUE(d.starts.empty()) << d.text();
   EXPECT_EQ(d.wake_time_us, 11 * kMinuteUs) << "then it looks again, though nothing happens";
   EXPECT_TRUE(has(d.wait("pair"),
-                  "when is not known. What has stood free for it for 10 min is lent "
-                  "to jobs whose end is known"))
+                  "at an unknown time. Devices that stay idle for it for 10 min are lent "
+                  "to jobs with a known end"))
       << d.wait("pair").message;
   EXPECT_TRUE(has(d.wait("short"), "reserved for pair")) << d.wait("short").message;
-  EXPECT_TRUE(has(d.wait("short"), "what has stood free for that one for 10 min is lent"));
+  EXPECT_TRUE(has(d.wait("short"), "devices that stay idle for that job for 10 min are lent"));
 
   d = decide(s, 11 * kMinuteUs);
   EXPECT_EQ(started(d), (Strings{"long@gpu-1"})) << d.text();
-  EXPECT_TRUE(has(d.wait("unknown"), "a job without a forecast or a time limit does not slip in"))
+  EXPECT_TRUE(
+      has(d.wait("unknown"), "a job without a forecast or a time limit may not start before"))
       << d.wait("unknown").message;
   EXPECT_FALSE(d.wake_time_us) << "nothing is kept any more that could be lent";
 
@@ -327,9 +330,9 @@ TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
   s.waiting = {gpu_job("first", 1, 60 * kGiB), gpu_job("short", 2, kGiB, 1)};
   const Decided d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty());
-  EXPECT_TRUE(has(d.wait("first"), "when is not known")) << d.wait("first").message;
-  EXPECT_TRUE(has(d.wait("first"), "x (for how long is not known)")) << d.wait("first").message;
-  EXPECT_TRUE(has(d.wait("short"), "is lent to others until")) << d.wait("short").message;
+  EXPECT_TRUE(has(d.wait("first"), "at an unknown time")) << d.wait("first").message;
+  EXPECT_TRUE(has(d.wait("first"), "x (for an unknown time)")) << d.wait("first").message;
+  EXPECT_TRUE(has(d.wait("short"), "are lent to others until")) << d.wait("short").message;
 }
 
 TEST(SchedBackfill, WhatTheReservedJobCanNeverUseIsNotKeptForIt) {
@@ -435,7 +438,7 @@ TEST_F(SchedPreemption, ThoseWhoAreNotStoppedYetAreNamedOnce) {
   s.waiting[0].asked.gpus = 2;
   const Decided d = decide(s, kMinuteUs);
   EXPECT_TRUE(has(d.wait("high"),
-                  " gang, beside have a lower priority, but are stopped for no other job before "
+                  " gang, beside have a lower priority, but are not preempted before "
                   "they have run for 10 min, nor shortly before their end."))
       << d.wait("high").message;
 }
@@ -556,12 +559,13 @@ TEST(SchedAuto, AReservedGpuIsNotFree) {
   Decided d = decide(s, 0);
   ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
   // The wait: 30 minutes until x ends, then the pair's 300 minutes.
-  EXPECT_NE(d.starts[0].message.find("of which it would wait 5 h 30 min"), std::string::npos)
+  EXPECT_NE(d.starts[0].message.find("including a wait of 5 h 30 min"), std::string::npos)
       << d.starts[0].message;
   s.waiting[0].on_gpu.rest = {kMinuteUs, 5 * kMinuteUs, 9 * kMinuteUs};
   d = decide(s, 0);
   EXPECT_TRUE(d.starts.empty()) << d.text();
-  EXPECT_TRUE(has(d.wait("a"), "A GPU: it is expected to end there in about 37 min, with the wait"))
+  EXPECT_TRUE(has(d.wait("a"),
+                  "A GPU: the job is expected to end there in about 37 min, including the wait"))
       << d.wait("a").message;
 }
 
@@ -579,7 +583,7 @@ TEST(SchedAuto, JobsAheadCountThoughAGpuHasFreeSlots) {
   ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
   // The GPU is reserved for the first job ahead. The wait: x takes 10 minutes, then nine jobs take
   // 20 minutes each.
-  EXPECT_NE(d.starts[0].message.find("of which it would wait 3 h 10 min"), std::string::npos)
+  EXPECT_NE(d.starts[0].message.find("including a wait of 3 h 10 min"), std::string::npos)
       << d.starts[0].message;
 }
 

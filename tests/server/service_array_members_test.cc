@@ -117,8 +117,9 @@ TEST(ArrayMembers, FieldsAreNamedOnceAndApart) {
   EXPECT_EQ(members_of(grid({"recipe.epochs", "recipe.evaluate_every_steps"})).size(), 1u);
   refusal(grid({"dataset.name"}), "FIELD_UNSUPPORTED");
   refusal(grid({"after"}), "FIELD_UNSUPPORTED");
-  EXPECT_NE(refusal(grid({"recipe.optimizer.lr"}), "FIELD_UNKNOWN").find("named 'learning_rate'"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(grid({"recipe.optimizer.lr"}), "FIELD_UNKNOWN").find("name here is 'learning_rate'"),
+      std::string::npos);
   EXPECT_NE(refusal(grid({"recipe.epoch"}), "FIELD_UNKNOWN").find("did you mean 'epochs'?"),
             std::string::npos);
   for (const char* path : {"", ".", "recipe.", ".recipe", "recipe..seed", "recipe.seed.x",
@@ -131,7 +132,8 @@ TEST(ArrayMembers, FieldsAreNamedOnceAndApart) {
   refusal(grid({std::string(5000, 'x')}), "FIELD_PATH");
   std::vector<std::string> many;
   for (int i = 0; i < 33; ++i) many.push_back("model.layers[" + std::to_string(i) + "].gemm.units");
-  EXPECT_NE(refusal(grid(many), "ARRAY_SIZE").find("the 32 that members"), std::string::npos);
+  EXPECT_NE(refusal(grid(many), "ARRAY_SIZE").find("members of an array may differ in at most 32"),
+            std::string::npos);
   many.pop_back();
   EXPECT_EQ(members_of(grid(many)).size(), 1u);
 
@@ -322,7 +324,7 @@ TEST(SpecField, RefusesWhatSpecFilesRefuse) {
   }
   v1::JobSpec spec = base();
   EXPECT_EQ(set(spec, "recipe.optimizer", "{\"lr\": 1}").error().message,
-            "here.lr: unknown field, it is named 'learning_rate' here");
+            "here.lr: unknown field, its name here is 'learning_rate'");
   EXPECT_EQ(SpecField::parse("recipe.learning_rate", "here").error().message,
             "here: 'recipe.learning_rate': unknown field here, did you mean "
             "'recipe.optimizer.learning_rate'?");

@@ -97,7 +97,7 @@ TEST(ClusterConfig, OneNameOnce) {
   ASSERT_TRUE(apply_setting("cluster", (folder.path() / "a.yaml").string(), config).ok());
   const Status again = apply_setting("cluster", (folder.path() / "b.yaml").string(), config);
   ASSERT_FALSE(again.ok());
-  EXPECT_NE(again.error().message.find("another cluster has the name 's' already"),
+  EXPECT_NE(again.error().message.find("another cluster already has the name 's'"),
             std::string::npos);
   EXPECT_FALSE(apply_setting("cluster", "a.yaml", config).ok());
   EXPECT_FALSE(apply_setting("cluster", (folder.path() / "none.yaml").string(), config).ok());

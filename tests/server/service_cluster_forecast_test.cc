@@ -78,7 +78,7 @@ TEST_F(ClusterForecastTest, APlanSaysTheTimeBesideTheLimit) {
   EXPECT_EQ(
       plan.device_advice(),
       "A node of the cluster cpus, as asked: 2 h there (111 min to 2 h); its time limit of 60 min "
-      "makes it go on in 3 starts, each after its wait in the queue.");
+      "splits it into 3 starts, each after its own wait in the queue.");
   EXPECT_EQ(plan.forecasts(0).memory_bytes(), 500);
   plan.Clear();
   add_cluster_forecast(*rates_, cluster_query(spec("cpus"), work(60), "short", 500), plan);
@@ -90,11 +90,11 @@ TEST_F(ClusterForecastTest, AClusterThatIsTwiceAsFastIsNamedToWhoTakesAnyDevice)
   measure("cpus", false, 4, 1);
   measure("gpus", true, 1, 0.1);
   EXPECT_EQ(advice(14'500),
-            " clusters/cpus: 2 h (not counting its queue); name it with resources.cluster. "
+            " clusters/cpus: 2 h (not counting its queue); choose it with resources.cluster. "
             "clusters/gpus: "
-            "12 min (not counting its queue); name it with resources.cluster.");
+            "12 min (not counting its queue); choose it with resources.cluster.");
   EXPECT_EQ(advice(14'000),
-            " clusters/gpus: 12 min (not counting its queue); name it with resources.cluster.");
+            " clusters/gpus: 12 min (not counting its queue); choose it with resources.cluster.");
   EXPECT_EQ(advice(1'000), "");
   v1::JobSpec two = spec();
   two.mutable_resources()->set_threads(2);

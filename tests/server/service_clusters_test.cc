@@ -285,7 +285,7 @@ TEST_F(ClustersTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
   EXPECT_EQ(known.end.low_us, kStartUs + 50'000'000);
   EXPECT_EQ(known.end.likely_us, kStartUs + 60'000'000);
   EXPECT_EQ(known.end.high_us, kStartUs + 70'000'000);
-  EXPECT_NE(known.why.message.find("by forecast it then takes 60 s (50 s to 70 s)."),
+  EXPECT_NE(known.why.message.find("it is then forecast to run for 60 s (50 s to 70 s)."),
             std::string::npos)
       << known.why.message;
   EXPECT_TRUE(view.jobs[1].start.known());
@@ -299,7 +299,7 @@ TEST_F(ClustersTest, ARefusalEndsTheAttemptInTheClustersWords) {
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->start_error->reason, "CLUSTER_REFUSED");
   EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kInvalidArgument);
-  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it: too many nodes");
+  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused the job: too many nodes");
   EXPECT_FALSE(clusters_->refusal("p")) << "others may ask for less";
 }
 
@@ -308,7 +308,8 @@ TEST_F(ClustersTest, ARefusalOfNowIsNobodysFault) {
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kUnavailable);
-  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it for now: too many jobs");
+  EXPECT_EQ(owner->end()->start_error->message,
+            "the cluster p refused the job for now: too many jobs");
   EXPECT_FALSE(clusters_->refusal("p"));
 }
 
@@ -320,7 +321,8 @@ TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
   for (const auto& owner : {first, second}) {
     ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
     EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kFailedPrecondition);
-    EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it: no such partition");
+    EXPECT_EQ(owner->end()->start_error->message,
+              "the cluster p refused the job: no such partition");
   }
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u) << "of the second the answer is known";
   ASSERT_TRUE(clusters_->refusal("p"));
@@ -343,7 +345,7 @@ TEST_F(ClustersTest, WhatTheCheckFindsRefusedIsNotSubmitted) {
   begin("", "no such account");
   const auto owner = hand_over("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
-  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused it: no such account");
+  EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused the job: no such account");
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
   pass(15);
   (void)hand_over("b");

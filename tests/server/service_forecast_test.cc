@@ -82,7 +82,8 @@ TEST_F(ServiceForecast, WithoutRatesItIsTheDefault) {
   const v1::Job job = accepted(auto_request("no-rates"));
   EXPECT_EQ(job.spec().recipe().batch_size(), 64);
   EXPECT_EQ(job.plan().fit_choice().message(),
-            "batch_size auto: 64 rows, the default: this server measures no rates. The learning "
+            "batch_size auto: 64 rows, the default: this server does not measure the speed of "
+            "devices. The learning "
             "rate is not scaled with it");
   EXPECT_FALSE(accepted(job_request("named", "")).plan().has_fit_choice());
 }
@@ -127,7 +128,7 @@ TEST_F(ServiceForecast, DevicesTellWhatTheStepsOfTheirJobsTakeBesideTheForecast)
   EXPECT_EQ(one.forecast_share(), job.progress().forecast_share());
   EXPECT_GT(one.forecast_share(), 0);
   EXPECT_LT(one.forecast_share(), 0.1) << "a step is forecast to take about a millisecond";
-  EXPECT_EQ(one.held_back_by(), "1 job beside it on the device");
+  EXPECT_EQ(one.held_back_by(), "1 other job on the device");
   EXPECT_EQ(job.progress().held_back_by(), one.held_back_by());
   EXPECT_EQ(job.progress().metrics().at("system/forecast_share"), one.forecast_share());
   EXPECT_GT(one.bound_share(), 0);

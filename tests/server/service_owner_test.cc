@@ -304,7 +304,7 @@ TEST_F(ServiceDrainedGpu, IsKnownByItsUuidAndKeepsItsMarkWhileItIsAway) {
   EXPECT_FALSE(get_device("devices/gpu-0").has_drain());
   const v1::Device away = get_device("devices/gpu-1");
   EXPECT_EQ(away.health(), v1::Device::UNKNOWN);
-  EXPECT_EQ(away.reason(), "It is not there now. Drained by " + me() + ": hot.");
+  EXPECT_EQ(away.reason(), "The device is absent. Drained by " + me() + ": hot.");
   ASSERT_TRUE(resume_device("devices/gpu-1", &device).ok());
   EXPECT_FALSE(device.has_drain());
   EXPECT_TRUE(get_device("devices/gpu-1").name().empty());

@@ -136,7 +136,7 @@ TEST_F(ServiceRetention, KeptJobsAreTheNewestAndWhatGoesIsToldBefore) {
   asked.mutable_keep_jobs()->set_newest(1);
   const v1::CollectGarbageResponse planned = collect(asked);
   EXPECT_EQ(names(planned, Item::JOB), (Names{"first", "second"}));
-  EXPECT_NE(reason(planned, "first").find("its model stays"), std::string::npos);
+  EXPECT_NE(reason(planned, "first").find("its model is kept"), std::string::npos);
   EXPECT_NE(reason(planned, "second").find("cannot be retried"), std::string::npos)
       << reason(planned, "second");
   EXPECT_EQ(jobs(), (Names{"first", "second", "third", "runs"})) << "a dry run removes nothing";
@@ -287,7 +287,7 @@ TEST_F(ServiceRetention, BadRulesAreRefusedByField) {
                                        {INT64_MIN, 0}}) {
     asked.mutable_as_of()->set_seconds(seconds);
     asked.mutable_as_of()->set_nanos(nanos);
-    EXPECT_EQ(refused(asked).find("FIELD_OUT_OF_RANGE as_of: is no time"), 0U) << refused(asked);
+    EXPECT_EQ(refused(asked).find("FIELD_OUT_OF_RANGE as_of: is not a time"), 0U) << refused(asked);
   }
 }
 

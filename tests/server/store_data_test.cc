@@ -85,9 +85,9 @@ TEST_F(StoreData, OtherContentIsTheNextVersionAndTheNewestsContentIsThatOneAgain
   EXPECT_EQ(datasets.find("default", {"digits", 2}).value().digest, "d2");
   const Error missing = datasets.find("default", {"digits", 7}).error();
   EXPECT_EQ(missing.reason, "DATASET_NOT_FOUND");
-  EXPECT_EQ(missing.message, "name: there is no dataset 'digits@7'; it has the versions 3, 2, 1.");
+  EXPECT_EQ(missing.message, "there is no dataset 'digits@7'; it has the versions 3, 2, 1.");
   EXPECT_EQ(datasets.find("default", {"nobody", 1}).error().message,
-            "name: there is no dataset 'nobody@1'.");
+            "there is no dataset 'nobody@1'.");
 }
 
 TEST_F(StoreData, AVersionsNumberIsNeverGivenAgain) {

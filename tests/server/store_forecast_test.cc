@@ -32,7 +32,7 @@ class StoreForecast : public ::testing::Test {
     forecast.set_device("devices/cpu");
     forecast.set_device_model("Fast CPU");
     forecast.set_graph("g1");
-    forecast.set_basis("rates measured with 2 threads");
+    forecast.set_basis("speed measured with 2 threads");
     forecast.set_step_seconds(0.5);
     forecast.set_total_seconds(60);
     const Job job = run_job(*store, asked);
@@ -305,7 +305,7 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   EXPECT_EQ(remaining.held_back_by, "compute");
 
   EXPECT_EQ(remaining_of(plan, "devices/cpu", progress, 2).held_back_by,
-            "2 jobs beside it on the device");
+            "2 other jobs on the device");
   plan.mutable_forecasts(0)->set_step_seconds(0.19);
   EXPECT_EQ(remaining_of(plan, "devices/cpu", progress, 2).held_back_by, "compute")
       << "they hardly matter";

@@ -212,7 +212,7 @@ TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
   EXPECT_EQ(second.state, JobState::kCancelled);
   EXPECT_EQ(second.reason, "DEPENDENCY_FAILED");
   EXPECT_EQ(second.message,
-            "It was to start after the success of projects/default/jobs/link-0, which is FAILED "
+            "It depends on the success of projects/default/jobs/link-0, which is FAILED "
             "(LOSS_NOT_FINITE).");
   EXPECT_EQ(get("link-7").state, JobState::kCancelled) << "a paused one too";
   const Job last = get("link-" + std::to_string(kLength));
@@ -250,7 +250,7 @@ TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
     EXPECT_EQ(count_waiting(), 0) << "a job is removed behind the last that waited for it";
   } else {
     EXPECT_EQ(removed.error().reason, "JOB_STATE_CONFLICT");
-    EXPECT_NE(removed.error().message.find("still being told"), std::string::npos);
+    EXPECT_NE(removed.error().message.find("still being updated"), std::string::npos);
   }
   reopen();
   observe();

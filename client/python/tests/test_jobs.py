@@ -210,7 +210,7 @@ def test_wrong_specs_are_refused_with_every_field_and_its_place(client):
         "spec:5:11: recipe.epochs: '1.5', expected a whole number",
         "spec:6:21: recipe.optimizer.type: 'adan' is not known, expected sgd, adam, adamw, rmsprop, lion, adafactor or "
         "muon; did you mean 'adam'?",
-        "spec:6:27: recipe.optimizer.lr: unknown field, it is named 'learning_rate' here",
+        "spec:6:27: recipe.optimizer.lr: unknown field, its name here is 'learning_rate'",
         "spec:7:12: recipe.shuffle: 'yes', expected true or false",
         "spec:8:9: recipe.seed: '3' (text), expected a whole number of at least 0",
     ]
