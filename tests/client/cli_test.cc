@@ -139,14 +139,14 @@ TEST_F(Cli, UploadTellsWhichVersionItIs) {
   server_.state().dataset_changes = true;
   done = run(upload);
   EXPECT_EQ(done.out, "digits@2\n");
-  EXPECT_EQ(done.err, "digits@2: a new version, digits@1 stays\n");
+  EXPECT_EQ(done.err, "digits@2: a new version; digits@1 is kept\n");
   const std::string text =
       "dataset: {name: digits, path: " + testing::source_path("examples/digits.csv.gz") +
       ", csv: {target: c64}}\n"
       "model: {lenet5: }\nrecipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n";
   done = run({"submit", spec(text)});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err, "digits@3: a new version, digits@2 stays\n");
+  EXPECT_EQ(done.err, "digits@3: a new version; digits@2 is kept\n");
   EXPECT_EQ(server_.state().submits[0].spec().dataset().name(),
             "projects/default/datasets/digits@3");
 }
@@ -217,10 +217,11 @@ TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
     const size_t at = out.find("3 MiB, ");
     return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
   };
-  EXPECT_EQ(told(40, 0), "3 MiB, every 40 steps: a kill costs at most 40 steps of work");
-  EXPECT_EQ(told(1, 0), "3 MiB, every 1 step: a kill costs at most 1 step of work");
-  EXPECT_EQ(told(0, 102),
-            "3 MiB, by time, under 1% of the run: a kill costs at most 102 s of work");
+  EXPECT_EQ(told(40, 0), "3 MiB, every 40 steps; an interruption loses at most 40 steps of work");
+  EXPECT_EQ(told(1, 0), "3 MiB, every 1 step; an interruption loses at most 1 step of work");
+  EXPECT_EQ(
+      told(0, 102),
+      "3 MiB, written in under 1% of the run's time; an interruption loses at most 102 s of work");
 }
 
 TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
@@ -612,7 +613,7 @@ TEST_F(Cli, PrioritizeSaysWhatItDidAndWhatItExpects) {
   EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "101"}).code, 2);
   server_.state().jobs["projects/default/jobs/digits-1"].set_state(v1::RUNNING);
   EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "5"}).err,
-            "digits-1 has priority 5, should it return to the queue\n");
+            "digits-1 has priority 5, if it returns to the queue\n");
 }
 
 TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
@@ -620,7 +621,7 @@ TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
   add_job(server_.state(), "digits-2", v1::RUNNING, 5);
   EXPECT_EQ(run({"pause", "digits-1", "digits-2"}).err,
             "digits-1 is paused\n"
-            "digits-2 will pause; its worker ends its step and saves a checkpoint first\n");
+            "digits-2 will pause; its worker finishes its step and saves a checkpoint first\n");
   server_.state().jobs["projects/default/jobs/digits-1"].set_state(v1::PAUSED);
   EXPECT_EQ(run({"resume", "digits-1", "digits-2"}).err,
             "digits-1 is back in the queue\ndigits-2 runs\n");
@@ -1061,8 +1062,8 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
   EXPECT_EQ(run({"local", "run", spec()}).code, 2) << "a dataset name needs a server";
   const Done open = run({"local", "run", spec_path, "--set", "recipe.batch_size=auto"});
   EXPECT_EQ(open.code, 2);
-  EXPECT_NE(open.err.find("auto is chosen by a server, by the rates that it has measured, and "
-                          "'local run' asks none; write a number, such as 64"),
+  EXPECT_NE(open.err.find("only a server can choose auto, from the rates that it has measured, and "
+                          "'local run' uses no server; write a number, such as 64"),
             std::string::npos)
       << open.err;
   const Done shapes =

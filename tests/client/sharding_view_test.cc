@@ -114,7 +114,7 @@ TEST(ShardingView, ATableOfAWideTerminalHasTheReasons) {
       "shard head:  resources.shard: head has a table that an embedding has, too, expected shard: "
       "optimizer or none\n"
       "\n"
-      "80 GiB of memory are available on each device. Steps are forecast by the rates measured of "
+      "80 GiB of memory is available on each device. Steps are forecast by the rates measured of "
       "devices/gpu-0; the link\n"
       "between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges.\n");
 }
@@ -155,7 +155,7 @@ TEST(ShardingView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
             "statistics from each micro-batch\n"
             "none           1  8.79 GiB  1 GiB too large (as written)\n"
             "\n"
-            "80 GiB of memory are available. How long steps take is not known: this server "
+            "80 GiB of memory is available. How long steps take is not known: this server "
             "measures no rates.\n"
             "\n"
             "the job needs 9 GiB of memory, 1 GiB more\n");
