@@ -102,7 +102,7 @@ Result<int> run_array_delete(Session& session, const ArrayDeleteOptions& options
       return std::move(deleted).error();
     }
     session.err().line("deleted array " + safe_text(client::short_name(name)) +
-                       " and its jobs; any models that they trained stay");
+                       " and its jobs; any models that they trained are kept");
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -158,7 +158,7 @@ std::vector<Command> array_commands() {
           {"array delete",
            "Delete arrays with all of their jobs, which must have ended",
            {"trainyard array delete sweep", "trainyard array delete sweep --yes"},
-           "The models that the jobs trained stay; 'trainyard model delete' removes them.",
+           "The models that the jobs trained are kept; 'trainyard model delete' removes them.",
            [removed](OptionSet& options) {
              options.positionals("ARRAY", removed->names, "the arrays' names");
              add_confirm_options(options, removed->confirm);

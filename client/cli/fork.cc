@@ -160,7 +160,7 @@ Command retry_command() {
 Command fork_command() {
   auto o = std::make_shared<ForkOptions>();
   return {"fork",
-          "Begin a new job at a checkpoint of another",
+          "Start a new job from a checkpoint of another job",
           {"trainyard fork digits-1 --set recipe.epochs=20",
            "trainyard fork digits-1@300 --set recipe.optimizer.learning_rate=0.01 --name slower"},
           "The new job starts with the parameters, the optimizer's state and the position in the "

@@ -136,7 +136,7 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
     }
     text += names.count() > kNamesShown ? ", ...)" : ")";
   };
-  add(report.taken(), "taken");
+  add(report.taken(), "loaded");
   add(report.left_out(), "left out");
   add(report.missing(), "not in the source");
   add(report.mismatched(), "of another shape");

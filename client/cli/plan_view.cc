@@ -253,14 +253,14 @@ std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   return text + "; " + each + " sends at least " + human_bytes(sent_bytes) + " a step";
 }
 
-/// What each GPU saves by sharding: "the optimizer's state: each GPU holds 5 MiB less than all of
+/// What each GPU saves by sharding: "the optimizer's state: each GPU stores 5 MiB less than all of
 /// it; ...".
 std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   const auto add = [&](const std::string& what, int64_t saved_bytes, const std::string& than) {
     if (saved_bytes <= 0) return;
-    text += (text.empty() ? "" : "; ") + what + ": " + each + " holds " + human_bytes(saved_bytes) +
-            " less than all of " + than;
+    text += (text.empty() ? "" : "; ") + what + ": " + each + " stores " +
+            human_bytes(saved_bytes) + " less than all of " + than;
   };
   add("the optimizer's state", run.shard_saved_bytes(), "it");
   add("the head's weights", run.head_saved_bytes(), "them");

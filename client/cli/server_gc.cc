@@ -79,7 +79,7 @@ std::string render(const v1::CollectGarbageResponse& response, bool dry_run, boo
   for (const auto& item : response.items()) {
     std::string why = item.reason();
     if (item.shared_bytes() > 0) {
-      why += "; another job keeps " + human_bytes(item.shared_bytes()) + " of it";
+      why += "; another job still uses " + human_bytes(item.shared_bytes()) + " of it";
     }
     using Item = v1::CollectGarbageResponse::Item;
     const bool job =

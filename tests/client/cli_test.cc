@@ -197,7 +197,7 @@ TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
     const size_t at = out.find("precision");
     return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
   };
-  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 does not round them"),
+  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 does not and is up to"),
             std::string::npos);
   EXPECT_NE(told(v1::Recipe::FP32, "devices/gpu-0").find("tf32 is up to"), std::string::npos);
   const std::string on_cpu = told(v1::Recipe::FP32, "devices/cpu");
@@ -241,7 +241,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
                      "least 60 MiB a step"),
             std::string::npos)
       << out;
-  EXPECT_NE(out.find("the optimizer's state: each GPU holds 60 MiB less than all of it"),
+  EXPECT_NE(out.find("the optimizer's state: each GPU stores 60 MiB less than all of it"),
             std::string::npos)
       << out;
   plan.clear_exchanges();
@@ -257,7 +257,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
       split.find("gather_rows of 8 MiB in 2 along rows; each GPU sends at least 6 MiB a step"),
       std::string::npos)
       << split;
-  EXPECT_NE(split.find("the head's weights: each GPU holds 20 MiB less than all of them"),
+  EXPECT_NE(split.find("the head's weights: each GPU stores 20 MiB less than all of them"),
             std::string::npos)
       << split;
   plan.set_mlp_saved_bytes(10 << 20);
@@ -270,7 +270,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
     pair.set_exchanged_bytes(3 << 20);
   }
   const std::string pairs = run({"plan", spec()}).out;
-  EXPECT_NE(pairs.find("weights of pairs of layers: each GPU holds 10 MiB less than all of them"),
+  EXPECT_NE(pairs.find("weights of pairs of layers: each GPU stores 10 MiB less than all of them"),
             std::string::npos)
       << pairs;
   EXPECT_NE(pairs.find("fc0 and fc1 (4,096 units): 24 MiB less for 3 MiB exchanged in a step, fc2"),
@@ -284,7 +284,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
   plan.clear_head_saved_bytes();
   plan.set_parameter_saved_bytes(90 << 20);
   const std::string parameters = run({"plan", spec()}).out;
-  EXPECT_NE(parameters.find("the parameters: each GPU holds 90 MiB less than all of them"),
+  EXPECT_NE(parameters.find("the parameters: each GPU stores 90 MiB less than all of them"),
             std::string::npos)
       << parameters;
 }
@@ -370,7 +370,7 @@ TEST_F(Cli, LayoutsOfFilesAreComparedHere) {
   EXPECT_NE(done.out.find("RECOMPUTE  MICRO"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("chosen (as written)"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("full "), std::string::npos) << done.out;
-  EXPECT_NE(done.out.find("A server would choose so"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("A server would choose this"), std::string::npos) << done.out;
   EXPECT_EQ(done.out.find("Conv"), std::string::npos) << done.out;
 }
 
@@ -1209,7 +1209,7 @@ TEST_F(Cli, GcShowsWhatGoesWithBytesAndRemovesNothingUnasked) {
   EXPECT_EQ(done.out,
             "WHAT         NAME                   FREES  WHY\n"
             "checkpoints  digits-1               1 MiB  SUCCEEDED 9 days ago, its model stays; "
-            "another job keeps 2 MiB of it\n"
+            "another job still uses 2 MiB of it\n"
             "files        uploads/\\x1b[31mnotes  1 MiB  nothing refers to it\n"
             "2 MiB would be freed\n");
   ASSERT_EQ(asked().size(), 1u);

@@ -306,7 +306,7 @@ TEST(Ranks, AStopInAnEvaluationIsNamed) {
   d.step(1);
   stalls = true;
   EXPECT_EQ(thrown<RankStopped>(evaluate),
-            "rank 1 (devices/gpu-1) stopped in an evaluation behind step 2: it has not continued "
+            "rank 1 (devices/gpu-1) stopped in an evaluation after step 2: it has not continued "
             "within 2.4 s, and the other ranks are waiting for it");
   release.count_down();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -366,7 +366,7 @@ TEST(Ranks, F34ABitThatChangedOnOneIsFoundBeforeItsCheckpoint) {
   d.step(1);
   const std::string text = thrown<RanksDiffer>([&] { d.session->check_replicas(2); });
   EXPECT_EQ(text,
-            "rank 3 (devices/gpu-3) holds other values of gemm1.weight than most of the others "
+            "rank 3 (devices/gpu-3) has other values of gemm1.weight than most of the others "
             "after step 2: a device, its memory or a link has changed bits without an error");
 }
 

@@ -124,7 +124,8 @@ def _check_cell(value: object) -> None:
         raise _NotACell(f"a {kind} in a cell, expected a number, a text, a date or a missing value; pandas.json_normalize "
                         "makes a column of each of its keys")
     if isinstance(value, (bytes, bytearray)):
-        raise _NotACell(f"{kind} in a cell, expected a number, a text, a date or a missing value; decode() converts it to text")
+        raise _NotACell(f"{kind} in a cell, expected a number, a text, a date or a missing value; decode() "
+                        "converts it to text")
     if isinstance(value, (list, tuple, set, frozenset)) or getattr(value, "ndim", 0) > 0:
         raise _NotACell(f"a {kind} in a cell, expected a number, a text, a date or a missing value; "
                         "pandas.DataFrame(frame['COLUMN'].tolist()) makes a column of each of its elements")
