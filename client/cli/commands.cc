@@ -283,7 +283,7 @@ void add_global_options(OptionSet& options, GlobalOptions& g) {
   options.flag("--plaintext", g.connection.plaintext,
                "use TCP without TLS, even to another machine");
   options.number("--timeout", "SECONDS", g.connection.timeout_s,
-                 "limit for each reply, default 10; of wait and submit: for the job");
+                 "limit for each reply, default 10; wait, submit: until the job ends");
   options.flag("--no-color", g.no_colour, "no color (NO_COLOR, TRAINYARD_NO_COLOR)");
   options.flag("-v,--verbose", g.verbose, "show details of errors");
   options.flag("-h,--help", g.help, "show this text");

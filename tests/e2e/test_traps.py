@@ -55,7 +55,7 @@ class Traps(DaemonTest):
         self.assertEqual([w for w in plan["warnings"] if "column '" in w], plan["run"]["warnings"])
         self.assertEqual(len(plan["run"]["warnings"]), 2)
         submitted = self.daemon.cli("submit", spec, "--wait")
-        self.assertIn("warning: column 'fate' alone", submitted.stderr)
+        self.assertIn("warning: column 'fate' determines", submitted.stderr)
         job = submitted.stdout.strip()
         self.assertEqual(self.daemon.job(job)["plan"]["warnings"], plan["run"]["warnings"])
         self.assertIn("warning", self.daemon.cli("get", job).stdout)

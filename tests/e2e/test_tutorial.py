@@ -35,7 +35,7 @@ class Tutorial(DaemonTest):
         folder = self.scratch / "animals"
         said = self.daemon.cli("tutorial", "--yes", "--folder", folder,
                                "--server", f"unix:{self.scratch}/none.sock").stdout
-        for word in ("No server was found", "local run", "trainyardd", f"stay in {folder}"):
+        for word in ("No server was found", "local run", "trainyardd", f"are kept in {folder}"):
             self.assertIn(word, said)
         self.assertIn("animals.onnx", [path.name for path in folder.iterdir()])
         again = self.daemon.cli("tutorial", "--yes", "--folder", folder, check=False)

@@ -172,7 +172,7 @@ TEST(Planner, AnOpenBatchIsChosenByRates) {
   machine.devices.devices[1].memory_bytes = recomputed();
   const PlannedRun both = planned_on(machine, job);
   EXPECT_EQ(both.choice->batch_size, 512);
-  EXPECT_TRUE(both.choice->message.starts_with("batch_size auto: 512 rows, the fewest"));
+  EXPECT_TRUE(both.choice->message.starts_with("batch_size auto: 512 rows, the smallest"));
   EXPECT_NE(both.choice->message.find(". recipe."), std::string::npos) << both.choice->message;
 }
 

@@ -172,7 +172,8 @@ TEST(Ranks, ACheckpointGoesOnWithAnotherCount) {
   run(parts, 1, second);
   EXPECT_EQ(second.plan.first_step, 7);
   ASSERT_EQ(second.lines.size(), 1u);
-  EXPECT_NE(second.lines[0].find("a checkpoint of cpu and 1 threads for each of 4 devices"),
+  EXPECT_NE(second.lines[0].find(
+                "a checkpoint written with backend cpu and 1 threads for each of 4 devices"),
             std::string::npos)
       << second.lines[0];
   for (auto& [step, loss] : second.series["train/loss"]) {
@@ -281,7 +282,7 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
     if (node == "gemm2.bias/update" && run == 1) release.wait();
   });
   const std::string text = thrown<RankStopped>([&] { d.step(0); });
-  EXPECT_NE(text.find("rank 1 (devices/gpu-1) stopped in step 1 behind all_reduce_0/start"),
+  EXPECT_NE(text.find("rank 1 (devices/gpu-1) stopped in step 1 after all_reduce_0/start"),
             std::string::npos)
       << text;
   release.count_down();
@@ -375,7 +376,7 @@ TEST(Ranks, F34OfTwoNobodyKnowsWhich) {
   d.step(0);
   d.step(1);
   const std::string text = thrown<RanksDiffer>([&] { d.session->check_replicas(2); });
-  EXPECT_TRUE(text.starts_with("rank 1 (devices/gpu-1) or rank 0 (devices/gpu-0) holds")) << text;
+  EXPECT_TRUE(text.starts_with("rank 1 (devices/gpu-1) or rank 0 (devices/gpu-0) has")) << text;
 }
 
 TEST(Ranks, F34ARunWhoseRanksDifferEndsAsADeviceFaultAndItsLastCheckpointIsGood) {
