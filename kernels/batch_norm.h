@@ -101,7 +101,7 @@ void check(const BatchNormDims& d, const BatchNormTrainingOperands<T>& o) {
       .given("b", o.b)
       .given("running_mean", o.running_mean)
       .given("running_var", o.running_var)
-      .holds(o.relu || !o.residual, "residual", "is taken with relu alone")
+      .holds(o.relu || !o.residual, "residual", "requires relu")
       .given("y", o.y)
       .given("mean", o.mean)
       .given("inv_std", o.inv_std);
@@ -115,7 +115,7 @@ void check(const BatchNormDims& d, const BatchNormInferenceOperands<T>& o) {
       .given("b", o.b)
       .given("running_mean", o.running_mean)
       .given("running_var", o.running_var)
-      .holds(o.relu || !o.residual, "residual", "is taken with relu alone")
+      .holds(o.relu || !o.residual, "residual", "requires relu")
       .given("y", o.y);
 }
 template <typename T>
@@ -140,8 +140,8 @@ void check(const BatchNormDims& d, const BatchNormGradOperands<T>& o) {
       .given("mean", o.mean)
       .given("inv_std", o.inv_std)
       .holds(o.relu ? (o.b != nullptr) != has_y : o.b == nullptr && !has_y, "b",
-             "or y is given with relu, and one of them alone")
-      .holds(o.relu || !has_g, "g", "is made with relu alone");
+             "or y must be given with relu, and only one of them")
+      .holds(o.relu || !has_g, "g", "requires relu");
 }
 
 /// Writes    all of each output that is given (assigned); running_* are read and updated.

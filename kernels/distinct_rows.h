@@ -46,9 +46,11 @@ struct DistinctRowsOperands {
 inline void check(const DistinctRowsParams& p, const DistinctRowsOperands& o) {
   Contract("distinct_rows")
       .size("count", p.count)
-      .holds(p.counted >= p.count, "counted", "has not all ranks' indices")
-      .holds(p.size >= std::min(p.counted, p.table), "rows", "are too few for all that may differ")
-      .holds((o.kept == nullptr) == (o.micro_step == nullptr), "kept", "goes with micro_step")
+      .holds(p.counted >= p.count, "counted", "is shorter than count")
+      .holds(p.size >= std::min(p.counted, p.table), "rows",
+             "are fewer than the possible different rows")
+      .holds((o.kept == nullptr) == (o.micro_step == nullptr), "kept",
+             "must be given together with micro_step")
       .given("index", o.index)
       .given("counted", o.counted)
       .given("rows", o.rows)

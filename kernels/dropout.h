@@ -43,9 +43,9 @@ void check(const DropoutParams& p, const int64_t* step, const X& x, const Y& y) 
       .size("count", p.count)
       .holds(p.ratio >= 0 && p.ratio < 1, "ratio", "is not in [0, 1)")
       .holds(p.columns.own >= 0 && p.columns.whole >= p.columns.own, "columns",
-             "are more than there are")
+             "exceed the whole row")
       .holds(p.columns.own == 0 || p.count % (4 * p.columns.own) == 0, "count",
-             "is no number of rows")
+             "is not a multiple of a row")
       .given("step", step)
       .given("x", x)
       .given("y", y);

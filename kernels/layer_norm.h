@@ -58,8 +58,8 @@ void check(const LayerNormDims& d, const LayerNormOperands<T>& o) {
       .given("x", o.x)
       .given("scale", o.scale)
       .given("y", o.y)
-      .holds(!d.rms || !o.b, "b", "has no place in the RMS form")
-      .holds(!d.rms || o.mean == nullptr, "mean", "has no place in the RMS form");
+      .holds(!d.rms || !o.b, "b", "must be null in the RMS form")
+      .holds(!d.rms || o.mean == nullptr, "mean", "must be null in the RMS form");
 }
 template <typename T>
 void check(const LayerNormDims& d, const LayerNormGradOperands<T>& o) {
@@ -70,7 +70,8 @@ void check(const LayerNormDims& d, const LayerNormGradOperands<T>& o) {
       .given("scale", o.scale)
       .given("inv_std", o.inv_std)
       .given("dy", o.dy)
-      .holds(d.rms == (o.mean == nullptr), "mean", "is of the layer form, and needed there");
+      .holds(d.rms == (o.mean == nullptr), "mean",
+             "must be given in the layer form, and only there");
 }
 
 namespace reference {  // T is float or double

@@ -142,7 +142,8 @@ void check(const LionParams& s, const LionOperands<T>& o) {
 template <typename T>
 void check(const AdafactorParams& s, const AdafactorOperands<T>& o) {
   check_update("adafactor", s.count(), o)
-      .holds((o.row == nullptr) == (s.rows == 0), "row", "is not there for a matrix alone")
+      .holds((o.row == nullptr) == (s.rows == 0), "row",
+             "must be given for a matrix, and only for one")
       .given("step", o.step)
       .given("column", o.column);
 }

@@ -59,16 +59,18 @@ void check(const PoolDims& d, const MaxPoolOperands<T>& o) {
       .size("pooled values", d.y().elements())
       .given("x", o.x)
       .given("y", o.y)
-      .holds(o.winner == nullptr || d.has_byte_cells(), "winner", "has no room for such windows");
+      .holds(o.winner == nullptr || d.has_byte_cells(), "winner",
+             "cannot number the cells of such windows");
 }
 template <typename T>
 void check(const PoolDims& d, const MaxPoolGradOperands<T>& o) {
   Contract("max_pool_backward")
       .size("pooled values", d.y().elements())
       .holds(static_cast<bool>(o.x) != (o.winner != nullptr), "winner",
-             "or x is given, and one alone")
-      .holds(o.winner == nullptr || d.has_byte_cells(), "winner", "has no room for such windows")
-      .holds(o.winner != nullptr || !d.relu, "winner", "is missing behind ReLU")
+             "or x must be given, and only one of them")
+      .holds(o.winner == nullptr || d.has_byte_cells(), "winner",
+             "cannot number the cells of such windows")
+      .holds(o.winner != nullptr || !d.relu, "winner", "is missing after ReLU")
       .given("dy", o.dy)
       .given("dx", o.dx);
 }

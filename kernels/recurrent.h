@@ -72,8 +72,7 @@ void check(const RecurrentDims& d, const RecurrentForwardOperands<T>& o) {
       .given("x", o.x)
       .given("w_ih", o.w_ih)
       .given("w_hh", o.w_hh)
-      .holds((o.b_ih == nullptr) == (o.b_hh == nullptr), "b_ih",
-             "comes without b_hh, or b_hh alone")
+      .holds((o.b_ih == nullptr) == (o.b_hh == nullptr), "b_ih", "and b_hh must be given together")
       .given("y", o.y)
       .given("gates", o.gates)
       .given("saved", o.saved);
@@ -87,7 +86,7 @@ void check(const RecurrentDims& d, const RecurrentBackwardOperands<T>& o) {
       .given("y", o.y)
       .given("gates", o.gates)
       .given("saved", o.saved)
-      .holds(o.dy != nullptr || o.dlast != nullptr, "dy", "is missing, and dlast too");
+      .holds(o.dy != nullptr || o.dlast != nullptr, "dy", "and dlast are both missing");
 }
 
 namespace reference {  // T is float or double

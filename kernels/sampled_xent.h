@@ -109,7 +109,8 @@ void check(const SampleClassesParams& p, const SampleClassesOperands<T>& o) {
       .given("counted", o.counted)
       .given("step", o.step)
       .holds(p.micro_batches >= 1, "micro_batches", "are fewer than one")
-      .holds((o.kept == nullptr) == (o.micro_step == nullptr), "kept", "goes with micro_step")
+      .holds((o.kept == nullptr) == (o.micro_step == nullptr), "kept",
+             "must be given together with micro_step")
       .holds(o.kept != nullptr || p.micro_batches == 1, "kept", "is missing")
       .given("classes", o.classes)
       .given("position", o.position)

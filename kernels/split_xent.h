@@ -118,8 +118,8 @@ inline Contract check(const char* kernel, const SplitXentParams& p) {
       .holds(p.first == class_part_first(p.loss.classes, p.width, p.part) &&
                  p.first + p.count == class_part_first(p.loss.classes, p.width, p.part + 1),
              "count", "is not that of the part's classes")
-      .holds(p.parts * p.width >= p.loss.classes, "width", "leaves classes out")
-      .holds(!p.loss.divergence, "divergence", "has no parts");
+      .holds(p.parts * p.width >= p.loss.classes, "width", "is too small for all classes")
+      .holds(!p.loss.divergence, "divergence", "is not supported with parts");
   return contract;
 }
 template <typename T>

@@ -102,7 +102,7 @@ Result<int> run_array_delete(Session& session, const ArrayDeleteOptions& options
       return std::move(deleted).error();
     }
     session.err().line("deleted array " + safe_text(client::short_name(name)) +
-                       " and its jobs; any models that they trained stay");
+                       " and its jobs; any models that they trained are kept");
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -118,7 +118,7 @@ Command get_command_of_arrays() {
           {"trainyard array get sweep", "trainyard array get sweep --limit 10000",
            "trainyard list --array sweep -o json | jq '.jobs[].array_values'"},
           "Members are sorted by the metric that recipe.keep_best names, else by val/accuracy, "
-          "val/mae, val/loss or what there\nis; without metrics by their numbers.",
+          "val/mae, val/loss or another\nmetric; without metrics, by number.",
           [o](OptionSet& options) {
             options.positional("ARRAY", o->name, "the array's name");
             options.integer("--limit", "N", o->limit, "show at most N members, default 50");
@@ -150,7 +150,7 @@ std::vector<Command> array_commands() {
                    "As 'trainyard pause' for each member that has not ended.",
                    &change_by<kPauseArray>, " pauses: "),
           steering("resume", "Put the paused jobs of arrays back into the queue",
-                   {"trainyard array resume sweep"}, "", &change_by<kResumeArray>, " goes on: "),
+                   {"trainyard array resume sweep"}, "", &change_by<kResumeArray>, " continues: "),
           steering("cancel", "Cancel all jobs of arrays; safe to repeat",
                    {"trainyard array cancel sweep"},
                    "As 'trainyard cancel' for each member that has not ended.",
@@ -158,7 +158,7 @@ std::vector<Command> array_commands() {
           {"array delete",
            "Delete arrays with all of their jobs, which must have ended",
            {"trainyard array delete sweep", "trainyard array delete sweep --yes"},
-           "The models that the jobs trained stay; 'trainyard model delete' removes them.",
+           "The models that the jobs trained are kept; 'trainyard model delete' removes them.",
            [removed](OptionSet& options) {
              options.positionals("ARRAY", removed->names, "the arrays' names");
              add_confirm_options(options, removed->confirm);

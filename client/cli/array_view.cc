@@ -238,7 +238,7 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
     if (paused > 0 && !paused_told && !session.machine()) {
       const std::string id = safe_text(short_name(name));
       session.err().line(grouped(paused) + " members of " + id +
-                         " are paused: 'trainyard array resume " + id + "' lets them go on.");
+                         " are paused: 'trainyard array resume " + id + "' continues them.");
       paused_told = true;
     }
     std::chrono::duration<double> rest = pause;
@@ -270,8 +270,8 @@ Error point_to_array(client::Client& server, const std::string& job_name, Error 
   const Result<std::string> array = find_array_named(server, job_name, error);
   if (!array.ok()) return error;
   const std::string id(short_name(*array));
-  error.message = "there is no job " + id + ", but an array of jobs: 'trainyard array " + command +
-                  " " + id + "' is for all of it, and '" + id + "-0' names its first job";
+  error.message = id + " is an array of jobs, not a job: use 'trainyard array " + command + " " +
+                  id + "' for all of its jobs, or '" + id + "-0' for the first one";
   return error;
 }
 

@@ -283,7 +283,7 @@ void add_global_options(OptionSet& options, GlobalOptions& g) {
   options.flag("--plaintext", g.connection.plaintext,
                "use TCP without TLS, even to another machine");
   options.number("--timeout", "SECONDS", g.connection.timeout_s,
-                 "limit for each answer, default 10; wait, submit: for the job to end");
+                 "limit for each reply, default 10; wait, submit: until the job ends");
   options.flag("--no-color", g.no_colour, "no color (NO_COLOR, TRAINYARD_NO_COLOR)");
   options.flag("-v,--verbose", g.verbose, "show details of errors");
   options.flag("-h,--help", g.help, "show this text");
@@ -309,7 +309,7 @@ std::string general_help() {
   std::string out =
       "Trainyard trains neural networks that are described as data.\n\n"
       "Examples:\n"
-      "  trainyard init iris.csv                              look at your data and write a job "
+      "  trainyard init iris.csv                              inspect your data and write a job "
       "file\n"
       "  trainyard submit examples/digits_cnn.yaml --watch    train and follow the progress\n  "
       "trainyard plan examples/digits_cnn.yaml              layers, memory and device, before "

@@ -35,8 +35,8 @@ Command daemon_status_command() {
   return {"daemon status",
           "Show the server: version, jobs, warnings",
           {"trainyard daemon status", "trainyard daemon status -o json"},
-          "Needs a token where the server asks for one. 'trainyard health' is the short answer for "
-          "probes, by its exit code.",
+          "Needs a token if the server requires one. For probes, 'trainyard health' answers with "
+          "its exit code.",
           [](OptionSet&) {},
           run_daemon};
 }

@@ -196,8 +196,8 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
                                                     : "";
     if (!other.empty()) {
       return usage_error("a spec file and " + other +
-                         ": expected only one of them; data goes by an option, such as --csv " +
-                         safe_text(o.file) + ", and --set changes a field of a spec file");
+                         ": expected only one of them; name data with an option, such as --csv " +
+                         safe_text(o.file) + "; --set changes a field of a spec file");
     }
     ASSIGN_OR_RETURN(auto read, client::read_dataset_file(o.file, o.sets));
     file = std::move(read.first);

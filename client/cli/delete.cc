@@ -26,7 +26,7 @@ Result<int> run_delete(Session& session, const DeleteOptions& options) {
     if (Status deleted = server->call(kDeleteJob, name); !deleted.ok())
       return std::move(deleted).error();
     session.err().line("deleted job " + safe_text(client::short_name(name)) +
-                       "; any model that it trained stays");
+                       "; any model that it trained is kept");
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -38,7 +38,7 @@ Command delete_command() {
   return {"delete",
           "Delete finished jobs with their events and checkpoints",
           {"trainyard delete digits-1", "trainyard delete digits-1 --yes"},
-          "The models that the jobs trained stay; 'trainyard model delete' removes them.",
+          "The models that the jobs trained are kept; 'trainyard model delete' removes them.",
           [o](OptionSet& options) {
             options.positionals("JOB", o->names, "the jobs' names");
             add_confirm_options(options, o->confirm);

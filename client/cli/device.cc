@@ -37,7 +37,7 @@ std::string drained_text(const v1::Device& device, bool vacates) {
   const std::string count = std::to_string(jobs) + (jobs == 1 ? " job" : " jobs");
   return " is drained; " + count +
          (vacates ? " there will save a checkpoint and return to the queue"
-                  : std::string(" there ") + (jobs == 1 ? "goes" : "go") + " on");
+                  : std::string(" there ") + (jobs == 1 ? "continues" : "continue"));
 }
 
 Result<int> run_drain(Session& session, const DrainOptions& options) {
@@ -265,21 +265,21 @@ std::vector<Command> device_commands() {
        "",
        [forecasts](OptionSet& options) {
          options.flag("--forecasts", *forecasts,
-                      "show what forecasts of jobs rest on, and how far they were off");
+                      "show what job forecasts are based on, and their errors");
        },
        [forecasts](Session& session) { return run_device(session, *forecasts); }},
       {"device drain",
-       "Start nothing more on devices until they are resumed",
+       "Start no more jobs on devices until they are resumed",
        {"trainyard device drain gpu-0 --reason 'a new fan on Friday'",
         "trainyard device drain gpu-0 gpu-1 --pause"},
-       "Jobs that run there go on, or with --pause save a checkpoint and return to the queue, from "
-       "where they may start\non another device. A drain survives restarts of the server; jobs "
+       "Jobs that run there continue, or with --pause save a checkpoint and return to the queue; "
+       "they may then start\non another device. A drain survives restarts of the server; jobs "
        "that "
        "wait for the device say so. Safe to repeat.",
        [drain](OptionSet& options) {
          options.positionals("DEVICE", drain->names,
-                             "the devices' names, as 'device list' has them");
-         options.text("--reason", "TEXT", drain->reason, "why, for everyone who looks");
+                             "the devices' names, as 'device list' shows them");
+         options.text("--reason", "TEXT", drain->reason, "the reason, shown to everyone");
          options.flag("--pause", drain->pause, "send the jobs on it back to the queue");
        },
        [drain](Session& session) { return run_drain(session, *drain); }},
@@ -288,7 +288,7 @@ std::vector<Command> device_commands() {
        {"trainyard device resume gpu-0"},
        "",
        [resumed](OptionSet& options) {
-         options.positionals("DEVICE", *resumed, "the devices' names, as 'device list' has them");
+         options.positionals("DEVICE", *resumed, "the devices' names, as 'device list' shows them");
        },
        [resumed](Session& session) { return run_resume(session, *resumed); }},
   };

@@ -94,7 +94,7 @@ Result<int> run_explain(Session& session, const std::string& text) {
 Command explain_command() {
   auto name = std::make_shared<std::string>();
   return {"explain",
-          "Explain what became of a job: attempts, why it waits or failed, what to do",
+          "Explain what happened to a job: attempts, why it waits or failed, what to do",
           {"trainyard explain digits-1", "trainyard explain digits-1 -o json | jq -r .now"},
           "",
           [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },

@@ -28,25 +28,24 @@ constexpr Remedy kOfFailures[] = {
     {"LOSS_NOT_FINITE",
      "Lower recipe.optimizer.learning_rate, limit gradients with 'recipe.clip_gradients: {norm: "
      "1}', or look for wrong values in the data. 'trainyard fork NAME --set "
-     "recipe.optimizer.learning_rate=RATE' goes on from its checkpoint, if it has one, with a "
-     "lower "
-     "rate; a retry as it is would fail again."},
+     "recipe.optimizer.learning_rate=RATE' continues from its checkpoint, if it has one, with a "
+     "lower rate; an unchanged retry would fail again."},
     {"OUT_OF_MEMORY", kNeedsLessMemory},
     {"DEVICE_OUT_OF_MEMORY", kNeedsLessMemory},
     {"CRASH_LOOP",
-     "'trainyard logs NAME' has the last words of its workers. If other jobs run well on this "
-     "device, this model or its data finds a fault of Trainyard: please report it with the log."},
+     "'trainyard logs NAME' shows the last output of its workers. If other jobs run well on this "
+     "device, this model or its data triggers a fault of Trainyard: please report it with the "
+     "log."},
     {"STALLED",
-     "Its steps stood still again and again: look at the server's disk and at the device "
-     "('trainyard device list'). If steps of this job may rightly take so long, the server's "
-     "stall_timeout_seconds is too short."},
+     "Its steps made no progress several times: check the server's disk and the device ('trainyard "
+     "device list'). If steps of this job need that long, the server's stall_timeout_seconds is "
+     "too short."},
     {"DEPENDENCY_FAILED",
-     "'trainyard explain' of that job says why. Once it has been retried with success, submit this "
-     "one again, with the new job in 'after'."},
+     "'trainyard explain' of that job says why. Once a retry of it has succeeded, submit this job "
+     "again, with the new job in 'after'."},
     {"TIME_LIMIT",
-     "'trainyard retry NAME' goes on from its checkpoint, with the same time again; 'trainyard "
-     "fork "
-     "NAME --set resources.time_limit_seconds=SECONDS' with another limit."},
+     "'trainyard retry NAME' continues from its checkpoint, with the same time limit again; "
+     "'trainyard fork NAME --set resources.time_limit_seconds=SECONDS' with another limit."},
     {"WORKER_PROTOCOL",
      "This is a fault of Trainyard: please report it with 'trainyard logs NAME'."},
     {"INTERNAL",
@@ -55,19 +54,20 @@ constexpr Remedy kOfFailures[] = {
 };
 constexpr Remedy kOfWaiting[] = {
     {"WAITING_FOR_DEVICE",
-     "'trainyard queue' shows what is before it, 'trainyard device list' what runs; 'trainyard "
-     "prioritize NAME --priority 10' gives it an earlier place."},
+     "'trainyard queue' shows the jobs before it, 'trainyard device list' the running ones; "
+     "'trainyard prioritize NAME --priority 10' moves it forward."},
     {"WAITING_FOR_MEMORY",
-     "End the processes that hold the device's memory; the job starts by itself within some "
-     "seconds. 'trainyard device list' shows how much they hold."},
-    {"WAITING_FOR_JOB", "It starts by itself once that job has ended as it asks."},
+     "End the processes that use the device's memory; the job then starts by itself within "
+     "seconds. 'trainyard device list' shows how much they use."},
+    {"WAITING_FOR_JOB", "It starts by itself once that job has ended in the required state."},
     {"NO_DEVICE", "'trainyard device list' says why no device can be used."},
-    {"STORAGE_FULL", "Free space on the server's disk; the job goes on by itself."},
+    {"STORAGE_FULL", "Free space on the server's disk; the job then continues by itself."},
     {"STORAGE_ERROR",
-     "The server's operator should look at its disk and log, and bring back what the message says "
-     "is missing; the job goes on by itself. If that is lost, 'trainyard cancel NAME'."},
+     "The server's operator should check its disk and log, and restore what the message says is "
+     "missing; the job then continues by itself. If that is lost, run 'trainyard cancel NAME'."},
     {"WORKER_START_FAILED",
-     "The server's log says why its worker cannot be started; the job goes on by itself."},
+     "The server's log says why its worker cannot be started; once that is fixed, the job "
+     "continues by itself."},
     {"VERSION_SKEW",
      "The server's operator should install trainyardd and trainyard-worker of one version."},
 };
@@ -124,8 +124,8 @@ std::string now_of(const v1::Job& job) {
       return with_message("It is starting", job.message());
     case v1::RUNNING:
       return "It is training: " + at + " on " + devices_text(job.device(), job.devices()) +
-             (job.cancel_requested()  ? ", and stops as asked."
-              : job.pause_requested() ? ", and pauses as asked."
+             (job.cancel_requested()  ? ", and will stop as requested."
+              : job.pause_requested() ? ", and will pause as requested."
                                       : ".");
     case v1::PAUSED:
       return with_message("It is paused at " + at, job.message());
@@ -152,18 +152,18 @@ std::vector<std::string> kept_of(const v1::Job& job) {
   }
   if (job.checkpoint_step() > 0) {
     kept.push_back("The checkpoint of " + step_text(job.checkpoint_step()) +
-                   (job.state() == v1::SUCCEEDED ? ", until 'trainyard server gc' frees its room."
+                   (job.state() == v1::SUCCEEDED       ? ", until 'trainyard server gc' deletes it."
                     : client::is_terminal(job.state()) ? "."
-                                                       : ", from which it goes on."));
+                                                       : ", from which it continues."));
   } else if (!client::is_terminal(job.state()) && job.progress().step() > 0) {
-    kept.push_back("No checkpoint yet: after an interruption it begins again.");
+    kept.push_back("No checkpoint yet: after an interruption, the job restarts from step 0.");
   }
   const std::string until =
-      ", until 'trainyard delete " + name + "' or, if the server has one, its rule keep_jobs";
-  kept.push_back(job.events_thinned() ? "The newest value of each metric" + until +
-                                            ". Its log and earlier values are gone by the "
-                                            "server's rule keep_events."
-                                      : "Its metrics and its log" + until + " or keep_events.");
+      ", until 'trainyard delete " + name + "' or, if set, the server's rule keep_jobs";
+  kept.push_back(job.events_thinned()
+                     ? "The newest value of each metric" + until +
+                           ". The server's rule keep_events has removed its log and earlier values."
+                     : "Its metrics and its log" + until + " or keep_events.");
   return kept;
 }
 
@@ -188,22 +188,23 @@ std::vector<std::string> to_do_of(const v1::Job& job) {
       return {named(remedy_of_waiting(job), name)};
     case v1::STARTING:
     case v1::RUNNING:
-      return {named("'trainyard watch NAME' follows it; 'trainyard cancel NAME' ends it.", name)};
+      return {named("'trainyard watch NAME' shows its progress; 'trainyard cancel NAME' ends it.",
+                    name)};
     case v1::SUCCEEDED:
       return {named("'trainyard get NAME' and 'trainyard plot NAME' show its metrics.", name)};
     case v1::FAILED:
       text = remedy_for(job.reason(), kOfFailures);
-      return {named(text != nullptr
-                        ? text
-                        : "Change what the message names, and submit the job again, or "
-                          "'trainyard retry NAME' if the cause is gone; 'trainyard logs "
-                          "NAME' has more.",
-                    name)};
+      return {
+          named(text != nullptr
+                    ? text
+                    : "Change what the message names and submit the job again, or run 'trainyard "
+                      "retry NAME' if the cause is fixed; 'trainyard logs NAME' shows more.",
+                name)};
     case v1::CANCELLED:
       text = remedy_for(job.reason(), kOfFailures);
       return {named(text != nullptr
                         ? text
-                        : "'trainyard retry NAME' goes on where it was cancelled, as a new job.",
+                        : "'trainyard retry NAME' continues where it was cancelled, as a new job.",
                     name)};
     case v1::PAUSED:
       return {named("'trainyard resume NAME' puts it back into the queue.", name)};
@@ -247,11 +248,11 @@ void Explainer::add_state(const v1::Event& event) {
     case v1::RUNNING:
       if (change.resumed_from_step() > 0) {
         const int64_t again = step_ - change.resumed_from_step();
-        tell(event, "It goes on from the checkpoint of " + step_text(change.resumed_from_step()) +
+        tell(event, "It continues from the checkpoint of " + step_text(change.resumed_from_step()) +
                         (again > 0 ? "; " + grouped(again) + " steps are computed again." : "."));
         step_ = change.resumed_from_step();
       } else if (event.attempt() > 1) {
-        tell(event, "It begins again: there was no checkpoint.");
+        tell(event, "It restarts from step 0: there was no checkpoint.");
         step_ = 0;
       }
       return;

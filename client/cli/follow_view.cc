@@ -98,7 +98,7 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
   const auto tell_pause = [&] {
     if (state != v1::PAUSED || session.machine()) return;
     const std::string id = safe_text(client::short_name(name));
-    session.err().line(id + " is paused: 'trainyard resume " + id + "' lets it go on.");
+    session.err().line(id + " is paused: 'trainyard resume " + id + "' continues it.");
   };
   tell_pause();
   client::FollowHandler handler;

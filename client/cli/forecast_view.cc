@@ -59,8 +59,8 @@ std::string time_limit_text(const v1::Forecast& f) {
   const std::string limit = human_duration(static_cast<double>(f.time_limit_seconds()));
   if (f.starts() == 0) return "its time limit of " + limit + " leaves no time for steps";
   if (f.starts() == 1) return "within its time limit of " + limit;
-  return "its time limit of " + limit + " makes it go on in " + std::to_string(f.starts()) +
-         " starts; the waits between them are not in the time to the end";
+  return "its time limit of " + limit + " divides it into " + std::to_string(f.starts()) +
+         " starts; the total time excludes the waits between them";
 }
 
 void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceForecasts& f) {
@@ -119,7 +119,7 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
   if (plan.forecasts().empty()) return "";
   Table table({{"FORECAST"},
                {"STEP", true},
-               {"TO THE END"},
+               {"TOTAL TIME"},
                {"LIMITED BY"},
                {"ROWS/S", true},
                {"COST", true}});
@@ -139,7 +139,7 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour) {
     table.add({device, step_text(f.step_seconds()),
                range_text(f.total_seconds(), f.total_seconds_low(), f.total_seconds_high()),
                f.limited_by(), rows_text(f), f.cost() > 0 ? human_number(f.cost()) : ""});
-    unknown += safe_text(device + ": by " + f.basis() + energy_text(f)) + "\n";
+    unknown += safe_text(device + ": forecast from " + f.basis() + energy_text(f)) + "\n";
     if (const std::string limit = time_limit_text(f); !limit.empty()) {
       unknown += safe_text(device + ": " + limit) + "\n";
     }
@@ -161,8 +161,7 @@ std::string pace_text(double forecast_share, double bound_share, const std::stri
 std::string remaining_text(const v1::Progress& progress) {
   if (progress.remaining_seconds() <= 0) return "";
   std::string text = range_text(progress.remaining_seconds(), progress.remaining_seconds_low(),
-                                progress.remaining_seconds_high()) +
-                     " to go";
+                                progress.remaining_seconds_high());
   const std::string pace =
       pace_text(progress.forecast_share(), progress.bound_share(), progress.held_back_by());
   return text + (pace.empty() ? "" : ", " + pace);

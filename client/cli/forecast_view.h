@@ -18,7 +18,7 @@ std::string render_forecasts(const v1::RunPlan& plan, bool colour);
 /// The speed of a running job: "0.9x as fast as forecast, at 60% of the device's bound, held back
 /// by data"; empty if nothing is known. The arguments are those of Progress and DeviceUse.
 std::string pace_text(double forecast_share, double bound_share, const std::string& held_back_by);
-/// The remaining time of a running job: "12 min (11 min to 14 min) to go, 0.9x as fast as forecast
+/// The remaining time of a running job: "12 min (11 min to 14 min), 0.9x as fast as forecast
 /// ..."; empty if unknown.
 std::string remaining_text(const v1::Progress& progress);
 

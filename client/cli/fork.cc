@@ -43,7 +43,7 @@ Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
   session.show(job, [&] { return id + "\n"; }, {job.name()});
   if (wait) return wait_for_the_end(session, job.name(), session.wait_s());
   const v1::JobOrigin& origin = job.origin();
-  session.hint(origin.step() > 0 ? id + " goes on from step " + grouped(origin.step()) + " of " +
+  session.hint(origin.step() > 0 ? id + " continues from step " + grouped(origin.step()) + " of " +
                                        safe_text(client::short_name(origin.job())) + "."
                                  : id + " begins from the start.");
   for (const std::string& change : origin.changes()) session.hint("  " + safe_text(change));
@@ -139,37 +139,40 @@ Result<int> run_checkpoints(Session& session, const std::string& text) {
 
 Command retry_command() {
   auto o = std::make_shared<RetryOptions>();
-  return {
-      "retry",
-      "Try a failed or cancelled job again, as a new job",
-      {"trainyard retry digits-1", "trainyard retry digits-1 --from-start --name digits-2"},
-      "From its newest checkpoint, or from the start if it has none; the result is that of a job "
-      "that was never\ninterrupted. What must change first is a fork. Prints the new job's name.",
-      [o](OptionSet& options) {
-        options.positional("JOB", o->job, "the job's name");
-        options.flag("--from-start", o->from_start, "not from its newest checkpoint");
-        options.text("--name", "NAME", o->name, "the new job's name; else the server chooses");
-        options.flag("--wait", o->wait, "wait until the new job ends");
-      },
-      [o](Session& session) { return run_retry(session, *o); },
-      true};
+  return {"retry",
+          "Try a failed or cancelled job again, as a new job",
+          {"trainyard retry digits-1", "trainyard retry digits-1 --from-start --name digits-2"},
+          "The new job starts from the newest checkpoint, else from step 0; the result is that of "
+          "a job that was never\ninterrupted. To change the spec as well, use 'trainyard fork'. "
+          "Prints the new job's name.",
+          [o](OptionSet& options) {
+            options.positional("JOB", o->job, "the job's name");
+            options.flag("--from-start", o->from_start,
+                         "start from step 0, not from the newest checkpoint");
+            options.text("--name", "NAME", o->name,
+                         "the new job's name; default: the server chooses");
+            options.flag("--wait", o->wait, "wait until the new job ends");
+          },
+          [o](Session& session) { return run_retry(session, *o); },
+          true};
 }
 
 Command fork_command() {
   auto o = std::make_shared<ForkOptions>();
   return {"fork",
-          "Begin a new job at a checkpoint of another",
+          "Start a new job from a checkpoint of another job",
           {"trainyard fork digits-1 --set recipe.epochs=20",
            "trainyard fork digits-1@300 --set recipe.optimizer.learning_rate=0.01 --name slower"},
-          "The new job has the parameters, the optimizer's state and the place in the data of that "
-          "step; without one, of\nthe newest checkpoint ('trainyard checkpoint list'). Rates, "
-          "schedule, length, regularization and augmentation may\nchange, the model, the data and "
-          "the seed may not: docs/job_spec.md has the table. Prints the new job's name.",
+          "The new job starts with the parameters, the optimizer's state and the position in the "
+          "data of that step, or of\nthe newest checkpoint ('trainyard checkpoint list'). Rates, "
+          "schedule, length, regularization and augmentation may\nchange; the model, the data and "
+          "the seed may not: docs/job_spec.md lists the fields. Prints the new job's name.",
           [o](OptionSet& options) {
             options.positional("JOB[@STEP]", o->job, "the job, and the step of a checkpoint");
             options.texts("--set", "PATH=VALUE", o->sets,
                           "change a field of the spec; may be given several times");
-            options.text("--name", "NAME", o->name, "the new job's name; else the server chooses");
+            options.text("--name", "NAME", o->name,
+                         "the new job's name; default: the server chooses");
             options.flag("--wait", o->wait, "wait until the new job ends");
             options.flag("--dry-run", o->dry_run, "check and plan without submitting");
           },

@@ -121,9 +121,10 @@ Command generate_command() {
             options.text("--prompt", "TEXT", o->prompt,
                          "the text to continue, default a newline; - is standard input");
             options.integer("--tokens", "N", o->tokens, "tokens to add, default 256");
-            options.number("--temperature", "T", o->temperature,
-                           "below 1 favors likely tokens, 0 always takes the likeliest; default 1");
-            options.integer("--top-k", "K", o->top_k, "sample from the K likeliest tokens");
+            options.number(
+                "--temperature", "T", o->temperature,
+                "below 1 favors probable tokens, 0 always takes the most probable; default 1");
+            options.integer("--top-k", "K", o->top_k, "sample from the K most probable tokens");
             options.number("--top-p", "P", o->top_p,
                            "sample from the fewest tokens whose probabilities sum to P");
             options.integer("--seed", "N", o->seed, "another seed gives another text; default 0");

@@ -19,7 +19,7 @@ constexpr int64_t kMembersShown = 50;
 std::string spec_file_of(const v1::Job& job) {
   const std::string name(client::short_name(job.name()));
   std::string out = "# " + safe_text(name) + ", " + state_name(job.state()) + ": 'trainyard get " +
-                    safe_text(name) + " -o json' has all of it.\n";
+                    safe_text(name) + " -o json' shows all of it.\n";
   if (!job.origin().job().empty()) {
     out += "# It began at step " + std::to_string(job.origin().step()) + " of " +
            safe_text(client::short_name(job.origin().job())) +

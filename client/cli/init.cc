@@ -107,7 +107,7 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
   std::string target = draft.target.empty() ? "" : draft.target + ", ";
   target += draft.target_says;
   if (!draft.target_why.empty()) {
-    target += "; chosen " + draft.target_why + ", --target names another";
+    target += "; chosen " + draft.target_why + ", --target chooses another";
   }
   std::vector<std::pair<std::string, Cell>> fields = {{"predicts", target},
                                                       {"learns from", learned_from(draft)}};
@@ -154,26 +154,27 @@ Result<int> run_init(Session& session, const InitOptions& o) {
 
 Command init_command() {
   auto o = std::make_shared<InitOptions>();
-  return {"init",
-          "Look at data and write a job file to begin with",
-          {"trainyard init iris.csv", "trainyard init houses.csv --target price",
-           "trainyard init photos/ --out pets.yaml"},
-          "DATA is a table (CSV, separated by commas, semicolons, tabs or |; JSON lines), a folder "
-          "or an archive of\nimages with a folder for each class, a text or .txt files, or arrays "
-          "(NPZ, NPY, safetensors, IDX). Nothing is\nuploaded, and no server is asked. The file "
-          "says in comments what each column is, which ones are left out and\nwhy, and what to "
-          "begin with: change what you know better. Of a large table the first 32 MiB are read.",
-          [o](OptionSet& options) {
-            options.positional("DATA", o->data, "a file or a folder");
-            options.text("--target", "COLUMN", o->target,
-                         "the column to predict; default: one with a name such as target, label or "
-                         "price, else the last that is fit");
-            options.text("--out", "FILE", o->out,
-                         "the job file, default DATA's name with .yaml in this folder");
-            options.text("--name", "NAME", o->name, "the job's name, for the file");
-            add_overwrite_option(options, o->overwrite);
-          },
-          [o](Session& session) { return run_init(session, *o); }};
+  return {
+      "init",
+      "Inspect data and write a first job file",
+      {"trainyard init iris.csv", "trainyard init houses.csv --target price",
+       "trainyard init photos/ --out pets.yaml"},
+      "DATA is a table (CSV, separated by commas, semicolons, tabs or |; JSON lines), a folder "
+      "or an archive of\nimages with a folder for each class, a text or .txt files, or arrays "
+      "(NPZ, NPY, safetensors, IDX). Nothing is\nuploaded, and no server is contacted. Comments in "
+      "the file explain what each column is, which columns are left\nout and why, and each first "
+      "choice: change what you know better. Of a large table, the first 32 MiB are read.",
+      [o](OptionSet& options) {
+        options.positional("DATA", o->data, "a file or a folder");
+        options.text("--target", "COLUMN", o->target,
+                     "the column to predict; default: one with a name such as target, label or "
+                     "price, else the last suitable one");
+        options.text("--out", "FILE", o->out,
+                     "the job file, default DATA's name with .yaml in this folder");
+        options.text("--name", "NAME", o->name, "the job's name in the file");
+        add_overwrite_option(options, o->overwrite);
+      },
+      [o](Session& session) { return run_init(session, *o); }};
 }
 
 }  // namespace trainyard::cli

@@ -105,7 +105,7 @@ Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile&
                grouped(imported->parameter_count) + " parameters");
   for (const std::string& note : imported->notes) session.hint("  " + safe_text(note));
   if (!imported->freezes.empty()) {
-    session.hint("  What the file does not train is frozen, by recipe.parameter_groups.");
+    session.hint("  recipe.parameter_groups freezes the weights that the file does not train.");
   }
   return {};
 }

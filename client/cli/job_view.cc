@@ -136,7 +136,7 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
     }
     text += names.count() > kNamesShown ? ", ...)" : ")";
   };
-  add(report.taken(), "taken");
+  add(report.taken(), "loaded");
   add(report.left_out(), "left out");
   add(report.missing(), "not in the source");
   add(report.mismatched(), "of another shape");
@@ -266,7 +266,7 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
     std::string text;
     for (const v1::JobDependency& d : job.spec().after()) {
       text += (text.empty() ? "" : ", ") + std::string(short_name(d.job())) +
-              (d.on() == v1::JobDependency::ANY ? " (whatever it ends as)" : "");
+              (d.on() == v1::JobDependency::ANY ? " (in any final state)" : "");
     }
     fields.emplace_back("after", text);
   }
@@ -303,7 +303,7 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
   fields.emplace_back("model", std::string(short_name(job.model())));
   if (job.has_plan()) add_plan_fields(job.plan(), fields);
   if (job.plan().has_initial_weights()) {
-    fields.emplace_back("first weights", initial_weights_text(job.plan().initial_weights()));
+    fields.emplace_back("initial weights", initial_weights_text(job.plan().initial_weights()));
   }
   add_warnings(p.warnings(), fields);
   std::string out = render_fields(fields, colour, terminal.line_width());

@@ -12,7 +12,7 @@
 
 namespace trainyard::cli {
 
-/// How initial weights were used: "of digits-1; 12 taken (conv1.weight, conv1.bias, ...); 1 not in
+/// How initial weights were used: "of digits-1; 12 loaded (conv1.weight, conv1.bias, ...); 1 not in
 /// the source (fc3.weight)".
 std::string initial_weights_text(const v1::InitialWeightsReport& report);
 

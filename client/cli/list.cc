@@ -165,28 +165,27 @@ Result<int> run_list(Session& session, const ListOptions& options) {
 
 Command list_command() {
   auto o = std::make_shared<ListOptions>();
-  return {
-      "list",
-      "List jobs, newest first, and what they are waiting for",
-      {"trainyard list", "trainyard list --state running --state queued",
-       "trainyard list --owner me", "trainyard list --array sweep",
-       "trainyard list --label team=vision", "trainyard list -o name"},
-      "An array of jobs is one line, with the states of its members. Its members are listed with "
-      "--members, where\n--array, --state, --owner or --label asks for jobs, and in formats for "
-      "programs.",
-      [o](OptionSet& options) {
-        options.texts(
-            "--state", "STATE", o->states, "only jobs in this state; may be given several times",
-            {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
-        options.text("--owner", "NAME", o->owner,
-                     "only jobs of this owner; me: your own, as the server knows you");
-        options.text("--array", "NAME", o->array, "only the members of this array");
-        options.texts("--label", "KEY=VALUE", o->labels,
-                      "only jobs with this label; several times: with all of them");
-        options.flag("--members", o->members, "also the members of arrays");
-        options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
-      },
-      [o](Session& session) { return run_list(session, *o); }};
+  return {"list",
+          "List jobs, newest first, and what they are waiting for",
+          {"trainyard list", "trainyard list --state running --state queued",
+           "trainyard list --owner me", "trainyard list --array sweep",
+           "trainyard list --label team=vision", "trainyard list -o name"},
+          "An array of jobs is one line, with the states of its members. Its members are listed "
+          "with --members, if\n--array, --state, --owner or --label selects jobs, and in formats "
+          "for programs.",
+          [o](OptionSet& options) {
+            options.texts(
+                "--state", "STATE", o->states,
+                "only jobs in this state; may be given several times",
+                {"queued", "starting", "running", "paused", "succeeded", "failed", "cancelled"});
+            options.text("--owner", "NAME", o->owner, "only jobs of this owner; me: your own jobs");
+            options.text("--array", "NAME", o->array, "only the members of this array");
+            options.texts("--label", "KEY=VALUE", o->labels,
+                          "only jobs with this label; several times: with all of them");
+            options.flag("--members", o->members, "also the members of arrays");
+            options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
+          },
+          [o](Session& session) { return run_list(session, *o); }};
 }
 
 }  // namespace trainyard::cli

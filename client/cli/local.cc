@@ -38,7 +38,7 @@ Command local_run_command() {
                      "show where a step's time goes, node by node, instead of training");
         options.text(
             "--trace", "FILE.json", o->trace,
-            "the same, and write some steps to this file for Perfetto or chrome://tracing");
+            "as --profile, and write some steps to this file for Perfetto or chrome://tracing");
         options.text("--device", "DEVICE", o->device,
                      "cpu, gpu, gpu-N, or several as gpu-0,gpu-1; default: the spec's, auto is cpu",
                      {"cpu", "gpu"});
@@ -64,7 +64,7 @@ Command local_export_command() {
             options.text("--format", "FORMAT", o->format, "onnx, the default", {"onnx"});
             options.text("--out", "FILE", o->out, "the new file, default model.onnx");
             add_raw_rows_option(options, o->file.raw_rows);
-            options.flag("--overwrite", o->file.overwrite, "replace a file that is there");
+            options.flag("--overwrite", o->file.overwrite, "replace an existing file");
           },
           [o](Session& session) -> Result<int> {
             if (o->format != "onnx") return unknown_format(o->format, "onnx").error();

@@ -27,9 +27,9 @@ Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string&
   if (recipe.has_batch_size() && recipe.batch_size() == 0) {
     return spec.with_positions(field_error(
         "FIELD_UNSUPPORTED", "recipe.batch_size",
-        "auto is chosen by a server, by the rates that it has measured, and '" + command +
-            "' asks none; write a number, such as 64" +
-            (command == "plan --local" ? ", or ask the server with 'plan --upload'" : "")));
+        "only a server can choose auto, from the rates that it has measured, and '" + command +
+            "' uses no server; write a number, such as 64" +
+            (command == "plan --local" ? ", or let the server plan with 'plan --upload'" : "")));
   }
   auto engine = to_engine(job_spec);
   if (!engine.ok()) return spec.with_positions(std::move(engine).error());
@@ -42,7 +42,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
     if (path.empty()) {
       return field_error("FIELD_UNSUPPORTED", "dataset.server_path",
                          "this command reads files itself; give the path of a file on this machine "
-                         "('plan --upload' asks the server)");
+                         "('plan --upload' lets the server plan)");
     }
     std::error_code ignored;
     if (!fs::is_regular_file(path, ignored) && !client::is_data_folder(spec.file.dataset(), path)) {

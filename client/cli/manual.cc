@@ -62,7 +62,7 @@ ManualPage command_page(const Command& command) {
   page.code(command.examples);
   page.heading("SEE ALSO");
   page.line({{"trainyard", Word::kBold},
-             {"(1) has the options of every command, the variables and the exit codes."}});
+             {"(1) describes the options of every command, the variables and the exit codes."}});
   return page;
 }
 
@@ -89,7 +89,7 @@ ManualPage main_page() {
   using namespace client;
   const std::vector<std::pair<ExitCode, std::string>> codes = {
       {kExitOk, "done; the job succeeded, for commands that wait for it"},
-      {kExitFailed, "the job failed, or an error without a code of its own"},
+      {kExitFailed, "the job failed, or an error that no other code describes"},
       {kExitUsage, "wrong usage, or an argument or spec that was refused"},
       {kExitNotAllowed, "not authenticated, or not allowed"},
       {kExitNotFound, "there is no such job, dataset, model or file"},
@@ -97,7 +97,7 @@ ManualPage main_page() {
       {kExitFull, "a quota is used up, or a disk is full"},
       {kExitUnavailable, "the server cannot be reached or is stopping; trying again is safe"},
       {kExitCancelled, "the job was cancelled, for commands that wait for it"},
-      {kExitTimeout, "--timeout is over"},
+      {kExitTimeout, "the time of --timeout has passed"},
       {kExitInterrupted, "interrupted by Ctrl-C"},
   };
   for (const auto& [code, meaning] : codes) {
@@ -106,7 +106,8 @@ ManualPage main_page() {
   page.heading("ENVIRONMENT");
   page.paragraph(
       "TRAINYARD_SERVER, TRAINYARD_CONTEXT, TRAINYARD_CONFIG, TRAINYARD_OUTPUT and "
-      "TRAINYARD_NO_COLOR stand for the options of the same names, which win over them. NO_COLOR "
+      "TRAINYARD_NO_COLOR set the options of the same names, which take precedence over them. "
+      "NO_COLOR "
       "and FORCE_COLOR switch color off and on.");
   page.heading("SEE ALSO");
   page.line({{"trainyardd", Word::kBold},

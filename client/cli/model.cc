@@ -69,7 +69,7 @@ struct WeightsUploadOptions {
 Command upload_weights_command() {
   auto o = std::make_shared<WeightsUploadOptions>();
   return {"model upload",
-          "Upload weights from elsewhere: a safetensors file",
+          "Upload weights of another program: a safetensors file",
           {"trainyard model upload resnet18.safetensors --name resnet18-imagenet"},
           "A job uses them by recipe.initial_weights: {model: NAME}. The server checks the file's "
           "header; content that\nit already has is not sent again. Without --name, the name is "
@@ -203,7 +203,7 @@ Command export_model_command() {
                      {"safetensors", "onnx"});
         options.text("--out", "PATH", o->out, "where to write, default the model's name");
         add_raw_rows_option(options, o->file.raw_rows);
-        options.flag("--overwrite", o->file.overwrite, "replace files that are there");
+        options.flag("--overwrite", o->file.overwrite, "replace existing files");
       },
       [o](Session& session) -> Result<int> {
         const bool is_onnx = o->format == "onnx";

@@ -107,7 +107,7 @@ Command import_model_command() {
       {"trainyard model import resnet.onnx --out resnet",
        "trainyard model import bert.onnx --out bert --size seq=128"},
       "Writes model.yaml, the layers as under 'model:' in a job file, and model.safetensors, their "
-      "weights.\nReports all operations that no layer can represent at once. Prints the folder.",
+      "weights.\nReports all unsupported operations together. Prints the folder.",
       [o](OptionSet& options) {
         options.positional("FILE", o->file, "an ONNX file of opset 7 to 22");
         options.text("--out", "FOLDER", o->out, "the new folder");

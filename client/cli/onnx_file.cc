@@ -32,7 +32,7 @@ Result<int> write_onnx_file(Session& session, const std::filesystem::path& folde
 
 void add_raw_rows_option(OptionSet& options, bool& raw_rows) {
   options.flag("--raw-rows", raw_rows,
-               "onnx, of a table: each column is an input by its name, its text or number");
+               "onnx, for tables: one input per column, with its name and its text or number");
 }
 
 }  // namespace trainyard::cli

@@ -14,7 +14,7 @@ Error exists(std::string message) {
 }  // namespace
 
 void add_overwrite_option(OptionSet& options, bool& overwrite) {
-  options.flag("--overwrite", overwrite, "replace a file that is there");
+  options.flag("--overwrite", overwrite, "replace an existing file");
 }
 
 Status check_output_file(const std::filesystem::path& file, bool overwrite,

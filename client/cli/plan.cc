@@ -163,7 +163,7 @@ Command plan_command() {
             options.text("--dump", "WHAT", o->dump,
                          "print a part of the training program instead: graph, program or memory",
                          {"graph", "program", "memory"});
-            options.flag("--local", o->local, "plan here; never ask a server");
+            options.flag("--local", o->local, "plan here, without a server");
             options.flag("--upload", o->upload, "upload the spec's files and let the server plan");
             options.text("--device", "DEVICE", o->device,
                          "for a plan made here: cpu or gpu; default: the spec's, auto is cpu",

@@ -213,11 +213,12 @@ std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   };
   std::string cost;
   if (precision == v1::Recipe::TF32) {
-    cost = is_gpu ? "products round their factors to 11 significant bits; fp32 does not round them "
-                    "and is up to several times slower"
+    cost = is_gpu ? "matrix products round their inputs to 11 significant bits; fp32 does not and "
+                    "is up to several times slower"
                   : "on a CPU the same bits and time as fp32";
   } else if (precision == v1::Recipe::FP32) {
-    cost = is_gpu ? "products do not round their factors; tf32 is up to several times faster" : "";
+    cost = is_gpu ? "matrix products do not round their inputs; tf32 is up to several times faster"
+                  : "";
   } else if (precision == v1::Recipe::BF16) {
     cost = half("8");
   } else if (precision == v1::Recipe::FP16) {
@@ -232,9 +233,9 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
   if (plan.lost_steps_max() > 0) {
     const std::string steps =
         grouped(plan.lost_steps_max()) + (plan.lost_steps_max() == 1 ? " step" : " steps");
-    return size + ", every " + steps + ": a kill costs at most " + steps + " of work";
+    return size + ", every " + steps + "; an interruption loses at most " + steps + " of work";
   }
-  return size + ", by time, under 1% of the run: a kill costs at most " +
+  return size + ", written in under 1% of the run's time; an interruption loses at most " +
          human_duration(plan.lost_seconds_max()) + " of work";
 }
 
@@ -252,14 +253,14 @@ std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   return text + "; " + each + " sends at least " + human_bytes(sent_bytes) + " a step";
 }
 
-/// Describes the memory that sharding saves on each GPU: "the optimizer's state: each GPU holds 5
+/// Describes the memory that sharding saves on each GPU: "the optimizer's state: each GPU stores 5
 /// MiB less than all of it; ...".
 std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   const auto add = [&](const std::string& what, int64_t saved_bytes, const std::string& than) {
     if (saved_bytes <= 0) return;
-    text += (text.empty() ? "" : "; ") + what + ": " + each + " holds " + human_bytes(saved_bytes) +
-            " less than all of " + than;
+    text += (text.empty() ? "" : "; ") + what + ": " + each + " stores " +
+            human_bytes(saved_bytes) + " less than all of " + than;
   };
   add("the optimizer's state", run.shard_saved_bytes(), "it");
   add("the head's weights", run.head_saved_bytes(), "them");
@@ -299,7 +300,7 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
                       grouped(trained) + " of " + grouped(run.parameter_count()) + " parameters");
   }
   if (run.has_initial_weights()) {
-    list.emplace_back("first weights", initial_weights_text(run.initial_weights()));
+    list.emplace_back("initial weights", initial_weights_text(run.initial_weights()));
   }
   list.emplace_back("rows", rows);
   list.emplace_back("steps", grouped(run.steps_total()) + " (" + grouped(run.steps_per_epoch()) +
@@ -307,7 +308,7 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   list.emplace_back("work", human_number(static_cast<double>(run.flops_per_step()) *
                                              static_cast<double>(run.steps_total()),
                                          true) +
-                                " FLOP in all");
+                                " FLOP in total");
   list.emplace_back("checkpoints", checkpoints_text(run.checkpoints()));
   if (run.exchanges_size() > 0)
     list.emplace_back("exchanges", exchanges_text(run, each_of(plan.spec().resources())));
@@ -326,9 +327,10 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
   list.emplace_back("device", device);
   const v1::MemoryFit& fit = plan.fit();
   if (fit.fits() && fit.bytes_available() > 0) {
-    list.emplace_back("fits", Cell("in " + human_bytes(fit.bytes_available()) + " of memory" +
-                                       (is_shared(plan.spec().resources()) ? " of each" : ""),
-                                   Style::kGood));
+    list.emplace_back("fits",
+                      Cell("in " + human_bytes(fit.bytes_available()) + " of memory" +
+                               (is_shared(plan.spec().resources()) ? " on each device" : ""),
+                           Style::kGood));
   }
   if (run.has_fit_choice()) {
     list.emplace_back("chosen", Cell(run.fit_choice().message(), Style::kNotice));

@@ -83,8 +83,8 @@ Command dataset_preview_command() {
           "Draw a spec's images and their augmentation as a PNG file",
           {"trainyard dataset preview examples/cifar10_resnet18.yaml --out sheet.png",
            "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3"},
-          "Each line shows an image as it is stored and what the spec's augmentation makes of it "
-          "in successive epochs,\nexactly as a job of this spec would see it. Reads the files that "
+          "Each line shows an image as it is stored and the result of the spec's augmentation in "
+          "successive epochs,\nexactly as a job of this spec would see it. Reads the files that "
           "the spec names, without a server. mixup and\ncutmix mix an image with that of the line "
           "above, where a job mixes it with another image of its batch.",
           [o](OptionSet& options) {

@@ -37,7 +37,7 @@ Result<int> run_prioritize(Session& session, const PrioritizeOptions& options) {
     const bool waits = job.state() == v1::QUEUED;
     session.err().line(safe_text(client::short_name(job.name())) + " has priority " +
                        std::to_string(job.priority()) +
-                       (waits ? "" : ", should it return to the queue"));
+                       (waits ? "" : ", if it returns to the queue"));
   }
   return static_cast<int>(client::kExitOk);
 }

@@ -32,14 +32,13 @@ std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal
   Table table(std::move(columns));
   const int64_t now_s = std::time(nullptr);
   for (const v1::QueuedJob& job : queue.jobs()) {
-    std::vector<Cell> cells = {
-        job.position() > 0 ? std::to_string(job.position()) : "",
-        std::string(client::short_name(job.name())),
-        std::to_string(job.priority()),
-        job.has_start() ? when(job.start(), now_s) : "",
-        job.has_end() ? when(job.end(), now_s) : "",
-        std::string(client::short_name(job.device())),
-        job.message().empty() ? "the next look at the queue" : job.message()};
+    std::vector<Cell> cells = {job.position() > 0 ? std::to_string(job.position()) : "",
+                               std::string(client::short_name(job.name())),
+                               std::to_string(job.priority()),
+                               job.has_start() ? when(job.start(), now_s) : "",
+                               job.has_end() ? when(job.end(), now_s) : "",
+                               std::string(client::short_name(job.device())),
+                               job.message().empty() ? "the next scheduling pass" : job.message()};
     if (owners) cells.insert(cells.begin() + 2, job.owner());
     table.add(std::move(cells));
   }

@@ -18,7 +18,7 @@ std::string counted(int64_t files, int64_t bytes) {
 Result<int> run_backup(Session& session, const std::string& file) {
   const bool to_stdout = file == "-";
   if (to_stdout && session.out().is_terminal()) {
-    return usage_error("FILE: an archive does not belong on a terminal, expected a file's name");
+    return usage_error("FILE: a backup cannot be written to a terminal, expected a file's name");
   }
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored)) {
@@ -41,7 +41,7 @@ Result<int> run_backup(Session& session, const std::string& file) {
   if (to_stdout) return static_cast<int>(client::kExitOk);
   session.show(summary, [&] { return file + "\n"; }, {file});
   session.hint("  " + counted(summary.file_count(), summary.size_bytes()) +
-               ". 'trainyard server restore' makes a state folder of it.");
+               ". 'trainyard server restore' creates a state folder from it.");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -73,7 +73,7 @@ Result<int> run_restore(Session& session, const RestoreOptions& o) {
   session.hint("  " + counted(summary.file_count(), summary.size_bytes()) + ", as of " +
                safe_text(manifest.created) + " from a server of version " +
                safe_text(manifest.server_version) + ".\n  'trainyardd --state-dir " + o.state_dir +
-               "' serves it; unfinished jobs go on from their checkpoints.");
+               "' serves it; unfinished jobs continue from their checkpoints.");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -86,9 +86,9 @@ Command server_backup_command() {
           {"trainyard server backup trainyard-2026-11-23.tar",
            "trainyard --server gpu-box:7450 server backup - | zstd > trainyard.tar.zst"},
           "The file is a tar archive: jobs with their events and checkpoints, models, datasets, "
-          "uploads and the store, all\nas of one instant. Jobs go on meanwhile. It gets its name "
-          "when it is complete, and replaces an earlier one. It\nholds everything that clients may "
-          "read: keep it as private as the server. - is standard output.",
+          "uploads and the store, in\none consistent snapshot. Jobs continue meanwhile. The file "
+          "gets its name when it is complete, and replaces an\nearlier one. It contains everything "
+          "that clients may read: keep it as private as the server. - is standard output.",
           [file](OptionSet& options) {
             options.positional("FILE", *file, "the archive to write; - is standard output");
           },
@@ -98,16 +98,16 @@ Command server_backup_command() {
 Command server_restore_command() {
   auto o = std::make_shared<RestoreOptions>();
   return {"server restore",
-          "Make a state folder from a backup; needs no server",
+          "Create a state folder from a backup; needs no server",
           {"trainyard server restore trainyard-2026-11-23.tar --state-dir /var/lib/trainyard",
            "zstd -dc trainyard.tar.zst | trainyard server restore - --state-dir restored"},
           "Every file is compared with its SHA-256. The folder appears complete or not at all. Run "
           "it as the user that the\ndaemon runs as, then start trainyardd with that folder: "
-          "unfinished jobs go on from their checkpoints.",
+          "unfinished jobs continue from their checkpoints.",
           [o](OptionSet& options) {
             options.positional("FILE", o->file, "the backup; - is standard input");
             options.text("--state-dir", "DIR", o->state_dir,
-                         "the folder to make; missing or empty");
+                         "the folder to create; missing or empty");
           },
           [o](Session& session) { return run_restore(session, *o); }};
 }

@@ -41,8 +41,9 @@ Status parse_kept_jobs(const std::string& text, v1::KeptJobs& kept) {
     const auto [stop, error] = std::from_chars(part.data(), part.data() + part.size(), count);
     const bool is_count = error == std::errc() && stop == part.data() + part.size();
     if (is_count ? kept.has_newest() : kept.has_younger_than_seconds()) {
-      return usage_error("--keep-jobs: " + quoted_value(text) +
-                         " says it twice, expected for example 1000, 90d or 1000,90d");
+      return usage_error(
+          "--keep-jobs: " + quoted_value(text) +
+          " has two numbers or two durations, expected for example 1000, 90d or 1000,90d");
     }
     if (is_count) {
       kept.set_newest(count);
@@ -78,7 +79,7 @@ std::string render(const v1::CollectGarbageResponse& response, bool dry_run, boo
   for (const auto& item : response.items()) {
     std::string why = item.reason();
     if (item.shared_bytes() > 0) {
-      why += "; another job keeps " + human_bytes(item.shared_bytes()) + " of it";
+      why += "; another job still uses " + human_bytes(item.shared_bytes()) + " of it";
     }
     using Item = v1::CollectGarbageResponse::Item;
     const bool job =
@@ -89,7 +90,7 @@ std::string render(const v1::CollectGarbageResponse& response, bool dry_run, boo
   }
   return table.render(colour) + human_bytes(response.freed_bytes()) +
          (dry_run ? " would be freed" : " freed") +
-         (response.more() ? "; there is more: call again" : "") + "\n";
+         (response.more() ? "; more can be removed: run the command again" : "") + "\n";
 }
 
 Status confirm_removal(Session& session, const v1::CollectGarbageResponse& planned) {
@@ -113,8 +114,9 @@ Result<int> run_gc(Session& session, const GcOptions& options) {
   }
   const bool asks = !options.dry_run && !options.yes;
   if (asks && !can_ask()) {
-    return make_error(ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
-                      "removing is permanent: add --yes, or --dry-run to see what would go");
+    return make_error(
+        ErrorCode::kInvalidArgument, "NOT_CONFIRMED",
+        "removing is permanent: add --yes, or --dry-run to see what would be removed");
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   request.set_dry_run(options.dry_run || asks);
@@ -142,34 +144,33 @@ Result<int> run_gc(Session& session, const GcOptions& options) {
 
 Command server_gc_command() {
   auto o = std::make_shared<GcOptions>();
-  return {
-      "server gc",
-      "Free what nothing needs: old jobs' checkpoints, files without an owner",
-      {"trainyard server gc --dry-run", "trainyard server gc --older-than 30d --yes",
-       "trainyard server gc --older-than 90d --unsuccessful-jobs --dry-run",
-       "trainyard server gc --keep-jobs 1000,90d --keep-events 30d --dry-run"},
-      "Checkpoints of jobs that SUCCEEDED go if their model exists; those of FAILED and "
-      "CANCELLED jobs only with\n--unsuccessful-jobs, because retry and fork begin with them. "
-      "What an unfinished job, a model, a dataset or a fork\nneeds stays. Jobs and their events "
-      "go only by --keep-jobs and\n--keep-events, or the server's settings of these names: a "
-      "removed "
-      "job can no longer be retried or forked.",
-      [o](OptionSet& options) {
-        options.flag("--dry-run", o->dry_run, "show what would go and remove nothing");
-        options.text("--older-than", "DURATION", o->older_than,
-                     "checkpoints of jobs that ended at least so long ago: 7d (the default), "
-                     "12h, 0");
-        options.flag("--unsuccessful-jobs", o->unsuccessful_jobs,
-                     "checkpoints of FAILED and CANCELLED jobs too: a retry then starts over");
-        options.text("--keep-jobs", "WHICH", o->keep_jobs,
-                     "remove finished jobs but the newest (1000), those of some time (90d), or "
-                     "both (1000,90d); default: the server's keep_jobs");
-        options.text("--keep-events", "DURATION", o->keep_events,
-                     "remove log lines and past metrics of jobs that ended at least so long ago; "
-                     "default: the server's keep_events");
-        options.flag("-y,--yes", o->yes, "do not ask for confirmation");
-      },
-      [o](Session& session) { return run_gc(session, *o); }};
+  return {"server gc",
+          "Free disk space: old jobs' checkpoints and files that nothing needs",
+          {"trainyard server gc --dry-run", "trainyard server gc --older-than 30d --yes",
+           "trainyard server gc --older-than 90d --unsuccessful-jobs --dry-run",
+           "trainyard server gc --keep-jobs 1000,90d --keep-events 30d --dry-run"},
+          "Removes checkpoints of jobs that SUCCEEDED if their model exists; those of FAILED and "
+          "CANCELLED jobs only with\n--unsuccessful-jobs, because retry and fork begin with them. "
+          "What an unfinished job, a model, a dataset or a fork\nneeds is kept. Jobs and their "
+          "events are removed only by --keep-jobs and\n--keep-events, or the server's settings of "
+          "these names: a removed job can no longer be retried or forked.",
+          [o](OptionSet& options) {
+            options.flag("--dry-run", o->dry_run, "show what would be removed, remove nothing");
+            options.text("--older-than", "DURATION", o->older_than,
+                         "checkpoints of jobs that ended at least this long ago: 7d (the default), "
+                         "12h, 0");
+            options.flag("--unsuccessful-jobs", o->unsuccessful_jobs,
+                         "checkpoints of FAILED and CANCELLED jobs too: a retry then starts over");
+            options.text("--keep-jobs", "WHICH", o->keep_jobs,
+                         "remove finished jobs except the newest (1000), those of a period (90d), "
+                         "or both (1000,90d); default: the server's keep_jobs");
+            options.text(
+                "--keep-events", "DURATION", o->keep_events,
+                "remove log lines and past metrics of jobs that ended at least this long ago; "
+                "default: the server's keep_events");
+            options.flag("-y,--yes", o->yes, "do not ask for confirmation");
+          },
+          [o](Session& session) { return run_gc(session, *o); }};
 }
 
 }  // namespace trainyard::cli

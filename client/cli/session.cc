@@ -47,12 +47,12 @@ constexpr Advice kAdvice[] = {
      "uploads one"},
     {"MODEL_NOT_FOUND",
      "'trainyard model list' shows the models; a job has one once it has SUCCEEDED"},
-    {"JOB_EXISTS", "choose another name, or leave 'name' out and the server chooses one"},
+    {"JOB_EXISTS", "choose another name, or leave 'name' out to let the server choose one"},
     {"UNAUTHENTICATED",
      "name the file with your token with --token-file, or in the configuration file"},
     {"CREDENTIALS_MISSING",
      "name the file with your token with --token-file, or in the configuration file"},
-    {"DEADLINE_EXCEEDED", "--timeout allows more time; a change may have been made all the same"},
+    {"DEADLINE_EXCEEDED", "--timeout allows more time; the change may nevertheless have been made"},
 };
 
 }  // namespace

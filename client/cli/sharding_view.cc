@@ -99,7 +99,7 @@ std::string render_sharding_plans(const v1::JobPlan& plan, bool colour, int widt
   std::string below;
   if (available > 0) {
     below =
-        human_bytes(available) + " of memory are available" + (shards ? " on each device. " : ". ");
+        human_bytes(available) + " of memory is available" + (shards ? " on each device. " : ". ");
   }
   below += plan.sharding_plans_basis();
   if (!below.empty()) text += "\n" + wrapped(safe_text(below), width) + "\n";

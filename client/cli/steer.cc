@@ -31,7 +31,7 @@ Result<v1::Job> change_by(client::Client& server, const std::string& name) {
 
 std::string pause_text(const v1::Job& job) {
   if (job.state() == v1::PAUSED) return " is paused";
-  return " will pause; its worker ends its step and saves a checkpoint first";
+  return " will pause; its worker finishes its step and saves a checkpoint first";
 }
 
 std::string resume_text(const v1::Job& job) {
@@ -90,7 +90,7 @@ Command resume_command() {
       "resume", "Put paused jobs back into the queue",
       {"trainyard resume digits-1",
        "trainyard list --state paused -o name | xargs trainyard resume"},
-      "A job keeps the place in the queue that its submission and its priority give it.",
+      "A job's place in the queue depends on its priority and on when it was submitted.",
       &change_by<kResumeJob>, resume_text);
 }
 

@@ -29,7 +29,7 @@ struct SubmitOptions {
 Result<int> run_submit_array(Session& session, const SubmitOptions& options,
                              const client::SpecFile& spec) {
   if (options.watch) {
-    return usage_error("--watch: follows one job; an array's end is waited for with --wait");
+    return usage_error("--watch: follows a single job; use --wait to wait for an array");
   }
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::SubmitArrayRequest request;
@@ -114,14 +114,14 @@ Command submit_command() {
       "SPEC is a YAML or JSON file (docs/job_spec.md), or - for standard input. Files that it "
       "names are uploaded\nif the server does not have their content. Prints the job's name. With "
       "--watch or --wait the exit code\nis the job's: 0 SUCCEEDED, 1 FAILED, 8 CANCELLED.\n"
-      "With --grid, or with `array` in the spec, there is a job for each member, named after the "
-      "array with a number;\n--wait waits for all of them.",
+      "With --grid, or with `array` in the spec, each member becomes a job, named after the array "
+      "with a number;\n--wait waits for all of them.",
       [o](OptionSet& options) {
         options.positional("SPEC", o->spec, "the job's spec file");
         options.texts("--set", "PATH=VALUE", o->sets,
                       "change a field of the spec; may be given several times");
         options.texts("--grid", "FIELD=VALUES", o->grids,
-                      "a job for each of these values of the field; several: for each combination");
+                      "a job for each value of the field; if repeated, for each combination");
         options.text("--name", "NAME", o->name,
                      "the job's or the array's name, in place of the spec's");
         options.flag("-w,--watch", o->watch, "follow the job's progress until it ends");

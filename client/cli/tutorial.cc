@@ -36,7 +36,7 @@ constexpr std::string_view kSpec =  // spec_text() writes this behind the datase
     "  epochs: 20\n"
     "  batch_size: 16\n"
     "  optimizer: {type: adam, learning_rate: 0.01}\n"
-    "  validation_split: 0.2   # a fifth of the rows is for measuring alone\n"
+    "  validation_split: 0.2   # a fifth of the rows is used only to measure the model\n"
     "  seed: 1\n";
 constexpr std::string_view kNewRows =
     "weight_kg,ear_cm,tail_cm\n"
@@ -77,7 +77,7 @@ std::string animals() {
 
 /// `name` is the dataset's name on a server; the tutorial deletes the dataset by this name.
 std::string spec_text(const std::string& name) {
-  return "# Which animal is it? \"animal\" is the column that the model learns to tell.\n"
+  return "# Which animal is it? \"animal\" is the column that the model learns to predict.\n"
          "dataset:\n  name: " +
          name + "\n" + std::string(kSpec);
 }
@@ -205,14 +205,15 @@ class Tutorial {
 Status walk_locally(Tutorial& t) {
   t.forget_server();
   t.say(
-      "No server was found, so that everything runs in this terminal.\n"
-      "First the plan: layers, memory and steps, before anything runs. --local asks no server.");
+      "No server was found, so everything runs in this terminal.\nFirst the plan: layers, memory "
+      "and steps, before anything runs. --local uses no server.");
   if (Status s = t.run({"plan", "animals.yaml", "--local"}); !s.ok()) return s;
   t.say(
-      "Now train. The line shows the loss (lower is better) and how many of the rows that the\n"
-      "model never trains on it tells right (val acc). --out keeps the model.");
+      "Now train. The line shows the loss (lower is better) and the share of validation rows, "
+      "which\nthe model never trains on, that it classifies correctly (val acc). --out keeps the "
+      "model.");
   if (Status s = t.run({"local", "run", "animals.yaml", "--out", "run"}); !s.ok()) return s;
-  t.say("The model can be taken elsewhere: as an ONNX file it runs without Trainyard.");
+  t.say("You can use the model in other programs: as an ONNX file, it runs without Trainyard.");
   if (Status s = t.run({"local", "export", "run/model", "--out", "animals.onnx"}); !s.ok()) {
     return s;
   }
@@ -245,19 +246,20 @@ Status walk_with_server(Tutorial& t, const std::string& name) {
   t.say("First the plan: layers, memory, device and time, before anything runs.");
   if (Status s = t.run({"plan", "animals.yaml"}); !s.ok()) return s;
   t.say(
-      "Now submit the job. The server takes the data, and keeps the job even if you go away;\n"
-      "--name is what you call it.");
+      "Now submit the job. The server stores the data and runs the job even if you log "
+      "out;\n--name gives the job a name.");
   ServerTraces traces{t, name, true};
   if (Status s = t.run({"submit", "animals.yaml", "--name", name}); !s.ok()) return s;
   t.say(
-      "Watch it: the loss (lower is better), and how many of the rows that the model never trains\n"
-      "on it tells right (val acc). Ctrl-C would stop watching, not the job.");
+      "Watch it: the loss (lower is better), and the share of validation rows, which the model "
+      "never\ntrains on, that it classifies correctly (val acc). Ctrl-C stops watching, not the "
+      "job.");
   if (Status s = t.run({"watch", name}); !s.ok()) return s;
-  t.say("How it learned, step by step:");
+  t.say("The loss, step by step:");
   if (Status s = t.run({"plot", name, "--metric", "loss"}); !s.ok()) return s;
-  t.say("What does the model say about animals that it has never seen? They are in new.csv.");
+  t.say("What does the model predict for animals that it has never seen? They are in new.csv.");
   if (Status s = t.run({"predict", name, "--csv", "new.csv"}); !s.ok()) return s;
-  t.say("The model can be taken elsewhere: as an ONNX file it runs without Trainyard.");
+  t.say("You can use the model in other programs: as an ONNX file, it runs without Trainyard.");
   return t.run({"model", "export", name, "--format", "onnx", "--out", "animals.onnx"});
 }
 
@@ -299,7 +301,7 @@ Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
       folder.string() +
       ":\nanimals.csv has 300 animals (weight, ears, tail, and which animal it is); animals.yaml "
       "is\n"
-      "the job, which says what to learn from it, with which model and how:\n\n" +
+      "the job: what to learn from this table, with which model and how:\n\n" +
       spec);
   Status walked;
   if (t.run_quietly({"health"}) == client::kExitOk) {
@@ -308,10 +310,9 @@ Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
     walked = walk_locally(t);
   }
   fs::current_path("/", ec);  // so that the temporary folder can be deleted
-  const std::string left = temporary
-                               ? "Everything that the tutorial made is gone again; with --folder "
-                                 "FOLDER its files stay."
-                               : "Its files stay in " + folder.string() + ".";
+  const std::string left = temporary ? "Everything that the tutorial created has been deleted; "
+                                       "--folder FOLDER keeps its files."
+                                     : "Its files are kept in " + folder.string() + ".";
   if (!walked.ok() && walked.error().code == ErrorCode::kCancelled) {
     t.say("Stopped. " + left);
     return static_cast<int>(client::kExitInterrupted);
@@ -320,9 +321,9 @@ Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
   t.say("That was a whole job. " + left +
         "\n\nNext:\n"
         "  trainyard help              all commands; 'trainyard COMMAND --help' describes one\n"
-        "  docs/job_spec.md            what a job can say: models, recipes, data\n"
+        "  docs/job_spec.md            what a job file can contain: models, recipes, data\n"
         "  docs/datasets.md            tables, images, text and arrays\n"
-        "  examples/                   jobs to begin with");
+        "  examples/                   jobs to start from");
   return static_cast<int>(client::kExitOk);
 }
 
@@ -334,8 +335,8 @@ Command tutorial_command() {
           "Walk through a first job in three minutes",
           {"trainyard tutorial", "trainyard tutorial --folder animals"},
           "Uses a server if one is found, and else trains in the terminal. Shows each command and "
-          "waits for Enter\nbefore it runs it. What it makes goes again at the end, but for the "
-          "files in --folder.",
+          "waits for Enter\nbefore it runs it. Everything it creates is deleted at the end, except "
+          "the files in --folder.",
           [o](OptionSet& options) {
             options.text("--folder", "FOLDER", o->folder,
                          "keep the files here, a new or an empty folder");

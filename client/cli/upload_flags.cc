@@ -288,7 +288,7 @@ void add_upload_options(OptionSet& options, UploadOptions& o) {
   for (UploadFlag& flag : o.flags) {
     if (flag.is_data()) add_option(options, flag);
   }
-  options.group("How it is read [formats with the option]");
+  options.group("How the data is read [formats with the option]");
   for (UploadFlag& flag : o.flags) {
     if (!flag.is_data()) add_option(options, flag);
   }

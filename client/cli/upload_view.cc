@@ -44,8 +44,8 @@ Result<v1::Dataset> ensure_dataset_shown(Session& session, const v1::DatasetFile
   ASSIGN_OR_RETURN(v1::Dataset dataset, ensure());
   const std::string name = safe_text(client::short_name(dataset.name()));
   if (before && before->version() != dataset.version()) {
-    session.err().line(name + ": a new version, " + safe_text(client::short_name(before->name())) +
-                       " stays");
+    session.err().line(name + ": a new version; " + safe_text(client::short_name(before->name())) +
+                       " is kept");
   } else if (before && say_what_is) {
     session.err().line(name + ": the same content as before");
   }

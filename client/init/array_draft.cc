@@ -88,9 +88,10 @@ Result<JobDraft> draft_arrays(const fs::path& path, const std::string& target) {
   } else {
     std::vector<std::string> names;
     for (const std::string& name : file.all_names()) names.push_back(quoted_value(name));
-    return unsupported(path.string() + " has the arrays " + joined(names, " and ") +
-                       ", and their names do not tell the inputs from the targets. Call them so: "
-                       "numpy.savez('data.npz', inputs=x, targets=y)");
+    return unsupported(
+        path.string() + " has the arrays " + joined(names, " and ") +
+        ", and their names do not show which are inputs and which targets. Rename them: "
+        "numpy.savez('data.npz', inputs=x, targets=y)");
   }
   ASSIGN_OR_RETURN(const TypedDataset data, read_arrays_dataset(options, {.data = path}));
   JobDraft draft;
@@ -99,7 +100,7 @@ Result<JobDraft> draft_arrays(const fs::path& path, const std::string& target) {
   describe(data, "arrays", draft);
   if (has("x_test") || has("test_x") || has("X_test") || has("test_images")) {
     draft.notes.emplace_back(
-        "The arrays of a test set are not used: they would have to be called test_inputs and "
+        "The arrays of a test set are not used; to use them, name them test_inputs and "
         "test_targets.");
   }
   draft.fields = {{"inputs", yaml_text(options.inputs)},
@@ -133,11 +134,12 @@ Result<JobDraft> draft_npy(const fs::path& path) {
   if (inputs.empty()) {
     return unsupported(
         path.string() +
-        (is_folder ? " has NPY files, and none of them are called like inputs and targets (x.npy "
-                     "and y.npy, inputs.npy and targets.npy)."
-                   : " is one array; training needs inputs and targets. Put the targets beside it "
-                     "(x.npy and y.npy, inputs.npy and targets.npy), or both into one file: "
-                     "numpy.savez('data.npz', inputs=x, targets=y)"));
+        (is_folder
+             ? " has NPY files, and none of them has a name of inputs or targets (x.npy "
+               "and y.npy, inputs.npy and targets.npy)."
+             : " is one array; training needs inputs and targets. Put the targets into a file next "
+               "to it (x.npy and y.npy, inputs.npy and targets.npy), or both into one file: "
+               "numpy.savez('data.npz', inputs=x, targets=y)"));
   }
   ArrayPaths paths;
   paths.inputs = inputs;

@@ -25,12 +25,12 @@ std::string differ_text(const ColumnFacts& c) {
 Decision decide_texts(const ColumnLook& c, int64_t rows) {
   const std::string example = in_quotes(c.example);
   if (c.has_other_dates()) {
-    return {Fate::kLeftOut, "dates in an order that is not read, such as " + example +
-                                "; written as 2026-01-31 they can be used"};
+    return {Fate::kLeftOut, "dates in an unsupported format, such as " + example +
+                                "; write them as 2026-01-31 to use the column"};
   }
   if (c.has_other_numbers()) {
     return {Fate::kLeftOut, "numbers with units or separators, such as " + example +
-                                "; written as plain numbers they can be used"};
+                                "; write plain numbers to use the column"};
   }
   const ColumnFacts facts = c.facts(rows);
   const std::optional<ColumnTrap> trap = find_column_trap(facts);
@@ -70,7 +70,7 @@ std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
                                                     : "looks like an ID: ") +
              differ_text(c);
     case ColumnTrap::kManyCategories:
-      return "hardly a category occurs twice: " + differ_text(c);
+      return "almost no category occurs twice: " + differ_text(c);
     case ColumnTrap::kFreeText:
       return "free text: " + differ_text(c);
     case ColumnTrap::kDates:
@@ -87,10 +87,10 @@ Decision decide(const ColumnLook& c, int64_t rows) {
   if (c.counts.texts > 0) {
     if (c.texts.size() <= kMixedCategoriesMax) return {Fate::kMixed, ""};
     return {Fate::kLeftOut, "numbers, and text such as " + in_quotes(c.example) +
-                                "; with such cells empty it can be used"};
+                                "; leave these cells empty to use the column"};
   }
   if (c.counts.not_finite > 0) {
-    return {Fate::kLeftOut, "infinite values; with such cells empty it can be used"};
+    return {Fate::kLeftOut, "infinite values; leave these cells empty to use the column"};
   }
   return {Fate::kNumber, ""};
 }

@@ -105,7 +105,7 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
       draft.notes.push_back(
           grouped(*largest) + " of " + count_of(all, noun) + " are of the class " +
           in_quotes(schema.target.classes[static_cast<size_t>(largest - rows.begin())]) +
-          ": accuracy says little about the others. Look at f1_macro, and consider "
+          ": accuracy says little about the others. Check f1_macro, and consider "
           "model.loss: {softmax_cross_entropy: {class_weights: balanced}}.");
     }
     const int64_t rare = std::ranges::count_if(rows, [](int64_t n) { return n < kClassRowsMin; });
@@ -113,7 +113,7 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
       draft.notes.push_back(std::to_string(rare) + " of " + count_of(std::ssize(rows), "class") +
                             (rare == 1 ? " has" : " have") + " fewer than " +
                             std::to_string(kClassRowsMin) + " " + noun +
-                            "s: a model hardly learns them.");
+                            "s: a model can hardly learn them.");
     }
   }
   if (schema.train_rows < kFewRows) {
@@ -128,7 +128,7 @@ void add_token_fields(double words_mean, JobDraft& draft) {
   draft.fields.push_back({"tokenizer", "word"});
   draft.fields.push_back({"vocabulary_size", "20000", "the most frequent words"});
   draft.fields.push_back({"max_length", std::to_string(length),
-                          "words of a row; longer rows are cut (on average " +
+                          "words per row; longer rows are cut (the average is " +
                               std::to_string(static_cast<int64_t>(words_mean + 0.5)) + ")"});
 }
 

@@ -82,12 +82,12 @@ void guess_images(const DataFacts& facts, FirstGuess& guess) {
     guess.learning_rate = 0.001;
   } else if (facts.image[0] == 1 && side <= 32) {
     guess.model = "lenet5:";
-    guess.model_words = "LeNet-5, a small network of convolutions";
+    guess.model_words = "LeNet-5, a small convolutional network";
     guess.learning_rate = 0.003;
     guess.ema_decay = 0.99;
   } else {
     guess.model = "resnet18: {width: 16}";
-    guess.model_words = "a ResNet-18 of a quarter of its width, for a start that a CPU can train";
+    guess.model_words = "a ResNet-18 with a quarter of its width, which a CPU can train";
     guess.learning_rate = 0.001;
     if (side >= 16) {
       guess.augmentation = {"random_crop: {padding: " + std::to_string(side / 8) + "}",

@@ -52,9 +52,10 @@ void set_size(const std::vector<const ListedImage*>& images, JobDraft& draft) {
   const std::string text = std::to_string(side);
   draft.facts.image = {colour ? 3 : 1, side, side};
   draft.fields.push_back({"size", "[" + text + ", " + text + "]",
-                          "larger images show more and take longer; most are " +
+                          "larger images show more detail and train more slowly; most are " +
                               std::to_string(usual) + " pixels on their shorter side"});
-  draft.fields.push_back({"resize", "crop", "keeps the middle; pad keeps all, stretch distorts"});
+  draft.fields.push_back(
+      {"resize", "crop", "keeps the middle; pad keeps the whole image, stretch distorts it"});
 }
 
 int64_t count_classes(const ImageListing& listing) {
@@ -93,7 +94,7 @@ Result<ImageListing> list(const fs::path& path, std::string& labels) {
   }
   return unsupported(path.string() + " has images that are " +
                      (by_folders.ok() ? "all of one class" : "not in a folder for each class") +
-                     ". Trainyard reads cats/1.jpg and dogs/2.jpg, or a labels.csv beside the "
+                     ". Trainyard reads cats/1.jpg and dogs/2.jpg, or a labels.csv next to the "
                      "images with the columns file, and class or number.");
 }
 

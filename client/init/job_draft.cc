@@ -41,7 +41,7 @@ Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions
   if (!options.target.empty() && !has_columns && sniffed.kind != DataKind::kArrays) {
     return make_error(
         ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
-        "--target: names a column of a table, and " + data.string() + " is none; remove it");
+        "--target: names a column of a table, but " + data.string() + " is not a table; remove it");
   }
   Result<JobDraft> draft = draft_sniffed(data, sniffed, options);
   if (draft.ok() || draft.error().reason != "DATASET_INVALID") return draft;

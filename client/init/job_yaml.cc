@@ -82,7 +82,7 @@ void write_head(const JobDraft& draft, const JobYamlOptions& o, Writer& out) {
   const std::string file = o.file.string();
   out.comment(
       0, "Written by 'trainyard init " + o.data.string() + "', which found " + draft.found + ".");
-  out.comment(0, "It is a first guess, to be changed: docs/job_spec.md describes every field.");
+  out.comment(0, "It is a first guess for you to change: docs/job_spec.md describes every field.");
   out.comment(0, "");
   out.comment(0, "  trainyard submit " + file + " --watch    # trains it on the server");
   out.comment(0, "  trainyard local run " + file + "         # trains it here, without a server");
@@ -146,10 +146,11 @@ void write_recipe(const FirstGuess& g, Writer& out) {
   out.blank();
   out.line(0, "recipe:");
   if (g.epochs > 0) {
-    out.line(2, "epochs: " + std::to_string(g.epochs), "at most: early_stopping ends it sooner");
+    out.line(2, "epochs: " + std::to_string(g.epochs),
+             "at most: early_stopping may end the job sooner");
   } else {
     out.line(2, "steps: " + std::to_string(g.steps),
-             "batches, at most: early_stopping ends it sooner");
+             "batches, at most: early_stopping may end the job sooner");
   }
   out.line(2, "batch_size: " + std::to_string(g.batch_size));
   if (!g.drop_last) {
@@ -157,7 +158,8 @@ void write_recipe(const FirstGuess& g, Writer& out) {
              "each epoch has every row: its first rows complete the last batch");
   }
   if (g.context_length > 0) {
-    out.line(2, "context_length: " + std::to_string(g.context_length), "tokens that it looks back");
+    out.line(2, "context_length: " + std::to_string(g.context_length),
+             "tokens that the model sees at a time");
   }
   out.line(2, "optimizer: {type: adamw, learning_rate: " + short_number(g.learning_rate) +
                   ", weight_decay: " + short_number(g.weight_decay) +
@@ -167,23 +169,24 @@ void write_recipe(const FirstGuess& g, Writer& out) {
                                       : "}"));
   if (g.ema_decay > 0) {
     out.line(2, "ema: {decay: " + short_number(g.ema_decay) + "}",
-             "the model has the average of the last weights");
+             "the model gets a moving average of the weights");
   }
   if (g.clip_norm > 0) out.line(2, "clip_gradients: {norm: " + short_number(g.clip_norm) + "}");
   if (!g.augmentation.empty()) {
-    out.line(2, "augmentation:", "'trainyard dataset preview' shows what becomes of the images");
+    out.line(2, "augmentation:", "'trainyard dataset preview' shows the resulting images");
     for (const std::string& entry : g.augmentation) out.line(4, "- " + entry);
   }
   out.line(2, "validation_split: " + short_number(g.validation_split),
-           "held out, to tell how good the model is");
+           "this share is held out to measure the model");
   if (g.evaluate_every_steps > 0) {
     out.line(2, "evaluate_every_steps: " + std::to_string(g.evaluate_every_steps));
   }
-  out.line(2, "keep_best: {metric: " + g.metric + "}", "the model is that of the best evaluation");
+  out.line(2, "keep_best: {metric: " + g.metric + "}",
+           "the model gets the weights of the best evaluation");
   out.line(
       2, "early_stopping: {metric: " + g.metric + ", patience: " + std::to_string(g.patience) + "}",
-      "ends after so many evaluations without a better one");
-  out.line(2, "seed: 0", "another one draws other first weights and another split");
+      "stops after this many evaluations without a better one");
+  out.line(2, "seed: 0", "another seed gives other initial weights and another split");
 }
 
 }  // namespace

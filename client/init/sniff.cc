@@ -156,7 +156,7 @@ Error json_document(const fs::path& path) {
 
 Error job_file(const std::string& name) {
   return unsupported(name +
-                     " looks like a job file, and init makes one from data. Submit it: "
+                     " looks like a job file; init writes one from data. Submit it: "
                      "trainyard submit '" +
                      name + "' --watch");
 }
@@ -174,7 +174,7 @@ Result<Sniffed> sniff_json(const fs::path& path, std::string_view text) {
   if (!read.ok()) return json_document(path);
   if (nested) {
     return foreign(path, "JSON lines with objects or lists in them",
-                   "Bring them into members of their own: python3 -c \"import json, pandas; "
+                   "Flatten them into columns: python3 -c \"import json, pandas; "
                    "pandas.json_normalize([json.loads(l) for l in open('" +
                        path.string() + "')]).to_csv('" + path.stem().string() +
                        ".csv', index=False)\"");
@@ -195,17 +195,17 @@ Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool who
     return unsupported(
         path.string() + " is not UTF-8 (byte " + std::to_string(*bad) + " is " +
         quoted_value(text.substr(*bad, 1)) +
-        "). Such files mostly are WINDOWS-1252; convert it: iconv -f WINDOWS-1252 -t UTF-8 '" +
+        "). Most such files are WINDOWS-1252; convert it: iconv -f WINDOWS-1252 -t UTF-8 '" +
         path.string() + "' > '" + path.stem().string() + ".utf8" + path.extension().string() + "'");
   }
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == text.npos) return unsupported(path.string() + " holds nothing but blanks.");
+  if (begin == text.npos) return unsupported(path.string() + " contains only whitespace.");
   const std::string_view content = text.substr(begin);
   if (starts_with_tag(content)) {
     return foreign(path, "a page in HTML or XML",
-                   "If it was downloaded, the page was stored in place of the file: look for the "
-                   "link to the data itself.");
+                   "A download may have stored a web page in place of the file: use the link to "
+                   "the data itself.");
   }
   if (content.starts_with('{')) return sniff_json(path, content);
   if (content.starts_with('[') && !is_table_path(path)) return json_document(path);
@@ -220,7 +220,7 @@ Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool who
   if (table ? fits : obvious) return Sniffed{DataKind::kTable, shape.delimiter, shape.header};
   if (is_aligned_by_blanks(text)) {
     return foreign(
-        path, "a table whose columns are separated by several blanks",
+        path, "a table whose columns are separated by several spaces",
         "Convert it to CSV: " + by_pandas(path.string(), "read_csv('{file}', sep=r'\\s+')"));
   }
   if (!table) return Sniffed{DataKind::kText};

@@ -54,7 +54,7 @@ Result<size_t> find_target(const TableLook& table, const std::string& wish) {
   }
   if (const std::optional<size_t> chosen = choose_target(table)) return *chosen;
   return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
-                    "no column looks like one to predict: each has one value, or another one in "
+                    "no column looks like a target: each has a single value, a different value in "
                     "each row, or free text; name one with --target. The columns are " +
                         list_columns(table));
 }
@@ -148,7 +148,7 @@ class TableDraft {
     for (Decision& d : decisions_) {
       if (d.fate != Fate::kText) continue;
       d.fate = Fate::kLeftOut;
-      d.why += "; listed in `text`, it would be learned from in place of the columns";
+      d.why += "; if listed in `text`, the model learns from it in place of the columns";
     }
   }
 
@@ -158,8 +158,8 @@ class TableDraft {
       if (i == target_) continue;
       reasons += "; " + quoted_value(table_.columns[i].name) + ": " + decisions_[i].why;
     }
-    return unsupported("besides the target " + quoted_value(options_.target) +
-                       " no column can be learned from" + reasons);
+    return unsupported("no column other than the target " + quoted_value(options_.target) +
+                       " can be learned from" + reasons);
   }
 
   Decision& decision_of(const std::string& name) { return decisions_[index_.at(name)]; }
@@ -182,7 +182,7 @@ class TableDraft {
         --features;
       } else {
         draft_.notes.push_back("column " + in_quotes(name) + " " + why +
-                               ". It stays, as the only one to learn from.");
+                               ". It is kept as the only column to learn from.");
       }
     };
     for (const ColumnFacts& facts : find_column_facts(data_.schema, statistics_, data_.train)) {
@@ -250,7 +250,7 @@ class TableDraft {
       } else if (side_ > 0) {
         continue;  // hundreds of pixel columns are not listed
       } else if (!options_.text.empty() && decisions_[i].fate != Fate::kText) {
-        draft_.columns.push_back({Use::kLeftOut, name, "a model of text reads text alone"});
+        draft_.columns.push_back({Use::kLeftOut, name, "a text model reads only text"});
       } else if (decisions_[i].fate == Fate::kLeftOut) {
         draft_.columns.push_back({Use::kLeftOut, name, decisions_[i].why});
       } else {
@@ -276,7 +276,7 @@ class TableDraft {
     fields.push_back({"target_kind", options_.target_kind,
                       !numbers                          ? ""
                       : options_.target_kind == "class" ? "numeric predicts it as a number"
-                                                        : "class takes each number for a class"});
+                                                        : "class treats each number as a class"});
     if (options_.skips_rows()) {
       fields.push_back({"missing_target", "skip",
                         "leaves out " + count_of(look_of(options_.target).counts.missing, "row")});
@@ -294,9 +294,10 @@ class TableDraft {
       return;
     }
     if (side_ > 0) return;
-    add_list("date", Fate::kDate, "become numbers: days, and the place in the year and the week");
+    add_list("date", Fate::kDate,
+             "become numbers: the day, and its place in the year and the week");
     add_list("categorical", Fate::kMixed, "numbers that stand for categories, and text");
-    add_list("ignore", Fate::kLeftOut, "left out; take a line away to use the column");
+    add_list("ignore", Fate::kLeftOut, "left out; remove a line to use the column");
   }
 
   void add_list(const std::string& field, Fate fate, const std::string& says) {
@@ -324,9 +325,9 @@ class TableDraft {
   std::string rows_text(const Head& head) const {
     const int64_t rows = table_.rows;
     if (head.whole) return count_of(rows, "row");
-    return (head.bytes > 0 ? "some " + grouped(estimate_rows(head, rows)) + " rows"
+    return (head.bytes > 0 ? "about " + grouped(estimate_rows(head, rows)) + " rows"
                            : "more than " + grouped(rows) + " rows") +
-           " (init looked at the first " + grouped(rows) + ")";
+           " (init read the first " + grouped(rows) + ")";
   }
 
   CsvOptions options_;
@@ -417,8 +418,7 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
   JobDraft draft = drafting.finish(head);
   draft.sources = {{"path", path}};
   if (options.target.empty()) {
-    draft.target_why =
-        is_target_name(name) ? "by its name" : "as the last column that is fit for it";
+    draft.target_why = is_target_name(name) ? "by its name" : "as the last suitable column";
   }
   draft.guess = first_guess(draft.facts);
   return draft;

@@ -66,9 +66,9 @@ Result<BackupManifest> parse_backup_manifest(std::string_view text) {
     if (manifest.format_version > kBackupFormatVersion) {
       return make_error(ErrorCode::kFailedPrecondition, "BACKUP_NEWER",
                         "the backup has format " + std::to_string(manifest.format_version) +
-                            ", and this trainyard knows formats up to " +
+                            ", and this trainyard supports formats up to " +
                             std::to_string(kBackupFormatVersion) +
-                            "; use the version that made it");
+                            "; use the version that wrote it");
     }
     manifest.server_version = json.at("server_version").get<std::string>();
     manifest.created = json.at("created").get<std::string>();

@@ -208,7 +208,7 @@ Result<std::string> read_token(const fs::path& path) {
   if (token.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "TOKEN_FILE_INVALID",
                       "token file " + path.string() +
-                          " holds no token: expected one line of printable "
+                          " contains no token: expected one line of printable "
                           "characters");
   }
   return token;

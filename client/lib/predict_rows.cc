@@ -126,7 +126,7 @@ Result<std::vector<std::string>> split_idx(std::string_view bytes, size_t bytes_
   const size_t body = bytes.size() - header;
   if (body % row != 0 || body / row != static_cast<size_t>(shape[0])) {
     return invalid("the IDX header says " + std::to_string(shape[0]) + " rows of " +
-                   std::to_string(row) + " bytes, but the file holds " + std::to_string(body) +
+                   std::to_string(row) + " bytes, but the file has " + std::to_string(body) +
                    " bytes");
   }
   const size_t rows_max = (bytes_max - header) / row;

@@ -69,7 +69,7 @@ class ArchiveReader {
       const int code = archive_read_next_header(archive_.get(), &entry);
       if (code == ARCHIVE_EOF) break;
       if (code != ARCHIVE_OK) return unreadable();
-      if (!manifest_text.empty()) return backup_damaged("something follows its manifest");
+      if (!manifest_text.empty()) return backup_damaged("data follows its manifest");
       const char* name = archive_entry_pathname(entry);
       const std::string path = name == nullptr ? "" : name;
       if (Status s = check_entry(entry, path); !s.ok()) return s.error();
@@ -80,7 +80,7 @@ class ArchiveReader {
       }
     }
     if (manifest_text.empty()) {
-      return backup_damaged("it has no manifest at its end: it was cut, or is not a backup");
+      return backup_damaged("it has no manifest at its end: it is truncated or not a backup");
     }
     ASSIGN_OR_RETURN(BackupManifest manifest, parse_backup_manifest(manifest_text));
     if (Status s = compare(manifest); !s.ok()) return s.error();
@@ -93,7 +93,7 @@ class ArchiveReader {
     return text == nullptr ? "unknown format" : text;
   }
   Error unreadable() const {
-    return backup_damaged("it is cut, damaged or not a backup: " + text_of_error());
+    return backup_damaged("it is truncated, damaged or not a backup: " + text_of_error());
   }
 
   static Status check_entry(archive_entry* entry, const std::string& path) {
@@ -105,7 +105,7 @@ class ArchiveReader {
       return refuse("is not a regular file");
     }
     if (path != kBackupManifestName && !is_backup_path(path)) {
-      return refuse("does not belong into a state folder");
+      return refuse("does not belong in a state folder");
     }
     if (archive_entry_size_is_set(entry) == 0 || archive_entry_size(entry) < 0) {
       return refuse("has no size");
@@ -140,7 +140,7 @@ class ArchiveReader {
 
   Status write_entry(const std::string& path, int64_t size_bytes) {
     if (files_.contains(path)) {
-      return backup_damaged("its entry " + quoted_value(path) + " is there twice");
+      return backup_damaged("its entry " + quoted_value(path) + " appears twice");
     }
     const fs::path to = folder_ / path;
     if (Status s = make_folders(path); !s.ok()) return s;
@@ -184,7 +184,7 @@ class ArchiveReader {
     for (const BackupFile& expected : manifest.files) {
       const auto found = files_.find(expected.path);
       if (found == files_.end()) {
-        return backup_damaged(quoted_value(expected.path) + " is missing in it");
+        return backup_damaged(quoted_value(expected.path) + " is missing from it");
       }
       if (found->second.size_bytes != expected.size_bytes ||
           found->second.sha256 != expected.sha256) {
@@ -294,7 +294,7 @@ Result<BackupManifest> restore_backup(const std::string& archive, const fs::path
     return manifest;
   }
   if (::rename(folder.path().c_str(), target.c_str()) != 0) {  // also replaces an empty folder
-    if (errno == ENOTEMPTY || errno == EEXIST) return not_empty(target, "is not empty any more");
+    if (errno == ENOTEMPTY || errno == EEXIST) return not_empty(target, "is no longer empty");
     return file_error("cannot rename to", target, errno);
   }
   folder.keep();

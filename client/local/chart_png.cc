@@ -112,8 +112,8 @@ Result<std::string> draw_png(const std::vector<Chart>& charts) {
   if (size.y * kScale > kHeightMax) {
     return make_error(ErrorCode::kResourceExhausted, "PLOT_TOO_LARGE",
                       "the image would have " + std::to_string(std::lround(size.y * kScale)) +
-                          " lines, expected at most " + std::to_string(kHeightMax) +
-                          "; ask for fewer metrics");
+                          " pixel rows, expected at most " + std::to_string(kHeightMax) +
+                          "; select fewer metrics");
   }
   PngDrawing drawing(static_cast<int>(std::lround(size.x * kScale)),
                      static_cast<int>(std::lround(size.y * kScale)));

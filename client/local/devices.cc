@@ -29,8 +29,8 @@ Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
     if (!resources.cluster().empty()) {
       return field_error("FIELD_UNUSED", "resources.cluster",
                          quoted_value(resources.cluster()) +
-                             " is a cluster of a server's: submit the job there, plan it there "
-                             "(plan --upload), leave it out, or say --device cpu for this machine");
+                             " is a cluster of a server: submit or plan the job there (plan "
+                             "--upload); for this machine, remove it or use --device cpu");
     }
     const bool is_gpu = resources.device() == v1::Resources::GPU;
     const int count = std::max(1, resources.gpus());

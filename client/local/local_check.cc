@@ -78,7 +78,7 @@ Result<int> run_local_check(Session& session, const std::string& wish) {
   if (!session.machine()) {
     session.out().line("Differences are relative to " +
                        std::string(is_cpu ? "plain loops" : "the CPU") + "; " + device +
-                       " is right.");
+                       " computes correctly.");
   }
   return static_cast<int>(client::kExitOk);
 }

@@ -44,7 +44,7 @@ Machine machine_of(const std::vector<std::string>& names) {
     if (device.kind == DeviceKind::kCpu) device.memory_bytes = machine_bytes();
   }
   machine.step_time = [](const Device&, const RunWork&) -> Result<TimeRange> {
-    return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", "a server alone measures rates");
+    return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", "only a server measures rates");
   };
   return machine;
 }
@@ -99,7 +99,7 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
   plan.mutable_run()->set_device_advice("of this machine");
   if (options.shardings) {
     plan.set_sharding_plans_basis(
-        "A server would choose so; 'local run' trains as it is written. " +
+        "A server would choose this; 'local run' trains the recipe as written. " +
         plan.sharding_plans_basis());
   }
   return plan;

@@ -151,10 +151,10 @@ Result<int> run_local_run(Session& session, const LocalRunOptions& options) {
   if (Status single = spec.check_single("local run"); !single.ok()) return single.error();
   if (spec.file.after_size() > 0) {
     return field_error("FIELD_UNSUPPORTED", "after",
-                       "a run in this process waits for no job; remove it, or submit the spec");
+                       "a local run does not wait for other jobs; remove it, or submit the spec");
   }
   if (spec.file.resources().has_time_limit_seconds()) {
-    session.hint("resources.time_limit_seconds holds on a server; this run has no limit.");
+    session.hint("resources.time_limit_seconds applies only on a server; this run has no limit.");
   }
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "local run"));
   ASSIGN_OR_RETURN(const std::vector<std::string> names,

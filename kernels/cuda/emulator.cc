@@ -64,7 +64,8 @@ class Block {
       run_ready();
       const int done = count(State::kDone);
       if (done == threads) return;
-      if (!release() && done == done_before) stop("a barrier that not all threads reach");
+      if (!release() && done == done_before)
+        stop("some threads of the block never reached a barrier");
       done_before = done;
     }
   }
@@ -89,7 +90,7 @@ class Block {
   void gather(const void* value, int size, void* all) {
     const auto me = static_cast<size_t>(current_), parity = size_t{parity_[me]};
     const size_t first = me / kWarp * kWarp;
-    if (first + kWarp > state_.size()) stop("a warp that is not whole");
+    if (first + kWarp > state_.size()) stop("an incomplete warp");
     give(value, size);
     for (size_t lane = 0; lane < kWarp; ++lane) {
       std::memcpy(static_cast<char*>(all) + lane * static_cast<size_t>(size),
@@ -103,7 +104,7 @@ class Block {
   void give(const void* value, int size) {
     const auto me = static_cast<size_t>(current_);
     Slot& slot = slots_[2 * me + parity_[me]];
-    if (static_cast<size_t>(size) > slot.size()) stop("more than a thread may give to its warp");
+    if (static_cast<size_t>(size) > slot.size()) stop("a shuffled value is too large");
     parity_[me] ^= 1;
     std::memcpy(slot.data(), value, static_cast<size_t>(size));
     wait(State::kAtWarp);

@@ -13,7 +13,7 @@ inline constexpr const char* kStopped = "STOPPED";
 /// Returns CANCELLED/STOPPED if a stop is requested. Fast enough for each iteration of a loop.
 inline Status check_stop(const std::stop_token& stop) {
   if (!stop.stop_requested()) return {};
-  return make_error(ErrorCode::kCancelled, kStopped, "nobody waits for the answer any more");
+  return make_error(ErrorCode::kCancelled, kStopped, "the request was cancelled");
 }
 
 }  // namespace trainyard

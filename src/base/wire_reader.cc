@@ -141,7 +141,7 @@ Status append_ints(const WireField& field, std::vector<int64_t>& values) {
     value = 0;
     shift = 0;
   }
-  if (shift != 0) return wrong_type(field, "whole numbers, and the last one is cut");
+  if (shift != 0) return wrong_type(field, "whole numbers; the last one is incomplete");
   return {};
 }
 

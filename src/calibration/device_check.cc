@@ -196,8 +196,8 @@ Status check_gradients(const Network& network, Backend& device, Backend& judge,
     row.gradients = of_right;
     if (of_right <= 1) continue;
     row.failure = "its gradient of " + expected[i].tensor + " differs from the CPU's by " +
-                  scientific(difference) + "; at most " + scientific(right) + " of " +
-                  scientific(size) + " is right";
+                  scientific(difference) + ", of a norm of " + scientific(size) + "; at most " +
+                  scientific(right) + " is allowed";
   }
   return {};
 }
@@ -226,10 +226,10 @@ DeviceCheckRow compare(const Network& network, const Run& expected, const Run& g
                                               : kWeightsMax;
   if (!(row.loss <= loss_max)) {
     row.failure = "its loss differs from the CPU's by " + scientific(row.loss) +
-                  ", relatively; at most " + scientific(loss_max) + " is right";
+                  " (relative); at most " + scientific(loss_max) + " is allowed";
   } else if (!(row.weights <= weights_max)) {
     row.failure = "its weights differ from the CPU's by " + scientific(row.weights) +
-                  ", relatively; at most " + scientific(weights_max) + " is right";
+                  " (relative); at most " + scientific(weights_max) + " is allowed";
   } else if (!row.repeats) {
     row.failure = "a second run gave different bits";
   }

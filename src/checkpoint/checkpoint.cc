@@ -154,7 +154,7 @@ Status verify_checkpoint(const CheckpointFolder& checkpoint) {
   ASSIGN_OR_RETURN(const LoadedCheckpoint loaded, load(checkpoint.path));
   if (loaded.state.step == checkpoint.step) return {};
   return make_error(ErrorCode::kDataLoss, "CHECKPOINT_DAMAGED",
-                    "it is of step " + std::to_string(loaded.state.step));
+                    "it belongs to step " + std::to_string(loaded.state.step));
 }
 
 Result<fs::path> save_checkpoint(Files& files, const fs::path& folder, const CheckpointState& state,

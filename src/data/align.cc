@@ -97,15 +97,16 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
 Status check(const DatasetSchema& model, const DatasetSchema& data, const Partition& rows) {
   Violations problems;
   if (model.kind != data.kind || model.stream() != data.stream()) {
-    problems.add(kMismatch, "dataset",
-                 std::string("holds ") + kind_text(data) + "; the model reads " + kind_text(model));
+    problems.add(
+        kMismatch, "dataset",
+        std::string("contains ") + kind_text(data) + "; the model expects " + kind_text(model));
     return problems.to_error();
   }
   if (model.kind == DatasetSchema::Kind::kImage &&
       (model.image != data.image || model.image_dtype != data.image_dtype)) {
     problems.add(kMismatch, "dataset",
                  "its images are " + data.image.to_string() + " of " +
-                     std::string(name_of(data.image_dtype)) + "; the model reads " +
+                     std::string(name_of(data.image_dtype)) + "; the model expects " +
                      model.image.to_string() + " of " + std::string(name_of(model.image_dtype)));
   }
   if (model.kind == DatasetSchema::Kind::kText) {
@@ -117,7 +118,7 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
     if (model.text.max_length != data.text.max_length) {
       problems.add(kMismatch, "dataset",
                    "its rows have " + std::to_string(data.text.max_length) +
-                       " tokens; the model reads " + std::to_string(model.text.max_length));
+                       " tokens; the model expects " + std::to_string(model.text.max_length));
     }
   }
   if (model.kind == DatasetSchema::Kind::kTabular) check_columns(model, data, problems);

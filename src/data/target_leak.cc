@@ -150,15 +150,16 @@ class ClassLeaks {
       if (used < 2 || used * kRowsPerValueMin > train_.rows) continue;
       const int64_t agree = train_.rows - column.classes.strays();
       leaks.push_back({column.name, agree,
-                       "alone tells the target: each of its " + std::to_string(used) +
-                           " values goes with one class of " + quoted_value(target_.name) +
+                       "determines the target by itself: each of its " + std::to_string(used) +
+                           " values occurs with one class of " + quoted_value(target_.name) +
                            ", in " + std::to_string(agree) + " of " + std::to_string(train_.rows) +
                            " rows"});
     }
     for (const RangeColumn& column : ranges_) {
       leaks.push_back({column.name, train_.rows,
-                       "alone tells the target: the numbers of each class of " +
-                           quoted_value(target_.name) + " lie apart from all others, in all " +
+                       "determines the target by itself: the numbers of each class of " +
+                           quoted_value(target_.name) +
+                           " do not overlap with those of other classes, in all " +
                            std::to_string(train_.rows) + " rows"});
     }
     return leaks;
@@ -213,8 +214,8 @@ std::vector<TargetLeak> find_number_leaks(const DatasetSchema& schema, const Dat
     const double correlation = r[number++];
     if (!column.date.empty() || std::fabs(correlation) <= kCorrelationMin) continue;
     leaks.push_back({column.name, train.rows - column.missing_count,
-                     "alone tells the target " + quoted_value(schema.target.name) +
-                         ": their correlation is " + short_number(correlation) + ", in " +
+                     "determines the target " + quoted_value(schema.target.name) +
+                         " by itself: their correlation is " + short_number(correlation) + ", in " +
                          std::to_string(train.rows - column.missing_count) + " rows"});
   }
   return leaks;

@@ -147,13 +147,13 @@ void add_leaks(const DatasetSchema& schema, const DatasetStatistics& s, const Ty
       return std::ranges::find(w.columns, leak.column) != w.columns.end();
     });
     if (told) continue;
-    warnings.push_back({"TARGET_LEAK",
-                        {leak.column},
-                        leak.rows,
-                        "column " + quoted_value(leak.column) + " " + leak.finding +
-                            ". If it becomes known only with the target, a model that uses it is "
-                            "of no use. " +
-                            leave_out(options)});
+    warnings.push_back(
+        {"TARGET_LEAK",
+         {leak.column},
+         leak.rows,
+         "column " + quoted_value(leak.column) + " " + leak.finding +
+             ". If it becomes known only with the target, such a model is useless in practice. " +
+             leave_out(options)});
   }
 }
 
@@ -179,8 +179,8 @@ void add_rare_classes(const DatasetSchema& schema, const DatasetStatistics& s,
                       std::to_string(rare.size()) + " of " + std::to_string(s.classes.size()) +
                           " classes occur in fewer than " + std::to_string(kClassRowsMin) +
                           " training rows: " + listed +
-                          ". A model hardly learns them. Collect more rows of them, or take them "
-                          "together or out of the files."});
+                          ". A model can hardly learn them. Collect more rows of them, merge them, "
+                          "or remove them from the files."});
 }
 
 void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const TypedRows& test,
@@ -196,7 +196,7 @@ void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const 
                       copies.copies,
                       std::to_string(copies.copies) + " of " + std::to_string(copies.rows) +
                           " test rows equal a training row, target included: metrics of the test "
-                          "set look better than they are. If they are copies, leave them out of "
+                          "set are too optimistic. If they are copies, leave them out of "
                           "one of the files."});
 }
 

@@ -39,8 +39,8 @@ Result<std::vector<Spread>> spread_outputs(const Graph& graph, const Op& op,
              std::string(name_of(spreads[i])) + ")";
   }
   return make_error(ErrorCode::kInvalidArgument, "SPREAD_MISMATCH",
-                    std::string(op.type()) + " does not take tensors as they are spread over the " +
-                        "ranks: " + (names.empty() ? "all are own" : names));
+                    std::string(op.type()) + " does not support this sharding of its inputs: " +
+                        (names.empty() ? "none is sharded" : names));
 }
 
 Cost Op::cost(const Graph& graph, const Node& node) const {

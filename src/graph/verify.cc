@@ -34,11 +34,11 @@ void Graph::verify() const {
                     t.name + ": channels-last needs rank 4");
     TRAINYARD_CHECK(!is_persistent(t.role) || t.spread == Spread::kOwn ||
                         (is_part(t.spread) && t.shard_of.has_value()),
-                    t.name + ": what is kept in parts has no whole shape");
+                    t.name + ": a sharded tensor has no whole shape");
     TRAINYARD_CHECK(t.shard_axis == 0 || holds_columns(t),
-                    t.name + ": its shards are no columns of its whole shape");
+                    t.name + ": its shards are not columns of its whole shape");
     TRAINYARD_CHECK(!t.shard_of.has_value() || is_part(t.spread),
-                    t.name + ": a shard is spread as if it were whole");
+                    t.name + ": a shard is marked as a whole tensor");
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
                     t.name + ": only an activation of F32 is stored in 16 bits");
   }
@@ -78,8 +78,9 @@ void Graph::verify() const {
     for (size_t i = 0; i < n.outputs.size(); ++i) {
       const TensorId id = n.outputs[i];
       if (id == kNoTensor) continue;
-      TRAINYARD_CHECK(tensor(id).spread == (*spreads)[i],
-                      tensor(id).name + ": its spread is not what " + n.name + " gives");
+      TRAINYARD_CHECK(
+          tensor(id).spread == (*spreads)[i],
+          tensor(id).name + ": its spread differs from the one that " + n.name + " gives");
       TRAINYARD_CHECK(!defined.at(static_cast<size_t>(id)), tensor(id).name + " is defined twice");
       TRAINYARD_CHECK(tensor(id).producer == static_cast<NodeId>(k),
                       tensor(id).name + ": its producer is not " + n.name);

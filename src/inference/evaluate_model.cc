@@ -91,7 +91,7 @@ class LoadedEvaluator final : public ModelEvaluator {
         all_rows(data.schema(), aligned.view().rows, info_.preprocessing.context_length);
     if (rows.empty()) {
       return field_error("EVALUATE_NO_ROWS", "dataset",
-                         "its " + out.partition + " rows are less than one sample");
+                         "its " + out.partition + " rows do not contain a whole sample");
     }
     out.rows = std::ssize(rows);
     Evaluator evaluator(rows_of_, info_.schema, info_.preprocessing, objective_, names);

@@ -110,7 +110,7 @@ class LoadedGenerator final : public Generator {
       for (auto i = tokens.begin(); i != unknown; ++i) (void)take_code_point(prompt);
       std::string character;
       append_utf8(character, take_code_point(prompt));
-      return prompt_error("the model's text had no " + quoted_value(character));
+      return prompt_error("the training text did not contain " + quoted_value(character));
     }
     return tokens;
   }
@@ -145,12 +145,13 @@ Status check_sampling(const Sampling& s) {
     return field_error("FIELD_OUT_OF_RANGE", field, short_number(value) + ", expected " + expected);
   };
   if (!(s.temperature >= 0 && s.temperature <= 100)) {
-    return refuse("temperature", s.temperature, "0, the likeliest token, to 100");
+    return refuse("temperature", s.temperature, "0 (the most probable token) to 100");
   }
   if (s.top_k < 0) {
-    return refuse("top_k", static_cast<double>(s.top_k), "0, all tokens, or how many to draw from");
+    return refuse("top_k", static_cast<double>(s.top_k),
+                  "0 (all tokens) or the number of tokens to sample from");
   }
-  if (!(s.top_p > 0 && s.top_p <= 1)) return refuse("top_p", s.top_p, "above 0 to 1, all tokens");
+  if (!(s.top_p > 0 && s.top_p <= 1)) return refuse("top_p", s.top_p, "above 0 to 1 (all tokens)");
   return {};
 }
 

@@ -141,8 +141,9 @@ Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& 
                                                    Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
   if (loaded.info.schema.stream()) {
-    return make_error(ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
-                      "the model continues text: it has no rows to predict; ask it to generate");
+    return make_error(
+        ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
+        "the model continues textand cannot predict rows; generate text with it instead");
   }
   ASSIGN_OR_RETURN(BoundProgram bound,
                    compile_inference(loaded.info.model, loaded.info.interface(),

@@ -58,7 +58,7 @@ Error refused(const std::vector<FieldDifference>& differences) {
   for (const FieldDifference& d : differences) {
     if (d.field == "dataset") {
       violations.add("FORK_CHANGES", "spec.dataset",
-                     "is another than the checkpoint's; a fork keeps the data");
+                     "differs from the checkpoint's; a fork keeps the data");
     } else {
       violations.add("FORK_CHANGES", "spec." + d.field,
                      d.job + " is not the checkpoint's " + d.recorded +

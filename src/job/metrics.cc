@@ -67,12 +67,12 @@ void check_name(const std::string& name, const std::string& field, const ModelIn
   const Names known = known_metrics(interface.target);
   if (has(known, name)) {
     if (!counts_by_pairs(name) || interface.classes() <= kConfusionClassesMax) return;
-    violations.add("FIELD_OUT_OF_RANGE", field,
-                   quoted_value(name) +
-                       " keeps numbers of every class for every class or row, and "
-                       "there are " +
-                       std::to_string(interface.classes()) + " classes, expected at most " +
-                       std::to_string(kConfusionClassesMax) + "; top_K_accuracy has no such limit");
+    violations.add(
+        "FIELD_OUT_OF_RANGE", field,
+        quoted_value(name) +
+            " stores numbers for each pair of classes or of class and row, and there are " +
+            std::to_string(interface.classes()) + " classes, expected at most " +
+            std::to_string(kConfusionClassesMax) + "; top_K_accuracy has no such limit");
     return;
   }
   const auto k = top_k_of(name);

@@ -13,7 +13,7 @@ std::string line(const char* what, const std::vector<std::string>& names) {
 }  // namespace
 
 std::string InitialWeightsReport::text() const {
-  return "initial weights from " + source + line("taken", taken) +
+  return "initial weights from " + source + line("loaded", taken) +
          line("left out by the recipe", left_out) +
          line("not in the source, drawn at random", missing) +
          line("of another shape, drawn at random", mismatched) +

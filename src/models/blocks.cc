@@ -88,7 +88,7 @@ class BlockChecker {
     const auto refuse = [&](size_t most, const char* of) {
       violations_.add("FIELD_OUT_OF_RANGE", "model.layers",
                       "has more than " + std::to_string(most) + of +
-                          " when its blocks are written out, expected at most that many");
+                          " after its blocks are expanded, expected at most that many");
     };
     if (violations_.empty() && total.layers > kLayersMax) refuse(kLayersMax, " layers");
     if (violations_.empty() && total.uses > kUsesMax) refuse(kUsesMax, " uses of blocks");
@@ -297,8 +297,8 @@ class BlockExpander {
     if (written_ > kWrittenMax) {
       return field_error("FIELD_OUT_OF_RANGE", "model.layers",
                          "has more than " + std::to_string(kWrittenMax) +
-                             " characters of names and values of settings when its blocks are "
-                             "written out, expected at most that many");
+                             " characters of names and values of settings after its blocks are "
+                             "expanded, expected at most that many");
     }
     return std::move(out_);
   }

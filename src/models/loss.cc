@@ -127,7 +127,7 @@ bool balance_weights(Attributes& attributes, const std::string& path, const Mode
     return false;
   };
   const std::vector<int64_t>& counts = data.class_counts;
-  if (data.target == kNextToken) return refuse("is for classes, but text has none");
+  if (data.target == kNextToken) return refuse("needs a target of classes; text has none");
   if (counts.empty()) {
     return refuse(
         "needs the row count of each class, but the dataset was created before these were counted; "

@@ -189,8 +189,8 @@ Result<int64_t> export_model(Files& files, const fs::path& model_folder, const f
   const int64_t size = model.size_bytes();
   if (size > kFileBytesMax) {
     return make_error(ErrorCode::kFailedPrecondition, "ONNX_TOO_LARGE",
-                      "the model takes " + human_bytes(size) +
-                          ", and one ONNX file holds less than 2 GiB; export it as safetensors");
+                      "the model needs " + human_bytes(size) +
+                          ", but an ONNX file is limited to 2 GiB; export it as safetensors");
   }
   if (Status s = replace_file(files, file, model.parts()); !s.ok()) return std::move(s).error();
   return size;

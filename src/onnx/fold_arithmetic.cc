@@ -85,12 +85,11 @@ std::optional<int64_t> compare(std::string_view op, float x, float y) {
 
 Result<bool> fold_reduce_ints(NodeImport& n) {
   const Constant& c = *n.find_constant(0);
-  if (c.is_float || c.is_splat || c.dims.size() != 1)
-    return n.refuse("of something other than a list of sizes");
+  if (c.is_float || c.is_splat || c.dims.size() != 1) return n.refuse("expected a list of sizes");
   Extent all{n.op() == "ReduceProd" ? 1 : 0, false};
   for (const Extent& e : *c.ints) {
     const auto next = compute(n.op() == "ReduceProd" ? "Mul" : "Add", all, e);
-    if (!next) return n.refuse("of sizes that hold the batch");
+    if (!next) return n.refuse("sizes that include the batch are not supported");
     all = *next;
   }
   const std::vector<int64_t> dims(static_cast<size_t>(n.get_int("keepdims", 1) != 0 ? 1 : 0), 1);
@@ -100,7 +99,7 @@ Result<bool> fold_reduce_ints(NodeImport& n) {
 
 Result<bool> fold_not(NodeImport& n) {
   Constant c = *n.find_constant(0);
-  if (c.is_float) return n.refuse("of numbers");
+  if (c.is_float) return n.refuse("numbers are not supported");
   std::vector<Extent> values = *c.ints;
   for (Extent& e : values) e = {!e.batch && e.count == 0 ? 1 : 0, false};
   c.ints = std::make_shared<const std::vector<Extent>>(std::move(values));
@@ -109,19 +108,20 @@ Result<bool> fold_not(NodeImport& n) {
 }
 
 Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to) {
-  if (!is_float_type(to) && !is_int_type(to)) return n.refuse("to " + name_of(to));
+  if (!is_float_type(to) && !is_int_type(to)) return n.refuse("cannot cast to " + name_of(to));
   c.initializer.clear();
   if (is_float_type(to) && !c.is_float) {
-    if (has_batch(*c.ints)) return n.refuse("of a size that holds the batch to " + name_of(to));
+    if (has_batch(*c.ints))
+      return n.refuse("cannot cast a size that includes the batch to " + name_of(to));
     std::vector<float> values;
     for (const Extent& e : *c.ints) values.push_back(static_cast<float>(e.count));
     c.floats = std::make_shared<const std::vector<float>>(std::move(values));
     c.is_float = true;
   } else if (!is_float_type(to) && c.is_float) {
-    if (c.origins) return n.refuse("of trained parameters to " + name_of(to));
+    if (c.origins) return n.refuse("cannot cast trained parameters to " + name_of(to));
     std::vector<Extent> values;
     for (const float x : *c.floats) {
-      if (!(std::fabs(x) < 9e18f)) return n.refuse("of a number beyond 64 bits");
+      if (!(std::fabs(x) < 9e18f)) return n.refuse("a number exceeds 64 bits");
       values.push_back({to == 9 ? (x != 0 ? 1 : 0) : static_cast<int64_t>(x), false});
     }
     c.ints = std::make_shared<const std::vector<Extent>>(std::move(values));
@@ -143,12 +143,13 @@ Result<bool> fold_cast(NodeImport& n) {
 Result<bool> fold_where(NodeImport& n) {
   const Constant &test = *n.find_constant(0), &x = *n.find_constant(1), &y = *n.find_constant(2);
   for (const Constant* c : {&test, &x, &y}) {
-    if (has_batch(c->dims)) return n.refuse("of an open shape");
+    if (has_batch(c->dims)) return n.refuse("a shape that includes the batch is not supported");
   }
-  if (test.is_float || x.is_float != y.is_float) return n.refuse("of different types");
+  if (test.is_float || x.is_float != y.is_float)
+    return n.refuse("the operands have different types");
   auto dims = broadcast_dims(counts_of(test.dims), counts_of(x.dims));
   if (dims) dims = broadcast_dims(*dims, counts_of(y.dims));
-  if (!dims || !may_hold(product(*dims))) return n.refuse("of shapes that do not fit");
+  if (!dims || !may_hold(product(*dims))) return n.refuse("the shapes do not broadcast");
   const auto spread = [&](const Constant& c) {
     return strided(c, *dims, 0, *broadcast_steps(counts_of(c.dims), *dims));
   };
@@ -177,10 +178,11 @@ Result<bool> fold_arithmetic(NodeImport& n) {
   }
   if (n.input_count() != 2 || !n.has_input(0) || !n.has_input(1)) return false;
   const Constant &x = *n.find_constant(0), &y = *n.find_constant(1);
-  if (has_batch(x.dims) || has_batch(y.dims)) return n.refuse("of a constant of an open shape");
-  if (x.is_float != y.is_float) return n.refuse("of different types");
+  if (has_batch(x.dims) || has_batch(y.dims))
+    return n.refuse("a constant whose shape includes the batch is not supported");
+  if (x.is_float != y.is_float) return n.refuse("the operands have different types");
   const auto dims = broadcast_dims(counts_of(x.dims), counts_of(y.dims));
-  if (!dims || !may_hold(product(*dims))) return n.refuse("of shapes that do not fit");
+  if (!dims || !may_hold(product(*dims))) return n.refuse("the shapes do not broadcast");
   const Constant a = strided(x, *dims, 0, *broadcast_steps(counts_of(x.dims), *dims));
   const Constant b = strided(y, *dims, 0, *broadcast_steps(counts_of(y.dims), *dims));
   std::vector<float> floats;
@@ -188,14 +190,14 @@ Result<bool> fold_arithmetic(NodeImport& n) {
   for (int64_t i = 0; i < product(*dims); ++i) {
     if (!x.is_float) {
       const auto r = compute(n.op(), at(*a.ints, a, i), at(*b.ints, b, i));
-      if (!r) return n.refuse("of sizes that hold the batch, or beyond 64 bits");
+      if (!r) return n.refuse("sizes that include the batch or exceed 64 bits are not supported");
       ints.push_back(*r);
     } else if (const auto r = compute(n.op(), at(*a.floats, a, i), at(*b.floats, b, i))) {
       floats.push_back(*r);
     } else if (const auto c = compare(n.op(), at(*a.floats, a, i), at(*b.floats, b, i))) {
       ints.push_back({*c, false});
     } else {
-      return n.refuse("of numbers");
+      return n.refuse("numbers are not supported");
     }
   }
   const bool is_float = x.is_float && !compare(n.op(), 0.0f, 0.0f);
@@ -211,10 +213,11 @@ Result<bool> fold_unary(NodeImport& n) {
   Constant c = *n.find_constant(0);
   const std::string_view op = n.op();
   if (!c.is_float) {
-    if (op != "Neg" && op != "Abs") return n.refuse("of whole numbers");
+    if (op != "Neg" && op != "Abs") return n.refuse("whole numbers are not supported");
     std::vector<Extent> values = *c.ints;
     for (Extent& e : values) {
-      if (e.batch || e.count == std::numeric_limits<int64_t>::min()) return n.refuse("of a size");
+      if (e.batch || e.count == std::numeric_limits<int64_t>::min())
+        return n.refuse("sizes are not supported");
       e.count = op == "Neg" || e.count < 0 ? -e.count : e.count;
     }
     c.ints = std::make_shared<const std::vector<Extent>>(std::move(values));

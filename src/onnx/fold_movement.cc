@@ -40,7 +40,7 @@ Result<bool> fold_gather(NodeImport& n, const Constant& c, const std::vector<int
   for (size_t i = 0; i < count; ++i) {
     const int64_t given = (*indices->ints)[indices->is_splat ? 0 : i].count;
     at.push_back(given < 0 ? given + size : given);
-    if (at.back() < 0 || at.back() >= size) return n.refuse("an index that is out of range");
+    if (at.back() < 0 || at.back() >= size) return n.refuse("an index is out of range");
   }
   std::vector<int64_t> result(dims.begin(), dims.begin() + axis);
   for (const Extent& e : indices->dims) result.push_back(e.count);
@@ -60,7 +60,8 @@ Result<bool> fold_slice(NodeImport& n, const Constant& c, const std::vector<int6
   ASSIGN_OR_RETURN(const auto starts, n.ints_of("starts", 1));
   ASSIGN_OR_RETURN(const auto ends, n.ints_of("ends", 2));
   ASSIGN_OR_RETURN(const auto given_axes, n.ints_of("axes", 3));
-  if (!starts || !ends || starts->size() != ends->size()) return n.refuse("starts and ends differ");
+  if (!starts || !ends || starts->size() != ends->size())
+    return n.refuse("starts and ends differ in length");
   std::vector<int64_t> axes(starts->size()), by(starts->size(), 1);
   std::iota(axes.begin(), axes.end(), 0);
   ASSIGN_OR_RETURN(axes, n.axes(given_axes.value_or(axes), std::ssize(dims)));
@@ -76,7 +77,7 @@ Result<bool> fold_slice(NodeImport& n, const Constant& c, const std::vector<int6
     const auto axis = static_cast<size_t>(axes[i]);
     const int64_t size = dims[axis], step = by[i];
     if (size == 0) continue;
-    if (step == 0 || step == std::numeric_limits<int64_t>::min()) return n.refuse("a step of 0");
+    if (step == 0 || step == std::numeric_limits<int64_t>::min()) return n.refuse("a step is 0");
     const auto from_front = [size](int64_t p) { return p < 0 ? p + size : p; };
     int64_t start = from_front((*starts)[i]), end = from_front((*ends)[i]);
     start =
@@ -118,7 +119,7 @@ Result<bool> fold_concat(NodeImport& n) {
     dims[at] += part[at];
     part[at] = 0;
     for (size_t k = 0; k < dims.size(); ++k) {
-      if (k != at && part[k] != dims[k]) return n.refuse("parts of different sizes");
+      if (k != at && part[k] != dims[k]) return n.refuse("the parts have different sizes");
     }
   }
   if (!may_hold(product(dims))) return too_large(n);
@@ -180,7 +181,7 @@ Result<bool> fold_expand(NodeImport& n, const Constant& c, const std::vector<int
   }
   if (has_batch(wanted)) return false;
   const auto result = broadcast_dims(dims, counts_of(wanted));
-  if (!result) return n.refuse("to a shape that does not fit");
+  if (!result) return n.refuse("does not broadcast to the shape");
   if (!may_hold(product(*result))) return too_large(n);
   if (c.trainable && product(*result) != c.elements()) return false;
   (void)n.give(strided(c, *result, 0, *broadcast_steps(dims, *result)));
@@ -196,7 +197,7 @@ Result<bool> fold_squeeze(NodeImport& n, const Constant& c) {
   for (int64_t i = 0; i < rank; ++i) {
     const Extent& e = c.dims[static_cast<size_t>(i)];
     const bool named = std::ranges::find(axes, i) != axes.end();
-    if (named && e != Extent{}) return n.refuse("of a dimension that is not 1");
+    if (named && e != Extent{}) return n.refuse("a squeezed dimension is not 1");
     if (!named && (given || e != Extent{})) dims.push_back(e);
   }
   (void)n.give(with_dims(c, std::move(dims)));
@@ -244,7 +245,7 @@ Result<bool> fold_open_splat(NodeImport& n, const Constant& c) {
     (void)n.give(std::move(cut));
     return folded;
   }
-  return n.refuse("of a constant of an open shape");
+  return n.refuse("a constant whose shape includes the batch is not supported");
 }
 
 }  // namespace
@@ -266,9 +267,9 @@ Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Exte
       open = i;
       continue;
     }
-    if (e.count < 1) return n.refuse("a size of " + std::to_string(e.count));
+    if (e.count < 1) return n.refuse("size " + std::to_string(e.count) + " is not supported");
     if (__builtin_mul_overflow(known.count, e.count, &known.count))
-      return n.refuse("a size too large");
+      return n.refuse("a size is too large");
     known.batch = known.batch || e.batch;
   }
   if (!open) return target;
@@ -279,7 +280,7 @@ Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Exte
       all.count * *batch % known.count == 0) {
     left = {all.count * *batch / known.count, false};
   } else if (all.count % known.count != 0 || (known.batch && !all.batch)) {
-    return n.refuse(to_string(from) + " does not become " + to_string(shape));
+    return n.refuse(to_string(from) + " cannot be reshaped to " + to_string(shape));
   }
   target[*open] = left;
   return target;
@@ -317,7 +318,7 @@ Result<bool> fold_movement(NodeImport& n) {
     ASSIGN_OR_RETURN(const std::vector<Extent> shape, n.extents(1, "the shape"));
     ASSIGN_OR_RETURN(const std::vector<Extent> target, reshape_target(n, c.dims, shape));
     if (has_batch(target) || product(counts_of(target)) != c.elements()) {
-      return n.refuse(to_string(c.dims) + " does not become " + to_string(shape));
+      return n.refuse(to_string(c.dims) + " cannot be reshaped to " + to_string(shape));
     }
     (void)n.give(with_dims(c, target));
     return true;

@@ -64,7 +64,7 @@ Result<bool> fold_shape(NodeImport& n) {
 Status import_size(NodeImport& n) {
   Extent size;
   for (const Extent& e : n.dims(0)) {
-    if (e.batch && size.batch) return n.refuse("a size that holds the batch twice");
+    if (e.batch && size.batch) return n.refuse("a size includes the batch twice");
     size = {size.count * e.count, size.batch || e.batch};
   }
   return n.give(int_constant({}, {size}));
@@ -102,7 +102,7 @@ Result<bool> fold_range(NodeImport& n) {
 Result<bool> fold_trilu(NodeImport& n) {
   const Constant& c = *n.find_constant(0);
   const std::vector<int64_t> dims = counts_of(c.dims);
-  if (has_batch(c.dims) || dims.size() < 2) return n.refuse("of an open shape, or of no matrix");
+  if (has_batch(c.dims) || dims.size() < 2) return n.refuse("expected a matrix of fixed shape");
   int64_t k = 0;
   if (n.has_input(1)) {
     ASSIGN_OR_RETURN(const double number, n.number(1, "k"));
@@ -193,8 +193,8 @@ std::vector<ImportRow> constant_imports() {
         {.op = op,
          .since = op.ends_with("OrEqual") ? 12 : 1,
          .becomes = is_greater ? "its value; softplus, with the nodes around it" : kFolded,
-         .limits =
-             is_greater ? "inputs that depend on the model's input, but in softplus" : kConstants,
+         .limits = is_greater ? "inputs that depend on the model's input, except in softplus"
+                              : kConstants,
          .import = is_greater ? import_greater : nullptr,
          .fold = fold_arithmetic});
   }

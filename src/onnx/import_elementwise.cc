@@ -47,7 +47,7 @@ Status import_clip(NodeImport& n) {
 // the nodes around Erf, whose order depends on the exporter's version.
 Status import_erf(NodeImport& n) {
   Importer& importer = n.importer();
-  const auto refuse = [&] { return n.refuse("is supported as part of GELU only"); };
+  const auto refuse = [&] { return n.refuse("is supported only as part of GELU"); };
   const auto is_number = [&](const NodeProto& node, double expected) {
     for (const std::string& input : node.inputs) {
       const Value* value = importer.find(input);
@@ -177,7 +177,7 @@ Status import_identity(NodeImport& n) { return n.give(n.input(0)); }
 // A file that names its parameters is meant to be trained, so its Dropout nodes become layers. In
 // other files they have no effect.
 Status import_dropout(NodeImport& n) {
-  if (n.wants_output(1)) return n.refuse("its mask is read");
+  if (n.wants_output(1)) return n.refuse("its output mask is used");
   if (n.importer().names_parameters()) {
     double ratio = n.get_float("ratio", 0.5);
     if (n.has_input(1)) {
@@ -200,7 +200,7 @@ Status import_cast(NodeImport& n) {
   const bool is_index = to == static_cast<int64_t>(ElementType::kInt32) ||
                         to == static_cast<int64_t>(ElementType::kInt64);
   if (tokens ? is_index : is_float_type(to)) return n.give(x);
-  return n.refuse((tokens ? "of tokens to " : "of numbers to ") + name_of(to));
+  return n.refuse((tokens ? "cannot cast tokens to " : "cannot cast numbers to ") + name_of(to));
 }
 
 // Casts to the type of another value, of which only "integer or float" matters here.
@@ -213,7 +213,8 @@ Status import_cast_like(NodeImport& n) {
   const Constant* x = n.find_constant(0);
   if (x == nullptr) {
     const bool tokens = n.importer().is_tokens(std::get<View>(n.input(0)).layer);
-    return tokens == to_float ? n.refuse("between tokens and numbers") : n.give(n.input(0));
+    return tokens == to_float ? n.refuse("cannot cast between tokens and numbers")
+                              : n.give(n.input(0));
   }
   if (x->is_float == to_float) return n.give(*x);
   const ElementType to = to_float ? ElementType::kFloat : ElementType::kInt64;
@@ -227,7 +228,7 @@ Status import_where(NodeImport& n) {
   const Constant* test = n.find_constant(0);
   if (!n.has_input(1) || !n.has_input(2)) return n.refuse("needs three inputs");
   Importer& importer = n.importer();
-  if (test == nullptr) return n.refuse("chooses by what the model computes");
+  if (test == nullptr) return n.refuse("the condition depends on the model's input");
   if (test->is_float || has_batch(test->dims))
     return n.refuse("the condition is not a static boolean");
   std::vector<float> x_share, y_share;
@@ -244,7 +245,8 @@ Status import_where(NodeImport& n) {
       return Value(std::move(y));
     }
     // A constant is selected and not multiplied, since 0 times infinity is NaN.
-    if (!c->is_float || c->stored() != 1) return n.refuse("between the input and many constants");
+    if (!c->is_float || c->stored() != 1)
+      return n.refuse("a branch is a constant with several values");
     std::vector<float> chosen;
     for (const float s : share) chosen.push_back(s != 0 ? c->floats->front() : 0);
     return Value(float_constant(counts_of(test->dims), std::move(chosen)));
@@ -269,7 +271,7 @@ Status import_is_nan(NodeImport& n) {
       return {};
     }
   }
-  return n.refuse("is supported as part of attention only");
+  return n.refuse("is supported only as part of attention");
 }
 
 /// Adds the functions of one number, each of which becomes the layer of the same name.
@@ -427,7 +429,7 @@ std::vector<ImportRow> elementwise_imports() {
       {.op = "IsNaN",
        .since = 9,
        .becomes = "nothing",
-       .limits = "other than in PyTorch's attention",
+       .limits = "uses other than in PyTorch's attention",
        .import = import_is_nan}};
   add_unary_imports(rows);
   add_arithmetic_imports(rows);

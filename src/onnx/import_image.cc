@@ -23,7 +23,7 @@ Result<Image> image_of(NodeImport& n) {
   ASSIGN_OR_RETURN(View x, n.view(0));
   const int64_t rank = x.rank();
   if (rank != 3 && rank != 4) {
-    return n.refuse("of " + to_string(x.extents()) + ", expected [N, C, H, W] or [N, C, L]");
+    return n.refuse("shape " + to_string(x.extents()) + ", expected [N, C, H, W] or [N, C, L]");
   }
   Image image;
   image.is_row = rank == 3;
@@ -31,7 +31,8 @@ Result<Image> image_of(NodeImport& n) {
   const bool is_batched = x.dims[0] == std::vector<int>{0};
   for (size_t i = 1; i < 4; ++i) {
     if (!is_batched || x.extent(x.dims[i]).batch) {
-      return n.refuse("of " + to_string(x.extents()) + ", whose batch is not the first dimension");
+      return n.refuse("shape " + to_string(x.extents()) +
+                      ", whose batch is not the first dimension");
     }
   }
   ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
@@ -59,7 +60,7 @@ Result<Ints> pair_of(NodeImport& n, const char* name, const Image& image, int64_
   Ints given = n.get_ints(name, Ints(image.is_row ? 1 : 2, neutral));
   if (image.is_row) given.insert(given.begin(), neutral);
   if (given.size() == 2) return given;
-  return n.refuse(std::string(name) + " has another number of entries than there are dimensions");
+  return n.refuse(std::string(name) + " does not have one entry per dimension");
 }
 
 /// The attributes of a sliding window: kernel_shape, strides, dilations, and four pads, with
@@ -83,7 +84,7 @@ Result<Window> window_of(NodeImport& n, const Image& image, const Ints& kernel) 
       const int64_t stride = w.strides[i];
       if (stride < 1 || kernel[i] < 1 || kernel[i] > 65536 || w.dilations[i] < 1 ||
           w.dilations[i] > 65536) {
-        return n.refuse("an impossible window");
+        return n.refuse("the window is not valid");
       }
       const int64_t out = (image.sizes[i] + stride - 1) / stride;
       const int64_t span = (kernel[i] - 1) * w.dilations[i] + 1;
@@ -115,19 +116,21 @@ Status import_conv(NodeImport& n) {
   ASSIGN_OR_RETURN(const Image image, image_of(n));
   Ints dims = counts_of(weight->dims);
   if (image.is_row && dims.size() == 3) dims.insert(dims.begin() + 2, 1);
-  if (dims.size() != 4 || weight->is_splat) return n.refuse("a weight that is not [K, C, R, S]");
+  if (dims.size() != 4 || weight->is_splat)
+    return n.refuse("the weight is not of shape [K, C, R, S]");
   const Ints kernel = {dims[2], dims[3]};
   ASSIGN_OR_RETURN(const Ints given, pair_of(n, "kernel_shape", image, 1));
-  if (n.has("kernel_shape") && given != kernel) return n.refuse("kernel_shape is not the weight's");
+  if (n.has("kernel_shape") && given != kernel)
+    return n.refuse("kernel_shape differs from the weight's");
   if (transposes && n.has("auto_pad") && n.get_text("auto_pad", "") != "NOTSET") {
-    return n.refuse("auto_pad " + n.get_text("auto_pad", ""));
+    return n.refuse("auto_pad " + n.get_text("auto_pad", "") + " is not supported");
   }
   ASSIGN_OR_RETURN(const Window window, window_of(n, image, kernel));
   const int64_t group = n.get_int("group", 1);
-  if (group < 1 || group > 65536 || dims[1] > 65536) return n.refuse("an impossible group");
+  if (group < 1 || group > 65536 || dims[1] > 65536) return n.refuse("the group is not valid");
   const int64_t out_channels = transposes ? dims[1] * group : dims[0];
   if ((transposes ? dims[0] : dims[1] * group) != image.channels) {
-    return n.refuse("the weight is for other channels than " + std::to_string(image.channels));
+    return n.refuse("the weight's channels do not match " + std::to_string(image.channels));
   }
   Attributes a = attributes_of(window);
   a.set("out_channels", out_channels);
@@ -139,7 +142,7 @@ Status import_conv(NodeImport& n) {
   const Constant* bias = nullptr;
   if (n.has_input(2)) {
     ASSIGN_OR_RETURN(bias, n.floats(2, "the bias"));
-    if (bias->elements() != out_channels) return n.refuse("a bias of another size");
+    if (bias->elements() != out_channels) return n.refuse("the bias has the wrong size");
     if (n.importer().is_no_bias(*bias)) bias = nullptr;
   }
   if (bias == nullptr) a.set("bias", int64_t{0});
@@ -188,7 +191,7 @@ Status import_pool(NodeImport& n) {
   if (!n.has("kernel_shape")) return n.refuse("has no kernel_shape");
   ASSIGN_OR_RETURN(const Ints kernel, pair_of(n, "kernel_shape", image, 1));
   ASSIGN_OR_RETURN(const Window window, window_of(n, image, kernel));
-  if (n.wants_output(1)) return n.refuse("its Indices are read");
+  if (n.wants_output(1)) return n.refuse("its output Indices is used");
   if (n.get_int("ceil_mode", 0) != 0 && n.get_int("count_include_pad", 0) != 0) {
     ASSIGN_OR_RETURN(const std::string layer, padded_pool(n, image, window));
     return n.give(view_of(n, layer, image.is_row));
@@ -248,7 +251,7 @@ Result<Attributes> resized(NodeImport& n, const Image& image, const std::optiona
   for (size_t i = 0; i < 2; ++i) {
     const double size = static_cast<double>(image.sizes[i]) * scales[i];
     if (!(size >= 1 && size <= 65536) || size != std::floor(size)) {
-      return n.refuse("scales that differ and do not give whole sizes");
+      return n.refuse("the scales differ and do not give whole sizes");
     }
     by_scale.push_back(static_cast<int64_t>(size));
   }
@@ -279,7 +282,7 @@ Status import_resize(NodeImport& n) {
   for (size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<int64_t>(i);
   ASSIGN_OR_RETURN(axes, n.axes(n.get_ints("axes", axes), std::ssize(dims)));
   if (axes.size() != (sizes ? sizes->size() : scales.size()))
-    return n.refuse("axes of another number");
+    return n.refuse("axes has the wrong number of entries");
   std::vector<double> both = {1, 1};
   Ints both_sizes = image.sizes;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -290,7 +293,7 @@ Status import_resize(NodeImport& n) {
           sizes ? (*sizes)[i] == dims[axis] || (axis == 0 && n.importer().fixed_batch() &&
                                                 (*sizes)[i].count == *n.importer().fixed_batch())
                 : scales[i] == 1;
-      if (!stays) return n.refuse("of the batch or of channels");
+      if (!stays) return n.refuse("resizing the batch or channels is not supported");
       continue;
     }
     const size_t k = axis - first + (image.is_row ? 1 : 0);
@@ -300,7 +303,7 @@ Status import_resize(NodeImport& n) {
   Attributes a;
   ASSIGN_OR_RETURN(a, resized(n, image, sizes ? std::optional(both_sizes) : std::nullopt, both));
   const std::string mode = n.get_text("mode", "nearest");
-  if (mode != "nearest" && mode != "linear") return n.refuse("mode " + mode);
+  if (mode != "nearest" && mode != "linear") return n.refuse("mode " + mode + " is not supported");
   a.set("mode", mode);
   std::string where =
       is_upsample ? "asymmetric" : n.get_text("coordinate_transformation_mode", "half_pixel");
@@ -313,12 +316,12 @@ Status import_resize(NodeImport& n) {
   }
   if (n.get_int("antialias", 0) != 0 || n.get_int("exclude_outside", 0) != 0 ||
       n.get_text("keep_aspect_ratio_policy", "stretch") != "stretch") {
-    return n.refuse("antialias, exclude_outside or keep_aspect_ratio_policy");
+    return n.refuse("antialias, exclude_outside and keep_aspect_ratio_policy are not supported");
   }
   ASSIGN_OR_RETURN(const std::string layer, n.importer().add_layer("Resize", a, {image.layer}));
   if (n.get_text("coordinate_transformation_mode", "") == "pytorch_half_pixel") {
     for (const int64_t size : n.importer().sizes_of(layer)) {
-      if (size == 1) return n.refuse("pytorch_half_pixel to one row or column");
+      if (size == 1) return n.refuse("pytorch_half_pixel is not supported for one row or column");
     }
   }
   return n.give(view_of(n, layer, image.is_row));
@@ -335,7 +338,8 @@ Status import_depth_to_space(NodeImport& n) {
                     !d[3].batch &&
                     (to_depth ? d[2].count % block == 0 && d[3].count % block == 0
                               : d[1].count % (block * block) == 0);
-  if (!fits) return n.refuse("blocksize " + std::to_string(block) + " of " + to_string(d));
+  if (!fits)
+    return n.refuse("blocksize " + std::to_string(block) + " does not fit " + to_string(d));
   const Extent b{block, false};
   const auto part = [](const Extent& e, int64_t by) { return Extent{e.count / by, false}; };
   std::vector<Extent> cut, joined;
@@ -399,7 +403,7 @@ std::vector<ImportRow> image_imports() {
           {.op = "Resize",
            .since = 10,
            .becomes = "resize",
-           .limits = "cubic; antialias; regions; of channels",
+           .limits = "cubic; antialias; regions; resized channels",
            .attributes = {{"mode", A::kText},
                           {"coordinate_transformation_mode", A::kText},
                           {"nearest_mode", A::kText},
@@ -412,7 +416,7 @@ std::vector<ImportRow> image_imports() {
            .import = import_resize},
           {.op = "Upsample",
            .becomes = "resize",
-           .limits = "cubic; of channels",
+           .limits = "cubic; resized channels",
            .attributes = {{"mode", A::kText}, {"scales", A::kFloats}},
            .import = import_resize},
           {.op = "DepthToSpace",

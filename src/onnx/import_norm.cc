@@ -14,7 +14,7 @@ using A = AttributeSpec;
 Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channels) {
   for (size_t i = first; i < first + count; ++i) {
     ASSIGN_OR_RETURN(const Constant* c, n.floats(i, "scale, bias, mean or variance"));
-    if (c->elements() != channels) return n.refuse("a vector of another size than the channels");
+    if (c->elements() != channels) return n.refuse("a vector does not have one value per channel");
   }
   return {};
 }
@@ -24,7 +24,8 @@ Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channe
 Result<Importer::Canonical> channels_first(NodeImport& n, bool as_image) {
   ASSIGN_OR_RETURN(View x, n.view(0));
   if (x.rank() < 2 || x.dims[0] != std::vector<int>{0}) {
-    return n.refuse("of " + to_string(x.extents()) + ", expected the batch and channels in front");
+    return n.refuse("shape " + to_string(x.extents()) +
+                    ", expected the batch and channels in front");
   }
   if (as_image && x.rank() == 3) x.dims.insert(x.dims.begin() + 2, std::vector<int>{});
   while (as_image && x.rank() > 4) {
@@ -44,11 +45,11 @@ Status give_alike(NodeImport& n, const Importer::Canonical& c, const std::string
 
 Status import_batch_norm(NodeImport& n) {
   if (n.get_int("training_mode", 0) != 0)
-    return n.refuse("training_mode, expected one for inference");
+    return n.refuse("training_mode is set, expected a file for inference");
   for (size_t i = 1; i < 5; ++i) {
-    if (n.wants_output(i)) return n.refuse("its statistics are read");
+    if (n.wants_output(i)) return n.refuse("its output statistics are used");
   }
-  if (n.get_int("spatial", 1) != 1) return n.refuse("spatial: 0");
+  if (n.get_int("spatial", 1) != 1) return n.refuse("spatial: 0 is not supported");
   ASSIGN_OR_RETURN(const Importer::Canonical c, channels_first(n, true));
   const int64_t channels = n.importer().sizes_of(c.layer)[0];
   if (Status s = channel_vectors(n, 1, 4, channels); !s.ok()) return s;

@@ -59,7 +59,7 @@ Status import_gemm(NodeImport& n) {
   Importer& importer = n.importer();
   const double alpha = n.get_float("alpha", 1), beta = n.get_float("beta", 1);
   ASSIGN_OR_RETURN(View a, n.view(0));
-  if (a.rank() != 2 || n.dims(1).size() != 2) return n.refuse("of other than matrices");
+  if (a.rank() != 2 || n.dims(1).size() != 2) return n.refuse("expected two matrices");
   if (n.get_int("transA", 0) != 0) std::swap(a.dims[0], a.dims[1]);
   const bool turns = n.get_int("transB", 0) != 0;
   const Constant* weight = n.find_constant(1);
@@ -120,7 +120,7 @@ Status import_gather(NodeImport& n) {
   }
   ASSIGN_OR_RETURN(const Constant* table, n.floats(0, "the table"));
   if (table->dims.size() != 2 || table->is_splat || n.get_int("axis", 0) != 0) {
-    return n.refuse("a table that is not a matrix, or not along its rows");
+    return n.refuse("the table is not a matrix or not indexed by rows");
   }
   ASSIGN_OR_RETURN(const View tokens, n.view(1));
   if (!importer.is_tokens(tokens.layer))
@@ -154,7 +154,8 @@ Status import_softmax(NodeImport& n) {
     }
   }
   const auto at = static_cast<size_t>(axis);
-  if (joined.extent(joined.dims[at]).batch) return n.refuse("over the batch, which mixes samples");
+  if (joined.extent(joined.dims[at]).batch)
+    return n.refuse("normalizes over the batch, which mixes samples");
   Importer& importer = n.importer();
   ASSIGN_OR_RETURN(const Importer::Canonical c,
                    importer.canonical(joined, /*keep_ones=*/joined.dims[at].empty()));
@@ -169,11 +170,11 @@ Status import_softmax(NodeImport& n) {
 Status import_layer_norm(NodeImport& n) {
   ASSIGN_OR_RETURN(const View x, n.view(0));
   ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", -1), x.rank()));
-  if (n.wants_output(1) || n.wants_output(2)) return n.refuse("its statistics are read");
+  if (n.wants_output(1) || n.wants_output(2)) return n.refuse("its output statistics are used");
   std::vector<int64_t> sizes;
   for (auto i = static_cast<size_t>(axis); i < x.dims.size(); ++i) {
     const Extent e = x.extent(x.dims[i]);
-    if (e.batch) return n.refuse("over the batch, which mixes samples");
+    if (e.batch) return n.refuse("normalizes over the batch, which mixes samples");
     sizes.push_back(e.count);
   }
   Importer& importer = n.importer();
@@ -188,7 +189,7 @@ Status import_layer_norm(NodeImport& n) {
     ASSIGN_OR_RETURN(bias, n.floats(2, "the bias"));
   }
   for (const Constant* v : {scale, bias}) {
-    if (v != nullptr && v->elements() != count) return n.refuse("scale or bias of another size");
+    if (v != nullptr && v->elements() != count) return n.refuse("scale or bias has the wrong size");
   }
   if (bias != nullptr && importer.is_no_bias(*bias)) bias = nullptr;
   if (bias == nullptr) a.set("bias", int64_t{0});
@@ -225,14 +226,14 @@ Numbers gates_of(const Recurrent& p, const Constant& all, int64_t offset, int64_
 Status check_recurrent(NodeImport& n, Recurrent& p, const View& x) {
   const std::string direction = n.get_text("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional") {
-    return n.refuse("direction " + direction);
+    return n.refuse("direction " + direction + " is not supported");
   }
   p.directions = direction == "bidirectional" ? 2 : 1;
   p.gates = n.op() == "LSTM" ? 4 : 3;
   p.batch_first = n.get_int("layout", 0) != 0;
   if (x.rank() != 3 || x.dims[p.batch_first ? 0 : 1] != std::vector<int>{0} ||
       x.extent(x.dims[2]).batch || x.extent(x.dims[p.batch_first ? 1 : 0]).batch) {
-    return n.refuse("of " + to_string(x.extents()) + ", expected " +
+    return n.refuse("shape " + to_string(x.extents()) + ", expected " +
                     (p.batch_first ? "[N, T, F]" : "[T, N, F]"));
   }
   p.features = x.extent(x.dims[2]).count;
@@ -251,23 +252,24 @@ Status check_recurrent(NodeImport& n, Recurrent& p, const View& x) {
   }
   if (n.has_input(3)) {
     ASSIGN_OR_RETURN(p.b, n.floats(3, "B"));
-    if (p.b->elements() != p.directions * 2 * rows) return n.refuse("B of another size");
+    if (p.b->elements() != p.directions * 2 * rows) return n.refuse("B has the wrong size");
     if (n.importer().is_no_bias(*p.b)) p.b = nullptr;
   }
-  if (n.has_input(4)) return n.refuse("sequence_lens, expected sequences of one length");
+  if (n.has_input(4))
+    return n.refuse("sequence_lens is not supported, expected sequences of one length");
   for (size_t i = 5; i < n.input_count(); ++i) {
     if (!n.has_input(i)) continue;
     const Constant* c = n.find_constant(i);
     if (c == nullptr || !c->is_float || !c->uniform() || c->floats->front() != 0) {
-      return n.refuse("an initial state or peephole that is not 0");
+      return n.refuse("an initial state or peephole is not 0");
     }
   }
   if (p.gates == 3 && n.get_int("linear_before_reset", 0) == 0) {
-    return n.refuse("linear_before_reset: 0, expected 1, PyTorch's and the layer's GRU");
+    return n.refuse("linear_before_reset is 0, expected 1 as in PyTorch and the layer");
   }
-  if (n.get_int("input_forget", 0) != 0) return n.refuse("input_forget");
+  if (n.get_int("input_forget", 0) != 0) return n.refuse("input_forget is not supported");
   if (p.gates == 4 && n.wants_output(2))
-    return n.refuse("Y_c is read, but the layer does not provide it");
+    return n.refuse("Y_c is used, but the layer does not compute it");
   return {};
 }
 
@@ -344,7 +346,7 @@ std::vector<ImportRow> sequence_imports() {
            .import = import_gemm},
           {.op = "Gather",
            .becomes = "embedding; slice",
-           .limits = "other indices than tokens, numbers and ranges",
+           .limits = "indices other than tokens, numbers and ranges",
            .attributes = {{"axis"}},
            .import = import_gather,
            .fold = fold_movement},

@@ -58,7 +58,7 @@ Status import_squeeze(NodeImport& n) {
   for (int64_t i = 0; i < x.rank(); ++i) {
     const std::vector<int>& dim = x.dims[static_cast<size_t>(i)];
     const bool named = std::ranges::find(axes, i) != axes.end();
-    if (named && !dim.empty()) return n.refuse("of a dimension that is not 1");
+    if (named && !dim.empty()) return n.refuse("a squeezed dimension is not 1");
     if (!named && (given || !dim.empty())) y.dims.push_back(dim);
   }
   return n.give(y);
@@ -104,7 +104,7 @@ Result<View> slice(NodeImport& n, const View& x, const std::map<int64_t, Cut>& c
   Ints starts, ends, axes, steps;
   for (const auto& [axis, cut] : cuts) {
     const int64_t at = c.axis[static_cast<size_t>(axis)];
-    if (at < 0) return n.refuse("cuts the batch, or a dimension that it is part of");
+    if (at < 0) return n.refuse("cuts the batch or a dimension that includes it");
     starts.push_back(cut.start);
     ends.push_back(cut.end);
     steps.push_back(cut.step);
@@ -127,7 +127,7 @@ Status import_slice(NodeImport& n) {
   }
   ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 3));
   ASSIGN_OR_RETURN(const View x, n.view(0));
-  if (!starts || starts->size() != ends.size()) return n.refuse("starts and ends differ");
+  if (!starts || starts->size() != ends.size()) return n.refuse("starts and ends differ in length");
   Ints axes(starts->size()), steps(starts->size(), 1);
   std::iota(axes.begin(), axes.end(), 0);
   ASSIGN_OR_RETURN(axes, n.axes(given.value_or(axes), x.rank()));
@@ -149,13 +149,13 @@ Status import_slice(NodeImport& n) {
       continue;  // the slice is the whole dimension
     }
     if (size.batch || ends[i].batch) return n.refuse("cuts the batch");
-    if (step < 1) return n.refuse("steps of " + std::to_string(step) + ", expected 1 or more");
+    if (step < 1) return n.refuse("step " + std::to_string(step) + ", expected 1 or more");
     const int64_t last = size.count;
     const auto bounded = [last](int64_t p) {
       return std::clamp<int64_t>(p < 0 ? p + last : p, 0, last);
     };
     const Cut cut{bounded(start), bounded(ends[i].count), std::min(step, last)};
-    if (cut.start >= cut.end) return n.refuse("leaves nothing");
+    if (cut.start >= cut.end) return n.refuse("selects nothing");
     cuts[axes[i]] = cut;
   }
   if (cuts.empty()) return n.give(x);
@@ -177,11 +177,12 @@ Status import_split(NodeImport& n) {
   }
   int64_t sum = 0;
   for (const int64_t part : *parts) {
-    if (part < 1 || part > whole.count) return n.refuse("a part of size " + std::to_string(part));
+    if (part < 1 || part > whole.count) return n.refuse("a part has size " + std::to_string(part));
     sum += part;
   }
   if (std::ssize(*parts) != count || sum != whole.count) {
-    return n.refuse("parts " + Shape(*parts).to_string() + " of " + std::to_string(whole.count));
+    return n.refuse("parts " + Shape(*parts).to_string() + " do not add up to " +
+                    std::to_string(whole.count));
   }
   ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
   ASSIGN_OR_RETURN(
@@ -203,7 +204,8 @@ Status import_concat(NodeImport& n) {
   std::vector<View> parts;
   for (size_t i = 0; i < n.input_count(); ++i) {
     ASSIGN_OR_RETURN(View x, n.view(i));
-    if (x.rank() != rank) return n.refuse("of " + to_string(x.extents()) + " beside another rank");
+    if (x.rank() != rank)
+      return n.refuse("shape " + to_string(x.extents()) + " differs in rank from the first");
     if (x.extent(x.dims[at]).batch) return n.refuse("joins samples");
     parts.push_back(std::move(x));
   }
@@ -218,15 +220,16 @@ Status import_concat(NodeImport& n) {
         const bool fits = k == at || x.extent(x.dims[k]) == other.extent(other.dims[k]) ||
                           (batch && other.dims[k].empty());
         if (!fits)
-          return n.refuse("of " + to_string(x.extents()) + " and " + to_string(other.extents()));
+          return n.refuse("shapes " + to_string(x.extents()) + " and " +
+                          to_string(other.extents()) + " do not fit");
       }
     }
   }
   for (const View& x : parts) {
     ASSIGN_OR_RETURN(Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
-    if (c.axis[at] < 0) return n.refuse("along a dimension that the batch is part of");
+    if (c.axis[at] < 0) return n.refuse("joins along a dimension that includes the batch");
     if (first && (c.axis != first->axis || c.view.dims.size() != first->view.dims.size())) {
-      return n.refuse("of values whose batch stands in different places");
+      return n.refuse("the batch is in different dimensions of the inputs");
     }
     inputs.push_back(c.layer);
     if (!first) first = std::move(c);
@@ -249,13 +252,14 @@ Status import_pad(NodeImport& n) {
   }
   ASSIGN_OR_RETURN(axes, n.axes(axes, x.rank()));
   if (!pads || pads->size() != 2 * axes.size())
-    return n.refuse("pads are not two for each dimension");
+    return n.refuse("pads does not have two entries per dimension");
   double value = n.get_float("value", 0);
   if (n.has_input(2)) {
     ASSIGN_OR_RETURN(value, n.number(2, "value"));
   }
   const std::string mode = n.get_text("mode", "constant");
-  if (mode != "constant" && mode != "reflect" && mode != "edge") return n.refuse("mode " + mode);
+  if (mode != "constant" && mode != "reflect" && mode != "edge")
+    return n.refuse("mode " + mode + " is not supported");
   ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
   Ints before, behind, at;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -263,7 +267,7 @@ Status import_pad(NodeImport& n) {
     if (first == 0 && last == 0) continue;
     const int64_t axis = c.axis[static_cast<size_t>(axes[i])];
     if (axis < 0) return n.refuse("pads the batch");
-    if (first < 0 || last < 0) return n.refuse("negative pads, expected a Slice");
+    if (first < 0 || last < 0) return n.refuse("negative pads are not supported, expected a Slice");
     before.push_back(first);
     behind.push_back(last);
     at.push_back(axis);
@@ -291,7 +295,7 @@ Status import_expand(NodeImport& n) {
     if (!x.dims[i].empty()) return n.refuse(to_string(x.extents()) + " to " + to_string(wanted));
     if (wanted[i] == Extent{1, true}) {
       if (n.importer().has_batch(x.layer))
-        return n.refuse("repeats what a sample has for all others");
+        return n.refuse("repeats a value of one sample for all others");
       x.dims[i] = {0};  // broadcast where it is used, since it is the same for every sample
       continue;
     }
@@ -331,7 +335,7 @@ Status import_reduce(NodeImport& n) {
   Ints at;
   for (const int64_t axis : axes) {
     const auto i = static_cast<size_t>(axis);
-    if (x.extent(x.dims[i]).batch) return n.refuse("over the batch, which mixes samples");
+    if (x.extent(x.dims[i]).batch) return n.refuse("reduces over the batch, which mixes samples");
     if (c.axis[i] > 0) at.push_back(c.axis[i]);
   }
   std::ranges::sort(at);
@@ -366,7 +370,7 @@ Status import_reduce(NodeImport& n) {
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index) {
   const Extent size = x.extent(x.dims[static_cast<size_t>(axis)]);
   const int64_t at = index < 0 ? index + size.count : index;
-  if (size.batch) return n.refuse("picks samples out of the batch");
+  if (size.batch) return n.refuse("selects samples from the batch");
   if (at < 0 || at >= size.count)
     return n.refuse("index " + std::to_string(index) + " is out of range");
   View y = x;
@@ -384,18 +388,18 @@ Result<View> take_range(NodeImport& n, const View& x, int64_t axis, const Ints& 
     const int64_t expected = indices[0] + static_cast<int64_t>(i) * step;
     if (size.batch || step < 1 || indices[i] != expected || indices[i] < 0 ||
         indices[i] >= size.count) {
-      return n.refuse("picks elements that are not an ascending range, or samples");
+      return n.refuse("selects samples, or elements that are not an ascending range");
     }
   }
-  if (indices.empty()) return n.refuse("picks nothing");
+  if (indices.empty()) return n.refuse("selects nothing");
   return slice(n, x, {{axis, {indices.front(), indices.back() + 1, step}}});
 }
 
 std::vector<ImportRow> shape_imports() {
-  const std::string_view view = "reshape, transpose, where one is needed";
+  const std::string_view view = "reshape, transpose, if needed";
   std::vector<ImportRow> rows = {
       {.op = "Transpose",
-       .becomes = "transpose, where one is needed",
+       .becomes = "transpose, if needed",
        .attributes = {{"perm", A::kInts}},
        .import = import_transpose,
        .fold = fold_movement},
@@ -406,17 +410,17 @@ std::vector<ImportRow> shape_imports() {
        .import = import_reshape,
        .fold = fold_movement},
       {.op = "Flatten",
-       .becomes = "flatten, where one is needed",
+       .becomes = "flatten, if needed",
        .attributes = {{"axis"}},
        .import = import_flatten,
        .fold = fold_movement},
       {.op = "Squeeze",
-       .becomes = "reshape, where one is needed",
+       .becomes = "reshape, if needed",
        .attributes = {{"axes", A::kInts}},
        .import = import_squeeze,
        .fold = fold_movement},
       {.op = "Unsqueeze",
-       .becomes = "reshape, where one is needed",
+       .becomes = "reshape, if needed",
        .attributes = {{"axes", A::kInts}},
        .import = import_unsqueeze,
        .fold = fold_movement},

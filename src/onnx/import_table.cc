@@ -60,14 +60,15 @@ Result<std::vector<Extent>> NodeImport::extents(size_t i, const char* what) cons
   }
   if (!c->is_splat) return *c->ints;
   if (has_batch(c->dims) || c->elements() > kListMax) {
-    return refuse(std::string(what) + " has an open length, or a very large one");
+    return refuse(std::string(what) + " has an open or a very large length");
   }
   return std::vector<Extent>(static_cast<size_t>(c->elements()), c->ints->front());
 }
 
 Result<std::vector<int64_t>> NodeImport::ints(size_t i, const char* what) const {
   ASSIGN_OR_RETURN(const std::vector<Extent> all, extents(i, what));
-  if (has_batch(all)) return refuse(std::string(what) + " " + to_string(all) + " holds the batch");
+  if (has_batch(all))
+    return refuse(std::string(what) + " " + to_string(all) + " includes the batch");
   return counts_of(all);
 }
 
@@ -75,7 +76,7 @@ Result<double> NodeImport::number(size_t i, const char* what) const {
   const Constant* c = find_constant(i);
   if (c == nullptr || c->stored() != 1 || (!c->is_float && c->ints->front().batch)) {
     return refuse(std::string(what) +
-                  (has_input(i) ? " is not one constant number" : " is missing"));
+                  (has_input(i) ? " is not a single constant number" : " is missing"));
   }
   if (c->origins) return refuse(std::string(what) + " is a parameter, expected a fixed number");
   return c->is_float ? static_cast<double>(c->floats->front())
@@ -102,8 +103,8 @@ Result<View> NodeImport::view(size_t i) {
 Result<int64_t> NodeImport::axis(int64_t given, int64_t rank) const {
   const int64_t axis = given < 0 ? given + rank : given;
   if (axis >= 0 && axis < rank) return axis;
-  return refuse("axis " + std::to_string(given) + " of a value with " + std::to_string(rank) +
-                " dimensions");
+  return refuse("axis " + std::to_string(given) + " is out of range for a value with " +
+                std::to_string(rank) + " dimensions");
 }
 
 Result<std::vector<int64_t>> NodeImport::axes(const std::vector<int64_t>& given,
@@ -111,7 +112,7 @@ Result<std::vector<int64_t>> NodeImport::axes(const std::vector<int64_t>& given,
   std::vector<int64_t> all;
   for (const int64_t a : given) {
     ASSIGN_OR_RETURN(const int64_t one, axis(a, rank));
-    if (std::ranges::find(all, one) != all.end()) return refuse("axes lists one twice");
+    if (std::ranges::find(all, one) != all.end()) return refuse("axes has a duplicate");
     all.push_back(one);
   }
   return all;
@@ -159,7 +160,7 @@ Status check_node_attributes(const NodeProto& node, const ImportRow& row) {
   for (const AttributeProto& a : node.attributes) {
     const auto known = std::ranges::find(row.attributes, a.name, &AttributeSpec::name);
     if (known == row.attributes.end()) {
-      return unsupported_node(node, "attribute " + quoted_value(a.name) + " is not known here");
+      return unsupported_node(node, "attribute " + quoted_value(a.name) + " is not supported");
     }
     const bool has_value = known->type != AttributeSpec::kTensor || a.tensor != nullptr;
     if (a.type != known->type || !has_value || a.is_graph) {
@@ -172,7 +173,8 @@ Status check_node_attributes(const NodeProto& node, const ImportRow& row) {
 }
 
 std::string import_table_markdown() {
-  std::string text = "| ONNX | becomes | from opset | not taken |\n| --- | --- | --- | --- |\n";
+  std::string text =
+      "| ONNX | imported as | from opset | not supported |\n| --- | --- | --- | --- |\n";
   for (const ImportRow& row : import_rows()) {
     const int64_t since = std::max(row.since, kOpsetMin);
     text += "| " + std::string(row.op) + " | " + std::string(row.becomes) + " | " +

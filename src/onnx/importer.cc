@@ -136,8 +136,8 @@ Status Importer::choose_output() {
                           " is not one of its kinds");
     }
     note(
-        "The file was exported by Trainyard: its preprocessing and what follows the model's output "
-        "were left out, because a job has its own.");
+        "The file was exported by Trainyard: its preprocessing and the operations after the "
+        "model's output were left out, because a job has its own.");
   } else if (names.size() > 1) {
     note("The file has several outputs, " + list_of(names) + "; the model is " +
          quoted_value(model_.output) + ".");
@@ -235,7 +235,7 @@ Result<ValueProto> Importer::choose_input() const {
   if (inputs.empty()) return unsupported_file("no output of the file depends on an input");
   if (inputs.size() > 1 && source_ == nullptr) {
     return unsupported_file("the model has several inputs, " + list_of(names) +
-                            "; a layer list has one");
+                            "; a layer list has only one");
   }
   ValueProto input = *inputs.front();
   if (!input.has_shape) {
@@ -295,7 +295,7 @@ Status Importer::define_input() {
                       input.element_type == static_cast<int64_t>(ElementType::kInt32);
   if (!is_float_type(input.element_type) && !tokens &&
       input.element_type != static_cast<int64_t>(ElementType::kUint8)) {
-    return unsupported_file("input " + quoted_value(input.name) + " holds " +
+    return unsupported_file("input " + quoted_value(input.name) + " has type " +
                             name_of(input.element_type) + ", expected numbers or int64 tokens");
   }
   model_.input_shape = Shape(sample);
@@ -325,8 +325,8 @@ Status Importer::import_nodes() {
         const NodeProto* producer = producer_of(input);
         if (producer != nullptr &&
             std::ranges::find(nodes_, producer) < std::ranges::find(nodes_, node)) {
-          return unsupported_node(
-              *producer, "its output " + quoted_value(input) + " is read, but no layer has it");
+          return unsupported_node(*producer, "its output " + quoted_value(input) +
+                                                 " is used, but no layer computes it");
         }
         return invalid_file(node->describe() + " reads " + quoted_value(input) +
                             ", which no input, initializer or earlier node produces");
@@ -344,7 +344,7 @@ Status Importer::import_nodes() {
         }
         if (folded_sum_ > kFoldedSumMax) {
           return unsupported_node(*node, "constants of more than " + std::to_string(kFoldedSumMax) +
-                                             " elements in all");
+                                             " elements in total");
         }
         continue;
       }
@@ -353,7 +353,7 @@ Status Importer::import_nodes() {
       return unsupported_node(*node,
                               std::string("depends on ") +
                                   (all_constant ? "trained parameters" : "the model's input") +
-                                  ", expected constants alone");
+                                  ", expected only constants");
     }
     Status s = row.import(n);
     if (!s.ok()) {
@@ -430,10 +430,11 @@ Status Importer::take_weights(const Network& network) {
   }
   model_.freezes = freeze_rules(trained, frozen);
   if (model_.freezes.size() > kPatternsMax) {
-    return unsupported_file(
-        "freezing what the file does not train takes " + std::to_string(model_.freezes.size()) +
-        " patterns in recipe.parameter_groups, expected at most " + std::to_string(kPatternsMax) +
-        ": freeze whole parts of the model, or all parameters of a kind");
+    return unsupported_file("freezing the weights that the file does not train takes " +
+                            std::to_string(model_.freezes.size()) +
+                            " patterns in recipe.parameter_groups, expected at most " +
+                            std::to_string(kPatternsMax) +
+                            ": freeze whole parts of the model, or all parameters of a kind");
   }
   return {};
 }

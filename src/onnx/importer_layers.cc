@@ -181,7 +181,7 @@ Result<std::string> Importer::arrange(const View& view,
   const auto reshape_to = [&](const std::vector<int64_t>& sizes) -> Status {
     const std::vector<int64_t> now = sizes_of(layer);
     if (now == sizes) return {};
-    if (is_tokens(layer)) return misfit("tokens in other dimensions than the input's");
+    if (is_tokens(layer)) return misfit("tokens are reshaped");
     Result<std::string> added = sizes.size() == 1 && now.size() > 1
                                     ? add_layer("Flatten", {}, {layer})
                                     : add_layer("Reshape", {{"shape", sizes}}, {layer});
@@ -198,7 +198,7 @@ Result<std::string> Importer::arrange(const View& view,
       perm.push_back(std::ranges::find(before, run) - before.begin() + 1);
     }
     if (Status s = reshape_to(sizes); !s.ok()) return std::move(s).error();
-    if (is_tokens(layer)) return misfit("tokens in another order than the input's");
+    if (is_tokens(layer)) return misfit("tokens are reordered");
     ASSIGN_OR_RETURN(layer, add_layer("Transpose", {{"perm", perm}}, {layer}));
   }
   if (Status s = reshape_to(target); !s.ok()) return std::move(s).error();
@@ -257,7 +257,7 @@ Result<std::string> Importer::constant_layer(const Constant& c, const std::vecto
   if (c.trainable) {
     remember_weight(c.initializer, layer);
   } else if (!c.initializer.empty()) {
-    note("Layer " + layer + " holds fixed numbers; `trainable: true` would train them.");
+    note("Layer " + layer + " has fixed numbers; `trainable: true` would train them.");
   }
   return layer;
 }
@@ -267,7 +267,7 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
   const std::vector<std::vector<int>> groups = axes.of_operand(is_first);
   const auto* constant = std::get_if<Constant>(&operand);
   if (constant == nullptr) return arrange(view, groups);
-  if (!constant->is_float) return misfit("whole numbers beside what a layer computes");
+  if (!constant->is_float) return misfit("whole numbers are combined with a layer's output");
   std::vector<int64_t> shape;
   std::vector<int> order;
   for (const auto& group : groups) {
@@ -299,11 +299,11 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
 Result<View> Importer::to_view(const Constant& constant) {
   if (!constant.is_float || constant.empty()) {
     return misfit(constant.is_float ? "a constant without elements"
-                                    : "whole numbers, expected what a layer computes");
+                                    : "whole numbers, expected a layer's output");
   }
   View view = shape_view(constant);
   if (constant.is_splat && constant.trainable && view.atoms.size() > 1) {
-    return misfit("a single trained number as a constant of an open shape");
+    return misfit("a single trained number is expanded over the batch");
   }
   std::vector<JointAtom> atoms;
   for (size_t i = 1; i < view.atoms.size(); ++i) {
@@ -326,7 +326,7 @@ Result<View> Importer::to_view(const Constant& constant) {
   ASSIGN_OR_RETURN(view.layer, arrange_operand(constant, view, axes, true));
   const std::vector<int64_t> sizes(view.atoms.begin() + 1, view.atoms.end());
   if (!sizes.empty() && sizes_of(view.layer) != sizes) {
-    return misfit("a constant of equal numbers beyond 1e30 that is no operand of arithmetic");
+    return misfit("a constant of equal numbers beyond 1e30 is not an operand of arithmetic");
   }
   return view;
 }

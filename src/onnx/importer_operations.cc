@@ -133,7 +133,7 @@ Result<View> Importer::linear(const View& x, const Constant& weight, const Const
 
 Result<View> Importer::mat_mul(const Value& a, const Value& b) {
   const size_t rank_a = dims_of(a).size(), rank_b = dims_of(b).size();
-  if (rank_a == 0 || rank_b == 0) return misfit("a product of single numbers");
+  if (rank_a == 0 || rank_b == 0) return misfit("a product of scalars");
   if (rank_a == 1 || rank_b == 1) {
     ASSIGN_OR_RETURN(
         View y, mat_mul(rank_a == 1 ? with_dim(a, true) : a, rank_b == 1 ? with_dim(b, false) : b));

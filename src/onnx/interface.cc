@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kInput = "input";
 
 constexpr const char* kLoadRemedy =
-    "; without raw rows the file is written, and trainyard.load in Python reads rows for it";
+    "; export it without raw rows: trainyard.load in Python then reads the rows";
 
 // Version of the metadata `rows`. Readers refuse versions that they do not know.
 constexpr int kRowsVersion = 1;

@@ -428,7 +428,7 @@ Result<TensorValues> OnnxFile::decode_tensor(const TensorProto& t) const {
   };
   const ElementInfo* info = find_element(t.element_type);
   if (info == nullptr || info->bytes == 0) {
-    return refuse("holds " + name_of(t.element_type) + ", expected numbers of 8 to 64 bits");
+    return refuse("has " + name_of(t.element_type) + ", expected numbers of 8 to 64 bits");
   }
   const Shape shape(t.dims);
   if (t.dims.size() > kRankMax || !shape.fits()) {

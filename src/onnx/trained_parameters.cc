@@ -59,8 +59,8 @@ Result<bool> TrainedParameters::take(const std::string& weight,
     if (o == kFixed) return refuse(*trained, "which also has numbers that are fixed");
     if (taken_[o]) {
       return refuse(o,
-                    "but is used elsewhere too, and layers share the weights of linear layers and "
-                    "embeddings alone");
+                    "but is also used elsewhere, and layers share only the weights of linear "
+                    "layers and embeddings");
     }
     taken_[o] = true;
   }

@@ -25,7 +25,7 @@ void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   check.require(dropout >= 0 && dropout < 1, "ATTRIBUTE_OUT_OF_RANGE", "dropout",
                 std::to_string(dropout) + " is out of range, expected 0 or more and less than 1");
   check.require((dropout > 0) == c.has_input(first + 3), "INPUT_COUNT", "step",
-                "is given with dropout, and with it alone");
+                "must be given with dropout, and only then");
   check.dtype(first + 3, DType::kI64).shape(first + 3, {1});
   check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());
   if (!check.ok()) return;

@@ -12,7 +12,7 @@ void check_attributes(OpChecks& check, const InferContext& c) {
   const Attributes& a = c.attributes();
   check.require(a.get_int("ceil_mode", 0) == 0 || a.get_int("count_include_pad", 0) == 0,
                 "UNSUPPORTED", "ceil_mode",
-                "is not supported beside count_include_pad, expected one of them");
+                "is not supported together with count_include_pad, expected one of them");
   check_window(check, c, /*kernel_required=*/true, /*pads_below_kernel=*/true);
 }
 

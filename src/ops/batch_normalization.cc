@@ -57,7 +57,7 @@ class BatchNormalization final : public Op {
 
   void differentiate(GradientContext& c) const override {
     TRAINYARD_CHECK(c.node().attributes.get_int("training_mode", 0) == 1,
-                    c.node().name + ": BatchNormalization has a gradient in training_mode 1 alone");
+                    c.node().name + ": BatchNormalization has a gradient only in training_mode 1");
     TRAINYARD_CHECK(c.output(1) != kNoTensor && c.output(2) != kNoTensor,
                     c.node().name + ": backward needs saved_mean and saved_inv_std");
     const std::vector<bool> wanted = {c.needs_grad(0), c.needs_grad(1), c.needs_grad(2)};

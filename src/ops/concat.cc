@@ -29,7 +29,7 @@ Result<std::vector<TensorType>> infer_parts(OpChecks& check, const InferContext&
       checked_axis(check, "axis", c.attributes().get_int("axis", 0), x.shape.rank());
   const bool listed = c.attributes().find("split") != nullptr;
   check.require(listed != (c.attributes().find("num_outputs") != nullptr), "ATTRIBUTE_REQUIRED",
-                "split", "is given with num_outputs or neither is, expected one of them");
+                "split", "expected exactly one of split and num_outputs");
   check.int_in("num_outputs", 1, 1, kPartsMax);
   if (!check.ok()) return check.error();
   const std::vector<int64_t> sizes = split_sizes(c.attributes(), x.shape[axis]);

@@ -33,11 +33,11 @@ void check_momentum(OpChecks& check, const InferContext& c, int64_t input, const
 
 void check_sgd(OpChecks& check, const InferContext& c) {
   check.int_in("nesterov", 0, 0, 1);
-  if (check.ok()) check_momentum(check, c, 3, "needs the input v, and v needs it");
+  if (check.ok()) check_momentum(check, c, 3, "and the input v must be given together");
 }
 
 void check_rmsprop(OpChecks& check, const InferContext& c) {
-  check_momentum(check, c, 5, "needs the input momentum_buffer, and that needs it");
+  check_momentum(check, c, 5, "and the input momentum_buffer must be given together");
 }
 
 void check_adafactor(OpChecks& check, const InferContext& c) {
@@ -47,7 +47,7 @@ void check_adafactor(OpChecks& check, const InferContext& c) {
   check.same_dtype(4, 0).shape(4, shapes.column).same_dtype(5, 0).shape(5, shapes.row);
   if (!check.ok()) return;
   check.require(c.has_input(5) == (c.input(0).shape.rank() > 1), "INPUT_COUNT", "row",
-                "belongs to matrices, which need it");
+                "must be given for matrices, and only for these");
 }
 
 void check_muon(OpChecks& check, const InferContext&) {

@@ -29,7 +29,7 @@ Shape checked_pad(OpChecks& check, const InferContext& c, const Shape& x) {
   check.require(pads.size() == 2 * axes.size(), "ATTRIBUTE_OUT_OF_RANGE", "pads",
                 text + ", expected " + std::to_string(2 * axes.size()) +
                     " integers: before each of the axes " + Shape(axes).to_string() +
-                    ", then behind each");
+                    ", then after each");
   check.require(std::ranges::all_of(pads, [](int64_t p) { return p >= 0 && p <= kPadMax; }),
                 "ATTRIBUTE_OUT_OF_RANGE", "pads",
                 text + ", expected values in 0.." + std::to_string(kPadMax));
@@ -44,8 +44,8 @@ Shape checked_pad(OpChecks& check, const InferContext& c, const Shape& x) {
   for (size_t i = 0; i < dims.size(); ++i) {
     const auto [before, behind] = by_axis[i];
     check.require(mode != "reflect" || std::max(before, behind) < dims[i], "SHAPE_MISMATCH", "pads",
-                  text + " reflect more than there is: axis " + std::to_string(i) + " of " +
-                      x.to_string() + " takes at most " + std::to_string(dims[i] - 1));
+                  text + " reflect more elements than there are: axis " + std::to_string(i) +
+                      " of " + x.to_string() + " takes at most " + std::to_string(dims[i] - 1));
     dims[i] += before + behind;
   }
   Shape y(std::move(dims));

@@ -105,7 +105,7 @@ class RecurrentGrad final : public Op {
     check.same_dtype(5, 0).shape(5, {N, T, H});
     check.same_dtype(6, 0).shape(6, {N, T, H}).same_dtype(7, 0).shape(7, {N, H});
     check.require(c.has_input(6) || c.has_input(7), "SHAPE_MISMATCH", "dy",
-                  "there is no gradient to take further");
+                  "expected dy, dy_h or both");
     if (!check.ok()) return check.error();
     const TensorType bias{{GH}, c.input(0).dtype};
     return std::vector{c.input(0), c.input(1), c.input(2), bias, bias};

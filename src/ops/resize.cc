@@ -36,7 +36,7 @@ Shape checked_resize(OpChecks& check, const InferContext& c, const Shape& x) {
                 "has no effect with mode linear, expected mode nearest");
   const bool has_sizes = a.find("sizes") != nullptr;
   check.require(has_sizes != (a.find("scales") != nullptr), "ATTRIBUTE_MISSING", "sizes",
-                "is given with scales or neither is, expected one of them");
+                "expected exactly one of sizes and scales");
   if (!check.ok()) return {};
   const std::vector<int64_t> sizes = a.get_ints("sizes", {0, 0});
   check.require(sizes.size() == 2, "ATTRIBUTE_OUT_OF_RANGE", "sizes",

@@ -48,7 +48,8 @@ class SampleClasses final : public Op {
                       "] or more, and fewer than 2^31 columns");
     check.require(
         c.has_input(kKept) == c.has_input(kMicroStep) && (micro_batches == 1 || c.has_input(kKept)),
-        "INPUT_COUNT", "kept", "and micro_step go together, and with micro_batches");
+        "INPUT_COUNT", "kept",
+        "and micro_step must be given together, and if micro_batches is above 1");
     const Shape columns{samples + counted * micro_batches};
     check.shape(kKept, columns);
     if (!check.ok()) return check.error();
@@ -104,7 +105,7 @@ void check_columns(OpChecks& check, const InferContext& c, std::string_view scor
   const Shape& z = c.input(0).shape;
   check.shape(1, {z[0]});
   check.require(z[1] > c.attributes().get_int("samples", 0), "SHAPE_MISMATCH", scores,
-                "shape " + z.to_string() + " has no column for labels behind the samples");
+                "shape " + z.to_string() + " has no columns for labels after the samples");
 }
 
 class SampledXent final : public Op {

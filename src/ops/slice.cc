@@ -62,7 +62,7 @@ Shape checked_slice(OpChecks& check, const InferContext& c, const Shape& x) {
   const Shape y(slice_box(a, x).size);
   check.require(std::ranges::all_of(y.dims(), [](int64_t d) { return d >= 1; }), "SHAPE_MISMATCH",
                 "ends",
-                "nothing of " + x.to_string() + " lies between starts " +
+                "no element of " + x.to_string() + " is between starts " +
                     Shape(a.get_ints("starts", {})).to_string() + " and ends " +
                     Shape(a.get_ints("ends", {})).to_string());
   return y;

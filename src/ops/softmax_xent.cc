@@ -25,7 +25,7 @@ void check_scores(OpChecks& check, const InferContext& c, std::string_view score
                 "shape " + z.to_string() + " has one class, expected at least 2");
   check.shape(1, shares ? z : Shape{z[0]});
   if (c.attributes().find("ignore_index") != nullptr) {
-    check.require(!shares, "ATTRIBUTE_UNKNOWN", "ignore_index", "is for labels, not for shares");
+    check.require(!shares, "ATTRIBUTE_UNKNOWN", "ignore_index", "is only supported for labels");
   }
   check_class_attributes(check, c.attributes(), z[1]);
 }

@@ -106,10 +106,10 @@ Status check_sampled_recipe(const Recipe& recipe) {
     violations.add("FIELD_CONFLICT", field, why);
   };
   if (recipe.shard != Shard::kNone) {
-    refuse("resources.shard",
-           name_of(recipe.shard) +
-               " does not go with model.loss: sampled_softmax, which updates single rows of the "
-               "head; expected shard: none, or the loss softmax_cross_entropy");
+    refuse("resources.shard", name_of(recipe.shard) +
+                                  " cannot be combined with model.loss: sampled_softmax, which "
+                                  "updates single rows of the "
+                                  "head; expected shard: none, or the loss softmax_cross_entropy");
   }
   if (recipe.optimizer.type == "adafactor") {
     refuse("recipe.optimizer",

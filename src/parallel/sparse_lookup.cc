@@ -79,7 +79,7 @@ Status check_lookup(const Lookup& lookup, const Recipe& recipe) {
   if (shards_optimizer(recipe.shard) || shards_parameters(recipe.shard)) {
     return field_error(
         "FIELD_CONFLICT", "resources.shard",
-        name_of(recipe.shard) + " cuts tables where no row ends, and " + lookup.field +
+        name_of(recipe.shard) + " splits tables within rows, and " + lookup.field +
             " updates single rows; expected shard: none, head or mlp, or sparse: false");
   }
   if (!updates_elements(recipe.optimizer) && recipe.optimizer.type != "muon") {
@@ -111,7 +111,7 @@ Status take_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>
       return field_error("FIELD_CONFLICT", lookup.field,
                          "needs a table of its own, and " + model.graph.tensor(table).name +
                              " is read by " + model.graph.node(reader).name +
-                             " too, whose gradient is of all rows; expected false");
+                             " too, whose gradient has all rows; expected false");
     }
     if (Status s = check_lookup(lookup, recipe); !s.ok()) return s;
     taken.emplace_back(k, &lookup);

@@ -285,17 +285,16 @@ Result<SplitMlp> split_mlp(const Model& model, Rank rank, int64_t copies) {
   });
   if (!closest) {
     return refuse_mlp(
-        "splits pairs of gemm or linear layers with nothing but activations and dropout "
-        "between them, of weights that no other layer and no recipe.lora uses, and the model has "
-        "none");
+        "splits pairs of gemm or linear layers with only activations and dropout between them, "
+        "whose weights no other layer and no recipe.lora uses, and the model has none");
   }
   if (pairs.empty()) {
     return refuse_mlp("would save no memory: " + layer_of(model.graph.node(closest->first).name) +
                       " and " + layer_of(model.graph.node(closest->second).name) +
                       ", which come closest, have " + std::to_string(of_closest.kept) +
-                      " numbers of weights, gradients and state, and " +
+                      " weights, gradients and state values, but " +
                       std::to_string(of_closest.rows) +
-                      " of the rows that ranks would hold of each other; a smaller "
+                      " values of rows would have to be gathered from other ranks; a smaller "
                       "recipe.batch_size or more recipe.accumulate_steps makes the rows fewer");
   }
   SplitMlp split;

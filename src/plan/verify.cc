@@ -52,7 +52,7 @@ void check_bounds(const Program& program) {
     TRAINYARD_CHECK(p.size_bytes >= t.stored_bytes(), t.name + " has too little memory");
     TRAINYARD_CHECK(p.offset_bytes + p.size_bytes <=
                         (persistent ? program.persistent_bytes : program.transient_bytes),
-                    t.name + " ends behind its segment");
+                    t.name + " ends after its segment");
   }
 }
 

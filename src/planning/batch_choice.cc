@@ -91,7 +91,7 @@ Result<BatchChoice> choose_batch_size(const BatchSearch& search) {
     return search.plan_bytes_max == 0 || trial.plan_bytes <= search.plan_bytes_max;
   };
   ASSIGN_OR_RETURN(Tried first, try_first(search));
-  if (!fits(first.trial)) return batch_of(first.rows, "the fewest: more would not fit either");
+  if (!fits(first.trial)) return batch_of(first.rows, "the smallest, which does not fit either");
   if (!first.trial.rows_per_second.ok()) return choose_without_rates(search, first);
   std::vector<std::pair<int64_t, double>> rates;  // (rows, rows per second) of sizes that fit
   rates.emplace_back(first.rows, *first.trial.rows_per_second);

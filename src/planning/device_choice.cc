@@ -24,17 +24,18 @@ DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
       if (count < gpus) continue;
       if (gpus > 1) {
         return {device.name,
-                std::to_string(gpus) + " GPUs (" + device.model + "), as asked: each computes " +
-                    std::to_string(batch_size / gpus) + " of the " + std::to_string(batch_size) +
+                std::to_string(gpus) + " GPUs (" + device.model +
+                    "), as requested: each computes " + std::to_string(batch_size / gpus) +
+                    " of the " + std::to_string(batch_size) +
                     " rows of a batch and needs the memory of this plan.",
                 device.uuid};
       }
       return {device.name,
-              wish == DeviceWish::kGpu ? "A GPU, as asked." : "A GPU (" + device.model + ").",
+              wish == DeviceWish::kGpu ? "A GPU, as requested." : "A GPU (" + device.model + ").",
               device.uuid};
     }
   }
-  DeviceChoice cpu{std::string(kCpuDevice), "The CPU, as asked.", ""};
+  DeviceChoice cpu{std::string(kCpuDevice), "The CPU, as requested.", ""};
   if (wish != DeviceWish::kCpu) {
     // The reason is in the list of devices, so it is not repeated for each job.
     cpu.advice =

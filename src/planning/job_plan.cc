@@ -69,9 +69,9 @@ void warn_of_class_order(const Objective& objective, std::vector<std::string>& w
     return;
   }
   warnings.push_back(
-      "model.loss.sampled_softmax draws classes with low numbers most, and the training rows have "
-      "others more often: distribution: uniform fits them better, or classes that are numbered by "
-      "falling frequency");
+      "model.loss.sampled_softmax draws classes with low numbers most, but other classes are more "
+      "frequent in the training rows: use distribution: uniform, or number the classes by falling "
+      "frequency");
 }
 
 std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape,
@@ -91,7 +91,7 @@ std::vector<std::string> warnings_of(const Recipe& recipe, const RunShape& shape
   if (shape.rank_batch == 1) {
     for (const Node& node : graph.nodes()) {
       if (node.op->type() != "BatchNormalization") continue;
-      warnings.push_back(node.name + " takes its statistics from the batch, and " +
+      warnings.push_back(node.name + " computes its statistics over the batch, and " +
                          (recipe.batch_size == 1 ? "recipe.batch_size is 1"
                                                  : "a device has 1 row of it at a time"));
       break;

@@ -97,8 +97,8 @@ Status check_lora_model(const Recipe& recipe, const Model& model, const std::sto
       if (training && !is_lora(name) && trains.contains(layer + std::string(kLoraA))) {
         violations.add("FIELD_CONFLICT", field,
                        name +
-                           " is the weight of a target of recipe.lora, which stays as it is; "
-                           "take the layer out of the targets or of this group's match");
+                           " is the weight of a target of recipe.lora, which is frozen; remove the "
+                           "layer from the targets or from this group's match");
         break;
       }
     }

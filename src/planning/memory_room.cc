@@ -70,7 +70,8 @@ std::string shortage_text(int64_t plan_bytes, const MemoryRoom& room) {
   }
   text += human_bytes(needed_bytes - room.available_bytes()) + " more than " + room.device +
           " has for it (" + human_bytes(room.memory_bytes);
-  if (room.others_bytes > 0) text += ", of which others use " + human_bytes(room.others_bytes);
+  if (room.others_bytes > 0)
+    text += ", of which other processes use " + human_bytes(room.others_bytes);
   return text + ")";
 }
 

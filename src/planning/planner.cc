@@ -29,7 +29,7 @@ Result<MemoryRoom> find_room(const Machine& machine, DeviceWish wish, int32_t gp
 void leave_rows_on_host(JobPlan& plan) {
   plan.run.dataset_bytes = 0;
   plan.warnings.push_back(
-      "the GPU has no room for the training rows besides the job: its batches come from the host");
+      "the training rows do not fit on the GPU with the job: batches are copied from the host");
 }
 
 class Planning {
@@ -217,7 +217,7 @@ Result<MemoryFit> judge_memory(const Machine& machine, const JobToPlan& job,
   if (run.memory.workspace_bytes > 0 && !planned.shardings.plans.rows.empty()) {
     std::string& basis = planned.shardings.basis;
     basis += (basis.empty() ? "" : " ") +
-             ("Memory is without the kernels' workspace, which for the job as it is planned is " +
+             ("Memory excludes the kernels' workspace, which for the planned job is " +
               human_bytes(run.memory.workspace_bytes) + ".");
   }
   ASSIGN_OR_RETURN(const MemoryRoom room,

@@ -45,7 +45,7 @@ std::vector<std::string> run_warnings(const RunPlan& plan, const Recipe& recipe,
       plan.trained_parameter_count / each >= plan.train_rows) {
     warnings.push_back("the model has " + std::to_string(plan.trained_parameter_count) +
                        " parameters to learn from " + std::to_string(plan.train_rows) +
-                       " rows, which it can learn by heart." +
+                       " rows, which it can memorize (overfit)." +
                        (table ? widest_column(schema) : std::string()) +
                        " Make the model smaller, or train on more rows.");
   }

@@ -59,11 +59,11 @@ class Times {
   std::string basis() const {
     if (is_known_) {
       const std::string& cluster = question_.machine.devices.cluster;
-      return "Steps are forecast by the rates measured of " +
+      return "Steps are forecast from the rates measured on " +
              (cluster.empty() ? device_->name : "the nodes of clusters/" + cluster) +
              (link_.empty() ? "" : "; " + link_) + ".";
     }
-    return unknown_.empty() ? "" : "How long steps take is not known: " + unknown_ + ".";
+    return unknown_.empty() ? "" : "The time of a step is unknown: " + unknown_ + ".";
   }
 
  private:
@@ -128,7 +128,7 @@ std::optional<FitChoice> choose_fit(Recipe& recipe, const ShardingPlans& plans,
   choice.message = joined(chosen, " and ") + (chosen.size() == 1 ? " was" : " were") + " chosen" +
                    (plans.by_forecast ? " by forecast" : "") + ": as written, " +
                    shortage_text(plan_bytes, room) + ". The result is the same" +
-                   (rounds ? " but for roundings" : " to the bit");
+                   (rounds ? " except for rounding" : " to the bit");
   return choice;
 }
 

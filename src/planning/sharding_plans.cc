@@ -25,7 +25,7 @@ std::string micro_batch_effect(const Graph& graph, const Attributes& loss) {
     return node.op->type().starts_with("BatchNormalization");
   };
   return std::ranges::any_of(graph.nodes(), normalizes)
-             ? "batch normalization takes its statistics from each micro-batch"
+             ? "batch normalization computes its statistics over each micro-batch"
              : "";
 }
 
@@ -42,8 +42,8 @@ std::string compared(const TimeRange& step, const TimeRange& chosen) {
   const std::string text =
       std::to_string(std::abs(percent)) + (percent > 0 ? "% slower" : "% faster");
   if (percent > 0) return text;
-  return text +
-         (step.seconds < chosen.low ? ": name it to have it" : ", which the forecast cannot tell");
+  return text + (step.seconds < chosen.low ? ": set it in the spec to use it"
+                                           : ", within the forecast's error");
 }
 
 /// The sort key of a row.
@@ -128,7 +128,7 @@ class ShardingSearch {
     const int64_t lasting = lasting_bytes(plan->memory);
     if (lasting > query_.limit_bytes) {
       row.message = human_bytes(row.bytes - query_.limit_bytes) + " too large, " +
-                    human_bytes(lasting - query_.limit_bytes) + " of them whatever the batch";
+                    human_bytes(lasting - query_.limit_bytes) + " of them at any batch size";
     } else if (row.bytes > query_.limit_bytes) {
       row.message = human_bytes(row.bytes - query_.limit_bytes) + " too large";
     } else {
@@ -257,7 +257,7 @@ class ShardingSearch {
     if (&row == &found_.rows.front()) return "";
     const auto others =
         std::ranges::count(found_.rows, ShardingVerdict::kFits, &ShardingRow::verdict);
-    if (others == 1) return "alone fits";
+    if (others == 1) return "the only one that fits";
     if (!row.step) return "changes least";
     return fastest == &row ? "the fastest" : "changes least of those about as fast as the fastest";
   }

@@ -57,11 +57,11 @@ void warn_of_whole_tables(const RunPrograms& programs, const Recipe& recipe, int
                                                 return graph.node(reader).phase != Phase::kUpdate;
                                               }) == 1;
     if (!is_own || saved < kWorthBytes || saved <= all / 2) continue;
-    warnings.push_back(lookup.node + " reads at most " + std::to_string(read) + " of its " +
-                       std::to_string(rows) + " rows in a step, and " + human_bytes(saved) +
-                       " of the " + human_bytes(all) +
-                       " that a step moves are gradients and updates of the others; " +
-                       lookup.field + ": true updates only those that are read");
+    warnings.push_back(
+        lookup.node + " reads at most " + std::to_string(read) + " of its " + std::to_string(rows) +
+        " rows in a step, and " + human_bytes(saved) + " of the " + human_bytes(all) +
+        " that a step reads and writes are gradients and updates of the other rows; " +
+        lookup.field + ": true updates only the rows that are read");
   }
 }
 

@@ -295,7 +295,7 @@ void Algorithms::report_progress() {
   said_s_ = spent_s_;
   char text[120];
   std::snprintf(text, sizeof text,
-                "timing algorithms: %lld problems so far, %.0f s; later jobs find their choices",
+                "timing algorithms: %lld problems so far, %.0f s; later jobs reuse the choices",
                 static_cast<long long>(summary_.timed), spent_s_);
   say_(text);
 }
@@ -303,7 +303,7 @@ void Algorithms::report_progress() {
 void Algorithms::stop_timing(const std::string& why) {
   times_ = false;
   messages_.push_back("algorithms are not timed, because their choices cannot be recorded (" + why +
-                      "); where none is recorded, what the libraries propose first is taken");
+                      "); where none is recorded, the libraries' first proposal is used");
 }
 
 fs::path Algorithms::file_of(const std::string& device_class) const {
@@ -333,12 +333,11 @@ Algorithms::HostTable Algorithms::read_table(const std::string& device_class, bo
   if (!is_locked) return {};
   const fs::path aside = path.string() + ".damaged";
   const Status s = files_.rename_durable(path, aside);
-  messages_.push_back("the recorded choices of algorithms are not used (" + path.string() + ": " +
-                      table.error().message + "); " +
-                      (s.ok() ? "the file is " + aside.filename().string() +
-                                    " now, and a new one "
-                                    "begins"
-                              : s.error().message));
+  messages_.push_back(
+      "the recorded choices of algorithms are not used (" + path.string() + ": " +
+      table.error().message + "); " +
+      (s.ok() ? "the file is " + aside.filename().string() + " now, and a new file begins"
+              : s.error().message));
   return {};
 }
 
@@ -372,28 +371,28 @@ std::vector<std::string> Algorithms::take_messages() {
   std::vector<std::string> messages = std::exchange(messages_, {});
   if (s.refused > 0) {
     messages.push_back(std::to_string(s.refused) +
-                       " recorded choices of algorithms are refused by the libraries and were made "
-                       "anew; the first is of " +
+                       " recorded choices of algorithms were rejected by the libraries and chosen "
+                       "again; the first is for " +
                        s.refused_key);
   }
   if (s.timed > 0) {
     char text[160];
     std::snprintf(text, sizeof text,
-                  "timed the algorithms of %lld problems in %.1f s: %lld are not what the "
-                  "libraries propose first, all together take %.0f %% less time",
+                  "timed the algorithms of %lld problems in %.1f s: %lld differ from the "
+                  "libraries' first proposal; in total they take %.0f %% less time",
                   static_cast<long long>(s.timed), s.seconds, static_cast<long long>(s.changed),
                   100 * (1 - s.taken_us / s.first_us));
     messages.emplace_back(text);
   }
   if (s.left > 0) {
     messages.push_back("the algorithms of " + std::to_string(s.left) +
-                       " problems are not timed, which would take longer than this job gains by "
-                       "it; they are what the libraries propose first, until a longer job runs");
+                       " problems are not timed, since that would take longer than this job would "
+                       "gain; the libraries' first proposals are used until a longer job runs");
   }
   if (s.without_memory > 0) {
-    messages.push_back("the device had no room to time the algorithms of " +
+    messages.push_back("the device had too little memory to time the algorithms of " +
                        std::to_string(s.without_memory) +
-                       " problems; what the libraries propose first is recorded for them");
+                       " problems; the libraries' first proposals are recorded for them");
   }
   return messages;
 }

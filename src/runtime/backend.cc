@@ -33,23 +33,23 @@ std::unique_ptr<Stopwatch> Backend::make_stopwatch() { return std::make_unique<H
 
 Status Backend::connect(std::span<Backend* const> /*ranks*/) {
   return make_error(ErrorCode::kFailedPrecondition, "DEVICES_UNSUPPORTED",
-                    "the " + std::string(name()) + " backend trains a job on one device alone");
+                    "the " + std::string(name()) + " backend trains a job on one device only");
 }
 
 Status Backend::join(std::span<Backend* const> /*ranks*/, const ProcessGroup& /*group*/) {
   return make_error(ErrorCode::kFailedPrecondition, "NODES_UNSUPPORTED",
                     "resources.nodes: the " + std::string(name()) +
-                        " backend trains a job on devices of one node alone, expected 1");
+                        " backend trains a job on devices of one node only, expected 1");
 }
 
 void Backend::gather_rows(const kernels::HeldRows& /*held*/, const kernels::HeldSample* /*samples*/,
                           int64_t /*count*/, void* /*x*/, void* /*target*/,
                           std::span<const kernels::CopyPiece> /*copies*/) {
-  TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend holds no rows");
+  TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend cannot store a dataset's rows");
 }
 
 void Backend::copy_pieces(std::span<const kernels::CopyPiece> /*pieces*/) {
-  TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend holds no rows");
+  TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend cannot store a dataset's rows");
 }
 
 void* Backend::allocate_host(int64_t bytes) {

@@ -69,7 +69,7 @@ void check_alignment(const Backend& backend, const std::byte* pointer, const std
   TRAINYARD_CHECK(
       reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(backend.alignment()) == 0,
       what + " is not at a multiple of the " + std::to_string(backend.alignment()) +
-          " bytes that the " + std::string(backend.name()) + " backend asks for");
+          " bytes that the " + std::string(backend.name()) + " backend requires");
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ PreparedProgram::PreparedProgram(Program program, Backend& backend)
     : program_(std::move(program)), backend_(backend) {
   TRAINYARD_CHECK(program_.alignment % backend.alignment() == 0,
                   "the program is laid out in multiples of " + std::to_string(program_.alignment) +
-                      " bytes, the " + std::string(backend.name()) + " backend asks for " +
+                      " bytes, the " + std::string(backend.name()) + " backend requires " +
                       std::to_string(backend.alignment()));
   kernels_.reserve(program_.order.size());
   while (kernels_.size() < program_.order.size()) {
@@ -172,13 +172,13 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
 
 void* Executor::place_to_write(TensorId id) const {
   const TensorInfo& t = program().graph.tensor(id);
-  TRAINYARD_CHECK(!t.is_half() && !is_permuted(t), t.name + " is not written as it is");
+  TRAINYARD_CHECK(!t.is_half() && !is_permuted(t), t.name + " is not written in its own type");
   return address(id);
 }
 
 const void* Executor::place_to_read(TensorId id) const {
   const TensorInfo& t = program().graph.tensor(id);
-  TRAINYARD_CHECK(!is_permuted(t), t.name + " does not lie row-major");
+  TRAINYARD_CHECK(!is_permuted(t), t.name + " is not stored row-major");
   return address(id);
 }
 
@@ -281,7 +281,7 @@ void Executor::check_numerics(size_t step) const {
                                                    : first_non_finite<float>(bytes);
     if (at >= 0) {
       throw NumericsError("node " + node.name + " (" + std::string(node.op->type()) +
-                          ") gave a value that is not finite: " + t.name + " " +
+                          ") computed a value that is not finite: " + t.name + " " +
                           t.type.shape.to_string() + ", element " + std::to_string(at));
     }
   }

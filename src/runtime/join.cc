@@ -26,7 +26,7 @@ Error to_error(const std::string& text, const std::string& whose) {
   const auto [end, parsed] = std::from_chars(text.data(), text.data() + text.size(), code);
   TRAINYARD_CHECK(second != text.npos && parsed == std::errc() && *end == '\n' && code > 0 &&
                       code <= static_cast<int>(ErrorCode::kUnauthenticated),
-                  whose + " has sent words that are no error");
+                  whose + " has sent an invalid error text");
   return make_error(static_cast<ErrorCode>(code), text.substr(first + 1, second - first - 1),
                     whose + ": " + text.substr(second + 1));
 }
@@ -79,8 +79,8 @@ Result<std::vector<RankDevice>> join_devices(
     ASSIGN_OR_RETURN(devices, open());
     for (const RankDevice& device : devices) backends.push_back(device.backend.get());
     TRAINYARD_CHECK(std::ssize(devices) == peers->ranks_each(),
-                    std::to_string(devices.size()) + " devices, and " +
-                        std::to_string(peers->ranks_each()) + " were told");
+                    std::to_string(devices.size()) + " devices, expected " +
+                        std::to_string(peers->ranks_each()));
     return {};
   };
   if (Status s = take_together(*peers, open_mine); !s.ok()) return std::move(s).error();

@@ -196,7 +196,7 @@ Result<std::unique_ptr<PeerLink>> PeerLink::begin_connect(const PeerIdentity& me
     return make_error(ErrorCode::kInvalidArgument, "PEER_ENDPOINT",
                       "endpoints[" + std::to_string(peer) + "]: " + endpoint.address + " port " +
                           std::to_string(endpoint.port) +
-                          " is no numeric address with a port from 1 to 65535");
+                          " is not a numeric address with a port from 1 to 65535");
   }
   UniqueFd socket(
       ::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));

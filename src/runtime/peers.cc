@@ -99,7 +99,7 @@ void Peers::wait(Steady::time_point since) {
     // While this process only sends, it waits for a process that does not read.
     const int64_t process = awaited_ >= 0 ? awaited_.load() : first_unfinished_;
     close_all();
-    throw RankLost(name_of(process) + " has sent and taken nothing for " +
+    throw RankLost(name_of(process) + " has neither sent nor received data for " +
                        std::to_string(options_.quiet.count() / 1000) + " s",
                    process * ranks_each());
   }
@@ -127,7 +127,7 @@ void Peers::exchange(const Outgoing& out, const Incoming& in) {
 
 void Peers::give_up() {
   close_all();
-  throw ExchangeAborted("the exchange was given up");
+  throw ExchangeAborted("the exchange was aborted");
 }
 
 void Peers::exchange_all(const Outgoing& out, const Incoming& in) {
@@ -155,7 +155,7 @@ void Peers::lose(int64_t process) {
   const bool gave_up = line.link->ended_orderly();
   close_all();
   throw RankLost(name_of(first) + " (" + line.link->address() + ")" +
-                     (gave_up ? " has given the job up" : " has gone: its connection broke"),
+                     (gave_up ? " has aborted the job" : " has ended: its connection broke"),
                  first * ranks_each());
 }
 

@@ -56,7 +56,7 @@ Status check_group(const PeerIdentity& me, const std::vector<PeerEndpoint>& all,
 Result<PeerListener> PeerListener::open(const std::string& address) {
   const auto refuse = [&](const std::string& what) {
     return make_error(ErrorCode::kUnavailable, "PEER_LISTENER",
-                      "the other processes of this job cannot be listened for at " +
+                      "cannot listen for the other processes of this job at " +
                           quoted_value(address) + ": " + what);
   };
   addrinfo hints{};
@@ -94,7 +94,8 @@ class Peers::Connecting {
     const Steady::time_point end = Steady::now() + peers_.options_.meet;
     while (!missing().empty()) {
       if (stop.stop_requested()) {
-        return make_error(ErrorCode::kCancelled, "STOPPED", "stopped before the ranks had met");
+        return make_error(ErrorCode::kCancelled, "STOPPED",
+                          "stopped before all ranks were connected");
       }
       if (Steady::now() >= end) return describe_missing();
       if (Status s = begin_connections(); !s.ok()) return s;
@@ -168,7 +169,7 @@ class Peers::Connecting {
       } else if (p.link->was_refused()) {
         return make_error(ErrorCode::kUnauthenticated, "PEER_KEY",
                           peers_.name_of(p.to) + " (" + p.link->address() +
-                              ") does not know this process by its key: it is of another attempt");
+                              ") rejected this process's key: it belongs to another attempt");
       } else {
         next_try_[static_cast<size_t>(p.to)] = Steady::now() + kTryAgain;
       }
@@ -187,7 +188,7 @@ class Peers::Connecting {
                        std::to_string(peers_.options_.meet.count() / 1000) +
                        " s; the nodes must reach each other's ports";
     if (turned_away_ > 0) {
-      text += "; " + std::to_string(turned_away_) + " connections without the key were turned away";
+      text += "; " + std::to_string(turned_away_) + " connections without the key were rejected";
     }
     return make_error(ErrorCode::kDeadlineExceeded, "PEERS_MISSING", text);
   }

@@ -41,7 +41,7 @@ bool means(std::string_view entry, const NvmlDevice& gpu) {
 }
 
 Error not_there(const std::string& device, const std::string& why) {
-  return make_error(ErrorCode::kNotFound, "DEVICE_NOT_FOUND", device + " is not there: " + why);
+  return make_error(ErrorCode::kNotFound, "DEVICE_NOT_FOUND", device + " is not available: " + why);
 }
 
 /// The entry for CUDA_VISIBLE_DEVICES if the GPU's UUID cannot be read.
@@ -126,7 +126,7 @@ Result<std::string> nth_visible_gpu(int n, const std::string& nvml_library) {
   if (n < std::ssize(names)) return "devices/" + names[static_cast<size_t>(n)];
   return make_error(
       ErrorCode::kNotFound, "DEVICE_NOT_FOUND",
-      std::to_string(n + 1) + " GPUs are not there: CUDA sees " + std::to_string(names.size()));
+      std::to_string(n + 1) + " GPUs are not available: CUDA sees " + std::to_string(names.size()));
 }
 
 Status show_gpus(std::span<const std::string> devices, const std::string& nvml_library) {

@@ -89,12 +89,13 @@ std::optional<std::string> Baseline::compare(const std::string& prefix, const Ev
   // The comparisons are false for a NaN of the model, so that it is not better.
   const bool better = (classes ? own > other : own < other) || own_loss < other_loss;
   if (better) return std::nullopt;
-  return "the model is no better than an answer that does not look at the inputs: " + prefix + "/" +
-         metric + " " + short_number(own) + ", " + short_number(other) + " with " +
-         (classes ? "the largest class, " + quoted_value(target.classes.at(largest_)) + ", for all"
-                  : "the mean for all") +
-         "; " + prefix + "/loss " + short_number(own_loss) + ", " + short_number(other_loss) +
-         ". Try another recipe.optimizer.learning_rate, more epochs, or features that tell more.";
+  return "the model is no better than a constant prediction that ignores the inputs: " + prefix +
+         "/" + metric + " " + short_number(own) + ", versus " + short_number(other) + " if " +
+         (classes ? "the largest class, " + quoted_value(target.classes.at(largest_)) + ","
+                  : "the mean") +
+         " is predicted for all rows; " + prefix + "/loss " + short_number(own_loss) + ", versus " +
+         short_number(other_loss) +
+         ". Try another recipe.optimizer.learning_rate, more epochs, or more informative features.";
 }
 
 std::optional<std::string> check_divergence(double first_loss, const std::vector<double>& losses,
@@ -105,8 +106,9 @@ std::optional<std::string> check_divergence(double first_loss, const std::vector
   if (!(last > kDivergedTimes * first_loss && last > first_loss + kDivergedBy)) return std::nullopt;
   return "the training loss ended at " + short_number(last) + ", far above the " +
          short_number(first_loss) +
-         " of the first step: training diverged. Try a lower recipe.optimizer.learning_rate (" +
-         short_number(learning_rate) + " now).";
+         " of the first step: training diverged. Try a lower recipe.optimizer.learning_rate "
+         "(currently " +
+         short_number(learning_rate) + ").";
 }
 
 }  // namespace trainyard

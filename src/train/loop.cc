@@ -159,8 +159,8 @@ Status Loop::finish_step() {
   }
   if (result.skipped && *result.loss_scale < kLossScaleMin) {
     return not_finite("the gradients of step " + std::to_string(state_.step + 1) +
-                          " are not finite in fp16, though the loss is multiplied by " +
-                          short_number(static_cast<double>(*result.loss_scale)) + " alone",
+                          " are not finite in fp16, although the loss scale is only " +
+                          short_number(static_cast<double>(*result.loss_scale)),
                       "recipe.precision: bf16 or ");
   }
   ++state_.step;
@@ -334,9 +334,10 @@ void Loop::progressed() {
 
 Error Loop::not_finite(const std::string& what, const std::string& instead) {
   finish_write();
-  Error e = make_error(ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
-                       what + "; try " + instead + "a lower recipe.optimizer.learning_rate (" +
-                           short_number(context_.job.recipe.optimizer.learning_rate) + " now)");
+  Error e =
+      make_error(ErrorCode::kFailedPrecondition, "LOSS_NOT_FINITE",
+                 what + "; try " + instead + "a lower recipe.optimizer.learning_rate (currently " +
+                     short_number(context_.job.recipe.optimizer.learning_rate) + ")");
   e.metadata["step"] = std::to_string(state_.step + 1);
   e.metadata["last_checkpoint_step"] = std::to_string(saved_step_);
   return e;
@@ -354,9 +355,9 @@ void Loop::choose_model() {
     model_ = session_.evaluated_weights();
     return;
   }
-  reporter_.log("the model is that of step " + std::to_string(state_.best.step) + ", where " +
-                context_.job.recipe.keep_best.metric +
-                " was best: " + short_number(state_.best.value));
+  reporter_.log("the model has the weights of step " + std::to_string(state_.best.step) +
+                ", which had the best " + context_.job.recipe.keep_best.metric + ": " +
+                short_number(state_.best.value));
   // Training has ended, so the best weights may replace the last ones.
   session_.set_evaluated_weights(*state_.best.weights);
   model_ = session_.evaluated_weights();

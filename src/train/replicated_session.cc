@@ -179,12 +179,12 @@ std::string ReplicatedSession::describe_stop(double limit_s) const {
   const auto [reached, ended, is_back] = progress(first);
   const bool is_of_others = waits_for_others();
   const std::string others =
-      is_of_others ? ": all ranks of this process have come to it and it has not ended within " +
+      is_of_others ? ": all ranks of this process have reached it, and it did not end within " +
                          seconds(limit_s) + "; one of the others (" + names_of_others() +
                          ") has stopped, or the connection between the nodes does not work"
                    : "";
   if (evaluates_) {
-    return name_of(first) + " stopped in an evaluation behind step " +
+    return name_of(first) + " stopped in an evaluation after step " +
            std::to_string(first_step_ + steps_begun_) +
            (is_of_others ? others
                          : ": it has not continued within " + seconds(limit_s) +
@@ -198,10 +198,10 @@ std::string ReplicatedSession::describe_stop(double limit_s) const {
   if (is_inside) {
     text += " in " + exchanges_[static_cast<size_t>((reached - 1) % in_step)];
     if (is_of_others) return text + others;
-    return text + ": all ranks have come to it and it has not ended within " + seconds(limit_s) +
+    return text + ": all ranks have reached it, and it did not end within " + seconds(limit_s) +
            "; the connection between the devices does not work";
   }
-  text += is_behind_all ? " behind " + exchanges_.back()
+  text += is_behind_all ? " after " + exchanges_.back()
                         : " before " + exchanges_[static_cast<size_t>(reached % in_step)];
   return text + ": it has not continued within " + seconds(limit_s) +
          ", and the other ranks are waiting for it";
@@ -276,7 +276,7 @@ void ReplicatedSession::check_replicas(int64_t step) {
                                                               : "rank " + std::to_string(r);
   };
   const bool known = agree_with(most) * 2 > std::ssize(sums);
-  throw RanksDiffer(name(odd) + (known ? "" : " or " + name(most)) + " holds other values of " +
+  throw RanksDiffer(name(odd) + (known ? "" : " or " + name(most)) + " has other values of " +
                     tensor->first + " than " + (known ? "most of the others" : "it should") +
                     " after step " + std::to_string(step) +
                     ": a device, its memory or a link has changed bits without an error");

@@ -159,8 +159,8 @@ Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
   if (identity.is_in_another_arithmetic(recorded)) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN",
                       name +
-                          " was written by a version that computes otherwise, so the job would go "
-                          "on with other bits (" +
+                          " was written by a version whose computations differ, so the job would "
+                          "continue with other bits (" +
                           difference +
                           "); expected a retry or a fork of the job, or a folder without "
                           "checkpoints");
@@ -188,7 +188,8 @@ Result<LoopState> resume(const LoadedCheckpoint& checkpoint, const TrainJob& job
   const int64_t ranks = ranks_of(checkpoint);
   if (state.threads != job.threads || state.backend != backend || ranks != job.ranks) {
     reporter.log("resuming with backend " + where(backend, job.threads, job.ranks) +
-                 " a checkpoint of " + where(state.backend, state.threads, ranks) +
+                 " a checkpoint written with backend " +
+                 where(state.backend, state.threads, ranks) +
                  ": results may differ in their last bits");
   }
   ASSIGN_OR_RETURN(const AlgorithmRecord recorded, algorithms_of(checkpoint));

@@ -475,7 +475,7 @@ void Session::evaluate(std::span<const std::byte> input) {
 }
 
 void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
-  TRAINYARD_CHECK(evaluate_.has_value() && data_.has_value(), "the job holds nothing to evaluate");
+  TRAINYARD_CHECK(evaluate_.has_value() && data_.has_value(), "the job has no rows to evaluate");
   data_->gather_evaluation(samples, evaluate_->place_to_write(evaluate_ids_.input));
   run_evaluation();
 }

@@ -130,7 +130,7 @@ Status check_same_start(const Start& start, TrainingSession& session) {
   if (of_first == mine) return {};
   return make_error(ErrorCode::kAborted, "RANKS_DIFFER",
                     "this process would train " + mine + ", rank 0 " + of_first +
-                        ": all ranks must be given the same job, dataset and checkpoint");
+                        ": all ranks need the same job, dataset and checkpoint");
 }
 
 /// Services and signals from outside a run.
@@ -169,8 +169,8 @@ std::optional<std::string> find_validation_copies(const OpenJob& open, const Spl
   const RowCopies copies = count_copies(schema, train, split.train, train, split.validation);
   if (!copies.matter()) return std::nullopt;
   return std::to_string(copies.copies) + " of " + std::to_string(copies.rows) +
-         " validation rows equal a training row, target included: metrics of the validation look "
-         "better than they are. If they are copies, leave them out of the file.";
+         " validation rows equal a training row, target included: validation metrics are too "
+         "optimistic. If they are copies, remove them from the file.";
 }
 
 /// Loads weights, runs the loop and writes the model. `plan` must be complete except for values

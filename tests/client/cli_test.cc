@@ -139,14 +139,14 @@ TEST_F(Cli, UploadTellsWhichVersionItIs) {
   server_.state().dataset_changes = true;
   done = run(upload);
   EXPECT_EQ(done.out, "digits@2\n");
-  EXPECT_EQ(done.err, "digits@2: a new version, digits@1 stays\n");
+  EXPECT_EQ(done.err, "digits@2: a new version; digits@1 is kept\n");
   const std::string text =
       "dataset: {name: digits, path: " + testing::source_path("examples/digits.csv.gz") +
       ", csv: {target: c64}}\n"
       "model: {lenet5: }\nrecipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n";
   done = run({"submit", spec(text)});
   EXPECT_EQ(done.code, 0) << done.err;
-  EXPECT_EQ(done.err, "digits@3: a new version, digits@2 stays\n");
+  EXPECT_EQ(done.err, "digits@3: a new version; digits@2 is kept\n");
   EXPECT_EQ(server_.state().submits[0].spec().dataset().name(),
             "projects/default/datasets/digits@3");
 }
@@ -197,7 +197,7 @@ TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
     const size_t at = out.find("precision");
     return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
   };
-  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 does not round them"),
+  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 does not and is up to"),
             std::string::npos);
   EXPECT_NE(told(v1::Recipe::FP32, "devices/gpu-0").find("tf32 is up to"), std::string::npos);
   const std::string on_cpu = told(v1::Recipe::FP32, "devices/cpu");
@@ -217,10 +217,11 @@ TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
     const size_t at = out.find("3 MiB, ");
     return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
   };
-  EXPECT_EQ(told(40, 0), "3 MiB, every 40 steps: a kill costs at most 40 steps of work");
-  EXPECT_EQ(told(1, 0), "3 MiB, every 1 step: a kill costs at most 1 step of work");
-  EXPECT_EQ(told(0, 102),
-            "3 MiB, by time, under 1% of the run: a kill costs at most 102 s of work");
+  EXPECT_EQ(told(40, 0), "3 MiB, every 40 steps; an interruption loses at most 40 steps of work");
+  EXPECT_EQ(told(1, 0), "3 MiB, every 1 step; an interruption loses at most 1 step of work");
+  EXPECT_EQ(
+      told(0, 102),
+      "3 MiB, written in under 1% of the run's time; an interruption loses at most 102 s of work");
 }
 
 TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
@@ -240,7 +241,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
                      "least 60 MiB a step"),
             std::string::npos)
       << out;
-  EXPECT_NE(out.find("the optimizer's state: each GPU holds 60 MiB less than all of it"),
+  EXPECT_NE(out.find("the optimizer's state: each GPU stores 60 MiB less than all of it"),
             std::string::npos)
       << out;
   plan.clear_exchanges();
@@ -256,7 +257,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
       split.find("gather_rows of 8 MiB in 2 along rows; each GPU sends at least 6 MiB a step"),
       std::string::npos)
       << split;
-  EXPECT_NE(split.find("the head's weights: each GPU holds 20 MiB less than all of them"),
+  EXPECT_NE(split.find("the head's weights: each GPU stores 20 MiB less than all of them"),
             std::string::npos)
       << split;
   plan.set_mlp_saved_bytes(10 << 20);
@@ -269,7 +270,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
     pair.set_exchanged_bytes(3 << 20);
   }
   const std::string pairs = run({"plan", spec()}).out;
-  EXPECT_NE(pairs.find("weights of pairs of layers: each GPU holds 10 MiB less than all of them"),
+  EXPECT_NE(pairs.find("weights of pairs of layers: each GPU stores 10 MiB less than all of them"),
             std::string::npos)
       << pairs;
   EXPECT_NE(pairs.find("fc0 and fc1 (4,096 units): 24 MiB less for 3 MiB exchanged in a step, fc2"),
@@ -283,7 +284,7 @@ TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
   plan.clear_head_saved_bytes();
   plan.set_parameter_saved_bytes(90 << 20);
   const std::string parameters = run({"plan", spec()}).out;
-  EXPECT_NE(parameters.find("the parameters: each GPU holds 90 MiB less than all of them"),
+  EXPECT_NE(parameters.find("the parameters: each GPU stores 90 MiB less than all of them"),
             std::string::npos)
       << parameters;
 }
@@ -369,7 +370,7 @@ TEST_F(Cli, LayoutsOfFilesAreComparedHere) {
   EXPECT_NE(done.out.find("RECOMPUTE  MICRO"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("chosen (as written)"), std::string::npos) << done.out;
   EXPECT_NE(done.out.find("full "), std::string::npos) << done.out;
-  EXPECT_NE(done.out.find("A server would choose so"), std::string::npos) << done.out;
+  EXPECT_NE(done.out.find("A server would choose this"), std::string::npos) << done.out;
   EXPECT_EQ(done.out.find("Conv"), std::string::npos) << done.out;
 }
 
@@ -612,7 +613,7 @@ TEST_F(Cli, PrioritizeSaysWhatItDidAndWhatItExpects) {
   EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "101"}).code, 2);
   server_.state().jobs["projects/default/jobs/digits-1"].set_state(v1::RUNNING);
   EXPECT_EQ(run({"prioritize", "digits-1", "--priority", "5"}).err,
-            "digits-1 has priority 5, should it return to the queue\n");
+            "digits-1 has priority 5, if it returns to the queue\n");
 }
 
 TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
@@ -620,7 +621,7 @@ TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
   add_job(server_.state(), "digits-2", v1::RUNNING, 5);
   EXPECT_EQ(run({"pause", "digits-1", "digits-2"}).err,
             "digits-1 is paused\n"
-            "digits-2 will pause; its worker ends its step and saves a checkpoint first\n");
+            "digits-2 will pause; its worker finishes its step and saves a checkpoint first\n");
   server_.state().jobs["projects/default/jobs/digits-1"].set_state(v1::PAUSED);
   EXPECT_EQ(run({"resume", "digits-1", "digits-2"}).err,
             "digits-1 is back in the queue\ndigits-2 runs\n");
@@ -1061,8 +1062,8 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
   EXPECT_EQ(run({"local", "run", spec()}).code, 2) << "a dataset name needs a server";
   const Done open = run({"local", "run", spec_path, "--set", "recipe.batch_size=auto"});
   EXPECT_EQ(open.code, 2);
-  EXPECT_NE(open.err.find("auto is chosen by a server, by the rates that it has measured, and "
-                          "'local run' asks none; write a number, such as 64"),
+  EXPECT_NE(open.err.find("only a server can choose auto, from the rates that it has measured, and "
+                          "'local run' uses no server; write a number, such as 64"),
             std::string::npos)
       << open.err;
   const Done shapes =
@@ -1208,7 +1209,7 @@ TEST_F(Cli, GcShowsWhatGoesWithBytesAndRemovesNothingUnasked) {
   EXPECT_EQ(done.out,
             "WHAT         NAME                   FREES  WHY\n"
             "checkpoints  digits-1               1 MiB  SUCCEEDED 9 days ago, its model is kept; "
-            "another job keeps 2 MiB of it\n"
+            "another job still uses 2 MiB of it\n"
             "files        uploads/\\x1b[31mnotes  1 MiB  nothing refers to it\n"
             "2 MiB would be freed\n");
   ASSERT_EQ(asked().size(), 1u);

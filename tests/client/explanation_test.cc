@@ -84,29 +84,28 @@ TEST_F(ExplanationTest, AKilledWorkerAndAFailureAreToldInOrder) {
       "- Attempt 1 ends after 4 min 0 s at step 440, with a checkpoint of step 400. Back to the "
       "queue: The worker was killed by signal 9 at step 440.\n"
       "- Attempt 2 begins on cpu: The same kind of device as before.\n"
-      "- It goes on from the checkpoint of step 400; 40 steps are computed again.\n"
+      "- It continues from the checkpoint of step 400; 40 steps are computed again.\n"
       "- Attempt 2 ends after 3 min 0 s at step 451. FAILED: the loss of step 452 is NaN\n"
       "kept: The checkpoint of step 400.\n"
-      "kept: Its metrics and its log, until 'trainyard delete digits-1' or, if the server has one, "
-      "its rule keep_jobs or keep_events.\n"
+      "kept: Its metrics and its log, until 'trainyard delete digits-1' or, if set, the server's "
+      "rule keep_jobs or keep_events.\n"
       "do: Lower recipe.optimizer.learning_rate, limit gradients with "
       "'recipe.clip_gradients: {norm: 1}', or look for wrong values in the data. 'trainyard fork "
-      "digits-1 --set recipe.optimizer.learning_rate=RATE' goes on from its checkpoint, if it has "
-      "one, with a lower rate; a retry as it is would fail again.\n");
+      "digits-1 --set recipe.optimizer.learning_rate=RATE' continues from its checkpoint, if it "
+      "has one, with a lower rate; an unchanged retry would fail again.\n");
 }
 
 TEST_F(ExplanationTest, AJobThatWaitsSaysWhyAndWhatHelps) {
   state(0, v1::QUEUED, "SUBMITTED", "");
   state(0, v1::QUEUED, "NO_DEVICE", "Waits for a GPU: this server has none.");
-  EXPECT_EQ(
-      page(),
-      "It waits in the queue: Waits for a GPU: this server has none.\n"
-      "- Submitted.\n"
-      "- It waits: Waits for a GPU: this server has none.\n"
-      "kept: Its metrics and its log, until 'trainyard delete digits-1' or, if the server has "
-      "one, its rule keep_jobs or keep_events.\n"
-      "do: 'trainyard device list' says why no device can be used. With 'resources: {device: "
-      "cpu}' the job would run on the CPU.\n");
+  EXPECT_EQ(page(),
+            "It waits in the queue: Waits for a GPU: this server has none.\n"
+            "- Submitted.\n"
+            "- It waits: Waits for a GPU: this server has none.\n"
+            "kept: Its metrics and its log, until 'trainyard delete digits-1' or, if set, the "
+            "server's rule keep_jobs or keep_events.\n"
+            "do: 'trainyard device list' says why no device can be used. With 'resources: {device: "
+            "cpu}' the job would run on the CPU.\n");
 }
 
 TEST_F(ExplanationTest, TheCpuHelpsNoJobThatAskedForItNorOneThatIsTooLarge) {
@@ -132,7 +131,7 @@ TEST_F(ExplanationTest, ARunningJobSaysWhatAnInterruptionWouldCost) {
   job_.set_device("devices/cpu");
   std::string text = page();
   EXPECT_NE(text.find("It is training: step 7 of 1,000 on cpu.\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("No checkpoint yet: after an interruption it begins again."),
+  EXPECT_NE(text.find("No checkpoint yet: after an interruption, the job restarts from step 0."),
             std::string::npos);
   state(1, v1::QUEUED, "WORKER_HUNG", "The worker was silent.");
   state(2, v1::STARTING, "DEVICE_ASSIGNED", "");
@@ -141,7 +140,8 @@ TEST_F(ExplanationTest, ARunningJobSaysWhatAnInterruptionWouldCost) {
   EXPECT_NE(text.find("; 1 checkpoint could not be written (no space left on device). Back to"),
             std::string::npos)
       << text;
-  EXPECT_NE(text.find("It begins again: there was no checkpoint."), std::string::npos) << text;
+  EXPECT_NE(text.find("It restarts from step 0: there was no checkpoint."), std::string::npos)
+      << text;
 }
 
 TEST_F(ExplanationTest, ASuccessNamesItsModel) {
@@ -157,9 +157,9 @@ TEST_F(ExplanationTest, ASuccessNamesItsModel) {
       << text;
   EXPECT_NE(text.find("kept: The model digits-1: 'trainyard predict digits-1'"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("kept: The checkpoint of step 1,000, until 'trainyard server gc' frees its "
-                      "room.\n"),
-            std::string::npos)
+  EXPECT_NE(
+      text.find("kept: The checkpoint of step 1,000, until 'trainyard server gc' deletes it.\n"),
+      std::string::npos)
       << text;
 }
 
@@ -168,11 +168,10 @@ TEST_F(ExplanationTest, AJobThatLostItsOldEventsSaysWhatIsLeft) {
   state(1, v1::SUCCEEDED, "COMPLETED", "All steps are done.");
   job_.set_events_thinned(true);
   const std::string text = page();
-  EXPECT_NE(
-      text.find("kept: The newest value of each metric, until 'trainyard delete digits-1' or, "
-                "if the server has one, its rule keep_jobs. Its log and earlier values are "
-                "gone by the server's rule keep_events.\n"),
-      std::string::npos)
+  EXPECT_NE(text.find("kept: The newest value of each metric, until 'trainyard delete digits-1' "
+                      "or, if set, the server's rule keep_jobs. The server's rule keep_events "
+                      "has removed its log and earlier values.\n"),
+            std::string::npos)
       << text;
 }
 

@@ -25,10 +25,10 @@ TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
   gpu.set_device("devices/gpu-0");
   gpu.set_basis("unknown: the speed has not been measured yet");
   EXPECT_EQ(render_forecasts(plan, false),
-            "FORECAST     STEP  TO THE END             LIMITED BY        ROWS/S  COST\n"
+            "FORECAST     STEP  TOTAL TIME             LIMITED BY        ROWS/S  COST\n"
             "cpu       12.3 ms  100 s (90 s to 115 s)  compute     5000 of 200k  0.25\n"
             "gpu-0     unknown\n"
-            "cpu: by speed measured with 2 threads, about 2 Wh\n"
+            "cpu: forecast from speed measured with 2 threads, about 2 Wh\n"
             "gpu-0: unknown: the speed has not been measured yet\n");
 }
 
@@ -48,10 +48,9 @@ TEST(ForecastView, AClusterWithItsTimeLimit) {
   EXPECT_NE(text().find("slurm x 4  12.3 ms  3 h 10 min (2 h 40 min to 4 h 0 min)"),
             std::string::npos)
       << text();
-  EXPECT_NE(
-      text().find("slurm x 4: its time limit of 1 h 0 min makes it go on in 4 starts; the waits "
-                  "between them are not in the time to the end\n"),
-      std::string::npos)
+  EXPECT_NE(text().find("slurm x 4: its time limit of 1 h 0 min divides it into 4 starts; the "
+                        "total time excludes the waits between them\n"),
+            std::string::npos)
       << text();
   cluster.set_starts(1);
   EXPECT_NE(text().find("slurm x 4: within its time limit of 1 h 0 min\n"), std::string::npos)
@@ -68,14 +67,14 @@ TEST(ForecastView, WhatRemainsOfARunningJob) {
   progress.set_remaining_seconds(100);
   progress.set_remaining_seconds_low(95);
   progress.set_remaining_seconds_high(110);
-  EXPECT_EQ(remaining_text(progress), "100 s (95 s to 110 s) to go");
+  EXPECT_EQ(remaining_text(progress), "100 s (95 s to 110 s)");
   progress.set_forecast_share(0.5);
   progress.set_held_back_by("data");
   EXPECT_EQ(remaining_text(progress),
-            "100 s (95 s to 110 s) to go, 0.5x as fast as forecast, held back by data");
+            "100 s (95 s to 110 s), 0.5x as fast as forecast, held back by data");
   progress.set_bound_share(0.304);
   EXPECT_EQ(remaining_text(progress),
-            "100 s (95 s to 110 s) to go, 0.5x as fast as forecast, at 30% of the device's bound, "
+            "100 s (95 s to 110 s), 0.5x as fast as forecast, at 30% of the device's bound, "
             "held back by data");
 }
 

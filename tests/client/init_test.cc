@@ -100,7 +100,7 @@ TEST_F(Init, LeavesOutTheTrapsOfATableAndSaysWhy) {
   EXPECT_NE(why["PassengerId"].find("looks like an ID"), std::string::npos);
   EXPECT_NE(why["name"].find("free text"), std::string::npos);
   EXPECT_NE(why["ship"].find("the same value in all rows, 'Titanic'"), std::string::npos);
-  EXPECT_NE(why["fate"].find("alone tells the target"), std::string::npos);
+  EXPECT_NE(why["fate"].find("determines the target"), std::string::npos);
   EXPECT_NE(why["age"].find("missing"), std::string::npos);
   EXPECT_EQ(why["port"], "3 categories: C, Q, S");
 }
@@ -205,7 +205,7 @@ TEST_F(Init, ColumnsThatNoIngestReadsAreLeftOut) {
     if (c.use == Use::kLeftOut) why[c.name] = c.says;
   }
   EXPECT_NE(why["amount"].find("numbers with units or separators"), std::string::npos);
-  EXPECT_NE(why["born"].find("dates in an order that is not read"), std::string::npos);
+  EXPECT_NE(why["born"].find("dates in an unsupported format"), std::string::npos);
   EXPECT_NE(why["mixed"].find("numbers, and text such as 'unknown'"), std::string::npos);
   EXPECT_EQ(dataset(path).csv().categorical(0), "level");
 }
@@ -229,10 +229,10 @@ TEST_F(Init, AColumnThatIsTheOnlyOneStaysAndIsTold) {
   const Result<JobDraft> made = draft(path);
   ASSERT_TRUE(made.ok()) << made.error().message;
   ASSERT_FALSE(made->notes.empty());
-  EXPECT_NE(made->notes[0].find("alone tells the target"), std::string::npos) << made->notes[0];
+  EXPECT_NE(made->notes[0].find("determines the target"), std::string::npos) << made->notes[0];
   std::string constant = "x,y\n";
   for (int i = 0; i < 50; ++i) constant += "3," + std::to_string(i % 2) + "\n";
-  EXPECT_NE(refusal(write("constant.csv", constant)).find("no column can be learned from"),
+  EXPECT_NE(refusal(write("constant.csv", constant)).find("no column other than the target"),
             std::string::npos);
 }
 
@@ -249,7 +249,7 @@ TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
   const std::vector<Case> cases = {
       {"t.parquet", std::string("PAR1\0\x15", 6), {"Parquet", "pandas.read_parquet", "to_csv"}},
       {"t.csv", "", {"is empty (0 bytes)"}},
-      {"blank.csv", "\n\n  \n", {"nothing but blanks"}},
+      {"blank.csv", "\n\n  \n", {"only whitespace"}},
       {"t.pkl", std::string("\x80\x04\x95\0", 4), {"pickle", "pandas.read_pickle"}},
       {"t.xls", std::string("\xd0\xcf\x11\xe0\0", 5), {"Excel", "pandas.read_excel"}},
       {"u16.csv",
@@ -258,7 +258,7 @@ TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
                    6),
        {"UTF-16", "iconv"}},
       {"latin.csv", "name,y\nM\xfcller,1\n", {"not UTF-8", "byte 8", "iconv -f WINDOWS-1252"}},
-      {"page.csv", "<!DOCTYPE html><html></html>\n", {"HTML", "page was stored"}},
+      {"page.csv", "<!DOCTYPE html><html></html>\n", {"HTML", "stored a web page"}},
       {"doc.json",
        "[{\"a\": 1},\n {\"a\": 2}]\n",
        {"one JSON document", "orient='records', lines=True"}},
@@ -270,7 +270,7 @@ TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
       {"comma.csv", "a;price\n1,5;2,5\n2,5;3,5\n", {"decimal comma", "decimal=','"}},
       {"money.csv", money, {"'price' has numbers with units", "'$1,000'", "str.replace"}},
       {"dup.csv", "a,a,y\n1,2,3\n", {"dup.csv: header, column 2", "'a' appears twice"}},
-      {"blanks.data", "1  2   3\n4  5   6\n7  8   9\n", {"several blanks", "sep=r'\\s+'"}},
+      {"blanks.data", "1  2   3\n4  5   6\n7  8   9\n", {"several spaces", "sep=r'\\s+'"}},
       {"short.txt", "hello\n", {"too short"}},
       {"job.yaml", "model: {}\n", {"looks like a job file", "trainyard submit"}},
       {"bytes.bin", std::string("ab\0cd", 5), {"binary file of an unknown kind"}},
@@ -300,7 +300,7 @@ TEST_F(Init, LooksAtTheBeginningOfALargeTable) {
       draft_job(path, {.target = "", .scratch = folder_ / "scratch", .head_bytes = 100'000});
   ASSERT_TRUE(made.ok()) << made.error().message;
   EXPECT_NEAR(static_cast<double>(made->facts.rows), kRows, kRows / 100.0);
-  EXPECT_NE(made->found.find("init looked at the first"), std::string::npos) << made->found;
+  EXPECT_NE(made->found.find("init read the first"), std::string::npos) << made->found;
 }
 
 TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {

@@ -51,7 +51,7 @@ v1::JobPlan of_gpus() {
              Recipe::NONE,
              1,
              ShardingRow::FITS,
-             "3% faster, which the forecast cannot tell",
+             "3% faster, within the forecast's error",
              52'000 * kMiB,
              0.4,
              610 * kMiB});
@@ -91,8 +91,8 @@ v1::JobPlan of_gpus() {
        0,
        0});
   plan.set_sharding_plans_basis(
-      "Steps are forecast by the rates measured of devices/gpu-0; the link between its GPUs is not "
-      "measured: 20 GB/s are assumed, 8 to 300 in the ranges.");
+      "Steps are forecast from the rates measured on devices/gpu-0; the link between its GPUs is "
+      "not measured: 20 GB/s are assumed, 8 to 300 in the ranges.");
   return plan;
 }
 
@@ -103,8 +103,8 @@ TEST(ShardingView, ATableOfAWideTerminalHasTheReasons) {
       "optimizer        none           1  59.6 GiB  412 ms  870 MiB  chosen: changes least of "
       "those "
       "about as fast as the faste…\n"
-      "optimizer, head  none           1  50.8 GiB  400 ms  610 MiB  fits, 3% faster, which the "
-      "forecast cannot tell\n"
+      "optimizer, head  none           1  50.8 GiB  400 ms  610 MiB  fits, 3% faster, within the "
+      "forecast's error\n"
       "none             full           4  77.1 GiB  540 ms  870 MiB  fits, 31% slower\n"
       "none             blocks         1  82.3 GiB          870 MiB  2.34 GiB too large\n"
       "none             none           1  97.6 GiB          870 MiB  17.6 GiB too large (as "
@@ -114,7 +114,7 @@ TEST(ShardingView, ATableOfAWideTerminalHasTheReasons) {
       "shard head:  resources.shard: head has a table that an embedding has, too, expected shard: "
       "optimizer or none\n"
       "\n"
-      "80 GiB of memory are available on each device. Steps are forecast by the rates measured of "
+      "80 GiB of memory is available on each device. Steps are forecast from the rates measured on "
       "devices/gpu-0; the link\n"
       "between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges.\n");
 }
@@ -139,7 +139,7 @@ TEST(ShardingView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
              v1::Recipe::NONE,
              8,
              v1::ShardingRow::CHANGES_RESULT,
-             "batch normalization takes its statistics from each micro-batch",
+             "batch normalization computes its statistics over each micro-batch",
              900 * kMiB});
   add(plan, {{v1::Resources::NONE},
              v1::Recipe::NONE,
@@ -148,14 +148,14 @@ TEST(ShardingView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
              "1 GiB too large",
              9000 * kMiB})
       .set_as_written(true);
-  plan.set_sharding_plans_basis("How long steps take is not known: this server measures no rates.");
+  plan.set_sharding_plans_basis("The time of a step is unknown: this server measures no rates.");
   EXPECT_EQ(render_sharding_plans(plan, false, 0, false),
             "RECOMPUTE  MICRO    MEMORY  WHY\n"
-            "none           8   900 MiB  changes the result: batch normalization takes its "
-            "statistics from each micro-batch\n"
+            "none           8   900 MiB  changes the result: batch normalization computes its "
+            "statistics over each micro-batch\n"
             "none           1  8.79 GiB  1 GiB too large (as written)\n"
             "\n"
-            "80 GiB of memory are available. How long steps take is not known: this server "
+            "80 GiB of memory is available. The time of a step is unknown: this server "
             "measures no rates.\n"
             "\n"
             "the job needs 9 GiB of memory, 1 GiB more\n");

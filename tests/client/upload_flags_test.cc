@@ -177,7 +177,7 @@ TEST(UploadFlags, HelpIsGroupedAndSaysWhatFormatsAnOptionIsFor) {
   const std::string help = command_help(*command, options);
   for (const char* line :
        {"\nWithout a spec file, the data is one of:\n  --csv FILE", "\n  --libsvm FILE",
-        "\nHow it is read [formats with the option]:\n",
+        "\nHow the data is read [formats with the option]:\n",
         "what the target is: class or numeric [csv, ", "\n  --no-header",
         "the column to predict [csv, jsonl]\n", "\nOptions of every command:\n"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line << " is not in\n" << help;

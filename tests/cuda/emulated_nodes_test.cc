@@ -215,7 +215,7 @@ TEST(EmulatedNodes, AProcessThatGoesEndsTheOthers) {
       } catch (const RankLost& e) {
         EXPECT_EQ(p, 0);
         EXPECT_EQ(e.rank, 2);
-        EXPECT_EQ(std::string(e.what()), "ranks 2 to 3 (127.0.0.1) has given the job up");
+        EXPECT_EQ(std::string(e.what()), "ranks 2 to 3 (127.0.0.1) has aborted the job");
       } catch (const std::runtime_error& e) {
         EXPECT_EQ(std::string(e.what()), "it is killed");
         EXPECT_EQ(p, 1);
@@ -246,7 +246,7 @@ TEST(EmulatedNodes, ARankThatStopsIsNamedByItsProcess) {
     ManyBuckets job(join_gpus(peers[at]).value(), p == 0 ? kLate : kSoon);
     job.losses(4);
     if (p == 0) {
-      EXPECT_EQ(end_of_steps<RankLost>(job), "ranks 2 to 3 (127.0.0.1) has given the job up");
+      EXPECT_EQ(end_of_steps<RankLost>(job), "ranks 2 to 3 (127.0.0.1) has aborted the job");
       return;
     }
     testing::stall_device(3, 150);
@@ -272,7 +272,7 @@ TEST(EmulatedNodes, OthersThatAreSilentAreNamed) {
     const std::string text = end_of_steps<RankLost>(job);
     over = true;
     EXPECT_TRUE(text.starts_with("rank 0 (devices/gpu-0) stopped in step ")) << text;
-    EXPECT_NE(text.find("all ranks of this process have come to it and it has not ended within 2 "
+    EXPECT_NE(text.find("all ranks of this process have reached it, and it did not end within 2 "
                         "s; one of the others (ranks 2 to 3) has stopped, or the connection "),
               std::string::npos)
         << text;

@@ -77,7 +77,7 @@ TEST(CudaFault, OfALibraryIsAskedOfTheContext) {
   }
   testing::set_fault_after(-1);
   EXPECT_EQ(error_of(CUDNN_STATUS_NOT_SUPPORTED).fault(), CudaFault::kProgram);
-  EXPECT_EQ(std::string(error_of(CUDNN_STATUS_BAD_PARAM).what()).find("for CUDA says"),
+  EXPECT_EQ(std::string(error_of(CUDNN_STATUS_BAD_PARAM).what()).find("CUDA reports"),
             std::string::npos);
 }
 

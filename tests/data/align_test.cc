@@ -80,7 +80,8 @@ TEST(AlignedRows, AnotherTargetOrKindIsRefused) {
   EXPECT_FALSE(AlignedRows::align(classes->schema(), number->schema(), number->train()).ok());
   const auto kind = AlignedRows::align(classes->schema(), text->schema(), text->train());
   ASSERT_FALSE(kind.ok());
-  EXPECT_NE(kind.error().message.find("holds one text; the model reads a table"), std::string::npos)
+  EXPECT_NE(kind.error().message.find("contains one text; the model expects a table"),
+            std::string::npos)
       << kind.error().message;
 }
 

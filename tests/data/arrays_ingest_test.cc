@@ -396,7 +396,7 @@ TEST(Arrays, WhatDoesNotFitIsRefusedWithArrayAndIndex) {
        "targets: [1]: a text with the number 55296, which is not a character"},
       {npy("|S1", "(2, 2)", "abcd"), y, "inputs: text, expected numbers"},
       {f4({1}, "()"), y, "inputs: shape [], expected [N, F]"},
-      {f4({}, "(0, 2)"), y, "inputs: shape [0, 2] holds nothing"},
+      {f4({}, "(0, 2)"), y, "inputs: shape [0, 2] has no elements"},
       {f4({1, 2}, "(2, 1, 1, 1, 1)"), y, "inputs: shape [2, 1, 1, 1, 1], expected [N, F]"},
   };
   for (const auto& c : cases) {
@@ -415,7 +415,7 @@ TEST(Arrays, WhatDoesNotFitIsRefusedWithArrayAndIndex) {
             "test_targets: [0]: '2' is not a class of the training rows");
   EXPECT_TRUE(IngestedFiles(arrays(), {{"data", x}})
                   .message()
-                  .starts_with("data: an NPY file, which holds one array"));
+                  .starts_with("data: an NPY file, which contains one array"));
   EXPECT_TRUE(IngestedFiles(arrays(), {{"data", "1,2\n"}})
                   .message()
                   .starts_with("data: neither NPZ nor safetensors"));

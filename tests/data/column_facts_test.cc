@@ -93,8 +93,8 @@ TEST(ColumnFacts, SentencesNameColumnCountAndField) {
   c.example = "Braund";
   EXPECT_EQ(describe(ColumnTrap::kIdentifier, c, "csv"),
             "column 'note' is read as categories, one for each different text, and 890 of 891 "
-            "values differ, such as 'Braund', as IDs do: a model can learn them by heart, and new "
-            "rows have others. Leave it out: list it in dataset.csv.ignore.");
+            "values differ, such as 'Braund', as IDs do: a model can memorize them, but new rows "
+            "have other values. Leave it out: list it in dataset.csv.ignore.");
   EXPECT_EQ(count_of(ColumnTrap::kIdentifier, c), 890);
   for (const ColumnTrap trap :
        {ColumnTrap::kEmpty, ColumnTrap::kConstant, ColumnTrap::kDates, ColumnTrap::kFreeText,

@@ -58,9 +58,10 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
       {"a,b\n1,2\"\n",
        "data: line 2: field 2 contains a quote, expected the whole field in quotes and inner "
        "quotes doubled"},
-      {std::string("a,b\n1,\0", 7), "data: line 2: field 2 holds a zero byte, expected UTF-8 text"},
+      {std::string("a,b\n1,\0", 7),
+       "data: line 2: field 2 contains a zero byte, expected UTF-8 text"},
       {std::string("a,\"\0\"\n", 6),
-       "data: line 1: a quoted field holds a zero byte, expected "
+       "data: line 1: a quoted field contains a zero byte, expected "
        "UTF-8 text"},
       {std::string("\xff\xfe"
                    "a\0,\0",

@@ -73,7 +73,7 @@ TEST(IdxIngestB39, LyingHeadersAreRefusedBeforeMemoryIsTaken) {
        "only 0"},
       {gzip(huge), ok_labels,
        "train_images: the header promises [2147483647, 16, 16], 549755813632 bytes, but the file "
-       "cannot hold more than " +
+       "cannot contain more than " +
            std::to_string(gzip(huge).size() * 1032 - 16)},
       {idx_file(0x08, {0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, ""), ok_labels,
        "train_images: sizes [4294967295, 4294967295, 4294967295, 4294967295] are too large"},

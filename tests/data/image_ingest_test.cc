@@ -124,9 +124,10 @@ TEST(ImageIngest, PartitionsAreFolders) {
   EXPECT_EQ(both.firsts(both->test()), (Ints{80}));
   EXPECT_EQ(both->schema().skipped_files, 1);
   files.push_back({"extra/cats/7.png", grey_png(70)});
-  EXPECT_EQ(Ingested::of(files).message(),
-            "data: 'extra/cats/7.png': is beside train/, expected it in train/ or test/ (or val/, "
-            "valid/)");
+  EXPECT_EQ(
+      Ingested::of(files).message(),
+      "data: 'extra/cats/7.png': is outside of train/, expected it in train/ or test/ (or val/, "
+      "valid/)");
   files.back() = {"test/birds/1.png", grey_png(1)};
   EXPECT_EQ(Ingested::of(files).message(),
             "data: 'test/birds/1.png': the class 'birds' has no image to train");
@@ -314,7 +315,7 @@ TEST(ImageIngestB35, UnsafeArchivesAreRefused) {
        "data: 'cats/3.png': a link, a device or a file with holes, expected files and folders"},
       {{"cats/3.png", "", FileKind::kPipe},
        "data: 'cats/3.png': a link, a device or a file with holes, expected files and folders"},
-      {{"cats/1.png", grey_png(9)}, "data: 'cats/1.png': the archive holds this path twice"},
+      {{"cats/1.png", grey_png(9)}, "data: 'cats/1.png': the archive contains this path twice"},
   };
   for (const Case& c : cases) {
     auto files = pets();

@@ -44,11 +44,11 @@ TEST(Libsvm, RefusesWhatItIsNotByTheLine) {
   EXPECT_EQ(message("1 a:1\n"), "data: line 1: 'a:1', expected index:value such as 3:0.5");
   EXPECT_EQ(message("1 3\n"), "data: line 1: '3', expected index:value such as 3:0.5");
   EXPECT_EQ(message("1 0:1\n"),
-            "data: line 1: index 0 behind 0, expected ascending indices from 1 to 262144");
+            "data: line 1: index 0 after 0, expected ascending indices from 1 to 262144");
   EXPECT_EQ(message("1 2:1 2:1\n"),
-            "data: line 1: index 2 behind 2, expected ascending indices from 1 to 262144");
+            "data: line 1: index 2 after 2, expected ascending indices from 1 to 262144");
   EXPECT_EQ(message("1 262145:1\n"),
-            "data: line 1: index 262145 behind 0, expected ascending indices from 1 to 262144");
+            "data: line 1: index 262145 after 0, expected ascending indices from 1 to 262144");
   EXPECT_EQ(message("1 1:nan\n"),
             "data: line 1: the value in '1:nan' is not a finite number of 32 bits");
   EXPECT_EQ(message("1 1:1\n1 1:2\n"),

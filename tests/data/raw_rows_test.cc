@@ -85,8 +85,8 @@ TEST(RawRows, BadRowsAreRefusedWithTheirPlace) {
             "rows: the fields are separated by semicolons, expected commas");
   EXPECT_EQ(table.message("1\tred\n"), "rows: the fields are separated by tabs, expected commas");
   EXPECT_EQ(table.message("1\n"),
-            "rows: 1 fields in the first row, which is not a header; expected the 2 feature "
-            "columns, with or without the target");
+            "rows: 1 fields in the first row, which is not a header of all columns; expected the 2 "
+            "feature columns, with or without the target");
   EXPECT_EQ(parse_raw_rows(table.dataset->schema(), "json", "{}").error().message,
             "format: 'json', expected csv, idx or text");
   EXPECT_FALSE(parse_raw_rows(table.dataset->schema(), "idx", idx_file(8, {1, 1, 1}, "x")).ok());
@@ -111,9 +111,9 @@ TEST(RawRows, ImagesAsIdxAndAsPixelColumns) {
   const auto message = [&](const char* format, const std::string& bytes) {
     return parse_raw_rows(schema, format, bytes).error().message;
   };
-  EXPECT_EQ(
-      message("csv", "1,2,3\n"),
-      "rows: 3 fields in the first row, which is not a header; expected the 2 feature columns");
+  EXPECT_EQ(message("csv", "1,2,3\n"),
+            "rows: 3 fields in the first row, which is not a header of all columns; expected the 2 "
+            "feature columns");
   EXPECT_EQ(message("csv", "1,256\n"),
             "rows: row 1 (line 1), column 'c1': '256' is not a whole number from 0 to 255, as all "
             "pixels of the training data are");

@@ -65,9 +65,10 @@ TEST(DataWarnings, SentencesSayWhatToDo) {
   ASSERT_EQ(d->schema().warnings.size(), 1u);
   const DataWarning& w = d->schema().warnings[0];
   EXPECT_EQ(w.count, 30);
-  EXPECT_EQ(w.message,
-            "column 'fixed' has the same value in all 30 rows, '7': it tells the model nothing. "
-            "Leave it out: list it in dataset.csv.ignore.");
+  EXPECT_EQ(
+      w.message,
+      "column 'fixed' has the same value in all 30 rows, '7': it has no information for the model. "
+      "Leave it out: list it in dataset.csv.ignore.");
 }
 
 TEST(DataWarnings, ManyColumnsOfAKindAreToldTogether) {

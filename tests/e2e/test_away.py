@@ -43,7 +43,7 @@ class Away(DisturbedTest):
         first = int(wait_until(told, f"{name} waits because of '{words}'")["attempt"])
         wait_until(lambda: (job := told()) and int(job["attempt"]) >= first + attempts - 1, f"{name} is tried again")
         wait_until(lambda: shown("get"), f"get {name} says why it waits")
-        wait_until(lambda: "the job goes on by itself" in (shown("explain") or ""), f"explain {name} says why it waits")
+        wait_until(lambda: "the job then continues by itself" in (shown("explain") or ""), f"explain {name} says why it waits")
 
     def test_a_dataset_that_is_away_makes_its_job_wait(self):
         self.pause("dataset-away")

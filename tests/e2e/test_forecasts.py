@@ -56,7 +56,7 @@ class Forecasts(MeasuredTest):
         self.assertAlmostEqual(forecast["cost"], forecast["total_seconds"] / 1000, delta=1e-6)
         self.assertIn("On the CPU this takes", self.plan()["device_advice"])
         text = self.daemon.cli("plan", digits_spec(self.folder, "planned"), "--upload").stdout
-        self.assertIn("TO THE END", text)
+        self.assertIn("TOTAL TIME", text)
 
         self.daemon.submit(digits_spec(self.folder, "measured"), "--wait")
         job = self.daemon.job("measured")

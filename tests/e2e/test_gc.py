@@ -151,7 +151,7 @@ class Gc(DaemonTest):
     def test_a_bad_rule_is_refused(self):
         self.assert_refused(self.daemon.cli("server", "gc", "--keep-jobs", "many", check=False), 2, "--keep-jobs",
                             "is not a duration")
-        self.assert_refused(self.daemon.cli("server", "gc", "--keep-jobs", "5,6", check=False), 2, "says it twice")
+        self.assert_refused(self.daemon.cli("server", "gc", "--keep-jobs", "5,6", check=False), 2, "two numbers or two durations")
         self.assert_refused(self.daemon.cli("server", "gc", "--keep-events", "9999d", "--yes", check=False), 2,
                             "keep_events_seconds")
 

@@ -107,10 +107,10 @@ class AGpuThatWorks(OnAGpu):
     def test_1_one_that_another_process_has_is_waited_for(self):
         gpu = self.checked()
         self.assertEqual((gpu["name"], gpu["health"]), (self.FIRST, "HEALTHY"))
-        self.assertIn("another process has the GPU for itself", gpu["reason"])
+        self.assertIn("another process uses the GPU exclusively", gpu["reason"])
         # An `auto` job waits for the GPU and then for its check; a CPU job does not wait.
         waits = self.submit("waits", "auto", "recipe.precision=fp32")
-        wait_until(lambda: "another process has the GPU" in self.daemon.job(waits).get("message", ""), "it says why", 30)
+        wait_until(lambda: "another process uses the GPU" in self.daemon.job(waits).get("message", ""), "it says why", 30)
         self.other_process.unlink()
         on_cpu = self.succeed(self.submit("on-cpu", "cpu"), "devices/cpu")
         wait_until(lambda: "being checked" in self.daemon.job(waits).get("message", ""), "it waits for the check", 60)

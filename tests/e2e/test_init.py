@@ -57,7 +57,7 @@ class Init(DaemonTest):
         self.assertEqual(job["plan"]["warnings"], [])
 
         told = self.daemon.cli("init", path, "--out", self.folder / "again.yaml")
-        for words in ("a CSV file with 160 rows and 5 columns", "species, 3 classes", "--target names another",
+        for words in ("a CSV file with 160 rows and 5 columns", "species, 3 classes", "--target chooses another",
                       "looks like an ID", "trainyard submit", "trainyard local run"):
             self.assertIn(words, told.stdout)
         self.assertEqual(told.stderr, "")

@@ -59,11 +59,11 @@ class LocalGpus(unittest.TestCase):
         self.assertIn("'devices/gpu-1' is named twice", self.refused(*run, "gpu-1,gpu-1"))
         self.assertIn("'devices/cpu' cannot share a job with other devices", self.refused(*run, "gpu-0,cpu"))
         self.assertIn("--device: 'tpu', expected cpu, gpu or gpu-N", self.refused(*run, "gpu-0,tpu"))
-        self.assertIn("devices/gpu-4 is not there: there is gpu-0, gpu-1, gpu-2, gpu-3",
+        self.assertIn("devices/gpu-4 is not available: there is gpu-0, gpu-1, gpu-2, gpu-3",
                       self.refused(*run, "gpu-0,gpu-4"))
-        self.assertIn("devices/gpu-0 is not there: CUDA_VISIBLE_DEVICES=2 hides it",
+        self.assertIn("devices/gpu-0 is not available: CUDA_VISIBLE_DEVICES=2 hides it",
                       self.refused(*run, "gpu-0", CUDA_VISIBLE_DEVICES="2"))
-        self.assertIn("2 GPUs are not there: CUDA sees 1",
+        self.assertIn("2 GPUs are not available: CUDA sees 1",
                       self.refused("local", "run", self.spec, "--set", "resources.device=gpu", "--set", "resources.gpus=2",
                                    CUDA_VISIBLE_DEVICES="2"))
         self.assertIn("resources.gpus: 4 does not divide recipe.batch_size 50, expected one of 1, 2, 5, 10, 25, 50",

@@ -72,7 +72,7 @@ class Losses(DaemonTest):
         self.assertEqual(report["source"].split("/")[-1], "answers-1")
         self.assertEqual(int(report["taken"]["count"]), 4)
         self.assertIn("fc1.weight", report["taken"]["names"])
-        self.assertRegex(self.daemon.cli("get", "answers-2").stdout, r"first weights: +of \S*answers-1; 4 taken \(fc1")
+        self.assertRegex(self.daemon.cli("get", "answers-2").stdout, r"initial weights: +of \S*answers-1; 4 loaded \(fc1")
 
     def test_an_autoencoder_gives_images_back(self):
         # Pixels have a standard deviation of 6. As fractions of 255 they are all dark: an untrained

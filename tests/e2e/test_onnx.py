@@ -430,7 +430,7 @@ recipe:
         needs = 'the recipe needs parameter_groups: [{match: "conv1.*", freeze: true}, {match: "conv2.bias", freeze: true}]'
         self.assertIn(needs, self.hints("model", "import", self.folder / "named.onnx", "--out", self.folder / "named"))
         hints = self.hints("submit", self.folder / "own.yaml", "--dry-run")
-        self.assertIn("What the file does not train is frozen, by recipe.parameter_groups.", hints)
+        self.assertIn("recipe.parameter_groups freezes the weights that the file does not train.", hints)
         self.assertNotIn("the recipe needs", hints)
 
     def test_all_that_is_missing_is_told_at_once_and_nothing_is_submitted(self):

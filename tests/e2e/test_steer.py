@@ -59,7 +59,7 @@ class Steer(DisturbedTest):
         time.sleep(0.5)
         self.assertEqual(self.daemon.job("outlives")["state"], "PAUSED", "it does not start by itself")
         waits = self.daemon.cli("wait", "outlives", "--timeout", "0.2", check=False)
-        self.assertIn("outlives is paused: 'trainyard resume outlives' lets it go on", waits.stderr)
+        self.assertIn("outlives is paused: 'trainyard resume outlives' continues it", waits.stderr)
         self.daemon.cli("resume", "outlives")
         self.finish("outlives")
 

@@ -340,7 +340,7 @@ class TorchWeights(DaemonTest):
             torch.testing.assert_close(state[key], tensor, rtol=0, atol=1e-20, msg=key)
 
     def test_mistakes_are_told_by_name(self):
-        with self.assertRaisesRegex(torch_weights.WeightsError, r"gpt2 has no place for: transformer\.conv1\.weight"):
+        with self.assertRaisesRegex(torch_weights.WeightsError, r"gpt2 has no tensor for: transformer\.conv1\.weight"):
             torch_weights.to_trainyard({"conv1.weight": torch.zeros(1)}, "gpt2")
         with self.assertRaisesRegex(torch_weights.WeightsError, "text_cnn has no tensors named: h0_ln_1.weight"):
             torch_weights.to_torch({"h0_ln_1.weight": torch.zeros(1)}, "text_cnn")

@@ -41,21 +41,21 @@ class Traps(DaemonTest):
         told = self.daemon.cli(*upload, "trapped")
         self.assertEqual(told.stdout, "trapped@1\n")
         self.assertIn("warning: column 'id' looks like an ID", told.stderr)
-        self.assertIn("warning: column 'fate' alone tells the target: each of its 2 values goes with one class of "
+        self.assertIn("warning: column 'fate' determines the target by itself: each of its 2 values occurs with one class of "
                       "'survived', in 300 of 300 rows", told.stderr)
         self.assertIn("list it in dataset.csv.ignore.", told.stderr)
         found = self.keys("trapped")
         self.assertEqual(set(found), {"IDENTIFIER_COLUMN", "TARGET_LEAK"})
         self.assertEqual(found["TARGET_LEAK"]["columns"], ["fate"])
         self.assertEqual(found["TARGET_LEAK"]["count"], 300)
-        self.assertIn("alone tells the target", self.daemon.cli("dataset", "get", "trapped").stdout)
+        self.assertIn("determines the target", self.daemon.cli("dataset", "get", "trapped").stdout)
 
         spec = self.write("trapped.yaml", JOB % ("trapped", 1, "0.01"))
         plan = self.daemon.json("plan", spec)
         self.assertEqual([w for w in plan["warnings"] if "column '" in w], plan["run"]["warnings"])
         self.assertEqual(len(plan["run"]["warnings"]), 2)
         submitted = self.daemon.cli("submit", spec, "--wait")
-        self.assertIn("warning: column 'fate' alone", submitted.stderr)
+        self.assertIn("warning: column 'fate' determines", submitted.stderr)
         job = submitted.stdout.strip()
         self.assertEqual(self.daemon.job(job)["plan"]["warnings"], plan["run"]["warnings"])
         self.assertIn("warning", self.daemon.cli("get", job).stdout)
@@ -86,7 +86,7 @@ class Traps(DaemonTest):
         self.assertEqual(after["state"], "SUCCEEDED")
         self.assertEqual(len(after["progress"]["warnings"]), 1)
         sentence = after["progress"]["warnings"][0]
-        self.assertIn("no better than an answer that does not look at the inputs", sentence)
+        self.assertIn("no better than a constant prediction that ignores the inputs", sentence)
         self.assertIn(sentence[:60], self.daemon.cli("watch", nothing).stdout)
 
     def test_rows_without_a_target_are_left_out_if_asked(self):

@@ -26,7 +26,7 @@ class Tutorial(DaemonTest):
         said = self.daemon.cli("tutorial", "--yes", env={"TMPDIR": str(self.scratch)}).stdout
         commands = [line.split()[2:4] for line in said.splitlines() if line.startswith("$ trainyard")]
         self.assertEqual([c[0] for c in commands], ["plan", "submit", "watch", "plot", "predict", "model"])
-        for word in ("SUCCEEDED", "train/loss", "rabbit", "docs/job_spec.md", "is gone again"):
+        for word in ("SUCCEEDED", "train/loss", "rabbit", "docs/job_spec.md", "has been deleted"):
             self.assertIn(word, said)
         self.assertEqual(self.names(), [[], [], []])
         self.assertEqual(list(self.scratch.iterdir()), [])
@@ -35,7 +35,7 @@ class Tutorial(DaemonTest):
         folder = self.scratch / "animals"
         said = self.daemon.cli("tutorial", "--yes", "--folder", folder,
                                "--server", f"unix:{self.scratch}/none.sock").stdout
-        for word in ("No server was found", "local run", "trainyardd", f"stay in {folder}"):
+        for word in ("No server was found", "local run", "trainyardd", f"are kept in {folder}"):
             self.assertIn(word, said)
         self.assertIn("animals.onnx", [path.name for path in folder.iterdir()])
         again = self.daemon.cli("tutorial", "--yes", "--folder", folder, check=False)

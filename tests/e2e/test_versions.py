@@ -32,7 +32,7 @@ class Versions(DaemonTest):
         self.assertEqual(self.upload(path).stderr, "digits@1: the same content as before\n")
         path.write_bytes(b"".join(rows[:1000]))
         done = self.upload(path)
-        self.assertEqual((done.stdout, done.stderr), ("digits@2\n", "digits@2: a new version, digits@1 stays\n"))
+        self.assertEqual((done.stdout, done.stderr), ("digits@2\n", "digits@2: a new version; digits@1 is kept\n"))
         first, second = (self.daemon.json("dataset", "get", name) for name in ("digits@1", "digits"))
         self.assertEqual([int(d["schema"]["train_rows"]) for d in (first, second)], [1797, 1000])
         self.assertEqual([d["version"] for d in (first, second)], [1, 2])

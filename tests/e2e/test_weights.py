@@ -137,7 +137,7 @@ class Weights(DaemonTest):
         self.assertTrue(job["spec"]["recipe"]["initial_weights"]["model"].startswith("w-"))
         self.assertEqual(int(job["plan"]["initial_weights"]["taken"]["count"]), 6)
         done = self.daemon.cli("local", "run", self.spec("local-file", recipe=recipe), "--set", "recipe.epochs=1")
-        self.assertIn("6 taken", done.stderr)
+        self.assertIn("6 loaded", done.stderr)
         plan = json.loads(self.daemon.cli("plan", self.spec("local-file", recipe=recipe), "-o", "json").stdout)
         self.assertEqual(int(plan["run"]["initial_weights"]["taken"]["count"]), 6)
 

@@ -100,7 +100,7 @@ TEST(Algorithms, AreTimedOnceAndKept) {
   EXPECT_EQ(library.timed, 1);
   EXPECT_EQ(first.used(), (AlgorithmRecord{{kClass, {{kKey, "fast"}}}}));
   EXPECT_EQ(second.used(), first.used());
-  EXPECT_NE(all(first.take_messages()).find("1 are not what the libraries propose first"),
+  EXPECT_NE(all(first.take_messages()).find("1 differ from the libraries' first proposal"),
             std::string::npos);
   EXPECT_TRUE(first.take_messages().empty());
   EXPECT_TRUE(second.take_messages().empty());
@@ -241,7 +241,7 @@ TEST(Algorithms, ARefusedChoiceIsMadeAnew) {
   library.fastest = "new";
   Algorithms second({folder.path()});
   EXPECT_EQ(library.ask(second), "new");
-  EXPECT_NE(all(second.take_messages()).find("1 recorded choices of algorithms are refused"),
+  EXPECT_NE(all(second.take_messages()).find("1 recorded choices of algorithms were rejected"),
             std::string::npos);
   Algorithms third({folder.path()});
   EXPECT_EQ(library.ask(third), "new");

@@ -120,7 +120,7 @@ TEST(Baseline, AModelThatLearnedNothingIsTold) {
   const TrainResult result = run_to_the_end(job, recorder);
   ASSERT_EQ(result.warnings.size(), 1u);
   EXPECT_TRUE(result.warnings[0].starts_with(
-      "the model is no better than an answer that does not look at the inputs: val/rmse "))
+      "the model is no better than a constant prediction that ignores the inputs: val/rmse "))
       << result.warnings[0];
   EXPECT_EQ(recorder.line_with("no better"), result.warnings[0]);
 }
@@ -139,7 +139,7 @@ TEST(Baseline, TrainingThatDivergedIsToldAlsoAfterAResume) {
   const TrainResult whole = run_to_the_end(job);
   ASSERT_EQ(whole.warnings.size(), 2u) << "and it is worse than the mean";
   EXPECT_NE(whole.warnings[0].find("far above the "), std::string::npos) << whole.warnings[0];
-  EXPECT_NE(whole.warnings[0].find("(1000 now)"), std::string::npos);
+  EXPECT_NE(whole.warnings[0].find("(currently 1000)"), std::string::npos);
 
   job.checkpoints = w / "again";
   Recorder recorder;
@@ -234,10 +234,11 @@ TEST(RunWarnings, ManyParametersForFewRows) {
   plan.trained_parameter_count = 100'000;
   const std::vector<std::string> told = run_warnings(plan, {}, schema);
   ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0],
-            "the model has 100000 parameters to learn from 200 rows, which it can learn by heart. "
-            "Column 'day' makes 3 of the 4 inputs, one for each category. Make the model smaller, "
-            "or train on more rows.");
+  EXPECT_EQ(
+      told[0],
+      "the model has 100000 parameters to learn from 200 rows, which it can memorize (overfit). "
+      "Column 'day' makes 3 of the 4 inputs, one for each category. Make the model smaller, "
+      "or train on more rows.");
   plan.train_rows = 201;
   EXPECT_TRUE(run_warnings(plan, {}, schema).empty());
   plan.train_rows = 200;

@@ -157,7 +157,7 @@ TEST(Executor, FaultsOnMemoryThatIsNotAlignedAsTheBackendAsks) {
   EXPECT_EQ(fault_of([&] { bind(256); }), "");
   EXPECT_NE(fault_of([&] {
               bind(64);
-            }).find("laid out in multiples of 64 bytes, the demanding backend asks for 256"),
+            }).find("laid out in multiples of 64 bytes, the demanding backend requires 256"),
             std::string::npos);
   backend.misplaced = 64;
   EXPECT_NE(fault_of([&] { bind(256); }).find("is not at a multiple of the 256 bytes"),
@@ -181,7 +181,8 @@ TEST(Executor, NamesTheFirstTensorThatIsNotFiniteWhenAsked) {
     executor.run();
     FAIL() << "a NaN went unnoticed";
   } catch (const NumericsError& e) {
-    EXPECT_STREQ(e.what(), "node y (Gemm) gave a value that is not finite: y [4, 2], element 1");
+    EXPECT_STREQ(e.what(),
+                 "node y (Gemm) computed a value that is not finite: y [4, 2], element 1");
   }
 }
 

@@ -115,8 +115,8 @@ TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
   EXPECT_EQ(resumed.error().reason, "CHECKPOINT_FOREIGN");
   EXPECT_EQ(
       resumed.error().message,
-      "checkpoint step-000000007 was written by a version that computes otherwise, so the job "
-      "would go on with other bits (arithmetic: the checkpoint has denormal numbers as they "
+      "checkpoint step-000000007 was written by a version whose computations differ, so the job "
+      "would continue with other bits (arithmetic: the checkpoint has denormal numbers as they "
       "are, the job has denormal numbers count as 0); expected a retry or a fork of the job, "
       "or a folder without checkpoints");
   EXPECT_TRUE(recorder.series.empty());

@@ -145,7 +145,7 @@ std::vector<Refusal> refusals() {
        "KullbackLeiblerDivergence",
        {{"ignore_index", int64_t{1}}},
        {f32({2, 3}), f32({2, 3})},
-       "fc: ignore_index: is for labels, not for shares"},
+       "fc: ignore_index: is only supported for labels"},
       {"LabelCount",
        "SoftmaxCrossEntropyLoss",
        {},

@@ -49,7 +49,8 @@ TEST(Limits, ImpossibleShapesAreRefusedWithTheLayersName) {
             "more");
   EXPECT_EQ(said("Pad", {{"pads", int64_t{8}}, {"mode", std::string("reflect")}}),
             first +
-                "pads: [8, 8, 8, 8] reflect more than there is: axis 2 of [2, 3, 8, 8] takes at "
+                "pads: [8, 8, 8, 8] reflect more elements than there are: axis 2 of [2, 3, 8, 8] "
+                "takes at "
                 "most 7");
   EXPECT_EQ(said("Pad", {{"pads", Ints{1, 1, 1}}}),
             first +
@@ -57,14 +58,12 @@ TEST(Limits, ImpossibleShapesAreRefusedWithTheLayersName) {
                 "[2, 3, 8, 8]");
   EXPECT_EQ(said("Pad", {{"pads", Ints{1, 1}}, {"axes", int64_t{0}}}),
             first + "axes: 0 is the batch, whose samples must not mix; expected 1..3 or -1..-3");
-  EXPECT_EQ(said("Pad", {{"pads", Ints{1, 1, 1}}, {"axes", Ints{2}}}),
-            first +
-                "pads: [1, 1, 1], expected 2 integers: before each of the axes [2], then behind "
-                "each");
+  EXPECT_EQ(
+      said("Pad", {{"pads", Ints{1, 1, 1}}, {"axes", Ints{2}}}),
+      first + "pads: [1, 1, 1], expected 2 integers: before each of the axes [2], then after each");
   EXPECT_EQ(said("Pad", {{"pads", int64_t{1}}, {"mode", std::string("edge")}, {"value", 1.0}}),
             first + "value: has no effect with mode edge, expected mode constant");
-  EXPECT_EQ(said("Resize", {}),
-            first + "sizes: is given with scales or neither is, expected one of them");
+  EXPECT_EQ(said("Resize", {}), first + "sizes: expected exactly one of sizes and scales");
   EXPECT_EQ(said("Resize", {{"scales", 0.1}}),
             first + "scales: the height of [2, 3, 8, 8] would become 0, expected 1..65536");
   EXPECT_EQ(said("Resize", {{"scales", 60000.0}}),
@@ -107,7 +106,7 @@ TEST(Limits, CyclesAndEmptySizesAreRefusedWithTheLayersName) {
       "model.layers[0] 'it': shape: [0, -1] is not possible, expected sizes of at least 1 and "
       "at most one -1");
   EXPECT_EQ(refusal({layer("Slice", {{"starts", Ints{2}}, {"ends", Ints{2}}}, "it")}),
-            "model.layers[0] 'it': ends: nothing of [2, 3, 8, 8] lies between starts [2] and ends "
+            "model.layers[0] 'it': ends: no element of [2, 3, 8, 8] is between starts [2] and ends "
             "[2]");
 }
 

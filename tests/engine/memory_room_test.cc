@@ -44,7 +44,7 @@ TEST(MemoryRoom, TheDeviceWithMostRoomForAPlanCounts) {
 TEST(MemoryRoom, AShortageNamesItsParts) {
   EXPECT_EQ(shortage_text(79 * kGiB, {"devices/gpu-0", 80 * kGiB, 2 * kGiB, kGiB}),
             "the job needs 80 GiB of memory, with 1 GiB for CUDA and its libraries, 2 GiB "
-            "more than devices/gpu-0 has for it (80 GiB, of which others use 2 GiB)");
+            "more than devices/gpu-0 has for it (80 GiB, of which other processes use 2 GiB)");
   EXPECT_EQ(shortage_text(9 * kGiB, {"devices/cpu", 8 * kGiB, 0, 0}),
             "the job needs 9 GiB of memory, 1 GiB more than devices/cpu has for it (8 GiB)");
 }

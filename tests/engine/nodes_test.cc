@@ -483,7 +483,7 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
   const auto begin = steady_clock::now();
   for (const size_t p : {0, 1, 3}) {
     const std::string line = children[p]->line("lost");
-    EXPECT_EQ(line, "lost 2: rank 2 (127.0.0.1) has gone: its connection broke") << "rank " << p;
+    EXPECT_EQ(line, "lost 2: rank 2 (127.0.0.1) has ended: its connection broke") << "rank " << p;
     EXPECT_EQ(children[p]->wait(), 1);
   }
   EXPECT_LT(steady_clock::now() - begin, patience());
@@ -536,7 +536,7 @@ TEST(Nodes, AProcessThatStandsStillIsNamed) {
   for (const size_t p : {0, 2, 3}) {
     const std::string line = children[p]->line("lost");
     EXPECT_FALSE(line.empty()) << "rank " << p;
-    named = named || line.starts_with("lost 1: rank 1 has sent and taken nothing for 4 s");
+    named = named || line.starts_with("lost 1: rank 1 has neither sent nor received data for 4 s");
     EXPECT_EQ(children[p]->wait(), 1);
   }
   EXPECT_TRUE(named);

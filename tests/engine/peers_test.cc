@@ -274,8 +274,8 @@ TEST(Peers, WhoLooksNoticesAnEndAndNothingElse) {
                   std::this_thread::sleep_for(milliseconds(1));
                 }
               }),
-              "rank 1 (127.0.0.1) has given the job up");
-    EXPECT_NE(thrown<RankLost>([&] { (void)mine.any(false); }).find("has given the job up"),
+              "rank 1 (127.0.0.1) has aborted the job");
+    EXPECT_NE(thrown<RankLost>([&] { (void)mine.any(false); }).find("has aborted the job"),
               std::string::npos)
         << "it stays lost";
   });
@@ -299,7 +299,7 @@ TEST(Peers, AnotherKeyIsRefused) {
       EXPECT_EQ(made.error().reason, "PEERS_MISSING");
       EXPECT_NE(made.error().message.find("rank 1 (127.0.0.1): no connection"), std::string::npos)
           << made.error().message;
-      EXPECT_NE(made.error().message.find("without the key were turned away"), std::string::npos)
+      EXPECT_NE(made.error().message.find("without the key were rejected"), std::string::npos)
           << made.error().message;
     }
   });
@@ -368,7 +368,7 @@ TEST(Peers, AGroupThatCannotBeIsRefusedByField) {
             "endpoints: 1 of them, expected one for each of 2 processes");
   EXPECT_EQ(reason({0, 2, "short"}, {any, any}, {}), "key: 5 bytes, expected at least 32");
   EXPECT_EQ(reason({1, 2, kPeerKey}, {{"node-1", 9}, any}, {}),
-            "endpoints[0]: node-1 port 9 is no numeric address with a port from 1 to 65535");
+            "endpoints[0]: node-1 port 9 is not a numeric address with a port from 1 to 65535");
 }
 
 TEST(Peers, OneThatGivesUpIsNamedToAll) {
@@ -378,7 +378,7 @@ TEST(Peers, OneThatGivesUpIsNamedToAll) {
     (void)mine->any(false);
     if (p == 2) return mine.reset();
     const std::string text = thrown<RankLost>([&] { (void)mine->any(false); });
-    EXPECT_EQ(text, "rank 2 (127.0.0.1) has given the job up") << "rank " << p;
+    EXPECT_EQ(text, "rank 2 (127.0.0.1) has aborted the job") << "rank " << p;
     mine.reset();
   });
 }
@@ -391,8 +391,8 @@ TEST(Peers, OneThatIsSilentIsNamed) {
     if (p == 1) return named.wait();  // process 1 is connected, but silent
     const std::string text = thrown<RankLost>([&] { (void)mine.any(false); });
     // The other waiting process may give up first.
-    EXPECT_TRUE(text.find("rank 1 has sent and taken nothing") == 0 ||
-                text.find("has given the job up") != std::string::npos)
+    EXPECT_TRUE(text.find("rank 1 has neither sent nor received data") == 0 ||
+                text.find("has aborted the job") != std::string::npos)
         << text;
     named.count_down();
   });
@@ -407,7 +407,7 @@ TEST(Peers, OneThatDoesNotReadIsNamedByAProcessThatOnlySends) {
     const std::string text = thrown<RankLost>([&] {
       peers[0]->exchange({{}, {std::as_bytes(std::span(data))}}, {{}, {}});
     });
-    EXPECT_EQ(text, "rank 1 has sent and taken nothing for 1 s");
+    EXPECT_EQ(text, "rank 1 has neither sent nor received data for 1 s");
     named.count_down();
   });
 }
@@ -467,8 +467,8 @@ TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
       }
       const auto begin = steady_clock::now();
       const std::string text = exchange_until_lost(mine, 3, 1'000'000);
-      EXPECT_TRUE(text.find("has sent and taken nothing for 1 s") != std::string::npos ||
-                  text.find("has given the job up") != std::string::npos)
+      EXPECT_TRUE(text.find("has neither sent nor received data for 1 s") != std::string::npos ||
+                  text.find("has aborted the job") != std::string::npos)
           << "rank " << p << ": " << text;
       EXPECT_TRUE(text.starts_with("rank ")) << text;
       EXPECT_LT(steady_clock::now() - begin, patience()) << "rank " << p;
@@ -506,7 +506,7 @@ TEST(Peers, AnAbortWakesWhoeverWaits) {
     peers[0]->abort();
   });
   EXPECT_EQ(thrown<ExchangeAborted>([&] { (void)peers[0]->any(false); }),
-            "the exchange was given up");
+            "the exchange was aborted");
 }
 
 TEST(Peers, OtherSizesAreAFaultAndNoMemory) {

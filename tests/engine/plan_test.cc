@@ -152,7 +152,7 @@ TEST(PlanVerify, NamesWhatIsWrong) {
   expect_fault(bad, "fc1 has too little memory");
   bad = good;
   bad.transient_bytes -= kHostAlignment;
-  expect_fault(bad, "ends behind its segment");
+  expect_fault(bad, "ends after its segment");
   bad = good;
   bad.memory.activation_bytes += kHostAlignment;
   expect_fault(bad, "the breakdown does not sum to the arena");

@@ -86,7 +86,7 @@ TEST(Planner, RowsStayOnTheHostBeforeAnythingElseChanges) {
   EXPECT_FALSE(planned.choice.has_value());
   EXPECT_EQ(planned.plan.run.dataset_bytes, 0);
   ASSERT_EQ(planned.plan.warnings.size(), 1u);
-  EXPECT_NE(planned.plan.warnings[0].find("its batches come from the host"), std::string::npos);
+  EXPECT_NE(planned.plan.warnings[0].find("batches are copied from the host"), std::string::npos);
   judged(machine, job_of(1), planned, 1);
   EXPECT_EQ(planned.plan.warnings.size(), 1u) << "that is said once";
 }
@@ -140,7 +140,7 @@ TEST(Planner, TheWorkspaceCountsOnceItIsKnown) {
 
   EXPECT_TRUE(judged(machine, job_of(1), planned, kMiB + 1).fits) << "without its rows";
   EXPECT_EQ(planned.plan.run.dataset_bytes, 0);
-  EXPECT_NE(planned.shardings.basis.find("workspace, which for the job as it is planned is 1 MiB."),
+  EXPECT_NE(planned.shardings.basis.find("workspace, which for the planned job is 1 MiB."),
             std::string::npos)
       << planned.shardings.basis;
   const MemoryFit fit = judged(machine, job_of(1), planned, kMiB + rows + 1);
@@ -172,7 +172,7 @@ TEST(Planner, AnOpenBatchIsChosenByRates) {
   machine.devices.devices[1].memory_bytes = recomputed();
   const PlannedRun both = planned_on(machine, job);
   EXPECT_EQ(both.choice->batch_size, 512);
-  EXPECT_TRUE(both.choice->message.starts_with("batch_size auto: 512 rows, the fewest"));
+  EXPECT_TRUE(both.choice->message.starts_with("batch_size auto: 512 rows, the smallest"));
   EXPECT_NE(both.choice->message.find(". recipe."), std::string::npos) << both.choice->message;
 }
 

@@ -174,7 +174,8 @@ TEST(Ranks, ACheckpointGoesOnWithAnotherCount) {
   run(parts, 1, second);
   EXPECT_EQ(second.plan.first_step, 7);
   ASSERT_EQ(second.lines.size(), 1u);
-  EXPECT_NE(second.lines[0].find("a checkpoint of cpu and 1 threads for each of 4 devices"),
+  EXPECT_NE(second.lines[0].find(
+                "a checkpoint written with backend cpu and 1 threads for each of 4 devices"),
             std::string::npos)
       << second.lines[0];
   for (auto& [step, loss] : second.series["train/loss"]) {
@@ -283,7 +284,7 @@ TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
     if (node == "gemm2.bias/update" && run == 1) release.wait();
   });
   const std::string text = thrown<RankStopped>([&] { d.step(0); });
-  EXPECT_NE(text.find("rank 1 (devices/gpu-1) stopped in step 1 behind all_reduce_0/start"),
+  EXPECT_NE(text.find("rank 1 (devices/gpu-1) stopped in step 1 after all_reduce_0/start"),
             std::string::npos)
       << text;
   release.count_down();
@@ -308,7 +309,7 @@ TEST(Ranks, AStopInAnEvaluationIsNamed) {
   d.step(1);
   stalls = true;
   EXPECT_EQ(thrown<RankStopped>(evaluate),
-            "rank 1 (devices/gpu-1) stopped in an evaluation behind step 2: it has not continued "
+            "rank 1 (devices/gpu-1) stopped in an evaluation after step 2: it has not continued "
             "within 2.4 s, and the other ranks are waiting for it");
   release.count_down();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
@@ -368,7 +369,7 @@ TEST(Ranks, F34ABitThatChangedOnOneIsFoundBeforeItsCheckpoint) {
   d.step(1);
   const std::string text = thrown<RanksDiffer>([&] { d.session->check_replicas(2); });
   EXPECT_EQ(text,
-            "rank 3 (devices/gpu-3) holds other values of gemm1.weight than most of the others "
+            "rank 3 (devices/gpu-3) has other values of gemm1.weight than most of the others "
             "after step 2: a device, its memory or a link has changed bits without an error");
 }
 
@@ -377,7 +378,7 @@ TEST(Ranks, F34OfTwoNobodyKnowsWhich) {
   d.step(0);
   d.step(1);
   const std::string text = thrown<RanksDiffer>([&] { d.session->check_replicas(2); });
-  EXPECT_TRUE(text.starts_with("rank 1 (devices/gpu-1) or rank 0 (devices/gpu-0) holds")) << text;
+  EXPECT_TRUE(text.starts_with("rank 1 (devices/gpu-1) or rank 0 (devices/gpu-0) has")) << text;
 }
 
 TEST(Ranks, F34ARunWhoseRanksDifferEndsAsADeviceFaultAndItsLastCheckpointIsGood) {

@@ -308,7 +308,7 @@ TEST(Recipe, KeepsTheModelOfTheBestEvaluation) {
   const auto logged = [&](const std::string& text) {
     return std::ranges::any_of(r.lines, [&](const auto& l) { return l.find(text) != l.npos; });
   };
-  EXPECT_TRUE(logged("the model is that of step " + std::to_string(worst)));
+  EXPECT_TRUE(logged("the model has the weights of step " + std::to_string(worst)));
   EXPECT_TRUE(logged("test confusion matrix"));
   expect_resumes_to_the_same_bits(w, job);
 }
@@ -326,7 +326,7 @@ TEST(Recipe, WhatIsNotANumberIsNeverTheBest) {
   ASSERT_TRUE(result.ok()) << result.error().message;
   ASSERT_FALSE(r.series["val/roc_auc"].empty());
   for (const auto& [step, area] : r.series["val/roc_auc"]) EXPECT_TRUE(std::isnan(area)) << step;
-  EXPECT_EQ(r.line_with("the model is that of step"), "");
+  EXPECT_EQ(r.line_with("the model has the weights of step"), "");
 }
 
 TEST(Recipe, StopsEarlyAndStaysStopped) {

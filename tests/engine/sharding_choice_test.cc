@@ -70,7 +70,7 @@ TEST(ShardingChoice, WhatAForecastDecidedIsSaidToBeSo) {
   EXPECT_FALSE(choice->recompute.has_value());
   EXPECT_NE(choice->message.find("was chosen by forecast: as written"), std::string::npos)
       << choice->message;
-  EXPECT_TRUE(choice->message.ends_with("The result is the same but for roundings"));
+  EXPECT_TRUE(choice->message.ends_with("The result is the same except for rounding"));
   EXPECT_EQ(*asked.find(by_work).plans.chosen, sharding_of(asked.job.recipe));
 }
 
@@ -86,9 +86,9 @@ TEST(ShardingChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
   };
   const FoundShardings found = asked.find(times, true, {kCudaAlignment, Processor::kCpu});
   EXPECT_EQ(calls, 3);
-  EXPECT_EQ(found.basis, "Steps are forecast by the rates measured of devices/gpu-0.");
+  EXPECT_EQ(found.basis, "Steps are forecast from the rates measured on devices/gpu-0.");
   EXPECT_EQ(asked.find(unknown).basis,
-            "How long steps take is not known: this server measures no rates.");
+            "The time of a step is unknown: this server measures no rates.");
   Asked two(job_of(2), 64 * kMiB);
   EXPECT_NE(two.find(times).basis.find("; the link between its GPUs is not measured: 20 GB/s"),
             std::string::npos);

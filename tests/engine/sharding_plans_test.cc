@@ -174,11 +174,11 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   query.step_times = times_by(-0.05, 0);
   EXPECT_EQ(
       find(shardings_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,
-      "5% faster, which the forecast cannot tell");
+      "5% faster, within the forecast's error");
   query.step_times = times_by(-0.2, 0);
   const ShardingPlans faster = shardings_of(wide(), adam(), query);
   EXPECT_EQ(find(faster, {Shard::kNone, Recompute::kBlocks, 1})->message,
-            "20% faster: name it to have it");
+            "20% faster: set it in the spec to use it");
   EXPECT_EQ(*faster.chosen, ShardingPlan{}) << "what fits as it is written stays so";
 }
 
@@ -225,7 +225,7 @@ TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
   EXPECT_EQ(found.rows.front().sharding, *found.chosen);
   EXPECT_EQ(found.chosen->shard, Shard::kOptimizer);
   const ShardingRow* whole = find(found, {});
-  EXPECT_NE(whole->message.find("of them whatever the batch"), std::string::npos) << whole->message;
+  EXPECT_NE(whole->message.find("of them at any batch size"), std::string::npos) << whole->message;
   for (const ShardingRow& row : found.rows) {
     EXPECT_TRUE(row.sharding.shard != Shard::kNone || row.sharding == ShardingPlan{})
         << "nothing would help";
@@ -347,7 +347,7 @@ TEST(ShardingPlans, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
   EXPECT_EQ(found.rows[0].verdict, ShardingVerdict::kChangesResult);
   EXPECT_GT(found.rows[0].sharding.accumulate_steps, 1);
   EXPECT_EQ(found.rows[0].message,
-            "batch normalization takes its statistics from each micro-batch");
+            "batch normalization computes its statistics over each micro-batch");
 }
 
 TEST(ShardingPlans, SoManyProgramsAreCompiledAtMost) {

@@ -405,8 +405,8 @@ TEST(SparseLookup, IsProposedWhereATableTakesMostOfAStep) {
   };
   EXPECT_EQ(proposal(kPlain, 1'000'000),
             "embedding reads at most 32 of its 1000000 rows in a step, and 977 MiB of the 977 MiB "
-            "that a step moves are gradients and updates of the others; "
-            "model.layers[0].embedding.sparse: true updates only those that are read");
+            "that a step reads and writes are gradients and updates of the other rows; "
+            "model.layers[0].embedding.sparse: true updates only the rows that are read");
   EXPECT_NE(proposal(kPlain, 1'000'000, by_two_micro_batches).find("at most 32 of"),
             std::string::npos);
   EXPECT_EQ(proposal(kSparse, 1'000'000), "");
@@ -449,7 +449,7 @@ TEST(SparseLookup, RefusalsNameTheFieldAndWhatIsAccepted) {
   for (const Shard shard : {Shard::kOptimizer, Shard::kParameters}) {
     EXPECT_EQ(refusal([&](TrainJob& job) { job.recipe.shard = shard; }, 2),
               "resources.shard: " + name_of(shard) +
-                  " cuts tables where no row ends, and model.layers[0].embedding.sparse updates "
+                  " splits tables within rows, and model.layers[0].embedding.sparse updates "
                   "single rows; expected shard: none, head or mlp, or sparse: false");
   }
   EXPECT_EQ(refusal([](TrainJob& job) { job.recipe.optimizer = default_optimizer("adafactor"); }),
@@ -461,7 +461,7 @@ TEST(SparseLookup, RefusalsNameTheFieldAndWhatIsAccepted) {
               job.model.layers[2].attributes.set("tied_to", std::string("embedding"));
             }),
             "model.layers[0].embedding.sparse: needs a table of its own, and embedding.weight is "
-            "read by head/product too, whose gradient is of all rows; expected false");
+            "read by head/product too, whose gradient has all rows; expected false");
   EXPECT_EQ(
       refusal([](TrainJob& job) { job.model.layers[0].attributes.set("sparse", int64_t{3}); }),
       "model.layers[0] 'embedding': sparse: 3 is out of range, expected 0..1");

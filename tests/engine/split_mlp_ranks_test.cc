@@ -474,11 +474,12 @@ TEST(SplitMlp, SplitsWhereThatSavesMemory) {
     return plan.ok() ? std::to_string(plan->pairs.size()) : plan.error().message;
   };
   EXPECT_EQ(pairs(160), "1");
-  EXPECT_EQ(pairs(162),
-            "resources.shard: mlp would save no memory: fc1 and fc2, which come closest, have 5800 "
-            "numbers of weights, gradients and state, and 5832 of the rows that ranks would hold "
-            "of each other; a smaller recipe.batch_size or more recipe.accumulate_steps makes the "
-            "rows fewer, expected shard: optimizer or none");
+  EXPECT_EQ(
+      pairs(162),
+      "resources.shard: mlp would save no memory: fc1 and fc2, which come closest, have 5800 "
+      "weights, gradients and state values, but 5832 values of rows would have to be gathered from "
+      "other ranks; a smaller recipe.batch_size or more recipe.accumulate_steps makes the "
+      "rows fewer, expected shard: optimizer or none");
   EXPECT_EQ(pairs(320, 2), "1");
 }
 
@@ -606,8 +607,8 @@ TEST(SplitMlp, RefusalsNameTheFieldAndWhatIsAccepted) {
             "shard: none or mlp, or as recipe.optimizer one of adam, adamw, lion, rmsprop, and sgd "
             "with momentum");
   const std::string none =
-      "resources.shard: mlp splits pairs of gemm or linear layers with nothing but activations and "
-      "dropout between them, of weights that no other layer and no recipe.lora uses, and the model "
+      "resources.shard: mlp splits pairs of gemm or linear layers with only activations and "
+      "dropout between them, whose weights no other layer and no recipe.lora uses, and the model "
       "has none, expected shard: optimizer or none";
   EXPECT_EQ(refusal(2, [](TrainJob& job) { job.model.layers = {{"head", "Gemm", {}, {}}}; }), none);
   EXPECT_EQ(

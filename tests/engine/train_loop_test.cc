@@ -597,7 +597,7 @@ TEST(Training, F16LossThatIsNotFiniteNamesTheStepAndKeepsTheCheckpoint) {
   EXPECT_EQ(e.reason, "LOSS_NOT_FINITE");
   const std::string step = e.metadata.at("step");
   EXPECT_NE(e.message.find("step "), std::string::npos) << e.message;
-  EXPECT_NE(e.message.find("recipe.optimizer.learning_rate (100 now)"), std::string::npos);
+  EXPECT_NE(e.message.find("recipe.optimizer.learning_rate (currently 100)"), std::string::npos);
   ASSERT_FALSE(r.saved.empty());
   EXPECT_LT(r.saved.back(), std::stoll(step));
   EXPECT_EQ(e.metadata.at("last_checkpoint_step"), std::to_string(r.saved.back()));

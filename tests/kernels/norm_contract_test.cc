@@ -51,14 +51,14 @@ TEST_F(NormContract, FormsHaveTheirOperands) {
   EXPECT_EQ(refusal([&] {
               cpu::layer_norm_forward({4, 4, 1e-5, true}, o, run_);
             }),
-            "layer_norm_forward: b has no place in the RMS form");
+            "layer_norm_forward: b must be null in the RMS form");
   EXPECT_EQ(refusal([&] { reference::layer_norm_forward({4, 4}, o); }), "");
   LayerNormGradOperands<float> grad{
       .x = x_.data(), .scale = a_.data(), .inv_std = b_.data(), .dy = x_.data()};
   EXPECT_EQ(refusal([&] {
               reference::layer_norm_backward({4, 4}, grad);
             }),
-            "layer_norm_backward: mean is of the layer form, and needed there");
+            "layer_norm_backward: mean must be given in the layer form, and only there");
   grad.mean = a_.data();
   EXPECT_EQ(refusal([&] {
               cpu::layer_norm_backward({4, 4}, grad, team_);
@@ -77,7 +77,7 @@ TEST_F(NormContract, MasksAreFoundInOneWay) {
                                  .relu = true,
                                  .dx = y_.data()};
   const std::string either =
-      "batch_norm_backward: b or y is given with relu, and one of them alone";
+      "batch_norm_backward: b or y must be given with relu, and only one of them";
   EXPECT_EQ(refusal([&] { cpu::batch_norm_backward(d, s, o, run_); }), either);
   o.b = b_.data();
   o.y = x_.data();
@@ -88,7 +88,7 @@ TEST_F(NormContract, MasksAreFoundInOneWay) {
   o.b = nullptr;
   o.g = y_.data();
   EXPECT_EQ(refusal([&] { reference::batch_norm_backward(d, s, o); }),
-            "batch_norm_backward: g is made with relu alone");
+            "batch_norm_backward: g requires relu");
 }
 
 TEST_F(NormContract, GroupsDivideTheChannels) {
@@ -96,7 +96,7 @@ TEST_F(NormContract, GroupsDivideTheChannels) {
   const GroupNormOperands<float> o{
       .x = x_.data(), .scale = a_.data(), .b = b_.data(), .y = y_.data()};
   EXPECT_EQ(refusal([&] { reference::group_norm_forward(d, ImageStrides::row_major(d.x), o); }),
-            "group_norm_forward: groups is no divisor of the channels");
+            "group_norm_forward: groups is not a divisor of the channels");
 }
 
 TEST_F(NormContract, PoolsKnowTheWinnerOrLookForIt) {
@@ -105,12 +105,12 @@ TEST_F(NormContract, PoolsKnowTheWinnerOrLookForIt) {
   const MaxPoolGradOperands<float> both{
       .x = x_.data(), .winner = winner_, .dy = x_.data(), .dx = y_.data()};
   EXPECT_EQ(refusal([&] { cpu::max_pool_backward(d, s, both, team_); }),
-            "max_pool_backward: winner or x is given, and one alone");
+            "max_pool_backward: winner or x must be given, and only one of them");
   PoolDims behind_relu = d;
   behind_relu.relu = true;
   const MaxPoolGradOperands<float> without{.x = x_.data(), .dy = x_.data(), .dx = y_.data()};
   EXPECT_EQ(refusal([&] { reference::max_pool_backward(behind_relu, s, without); }),
-            "max_pool_backward: winner is missing behind ReLU");
+            "max_pool_backward: winner is missing after ReLU");
   EXPECT_EQ(y_, std::vector<float>(16, 7));
   EXPECT_EQ(refusal([&] { reference::average_pool_forward<float>(d, s, nullptr, y_.data()); }),
             "an average pool: input is missing");

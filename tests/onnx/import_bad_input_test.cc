@@ -97,7 +97,8 @@ TEST(OnnxBadInput, GraphsThatAreNoneAreRefused) {
   EXPECT_TELLS(refusal(model_of({{"Relu", {"x"}, {"z"}}})), "no output of the file depends");
   EXPECT_TELLS(refusal(model_of({{"Add", {"x"}, {"y"}}})), "needs two inputs");
   EXPECT_TELLS(refusal(model_of({{"Relu", {}, {"y"}}})), "no output of the file depends");
-  EXPECT_TELLS(refusal(model_of({{"Clip", {"x", "x"}, {"y"}}})), "min is not one constant number");
+  EXPECT_TELLS(refusal(model_of({{"Clip", {"x", "x"}, {"y"}}})),
+               "min is not a single constant number");
 }
 
 TEST(OnnxBadInput, AllUnknownOperationsAreNamedAtOnce) {

@@ -212,9 +212,9 @@ TEST_F(ServiceSmallBatch, LayoutsAreRankedByRatesAndASubmitGetsTheChosenOne) {
   v1::JobPlan plan;
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
   ASSERT_GT(plan.sharding_plans_size(), 2);
-  EXPECT_NE(
-      plan.sharding_plans_basis().find("Steps are forecast by the rates measured of devices/cpu."),
-      std::string::npos)
+  EXPECT_NE(plan.sharding_plans_basis().find(
+                "Steps are forecast from the rates measured on devices/cpu."),
+            std::string::npos)
       << plan.sharding_plans_basis();
   const v1::ShardingRow& chosen = plan.sharding_plans(0);
   ASSERT_EQ(chosen.verdict(), v1::ShardingRow::CHOSEN) << chosen.message();

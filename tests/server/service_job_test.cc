@@ -747,7 +747,7 @@ TEST_F(ServiceGpus, RowsThatDoNotFitBesideTheJobStayOnTheHost) {
   ASSERT_GT(plan.run().memory().dataset_bytes(), 0);
   const auto told_of_it = [&] {
     return std::ranges::any_of(plan.warnings(), [](const std::string& text) {
-      return text.find("its batches come from the host") != std::string::npos;
+      return text.find("batches are copied from the host") != std::string::npos;
     });
   };
   EXPECT_FALSE(told_of_it());
@@ -782,7 +782,7 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   EXPECT_LT(two.run().memory().activation_bytes(), one.run().memory().activation_bytes());
   EXPECT_EQ(two.layers(0).output_shape(0), 60);
   EXPECT_NE(
-      two.run().device_advice().find("2 GPUs (H), as asked: each computes 60 of the 120 rows"),
+      two.run().device_advice().find("2 GPUs (H), as requested: each computes 60 of the 120 rows"),
       std::string::npos)
       << two.run().device_advice();
   const auto without_rows = [](const v1::JobPlan& plan) {

@@ -56,7 +56,7 @@ TEST_F(VisibleGpus, AreShownByUuidInTheJobsOrder) {
   EXPECT_EQ(shown({"devices/gpu-2", "devices/gpu-1"}), "GPU-2,GPU-1");
   EXPECT_EQ(shown({"devices/gpu-2", "devices/gpu-1"}), "GPU-2,GPU-1") << "once more";
   EXPECT_EQ(shown({"devices/gpu-0-mig-2"}),
-            "devices/gpu-0-mig-2 is not there: CUDA_VISIBLE_DEVICES=GPU-2,GPU-1 hides it");
+            "devices/gpu-0-mig-2 is not available: CUDA_VISIBLE_DEVICES=GPU-2,GPU-1 hides it");
   ::unsetenv("CUDA_VISIBLE_DEVICES");
   EXPECT_EQ(shown({"devices/gpu-0-mig-2"}), "MIG-0-2");
 }
@@ -69,17 +69,18 @@ TEST_F(VisibleGpus, TheFirstIsTakenWhereNoneIsNamed) {
   EXPECT_EQ(nth_visible_gpu(0, FAKE_NVML_LIBRARY).value(), "devices/gpu-1");
   EXPECT_EQ(nth_visible_gpu(1, FAKE_NVML_LIBRARY).value(), "devices/gpu-2");
   EXPECT_EQ(nth_visible_gpu(2, FAKE_NVML_LIBRARY).error().message,
-            "3 GPUs are not there: CUDA sees 2");
+            "3 GPUs are not available: CUDA sees 2");
   EXPECT_EQ(nth_visible_gpu(0, none).value(), "devices/gpu-2");
 }
 
 TEST_F(VisibleGpus, ThatAreNotThereAreRefusedWithThoseThatAre) {
   EXPECT_EQ(shown({"devices/gpu-3"}),
-            "devices/gpu-3 is not there: there is gpu-0-mig-0, gpu-0-mig-2, gpu-1, gpu-2");
+            "devices/gpu-3 is not available: there is gpu-0-mig-0, gpu-0-mig-2, gpu-1, gpu-2");
   ::setenv("TRAINYARD_NVML_SCRIPT", "devices=2,broken=1", 1);
-  EXPECT_EQ(shown({"devices/gpu-1"}), "devices/gpu-1 is not there: GPU is lost");
+  EXPECT_EQ(shown({"devices/gpu-1"}), "devices/gpu-1 is not available: GPU is lost");
   ::setenv("TRAINYARD_NVML_SCRIPT", "devices=0", 1);
-  EXPECT_EQ(shown({"devices/gpu-0"}), "devices/gpu-0 is not there: the NVIDIA driver shows no GPU");
+  EXPECT_EQ(shown({"devices/gpu-0"}),
+            "devices/gpu-0 is not available: the NVIDIA driver shows no GPU");
 }
 
 TEST_F(VisibleGpus, AreShownByNumberWhereThereIsNoNvml) {
@@ -87,7 +88,7 @@ TEST_F(VisibleGpus, AreShownByNumberWhereThereIsNoNvml) {
   EXPECT_EQ(shown({"devices/gpu-3", "devices/gpu-1"}, none), "3,1");
   EXPECT_EQ(shown({"devices/gpu-1"}, none), "1");
   EXPECT_EQ(shown({"devices/gpu-0"}, none),
-            "devices/gpu-0 is not there: CUDA_VISIBLE_DEVICES=1 does not name it");
+            "devices/gpu-0 is not available: CUDA_VISIBLE_DEVICES=1 does not name it");
 }
 
 }  // namespace

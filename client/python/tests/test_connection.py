@@ -178,7 +178,7 @@ def test_tls_and_token(secured):
         with pytest.raises((trainyard.UnavailableError, trainyard.DeadlineExceededError)):
             client.jobs()
     wrong.write_text("two words")
-    refused(trainyard.InvalidArgumentError, lambda: trainyard.Client(address, token_file=wrong), "holds no token")
+    refused(trainyard.InvalidArgumentError, lambda: trainyard.Client(address, token_file=wrong), "contains no token")
     wrong.chmod(0o644)
     refused(trainyard.NotAllowedError, lambda: trainyard.Client(address, token_file=wrong), "chmod 600")
     refused(trainyard.NotFoundError, lambda: trainyard.Client(address, token_file=folder / "none"), "token file")

@@ -66,7 +66,7 @@ auto with_loader(const ArrayType& type, Visit visit) {
     case Kind::kUnicode:
       break;
   }
-  throw InvariantError("text does not hold numbers");
+  throw InvariantError("text does not contain numbers");
 }
 
 /// Calls visit(element, place) for each element in row-major order; `place` is its position in
@@ -268,7 +268,7 @@ Result<ArrayFile> ArrayFile::read(const std::filesystem::path& path, const std::
   if (magic.starts_with(kNpyMagic)) {
     return dataset_error(
         what,
-        "an NPY file, which holds one array; give the inputs and the targets as separate files");
+        "an NPY file, which contains one array; give the inputs and the targets as separate files");
   }
   Status s = magic.starts_with("PK\x03\x04") || magic.starts_with("PK\x05\x06")
                  ? arrays.read_npz(path, names)

@@ -96,7 +96,7 @@ Status check_inputs(const NamedArray& inputs) {
                                           "of [N, H, W] or [N, C, H, W]");
   }
   if (shape.elements() == 0) {
-    return dataset_error(inputs.what, "shape " + shape.to_string() + " holds nothing");
+    return dataset_error(inputs.what, "shape " + shape.to_string() + " has no elements");
   }
   if (shape[0] > kRowsMax) {
     return dataset_error(inputs.what, "more than " + std::to_string(kRowsMax) + " rows");

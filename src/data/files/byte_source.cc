@@ -88,7 +88,7 @@ class GzipSource final : public ByteSource {
       const int result = inflate(&stream_, Z_NO_FLUSH);
       if (result == Z_STREAM_END) {
         between_members_ = true;
-        TRAINYARD_CHECK(inflateReset(&stream_) == Z_OK, "zlib cannot go on");
+        TRAINYARD_CHECK(inflateReset(&stream_) == Z_OK, "zlib failed");
       } else if (result != Z_OK && result != Z_BUF_ERROR) {
         return dataset_error(
             what_, std::string("the gzip data is damaged") +
@@ -169,7 +169,7 @@ Status read_promised(ByteSource& source, const PromisedBytes& promise, const std
   const int64_t rest_max = source.bytes_max() - promise.header_bytes;
   if (bytes > rest_max) {
     return dataset_error(what, promise.text +
-                                   (source.compressed() ? ", but the file cannot hold more than "
+                                   (source.compressed() ? ", but the file cannot contain more than "
                                                         : ", but there are only ") +
                                    std::to_string(rest_max));
   }

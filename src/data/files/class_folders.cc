@@ -32,7 +32,7 @@ Status check_paths(const ListedFiles& files, const std::string& what) {
   const auto twice = std::ranges::adjacent_find(paths);
   if (twice == paths.end()) return {};
   return field_error("ARCHIVE_UNSAFE", place_in_tree(what, std::string(*twice)),
-                     "the archive holds this path twice");
+                     "the archive contains this path twice");
 }
 
 size_t root_of(const ListedFiles& files, bool partitioned, bool in_folders) {
@@ -64,7 +64,7 @@ Result<Parts> split_parts(const ListedFiles& files, ShortPaths& paths, const std
         std::find(kTestFolders.begin(), kTestFolders.end(), folder) != kTestFolders.end();
     if (below_first(paths[i]).empty() || (folder != "train" && !known)) {
       problems.add(place_in_tree(what, file.path),
-                   "is beside train/, expected it in train/ or test/ (or val/, valid/)");
+                   "is outside of train/, expected it in train/ or test/ (or val/, valid/)");
       continue;
     }
     if (folder != "train") file.part = folder == *test ? Part::kTest : Part::kLeftOut;

@@ -9,7 +9,7 @@
 namespace trainyard {
 namespace {
 
-constexpr std::string_view kUnpack = "Decompress it, and use what comes out.";
+constexpr std::string_view kUnpack = "Decompress it, and use the result.";
 constexpr std::string_view kToUtf8 =
     "Convert it to UTF-8: iconv -f UTF-16 -t UTF-8 '{file}' > '{stem}.utf8{ending}'";
 constexpr std::string_view kImagesHint =
@@ -26,7 +26,7 @@ constexpr auto kForeignKinds = std::to_array<ForeignKind>({
     {"PK\x03\x04", "a ZIP archive, as Excel's files are", "",
      "Unpack it, or save the sheet as CSV."},
     {"SQLite format 3", "an SQLite database", "",
-     "Export the table that you mean as CSV: "
+     "Export the table as CSV: "
      "sqlite3 -header -csv '{file}' 'select * from TABLE' > TABLE.csv"},
     {"\x80\x02", "a Python pickle", "read_pickle('{file}')"},
     {"\x80\x03", "a Python pickle", "read_pickle('{file}')"},
@@ -42,8 +42,8 @@ constexpr auto kForeignKinds = std::to_array<ForeignKind>({
     {"BZh", "a bzip2 file", "", kUnpack},
     {"\xfd"
      "7zXZ",
-     "an xz file that is no archive of files", "", kUnpack},
-    {"\x28\xb5\x2f\xfd", "a zstd file that is no archive of files", "", kUnpack},
+     "an xz file that is not an archive of files", "", kUnpack},
+    {"\x28\xb5\x2f\xfd", "a zstd file that is not an archive of files", "", kUnpack},
     {"7z\xbc\xaf", "a 7-Zip archive", "", kUnpack},
     {"Rar!", "a RAR archive", "", kUnpack},
     {"RIFF", "a media file (RIFF)", "", "Expected a table, JPEG or PNG images, text or arrays."},

@@ -89,10 +89,11 @@ Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
                                                   "training data"));
   }
   return dataset_error(
-      kRowsName, std::to_string(count) +
-                     " fields in the first row, which is not a header; expected the " +
-                     std::to_string(features.size()) + " feature columns" +
-                     (schema.target.name.empty() ? std::string() : ", with or without the target"));
+      kRowsName,
+      std::to_string(count) +
+          " fields in the first row, which is not a header of all columns; expected the " +
+          std::to_string(features.size()) + " feature columns" +
+          (schema.target.name.empty() ? std::string() : ", with or without the target"));
 }
 
 /// Limits the tokens with padding: short rows are padded, so a small request could give very many.

@@ -92,7 +92,7 @@ Result<Sheet> make_sheet(const Dataset& data, const Augmenter& augmenter, const 
   if (sheet.width * sheet.height > kPixelsMax) {
     return make_error(ErrorCode::kResourceExhausted, "PREVIEW_TOO_LARGE",
                       "the sheet would have " + std::to_string(sheet.width) + " x " +
-                          std::to_string(sheet.height) + " pixels; ask for fewer images");
+                          std::to_string(sheet.height) + " pixels; select fewer images");
   }
   sheet.pixels.assign(static_cast<size_t>(sheet.width * sheet.height * 3), 255);
   Painter painter(sheet, image, schema.image_dtype == DType::kU8, scale);

@@ -137,24 +137,24 @@ std::string describe(ColumnTrap trap, const ColumnFacts& c, std::string_view opt
   switch (trap) {
     case ColumnTrap::kEmpty:
       return begin + "has no value in any of " + std::to_string(c.rows) +
-             " rows: it tells the model nothing. " + leave_out(options);
+             " rows: it has no information for the model. " + leave_out(options);
     case ColumnTrap::kConstant:
       return begin + "has the same value in all " +
              (c.missing == 0 ? std::to_string(c.rows) + " rows"
                              : "rows that have one, " + of_rows(c.present(), c.rows)) +
              (c.example.empty() ? "" : ", " + quoted_value(c.example)) +
-             ": it tells the model nothing. " + leave_out(options);
+             ": it has no information for the model. " + leave_out(options);
     case ColumnTrap::kDates:
-      return categories + ": a day that training did not see tells the model nothing. " +
+      return categories + ": a day that training did not see has no information for the model. " +
              leave_out(options) + or_read_as(options, "date", "and its dates are read as numbers.");
     case ColumnTrap::kFreeText:
-      return categories + ": their words do not count. " + leave_out(options) +
+      return categories + ": their words are ignored. " + leave_out(options) +
              or_read_as(options, "text", "and the model learns from its words instead of columns.");
     case ColumnTrap::kIdentifier:
       return (c.kind == ColumnFacts::Kind::kNumeric
                   ? begin + "looks like an ID or a count of the rows: " + differ
                   : categories + ", as IDs do") +
-             ": a model can learn them by heart, and new rows have others. " + leave_out(options);
+             ": a model can memorize them, but new rows have other values. " + leave_out(options);
     case ColumnTrap::kManyCategories:
       return categories + ": most categories have one row to learn from. " + leave_out(options) +
              " Or store fewer, broader values in it.";

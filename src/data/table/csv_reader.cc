@@ -250,7 +250,7 @@ Result<CsvReader::Outcome> CsvReader::scan() {
       const std::string field = "field " + std::to_string(spans_.size() + 1);
       if (b[p] == '\0') {
         return dataset_error(line_place(line_after_),
-                             field + " holds a zero byte, expected UTF-8 text");
+                             field + " contains a zero byte, expected UTF-8 text");
       }
       return dataset_error(line_place(line_after_),
                            field + (b[p] == '"' ? " contains a quote, expected the whole field in "
@@ -281,7 +281,7 @@ Result<size_t> CsvReader::scan_quoted(size_t open) {
         found == nullptr ? end_ : static_cast<size_t>(static_cast<const char*>(found) - b);
     if (std::memchr(b + p, '\0', quote - p) != nullptr) {
       return dataset_error(line_place(open_line),
-                           "a quoted field holds a zero byte, expected UTF-8 text");
+                           "a quoted field contains a zero byte, expected UTF-8 text");
     }
     line_after_ += std::count(b + p, b + quote, '\n');
     if (quote == end_) {

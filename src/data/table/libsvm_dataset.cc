@@ -60,7 +60,7 @@ Status add_row(std::string_view line, const std::string& place, const CellReader
     }
     if (index <= before || index > kColumnsMax) {
       return dataset_error(
-          place, "index " + std::to_string(index) + " behind " + std::to_string(before) +
+          place, "index " + std::to_string(index) + " after " + std::to_string(before) +
                      ", expected ascending indices from 1 to " + std::to_string(kColumnsMax));
     }
     const Cell value = numbers.read(word.substr(colon + 1));

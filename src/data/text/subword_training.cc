@@ -130,8 +130,8 @@ Result<std::string> train_subwords(TokenizerKind kind, const std::string& senten
     return make_error(ErrorCode::kFailedPrecondition, "TOKENIZER_UNAVAILABLE",
                       field + ".tokenizer: " + std::string(name_of(kind)) + " needs " +
                           program.string() +
-                          ", which is missing: this installation was built without SentencePiece; "
-                          "use word, char or byte, or build with SentencePiece");
+                          ", which is missing; build or install it with SentencePiece, or use "
+                          "word, char or byte");
   }
   ASSIGN_OR_RETURN(const UniqueFd in, memory_file("sentences"));
   ASSIGN_OR_RETURN(const UniqueFd out, memory_file("model"));

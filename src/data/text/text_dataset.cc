@@ -91,7 +91,7 @@ Result<std::string> read_files_text(const std::filesystem::path& path, const std
     if (Status s = check_size(total, what); !s.ok()) return std::move(s).error();
     if (!texts.emplace(tree->path(), std::move(text)).second) {
       return field_error("ARCHIVE_UNSAFE", place_in_tree(what, tree->path()),
-                         "the archive holds this path twice");
+                         "the archive contains this path twice");
     }
   }
   if (texts.empty()) return dataset_error(what, "there are no .txt files");

@@ -186,7 +186,7 @@ void CudaBackend::copy_pieces(std::span<const kernels::CopyPiece> pieces) {
   const NvtxRange range("copy_pieces");
   device_.make_current();
   kernels::cuda::copy_pieces(pieces, device_.stream());
-  check(cudaGetLastError(), "copying what steps bring and give back");
+  check(cudaGetLastError(), "copying the inputs and results of steps");
 }
 
 std::unique_ptr<Stopwatch> CudaBackend::make_stopwatch() {
@@ -261,7 +261,8 @@ int64_t CudaBackend::mark() {
 }
 
 void CudaBackend::wait(int64_t mark) {
-  TRAINYARD_CHECK(mark < marks_made_ && mark >= marks_made_ - kMarks, "a mark that is gone");
+  TRAINYARD_CHECK(mark < marks_made_ && mark >= marks_made_ - kMarks,
+                  "a mark that no longer exists");
   device_.make_current();
   // Faults of earlier kernels are reported here.
   check(cudaEventSynchronize(marks_[static_cast<size_t>(mark % kMarks)].get()),

@@ -447,7 +447,7 @@ void Convolution::run_direct(In a, In b, const float* bias, Out result, void* wo
 }
 
 void Convolution::run_gradients(In x, In dy, Out dw, float* db, void* workspace) const {
-  TRAINYARD_CHECK(gives_bias_gradient(), "a bias's gradient is not this way's to give");
+  TRAINYARD_CHECK(gives_bias_gradient(), "this algorithm does not compute a bias gradient");
   kernels::cuda::direct_conv_backward_weights(
       dims_, channels_last_, {.x = x, .dy = dy, .dw = dw, .db = db}, {device_.stream(), workspace});
 }

@@ -234,7 +234,7 @@ bool ConvolutionPlan::keeps_nan(const Device& device) const {
                      workspace = device.allocate(std::max<int64_t>(workspace_bytes(), 1));
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
     check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
-          "asking a cuDNN engine for its NaN");
+          "testing whether a cuDNN engine keeps NaN");
   };
   set_bytes(tensors, 0, bytes);
   set_bytes(bias, 0xFF, bias_bytes);  // NaN in every format
@@ -244,7 +244,7 @@ bool ConvolutionPlan::keeps_nan(const Device& device) const {
                               std::byte{0xFF});
   check(cudaMemcpyAsync(made.data(), tensors.get(), made.size(), cudaMemcpyDeviceToHost,
                         device.stream()),
-        "reading a cuDNN engine's NaN");
+        "reading the result of a cuDNN engine's NaN test");
   device.synchronize();
   const In y{made.data(), problem_.result};
   for (int64_t i = 0; i < sample; ++i) {

@@ -42,7 +42,7 @@ std::string class_of(int ordinal) {
 /// is none.
 std::string words_of(cudaError_t context) {
   if (context == cudaSuccess) return "";
-  return std::string(", for CUDA says: ") + cudaGetErrorString(context) + " (error " +
+  return std::string("; CUDA reports: ") + cudaGetErrorString(context) + " (error " +
          std::to_string(context) + ")";
 }
 
@@ -138,8 +138,8 @@ int device_count() {
 Device::Device(int ordinal) : ordinal_(ordinal) {
   const int count = device_count();
   if (ordinal < 0 || ordinal >= count) {
-    throw CudaError("GPU " + std::to_string(ordinal) + " is not there: " + std::to_string(count) +
-                        " visible (CUDA_VISIBLE_DEVICES may hide some)",
+    throw CudaError("GPU " + std::to_string(ordinal) + " is not available: " +
+                        std::to_string(count) + " visible (CUDA_VISIBLE_DEVICES may hide some)",
                     cudaErrorInvalidDevice);
   }
   make_current();

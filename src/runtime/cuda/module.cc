@@ -33,8 +33,8 @@ CudaModuleAnswer open(int abi, const char* build, int device, Backend** backend,
   } catch (const CudaError& e) {
     if (e.fault() == CudaFault::kBusy) {
       return answer(CudaModuleAnswer::kBusy,
-                    "another process has the GPU for itself, or its compute mode lets nobody use "
-                    "it (nvidia-smi -q -d COMPUTE): %s",
+                    "another process uses the GPU exclusively, or its compute mode prohibits its "
+                    "use (nvidia-smi -q -d COMPUTE): %s",
                     e.what());
     }
     return answer(CudaModuleAnswer::kUnavailable, "%s", e.what());

@@ -51,7 +51,7 @@ Result<Nccl> load() {
   find(nccl.all_gather, "ncclAllGather");
   int version = 0;
   if (!absent.empty() || nccl.get_version(&version) != ncclSuccess || version < kNcclVersionMin) {
-    return missing("the one that is there is older than 2.14");
+    return missing("the installed version is older than 2.14");
   }
   return nccl;
 }

@@ -92,8 +92,7 @@ class Beginning {
     return make_error(ErrorCode::kDeadlineExceeded, "RANKS_MISSING",
                       who(i) + " has waited " + std::to_string(group_.limit.count() / 1000) +
                           " s for the others: a GPU of another node does not start, or NCCL's "
-                          "connections do not come through; the nodes must reach each other's "
-                          "ports, all of them, at " +
+                          "connections fail; the nodes must reach all of each other's ports at " +
                           group_.address);
   }
 

@@ -96,7 +96,7 @@ bool is_set_in(const std::string& path, const std::string& name) {
 std::string choose_network(const std::string& address) {
   static const std::string interface_setting = setting_of(kInterface);
   static const std::string family_setting = setting_of(kFamily);
-  if (!interface_setting.empty()) return "what " + interface_setting + " says";
+  if (!interface_setting.empty()) return "the setting " + interface_setting;
   ifaddrs* found = nullptr;
   if (::getifaddrs(&found) != 0) return "an interface of its choice";
   const Handle<ifaddrs, ::freeifaddrs> all(found);

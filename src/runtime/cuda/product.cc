@@ -202,7 +202,7 @@ std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const Matmu
                                                const MatmulDescription& description,
                                                int count_max) {
   TRAINYARD_CHECK(dims.c == Format::kF32 || dims.c == dims.operands,
-                  "cuBLASLt makes no such product of these operands");
+                  "cuBLASLt does not support a product of these operands");
   cublasLtMatmulPreference_t created = nullptr;
   const cublasStatus_t status = cublasLtMatmulPreferenceCreate(&created);
   const MatmulPreference preference(created);
@@ -314,7 +314,7 @@ void Matmul::run(const void* a, const void* b, kernels::cuda::In bias, void* c, 
                  void* other) const {
   const void* added = bias.data;
   if (dims_.bias && bias.format != dims_.c) {
-    TRAINYARD_CHECK(bias_bytes_ > 0, "a bias of 16 bits beside a result in F32");
+    TRAINYARD_CHECK(bias_bytes_ > 0, "a bias of 16 bits with a result in F32");
     kernels::cuda::convert(dims_.n, bias, {workspace, dims_.c}, device_.stream());
     added = workspace;
   }
@@ -353,13 +353,13 @@ bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
                      workspace = device.allocate(std::max<int64_t>(algorithm.workspace_bytes, 1));
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
     check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
-          "asking a product for its NaN");
+          "testing whether a product keeps NaN");
   };
   const auto read = [&](const DeviceMemory& memory, int64_t count) {
     std::vector<std::byte> host(static_cast<size_t>(count), std::byte{0xFF});
     check(cudaMemcpyAsync(host.data(), memory.get(), host.size(), cudaMemcpyDeviceToHost,
                           device.stream()),
-          "reading a product's NaN");
+          "reading the result of a product's NaN test");
     device.synchronize();
     return host;
   };

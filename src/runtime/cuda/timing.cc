@@ -120,8 +120,8 @@ double time_candidate(const Device& device, const Scratch& scratch,
 
 void check_sound(const Device& device, const std::string& error) {
   (void)cudaGetLastError();  // clears an error that is not sticky
-  check(cudaStreamSynchronize(device.stream()), "behind \"" + error + "\"");
-  check(cudaPeekAtLastError(), "behind \"" + error + "\"");
+  check(cudaStreamSynchronize(device.stream()), "after \"" + error + "\"");
+  check(cudaPeekAtLastError(), "after \"" + error + "\"");
 }
 
 std::optional<TimedChoice> time_candidates(const Device& device,

@@ -16,8 +16,8 @@ class PeerCommunicator::Group {
   Group(size_t ranks, std::shared_ptr<Peers> peers)
       : meeting(ranks), parts(ranks), peers_(std::move(peers)) {
     TRAINYARD_CHECK(std::ssize(parts) == peers_->ranks_each(),
-                    std::to_string(ranks) + " ranks in a process, and " +
-                        std::to_string(peers_->ranks_each()) + " were told");
+                    std::to_string(ranks) + " ranks in a process, expected " +
+                        std::to_string(peers_->ranks_each()));
     out_.resize(static_cast<size_t>(peers_->count()));
     in_.resize(static_cast<size_t>(peers_->count()));
   }
@@ -29,7 +29,7 @@ class PeerCommunicator::Group {
   void plan(Exchange exchange, std::span<const Part> such) {
     const MutexLock lock(planning_);
     TRAINYARD_CHECK(exchange != Exchange::kScatterRows,
-                    "rows are scattered by the ranks of one process alone");
+                    "rows are scattered only by the ranks of one process");
     if (exchange == Exchange::kAllGather || exchange == Exchange::kGatherRows) return;
     for_rounds(exchange, such,
                [&] { staging_.resize(std::max(staging_.size(), staged_bytes(such))); });

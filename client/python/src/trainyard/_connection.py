@@ -186,7 +186,7 @@ def read_token(path: Path) -> str:
     except OSError as error:
         raise NotFoundError(f"token file {path}: {error.strerror}", reason="FILE_NOT_FOUND") from None
     if not token or any(not 0x21 <= byte <= 0x7E for byte in token):
-        raise InvalidArgumentError(f"token file {path} holds no token: expected one line of printable characters",
+        raise InvalidArgumentError(f"token file {path} contains no token: expected one line of printable characters",
                                    reason="TOKEN_FILE_INVALID")
     return token.decode("ascii")
 

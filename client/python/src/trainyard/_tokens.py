@@ -39,8 +39,7 @@ def _subword_tokenizer(model: bytes, first: int) -> Tokenizer:
     try:
         import sentencepiece
     except ImportError:
-        raise ImportError("this model's tokenizer is SentencePiece's: `pip install sentencepiece` installs what reads it"
-                          ) from None
+        raise ImportError("this model's tokenizer needs SentencePiece: `pip install sentencepiece` installs it") from None
     processor = sentencepiece.SentencePieceProcessor(model_proto=model)
     byte_ids = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
     sign = [byte_ids[byte] for byte in _BLANK_PIECE.encode()]

@@ -124,7 +124,8 @@ def _check_cell(value: object) -> None:
         raise _NotACell(f"a {kind} in a cell, expected a number, a text, a date or a missing value; pandas.json_normalize "
                         "makes a column of each of its keys")
     if isinstance(value, (bytes, bytearray)):
-        raise _NotACell(f"{kind} in a cell, expected a number, a text, a date or a missing value; decode() makes text of it")
+        raise _NotACell(f"{kind} in a cell, expected a number, a text, a date or a missing value; decode() "
+                        "converts it to text")
     if isinstance(value, (list, tuple, set, frozenset)) or getattr(value, "ndim", 0) > 0:
         raise _NotACell(f"a {kind} in a cell, expected a number, a text, a date or a missing value; "
                         "pandas.DataFrame(frame['COLUMN'].tolist()) makes a column of each of its elements")
@@ -157,8 +158,8 @@ def check_frame(frame: object) -> None:
 
     if not isinstance(frame, pd.DataFrame):
         raise _refuse(f"frame: a {type(frame).__name__} of {type(frame).__module__.partition('.')[0]}, expected a pandas "
-                      "DataFrame; pandas.DataFrame(...) makes one of a dict of columns or a list of dicts, and to_pandas() "
-                      "of what other libraries call a frame")
+                      "DataFrame; pandas.DataFrame(...) makes one from a dict of columns or a list of dicts, and "
+                      "to_pandas() converts the frames of other libraries")
     if frame.columns.nlevels > 1:
         raise _refuse(f"frame: columns of {frame.columns.nlevels} levels (a MultiIndex), expected one name for each; "
                       "frame.columns = ['_'.join(map(str, names)) for names in frame.columns] joins them")

@@ -85,10 +85,11 @@ def _open(file: Path) -> LocalModel:
     metadata: dict[str, Any] = session.get_modelmeta().custom_metadata_map
     if metadata.get("task") in ("next_token", "reconstruction"):
         does = "continues text" if metadata["task"] == "next_token" else "reproduces its input"
-        raise ConflictError(f"{file}: the model {does} and predicts no classes or numbers; run the file with onnxruntime "
-                            "itself, docs/onnx.md describes its inputs and outputs", reason="PREDICT_UNSUPPORTED")
+        raise ConflictError(f"{file}: the model {does} and predicts no classes or numbers; run the file with "
+                            "onnxruntime directly; docs/onnx.md describes its inputs and outputs",
+                            reason="PREDICT_UNSUPPORTED")
     if "rows" not in metadata:
-        raise InvalidArgumentError(f"{file}: does not say how rows become its inputs; expected a file that "
+        raise InvalidArgumentError(f"{file}: does not describe how rows become its inputs; expected a file that "
                                    "'trainyard model export --format onnx' of this version has written, without --raw-rows",
                                    reason="MODEL_FILE_INVALID")
     return LocalModel(session, metadata)

@@ -171,7 +171,7 @@ def _list_of_dicts(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
     for key, values in columns.items():
         if key not in lengths:
             raise _refuse(f"rows: the column {key!r} is a {type(values).__name__}, expected a list with a value for each "
-                          "row; of a single row, give a list with its dict")
+                          "row; for a single row, give a list with its dict")
     if len(set(lengths.values())) > 1:
         raise _refuse("rows: columns of different lengths: "
                       + ", ".join(f"{key!r} has {length}" for key, length in lengths.items()))

@@ -81,7 +81,7 @@ def export_for_training(module: Any, example: Any, file: Path) -> None:
             part.training = training
     changed = sorted(program.exported_program.graph_signature.buffers_to_mutate.values())
     if changed:
-        raise _unsupported(f"buffer {changed[0]!r} changes in training, expected one that only batch normalization does")
+        raise _unsupported(f"buffer {changed[0]!r} changes in training; expected this only of batch normalization")
     # A shared parameter has several names, of which the exporter keeps one.
     trained = [name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.requires_grad]
     program.model.metadata_props[_TRAINED_PARAMETERS] = json.dumps(trained)

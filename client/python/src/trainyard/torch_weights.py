@@ -213,7 +213,7 @@ def to_trainyard(state: Mapping[str, Tensor], preset: str) -> Weights:
                   for name, tensor in source.items() if name != "lm_head.weight"}  # tied to wte
     if preset == "mlp":
         source = _number_linears(source)
-    return _best([_to_trainyard(source, rules) for _, rules in _layouts(preset)], f"{preset} has no place for")
+    return _best([_to_trainyard(source, rules) for _, rules in _layouts(preset)], f"{preset} has no tensor for")
 
 
 def _to_trainyard(source: Mapping[str, Tensor], rules: Sequence[Rule]) -> tuple[Weights, list[str]]:
@@ -342,7 +342,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                              help=f"the network: {', '.join(PRESETS)}")
         if direction == "to-torch":
             command.add_argument("--layout", choices=[name for name, _ in _VIT],
-                                 help="for a ViT: whose names to write")
+                                 help="for a ViT: the library whose names to write")
         command.add_argument("input", type=Path)
         command.add_argument("output", type=Path)
     options = parser.parse_args(arguments)
