@@ -111,7 +111,7 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<floa
 /// backward 1 for delta, 1 for dq, and 1 for dk and dv.
 namespace cuda {
 /// Whether the kernels support D (at most 4096).
-bool takes_attention(const AttentionDims& d);
+bool supports_attention(const AttentionDims& d);
 void attention_forward(const AttentionDims& d, const AttentionOperands<Views>& o, Run run);
 int64_t attention_backward_workspace_bytes(const AttentionDims& d);
 void attention_backward(const AttentionDims& d, const AttentionGradOperands<Views>& o, Run run);

@@ -40,7 +40,7 @@ struct DistinctRowsOperands {
 
   /// Whether `kept` lists rows of earlier micro-batches of this step. Reads micro_step, which must
   /// be in the caller's memory.
-  bool goes_on() const { return kept != nullptr && *micro_step > 0; }
+  bool continues_step() const { return kept != nullptr && *micro_step > 0; }
 };
 
 inline void check(const DistinctRowsParams& p, const DistinctRowsOperands& o) {

@@ -68,7 +68,7 @@ struct SampleClassesOperands {
 
   /// Whether `kept` has labels of earlier micro-batches of this step. Reads micro_step, which must
   /// be in the caller's memory.
-  TRAINYARD_HD bool goes_on() const { return kept != nullptr && *micro_step > 0; }
+  TRAINYARD_HD bool continues_step() const { return kept != nullptr && *micro_step > 0; }
 };
 
 struct SampledXentParams {

@@ -230,16 +230,16 @@ Result<int> wait_for_array(Session& session, const std::string& name, double tim
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token interrupted = session.interrupted();
   const auto begin = Clock::now();
-  bool paused_told = false;
+  bool reported_paused = false;
   for (std::chrono::milliseconds pause = kPollFirst;; pause = std::min(pause * 2, kPollMax)) {
     ASSIGN_OR_RETURN(const v1::JobArray array, server->call(kGetArray, name));
     if (array.has_end_time()) return exit_code_of_array(array);
     const int32_t paused = count_of(array, v1::PAUSED);
-    if (paused > 0 && !paused_told && !session.machine()) {
+    if (paused > 0 && !reported_paused && !session.machine()) {
       const std::string id = safe_text(short_name(name));
       session.err().line(grouped(paused) + " members of " + id +
                          " are paused: 'trainyard array resume " + id + "' continues them.");
-      paused_told = true;
+      reported_paused = true;
     }
     std::chrono::duration<double> rest = pause;
     if (timeout_s > 0) {

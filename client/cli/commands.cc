@@ -176,11 +176,11 @@ Error unknown_command(const std::vector<std::string>& words) {
   } else {
     near = other_verbs(words[0]);
   }
-  const auto look_for = [&](const std::string& typed) {
+  const auto search = [&](const std::string& typed) {
     if (const auto found = nearest_name(typed, names); found && near.empty()) near = {*found};
   };
-  look_for(words.size() > 1 && is_group(words[0]) ? whole : words[0]);
-  if (words.size() > 1) look_for(whole);
+  search(words.size() > 1 && is_group(words[0]) ? whole : words[0]);
+  if (words.size() > 1) search(whole);
   std::string hint;
   for (const std::string& name : near) {
     hint += (hint.empty() ? ", did you mean" : " or") + std::string(" 'trainyard ") + name + "'";

@@ -231,7 +231,8 @@ void Explainer::add(const v1::Event& event) {
   if (event.has_state()) add_state(event);
   // Log lines of the server itself belong to the story, such as a changed priority. A worker's log
   // lines do not.
-  if (event.has_log() && event.log().from_server()) tell(event, sentence(event.log().text()));
+  if (event.has_log() && event.log().from_server())
+    add_chapter(event, sentence(event.log().text()));
 }
 
 void Explainer::add_state(const v1::Event& event) {
@@ -242,24 +243,26 @@ void Explainer::add_state(const v1::Event& event) {
     case v1::STARTING:
       attempt_began_s_ = seconds_of(event.time());
       checkpoints_ = failed_saves_ = 0;
-      return tell(event, with_message(attempt + " begins on " +
-                                          devices_text(change.device(), change.devices()),
-                                      change.message()));
+      return add_chapter(event, with_message(attempt + " begins on " +
+                                                 devices_text(change.device(), change.devices()),
+                                             change.message()));
     case v1::RUNNING:
       if (change.resumed_from_step() > 0) {
         const int64_t again = step_ - change.resumed_from_step();
-        tell(event, "It continues from the checkpoint of " + step_text(change.resumed_from_step()) +
+        add_chapter(event,
+                    "It continues from the checkpoint of " + step_text(change.resumed_from_step()) +
                         (again > 0 ? "; " + grouped(again) + " steps are computed again." : "."));
         step_ = change.resumed_from_step();
       } else if (event.attempt() > 1) {
-        tell(event, "It restarts from step 0: there was no checkpoint.");
+        add_chapter(event, "It restarts from step 0: there was no checkpoint.");
         step_ = 0;
       }
       return;
     case v1::QUEUED:
-      if (before == v1::JOB_STATE_UNSPECIFIED) return tell(event, submitted_text(change));
-      if (before == v1::QUEUED) return tell(event, with_message("It waits", change.message()));
-      if (before == v1::PAUSED) return tell(event, change.message());
+      if (before == v1::JOB_STATE_UNSPECIFIED) return add_chapter(event, submitted_text(change));
+      if (before == v1::QUEUED)
+        return add_chapter(event, with_message("It waits", change.message()));
+      if (before == v1::PAUSED) return add_chapter(event, change.message());
       [[fallthrough]];
     default: {
       std::string text;
@@ -279,7 +282,7 @@ void Explainer::add_state(const v1::Event& event) {
       }
       const std::string what =
           change.state() == v1::QUEUED ? "Back to the queue" : state_name(change.state());
-      tell(event, text + with_message(what, change.message()));
+      add_chapter(event, text + with_message(what, change.message()));
     }
   }
 }

@@ -29,7 +29,7 @@ class Explainer {
 
  private:
   void add_state(const v1::Event& event);
-  void tell(const v1::Event& event, std::string text) {
+  void add_chapter(const v1::Event& event, std::string text) {
     story_.push_back({event.time(), std::move(text)});
   }
 

@@ -13,7 +13,7 @@ namespace {
 
 /// Returns the exit code of a job that has ended. For people it also prints on stderr why the job
 /// did not succeed, and the job's warnings.
-int told_end(Session& session, const v1::Job& job) {
+int report_end(Session& session, const v1::Job& job) {
   if (!session.machine()) {
     if (job.state() != v1::SUCCEEDED) {
       session.err().line(safe_text(client::short_name(job.name())) + " is " +
@@ -29,20 +29,20 @@ int told_end(Session& session, const v1::Job& job) {
 
 }  // namespace
 
-Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t after,
-                             Terminal& terminal) {
+Result<int> watch_until_end(Session& session, const std::string& name, int64_t after,
+                            Terminal& terminal) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   const bool lines = session.machine();
   JobView view(session, terminal, name);
   v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
-  bool told_thinned = false;
+  bool reported_thinned = false;
   client::FollowHandler handler;
   handler.started = [&](const v1::WatchJobResponse::Start& start) {
     state = start.job().state();
     if (!lines) view.started(start);
-    if (!told_thinned) note_thinned(session, start.job());
-    told_thinned = true;
+    if (!reported_thinned) note_thinned(session, start.job());
+    reported_thinned = true;
   };
   handler.event = [&](const v1::Event& event) {
     if (event.has_state()) state = event.state().state();
@@ -76,10 +76,10 @@ Result<int> watch_to_the_end(Session& session, const std::string& name, int64_t 
   return exit_code_of_job(state);
 }
 
-Result<int> wait_for_the_end(Session& session, const std::string& name, double timeout_s) {
+Result<int> wait_until_end(Session& session, const std::string& name, double timeout_s) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::Job job, server->call(client::rpc::kGetJob, name));
-  if (client::is_terminal(job.state())) return told_end(session, job);
+  if (client::is_terminal(job.state())) return report_end(session, job);
 
   std::stop_source over;
   const std::stop_token interrupted = session.interrupted();
@@ -95,18 +95,18 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
     });
   }
   v1::JobState state = job.state();
-  const auto tell_pause = [&] {
+  const auto report_pause = [&] {
     if (state != v1::PAUSED || session.machine()) return;
     const std::string id = safe_text(client::short_name(name));
     session.err().line(id + " is paused: 'trainyard resume " + id + "' continues it.");
   };
-  tell_pause();
+  report_pause();
   client::FollowHandler handler;
   handler.started = [&](const v1::WatchJobResponse::Start& start) { state = start.job().state(); };
   handler.event = [&](const v1::Event& event) {
     if (event.has_state()) {
       state = event.state().state();
-      tell_pause();
+      report_pause();
     }
     return true;
   };
@@ -118,7 +118,7 @@ Result<int> wait_for_the_end(Session& session, const std::string& name, double t
     // The final state is known, so it is no failure if the server has stopped or the job was
     // deleted since.
     const Result<v1::Job> ended = server->call(client::rpc::kGetJob, name);
-    return ended.ok() ? told_end(session, *ended) : exit_code_of_job(state);
+    return ended.ok() ? report_end(session, *ended) : exit_code_of_job(state);
   }
   if (interrupted.stop_requested()) return static_cast<int>(client::kExitInterrupted);
   return make_error(ErrorCode::kDeadlineExceeded, "WAIT_TIMEOUT",

@@ -41,7 +41,7 @@ struct ForkOptions {
 Result<int> show_new(Session& session, const v1::Job& job, bool wait) {
   const std::string id(client::short_name(job.name()));
   session.show(job, [&] { return id + "\n"; }, {job.name()});
-  if (wait) return wait_for_the_end(session, job.name(), session.wait_s());
+  if (wait) return wait_until_end(session, job.name(), session.wait_s());
   const v1::JobOrigin& origin = job.origin();
   session.hint(origin.step() > 0 ? id + " continues from step " + grouped(origin.step()) + " of " +
                                        safe_text(client::short_name(origin.job())) + "."
@@ -58,7 +58,7 @@ Result<int> run_retry(Session& session, const RetryOptions& options) {
   request.set_request_id(client::make_uuid());
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const auto job = server->call(kRetryJob, request);
-  if (!job.ok()) return client::with_names_of_people(job.error(), "--name");
+  if (!job.ok()) return client::with_user_field_names(job.error(), "--name");
   return show_new(session, *job, options.wait);
 }
 
@@ -101,7 +101,7 @@ Result<int> run_fork(Session& session, const ForkOptions& options) {
     *request.mutable_spec() = spec.job_spec();
   }
   const auto forked = server->call(kForkJob, request);
-  if (!forked.ok()) return client::with_names_of_people(forked.error(), "--name");
+  if (!forked.ok()) return client::with_user_field_names(forked.error(), "--name");
   const v1::Job& job = *forked;
   if (options.dry_run) {
     session.show(job, [&] { return render_plan(job, session.out()); }, {job.name()});

@@ -338,7 +338,7 @@ void JobView::started(const v1::WatchJobResponse::Start& start) {
   progress_.plan(job.plan().steps_total(), job.plan().steps_per_epoch(), batch_size_of(job));
   if (started_s_ == 0 && job.start_time().seconds() > 0) started_s_ = seconds_of(job.start_time());
   state_ = job.state();
-  reconnect_told_ = false;
+  reconnect_reported_ = false;
 }
 
 void JobView::show_state(double time_s, const v1::StateChange& change) {
@@ -400,8 +400,8 @@ void JobView::event(const v1::Event& event) {
 }
 
 void JobView::reconnecting(const Error& error) {
-  if (reconnect_told_) return;
-  reconnect_told_ = true;
+  if (reconnect_reported_) return;
+  reconnect_reported_ = true;
   progress_.note(static_cast<double>(std::time(nullptr)), Style::kNotice,
                  "connection lost (" + error.message + "), reconnecting; the job continues");
 }

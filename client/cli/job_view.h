@@ -73,7 +73,7 @@ class JobView {
   double last_s_ = 0;
   double checkpoint_note_s_ = -1e9;
   bool live_;
-  bool reconnect_told_ = false;
+  bool reconnect_reported_ = false;
 };
 
 }  // namespace trainyard::cli

@@ -45,8 +45,8 @@ Error system_failure(const std::string& what) {
 
 }  // namespace
 
-Error become_local_program(const std::vector<std::string>& arguments, std::string_view instead,
-                           const client::Environment& env) {
+Error exec_local_program(const std::vector<std::string>& arguments, std::string_view instead,
+                         const client::Environment& env) {
   std::error_code ignored;
   const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
   const fs::path program = find_local_program(folder, env("PATH"));

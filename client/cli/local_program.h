@@ -18,8 +18,8 @@ inline constexpr const char* kCallerVersion = "TRAINYARD_CALLER_VERSION";
 /// Replaces this process by trainyard-local with the same arguments: the one in this program's own
 /// folder, else the first in PATH. Returns only on failure, with the reason; `instead` describes an
 /// alternative for the message, or is empty.
-Error become_local_program(const std::vector<std::string>& arguments, std::string_view instead,
-                           const client::Environment& env);
+Error exec_local_program(const std::vector<std::string>& arguments, std::string_view instead,
+                         const client::Environment& env);
 
 /// Called in trainyard-local: refuses to work for a trainyard of another version, which PATH may
 /// have combined.

@@ -55,7 +55,7 @@ Result<v1::JobPlan> plan_there(Session& session, const client::SpecFile& spec,
   request.set_parent(server->parent());
   request.set_dump(dump);
   request.set_sharding_plans(shardings);
-  ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
+  ASSIGN_OR_RETURN(*request.mutable_spec(), upload_files_shown(session, spec));
   auto plan = server->call(kPlanJob, request);
   if (!plan.ok()) return spec.with_positions(std::move(plan).error());
   return plan;

@@ -83,7 +83,7 @@ Result<std::string> read_rows(const std::string& path) {
   } else {
     ASSIGN_OR_RETURN(bytes, read_file(path, client::kRowFileBytesMax));
   }
-  return client::gunzip_if_packed(std::move(bytes));
+  return client::gunzip_if_compressed(std::move(bytes));
 }
 
 /// Whether the first row names a column of the model. Only needed if rows must be split over
@@ -266,19 +266,19 @@ nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
 /// Prints values that training never saw on stderr; they are not an error.
 void note_unseen(Session& session, const v1::PredictResponse& answer,
                  const std::vector<std::string>& names) {
-  constexpr int64_t kToldMax = 5;
+  constexpr int64_t kShownMax = 5;
   if (answer.unseen_count() == 0) return;
-  int64_t told = 0;
+  int64_t shown_count = 0;
   std::string text;
-  for (int i = 0; i < answer.predictions_size() && told < kToldMax; ++i) {
+  for (int i = 0; i < answer.predictions_size() && shown_count < kShownMax; ++i) {
     for (const v1::UnseenCategory& unseen : answer.predictions(i).unseen()) {
-      if (told == kToldMax) break;
-      text += (told++ > 0 ? "; " : ": ") +
+      if (shown_count == kShownMax) break;
+      text += (shown_count++ > 0 ? "; " : ": ") +
               (names.empty() ? "row " + std::to_string(i + 1) : names[static_cast<size_t>(i)]) +
               ", column " + quoted_value(unseen.column()) + ": " + quoted_value(unseen.value());
     }
   }
-  if (told < answer.unseen_count()) text += "; ...";
+  if (shown_count < answer.unseen_count()) text += "; ...";
   session.err().line("warning: " + grouped(answer.unseen_count()) +
                      (answer.unseen_count() == 1 ? " value is a category that training"
                                                  : " values are categories that training") +

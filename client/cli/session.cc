@@ -126,7 +126,7 @@ Result<client::Client*> Session::client(client::Client::NoServer no_server) {
 
 Result<const LocalWork*> Session::local(std::string_view instead) {
   if (program_.local != nullptr) return program_.local;
-  return become_local_program(program_.arguments, instead, program_.env);
+  return exec_local_program(program_.arguments, instead, program_.env);
 }
 
 std::stop_token Session::interrupted() {

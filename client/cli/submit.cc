@@ -38,7 +38,7 @@ Result<int> run_submit_array(Session& session, const SubmitOptions& options,
   request.set_validate_only(options.dry_run);
   request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
   *request.mutable_array() = spec.file.array();
-  ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
+  ASSIGN_OR_RETURN(*request.mutable_spec(), upload_files_shown(session, spec));
   auto submitted = server->call(kSubmitArray, request);
   if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
   const v1::JobArray& array = *submitted;
@@ -71,7 +71,7 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   request.set_job_id(spec.file.name());
   request.set_validate_only(options.dry_run);
   request.set_request_id(options.request_id.empty() ? client::make_uuid() : options.request_id);
-  ASSIGN_OR_RETURN(*request.mutable_spec(), bring_files_shown(session, spec));
+  ASSIGN_OR_RETURN(*request.mutable_spec(), upload_files_shown(session, spec));
   auto submitted = server->call(client::rpc::kSubmitJob, request);
   if (!submitted.ok()) return spec.with_positions(std::move(submitted).error());
   const v1::Job& job = *submitted;
@@ -90,10 +90,10 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   if (options.watch) {
     // stdout gets only the job's name (or the job, for machine formats), so the progress goes to
     // stderr.
-    if (session.machine()) return wait_for_the_end(session, job.name(), session.wait_s());
-    return watch_to_the_end(session, job.name(), 0, session.err());
+    if (session.machine()) return wait_until_end(session, job.name(), session.wait_s());
+    return watch_until_end(session, job.name(), 0, session.err());
   }
-  if (options.wait) return wait_for_the_end(session, job.name(), session.wait_s());
+  if (options.wait) return wait_until_end(session, job.name(), session.wait_s());
   if (!stays)
     session.hint("'trainyard watch " + id + "' follows its progress, 'trainyard get " + id +
                  "' shows its state.");

@@ -71,20 +71,20 @@ Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::
   return client::ensure_weights(*server, path, name, upload_observer(line), session.interrupted());
 }
 
-Result<v1::JobSpec> bring_files_shown(Session& session, const client::SpecFile& spec) {
-  v1::JobSpec travels = spec.job_spec();
+Result<v1::JobSpec> upload_files_shown(Session& session, const client::SpecFile& spec) {
+  v1::JobSpec spec_to_submit = spec.job_spec();
   if (spec.has_data()) {
     ASSIGN_OR_RETURN(const v1::Dataset dataset,
                      ensure_dataset_shown(session, spec.file.dataset(), spec.folder));
-    travels.mutable_dataset()->set_name(dataset.name());
+    spec_to_submit.mutable_dataset()->set_name(dataset.name());
   }
   if (spec.has_weights()) {
-    v1::InitialWeights& weights = *travels.mutable_recipe()->mutable_initial_weights();
+    v1::InitialWeights& weights = *spec_to_submit.mutable_recipe()->mutable_initial_weights();
     ASSIGN_OR_RETURN(const v1::Model model, ensure_weights_shown(session, spec.weights_path(), ""));
     weights.clear_path();
     weights.set_model(std::string(client::short_name(model.name())));
   }
-  return travels;
+  return spec_to_submit;
 }
 
 }  // namespace trainyard::cli

@@ -20,6 +20,6 @@ Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::
                                        const std::string& name);
 /// Uploads the data and initial weights that the spec names, and returns the spec to submit, which
 /// refers to them.
-Result<v1::JobSpec> bring_files_shown(Session& session, const client::SpecFile& spec);
+Result<v1::JobSpec> upload_files_shown(Session& session, const client::SpecFile& spec);
 
 }  // namespace trainyard::cli

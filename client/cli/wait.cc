@@ -21,7 +21,7 @@ Command wait_command() {
           [name](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string full, client::full_name("jobs", *name));
             ASSIGN_OR_RETURN(client::Client * server, session.client());
-            const Result<int> ended = wait_for_the_end(session, full, session.wait_s());
+            const Result<int> ended = wait_until_end(session, full, session.wait_s());
             if (!ended.ok()) {
               ASSIGN_OR_RETURN(const std::string array,
                                find_array_named(*server, full, ended.error()));

@@ -28,7 +28,7 @@ Command watch_command() {
           },
           [o](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", o->name));
-            Result<int> watched = watch_to_the_end(session, name, o->after, session.out());
+            Result<int> watched = watch_until_end(session, name, o->after, session.out());
             if (watched.ok()) return watched;
             ASSIGN_OR_RETURN(client::Client * server, session.client());
             return point_to_array(*server, name, std::move(watched).error(), "get");

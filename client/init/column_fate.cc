@@ -22,7 +22,7 @@ std::string differ_text(const ColumnFacts& c) {
          (c.example.empty() ? "" : ", such as " + in_quotes(c.example));
 }
 
-Decision decide_texts(const ColumnLook& c, int64_t rows) {
+Decision decide_texts(const ColumnProfile& c, int64_t rows) {
   const std::string example = in_quotes(c.example);
   if (c.has_other_dates()) {
     return {Fate::kLeftOut, "dates in an unsupported format, such as " + example +
@@ -79,7 +79,7 @@ std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
   return "";
 }
 
-Decision decide(const ColumnLook& c, int64_t rows) {
+Decision decide(const ColumnProfile& c, int64_t rows) {
   if (c.present() == 0) return {Fate::kLeftOut, "no value in any row"};
   if (!c.numeric()) return decide_texts(c, rows);
   if (c.counts_rows())
@@ -95,14 +95,14 @@ Decision decide(const ColumnLook& c, int64_t rows) {
   return {Fate::kNumber, ""};
 }
 
-int64_t pixel_side(const TableLook& table, size_t target) {
+int64_t pixel_side(const TableProfile& table, size_t target) {
   const auto pixels = std::ssize(table.columns) - 1;
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(pixels))));
   if (pixels < kPixelsMin || side * side != pixels) return 0;
   // a column has more than a few different values, so the columns are pixels rather than switches
   bool shades = false;
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    const ColumnLook& c = table.columns[i];
+    const ColumnProfile& c = table.columns[i];
     if (i == target) continue;
     if (c.counts.numbers != table.rows || !c.counts.bytes || !is_pixel_name(c.name)) return 0;
     shades |= c.values.size() > 10;

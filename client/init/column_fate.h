@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "client/init/column_look.h"
+#include "client/init/column_profile.h"
 
 namespace trainyard::init {
 
@@ -18,13 +18,13 @@ struct Decision {
 
 /// Decides by the cells alone, which shows what an ingest would refuse and traps of text. Traps of
 /// numbers are found later, in the ingested data.
-Decision decide(const ColumnLook& column, int64_t rows);
+Decision decide(const ColumnProfile& column, int64_t rows);
 
 /// Why a column with this trap is left out.
 std::string trap_text(ColumnTrap trap, const ColumnFacts& column);
 
 /// The side of the square images whose pixels are the columns; 0 if the columns are not such
 /// pixels.
-int64_t pixel_side(const TableLook& table, size_t target);
+int64_t pixel_side(const TableProfile& table, size_t target);
 
 }  // namespace trainyard::init

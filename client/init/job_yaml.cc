@@ -134,9 +134,10 @@ void write_dataset(const JobDraft& draft, const JobYamlOptions& o, Writer& out) 
     }
     out.line(4, field.name + ":", field.says);
     // A spec may have at most 1 MiB, so with thousands of columns only the first get their reasons.
-    const size_t told = field.items.size() <= kReasonsMax ? field.items.size() : kReasonsMax / 2;
+    const size_t explained =
+        field.items.size() <= kReasonsMax ? field.items.size() : kReasonsMax / 2;
     for (size_t i = 0; i < field.items.size(); ++i) {
-      out.line(6, "- " + yaml_text(field.items[i].name), i < told ? field.items[i].says : "");
+      out.line(6, "- " + yaml_text(field.items[i].name), i < explained ? field.items[i].says : "");
     }
   }
   write_columns(draft, 4, out);

@@ -29,7 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kStartBytes = size_t{1} << 20;  // read to recognize the kind of a file
-constexpr size_t kRecordsLookedAt = 200;
+constexpr size_t kRecordsExamined = 200;
 constexpr size_t kNamesMax = 1'000'000;  // maximum number of names in a folder or an archive
 // minimum share of the records that have the most frequent number of fields
 constexpr double kAgreeingMin = 0.9;
@@ -60,7 +60,7 @@ TableShape shape_by(char delimiter, std::string_view text) {
   std::map<size_t, size_t> sizes;
   TableShape shape;
   shape.delimiter = delimiter;
-  while (shape.records < kRecordsLookedAt) {
+  while (shape.records < kRecordsExamined) {
     const Result<bool> more = reader.next(fields);
     if (more.ok() && !*more) break;
     ++shape.records;
@@ -378,7 +378,7 @@ Result<Sniffed> sniff(const fs::path& path) {
   ASSIGN_OR_RETURN(const size_t size, read_full(*source, start));
   start.resize(size);
   if (start.empty()) return unsupported(name + " is empty (0 bytes).");
-  ASSIGN_OR_RETURN(const bool archive, holds_files(path, name));
+  ASSIGN_OR_RETURN(const bool archive, contains_files(path, name));
   if (archive) {
     const Result<Sniffed> found = sniff_names(path, /*folder=*/false);
     // Files compressed by xz or zstd may be a single file instead of an archive.

@@ -1,6 +1,6 @@
 // Drafts for tables: which column is the target, which columns are left out, and how the others are
-// used. There are two passes. column_look.h decides what can be read at all; then the ingest's own
-// reader and its search for traps examine the rest, so that an ingest accepts the draft.
+// used. There are two passes. column_profile.h decides what can be read at all; then the ingest's
+// own reader and its search for traps examine the rest, so that an ingest accepts the draft.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "client/init/column_fate.h"
-#include "client/init/column_look.h"
+#include "client/init/column_profile.h"
 #include "client/init/draft_parts.h"
 #include "client/init/table_head.h"
 #include "src/base/join.h"
@@ -29,19 +29,19 @@ using Fate = Decision::Fate;
 
 constexpr size_t kOthersOfTextMax = 3;  // with more other columns, even long text is left out
 
-std::string list_columns(const TableLook& table) {
+std::string list_columns(const TableProfile& table) {
   constexpr size_t kShownMax = 30;
   std::vector<std::string> names;
-  for (const ColumnLook& c : table.columns) {
+  for (const ColumnProfile& c : table.columns) {
     if (names.size() == kShownMax) break;
     names.push_back(quoted_value(c.name));
   }
   return joined(names, ", ") + (table.columns.size() > kShownMax ? ", ..." : "");
 }
 
-Result<size_t> find_target(const TableLook& table, const std::string& wish) {
+Result<size_t> find_target(const TableProfile& table, const std::string& wish) {
   std::vector<std::string> names;
-  for (const ColumnLook& c : table.columns) names.push_back(c.name);
+  for (const ColumnProfile& c : table.columns) names.push_back(c.name);
   if (!wish.empty()) {
     const auto at = std::ranges::find(names, wish);
     if (at != names.end()) return static_cast<size_t>(at - names.begin());
@@ -61,9 +61,9 @@ Result<size_t> find_target(const TableLook& table, const std::string& wish) {
 
 class TableDraft {
  public:
-  TableDraft(CsvOptions options, TableLook table, size_t target)
+  TableDraft(CsvOptions options, TableProfile table, size_t target)
       : options_(std::move(options)), table_(std::move(table)), target_(target) {
-    const ColumnLook& c = table_.columns[target_];
+    const ColumnProfile& c = table_.columns[target_];
     options_.target = c.name;
     options_.target_kind = infer_target("", c.counts, c.values.size()) == TargetSchema::Kind::kClass
                                ? "class"
@@ -134,7 +134,7 @@ class TableDraft {
     double words = 0;
     for (size_t i = 0; i < decisions_.size(); ++i) {
       if (i == target_) continue;
-      const ColumnLook& c = table_.columns[i];
+      const ColumnProfile& c = table_.columns[i];
       if (decisions_[i].fate == Fate::kText) {
         words = std::max(words, c.words_mean());
       } else if (decisions_[i].fate != Fate::kLeftOut && !is_identifier_name(c.name)) {
@@ -204,9 +204,9 @@ class TableDraft {
 
   std::string number_text(const ColumnSchema& column, const NumberStatistics& s) {
     std::string text = "number, " + few_digits(s.min) + " to " + few_digits(s.max);
-    const ColumnLook& look = look_of(column.name);
-    if (look.counts.whole && look.values.size() > 2 && look.values.size() <= 10) {
-      text += ", " + std::to_string(look.values.size()) + " different ones";
+    const ColumnProfile& profile = profile_of(column.name);
+    if (profile.counts.whole && profile.values.size() > 2 && profile.values.size() <= 10) {
+      text += ", " + std::to_string(profile.values.size()) + " different ones";
     }
     return text;
   }
@@ -233,8 +233,8 @@ class TableDraft {
         text = category_text(column);
         inputs = std::ssize(column.categories);
       } else if (column.kind == ColumnSchema::Kind::kText) {
-        text =
-            "text, " + short_number(std::round(look_of(name).words_mean())) + " words on average";
+        text = "text, " + short_number(std::round(profile_of(name).words_mean())) +
+               " words on average";
       } else {
         const auto& s = statistics_.numeric[number++];
         text = !column.date.empty() ? "dates" : s ? number_text(column, *s) : "number";
@@ -259,7 +259,7 @@ class TableDraft {
     }
   }
 
-  const ColumnLook& look_of(const std::string& name) const {
+  const ColumnProfile& profile_of(const std::string& name) const {
     return table_.columns[index_.at(name)];
   }
 
@@ -272,14 +272,15 @@ class TableDraft {
                                          : "\"" + std::string(1, options_.delimiter) + "\""});
     }
     fields.push_back({"target", yaml_text(options_.target), draft_.target_says});
-    const bool numbers = look_of(options_.target).counts.texts == 0;
+    const bool numbers = profile_of(options_.target).counts.texts == 0;
     fields.push_back({"target_kind", options_.target_kind,
                       !numbers                          ? ""
                       : options_.target_kind == "class" ? "numeric predicts it as a number"
                                                         : "class treats each number as a class"});
     if (options_.skips_rows()) {
-      fields.push_back({"missing_target", "skip",
-                        "leaves out " + count_of(look_of(options_.target).counts.missing, "row")});
+      fields.push_back(
+          {"missing_target", "skip",
+           "leaves out " + count_of(profile_of(options_.target).counts.missing, "row")});
     }
     if (side_ > 0) {
       const std::string side = std::to_string(side_);
@@ -289,7 +290,7 @@ class TableDraft {
     if (!options_.text.empty()) {
       fields.push_back({"text", yaml_list(options_.text), "the model learns from its words"});
       double words = 0;
-      for (const std::string& name : options_.text) words += look_of(name).words_mean();
+      for (const std::string& name : options_.text) words += profile_of(name).words_mean();
       add_token_fields(words, draft_);
       return;
     }
@@ -331,7 +332,7 @@ class TableDraft {
   }
 
   CsvOptions options_;
-  TableLook table_;
+  TableProfile table_;
   std::unordered_map<std::string, size_t> index_;  // index of each column by name
   size_t target_;
   std::vector<Decision> decisions_;  // by column
@@ -351,10 +352,10 @@ std::string read_by_pandas(const fs::path& path, const CsvOptions& csv, const st
 
 /// Refuses numbers in a form that an ingest does not read but one command converts: a decimal comma
 /// in any column, and "$1,200" in the target's column.
-Status check_numbers(const TableLook& table, const fs::path& path, const CsvOptions& csv,
+Status check_numbers(const TableProfile& table, const fs::path& path, const CsvOptions& csv,
                      const std::string& wish) {
   const std::string plain = path.stem().string() + "-plain.csv', index=False)\"";
-  for (const ColumnLook& c : table.columns) {
+  for (const ColumnProfile& c : table.columns) {
     const std::string begin = path.string() + ": column " + quoted_value(c.name) + " has numbers ";
     if (c.has_decimal_commas() && !csv.json_lines) {
       return unsupported(begin + "with a decimal comma (" + quoted_value(c.example) +
@@ -373,7 +374,8 @@ Status check_numbers(const TableLook& table, const fs::path& path, const CsvOpti
 }
 
 /// The draft for JSON lines with a single text member: a text for a language model to continue.
-JobDraft draft_text_member(const fs::path& path, const ColumnLook& column, const TableLook& table) {
+JobDraft draft_text_member(const fs::path& path, const ColumnProfile& column,
+                           const TableProfile& table) {
   JobDraft draft;
   draft.format = "text";
   draft.sources = {{"path", path}};
@@ -398,7 +400,7 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
   csv.delimiter = sniffed.delimiter;
   ASSIGN_OR_RETURN(const Head head,
                    take_head(path, !csv.json_lines, options.head_bytes, options.scratch));
-  ASSIGN_OR_RETURN(TableLook table, look_at_columns(csv, head.path));
+  ASSIGN_OR_RETURN(TableProfile table, profile_columns(csv, head.path));
   if (table.rows == 0) return unsupported(path.string() + " has a header, and no rows below it.");
   if (Status s = check_numbers(table, path, csv, options.target); !s.ok()) {
     return std::move(s).error();

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLookedAt = size_t{1} << 20;  // bytes of a text in which characters are counted
+constexpr size_t kExamined = size_t{1} << 20;  // bytes of a text in which characters are counted
 constexpr size_t kCharactersMax = 500;         // with more different characters, tokens are pieces
 constexpr int64_t kTextMin = 1000;
 
@@ -29,7 +29,7 @@ struct Text {
 
 Result<Text> read_start(const fs::path& path) {
   Text text;
-  ASSIGN_OR_RETURN(const bool files, holds_files(path, path.string()));
+  ASSIGN_OR_RETURN(const bool files, contains_files(path, path.string()));
   if (files) {
     ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(path, path.string()));
     for (;;) {
@@ -39,11 +39,11 @@ Result<Text> read_start(const fs::path& path) {
       std::string content;
       ASSIGN_OR_RETURN(content, read_text_file(*tree, path.string(), kTextFileBytesMax, false));
       text.bytes += static_cast<int64_t>(content.size());
-      if (text.start.size() < kLookedAt) text.start += content;
+      if (text.start.size() < kExamined) text.start += content;
     }
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, path.string()));
-  text.start.resize(kLookedAt);
+  text.start.resize(kExamined);
   ASSIGN_OR_RETURN(const size_t size, read_full(*source, text.start));
   text.start.resize(size);
   std::error_code ec;

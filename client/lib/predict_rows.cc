@@ -30,7 +30,7 @@ void append_be32(std::string& out, uint32_t value) {
 
 }  // namespace
 
-Result<std::string> gunzip_if_packed(std::string bytes) {
+Result<std::string> gunzip_if_compressed(std::string bytes) {
   if (!bytes.starts_with("\x1f\x8b")) return bytes;
   z_stream stream{};
   if (inflateInit2(&stream, 15 + 16) != Z_OK) throw std::bad_alloc();

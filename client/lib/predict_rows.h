@@ -15,7 +15,7 @@ inline constexpr int kPredictImagesMax = 4096;          // in one request
 inline constexpr int64_t kRowFileBytesMax = 1LL << 30;  // after decompression
 
 /// Decompresses gzip, which is recognized by its first two bytes; returns anything else unchanged.
-Result<std::string> gunzip_if_packed(std::string bytes);
+Result<std::string> gunzip_if_compressed(std::string bytes);
 
 /// Splits CSV text between rows, never inside quotes, into parts of at most `bytes_max`; each
 /// begins with the header if there is one. Refuses a row that is longer.

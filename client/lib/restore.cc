@@ -231,7 +231,7 @@ Status check_target(const fs::path& state_dir) {
 
 /// Whether an existing folder cannot be replaced by renaming another one over it: it is a link, a
 /// mount point, or in a folder where this user may not write, such as /var/lib.
-bool keeps_its_place(const fs::path& folder) {
+bool cannot_be_replaced(const fs::path& folder) {
   std::error_code ec;
   if (!fs::exists(folder, ec)) return false;
   if (fs::is_symlink(folder, ec)) return true;
@@ -275,7 +275,7 @@ Result<BackupManifest> restore_backup(const std::string& archive, const fs::path
                                       const RestoreObserver& observer, std::stop_token stop) {
   const fs::path target = fs::absolute(state_dir / "").lexically_normal().parent_path();
   if (Status s = check_target(target); !s.ok()) return s.error();
-  const bool in_place = keeps_its_place(target);
+  const bool in_place = cannot_be_replaced(target);
   const fs::path parent = in_place ? target : target.parent_path();
   std::error_code ec;
   fs::create_directories(parent, ec);

@@ -53,7 +53,7 @@ void SpecFile::set_name(const std::string& name) {
   document.set_name(name);
 }
 
-Error with_names_of_people(Error error, const std::string& name) {
+Error with_user_field_names(Error error, const std::string& name) {
   // The message begins with the field's name.
   const auto rename = [&](std::string& text) {
     if (text.starts_with("spec.")) text.erase(0, 5);
@@ -71,7 +71,7 @@ Error with_names_of_people(Error error, const std::string& name) {
 }
 
 Error SpecFile::with_positions(Error error) const {
-  error = with_names_of_people(std::move(error));
+  error = with_user_field_names(std::move(error));
   if (error.violations.size() == 1) {
     // The server's message is kept, because it may say more than the field, such as the name of a
     // layer.

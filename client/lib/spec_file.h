@@ -17,7 +17,7 @@ namespace trainyard::client {
 
 /// Replaces field names of requests in a server's error by those that users know: removes `spec.`,
 /// and turns job_id and array_id into `name`.
-Error with_names_of_people(Error error, const std::string& name = "name");
+Error with_user_field_names(Error error, const std::string& name = "name");
 
 struct SpecFile {
   spec::Document document;

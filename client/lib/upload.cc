@@ -123,7 +123,7 @@ class UploadName {
 
 /// A placeholder digest by which a repeated upload of the same file is recognized. It is derived
 /// from the file's size, modification time, first and last bytes.
-std::string made_up_name(const MappedContent& content, const std::filesystem::path& path) {
+std::string placeholder_name(const MappedContent& content, const std::filesystem::path& path) {
   constexpr int64_t kEndBytes = int64_t{64} << 10;
   std::error_code unknown;
   const auto time = std::filesystem::last_write_time(path, unknown);
@@ -255,7 +255,7 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
                       path.string() + ": the file is empty");
   }
   if (content.size() >= kUploadAtOnceBytes) {
-    UploadName name(made_up_name(content, path), content);
+    UploadName name(placeholder_name(content, path), content);
     ASSIGN_OR_RETURN(const v1::Upload have, get_upload(client, name.name(), content.size()));
     if (have.size_is_new()) {
       Result<std::string> sha256 = upload_as(name, client, content, path, observer, stop);

@@ -13,7 +13,7 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr int kBesideNames = 48;  // width of the other columns, without the node's name and op
+constexpr int kOthersWidth = 48;  // width of the other columns, without the node's name and op
 constexpr int kCallsColumn = 7;
 
 std::string fixed(double value, int digits) {
@@ -137,7 +137,7 @@ class ProfileView {
     std::ranges::stable_sort(nodes,
                              [](const auto* a, const auto* b) { return a->seconds > b->seconds; });
     const int room =
-        std::max(28, options_.width - kBesideNames - (calls_differ_ ? kCallsColumn : 0));
+        std::max(28, options_.width - kOthersWidth - (calls_differ_ ? kCallsColumn : 0));
     const int op_width = std::clamp(room / 2, 14, 26), name_width = room - op_width;
     std::vector<Column> columns = {{"NODE"}, {"OP"}, {"DIR"}};
     if (calls_differ_) columns.push_back({"CALLS", true});

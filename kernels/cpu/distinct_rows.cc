@@ -17,7 +17,7 @@ void distinct_rows(const DistinctRowsParams& p, const DistinctRowsOperands& o, R
     const int64_t at = places.count();
     if (places.add(v)) o.rows[at] = v;
   };
-  for (int64_t j = 0; o.goes_on() && j < p.size && o.kept[j] >= 0; ++j) add(o.kept[j]);
+  for (int64_t j = 0; o.continues_step() && j < p.size && o.kept[j] >= 0; ++j) add(o.kept[j]);
   for (int64_t m = 0; m < p.counted; ++m) add(o.counted[m]);
   std::fill(o.rows + places.count(), o.rows + p.size, -1);
   for (int64_t i = 0; i < p.count; ++i) o.position[i] = places.of(o.index[i]);

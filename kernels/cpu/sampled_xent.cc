@@ -37,7 +37,7 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<fl
     add(p.candidates.draw(p.seed, p.stream, step, draws++));
   }
   for (int64_t k = 0; places.count() < p.samples; ++k) add(k);
-  for (int64_t j = p.samples; o.goes_on() && j < p.columns() && o.kept[j] >= 0; ++j) {
+  for (int64_t j = p.samples; o.continues_step() && j < p.columns() && o.kept[j] >= 0; ++j) {
     add(o.kept[j]);
   }
   for (int64_t m = 0; m < p.counted; ++m) {

@@ -549,7 +549,7 @@ int shared_bytes(int64_t floats) { return static_cast<int>(floats * 4); }
 
 }  // namespace
 
-bool takes_attention(const AttentionDims& d) { return d.D <= kWideMax; }
+bool supports_attention(const AttentionDims& d) { return d.D <= kWideMax; }
 
 void attention_forward(const AttentionDims& d, const AttentionOperands<Views>& o, Run run) {
   check(d, o);

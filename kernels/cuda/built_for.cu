@@ -25,7 +25,7 @@ std::string built_for() {
   return text;
 }
 
-cudaError_t look_for_code() {
+cudaError_t check_device_code() {
   cudaFuncAttributes attributes;
   return cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(&probe));
 }

@@ -11,6 +11,6 @@ namespace trainyard::kernels::cuda {
 std::string built_for();
 /// Loads a kernel on the current device. Returns cudaErrorNoKernelImageForDevice if the build has
 /// no code for the device; newer drivers may return other errors instead.
-cudaError_t look_for_code();
+cudaError_t check_device_code();
 
 }  // namespace trainyard::kernels::cuda

@@ -470,7 +470,7 @@ int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s
   return aligned(C * static_cast<int64_t>(sizeof(Two))) +
          std::max({partial_bytes<MomentsOf, BatchStatistics>(d.x, s, C, M),
                    partial_bytes<GradientSums, BatchSums>(d.x, s, C, M),
-                   takes_channel_eights(d, s, {}, {}) ? channel_eights_workspace_bytes(d) : 0});
+                   supports_channel_eights(d, s, {}, {}) ? channel_eights_workspace_bytes(d) : 0});
 }
 
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
@@ -483,7 +483,7 @@ void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
                                    o.running_var,
                                    o.mean,
                                    o.inv_std};
-  if (takes_channel_eights(d, s, {o.x}, {})) {
+  if (supports_channel_eights(d, s, {o.x}, {})) {
     channel_eights_statistics(d, o.x, statistics, run);
   } else {
     take_moments(d.x, s, batch_results(d), o.x, statistics, run);
@@ -521,7 +521,7 @@ void batch_norm_inference(const BatchNormDims& d, const ImageStrides& s,
 void batch_norm_replay(const BatchNormDims& d, const ImageStrides& s,
                        const BatchNormReplayOperands<Views>& o, Run run) {
   check(d, o);
-  if (takes_channel_eights(d, s, {o.x, o.residual, o.y}, {o.mean, o.inv_std, o.scale, o.b})) {
+  if (supports_channel_eights(d, s, {o.x, o.residual, o.y}, {o.mean, o.inv_std, o.scale, o.b})) {
     channel_eights_normalize(d, o, run);
     return;
   }
@@ -537,8 +537,8 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
                                     aligned(d.x.C * static_cast<int64_t>(sizeof(Two)))};
   const BatchSums sums{o.scale, 1 / static_cast<float>(d.values_per_channel()), means, o.dscale,
                        o.db};
-  if (takes_channel_eights(d, s, {o.x, o.dy, skip, o.y, o.dx, o.g},
-                           {o.mean, o.inv_std, o.scale, o.b})) {
+  if (supports_channel_eights(d, s, {o.x, o.dy, skip, o.y, o.dx, o.g},
+                              {o.mean, o.inv_std, o.scale, o.b})) {
     return channel_eights_backward(d, o, skip, sums, partial);
   }
   In dy = o.dy;

@@ -341,9 +341,9 @@ void backward(const BatchNormDims& d, const BatchNormGradOperands<Views>& o, In 
 
 }  // namespace
 
-bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
-                          std::initializer_list<In> tensors,
-                          std::initializer_list<const float*> vectors) {
+bool supports_channel_eights(const BatchNormDims& d, const ImageStrides& s,
+                             std::initializer_list<In> tensors,
+                             std::initializer_list<const float*> vectors) {
   constexpr int64_t kChannelsMax = int64_t{1} << 20;  // bounds the grid's stride in packs
   bool aligned = takes_eight(d.x.elements(), tensors);
   for (const float* v : vectors) aligned &= takes_eight(d.x.C, {In{v}});

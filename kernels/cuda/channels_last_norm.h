@@ -63,9 +63,9 @@ struct BatchVectors {
 };
 
 /// Whether the functions below support these operands, which requires a common storage format.
-bool takes_channel_eights(const BatchNormDims& d, const ImageStrides& s,
-                          std::initializer_list<In> tensors,
-                          std::initializer_list<const float*> vectors);
+bool supports_channel_eights(const BatchNormDims& d, const ImageStrides& s,
+                             std::initializer_list<In> tensors,
+                             std::initializer_list<const float*> vectors);
 
 /// The workspace for either function that needs one.
 int64_t channel_eights_workspace_bytes(const BatchNormDims& d);

@@ -576,7 +576,7 @@ PlannedGradient plan_gradient(const ConvDims& dims, bool channels_last, int64_t 
 
 }  // namespace
 
-bool takes_direct_conv(const ConvDims& d) {
+bool supports_direct_conv(const ConvDims& d) {
   const Window& w = d.window;
   const ImageDims y = d.y();
   const int64_t side = std::max({d.x.H, d.x.W, y.H, y.W});

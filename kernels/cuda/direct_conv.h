@@ -21,7 +21,7 @@ namespace trainyard::kernels::cuda {  // asynchronous; cudaPeekAtLastError() rep
 /// Whether these kernels support the convolution: one group, stride 1, no dilation, images and
 /// results of at most 32 x 32 pixels, filters of 2 to 121 pixels, at most 11 high and wide, with C
 /// R S <= 512, and at most 2^30 FLOPs, above which a library uses a whole GPU.
-bool takes_direct_conv(const ConvDims& d);
+bool supports_direct_conv(const ConvDims& d);
 
 struct DirectConvOperands {
   In x, w;                      // [N, C, H, W], [K, C, R, S]

@@ -79,7 +79,7 @@ TRAINYARD_KERNEL void number_classes(SampleClassesParams p, SampleClassesOperand
   }
   found = samples;
   const auto columns = static_cast<int32_t>(p.columns());
-  for (int64_t j = p.samples; o.goes_on() && j < columns; j += kPart) {
+  for (int64_t j = p.samples; o.continues_step() && j < columns; j += kPart) {
     const int32_t label = j + me < columns ? o.kept[j + me] : -1;
     found += number_part(to, label, found, columns, &own);
   }

@@ -86,7 +86,7 @@ TRAINYARD_KERNEL void move_digits(int64_t count, int shift, Order from, const in
 }
 
 /// Whether the indices at positions `before` and before + 1 are equal.
-TRAINYARD_DEVICE bool goes_on(const int32_t* index, int64_t count, int64_t before) {
+TRAINYARD_DEVICE bool continues_run(const int32_t* index, int64_t count, int64_t before) {
   return before >= 0 && before + 1 < count && index[before] == index[before + 1];
 }
 
@@ -100,14 +100,14 @@ TRAINYARD_KERNEL void sum_runs(ScatterDims d, const int32_t* index, const int32_
   for (int64_t i = thread_index(); i < run_count(d.count) * packs; i += thread_count()) {
     const int64_t run = i / packs, column = i % packs * kStep;
     const int64_t end = std::min(d.count, (run + 1) * kRun);
-    bool begins = !goes_on(index, d.count, run * kRun - 1);
+    bool begins = !continues_run(index, d.count, run * kRun - 1);
     Pack<kStep> sum{};
     for (int64_t p = run * kRun; p < end; ++p) {
       const int64_t row = place[p] / d.share;
       const float w = weight == nullptr ? 1.0f : weight[row];
       const Pack<kStep> v = load<kStep>(dy, row * d.width + column);
       for (int k = 0; k < kStep; ++k) sum.v[k] += w * v.v[k];
-      const bool continues = goes_on(index, d.count, p);
+      const bool continues = continues_run(index, d.count, p);
       if (continues && p + 1 < end) continue;
       if (index[p] != d.left_out) {
         if (begins && !continues) {
@@ -133,9 +133,10 @@ TRAINYARD_KERNEL void join_runs(ScatterDims d, const int32_t* index, const float
     int64_t run = i / packs;
     const int64_t column = i % packs * kStep;
     int64_t last = (run + 1) * kRun - 1;
-    if (!goes_on(index, d.count, last)) continue;
+    if (!continues_run(index, d.count, last)) continue;
     const int32_t v = index[last];
-    const bool began_before = index[run * kRun] == v && goes_on(index, d.count, run * kRun - 1);
+    const bool began_before =
+        index[run * kRun] == v && continues_run(index, d.count, run * kRun - 1);
     if (began_before || v == d.left_out) continue;
     const In from{ends};
     Pack<kStep> sum = load<kStep>(from, (2 * run + 1) * d.width + column);
@@ -144,7 +145,7 @@ TRAINYARD_KERNEL void join_runs(ScatterDims d, const int32_t* index, const float
       last += kRun;
       const Pack<kStep> more = load<kStep>(from, 2 * run * d.width + column);
       for (int k = 0; k < kStep; ++k) sum.v[k] += more.v[k];
-    } while (last < d.count && index[last] == v && goes_on(index, d.count, last));
+    } while (last < d.count && index[last] == v && continues_run(index, d.count, last));
     store<kStep>(dtable, v * d.width + column, sum);
   }
 }

@@ -13,7 +13,7 @@ void distinct_rows(const DistinctRowsParams& p, const DistinctRowsOperands& o, R
     const auto place = static_cast<int32_t>(places.size());
     if (places.emplace(v, place).second) o.rows[place] = v;
   };
-  for (int64_t j = 0; o.goes_on() && j < p.size && o.kept[j] >= 0; ++j) add(o.kept[j]);
+  for (int64_t j = 0; o.continues_step() && j < p.size && o.kept[j] >= 0; ++j) add(o.kept[j]);
   for (int64_t m = 0; m < p.counted; ++m) add(o.counted[m]);
   std::fill(o.rows + places.size(), o.rows + p.size, -1);
   for (int64_t i = 0; i < p.count; ++i) o.position[i] = places.at(o.index[i]);

@@ -21,7 +21,7 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<T>
                           draws++));
   }
   for (int64_t k = 0; std::ssize(places) < p.samples; ++k) add(k);
-  for (int64_t j = p.samples; o.goes_on() && j < p.columns() && o.kept[j] >= 0; ++j) {
+  for (int64_t j = p.samples; o.continues_step() && j < p.columns() && o.kept[j] >= 0; ++j) {
     add(o.kept[j]);
   }
   for (int64_t m = 0; m < p.counted; ++m) {

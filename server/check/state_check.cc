@@ -286,7 +286,7 @@ Result<StateCheck> check_state(const fs::path& state_dir, const Print& line,
     return nothing;
   };
   if (!fs::exists(state_dir, ec) && !ec) return none();
-  ASSIGN_OR_RETURN(const StateLock lock, StateLock::hold(state_dir));
+  ASSIGN_OR_RETURN(const StateLock lock, StateLock::lock_existing(state_dir));
   Checker checker(state_dir, line, progress);
   const Result<std::unique_ptr<Connection>> db = open_unchanged(state_dir);
   if (!db.ok()) {

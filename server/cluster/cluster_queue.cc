@@ -66,7 +66,7 @@ std::optional<ClusterState> ClusterQueue::state_of(const std::string& cluster,
   ClusterState state{cluster, config->waiting_max, clusters_.waiting(cluster), draining};
   if (std::optional<ClusterRefusal> refusal = clusters_.refusal(cluster)) {
     state.refused = std::move(refusal->text);
-    state.refused_left_us = refusal->left_us;
+    state.next_trial_in_us = refusal->left_us;
   }
   return state;
 }
@@ -102,7 +102,7 @@ std::optional<WaitReason> ClusterQueue::why(const Job& job, const Shares& shares
     if (waiting == nullptr) return std::nullopt;
     const std::optional<ClusterState> state = state_of(cluster, draining);
     return cluster_reason(*waiting, state ? &*state : nullptr,
-                          cluster_place(queue->second, *waiting, shares, now_us), now_us);
+                          cluster_position(queue->second, *waiting, shares, now_us), now_us);
   }
   if (job.state != JobState::kStarting) return std::nullopt;
   const std::optional<ClusterSight> sight = clusters_.find(job.uid);
@@ -145,7 +145,7 @@ void ClusterQueue::add_to(QueueView& view, const Shares& shares, bool draining, 
     const std::optional<ClusterState> state = state_of(cluster, draining);
     int64_t position = 0;
     for (const WaitingJob* waiting :
-         cluster_order(queue, shares, now_us, uid.empty() ? count_max : kClusterLookedAtMax)) {
+         cluster_order(queue, shares, now_us, uid.empty() ? count_max : kClusterPositionsMax)) {
       ++position;
       if (!uid.empty() && waiting->uid != uid) continue;
       QueuedJob job;

@@ -36,7 +36,7 @@ constexpr int64_t kPollLongestUs = 60 * kSecondUs;
 constexpr int64_t kRefusedFirstUs = 15 * kSecondUs;
 constexpr int64_t kRefusedLongestUs = 600 * kSecondUs;
 /// Queries load the cluster, so they take at most about a tenth of the time.
-constexpr int64_t kRestFactor = 10;
+constexpr int64_t kPauseFactor = 10;
 
 using Key = std::pair<std::string, int32_t>;  // uid, attempt
 
@@ -79,15 +79,14 @@ struct Clusters::Runner {
     const MutexLock lock(mu);
     return stopping;
   }
-  /// The time at which the next work is due; nothing if there is none. `look_us` is the time of the
-  /// next query.
+  /// The time at which the next work is due, such as a query; nothing if there is none.
   std::optional<int64_t> due_us() TRAINYARD_REQUIRES(mu);
-  /// The keys in `errands` whose attempts pass `test`.
+  /// The keys in `pending` whose attempts pass `test`.
   std::vector<Key> keys(const std::function<bool(const Live&)>& test);
   void submit(const Key& key);
   void find(const Key& key);
   void withdraw(const Key& key);
-  void look();
+  void query_all();
   void judge(const Key& key);
   /// Calls `change` on the attempt's record, if there still is one.
   void with(const Key& key, const std::function<void(Live&)>& change);
@@ -97,7 +96,7 @@ struct Clusters::Runner {
   void finish(const Key& key, TaskEnd end);
   /// Whether the cluster reports nodes for the attempt, or its worker has attached.
   bool has_node(const Live& live) const;
-  /// Updates `unplaced` and `errands` after a change of the record.
+  /// Updates `unplaced` and `pending` after a change of the record.
   void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
   /// The stored refusal, while the pause after it lasts: an attempt that was about to be submitted
   /// then needs no command.
@@ -123,8 +122,8 @@ struct Clusters::Runner {
   std::set<Key> unplaced TRAINYARD_GUARDED_BY(mu);
   // The keys of attempts that are to be submitted, found or withdrawn, so that a new attempt does
   // not require a scan of all running ones.
-  std::set<Key> errands TRAINYARD_GUARDED_BY(mu);
-  int64_t look_us = 0;  // time of the next query; used only by the thread
+  std::set<Key> pending TRAINYARD_GUARDED_BY(mu);
+  int64_t next_query_us = 0;  // used only by the thread
   std::jthread thread;
 };
 
@@ -181,27 +180,27 @@ void Clusters::Runner::turn() {
     return l.stage == Stage::kKnown && l.withdrawn && !l.asked;
   };
   each(keys(to_withdraw), &Runner::withdraw);
-  if (!is_stopping() && clock.steady_us() >= look_us) look();
+  if (!is_stopping() && clock.steady_us() >= next_query_us) query_all();
 }
 
 std::optional<int64_t> Clusters::Runner::due_us() {
   std::optional<int64_t> next;
   size_t unknown = 0;
-  for (const Key& key : errands) {
+  for (const Key& key : pending) {
     const Live& l = live.at(key);
     // To be withdrawn in the next turn, which `news` triggers.
     if (l.stage == Stage::kKnown) continue;
     ++unknown;
     next = std::min(next.value_or(l.due_us), l.due_us);
   }
-  if (live.size() > unknown) next = std::min(next.value_or(look_us), look_us);
+  if (live.size() > unknown) next = std::min(next.value_or(next_query_us), next_query_us);
   return next;
 }
 
 std::vector<Key> Clusters::Runner::keys(const std::function<bool(const Live&)>& test) {
   std::vector<Key> found;
   const MutexLock lock(mu);
-  for (const Key& key : errands) {
+  for (const Key& key : pending) {
     if (test(live.at(key))) found.push_back(key);
   }
   return found;
@@ -319,7 +318,7 @@ void Clusters::Runner::known(const Key& key, const PlacementHandle& handle) {
   if (found) found(handle.id);
   if (opens) changed();
   // Query the state of the new attempt soon.
-  look_us = std::min(look_us, clock.steady_us() + kSecondUs);
+  next_query_us = std::min(next_query_us, clock.steady_us() + kSecondUs);
 }
 
 void Clusters::Runner::withdraw(const Key& key) {
@@ -330,10 +329,10 @@ void Clusters::Runner::withdraw(const Key& key) {
     live_now.asked = true;  // requested again after the next query if it still exists
     if (!asked.ok()) live_now.trouble = asked.error().message;
   });
-  look_us = std::min(look_us, clock.steady_us() + kSecondUs);
+  next_query_us = std::min(next_query_us, clock.steady_us() + kSecondUs);
 }
 
-void Clusters::Runner::look() {
+void Clusters::Runner::query_all() {
   std::vector<Key> asked;
   std::vector<PlacementHandle> handles;
   {
@@ -346,11 +345,12 @@ void Clusters::Runner::look() {
   }
   const int64_t begin = clock.steady_us();
   const int64_t rest = int64_t{cluster.config.poll_seconds} * kSecondUs;
-  look_us = begin + rest;
+  next_query_us = begin + rest;
   if (asked.empty()) return;
   const Result<std::vector<Sighting>> seen = cluster.placement->observe(handles);
   const int64_t now = clock.steady_us();
-  look_us = now + std::clamp((now - begin) * kRestFactor, rest, std::max(rest, kPollLongestUs));
+  next_query_us =
+      now + std::clamp((now - begin) * kPauseFactor, rest, std::max(rest, kPollLongestUs));
   std::unordered_map<std::string_view, const Sighting*> by_name;
   if (seen.ok()) {
     for (const Sighting& sighting : *seen) by_name.emplace(sighting.handle.name, &sighting);
@@ -410,9 +410,9 @@ void Clusters::Runner::judge(const Key& key) {
   // administrator has restarted.
   (void)cluster.placement->withdraw(handle);
   TaskEnd end;
-  end.away = AwayEnd{std::move(how), verdict.why};
+  end.remote_end = RemoteEnd{std::move(how), verdict.why};
   if (const std::string more = cluster.placement->explain(handle); !more.empty()) {
-    end.away->text += "; " + more;
+    end.remote_end->text += "; " + more;
   }
   finish(key, std::move(end));
 }
@@ -428,9 +428,9 @@ void Clusters::Runner::finish(const Key& key, TaskEnd end) {
     left = it->second.left_us.has_value();
     live.erase(it);
     unplaced.erase(key);
-    errands.erase(key);
+    pending.erase(key);
   }
-  if (!left) supervisor.ended_elsewhere(task, std::move(end));
+  if (!left) supervisor.ended_remote(task, std::move(end));
   changed();
 }
 
@@ -443,7 +443,7 @@ void Clusters::Runner::note(const Key& key, const Live& l) {
     }
   };
   keep(unplaced, l.fate != Fate::kGranted && !l.left_us);
-  keep(errands, l.stage != Stage::kKnown || (l.withdrawn && !l.asked));
+  keep(pending, l.stage != Stage::kKnown || (l.withdrawn && !l.asked));
 }
 
 bool Clusters::Runner::has_node(const Live& l) const {
@@ -506,7 +506,7 @@ void Clusters::stop() {
   }
 }
 
-void Clusters::hand_over(const std::string& cluster, ClusterAttempt attempt) {
+void Clusters::submit(const std::string& cluster, ClusterAttempt attempt) {
   const auto found = std::ranges::find_if(
       runners_, [&](const auto& r) { return r->cluster.config.name == cluster; });
   TRAINYARD_CHECK(found != runners_.end(), attempt.job + ": there is no cluster " + cluster);

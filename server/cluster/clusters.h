@@ -83,7 +83,7 @@ class Clusters {
   std::optional<int64_t> turn();
 
   /// Submits an attempt, or resumes monitoring it. The supervisor must know its task.
-  void hand_over(const std::string& cluster, ClusterAttempt attempt);
+  void submit(const std::string& cluster, ClusterAttempt attempt);
   /// Requests the attempt's end from the cluster, repeatedly until it has ended.
   void withdraw(const std::string& cluster, const std::string& uid, int32_t attempt);
   /// To be called when the attempt's outcome is stored. If the attempt does not end by itself, it

@@ -13,8 +13,8 @@ namespace trainyard::server {
 namespace {
 
 constexpr size_t kNamesOfOneCommandMax = 500;  // 100 KB; one argument may have at most 128 KB
-constexpr int kNodesOfManyMax = 64;   // width in characters of a node list if there are many lines
-constexpr size_t kLooksByIdMax = 16;  // per observe(), because the controller is shared
+constexpr int kNodesOfManyMax = 64;  // width in characters of a node list if there are many lines
+constexpr size_t kQueriesByIdMax = 16;  // per observe(), because the controller is shared
 
 constexpr int64_t kMinJobAgeWantedS = 180;  // queries are up to a minute apart, and one may fail
 
@@ -111,12 +111,12 @@ Result<std::vector<Sighting>> SlurmPlacement::observe(std::span<const PlacementH
     }
   }
   if (absent.empty()) return sightings;
-  std::vector<Sighting> closer = look_closer(absent);
+  std::vector<Sighting> closer = query_absent(absent);
   std::move(closer.begin(), closer.end(), std::back_inserter(sightings));
   return sightings;
 }
 
-std::vector<Sighting> SlurmPlacement::look_closer(std::span<const PlacementHandle> absent) {
+std::vector<Sighting> SlurmPlacement::query_absent(std::span<const PlacementHandle> absent) {
   // An empty list is no evidence: another cluster, or a controller that is starting, would return
   // one, too.
   if (!confirm_cluster().ok()) return {};
@@ -124,18 +124,18 @@ std::vector<Sighting> SlurmPlacement::look_closer(std::span<const PlacementHandl
   {
     const MutexLock lock(mu_);
     begin = next_absent_ % absent.size();
-    next_absent_ = begin + kLooksByIdMax;
+    next_absent_ = begin + kQueriesByIdMax;
   }
   std::vector<Sighting> sightings;
-  const size_t count = std::min(absent.size(), kLooksByIdMax);
+  const size_t count = std::min(absent.size(), kQueriesByIdMax);
   const int64_t until_us = system_clock().steady_us() + profile_.command_timeout_ms * 1000;
   for (size_t i = 0; i < count && system_clock().steady_us() < until_us; ++i) {
-    if (auto seen = look_by_id(absent[(begin + i) % absent.size()])) sightings.push_back(*seen);
+    if (auto seen = query_by_id(absent[(begin + i) % absent.size()])) sightings.push_back(*seen);
   }
   return sightings;
 }
 
-std::optional<Sighting> SlurmPlacement::look_by_id(const PlacementHandle& handle) const {
+std::optional<Sighting> SlurmPlacement::query_by_id(const PlacementHandle& handle) const {
   const Sighting unseen{handle, Seen::kUnseen, {}, 0, {}, {}};
   if (handle.id.empty()) {
     // Query by name again, because there is no ID.

@@ -44,8 +44,8 @@ class SlurmPlacement final : public Placement {
   /// profile's cluster or, if the profile names none, of the cluster that responded first.
   Result<std::string> confirm_cluster();
   /// Queries squeue for an attempt that the list did not show. Nothing: no evidence.
-  std::optional<Sighting> look_by_id(const PlacementHandle& handle) const;
-  std::vector<Sighting> look_closer(std::span<const PlacementHandle> absent);
+  std::optional<Sighting> query_by_id(const PlacementHandle& handle) const;
+  std::vector<Sighting> query_absent(std::span<const PlacementHandle> absent);
 
   const SlurmProfile profile_;
   const std::string user_;

@@ -38,8 +38,8 @@ constexpr int kExecutorThreads = 8;  // so many changes, other than submits, can
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr int kArrayThreads = 2;  // arrays that are planned concurrently
 constexpr size_t kArrayQueueMax = 64;
-constexpr int kTransferThreads = 8;   // files that are written or read concurrently
-constexpr int kElsewhereThreads = 4;  // the same, for remote workers
+constexpr int kTransferThreads = 8;  // files that are written or read concurrently
+constexpr int kRemoteThreads = 4;    // the same, for remote workers
 constexpr std::chrono::milliseconds kShutdownGrace{500};
 
 Status check_worker_program(const std::filesystem::path& worker) {
@@ -129,7 +129,7 @@ struct Daemon::Impl {
         planning(kExecutorThreads, kExecutorQueueMax),
         arrays(kArrayThreads, kArrayQueueMax),
         transfers(kTransferThreads, kExecutorQueueMax),
-        elsewhere(config.workers_listen.empty() ? 0 : kElsewhereThreads, kExecutorQueueMax),
+        remote_io(config.workers_listen.empty() ? 0 : kRemoteThreads, kExecutorQueueMax),
         supervisor(supervisor_options(config, paths, parts), *parts.clock),
         worker_files(supervisor, *parts.files, disk),
         dispatcher(*store, supervisor, *inventory, *parts.files,
@@ -138,7 +138,7 @@ struct Daemon::Impl {
         ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
-        errands(supervisor, paths, config.ingest_roots),
+        one_shot_tasks(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
         frame{executor, planning, arrays, transfers},
         housekeeping_parts{config, paths,          *parts.clock, *parts.files,
@@ -154,11 +154,13 @@ struct Daemon::Impl {
   ClusterSetup cluster_setup(const DaemonParts& parts) {
     ClusterSetup setup;
     setup.clusters = make_clusters(config.clusters, parts.make_placement);
-    setup.instance = [this] { return sha256_hex(worker_door->certificate_pem()).substr(0, 8); };
-    setup.attach = [this] { return worker_door->attach_address(); };
-    setup.certificate_pem = [this] { return worker_door->certificate_pem(); };
+    setup.instance = [this] { return sha256_hex(worker_endpoint->certificate_pem()).substr(0, 8); };
+    setup.attach = [this] { return worker_endpoint->attach_address(); };
+    setup.certificate_pem = [this] { return worker_endpoint->certificate_pem(); };
     setup.rates = cluster_rates;
-    setup.secret = [this](const std::string& task) { return worker_door->enrolment_secret(task); };
+    setup.secret = [this](const std::string& task) {
+      return worker_endpoint->enrolment_secret(task);
+    };
     return setup;
   }
   Status open(const DaemonParts& parts);
@@ -184,13 +186,13 @@ struct Daemon::Impl {
   Executor planning;
   Executor arrays;
   Executor transfers;
-  Executor elsewhere;  // files of remote workers, so that a slow link delays nobody on this host
+  Executor remote_io;  // files of remote workers, so that a slow link delays nobody on this host
   Supervisor supervisor;
   WorkerFiles worker_files;
   Dispatcher dispatcher;
   IngestRunner ingest;
   PredictRunner predict;
-  Errands errands;
+  OneShotTasks one_shot_tasks;
   Forecaster forecaster;
   CallFrame frame;
   std::atomic<bool> backing_up{false};
@@ -198,9 +200,9 @@ struct Daemon::Impl {
   const HousekeepingParts housekeeping_parts;
   Housekeeping housekeeping;
   std::unique_ptr<PublicServices> services;
-  std::unique_ptr<WorkerDoor> worker_door;
+  std::unique_ptr<WorkerEndpoint> worker_endpoint;
   std::unique_ptr<grpc::Service> worker_service;
-  std::unique_ptr<grpc::Service> elsewhere_service;
+  std::unique_ptr<grpc::Service> remote_service;
   std::unique_ptr<Listener> private_listener;
   std::unique_ptr<Listener> workers_listener;
   std::unique_ptr<Listener> public_listener;
@@ -236,8 +238,8 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   if (Status s = forecaster.open(); !s.ok()) return s;
   if (Status s = cluster_rates->open(); !s.ok()) return s;
   if (!config.workers_listen.empty()) {
-    ASSIGN_OR_RETURN(worker_door, WorkerDoor::open(config.state_dir, config.workers_listen,
-                                                   config.workers_advertise));
+    ASSIGN_OR_RETURN(worker_endpoint, WorkerEndpoint::open(config.state_dir, config.workers_listen,
+                                                           config.workers_advertise));
   }
   if (Status s = dispatcher.recover(); !s.ok()) return s;
   finish_removals(*store, *parts.files, paths);
@@ -247,10 +249,10 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     dispatcher.devices_changed();
     return {};
   };
-  services = std::make_unique<PublicServices>(
-      ServiceParts{frame, housekeeping_parts, backing_up, hub, *inventory, dispatcher, ingest,
-                   predict, errands, forecaster, *cluster_rates, disk, warnings, drains_changed,
-                   parts.clock->wall_us(), parts.backup_stall_ms, parts.watch_heartbeat_ms});
+  services = std::make_unique<PublicServices>(ServiceParts{
+      frame, housekeeping_parts, backing_up, hub, *inventory, dispatcher, ingest, predict,
+      one_shot_tasks, forecaster, *cluster_rates, disk, warnings, drains_changed,
+      parts.clock->wall_us(), parts.backup_stall_ms, parts.watch_heartbeat_ms});
   if (Status s = ingest.recover(); !s.ok()) return s;
   ASSIGN_OR_RETURN(public_listener, Listener::open_public(config, frame.tokens, services->all(),
                                                           services->names(), parts.connections));
@@ -261,14 +263,14 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
   };
   inventory->start(
       [this](const Device& device, CheckedInventory::Done done) {
-        errands.check_device(device, std::min(config.threads_per_job, kCheckThreadsMax),
-                             std::move(done));
+        one_shot_tasks.check_device(device, std::min(config.threads_per_job, kCheckThreadsMax),
+                                    std::move(done));
       },
       [this] { dispatcher.devices_changed(); });
   dispatcher.start();
   forecaster.start([this](const Device& device, int32_t threads, v1::Recipe::Precision precision,
                           Done<std::string> done) {
-    errands.calibrate(device, threads, precision, std::move(done));
+    one_shot_tasks.calibrate(device, threads, precision, std::move(done));
   });
   housekeeping.start(parts.housekeeping_pause_ms);
   return {};
@@ -278,14 +280,14 @@ Status Daemon::Impl::open_worker_listeners() {
   worker_service = make_worker_service(supervisor, executor);
   ASSIGN_OR_RETURN(private_listener,
                    Listener::open_private(paths.worker_socket(), worker_service.get()));
-  if (!worker_door) return {};
-  elsewhere_service = make_elsewhere_service(supervisor, executor, worker_files, elsewhere);
-  ASSIGN_OR_RETURN(workers_listener,
-                   Listener::open_workers(config.workers_listen, worker_door->key_pem(),
-                                          worker_door->certificate_pem(), elsewhere_service.get()));
-  worker_door->set_port(workers_listener->port());
+  if (!worker_endpoint) return {};
+  remote_service = make_remote_service(supervisor, executor, worker_files, remote_io);
+  ASSIGN_OR_RETURN(workers_listener, Listener::open_workers(
+                                         config.workers_listen, worker_endpoint->key_pem(),
+                                         worker_endpoint->certificate_pem(), remote_service.get()));
+  worker_endpoint->set_port(workers_listener->port());
   spdlog::info("event=serving_workers {} {}", kv("listen", config.workers_listen),
-               kv("attach", worker_door->attach_address()));
+               kv("attach", worker_endpoint->attach_address()));
   return {};
 }
 
@@ -326,7 +328,7 @@ Daemon::~Daemon() {
 
 int Daemon::port() const { return impl_->public_listener ? impl_->public_listener->port() : 0; }
 
-const WorkerDoor* Daemon::worker_door() const { return impl_->worker_door.get(); }
+const WorkerEndpoint* Daemon::worker_endpoint() const { return impl_->worker_endpoint.get(); }
 
 void Daemon::kill_workers() {
   impl_->supervisor.kill_all();
@@ -351,7 +353,7 @@ void Daemon::Impl::stop(bool leave_training) {
   predict.drain();
   housekeeping.stop();
   inventory->stop();
-  errands.drain();
+  one_shot_tasks.drain();
   forecaster.stop();
   ingest.drain();
   if (leave_training) {
@@ -368,7 +370,7 @@ void Daemon::Impl::stop(bool leave_training) {
   planning.stop();
   arrays.stop();
   transfers.stop();
-  elsewhere.stop();
+  remote_io.stop();
   executor.stop();
   // Release the workers only after their connections are closed: otherwise a worker could be told
   // that it is unknown here.

@@ -13,7 +13,7 @@
 #include "server/forecast/cluster_rates.h"
 #include "server/inventory/inventory.h"
 #include "server/rpc/listener.h"
-#include "server/rpc/worker_door.h"
+#include "server/rpc/worker_endpoint.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
 #include "src/base/result.h"
@@ -62,7 +62,7 @@ class Daemon {
   /// The TCP port that was bound; 0 without one.
   int port() const;
   /// Address and keys for remote workers; null without Config::workers_listen.
-  const WorkerDoor* worker_door() const;
+  const WorkerEndpoint* worker_endpoint() const;
 
  private:
   struct Impl;

@@ -49,7 +49,7 @@ Status Attempts::start(const StartDecision& decision, const std::vector<Device>&
   } else {
     const auto owner = make_owner(*started, dataset, /*adopted=*/false);
     add(*started, task_id(*started), owner);
-    hand_over(*started, Attempt(), owner, /*adopted=*/false);
+    submit_to_cluster(*started, Attempt(), owner, /*adopted=*/false);
   }
   parts_.index.take(brief_of(*started));  // the store will report the same change later
   if (is_here) note_shared(decision.devices);
@@ -91,7 +91,7 @@ Status Attempts::adopt(const Job& job) {
     parts_.supervisor.adopt({id, "train " + job.name(), owner, attempt.nonce_digest, attempt.pid,
                              attempt.process_start});
   } else {
-    hand_over(job, attempt, owner, /*adopted=*/true);
+    submit_to_cluster(job, attempt, owner, /*adopted=*/true);
   }
   if (job.cancel_requested || job.pause_requested) {
     parts_.supervisor.stop(id, job.cancel_requested ? "cancel" : "pause");
@@ -179,7 +179,7 @@ std::shared_ptr<TrainTask> Attempts::make_owner(const Job& job, const Dataset& d
       parts_.options.time_algorithms,
       trouble_,
       adopted,
-      /*elsewhere=*/!cluster_of(job.devices).empty(),
+      /*is_remote=*/!cluster_of(job.devices).empty(),
       parts_.setup.rates};
   const auto gone = [self = self_.lock(), uid = job.uid, attempt = job.attempt, names = job.devices,
                      adopted](bool doubts_device) {
@@ -223,8 +223,8 @@ ClusterAttempt Attempts::cluster_attempt(const Job& job, const Attempt& attempt,
   return to;
 }
 
-void Attempts::hand_over(const Job& job, const Attempt& attempt,
-                         const std::shared_ptr<TrainTask>& owner, bool adopted) {
+void Attempts::submit_to_cluster(const Job& job, const Attempt& attempt,
+                                 const std::shared_ptr<TrainTask>& owner, bool adopted) {
   const std::string cluster(cluster_of(job.devices));
   const auto config = std::ranges::find(parts_.configs, cluster, &ClusterConfig::name);
   ClusterAttempt to = cluster_attempt(job, attempt, adopted);
@@ -235,7 +235,7 @@ void Attempts::hand_over(const Job& job, const Attempt& attempt,
     intent.certificate_pem = parts_.setup.certificate_pem();
     intent.secret = parts_.setup.secret(intent.task);
   }
-  Supervisor::ElsewhereTask task;
+  Supervisor::RemoteTask task;
   task.id = intent.task;
   task.kind = "train " + job.name();
   task.owner = owner;
@@ -250,10 +250,10 @@ void Attempts::hand_over(const Job& job, const Attempt& attempt,
     }
   };
   if (config == parts_.configs.end()) {
-    parts_.supervisor.expect(std::move(task));
+    parts_.supervisor.add_remote(std::move(task));
     TaskEnd end;
-    end.away = AwayEnd{"", "the server no longer has the cluster " + cluster};
-    return parts_.supervisor.ended_elsewhere(intent.task, std::move(end));
+    end.remote_end = RemoteEnd{"", "the server no longer has the cluster " + cluster};
+    return parts_.supervisor.ended_remote(intent.task, std::move(end));
   }
   const v1::Resources& resources = job.spec.resources();
   intent.nodes = nodes_of(resources);
@@ -262,8 +262,8 @@ void Attempts::hand_over(const Job& job, const Attempt& attempt,
   intent.gpus_per_node = resources.device() == v1::Resources::GPU ? gpus_of(resources) : 0;
   intent.memory_bytes = config->memory_bytes;
   task.lease_ms = int64_t{config->lease_seconds} * 1000;
-  parts_.supervisor.expect(std::move(task));
-  parts_.clusters.hand_over(cluster, std::move(to));
+  parts_.supervisor.add_remote(std::move(task));
+  parts_.clusters.submit(cluster, std::move(to));
 }
 
 }  // namespace trainyard::server

@@ -82,8 +82,8 @@ class Attempts {
   Result<Dataset> dataset_of(const Job& job) const;
   std::shared_ptr<TrainTask> make_owner(const Job& job, const Dataset& dataset, bool adopted);
   /// Passes the attempt to its cluster. If `adopted`, it may have been submitted there already.
-  void hand_over(const Job& job, const Attempt& attempt, const std::shared_ptr<TrainTask>& owner,
-                 bool adopted);
+  void submit_to_cluster(const Job& job, const Attempt& attempt,
+                         const std::shared_ptr<TrainTask>& owner, bool adopted);
   ClusterAttempt cluster_attempt(const Job& job, const Attempt& attempt, bool adopted) const;
 
   const Parts parts_;

@@ -94,7 +94,7 @@ void DispatchIndex::place(const std::string& uid) {
   const auto on_device = active_.find(uid);
   if (on_device != active_.end()) {
     PlacedJob job = on_device->second;
-    job.stopping = leaving_.contains(uid);
+    job.stopping = stopping_.contains(uid);
     return fleet_.place(std::move(job));
   }
   const PlacedJob* last = fleet_.find(uid);
@@ -135,21 +135,21 @@ void DispatchIndex::add_process(const std::string& uid, const std::vector<std::s
   const MutexLock lock(mu_);
   TRAINYARD_CHECK(!devices.empty(), "job " + uid + " starts without a device");
   processes_.insert_or_assign(uid, devices);
-  leaving_.erase(uid);
+  stopping_.erase(uid);
 }
 
 void DispatchIndex::remove_process(const std::string& uid) {
   const MutexLock lock(mu_);
   const bool was_there = processes_.erase(uid) == 1;
   TRAINYARD_CHECK(was_there, "job " + uid + " has no process to remove");
-  leaving_.erase(uid);
+  stopping_.erase(uid);
   place(uid);
 }
 
 void DispatchIndex::leave(const std::string& uid) {
   const MutexLock lock(mu_);
   TRAINYARD_CHECK(processes_.contains(uid), "job " + uid + " has no process to stop");
-  leaving_.insert(uid);
+  stopping_.insert(uid);
   place(uid);
 }
 
@@ -167,7 +167,7 @@ DispatchIndex::Pass DispatchIndex::decide(Devices devices, bool draining) {
   const MutexLock lock(mu_);
   take_paces();
   for (Device& device : devices.devices) {
-    device.others_bytes = outside_.update(device, fleet_, clock_.steady_us());
+    device.others_bytes = others_memory_.update(device, fleet_, clock_.steady_us());
   }
   fleet_.set_devices(std::move(devices));
   policy_.draining = draining;
@@ -234,7 +234,7 @@ QueueView DispatchIndex::queue(size_t count_max, const std::string& uid) {
   return view;
 }
 
-int32_t DispatchIndex::jobs_beside(const std::string& uid) const {
+int32_t DispatchIndex::jobs_sharing_devices(const std::string& uid) const {
   const MutexLock lock(mu_);
   const PlacedJob* const job = fleet_.find(uid);
   size_t most = 1;
@@ -251,7 +251,7 @@ std::vector<DeviceView> DispatchIndex::devices(std::span<const Device> now) {
   std::vector<DeviceView> views;
   for (const Device& device : now) {
     DeviceView& view = views.emplace_back();
-    view.others_bytes = outside_.estimate(device, fleet_);
+    view.others_bytes = others_memory_.estimate(device, fleet_);
     for (const PlacedJob* job : fleet_.jobs_on(device.name)) view.jobs.push_back(*job);
   }
   return views;

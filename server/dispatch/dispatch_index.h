@@ -17,7 +17,7 @@
 #include "server/cluster/cluster_queue.h"
 #include "server/cluster/clusters.h"
 #include "server/dispatch/deadlines.h"
-#include "server/dispatch/outside_memory.h"
+#include "server/dispatch/other_processes_memory.h"
 #include "server/scheduler/fleet.h"
 #include "server/scheduler/queue.h"
 #include "server/scheduler/queue_view.h"
@@ -82,7 +82,7 @@ class DispatchIndex {
   // Dispatcher's methods of the same names return these; dispatcher.h describes them.
   Job explained(Job job) const;
   QueueView queue(size_t count_max, const std::string& uid);
-  int32_t jobs_beside(const std::string& uid) const;
+  int32_t jobs_sharing_devices(const std::string& uid) const;
   std::vector<DeviceView> devices(std::span<const Device> now);
 
  private:
@@ -107,13 +107,13 @@ class DispatchIndex {
   Shares shares_ TRAINYARD_GUARDED_BY(mu_);
   Policy policy_ TRAINYARD_GUARDED_BY(mu_);
   Deadlines deadlines_ TRAINYARD_GUARDED_BY(mu_);
-  OutsideMemory outside_ TRAINYARD_GUARDED_BY(mu_);
+  OtherProcessesMemory others_memory_ TRAINYARD_GUARDED_BY(mu_);
   WaitReasons waits_ TRAINYARD_GUARDED_BY(mu_);  // from the last pass
   // Jobs that occupy devices according to the store, and the devices of jobs that have a process;
   // both by uid.
   std::unordered_map<std::string, PlacedJob> active_ TRAINYARD_GUARDED_BY(mu_);
   std::unordered_map<std::string, std::vector<std::string>> processes_ TRAINYARD_GUARDED_BY(mu_);
-  std::set<std::string, std::less<>> leaving_ TRAINYARD_GUARDED_BY(mu_);  // requested to stop
+  std::set<std::string, std::less<>> stopping_ TRAINYARD_GUARDED_BY(mu_);  // requested to stop
 
   Mutex pace_mu_;                                                               // taken after mu_
   std::unordered_map<std::string, Pace> paces_ TRAINYARD_GUARDED_BY(pace_mu_);  // by uid

@@ -23,7 +23,7 @@ struct DispatcherOptions {
   Policy policy = {};
   /// The interval of scheduling passes while jobs wait and other processes use a device. Nothing
   /// reports when such a process ends.
-  int64_t look_again_us = CheckedInventory::kBusyRetryUs;
+  int64_t pass_interval_us = CheckedInventory::kBusyRetryUs;
 };
 
 /// The clusters that accept jobs, and the data with which their workers connect to the daemon.

@@ -198,7 +198,7 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   const auto is_used_by_others = [](const Device& d) { return d.busy || d.memory_used_bytes > 0; };
   if (pass.waiting && std::ranges::any_of(devices, is_used_by_others)) {
     // Nothing reports when another process ends or frees memory.
-    wake_at(clock.wall_us() + options.look_again_us);
+    wake_at(clock.wall_us() + options.pass_interval_us);
   }
   for (const PreemptDecision& preempt : pass.here.preempts) attempts.make_room(preempt);
   start(pass.here.starts, devices);
@@ -262,8 +262,8 @@ QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
 
 const Clusters& Dispatcher::clusters() const { return impl_->clusters; }
 
-int32_t Dispatcher::jobs_beside(const std::string& uid) const {
-  return impl_->index.jobs_beside(uid);
+int32_t Dispatcher::jobs_sharing_devices(const std::string& uid) const {
+  return impl_->index.jobs_sharing_devices(uid);
 }
 
 std::vector<DeviceView> Dispatcher::devices(std::span<const Device> now) const {

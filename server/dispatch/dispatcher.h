@@ -49,7 +49,7 @@ class Dispatcher {
   QueueView queue(size_t count_max, const std::string& uid) const;
   /// The number of other jobs on this job's devices, on the one with the most jobs; 0 if it
   /// occupies none.
-  int32_t jobs_beside(const std::string& uid) const;
+  int32_t jobs_sharing_devices(const std::string& uid) const;
   /// The use of each device. `now` must have just been read, because an idle daemon may have last
   /// read its devices long ago.
   std::vector<DeviceView> devices(std::span<const Device> now) const;

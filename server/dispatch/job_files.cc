@@ -14,16 +14,15 @@ namespace fs = std::filesystem;
 /// The files in the job's folder that may be deleted. Folders that become empty are not included.
 std::vector<fs::path> leftovers_of(const StatePaths& paths, const std::string& job_uid) {
   std::vector<fs::path> found;
-  const auto look_in = [&](const fs::path& folder, const auto& is_leftover) {
+  const auto scan = [&](const fs::path& folder, const auto& is_leftover) {
     std::error_code ec;
     for (fs::directory_iterator it(folder, ec), end; !ec && it != end; it.increment(ec)) {
       if (is_leftover(it->path())) found.push_back(it->path());
     }
   };
-  look_in(paths.job(job_uid),
-          [](const fs::path& path) { return path.filename().string().starts_with("reports-"); });
-  look_in(paths.checkpoints(job_uid),
-          [](const fs::path& path) { return path.extension() == ".tmp"; });
+  scan(paths.job(job_uid),
+       [](const fs::path& path) { return path.filename().string().starts_with("reports-"); });
+  scan(paths.checkpoints(job_uid), [](const fs::path& path) { return path.extension() == ".tmp"; });
   return found;
 }
 

@@ -49,13 +49,13 @@ constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
 /// Whether the cluster ended the attempt for reasons of its own, or has lost track of it.
-bool taken_back(const AwayEnd& away) {
-  if (away.how.empty()) return true;
+bool was_reclaimed(const RemoteEnd& remote_end) {
+  if (remote_end.how.empty()) return true;
   constexpr std::string_view kReasons[] = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
                                            "CANCELLED", "REQUEUED",  "REVOKED",
                                            "SUSPENDED", "STOPPED",   "DEADLINE"};
-  return std::ranges::any_of(kReasons,
-                             [&](std::string_view reason) { return away.how.starts_with(reason); });
+  return std::ranges::any_of(
+      kReasons, [&](std::string_view reason) { return remote_end.how.starts_with(reason); });
 }
 
 /// Replaces all but printable ASCII, because a worker's text may not be valid UTF-8.
@@ -122,7 +122,7 @@ Result<v1::Assignment> TrainTask::assignment() {
   task.set_device(devices.front());
   task.mutable_devices()->Add(devices.begin(), devices.end());
   task.set_threads(options_.threads);
-  task.set_nodes(options_.elsewhere ? nodes_of(job_.spec.resources()) : 1);
+  task.set_nodes(options_.is_remote ? nodes_of(job_.spec.resources()) : 1);
   if (Status s = add_paths(task); !s.ok()) return std::move(s).error();
   if (const auto last = store_.jobs().find_attempt(job_.uid, job_.attempt - 1); last.ok()) {
     task.set_names_faults(last->outcome == kKernelFault);
@@ -144,7 +144,7 @@ std::vector<std::string> TrainTask::node_devices() const {
 Status TrainTask::add_paths(v1::TrainTask& task) const {
   const StatePaths& paths = options_.paths;
   ASSIGN_OR_RETURN(std::string weights, initial_weights_path());
-  if (options_.elsewhere) {
+  if (options_.is_remote) {
     task.set_dataset_digest(options_.dataset_digest);
     task.set_dataset_dir("dataset");
     task.set_checkpoint_dir("checkpoints");
@@ -185,15 +185,15 @@ Result<std::string> TrainTask::initial_weights_path() const {
 void TrainTask::report(const v1::WorkerReport& report, Done<void> done) {
   Result<AttemptUpdate> update = update_of(report);
   if (!update.ok()) return done(update.error());
-  if (options_.adopted && !told_adopted_.exchange(true)) {
-    AttemptUpdate tells;
-    tells.job_uid = job_.uid;
-    tells.attempt = job_.attempt;
-    v1::LogLine& line = *tells.events.emplace_back().mutable_log();
+  if (options_.adopted && !reported_adoption_.exchange(true)) {
+    AttemptUpdate adoption;
+    adoption.job_uid = job_.uid;
+    adoption.attempt = job_.attempt;
+    v1::LogLine& line = *adoption.events.emplace_back().mutable_log();
     line.set_level(v1::LogLine::INFO);
     line.set_text("the daemon was restarted; the worker continued training");
     line.set_from_server(true);
-    store_.jobs().update_attempt(std::move(tells), [](const Result<Job>&) {});
+    store_.jobs().update_attempt(std::move(adoption), [](const Result<Job>&) {});
   }
   store_.jobs().update_attempt(std::move(update).value(),
                                [done = std::move(done)](Result<Job> job) {
@@ -310,7 +310,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       }
       update.model = std::move(model).value();
       update.add_result(outcome);
-      if (options_.elsewhere && outcome.has_node()) {
+      if (options_.is_remote && outcome.has_node()) {
         update.node = node_name(outcome.node(), on_gpus());
         const MutexLock lock(mu_);
         node_ = outcome.node();
@@ -338,7 +338,7 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
         device_busy_ = options_.paths.hide(printable(outcome.message()));
         break;  // the job returns to the queue when the process has ended
       }
-      if (const std::string trouble = host_trouble_of(outcome.reason(), options_.elsewhere);
+      if (const std::string trouble = host_trouble_of(outcome.reason(), options_.is_remote);
           !trouble.empty()) {
         note_host_trouble(trouble, printable(outcome.message()));
         break;  // the job returns to the queue when the process has ended
@@ -439,7 +439,7 @@ Move TrainTask::after_stop(const Job& job) const {
 
 std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
   if (end.start_error) return end.start_error;
-  if (const std::optional<Error> told = host_trouble()) return told;
+  if (const std::optional<Error> reported = host_trouble()) return reported;
   if (end.version_skew || end.stop_asked) return std::nullopt;
   if (end.exit.signalled && end.exit.number == SIGBUS) {
     // A truncated file causes this only once: the next attempt refuses the file by its size.
@@ -448,10 +448,10 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
                           ": a mapped file could not be read, or memory failed");
   }
   if (end.attached) return std::nullopt;
-  if (end.away) {
-    if (taken_back(*end.away)) return std::nullopt;
+  if (end.remote_end) {
+    if (was_reclaimed(*end.remote_end)) return std::nullopt;
     return make_error(ErrorCode::kUnavailable, "WORKER_START_FAILED",
-                      "its worker did not request its job: " + end.away->text);
+                      "its worker did not request its job: " + end.remote_end->text);
   }
   // The process had not received its job yet. So a library is missing or the host is overloaded.
   return make_error(
@@ -460,17 +460,18 @@ std::optional<Error> TrainTask::trouble_of(const TaskEnd& end) const {
                  : "the worker program ended before it requested its job: " + describe(end.exit));
 }
 
-Move TrainTask::after_away(const AwayEnd& away, const Job& job, int64_t now_us) {
+Move TrainTask::after_remote_end(const RemoteEnd& remote_end, const Job& job, int64_t now_us) {
   constexpr int64_t kPauseUs = 5'000'000;  // the same cause may end the next attempt immediately
-  const std::string at = " at step " + std::to_string(job.progress.step()) + ": " + away.text + ".";
+  const std::string at =
+      " at step " + std::to_string(job.progress.step()) + ": " + remote_end.text + ".";
   // A timeout counts as a loss, or a job without checkpoints would be requeued forever.
-  if (away.how.starts_with("TIMEOUT")) {
+  if (remote_end.how.starts_with("TIMEOUT")) {
     Move move = after_worker_lost(job, "CLUSTER_TIME_LIMIT",
                                   "The cluster's time limit ended it" + at, now_us);
     move.uncounted = true;
     return move;
   }
-  if (taken_back(away)) {
+  if (was_reclaimed(remote_end)) {
     return requeue("CLUSTER_TOOK_BACK", "The cluster reclaimed its node" + at, now_us + kPauseUs);
   }
   return after_worker_lost(job, "WORKER_LOST", "Its worker in the cluster ended" + at, now_us);
@@ -526,7 +527,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     move.unseen = true;
     return move;
   }
-  if (end.away) return after_away(*end.away, job, now);
+  if (end.remote_end) return after_remote_end(*end.remote_end, job, now);
   const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
   if (end.silent) {
     return after_worker_lost(job, "WORKER_HUNG",
@@ -548,7 +549,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   }
   // The outcome of a remote worker may have been lost with the connection.
   if (end.exit.number == 0 &&
-      !options_.elsewhere) {  // the worker believes that it is done; a retry would end the same way
+      !options_.is_remote) {  // the worker believes that it is done; a retry would end the same way
     return terminal(JobState::kFailed, "WORKER_PROTOCOL",
                     "The worker ended without reporting an outcome" + at);
   }

@@ -47,7 +47,7 @@ struct TrainTaskOptions {
   bool time_algorithms = true;
   std::shared_ptr<HostTrouble> trouble;
   bool adopted = false;    // an earlier daemon started the attempt
-  bool elsewhere = false;  // the worker runs on another host (Supervisor::expect)
+  bool is_remote = false;  // the worker runs on another host (Supervisor::add_remote)
   std::shared_ptr<ClusterRates> cluster_rates = nullptr;  // null: nodes are not measured
 };
 
@@ -119,7 +119,7 @@ class TrainTask final : public TaskOwner {
   /// The move after the worker was requested to stop, for another job or because the daemon ends.
   Move after_stop(const Job& job) const;
   /// The move after an attempt in a cluster ended without an outcome.
-  static Move after_away(const AwayEnd& away, const Job& job, int64_t now_us);
+  static Move after_remote_end(const RemoteEnd& remote_end, const Job& job, int64_t now_us);
   /// The move after the worker stopped before the time limit of its cluster job, to continue in
   /// another one.
   Move after_time_limit(const Job& job) const;
@@ -132,7 +132,7 @@ class TrainTask final : public TaskOwner {
   const TrainTaskOptions options_;
   const std::function<void(bool)> gone_;
   std::atomic<int64_t> parameter_count_{0};
-  std::atomic<bool> told_adopted_{false};
+  std::atomic<bool> reported_adoption_{false};
   std::atomic<bool> stopped_{false};  // the worker reported that it stopped as requested
   // The worker stopped before the time limit of its cluster job.
   std::atomic<bool> continues_{false};

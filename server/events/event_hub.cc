@@ -93,8 +93,8 @@ struct EventHub::Feed {
   // The newest event that was read; at the start the newest event at the first watch(), -1 before
   // that. Only the hub's live thread advances it.
   int64_t end_seq = -1;
-  int64_t told_seq = 0;    // newest event that the store reported
-  int64_t final_seq = -1;  // the job's last event, once it has ended
+  int64_t reported_seq = 0;  // newest event that the store reported
+  int64_t final_seq = -1;    // the job's last event, once it has ended
   bool removed = false;
   std::deque<BlockPtr> recent;  // consecutive blocks without a gap, up to end_seq
   size_t recent_bytes = 0;
@@ -105,7 +105,7 @@ struct EventHub::Feed {
   bool scheduled = false;
   Clock::time_point served;
 
-  bool has_news() const { return told_seq > end_seq || removed; }
+  bool has_news() const { return reported_seq > end_seq || removed; }
   void note(const EventRange& range) {
     if (is_terminal(range.state)) final_seq = range.newest_seq;
   }
@@ -154,7 +154,7 @@ struct EventHub::Impl : std::enable_shared_from_this<EventHub::Impl> {
 
   explicit Impl(JobStore& job_store) : jobs(job_store) {}
 
-  void tell(std::span<const JobChange> changes);
+  void note_changes(std::span<const JobChange> changes);
   void request(const WatcherPtr& watcher);
   void leave(const WatcherPtr& watcher);
   void post(std::function<void()> task);
@@ -186,13 +186,13 @@ struct EventHub::Impl : std::enable_shared_from_this<EventHub::Impl> {
 };
 
 // Runs on the store's answering thread: must be fast for any number of watchers.
-void EventHub::Impl::tell(std::span<const JobChange> changes) {
+void EventHub::Impl::note_changes(std::span<const JobChange> changes) {
   const MutexLock lock(mu);
   for (const JobChange& change : changes) {
     const auto found = feeds.find(change.uid);
     if (found == feeds.end()) continue;
     Feed& feed = *found->second;
-    feed.told_seq = std::max(feed.told_seq, change.newest_seq);
+    feed.reported_seq = std::max(feed.reported_seq, change.newest_seq);
     feed.removed |= change.removed;
     if (is_terminal(change.state) && !change.removed) feed.final_seq = change.newest_seq;
     schedule(found->second);
@@ -421,7 +421,8 @@ Watcher::~Watcher() { state_->hub->leave(state_); }
 void Watcher::request() { state_->hub->request(state_); }
 
 EventHub::EventHub(Store& store) : impl_(std::make_shared<Impl>(store.jobs())) {
-  store.observe([impl = impl_](std::span<const JobChange> changes) { impl->tell(changes); });
+  store.observe(
+      [impl = impl_](std::span<const JobChange> changes) { impl->note_changes(changes); });
   impl_->live = std::jthread([impl = impl_.get()](std::stop_token stop) { impl->run_live(stop); });
   impl_->reader =
       std::jthread([impl = impl_.get()](std::stop_token stop) { impl->run_reader(stop); });
@@ -443,8 +444,8 @@ Result<std::unique_ptr<Watcher>> EventHub::watch(const std::string& job_uid, int
     feed = entry;
     ++feed->watchers;
     ++impl_->watchers;
-    known = feed->end_seq >= 0 && after >= 0 && after <= std::max(feed->end_seq, feed->told_seq) &&
-            !feed->removed;
+    known = feed->end_seq >= 0 && after >= 0 &&
+            after <= std::max(feed->end_seq, feed->reported_seq) && !feed->removed;
     state = std::make_shared<Watcher::State>(impl_, feed, after, std::move(on_events));
   }
   std::unique_ptr<Watcher> watcher(new Watcher(std::move(state)));

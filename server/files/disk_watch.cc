@@ -11,7 +11,7 @@ namespace trainyard::server {
 DiskWatch::DiskWatch(std::filesystem::path folder, int64_t bytes_min, FreeBytes free_bytes)
     : folder_(std::move(folder)), bytes_min_(bytes_min), free_bytes_(std::move(free_bytes)) {}
 
-std::optional<int64_t> DiskWatch::look() {
+std::optional<int64_t> DiskWatch::query_free() {
   if (bytes_min_ == 0) return std::nullopt;
   const std::optional<int64_t> free = free_bytes_(folder_);
   if (!free) return std::nullopt;
@@ -30,7 +30,7 @@ std::optional<int64_t> DiskWatch::look() {
 }
 
 Status DiskWatch::check(int64_t more_bytes) {
-  const std::optional<int64_t> free = look();
+  const std::optional<int64_t> free = query_free();
   if (!free || *free - more_bytes >= bytes_min_) return {};
   const std::string bound = human_bytes(bytes_min_);
   const std::string needed = more_bytes > 0
@@ -48,7 +48,7 @@ Status DiskWatch::check(int64_t more_bytes) {
 }
 
 std::optional<std::string> DiskWatch::warning() {
-  const std::optional<int64_t> free = look();
+  const std::optional<int64_t> free = query_free();
   if (!free || *free >= bytes_min_) return std::nullopt;
   return "The disk of the state folder has " + human_bytes(*free) + " free, less than " +
          human_bytes(bytes_min_) +

@@ -33,7 +33,7 @@ class DiskWatch {
  private:
   /// Returns the free bytes and logs changes; nothing if the check is disabled or the free space is
   /// not known.
-  std::optional<int64_t> look();
+  std::optional<int64_t> query_free();
 
   const std::filesystem::path folder_;
   const int64_t bytes_min_;

@@ -91,17 +91,17 @@ Status check_files(const v1::PushFilesRequest::Start& start, int64_t bytes_max) 
 
 /// The number of bytes of these files that the temporary folder contains; 0 if one of its files is
 /// larger than declared.
-int64_t bytes_held(const fs::path& temporary, const v1::PushFilesRequest::Start& start) {
-  int64_t held = 0;
+int64_t received_bytes(const fs::path& temporary, const v1::PushFilesRequest::Start& start) {
+  int64_t received = 0;
   for (const v1::RemoteFile& file : start.files()) {
     std::error_code ec;
     const auto size = static_cast<int64_t>(fs::file_size(temporary / file.name(), ec));
-    if (ec) return held;
+    if (ec) return received;
     if (size > file.size_bytes()) return 0;
-    held += size;
-    if (size < file.size_bytes()) return held;
+    received += size;
+    if (size < file.size_bytes()) return received;
   }
-  return held;
+  return received;
 }
 
 int64_t bytes_of(const v1::PushFilesRequest::Start& start) {
@@ -278,22 +278,22 @@ Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
     return make_error(ErrorCode::kUnavailable, "PUSH_BUSY",
                       "an earlier stream is still writing these files; call again in a moment");
   }
-  const int64_t held = bytes_held(push->temporary_, start);
-  if (held == 0) {
+  const int64_t received = received_bytes(push->temporary_, start);
+  if (received == 0) {
     if (Status s = files_.remove_all(push->temporary_); !s.ok()) return std::move(s).error();
     if (Status s = files_.create_directories(push->temporary_); !s.ok()) {
       return std::move(s).error();
     }
   }
-  if (start.offset() != held) {
+  if (start.offset() != received) {
     Error e = make_error(ErrorCode::kFailedPrecondition, "PUSH_OFFSET",
                          "offset: " + std::to_string(start.offset()) + ", expected " +
-                             std::to_string(held) + ", the bytes that have arrived");
-    e.metadata["offset"] = std::to_string(held);
+                             std::to_string(received) + ", the bytes that have arrived");
+    e.metadata["offset"] = std::to_string(received);
     return e;
   }
-  if (Status s = disk_.check(bytes_of(start) - held); !s.ok()) return std::move(s).error();
-  for (int64_t left = held; push->index_ < start.files_size(); ++push->index_) {
+  if (Status s = disk_.check(bytes_of(start) - received); !s.ok()) return std::move(s).error();
+  for (int64_t left = received; push->index_ < start.files_size(); ++push->index_) {
     const int64_t bytes = start.files(push->index_).size_bytes();
     if (left < bytes || left == 0) {
       push->at_ = left;

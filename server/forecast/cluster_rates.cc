@@ -508,18 +508,18 @@ void ClusterRates::describe(bool forecasts, v1::Cluster& out) {
   }
   if (!forecasts) return;
   const ClusterConfig* const config = impl_->config_of(cluster);
-  v1::DeviceForecasts& told = *out.mutable_forecasts();
-  if (config != nullptr) told.set_price_per_hour(config->price_per_hour);
+  v1::DeviceForecasts& described = *out.mutable_forecasts();
+  if (config != nullptr) described.set_price_per_hour(config->price_per_hour);
   if (of_cluster.empty() && config != nullptr) {
     ClusterQuery query;
     query.cluster = cluster;
     query.on_gpus = config->gpus_per_node > 0;
     query.threads = config->cpus;
-    told.set_missing(impl_->why_missing(query));
+    described.set_missing(impl_->why_missing(query));
   }
   const std::string prefix = outcome_model(cluster, "");
   impl_->history.describe([&](const std::string& model) { return model.starts_with(prefix); },
-                          told);
+                          described);
 }
 
 }  // namespace trainyard::server

@@ -23,7 +23,7 @@ namespace trainyard::server {
 namespace {
 
 // Interval of checks for an idle server while rates are missing.
-constexpr int64_t kLookUs = 1'000'000;
+constexpr int64_t kIdleCheckUs = 1'000'000;
 constexpr int64_t kRetryUs = 600'000'000;  // pause after a failed measurement
 
 /// Whether the device may be measured: a drained or quarantined GPU may not.
@@ -67,7 +67,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   v1::Forecast forecast(const ForecastQuery& query, const Device& device, const RunWork& work)
       TRAINYARD_REQUIRES(mu);
 
-  void look_for_missing(const Devices& devices) TRAINYARD_REQUIRES(mu) {
+  void add_missing_rates(const Devices& devices) TRAINYARD_REQUIRES(mu) {
     for (const Device& device : devices.devices) {
       if (!is_usable(device)) continue;
       want(key_of(device, options.threads_per_job, v1::Recipe::TF32), device);
@@ -213,7 +213,7 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
 void Forecaster::Impl::run() {
   const Devices devices = inventory.read();
   MutexLock lock(mu);
-  look_for_missing(devices);
+  add_missing_rates(devices);
   while (!stopped) {
     wake.wait(lock,
               [&]() TRAINYARD_REQUIRES(mu) { return stopped || (!wanted.empty() && !measuring); });
@@ -256,7 +256,7 @@ void Forecaster::Impl::run() {
     if (!idle) {
       // A newly requested measurement does not wait for the retry of a failed one.
       const size_t wanted_before = wanted.size();
-      const int64_t pause_us = next == wanted.end() ? kRetryUs : kLookUs;
+      const int64_t pause_us = next == wanted.end() ? kRetryUs : kIdleCheckUs;
       wake.wait_for(lock, std::chrono::microseconds(pause_us), [&]() TRAINYARD_REQUIRES(mu) {
         return stopped || wanted.size() != wanted_before;
       });

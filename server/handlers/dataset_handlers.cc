@@ -160,7 +160,7 @@ void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& r
     };
     if (!parts.executor.post(create_it)) done(draining_error());
   };
-  parts.errands.digest(request.spec(), create);
+  parts.one_shot_tasks.digest(request.spec(), create);
 }
 
 Result<v1::Dataset> get_dataset(const DatasetParts& parts, const v1::GetDatasetRequest& request) {

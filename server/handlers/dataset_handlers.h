@@ -8,9 +8,9 @@
 #include "server/files/disk_watch.h"
 #include "server/files/uploads.h"
 #include "server/handlers/unary.h"
-#include "server/processes/errands.h"
 #include "server/processes/executor.h"
 #include "server/processes/ingest.h"
+#include "server/processes/one_shot_tasks.h"
 #include "server/store/done.h"
 #include "server/store/store.h"
 #include "src/base/clock.h"
@@ -31,7 +31,7 @@ struct DatasetParts {
   Store& store;
   Uploads& uploads;
   IngestRunner& ingest;
-  Errands& errands;
+  OneShotTasks& one_shot_tasks;
   DiskWatch& disk;
   Executor& executor;  // runs the rest of the call after a worker has read the server's own files
   const std::atomic<bool>& draining;

@@ -37,7 +37,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (!ok) return leave();
     const MutexLock lock(mu_);
     writing_ = false;
-    go_on();
+    write_next();
   }
   void OnCancel() override { leave(); }
   void OnDone() override { self_.reset(); }
@@ -65,13 +65,13 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     const MutexLock lock(mu_);
     next_.mutable_text()->append(piece.text());
     next_.set_token_count(piece.token_count());
-    go_on();
+    write_next();
   }
 
   void end(const Status& status) {
     const MutexLock lock(mu_);
     if (!end_.has_value()) end_ = status;
-    go_on();
+    write_next();
   }
 
   /// The caller has disconnected, so the generation is cancelled.
@@ -86,7 +86,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     if (call.has_value()) models_.predict.cancel_generate(*call);
   }
 
-  void go_on() TRAINYARD_REQUIRES(mu_) {
+  void write_next() TRAINYARD_REQUIRES(mu_) {
     if (writing_ || finished_) return;
     if (!next_.text().empty()) {
       out_ = to_bytes(next_);

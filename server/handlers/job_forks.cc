@@ -28,14 +28,14 @@ namespace trainyard::server {
 
 namespace {
 
-struct Beginning {
+struct StartPoint {
   v1::JobOrigin origin;
   // Whose folder has the checkpoint; empty: starts without one, or is only validated.
   std::string uid;
 };
 
 /// A request to create a job from another job.
-struct Offspring {
+struct DerivedJob {
   const std::string& parent;  // the parent's full name
   const std::string& owner;
   std::string job_id;
@@ -107,18 +107,18 @@ Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& 
 
 /// Chooses the checkpoint, checks it against the plan and links it into the new job's folder. Also
 /// NOT_FOUND if the checkpoint was deleted in the meantime.
-Result<Beginning> begin_offspring(const JobParts& parts, const Offspring& asked, const Job& parent,
-                                  const PlannedJob& planned) {
-  Beginning begins;
-  begins.origin.set_job(parent.name());
-  begins.origin.set_job_uid(parent.uid);
+Result<StartPoint> prepare_start(const JobParts& parts, const DerivedJob& asked, const Job& parent,
+                                 const PlannedJob& planned) {
+  StartPoint start;
+  start.origin.set_job(parent.name());
+  start.origin.set_job_uid(parent.uid);
   const std::filesystem::path from = parts.paths.checkpoints(parent.uid);
-  if (asked.from_start) return begins;
+  if (asked.from_start) return start;
   if (asked.retries && list_checkpoints(from).empty()) {
     // Make sure that the job really has no checkpoint, rather than having just been deleted.
     const Result<Job> now = parts.store.jobs().find_uid(parent.uid);
     if (!now.ok()) return now.error();
-    return begins;
+    return start;
   }
   ASSIGN_OR_RETURN(const CheckpointFolder checkpoint, choose(parent, from, asked.step));
   ASSIGN_OR_RETURN(EngineSpec engine, to_engine(planned.spec));
@@ -136,23 +136,23 @@ Result<Beginning> begin_offspring(const JobParts& parts, const Offspring& asked,
         "the job has " + std::to_string(total) + " steps, expected more than the checkpoint's " +
             std::to_string(checkpoint.step));
   }
-  begins.origin.set_step(checkpoint.step);
-  begins.origin.mutable_changes()->Assign(fork.changes.begin(), fork.changes.end());
-  if (asked.validate_only) return begins;
-  begins.uid = random_uid(parts.clock.wall_us());
-  if (Status s = parts.store.removals().note("jobs/" + begins.uid); !s.ok()) return s.error();
+  start.origin.set_step(checkpoint.step);
+  start.origin.mutable_changes()->Assign(fork.changes.begin(), fork.changes.end());
+  if (asked.validate_only) return start;
+  start.uid = random_uid(parts.clock.wall_us());
+  if (Status s = parts.store.removals().note("jobs/" + start.uid); !s.ok()) return s.error();
   const Result<CheckpointDigests> digests =
-      write_fork(parts.files, fork, parts.paths.checkpoints(begins.uid));
+      write_fork(parts.files, fork, parts.paths.checkpoints(start.uid));
   if (!digests.ok()) {
-    (void)remove_noted(parts.store, parts.files, parts.paths, "jobs/" + begins.uid);
+    (void)remove_noted(parts.store, parts.files, parts.paths, "jobs/" + start.uid);
     return digests.error();
   }
-  begins.origin.set_weights_sha256(digests->weights_sha256);
-  begins.origin.set_optimizer_sha256(digests->optimizer_sha256);
-  return begins;
+  start.origin.set_weights_sha256(digests->weights_sha256);
+  start.origin.set_optimizer_sha256(digests->optimizer_sha256);
+  return start;
 }
 
-Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
+Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
                                const std::stop_token& stop) {
   if (parts.draining) return draining_error();
   ASSIGN_OR_RETURN(const std::string parent_id,
@@ -179,17 +179,17 @@ Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
       parent.attempt > 0 || (parent.waits_for == 0 && parent.reason != kDependencyFailed);
   if (had_it && same_dependencies(spec, parent.spec)) spec.clear_after();
   ASSIGN_OR_RETURN(PlannedJob planned, parts.planner.plan(spec, stop, StartingWeights::kMayBeGone));
-  Result<Beginning> begins = begin_offspring(parts, asked, parent, planned);
+  Result<StartPoint> start = prepare_start(parts, asked, parent, planned);
   for (int tries = 1;
-       tries < kTriesMax && !begins.ok() && begins.error().code == ErrorCode::kNotFound; ++tries) {
-    begins = begin_offspring(parts, asked, parent, planned);
+       tries < kTriesMax && !start.ok() && start.error().code == ErrorCode::kNotFound; ++tries) {
+    start = prepare_start(parts, asked, parent, planned);
   }
-  if (!begins.ok()) {
-    Error e = begins.error();
+  if (!start.ok()) {
+    Error e = start.error();
     e.message = parts.paths.hide(std::move(e.message));
     return e;
   }
-  if (begins->origin.step() > 0) {
+  if (start->origin.step() > 0) {
     go_without_starting_model(parent, planned);
   } else if (planned.lacks_weights) {
     return *planned.lacks_weights;
@@ -199,14 +199,14 @@ Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
     if (!asked.job_id.empty()) out.set_name(full_name(Collection::kJobs, asked.job_id));
     *out.mutable_spec() = std::move(planned.spec);
     *out.mutable_plan() = std::move(planned.plan);
-    *out.mutable_origin() = std::move(begins->origin);
+    *out.mutable_origin() = std::move(start->origin);
     return out;
   }
   NewJob job;
   job.project = kProject;
   job.id = asked.job_id;
-  job.uid = begins->uid;
-  job.origin = std::move(begins->origin);
+  job.uid = start->uid;
+  job.origin = std::move(start->origin);
   job.owner = asked.owner;
   job.message =
       (asked.retries ? "A retry of " : "A fork of ") + parent.name() +
@@ -222,8 +222,8 @@ Result<v1::Job> make_offspring(const JobParts& parts, const Offspring& asked,
   job.request_digest = asked.request_digest;
   if (Status room = parts.disk.check(); !room.ok()) job.refusal = room.error();
   const Result<Job> stored = jobs.submit(std::move(job));
-  if (!begins->uid.empty() && (!stored.ok() || stored->uid != begins->uid)) {
-    (void)remove_noted(parts.store, parts.files, parts.paths, "jobs/" + begins->uid);
+  if (!start->uid.empty() && (!stored.ok() || stored->uid != start->uid)) {
+    (void)remove_noted(parts.store, parts.files, parts.paths, "jobs/" + start->uid);
   }
   if (!stored.ok()) return stored.error();
   spdlog::info("event={} {} uid={} {} step={}", asked.retries ? "job_retried" : "job_forked",
@@ -236,11 +236,11 @@ Result<v1::Job> retry_job(const JobParts& parts, const v1::RetryJobRequest& requ
                           const CallInfo& call) {
   v1::RetryJobRequest body = request;
   body.clear_request_id();
-  Offspring asked{request.name(), call.caller, request.job_id(), request.request_id(),
-                  digest_of(body)};
+  DerivedJob asked{request.name(), call.caller, request.job_id(), request.request_id(),
+                   digest_of(body)};
   asked.from_start = request.from_start();
   asked.retries = true;
-  return make_offspring(parts, asked, call.stop);
+  return create_derived(parts, asked, call.stop);
 }
 
 Result<v1::Job> fork_job(const JobParts& parts, const v1::ForkJobRequest& request,
@@ -251,12 +251,12 @@ Result<v1::Job> fork_job(const JobParts& parts, const v1::ForkJobRequest& reques
   }
   v1::ForkJobRequest body = request;
   body.clear_request_id();
-  Offspring asked{request.name(), call.caller, request.job_id(), request.request_id(),
-                  digest_of(body)};
+  DerivedJob asked{request.name(), call.caller, request.job_id(), request.request_id(),
+                   digest_of(body)};
   if (request.has_spec()) asked.spec = &request.spec();
   if (request.has_step()) asked.step = request.step();
   asked.validate_only = request.validate_only();
-  return make_offspring(parts, asked, call.stop);
+  return create_derived(parts, asked, call.stop);
 }
 
 Result<v1::ListCheckpointsResponse> list_job_checkpoints(

@@ -122,8 +122,8 @@ Result<v1::Job> get_job(const JobParts& parts, const v1::GetJobRequest& request)
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(Job job, parts.store.jobs().find(kProject, id));
   if (job.state == JobState::kRunning) {
-    const Remaining remaining =
-        remaining_of(job.plan, job.device(), job.progress, parts.dispatcher.jobs_beside(job.uid));
+    const Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
+                                             parts.dispatcher.jobs_sharing_devices(job.uid));
     job.progress.set_remaining_seconds(remaining.seconds);
     job.progress.set_remaining_seconds_low(remaining.low);
     job.progress.set_remaining_seconds_high(remaining.high);

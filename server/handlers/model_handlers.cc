@@ -72,18 +72,20 @@ void create_model(const ModelParts& parts, const v1::CreateModelRequest& request
   }
   weights.size_bytes = upload->size_bytes;
   const std::string sha256 = weights.sha256;
-  parts.errands.inspect(sha256, [&parts, weights = std::move(weights), done = std::move(done)](
-                                    const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
-    if (!tensors.ok()) return done(tensors.error());
-    weights.tensors = *tensors;
-    weights.parameter_count = count_parameters(weights.tensors);
-    parts.store.models().create(std::move(weights), [done = std::move(done)](
-                                                        const Result<Model>& model) {
-      if (!model.ok()) return done(model.error());
-      spdlog::info("event=model_created {} digest={}", kv("model", model->name()), model->digest);
-      done(to_proto(*model));
-    });
-  });
+  parts.one_shot_tasks.inspect(
+      sha256, [&parts, weights = std::move(weights), done = std::move(done)](
+                  const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
+        if (!tensors.ok()) return done(tensors.error());
+        weights.tensors = *tensors;
+        weights.parameter_count = count_parameters(weights.tensors);
+        parts.store.models().create(std::move(weights),
+                                    [done = std::move(done)](const Result<Model>& model) {
+                                      if (!model.ok()) return done(model.error());
+                                      spdlog::info("event=model_created {} digest={}",
+                                                   kv("model", model->name()), model->digest);
+                                      done(to_proto(*model));
+                                    });
+      });
 }
 
 Result<v1::Model> get_model(const ModelParts& parts, const v1::GetModelRequest& request) {

@@ -9,7 +9,7 @@
 #include "server/files/disk_watch.h"
 #include "server/files/uploads.h"
 #include "server/handlers/unary.h"
-#include "server/processes/errands.h"
+#include "server/processes/one_shot_tasks.h"
 #include "server/serving/predict.h"
 #include "server/store/done.h"
 #include "server/store/store.h"
@@ -26,7 +26,7 @@ struct ModelParts {
   Store& store;
   Uploads& uploads;
   PredictRunner& predict;
-  Errands& errands;
+  OneShotTasks& one_shot_tasks;
   DiskWatch& disk;
   const std::atomic<bool>& draining;
 };

@@ -17,8 +17,8 @@
 #include "server/handlers/call_frame.h"
 #include "server/housekeeping/housekeeping.h"
 #include "server/inventory/inventory.h"
-#include "server/processes/errands.h"
 #include "server/processes/ingest.h"
+#include "server/processes/one_shot_tasks.h"
 #include "server/serving/predict.h"
 
 namespace trainyard::server {
@@ -35,7 +35,7 @@ struct ServiceParts {
   const Dispatcher& dispatcher;
   IngestRunner& ingest;
   PredictRunner& predict;
-  Errands& errands;
+  OneShotTasks& one_shot_tasks;
   Forecaster& forecaster;
   ClusterRates& cluster_rates;
   DiskWatch& disk;

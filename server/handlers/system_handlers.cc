@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kCpuName = "devices/cpu";
 constexpr size_t kReasonMax = 256;
-constexpr size_t kNamesToldMax = 16;
+constexpr size_t kNamesShownMax = 16;
 
 v1::DeviceDrain to_proto(const DeviceDrain& drain) {
   v1::DeviceDrain out;
@@ -48,7 +48,7 @@ v1::Device to_proto(const Device& device) {
   out.set_slots(device.slots);
   out.set_overhead_bytes(device.overhead_bytes);
   out.set_cores(device.cores);
-  out.set_faults(device.faults_told);
+  out.set_faults(device.faults_reported);
   if (device.utilisation_percent) out.set_utilisation_percent(*device.utilisation_percent);
   if (device.temperature_celsius) out.set_temperature_celsius(*device.temperature_celsius);
   if (device.power_watts) out.set_power_watts(*device.power_watts);
@@ -83,7 +83,7 @@ void add_clusters(const SystemParts& parts, bool forecasts, v1::ListDevicesRespo
     std::string note = clusters.note(config.name);
     if (const auto refusal = clusters.refusal(config.name)) {
       note += "The cluster accepts no jobs at the moment: " + refusal->text +
-              ". The server tries one job " + when_tried(refusal->left_us) + ".\n";
+              ". The server tries one job " + next_trial_text(refusal->left_us) + ".\n";
     }
     out.set_note(std::move(note));
     out.set_cpus(config.cpus);
@@ -135,7 +135,7 @@ Result<v1::ListDevicesResponse> list_devices(const SystemParts& parts,
       if (device.kind == DeviceKind::kCpu) use.set_measured_bytes(measured_bytes(parts, job));
       if (job.state == JobState::kRunning) {
         const Remaining pace = remaining_of(job.plan, job.device(), job.progress,
-                                            parts.dispatcher.jobs_beside(job.uid));
+                                            parts.dispatcher.jobs_sharing_devices(job.uid));
         use.set_forecast_share(pace.forecast_share);
         use.set_bound_share(pace.bound_share);
         use.set_held_back_by(pace.held_back_by);
@@ -171,7 +171,7 @@ Result<v1::Device> get_device(const SystemParts& parts, const std::string& name)
   std::vector<std::string> names;
   for (const v1::Device& device : list.devices()) {
     if (device.name() == name) return device;
-    if (names.size() < kNamesToldMax) names.push_back(device.name());
+    if (names.size() < kNamesShownMax) names.push_back(device.name());
   }
   const bool more = names.size() < static_cast<size_t>(list.devices_size());
   Error e = field_error("DEVICE_NOT_FOUND", "name",

@@ -33,9 +33,9 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
                             public CommandSink,
                             public std::enable_shared_from_this<ReportReactor> {
  public:
-  ReportReactor(Supervisor& supervisor, Executor& executor, WorkerDoorKind door,
+  ReportReactor(Supervisor& supervisor, Executor& executor, WorkerEndpointKind endpoint,
                 std::shared_ptr<ReportsInFlight> all)
-      : supervisor_(supervisor), executor_(executor), door_(door), all_(std::move(all)) {}
+      : supervisor_(supervisor), executor_(executor), endpoint_(endpoint), all_(std::move(all)) {}
 
   void begin() {
     self_ = shared_from_this();
@@ -81,7 +81,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   void take(v1::WorkerReport report) {
     if (task_.empty()) {
-      if (Status s = supervisor_.connect(report, shared_from_this(), door_); !s.ok()) {
+      if (Status s = supervisor_.connect(report, shared_from_this(), endpoint_); !s.ok()) {
         return end(to_grpc_status(s.error()));
       }
       task_ = report.task();
@@ -163,7 +163,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
 
   Supervisor& supervisor_;
   Executor& executor_;
-  const WorkerDoorKind door_;
+  const WorkerEndpointKind endpoint_;
   const std::shared_ptr<ReportsInFlight> all_;
   std::shared_ptr<ReportReactor> self_;  // until OnDone
   std::string task_;                     // used only by the reading side
@@ -226,16 +226,17 @@ grpc::ServerUnaryReactor* enrol(Supervisor& supervisor, Context* context, const 
 
 /// Creates the service with the methods for all workers, local and remote.
 std::unique_ptr<RpcService> service_for(Supervisor& supervisor, Executor& executor,
-                                        WorkerDoorKind door) {
+                                        WorkerEndpointKind endpoint) {
   auto service = std::make_unique<RpcService>(*v1::AttachRequest::descriptor()->file());
-  service->add_unary("Attach", [&supervisor, door](Context* context, const Bytes* in, Bytes* out) {
-    return answer_at_once<v1::AttachRequest>(
-        *context, *in, *out, "Attach",
-        [&](const v1::AttachRequest& request) { return supervisor.attach(request, door); });
-  });
+  service->add_unary(
+      "Attach", [&supervisor, endpoint](Context* context, const Bytes* in, Bytes* out) {
+        return answer_at_once<v1::AttachRequest>(
+            *context, *in, *out, "Attach",
+            [&](const v1::AttachRequest& request) { return supervisor.attach(request, endpoint); });
+      });
   const auto in_flight = std::make_shared<ReportsInFlight>(0);
-  service->add_both_stream("Report", [&supervisor, &executor, door, in_flight](Context*) {
-    auto reactor = std::make_shared<ReportReactor>(supervisor, executor, door, in_flight);
+  service->add_both_stream("Report", [&supervisor, &executor, endpoint, in_flight](Context*) {
+    auto reactor = std::make_shared<ReportReactor>(supervisor, executor, endpoint, in_flight);
     reactor->begin();
     return reactor.get();
   });
@@ -245,20 +246,20 @@ std::unique_ptr<RpcService> service_for(Supervisor& supervisor, Executor& execut
 }  // namespace
 
 std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor) {
-  return service_for(supervisor, executor, WorkerDoorKind::kHere);
+  return service_for(supervisor, executor, WorkerEndpointKind::kLocal);
 }
 
-std::unique_ptr<grpc::Service> make_elsewhere_service(Supervisor& supervisor, Executor& executor,
-                                                      WorkerFiles& files, Executor& transfers) {
+std::unique_ptr<grpc::Service> make_remote_service(Supervisor& supervisor, Executor& executor,
+                                                   WorkerFiles& files, Executor& transfers) {
   std::unique_ptr<RpcService> service =
-      service_for(supervisor, executor, WorkerDoorKind::kElsewhere);
+      service_for(supervisor, executor, WorkerEndpointKind::kRemote);
   service->add_unary("Enrol", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
     return enrol(supervisor, context, in, out);
   });
   service->add_unary("Rendezvous", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
     return answer_at_once<v1::RendezvousRequest>(
         *context, *in, *out, "Rendezvous",
-        [&](const v1::RendezvousRequest& request) { return supervisor.meet(request); });
+        [&](const v1::RendezvousRequest& request) { return supervisor.rendezvous(request); });
   });
   service->add_unary("SendRates", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
     return answer_at_once<v1::SendRatesRequest>(

@@ -16,7 +16,7 @@ namespace trainyard::server {
 /// which the service is registered.
 std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor);
 /// The service for remote workers; `transfers` reads and writes their files.
-std::unique_ptr<grpc::Service> make_elsewhere_service(Supervisor& supervisor, Executor& executor,
-                                                      WorkerFiles& files, Executor& transfers);
+std::unique_ptr<grpc::Service> make_remote_service(Supervisor& supervisor, Executor& executor,
+                                                   WorkerFiles& files, Executor& transfers);
 
 }  // namespace trainyard::server

@@ -25,15 +25,15 @@ namespace fs = std::filesystem;
 /// The latest modification time of `path` and of all files and folders below it.
 int64_t changed_us(const fs::path& path) {
   int64_t newest = 0;
-  const auto look = [&](const fs::path& p) {
+  const auto visit = [&](const fs::path& p) {
     struct stat st {};
     if (::lstat(p.c_str(), &st) != 0) return;
     newest = std::max(newest, int64_t{st.st_mtim.tv_sec} * 1'000'000 + st.st_mtim.tv_nsec / 1000);
   };
-  look(path);
+  visit(path);
   std::error_code ec;
   for (fs::recursive_directory_iterator it(path, ec), end; !ec && it != end; it.increment(ec)) {
-    look(it->path());
+    visit(it->path());
   }
   return newest;
 }
@@ -166,9 +166,9 @@ Status Garbage::find_jobs(const v1::CollectGarbageRequest& request, int64_t as_o
   if (const std::optional<KeptJobs> kept = kept_jobs(request, parts_.config)) {
     ASSIGN_OR_RETURN(
         const std::vector<EndedJob> jobs,
-        retention_.list_going(*kept, as_of_us, nullptr, static_cast<int64_t>(kItemsMax) + 1));
+        retention_.list_expired(*kept, as_of_us, nullptr, static_cast<int64_t>(kItemsMax) + 1));
     for (const EndedJob& job : jobs) {
-      found.candidates.push_back(candidate(Item::JOB, job, retention_.reason_to_go(job)));
+      found.candidates.push_back(candidate(Item::JOB, job, retention_.reason_to_delete(job)));
       found.candidates.back().path = parts_.paths.job(job.uid);
     }
   }

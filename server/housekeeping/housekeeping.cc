@@ -135,7 +135,8 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
   if (const std::optional<KeptJobs> kept = kept_jobs_setting(parts_.config)) {
     apply(
         [&](const EndedJob* after) {
-          return retention_.list_going(*kept, parts_.clock.wall_us(), after, Retention::kPieceJobs);
+          return retention_.list_expired(*kept, parts_.clock.wall_us(), after,
+                                         Retention::kPieceJobs);
         },
         [&](const std::vector<EndedJob>& jobs) { return retention_.remove(jobs, stopped); });
   }

@@ -221,9 +221,9 @@ std::optional<KeptJobs> kept_jobs_setting(const Config& config) {
   return kept;
 }
 
-Result<std::vector<EndedJob>> Retention::list_going(const KeptJobs& kept, int64_t as_of_us,
-                                                    const EndedJob* after,
-                                                    int64_t count_max) const {
+Result<std::vector<EndedJob>> Retention::list_expired(const KeptJobs& kept, int64_t as_of_us,
+                                                      const EndedJob* after,
+                                                      int64_t count_max) const {
   EndedQuery query = behind(after, count_max);
   query.skip_newest = kept.newest.value_or(0);
   query.as_of_us = as_of_us;
@@ -240,7 +240,7 @@ Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, int6
   return in_order(store_.jobs().list_ended(query));
 }
 
-std::string Retention::reason_to_go(const EndedJob& job) const {
+std::string Retention::reason_to_delete(const EndedJob& job) const {
   const std::string ended =
       std::string(name_of(job.state)) + " " + age_text(clock_.wall_us() - job.end_time_us);
   const std::string step = std::to_string(job.checkpoint_step);
@@ -289,7 +289,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
     if (!removed[i].ok()) continue;
     spdlog::info("event=job_removed {} uid={} {}",
                  kv("job", full_name(Collection::kJobs, jobs[i].id)), jobs[i].uid,
-                 kv("reason", reason_to_go(jobs[i])));
+                 kv("reason", reason_to_delete(jobs[i])));
     const std::string path = "jobs/" + jobs[i].uid;
     const Status files = remove_kept(files_, paths_, paths_.root() / path);
     if (files.ok()) {

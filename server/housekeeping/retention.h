@@ -48,13 +48,13 @@ class Retention {
   /// thinned, in the order of their ends. They begin behind `after`, the last job of the page
   /// before (null: at the first job). Jobs that ended after `as_of_us` are treated as if they had
   /// not ended.
-  Result<std::vector<EndedJob>> list_going(const KeptJobs& kept, int64_t as_of_us,
-                                           const EndedJob* after, int64_t count_max) const;
+  Result<std::vector<EndedJob>> list_expired(const KeptJobs& kept, int64_t as_of_us,
+                                             const EndedJob* after, int64_t count_max) const;
   Result<std::vector<EndedJob>> list_to_thin(int64_t kept_seconds, int64_t as_of_us,
                                              const EndedJob* after, int64_t count_max) const;
 
   /// Clauses for people that say what happens to the job and why.
-  std::string reason_to_go(const EndedJob& job) const;
+  std::string reason_to_delete(const EndedJob& job) const;
   std::string reason_to_thin(const EndedJob& job) const;
 
   /// Whether the job has events that thin() would delete. Reads its events, unless there are so

@@ -19,7 +19,7 @@ struct Verdict {
   std::string failure, warning;
   int64_t time_us = 0;  // steady-clock time of the newest result
   int64_t overhead_bytes = 0;
-  int64_t faults_told = 0;
+  int64_t faults_reported = 0;
   bool doubted = false;  // doubt() was called since the newest result
 };
 
@@ -32,10 +32,10 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   bool apply(Device& device) TRAINYARD_REQUIRES(mu) {
     Verdict& v = verdicts[device.uuid];
     device.overhead_bytes = std::max(v.overhead_bytes, kOverheadLeastBytes);
-    if (device.faults_told != v.faults_told && v.trust == Trust::kTrusted) {
+    if (device.faults_reported != v.faults_reported && v.trust == Trust::kTrusted) {
       v.trust = Trust::kUnknown;
     }
-    v.faults_told = device.faults_told;
+    v.faults_reported = device.faults_reported;
     if (v.trust == Trust::kTrusted) {
       if (!v.warning.empty()) {
         device.health = DeviceHealth::kDegraded;
@@ -66,7 +66,7 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   }
 
   void finish(const std::string& uuid, const Result<CheckPassed>& result) {
-    std::function<void()> tell;
+    std::function<void()> notify;
     {
       const MutexLock lock(mu);
       if (!check) return;  // stopped
@@ -85,9 +85,9 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
       }
       v.time_us = clock.steady_us();
       v.doubted = false;
-      tell = changed;
+      notify = changed;
     }
-    tell();
+    notify();
   }
 
   const std::unique_ptr<Inventory> inner;

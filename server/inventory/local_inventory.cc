@@ -49,7 +49,7 @@ class LocalInventory final : public Inventory {
       nvml_.reset();  // after a restart of the driver the library must be loaded again
       return;
     }
-    for (const NvmlXid& told : nvml_->take_xids()) note_xid(told);
+    for (const NvmlXid& report : nvml_->take_xids()) note_xid(report);
     const bool has_module = std::filesystem::exists(options_.cuda_module);
     const bool sees_any = !gpus->empty();
     for (NvmlDevice& gpu : visible_gpus(std::move(*gpus), options_.visible_gpus)) {
@@ -88,22 +88,22 @@ class LocalInventory final : public Inventory {
       device.schedulable = false;
     }
     device.is_instance = gpu.is_instance;
-    if (const auto told = xids_.find(gpu.gpu_uuid); told != xids_.end()) {
-      device.faults_told = told->second.to_check;
-      if (!told->second.failure.empty()) {
+    if (const auto report = xids_.find(gpu.gpu_uuid); report != xids_.end()) {
+      device.faults_reported = report->second.to_check;
+      if (!report->second.failure.empty()) {
         device.health = DeviceHealth::kQuarantined;
-        device.reason = told->second.failure;
+        device.reason = report->second.failure;
         device.schedulable = false;
       }
     }
     return device;
   }
 
-  void note_xid(const NvmlXid& told) TRAINYARD_REQUIRES(mu_) {
-    const Xid xid = describe_xid(told.number);
-    spdlog::warn("event=gpu_xid {} xid={} {}", kv("uuid", told.uuid), told.number,
+  void note_xid(const NvmlXid& report) TRAINYARD_REQUIRES(mu_) {
+    const Xid xid = describe_xid(report.number);
+    spdlog::warn("event=gpu_xid {} xid={} {}", kv("uuid", report.uuid), report.number,
                  kv("message", xid.sentence));
-    Told& of = xids_[told.uuid];
+    XidReports& of = xids_[report.uuid];
     if (xid.effect == XidEffect::kCheck) ++of.to_check;
     if (xid.effect != XidEffect::kReset) return;
     of.failure = "Its driver reported " + xid.sentence +
@@ -122,7 +122,7 @@ class LocalInventory final : public Inventory {
   }
 
   /// The driver's reports about a GPU since this server started.
-  struct Told {
+  struct XidReports {
     int64_t to_check = 0;
     std::string failure;  // a sentence if the GPU must be reset; otherwise empty
   };
@@ -130,7 +130,7 @@ class LocalInventory final : public Inventory {
   const InventoryOptions options_;
   Mutex mu_;
   // Keyed by the UUID of the whole GPU, not of a MIG instance.
-  std::map<std::string, Told> xids_ TRAINYARD_GUARDED_BY(mu_);
+  std::map<std::string, XidReports> xids_ TRAINYARD_GUARDED_BY(mu_);
   std::unique_ptr<Nvml> nvml_ TRAINYARD_GUARDED_BY(mu_);
   std::vector<Device> known_ TRAINYARD_GUARDED_BY(mu_);  // GPUs of the last successful read
 };

@@ -38,16 +38,17 @@ PlanDump dump_of(v1::PlanJobRequest::Dump dump) {
 }
 
 /// Returns the memory that running jobs use on their devices, according to their plans.
-std::vector<HeldMemory> held_by(const std::vector<Job>& jobs) {
-  std::vector<HeldMemory> held;
+std::vector<JobMemory> memory_of(const std::vector<Job>& jobs) {
+  std::vector<JobMemory> job_memory;
   for (const Job& job : jobs) {
     if (!is_active(job.state)) continue;
     const v1::MemoryPlan& memory = job.plan.memory();
     for (const std::string& device : job.devices) {
-      held.push_back({device, device == kCpuDevice ? bytes_on_cpu(memory) : total_bytes(memory)});
+      job_memory.push_back(
+          {device, device == kCpuDevice ? bytes_on_cpu(memory) : total_bytes(memory)});
     }
   }
-  return held;
+  return job_memory;
 }
 
 /// The refusal of a job that fits on no device.
@@ -102,7 +103,7 @@ Result<PlannedJob> JobPlanner::plan(const v1::JobSpec& spec, const std::stop_tok
     const MutexLock lock(mu_);
     devices_time_us = devices_time_us_;
   }
-  ASSIGN_OR_RETURN(PlannedJob planned, plan_anew(spec, stop, weights));
+  ASSIGN_OR_RETURN(PlannedJob planned, plan_uncached(spec, stop, weights));
   std::string key = spec.SerializeAsString();
   // Do not cache these: the model may be created or deleted, and a job that this one waits for may
   // end.
@@ -163,8 +164,8 @@ Result<JobPlanner::Planned> JobPlanner::plan_checked(CheckedJob job, StartingWei
   return planned;
 }
 
-Result<PlannedJob> JobPlanner::plan_anew(const v1::JobSpec& spec, const std::stop_token& stop,
-                                         StartingWeights weights) {
+Result<PlannedJob> JobPlanner::plan_uncached(const v1::JobSpec& spec, const std::stop_token& stop,
+                                             StartingWeights weights) {
   ASSIGN_OR_RETURN(CheckedJob checked, check_job(spec, weights, parts_.config, parts_.store));
   ASSIGN_OR_RETURN(Planned planned, plan_checked(std::move(checked), weights, {}, stop));
   CheckedJob& job = planned.job;
@@ -246,7 +247,7 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
   }
   // The result arrives on the thread that monitors all workers, which must not compute.
   auto shared = std::make_shared<Planned>(std::move(planned).value());
-  parts_.errands.measure(
+  parts_.one_shot_tasks.measure(
       std::move(task), device.uuid, [this, done, shared, key, stop](const Result<int64_t>& bytes) {
         if (bytes.ok()) keep_workspace(key, *bytes);
         const bool posted = parts_.planning.post(
@@ -325,9 +326,9 @@ Machine JobPlanner::machine_for(const CheckedJob& job, const Devices& devices) {
                                        job.spec.recipe().precision(), work);
   };
   machine.cpu_limit_bytes = parts_.config.cpu_memory_bytes_max;
-  machine.held = [this]() -> Result<std::vector<HeldMemory>> {
+  machine.job_memory = [this]() -> Result<std::vector<JobMemory>> {
     ASSIGN_OR_RETURN(const std::vector<Job> jobs, parts_.store.jobs().list_active());
-    return held_by(jobs);
+    return memory_of(jobs);
   };
   return machine;
 }

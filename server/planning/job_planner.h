@@ -17,8 +17,8 @@
 #include "server/inventory/inventory.h"
 #include "server/planning/checked_job.h"
 #include "server/planning/run_plans.h"
-#include "server/processes/errands.h"
 #include "server/processes/executor.h"
+#include "server/processes/one_shot_tasks.h"
 #include "server/store/done.h"
 #include "server/store/store.h"
 #include "src/base/clock.h"
@@ -48,7 +48,7 @@ struct PlannerParts {
   const Clock& clock;
   Store& store;
   Inventory& inventory;
-  Errands& errands;
+  OneShotTasks& one_shot_tasks;
   Forecaster& forecaster;
   ClusterRates& cluster_rates;
   Executor& planning;  // finishes plans that a worker has measured
@@ -89,8 +89,8 @@ class JobPlanner {
   /// Plans a checked job and writes the choices into it.
   Result<Planned> plan_checked(CheckedJob job, StartingWeights weights, PlanOptions options,
                                const std::stop_token& stop);
-  Result<PlannedJob> plan_anew(const v1::JobSpec& spec, const std::stop_token& stop,
-                               StartingWeights weights);
+  Result<PlannedJob> plan_uncached(const v1::JobSpec& spec, const std::stop_token& stop,
+                                   StartingWeights weights);
   Result<Planned> plan_request(const v1::PlanJobRequest& request, const std::stop_token& stop);
   /// Completes the response to PlanJob after a worker has measured the workspace or failed to.
   Result<v1::JobPlan> finish(Planned& planned, const Result<int64_t>& workspace,

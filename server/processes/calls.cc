@@ -129,7 +129,7 @@ void Supervisor::stop(const std::string& id, const std::string& reason, int64_t 
     // A worker that has not attached yet has nothing to save and only receives signals.
     const int64_t term_us = task->attached ? now + grace_us / 3 : now;
     // A remote task that has not enrolled has nothing to save.
-    const bool idle = task->elsewhere && task->nonce_digest.empty();
+    const bool idle = task->is_remote && task->nonce_digest.empty();
     task->stop_term_us = std::min(task->stop_term_us, term_us);
     task->stop_kill_us = std::min(task->stop_kill_us, idle ? now : now + grace_us);
   }
@@ -153,7 +153,7 @@ void Supervisor::stop_all(const std::string& reason, int64_t grace_ms) {
   {
     const MutexLock lock(impl_->mu);
     for (const auto& [id, task] : impl_->tasks) {
-      if (!task->elsewhere) ids.push_back(id);
+      if (!task->is_remote) ids.push_back(id);
     }
   }
   for (const std::string& id : ids) stop(id, reason, grace_ms);
@@ -171,7 +171,7 @@ bool Supervisor::wait_idle(int64_t timeout_ms) {
   MutexLock lock(impl_->mu);
   return impl_->idle.wait_for(
       lock, std::chrono::milliseconds(timeout_ms), [this]() TRAINYARD_REQUIRES(impl_->mu) {
-        return std::ranges::all_of(impl_->tasks, [](const auto& e) { return e.second->elsewhere; });
+        return std::ranges::all_of(impl_->tasks, [](const auto& e) { return e.second->is_remote; });
       });
 }
 
@@ -182,18 +182,19 @@ int Supervisor::task_count() const {
 
 Result<std::shared_ptr<Task>> Supervisor::Impl::find_proven(const std::string& id,
                                                             const std::string& nonce,
-                                                            WorkerDoorKind door) {
+                                                            WorkerEndpointKind endpoint) {
   std::shared_ptr<Task> task = find(id);
-  if (!task || task->elsewhere != (door == WorkerDoorKind::kElsewhere)) return fenced_task(id);
+  if (!task || task->is_remote != (endpoint == WorkerEndpointKind::kRemote)) return fenced_task(id);
   const std::string digest = sha256_hex(nonce);
   const MutexLock lock(task->mu);
   if (task->over || !equal_in_constant_time(digest, task->nonce_digest)) return fenced_task(id);
   return task;
 }
 
-Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, WorkerDoorKind door) {
+Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request,
+                                          WorkerEndpointKind endpoint) {
   ASSIGN_OR_RETURN(const Impl::ProvenRank proven,
-                   impl_->find_rank(request.task(), request.nonce(), door));
+                   impl_->find_rank(request.task(), request.nonce(), endpoint));
   const std::shared_ptr<Task>& task = proven.task;
   const ProtocolRange spoken = protocols_of(request);
   const std::optional<int32_t> protocol = agree(kProtocols, spoken);
@@ -202,7 +203,7 @@ Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, Work
   ASSIGN_OR_RETURN(v1::Assignment assignment, task->owner->assignment());
   assignment.set_heartbeat_interval_ms(impl_->options.heartbeat_ms);
   assignment.set_protocol(*protocol);
-  if (task->elsewhere) {
+  if (task->is_remote) {
     assignment.set_unattended_ms(task->lease_us / 1000);
   } else if (task->outlives) {
     assignment.set_unattended_ms(impl_->options.unattended_ms);
@@ -214,9 +215,10 @@ Result<v1::Assignment> Supervisor::attach(const v1::AttachRequest& request, Work
 }
 
 Status Supervisor::connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink,
-                           WorkerDoorKind door) {
+                           WorkerEndpointKind endpoint) {
   const std::string& id = first.task();
-  ASSIGN_OR_RETURN(const std::shared_ptr<Task> task, impl_->find_proven(id, first.nonce(), door));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Task> task,
+                   impl_->find_proven(id, first.nonce(), endpoint));
   if (!kProtocols.contains(first.protocol())) {
     task->version_skew = true;
     return make_error(ErrorCode::kFailedPrecondition, "VERSION_SKEW",
@@ -244,7 +246,7 @@ void Supervisor::disconnect(const std::string& id, const CommandSink* sink) {
     if (task->sink.get() != sink) return;  // a newer stream has taken its place
     task->sink.reset();
   }
-  if (task->elsewhere) impl_->wake_up();
+  if (task->is_remote) impl_->wake_up();
 }
 
 void Supervisor::report(const std::string& id, const v1::WorkerReport& report, Done<void> done) {
@@ -257,20 +259,20 @@ void Supervisor::report(const std::string& id, const v1::WorkerReport& report, D
   }
   if (!report.has_outcome()) {
     // After a worker's outcome its heartbeats need not be stored.
-    if (report.has_heartbeat() && task->outcome_told) return done({});
+    if (report.has_heartbeat() && task->outcome_received) return done({});
     return task->owner->report(report, std::move(done));
   }
-  task->outcome_told = true;
+  task->outcome_received = true;
   task->owner->report(report, [impl = impl_, task, done = std::move(done)](Status taken) {
     if (taken.ok()) {
       task->outcome_us = impl->clock.steady_us();
       // Request the rates before the outcome is acknowledged, so that the worker does not end
       // before.
-      if (task->elsewhere) impl->ask_for_rates(*task);
+      if (task->is_remote) impl->ask_for_rates(*task);
       task->outcome_taken = true;
-      if (task->elsewhere) impl->wake_up();
+      if (task->is_remote) impl->wake_up();
     } else {
-      task->outcome_told = false;
+      task->outcome_received = false;
     }
     done(std::move(taken));
   });

@@ -252,12 +252,12 @@ bool end_tagged_children(const std::string& tag, const std::vector<pid_t>& runni
   std::set<pid_t> seen(running.begin(), running.end());
   for (bool killed = true; killed;) {  // a killed process's children become this process's
     killed = false;
-    std::vector<pid_t> look = children_of("self");
-    for (size_t i = 0; i < look.size(); ++i) {
-      const pid_t pid = look[i];
+    std::vector<pid_t> to_visit = children_of("self");
+    for (size_t i = 0; i < to_visit.size(); ++i) {
+      const pid_t pid = to_visit[i];
       if (!seen.insert(pid).second || !has_tag(pid, tag)) continue;
       const std::vector<pid_t> started = children_of(std::to_string(pid));
-      look.insert(look.end(), started.begin(), started.end());
+      to_visit.insert(to_visit.end(), started.begin(), started.end());
       killed = kill_if_tagged(pid, tag) || killed;
     }
   }

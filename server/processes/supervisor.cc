@@ -26,7 +26,7 @@ std::vector<pid_t> pids_of(const std::vector<std::shared_ptr<Task>>& tasks) {
 void Supervisor::Impl::run() {
   // Local tasks that run; keeps them alive for epoll's pointers.
   std::vector<std::shared_ptr<Task>> mine;
-  std::vector<std::shared_ptr<Task>> away;  // remote tasks that run
+  std::vector<std::shared_ptr<Task>> remote;  // remote tasks that run
   for (;;) {
     std::vector<std::shared_ptr<Task>> fresh;
     bool kill_now = false;
@@ -36,19 +36,19 @@ void Supervisor::Impl::run() {
       fresh.swap(to_begin);
       kill_now = kill_all;
       release_now = releasing;
-      if (stopping) std::erase_if(tasks, [](const auto& entry) { return entry.second->elsewhere; });
+      if (stopping) std::erase_if(tasks, [](const auto& entry) { return entry.second->is_remote; });
       if (stopping && tasks.empty()) return;
     }
     for (const std::shared_ptr<Task>& task : fresh) {
       if (release_now && task->outlives) continue;
       begin(*task);
       if (task->process) mine.push_back(task);
-      if (task->elsewhere) away.push_back(task);
+      if (task->is_remote) remote.push_back(task);
     }
-    hand_over_nonces();
+    send_nonces();
     if (release_now) {
-      let_go(mine);
-      away.clear();
+      release_tasks(mine);
+      remote.clear();
     }
     const int64_t now = clock.steady_us();
     int64_t next = kNever;
@@ -62,10 +62,10 @@ void Supervisor::Impl::run() {
         next = std::min(next, task->stop_term_us);
       }
     }
-    for (const std::shared_ptr<Task>& task : away) {
-      next = std::min(next, watch_elsewhere(*task, now));
+    for (const std::shared_ptr<Task>& task : remote) {
+      next = std::min(next, watch_remote(*task, now));
     }
-    std::erase_if(away, [](const std::shared_ptr<Task>& task) { return task->ended_away; });
+    std::erase_if(remote, [](const std::shared_ptr<Task>& task) { return task->has_remote_end; });
     // One millisecond longer, so that the deadline has certainly passed.
     const int timeout_ms =
         next == kNever ? -1
@@ -92,7 +92,7 @@ void Supervisor::Impl::run() {
 
 void Supervisor::Impl::begin(Task& task) {
   task.begun = true;
-  if (task.elsewhere) return;
+  if (task.is_remote) return;
   if (task.adopted) {
     adopt(task);
   } else {
@@ -128,7 +128,7 @@ void Supervisor::Impl::spawn(Task& task) {
                       });
 }
 
-void Supervisor::Impl::hand_over_nonces() {
+void Supervisor::Impl::send_nonces() {
   std::vector<std::pair<std::shared_ptr<Task>, Status>> answers;
   {
     const MutexLock lock(mu);
@@ -173,9 +173,9 @@ void Supervisor::Impl::watch(Task& task) {
 
 // Removes the tasks that are left to the next daemon. release() waits for the others: a process
 // that is not recorded yet would be lost, and one that is ending is handled by this daemon.
-void Supervisor::Impl::let_go(std::vector<std::shared_ptr<Task>>& mine) {
+void Supervisor::Impl::release_tasks(std::vector<std::shared_ptr<Task>>& mine) {
   const auto goes = [](const Task& task) {
-    return task.outlives && (task.elsewhere || (task.process ? task.has_nonce : !task.begun));
+    return task.outlives && (task.is_remote || (task.process ? task.has_nonce : !task.begun));
   };
   std::erase_if(mine, [&](const std::shared_ptr<Task>& task) {
     if (!goes(*task)) return false;

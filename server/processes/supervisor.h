@@ -11,9 +11,9 @@
 // next daemon adopts it: the pid, the start time, and the task's ID in the environment identify the
 // process, and the nonce authenticates its stream.
 //
-// A task may also be remote (expect()): a placement starts its process on another host and observes
-// its end. Such a task enrols with a secret. The supervisor never kills its process; it asks the
-// placement to end it (withdraw).
+// A task may also be remote (add_remote()): a placement starts its process on another host and
+// observes its end. Such a task enrols with a secret. The supervisor never kills its process; it
+// asks the placement to end it (withdraw).
 //
 // A silent worker is not assumed to be dead: a worker that has been silent for the heartbeat
 // timeout is killed in steps (SIGTERM, then SIGKILL), and its owner is informed only when the
@@ -44,7 +44,7 @@ namespace trainyard::server {
 inline constexpr int64_t kStallFactor = 20;
 
 /// A cluster's information about the end of a task that ran there (server/cluster/end_watch.h).
-struct AwayEnd {
+struct RemoteEnd {
   // The cluster's words: NODE_FAIL, FAILED (NonZeroExitCode); empty: the cluster shows it no
   // longer.
   std::string how;
@@ -62,9 +62,9 @@ struct TaskEnd {
   bool stop_asked = false;     // ended after stop()
   bool outcome_taken = false;  // an outcome was reported, and its effects are durable
   bool version_skew = false;
-  bool lost_from_sight = false;  // adopted, and ended before it sent anything
-  std::string output_tail;       // the worker's newest output
-  std::optional<AwayEnd> away;   // for a remote task that ended without an outcome
+  bool lost_from_sight = false;         // adopted, and ended before it sent anything
+  std::string output_tail;              // the worker's newest output
+  std::optional<RemoteEnd> remote_end;  // for a remote task that ended without an outcome
 };
 
 /// An ended task counts as running until the last copy of its hold is destroyed.
@@ -83,7 +83,7 @@ struct FileGrant {
 enum class FileUse : uint8_t { kRead, kWrite };
 
 /// Where a worker's call arrived: at the Unix socket, or at the port for remote workers.
-enum class WorkerDoorKind : uint8_t { kHere, kElsewhere };
+enum class WorkerEndpointKind : uint8_t { kLocal, kRemote };
 
 /// The owner of a task. The supervisor keeps it alive until the task's TaskHold is destroyed.
 class TaskOwner {
@@ -181,7 +181,7 @@ class Supervisor {
   void adopt(AdoptedTask task);
 
   /// A remote task, whose process a placement starts on another host.
-  struct ElsewhereTask {
+  struct RemoteTask {
     std::string id;
     std::string kind;
     std::shared_ptr<TaskOwner> owner;
@@ -195,15 +195,15 @@ class Supervisor {
     int64_t nodes = 1;  // the number of its workers; the first one is the task's own
   };
   /// Adds a remote task. Its owner's ended() is called after the placement has observed the end
-  /// (ended_elsewhere()), or shortly after an outcome was taken. stop() sends a command to such a
+  /// (ended_remote()), or shortly after an outcome was taken. stop() sends a command to such a
   /// task and withdraws it when the grace period is over, or immediately if it has not enrolled.
   /// The daemon's own end does not end it: release() only drops it, stop_all() and kill_all() do
   /// nothing to it, wait_idle() does not wait for it.
-  void expect(ElsewhereTask task);
+  void add_remote(RemoteTask task);
   /// To be called when the placement has observed the certain end of the process. The caller sets
-  /// start_error, exit, version_skew and output_tail in `end`, and `away`; the supervisor sets the
-  /// rest.
-  void ended_elsewhere(const std::string& task, TaskEnd end);
+  /// start_error, exit, version_skew and output_tail in `end`, and `remote_end`; the supervisor
+  /// sets the rest.
+  void ended_remote(const std::string& task, TaskEnd end);
   /// Whether the task has a stream at the moment.
   bool connected(const std::string& task) const;
   /// The time since its worker was last heard; nothing for a task that is not remote or has not
@@ -236,12 +236,12 @@ class Supervisor {
   /// Returns the assignment. FAILED_PRECONDITION/VERSION_SKEW if worker and daemon have no protocol
   /// version in common.
   Result<v1::Assignment> attach(const v1::AttachRequest& request,
-                                WorkerDoorKind door = WorkerDoorKind::kHere);
+                                WorkerEndpointKind endpoint = WorkerEndpointKind::kLocal);
   /// Binds a stream to the task that its first message names; an earlier stream of the same worker
   /// gets no more commands. FAILED_PRECONDITION/VERSION_SKEW for a protocol version that this
   /// daemon does not speak: the worker then stops.
   Status connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink,
-                 WorkerDoorKind door = WorkerDoorKind::kHere);
+                 WorkerEndpointKind endpoint = WorkerEndpointKind::kLocal);
   /// To be called when the stream has ended.
   void disconnect(const std::string& task, const CommandSink* sink);
   /// Passes a report of a connected task to its owner.
@@ -253,7 +253,7 @@ class Supervisor {
   Result<FileGrant> grant(const std::string& task, const std::string& nonce,
                           FileUse use = FileUse::kRead);
   /// The rendezvous of the workers of a task's nodes. INVALID_ARGUMENT/FIELD_INVALID.
-  Result<v1::RendezvousResponse> meet(const v1::RendezvousRequest& request);
+  Result<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request);
   /// Passes on the rates that a remote task's first worker has measured (TaskOwner::to_measure).
   Result<v1::SendRatesResponse> take_rates(const v1::SendRatesRequest& request);
   /// Whether the task is still running with this credential.

@@ -1,5 +1,5 @@
 // server/processes/supervisor_impl.h: the state that the parts of the supervisor share: its thread
-// (supervisor.cc), remote tasks (elsewhere.cc), and the functions for other threads (calls.cc).
+// (supervisor.cc), remote tasks (remote_tasks.cc), and the functions for other threads (calls.cc).
 #pragma once
 
 #include <sys/epoll.h>
@@ -87,22 +87,22 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   /// May be called on any thread. Returns the task with this ID and credential if the call arrived
   /// at the right endpoint; else ABORTED/ATTEMPT_FENCED.
   Result<std::shared_ptr<Task>> find_proven(const std::string& id, const std::string& nonce,
-                                            WorkerDoorKind door);
+                                            WorkerEndpointKind endpoint);
   /// The same for the workers of all nodes.
   struct ProvenRank {
     std::shared_ptr<Task> task;
     int64_t rank = 0;
   };
   Result<ProvenRank> find_rank(const std::string& id, const std::string& nonce,
-                               WorkerDoorKind door);
+                               WorkerEndpointKind endpoint);
 
   void run();
   void begin(Task& task);
   void spawn(Task& task);
-  void hand_over_nonces();
+  void send_nonces();
   void adopt(Task& task);
   void watch(Task& task);
-  void let_go(std::vector<std::shared_ptr<Task>>& mine);
+  void release_tasks(std::vector<std::shared_ptr<Task>>& mine);
   std::string add(std::shared_ptr<Task> task);
   void step_ladder(Task& task, int64_t now);
   void reap(Task& task, const std::vector<std::shared_ptr<Task>>& mine);
@@ -110,12 +110,12 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   void finish(Task& task, TaskEnd end);
   void forget(const Task& task);
   /// Does the work that is due for a remote task; returns when to call this again.
-  int64_t watch_elsewhere(Task& task, int64_t now);
+  int64_t watch_remote(Task& task, int64_t now);
   /// May be called on any thread, when the outcome is durable and not yet acknowledged. Requests a
   /// measurement if the owner wants one.
   static void ask_for_rates(Task& task);
   void withdraw(Task& task, const std::string& why);
-  void end_elsewhere(Task& task, TaskEnd end);
+  void end_remote(Task& task, TaskEnd end);
 
   const SupervisorOptions options;
   const Clock& clock;

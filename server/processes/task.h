@@ -41,20 +41,20 @@ struct Task : std::enable_shared_from_this<Task> {
   int64_t late_us = kNever;
   bool late = false;
 
-  // For remote tasks (Supervisor::expect):
-  bool elsewhere = false;
+  // For remote tasks (Supervisor::add_remote):
+  bool is_remote = false;
   std::string secret_digest;
   int64_t lease_us = 0;
   int64_t nodes = 1;
   std::function<void(std::string why)> withdraw;
   bool withdrawn = false;
-  bool told_silent = false;
-  bool ended_away = false;  // nothing more is to be done
+  bool logged_silent = false;
+  bool has_remote_end = false;  // nothing more is to be done
 
   std::atomic<int64_t> heard_us{0};
   std::atomic<bool> connected{false};
-  std::atomic<int64_t> stalled_ms{0};     // time without progress, set when it is too long
-  std::atomic<bool> outcome_told{false};  // the worker has sent it, and the owner is storing it
+  std::atomic<int64_t> stalled_ms{0};         // time without progress, set when it is too long
+  std::atomic<bool> outcome_received{false};  // the worker has sent it, and the owner is storing it
   std::atomic<bool> outcome_taken{false};
   std::atomic<int64_t> outcome_us{0};  // when it was taken
   std::atomic<bool> version_skew{false};
@@ -67,7 +67,7 @@ struct Task : std::enable_shared_from_this<Task> {
   // and the address at which the other workers can connect to it, once it has registered.
   std::vector<std::string> rank_digests TRAINYARD_GUARDED_BY(mu);
   std::vector<v1::Endpoint> endpoints TRAINYARD_GUARDED_BY(mu);
-  std::string meeting_key TRAINYARD_GUARDED_BY(mu);
+  std::string rendezvous_key TRAINYARD_GUARDED_BY(mu);
   std::optional<TaskEnd> seen_end TRAINYARD_GUARDED_BY(mu);  // reported by the placement
   std::shared_ptr<CommandSink> sink TRAINYARD_GUARDED_BY(mu);
   bool attached TRAINYARD_GUARDED_BY(mu) = false;

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kBacklog = 512;
 constexpr int kNoMemoryPauseMs = 100;
-constexpr int64_t kTellPauseUs = 10'000'000;
+constexpr int64_t kLogIntervalUs = 10'000'000;
 constexpr int64_t kDescriptorsWanted = 65536;  // a higher limit has no benefit
 
 Error listen_error(const std::string& where, int error) {
@@ -93,7 +93,7 @@ std::optional<uid_t> Acceptor::user_of(int fd) {
 }
 
 Status Acceptor::listen_unix(const std::filesystem::path& path, ConnectionBounds bounds,
-                             HandOver hand_over) {
+                             PassOn pass_on) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -104,12 +104,11 @@ Status Acceptor::listen_unix(const std::filesystem::path& path, ConnectionBounds
       ::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), kBacklog) != 0) {
     return listen_error(path.string(), errno);
   }
-  sockets_.push_back({std::move(fd), path.string(), bounds, std::move(hand_over), {}, {}, 0, 0});
+  sockets_.push_back({std::move(fd), path.string(), bounds, std::move(pass_on), {}, {}, 0, 0});
   return {};
 }
 
-Result<int> Acceptor::listen_tcp(const HostPort& address, ConnectionBounds bounds,
-                                 HandOver hand_over) {
+Result<int> Acceptor::listen_tcp(const HostPort& address, ConnectionBounds bounds, PassOn pass_on) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
@@ -144,7 +143,7 @@ Result<int> Acceptor::listen_tcp(const HostPort& address, ConnectionBounds bound
     (void)::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &length);
     port = ntohs(a->ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(bound).sin6_port
                                           : reinterpret_cast<sockaddr_in&>(bound).sin_port);
-    sockets_.push_back({std::move(fd), where, bounds, hand_over, {}, {}, 0, 0});
+    sockets_.push_back({std::move(fd), where, bounds, pass_on, {}, {}, 0, 0});
     listens = true;
   }
   if (!listens || error == EADDRINUSE) return listen_error(where, error);
@@ -219,7 +218,7 @@ void Acceptor::take(Socket& socket, UniqueFd fd) {
   forget(socket, socket.open.find(fd.get()));  // an earlier connection, closed since
   ++socket.peers[peer];
   socket.open[fd.get()] = {inode, std::move(peer)};
-  socket.hand_over(fd.release());
+  socket.pass_on(fd.release());
 }
 
 const char* Acceptor::lacks_room(const Socket& socket, const std::string& peer) {
@@ -235,10 +234,10 @@ const char* Acceptor::lacks_room(const Socket& socket, const std::string& peer) 
 void Acceptor::refuse(Socket& socket, const char* why) {
   ++socket.refused;
   if (const int64_t now_us = system_clock().steady_us();
-      socket.told_us == 0 || now_us - socket.told_us >= kTellPauseUs) {
+      socket.logged_us == 0 || now_us - socket.logged_us >= kLogIntervalUs) {
     spdlog::warn("event=connections_refused {} count={} open={} {}", kv("socket", socket.name),
                  socket.refused, socket.open.size(), kv("reason", why));
-    socket.told_us = now_us;
+    socket.logged_us = now_us;
     socket.refused = 0;
   }
 }

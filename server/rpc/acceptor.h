@@ -33,7 +33,7 @@ struct ConnectionBounds {
 class Acceptor {
  public:
   /// Takes ownership of `fd`, a connected, non-blocking socket.
-  using HandOver = std::function<void(int fd)>;
+  using PassOn = std::function<void(int fd)>;
 
   Acceptor();
   ~Acceptor();
@@ -42,11 +42,10 @@ class Acceptor {
   /// Listens on a Unix socket with mode 0600. Deletes an existing file at `path`, so the caller
   /// must have checked that no process serves on it. FAILED_PRECONDITION/ADDRESS_IN_USE,
   /// LISTEN_FAILED.
-  Status listen_unix(const std::filesystem::path& path, ConnectionBounds bounds,
-                     HandOver hand_over);
+  Status listen_unix(const std::filesystem::path& path, ConnectionBounds bounds, PassOn pass_on);
   /// Listens on every address of the host's name that this machine has. Returns the port; for port
   /// 0 the kernel chooses one.
-  Result<int> listen_tcp(const HostPort& address, ConnectionBounds bounds, HandOver hand_over);
+  Result<int> listen_tcp(const HostPort& address, ConnectionBounds bounds, PassOn pass_on);
   /// Must be called after the last listen_unix() or listen_tcp().
   void start();
   /// Accepts no more connections and closes the listening sockets.
@@ -64,11 +63,11 @@ class Acceptor {
     UniqueFd fd;
     std::string name;  // for the log
     ConnectionBounds bounds;
-    HandOver hand_over;
+    PassOn pass_on;
     std::map<int, Connection> open;  // by descriptor
     std::map<std::string, int> peers;
     int64_t refused = 0;  // since the last log line
-    int64_t told_us = 0;
+    int64_t logged_us = 0;
   };
   void run();
   void accept_all(Socket& socket);

@@ -28,7 +28,7 @@ constexpr int kWorkerStreamsPerConnectionMax = 128;
 // which returns an error.
 constexpr int kStreamsPerConnectionMax = kWatchStreamsPerConnectionMax + 256;
 /// Acceptors of the Unix socket: one each for the first 64 users, and the last one for all others.
-constexpr int kUserDoors = 65;
+constexpr int kUserAcceptors = 65;
 constexpr const char* kOtherUsers = "other-users";
 
 Error listen_error(const std::string& where, const std::string& why, bool in_use) {
@@ -59,7 +59,7 @@ Status check_socket_free(const std::filesystem::path& path) {
 /// that runs, so the remote workers' port gets a quarter of the rest, and an eighth if all its
 /// clients have the same address.
 struct Bounds {
-  ConnectionBounds unix_socket, tcp, workers, workers_elsewhere;
+  ConnectionBounds unix_socket, tcp, workers, remote_workers;
 };
 Bounds connection_bounds(int64_t descriptors) {
   const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
@@ -82,7 +82,7 @@ void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams
 }
 
 /// Either side detects a silently broken connection within 30 s.
-void set_elsewhere_connection_rules(grpc::ServerBuilder& builder) {
+void set_remote_connection_rules(grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, 15'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 15'000);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5'000);
@@ -114,8 +114,8 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   const Bounds bounds = connection_bounds(raise_descriptor_limit());
   std::unique_ptr<Listener> listener(new Listener());
   listener->names_ = names;
-  if (Status s =
-          listener->open_unix(config.socket, bounds.unix_socket, listener->add_user_doors(builder));
+  if (Status s = listener->open_unix(config.socket, bounds.unix_socket,
+                                     listener->add_user_acceptors(builder));
       !s.ok()) {
     return s.error();
   }
@@ -123,9 +123,9 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
     ASSIGN_OR_RETURN(const HostPort address, parse_host_port(config.listen));
     ASSIGN_OR_RETURN(std::shared_ptr<grpc::ServerCredentials> credentials,
                      tcp_credentials(config, tokens));
-    ASSIGN_OR_RETURN(listener->port_,
-                     listener->acceptor_.listen_tcp(
-                         address, bounds.tcp, listener->add_door(builder, std::move(credentials))));
+    ASSIGN_OR_RETURN(listener->port_, listener->acceptor_.listen_tcp(
+                                          address, bounds.tcp,
+                                          listener->add_acceptor(builder, std::move(credentials))));
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::vector<std::string> offered = names;
@@ -149,7 +149,7 @@ Result<std::unique_ptr<Listener>> Listener::open_private(const std::filesystem::
   std::unique_ptr<Listener> listener(new Listener());
   const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers;
   if (Status s = listener->open_unix(
-          socket, bounds, listener->add_door(builder, grpc::InsecureServerCredentials()));
+          socket, bounds, listener->add_acceptor(builder, grpc::InsecureServerCredentials()));
       !s.ok()) {
     return s.error();
   }
@@ -169,15 +169,15 @@ Result<std::unique_ptr<Listener>> Listener::open_workers(const std::string& addr
   grpc::ServerBuilder builder;
   set_limits(builder, kWorkerMessageBytesMax, kWorkerStreamsPerConnectionMax,
              ConnectionRules().transport_bytes_max);
-  set_elsewhere_connection_rules(builder);
+  set_remote_connection_rules(builder);
   std::unique_ptr<Listener> listener(new Listener());
-  const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).workers_elsewhere;
+  const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).remote_workers;
   grpc::SslServerCredentialsOptions options;
   options.pem_key_cert_pairs.push_back({key, certificate});
   ASSIGN_OR_RETURN(
       listener->port_,
       listener->acceptor_.listen_tcp(
-          parsed, bounds, listener->add_door(builder, grpc::SslServerCredentials(options))));
+          parsed, bounds, listener->add_acceptor(builder, grpc::SslServerCredentials(options))));
   builder.RegisterService(service);
   if (!listener->start(builder)) {
     return listen_error(address, "the workers' server did not start", false);
@@ -186,47 +186,47 @@ Result<std::unique_ptr<Listener>> Listener::open_workers(const std::string& addr
 }
 
 Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
-                           Acceptor::HandOver hand_over) {
+                           Acceptor::PassOn pass_on) {
   socket_ = path;
-  return acceptor_.listen_unix(path, bounds, std::move(hand_over));
+  return acceptor_.listen_unix(path, bounds, std::move(pass_on));
 }
 
-Acceptor::HandOver Listener::add_user_doors(grpc::ServerBuilder& builder) {
-  struct Door {
+Acceptor::PassOn Listener::add_user_acceptors(grpc::ServerBuilder& builder) {
+  struct UserAcceptor {
     std::shared_ptr<std::string> name;  // of the user to whom the acceptor was assigned
-    Acceptor::HandOver hand_over;
+    Acceptor::PassOn pass_on;
   };
-  std::vector<Door> doors;
-  for (int i = 0; i < kUserDoors; ++i) {
+  std::vector<UserAcceptor> acceptors;
+  for (int i = 0; i < kUserAcceptors; ++i) {
     auto name = std::make_shared<std::string>(kOtherUsers);
-    Acceptor::HandOver hand_over = add_door(builder, user_credentials(name));
-    doors.push_back({std::move(name), std::move(hand_over)});
+    Acceptor::PassOn pass_on = add_acceptor(builder, user_credentials(name));
+    acceptors.push_back({std::move(name), std::move(pass_on)});
   }
   // Only the acceptor's thread calls this. It sets a user's name before it passes on the user's
   // first connection.
-  return [doors = std::move(doors), users = std::map<uid_t, size_t>()](int fd) mutable {
+  return [acceptors = std::move(acceptors), users = std::map<uid_t, size_t>()](int fd) mutable {
     const std::optional<uid_t> uid = Acceptor::user_of(fd);
-    size_t door = doors.size() - 1;  // shared by all users without an acceptor of their own
+    size_t acceptor = acceptors.size() - 1;  // shared by all users without an acceptor of their own
     if (const auto known = uid ? users.find(*uid) : users.end(); known != users.end()) {
-      door = known->second;
-    } else if (uid && users.size() < doors.size() - 1) {
-      door = users.size();
-      *doors[door].name = user_name(*uid);
-      users.emplace(*uid, door);
+      acceptor = known->second;
+    } else if (uid && users.size() < acceptors.size() - 1) {
+      acceptor = users.size();
+      *acceptors[acceptor].name = user_name(*uid);
+      users.emplace(*uid, acceptor);
     }
-    doors[door].hand_over(fd);
+    acceptors[acceptor].pass_on(fd);
   };
 }
 
-Acceptor::HandOver Listener::add_door(grpc::ServerBuilder& builder,
-                                      std::shared_ptr<grpc::ServerCredentials> credentials) {
+Acceptor::PassOn Listener::add_acceptor(grpc::ServerBuilder& builder,
+                                        std::shared_ptr<grpc::ServerCredentials> credentials) {
   using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
-  doors_.push_back(
+  external_acceptors_.push_back(
       builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials)));
-  return [door = doors_.back().get()](int fd) {
+  return [acceptor = external_acceptors_.back().get()](int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.fd = fd;
-    door->HandleNewConnection(&connection);
+    acceptor->HandleNewConnection(&connection);
   };
 }
 

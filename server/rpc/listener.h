@@ -66,19 +66,19 @@ class Listener {
  private:
   Listener();
   Status open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
-                   Acceptor::HandOver hand_over);
+                   Acceptor::PassOn pass_on);
   /// Returns a function that passes connections of the Unix socket to the server, each with its
   /// user's credentials.
-  Acceptor::HandOver add_user_doors(grpc::ServerBuilder& builder);
+  Acceptor::PassOn add_user_acceptors(grpc::ServerBuilder& builder);
   /// Returns a function that passes connections to the server, with these credentials.
-  Acceptor::HandOver add_door(grpc::ServerBuilder& builder,
-                              std::shared_ptr<grpc::ServerCredentials> credentials);
+  Acceptor::PassOn add_acceptor(grpc::ServerBuilder& builder,
+                                std::shared_ptr<grpc::ServerCredentials> credentials);
   bool start(grpc::ServerBuilder& builder);
 
   std::unique_ptr<grpc::Service> reflection_;  // destroyed after the server, which uses it
   std::unique_ptr<grpc::Server> server_;
-  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> doors_;
-  Acceptor acceptor_;  // destroyed before `doors_`, which it uses
+  std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>> external_acceptors_;
+  Acceptor acceptor_;  // destroyed before `external_acceptors_`, which it uses
   std::vector<std::string> names_;
   std::filesystem::path socket_;
   int port_ = 0;

@@ -15,21 +15,21 @@ void walk(const Queue& waiting, const Shares& shares, int64_t now_us,
           const std::function<bool(const WaitingJob&)>& visit) {
   Order order(shares, now_us);
   std::vector<Head> heads;
-  const auto skip_resting = [&](Head& head) {
-    while (!head.over() && is_resting(head.first(), now_us)) head.go_on();
+  const auto skip_retry_pauses = [&](Head& head) {
+    while (!head.over() && in_retry_pause(head.first(), now_us)) head.advance();
     return !head.over();
   };
   for (const Queue::Front& front : waiting.fronts()) {
     Head head(front, order.usage(front.of->owner));
-    if (skip_resting(head)) heads.push_back(head);
+    if (skip_retry_pauses(head)) heads.push_back(head);
   }
   order.push(std::move(heads));
   while (!order.empty()) {
     Head head = order.pop();
     if (!visit(head.first())) return;
     order.charge(head.first().owner, 1);
-    head.go_on();
-    if (!skip_resting(head)) continue;
+    head.advance();
+    if (!skip_retry_pauses(head)) continue;
     head.usage = order.usage(head.of->owner);
     order.push(head);
   }
@@ -47,8 +47,8 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
   Decisions decisions;
   if (cluster.draining) return decisions;
   decisions.wake_time_us = waiting.next_retry_us(now_us);
-  if (!cluster.refused.empty() && cluster.refused_left_us > 0) {
-    if (!waiting.empty()) decisions.wake_time_us = now_us + cluster.refused_left_us;
+  if (!cluster.refused.empty() && cluster.next_trial_in_us > 0) {
+    if (!waiting.empty()) decisions.wake_time_us = now_us + cluster.next_trial_in_us;
     return decisions;
   }
   int32_t places = cluster.waiting_max - cluster.waiting;
@@ -66,18 +66,18 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
   return decisions;
 }
 
-std::string when_tried(int64_t refused_left_us) {
-  const int64_t left_s = (refused_left_us + 999'999) / 1'000'000;
+std::string next_trial_text(int64_t next_trial_in_us) {
+  const int64_t left_s = (next_trial_in_us + 999'999) / 1'000'000;
   return left_s > 0 ? "in " + std::to_string(left_s) + " s" : "now";
 }
 
-std::optional<int64_t> cluster_place(const Queue& waiting, const WaitingJob& job,
-                                     const Shares& shares, int64_t now_us) {
+std::optional<int64_t> cluster_position(const Queue& waiting, const WaitingJob& job,
+                                        const Shares& shares, int64_t now_us) {
   int64_t ahead = 0;
   bool found = false;
   walk(waiting, shares, now_us, [&](const WaitingJob& next) {
     found = &next == &job;
-    return !found && ++ahead < static_cast<int64_t>(kClusterLookedAtMax);
+    return !found && ++ahead < static_cast<int64_t>(kClusterPositionsMax);
   });
   return found ? std::optional(ahead) : std::nullopt;
 }
@@ -110,9 +110,9 @@ std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterSta
                       "The cluster " + cluster->name +
                           " accepts no jobs at the moment: " + cluster->refused +
                           ". A problem of the cluster, not of the job; the server tries one job " +
-                          when_tried(cluster->refused_left_us) + "."};
+                          next_trial_text(cluster->next_trial_in_us) + "."};
   }
-  if (is_resting(job, now_us)) {
+  if (in_retry_pause(job, now_us)) {
     if (job.workers_lost == 0) return std::nullopt;
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job.workers_lost) +
                                            " times without progress; it restarts after a pause."};
@@ -121,7 +121,7 @@ std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterSta
                         ", whose queue has " + std::to_string(cluster->waiting) + " of at most " +
                         std::to_string(cluster->waiting_max) + " jobs of this server";
   if (!ahead) {
-    message += "; more than " + std::to_string(kClusterLookedAtMax) + " jobs are ahead of it";
+    message += "; more than " + std::to_string(kClusterPositionsMax) + " jobs are ahead of it";
   } else if (*ahead > 0) {
     message +=
         "; " + std::to_string(*ahead) + (*ahead == 1 ? " job is" : " jobs are") + " ahead of it";

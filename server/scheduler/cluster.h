@@ -20,8 +20,8 @@
 
 namespace trainyard::server {
 
-/// The largest number of jobs that cluster_place() walks to find the position of a job.
-inline constexpr size_t kClusterLookedAtMax = 2000;
+/// The largest number of jobs that cluster_position() walks to find the position of a job.
+inline constexpr size_t kClusterPositionsMax = 2000;
 
 /// The cluster's name in a device name such as clusters/slurm; empty for the server's own devices.
 std::string_view cluster_of(const std::vector<std::string>& devices);
@@ -36,7 +36,7 @@ struct ClusterState {
   // The cluster's message if it refuses all jobs because of its configuration file; empty if it
   // accepts jobs.
   std::string refused = {};
-  int64_t refused_left_us = 0;  // time until the next trial of one job
+  int64_t next_trial_in_us = 0;  // time until the next trial of one job
 };
 
 /// Decides which jobs to submit to the cluster. `waiting` contains only the jobs that request this
@@ -46,17 +46,17 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
 
 /// Why a job has not been submitted to the cluster; nothing in the cases of WaitReasons::find.
 /// `cluster` is null if it is no longer configured. `ahead` is the number of jobs before this one;
-/// nothing if there are more than kClusterLookedAtMax.
+/// nothing if there are more than kClusterPositionsMax.
 std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterState* cluster,
                                          std::optional<int64_t> ahead, int64_t now_us);
 
 /// When one job is tried again on a cluster that refuses jobs, as text: "in 15 s", "now".
-std::string when_tried(int64_t refused_left_us);
+std::string next_trial_text(int64_t next_trial_in_us);
 
 /// The number of jobs in `waiting` that come before `job`, which is one of them. Nothing if there
-/// are more than kClusterLookedAtMax, or if the job is in a retry pause.
-std::optional<int64_t> cluster_place(const Queue& waiting, const WaitingJob& job,
-                                     const Shares& shares, int64_t now_us);
+/// are more than kClusterPositionsMax, or if the job is in a retry pause.
+std::optional<int64_t> cluster_position(const Queue& waiting, const WaitingJob& job,
+                                        const Shares& shares, int64_t now_us);
 
 /// The first `count_max` jobs of `waiting` in the order in which they will be submitted to the
 /// cluster.

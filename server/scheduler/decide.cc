@@ -16,10 +16,10 @@
 namespace trainyard::server {
 namespace {
 
-/// A pass gives up on a line after kMissesMax jobs that find no room. kLooksMax bounds the total
+/// A pass gives up on a line after kMissesMax jobs that find no room. kTriesMax bounds the total
 /// number of further jobs that the pass tries after a job without room.
 constexpr int kMissesMax = 8;
-constexpr int kLooksMax = 128;
+constexpr int kTriesMax = 128;
 /// The largest number of lines without room that a pass still considers, for each group of devices.
 constexpr size_t kBlockedMax = 4;
 /// The largest number of auto jobs for which a pass computes when a GPU becomes free. Later auto
@@ -32,9 +32,10 @@ struct Pick {
   std::optional<Choice> weighed;
 };
 
-class Look {
+class SchedulingPass {
  public:
-  Look(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy, int64_t now_us)
+  SchedulingPass(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
+                 int64_t now_us)
       : queue_(queue),
         now_us_(now_us),
         has_cpu_(fleet.will_have_kind(DeviceKind::kCpu, 1)),
@@ -47,14 +48,14 @@ class Look {
  private:
   const Fleet& fleet() const { return room_.fleet(); }
   void gather();
-  bool skip_resting(Head& head) const;
-  bool is_leaving(const WaitingJob& job) const;
+  bool skip_retry_pauses(Head& head) const;
+  bool has_old_process(const WaitingJob& job) const;
   Choice choose_by_rule(const WaitingJob& job) const;
   Pick choose(const WaitingJob& job);
   std::optional<Choice> compare(const WaitingJob& job);
   int64_t gpu_start_us(const WaitingJob& job);
-  void go_on(Head head);
-  void look_at(Head head);
+  void advance(Head head);
+  void try_head(Head head);
   bool start(const WaitingJob& job, const Pick& pick, const Room::Found& found);
   Blocked why(const WaitingJob& job, const Pick& pick, const Room::Found& found);
 
@@ -63,7 +64,7 @@ class Look {
   const bool has_cpu_, has_gpu_;  // usable now or within seconds
   Room room_;
   Order order_;
-  int looks_ = 0, comparisons_ = 0;
+  int tries_ = 0, comparisons_ = 0;
   Room::FitTime gpu_first_;  // result of the last comparison
   std::vector<const WaitingJob*> started_;
   Decisions decisions_;
@@ -71,20 +72,22 @@ class Look {
 
 // ---- The order -----------------------------------------------------------------------------
 
-bool Look::skip_resting(Head& head) const {
-  while (!head.over() && is_resting(head.first(), now_us_)) head.go_on();
+bool SchedulingPass::skip_retry_pauses(Head& head) const {
+  while (!head.over() && in_retry_pause(head.first(), now_us_)) head.advance();
   return !head.over();
 }
 
 // Whether a process of the job's last attempt still occupies devices; then the job waits for its
 // end.
-bool Look::is_leaving(const WaitingJob& job) const { return fleet().find(job.uid) != nullptr; }
+bool SchedulingPass::has_old_process(const WaitingJob& job) const {
+  return fleet().find(job.uid) != nullptr;
+}
 
 // Collects the lines for this pass. A line whose jobs need more memory than any usable device has
 // free is left out, except for a few that may get a reservation. The first job of a line reserves
 // at most one group of devices. So it is enough to keep, for each group, the first jobs of as many
 // lines as there are groups, if the group could hold them when idle.
-void Look::gather() {
+void SchedulingPass::gather() {
   const std::array<int64_t, 2> most = {fleet().most_room(DeviceKind::kCpu),
                                        fleet().most_room(DeviceKind::kGpu)};
   const std::span<const Fleet::Group> groups = fleet().groups();
@@ -94,7 +97,7 @@ void Look::gather() {
   std::vector<Head> heads;
   for (const Queue::Front& front : queue_.fronts()) {
     Head head(front, order_.usage(front.of->owner));
-    if (front.retry_time_us > now_us_ && !skip_resting(head)) continue;
+    if (front.retry_time_us > now_us_ && !skip_retry_pauses(head)) continue;
     const bool may_start = (front.wish != DeviceWish::kGpu && front.cpu_floor <= most[0]) ||
                            (front.wish != DeviceWish::kCpu && front.gpu_floor <= most[1]);
     if (may_start) {
@@ -107,9 +110,9 @@ void Look::gather() {
       std::vector<Head>& best = blocked[static_cast<size_t>(front.wish) * groups.size() + group];
       const auto is_next = [&] { return best.size() < heads_max || is_behind(best.back(), head); };
       if (!is_next()) continue;
-      while (!head.over() && is_leaving(head.first())) {
-        head.go_on();
-        if (!skip_resting(head)) break;
+      while (!head.over() && has_old_process(head.first())) {
+        head.advance();
+        if (!skip_retry_pauses(head)) break;
       }
       if (head.over()) break;
       const WaitingJob& job = head.first();
@@ -137,7 +140,7 @@ void Look::gather() {
 
 // Estimates when the job could start on a GPU, from the upper forecasts of running jobs and the
 // likely forecasts of the jobs before it in the queue.
-int64_t Look::gpu_start_us(const WaitingJob& job) {
+int64_t SchedulingPass::gpu_start_us(const WaitingJob& job) {
   if (!room_.find(job, DeviceKind::kGpu).devices.empty()) return now_us_;
   if (++comparisons_ <= kComparisonsMax) gpu_first_ = room_.fit_time(job, DeviceKind::kGpu);
   if (gpu_first_.time_us == kUnlimited) return kUnlimited;
@@ -156,7 +159,7 @@ int64_t Look::gpu_start_us(const WaitingJob& job) {
 
 /// Chooses the kind of device on which the job is expected to end first. Returns nothing unless
 /// both forecasts are known and the CPU has room now.
-std::optional<Choice> Look::compare(const WaitingJob& job) {
+std::optional<Choice> SchedulingPass::compare(const WaitingJob& job) {
   if (!job.on_cpu.rest.known() || !job.on_gpu.rest.known()) return std::nullopt;
   if (!fleet().has_kind(DeviceKind::kGpu, 1)) return std::nullopt;
   if (room_.find(job, DeviceKind::kCpu).devices.empty()) return std::nullopt;
@@ -180,11 +183,11 @@ std::optional<Choice> Look::compare(const WaitingJob& job) {
                 true};
 }
 
-Choice Look::choose_by_rule(const WaitingJob& job) const {
+Choice SchedulingPass::choose_by_rule(const WaitingJob& job) const {
   return choose_kind(job.asked, has_cpu_, has_gpu_);
 }
 
-Pick Look::choose(const WaitingJob& job) {
+Pick SchedulingPass::choose(const WaitingJob& job) {
   if (job.asked.wish == DeviceWish::kCpu) return {DeviceKind::kCpu, std::nullopt};
   if (job.asked.wish == DeviceWish::kGpu) return {DeviceKind::kGpu, std::nullopt};
   if (!job.asked.kind_before) {
@@ -195,7 +198,7 @@ Pick Look::choose(const WaitingJob& job) {
 
 // ---- Decisions about single jobs -----------------------------------------------------------
 
-bool Look::start(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
+bool SchedulingPass::start(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
   const Choice choice = pick.weighed ? *pick.weighed : choose_by_rule(job);
   StartDecision start{job.uid, {}, choice.reason, choice.message};
   for (const Fleet::Index i : found.devices) start.devices.push_back(fleet().device(i).name);
@@ -206,7 +209,7 @@ bool Look::start(const WaitingJob& job, const Pick& pick, const Room::Found& fou
   return decisions_.starts.size() < kStartsMax;
 }
 
-Blocked Look::why(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
+Blocked SchedulingPass::why(const WaitingJob& job, const Pick& pick, const Room::Found& found) {
   Blocked blocked;
   blocked.kind = pick.kind;
   if (pick.weighed) blocked.note = pick.weighed->message;
@@ -225,19 +228,19 @@ Blocked Look::why(const WaitingJob& job, const Pick& pick, const Room::Found& fo
   return blocked;
 }
 
-void Look::go_on(Head head) {
-  head.go_on();
-  if (!skip_resting(head)) return;
+void SchedulingPass::advance(Head head) {
+  head.advance();
+  if (!skip_retry_pauses(head)) return;
   head.usage = order_.usage(head.of->owner);
   order_.push(head);
 }
 
-void Look::look_at(Head head) {
+void SchedulingPass::try_head(Head head) {
   const WaitingJob& job = head.first();
   const Pick pick = choose(job);
   const Room::Found found = room_.find(job, pick.kind);
   const bool has_any = !found.devices.empty() || room_.may_reserve(pick.kind);
-  if (has_any && is_leaving(job)) return go_on(head);
+  if (has_any && has_old_process(job)) return advance(head);
   if (!found.devices.empty()) {
     if (!start(job, pick, found)) {
       decisions_.more = true;
@@ -251,19 +254,19 @@ void Look::look_at(Head head) {
     }
     // After a job without room, the line continues only if a smaller or shorter job in it may still
     // fit.
-    if (++head.misses >= kMissesMax || ++looks_ >= kLooksMax) return;
+    if (++head.misses >= kMissesMax || ++tries_ >= kTriesMax) return;
     if (Queue::floor_of(pick.kind == DeviceKind::kGpu ? head.of->gpu_bucket : head.of->cpu_bucket) >
         fleet().most_room(pick.kind)) {
       return;
     }
   }
-  go_on(head);
+  advance(head);
 }
 
-Decisions Look::decide() {
+Decisions SchedulingPass::decide() {
   decisions_.wake_time_us = queue_.next_retry_us(now_us_);
   gather();
-  while (!order_.empty() && !decisions_.more) look_at(order_.pop());
+  while (!order_.empty() && !decisions_.more) try_head(order_.pop());
   decisions_.preempts = room_.take_preempts();
   decisions_.waits.lines_seen = queue_.last_line();
   decisions_.waits.reservations = room_.take_reservations();
@@ -277,7 +280,7 @@ Decisions Look::decide() {
 
 }  // namespace
 
-bool is_resting(const WaitingJob& job, int64_t now_us) {
+bool in_retry_pause(const WaitingJob& job, int64_t now_us) {
   return job.retry_time_us > now_us && job.retry_time_us - now_us <= kRetryPauseMaxUs;
 }
 
@@ -288,7 +291,7 @@ Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const P
     decisions.waits.draining = true;
     return decisions;
   }
-  return Look(queue, fleet, shares, policy, now_us).decide();
+  return SchedulingPass(queue, fleet, shares, policy, now_us).decide();
 }
 
 }  // namespace trainyard::server

@@ -31,7 +31,7 @@ struct Head {
         order(front.order) {}
   const WaitingJob& first() const { return **job; }
   bool over() const { return job == line->jobs.end(); }
-  void go_on() {
+  void advance() {
     ++job;
     note();
   }

@@ -36,7 +36,7 @@ std::vector<const WaitingJob*> in_order(const Queue& queue, const Shares& shares
     jobs.push_back(&job);
     if (job.uid == last_uid) break;
     order.charge(job.owner, static_cast<size_t>(job.asked.gpus));
-    head.go_on();
+    head.advance();
     if (head.over()) continue;
     head.usage = order.usage(head.of->owner);
     order.push(head);
@@ -76,10 +76,10 @@ class Future {
       const Fleet::Group& g = fleet_.groups()[group];
       if (g.kind != kind || static_cast<size_t>(g.usable) < count) continue;
       std::vector<std::pair<int64_t, Fleet::Index>> found;
-      int looked = 0;
+      int checked = 0;
       for (const auto& [least, device] : first_[group]) {
         const bool enough = found.size() == count;
-        if (++looked > kDevicesMax || (enough && least >= found.back().first)) break;
+        if (++checked > kDevicesMax || (enough && least >= found.back().first)) break;
         const std::pair entry{fit_time(device, job, kind), device};
         if (entry.first == kUnlimited || (enough && entry >= found.back())) continue;
         if (enough) found.pop_back();
@@ -91,7 +91,8 @@ class Future {
       for (const auto& [time, device] : found) best.devices.push_back(device);
     }
     if (best.devices.empty()) return best;
-    best.time_us = std::max(best.time_us, is_resting(job, now_us_) ? job.retry_time_us : now_us_);
+    best.time_us =
+        std::max(best.time_us, in_retry_pause(job, now_us_) ? job.retry_time_us : now_us_);
     const Range& rest = job.on(kind).rest;
     if (rest.known()) best.end_us = best.time_us + rest.*field_;
     return best;

@@ -79,7 +79,7 @@ class Queue {
   static double gpu_us_of(const WaitingJob& job);
   /// The expected GPU time of all jobs before this one, by priority and order of submission.
   double gpu_us_before(const WaitingJob& job) const;
-  /// The earliest end after `now_us` of a job's retry pause (is_resting).
+  /// The earliest end after `now_us` of a job's retry pause (in_retry_pause).
   std::optional<int64_t> next_retry_us(int64_t now_us) const;
 
   /// The bucket of a number of bytes. Numbers in one bucket differ by at most about a seventh; jobs

@@ -253,8 +253,8 @@ WaitReason with_drained(WaitReason why, const DeviceRequest& asked, const Fleet&
     const bool may_use = asked.wish == DeviceWish::kAuto ||
                          (asked.wish == DeviceWish::kCpu) == (device.kind == DeviceKind::kCpu);
     if (!device.drained || !may_use) continue;
-    const std::string told = short_name(device.name) + ": " + device.reason;
-    if (why.message.find(told) == std::string::npos) why.message += " " + told;
+    const std::string reported = short_name(device.name) + ": " + device.reason;
+    if (why.message.find(reported) == std::string::npos) why.message += " " + reported;
     break;
   }
   return why;
@@ -336,7 +336,7 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
     return WaitReason{"SERVER_DRAINING",
                       "The server is stopping; the job starts when the server is back."};
   }
-  if (is_resting(*job, now_us)) {
+  if (in_retry_pause(*job, now_us)) {
     // If no worker was lost, the job keeps the reason with which it returned to the queue.
     if (job->workers_lost == 0) return std::nullopt;
     return WaitReason{"RETRY_BACKOFF", "Its worker was lost " + std::to_string(job->workers_lost) +

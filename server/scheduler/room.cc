@@ -420,7 +420,7 @@ bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservat
     const Fleet::Group& g = fleet_.groups()[group];
     if (g.kind != kind || g.usable < count || groups_[group].reservation >= 0) continue;
     std::vector<Victims> found;
-    int looked = 0;
+    int checked = 0;
     for (const Fleet::Index i : g.members) {
       const Fleet::Node& node = fleet_.node(i);
       const bool lower = node.start_min_us != kUnlimited && node.priority_min < job.priority;
@@ -430,7 +430,7 @@ bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservat
         wake_at(ripe_us);
         if (!fleet_.fits(i, reservation.ask)) continue;
       }
-      if (++looked > kVictimDevicesMax) break;
+      if (++checked > kVictimDevicesMax) break;
       Victims victims{i, 0, 0, {}};
       if (find_victims(job, reservation.ask, victims)) found.push_back(std::move(victims));
     }

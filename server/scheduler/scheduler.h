@@ -226,7 +226,7 @@ Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const P
 
 /// Whether the job is in a retry pause. A pause that seems longer than the maximum is the effect of
 /// a wall clock that jumped back, and counts as over.
-bool is_resting(const WaitingJob& job, int64_t now_us);
+bool in_retry_pause(const WaitingJob& job, int64_t now_us);
 
 /// The scheduler's view of a waiting job. Nothing if the job does not wait for devices, because it
 /// is active, PAUSED or ended, waits for another job, or its cancellation was requested.

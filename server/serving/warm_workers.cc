@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "proto/convert/run.h"
-#include "server/processes/errand.h"
-#include "server/serving/call_line.h"
+#include "server/processes/one_shot_runner.h"
+#include "server/serving/call_queue.h"
 #include "src/base/check.h"
 #include "src/base/mutex.h"
 
@@ -39,7 +39,7 @@ struct Worker {
   WarmModel model;
   Kind kind = Kind::kPredict;  // the kind of its calls
   std::vector<Call> calls;     // sent to it and not yet answered
-  bool busy = true;            // counted in `running` of its CallLine
+  bool busy = true;            // counted in `running` of its CallQueue
   bool answered = false;       // has answered at least one call
   bool ending = false;
   bool outdated = false;  // ends when it is idle
@@ -87,7 +87,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
 
   class Task;
 
-  CallLine& line_of(Kind kind) TRAINYARD_REQUIRES(mu) { return lines[static_cast<size_t>(kind)]; }
+  CallQueue& line_of(Kind kind) TRAINYARD_REQUIRES(mu) { return lines[static_cast<size_t>(kind)]; }
   const CallLimits& limits_of(Kind kind) const { return limits[static_cast<size_t>(kind)]; }
 
   /// Runs `change` under the mutex, then starts calls and ends workers as far as that makes it
@@ -106,7 +106,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     call.since_us = clock.steady_us();
     wake_at(call.since_us +
             std::min(kSecondWorkerUs, limits_of(call.kind).waiting_max_ms() * 1000));
-    CallLine& line = line_of(call.kind);
+    CallQueue& line = line_of(call.kind);
     line.put(std::move(call), first);
   }
 
@@ -120,7 +120,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   }
 
   void start_calls(Kind kind, Effects& effects) TRAINYARD_REQUIRES(mu) {
-    CallLine& line = line_of(kind);
+    CallQueue& line = line_of(kind);
     const int64_t now = clock.steady_us();
     for (size_t passed = 0;
          passed < line.turns.size() && line.running < limits_of(kind).running_max;) {
@@ -223,7 +223,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
 
   void release(Worker& worker) TRAINYARD_REQUIRES(mu) {
     if (!std::exchange(worker.busy, false)) return;
-    CallLine& line = line_of(worker.kind);
+    CallQueue& line = line_of(worker.kind);
     TRAINYARD_CHECK(line.running > 0, "a worker is released that had no call");
     --line.running;
     worker.deadline_us = kNotDue;
@@ -349,7 +349,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
   const Clock& clock;
 
   Mutex mu;
-  std::array<CallLine, kKinds> lines TRAINYARD_GUARDED_BY(mu);
+  std::array<CallQueue, kKinds> lines TRAINYARD_GUARDED_BY(mu);
   std::map<int64_t, Worker> workers TRAINYARD_GUARDED_BY(mu);
   CallNumber last_call TRAINYARD_GUARDED_BY(mu) = 0;
   int64_t last_worker TRAINYARD_GUARDED_BY(mu) = 0;
@@ -419,7 +419,7 @@ void WarmWorkers::Impl::tick(int64_t now, Effects& effects) {
     }
   }
   for (size_t kind = 0; kind < kKinds; ++kind) {
-    CallLine& line = lines[kind];
+    CallQueue& line = lines[kind];
     const std::deque<std::string> models = line.turns;
     for (const std::string& model : models) {
       ModelQueue& queue = line.queues.at(model);
@@ -510,7 +510,7 @@ CallNumber WarmWorkers::submit(Kind kind, const WarmModel& model, v1::ServeCall 
 void WarmWorkers::cancel(CallNumber number) {
   Impl& impl = *impl_;
   impl.apply([&](Effects& effects) TRAINYARD_REQUIRES(impl.mu) {
-    for (CallLine& line : impl.lines) {
+    for (CallQueue& line : impl.lines) {
       for (auto& [model, queue] : line.queues) {
         const auto at = std::ranges::find(queue.calls, number, &Call::number);
         if (at == queue.calls.end()) continue;
@@ -538,7 +538,7 @@ void WarmWorkers::cancel(CallNumber number) {
 void WarmWorkers::forget(const std::string& job_uid, const Error& error) {
   Impl& impl = *impl_;
   impl.apply([&](Effects& effects) TRAINYARD_REQUIRES(impl.mu) {
-    for (CallLine& line : impl.lines) {
+    for (CallQueue& line : impl.lines) {
       const auto it = line.queues.find(job_uid);
       if (it == line.queues.end()) continue;
       ModelQueue& queue = it->second;
@@ -559,7 +559,7 @@ void WarmWorkers::drain() {
   Impl& impl = *impl_;
   impl.apply([&](Effects& effects) TRAINYARD_REQUIRES(impl.mu) {
     impl.draining = true;
-    for (CallLine& line : impl.lines) {
+    for (CallQueue& line : impl.lines) {
       for (auto& [model, queue] : line.queues) {
         for (Call& call : queue.calls) answer(std::move(call), stopping_error(), effects);
       }

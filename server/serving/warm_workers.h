@@ -20,7 +20,7 @@
 
 #include "server/config/paths.h"
 #include "server/processes/supervisor.h"
-#include "server/serving/call_line.h"
+#include "server/serving/call_queue.h"
 #include "server/store/done.h"
 #include "src/base/clock.h"
 #include "trainyard/v1/worker_service.pb.h"

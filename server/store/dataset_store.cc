@@ -18,7 +18,7 @@ namespace {
   "create_time_us,"                                                                  \
   " number"
 constexpr int kNumberColumn = 11;
-constexpr int kVersionsTold = 10;
+constexpr int kVersionsListed = 10;
 
 Dataset read_dataset(const Query& row) {
   Dataset d;
@@ -61,11 +61,11 @@ Error dataset_not_found(Connection& db, const std::string& project, const Datase
   Query query(db,
               "SELECT version FROM datasets WHERE project = ? AND id = ? ORDER BY version DESC"
               " LIMIT ?");
-  query.bind(project).bind(ref.id).bind(int64_t{kVersionsTold} + 1);
+  query.bind(project).bind(ref.id).bind(int64_t{kVersionsListed} + 1);
   std::string versions;
-  for (int told = 0; query.step(); ++told) {
-    if (told > 0) versions += ", ";
-    if (told == kVersionsTold) {
+  for (int listed = 0; query.step(); ++listed) {
+    if (listed > 0) versions += ", ";
+    if (listed == kVersionsListed) {
       versions += "...";
       break;
     }

@@ -43,7 +43,7 @@ void wake(WriteContext& context, Job& job, const Job& ended) {
   TRAINYARD_CHECK(job.waits_for > 0,
                   job.name() + " waits for no job, but one of its dependencies ended");
   --job.waits_for;
-  edit.tell(ended.name() + " is " + std::string(name_of(ended.state)));
+  edit.append_log(ended.name() + " is " + std::string(name_of(ended.state)));
   if (job.state == JobState::kQueued) {
     job.reason = job.waits_for > 0 ? kWaitingForJob : "WAITING_FOR_SCHEDULER";
     job.message = job.waits_for > 0

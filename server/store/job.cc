@@ -106,7 +106,7 @@ v1::Job to_proto(Job job) {
   out.set_checkpoint_step(job.checkpoint_step);
   out.set_priority(job.priority);
   out.set_pause_requested(job.pause_requested);
-  out.set_events_thinned(some_are_gone(job.events_thinned));
+  out.set_events_thinned(has_thinned_events(job.events_thinned));
   if (!job.origin.job().empty()) *out.mutable_origin() = std::move(job.origin);
   out.set_owner(job.owner);
   if (job.array > 0) {

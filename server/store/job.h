@@ -20,13 +20,13 @@ namespace trainyard::server {
 
 /// The progress of removing the old events of a finished job (JobStore::thin_events).
 enum class EventsThinned : uint8_t { kNo = 0, kBegun = 1, kDone = 2, kNothingToThin = 3 };
-constexpr bool some_are_gone(EventsThinned thinned) {
+constexpr bool has_thinned_events(EventsThinned thinned) {
   return thinned == EventsThinned::kBegun || thinned == EventsThinned::kDone;
 }
 
 /// The seq from which on no event of the job is missing; 0 if it has no events yet.
 constexpr int64_t oldest_seq(int64_t newest_seq, EventsThinned thinned) {
-  return some_are_gone(thinned) || newest_seq == 0 ? newest_seq : 1;
+  return has_thinned_events(thinned) || newest_seq == 0 ? newest_seq : 1;
 }
 
 struct Job {

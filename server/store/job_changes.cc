@@ -92,7 +92,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   Move queued;
   queued.reason = job.reason;
   queued.message = job.message;
-  edit.tell_state(queued);
+  edit.append_state(queued);
   edit.notify(/*reschedules=*/true);
   return job;
 }
@@ -393,7 +393,7 @@ void JobStore::set_handle(std::string uid, int32_t number, std::string handle, s
         if (attempt.handle == handle) return {};
         save_handle(context.db, job, number, handle);
         JobEdit edit(context, job);
-        edit.tell(text);
+        edit.append_log(text);
         edit.save();
         return {};
       },

@@ -322,7 +322,7 @@ void JobEdit::append(v1::Event event) {
   insert_event(context_.db, job_.order, std::move(event));
 }
 
-void JobEdit::tell_state(const Move& move) {
+void JobEdit::append_state(const Move& move) {
   v1::Event event;
   v1::StateChange& change = *event.mutable_state();
   change.set_state(static_cast<v1::JobState>(job_.state));
@@ -335,7 +335,7 @@ void JobEdit::tell_state(const Move& move) {
   append(std::move(event));
 }
 
-void JobEdit::tell(std::string text) {
+void JobEdit::append_log(std::string text) {
   v1::Event event;
   event.mutable_log()->set_level(v1::LogLine::INFO);
   event.mutable_log()->set_text(std::move(text));
@@ -383,7 +383,7 @@ Status JobEdit::move(const Move& asked) {
   if (move.uncounted) ++job_.attempts_uncounted;
   if (!is_active(move.to)) job_.pause_requested = false;
   if (move.to == JobState::kRunning) job_.progress.set_step(move.resumed_from_step);
-  tell_state(move);
+  append_state(move);
   if (move.to == JobState::kRunning) job_.running_since_us = job_.event_time_us;
   if (is_terminal(move.to)) job_.end_time_us = job_.event_time_us;
   return {};

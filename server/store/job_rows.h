@@ -65,9 +65,9 @@ class JobEdit {
   /// if the job has reached its time limit, and to PAUSED if a pause was requested.
   Status move(const Move& move);
   /// Appends a state event without a transition: the first event of a new job.
-  void tell_state(const Move& move);
+  void append_state(const Move& move);
   /// Appends a log line of the daemon to the job's events.
-  void tell(std::string text);
+  void append_log(std::string text);
   /// Saves the row and notifies the observers. If the job has ended, the jobs that wait for it are
   /// settled from the end of this transaction on (server/store/dependencies.h).
   void save();

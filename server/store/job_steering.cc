@@ -34,7 +34,7 @@ Status pause_job(WriteContext& context, Job& job) {
   JobEdit edit(context, job);
   if (is_active(job.state)) {
     job.pause_requested = true;
-    edit.tell("pause requested");
+    edit.append_log("pause requested");
   } else {
     Move move;
     move.to = JobState::kPaused;
@@ -55,7 +55,7 @@ Status resume_job(WriteContext& context, Job& job) {
   job.workers_lost = 0;  // a resume by a user restarts the count
   if (job.pause_requested) {
     job.pause_requested = false;
-    edit.tell("the pause request was withdrawn");
+    edit.append_log("the pause request was withdrawn");
   } else {
     Move move;
     move.to = JobState::kQueued;
@@ -115,8 +115,8 @@ Result<Job> set_job_priority(WriteContext& context, const std::string& project,
   }
   if (job.priority == priority) return job;
   JobEdit edit(context, job);
-  edit.tell("priority " + std::to_string(job.priority) + " becomes " + std::to_string(priority) +
-            ", on request");
+  edit.append_log("priority " + std::to_string(job.priority) + " becomes " +
+                  std::to_string(priority) + ", on request");
   job.priority = priority;
   edit.save();
   return job;

@@ -63,7 +63,7 @@ std::vector<OwnerUse> read_past(Connection& db) {
 
 /// Replaces all stored uses by those of the attempts that are still stored and ended within the
 /// last kHalfLives.
-void count_anew(Connection& db, int64_t half_life_us, int64_t now_us) {
+void recount(Connection& db, int64_t half_life_us, int64_t now_us) {
   db.execute("DELETE FROM owner_uses");
   std::vector<std::pair<AttemptUse, int64_t>> ended;
   {
@@ -108,7 +108,7 @@ void keep_uses(Connection& db, int64_t half_life_us, int64_t now_us) {
   }
   Query query(db, "INSERT OR REPLACE INTO settings (key, value) VALUES ('share_half_life_us', ?)");
   query.bind_blob(std::to_string(half_life_us)).run();
-  if (before_us == 0) return count_anew(db, half_life_us, now_us);
+  if (before_us == 0) return recount(db, half_life_us, now_us);
   for (OwnerUse use : read_past(db)) {  // each use has decayed with the old half-life so far
     if (now_us <= use.as_of_us) continue;
     use.used = use_after(use.used, 0, now_us - use.as_of_us, before_us);

@@ -248,7 +248,7 @@ Result<UndoneUpgrade> undo_upgrade(const fs::path& state_dir, const IsAlive& is_
   }
 }
 
-Error tell_way_back(Error error, const fs::path& state_dir, int schema, int schema_newest) {
+Error add_undo_hint(Error error, const fs::path& state_dir, int schema, int schema_newest) {
   if (error.reason != "STORE_NEWER") return error;
   const std::optional<SchemaCopy> copy = find_schema_copy(state_dir, schema);
   if (!copy || copy->schema > schema_newest) return error;

@@ -67,7 +67,7 @@ Result<UndoneUpgrade> undo_upgrade(const std::filesystem::path& state_dir, const
 /// Adds to the message of a STORE_NEWER error how to return to the copy, if there is one that a
 /// program with schema `schema_newest` can open. `schema` is the store's schema. Returns other
 /// errors unchanged.
-Error tell_way_back(Error error, const std::filesystem::path& state_dir, int schema,
+Error add_undo_hint(Error error, const std::filesystem::path& state_dir, int schema,
                     int schema_newest);
 
 }  // namespace trainyard::server

@@ -18,8 +18,8 @@ namespace {
 // If a daemon is killed between the fork and the exec of a child process, the child holds the
 // inherited lock until its exec. So a lock whose owner has ended is tried again for up to 2
 // seconds.
-constexpr int kLooksMax = 200;
-constexpr std::chrono::milliseconds kLook{10};
+constexpr int kLockAttemptsMax = 200;
+constexpr std::chrono::milliseconds kLockRetryInterval{10};
 
 std::string read_pid(int fd) {
   char text[32] = {};
@@ -35,7 +35,7 @@ bool may_run(const std::string& text) {
 }
 
 Status lock_file(int fd, const std::filesystem::path& state_dir) {
-  for (int look = 0;; ++look) {
+  for (int attempt = 0;; ++attempt) {
     if (::flock(fd, LOCK_EX | LOCK_NB) == 0) return {};
     if (errno != EWOULDBLOCK) {
       return make_error(
@@ -43,8 +43,8 @@ Status lock_file(int fd, const std::filesystem::path& state_dir) {
           "cannot lock " + (state_dir / "lock").string() + ": " + std::strerror(errno));
     }
     const std::string pid = read_pid(fd);
-    if (look < kLooksMax && !may_run(pid)) {
-      std::this_thread::sleep_for(kLook);
+    if (attempt < kLockAttemptsMax && !may_run(pid)) {
+      std::this_thread::sleep_for(kLockRetryInterval);
       continue;
     }
     Error e =
@@ -75,7 +75,7 @@ Result<StateLock> StateLock::take(const std::filesystem::path& state_dir) {
   return StateLock(std::move(fd));
 }
 
-Result<StateLock> StateLock::hold(const std::filesystem::path& state_dir) {
+Result<StateLock> StateLock::lock_existing(const std::filesystem::path& state_dir) {
   const std::filesystem::path path = state_dir / "lock";
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!fd && errno != ENOENT)

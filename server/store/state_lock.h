@@ -18,7 +18,7 @@ class StateLock {
   static Result<StateLock> take(const std::filesystem::path& state_dir);
   /// Takes the lock for a program that changes nothing in the directory. It does not create a
   /// missing lock file; then it succeeds without a lock.
-  static Result<StateLock> hold(const std::filesystem::path& state_dir);
+  static Result<StateLock> lock_existing(const std::filesystem::path& state_dir);
 
  private:
   explicit StateLock(UniqueFd fd) : fd_(std::move(fd)) {}

@@ -139,7 +139,7 @@ Status upgrade(Connection& db, const StoreOptions& options) {
   const std::string name = store_path(options.state_dir).string();
   const int newest = newest_schema(options);
   if (Status s = check_schema(db, name, newest); !s.ok())
-    return tell_way_back(s.error(), options.state_dir, schema_version(db), newest);
+    return add_undo_hint(s.error(), options.state_dir, schema_version(db), newest);
   const int version = schema_version(db);
   if (Status s = remove_cut_copies(options.state_dir, version); !s.ok()) return s;
   if (version == newest) return {};
@@ -251,7 +251,7 @@ Result<std::unique_ptr<Connection>> open_unchanged(const fs::path& state_dir) {
   try {
     auto db = std::make_unique<Connection>(path, Connection::Mode::kAlone, 0);
     if (Status s = check_schema(*db, path.string()); !s.ok())
-      return tell_way_back(s.error(), state_dir, schema_version(*db), newest_schema_version());
+      return add_undo_hint(s.error(), state_dir, schema_version(*db), newest_schema_version());
     const int64_t commit = read_commit(*db);
     if (marked && commit < *marked) return lost_commits(path, commit, *marked);
     return db;

@@ -1,7 +1,7 @@
 // server/worker/main.cc: trainyard-worker, which runs one task and exits. trainyardd starts one
-// process per task, or a cluster's scheduler starts them on its behalf (elsewhere.h). A worker gets
-// its task's ID on the command line and a secret on standard input. It attaches to the daemon's
-// worker socket, or to its port for remote workers.
+// process per task, or a cluster's scheduler starts them on its behalf (remote_run.h). A worker
+// gets its task's ID on the command line and a secret on standard input. It attaches to the
+// daemon's worker socket, or to its port for remote workers.
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
 #include <unistd.h>
@@ -17,8 +17,8 @@
 #include <thread>
 
 #include "server/protocol/versions.h"
-#include "server/worker/elsewhere.h"
 #include "server/worker/node_cache.h"
+#include "server/worker/remote_run.h"
 #include "server/worker/report_stream.h"
 #include "server/worker/worker.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
@@ -131,30 +131,30 @@ int64_t slurm_rank() {
   return error == std::errc() && end == digits.data() + digits.size() && rank >= 0 ? rank : 0;
 }
 
-int start(const std::string& socket, ElsewhereOptions& elsewhere) {
-  if (socket.empty() == elsewhere.attach.empty()) {
+int start(const std::string& socket, RemoteOptions& remote) {
+  if (socket.empty() == remote.attach.empty()) {
     std::fprintf(stderr, "trainyard-worker: expected either --socket or --attach\n");
     return 2;
   }
-  if (!elsewhere.attach.empty() && (elsewhere.certificate.empty() || elsewhere.cache.empty())) {
+  if (!remote.attach.empty() && (remote.certificate.empty() || remote.cache.empty())) {
     std::fprintf(stderr, "trainyard-worker: --attach needs --certificate and --cache\n");
     return 2;
   }
-  if (!is_plain_name(elsewhere.task)) {
+  if (!is_plain_name(remote.task)) {
     std::fprintf(stderr, "trainyard-worker: --task: expected letters, digits, '-' and '_'\n");
     return 2;
   }
   const std::string secret = read_secret();
   if (secret.empty()) return 2;
-  if (elsewhere.certificate == "-") elsewhere.certificate_pem = read_rest();
+  if (remote.certificate == "-") remote.certificate_pem = read_rest();
   ::signal(SIGPIPE, SIG_IGN);  // the daemon, which reads this process's output, may have ended
   std::stop_source stop;
   SignalThread signals(
       stop);  // before gRPC starts threads, so that all of them have the signals blocked
-  if (!socket.empty()) return run_worker(socket, elsewhere.task, secret, stop);
-  if (elsewhere.end_time_s == 0) elsewhere.end_time_s = slurm_end_time_s();
-  if (elsewhere.rank < 0) elsewhere.rank = slurm_rank();
-  return run_elsewhere(elsewhere, secret, stop);
+  if (!socket.empty()) return run_worker(socket, remote.task, secret, stop);
+  if (remote.end_time_s == 0) remote.end_time_s = slurm_end_time_s();
+  if (remote.rank < 0) remote.rank = slurm_rank();
+  return run_remote(remote, secret, stop);
 }
 
 }  // namespace
@@ -163,32 +163,32 @@ int start(const std::string& socket, ElsewhereOptions& elsewhere) {
 int main(int argc, char** argv) {
   CLI::App app{"Runs one task for trainyardd; not meant to be started by hand."};
   std::string socket;
-  trainyard::ElsewhereOptions elsewhere;
-  elsewhere.rank = -1;
-  int64_t attach_timeout_s = elsewhere.attach_timeout.count();
+  trainyard::RemoteOptions remote;
+  remote.rank = -1;
+  int64_t attach_timeout_s = remote.attach_timeout.count();
   app.add_option("--socket", socket, "the daemon's worker socket, on the daemon's host");
-  app.add_option("--attach", elsewhere.attach, "host:port of the daemon, on another host");
-  app.add_option("--certificate", elsewhere.certificate,
+  app.add_option("--attach", remote.attach, "host:port of the daemon, on another host");
+  app.add_option("--certificate", remote.certificate,
                  "with --attach: file with the daemon's certificate (PEM); - reads it from "
                  "standard input, after the secret");
-  app.add_option("--cache", elsewhere.cache, "with --attach: folder for datasets and work files");
-  app.add_option("--cache-bytes", elsewhere.cache_bytes,
+  app.add_option("--cache", remote.cache, "with --attach: folder for datasets and work files");
+  app.add_option("--cache-bytes", remote.cache_bytes,
                  "with --attach: size of the cache above which unused datasets are removed")
       ->check(CLI::PositiveNumber);
   app.add_option(
-         "--end-time", elsewhere.end_time_s,
+         "--end-time", remote.end_time_s,
          "with --attach: time at which this process is killed, in seconds since 1970; default "
          "SLURM_JOB_END_TIME")
       ->check(CLI::PositiveNumber);
   app.add_option("--attach-timeout", attach_timeout_s,
                  "with --attach: seconds to wait for a daemon that cannot be reached")
       ->check(CLI::PositiveNumber);
-  app.add_option("--rank", elsewhere.rank,
+  app.add_option("--rank", remote.rank,
                  "with --attach: rank of this worker in the attempt; default SLURM_PROCID, or 0")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--task", elsewhere.task, "the task's ID")->required();
+  app.add_option("--task", remote.task, "the task's ID")->required();
   app.set_version_flag("--version", TRAINYARD_VERSION);
   CLI11_PARSE(app, argc, argv);
-  elsewhere.attach_timeout = std::chrono::seconds(attach_timeout_s);
-  return trainyard::start(socket, elsewhere);
+  remote.attach_timeout = std::chrono::seconds(attach_timeout_s);
+  return trainyard::start(socket, remote);
 }

@@ -115,7 +115,7 @@ Result<WorkFolder> NodeCache::make_work(const std::string& task) const {
   return work;
 }
 
-Result<CachedDataset> NodeCache::hold_dataset(const std::string& digest, const Pull& pull,
+Result<CachedDataset> NodeCache::lock_dataset(const std::string& digest, const Pull& pull,
                                               const std::stop_token& stop) const {
   if (!is_sha256_hex(digest)) {
     return make_error(ErrorCode::kDataLoss, "WORKER_PROTOCOL",
@@ -124,29 +124,29 @@ Result<CachedDataset> NodeCache::hold_dataset(const std::string& digest, const P
   if (Status s = local_files().create_directories(datasets()); !s.ok()) {
     return std::move(s).error();
   }
-  CachedDataset held{datasets() / digest, {}};
-  const fs::path lock_path = with_ending(held.folder, ".lock");
-  held.lock = open_lock(lock_path);
-  if (!held.lock) return file_error("cannot create", lock_path, errno);
+  CachedDataset locked{datasets() / digest, {}};
+  const fs::path lock_path = with_ending(locked.folder, ".lock");
+  locked.lock = open_lock(lock_path);
+  if (!locked.lock) return file_error("cannot create", lock_path, errno);
   const Error stopped = make_error(ErrorCode::kCancelled, "STOPPED",
                                    "stopped while the dataset was being transferred");
   for (;;) {
     std::error_code ec;
-    if (!wait_for_lock(held.lock, LOCK_SH, stop)) return stopped;
-    if (fs::exists(held.folder, ec)) {
-      (void)::futimens(held.lock.get(), nullptr);
-      return held;
+    if (!wait_for_lock(locked.lock, LOCK_SH, stop)) return stopped;
+    if (fs::exists(locked.folder, ec)) {
+      (void)::futimens(locked.lock.get(), nullptr);
+      return locked;
     }
     // Take the exclusive lock. Its previous holder may have pulled the dataset; otherwise this
     // worker continues with the files that are there.
-    if (!wait_for_lock(held.lock, LOCK_EX, stop)) return stopped;
-    if (fs::exists(held.folder, ec)) continue;
-    const fs::path part = with_ending(held.folder, ".tmp");
+    if (!wait_for_lock(locked.lock, LOCK_EX, stop)) return stopped;
+    if (fs::exists(locked.folder, ec)) continue;
+    const fs::path part = with_ending(locked.folder, ".tmp");
     if (Status s = local_files().create_directories(part); !s.ok()) return std::move(s).error();
     const MakeRoom room = [&](int64_t bytes) { make_room(bytes - bytes_below(part), digest); };
     if (Status s = pull(part, room); !s.ok()) return std::move(s).error();
     if (Status s = local_files().sync_directory(part); !s.ok()) return std::move(s).error();
-    if (Status s = local_files().rename_durable(part, held.folder); !s.ok()) {
+    if (Status s = local_files().rename_durable(part, locked.folder); !s.ok()) {
       return std::move(s).error();
     }
   }

@@ -60,7 +60,7 @@ class NodeCache {
   using MakeRoom = std::function<void(int64_t bytes)>;
   using Pull =
       std::function<Status(const std::filesystem::path& folder, const MakeRoom& make_room)>;
-  Result<CachedDataset> hold_dataset(const std::string& digest, const Pull& pull,
+  Result<CachedDataset> lock_dataset(const std::string& digest, const Pull& pull,
                                      const std::stop_token& stop) const;
 
   /// Creates an empty work folder, and deletes the folders of killed workers.

@@ -250,23 +250,23 @@ Status RemoteFiles::push(v1::FileSet set, int64_t step, const std::vector<Pushed
     total += file.bytes;
   }
   Clock::time_point last_contact = Clock::now();
-  for (int begun_anew = 0;;) {
+  for (int restarted = 0;;) {
     bool moved = false;
     Status s = push_once(request, files, moved, stop);
     if (s.ok()) return {};
     const Error& error = s.error();
     if (error.reason == "PUSH_OFFSET") {
-      const auto told = error.metadata.find("offset");
+      const auto reported = error.metadata.find("offset");
       int64_t offset = -1;
-      if (told != error.metadata.end()) {
-        const std::string& text = told->second;
+      if (reported != error.metadata.end()) {
+        const std::string& text = reported->second;
         (void)std::from_chars(text.data(), text.data() + text.size(), offset);
       }
       if (offset < 0 || offset > total || offset == start.offset()) return s;
       start.set_offset(offset);
       continue;
     }
-    if (error.reason == "CONTENT_HASH_MISMATCH" && begun_anew++ == 0) {
+    if (error.reason == "CONTENT_HASH_MISMATCH" && restarted++ == 0) {
       start.set_offset(0);
       continue;
     }

@@ -20,7 +20,7 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kMeetTimeout{20};
+constexpr std::chrono::seconds kRendezvousTimeout{20};
 constexpr std::chrono::milliseconds kAskAgain{300};
 
 /// Sends one request. While the daemon cannot be reached, returns a response that is not ready, as
@@ -28,7 +28,7 @@ constexpr std::chrono::milliseconds kAskAgain{300};
 Result<v1::RendezvousResponse> ask(v1::WorkerService::Stub& stub,
                                    const v1::RendezvousRequest& request) {
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + kMeetTimeout);
+  context.set_deadline(std::chrono::system_clock::now() + kRendezvousTimeout);
   v1::RendezvousResponse response;
   const grpc::Status status = stub.Rendezvous(&context, request, &response);
   if (status.ok()) return response;
@@ -75,14 +75,15 @@ Result<std::string> address_towards(const std::string& attach) {
   return refuse(why);
 }
 
-Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const MeetingPlace& place,
-                                          std::chrono::milliseconds limit,
-                                          const std::stop_token& stop) {
-  ASSIGN_OR_RETURN(const std::string address, address_towards(place.options.attach));
+Result<std::shared_ptr<Peers>> connect_ranks(v1::WorkerService::Stub& stub,
+                                             const RendezvousOptions& rendezvous,
+                                             std::chrono::milliseconds limit,
+                                             const std::stop_token& stop) {
+  ASSIGN_OR_RETURN(const std::string address, address_towards(rendezvous.options.attach));
   ASSIGN_OR_RETURN(PeerListener listener, PeerListener::open(address));
   v1::RendezvousRequest request;
-  request.set_task(place.options.task);
-  request.set_nonce(place.nonce);
+  request.set_task(rendezvous.options.task);
+  request.set_nonce(rendezvous.nonce);
   request.mutable_endpoint()->set_address(listener.endpoint().address);
   request.mutable_endpoint()->set_port(listener.endpoint().port);
   const Steady::time_point end = Steady::now() + limit;
@@ -102,8 +103,9 @@ Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const M
   }
   std::vector<PeerEndpoint> all;
   for (const v1::Endpoint& e : response.endpoints()) all.push_back({e.address(), e.port()});
-  return Peers::connect(std::move(listener), {place.options.rank, place.nodes, response.key()}, all,
-                        {.ranks_each = place.ranks_each}, stop);
+  return Peers::connect(std::move(listener),
+                        {rendezvous.options.rank, rendezvous.nodes, response.key()}, all,
+                        {.ranks_each = rendezvous.ranks_each}, stop);
 }
 
 }  // namespace trainyard

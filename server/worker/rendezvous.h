@@ -8,15 +8,15 @@
 #include <stop_token>
 #include <string>
 
-#include "server/worker/elsewhere.h"
+#include "server/worker/remote_run.h"
 #include "src/base/result.h"
 #include "src/runtime/peers.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard {
 
-struct MeetingPlace {
-  const ElsewhereOptions& options;  // of this worker
+struct RendezvousOptions {
+  const RemoteOptions& options;  // of this worker
   const std::string& nonce;
   int64_t nodes = 1;
   int64_t ranks_each = 1;  // ranks of every node: one per GPU, or one for the CPU
@@ -25,9 +25,10 @@ struct MeetingPlace {
 /// Returns the connected peers. `limit` is how long to wait until all workers have registered with
 /// the daemon; some may have to pull a dataset first. Errors: DEADLINE_EXCEEDED/PEERS_MISSING,
 /// PEER_LISTENER, those of Peers::connect(), and those of the daemon.
-Result<std::shared_ptr<Peers>> meet_ranks(v1::WorkerService::Stub& stub, const MeetingPlace& place,
-                                          std::chrono::milliseconds limit,
-                                          const std::stop_token& stop);
+Result<std::shared_ptr<Peers>> connect_ranks(v1::WorkerService::Stub& stub,
+                                             const RendezvousOptions& rendezvous,
+                                             std::chrono::milliseconds limit,
+                                             const std::stop_token& stop);
 
 /// This host's address on the route to `attach` (host:port), assuming that the other nodes can
 /// reach it there too. UNAVAILABLE/PEER_LISTENER.

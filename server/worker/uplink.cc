@@ -95,12 +95,12 @@ void Uplink::push(Checkpoint checkpoint) {
   last_push_ms_ =
       std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - checkpoint.begin)
           .count();
-  told_full_ = false;
+  logged_full_ = false;
   stream_.send(std::move(checkpoint.report));
 }
 
 void Uplink::report_failure(int64_t step, const Error& error) {
-  if (is_full(error) && told_full_.exchange(true)) return;  // reported once until a push succeeds
+  if (is_full(error) && logged_full_.exchange(true)) return;  // reported once until a push succeeds
   v1::WorkerReport report;
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_error(

@@ -67,7 +67,7 @@ class Uplink {
   const bool keeps_some_;
   std::stop_source stop_;
   std::atomic<int64_t> last_push_ms_{0};
-  std::atomic<bool> told_full_{false};
+  std::atomic<bool> logged_full_{false};
 
   Mutex mu_;
   CondVar changed_;

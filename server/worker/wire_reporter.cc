@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kPointsPerReportMax = 5000;     // keeps a batch under 64 KiB
 constexpr int64_t kSlowFlopsPerMs = 20'000'000;  // 20 GFLOP/s: two cores of an old laptop
 constexpr size_t kLogBytesMax = 4096;            // the limit that job_service.proto states
-constexpr std::chrono::seconds kHeldFor{1};      // how long a remote worker holds back metrics
+constexpr std::chrono::seconds kBufferedFor{1};  // how long a remote worker holds back metrics
 
 int64_t folder_bytes(const std::filesystem::path& folder) {
   int64_t bytes = 0;
@@ -26,12 +26,12 @@ int64_t folder_bytes(const std::filesystem::path& folder) {
 }  // namespace
 
 WireReporter::~WireReporter() {
-  send_held();
+  send_buffered();
   stream_.pace().end();
 }
 
 void WireReporter::send(v1::WorkerReport report) {
-  send_held();
+  send_buffered();
   stream_.send(std::move(report));
   progressed();
 }
@@ -55,11 +55,11 @@ void WireReporter::metrics(std::span<const MetricPoint> points) {
   progressed();
   if (uplink_ == nullptr) return send_metrics(points);
   const MutexLock lock(mu_);
-  held_.insert(held_.end(), points.begin(), points.end());
+  buffered_.insert(buffered_.end(), points.begin(), points.end());
   const auto now = std::chrono::steady_clock::now();
-  if (now - sent_ < kHeldFor && held_.size() < kPointsPerReportMax) return;
-  send_metrics(held_);
-  held_.clear();
+  if (now - sent_ < kBufferedFor && buffered_.size() < kPointsPerReportMax) return;
+  send_metrics(buffered_);
+  buffered_.clear();
   sent_ = now;
 }
 
@@ -75,10 +75,10 @@ void WireReporter::send_metrics(std::span<const MetricPoint> points) {
 
 // A job resumes from the last checkpoint that the daemon has, and does not repeat the steps before
 // it. Their metrics must therefore reach the daemon before the checkpoint does.
-void WireReporter::send_held() {
+void WireReporter::send_buffered() {
   const MutexLock lock(mu_);
-  send_metrics(held_);
-  held_.clear();
+  send_metrics(buffered_);
+  buffered_.clear();
 }
 
 void WireReporter::checkpoint_saved(int64_t step, const std::filesystem::path& path) {
@@ -86,7 +86,7 @@ void WireReporter::checkpoint_saved(int64_t step, const std::filesystem::path& p
   report.mutable_checkpoint()->set_step(step);
   report.mutable_checkpoint()->set_size_bytes(folder_bytes(path));
   if (uplink_ == nullptr) return send(std::move(report));
-  send_held();
+  send_buffered();
   uplink_->checkpoint_saved(step, path, std::move(report));
   progressed();
 }

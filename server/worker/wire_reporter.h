@@ -40,7 +40,7 @@ class WireReporter final : public Reporter {
   void send(v1::WorkerReport report);
   void send_metrics(std::span<const MetricPoint> points);
   /// Sends the metrics that are held back.
-  void send_held();
+  void send_buffered();
   void send_line(v1::LogLine::Level level, std::string_view message);
 
   ReportStream& stream_;
@@ -48,7 +48,7 @@ class WireReporter final : public Reporter {
   Uplink* const uplink_;
   double start_seconds_ = 0;
   Mutex mu_;  // a separate thread reports checkpoints
-  std::vector<MetricPoint> held_ TRAINYARD_GUARDED_BY(mu_);
+  std::vector<MetricPoint> buffered_ TRAINYARD_GUARDED_BY(mu_);
   std::chrono::steady_clock::time_point sent_ TRAINYARD_GUARDED_BY(mu_);
 };
 

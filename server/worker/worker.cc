@@ -71,7 +71,7 @@ Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
   job.model_output = task.model_dir();
   job.threads = task.threads();
   job.names_faults = task.names_faults();
-  job.holds_rows = !task.rows_stay_on_host();
+  job.allows_resident_rows = !task.rows_stay_on_host();
   WireReporter reporter(stream, begin, uplink);
   ASSIGN_OR_RETURN(const TrainResult result, train(job, devices, local_files(), reporter, stop));
 

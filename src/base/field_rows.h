@@ -60,16 +60,16 @@ struct FieldRow {
                               std::string S::*>;
 
   /// `means`: a sentence for users, for the table of docs/job_spec.md. `accepted`: the values that
-  /// a text may have; empty for any. `looks`: the values of the struct's `type` for which the field
-  /// has an effect; empty if it has one for every type.
+  /// a text may have; empty for any. `used_by`: the values of the struct's `type` for which the
+  /// field has an effect; empty if it has one for every type.
   FieldRow(std::string_view field, Member of, std::string means, FieldRange takes = kAnyValue,
-           unsigned with = 0, FieldNames looks = {}, FieldNames accepted = {})
+           unsigned with = 0, FieldNames used_by = {}, FieldNames accepted = {})
       : name(field),
         member(of),
         sentence(std::move(means)),
         range(takes),
         traits(with),
-        users(std::move(looks)),
+        users(std::move(used_by)),
         names(std::move(accepted)) {}
 
   std::string_view name;  // as in spec files, where "ema.decay" is field `decay` of message `ema`

@@ -113,11 +113,11 @@ class Calibration {
     for (int64_t timed = 0; timed < kProbeStepsMax; ++timed) {
       if (timed >= kProbeStepsMin && elapsed_since(steps_begin) > kNetworkSeconds) break;
       backend.begin();
-      const double taken = run(step++);
+      const double step_seconds = run(step++);
       for (const NodeRun& node : backend.end()) {
         seconds[node.node].push_back(node.end_s - node.begin_s);
       }
-      if (taken < kShortStep) whole.push_back(run(step++));
+      if (step_seconds < kShortStep) whole.push_back(run(step++));
     }
     add_nodes(nodes, backend.sizes(), seconds);
     if (!whole.empty() && parts == 1) {

@@ -105,7 +105,7 @@ Result<LoadedCheckpoint> load(const fs::path& folder) {
 
 /// The checkpoint's state if state.json is intact and the files have the recorded sizes. Skips the
 /// digests that load() verifies, so that pruning after each checkpoint stays fast.
-std::optional<CheckpointState> find_whole(const fs::path& folder) {
+std::optional<CheckpointState> find_complete(const fs::path& folder) {
   Result<CheckpointManifest> manifest = read_manifest(folder);
   if (!manifest.ok()) return std::nullopt;
   for (size_t i = 0; i < kCheckpointFiles.size(); ++i) {
@@ -116,7 +116,7 @@ std::optional<CheckpointState> find_whole(const fs::path& folder) {
   return std::move(manifest->state);
 }
 
-bool looks_whole(const fs::path& folder) { return find_whole(folder).has_value(); }
+bool looks_complete(const fs::path& folder) { return find_complete(folder).has_value(); }
 
 /// Implements list_checkpoints(); `ec` is set if the listing may be incomplete.
 std::vector<CheckpointFolder> list_all(const fs::path& folder, std::error_code& ec) {
@@ -146,7 +146,7 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
 }
 
 std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint) {
-  std::optional<CheckpointState> state = find_whole(checkpoint.path);
+  std::optional<CheckpointState> state = find_complete(checkpoint.path);
   return state && state->step == checkpoint.step ? std::move(state) : std::nullopt;
 }
 
@@ -187,7 +187,7 @@ Status install_checkpoint(Files& files, const fs::path& temporary, const fs::pat
   std::error_code ec;
   if (fs::exists(final_path, ec)) {
     // A damaged regular folder must not replace an intact older copy of this step.
-    if (!fs::exists(old, ec) || looks_whole(final_path)) {
+    if (!fs::exists(old, ec) || looks_complete(final_path)) {
       if (Status s = files.remove_all(old); !s.ok()) return s;
       if (Status s = files.rename_durable(final_path, old); !s.ok()) return s;
     } else if (Status s = files.remove_all(final_path); !s.ok()) {
@@ -263,7 +263,7 @@ void prune_checkpoints(Files& files, const fs::path& folder, const Retention& re
   for (const CheckpointFolder& c : list_checkpoints(folder)) {
     if (!stays(c.step) || c.step == last_whole_step) {
       (void)files.remove_all(c.path);
-    } else if (looks_whole(c.path)) {
+    } else if (looks_complete(c.path)) {
       ++whole;
       last_whole_step = c.step;
     }

@@ -83,11 +83,11 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
   }
   if (model.target.kind != TargetSchema::Kind::kClass) return;
   const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);
-  std::vector<bool> told(codes.size(), false);
+  std::vector<bool> reported(codes.size(), false);
   for (const int32_t label : rows.target_class) {
     const auto i = static_cast<size_t>(label);
-    if (codes[i] >= 0 || told[i]) continue;
-    told[i] = true;
+    if (codes[i] >= 0 || reported[i]) continue;
+    reported[i] = true;
     problems.add(kMismatch, "dataset",
                  "has rows of the class " + quoted_value(data.target.classes[i]) +
                      ", which the model does not know");

@@ -87,23 +87,23 @@ int64_t feature_bytes(const DatasetSchema& schema) {
 }
 
 RowCopies count_copies(const DatasetSchema& schema, const Partition& seen,
-                       std::span<const int64_t> seen_rows, const Partition& held,
-                       std::span<const int64_t> held_rows) {
-  const Rows seen_table(schema, seen), held_table(schema, held);
+                       std::span<const int64_t> seen_rows, const Partition& held_out,
+                       std::span<const int64_t> held_out_rows) {
+  const Rows seen_table(schema, seen), held_out_table(schema, held_out);
   std::vector<Group> groups;
   std::vector<size_t> group_of;
   std::unordered_multimap<size_t, size_t> by_hash;
-  by_hash.reserve(held_rows.size());
+  by_hash.reserve(held_out_rows.size());
   const auto find = [&](const RowBytes& row, size_t hash) -> Group* {
     const auto [begin, end] = by_hash.equal_range(hash);
     for (auto it = begin; it != end; ++it) {
       Group& group = groups[it->second];
-      if (held_table.features(group.first) == row) return &group;
+      if (held_out_table.features(group.first) == row) return &group;
     }
     return nullptr;
   };
-  for (const int64_t row : held_rows) {
-    const RowBytes features = held_table.features(row);
+  for (const int64_t row : held_out_rows) {
+    const RowBytes features = held_out_table.features(row);
     const size_t hash = hash_of(features);
     Group* group = find(features, hash);
     if (group == nullptr) {
@@ -125,11 +125,11 @@ RowCopies count_copies(const DatasetSchema& schema, const Partition& seen,
     group->seen = true;
   }
   RowCopies copies;
-  copies.rows = std::ssize(held_rows);
-  for (size_t i = 0; i < held_rows.size(); ++i) {
+  copies.rows = std::ssize(held_out_rows);
+  for (size_t i = 0; i < held_out_rows.size(); ++i) {
     const Group& group = groups[group_of[i]];
     copies.copies += group.seen ? 1 : 0;
-    copies.same_target += group.target == held_table.target(held_rows[i]) ? 1 : 0;
+    copies.same_target += group.target == held_out_table.target(held_out_rows[i]) ? 1 : 0;
   }
   return copies;
 }

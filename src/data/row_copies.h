@@ -18,12 +18,12 @@ struct RowCopies {
   bool matter() const;
 };
 
-/// `seen_rows` and `held_rows` are indices into their partitions, which have the same schema, no
-/// stream. The count is exact: rows with equal hashes are compared. Takes about 50 bytes of memory
-/// for each row of `held`; no rows are copied.
+/// `seen_rows` and `held_out_rows` are indices into their partitions, which have the same schema,
+/// no stream. The count is exact: rows with equal hashes are compared. Takes about 50 bytes of
+/// memory for each row of `held_out`; no rows are copied.
 RowCopies count_copies(const DatasetSchema& schema, const Partition& seen,
-                       std::span<const int64_t> seen_rows, const Partition& held,
-                       std::span<const int64_t> held_rows);
+                       std::span<const int64_t> seen_rows, const Partition& held_out,
+                       std::span<const int64_t> held_out_rows);
 
 /// The size of a row's features in bytes.
 int64_t feature_bytes(const DatasetSchema& schema);

@@ -143,10 +143,10 @@ void add_leaks(const DatasetSchema& schema, const DatasetStatistics& s, const Ty
                std::string_view options, std::vector<DataWarning>& warnings) {
   for (const TargetLeak& leak : find_target_leaks(schema, s, train.view())) {
     // An identifier determines its row's class, but already has a warning.
-    const bool told = std::ranges::any_of(warnings, [&](const DataWarning& w) {
+    const bool reported = std::ranges::any_of(warnings, [&](const DataWarning& w) {
       return std::ranges::find(w.columns, leak.column) != w.columns.end();
     });
-    if (told) continue;
+    if (reported) continue;
     warnings.push_back(
         {"TARGET_LEAK",
          {leak.column},

@@ -52,7 +52,7 @@ struct Link {
 /// memory.
 const LinkRates* link_of(const StepWork& work) {
   const auto any = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
-  if (!any(work.sent_beside) && !any(work.sent_alone)) return nullptr;
+  if (!any(work.sent_overlapped) && !any(work.sent_exposed)) return nullptr;
   const bool on_gpus = work.processor == Processor::kGpu;
   if (work.over_network) return on_gpus ? &kAssumedGpuNetwork : &kAssumedCpuNetwork;
   return on_gpus ? &kAssumedLink : nullptr;
@@ -61,8 +61,8 @@ const LinkRates* link_of(const StepWork& work) {
 /// The time that exchanges add to a step: all of those that it waits for, and the part of the
 /// overlapping ones that exceeds `hidden_seconds_max` of computation.
 double exposed_seconds(const StepWork& work, const Link& link, double hidden_seconds_max) {
-  return link.seconds(work.sent_alone) +
-         std::max(0.0, link.seconds(work.sent_beside) - hidden_seconds_max);
+  return link.seconds(work.sent_exposed) +
+         std::max(0.0, link.seconds(work.sent_overlapped) - hidden_seconds_max);
 }
 
 }  // namespace

@@ -54,8 +54,8 @@ struct StepWork {
   double steps_of_host = 1;  // programs that the host submits: one per micro-batch, and an update
   double input_bytes = 0;    // size of a batch
   // Exchanges between several devices. Their work in a device's own memory is part of `items`.
-  LinkWork sent_beside;  // overlaps with the step's computation
-  LinkWork sent_alone;   // the step waits for it
+  LinkWork sent_overlapped;  // overlaps with the step's computation
+  LinkWork sent_exposed;     // the step waits for it
   // Whether the exchanges go over the network between nodes instead of a link inside one node.
   bool over_network = false;
   // SHA-256 of the nodes with their shapes. It is equal for steps with the same computation,

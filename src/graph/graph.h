@@ -90,7 +90,7 @@ struct TensorInfo {
 
   TensorType whole_type() const { return {shard_of.value_or(type.shape), type.dtype}; }
   /// Gives the tensor the sharding of `other`, which has the same shape.
-  void hold_as(const TensorInfo& other) {
+  void shard_like(const TensorInfo& other) {
     shard_of = other.shard_of;
     spread = other.spread;
     shard_axis = other.shard_axis;

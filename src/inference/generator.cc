@@ -39,16 +39,16 @@ class Utf8Gate {
 
   std::string pass(std::string_view bytes, bool last) {
     if (!shut_) return std::string(bytes);
-    held_ += bytes;
+    pending_ += bytes;
     std::string text;
-    while (const std::optional<size_t> bad = find_invalid_utf8(held_)) {
-      text.append(held_, 0, *bad);
-      held_.erase(0, *bad);
-      if (!last && may_become_a_character(held_)) return text;
+    while (const std::optional<size_t> bad = find_invalid_utf8(pending_)) {
+      text.append(pending_, 0, *bad);
+      pending_.erase(0, *bad);
+      if (!last && may_become_a_character(pending_)) return text;
       append_utf8(text, U'\ufffd');
-      held_.erase(0, 1);
+      pending_.erase(0, 1);
     }
-    return text + std::exchange(held_, {});
+    return text + std::exchange(pending_, {});
   }
 
  private:
@@ -65,7 +65,7 @@ class Utf8Gate {
   }
 
   const bool shut_;
-  std::string held_;
+  std::string pending_;
 };
 
 class LoadedGenerator final : public Generator {

@@ -42,7 +42,7 @@ std::string shown(const Json& json) {
   return text.size() <= kShownMax ? text : text.substr(0, kShownMax) + "...";
 }
 
-bool holds_objects(const Json& list) {
+bool contains_objects(const Json& list) {
   return list.is_array() && std::ranges::any_of(list, &Json::is_object);
 }
 
@@ -123,7 +123,7 @@ void compare(const Json& recorded, const Json& job, const std::string& path,
               differences);
     }
   } else if (recorded.is_array() && job.is_array() &&
-             (holds_objects(recorded) || holds_objects(job))) {
+             (contains_objects(recorded) || contains_objects(job))) {
     for (size_t i = 0; i < std::max(recorded.size(), job.size()); ++i) {
       compare(i < recorded.size() ? recorded[i] : nothing, i < job.size() ? job[i] : nothing,
               path + "[" + std::to_string(i) + "]", differences);
@@ -174,14 +174,14 @@ Result<RunIdentity> RunIdentity::of(const TrainJob& job) {
 }
 
 Result<std::vector<FieldDifference>> RunIdentity::differences(const RunRecord& recorded) const {
-  const auto untold = [](std::string why) {
+  const auto foreign = [](std::string why) {
     return make_error(ErrorCode::kFailedPrecondition, "CHECKPOINT_FOREIGN", std::move(why));
   };
   if (recorded.digest == record_.digest) return std::vector<FieldDifference>();
-  if (!recorded.digest.starts_with(kRule)) return untold("written by another version");
+  if (!recorded.digest.starts_with(kRule)) return foreign("written by another version");
   Json theirs = Json::parse(recorded.description, nullptr, /*allow_exceptions=*/false);
   if (!theirs.is_object() || !theirs["recipe"].is_object()) {
-    return untold("its description is unreadable");
+    return foreign("its description is unreadable");
   }
   // A field that did not exist when the record was written had its default value.
   Json recipe = fields_to_json(Recipe());

@@ -37,9 +37,9 @@ struct PlannedExchange {
   std::string kind;  // "all_reduce", "reduce_scatter", "all_gather", "gather_rows", "scatter_rows"
   std::string axis;  // the axis that is split over the devices: "rows", "elements"; empty: none is
   int64_t count = 0;
-  int64_t bytes = 0;         // size of the tensors that are exchanged
-  int64_t sent_bytes = 0;    // lower bound for the bytes that each device sends
-  int64_t beside_count = 0;  // how many of `count` overlap with computation
+  int64_t bytes = 0;             // size of the tensors that are exchanged
+  int64_t sent_bytes = 0;        // lower bound for the bytes that each device sends
+  int64_t overlapped_count = 0;  // how many of `count` overlap with computation
 };
 
 /// Two layers whose hidden units are split over the devices (src/parallel/split_mlp.h).
@@ -61,7 +61,7 @@ struct RunPlan {
   int64_t ranks = 1;       // devices that train the job together
   MemoryBreakdown memory;  // memory on each device
   // The training rows in the memory of each GPU, in addition to `memory`
-  // (src/planning/held_plan.h). A plan for the CPU must set it to 0, since the CPU keeps no
+  // (src/planning/resident_plan.h). A plan for the CPU must set it to 0, since the CPU keeps no
   // resident dataset.
   int64_t dataset_bytes = 0;
   // Memory of the host, in addition: the copy from which a checkpoint is written, and the loader's

@@ -27,7 +27,7 @@ struct TrainJob {
   int threads = 1;
   int64_t ranks = 1;  // devices that train together; train() sets it, and checkpoints record it
   /// If false, batches come from the host even if the dataset could be resident on the device.
-  bool holds_rows = true;
+  bool allows_resident_rows = true;
   /// If true, the job waits after each node until its first checkpoint, so that a CudaError names
   /// the node whose kernel failed. This is slower and gives the same bits.
   bool names_faults = false;

@@ -78,10 +78,10 @@ class Resolver {
     layer.where = layer.path + " " + quoted_value_single(name) +
                   (spec.block.empty() ? "" : " of block '" + spec.block + "'");
     // Report a problem in a block's layer once, not for each use of the block.
-    if (!told_.contains(layer.path)) {
+    if (!reported_.contains(layer.path)) {
       const size_t before = violations_.count();
       check_layer(spec, layer);
-      if (violations_.count() > before) tell(layer);
+      if (violations_.count() > before) mark_reported(layer);
     } else {
       layer.inputs = spec.inputs;
     }
@@ -104,8 +104,8 @@ class Resolver {
     }
   }
 
-  void tell(const ResolvedLayer& layer) {
-    if (preset_.empty()) told_.insert(layer.path);
+  void mark_reported(const ResolvedLayer& layer) {
+    if (preset_.empty()) reported_.insert(layer.path);
   }
 
   // Quotes a layer's name for a message; a malformed name is escaped.
@@ -195,8 +195,8 @@ class Resolver {
     if (!violations_.empty()) return;
     for (size_t i = 0; i + 1 < resolved_.size(); ++i) {
       const ResolvedLayer& layer = resolved_[i];
-      if (used_.contains(layer.name) || told_.contains(layer.path)) continue;
-      tell(layer);
+      if (used_.contains(layer.name) || reported_.contains(layer.path)) continue;
+      mark_reported(layer);
       violations_.add("LAYER_UNUSED", layer.path, layer.where,
                       "nothing reads it; name it in the inputs of a later layer or remove it");
     }
@@ -207,7 +207,7 @@ class Resolver {
   std::set<std::string> names_;
   std::set<std::string> later_;  // every name that the user gives to any layer
   std::set<std::string> used_;
-  std::set<std::string> told_;  // paths of layers with a reported problem
+  std::set<std::string> reported_;  // paths of layers with a reported problem
   std::vector<ResolvedLayer> resolved_;
 };
 

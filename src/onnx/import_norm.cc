@@ -37,7 +37,8 @@ Result<Importer::Canonical> channels_first(NodeImport& n, bool as_image) {
 }
 
 /// Defines the output of a layer that keeps the shape, with the dimensions of the node's input.
-Status give_alike(NodeImport& n, const Importer::Canonical& c, const std::string& layer) {
+Status set_output_like_input(NodeImport& n, const Importer::Canonical& c,
+                             const std::string& layer) {
   View y = c.view;
   y.layer = layer;
   return n.give(n.importer().reshape(std::move(y), n.dims(0)));
@@ -68,7 +69,7 @@ Status import_batch_norm(NodeImport& n) {
                                 {4, "running_var"}}) {
     importer.set_weight(layer, name, numbers_of(*n.find_constant(i)));
   }
-  return give_alike(n, c, layer);
+  return set_output_like_input(n, c, layer);
 }
 
 // --- groups ---
@@ -79,7 +80,7 @@ bool is_fixed(const Constant& c, float value) {
 
 /// The node behind the Reshape that restores the shape after the normalization of groups; null if
 /// there is none or several.
-const NodeProto* behind_reshape(const Importer& importer, const NodeProto& norm) {
+const NodeProto* reader_after_reshape(const Importer& importer, const NodeProto& norm) {
   const NodeProto* reshape = importer.only_reader(norm.outputs[0]);
   if (reshape == nullptr || reshape->op != "Reshape" || reshape->inputs[0] != norm.outputs[0]) {
     return nullptr;
@@ -103,7 +104,7 @@ std::string source_of(const Importer& importer, std::string value) {
 Result<bool> import_reshaped_groups(NodeImport& n) {
   ASSIGN_OR_RETURN(const Constant* scale, n.floats(1, "scale"));
   ASSIGN_OR_RETURN(const Constant* shift, n.floats(2, "bias"));
-  const NodeProto* next = behind_reshape(n.importer(), n.node());
+  const NodeProto* next = reader_after_reshape(n.importer(), n.node());
   if (next == nullptr || next->op != "Mul" || !is_fixed(*scale, 1) || !is_fixed(*shift, 0)) {
     return false;
   }
@@ -161,7 +162,7 @@ Status import_group_norm(NodeImport& n) {
                           return k / (channels / count);
                         }));
   }
-  return give_alike(n, c, layer);
+  return set_output_like_input(n, c, layer);
 }
 
 }  // namespace

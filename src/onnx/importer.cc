@@ -357,8 +357,8 @@ Status Importer::import_nodes() {
     }
     Status s = row.import(n);
     if (!s.ok()) {
-      const bool is_told = s.error().message.starts_with("node ");
-      return is_told ? s : unsupported_node(*node, s.error().message);
+      const bool names_node = s.error().message.starts_with("node ");
+      return names_node ? s : unsupported_node(*node, s.error().message);
     }
   }
   return {};

@@ -401,11 +401,11 @@ Result<OnnxFile> OnnxFile::parse(std::span<const std::byte> bytes, const fs::pat
 Result<std::span<const std::byte>> OnnxFile::external_bytes(const TensorProto& t) const {
   const auto location = t.external.find("location");
   const std::string name = location == t.external.end() ? "" : location->second;
-  auto it = beside_.find(name);
-  if (it == beside_.end()) {
+  auto it = external_files_.find(name);
+  if (it == external_files_.end()) {
     ASSIGN_OR_RETURN(const fs::path path, path_inside(folder_, name, t.name));
     ASSIGN_OR_RETURN(MappedFile file, MappedFile::open(path));
-    it = beside_.emplace(name, std::move(file)).first;
+    it = external_files_.emplace(name, std::move(file)).first;
   }
   const std::span<const std::byte> all = it->second.bytes();
   const auto size = static_cast<int64_t>(all.size());

@@ -137,7 +137,7 @@ class OnnxFile {
   std::string producer_;
   std::map<std::string, std::string> metadata_;
   /// External files that are open, by location.
-  mutable std::map<std::string, MappedFile> beside_;
+  mutable std::map<std::string, MappedFile> external_files_;
 };
 
 }  // namespace trainyard::onnx

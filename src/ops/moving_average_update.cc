@@ -24,7 +24,7 @@ class MovingAverageUpdate final : public Op {
   }
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t) const override {
-    return spread_alike(inputs);
+    return spread_equally(inputs);
   }
   std::vector<int64_t> mutated_inputs(const Node&) const override { return {0}; }
 };

@@ -21,7 +21,7 @@ struct UpdateRow {
   void (*check)(OpChecks&, const InferContext&) = nullptr;
   int64_t flops = 0;  // per element, for the forecast of costs; 0: flops_of computes it
   int64_t (*flops_of)(const Shape& p, const Attributes&) = nullptr;
-  bool knows_shards = true;     // accepts shards and the input rows
+  bool supports_shards = true;  // accepts shards and the input rows
   bool state_is_like_p = true;  // state has p's type and shape
 };
 
@@ -107,7 +107,7 @@ class OptimizerUpdate final : public Op {
     inputs_.insert(inputs_.end(), row.inputs.begin(), row.inputs.end());
     attributes_ = row.attributes;
     attributes_.insert(attributes_.end(), {"weight_decay", "rate_factor"});
-    if (!row.knows_shards) return;
+    if (!row.supports_shards) return;
     inputs_.push_back("rows");
     attributes_.insert(attributes_.end(), {kRank, kRanks});
   }
@@ -120,7 +120,7 @@ class OptimizerUpdate final : public Op {
     if (!check.ok()) return check.error();
     std::vector<int64_t> alike = {1};
     if (row_.state_is_like_p) alike.insert(alike.end(), row_.state.begin(), row_.state.end());
-    if (row_.knows_shards) {
+    if (row_.supports_shards) {
       check_updated(check, c, alike, std::ssize(inputs_) - 1);
     } else {
       for (const int64_t i : alike) check.same_dtype(i, 0).same_shape(i, 0);
@@ -138,7 +138,7 @@ class OptimizerUpdate final : public Op {
   }
   std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                             size_t outputs) const override {
-    if (!row_.knows_shards) return Op::spread(inputs, outputs);
+    if (!row_.supports_shards) return Op::spread(inputs, outputs);
     std::vector<int64_t> parts = {1};
     parts.insert(parts.end(), row_.state.begin(), row_.state.end());
     return spread_updated(inputs, parts);

@@ -248,15 +248,15 @@ kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ra
   return kernels::shard_range(type.shape.elements(), rank, ranks);
 }
 
-kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank) {
+kernels::ShardRange shard_range_of(const TensorInfo& shard, int64_t rank) {
   const int64_t all = shard.whole_type().shape.elements(), size = shard.type.shape.elements();
   const int64_t first = std::min(all, rank * size);
   return {first, std::min(size, all - first)};
 }
 
-HeldElements held_elements(const TensorInfo& shard, int64_t rank) {
+ShardElements elements_of_shard(const TensorInfo& shard, int64_t rank) {
   if (shard.shard_axis == 0) {
-    const kernels::ShardRange range = held_range(shard, rank);
+    const kernels::ShardRange range = shard_range_of(shard, rank);
     return {.runs = 1, .count = range.count, .first = range.first};
   }
   const int64_t columns = shard.whole_type().shape[1], each = shard.type.shape[1];
@@ -317,7 +317,7 @@ std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inp
   return std::vector<Spread>{};
 }
 
-std::optional<std::vector<Spread>> spread_alike(const std::vector<Spread>& inputs) {
+std::optional<std::vector<Spread>> spread_equally(const std::vector<Spread>& inputs) {
   constexpr int64_t kGradient[] = {1};
   return inputs[0] == inputs[1] ? spread_updated(inputs, kGradient) : std::nullopt;
 }

@@ -48,11 +48,11 @@ const Op* gather_shards_done_op();    // "GatherShardsDone"
 TensorType shard_type(const TensorType& type, int64_t ranks);
 kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks);
 /// The elements of the whole tensor in the shard of `rank`, for shards along axis 0.
-kernels::ShardRange held_range(const TensorInfo& shard, int64_t rank);
+kernels::ShardRange shard_range_of(const TensorInfo& shard, int64_t rank);
 /// The elements of the whole tensor in one rank's shard along any axis, as `runs` runs of `count`
 /// elements. Shards along axis 0 have one run; shards that are columns have one run per row. The
 /// rest of a shard is padding with the value 0.
-struct HeldElements {
+struct ShardElements {
   int64_t runs = 0, count = 0;
   int64_t first = 0, step = 0;  // in the whole tensor: start of the first run, and distance between
                                 // the starts of two runs
@@ -64,7 +64,7 @@ struct HeldElements {
     for (int64_t i = 0; i < runs && count > 0; ++i) take(first + i * step, i * shard_step, count);
   }
 };
-HeldElements held_elements(const TensorInfo& shard, int64_t rank);
+ShardElements elements_of_shard(const TensorInfo& shard, int64_t rank);
 /// Encodes shapes as the attribute `shapes` of GatherShardsStart.
 std::vector<int64_t> flat_shapes(const std::vector<Shape>& shapes);
 
@@ -89,7 +89,7 @@ std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inp
                                                   std::span<const int64_t> parts);
 /// The same for an update that cannot work on a shard of a whole tensor: inputs 0 and 1 have the
 /// same spread.
-std::optional<std::vector<Spread>> spread_alike(const std::vector<Spread>& inputs);
+std::optional<std::vector<Spread>> spread_equally(const std::vector<Spread>& inputs);
 /// Implements cost() of an update.
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);
 

@@ -13,8 +13,8 @@ namespace {
 
 /// Returns each gradient once, in the order of their producers. Sums over micro-batches have no
 /// producer: they come first, in the order of their IDs.
-std::vector<TensorId> in_order_of_birth(const Graph& graph,
-                                        const std::map<TensorId, TensorId>& gradients) {
+std::vector<TensorId> in_production_order(const Graph& graph,
+                                          const std::map<TensorId, TensorId>& gradients) {
   std::set<TensorId> unique;
   for (const auto& [parameter, gradient] : gradients) unique.insert(gradient);
   std::vector<TensorId> tensors(unique.begin(), unique.end());
@@ -31,7 +31,7 @@ std::vector<Bucket> fill_buckets(const Graph& graph, const std::map<TensorId, Te
   std::vector<Bucket> buckets;
   int64_t bytes = 0;
   bool full = true;
-  for (const TensorId id : in_order_of_birth(graph, gradients)) {
+  for (const TensorId id : in_production_order(graph, gradients)) {
     if (full) {
       buckets.emplace_back();
       bytes = 0;
@@ -44,7 +44,7 @@ std::vector<Bucket> fill_buckets(const Graph& graph, const std::map<TensorId, Te
   return buckets;
 }
 
-size_t begun_behind(size_t bucket, size_t buckets, const BucketSpec& spec) {
+size_t last_started_before_wait(size_t bucket, size_t buckets, const BucketSpec& spec) {
   return std::min(bucket + static_cast<size_t>(spec.in_flight), buckets - 1);
 }
 
@@ -71,7 +71,7 @@ std::map<TensorId, TensorId> append_all_reduce(Graph& graph,
   std::map<TensorId, TensorId> mean;
   for (size_t b = 0; b < buckets.size(); ++b) {
     // A bucket's update waits until `in_flight` later exchanges have begun, or all of them.
-    const size_t behind = begun_behind(b, buckets.size(), spec);
+    const size_t behind = last_started_before_wait(b, buckets.size(), spec);
     std::vector<TensorId> inputs = {behind == b ? kNoTensor : started[behind].front()};
     inputs.insert(inputs.end(), started[b].begin(), started[b].end());
     const std::vector<TensorId> done =

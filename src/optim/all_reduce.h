@@ -26,7 +26,7 @@ using Bucket = std::vector<TensorId>;
 std::vector<Bucket> fill_buckets(const Graph& graph, const std::map<TensorId, TensorId>& gradients,
                                  const BucketSpec& spec);
 /// The last bucket whose exchange begins before anything waits for the exchange of `bucket`.
-size_t begun_behind(size_t bucket, size_t buckets, const BucketSpec& spec);
+size_t last_started_before_wait(size_t bucket, size_t buckets, const BucketSpec& spec);
 
 /// Appends nodes that average each of `gradients` (by parameter) over all ranks
 /// (src/ops/all_reduce.h), and returns the means by parameter. Buckets fill in the order in which

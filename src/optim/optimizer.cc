@@ -59,7 +59,7 @@ class Updates {
                     Layout::kRowMajor,
                     kNoNode,
                     {}};
-    info.hold_as(p);
+    info.shard_like(p);
     info.shard_of = shard_of;
     info.spread = spread.value_or(p.spread);
     return graph_.add_tensor(std::move(info));
@@ -138,7 +138,7 @@ class Updates {
 
 constexpr double kLossScaleFirst = 65536;
 
-TensorId add_kept(Graph& graph, const std::string& name, DType dtype, double first) {
+TensorId add_scalar_state(Graph& graph, const std::string& name, DType dtype, double first) {
   return graph.add_tensor({name,
                            {{1}, dtype},
                            Role::kOptimizerState,
@@ -165,7 +165,8 @@ ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId learni
 /// The elements of a rank's part whose squares are summed: all but the padding. If the part is a
 /// range of columns, the padding is included, which changes nothing because it is 0.
 kernels::ShardRange part_range(const TensorInfo& p, int64_t rank) {
-  return p.shard_axis == 0 ? held_range(p, rank) : kernels::ShardRange{0, p.type.shape.elements()};
+  return p.shard_axis == 0 ? shard_range_of(p, rank)
+                           : kernels::ShardRange{0, p.type.shape.elements()};
 }
 
 /// Appends the exchange of the sums of squares and returns their mean over all ranks. Each rank
@@ -218,12 +219,12 @@ bool can_shard(const OptimizerSpec& spec) {
 }
 
 TensorId add_loss_scale(Graph& graph) {
-  return add_kept(graph, "loss_scale.scale", DType::kF32, kLossScaleFirst);
+  return add_scalar_state(graph, "loss_scale.scale", DType::kF32, kLossScaleFirst);
 }
 
 LossScaling add_loss_scaling(Graph& graph, TensorId scale) {
-  return {scale, add_kept(graph, "loss_scale.good_steps", DType::kI64, 0),
-          add_kept(graph, "loss_scale.updates", DType::kI64, 0), kNoTensor};
+  return {scale, add_scalar_state(graph, "loss_scale.good_steps", DType::kI64, 0),
+          add_scalar_state(graph, "loss_scale.updates", DType::kI64, 0), kNoTensor};
 }
 
 UpdateInputs append_optimizer(Graph& graph, const OptimizerSpec& spec,

@@ -21,7 +21,7 @@ std::string field_of(size_t index, const char* field) {
 
 // Whether the node looks up rows of a table. Such a table does not count as a matrix: it multiplies
 // nothing, and an update changes few of its rows.
-bool looks_up(const Node& node) {
+bool is_lookup(const Node& node) {
   const std::string_view type = node.op->type();
   return type == "Gather" || type == "SplitGather" || type == "Embedding" || type == "EmbeddingBag";
 }
@@ -40,7 +40,7 @@ std::map<TensorId, std::vector<NodeId>> readers_of(const Graph& graph) {
 /// Whether the parameter has rank 2 or more and is not only a lookup table.
 bool is_matrix(const Graph& graph, TensorId id, const std::vector<NodeId>& readers) {
   return graph.tensor(id).type.shape.rank() >= 2 &&
-         !std::ranges::all_of(readers, [&](NodeId k) { return looks_up(graph.node(k)); });
+         !std::ranges::all_of(readers, [&](NodeId k) { return is_lookup(graph.node(k)); });
 }
 
 }  // namespace
@@ -112,7 +112,7 @@ Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
     rule.weight_decay = optimizer.weight_decay_on == "all" || matrix ? optimizer.weight_decay : 0.0;
     rule.hidden_matrix =
         matrix && t.type.shape.rank() == 2 && it->second.back() != last &&
-        std::ranges::none_of(it->second, [&](NodeId k) { return looks_up(graph.node(k)); });
+        std::ranges::none_of(it->second, [&](NodeId k) { return is_lookup(graph.node(k)); });
   }
   const auto apply = [&](const ParameterGroup& g) {
     bool matched = false;

@@ -80,7 +80,7 @@ ScatteredGradients append_reduce_scatter(Graph& graph,
   result.buckets.resize(buckets.size());
   std::map<TensorId, size_t> bucket_of;
   for (size_t b = 0; b < buckets.size(); ++b) {
-    const size_t behind = begun_behind(b, buckets.size(), spec);
+    const size_t behind = last_started_before_wait(b, buckets.size(), spec);
     std::vector<TensorId> inputs = {behind == b ? kNoTensor : started[behind].front()};
     inputs.insert(inputs.end(), started[b].begin(), started[b].end());
     inputs.insert(inputs.end(), buckets[b].begin(), buckets[b].end());

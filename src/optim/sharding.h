@@ -45,10 +45,10 @@ constexpr bool splits_layers(Shard shard) { return splits_head(shard) || splits_
 constexpr bool shards_parameters(Shard shard) { return has(shard, Shard::kParameters); }
 /// The canonical one of the equivalent ways to write `shard`.
 constexpr Shard canonical(Shard shard) {
-  const bool says_twice = shards_parameters(shard) && shards_optimizer(shard);
-  return says_twice ? static_cast<Shard>(static_cast<uint8_t>(shard) &
-                                         ~static_cast<uint8_t>(Shard::kOptimizer))
-                    : shard;
+  const bool is_redundant = shards_parameters(shard) && shards_optimizer(shard);
+  return is_redundant ? static_cast<Shard>(static_cast<uint8_t>(shard) &
+                                           ~static_cast<uint8_t>(Shard::kOptimizer))
+                      : shard;
 }
 /// The single flags of which `shard` consists, in the order of name_of().
 std::vector<Shard> shard_parts(Shard shard);
@@ -77,7 +77,7 @@ ScatteredGradients append_reduce_scatter(Graph& graph,
 
 /// Small buckets of which few wait, for gradients that are to be replaced by their shards as soon
 /// as possible.
-inline constexpr BucketSpec kSoonGone = {
+inline constexpr BucketSpec kFreeEarly = {
     .first_bytes = int64_t{1} << 20, .bytes = int64_t{4} << 20, .in_flight = 1};
 
 /// Turns every parameter that all ranks have into a shard of itself. Nodes read a new tensor,

@@ -76,7 +76,7 @@ class HeadFinder {
       }
       for (const NodeId reader : readers_[static_cast<size_t>(gemm.inputs[i])]) {
         if (reader == k) continue;
-        const bool is_taken = use_.takes_tied && head.lookup == kNoNode &&
+        const bool is_taken = use_.accepts_tied && head.lookup == kNoNode &&
                               graph_.node(reader).op == gather_op() && i == 1;
         if (!is_taken) return refuse_reader(w, reader, head);
         head.lookup = reader;
@@ -87,7 +87,7 @@ class HeadFinder {
   /// `head.lookup` is an embedding that also reads the table, and is allowed to.
   Error refuse_reader(const TensorInfo& weight, NodeId reader, const ModelHead& head) const {
     std::string why = "needs weights of its own";
-    if (use_.takes_tied) why += ", or a table that one embedding reads";
+    if (use_.accepts_tied) why += ", or a table that one embedding reads";
     why += ", and " + weight.name + " is read by ";
     if (head.lookup != kNoNode) why += graph_.node(head.lookup).name + " and ";
     return use_.refuse(why + graph_.node(reader).name + " too");

@@ -20,16 +20,16 @@ struct ModelHead {
 /// The feature that needs a head, for error messages: FIELD_CONFLICT of `field`, "head needs ...,
 /// expected shard: none".
 struct HeadUse {
-  std::string field;        // e.g. "resources.shard"
-  std::string name;         // e.g. "head"
-  std::string expected;     // e.g. "shard: optimizer or none"
-  bool takes_tied = false;  // accepts a table that an embedding reads too
+  std::string field;          // e.g. "resources.shard"
+  std::string name;           // e.g. "head"
+  std::string expected;       // e.g. "shard: optimizer or none"
+  bool accepts_tied = false;  // accepts a table that an embedding reads too
 
   Error refuse(const std::string& why) const;
 };
 
 /// Refuses a head that is not a dense layer with weights of its own, and a loss that is not the
-/// softmax cross-entropy of labels. If `use.takes_tied`, one embedding may read the head's table
+/// softmax cross-entropy of labels. If `use.accepts_tied`, one embedding may read the head's table
 /// too.
 Result<ModelHead> find_head(const Model& model, const HeadUse& use);
 

@@ -15,13 +15,13 @@
 #include "src/job/recipe.h"
 #include "src/job/train_job.h"
 #include "src/models/model_spec.h"
-#include "src/parallel/taken_rows.h"
+#include "src/parallel/gathered_rows.h"
 
 namespace trainyard {
 
 struct SampledModel {
-  Model model;         // without an output: the scores of all classes are never computed
-  TakenTables tables;  // the head's weights and bias
+  Model model;            // without an output: the scores of all classes are never computed
+  GatheredTables tables;  // the head's weights and bias
 };
 
 /// `model` must have its loss and not be differentiated yet. Refuses, naming model.loss, a head

@@ -22,7 +22,7 @@ class Lookups {
   Lookups(Model& model, Rank rank, int64_t micro_batches)
       : graph_(model.graph), rank_(rank), micro_batches_(micro_batches), nodes_(graph_.nodes()) {}
 
-  TakenRows take(NodeId k) {
+  GatheredRows take(NodeId k) {
     Node& lookup = nodes_[static_cast<size_t>(k)];
     const TensorId table = lookup.inputs[0], indices = lookup.inputs[1];
     const TensorType type = graph_.tensor(table).type;
@@ -40,9 +40,9 @@ class Lookups {
         k, name, *distinct_rows_op(), {{"table", type.shape[0]}, {"micro_batches", micro_batches_}},
         {indices, counted, kept.kept, kept.micro_step}, {name + ".rows", name + ".position"});
     const std::string rows = graph_.tensor(table).name + "/rows";
-    const TensorId taken = add(k, rows, *take_rows_op(), {}, {table, found[0]}, {rows})[0];
-    lookup.inputs = {taken, found[1]};
-    return {taken, kept.kept == kNoTensor ? found[0] : kept.kept};
+    const TensorId gathered = add(k, rows, *take_rows_op(), {}, {table, found[0]}, {rows})[0];
+    lookup.inputs = {gathered, found[1]};
+    return {gathered, kept.kept == kNoTensor ? found[0] : kept.kept};
   }
 
   void apply() {
@@ -97,9 +97,9 @@ NodeId find_node(const Graph& graph, const std::string& name) {
   return found == nodes.end() ? kNoNode : static_cast<NodeId>(found - nodes.begin());
 }
 
-Status take_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>& frozen, Rank rank,
-                    TakenTables& tables) {
-  std::vector<std::pair<NodeId, const Lookup*>> taken;
+Status gather_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>& frozen,
+                      Rank rank, GatheredTables& tables) {
+  std::vector<std::pair<NodeId, const Lookup*>> gathered;
   const auto readers = readers_of(model.graph);
   for (const Lookup& lookup : model.lookups) {
     const NodeId k = find_node(model.graph, lookup.node);
@@ -114,11 +114,11 @@ Status take_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>
                              " too, whose gradient has all rows; expected false");
     }
     if (Status s = check_lookup(lookup, recipe); !s.ok()) return s;
-    taken.emplace_back(k, &lookup);
+    gathered.emplace_back(k, &lookup);
   }
-  if (taken.empty()) return {};
+  if (gathered.empty()) return {};
   Lookups lookups(model, rank, recipe.accumulate_steps);
-  for (const auto& [k, lookup] : taken) {
+  for (const auto& [k, lookup] : gathered) {
     const TensorId table = model.graph.node(k).inputs[0];
     tables[table] = lookups.take(k);
   }

@@ -17,7 +17,7 @@
 #include "src/job/recipe.h"
 #include "src/job/train_job.h"
 #include "src/models/model_spec.h"
-#include "src/parallel/taken_rows.h"
+#include "src/parallel/gathered_rows.h"
 
 namespace trainyard {
 
@@ -25,8 +25,8 @@ namespace trainyard {
 /// gathered rows to `tables`. Lookups in frozen tables stay unchanged. Refuses, naming the layer's
 /// field, a table that another node reads too, and settings of the recipe that cannot work with
 /// updates of single rows.
-Status take_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>& frozen, Rank rank,
-                    TakenTables& tables);
+Status gather_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>& frozen,
+                      Rank rank, GatheredTables& tables);
 
 /// FIELD_CONFLICT if the recipe cannot work with a lookup that updates single rows.
 Status check_lookup(const Lookup& lookup, const Recipe& recipe);

@@ -57,11 +57,11 @@ class Products : public NodeEdits {
     return shaped;
   }
   /// Whether any node but k reads `id` or a reshape of it.
-  bool is_read_beside(TensorId id, size_t k) const {
+  bool has_other_reader(TensorId id, size_t k) const {
     if (is_marked(id)) return true;
     for (const size_t reader : readers(id)) {
       if (reader == k || node(reader).op == nullptr) continue;
-      if (!is_reshape(node(reader)) || is_read_beside(node(reader).outputs[0], k)) return true;
+      if (!is_reshape(node(reader)) || has_other_reader(node(reader).outputs[0], k)) return true;
     }
     return false;
   }
@@ -76,7 +76,7 @@ class Products : public NodeEdits {
     if (!y) return;
     Node fused = node(gemm);
     fused.op = gemm_gelu_op();
-    fused.outputs = {*y, is_read_beside(product, k) ? product : kNoTensor};
+    fused.outputs = {*y, has_other_reader(product, k) ? product : kNoTensor};
     absorb(k);
     if (reshape) absorb(*reshape);
     replace(gemm, std::move(fused));
@@ -87,7 +87,7 @@ class Products : public NodeEdits {
     if (tensor(dx).producer == kNoNode) return;
     const size_t gemm = producer(dx);
     if (node(gemm).op != gemm_grad_op() || node(gemm).outputs[0] != dx) return;
-    if (is_read_beside(dx, k)) return;
+    if (has_other_reader(dx, k)) return;
     const TensorId pre = shaped_from(node(k).inputs[0]);
     std::optional<size_t> reshape;
     const std::optional<TensorId> dpre = shaped_as(node(k).outputs[0], dx, &reshape);

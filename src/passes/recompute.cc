@@ -43,7 +43,7 @@ class Recomputation {
       nodes.push_back(graph_.node(k));
       if (k < forward_count_) continue;
       for (TensorId& id : nodes.back().inputs) {
-        if (const auto again = again_.find(id); again != again_.end()) id = again->second;
+        if (const auto again = recomputed_.find(id); again != recomputed_.end()) id = again->second;
       }
     }
     graph_.rewrite(std::move(nodes));
@@ -125,14 +125,14 @@ class Recomputation {
     Kept(const Recomputation& r, NodeId end) : r_(r), end_(end) {}
     bool contains(TensorId id) const {
       const auto i = static_cast<size_t>(id);
-      return r_.is_marked_[i] || r_.last_use_[i] >= end_ || beside_.contains(id);
+      return r_.is_marked_[i] || r_.last_use_[i] >= end_ || extra_.contains(id);
     }
-    void insert(TensorId id) { beside_.insert(id); }
+    void insert(TensorId id) { extra_.insert(id); }
 
    private:
     const Recomputation& r_;
     const NodeId end_;  // the node behind the segment
-    std::set<TensorId> beside_;
+    std::set<TensorId> extra_;
   };
 
   /// Chooses the nodes of segment `s` that are repeated, and where.
@@ -140,7 +140,7 @@ class Recomputation {
     const NodeId begin = s == 0 ? 0 : ends_[s - 1] + 1;
     const NodeId end = ends_[s] + 1;
     Kept kept(*this, end);
-    keep_beside(begin, end, kept);
+    keep_small_siblings(begin, end, kept);
     NodeId first_reader = kNoNode;
     std::set<TensorId> wanted;
     for (NodeId k = begin; k < end; ++k) {
@@ -170,7 +170,7 @@ class Recomputation {
   /// A node that computes a kept tensor is not repeated for its other outputs if they are no
   /// larger. These are kept, too: for example the statistics of a normalization or the sums of
   /// attention.
-  void keep_beside(NodeId begin, NodeId end, Kept& kept) const {
+  void keep_small_siblings(NodeId begin, NodeId end, Kept& kept) const {
     const auto elements = [&](TensorId id) { return graph_.tensor(id).type.shape.elements(); };
     for (NodeId k = begin; k < end; ++k) {
       int64_t largest = 0;
@@ -216,7 +216,7 @@ class Recomputation {
       copy.outputs = {copy.outputs[0]};
     }
     for (TensorId& id : copy.inputs) {
-      if (const auto again = again_.find(id); again != again_.end()) id = again->second;
+      if (const auto again = recomputed_.find(id); again != recomputed_.end()) id = again->second;
     }
     std::vector<std::string> names;
     for (const TensorId id : copy.outputs) {
@@ -229,7 +229,7 @@ class Recomputation {
                              .value();
     for (size_t i = 0; i < copy.outputs.size(); ++i) {
       const TensorId id = copy.outputs[i];
-      if (id != kNoTensor && !kept.contains(id)) again_[id] = graph_.node(added).outputs[i];
+      if (id != kNoTensor && !kept.contains(id)) recomputed_[id] = graph_.node(added).outputs[i];
     }
     clones_[before].push_back(graph_.node(added));
   }
@@ -242,7 +242,7 @@ class Recomputation {
   std::vector<bool> is_marked_;              // by tensor: whether it is a marked output
   std::vector<NodeId> ends_;
   std::map<NodeId, std::vector<Node>> clones_;  // copies, by the node in front of which they run
-  std::map<TensorId, TensorId> again_;          // the copy of each tensor that is recomputed
+  std::map<TensorId, TensorId> recomputed_;     // the copy of each tensor that is recomputed
 };
 
 }  // namespace

@@ -48,7 +48,7 @@ class BufferFinder {
     }
     for (int64_t step = 0; step < static_cast<int64_t>(order.size()); ++step) {
       const Node& node = graph_.node(order[static_cast<size_t>(step)]);
-      taken_.clear();
+      joined_.clear();
       for (size_t o = 0; o < node.outputs.size(); ++o) {
         const TensorId id = node.outputs[o];
         if (id == kNoTensor) continue;
@@ -72,7 +72,7 @@ class BufferFinder {
   }
   void join(TensorId id, size_t buffer) {
     buffer_of_[static_cast<size_t>(id)] = buffer;
-    taken_.push_back(buffer);
+    joined_.push_back(buffer);
     Buffer& b = buffers_[buffer];
     b.tensors.push_back(id);
     b.last = std::max(b.last, lives_[static_cast<size_t>(id)].last);
@@ -87,7 +87,7 @@ class BufferFinder {
       const TensorId id = node.inputs[static_cast<size_t>(i)];
       if (id == kNoTensor) continue;
       const size_t buffer = buffer_of_[static_cast<size_t>(id)];
-      if (buffer == kNone || std::ranges::count(taken_, buffer) > 0) continue;
+      if (buffer == kNone || std::ranges::count(joined_, buffer) > 0) continue;
       const TensorInfo& in = graph_.tensor(id);
       if (in.type.bytes() != out.type.bytes() || in.type.dtype != out.type.dtype) continue;
       if (in.layout != out.layout || in.storage != out.storage) continue;
@@ -105,7 +105,7 @@ class BufferFinder {
   const std::vector<Lifetime> lives_;
   const int64_t alignment_;
   std::vector<size_t> buffer_of_;  // by tensor: its buffer
-  std::vector<size_t> taken_;      // buffers that outputs of this step have joined
+  std::vector<size_t> joined_;     // buffers that outputs of this step have joined
   std::vector<Buffer> buffers_;
 };
 

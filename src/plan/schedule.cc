@@ -43,7 +43,7 @@ std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
 
 /// Bytes that an update keeps alive while it waits: those of the computed tensors that it reads.
 /// They are padded as on the host, so that the order is the same on every device.
-int64_t held_bytes(const Graph& graph, const Node& update) {
+int64_t deferred_bytes(const Graph& graph, const Node& update) {
   int64_t bytes = 0;
   for (const TensorId id : update.inputs) {
     if (id == kNoTensor || graph.tensor(id).producer == kNoNode) continue;
@@ -74,8 +74,8 @@ class Scheduler {
       }
       place_ready();
     }
-    while (!held_.empty()) {
-      release_held();
+    while (!deferred_.empty()) {
+      release_deferred();
       place_ready();
     }
     TRAINYARD_CHECK(order_.size() == graph_.nodes().size(), "the update nodes wait for each other");
@@ -95,21 +95,21 @@ class Scheduler {
   void offer(NodeId k) {
     known_.insert(k);
     const Node& node = graph_.node(k);
-    const int64_t bytes = held_bytes(graph_, node);
-    if (!node.outputs.empty() || bytes > kHeldEachMax || node.op->starts_other_work()) {
+    const int64_t bytes = deferred_bytes(graph_, node);
+    if (!node.outputs.empty() || bytes > kDeferredEachMax || node.op->starts_other_work()) {
       ready_.push_back(k);
       return;
     }
-    held_.push_back(k);
-    held_bytes_ += bytes;
-    if (held_bytes_ > kHeldMax - kHeldEachMax) release_held();
+    deferred_.push_back(k);
+    deferred_bytes_ += bytes;
+    if (deferred_bytes_ > kDeferredMax - kDeferredEachMax) release_deferred();
   }
 
-  void release_held() {
-    std::ranges::stable_sort(held_, {}, [&](NodeId k) { return graph_.node(k).op->type(); });
-    ready_.insert(ready_.end(), held_.begin(), held_.end());
-    held_.clear();
-    held_bytes_ = 0;
+  void release_deferred() {
+    std::ranges::stable_sort(deferred_, {}, [&](NodeId k) { return graph_.node(k).op->type(); });
+    ready_.insert(ready_.end(), deferred_.begin(), deferred_.end());
+    deferred_.clear();
+    deferred_bytes_ = 0;
   }
 
   void place_ready() {
@@ -125,8 +125,8 @@ class Scheduler {
   std::vector<std::vector<NodeId>> releases_;
   std::set<NodeId> known_;  // updates that have been passed to offer()
   std::deque<NodeId> ready_;
-  std::vector<NodeId> held_;
-  int64_t held_bytes_ = 0;
+  std::vector<NodeId> deferred_;
+  int64_t deferred_bytes_ = 0;
   std::vector<NodeId> order_;
 };
 

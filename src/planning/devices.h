@@ -36,7 +36,7 @@ struct Device {
   int64_t overhead_bytes = 0;
   bool is_instance = false;  // an instance of a GPU in MIG mode; a CUDA process can use only one
   // GPU: errors reported by the driver, after which the device must be checked again.
-  int64_t faults_told = 0;
+  int64_t faults_reported = 0;
   // GPU: values from the driver; nullopt if it does not report them.
   std::optional<int32_t> utilisation_percent, temperature_celsius;
   std::optional<double> power_watts, power_limit_watts;

@@ -14,11 +14,11 @@ namespace {
 /// Less memory than this in use by others is normal fluctuation. It is ignored.
 constexpr int64_t kOthersIgnoredBytes = int64_t{64} << 20;
 
-MemoryRoom room_on(const Device& device, std::span<const HeldMemory> held,
+MemoryRoom room_on(const Device& device, std::span<const JobMemory> job_memory,
                    int64_t cpu_limit_bytes) {
   MemoryRoom room{device.name, device.memory_bytes, 0, device.overhead_bytes};
   int64_t ours = 0;
-  for (const HeldMemory& memory : held) {
+  for (const JobMemory& memory : job_memory) {
     if (memory.device == device.name) ours += memory.bytes + device.overhead_bytes;
   }
   const int64_t others = device.memory_used_bytes - ours;
@@ -43,11 +43,11 @@ bool may_use(DeviceWish wish, const Device& device) {
 }
 
 MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
-                        std::span<const HeldMemory> held, int64_t cpu_limit_bytes) {
+                        std::span<const JobMemory> job_memory, int64_t cpu_limit_bytes) {
   std::map<std::pair<DeviceKind, std::string>, std::vector<MemoryRoom>> groups;
   for (const Device& device : devices.devices) {
     if (!may_use(wish, device)) continue;
-    groups[{device.kind, alike(device)}].push_back(room_on(device, held, cpu_limit_bytes));
+    groups[{device.kind, alike(device)}].push_back(room_on(device, job_memory, cpu_limit_bytes));
   }
   MemoryRoom largest;
   for (auto& [group, rooms] : groups) {

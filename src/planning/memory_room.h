@@ -32,7 +32,7 @@ struct MemoryRoom {
 
 /// Memory of a running job of the server on one of its devices: its plan without the overhead of
 /// its process. It becomes free when the job ends.
-struct HeldMemory {
+struct JobMemory {
   std::string device;
   int64_t bytes = 0;
 };
@@ -46,10 +46,10 @@ bool may_use(DeviceWish wish, const Device& device);
 
 /// The device with the most free memory among those that the job may use. For `gpus` > 1, the one
 /// with the least free memory in the best set of `gpus` equal GPUs. Its name is empty if there are
-/// not enough GPUs. Memory in `held` is not counted as used by others. `cpu_limit_bytes` limits the
-/// CPU's memory; 0: no limit besides its size.
+/// not enough GPUs. Memory in `job_memory` is not counted as used by others. `cpu_limit_bytes`
+/// limits the CPU's memory; 0: no limit besides its size.
 MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
-                        std::span<const HeldMemory> held, int64_t cpu_limit_bytes);
+                        std::span<const JobMemory> job_memory, int64_t cpu_limit_bytes);
 
 /// Returns "the job needs ... of memory, ... more than ...", without advice.
 std::string shortage_text(int64_t plan_bytes, const MemoryRoom& room);

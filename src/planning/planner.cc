@@ -16,13 +16,13 @@ namespace {
 /// only if `plan_bytes` does not fit otherwise, because most jobs fit into the free memory.
 Result<MemoryRoom> find_room(const Machine& machine, DeviceWish wish, int32_t gpus,
                              int64_t plan_bytes) {
-  const auto room_beside = [&](std::span<const HeldMemory> held) {
-    return largest_room(wish, gpus, machine.devices, held, machine.cpu_limit_bytes);
+  const auto room_beside = [&](std::span<const JobMemory> job_memory) {
+    return largest_room(wish, gpus, machine.devices, job_memory, machine.cpu_limit_bytes);
   };
   MemoryRoom least = room_beside({});
-  if (least.holds(plan_bytes) || !machine.held) return least;
-  ASSIGN_OR_RETURN(const std::vector<HeldMemory> held, machine.held());
-  return room_beside(held);
+  if (least.holds(plan_bytes) || !machine.job_memory) return least;
+  ASSIGN_OR_RETURN(const std::vector<JobMemory> job_memory, machine.job_memory());
+  return room_beside(job_memory);
 }
 
 /// Plans without a resident dataset and adds a warning: batches then come from the host.
@@ -57,7 +57,7 @@ class Planning {
     }
     if (Status s = fit(); !s.ok()) return s.error();
     planned_.plan.run.initial_weights = std::move(report);
-    say_batch();
+    report_batch();
     return std::move(planned_);
   }
 
@@ -182,7 +182,7 @@ class Planning {
   }
 
   /// Inserts the choice of the batch size before the choice that makes the job fit.
-  void say_batch() {
+  void report_batch() {
     if (!batch_) return;
     if (!planned_.choice) planned_.choice.emplace();
     FitChoice& choice = *planned_.choice;

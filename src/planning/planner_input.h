@@ -41,7 +41,7 @@ struct Machine {
   int64_t cpu_limit_bytes = 0;  // the CPU's memory for jobs; 0: no limit besides its size
   // Returns the memory of running jobs. It is called only if a job does not fit into the free
   // memory. Empty if no job runs.
-  std::function<Result<std::vector<HeldMemory>>()> held;
+  std::function<Result<std::vector<JobMemory>>()> job_memory;
   StepTimeOn step_time;  // never empty
 };
 

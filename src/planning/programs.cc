@@ -15,11 +15,11 @@
 #include "src/ops/sampled_xent.h"
 #include "src/optim/all_reduce.h"
 #include "src/optim/sharding.h"
+#include "src/parallel/gathered_rows.h"
 #include "src/parallel/sampled_head.h"
 #include "src/parallel/sparse_lookup.h"
 #include "src/parallel/split_head.h"
 #include "src/parallel/split_mlp.h"
-#include "src/parallel/taken_rows.h"
 #include "src/planning/lora.h"
 #include "src/planning/run_warnings.h"
 #include "src/planning/run_work.h"
@@ -37,7 +37,7 @@ TensorId add_index_input(Graph& graph, const std::string& name) {
 /// A tensor with a parameter's shape, sharded over the ranks as the parameter is.
 TensorInfo like(const TensorInfo& parameter, std::string name, Role role) {
   TensorInfo info{std::move(name), parameter.type, role, Layout::kRowMajor, kNoNode, {}};
-  info.hold_as(parameter);
+  info.shard_like(parameter);
   return info;
 }
 
@@ -84,7 +84,7 @@ ParameterGathers shard_all(Graph& graph, Rank rank, UpdateSources& from) {
   std::erase_if(whole, [&](const auto& gradient) {
     return graph.tensor(gradient.first).spread != Spread::kElements;
   });
-  const ScatteredGradients scattered = append_reduce_scatter(graph, whole, rank.count, kSoonGone);
+  const ScatteredGradients scattered = append_reduce_scatter(graph, whole, rank.count, kFreeEarly);
   for (const auto& [parameter, gradient] : scattered.shards) from.gradients[parameter] = gradient;
   return gathers;
 }
@@ -220,7 +220,7 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 
 /// Replaces layers that are sampled or split over the ranks.
 Status lay_out(Model& model, const Recipe& recipe, Rank rank, RunPrograms& programs,
-               TakenTables& tables) {
+               GatheredTables& tables) {
   if (model.sampling.has_value()) {
     ASSIGN_OR_RETURN(SampledModel sampled, sample_head(model, recipe, rank));
     model = std::move(sampled.model);
@@ -255,7 +255,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
   RunPrograms programs;
-  TakenTables tables;
+  GatheredTables tables;
   if (Status s = lay_out(model, recipe, rank, programs, tables); !s.ok()) {
     return std::move(s).error();
   }
@@ -266,14 +266,14 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   for (const auto& [id, rule] : rules) {
     if (rule.frozen) frozen.insert(id);
   }
-  if (Status s = take_lookups(model, recipe, frozen, rank, tables); !s.ok()) {
+  if (Status s = gather_lookups(model, recipe, frozen, rank, tables); !s.ok()) {
     return std::move(s).error();
   }
   programs.lookups = model.lookups;
   const TensorId loss_scale =
       recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
   const auto gradients =
-      differentiate_taken(model.graph, model.loss, frozen, loss_scale, tables, rules);
+      differentiate_gathered(model.graph, model.loss, frozen, loss_scale, tables, rules);
   draw_for_rank(model.graph, rank);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
 
@@ -454,7 +454,7 @@ std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>
       known->count += runs;
       // All exchanges of an op but one overlap: after the last one nothing is left to compute.
       const bool is_beside = computes && !exchanges_rows(node.op->type());
-      if (is_beside && begun[node.op->type()]++ > 0) known->beside_count += runs;
+      if (is_beside && begun[node.op->type()]++ > 0) known->overlapped_count += runs;
       // The bytes are those of the whole tensor: the output of a gather, else the input.
       const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
       for (const TensorId id : makes ? node.outputs : node.inputs) {
@@ -554,12 +554,12 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.validation_rows = shape.validation_rows;
   plan.test_rows = shape.test_rows;
   plan.ranks = shape.ranks;
-  if (shape.held.has_value()) {
+  if (shape.resident.has_value()) {
     plan.dataset_bytes =
-        shape.held->bytes +
+        shape.resident->bytes +
         plan_step_slots(programs, shape.micro_batches, {0, shape.ranks}).device_bytes();
-  } else if (shape.travel.has_value()) {
-    plan.dataset_bytes = shape.travel->bytes;
+  } else if (shape.staged.has_value()) {
+    plan.dataset_bytes = shape.staged->bytes;
   }
   plan.flops_per_step = train.flops * shape.micro_batches;
   for (const auto* other : {&programs.update, &programs.average}) {

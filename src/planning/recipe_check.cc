@@ -350,10 +350,11 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   const int64_t batch =
       schema.stream() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
   shape.evaluation_batch = std::min((rows + ranks - 1) / ranks, batch);
-  shape.held = plan_held(r, schema, shape.context_length, shape.objective,
-                         shape.validation_rows > 0 ? shape.evaluation_batch : 0, traits.alignment);
-  if (!shape.held.has_value()) {
-    shape.travel = plan_travel(r, schema, shape.rank_batch, traits.alignment);
+  shape.resident =
+      plan_resident(r, schema, shape.context_length, shape.objective,
+                    shape.validation_rows > 0 ? shape.evaluation_batch : 0, traits.alignment);
+  if (!shape.resident.has_value()) {
+    shape.staged = plan_staged(r, schema, shape.rank_batch, traits.alignment);
   }
   return shape;
 }

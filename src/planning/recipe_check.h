@@ -8,8 +8,8 @@
 #include "src/job/recipe.h"
 #include "src/models/loss.h"
 #include "src/plan/device_traits.h"
-#include "src/planning/held_plan.h"
-#include "src/planning/travel_plan.h"
+#include "src/planning/resident_plan.h"
+#include "src/planning/staged_plan.h"
 
 namespace trainyard {
 
@@ -28,10 +28,10 @@ struct RunShape {
   int64_t context_length = 0;    // tokens per window of a text, whose windows are the rows; else 0
   int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: no evaluation
   Objective objective;
-  // How a device that can gather rows gets the training rows: they are resident (`held`), or sent
-  // as stored and gathered there (`travel`). If neither is set, the host makes the batches.
-  std::optional<HeldPlan> held;
-  std::optional<TravelPlan> travel;
+  // How a device that can gather rows gets the training rows: they are resident (`resident`), or
+  // sent as stored and gathered there (`staged`). If neither is set, the host makes the batches.
+  std::optional<ResidentPlan> resident;
+  std::optional<StagedPlan> staged;
 };
 
 /// Refuses fields that are out of range or have no effect. One error lists up to 16 of them by the

@@ -40,8 +40,8 @@ std::vector<std::string> run_warnings(const RunPlan& plan, const Recipe& recipe,
   for (const DataWarning& warning : schema.warnings) warnings.push_back(warning.message);
   const bool table = schema.kind == DatasetSchema::Kind::kTabular;
   const int64_t each = table ? kParametersPerRow : kParametersPerSample;
-  const bool begins_anew = recipe.initial_weights.source.empty();
-  if (begins_anew && !schema.stream() && plan.train_rows > 0 &&
+  const bool trains_from_scratch = recipe.initial_weights.source.empty();
+  if (trains_from_scratch && !schema.stream() && plan.train_rows > 0 &&
       plan.trained_parameter_count / each >= plan.train_rows) {
     warnings.push_back("the model has " + std::to_string(plan.trained_parameter_count) +
                        " parameters to learn from " + std::to_string(plan.train_rows) +

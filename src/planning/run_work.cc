@@ -11,7 +11,7 @@ int64_t quotient_up(int64_t a, int64_t b) { return b > 0 ? (a + b - 1) / b : 0; 
 /// The loader's work for a row. It is empty if the rows are resident on a GPU, and for augmented
 /// and tokenized rows, whose time is not measured.
 RowWork row_work(const RunShape& shape, const Recipe& recipe, const DatasetSchema& schema) {
-  if (shape.held.has_value() && shape.traits.processor == Processor::kGpu) return {};
+  if (shape.resident.has_value() && shape.traits.processor == Processor::kGpu) return {};
   if (!recipe.augmentation.empty()) return {};
   const ModelInterface& interface = shape.objective.interface;
   if (interface.vocabulary > 0) return {};
@@ -27,8 +27,8 @@ void add_exchanges(const std::vector<PlannedExchange>& exchanges, StepWork& work
       link.exchanges += static_cast<double>(count);
       link.bytes += share * static_cast<double>(count);
     };
-    add(work.sent_beside, e.beside_count);
-    add(work.sent_alone, e.count - e.beside_count);
+    add(work.sent_overlapped, e.overlapped_count);
+    add(work.sent_exposed, e.count - e.overlapped_count);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/alignment.h"
-#include "kernels/held_rows.h"
+#include "kernels/resident_rows.h"
 
 namespace trainyard {
 namespace {
@@ -43,7 +43,7 @@ StepSlots plan_step_slots(const RunPrograms& programs, int64_t micro_batches, Ra
   slots.samples_at = padded(static_cast<int64_t>(sizeof(StepSlots::Scalars)) +
                             micro_batches * static_cast<int64_t>(sizeof(StepSlots::MicroBatch)));
   slots.input_bytes = slots.samples_at + micro_batches * slots.rows *
-                                             static_cast<int64_t>(sizeof(kernels::HeldSample));
+                                             static_cast<int64_t>(sizeof(kernels::ResidentSample));
   constexpr auto kNumber = static_cast<int64_t>(sizeof(float));
   slots.reads_output = std::ranges::find(graph.outputs(), train.output) != graph.outputs().end();
   slots.output_at = padded(kNumber);

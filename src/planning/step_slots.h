@@ -32,7 +32,7 @@ struct StepSlots {
   Rank rank;
   int64_t rows = 0;  // per run of the training program
   // A step's inputs: Scalars, a MicroBatch for each micro-batch, then the samples of all
-  // (kernels/held_rows.h) if the dataset is resident.
+  // (kernels/resident_rows.h) if the dataset is resident.
   int64_t samples_at = 0, input_bytes = 0;
   // A step's results: for each micro-batch the loss and, if it is read, the output; then the
   // gradient norm, and the scale and learning rate that loss scaling set.

@@ -291,13 +291,13 @@ bool Algorithms::gains_more_than_it_takes() const {
 }
 
 void Algorithms::report_progress() {
-  if (say_ == nullptr || spent_s_ - said_s_ < options_.progress_s) return;
-  said_s_ = spent_s_;
+  if (report_ == nullptr || spent_s_ - reported_at_s_ < options_.progress_s) return;
+  reported_at_s_ = spent_s_;
   char text[120];
   std::snprintf(text, sizeof text,
                 "timing algorithms: %lld problems so far, %.0f s; later jobs reuse the choices",
                 static_cast<long long>(summary_.timed), spent_s_);
-  say_(text);
+  report_(text);
 }
 
 void Algorithms::stop_timing(const std::string& why) {
@@ -353,7 +353,7 @@ void Algorithms::expect_steps(int64_t steps) {
 
 void Algorithms::report_to(std::function<void(const std::string&)> say) {
   const MutexLock lock(mu_);
-  say_ = std::move(say);
+  report_ = std::move(say);
 }
 
 AlgorithmRecord Algorithms::used() const {

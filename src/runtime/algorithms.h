@@ -122,8 +122,8 @@ class Algorithms {
   double spent_s_ TRAINYARD_GUARDED_BY(mu_) = 0;  // seconds spent on timing
   double known_step_s_ TRAINYARD_GUARDED_BY(mu_) =
       0;  // seconds per step spent in the timed problems
-  std::function<void(const std::string&)> say_ TRAINYARD_GUARDED_BY(mu_);
-  double said_s_ TRAINYARD_GUARDED_BY(mu_) = 0;
+  std::function<void(const std::string&)> report_ TRAINYARD_GUARDED_BY(mu_);
+  double reported_at_s_ TRAINYARD_GUARDED_BY(mu_) = 0;
   std::vector<std::string> messages_ TRAINYARD_GUARDED_BY(mu_);
   struct Summary {
     int64_t timed = 0, changed = 0, without_memory = 0, left = 0, refused = 0;

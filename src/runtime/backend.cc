@@ -42,8 +42,9 @@ Status Backend::join(std::span<Backend* const> /*ranks*/, const ProcessGroup& /*
                         " backend trains a job on devices of one node only, expected 1");
 }
 
-void Backend::gather_rows(const kernels::HeldRows& /*held*/, const kernels::HeldSample* /*samples*/,
-                          int64_t /*count*/, void* /*x*/, void* /*target*/,
+void Backend::gather_rows(const kernels::ResidentRows& /*resident*/,
+                          const kernels::ResidentSample* /*samples*/, int64_t /*count*/,
+                          void* /*x*/, void* /*target*/,
                           std::span<const kernels::CopyPiece> /*copies*/) {
   TRAINYARD_CHECK(false, "the " + std::string(name()) + " backend cannot store a dataset's rows");
 }

@@ -24,8 +24,8 @@
 namespace trainyard {
 
 namespace kernels {
-struct HeldRows;  // defined in kernels/held_rows.h
-struct HeldSample;
+struct ResidentRows;  // defined in kernels/resident_rows.h
+struct ResidentSample;
 }  // namespace kernels
 
 /// The pointers of one step of a program, bound once, since tensors never move. A tensor that is
@@ -60,7 +60,7 @@ class Kernel {
   virtual int64_t workspace_bytes() const { return 0; }
   /// True if the kernel reads and writes tensors in their stored type. Otherwise it gets F32
   /// tensors only, and a host backend converts before and after it (half_kernel.h).
-  virtual bool takes_stored() const { return false; }
+  virtual bool accepts_stored_types() const { return false; }
   virtual void run(const KernelArgs& args) = 0;
 };
 
@@ -159,12 +159,12 @@ class Backend {
 
   /// Whether gather_rows() and copy_pieces() are implemented. Then a dataset may be resident in the
   /// device's memory, and batches are gathered there.
-  virtual bool holds_rows() const { return false; }
-  /// Submits the gathering of a batch (kernels/held_rows.h), together with at most
-  /// kernels::kCopyPiecesMax copies. All pointers, also those in `held`, are device pointers.
-  virtual void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
-                           int64_t count, void* x, void* target,
-                           std::span<const kernels::CopyPiece> copies);
+  virtual bool supports_resident_rows() const { return false; }
+  /// Submits the gathering of a batch (kernels/resident_rows.h), together with at most
+  /// kernels::kCopyPiecesMax copies. All pointers, also those in `resident`, are device pointers.
+  virtual void gather_rows(const kernels::ResidentRows& resident,
+                           const kernels::ResidentSample* samples, int64_t count, void* x,
+                           void* target, std::span<const kernels::CopyPiece> copies);
   /// Submits copies within the device.
   virtual void copy_pieces(std::span<const kernels::CopyPiece> pieces);
 

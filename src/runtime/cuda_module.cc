@@ -63,15 +63,15 @@ Result<std::unique_ptr<Backend>> open_cuda_backend(const std::filesystem::path& 
   }
   std::array<char, 1024> text{};
   Backend* opened = nullptr;
-  const CudaModuleAnswer answer =
+  const CudaModuleStatus answer =
       open(kCudaModuleAbi, cuda_module_build(), device, &opened, text.data(), text.size());
   std::unique_ptr<Backend> backend(opened);
-  if (answer == CudaModuleAnswer::kOpen && backend != nullptr) return backend;
-  if (answer == CudaModuleAnswer::kBusy) {
+  if (answer == CudaModuleStatus::kOpen && backend != nullptr) return backend;
+  if (answer == CudaModuleStatus::kBusy) {
     return refuse(ErrorCode::kUnavailable, kDeviceBusy, module, text.data());
   }
   return refuse(ErrorCode::kFailedPrecondition,
-                answer == CudaModuleAnswer::kMismatch ? "CUDA_MODULE_MISMATCH" : "CUDA_UNAVAILABLE",
+                answer == CudaModuleStatus::kMismatch ? "CUDA_MODULE_MISMATCH" : "CUDA_UNAVAILABLE",
                 module, text.data());
 }
 

@@ -25,8 +25,8 @@ constexpr int kCudaModuleAbi = 5;
 const char* cuda_module_build();
 /// The C entry point. If it returns kOpen, the caller owns `*backend`; otherwise `error` contains a
 /// sentence, null-terminated and truncated to error_size. Throws nothing.
-enum class CudaModuleAnswer : int { kOpen = 0, kMismatch = 1, kUnavailable = 2, kBusy = 3 };
-using CudaModuleOpen = CudaModuleAnswer(int abi, const char* build, int device, Backend** backend,
+enum class CudaModuleStatus : int { kOpen = 0, kMismatch = 1, kUnavailable = 2, kBusy = 3 };
+using CudaModuleOpen = CudaModuleStatus(int abi, const char* build, int device, Backend** backend,
                                         char* error, size_t error_size);
 constexpr const char* kCudaModuleEntry = "trainyard_cuda_open";
 

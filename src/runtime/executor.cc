@@ -129,7 +129,7 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
   check_alignment(prepared_.backend_, arena.workspace(), "the workspace");
   const char* check = std::getenv("TRAINYARD_CHECK_NUMERICS");
   checks_numerics_ = check != nullptr && std::string_view(check) == "1";
-  waits_behind_nodes_ = checks_numerics_;
+  waits_after_nodes_ = checks_numerics_;
   args_.resize(program.order.size());
   size_t kernel = 0;
   for (size_t step = 0; step < program.order.size(); ++step) {
@@ -233,7 +233,7 @@ void Executor::copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) 
 }
 
 void Executor::run() {
-  if (waits_behind_nodes_) return run_kernels();
+  if (waits_after_nodes_) return run_kernels();
   if (runs_ == Runs::kFirst) {
     recording_ = prepared_.backend_.record([&] { run_kernels(); });
   }
@@ -249,7 +249,7 @@ void Executor::run_kernels() {
   const kernels::cpu::FlushDenormals while_kernels_run;
   for (size_t step = 0; step < args_.size(); ++step) {
     if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) kernel->run(args_[step]);
-    if (waits_behind_nodes_) wait_for(step);
+    if (waits_after_nodes_) wait_for(step);
     if (checks_numerics_) check_numerics(step);
   }
 }

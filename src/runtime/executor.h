@@ -125,8 +125,8 @@ class Executor {
   /// Submits the kernels one by one, for callers that record several runs as one.
   void run_kernels();
   /// Whether run() waits after each node, so that a fault on a GPU can be attributed to its kernel.
-  void wait_behind_nodes(bool waits) { waits_behind_nodes_ = waits || checks_numerics_; }
-  bool waits_behind_nodes() const { return waits_behind_nodes_; }
+  void wait_after_nodes(bool waits) { waits_after_nodes_ = waits || checks_numerics_; }
+  bool waits_behind_nodes() const { return waits_after_nodes_; }
   /// Highest byte of the arena that any step uses, workspace included; compared with the plan.
   int64_t used_bytes() const { return used_bytes_; }
 
@@ -141,7 +141,7 @@ class Executor {
   std::unique_ptr<Recording> recording_;
   enum class Runs : uint8_t { kNone, kFirst, kMore } runs_ = Runs::kNone;
   int64_t used_bytes_ = 0;
-  bool checks_numerics_ = false, waits_behind_nodes_ = false;
+  bool checks_numerics_ = false, waits_after_nodes_ = false;
 };
 
 }  // namespace trainyard

@@ -55,10 +55,11 @@ class ForwardingBackend : public Backend {
   }
   void synchronize() override { inner_.synchronize(); }
 
-  bool holds_rows() const override { return inner_.holds_rows(); }
-  void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
-                   void* x, void* target, std::span<const kernels::CopyPiece> copies) override {
-    inner_.gather_rows(held, samples, count, x, target, copies);
+  bool supports_resident_rows() const override { return inner_.supports_resident_rows(); }
+  void gather_rows(const kernels::ResidentRows& resident, const kernels::ResidentSample* samples,
+                   int64_t count, void* x, void* target,
+                   std::span<const kernels::CopyPiece> copies) override {
+    inner_.gather_rows(resident, samples, count, x, target, copies);
   }
   void copy_pieces(std::span<const kernels::CopyPiece> pieces) override {
     inner_.copy_pieces(pieces);

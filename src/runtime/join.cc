@@ -89,7 +89,7 @@ Result<std::vector<RankDevice>> join_devices(
                      .ranks = peers->ranks(),
                      .address = peers->address(),
                      .id = {},
-                     .limit = peers->meet_limit(),
+                     .limit = peers->connect_limit(),
                      .stop = peers->stop()};
   const auto prepare = [&]() -> Status {
     ASSIGN_OR_RETURN(group.id, backends.front()->prepare_join(group));

@@ -12,7 +12,7 @@ namespace trainyard {
 namespace {
 
 /// `ordinal` is the GPU's number among the GPUs visible to CUDA.
-Result<std::unique_ptr<Backend>> open_shown(const std::string& device, int ordinal, int threads) {
+Result<std::unique_ptr<Backend>> open_visible(const std::string& device, int ordinal, int threads) {
   if (device == "devices/cpu") return make_cpu_backend(threads > 0 ? threads : usable_cores());
   if (parse_gpu_name(device)) return open_cuda_backend(cuda_module_path(), ordinal);
   return make_error(
@@ -24,11 +24,11 @@ Result<std::unique_ptr<Backend>> open_shown(const std::string& device, int ordin
 Result<std::vector<RankDevice>> open_each(std::span<const std::string> devices, int threads,
                                           const std::shared_ptr<Algorithms>& algorithms) {
   if (Status s = check_devices(devices, "devices"); !s.ok()) return std::move(s).error();
-  if (Status s = show_gpus(devices); !s.ok()) return std::move(s).error();
+  if (Status s = set_visible_gpus(devices); !s.ok()) return std::move(s).error();
   std::vector<RankDevice> ranks;
   for (size_t i = 0; i < devices.size(); ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<Backend> backend,
-                     open_shown(devices[i], static_cast<int>(i), threads));
+                     open_visible(devices[i], static_cast<int>(i), threads));
     if (algorithms != nullptr) backend->use_algorithms(algorithms);
     ranks.push_back({devices[i], std::move(backend)});
   }
@@ -39,8 +39,8 @@ Result<std::vector<RankDevice>> open_each(std::span<const std::string> devices, 
 
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads) {
   const std::string name(device);
-  if (Status s = show_gpus({&name, 1}); !s.ok()) return std::move(s).error();
-  return open_shown(name, 0, threads);
+  if (Status s = set_visible_gpus({&name, 1}); !s.ok()) return std::move(s).error();
+  return open_visible(name, 0, threads);
 }
 
 Status check_devices(std::span<const std::string> devices, const std::string& field) {

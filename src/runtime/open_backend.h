@@ -15,7 +15,7 @@ namespace trainyard {
 /// `device` is "devices/cpu" or the name of a GPU (visible_gpus.h); that GPU is then the only one
 /// visible to CUDA in this process. `threads` is the CPU backend's number of threads; 0 means all
 /// cores that this process may use. Errors: NOT_FOUND/DEVICE_NOT_FOUND for another name, and those
-/// of show_gpus() and open_cuda_backend().
+/// of set_visible_gpus() and open_cuda_backend().
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads);
 
 /// OK if these devices can train one job: one device, or several different whole GPUs. Otherwise

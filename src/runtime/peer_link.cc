@@ -208,7 +208,7 @@ Result<std::unique_ptr<PeerLink>> PeerLink::begin_connect(const PeerIdentity& me
   const bool nobody = result != 0 && errno != EINPROGRESS;
   std::unique_ptr<PeerLink> link(new PeerLink(me, peer, std::move(socket), /*connects=*/true));
   link->address_ = endpoint.address;
-  link->found_nobody_ = nobody;
+  link->connection_refused_ = nobody;
   link->failed_ = nobody;
   link->events_ = POLLOUT;
   return link;
@@ -226,7 +226,7 @@ PeerLink::Progress PeerLink::shake_hands() {
     int error = 0;
     socklen_t size = sizeof error;
     if (::getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-      found_nobody_ = failed_ = true;
+      connection_refused_ = failed_ = true;
       return Progress::kFailed;
     }
     connected_ = true;

@@ -51,7 +51,7 @@ class PeerLink {
   /// Continues connecting and the handshake. After kDone the identity of peer() is proven.
   Progress shake_hands();
   /// For a failed link: whether nothing listens at the address (yet).
-  bool found_nobody() const { return found_nobody_; }
+  bool connection_refused() const { return connection_refused_; }
   /// For a failed link: whether the other end rejected this end's proof.
   bool was_refused() const { return was_refused_; }
   int64_t peer() const { return peer_; }
@@ -96,8 +96,8 @@ class PeerLink {
   Handle<SSL_CTX, SSL_CTX_free> context_;
   Handle<SSL, SSL_free> ssl_;
   const bool connects_;
-  bool connected_ = false, found_nobody_ = false, was_refused_ = false, ended_orderly_ = false,
-       failed_ = false;
+  bool connected_ = false, connection_refused_ = false, was_refused_ = false,
+       ended_orderly_ = false, failed_ = false;
   short events_ = 0;
   int64_t moved_ = 0;
 

@@ -95,16 +95,16 @@ bool Peers::continue_all() {
 }
 
 void Peers::wait(Steady::time_point since) {
-  if (Steady::now() - since >= options_.quiet) {
+  if (Steady::now() - since >= options_.silence_limit) {
     // While this process only sends, it waits for a process that does not read.
     const int64_t process = awaited_ >= 0 ? awaited_.load() : first_unfinished_;
     close_all();
     throw RankLost(name_of(process) + " has neither sent nor received data for " +
-                       std::to_string(options_.quiet.count() / 1000) + " s",
+                       std::to_string(options_.silence_limit.count() / 1000) + " s",
                    process * ranks_each());
   }
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(since + options_.quiet - Steady::now());
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+      since + options_.silence_limit - Steady::now());
   const auto timeout = std::clamp<int64_t>(left.count() + 1, 1, kPollMs);
   (void)::poll(polled_.data(), polled_.size(), static_cast<int>(timeout));
 }
@@ -150,7 +150,7 @@ void Peers::exchange_all(const Outgoing& out, const Incoming& in) {
 void Peers::lose(int64_t process) {
   if (aborted_) give_up();
   const bool orderly = lines_[static_cast<size_t>(process)].link->ended_orderly();
-  const int64_t first = orderly ? find_first_gone(process) : process;
+  const int64_t first = orderly ? find_first_ended(process) : process;
   const Line& line = lines_[static_cast<size_t>(first)];
   const bool gave_up = line.link->ended_orderly();
   close_all();
@@ -159,7 +159,7 @@ void Peers::lose(int64_t process) {
                  first * ranks_each());
 }
 
-int64_t Peers::find_first_gone(int64_t process) {
+int64_t Peers::find_first_ended(int64_t process) {
   const Steady::time_point end = Steady::now() + kFollowers;
   std::vector<int64_t> open;
   for (int64_t p = 0; p < count(); ++p) {
@@ -246,7 +246,7 @@ std::vector<std::string> Peers::all_texts(std::string_view here) {
   return texts;
 }
 
-void Peers::look_for_gone() {
+void Peers::check_for_ended() {
   for (int64_t p = 0; p < count(); ++p) {
     if (p == index()) continue;
     PeerLink& link = *lines_[static_cast<size_t>(p)].link;
@@ -260,7 +260,7 @@ void Peers::check() {
   if (lost_.has_value()) throw RankLost(*lost_);
   if (aborted_) return;
   try {
-    look_for_gone();
+    check_for_ended();
   } catch (const RankLost& e) {
     lost_ = e;
     throw;

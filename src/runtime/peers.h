@@ -41,12 +41,12 @@ class PeerListener {
 };
 
 struct PeerOptions {
-  int64_t ranks_each = 1;                  // number of ranks of every process
-  std::chrono::milliseconds meet{60'000};  // time until all processes must be connected
+  int64_t ranks_each = 1;                           // number of ranks of every process
+  std::chrono::milliseconds connect_limit{60'000};  // time until all processes must be connected
   // Time without any data after which another process is lost. It is less than the daemon's own
   // limit for workers without progress (stall_timeout_seconds), since the daemon does not know
   // which rank the others wait for.
-  std::chrono::milliseconds quiet{480'000};
+  std::chrono::milliseconds silence_limit{480'000};
 };
 
 /// Not thread-safe, except abort() and awaited().
@@ -72,7 +72,7 @@ class Peers {
   /// The address at which the other processes reach this one.
   const std::string& address() const { return address_; }
   /// The limit given to connect(); it also applies to other setup that the processes do together.
-  std::chrono::milliseconds meet_limit() const { return options_.meet; }
+  std::chrono::milliseconds connect_limit() const { return options_.connect_limit; }
   const std::stop_token& stop() const { return stop_; }
   /// "rank 2", or "ranks 4 to 7".
   std::string name_of(int64_t process) const;
@@ -128,10 +128,10 @@ class Peers {
   [[noreturn]] void give_up();
   void wait(std::chrono::steady_clock::time_point since);
   [[noreturn]] void lose(int64_t process);
-  void look_for_gone();
+  void check_for_ended();
   /// Finds the process whose end caused that of `process`, which has closed its connection in an
   /// orderly way, as after giving up.
-  int64_t find_first_gone(int64_t process);
+  int64_t find_first_ended(int64_t process);
   void close_all() noexcept;
 
   const PeerIdentity me_;

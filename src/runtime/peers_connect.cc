@@ -19,12 +19,12 @@ namespace {
 
 using Steady = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kTryAgain{200};
+constexpr std::chrono::milliseconds kRetryInterval{200};
 constexpr std::chrono::seconds kHandshake{10};
-constexpr int kMeetPollMs = 100;
+constexpr int kConnectPollMs = 100;
 constexpr int kBacklog = 128;
 // Unknown connections that may be in a handshake at a time, in addition to the expected ones.
-constexpr size_t kStrangersMax = 16;
+constexpr size_t kUnknownConnectionsMax = 16;
 
 Status check_group(const PeerIdentity& me, const std::vector<PeerEndpoint>& all,
                    const PeerOptions& options) {
@@ -91,7 +91,7 @@ class Peers::Connecting {
       : peers_(peers), listener_(std::move(listener)), all_(all), next_try_(all.size()) {}
 
   Status run(const std::stop_token& stop) {
-    const Steady::time_point end = Steady::now() + peers_.options_.meet;
+    const Steady::time_point end = Steady::now() + peers_.options_.connect_limit;
     while (!missing().empty()) {
       if (stop.stop_requested()) {
         return make_error(ErrorCode::kCancelled, "STOPPED",
@@ -137,7 +137,7 @@ class Peers::Connecting {
   void wait() const {
     std::vector<pollfd> polled{{listener_.fd(), POLLIN, 0}};
     for (const Pending& p : pending_) polled.push_back({p.link->fd(), p.link->events(), 0});
-    (void)::poll(polled.data(), polled.size(), kMeetPollMs);
+    (void)::poll(polled.data(), polled.size(), kConnectPollMs);
   }
 
   void accept_all() {
@@ -145,7 +145,7 @@ class Peers::Connecting {
       UniqueFd socket(::accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!socket) return;
       const auto came = [](const Pending& p) { return p.to < 0; };
-      const size_t most = static_cast<size_t>(peers_.count()) + kStrangersMax;
+      const size_t most = static_cast<size_t>(peers_.count()) + kUnknownConnectionsMax;
       if (std::ranges::count_if(pending_, came) >= static_cast<int64_t>(most)) {
         pending_.erase(std::ranges::find_if(pending_, came));  // drops the oldest one
       }
@@ -171,7 +171,7 @@ class Peers::Connecting {
                           peers_.name_of(p.to) + " (" + p.link->address() +
                               ") rejected this process's key: it belongs to another attempt");
       } else {
-        next_try_[static_cast<size_t>(p.to)] = Steady::now() + kTryAgain;
+        next_try_[static_cast<size_t>(p.to)] = Steady::now() + kRetryInterval;
       }
     }
     pending_ = std::move(still);
@@ -185,7 +185,7 @@ class Peers::Connecting {
                all_[static_cast<size_t>(p)].address + ")";
     }
     std::string text = names + ": no connection within " +
-                       std::to_string(peers_.options_.meet.count() / 1000) +
+                       std::to_string(peers_.options_.connect_limit.count() / 1000) +
                        " s; the nodes must reach each other's ports";
     if (turned_away_ > 0) {
       text += "; " + std::to_string(turned_away_) + " connections without the key were rejected";

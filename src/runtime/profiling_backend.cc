@@ -13,7 +13,7 @@ class TimedKernel final : public Kernel {
   TimedKernel(std::unique_ptr<Kernel> kernel, ProfilingBackend& backend, size_t node)
       : kernel_(std::move(kernel)), backend_(backend), node_(node) {}
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  bool takes_stored() const override { return kernel_->takes_stored(); }
+  bool accepts_stored_types() const override { return kernel_->accepts_stored_types(); }
   void run(const KernelArgs& args) override {
     if (!backend_.is_on_) return kernel_->run(args);
     if (!backend_.at_point_) backend_.mark_point();

@@ -65,10 +65,11 @@ class ProfilingBackend : public ForwardingBackend {
     at_point_ = false;
     ForwardingBackend::copy_to_host(host, device, bytes);
   }
-  void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
-                   void* x, void* target, std::span<const kernels::CopyPiece> copies) override {
+  void gather_rows(const kernels::ResidentRows& resident, const kernels::ResidentSample* samples,
+                   int64_t count, void* x, void* target,
+                   std::span<const kernels::CopyPiece> copies) override {
     at_point_ = false;
-    ForwardingBackend::gather_rows(held, samples, count, x, target, copies);
+    ForwardingBackend::gather_rows(resident, samples, count, x, target, copies);
   }
   void copy_pieces(std::span<const kernels::CopyPiece> pieces) override {
     at_point_ = false;

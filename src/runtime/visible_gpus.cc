@@ -40,7 +40,7 @@ bool means(std::string_view entry, const NvmlDevice& gpu) {
   return take_index(entry) == gpu.index && entry.empty();
 }
 
-Error not_there(const std::string& device, const std::string& why) {
+Error device_not_found(const std::string& device, const std::string& why) {
   return make_error(ErrorCode::kNotFound, "DEVICE_NOT_FOUND", device + " is not available: " + why);
 }
 
@@ -48,12 +48,12 @@ Error not_there(const std::string& device, const std::string& why) {
 Result<std::string> entry_without_nvml(const std::string& device, const GpuName& name,
                                        const std::optional<std::string>& setting) {
   if (name.instance) {
-    return not_there(device, std::string("instances are found through NVML, and ") + kNvmlLibrary +
-                                 " does not answer");
+    return device_not_found(device, std::string("instances are found through NVML, and ") +
+                                        kNvmlLibrary + " does not answer");
   }
   std::string number = std::to_string(name.index);
   if (setting && std::ranges::count(entries_of(*setting), number) == 0) {
-    return not_there(device, std::string(kVariable) + "=" + *setting + " does not name it");
+    return device_not_found(device, std::string(kVariable) + "=" + *setting + " does not name it");
   }
   return number;
 }
@@ -64,15 +64,17 @@ Result<std::string> uuid_of(const std::string& device, const std::vector<NvmlDev
   const std::vector<NvmlDevice> visible = visible_gpus(all, setting);
   const auto found = std::ranges::find_if(visible, is_it);
   if (found != visible.end()) {
-    if (!found->error.empty()) return not_there(device, found->error);
+    if (!found->error.empty()) return device_not_found(device, found->error);
     return found->uuid;
   }
   if (std::ranges::any_of(all, is_it)) {
-    return not_there(device, std::string(kVariable) + "=" + setting.value_or("") + " hides it");
+    return device_not_found(device,
+                            std::string(kVariable) + "=" + setting.value_or("") + " hides it");
   }
   std::string names;
   for (const NvmlDevice& gpu : visible) names += (names.empty() ? "" : ", ") + gpu.name;
-  return not_there(device, names.empty() ? "the NVIDIA driver shows no GPU" : "there is " + names);
+  return device_not_found(device,
+                          names.empty() ? "the NVIDIA driver shows no GPU" : "there is " + names);
 }
 
 }  // namespace
@@ -129,7 +131,7 @@ Result<std::string> nth_visible_gpu(int n, const std::string& nvml_library) {
       std::to_string(n + 1) + " GPUs are not available: CUDA sees " + std::to_string(names.size()));
 }
 
-Status show_gpus(std::span<const std::string> devices, const std::string& nvml_library) {
+Status set_visible_gpus(std::span<const std::string> devices, const std::string& nvml_library) {
   const std::optional<std::string> setting = visible_gpus_setting();
   std::optional<std::vector<NvmlDevice>> all;
   std::string list;

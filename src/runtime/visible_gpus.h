@@ -42,7 +42,7 @@ Result<std::string> nth_visible_gpu(int n, const std::string& nvml_library = kNv
 /// CUDA_VISIBLE_DEVICES to their UUIDs, or to their numbers without NVML. Must be called before
 /// CUDA starts; a second call may only name the same GPUs. NOT_FOUND/DEVICE_NOT_FOUND with the name
 /// of a GPU that does not exist or is hidden.
-Status show_gpus(std::span<const std::string> devices,
-                 const std::string& nvml_library = kNvmlLibrary);
+Status set_visible_gpus(std::span<const std::string> devices,
+                        const std::string& nvml_library = kNvmlLibrary);
 
 }  // namespace trainyard

@@ -6,8 +6,8 @@ namespace trainyard {
 
 BatchSource BatchSource::on_device(const BatchInputs& inputs, const Backend& backend,
                                    TrainingSession& session) {
-  const bool is_resident = inputs.shape.held.has_value();
-  if (!backend.holds_rows() || (!is_resident && !inputs.shape.travel.has_value())) {
+  const bool is_resident = inputs.shape.resident.has_value();
+  if (!backend.supports_resident_rows() || (!is_resident && !inputs.shape.staged.has_value())) {
     return BatchSource(inputs);
   }
   const DatasetSchema& schema = inputs.data.schema();
@@ -16,15 +16,15 @@ BatchSource BatchSource::on_device(const BatchInputs& inputs, const Backend& bac
   const RowTransform transform(schema, inputs.preprocessing);
   const std::vector<float> mean(augmenter.mean().begin(), augmenter.mean().end());
   if (is_resident) {
-    session.hold({*inputs.shape.held, transform, inputs.data.train(), mean});
+    session.make_resident({*inputs.shape.resident, transform, inputs.data.train(), mean});
     return BatchSource(inputs, Kind::kResident);
   }
-  session.travel({*inputs.shape.travel, transform, mean});
+  session.stage_rows({*inputs.shape.staged, transform, mean});
   return BatchSource(inputs, Kind::kStaged);
 }
 
 RowsFrom BatchSource::held_out() const {
-  const bool is_on_device = kind_ == Kind::kResident && inputs_.shape.held->evaluation_rows > 0;
+  const bool is_on_device = kind_ == Kind::kResident && inputs_.shape.resident->evaluation_rows > 0;
   return is_on_device ? RowsFrom::kDevice : RowsFrom::kHost;
 }
 

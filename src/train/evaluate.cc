@@ -5,7 +5,7 @@
 
 #include "kernels/math/activations.h"
 #include "src/base/check.h"
-#include "src/data/load/held_rows.h"
+#include "src/data/load/resident_rows.h"
 
 namespace trainyard {
 
@@ -23,7 +23,7 @@ std::vector<int64_t> bytes_of_tokens(const TextSchema& schema) {
 
 }  // namespace
 
-void BatchModel::evaluate_held(std::span<const kernels::HeldSample> /*samples*/) {
+void BatchModel::evaluate_resident(std::span<const kernels::ResidentSample> /*samples*/) {
   TRAINYARD_CHECK(false, "no device holds rows for this model");
 }
 
@@ -46,8 +46,9 @@ void Evaluator::run(const Partition& partition, std::span<const int64_t> selecte
     return;
   }
   samples_.clear();
-  for (const int64_t row : selected) samples_.push_back(held_sample(transform_, partition, row));
-  model_.evaluate_held(samples_);
+  for (const int64_t row : selected)
+    samples_.push_back(resident_sample(transform_, partition, row));
+  model_.evaluate_resident(samples_);
   if (objective_.interface.target == TargetForm::kInput) {
     fill_batch(transform_, partition, selected, batch_);
   }

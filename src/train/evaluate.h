@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/held_rows.h"
+#include "kernels/resident_rows.h"
 #include "src/data/load/loader.h"
 #include "src/data/preprocessing.h"
 #include "src/job/reporter.h"
@@ -31,7 +31,7 @@ class BatchModel {
   virtual void evaluate(std::span<const std::byte> input) = 0;
   /// Like evaluate(), for rows that are resident on the model's device: one sample per row of the
   /// batch.
-  virtual void evaluate_held(std::span<const kernels::HeldSample> samples);
+  virtual void evaluate_resident(std::span<const kernels::ResidentSample> samples);
   virtual std::span<const float> evaluation_output(int64_t row) = 0;
 };
 
@@ -67,7 +67,7 @@ class Evaluator {
   const std::vector<std::string> names_;
   std::vector<int64_t> token_bytes_;  // for a stream of tokens: bytes of each token's text
   Batch batch_;
-  std::vector<kernels::HeldSample> samples_;
+  std::vector<kernels::ResidentSample> samples_;
 };
 
 /// One point per metric, with the key "<prefix>/<metric>".

@@ -33,10 +33,10 @@ double draw(const Initializer& init, uint64_t seed, uint32_t stream, uint64_t i)
 }
 
 template <typename T>
-void fill(const TensorInfo& tensor, uint64_t seed, const HeldElements& held,
+void fill(const TensorInfo& tensor, uint64_t seed, const ShardElements& range,
           std::span<std::byte> out) {
   const uint32_t stream = stream_of(tensor.name);
-  held.for_each_run([&](int64_t first, int64_t at, int64_t count) {
+  range.for_each_run([&](int64_t first, int64_t at, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const T value =
           static_cast<T>(draw(tensor.initializer, seed, stream, static_cast<uint64_t>(first + i)));
@@ -45,18 +45,18 @@ void fill(const TensorInfo& tensor, uint64_t seed, const HeldElements& held,
   });
 }
 
-void initialize(const TensorInfo& tensor, uint64_t seed, const HeldElements& held,
+void initialize(const TensorInfo& tensor, uint64_t seed, const ShardElements& range,
                 std::span<std::byte> out) {
   TRAINYARD_CHECK(out.size() == static_cast<size_t>(tensor.type.bytes()),
                   tensor.name + ": buffer of the wrong size");
   if (tensor.type.dtype == DType::kF64) {
-    fill<double>(tensor, seed, held, out);
+    fill<double>(tensor, seed, range, out);
   } else if (tensor.type.dtype == DType::kI64) {  // the optimizer's counters
-    fill<int64_t>(tensor, seed, held, out);
+    fill<int64_t>(tensor, seed, range, out);
   } else {
     TRAINYARD_CHECK(tensor.type.dtype == DType::kF32,
                     tensor.name + ": no tensor that has a first value");
-    fill<float>(tensor, seed, held, out);
+    fill<float>(tensor, seed, range, out);
   }
 }
 
@@ -69,7 +69,7 @@ void initialize_tensor(const TensorInfo& tensor, uint64_t seed, std::span<std::b
 void initialize_shard(const TensorInfo& tensor, uint64_t seed, int64_t rank,
                       std::span<std::byte> out) {
   std::ranges::fill(out, std::byte{0});
-  initialize(tensor, seed, held_elements(tensor, rank), out);
+  initialize(tensor, seed, elements_of_shard(tensor, rank), out);
 }
 
 }  // namespace trainyard

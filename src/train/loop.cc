@@ -72,7 +72,7 @@ Status Loop::run(const std::stop_token& stop) {
       // the weights after them are needed (for an evaluation or a checkpoint) or the device does
       // not run ahead.
       const bool saves = saves_now();
-      const bool waits = !session_.runs_ahead() || saves || is_looked_at(steps_begun());
+      const bool waits = !session_.runs_ahead() || saves || needs_weights(steps_begun());
       while (std::ssize(under_way_) > (waits ? 0 : begun)) {
         if (Status s = finish_step(); !s.ok()) return s;
       }
@@ -102,7 +102,7 @@ Status Loop::run(const std::stop_token& stop) {
   return finish();
 }
 
-bool Loop::is_looked_at(int64_t step) const {
+bool Loop::needs_weights(int64_t step) const {
   return step == context_.shape.steps_total || is_evaluation_step(step) || is_checkpoint_step(step);
 }
 
@@ -129,7 +129,7 @@ bool Loop::saves_now() {
 
 int64_t Loop::begin_steps(Loader& loader) {
   int64_t most = 1;
-  while (most < kStepsTogetherMax && !is_looked_at(steps_begun() + most)) ++most;
+  while (most < kStepsTogetherMax && !needs_weights(steps_begun() + most)) ++most;
   const int64_t count = session_.together(most);
   session_.begin_steps(count, [&] { return next_inputs(loader); });
   return count;
@@ -298,7 +298,7 @@ Status Loop::checkpoint() {
                       " has values that are not finite");
   }
   // Waiting after each node locates a fault of the previous attempt, which failed before this step.
-  session_.wait_behind_nodes(false);
+  session_.wait_after_nodes(false);
   if (!session_.is_first()) return {};
   writer_.begin(state_.step, [this, state = state_, snapshot = std::move(snapshot)] {
     return save(files_, context_.job, context_.run, context_.backend, context_.algorithms, state,

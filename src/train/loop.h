@@ -84,7 +84,7 @@ class Loop {
   int64_t steps_begun() const { return state_.step + std::ssize(under_way_); }
   /// Whether the weights after this step are needed, for an evaluation, a checkpoint or the result.
   /// Checkpoints that are due by time are not considered.
-  bool is_looked_at(int64_t step) const;
+  bool needs_weights(int64_t step) const;
   bool is_evaluation_step(int64_t step) const;
   /// Whether the recipe requests a checkpoint after this step.
   bool is_checkpoint_step(int64_t step) const;

@@ -29,7 +29,7 @@ struct RankTeam::Shared {
   std::optional<Failure> failure TRAINYARD_GUARDED_BY(mutex);
   bool ends TRAINYARD_GUARDED_BY(mutex) = false;
 
-  bool all_back() const TRAINYARD_REQUIRES(mutex) {
+  bool all_returned() const TRAINYARD_REQUIRES(mutex) {
     return std::ranges::none_of(busy, [](bool b) { return b; });
   }
 };
@@ -81,7 +81,7 @@ std::optional<RankTeam::Failure> RankTeam::run(
   shared_->busy.assign(shared_->busy.size(), true);
   shared_->begun.notify_all();
   const auto decided = [&]() TRAINYARD_REQUIRES(shared_->mutex) {
-    return shared_->failure.has_value() || shared_->all_back();
+    return shared_->failure.has_value() || shared_->all_returned();
   };
   while (!decided()) {
     if (shared_->back.wait_for(lock, kWatchInterval, decided)) break;
@@ -102,7 +102,7 @@ bool RankTeam::is_busy(size_t rank) const {
 void RankTeam::gather(double limit_s) {
   MutexLock lock(shared_->mutex);
   shared_->back.wait_until(lock, after(limit_s), [&]() TRAINYARD_REQUIRES(shared_->mutex) {
-    return shared_->all_back();
+    return shared_->all_returned();
   });
   shared_->task = nullptr;
   for (size_t r = 0; r < threads_.size(); ++r) {

@@ -16,11 +16,11 @@ constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 // third on, steps take a constant time.
 constexpr int64_t kFirstSteps = 3;
 // Interval between two checks whether another process has ended.
-constexpr std::chrono::milliseconds kLook{20};
+constexpr std::chrono::milliseconds kCheckInterval{20};
 // A process that ends because of its limit needs up to grace_s for its own threads, so others wait
 // for this multiple of StepLimits::grace_s.
-constexpr double kEndsOfOthers = 3;
-constexpr double kGoneWithinS = 2;
+constexpr double kGraceMultiple = 3;
+constexpr double kEndedWithinS = 2;
 
 std::string seconds(double s) {
   char text[32];
@@ -71,11 +71,11 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
 // has ended, and the sessions' destructors would wait for that step. So the exchanges are aborted
 // first.
 ReplicatedSession::~ReplicatedSession() {
-  if (!looks_after_peers() || std::uncaught_exceptions() == exceptions_before_) return;
+  if (!must_check_peers() || std::uncaught_exceptions() == exceptions_before_) return;
   for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
 }
 
-bool ReplicatedSession::looks_after_peers() const {
+bool ReplicatedSession::must_check_peers() const {
   return peers_ != nullptr && !replicas_->devices.front().backend->communicator()->sends_by_peers();
 }
 
@@ -89,7 +89,7 @@ void ReplicatedSession::run_all(std::function<void(Replicas&, size_t)> task, dou
 std::optional<RankTeam::Failure> ReplicatedSession::watch() const {
   size_t r = 0;
   try {
-    if (looks_after_peers()) peers_->check();
+    if (must_check_peers()) peers_->check();
     for (; r < ranks(); ++r) replicas_->devices[r].backend->communicator()->check();
   } catch (...) {
     return RankTeam::Failure{r, std::current_exception()};
@@ -102,7 +102,7 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   auto silent = failure.rank.has_value() ? std::nullopt : find_silent(limit_s);
   if (!failure.rank.has_value() && waits_for_others()) {
     // The process whose rank has stopped has the same limit and better knowledge; it ends first.
-    silent = find_gone(limits_.grace_s * kEndsOfOthers);
+    silent = find_ended(limits_.grace_s * kGraceMultiple);
     if (!silent.has_value()) silent.emplace(stopped, is_first() ? peers_->ranks_each() : 0);
   }
   for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
@@ -113,7 +113,7 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
     std::rethrow_exception(failure.error);
   } catch (const CudaError& e) {
     // NCCL reports the end of a process by an error of its own, perhaps before the connections do.
-    if (const auto gone = find_gone(kGoneWithinS)) throw RankLost(*gone);
+    if (const auto gone = find_ended(kEndedWithinS)) throw RankLost(*gone);
     throw CudaError(name_of(*failure.rank) + ": " + e.what(), e.code(), e.fault());
   }
 }
@@ -132,8 +132,8 @@ std::optional<RankLost> ReplicatedSession::find_silent(double limit_s) const {
                   awaited * peers_->ranks_each());
 }
 
-std::optional<RankLost> ReplicatedSession::find_gone(double within_s) const {
-  if (!looks_after_peers()) return std::nullopt;
+std::optional<RankLost> ReplicatedSession::find_ended(double within_s) const {
+  if (!must_check_peers()) return std::nullopt;
   const auto end = Clock::now() + std::chrono::duration<double>(within_s);
   while (true) {
     try {
@@ -142,12 +142,12 @@ std::optional<RankLost> ReplicatedSession::find_gone(double within_s) const {
       return e;
     }
     if (Clock::now() >= end) return std::nullopt;
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kCheckInterval);
   }
 }
 
 bool ReplicatedSession::waits_for_others() const {
-  if (!looks_after_peers()) return false;
+  if (!must_check_peers()) return false;
   const int64_t reached = replicas_->devices.front().backend->communicator()->reached();
   return std::ranges::all_of(replicas_->devices, [&](const RankDevice& device) {
     const Communicator& c = *device.backend->communicator();
@@ -231,17 +231,17 @@ std::vector<const Session*> ReplicatedSession::all() const {
 
 Snapshot ReplicatedSession::snapshot() const {
   Snapshot snapshot = first().snapshot(all());
-  bring_parts(snapshot, Session::Copied::kAll);
+  collect_shards(snapshot, Session::Copied::kAll);
   return snapshot;
 }
 
 Snapshot ReplicatedSession::evaluated_weights() const {
   Snapshot snapshot = first().evaluated_weights(all());
-  bring_parts(snapshot, Session::Copied::kEvaluated);
+  collect_shards(snapshot, Session::Copied::kEvaluated);
   return snapshot;
 }
 
-void ReplicatedSession::bring_parts(Snapshot& snapshot, Session::Copied copied) const {
+void ReplicatedSession::collect_shards(Snapshot& snapshot, Session::Copied copied) const {
   if (peers_ == nullptr) return;
   Peers::Outgoing out(static_cast<size_t>(peers_->count()));
   Peers::Incoming in(static_cast<size_t>(peers_->count()));
@@ -308,12 +308,12 @@ void ReplicatedSession::evaluate(std::span<const std::byte> input) {
   ++evaluations_;
 }
 
-void ReplicatedSession::evaluate_held(std::span<const kernels::HeldSample> samples) {
+void ReplicatedSession::evaluate_resident(std::span<const kernels::ResidentSample> samples) {
   share_state();
   shared_rows_.clear();
   evaluates_ = true;
   run_all([this, samples](Replicas& all,
-                          size_t r) { all.sessions[r]->evaluate_held(of_rank(samples, r)); },
+                          size_t r) { all.sessions[r]->evaluate_resident(of_rank(samples, r)); },
           limits_.first_s);
   evaluates_ = false;
   ++evaluations_;
@@ -349,8 +349,8 @@ std::span<const float> ReplicatedSession::evaluation_output(int64_t row) {
   // All processes read the rows in the same order. The process that has the next rows sends as many
   // as one read returns.
   const auto width = static_cast<size_t>(first().evaluation_row_elements());
-  const auto held = static_cast<int64_t>(shared_rows_.size() / width);
-  if (row < shared_first_ || row >= shared_first_ + held) {
+  const auto buffered = static_cast<int64_t>(shared_rows_.size() / width);
+  if (row < shared_first_ || row >= shared_first_ + buffered) {
     const int64_t count = std::min(first().evaluation_rows_read(), (rank + 1) * batch - row);
     shared_first_ = row;
     shared_rows_.resize(static_cast<size_t>(count) * width);
@@ -390,16 +390,16 @@ std::vector<std::map<std::string, uint32_t>> ReplicatedSession::all_checksums() 
   return result;
 }
 
-void ReplicatedSession::wait_behind_nodes(bool waits) {
-  for (const auto& session : replicas_->sessions) session->wait_behind_nodes(waits);
+void ReplicatedSession::wait_after_nodes(bool waits) {
+  for (const auto& session : replicas_->sessions) session->wait_after_nodes(waits);
 }
 
-void ReplicatedSession::hold(const HeldSource& source) {
-  run_all([source](Replicas& all, size_t r) { all.sessions[r]->hold(source); }, kNoLimit);
+void ReplicatedSession::make_resident(const ResidentSource& source) {
+  run_all([source](Replicas& all, size_t r) { all.sessions[r]->make_resident(source); }, kNoLimit);
 }
 
-void ReplicatedSession::travel(const TravelSource& source) {
-  run_all([source](Replicas& all, size_t r) { all.sessions[r]->travel(source); }, kNoLimit);
+void ReplicatedSession::stage_rows(const StagedSource& source) {
+  run_all([source](Replicas& all, size_t r) { all.sessions[r]->stage_rows(source); }, kNoLimit);
 }
 
 void ReplicatedSession::begin_steps(int64_t count, const std::function<StepInputs()>& next) {

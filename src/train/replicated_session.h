@@ -60,20 +60,20 @@ class ReplicatedSession final : public TrainingSession {
   std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
 
-  void hold(const HeldSource& source) override;
-  void travel(const TravelSource& source) override;
+  void make_resident(const ResidentSource& source) override;
+  void stage_rows(const StagedSource& source) override;
   /// begin_steps() and finish_step() throw the first exception of a rank, or RankStopped;
   /// afterwards the session must not be used.
   void begin_steps(int64_t count, const std::function<StepInputs()>& next) override;
   int64_t together(int64_t /*most*/) const override { return 1; }
   StepResult finish_step() override;
   bool runs_ahead() const override { return first().runs_ahead(); }
-  void wait_behind_nodes(bool waits) override;
+  void wait_after_nodes(bool waits) override;
 
   /// Each rank computes one batch of its own program, with rank 0's running statistics, so that a
   /// row's result does not depend on its rank. Throws like a step.
   void evaluate(std::span<const std::byte> input) override;
-  void evaluate_held(std::span<const kernels::HeldSample> samples) override;
+  void evaluate_resident(std::span<const kernels::ResidentSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return first().evaluation_batch() * all_ranks(); }
 
@@ -100,7 +100,7 @@ class ReplicatedSession final : public TrainingSession {
   std::vector<const Session*> all() const;
   /// Completes a snapshot: the first process receives the shards of the other processes' ranks; the
   /// other processes send theirs and receive nothing.
-  void bring_parts(Snapshot& snapshot, Session::Copied copied) const;
+  void collect_shards(Snapshot& snapshot, Session::Copied copied) const;
   /// With a split head: appends a row of scores, joined from all ranks' classes. `parts` are each
   /// rank's columns of the row, position by position.
   void join_classes(std::span<const std::span<const float>> parts, std::vector<float>& row) const;
@@ -128,12 +128,12 @@ class ReplicatedSession final : public TrainingSession {
   std::optional<RankLost> find_silent(double limit_s) const;
   /// True if exchanges bypass the connections between processes, as between GPUs. Then an exchange
   /// does not notice the end of another process, so this session must check for it.
-  bool looks_after_peers() const;
+  bool must_check_peers() const;
   /// Whether all ranks of this process wait in an exchange with ranks of other processes (between
   /// GPUs).
   bool waits_for_others() const;
   /// Another process that has ended, or ends within `within_s`.
-  std::optional<RankLost> find_gone(double within_s) const;
+  std::optional<RankLost> find_ended(double within_s) const;
   /// Names of the other processes, e.g. "ranks 2 to 3, ranks 4 to 5".
   std::string names_of_others() const;
   /// The checksums of all processes' ranks, by rank.

@@ -32,14 +32,14 @@ std::span<const std::byte> bytes_of(const auto& value) {
 
 Status check_kernels(const RunPrograms& programs, const Backend& backend) {
   std::set<std::string> missing;
-  const auto look = [&](const Program& program) {
+  const auto visit = [&](const Program& program) {
     for (const Node& node : program.graph.nodes()) {
       if (!backend.has_kernel(node.op->type())) missing.insert(std::string(node.op->type()));
     }
   };
-  look(programs.train.program);
+  visit(programs.train.program);
   for (const auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
-    if (other->has_value()) look((*other)->program);
+    if (other->has_value()) visit((*other)->program);
   }
   if (missing.empty()) return {};
   std::string names;
@@ -51,13 +51,13 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend) {
 
 int64_t measure_workspace(RunPrograms programs, Backend& backend) {
   int64_t bytes = 0;
-  const auto look = [&](BoundProgram& bound) {
+  const auto visit = [&](BoundProgram& bound) {
     const PreparedProgram prepared(std::move(bound.program), backend);
     bytes = std::max(bytes, prepared.workspace_bytes());
   };
-  look(programs.train);
+  visit(programs.train);
   for (auto* other : {&programs.update, &programs.average, &programs.evaluate}) {
-    if (other->has_value()) look(**other);
+    if (other->has_value()) visit(**other);
   }
   return bytes;
 }
@@ -164,7 +164,7 @@ void Session::write_whole(const Saved& to, std::span<const std::byte> values) {
   }
   const size_t size = size_of(t.type.dtype);
   std::vector<std::byte> shard(static_cast<size_t>(t.type.bytes()));
-  held_elements(t, rank_.index).for_each_run([&](int64_t from, int64_t at, int64_t count) {
+  elements_of_shard(t, rank_.index).for_each_run([&](int64_t from, int64_t at, int64_t count) {
     std::memcpy(shard.data() + static_cast<size_t>(at) * size,
                 values.data() + static_cast<size_t>(from) * size,
                 static_cast<size_t>(count) * size);
@@ -182,20 +182,20 @@ void Session::read_whole(size_t index, const std::vector<const Session*>& ranks,
   }
   std::vector<std::byte> columns;
   for (const Session* rank : ranks) {
-    const HeldElements held = held_elements(t, rank->rank_.index);
-    if (held.count == 0) continue;
+    const ShardElements range = elements_of_shard(t, rank->rank_.index);
+    if (range.count == 0) continue;
     const size_t size = size_of(t.type.dtype);
     const Saved& shard = rank->saved_[index];
-    if (held.runs == 1) {
+    if (range.runs == 1) {
       shard.executor->read(shard.id,
-                           values.subspan(static_cast<size_t>(held.first) * size,
-                                          static_cast<size_t>(held.count) * size),
+                           values.subspan(static_cast<size_t>(range.first) * size,
+                                          static_cast<size_t>(range.count) * size),
                            0);
       continue;
     }
     columns.resize(static_cast<size_t>(t.type.bytes()));
     shard.executor->read(shard.id, columns);
-    held.for_each_run([&](int64_t to, int64_t at, int64_t count) {
+    range.for_each_run([&](int64_t to, int64_t at, int64_t count) {
       std::memcpy(values.data() + static_cast<size_t>(to) * size,
                   columns.data() + static_cast<size_t>(at) * size,
                   static_cast<size_t>(count) * size);
@@ -223,7 +223,7 @@ std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank ran
     const TensorInfo& t = saved_[tensors[i]].info();
     if (!t.shard_of.has_value()) continue;
     const size_t size = size_of(t.type.dtype);
-    held_elements(t, rank.index).for_each_run([&](int64_t first, int64_t, int64_t count) {
+    elements_of_shard(t, rank.index).for_each_run([&](int64_t first, int64_t, int64_t count) {
       parts.push_back(
           std::span(snapshot.storage[i])
               .subspan(static_cast<size_t>(first) * size, static_cast<size_t>(count) * size));
@@ -321,26 +321,26 @@ void Session::write_state(std::span<const std::byte> values) {
 }
 
 void Session::make_submissions(int64_t steps) {
-  static_assert(Backend::kMarks >= kBegunAhead + 2, "a mark would be taken again too early");
+  static_assert(Backend::kMarks >= kSubmittedAhead + 2, "a mark would be taken again too early");
   submissions_.clear();
-  for (int64_t i = 0; i <= kBegunAhead; ++i) {
+  for (int64_t i = 0; i <= kSubmittedAhead; ++i) {
     submissions_.emplace_back(new Submission{{backend_, steps * slots_.result_bytes}});
   }
 }
 
-void Session::hold(const HeldSource& source) {
+void Session::make_resident(const ResidentSource& source) {
   TRAINYARD_CHECK(submitted_ == 0, "rows are held from the first step on");
   const auto program = [](std::optional<Executor>& executor, const ProgramIds& ids) {
     return executor.has_value() ? StepProgram{&*executor, &ids} : StepProgram();
   };
   data_.emplace(backend_, source);
-  held_.emplace(backend_, *data_, slots_, program(train_, train_ids_),
-                program(update_, update_ids_), program(average_, average_ids_));
+  resident_.emplace(backend_, *data_, slots_, program(train_, train_ids_),
+                    program(update_, update_ids_), program(average_, average_ids_));
   make_submissions(slots_.together);
 }
 
 int64_t Session::together(int64_t most) const {
-  return held_.has_value() ? held_->together(most) : 1;
+  return resident_.has_value() ? resident_->together(most) : 1;
 }
 
 void Session::add_piece(const Executor& executor, TensorId id, std::span<const std::byte> bytes) {
@@ -358,9 +358,9 @@ void Session::bring_pieces() {
 }
 
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
-  if (travelling_.has_value()) {
+  if (staged_.has_value()) {
     const auto rows =
-        travelling_->pieces(slots_.part(inputs.samples, index), slots_.part(inputs.stored, index));
+        staged_->pieces(slots_.part(inputs.samples, index), slots_.part(inputs.stored, index));
     pieces_.insert(pieces_.end(), rows.begin(), rows.end());
   } else {
     add_piece(*train_, train_ids_.input, slots_.part(inputs.input, index));
@@ -374,8 +374,8 @@ void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::by
     add_piece(*train_, train_ids_.learning_rate, bytes_of(inputs.learning_rate));
   }
   bring_pieces();
-  if (travelling_.has_value()) {
-    travelling_->gather(
+  if (staged_.has_value()) {
+    staged_->gather(
         train_->place_to_write(train_ids_.input),
         train_ids_.target == kNoTensor ? nullptr : train_->place_to_write(train_ids_.target));
   }
@@ -409,13 +409,13 @@ void Session::begin_step_from_host(const StepInputs& inputs, std::byte* results)
 }
 
 void Session::begin_steps(int64_t count, const std::function<StepInputs()>& next) {
-  TRAINYARD_CHECK(submitted_ - finished_ <= kBegunAhead, "too many steps under way");
+  TRAINYARD_CHECK(submitted_ - finished_ <= kSubmittedAhead, "too many steps under way");
   Submission& submission = *submissions_[static_cast<size_t>(submitted_++) % submissions_.size()];
   submission.steps = count;
   submission.finished = 0;
   std::byte* const results = submission.results.get();
-  if (held_.has_value()) {
-    held_->begin(count, next, results);
+  if (resident_.has_value()) {
+    resident_->begin(count, next, results);
   } else {
     TRAINYARD_CHECK(count == 1, "batches from the host are begun one by one");
     begin_step_from_host(next(), results);
@@ -423,9 +423,9 @@ void Session::begin_steps(int64_t count, const std::function<StepInputs()>& next
   submission.mark = backend_.mark();
 }
 
-void Session::wait_behind_nodes(bool waits) {
+void Session::wait_after_nodes(bool waits) {
   for (auto* executor : {&train_, &update_, &average_, &evaluate_}) {
-    if (executor->has_value()) (*executor)->wait_behind_nodes(waits);
+    if (executor->has_value()) (*executor)->wait_after_nodes(waits);
   }
 }
 
@@ -474,7 +474,7 @@ void Session::evaluate(std::span<const std::byte> input) {
   run_evaluation();
 }
 
-void Session::evaluate_held(std::span<const kernels::HeldSample> samples) {
+void Session::evaluate_resident(std::span<const kernels::ResidentSample> samples) {
   TRAINYARD_CHECK(evaluate_.has_value() && data_.has_value(), "the job has no rows to evaluate");
   data_->gather_evaluation(samples, evaluate_->place_to_write(evaluate_ids_.input));
   run_evaluation();
@@ -491,9 +491,9 @@ void Session::run_evaluation() {
 std::span<const float> Session::evaluation_output(int64_t row) {
   TRAINYARD_CHECK(row >= 0 && row < evaluation_rows_, "row out of range");
   const auto width = static_cast<size_t>(evaluation_row_elements_);
-  const auto held = std::ssize(evaluation_output_) / evaluation_row_elements_;
-  if (row < evaluation_first_ || row >= evaluation_first_ + held) {
-    evaluation_first_ = std::min(row, evaluation_rows_ - held);
+  const auto buffered = std::ssize(evaluation_output_) / evaluation_row_elements_;
+  if (row < evaluation_first_ || row >= evaluation_first_ + buffered) {
+    evaluation_first_ = std::min(row, evaluation_rows_ - buffered);
     evaluate_->read(evaluate_ids_.output, std::as_writable_bytes(std::span(evaluation_output_)),
                     static_cast<size_t>(evaluation_first_) * width * sizeof(float));
   }

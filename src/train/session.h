@@ -14,7 +14,7 @@
 #include "src/base/result.h"
 #include "src/planning/programs.h"
 #include "src/runtime/executor.h"
-#include "src/train/held_steps.h"
+#include "src/train/resident_steps.h"
 #include "src/train/training_session.h"
 
 namespace trainyard {
@@ -28,7 +28,7 @@ Status check_kernels(const RunPrograms& programs, const Backend& backend);
 /// Allocates nothing on the device.
 int64_t measure_workspace(RunPrograms programs, Backend& backend);
 
-/// Allocates device memory only in the constructor, hold() and travel().
+/// Allocates device memory only in the constructor, make_resident() and stage_rows().
 class Session final : public TrainingSession {
  public:
   /// `micro_batches` is their number per step. `rank` selects the part of every batch that this
@@ -59,18 +59,18 @@ class Session final : public TrainingSession {
   std::vector<std::byte> read_state() const;
   void write_state(std::span<const std::byte> values);
 
-  void hold(const HeldSource& source) override;
-  void travel(const TravelSource& source) override { travelling_.emplace(backend_, source); }
+  void make_resident(const ResidentSource& source) override;
+  void stage_rows(const StagedSource& source) override { staged_.emplace(backend_, source); }
   /// The inputs are those of the whole batch; the result is that of this rank's rows.
   void begin_steps(int64_t count, const std::function<StepInputs()>& next) override;
   int64_t together(int64_t most) const override;
   StepResult finish_step() override;
   bool runs_ahead() const override { return backend_.runs_ahead(); }
-  void wait_behind_nodes(bool waits) override;
+  void wait_after_nodes(bool waits) override;
 
   // The following functions use the evaluation program.
   void evaluate(std::span<const std::byte> input) override;
-  void evaluate_held(std::span<const kernels::HeldSample> samples) override;
+  void evaluate_resident(std::span<const kernels::ResidentSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return evaluation_batch_; }
   /// If > 0, the head is split over the ranks and this is the number of all classes. Then an output
@@ -140,9 +140,9 @@ class Session final : public TrainingSession {
   std::optional<Arena> arena_;
   std::optional<Executor> train_, update_, average_, evaluate_;
   const StepSlots slots_;
-  std::optional<HeldDataset> data_;
-  std::optional<HeldSteps> held_;  // steps on data_
-  std::optional<TravellingRows> travelling_;
+  std::optional<ResidentDataset> data_;
+  std::optional<ResidentSteps> resident_;  // steps on data_
+  std::optional<StagedRows> staged_;
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t evaluation_batch_ = 0, evaluation_rows_ = 0;  // rows per input batch; rows per output

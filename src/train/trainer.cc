@@ -134,7 +134,7 @@ Status check_same_start(const Start& start, TrainingSession& session) {
 }
 
 /// Services and signals from outside a run.
-struct Surroundings {
+struct RunServices {
   Files& files;
   Reporter& reporter;
   const std::stop_token& stop;
@@ -176,7 +176,7 @@ std::optional<std::string> find_validation_copies(const OpenJob& open, const Spl
 /// Loads weights, runs the loop and writes the model. `plan` must be complete except for values
 /// that only the session knows.
 Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
-                        const Backend& backend, const Surroundings& around) {
+                        const Backend& backend, const RunServices& around) {
   const TrainJob& job = open.job;
   Reporter& reporter = around.reporter;
   const DatasetSchema& schema = open.data.schema();
@@ -198,7 +198,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   plan.memory.workspace_bytes = session.workspace_bytes();
   const BatchInputs rows{job.recipe, shape, open.data, preprocessing, split};
   const BatchSource batches =
-      job.holds_rows ? BatchSource::on_device(rows, backend, session) : BatchSource(rows);
+      job.allows_resident_rows ? BatchSource::on_device(rows, backend, session) : BatchSource(rows);
   if (batches.kind() == BatchSource::Kind::kResident) {
     reporter.log("the training data is on the device: " + human_bytes(plan.dataset_bytes));
   } else if (batches.kind() == BatchSource::Kind::kHost) {
@@ -232,7 +232,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
                             algorithms,
                             plan.checkpoints.size_bytes,
                             around.clock};
-  session.wait_behind_nodes(job.names_faults);
+  session.wait_after_nodes(job.names_faults);
   Loop loop(context, session, around.files, reporter, std::move(first));
   if (Status s = loop.run(around.stop); !s.ok()) return std::move(s).error();
 

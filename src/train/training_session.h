@@ -14,8 +14,8 @@
 #include "src/checkpoint/safetensors.h"
 #include "src/graph/graph.h"
 #include "src/train/evaluate.h"
-#include "src/train/held_dataset.h"
-#include "src/train/travelling_rows.h"
+#include "src/train/resident_dataset.h"
+#include "src/train/staged_rows.h"
 
 namespace trainyard {
 
@@ -57,22 +57,23 @@ class TrainingSession : public BatchModel {
   /// `name` must be one of weight_tensors(), and `bytes` must have its size.
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
 
-  /// Copies the training rows to each device, which must support Backend::holds_rows(). May be
-  /// called once, before the first step. Afterwards steps are given by their samples, and
-  /// evaluate_held() may be called if the plan has evaluation_rows.
-  virtual void hold(const HeldSource& source) = 0;
-  /// The alternative to hold() for larger datasets: steps are given by their samples and the
-  /// samples' rows.
-  virtual void travel(const TravelSource& source) = 0;
+  /// Copies the training rows to each device, which must support Backend::supports_resident_rows().
+  /// May be called once, before the first step. Afterwards steps are given by their samples, and
+  /// evaluate_resident() may be called if the plan has evaluation_rows.
+  virtual void make_resident(const ResidentSource& source) = 0;
+  /// The alternative to make_resident() for larger datasets: steps are given by their samples and
+  /// the samples' rows.
+  virtual void stage_rows(const StagedSource& source) = 0;
 
   struct StepInputs {
     std::span<const std::byte> input;  // input of the whole batch
     std::span<const std::byte> target;
     int64_t step = 0;  // counted from 0
     float learning_rate = 0;
-    // Used instead of `input` and `target` after hold() or travel(); also for the whole batch.
-    std::span<const kernels::HeldSample> samples = {};
-    std::span<const std::byte> stored = {};  // rows of the samples, after travel()
+    // Used instead of `input` and `target` after make_resident() or stage_rows(); also for the
+    // whole batch.
+    std::span<const kernels::ResidentSample> samples = {};
+    std::span<const std::byte> stored = {};  // rows of the samples, after stage_rows()
   };
   struct StepResult {
     float loss = 0;  // mean over the micro-batches and the ranks
@@ -94,7 +95,7 @@ class TrainingSession : public BatchModel {
   /// A step in two parts. The next begin_steps() may be called before the steps of the previous
   /// call are finished, so that a device that runs ahead does not wait while its results are
   /// processed. `inputs` may be reused when begin_step() returns.
-  static constexpr int64_t kBegunAhead = 1;
+  static constexpr int64_t kSubmittedAhead = 1;
   void begin_step(const StepInputs& inputs) {
     begin_steps(1, [&] { return inputs; });
   }
@@ -107,8 +108,8 @@ class TrainingSession : public BatchModel {
   virtual StepResult finish_step() = 0;
   /// Whether it is useful to begin a step before the previous one is finished.
   virtual bool runs_ahead() const = 0;
-  /// Whether later steps wait after each node (Executor::wait_behind_nodes()).
-  virtual void wait_behind_nodes(bool waits) = 0;
+  /// Whether later steps wait after each node (Executor::wait_after_nodes()).
+  virtual void wait_after_nodes(bool waits) = 0;
 
   // For a job that several processes train together (src/runtime/peers.h): information that only
   // one of them has, such as the time or a received signal, becomes the same result in all. All

@@ -51,13 +51,13 @@ Preprocessing preprocessing_of(const DatasetSchema& schema) {
 
 }  // namespace
 
-bool HeldRowsOf::are_held(const BenchModel& model) {
+bool ResidentRowsOf::are_resident(const BenchModel& model) {
   constexpr int64_t kSideMax = 64;
   return model.interface.vocabulary == 0 &&
          model.interface.input.elements() <= 3 * kSideMax * kSideMax;
 }
 
-HeldRowsOf::HeldRowsOf(const BenchModel& model, int64_t rows, int64_t alignment)
+ResidentRowsOf::ResidentRowsOf(const BenchModel& model, int64_t rows, int64_t alignment)
     : schema_(schema_of(model, rows)), transform_(schema_, preprocessing_of(schema_)) {
   const auto elements = static_cast<size_t>(rows * model.interface.input.elements());
   const bool images = schema_.kind == DatasetSchema::Kind::kImage;
@@ -74,10 +74,10 @@ HeldRowsOf::HeldRowsOf(const BenchModel& model, int64_t rows, int64_t alignment)
     classes_.push_back(static_cast<int32_t>(math::philox_u32(1, 2, 0, n) %
                                             static_cast<uint64_t>(model.interface.outputs)));
   }
-  plan_ = plan_held({}, schema_, 0, {}, /*validation_batch=*/0, alignment).value();
+  plan_ = plan_resident({}, schema_, 0, {}, /*validation_batch=*/0, alignment).value();
 }
 
-Partition HeldRowsOf::partition() const {
+Partition ResidentRowsOf::partition() const {
   Partition p;
   p.rows = schema_.train_rows;
   p.image_u8 = pixels_;
@@ -86,10 +86,10 @@ Partition HeldRowsOf::partition() const {
   return p;
 }
 
-std::vector<kernels::HeldSample> HeldRowsOf::samples(int64_t step, int64_t count) const {
-  std::vector<kernels::HeldSample> samples;
+std::vector<kernels::ResidentSample> ResidentRowsOf::samples(int64_t step, int64_t count) const {
+  std::vector<kernels::ResidentSample> samples;
   for (int64_t i = step * count; i < (step + 1) * count; ++i) {
-    samples.push_back(held_sample(transform_, partition(), i % schema_.train_rows));
+    samples.push_back(resident_sample(transform_, partition(), i % schema_.train_rows));
   }
   return samples;
 }

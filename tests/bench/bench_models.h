@@ -7,7 +7,7 @@
 
 #include "src/models/model_spec.h"
 #include "src/optim/optimizer.h"
-#include "src/train/held_dataset.h"
+#include "src/train/resident_dataset.h"
 
 namespace trainyard::bench {
 
@@ -26,17 +26,18 @@ BenchModel bench_model(const std::string& name);
 
 /// A resident dataset such as the model's training would have on a device: image bytes, or floats.
 /// The values are pseudo-random.
-class HeldRowsOf {
+class ResidentRowsOf {
  public:
   /// Whether a job's dataset would be resident: those of MNIST and CIFAR fit on a device
-  /// (kHeldBytesMax), that of ImageNet does not, and text comes from the host in the benchmarks.
-  static bool are_held(const BenchModel& model);
-  HeldRowsOf(const BenchModel& model, int64_t rows, int64_t alignment);
+  /// (kResidentBytesMax), that of ImageNet does not, and text comes from the host in the
+  /// benchmarks.
+  static bool are_resident(const BenchModel& model);
+  ResidentRowsOf(const BenchModel& model, int64_t rows, int64_t alignment);
 
-  HeldSource source() const { return {plan_, transform_, partition(), {}}; }
+  ResidentSource source() const { return {plan_, transform_, partition(), {}}; }
   /// The samples of batch `step`: `count` consecutive rows, starting again at the first row after
   /// the last.
-  std::vector<kernels::HeldSample> samples(int64_t step, int64_t count) const;
+  std::vector<kernels::ResidentSample> samples(int64_t step, int64_t count) const;
 
  private:
   Partition partition() const;
@@ -46,7 +47,7 @@ class HeldRowsOf {
   std::vector<float> numbers_;
   std::vector<int32_t> classes_;
   RowTransform transform_;
-  HeldPlan plan_;
+  ResidentPlan plan_;
 };
 
 }  // namespace trainyard::bench

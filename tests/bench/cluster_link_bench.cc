@@ -33,7 +33,7 @@
 #include "server/protocol/enrolment.h"
 #include "server/protocol/versions.h"
 #include "server/rpc/listener.h"
-#include "server/rpc/worker_door.h"
+#include "server/rpc/worker_endpoint.h"
 #include "server/store/store.h"
 #include "server/store/wait_for.h"
 #include "src/base/sha256.h"
@@ -219,13 +219,13 @@ int run_workers(const Setting& setting, int from_daemon, int to_daemon) {
   const double all_per_second = setting.workers * setting.reports_per_second;
   const Steady::time_point begin = Steady::now();
   double sent = 0;
-  int told = 0;
+  int reported = 0;
   std::vector<double> latencies;
   for (size_t at = 0;;) {
     const double passed = std::chrono::duration<double>(Steady::now() - begin).count();
     for (; sent < passed * all_per_second; ++sent) workers[at++ % workers.size()]->report(steps);
-    if (passed >= told + 1) {
-      told = static_cast<int>(passed);
+    if (passed >= reported + 1) {
+      reported = static_cast<int>(passed);
       latencies.clear();
       for (const auto& worker : workers) {
         const std::vector<double> more = worker->take_latencies();
@@ -249,8 +249,8 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
   options.state_dir = setting.folder;
   options.queued_jobs_max = int64_t{1} << 40;
   auto opened = Store::open(options);
-  auto door = WorkerDoor::open(setting.folder, "127.0.0.1:0", "");
-  if (!opened.ok() || !door.ok() || !paths.create(local_files()).ok()) {
+  auto endpoint = WorkerEndpoint::open(setting.folder, "127.0.0.1:0", "");
+  if (!opened.ok() || !endpoint.ok() || !paths.create(local_files()).ok()) {
     std::fprintf(stderr, "no state folder in %s\n", setting.folder.c_str());
     return 1;
   }
@@ -266,17 +266,17 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
   Executor executor(4, 1024), transfers(2, 1024);
   DiskWatch disk(setting.folder, 1, [](const auto&) { return int64_t{1} << 40; });
   WorkerFiles files(supervisor, local_files(), disk);
-  const auto service = make_elsewhere_service(supervisor, executor, files, transfers);
-  auto listener = Listener::open_workers("127.0.0.1:0", (*door)->key_pem(),
-                                         (*door)->certificate_pem(), service.get());
+  const auto service = make_remote_service(supervisor, executor, files, transfers);
+  auto listener = Listener::open_workers("127.0.0.1:0", (*endpoint)->key_pem(),
+                                         (*endpoint)->certificate_pem(), service.get());
   if (!listener.ok()) return 1;
-  (*door)->set_port((*listener)->port());
+  (*endpoint)->set_port((*listener)->port());
   const std::string certificate = setting.folder + "/certificate.pem";
-  std::ofstream(certificate) << (*door)->certificate_pem();
+  std::ofstream(certificate) << (*endpoint)->certificate_pem();
 
   std::FILE* out = ::fdopen(to_workers, "w");
   std::FILE* in = ::fdopen(from_workers, "r");
-  std::fprintf(out, "%s %s\n", (*door)->attach_address().c_str(), certificate.c_str());
+  std::fprintf(out, "%s %s\n", (*endpoint)->attach_address().c_str(), certificate.c_str());
   const auto trouble = std::make_shared<HostTrouble>();
   std::vector<std::shared_ptr<TrainTask>> owners;
   for (int i = 0; i < setting.workers; ++i) {
@@ -295,8 +295,8 @@ int run_daemon(const Setting& setting, int from_workers, int to_workers) {
     owners.push_back(std::make_shared<TrainTask>(
         store, supervisor, system_clock(), *started,
         TrainTaskOptions{paths, "d1", {}, 1, false, trouble, false, true}, [](bool) {}));
-    const std::string secret = (*door)->enrolment_secret(task);
-    supervisor.expect(
+    const std::string secret = (*endpoint)->enrolment_secret(task);
+    supervisor.add_remote(
         {task, "train", owners.back(), sha256_hex(secret), "", 600'000, [](const std::string&) {}});
     std::fprintf(out, "%s %s\n", task.c_str(), secret.c_str());
   }

@@ -26,9 +26,9 @@ class NotedAlgorithms final : public Algorithms {
   NotedAlgorithms() : Algorithms(Options{{}, /*times=*/false}) {}
   bool choose(const std::string&, const std::string& key,
               const AlgorithmProblem& problem) override {
-    const bool is_offered = problem.take_first().has_value();
-    asked_.push_back({key, is_offered});
-    return is_offered;
+    const bool is_supported = problem.take_first().has_value();
+    asked_.push_back({key, is_supported});
+    return is_supported;
   }
   std::vector<AskedAlgorithm> take_asked() { return std::exchange(asked_, {}); }
 
@@ -107,7 +107,7 @@ class CountingBackend final : public ForwardingBackend {
     CountedKernel(std::unique_ptr<Kernel> kernel, CountingBackend& backend, size_t node)
         : kernel_(std::move(kernel)), backend_(backend), node_(node) {}
     int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-    bool takes_stored() const override { return kernel_->takes_stored(); }
+    bool accepts_stored_types() const override { return kernel_->accepts_stored_types(); }
     void run(const KernelArgs& args) override {
       const WorkCounts before = testing::submitted_works();
       kernel_->run(args);
@@ -170,7 +170,7 @@ RunPrograms compile_for_gpu(const ModelSpec& model, const Recipe& recipe,
   return std::move(programs).value();
 }
 
-StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* held) {
+StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* resident_model) {
   testing::set_counting(true);
   testing::set_device_limit(int64_t{1} << 40);
   const Graph& graph = programs.train.program.graph;
@@ -185,13 +185,13 @@ StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* held
   CountingBackend backend(cuda);
   Session session(std::move(programs), backend);
   StepCount count;
-  std::vector<kernels::HeldSample> samples;
-  std::optional<HeldRowsOf> rows;
-  if (held != nullptr) {
-    rows.emplace(*held, batch, backend.alignment());
-    session.hold(rows->source());
+  std::vector<kernels::ResidentSample> samples;
+  std::optional<ResidentRowsOf> rows;
+  if (resident_model != nullptr) {
+    rows.emplace(*resident_model, batch, backend.alignment());
+    session.make_resident(rows->source());
     samples = rows->samples(0, batch);
-    count.holds_rows = true;
+    count.has_resident_rows = true;
   }
   int64_t number = 0;
   const auto run = [&](int64_t steps) {
@@ -235,7 +235,7 @@ RunPrograms compile_case(const StepCase& step) {
 
 StepCount count_step(const StepCase& step) {
   const BenchModel m = model_of(step);
-  return count_step(compile_case(step), step.batch, HeldRowsOf::are_held(m) ? &m : nullptr);
+  return count_step(compile_case(step), step.batch, ResidentRowsOf::are_resident(m) ? &m : nullptr);
 }
 
 }  // namespace trainyard::bench

@@ -34,7 +34,7 @@ struct OperandCount {
 /// A problem for which the node requested an algorithm, as its key (src/runtime/cuda).
 struct AskedAlgorithm {
   std::string key;
-  bool is_offered = false;  // whether the fakes have an algorithm for it
+  bool is_supported = false;  // whether the fakes have an algorithm for it
 };
 
 /// A node of the graph, or a group of updates that is submitted as one work: the operands are then
@@ -49,11 +49,11 @@ struct NodeCount {
 };
 
 struct StepCount {
-  int64_t together = 1;          // steps that are submitted together if the dataset is resident
-  bool holds_rows = false;       // whether the dataset is resident and recordings gather rows
-  testing::WorkCounts recorded;  // works of the recording of `together` steps
-  int64_t outside = 0;           // works outside the recording: these steps' inputs and results
-  std::vector<NodeCount> nodes;  // the nodes of one step
+  int64_t together = 1;            // steps that are submitted together if the dataset is resident
+  bool has_resident_rows = false;  // whether the dataset is resident and recordings gather rows
+  testing::WorkCounts recorded;    // works of the recording of `together` steps
+  int64_t outside = 0;             // works outside the recording: these steps' inputs and results
+  std::vector<NodeCount> nodes;    // the nodes of one step
 
   testing::WorkCounts of_nodes() const;
   /// The works of the recording for each step that belong to no node: its rows, inputs and results.
@@ -63,8 +63,10 @@ struct StepCount {
 /// Compiles a step for a GPU. Throws std::runtime_error if that is not possible.
 RunPrograms compile_for_gpu(const ModelSpec& model, const Recipe& recipe,
                             const ModelInterface& interface);
-/// Runs a step on the fakes, which count from then on. `held`: a model with a resident dataset.
-StepCount count_step(RunPrograms programs, int64_t batch, const BenchModel* held = nullptr);
+/// Runs a step on the fakes, which count from then on. `resident_model`: a model with a resident
+/// dataset.
+StepCount count_step(RunPrograms programs, int64_t batch,
+                     const BenchModel* resident_model = nullptr);
 StepCount count_step(const StepCase& step);
 /// Compiles the programs of a case.
 RunPrograms compile_case(const StepCase& step);

@@ -441,7 +441,7 @@ std::vector<std::string> AlgorithmTimes::taken(const std::vector<AskedAlgorithm>
     const auto [way, is_new] = ways.try_emplace(problem);
     if (is_new) problems.push_back(problem);
     const bool is_recorded = find(a.key) != nullptr;
-    if (way->second.is_recorded || (!is_recorded && !a.is_offered)) continue;
+    if (way->second.is_recorded || (!is_recorded && !a.is_supported)) continue;
     way->second = {a.key, is_recorded};
   }
   std::vector<std::string> keys;

@@ -39,8 +39,8 @@ struct KeyedProblem {
 
   bool is_half() const { return operands != "F32"; }
 };
-/// Parses a key of src/runtime/cuda/{product,convolution}.cc; unknown words are ignored. Throws
-/// std::invalid_argument on another key.
+/// Parses a key of src/runtime/cuda/{cublaslt_matmul,conv_algorithms}.cc; unknown words are
+/// ignored. Throws std::invalid_argument on another key.
 KeyedProblem parse_algorithm_key(const std::string& key);
 
 struct Charge {

@@ -99,9 +99,9 @@ class Case {
     flops_ = programs.train.program.flops;
     session_ = std::make_unique<Session>(std::move(programs), backend_);
     session_->initialize(1);
-    if (backend_.holds_rows() && bench::HeldRowsOf::are_held(m)) {
-      const bench::HeldRowsOf rows(m, kBatches * batch, backend_.alignment());
-      session_->hold(rows.source());
+    if (backend_.supports_resident_rows() && bench::ResidentRowsOf::are_resident(m)) {
+      const bench::ResidentRowsOf rows(m, kBatches * batch, backend_.alignment());
+      session_->make_resident(rows.source());
       for (int64_t b = 0; b < kBatches; ++b) samples_.push_back(rows.samples(b, batch));
     } else {
       for (int64_t b = 0; b < kBatches; ++b) add_input(m.interface, static_cast<uint64_t>(b));
@@ -212,7 +212,7 @@ class Case {
   float loss_ = 0;
   std::vector<std::vector<std::byte>> inputs_;
   std::vector<std::vector<int32_t>> targets_;
-  std::vector<std::vector<kernels::HeldSample>> samples_;
+  std::vector<std::vector<kernels::ResidentSample>> samples_;
 };
 
 void print_table(double seconds) {

@@ -189,7 +189,7 @@ v1::JobPlan deep_plan(int blocks) {
 }
 
 TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
-  const auto told = [&](v1::Recipe::Precision precision, const char* device) {
+  const auto described = [&](v1::Recipe::Precision precision, const char* device) {
     server_.state().plan = deep_plan(1);
     server_.state().plan.mutable_run()->set_precision(precision);
     server_.state().plan.set_device(device);
@@ -197,17 +197,17 @@ TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
     const size_t at = out.find("precision");
     return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
   };
-  EXPECT_NE(told(v1::Recipe::TF32, "devices/gpu-0").find("fp32 does not and is up to"),
+  EXPECT_NE(described(v1::Recipe::TF32, "devices/gpu-0").find("fp32 does not and is up to"),
             std::string::npos);
-  EXPECT_NE(told(v1::Recipe::FP32, "devices/gpu-0").find("tf32 is up to"), std::string::npos);
-  const std::string on_cpu = told(v1::Recipe::FP32, "devices/cpu");
+  EXPECT_NE(described(v1::Recipe::FP32, "devices/gpu-0").find("tf32 is up to"), std::string::npos);
+  const std::string on_cpu = described(v1::Recipe::FP32, "devices/cpu");
   EXPECT_TRUE(on_cpu.ends_with(" fp32")) << on_cpu;  // no remark about costs
-  EXPECT_NE(told(v1::Recipe::BF16, "devices/cpu").find("slower than fp32"), std::string::npos);
-  EXPECT_EQ(told(v1::Recipe::FP16, "devices/gpu-0").find("slower"), std::string::npos);
+  EXPECT_NE(described(v1::Recipe::BF16, "devices/cpu").find("slower than fp32"), std::string::npos);
+  EXPECT_EQ(described(v1::Recipe::FP16, "devices/gpu-0").find("slower"), std::string::npos);
 }
 
 TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
-  const auto told = [&](int64_t steps, double seconds) {
+  const auto described = [&](int64_t steps, double seconds) {
     server_.state().plan = deep_plan(1);
     v1::CheckpointPlan& plan = *server_.state().plan.mutable_run()->mutable_checkpoints();
     plan.set_size_bytes(3 << 20);
@@ -217,10 +217,11 @@ TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
     const size_t at = out.find("3 MiB, ");
     return at == out.npos ? out : out.substr(at, out.find('\n', at) - at);
   };
-  EXPECT_EQ(told(40, 0), "3 MiB, every 40 steps; an interruption loses at most 40 steps of work");
-  EXPECT_EQ(told(1, 0), "3 MiB, every 1 step; an interruption loses at most 1 step of work");
+  EXPECT_EQ(described(40, 0),
+            "3 MiB, every 40 steps; an interruption loses at most 40 steps of work");
+  EXPECT_EQ(described(1, 0), "3 MiB, every 1 step; an interruption loses at most 1 step of work");
   EXPECT_EQ(
-      told(0, 102),
+      described(0, 102),
       "3 MiB, written in under 1% of the run's time; an interruption loses at most 102 s of work");
 }
 

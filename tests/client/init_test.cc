@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "client/init/column_look.h"
+#include "client/init/column_profile.h"
 #include "client/init/draft_parts.h"
 #include "client/init/job_draft.h"
 #include "client/init/job_yaml.h"

@@ -54,11 +54,11 @@ TEST(PredictRows, IdxPiecesAreIdxFiles) {
 
 TEST(PredictRows, GzipIsUnpackedAndDamageRefused) {
   const std::string text(100'000, 'q');
-  const auto back = gunzip_if_packed(gzip(text));
+  const auto back = gunzip_if_compressed(gzip(text));
   ASSERT_TRUE(back.ok());
   EXPECT_EQ(*back, text);
-  EXPECT_FALSE(gunzip_if_packed(gzip(text).substr(0, 40)).ok());
-  EXPECT_EQ(*gunzip_if_packed("plain"), "plain");
+  EXPECT_FALSE(gunzip_if_compressed(gzip(text).substr(0, 40)).ok());
+  EXPECT_EQ(*gunzip_if_compressed("plain"), "plain");
 }
 
 TEST(PredictRows, LinesAreCutBetweenThem) {

@@ -130,9 +130,9 @@ TEST(SpecFile, TheServersRefusalNamesTheOptionOnceAndNoFieldOfARequest) {
   EXPECT_EQ(spec->file.name(), "My Shop");
   EXPECT_EQ(refused("job_id"), "--name: is wrong");
   EXPECT_EQ(refused("array_id"), "--name: is wrong");
-  EXPECT_EQ(with_names_of_people(field_error("ANY", "job_id", "is wrong"), "--name").message,
+  EXPECT_EQ(with_user_field_names(field_error("ANY", "job_id", "is wrong"), "--name").message,
             "--name: is wrong");
-  EXPECT_EQ(with_names_of_people(field_error("ANY", "job_idle", "is wrong")).message,
+  EXPECT_EQ(with_user_field_names(field_error("ANY", "job_idle", "is wrong")).message,
             "job_idle: is wrong");
 }
 

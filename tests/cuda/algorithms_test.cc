@@ -12,8 +12,8 @@
 
 #include "src/job/train_job.h"
 #include "src/runtime/cuda/backend.h"
-#include "src/runtime/cuda/convolution.h"
-#include "src/runtime/cuda/product.h"
+#include "src/runtime/cuda/conv_algorithms.h"
+#include "src/runtime/cuda/cublaslt_matmul.h"
 #include "src/train/trainer.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/ranks.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/runtime/cuda/convolution.h"
+#include "src/runtime/cuda/conv_algorithms.h"
 #include "tests/cuda/described_device.h"
 
 namespace trainyard::cuda {

@@ -9,10 +9,10 @@
 #include "src/job/train_job.h"
 #include "src/runtime/cuda_module.h"
 #include "src/runtime/join.h"
-#include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
+#include "tests/cuda/resident_rows.h"
+#include "tests/cuda/staged_rows.h"
 #include "tests/cuda/tested_module.h"
-#include "tests/cuda/travelling_rows.h"
 #include "tests/engine/peers_support.h"
 
 namespace trainyard {
@@ -32,19 +32,19 @@ TEST(CudaDevice, PassesItsCheck) {
 TEST(CudaDevice, GathersTheBatchesThatTheHostWouldMake) {
   const auto cuda = open_cuda_backend(testing::tested_module(), 0);
   if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
-  testing::expect_held_batches(**cuda);
+  testing::expect_resident_batches(**cuda);
 }
 
 TEST(CudaDevice, GathersTheBatchesThatTravelAsTheyAreStored) {
   const auto cuda = open_cuda_backend(testing::tested_module(), 0);
   if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
-  testing::expect_travelling_batches(**cuda);
+  testing::expect_staged_batches(**cuda);
 }
 
 TEST(CudaDevice, EvaluatesTheRowsThatItHolds) {
   const auto cuda = open_cuda_backend(testing::tested_module(), 0);
   if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
-  testing::expect_held_evaluations(**cuda);
+  testing::expect_resident_evaluations(**cuda);
 }
 
 TEST(CudaDevice, TwoTrainLikeTwoCpus) {
@@ -88,7 +88,7 @@ TEST(CudaNodes, OneStartsByAnIdAndIsAborted) {
     GTEST_SKIP() << "no GPU: " << cuda.error().message;
   }
   for (const bool aborts : {false, true, true}) {
-    const auto peers = testing::meet(1);
+    const auto peers = testing::connect_peers(1);
     const auto devices = join_one(peers.front());
     ASSERT_TRUE(devices.ok()) << devices.error().message;
     Communicator& connection = *devices->front().backend->communicator();
@@ -103,7 +103,7 @@ TEST(CudaNodes, OneStartsByAnIdAndIsAborted) {
 TEST(CudaNodes, AStartThatNobodyElseComesToEndsByItsLimit) {
   const auto cuda = open_cuda_backend(testing::tested_module(), 0);
   if (!cuda.ok()) GTEST_SKIP() << "no GPU: " << cuda.error().message;
-  const auto peers = testing::meet(1);
+  const auto peers = testing::connect_peers(1);
   ProcessGroup group{.peers = peers.front(),
                      .first_rank = 0,
                      .ranks = 2,
@@ -116,7 +116,7 @@ TEST(CudaNodes, AStartThatNobodyElseComesToEndsByItsLimit) {
   const Status joined = one->join({&one, 1}, group);
   ASSERT_FALSE(joined.ok());
   EXPECT_EQ(joined.error().reason, "RANKS_MISSING") << joined.error().message;
-  const auto again = join_one(testing::meet(1).front());
+  const auto again = join_one(testing::connect_peers(1).front());
   EXPECT_TRUE(again.ok()) << again.error().message;
 }
 
@@ -139,7 +139,7 @@ TEST(CudaNodes, TwoProcessesTrainTheBitsOfTwoLocalGpus) {
     testing::run_job(job("local"),
                      testing::connected(2, [&](int r) { return std::shared_ptr(open(r).value()); }),
                      local);
-    const auto peers = testing::meet(2);
+    const auto peers = testing::connect_peers(2);
     testing::on_each(2, [&](int64_t p) {
       const auto devices = join_one(peers[static_cast<size_t>(p)]);
       ASSERT_TRUE(devices.ok()) << devices.error().message;

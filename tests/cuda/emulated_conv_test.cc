@@ -153,7 +153,7 @@ double step_of(Format format) {
 TEST(DirectConv, ForwardIsTheReference) {
   for (const ConvCase& c : cases()) {
     SCOPED_TRACE(c);
-    ASSERT_TRUE(cuda::takes_direct_conv(c.d));
+    ASSERT_TRUE(cuda::supports_direct_conv(c.d));
     for (const auto& [with_bias, relu] : {std::pair{false, false}, {true, false}, {true, true}}) {
       ConvRun r(c);
       const std::vector<double> x = r.x.rounded_to(c.operands), w = r.w.wide(),
@@ -223,7 +223,7 @@ TEST(DirectConv, NanGoesThroughRelu) {
 
 TEST(DirectConv, LeavesLargeProblemsToTheLibrary) {
   const ConvDims good{{2, 4, 8, 8}, 4, {3, 3, 1, 1, 1, 1, 1, 1}};
-  EXPECT_TRUE(cuda::takes_direct_conv(good));
+  EXPECT_TRUE(cuda::supports_direct_conv(good));
   std::vector<ConvDims> bad(9, good);
   bad[0].window.stride_h = 2;
   bad[1].window.dilation_w = 2;
@@ -234,7 +234,7 @@ TEST(DirectConv, LeavesLargeProblemsToTheLibrary) {
   bad[6].x.C = 57;
   bad[7].x.N = 1 << 20;
   bad[8].window.pad_right = 30;  // the output would be wider than 32 pixels
-  for (size_t i = 0; i < bad.size(); ++i) EXPECT_FALSE(cuda::takes_direct_conv(bad[i])) << i;
+  for (size_t i = 0; i < bad.size(); ++i) EXPECT_FALSE(cuda::supports_direct_conv(bad[i])) << i;
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 
 #include "src/ops/head_loss.h"
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/cublaslt_matmul.h"
 #include "src/runtime/cuda/head_loss.h"
-#include "src/runtime/cuda/product.h"
 #include "src/runtime/forwarding_backend.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/support/graph_cases.h"

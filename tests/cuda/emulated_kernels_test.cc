@@ -25,7 +25,7 @@
 #include "kernels/reduce.h"
 #include "kernels/softmax_xent.h"
 #include "src/runtime/cuda/backend.h"
-#include "src/runtime/cuda/convolution.h"
+#include "src/runtime/cuda/conv_algorithms.h"
 #include "tests/cuda/aligned_bytes.h"
 #include "tests/cuda/emulated_device.h"
 #include "tests/cuda/fake_cuda.h"

@@ -14,8 +14,8 @@
 #include "src/runtime/forwarding_backend.h"
 #include "src/train/trainer.h"
 #include "tests/cuda/fake_cuda.h"
-#include "tests/cuda/held_rows.h"
 #include "tests/cuda/ranks.h"
+#include "tests/cuda/resident_rows.h"
 
 namespace trainyard {
 namespace {
@@ -64,7 +64,7 @@ void expect_as_planned(const TrainJob& job) {
   const auto result = train(job, gpu, local_files(), recorder, {});
   ASSERT_TRUE(result.ok()) << result.error().message;
   const RunPlan& plan = recorder.plan;
-  EXPECT_EQ(plan.dataset_bytes > 0, job.holds_rows);
+  EXPECT_EQ(plan.dataset_bytes > 0, job.allows_resident_rows);
   EXPECT_GE(gpu.marks, 2) << "one behind an evaluation";
   EXPECT_EQ(gpu.asked, std::set{plan.memory.total() + plan.dataset_bytes});
   EXPECT_EQ(result->arena_used_bytes, plan.memory.total());
@@ -79,16 +79,16 @@ TEST(Memory, OfAConvolutionalNetworkIsAsPlanned) {
   const Workspace w;
   testing::make_dataset(w, /*images=*/true, 60);
   for (const Precision precision : {Precision::kFp32, Precision::kTf32, Precision::kBf16}) {
-    for (const bool holds_rows : {true, false}) {
+    for (const bool allows_resident_rows : {true, false}) {
       for (const int64_t parts : {1, 2}) {
-        const std::string name =
-            std::string(name_of(precision)) + (holds_rows ? "-held-" : "-") + std::to_string(parts);
+        const std::string name = std::string(name_of(precision)) +
+                                 (allows_resident_rows ? "-held-" : "-") + std::to_string(parts);
         SCOPED_TRACE(name);
         TrainJob job = testing::rank_job(w, name);
         job.recipe.precision = precision;
         job.recipe.accumulate_steps = parts;
         job.recipe.ema_decay = parts == 2 ? 0.9 : 0;
-        job.holds_rows = holds_rows;
+        job.allows_resident_rows = allows_resident_rows;
         expect_as_planned(job);
       }
     }
@@ -102,7 +102,7 @@ TEST(Memory, OfALanguageModelIsAsPlanned) {
     const std::string name(name_of(precision));
     SCOPED_TRACE(name);
     TrainJob job =
-        testing::held_job(w, name, testing::next_token_model(schema.text.vocabulary_size()));
+        testing::resident_job(w, name, testing::next_token_model(schema.text.vocabulary_size()));
     job.recipe.context_length = 5;
     job.recipe.precision = precision;
     expect_as_planned(job);

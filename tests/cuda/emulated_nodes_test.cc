@@ -21,9 +21,9 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::bytes_of;
+using testing::connect_peers;
 using testing::make_dataset;
 using testing::ManyBuckets;
-using testing::meet;
 using testing::on_each;
 using testing::Recorder;
 using testing::Workspace;
@@ -83,7 +83,7 @@ void expect_the_bits_of_local_gpus(Shard shard, int64_t micro_batches = 1) {
     SCOPED_TRACE(std::to_string(each) + " GPUs of each node");
     const int64_t processes = kDevices / each;
     const TrainJob job = job_of(w, "of-" + std::to_string(each), shard, micro_batches);
-    const auto peers = meet(processes, {.ranks_each = each});
+    const auto peers = connect_peers(processes, {.ranks_each = each});
     std::vector<Recorder> recorders(static_cast<size_t>(processes));
     on_each(processes, [&](int64_t p) {
       const auto at = static_cast<size_t>(p);
@@ -115,7 +115,7 @@ TEST(EmulatedNodes, ShardedParameters) { expect_the_bits_of_local_gpus(Shard::kP
 TEST(EmulatedNodes, TheJobSaysByWhatTheyAreConnected) {
   const Workspace w;
   make_dataset(w, true, 60);
-  const auto peers = meet(2, {.ranks_each = 2});
+  const auto peers = connect_peers(2, {.ranks_each = 2});
   Recorder recorders[2];
   on_each(2, [&](int64_t p) {
     const auto devices = join_gpus(peers[static_cast<size_t>(p)]).value();
@@ -130,7 +130,7 @@ TEST(EmulatedNodes, TheJobSaysByWhatTheyAreConnected) {
 
 /// The error with which two processes of two GPUs fail to connect, which must be the same for both.
 Error refusal_of_both(const PeerOptions& options, const std::vector<std::stop_source>& stops = {}) {
-  const auto peers = meet(2, options, {}, stops);
+  const auto peers = connect_peers(2, options, {}, stops);
   std::vector<Error> errors(2);
   on_each(2, [&](int64_t p) {
     const auto at = static_cast<size_t>(p);
@@ -146,7 +146,7 @@ Error refusal_of_both(const PeerOptions& options, const std::vector<std::stop_so
 
 TEST(EmulatedNodes, ARankThatNeverStartsIsNotWaitedForLonger) {
   testing::set_nccl_start(3, ncclInProgress);
-  const Error e = refusal_of_both({.ranks_each = 2, .meet = milliseconds(3000)});
+  const Error e = refusal_of_both({.ranks_each = 2, .connect_limit = milliseconds(3000)});
   testing::set_nccl_start(3, ncclSuccess);
   EXPECT_EQ(e.reason, "RANKS_MISSING");
   EXPECT_EQ(e.code, ErrorCode::kDeadlineExceeded);
@@ -157,7 +157,7 @@ TEST(EmulatedNodes, ARankThatNeverStartsIsNotWaitedForLonger) {
 // The other process's GPUs only wait, so their error would say nothing about the cause.
 TEST(EmulatedNodes, ARankThatFailsToStartIsNamedToAll) {
   testing::set_nccl_start(2, ncclSystemError);
-  const Error e = refusal_of_both({.ranks_each = 2, .meet = milliseconds(3000)});
+  const Error e = refusal_of_both({.ranks_each = 2, .connect_limit = milliseconds(3000)});
   testing::set_nccl_start(2, ncclSuccess);
   EXPECT_EQ(e.reason, "RANKS_UNCONNECTED");
   EXPECT_TRUE(e.message.starts_with("ranks 2 to 3: NCCL ")) << e.message;
@@ -174,7 +174,7 @@ TEST(EmulatedNodes, AStopIsHeededWhileTheyConnect) {
     while (testing::open_nccl_comms() < kDevices) std::this_thread::sleep_for(milliseconds(1));
     for (std::stop_source& stop : stops) stop.request_stop();
   });
-  const Error e = refusal_of_both({.ranks_each = 2, .meet = milliseconds(600'000)}, stops);
+  const Error e = refusal_of_both({.ranks_each = 2, .connect_limit = milliseconds(600'000)}, stops);
   testing::set_nccl_start(3, ncclSuccess);
   EXPECT_EQ(e.reason, "STOPPED");
   EXPECT_EQ(e.code, ErrorCode::kCancelled);
@@ -182,7 +182,7 @@ TEST(EmulatedNodes, AStopIsHeededWhileTheyConnect) {
 
 TEST(EmulatedNodes, AnIdIsGoodForOneStart) {
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const auto peers = meet(2);
+    const auto peers = connect_peers(2);
     on_each(2, [&](int64_t p) {
       const auto joined = join_gpus(peers[static_cast<size_t>(p)]);
       EXPECT_TRUE(joined.ok()) << joined.error().message;
@@ -196,7 +196,7 @@ TEST(EmulatedNodes, AProcessThatGoesEndsTheOthers) {
   const Workspace w;
   make_dataset(w, true, 60);
   for (const Shard shard : {Shard::kNone, Shard::kParameters}) {
-    const auto peers = meet(2, {.ranks_each = 2});
+    const auto peers = connect_peers(2, {.ranks_each = 2});
     on_each(2, [&](int64_t p) {
       const auto at = static_cast<size_t>(p);
       const auto devices = join_gpus(peers[at]).value();
@@ -240,7 +240,7 @@ std::string end_of_steps(ManyBuckets& job) {
 }
 
 TEST(EmulatedNodes, ARankThatStopsIsNamedByItsProcess) {
-  const auto peers = meet(2, {.ranks_each = 2});
+  const auto peers = connect_peers(2, {.ranks_each = 2});
   on_each(2, [&](int64_t p) {
     const auto at = static_cast<size_t>(p);
     ManyBuckets job(join_gpus(peers[at]).value(), p == 0 ? kLate : kSoon);
@@ -260,7 +260,7 @@ TEST(EmulatedNodes, ARankThatStopsIsNamedByItsProcess) {
 
 // All ranks of this process wait in an exchange, and the other process sends no reason.
 TEST(EmulatedNodes, OthersThatAreSilentAreNamed) {
-  const auto peers = meet(2, {.ranks_each = 2});
+  const auto peers = connect_peers(2, {.ranks_each = 2});
   std::atomic<bool> over{false};
   on_each(2, [&](int64_t p) {
     const auto at = static_cast<size_t>(p);

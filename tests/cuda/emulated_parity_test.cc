@@ -204,7 +204,7 @@ TEST_F(EmulatedCandidates, ThatThereIsNoTimeForAreSaidToBeLeftOut) {
 }
 
 TEST_F(EmulatedCandidates, AreSharedByProcesses) {
-  std::vector<std::string> looked_at;
+  std::vector<std::string> compared;
   for (const char* part : std::vector<const char*>{"1/3", "2/3", "3/3", nullptr}) {
     part == nullptr ? ::unsetenv("TRAINYARD_CANDIDATE_PART")
                     : ::setenv("TRAINYARD_CANDIDATE_PART", part, 1);
@@ -218,12 +218,12 @@ TEST_F(EmulatedCandidates, AreSharedByProcesses) {
     }
     EXPECT_FALSE(names.empty());
     if (part != nullptr) {
-      looked_at.insert(looked_at.end(), names.begin(), names.end());
+      compared.insert(compared.end(), names.begin(), names.end());
       continue;
     }
     std::ranges::sort(names);
-    std::ranges::sort(looked_at);
-    EXPECT_EQ(looked_at, names);
+    std::ranges::sort(compared);
+    EXPECT_EQ(compared, names);
   }
 }
 

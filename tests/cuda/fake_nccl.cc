@@ -30,7 +30,7 @@
 
 namespace {
 
-constexpr int kLooks = 3;  // state queries until a non-blocking operation is done
+constexpr int kPolls = 3;  // state queries until a non-blocking operation is done
 
 enum class Kind : uint8_t { kAllReduce, kReduce, kReduceScatter, kBroadcast, kAllGather };
 
@@ -51,7 +51,7 @@ struct Group {
   std::mutex mutex;
   std::condition_variable changed;
   size_t arrived = 0;
-  int64_t meetings = 0;
+  int64_t generations = 0;
   std::vector<Call> calls;  // by rank
 };
 
@@ -76,7 +76,7 @@ struct ncclComm {
   // The next members are used if it is non-blocking:
   std::mutex mutex = {};
   bool started = true;
-  int looks = 0;  // state queries left until the last operation is done
+  int polls_left = 0;  // state queries left until the last operation is done
   ncclResult_t failed = ncclSuccess;
   std::vector<Submission> waiting = {};
   std::thread::id caller = {};  // the thread that owns the stream, for the emulator
@@ -287,16 +287,16 @@ void exchange(const Rank& rank, const Call& call) {
     return;
   }
   group.calls[rank.rank] = call;
-  const int64_t meeting = group.meetings;
+  const int64_t generation = group.generations;
   if (++group.arrived == group.calls.size()) {
     exchange_calls(group);
     group.arrived = 0;
-    ++group.meetings;
+    ++group.generations;
     group.changed.notify_all();
     return;
   }
-  group.changed.wait(lock, [&] { return rank.aborted || group.meetings != meeting; });
-  if (group.meetings == meeting) --group.arrived;
+  group.changed.wait(lock, [&] { return rank.aborted || group.generations != generation; });
+  if (group.generations == generation) --group.arrived;
 }
 
 void submit_call(const std::shared_ptr<Rank>& rank, const Submission& submission) {
@@ -356,7 +356,7 @@ ncclResult_t comm_init_rank_config(ncclComm_t* comm, int ranks, ncclUniqueId id,
   made->rank->device = device;
   made->blocks = false;
   made->started = false;
-  made->looks = kLooks;
+  made->polls_left = kPolls;
   made->failed = static_cast<ncclResult_t>(error);
   if (error == ncclSuccess) {
     trainyard::UniqueFd& wire = made->rank->wire;
@@ -400,9 +400,9 @@ ncclResult_t state_of(ncclComm& comm) {
     comm.started = ::recv(comm.rank->wire.get(), &sign, 1, MSG_DONTWAIT) == 1;
     if (!comm.started) return ncclInProgress;
   }
-  if (comm.looks == 0) return ncclSuccess;
+  if (comm.polls_left == 0) return ncclSuccess;
   if (!comm.waiting.empty() && std::this_thread::get_id() != comm.caller) return ncclInProgress;
-  if (--comm.looks > 0) return ncclInProgress;
+  if (--comm.polls_left > 0) return ncclInProgress;
   for (const Submission& s : std::exchange(comm.waiting, {})) submit_call(comm.rank, s);
   return ncclSuccess;
 }
@@ -430,7 +430,7 @@ ncclResult_t group_end() {
     }
     const std::scoped_lock lock(p.comm->mutex);
     p.comm->waiting.push_back(s);
-    p.comm->looks = kLooks;
+    p.comm->polls_left = kPolls;
     p.comm->caller = std::this_thread::get_id();
     result = ncclInProgress;
   }
@@ -443,7 +443,7 @@ ncclResult_t add(const Call& call, ncclComm_t comm, cudaStream_t stream, ncclRed
   const bool has_root = call.root < comm->rank->group->calls.size();
   {
     const std::scoped_lock lock(comm->mutex);  // refuses while an earlier call is submitted
-    if (!comm->blocks && (comm->looks > 0 || comm->failed != ncclSuccess)) {
+    if (!comm->blocks && (comm->polls_left > 0 || comm->failed != ncclSuccess)) {
       return ncclInvalidArgument;
     }
   }

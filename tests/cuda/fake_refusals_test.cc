@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "src/runtime/cuda/backend.h"
-#include "src/runtime/cuda/convolution.h"
-#include "src/runtime/cuda/product.h"
+#include "src/runtime/cuda/conv_algorithms.h"
+#include "src/runtime/cuda/cublaslt_matmul.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/workspace.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "src/base/check.h"
-#include "src/runtime/cuda/product.h"
+#include "src/runtime/cuda/cublaslt_matmul.h"
 
 namespace trainyard::cuda {
 namespace {

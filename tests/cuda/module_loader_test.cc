@@ -89,10 +89,10 @@ TEST(CudaModule, RefusesAProgramOfAnotherBuild) {
   std::array<char, 256> text{};
   Backend* backend = nullptr;
   EXPECT_EQ(open(kCudaModuleAbi + 1, cuda_module_build(), 0, &backend, text.data(), text.size()),
-            CudaModuleAnswer::kMismatch);
+            CudaModuleStatus::kMismatch);
   EXPECT_NE(std::string(text.data()).find("another build"), std::string::npos);
   EXPECT_EQ(open(kCudaModuleAbi, "0.0.0 other", 0, &backend, text.data(), text.size()),
-            CudaModuleAnswer::kMismatch);
+            CudaModuleStatus::kMismatch);
   EXPECT_EQ(backend, nullptr);
 }
 

@@ -76,11 +76,11 @@ class CandidateTime {
     if (left_out_++ == 0) first_left_out_ = name;
   }
   /// Prints what was omitted, if anything; scripts/gpu_check shows the line.
-  void report(int64_t looked_at) const {
+  void report(int64_t compared) const {
     if (left_out_ == 0) return;
     std::printf("left out: %lld cases, from %s on; the time was over behind %lld candidates\n",
                 static_cast<long long>(left_out_), first_left_out_.c_str(),
-                static_cast<long long>(looked_at));
+                static_cast<long long>(compared));
   }
 
  private:

@@ -143,7 +143,7 @@ int64_t compare_candidates(const GraphCase& test, Backend& backend, NthCandidate
                            const RunOptions& options) {
   const auto [narrow, wide] = build(test, options.precision);
   std::optional<CaseResult> expected;
-  int64_t looked_at = 0;
+  int64_t compared = 0;
   size_t number = 0;
   do {
     SCOPED_TRACE(test.name + (options.channels_last ? " channels-last" : " row-major") +
@@ -154,12 +154,12 @@ int64_t compare_candidates(const GraphCase& test, Backend& backend, NthCandidate
       if (candidates.most() < 2) break;  // no choice
       if (!expected.has_value()) expected = run_case(wide, *make_reference_backend(), options);
       compare(result, *expected, relative_max_of(options.precision));
-      ++looked_at;
+      ++compared;
     } catch (const std::exception& e) {  // a library refuses; the other candidates still run
       ADD_FAILURE() << e.what();
     }
   } while (number < candidates.most());
-  return looked_at;
+  return compared;
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ void expect_parity_of_candidates(Backend& cuda, Precision precision) {
   cuda.use_algorithms(candidates);
   WorkspaceBackend nan_first(cuda, {.fill = 0xFF});
   CandidateTime time;
-  int64_t looked_at = 0;
+  int64_t compared = 0;
   // If time runs out, the cases in row-major are omitted, which image networks do not use.
   for (const bool channels_last : {true, false}) {
     RunOptions options{channels_last, /*keep_all=*/false};
@@ -179,15 +179,15 @@ void expect_parity_of_candidates(Backend& cuda, Precision precision) {
       if (!is_in_part(number++) || !is_wanted(test)) continue;
       if (!is_covered(cuda, build(test, precision).narrow)) continue;
       if (time.is_left()) {
-        looked_at += compare_candidates(test, nan_first, *candidates, options);
+        compared += compare_candidates(test, nan_first, *candidates, options);
       } else {
         time.leave_out(test.name + (channels_last ? " channels-last" : " row-major"));
       }
     }
   }
-  time.report(looked_at);
+  time.report(compared);
   if (std::getenv("TRAINYARD_CASE") == nullptr) {
-    EXPECT_GT(looked_at, 0);
+    EXPECT_GT(compared, 0);
   }
 }
 

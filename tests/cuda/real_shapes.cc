@@ -118,8 +118,9 @@ std::string compare(const std::string& tensor, const std::vector<double>& got,
 }
 
 /// Compares one run; `name` begins the sentences added to `wrong`.
-void look_at(const CaseGraph& c, Backend& cuda, const RunOptions& options,
-             const CaseResult& expected, const std::string& name, std::vector<std::string>& wrong) {
+void check_case(const CaseGraph& c, Backend& cuda, const RunOptions& options,
+                const CaseResult& expected, const std::string& name,
+                std::vector<std::string>& wrong) {
   std::printf("%s\n", name.c_str());
   try {
     const CaseResult got = run_case(c, cuda, options);
@@ -191,9 +192,9 @@ std::vector<std::string> find_wrong_first(Backend& cuda, const std::vector<Shape
     for (const bool channels_last : {true, false}) {
       RunOptions options{channels_last, /*keep_all=*/false};
       options.precision = precision;
-      look_at(c, cuda, options, run_case(c, *cpu, options),
-              name_of(shape, precision) + (channels_last ? ", channels-last" : ", row-major"),
-              wrong);
+      check_case(c, cuda, options, run_case(c, *cpu, options),
+                 name_of(shape, precision) + (channels_last ? ", channels-last" : ", row-major"),
+                 wrong);
     }
   }
   return wrong;
@@ -207,7 +208,7 @@ std::vector<std::string> find_wrong_candidates(Backend& cuda, const std::vector<
   cuda.use_algorithms(candidates);
   WorkspaceBackend nan_first(cuda, {.fill = 0xFF});
   CandidateTime time;
-  int64_t looked_at = 0;
+  int64_t compared = 0;
   size_t shape_number = 0;
   for (const ShapeCase& shape : cases) {
     if (!is_in_part(shape_number++)) continue;
@@ -223,15 +224,15 @@ std::vector<std::string> find_wrong_candidates(Backend& cuda, const std::vector<
     size_t number = 0;
     do {
       candidates->take(number++);
-      look_at(c, nan_first, options, expected, name + std::to_string(number), wrong);
-      ++looked_at;
+      check_case(c, nan_first, options, expected, name + std::to_string(number), wrong);
+      ++compared;
       for (const auto& [key, choice] : candidates->taken()) {
         std::printf("  %s: %s\n", key.c_str(), choice.c_str());
       }
     } while (number < candidates->most() && time.is_left());
     if (number < candidates->most()) time.leave_out(name + std::to_string(number + 1));
   }
-  time.report(looked_at);
+  time.report(compared);
   return wrong;
 }
 

@@ -118,7 +118,7 @@ TEST(StepBudget, EveryModelKeepsToItsOwn) {
     EXPECT_GT(recorded.all(), 0);
     const int64_t together = c.step.together;
     EXPECT_EQ(c.step.recorded.all() - together * recorded.all(),
-              c.step.holds_rows ? together + 1 : 0);
+              c.step.has_resident_rows ? together + 1 : 0);
     counts.emplace_back(b.title(), c);
   }
   for (const auto& [title, count] : counts) {

@@ -20,7 +20,7 @@ class WorkspaceBackend::ChangedKernel final : public Kernel {
     const int64_t bytes = inner_->workspace_bytes();
     return bytes > 0 ? bytes + backend_.change_.offset : 0;
   }
-  bool takes_stored() const override { return inner_->takes_stored(); }
+  bool accepts_stored_types() const override { return inner_->accepts_stored_types(); }
   void run(const KernelArgs& args) override {
     if (args.workspace == nullptr) return inner_->run(args);
     KernelArgs changed = args;

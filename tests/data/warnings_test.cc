@@ -185,10 +185,10 @@ struct NumberRows {
   }
 };
 
-RowCopies copies_of(const NumberRows& seen, const NumberRows& held) {
+RowCopies copies_of(const NumberRows& seen, const NumberRows& held_out) {
   DatasetSchema schema;
   schema.columns = {{ColumnSchema::Kind::kNumeric, "x", {}}};
-  return count_copies(schema, seen.view(), seen.rows, held.view(), held.rows);
+  return count_copies(schema, seen.view(), seen.rows, held_out.view(), held_out.rows);
 }
 
 TEST(RowCopies, CountsRowsThatWereSeenWithTheirTarget) {

@@ -1,6 +1,6 @@
 """Tests of one job on four nodes of a real Slurm on this machine: whatever happens to its workers,
 to a node or to the daemon, it must end with the same bits as an undisturbed run on four nodes.
-tests/engine/nodes_test.cc and tests/server/elsewhere_run_test.cc check that these bits equal those
+tests/engine/nodes_test.cc and tests/server/remote_run_test.cc check that these bits equal those
 of four ranks in one process."""
 
 import os

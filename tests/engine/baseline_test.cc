@@ -175,16 +175,16 @@ TEST(Baseline, ComparesLossAndAccuracy) {
   EXPECT_DOUBLE_EQ(without.values[1].second, 0.75);
   EXPECT_NEAR(without.values[0].second, -(3 * std::log(0.75) + std::log(0.25)) / 4, 1e-6);
   const TargetSchema target{TargetSchema::Kind::kClass, "y", {"no", "yes"}};
-  const auto told = [&](double loss, double accuracy) {
+  const auto reported = [&](double loss, double accuracy) {
     return baseline->compare("val", {{{"loss", loss}, {"accuracy", accuracy}}, {}}, without, target)
         .has_value();
   };
-  EXPECT_TRUE(told(0.6, 0.75));
-  EXPECT_TRUE(told(0.6, 0.5));
-  EXPECT_FALSE(told(0.5, 0.75)) << "its probabilities are better";
-  EXPECT_FALSE(told(0.9, 0.8)) << "its answers are better";
-  EXPECT_TRUE(told(std::nan(""), 0.75));
-  EXPECT_TRUE(told(kInfinity, 0.75));
+  EXPECT_TRUE(reported(0.6, 0.75));
+  EXPECT_TRUE(reported(0.6, 0.5));
+  EXPECT_FALSE(reported(0.5, 0.75)) << "its probabilities are better";
+  EXPECT_FALSE(reported(0.9, 0.8)) << "its answers are better";
+  EXPECT_TRUE(reported(std::nan(""), 0.75));
+  EXPECT_TRUE(reported(kInfinity, 0.75));
   EXPECT_NE(baseline->compare("val", {{{"loss", 1}, {"accuracy", 0.75}}, {}}, without, target)
                 ->find("largest class, 'yes'"),
             std::string::npos);
@@ -217,10 +217,10 @@ TEST(RunWarnings, ValidationRowsThatAreCopies) {
     job.recipe.epochs = 1;
     Recorder recorder;
     const TrainResult result = run_to_the_end(job, recorder);
-    const bool told = std::ranges::any_of(result.warnings, [](const std::string& warning) {
+    const bool reported = std::ranges::any_of(result.warnings, [](const std::string& warning) {
       return warning.find("validation rows equal a training row, target included") != warning.npos;
     });
-    EXPECT_EQ(told, copies);
+    EXPECT_EQ(reported, copies);
     EXPECT_EQ(recorder.line_with("equal a training row").empty(), !copies);
   }
 }
@@ -232,10 +232,10 @@ TEST(RunWarnings, ManyParametersForFewRows) {
   RunPlan plan;
   plan.train_rows = 200;
   plan.trained_parameter_count = 100'000;
-  const std::vector<std::string> told = run_warnings(plan, {}, schema);
-  ASSERT_EQ(told.size(), 1u);
+  const std::vector<std::string> reported = run_warnings(plan, {}, schema);
+  ASSERT_EQ(reported.size(), 1u);
   EXPECT_EQ(
-      told[0],
+      reported[0],
       "the model has 100000 parameters to learn from 200 rows, which it can memorize (overfit). "
       "Column 'day' makes 3 of the 4 inputs, one for each category. Make the model smaller, "
       "or train on more rows.");

@@ -27,8 +27,8 @@ using testing::make_dataset;
 using testing::Recorder;
 using testing::Workspace;
 
-/// A disk that blocks the first checkpoint until let_go() is called.
-class HeldFiles final : public Files {
+/// A disk that blocks the first checkpoint until unblock() is called.
+class BlockedFiles final : public Files {
  public:
   Status write_file(const std::filesystem::path& path,
                     std::span<const std::span<const std::byte>> parts) override {
@@ -43,7 +43,7 @@ class HeldFiles final : public Files {
     std::unique_lock lock(mu_);
     waits_ = true;
     changed_.notify_all();
-    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return let_go_; }))
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return unblocked_; }))
         << "training waits for the checkpoint";
     return fails ? Status(make_error(ErrorCode::kResourceExhausted, "STORAGE_FULL", "full"))
                  : files_.rename_durable(from, to);
@@ -57,13 +57,13 @@ class HeldFiles final : public Files {
   }
   Status remove_all(const std::filesystem::path& path) override { return files_.remove_all(path); }
 
-  void let_go() {
+  void unblock() {
     const std::lock_guard lock(mu_);
-    let_go_ = true;
+    unblocked_ = true;
     changed_.notify_all();
   }
   /// Waits until a checkpoint is blocked.
-  void wait_until_held() {
+  void wait_until_blocked() {
     std::unique_lock lock(mu_);
     EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(60), [this] { return waits_; }));
   }
@@ -74,7 +74,7 @@ class HeldFiles final : public Files {
   std::mutex mu_;
   std::condition_variable changed_;
   bool waits_ = false;
-  bool let_go_ = false;
+  bool unblocked_ = false;
 };
 
 /// A job of 12 steps without evaluations, so that each progress report is a step.
@@ -110,19 +110,19 @@ TEST(CheckpointBeside, StepsGoOnWhileOneIsWritten) {
   UnsyncedFiles quick;
   Recorder whole;
   ASSERT_TRUE(run_on_files(plain_job(w, "whole", 5), whole, quick).ok());
-  HeldFiles held;
+  BlockedFiles blocked;
   Recorder r;
   size_t losses_before = 0;
   r.on_progress = [&](int64_t signs) {
     if (signs != 9) return;
     EXPECT_TRUE(r.saved.empty()) << "reported before it was durable";
-    held.let_go();
+    blocked.unblock();
   };
   r.on_checkpoint = [&](int64_t step) {
     if (step == 5) losses_before = r.series["train/loss"].size();
   };
   const TrainJob job = plain_job(w, "held", 5);
-  const auto result = run_on_files(job, r, held);
+  const auto result = run_on_files(job, r, blocked);
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(r.saved, (std::vector<int64_t>{5, 10, 12}));
   EXPECT_GE(losses_before, 5u) << "the metrics up to a checkpoint come before it";
@@ -139,20 +139,20 @@ TEST(CheckpointBeside, StepsGoOnWhileOneIsWritten) {
 
 /// Runs on a blocked disk until no further step is done. Returns the number of steps then, and
 /// unblocks the disk.
-int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, HeldFiles& held) {
+int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, BlockedFiles& blocked) {
   std::atomic<int64_t> signs = 0;
   std::atomic<int64_t> at_let_go = -1;
   r.on_progress = [&](int64_t n) { signs = n; };
   std::jthread disk([&] {
-    held.wait_until_held();
+    blocked.wait_until_blocked();
     for (int64_t seen = -1; seen != signs;) {
       seen = signs;
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
     }
     at_let_go = signs.load();
-    held.let_go();
+    blocked.unblock();
   });
-  const auto result = run_on_files(job, r, held);
+  const auto result = run_on_files(job, r, blocked);
   EXPECT_TRUE(result.ok()) << result.error().message;
   disk.join();
   return at_let_go;
@@ -163,34 +163,34 @@ int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, HeldFil
 TEST(CheckpointBeside, TheNextOneWaitsForTheOneUnderWay) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
-  HeldFiles held;
+  BlockedFiles blocked;
   Recorder r;
-  EXPECT_EQ(steps_behind_a_disk_that_hangs(plain_job(w, "a", 3), r, held), 6);
+  EXPECT_EQ(steps_behind_a_disk_that_hangs(plain_job(w, "a", 3), r, blocked), 6);
   EXPECT_EQ(r.saved, (std::vector<int64_t>{3, 6, 9, 12}));
 }
 
 TEST(CheckpointBeside, TheEndWaitsForTheOneUnderWay) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
-  HeldFiles held;
+  BlockedFiles blocked;
   Recorder r;
   const TrainJob job = plain_job(w, "a", 12);
-  EXPECT_EQ(steps_behind_a_disk_that_hangs(job, r, held), 12);
+  EXPECT_EQ(steps_behind_a_disk_that_hangs(job, r, blocked), 12);
   EXPECT_EQ(r.saved, (std::vector<int64_t>{12}));
 }
 
 TEST(CheckpointBeside, AFailureIsReportedAndTrainingGoesOn) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
-  HeldFiles held;
-  held.fails = true;
+  BlockedFiles blocked;
+  blocked.fails = true;
   Recorder r;
   r.on_progress = [&](int64_t signs) {
-    if (signs == 9) held.let_go();
-    if (signs == 11) held.fails = false;
+    if (signs == 9) blocked.unblock();
+    if (signs == 11) blocked.fails = false;
   };
   const TrainJob job = plain_job(w, "a", 5);
-  ASSERT_TRUE(run_on_files(job, r, held).ok());
+  ASSERT_TRUE(run_on_files(job, r, blocked).ok());
   ASSERT_FALSE(r.failed.empty());
   EXPECT_EQ(r.failed[0].first, 5);
   EXPECT_EQ(r.failed[0].second.reason, "STORAGE_FULL");
@@ -200,16 +200,16 @@ TEST(CheckpointBeside, AFailureIsReportedAndTrainingGoesOn) {
 TEST(CheckpointBeside, AStopSavesTheStepWhereItStops) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
-  HeldFiles held;
+  BlockedFiles blocked;
   Recorder r;
   std::stop_source stop;
   r.on_progress = [&](int64_t signs) {
     if (signs != 7) return;
     stop.request_stop();
-    held.let_go();
+    blocked.unblock();
   };
   const TrainJob job = plain_job(w, "a", 5);
-  EXPECT_EQ(run_on_files(job, r, held, stop.get_token()).error().reason, "STOPPED");
+  EXPECT_EQ(run_on_files(job, r, blocked, stop.get_token()).error().reason, "STOPPED");
   ASSERT_EQ(r.saved.size(), 2u);
   EXPECT_EQ(r.saved[0], 5);
   EXPECT_GE(r.saved[1], 7);
@@ -219,7 +219,7 @@ TEST(CheckpointBeside, AStopSavesTheStepWhereItStops) {
 TEST(CheckpointBeside, AFaultWaitsForTheOneUnderWayAndItCounts) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
-  HeldFiles held;
+  BlockedFiles blocked;
   Recorder r;
   struct Fault {};
   std::jthread disk;
@@ -227,12 +227,12 @@ TEST(CheckpointBeside, AFaultWaitsForTheOneUnderWayAndItCounts) {
     if (signs != 7) return;
     disk = std::jthread([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      held.let_go();
+      blocked.unblock();
     });
     throw Fault();
   };
   const TrainJob job = plain_job(w, "a", 5);
-  EXPECT_THROW((void)run_on_files(job, r, held), Fault);
+  EXPECT_THROW((void)run_on_files(job, r, blocked), Fault);
   EXPECT_EQ(r.saved, (std::vector<int64_t>{5}));
   EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{5}));
 }
@@ -252,14 +252,14 @@ TEST(CheckpointBeside, ALossThatIsNotFiniteNamesTheOneUnderWay) {
   const int64_t last = first.saved.back();  // the loss of the next step is not finite
   std::filesystem::remove_all(job.checkpoints);
   job.recipe.checkpoint_every_steps = last;
-  HeldFiles held;
+  BlockedFiles blocked;
   Recorder r;
   std::jthread disk([&] {
-    held.wait_until_held();
+    blocked.wait_until_blocked();
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    held.let_go();
+    blocked.unblock();
   });
-  const auto result = run_on_files(job, r, held);
+  const auto result = run_on_files(job, r, blocked);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().reason, "LOSS_NOT_FINITE");
   EXPECT_EQ(r.saved, (std::vector<int64_t>{last}));
@@ -367,14 +367,14 @@ TEST(CheckpointsByTime, StepsOfTheRecipeAreKeptExactly) {
 TEST(CheckpointsByTime, ASlowDiskIsWaitedForOnlyAtTheEndOfTheInterval) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
-  HeldFiles held;
+  BlockedFiles blocked;
   FakeClock clock;
   Recorder r;
   r.on_progress = [&](int64_t signs) {
     clock.pass(signs == 1 ? 5'000'000 : 500'000);
-    if (signs == 11) held.let_go();  // 4.5 s after the first write began
+    if (signs == 11) blocked.unblock();  // 4.5 s after the first write began
   };
-  ASSERT_TRUE(run_on_files(plain_job(w, "a", 0), r, held, {}, clock).ok());
+  ASSERT_TRUE(run_on_files(plain_job(w, "a", 0), r, blocked, {}, clock).ok());
   EXPECT_EQ(r.saved, (std::vector<int64_t>{2, 12}));
 }
 

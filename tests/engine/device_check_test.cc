@@ -28,7 +28,7 @@ class BrokenBackend final : public ForwardingBackend {
   struct Broken final : Kernel {
     Broken(std::unique_ptr<Kernel> k, int64_t* r) : kernel(std::move(k)), runs(r) {}
     int64_t workspace_bytes() const override { return kernel->workspace_bytes(); }
-    bool takes_stored() const override { return kernel->takes_stored(); }
+    bool accepts_stored_types() const override { return kernel->accepts_stored_types(); }
     void run(const KernelArgs& args) override {
       kernel->run(args);
       const float more = runs == nullptr ? 0.5F : 1e-5F * static_cast<float>((*runs)++);
@@ -84,7 +84,7 @@ class WrongFilterBackend final : public ForwardingBackend {
   struct WrongFilter final : Kernel {
     WrongFilter(std::unique_ptr<Kernel> k, int64_t n) : kernel(std::move(k)), count(n) {}
     int64_t workspace_bytes() const override { return kernel->workspace_bytes(); }
-    bool takes_stored() const override { return kernel->takes_stored(); }
+    bool accepts_stored_types() const override { return kernel->accepts_stored_types(); }
     void run(const KernelArgs& args) override {
       kernel->run(args);
       for (int64_t i = 0; i < count; ++i) args.out<float>(1)[i] *= -1;

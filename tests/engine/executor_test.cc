@@ -213,7 +213,7 @@ TEST(Executor, NamesTheNodeThatFaultsWhenAsked) {
   write_all(executor, c);
   backend.is_faulty = true;
   EXPECT_NO_THROW(executor.run());  // nothing has synchronized yet
-  executor.wait_behind_nodes(true);
+  executor.wait_after_nodes(true);
   try {
     executor.run();
     FAIL() << "a fault went unnoticed";

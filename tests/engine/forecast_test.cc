@@ -275,8 +275,8 @@ StepWork linked(Processor processor, LinkWork beside, LinkWork alone) {
   StepWork work;
   work.processor = processor;
   work.items = {{node("Relu", 1e9, 1e10), 1}};
-  work.sent_beside = beside;
-  work.sent_alone = alone;
+  work.sent_overlapped = beside;
+  work.sent_exposed = alone;
   return work;
 }
 
@@ -368,9 +368,9 @@ std::pair<double, double> exchanges_of(Shard shard, int64_t accumulate_steps) {
     planned += static_cast<double>(e.count);
   }
   const StepWork& step = plan.work.step;
-  EXPECT_NEAR((step.sent_beside.bytes + step.sent_alone.bytes) / sent, 1, 1e-9);
-  EXPECT_EQ(step.sent_beside.exchanges + step.sent_alone.exchanges, planned);
-  return {planned, step.sent_beside.exchanges};
+  EXPECT_NEAR((step.sent_overlapped.bytes + step.sent_exposed.bytes) / sent, 1, 1e-9);
+  EXPECT_EQ(step.sent_overlapped.exchanges + step.sent_exposed.exchanges, planned);
+  return {planned, step.sent_overlapped.exchanges};
 }
 
 TEST(RunWork, AllButTheLastExchangeOfAKindGoOnBesideTheBackwardPass) {
@@ -401,17 +401,19 @@ TEST(RunWork, EvaluationsExchangeToo) {
     return plan_run(model, recipe, schema, 2).value().work.evaluation;
   };
   const StepWork none = sent(Shard::kNone);
-  EXPECT_EQ(none.sent_beside.exchanges + none.sent_alone.exchanges, 0) << "each has its own rows";
+  EXPECT_EQ(none.sent_overlapped.exchanges + none.sent_exposed.exchanges, 0)
+      << "each has its own rows";
   // The head's ranks exchange the outputs of the layer below the head, for as many rows as the
   // input has.
   const StepWork head = sent(Shard::kHead);
-  EXPECT_EQ(head.sent_beside.exchanges, 0);
-  EXPECT_EQ(head.sent_alone.exchanges, 1);
-  EXPECT_EQ(head.sent_alone.bytes, head.input_bytes / 20 * 64);
+  EXPECT_EQ(head.sent_overlapped.exchanges, 0);
+  EXPECT_EQ(head.sent_exposed.exchanges, 1);
+  EXPECT_EQ(head.sent_exposed.bytes, head.input_bytes / 20 * 64);
   // Each rank receives half of all weights and biases.
   const StepWork gathered = sent(Shard::kParameters);
   const double weights = 20 * 64 + 64 + 64 * 64 + 64 + 64 * 100 + 100;
-  EXPECT_EQ(gathered.sent_beside.bytes + gathered.sent_alone.bytes, weights * sizeof(float) / 2);
+  EXPECT_EQ(gathered.sent_overlapped.bytes + gathered.sent_exposed.bytes,
+            weights * sizeof(float) / 2);
 }
 
 TEST(Forecast, WhatWasMeasuredTakesItsPlace) {

@@ -139,11 +139,11 @@ TEST(Losses, RefuseWhatDoesNotFitNamingTheField) {
     SCOPED_TRACE(r.name);
     const auto objective = find_objective(r.spec, r.data);
     ASSERT_FALSE(objective.ok());
-    std::vector<std::string> told;
+    std::vector<std::string> reported;
     for (const FieldViolation& v : objective.error().violations) {
-      told.push_back(v.field + ": " + v.description);
+      reported.push_back(v.field + ": " + v.description);
     }
-    EXPECT_EQ(told, r.violations);
+    EXPECT_EQ(reported, r.violations);
   }
 }
 

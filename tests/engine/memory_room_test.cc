@@ -31,8 +31,8 @@ TEST(MemoryRoom, WhatEachProcessTakesIsKeptFree) {
 TEST(MemoryRoom, WhatOurOwnJobsTakeComesBackWithTheirProcesses) {
   const Devices devices{{gpu("devices/gpu-0", 80 * kGiB, 21 * kGiB, kGiB)}, ""};
   EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, {}, 0).plan_bytes_max(), 58 * kGiB);
-  const std::vector<HeldMemory> held = {{"devices/gpu-0", 20 * kGiB}};
-  EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, held, 0).plan_bytes_max(), 79 * kGiB);
+  const std::vector<JobMemory> job_memory = {{"devices/gpu-0", 20 * kGiB}};
+  EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, job_memory, 0).plan_bytes_max(), 79 * kGiB);
 }
 
 TEST(MemoryRoom, TheDeviceWithMostRoomForAPlanCounts) {

@@ -210,16 +210,16 @@ TEST(Subwords, GoOnInWholeCharacters) {
   ASSERT_TRUE(generator.ok()) << generator.error().message;
   const auto generate = [&](double temperature, int64_t tokens) {
     std::string all;
-    int64_t told = 0;
+    int64_t reported = 0;
     const Status s = (*generator)
                          ->generate("the tower", tokens, {.temperature = temperature, .seed = 7},
                                     {}, [&](std::string_view piece) {
                                       EXPECT_TRUE(is_utf8(piece)) << quoted_value(piece);
-                                      ++told;
+                                      ++reported;
                                       all += piece;
                                     });
     EXPECT_TRUE(s.ok()) << s.error().message;
-    EXPECT_EQ(told, tokens);
+    EXPECT_EQ(reported, tokens);
     return all;
   };
   EXPECT_TRUE(generate(0, 30).starts_with(" \xf0\x9f\x98\x80 of the town\n")) << generate(0, 30);

@@ -32,10 +32,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::bytes_of;
+using testing::connect_peers;
 using testing::image_model;
 using testing::joined_devices;
 using testing::make_dataset;
-using testing::meet;
 using testing::on_each;
 using testing::plain_job;
 using testing::Recorder;
@@ -53,7 +53,7 @@ struct Ended {
 Ended run_over(const TrainJob& job, int64_t processes, int64_t ranks_each = 1,
                const std::function<void(int64_t, TrainJob&, Recorder&)>& prepare = {},
                std::vector<std::stop_source> stops = {}) {
-  const auto peers = meet(processes, {.ranks_each = ranks_each});
+  const auto peers = connect_peers(processes, {.ranks_each = ranks_each});
   const auto count = static_cast<size_t>(processes);
   stops.resize(count);
   Ended ended{std::vector<Recorder>(count),
@@ -231,7 +231,7 @@ TEST(Nodes, ABadNetworkChangesNoBit) {
     endpoint.port = relays.back()->port();
     return endpoint;
   };
-  const auto peers = meet(4, {}, through_a_relay);
+  const auto peers = connect_peers(4, {}, through_a_relay);
   const TrainJob job = job_of("stormy");
   std::vector<Recorder> recorders(4);
   on_each(4, [&](int64_t p) {
@@ -274,7 +274,7 @@ TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
   make_dataset(w, true, 100);
   for (const int64_t hasty : {0, 1}) {
     const TrainJob job = plain_job(w, "hasty-" + std::to_string(hasty));
-    const auto peers = meet(2);
+    const auto peers = connect_peers(2);
     std::vector<Recorder> recorders(2);
     const HastyClock hours;
     on_each(2, [&](int64_t p) {
@@ -359,7 +359,7 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
   const TrainJob job = plain_job(w, "a");
   const auto refused = [&](const std::function<void(TrainJob&)>& change) {
     std::string reason = "none";
-    const auto peers = meet(2);
+    const auto peers = connect_peers(2);
     on_each(2, [&](int64_t p) {
       TrainJob mine = job;
       if (p == 1) change(mine);

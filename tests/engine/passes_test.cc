@@ -587,7 +587,7 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
 
 /// A head whose rows are positions, its loss by `make_loss(builder, scores)`, and the gradients.
 CaseGraph head(const std::function<std::vector<TensorId>(CaseBuilder&, TensorId)>& make_loss,
-               const std::function<void(Graph&, TensorId)>& look = {}) {
+               const std::function<void(Graph&, TensorId)>& inspect = {}) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {6, 4})});
   const TensorId y = b.one("y", "Gemm", {{"transB", int64_t{1}}},
@@ -598,7 +598,7 @@ CaseGraph head(const std::function<std::vector<TensorId>(CaseBuilder&, TensorId)
   CaseGraph c = b.finish_with_loss(loss[0]);
   std::map<TensorId, TensorId> gradients;
   c = testing::with_gradients(std::move(c), &gradients);
-  if (look) look(c.graph, seen);
+  if (inspect) inspect(c.graph, seen);
   return c;
 }
 std::vector<TensorId> cross_entropy(CaseBuilder& b, TensorId z) {

@@ -13,9 +13,9 @@ void on_each(int64_t processes, const std::function<void(int64_t)>& work) {
   for (int64_t p = 0; p < processes; ++p) threads.emplace_back([&work, p] { work(p); });
 }
 
-std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options,
-                                         const SeenAs& seen_as,
-                                         const std::vector<std::stop_source>& stops) {
+std::vector<std::shared_ptr<Peers>> connect_peers(int64_t processes, const PeerOptions& options,
+                                                  const SeenAs& seen_as,
+                                                  const std::vector<std::stop_source>& stops) {
   std::vector<PeerListener> listeners;
   std::vector<PeerEndpoint> endpoints;
   for (int64_t p = 0; p < processes; ++p) {

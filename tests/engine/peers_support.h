@@ -21,9 +21,10 @@ void on_each(int64_t processes, const std::function<void(int64_t)>& work);
 using SeenAs = std::function<PeerEndpoint(int64_t from, int64_t to, PeerEndpoint endpoint)>;
 
 /// Connects all processes, over loopback or through the relays that `seen_as` returns.
-std::vector<std::shared_ptr<Peers>> meet(int64_t processes, const PeerOptions& options = {},
-                                         const SeenAs& seen_as = {},
-                                         const std::vector<std::stop_source>& stops = {});
+std::vector<std::shared_ptr<Peers>> connect_peers(int64_t processes,
+                                                  const PeerOptions& options = {},
+                                                  const SeenAs& seen_as = {},
+                                                  const std::vector<std::stop_source>& stops = {});
 
 /// The CPU devices of one process's ranks.
 std::vector<RankDevice> joined_devices(const std::shared_ptr<Peers>& peers);

@@ -28,8 +28,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using testing::connect_peers;
 using testing::kPeerKey;
-using testing::meet;
 using testing::on_each;
 
 template <typename E, typename F>
@@ -95,7 +95,7 @@ void expect_the_bits_of_threads(Exchange exchange, const std::vector<int64_t>& s
     const auto parts = expected[static_cast<size_t>(r)].parts();
     threads[static_cast<size_t>(r)]->run(exchange, parts);
   });
-  const auto peers = meet(processes, {.ranks_each = ranks_each});
+  const auto peers = connect_peers(processes, {.ranks_each = ranks_each});
   std::vector<std::unique_ptr<PeerCommunicator>> all;
   for (const auto& p : peers) {
     for (auto& c : PeerCommunicator::make(static_cast<size_t>(ranks_each), p)) {
@@ -147,7 +147,7 @@ TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
                                           {Exchange::kReduceScatter, 1},
                                           {Exchange::kAllGather, 1}}) {
       auto tensors = make_tensors<float>({kElements}, processes);
-      const auto peers = meet(processes);
+      const auto peers = connect_peers(processes);
       on_each(processes, [&](int64_t p) {
         const auto at = static_cast<size_t>(p);
         const auto mine = std::move(PeerCommunicator::make(1, peers[at]).front());
@@ -162,7 +162,7 @@ TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
 }
 
 TEST(Peers, WhatOneAloneKnowsBecomesOneAnswer) {
-  const auto peers = meet(4);
+  const auto peers = connect_peers(4);
   on_each(4, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
     EXPECT_EQ(mine.of_first("process " + std::to_string(p)), "process 0");
@@ -181,7 +181,7 @@ TEST(Peers, WhatOneAloneKnowsBecomesOneAnswer) {
 }
 
 TEST(Peers, WhatEachSaysIsHeardByAll) {
-  const auto peers = meet(3, {.ranks_each = 2});
+  const auto peers = connect_peers(3, {.ranks_each = 2});
   on_each(3, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
     EXPECT_EQ(mine.address(), "127.0.0.1");
@@ -193,7 +193,7 @@ TEST(Peers, WhatEachSaysIsHeardByAll) {
 
 /// The common verdict of three processes that report these statuses.
 Status agreed(const std::vector<Status>& said) {
-  const auto peers = meet(3, {.ranks_each = 2});
+  const auto peers = connect_peers(3, {.ranks_each = 2});
   std::vector<Status> heard(3);
   on_each(3, [&](int64_t p) {
     const auto at = static_cast<size_t>(p);
@@ -226,7 +226,7 @@ TEST(Peers, TheyAgreeOnWhatTellsMost) {
 }
 
 TEST(Peers, AFaultOfOneEndsAllBeforeTheyConnect) {
-  const auto peers = meet(2);
+  const auto peers = connect_peers(2);
   on_each(2, [&](int64_t p) {
     const auto open = [&]() -> Result<std::vector<RankDevice>> {
       if (p == 1) throw std::runtime_error("the device is broken");
@@ -249,7 +249,7 @@ TEST(Peers, AFaultOfOneEndsAllBeforeTheyConnect) {
 // Nobody reads between exchanges. check() must not consume data that was sent in advance, and
 // reports only a closed connection.
 TEST(Peers, WhoLooksNoticesAnEndAndNothingElse) {
-  auto peers = meet(2);
+  auto peers = connect_peers(2);
   std::atomic<bool> sent{false}, looked{false};
   on_each(2, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
@@ -285,7 +285,7 @@ TEST(Peers, AnotherKeyIsRefused) {
   auto first = PeerListener::open("127.0.0.1").value();
   auto second = PeerListener::open("127.0.0.1").value();
   const std::vector<PeerEndpoint> all{first.endpoint(), second.endpoint()};
-  const PeerOptions options{.meet = promised(milliseconds(700))};
+  const PeerOptions options{.connect_limit = promised(milliseconds(700))};
   on_each(2, [&](int64_t p) {
     const std::string key = p == 0 ? kPeerKey : std::string(32, 'x');
     auto made =
@@ -343,7 +343,7 @@ TEST(Peers, WhoDoesNotComeIsNamed) {
   auto first = PeerListener::open("127.0.0.1").value();
   auto last = PeerListener::open("127.0.0.1").value();
   const std::vector<PeerEndpoint> all{first.endpoint(), {"127.0.0.1", 1}, last.endpoint()};
-  const PeerOptions options{.meet = promised(milliseconds(600))};
+  const PeerOptions options{.connect_limit = promised(milliseconds(600))};
   on_each(2, [&](int64_t p) {
     auto made = Peers::connect(p == 0 ? std::move(first) : std::move(last), {p * 2, 3, kPeerKey},
                                all, options);
@@ -372,7 +372,7 @@ TEST(Peers, AGroupThatCannotBeIsRefusedByField) {
 }
 
 TEST(Peers, OneThatGivesUpIsNamedToAll) {
-  auto peers = meet(4);
+  auto peers = connect_peers(4);
   on_each(4, [&](int64_t p) {
     auto& mine = peers[static_cast<size_t>(p)];
     (void)mine->any(false);
@@ -384,7 +384,7 @@ TEST(Peers, OneThatGivesUpIsNamedToAll) {
 }
 
 TEST(Peers, OneThatIsSilentIsNamed) {
-  const auto peers = meet(3, {.quiet = milliseconds(1000)});
+  const auto peers = connect_peers(3, {.silence_limit = milliseconds(1000)});
   std::latch named(2);
   on_each(3, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
@@ -399,7 +399,7 @@ TEST(Peers, OneThatIsSilentIsNamed) {
 }
 
 TEST(Peers, OneThatDoesNotReadIsNamedByAProcessThatOnlySends) {
-  const auto peers = meet(2, {.quiet = milliseconds(1000)});
+  const auto peers = connect_peers(2, {.silence_limit = milliseconds(1000)});
   const std::vector<std::byte> data(size_t{64} << 20);  // more than sockets buffer
   std::latch named(1);
   on_each(2, [&](int64_t p) {
@@ -417,7 +417,7 @@ TEST(Peers, OneThatDoesNotReadIsNamedByAProcessThatOnlySends) {
 class StormyPeers {
  public:
   StormyPeers(int64_t processes, const testing::Storm& storm, const PeerOptions& options) {
-    peers = meet(processes, options, [&](int64_t from, int64_t to, PeerEndpoint endpoint) {
+    peers = connect_peers(processes, options, [&](int64_t from, int64_t to, PeerEndpoint endpoint) {
       if (from < to) return endpoint;
       testing::Storm theirs = storm;
       theirs.seed = storm.seed * 31 + static_cast<uint64_t>(from * processes + to);
@@ -457,7 +457,7 @@ std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
 TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
   using Way = testing::StormRelay::Way;
   for (const auto& ways : {std::vector{Way::kThere}, {Way::kBack}, {Way::kThere, Way::kBack}}) {
-    StormyPeers stormy(3, {.delay = milliseconds(2)}, {.quiet = milliseconds(1500)});
+    StormyPeers stormy(3, {.delay = milliseconds(2)}, {.silence_limit = milliseconds(1500)});
     std::atomic<int> begun{0};
     on_each(3, [&](int64_t p) {
       Peers& mine = *stormy.peers[static_cast<size_t>(p)];
@@ -499,7 +499,7 @@ TEST(Peers, AResetAtAnyByteEndsAllAndNothingWrongArrives) {
 }
 
 TEST(Peers, AnAbortWakesWhoeverWaits) {
-  const auto peers = meet(2);
+  const auto peers = connect_peers(2);
   std::jthread later([&] {
     while (peers[0]->awaited() < 0) std::this_thread::sleep_for(milliseconds(5));
     EXPECT_EQ(peers[0]->awaited(), 1);
@@ -510,7 +510,7 @@ TEST(Peers, AnAbortWakesWhoeverWaits) {
 }
 
 TEST(Peers, OtherSizesAreAFaultAndNoMemory) {
-  const auto peers = meet(2);
+  const auto peers = connect_peers(2);
   on_each(2, [&](int64_t p) {
     std::vector<std::byte> all(p == 0 ? 2000 : 4000);
     const std::string text =

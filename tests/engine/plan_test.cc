@@ -298,7 +298,7 @@ TEST(PlanSchedule, UpdatesOfOneKindFollowOneAnother) {
   EXPECT_EQ(changes, 1U);
 }
 
-// 40 layers whose gradients of 160 kB wait for their updates: never more than kHeldMax bytes.
+// 40 layers whose gradients of 160 kB wait for their updates: never more than kDeferredMax bytes.
 TEST(PlanSchedule, GradientsThatWaitAreBounded) {
   CaseBuilder b(DType::kF32);
   TensorId h = b.input("x", {2, 200});
@@ -324,7 +324,7 @@ TEST(PlanSchedule, GradientsThatWaitAreBounded) {
   }
   EXPECT_EQ(updates, 40);
   EXPECT_EQ(runs, 2);
-  EXPECT_LE(most, kHeldMax);
+  EXPECT_LE(most, kDeferredMax);
 }
 
 TEST(PlanMemory, ElementwiseOpsRunInPlaceWhereNobodyReadsTheInputAgain) {

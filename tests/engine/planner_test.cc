@@ -110,9 +110,9 @@ TEST(Planner, RunningJobsAreAskedForOnlyWhereTheyMatter) {
   const int64_t used = 64 * kMiB + 2 * whole() - recomputed();
   machine.devices.devices[1].memory_used_bytes = used;
   int asked = 0;
-  machine.held = [&]() -> Result<std::vector<HeldMemory>> {
+  machine.job_memory = [&]() -> Result<std::vector<JobMemory>> {
     ++asked;
-    return std::vector<HeldMemory>{{"devices/gpu-0", used}};
+    return std::vector<JobMemory>{{"devices/gpu-0", used}};
   };
   EXPECT_FALSE(planned_on(machine, job_of(1)).choice.has_value()) << "their memory will be free";
   EXPECT_GT(asked, 0);
@@ -121,7 +121,7 @@ TEST(Planner, RunningJobsAreAskedForOnlyWhereTheyMatter) {
   planned_on(machine, job_of(1));
   EXPECT_EQ(asked, 0);
   machine.devices.devices[1].memory_bytes = recomputed();
-  machine.held = []() -> Result<std::vector<HeldMemory>> {
+  machine.job_memory = []() -> Result<std::vector<JobMemory>> {
     return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "not now");
   };
   EXPECT_EQ(plan_on(machine, job_of(1), table(), std::nullopt, {}).error().reason, "STORAGE_ERROR");

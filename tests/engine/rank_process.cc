@@ -51,7 +51,7 @@ int run_process(int argc, char** argv) {
     std::cin >> port;
     all.push_back({"127.0.0.1", port});
   }
-  const PeerOptions options{.quiet = std::chrono::milliseconds(std::atoll(argv[5]))};
+  const PeerOptions options{.silence_limit = std::chrono::milliseconds(std::atoll(argv[5]))};
   auto peers =
       Peers::connect(std::move(listener), {index, count, testing::kPeerKey}, all, options).value();
   TrainJob job;

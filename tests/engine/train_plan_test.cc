@@ -11,8 +11,8 @@
 #include "src/job/recipe.h"
 #include "src/job/run_plan.h"
 #include "src/planning/fit.h"
-#include "src/planning/held_plan.h"
 #include "src/planning/job_plan.h"
+#include "src/planning/resident_plan.h"
 #include "src/train/evaluate.h"
 #include "src/train/initialize.h"
 #include "src/train/session.h"
@@ -224,8 +224,8 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
   EXPECT_EQ(dataset_bytes(recipe), 0) << "is left to the host";
   recipe.augmentation = {{"mixup"}};
   EXPECT_EQ(dataset_bytes(recipe), 0) << "is left to the host";
-  const int64_t rows = kHeldBytesMax / 64;
-  EXPECT_EQ(dataset_bytes(good_recipe(), rows), kHeldBytesMax + 1024 + 16 * kStepOfTen);
+  const int64_t rows = kResidentBytesMax / 64;
+  EXPECT_EQ(dataset_bytes(good_recipe(), rows), kResidentBytesMax + 1024 + 16 * kStepOfTen);
   EXPECT_EQ(dataset_bytes(good_recipe(), rows + 1), 640 + 1024 + 640) << "a batch as it is stored";
   EXPECT_EQ(dataset_bytes(recipe, rows + 1), 0) << "is left to the host";
 }

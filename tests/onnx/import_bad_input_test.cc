@@ -38,7 +38,7 @@ std::string refusal(const std::string& bytes, const fs::path& folder = {}) {
   return model.ok() ? "" : model.error().message;
 }
 
-#define EXPECT_TELLS(text, part) \
+#define EXPECT_REPORTS(text, part) \
   EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
 TEST(OnnxBadInput, TakesTheFilesThatTheOthersAreMadeFrom) {
@@ -73,39 +73,39 @@ TEST(OnnxBadInput, ChangedAtEveryByteNeverEndsThis) {
 TEST(OnnxBadInput, LengthsThatLieAreRefusedBeforeMemoryIsTaken) {
   // The first file claims a graph of 2^60 bytes, the second a tensor of 2^39 elements of which it
   // has four bytes.
-  EXPECT_TELLS(refusal(std::string("\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x10", 10)), "are left");
+  EXPECT_REPORTS(refusal(std::string("\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x10", 10)), "are left");
   const std::string huge = model_of({{"Add", {"x", "w"}, {"y"}}}, [] {
     std::vector<ProtobufMessage> t;
     t.push_back(floats("w", {1 << 20, 1 << 19}, "\1\1\1\1"));
     return t;
   }());
-  EXPECT_TELLS(refusal(huge), "has 4 bytes of data");
+  EXPECT_REPORTS(refusal(huge), "has 4 bytes of data");
   std::vector<ProtobufMessage> impossible;
   impossible.push_back(floats("w", {int64_t{1} << 62, 4}, "\1\1\1\1"));
-  EXPECT_TELLS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}}, std::move(impossible))),
-               "impossible");
+  EXPECT_REPORTS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}}, std::move(impossible))),
+                 "impossible");
 }
 
 TEST(OnnxBadInput, GraphsThatAreNoneAreRefused) {
-  EXPECT_TELLS(refusal(""), "no graph");
-  EXPECT_TELLS(refusal("\xff"), "not a valid ONNX file");
-  EXPECT_TELLS(refusal(model_of({{"Add", {"x", "y"}, {"z"}}, {"Relu", {"z"}, {"y"}}})),
-               "reads 'y'");
-  EXPECT_TELLS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}})), "reads 'w'");
-  EXPECT_TELLS(refusal(model_of({{"Relu", {"x"}, {"y"}}, {"Neg", {"x"}, {"y"}}})),
-               "another node also produces");
-  EXPECT_TELLS(refusal(model_of({{"Relu", {"x"}, {"z"}}})), "no output of the file depends");
-  EXPECT_TELLS(refusal(model_of({{"Add", {"x"}, {"y"}}})), "needs two inputs");
-  EXPECT_TELLS(refusal(model_of({{"Relu", {}, {"y"}}})), "no output of the file depends");
-  EXPECT_TELLS(refusal(model_of({{"Clip", {"x", "x"}, {"y"}}})),
-               "min is not a single constant number");
+  EXPECT_REPORTS(refusal(""), "no graph");
+  EXPECT_REPORTS(refusal("\xff"), "not a valid ONNX file");
+  EXPECT_REPORTS(refusal(model_of({{"Add", {"x", "y"}, {"z"}}, {"Relu", {"z"}, {"y"}}})),
+                 "reads 'y'");
+  EXPECT_REPORTS(refusal(model_of({{"Add", {"x", "w"}, {"y"}}})), "reads 'w'");
+  EXPECT_REPORTS(refusal(model_of({{"Relu", {"x"}, {"y"}}, {"Neg", {"x"}, {"y"}}})),
+                 "another node also produces");
+  EXPECT_REPORTS(refusal(model_of({{"Relu", {"x"}, {"z"}}})), "no output of the file depends");
+  EXPECT_REPORTS(refusal(model_of({{"Add", {"x"}, {"y"}}})), "needs two inputs");
+  EXPECT_REPORTS(refusal(model_of({{"Relu", {}, {"y"}}})), "no output of the file depends");
+  EXPECT_REPORTS(refusal(model_of({{"Clip", {"x", "x"}, {"y"}}})),
+                 "min is not a single constant number");
 }
 
 TEST(OnnxBadInput, AllUnknownOperationsAreNamedAtOnce) {
   const std::string text = refusal(model_of(
       {{"NonZero", {"x"}, {"a"}}, {"Bernoulli", {"a"}, {"b"}}, {"NonZero", {"b"}, {"y"}}}));
-  EXPECT_TELLS(text, "Bernoulli ('the_Bernoulli')");
-  EXPECT_TELLS(text, "NonZero ('the_NonZero', 'the_NonZero')");
+  EXPECT_REPORTS(text, "Bernoulli ('the_Bernoulli')");
+  EXPECT_REPORTS(text, "NonZero ('the_NonZero', 'the_NonZero')");
 }
 
 // --- data in a separate file ---
@@ -167,16 +167,16 @@ TEST_F(OnnxExternalData, IsReadFromNowhereElse) {
         std::string("parts/../../outside.bin"), std::string("link.bin"),
         std::string("up/outside.bin"), std::string("missing.bin"), std::string("parts"),
         std::string(), std::string("/dev/zero"), std::string("inside.bin\0x", 12)}) {
-    EXPECT_TELLS(refusal(model(location), folder()), "external location") << location;
+    EXPECT_REPORTS(refusal(model(location), folder()), "external location") << location;
   }
 }
 
 TEST_F(OnnxExternalData, StaysWithinTheOtherFile) {
-  EXPECT_TELLS(refusal(model("inside.bin", "1", "8"), folder()), "which has 8");
-  EXPECT_TELLS(refusal(model("inside.bin", "9223372036854775807", "8"), folder()), "which has 8");
-  EXPECT_TELLS(refusal(model("inside.bin", "4"), folder()), "has 4 bytes of data");
-  EXPECT_TELLS(refusal(model("inside.bin", "-4"), folder()), "expected a whole number");
-  EXPECT_TELLS(refusal(model("inside.bin", "four"), folder()), "expected a whole number");
+  EXPECT_REPORTS(refusal(model("inside.bin", "1", "8"), folder()), "which has 8");
+  EXPECT_REPORTS(refusal(model("inside.bin", "9223372036854775807", "8"), folder()), "which has 8");
+  EXPECT_REPORTS(refusal(model("inside.bin", "4"), folder()), "has 4 bytes of data");
+  EXPECT_REPORTS(refusal(model("inside.bin", "-4"), folder()), "expected a whole number");
+  EXPECT_REPORTS(refusal(model("inside.bin", "four"), folder()), "expected a whole number");
 }
 
 }  // namespace

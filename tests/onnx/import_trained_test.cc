@@ -48,15 +48,15 @@ std::string yaml_of(const Result<ImportedModel>& model) {
   return model.ok() ? layers_to_yaml(model->layers) : model.error().message;
 }
 
-#define EXPECT_TELLS(text, part) \
+#define EXPECT_REPORTS(text, part) \
   EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
 TEST(OnnxTrainedParameters, TrainWhatIsNamedAndNothingElse) {
   const std::vector<FileNode> nodes = {{"Mul", {"x", "w"}, {"y"}}};
   const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
-  EXPECT_TELLS(yaml_of(trained), "parameter: {shape: [2]}");
+  EXPECT_REPORTS(yaml_of(trained), "parameter: {shape: [2]}");
   const auto fixed = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), "[]");
-  EXPECT_TELLS(yaml_of(fixed), "trainable: false");
+  EXPECT_REPORTS(yaml_of(fixed), "trainable: false");
   ASSERT_TRUE(trained.ok() && fixed.ok());
   EXPECT_EQ(trained->parameter_count, 2);
   EXPECT_EQ(fixed->parameter_count, 0);
@@ -65,13 +65,13 @@ TEST(OnnxTrainedParameters, TrainWhatIsNamedAndNothingElse) {
 TEST(OnnxTrainedParameters, MayBeASingleNumber) {
   const auto model =
       import_nodes({{"Mul", {"x", "gain"}, {"y"}}}, list(numbers("gain", {}, {1})), R"(["gain"])");
-  EXPECT_TELLS(yaml_of(model), "parameter: {shape: [1]}");
+  EXPECT_REPORTS(yaml_of(model), "parameter: {shape: [1]}");
 }
 
 TEST(OnnxTrainedParameters, AreNotComputedWithBeforeTheyAreTrained) {
   const std::vector<FileNode> nodes = {{"Exp", {"w"}, {"e"}}, {"Mul", {"x", "e"}, {"y"}}};
   const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
-  EXPECT_TELLS(yaml_of(trained), "- exp:");
+  EXPECT_REPORTS(yaml_of(trained), "- exp:");
   const auto fixed = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), "[]");
   EXPECT_EQ(yaml_of(fixed).find("- exp:"), std::string::npos) << yaml_of(fixed);
 }
@@ -89,7 +89,7 @@ TEST(OnnxTrainedParameters, OfOtherNodesAreFrozen) {
   // A bias of constant zeros becomes no bias.
   tensors = list(numbers("ln.weight", {2}, {1, 1}), numbers("ln.bias", {2}, {0, 0}));
   const auto none = import_nodes(nodes, std::move(tensors), R"(["ln.weight"])");
-  EXPECT_TELLS(yaml_of(none), "bias: false");
+  EXPECT_REPORTS(yaml_of(none), "bias: false");
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none->freezes.empty());
 }
@@ -115,15 +115,15 @@ TEST(OnnxTrainedParameters, LeaveEqualNumbersToStandBeforeEverySample) {
        {"MatMul", {"both", "v"}, {"y"}}},
       list(numbers("w", {1, 2}, {0, 0}), numbers("v", {4, 2}, {1, 2, 3, 4, 5, 6, 7, 8})),
       R"(["v"])");
-  EXPECT_TELLS(yaml_of(model), "constant: {shape: [2], value: 0");
-  EXPECT_TELLS(yaml_of(model), "- concat:");
+  EXPECT_REPORTS(yaml_of(model), "constant: {shape: [2], value: 0");
+  EXPECT_REPORTS(yaml_of(model), "- concat:");
 }
 
 TEST(OnnxTrainedParameters, AreOneWhereLinearLayersShareThem) {
   const auto model = import_nodes(
       {{"Transpose", {"w"}, {"t"}}, {"MatMul", {"x", "t"}, {"a"}}, {"MatMul", {"a", "t"}, {"y"}}},
       list(numbers("w", {2, 2}, {1, 2, 3, 4})), R"(["w"])");
-  EXPECT_TELLS(yaml_of(model), "tied_to: gemm1");
+  EXPECT_REPORTS(yaml_of(model), "tied_to: gemm1");
   ASSERT_TRUE(model.ok());
   EXPECT_EQ(model->parameter_count, 4);
 }
@@ -133,30 +133,30 @@ TEST(OnnxTrainedParameters, ThatNoLayersCanShareAreRefusedByName) {
                                    {"LayerNormalization", {"a", "norm.weight"}, {"y"}}},
                                   list(numbers("norm.weight", {2}, {1, 2})), R"(["norm.weight"])");
   EXPECT_FALSE(model.ok());
-  EXPECT_TELLS(yaml_of(model), "'norm.weight'");
-  EXPECT_TELLS(yaml_of(model), "used elsewhere");
+  EXPECT_REPORTS(yaml_of(model), "'norm.weight'");
+  EXPECT_REPORTS(yaml_of(model), "used elsewhere");
 }
 
 TEST(OnnxTrainedParameters, ThatArePartOfAWeightAreRefusedByName) {
   const auto model =
       import_nodes({{"Concat", {"a", "b"}, {"w"}}, {"Mul", {"x", "w"}, {"y"}}},
                    list(numbers("a", {1, 1}, {1}), numbers("b", {1, 1}, {2})), R"(["a"])");
-  EXPECT_TELLS(yaml_of(model), "parameter 'a'");
-  EXPECT_TELLS(yaml_of(model), "also has numbers that are fixed");
+  EXPECT_REPORTS(yaml_of(model), "parameter 'a'");
+  EXPECT_REPORTS(yaml_of(model), "also has numbers that are fixed");
 }
 
 TEST(OnnxTrainedParameters, ThatDecideSomethingAreRefused) {
   const auto model = import_nodes(
       {{"Less", {"w", "w"}, {"c"}}, {"Cast", {"c"}, {"d"}}, {"Mul", {"x", "d"}, {"y"}}},
       list(numbers("w", {2}, {1, 2})), R"(["w"])");
-  EXPECT_TELLS(yaml_of(model), "depends on trained parameters");
+  EXPECT_REPORTS(yaml_of(model), "depends on trained parameters");
 }
 
 TEST(OnnxTrainedParameters, AreAJsonListOfNames) {
   for (const char* wrong : {"w", "{\"w\": 1}", "[1]", "[\"w\""}) {
     const auto model =
         import_nodes({{"Mul", {"x", "w"}, {"y"}}}, list(numbers("w", {2}, {1, 2})), wrong);
-    EXPECT_TELLS(yaml_of(model), "is not a JSON list of names") << wrong;
+    EXPECT_REPORTS(yaml_of(model), "is not a JSON list of names") << wrong;
   }
 }
 
@@ -230,8 +230,8 @@ TEST(OnnxTrainedParameters, ThatTakeTooManyPatternsAreRefused) {
   }
   const auto model = import_nodes(nodes, std::move(tensors), "[" + trained + "]");
   EXPECT_FALSE(model.ok());
-  EXPECT_TELLS(yaml_of(model),
-               "takes 261 patterns in recipe.parameter_groups, expected at most 256");
+  EXPECT_REPORTS(yaml_of(model),
+                 "takes 261 patterns in recipe.parameter_groups, expected at most 256");
 }
 
 }  // namespace

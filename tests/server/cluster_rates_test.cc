@@ -196,16 +196,16 @@ TEST_F(ClusterRatesTest, WhatJobsTookCorrectsTheirOwnKind) {
   ASSERT_EQ(all.size(), 1u) << "one whose node nobody knows says nothing";
   EXPECT_EQ(all[0].device_model, "clusters/slurm: Fast CPU, 8 cores");
   EXPECT_NEAR(rates->step_time(query_of())->seconds, 0.5, 1e-6) << "rates alone";
-  v1::Cluster told;
-  told.set_name("clusters/slurm");
-  rates->describe(/*forecasts=*/true, told);
-  EXPECT_EQ(told.forecasts().jobs(), 1);
-  EXPECT_NEAR(told.forecasts().error_median(), 0.25, 1e-6);
-  ASSERT_EQ(told.node_types_size(), 2);
-  EXPECT_EQ(told.node_types(0).model(), "Fast CPU, 8 cores");
-  EXPECT_EQ(told.node_types(0).memory_bytes(), int64_t{64} << 30);
-  EXPECT_EQ(told.node_types(0).rates(0).threads(), 2);
-  EXPECT_EQ(told.forecasts().missing(), "");
+  v1::Cluster described;
+  described.set_name("clusters/slurm");
+  rates->describe(/*forecasts=*/true, described);
+  EXPECT_EQ(described.forecasts().jobs(), 1);
+  EXPECT_NEAR(described.forecasts().error_median(), 0.25, 1e-6);
+  ASSERT_EQ(described.node_types_size(), 2);
+  EXPECT_EQ(described.node_types(0).model(), "Fast CPU, 8 cores");
+  EXPECT_EQ(described.node_types(0).memory_bytes(), int64_t{64} << 30);
+  EXPECT_EQ(described.node_types(0).rates(0).threads(), 2);
+  EXPECT_EQ(described.forecasts().missing(), "");
 }
 
 TEST_F(ClusterRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
@@ -305,10 +305,10 @@ TEST_F(ClusterRatesTest, GpusAreOfTheirModelWhateverTheThreads) {
   EXPECT_EQ(f.devices(), 2);
   EXPECT_EQ(f.basis(), "speed measured on GPU 9");
   EXPECT_EQ(rates->forecast(query_of()).total_seconds(), 0) << "not of its CPU";
-  v1::Cluster told;
-  told.set_name("clusters/slurm");
-  rates->describe(false, told);
-  EXPECT_EQ(told.node_types(0).memory_bytes(), int64_t{79} << 30);
+  v1::Cluster described;
+  described.set_name("clusters/slurm");
+  rates->describe(false, described);
+  EXPECT_EQ(described.node_types(0).memory_bytes(), int64_t{79} << 30);
 }
 
 TEST_F(ClusterRatesTest, ATimeLimitMakesLinksAndAPriceCosts) {
@@ -363,7 +363,7 @@ TEST_F(ClusterRatesTest, OverSeveralNodesTheNetworkIsAssumedAndSaid) {
   measure(*rates, use_of("t1"), 0.5);
   ClusterQuery query = query_of();
   RunWork work = *query.work;
-  work.step.sent_alone = {1, 2 * kAssumedCpuNetwork.bytes_per_second};
+  work.step.sent_exposed = {1, 2 * kAssumedCpuNetwork.bytes_per_second};
   query.work = std::make_shared<RunWork>(work);
   EXPECT_NEAR(rates->step_time(query)->seconds, 0.5, 1e-6) << "one node sends nothing";
   work.spread_over_nodes();

@@ -158,7 +158,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
     ::raise(SIGKILL);
   }
   if (act == "crash_always") ::raise(SIGSEGV);
-  if (act == "tell_devices" || act == "device_fault_once") {
+  if (act == "report_devices" || act == "device_fault_once") {
     std::ofstream out(std::filesystem::path(task.checkpoint_dir()) /
                       ("devices-" + std::to_string(task.attempt())));
     out << task.device();

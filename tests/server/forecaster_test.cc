@@ -127,7 +127,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
   linked.cpu = nullptr;
   RunWork work = work_of_products(100);
   work.step.processor = Processor::kGpu;
-  work.step.sent_alone = {1, 2 * kAssumedLink.bytes_per_second};
+  work.step.sent_exposed = {1, 2 * kAssumedLink.bytes_per_second};
   linked.gpu = std::make_shared<RunWork>(work);
   const v1::Forecast two = again->forecast(linked, devices()).at(0);
   EXPECT_NEAR(two.step_seconds(), 2.05, 0.01);
@@ -191,11 +191,11 @@ TEST_F(ForecasterTest, ADrainedGpuIsLeftAlone) {
         if (device.kind == DeviceKind::kGpu) used = true;
         done(rates_text(1));
       });
-  const auto told = [&] {
+  const auto described = [&] {
     return forecaster->forecast(query(), devices())[1].basis().find("can be used now") !=
            std::string::npos;
   };
-  EXPECT_TRUE(eventually(told));
+  EXPECT_TRUE(eventually(described));
   EXPECT_FALSE(used);
 }
 
@@ -222,11 +222,11 @@ TEST_F(ForecasterTest, FinishedJobsOfTheGraphCorrectLaterForecasts) {
   EXPECT_EQ(after[0].step_seconds(), 1.25);
   EXPECT_EQ(after[0].basis(), "1 finished job of this graph");
   EXPECT_NEAR(after[1].step_seconds(), 0.05, 0.003);  // the other device
-  const v1::DeviceForecasts told = forecaster->describe(devices().devices[0]);
-  EXPECT_EQ(told.jobs(), 1);
-  EXPECT_NEAR(told.error_median(), 0.2, 0.02);
-  ASSERT_EQ(told.newest_size(), 1);
-  EXPECT_EQ(told.newest(0).step_seconds_measured(), 1.25);
+  const v1::DeviceForecasts described = forecaster->describe(devices().devices[0]);
+  EXPECT_EQ(described.jobs(), 1);
+  EXPECT_NEAR(described.error_median(), 0.2, 0.02);
+  ASSERT_EQ(described.newest_size(), 1);
+  EXPECT_EQ(described.newest(0).step_seconds_measured(), 1.25);
   finish("second");
   finish("third");
   EXPECT_EQ(forecaster->forecast(query(), devices())[0].basis(), "3 finished jobs of this graph");

@@ -194,7 +194,7 @@ TEST_F(InventoryTest, AHardwareXidQuarantinesItsGpuAlone) {
   script("devices=2,xid=79,at=1");
   Devices d = inventory->read();
   EXPECT_TRUE(d.devices[1].schedulable);
-  EXPECT_EQ(d.devices[1].faults_told, 0);
+  EXPECT_EQ(d.devices[1].faults_reported, 0);
   EXPECT_FALSE(d.devices[2].schedulable);
   EXPECT_EQ(d.devices[2].health, DeviceHealth::kQuarantined);
   EXPECT_EQ(d.devices[2].reason,
@@ -212,12 +212,12 @@ TEST_F(InventoryTest, F29AnApplicationsXidAsksForACheck) {
   script("devices=2,xid=31,at=1");
   Devices d = inventory->read();
   EXPECT_TRUE(d.devices[2].schedulable);
-  EXPECT_EQ(d.devices[2].faults_told, 1);
-  EXPECT_EQ(d.devices[1].faults_told, 0);
+  EXPECT_EQ(d.devices[2].faults_reported, 1);
+  EXPECT_EQ(d.devices[1].faults_reported, 0);
   script("devices=2,xid=45,at=1");  // a consequence of Xid 31
-  EXPECT_EQ(inventory->read().devices[2].faults_told, 1);
+  EXPECT_EQ(inventory->read().devices[2].faults_reported, 1);
   script("devices=2,xid=999,at=1");
-  EXPECT_EQ(inventory->read().devices[2].faults_told, 2) << "one that nobody knows";
+  EXPECT_EQ(inventory->read().devices[2].faults_reported, 2) << "one that nobody knows";
 }
 
 TEST(Xid, IsASentenceAndAnEffect) {
@@ -316,9 +316,9 @@ TEST_F(CheckedInventoryTest, AGpuOfWhichTheDriverToldIsCheckedAgain) {
   start();
   end();
   end();
-  Device told = gpu(1);
-  told.faults_told = 1;
-  inner_->set({{Device{}, gpu(0), told}, ""});
+  Device reported = gpu(1);
+  reported.faults_reported = 1;
+  inner_->set({{Device{}, gpu(0), reported}, ""});
   EXPECT_TRUE(inventory_->read().devices[2].checking);
   ASSERT_EQ(running_.size(), 1U);
   end();

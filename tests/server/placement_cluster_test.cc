@@ -90,7 +90,7 @@ class Cluster : public ::testing::Test {
     return {};
   }
   /// Observes the attempt once. Returns nothing if there is no evidence.
-  std::optional<Sighting> look(const PlacementHandle& handle) {
+  std::optional<Sighting> observe_one(const PlacementHandle& handle) {
     const PlacementHandle handles[] = {handle};
     auto seen = placement_->observe(handles);
     if (!seen.ok() || seen->empty()) return std::nullopt;
@@ -99,7 +99,7 @@ class Cluster : public ::testing::Test {
   Sighting wait_for(const PlacementHandle& handle, Seen seen) {
     std::optional<Sighting> last;
     wait_until("state " + std::to_string(static_cast<int>(seen)) + " of " + handle.name, [&] {
-      last = look(handle);
+      last = observe_one(handle);
       return last && last->seen == seen;
     });
     return last.value_or(Sighting{});
@@ -175,7 +175,7 @@ TEST_F(Cluster, WithdrawsWhatRunsAndWhatWaits) {
   intent_.nodes = 5;  // the cluster has four, so Slurm lets the job wait forever
   const PlacementHandle waiting = submit();
   const Sighting seen = wait_for(waiting, Seen::kWaiting);
-  wait_until("a reason", [&] { return look(waiting)->reason == "PartitionNodeLimit"; });
+  wait_until("a reason", [&] { return observe_one(waiting)->reason == "PartitionNodeLimit"; });
   EXPECT_EQ(seen.start_estimate_us, 0);
   ASSERT_TRUE(placement_->withdraw(waiting).ok());
   EXPECT_EQ(wait_for(waiting, Seen::kEnded).how.substr(0, 9), "CANCELLED");
@@ -188,7 +188,7 @@ TEST_F(Cluster, SaysWhyOneWaitsAndRefusesWhatCannotBe) {
   const SubmitAnswer answer = in_brief.submit(intent_);
   ASSERT_TRUE(std::holds_alternative<Submitted>(answer));
   wait_until("a reason", [&] {
-    return look(std::get<Submitted>(answer).handle)->reason == "PartitionTimeLimit";
+    return observe_one(std::get<Submitted>(answer).handle)->reason == "PartitionTimeLimit";
   });
   intent_.name += "b";
   intent_.gpus_per_node = 9;
@@ -241,8 +241,9 @@ TEST_F(Cluster, SeesARequeueAsTheEndAndStartsNoSecondWorker) {
   EXPECT_FALSE(worker_lives());
   // Slurm would delay the requeued job by two minutes.
   slurm("scontrol", {"update", "job", handle.id, "StartTime=now"});
-  wait_until("its second run has ended",
-             [&] { return look(handle)->how == "FAILED, after a requeue (NonZeroExitCode)"; });
+  wait_until("its second run has ended", [&] {
+    return observe_one(handle)->how == "FAILED, after a requeue (NonZeroExitCode)";
+  });
   EXPECT_EQ(noted("starts"), "start\n");
 }
 
@@ -261,7 +262,7 @@ TEST_F(Cluster, FindsNothingOfASubmissionThatNeverArrived) {
   const auto found = placement_->find(intent_.name);
   ASSERT_TRUE(found.ok());
   EXPECT_FALSE(found->has_value());
-  EXPECT_EQ(look({"", intent_.name})->seen, Seen::kUnseen);
+  EXPECT_EQ(observe_one({"", intent_.name})->seen, Seen::kUnseen);
 }
 
 TEST_F(Cluster, RunsOneOfTwoSubmissionsAndWithdrawsBoth) {
@@ -284,10 +285,10 @@ TEST_F(Cluster, ConcludesNothingFromLies) {
   wait_for_worker();
   for (const char* lie : {"empty", "garbage", "endless", "fail"}) {
     control({"lie", "squeue", lie});
-    EXPECT_FALSE(look(handle)) << lie;
+    EXPECT_FALSE(observe_one(handle)) << lie;
     // Only the list is false; the query by ID is answered truthfully.
     control({"lie", "squeue", std::string("once:") + lie});
-    const auto seen = look(handle);
+    const auto seen = observe_one(handle);
     EXPECT_TRUE(!seen || seen->seen == Seen::kGranted) << lie;
   }
   control({"lie", "squeue", "slow=30"});
@@ -299,7 +300,7 @@ TEST_F(Cluster, ConcludesNothingFromLies) {
   control({"lie", "scancel", "empty"});
   EXPECT_TRUE(placement_->withdraw(handle).ok()) << "it was asked";
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  EXPECT_EQ(look(handle)->seen, Seen::kGranted) << "and it was not done";
+  EXPECT_EQ(observe_one(handle)->seen, Seen::kGranted) << "and it was not done";
   EXPECT_TRUE(worker_lives());
 }
 
@@ -339,7 +340,7 @@ TEST_F(Cluster, SeesTheLossOfANode) {
   EXPECT_FALSE(worker_lives());
   // Until the controller notices the loss, it reports the job as running: the daemon relies on
   // Slurm, not on silence alone.
-  EXPECT_EQ(look(handle)->seen, Seen::kGranted);
+  EXPECT_EQ(observe_one(handle)->seen, Seen::kGranted);
   EXPECT_EQ(wait_for(handle, Seen::kEnded).how.substr(0, 9), "NODE_FAIL");
   control({"start-node", node});
   control({"wait-for-nodes"});
@@ -363,7 +364,7 @@ TEST_F(Cluster, TellsItsJobsFromThoseThatGotTheirIds) {
     id = answer.substr(0, answer.find('\n'));
     ASSERT_LE(std::stoi(id), std::stoi(handle.id));
   }
-  EXPECT_EQ(look(handle)->seen, Seen::kUnseen);
+  EXPECT_EQ(observe_one(handle)->seen, Seen::kUnseen);
   EXPECT_FALSE(placement_->find(handle.name)->has_value());
   EXPECT_EQ(placement_->explain(handle), "");
   ASSERT_TRUE(placement_->withdraw(handle).ok());

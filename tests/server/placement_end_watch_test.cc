@@ -152,25 +152,25 @@ struct World {
 };
 
 enum class Event : uint8_t {
-  kSubmit,      // the submission is answered
-  kSubmitLost,  // the reply is lost: the submission is in flight and may arrive later
-  kArrive,      // the submission in flight arrives
-  kStart,       // the cluster starts the job, never two of the same name at once
-  kReport,      // the worker's report reaches the daemon
-  kFinish,      // the worker's outcome is accepted, then its process ends
-  kDie,         // the worker's process ends and the cluster notices
-  kLoseNode,    // the cluster reports NODE_FAIL, but the process continues
-  kForget,      // the cluster deletes its record of ended jobs
-  kLook,        // the cluster's reply is true
-  kLookEmpty,   // a reply without the attempt although it exists: a controller with an old state
-  kLookFailed,  // the cluster does not reply
-  kWithdraw,    // the attempt is withdrawn: the cluster ends all jobs of its name
-  kCrash,       // the daemon crashes: it loses the watch, but not the store
+  kSubmit,       // the submission is answered
+  kSubmitLost,   // the reply is lost: the submission is in flight and may arrive later
+  kArrive,       // the submission in flight arrives
+  kStart,        // the cluster starts the job, never two of the same name at once
+  kReport,       // the worker's report reaches the daemon
+  kFinish,       // the worker's outcome is accepted, then its process ends
+  kDie,          // the worker's process ends and the cluster notices
+  kLoseNode,     // the cluster reports NODE_FAIL, but the process continues
+  kForget,       // the cluster deletes its record of ended jobs
+  kQuery,        // the cluster's reply is true
+  kQueryEmpty,   // a reply without the attempt although it exists: a controller with an old state
+  kQueryFailed,  // the cluster does not reply
+  kWithdraw,     // the attempt is withdrawn: the cluster ends all jobs of its name
+  kCrash,        // the daemon crashes: it loses the watch, but not the store
 };
 constexpr std::array kEvents{
-    Event::kSubmit,    Event::kSubmitLost, Event::kArrive,   Event::kStart,  Event::kReport,
-    Event::kFinish,    Event::kDie,        Event::kLoseNode, Event::kForget, Event::kLook,
-    Event::kLookEmpty, Event::kLookFailed, Event::kWithdraw, Event::kCrash};
+    Event::kSubmit,     Event::kSubmitLost,  Event::kArrive,   Event::kStart,  Event::kReport,
+    Event::kFinish,     Event::kDie,         Event::kLoseNode, Event::kForget, Event::kQuery,
+    Event::kQueryEmpty, Event::kQueryFailed, Event::kWithdraw, Event::kCrash};
 
 bool is_shown(const Job& job) {
   return job.place == Place::kQueued || job.place == Place::kRunning ||
@@ -283,10 +283,10 @@ class Model {
           }
         }
         return false;
-      case Event::kLook:
-      case Event::kLookEmpty:
-      case Event::kLookFailed:
-        return look(w, event);
+      case Event::kQuery:
+      case Event::kQueryEmpty:
+      case Event::kQueryFailed:
+        return apply_query(w, event);
       case Event::kWithdraw: {
         bool any = false;
         for (Job& job : jobs) {
@@ -308,14 +308,14 @@ class Model {
     if (job.place != Place::kForgotten) job.place = Place::kEnded;
   }
 
-  static bool look(World& w, Event event) {
+  static bool apply_query(World& w, Event event) {
     const std::array<Job, 2>& jobs = current(w);
     const bool shown = is_shown(jobs[0]) || is_shown(jobs[1]);
-    if (event == Event::kLookFailed) {
+    if (event == Event::kQueryFailed) {
       w.watch->saw_nothing();
       return true;
     }
-    if (event == Event::kLookEmpty) {
+    if (event == Event::kQueryEmpty) {
       // A controller with an old state recovers sooner than an absence counts as the end.
       if (!shown || ++w.lies > 3) return false;
       w.watch->saw(sighting(Seen::kUnseen), w.now);
@@ -351,7 +351,7 @@ class Model {
   void check(World& w) {
     // The verdict is as of one second after the event.
     const Verdict verdict = w.watch->verdict(w.now - kStep + kSecond);
-    EXPECT_LE(w.accepted, 1) << told();
+    EXPECT_LE(w.accepted, 1) << trace();
     int alive = 0;
     bool lost_node = false, queued = false, reported = false;
     for (const Job& job : current(w)) {
@@ -360,14 +360,14 @@ class Model {
       reported = reported || (job.worker_alive && job.unheard_steps <= 3);
       queued = queued || job.place == Place::kQueued;
     }
-    EXPECT_LE(alive, 1) << "two copies of one attempt are alive: " << told();
+    EXPECT_LE(alive, 1) << "two copies of one attempt are alive: " << trace();
     if (verdict.fate != Fate::kOver) return;
     ++overs;
-    EXPECT_FALSE(reported) << "over, though its worker has just reported: " << told();
+    EXPECT_FALSE(reported) << "over, though its worker has just reported: " << trace();
     // An attempt with a live worker may count as over only if the cluster has lost it, and the
     // verdict must say that the worker may still run.
-    EXPECT_TRUE(alive == 0 || (lost_node && verdict.may_linger)) << "live, but over: " << told();
-    EXPECT_FALSE(queued && !is_attached(w) && !w.was_absent) << "waits, but is over: " << told();
+    EXPECT_TRUE(alive == 0 || (lost_node && verdict.may_linger)) << "live, but over: " << trace();
+    EXPECT_FALSE(queued && !is_attached(w) && !w.was_absent) << "waits, but is over: " << trace();
     if (w.accepted > 0) {
       accepted += w.accepted;
       return;  // the job has ended, so there is no next attempt
@@ -381,7 +381,7 @@ class Model {
     w.watch.emplace(kModelRules, w.now);
   }
 
-  std::string told() const {
+  std::string trace() const {
     constexpr std::array kNames{"submit",     "submit-lost", "arrive",    "start",  "report",
                                 "finish",     "die",         "lose-node", "forget", "look",
                                 "look-empty", "look-failed", "withdraw",  "crash"};

@@ -49,7 +49,7 @@ class FakeSlurm : public ::testing::Test {
   }
   /// A script that prints this text.
   static std::string shown(const std::string& text) { return "printf '%s' '" + text + "'"; }
-  Sighting look(const PlacementHandle& handle = kHandle) {
+  Sighting observe_one(const PlacementHandle& handle = kHandle) {
     const PlacementHandle handles[] = {handle};
     auto seen = placement_.observe(handles);
     EXPECT_TRUE(seen.ok()) << seen.error().message;
@@ -233,18 +233,18 @@ TEST_F(FakeSlurm, SeesStates) {
       {"RUNNING", 1, kEnded, "REQUEUED"},    {"FAILED", 1, kEnded, "FAILED, after a requeue"}};
   for (const auto& c : cases) {
     squeue(line("17", kName, c.state, c.restarts));
-    const Sighting sighting = look();
+    const Sighting sighting = observe_one();
     EXPECT_EQ(sighting.seen, c.seen) << c.state << " " << c.restarts;
     EXPECT_EQ(sighting.how, c.how) << c.state << " " << c.restarts;
   }
   squeue(line("17", kName, "PENDING", 0, "Resources", "1795790400", ""));
-  EXPECT_EQ(look().reason, "Resources");
-  EXPECT_EQ(look().start_estimate_us, 1'795'790'400'000'000);
+  EXPECT_EQ(observe_one().reason, "Resources");
+  EXPECT_EQ(observe_one().start_estimate_us, 1'795'790'400'000'000);
   squeue(line("17", kName, "PENDING", 0, "Priority", "N/A", ""));
-  EXPECT_EQ(look().start_estimate_us, 0);
+  EXPECT_EQ(observe_one().start_estimate_us, 0);
   squeue(line("17", kName, "FAILED", 0, "NonZeroExitCode"));
-  EXPECT_EQ(look().how, "FAILED (NonZeroExitCode)");
-  EXPECT_EQ(look().nodes, "n1");
+  EXPECT_EQ(observe_one().how, "FAILED (NonZeroExitCode)");
+  EXPECT_EQ(observe_one().nodes, "n1");
 }
 
 TEST_F(FakeSlurm, AsksOnceForManyAndByName) {
@@ -322,7 +322,7 @@ TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
 
 TEST_F(FakeSlurm, TakesAnEmptyListForNoEvidenceUnlessTheIdIsUnknownToo) {
   squeue("", kNoSuchJob);
-  EXPECT_EQ(look().seen, Seen::kUnseen);
+  EXPECT_EQ(observe_one().seen, Seen::kUnseen);
   squeue("", "exit 0");  // empty for each kind of query
   EXPECT_TRUE(no_evidence(placement_));
   for (const char* failure : {"exit 1", "echo 'Socket timed out' >&2; exit 1",
@@ -331,12 +331,12 @@ TEST_F(FakeSlurm, TakesAnEmptyListForNoEvidenceUnlessTheIdIsUnknownToo) {
     EXPECT_TRUE(no_evidence(placement_)) << failure;
   }
   squeue("", shown(line("17", kName, "RUNNING")));
-  EXPECT_EQ(look().seen, Seen::kGranted) << "the list was not complete";
+  EXPECT_EQ(observe_one().seen, Seen::kGranted) << "the list was not complete";
 }
 
 TEST_F(FakeSlurm, BelievesNoOtherClusterAndNoneThatHasNoName) {
   squeue("", kNoSuchJob);
-  EXPECT_EQ(look().seen, Seen::kUnseen);  // the cluster's name is known from here on
+  EXPECT_EQ(observe_one().seen, Seen::kUnseen);  // the cluster's name is known from here on
   cluster("another");
   EXPECT_TRUE(no_evidence(placement_));
   EXPECT_EQ(placement_.find(kName).error().reason, "SLURM_OTHER_CLUSTER");
@@ -345,7 +345,7 @@ TEST_F(FakeSlurm, BelievesNoOtherClusterAndNoneThatHasNoName) {
   folder_.write("scontrol", "exit 1");
   EXPECT_TRUE(no_evidence(placement_));
   cluster("trainyard");
-  EXPECT_EQ(look().seen, Seen::kUnseen);
+  EXPECT_EQ(observe_one().seen, Seen::kUnseen);
 
   SlurmProfile named = profile(20'000);
   named.cluster = "elsewhere";
@@ -355,7 +355,7 @@ TEST_F(FakeSlurm, BelievesNoOtherClusterAndNoneThatHasNoName) {
 
 TEST_F(FakeSlurm, TakesNoJobWithAReusedIdForOurs) {
   squeue("", shown(line("17", "some|one\xff-elses", "RUNNING")));
-  EXPECT_EQ(look().seen, Seen::kUnseen);
+  EXPECT_EQ(observe_one().seen, Seen::kUnseen);
   folder_.write("scancel", "echo \"$*\" >$folder/cancelled");
   EXPECT_TRUE(placement_.withdraw(kHandle).ok());
   const std::string words = " " + folder_.read("cancelled");
@@ -367,15 +367,15 @@ TEST_F(FakeSlurm, TakesNoJobWithAReusedIdForOurs) {
 TEST_F(FakeSlurm, CountsADuplicateLikeTheFirst) {
   // The attempt is not over while any job with its name exists.
   squeue(line("18", kName, "PENDING", 0, "Dependency") + line("17", kName, "RUNNING"));
-  EXPECT_EQ(look().seen, Seen::kGranted);
-  EXPECT_EQ(look({"18", kName}).handle.id, "17");
+  EXPECT_EQ(observe_one().seen, Seen::kGranted);
+  EXPECT_EQ(observe_one({"18", kName}).handle.id, "17");
   squeue(line("17", kName, "COMPLETED") + line("18", kName, "RUNNING"));
-  EXPECT_EQ(look().seen, Seen::kGranted);
-  EXPECT_EQ(look().handle.id, "18");
+  EXPECT_EQ(observe_one().seen, Seen::kGranted);
+  EXPECT_EQ(observe_one().handle.id, "18");
   squeue(line("17", kName, "FAILED") + line("18", kName, "PENDING", 0, "Priority"));
-  EXPECT_EQ(look().seen, Seen::kWaiting);
+  EXPECT_EQ(observe_one().seen, Seen::kWaiting);
   squeue(line("17", kName, "FAILED") + line("18", kName, "CANCELLED"));
-  EXPECT_EQ(look().seen, Seen::kEnded);
+  EXPECT_EQ(observe_one().seen, Seen::kEnded);
   EXPECT_EQ(placement_.find(kName)->value().id, "17");
 }
 
@@ -386,7 +386,7 @@ TEST_F(FakeSlurm, FindsByExactNameOrSaysThatThereIsNone) {
   EXPECT_FALSE(placement_.find(kName)->has_value());
   squeue("");
   EXPECT_FALSE(placement_.find(kName)->has_value());
-  EXPECT_EQ(look({"", kName}).seen, Seen::kUnseen);
+  EXPECT_EQ(observe_one({"", kName}).seen, Seen::kUnseen);
 }
 
 TEST_F(FakeSlurm, LooksAtSixteenAbsentOnesAndTakesTurns) {
@@ -395,16 +395,16 @@ TEST_F(FakeSlurm, LooksAtSixteenAbsentOnesAndTakesTurns) {
     handles.push_back({std::to_string(i), "ty-i-j-" + std::to_string(i)});
   }
   squeue("", kNoSuchJob);
-  std::vector<std::string> looked_at;
+  std::vector<std::string> observed;
   for (int turn = 0; turn < 3; ++turn) {
     const auto seen = placement_.observe(handles);
     ASSERT_TRUE(seen.ok());
     EXPECT_EQ(seen->size(), 16u);
-    for (const Sighting& sighting : *seen) looked_at.push_back(sighting.handle.id);
+    for (const Sighting& sighting : *seen) observed.push_back(sighting.handle.id);
   }
-  std::sort(looked_at.begin(), looked_at.end());
-  looked_at.erase(std::unique(looked_at.begin(), looked_at.end()), looked_at.end());
-  EXPECT_EQ(looked_at.size(), 40u);
+  std::sort(observed.begin(), observed.end());
+  observed.erase(std::unique(observed.begin(), observed.end()), observed.end());
+  EXPECT_EQ(observed.size(), 40u);
 }
 
 TEST_F(FakeSlurm, LooksNoLongerThanOneCommandMayTake) {

@@ -144,7 +144,7 @@ class PretendWorkers {
     supervisor_ = &supervisor;
     thread_ = std::jthread([this](const std::stop_token& stop) {
       while (!stop.stop_requested()) {
-        look();
+        poll();
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
     });
@@ -154,7 +154,7 @@ class PretendWorkers {
     if (thread_.joinable()) thread_.join();
   }
   /// Sets the step time that all workers report from now on.
-  void tell_step_seconds(double seconds) { step_seconds_ = seconds; }
+  void report_step_seconds(double seconds) { step_seconds_ = seconds; }
   int out_of_memory() const { return out_of_memory_; }
   int attempts() const { return attempts_; }
   int stopped() const { return stopped_; }
@@ -168,7 +168,7 @@ class PretendWorkers {
       if (command.has_stop()) stop = true;
     }
     std::atomic<bool> stop{false};
-    std::atomic<bool> told{false};  // whether its outcome is durable
+    std::atomic<bool> outcome_durable{false};  // whether its outcome is durable
   };
   struct Worker {
     std::string uid;
@@ -177,7 +177,7 @@ class PretendWorkers {
     int64_t bytes = 0;
     int64_t number = 0;  // number of its newest report
     Clock::time_point begin, end;
-    double step_seconds_told = 0;
+    double step_seconds_reported = 0;
     bool crashes = false, has_memory = false, reports_end = false;
   };
 
@@ -186,7 +186,7 @@ class PretendWorkers {
     return found == task.spec().labels().end() ? 0 : std::stoll(found->second);
   }
 
-  void look() {
+  void poll() {
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(nonces_, ignored)) {
       const std::string id = entry.path().filename().string();
@@ -197,7 +197,7 @@ class PretendWorkers {
       attach(id, nonce);
     }
     for (auto it = workers_.begin(); it != workers_.end();) {
-      it = go_on(it->first, it->second) ? std::next(it) : workers_.erase(it);
+      it = advance(it->first, it->second) ? std::next(it) : workers_.erase(it);
     }
   }
 
@@ -244,19 +244,19 @@ class PretendWorkers {
     report.set_number(++worker.number);
     supervisor_->report(id, report, [sink](const Status& s) {
       EXPECT_TRUE(s.ok()) << s.error().message;
-      if (sink) sink->told = true;
+      if (sink) sink->outcome_durable = true;
     });
   }
 
   /// Returns false once the worker's process has ended.
-  bool go_on(const std::string& id, Worker& worker) {
+  bool advance(const std::string& id, Worker& worker) {
     if (worker.reports_end) {
-      if (!worker.sink->told) return true;
+      if (!worker.sink->outcome_durable) return true;
       kill(worker);
       return false;
     }
-    if (worker.step_seconds_told != step_seconds_) {
-      worker.step_seconds_told = step_seconds_;
+    if (worker.step_seconds_reported != step_seconds_) {
+      worker.step_seconds_reported = step_seconds_;
       v1::WorkerReport beat;
       v1::RunTimes& times = *beat.mutable_heartbeat()->mutable_times();
       times.set_steps(100);

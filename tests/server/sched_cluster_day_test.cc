@@ -34,7 +34,7 @@ TEST(ClusterDay, NodesThatFailLoseNoJob) {
   EXPECT_GE(day.waiting_most, 10);
   EXPECT_LE(day.live_most, options.nodes + options.waiting_max + 20);
   // One scheduling pass every ten seconds, and one a second after each submission to the cluster.
-  EXPECT_LE(day.looks, 6 * 360 + 2 * day.attempts + 10);
+  EXPECT_LE(day.queries, 6 * 360 + 2 * day.attempts + 10);
 }
 
 TEST(ClusterDay, TheSameSeedIsTheSameDay) {

@@ -18,7 +18,7 @@ WaitingJob cluster_job(std::string uid, int64_t order, int32_t priority = 0,
   return j;
 }
 
-std::string handed_over(const Decisions& d) {
+std::string submitted(const Decisions& d) {
   std::string text;
   for (const StartDecision& s : d.starts) text += s.uid + "@" + s.devices.at(0) + " ";
   return text;
@@ -28,12 +28,12 @@ TEST(SchedCluster, HandsOverAsManyAsMayWaitThere) {
   Queue queue;
   for (int i = 1; i <= 5; ++i) queue.put(cluster_job("j" + std::to_string(i), i, i == 4 ? 7 : 0));
   const Shares none;
-  EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 2, 0}, none, 0)),
+  EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 2, 0}, none, 0)),
             "j4@clusters/slurm j1@clusters/slurm ");
-  EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 2, 1}, none, 0)), "j4@clusters/slurm ");
-  EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 2, 2}, none, 0)), "");
-  EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 2, 5}, none, 0)), "");
-  EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 2, 0, true}, none, 0)), "");
+  EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 2, 1}, none, 0)), "j4@clusters/slurm ");
+  EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 2, 2}, none, 0)), "");
+  EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 2, 5}, none, 0)), "");
+  EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 2, 0, true}, none, 0)), "");
 }
 
 TEST(SchedCluster, WhoHasUsedLessComesFirst) {
@@ -45,7 +45,7 @@ TEST(SchedCluster, WhoHasUsedLessComesFirst) {
   Shares shares(3'600'000'000);
   shares.change("anna", 2, 0);
   // Priority comes first; then ben, who has used nothing; equal jobs keep their order.
-  EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 3, 0}, shares, 1)),
+  EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 3, 0}, shares, 1)),
             "a3@clusters/slurm b1@clusters/slurm a1@clusters/slurm ");
 }
 
@@ -55,21 +55,21 @@ TEST(SchedCluster, ARefusedClusterIsTriedWithOneJobAtATime) {
   const Shares none;
   ClusterState cluster{"slurm", 4, 0};
   cluster.refused = "no such partition";
-  cluster.refused_left_us = 7'000'000;
+  cluster.next_trial_in_us = 7'000'000;
   const Decisions shut = decide_cluster(queue, cluster, none, 1'000'000);
-  EXPECT_EQ(handed_over(shut), "");
+  EXPECT_EQ(submitted(shut), "");
   EXPECT_EQ(shut.wake_time_us, 8'000'000);
   const WaitReason why = cluster_reason(*queue.find("j1"), &cluster, 0, 1'000'000).value();
   EXPECT_EQ(why.reason, "CLUSTER_REFUSED");
   EXPECT_NE(why.message.find("accepts no jobs at the moment: no such partition"),
             std::string::npos);
   EXPECT_NE(why.message.find("the server tries one job in 7 s"), std::string::npos) << why.message;
-  cluster.refused_left_us = 0;
-  EXPECT_EQ(handed_over(decide_cluster(queue, cluster, none, 8'000'000)), "j1@clusters/slurm ");
+  cluster.next_trial_in_us = 0;
+  EXPECT_EQ(submitted(decide_cluster(queue, cluster, none, 8'000'000)), "j1@clusters/slurm ");
   cluster.waiting = 2;  // jobs submitted to the cluster earlier
-  EXPECT_EQ(handed_over(decide_cluster(queue, cluster, none, 8'000'000)), "j1@clusters/slurm ");
+  EXPECT_EQ(submitted(decide_cluster(queue, cluster, none, 8'000'000)), "j1@clusters/slurm ");
   cluster.waiting = 4;
-  EXPECT_EQ(handed_over(decide_cluster(queue, cluster, none, 8'000'000)), "");
+  EXPECT_EQ(submitted(decide_cluster(queue, cluster, none, 8'000'000)), "");
 }
 
 TEST(SchedCluster, ARestingJobIsPassedAndWakesTheNextLook) {
@@ -81,9 +81,9 @@ TEST(SchedCluster, ARestingJobIsPassedAndWakesTheNextLook) {
   queue.put(cluster_job("next", 2));
   const Shares none;
   const Decisions d = decide_cluster(queue, {"slurm", 1, 0}, none, 1'000'000);
-  EXPECT_EQ(handed_over(d), "next@clusters/slurm ");
+  EXPECT_EQ(submitted(d), "next@clusters/slurm ");
   EXPECT_EQ(d.wake_time_us, 5'000'000);
-  EXPECT_EQ(handed_over(decide_cluster(queue, {"slurm", 1, 0}, none, 5'000'000)),
+  EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 1, 0}, none, 5'000'000)),
             "rests@clusters/slurm ");
 }
 
@@ -117,7 +117,7 @@ TEST(SchedCluster, TellsAJobsPlaceAsItIsHandedOver) {
     queue.put(cluster_job("j" + std::to_string(i), i, i == 7 ? 5 : 0));
   const Shares none;
   const auto place = [&](const char* uid) {
-    return cluster_place(queue, *queue.find(uid), none, 0);
+    return cluster_position(queue, *queue.find(uid), none, 0);
   };
   EXPECT_EQ(place("j7"), 0);
   EXPECT_EQ(place("j1"), 1);

@@ -66,13 +66,13 @@ std::string text_of(const std::vector<Violation>& violations) {
 /// Runs jobs under the daemon's scheduler; `world`, if given, is called with the final state.
 Results run(const ClusterOptions& cluster_options, std::vector<TraceJob> jobs,
             const SimulationOptions& options, const TrainyardOptions& trainyard,
-            const std::function<void(const World&)>& look = {}) {
+            const std::function<void(const World&)>& inspect = {}) {
   const Cluster cluster = make_cluster(cluster_options);
   Simulation simulation(cluster, std::move(jobs), options);
   const auto policy = make_trainyard(simulation.world(), trainyard);
   Results results = simulation.run(*policy);
   EXPECT_EQ(text_of(results.violations), "");
-  if (look) look(simulation.world());
+  if (inspect) inspect(simulation.world());
   return results;
 }
 

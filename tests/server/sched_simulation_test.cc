@@ -52,7 +52,7 @@ class Simulation {
     if (options_.changes && pick(10) == 0) change_device();
     if (options_.changes && pick(6) == 0) lose_one();
     if (options_.changes && pick(6) == 0) change_priority();
-    look();
+    run_pass();
   }
 
   /// No jobs arrive any more, and all jobs that can run do so.
@@ -65,7 +65,7 @@ class Simulation {
     for (int i = 0; i < 10'000 && !(scene_.waiting.empty() && scene_.placed.empty()); ++i) {
       now_us_ += kMinuteUs;
       end_some();
-      look();
+      run_pass();
     }
     for (const WaitingJob& job : scene_.waiting) {
       EXPECT_FALSE(could_ever(job)) << job.uid << " starved";
@@ -171,7 +171,7 @@ class Simulation {
     return false;
   }
 
-  void look() {
+  void run_pass() {
     const Decided d = decide(queue_, fleet_, scene_, now_us_);
     ASSERT_EQ(d.text(), decide(queue_, fleet_, scene_, now_us_).text()) << "the fleet is as before";
     if (pick(10) == 0) {
@@ -263,7 +263,7 @@ class Simulation {
   void check_waits(const Decided& d) {
     for (const WaitingJob& job : scene_.waiting) {
       const JobWait& wait = d.wait(job.uid);
-      if (is_resting(job, now_us_)) {
+      if (in_retry_pause(job, now_us_)) {
         EXPECT_EQ(wait.reason, "RETRY_BACKOFF");
         EXPECT_LE(d.wake_time_us.value(), job.retry_time_us);
         continue;

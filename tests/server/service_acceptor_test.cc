@@ -25,7 +25,7 @@ using std::chrono::milliseconds;
 
 class AcceptorTest : public ::testing::Test {
  protected:
-  Acceptor::HandOver keep() {
+  Acceptor::PassOn keep() {
     return [this](int fd) {
       const std::lock_guard lock(mu_);
       taken_.emplace_back(fd);

@@ -136,9 +136,9 @@ TEST_F(ServiceBackup, AClientThatTakesNothingLosesThePlaceAndIsTold) {
   })) << "the place is held for ever";
   EXPECT_TRUE(eventually([&] { return !fs::exists(staging()); }));
   while (suspended->Read(&message)) EXPECT_FALSE(message.has_summary());
-  const grpc::Status told = suspended->Finish();
-  EXPECT_EQ(told.error_code(), grpc::StatusCode::ABORTED);
-  EXPECT_EQ(reason_of(told), "BACKUP_STALLED");
+  const grpc::Status reported = suspended->Finish();
+  EXPECT_EQ(reported.error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(reason_of(reported), "BACKUP_STALLED");
 }
 
 TEST_F(ServiceBackup, ADaemonThatStopsDoesNotWaitForIt) {

@@ -119,7 +119,7 @@ ClusterQuery query_of(int nodes, const std::shared_ptr<const RunWork>& work) {
 TEST(ClusterQuery, RanksOfSeveralNodesSendOverTheirNetwork) {
   RunWork work;
   work.step.digest = "d1";
-  work.step.sent_alone = {1, 1e6};
+  work.step.sent_exposed = {1, 1e6};
   const auto shared = std::make_shared<const RunWork>(work);
   const ClusterQuery one = query_of(1, shared), two = query_of(2, shared);
   EXPECT_EQ(one.work, shared);

@@ -60,7 +60,7 @@ class FakeCluster final : public Placement {
   }
   Result<std::vector<Sighting>> observe(std::span<const PlacementHandle> handles) override {
     const MutexLock lock(mu);
-    ++looks;
+    ++queries;
     if (silent) return make_error(ErrorCode::kUnavailable, "CLUSTER", "it does not answer");
     std::vector<Sighting> seen;
     for (const PlacementHandle& handle : handles) {
@@ -127,7 +127,7 @@ class FakeCluster final : public Placement {
   std::map<std::string, Job> jobs;
   std::vector<std::string> withdrawn;
   size_t submits = 0;
-  int looks = 0, finds = 0;
+  int queries = 0, finds = 0;
   bool silent = false, obeys = true, stopped = false;
   CondVar ended;
 
@@ -181,15 +181,15 @@ class ClustersTest : public ::testing::Test {
     clusters_ = std::make_unique<Clusters>(*supervisor_, clock_, std::move(clusters), [] {});
     clusters_->start();
   }
-  std::shared_ptr<ClusterOwner> hand_over(const std::string& uid, std::string handle = {},
-                                          bool may_exist = false) {
+  std::shared_ptr<ClusterOwner> submit_attempt(const std::string& uid, std::string handle = {},
+                                               bool may_exist = false) {
     auto owner = std::make_shared<ClusterOwner>();
-    Supervisor::ElsewhereTask task;
+    Supervisor::RemoteTask task;
     task.id = uid + "-1";
     task.owner = owner;
     task.lease_ms = 60'000;
     task.withdraw = [this, uid](const std::string&) { clusters_->withdraw("p", uid, 1); };
-    supervisor_->expect(std::move(task));
+    supervisor_->add_remote(std::move(task));
     ClusterAttempt attempt;
     attempt.uid = uid;
     attempt.attempt = 1;
@@ -203,7 +203,7 @@ class ClustersTest : public ::testing::Test {
       const MutexLock lock(mu_);
       found_ = id;
     };
-    clusters_->hand_over("p", std::move(attempt));
+    clusters_->submit("p", std::move(attempt));
     return owner;
   }
   /// Advances the clock and wakes the cluster's thread.
@@ -242,7 +242,7 @@ class ClustersTest : public ::testing::Test {
 
 TEST_F(ClustersTest, WaitsIsGrantedAndEnds) {
   begin();
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   ASSERT_TRUE(in_time([&] { return sight("a").reason == "Priority"; }));
   EXPECT_EQ(clusters_->waiting("p"), 1);
@@ -253,16 +253,16 @@ TEST_F(ClustersTest, WaitsIsGrantedAndEnds) {
   EXPECT_EQ(clusters_->waiting("p"), 0);
   cluster_->see("ty-a", Seen::kEnded, "NODE_FAIL");
   ASSERT_TRUE(in_time([&] { return owner->end().has_value(); }));
-  EXPECT_EQ(owner->end()->away->how, "NODE_FAIL");
-  EXPECT_NE(owner->end()->away->text.find("so it was"), std::string::npos);
+  EXPECT_EQ(owner->end()->remote_end->how, "NODE_FAIL");
+  EXPECT_NE(owner->end()->remote_end->text.find("so it was"), std::string::npos);
   EXPECT_FALSE(clusters_->find("a"));
 }
 
 TEST_F(ClustersTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
   begin();
-  hand_over("unknown");
+  submit_attempt("unknown");
   rest_ = {0, 50, 60, 70};
-  hand_over("known");
+  submit_attempt("known");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 2; }));
   constexpr int64_t kStartUs = 1'800'000'000'000'000;
   for (const char* name : {"ty-unknown", "ty-known"}) {
@@ -295,7 +295,7 @@ TEST_F(ClustersTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
 
 TEST_F(ClustersTest, ARefusalEndsTheAttemptInTheClustersWords) {
   begin("r");
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->start_error->reason, "CLUSTER_REFUSED");
   EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kInvalidArgument);
@@ -305,7 +305,7 @@ TEST_F(ClustersTest, ARefusalEndsTheAttemptInTheClustersWords) {
 
 TEST_F(ClustersTest, ARefusalOfNowIsNobodysFault) {
   begin("b");
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kUnavailable);
   EXPECT_EQ(owner->end()->start_error->message,
@@ -317,7 +317,7 @@ TEST_F(ClustersTest, ARefusalOfNowIsNobodysFault) {
 // misspelt.
 TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
   begin("pp");
-  const auto first = hand_over("a"), second = hand_over("b");
+  const auto first = submit_attempt("a"), second = submit_attempt("b");
   for (const auto& owner : {first, second}) {
     ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
     EXPECT_EQ(owner->end()->start_error->code, ErrorCode::kFailedPrecondition);
@@ -330,12 +330,12 @@ TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
   EXPECT_EQ(clusters_->refusal("p")->left_us, 15'000'000);
   pass(15);
   EXPECT_EQ(clusters_->refusal("p")->left_us, 0) << "one is tried";
-  const auto third = hand_over("c");
+  const auto third = submit_attempt("c");
   ASSERT_TRUE(eventually([&] { return third->end().has_value(); }));
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 2u);
   EXPECT_EQ(clusters_->refusal("p")->left_us, 30'000'000) << "it doubles";
   pass(30);
-  const auto fourth = hand_over("d");
+  const auto fourth = submit_attempt("d");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   EXPECT_FALSE(clusters_->refusal("p"));
   EXPECT_FALSE(fourth->end());
@@ -343,19 +343,19 @@ TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
 
 TEST_F(ClustersTest, WhatTheCheckFindsRefusedIsNotSubmitted) {
   begin("", "no such account");
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
   EXPECT_EQ(owner->end()->start_error->message, "the cluster p refused the job: no such account");
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
   pass(15);
-  (void)hand_over("b");
+  (void)submit_attempt("b");
   ASSERT_TRUE(eventually([&] { return found() == "100"; })) << "it was mended meanwhile";
   EXPECT_FALSE(clusters_->refusal("p"));
 }
 
 TEST_F(ClustersTest, ALostAnswerIsFoundByItsName) {
   begin("l");
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
   ASSERT_TRUE(in_time([&] { return found() == "100"; }));
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u);
@@ -366,7 +366,7 @@ TEST_F(ClustersTest, ALostAnswerIsFoundByItsName) {
 // did not list it.
 TEST_F(ClustersTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
   begin("n");
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
   for (int i = 1; i <= 5; ++i) {
     pass(10);
@@ -380,22 +380,22 @@ TEST_F(ClustersTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
 
 TEST_F(ClustersTest, AnAttemptIsHandedOverOnceByItsNameToAClusterThatIsThere) {
   begin();
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ClusterAttempt attempt;
   attempt.uid = "a";
   attempt.attempt = 1;
   attempt.intent.name = "ty-a";
-  EXPECT_THROW(clusters_->hand_over("p", attempt), InvariantError) << "its worker would come twice";
+  EXPECT_THROW(clusters_->submit("p", attempt), InvariantError) << "its worker would come twice";
   attempt.attempt = 2;
-  EXPECT_THROW(clusters_->hand_over("q", attempt), InvariantError) << "nobody would run it";
+  EXPECT_THROW(clusters_->submit("q", attempt), InvariantError) << "nobody would run it";
   attempt.intent.name.clear();
-  EXPECT_THROW(clusters_->hand_over("p", attempt), InvariantError) << "nobody would find it";
+  EXPECT_THROW(clusters_->submit("p", attempt), InvariantError) << "nobody would find it";
   EXPECT_EQ(clusters_->sights("p").size(), 1u);
 }
 
 TEST_F(ClustersTest, ASilentClusterDecidesNothing) {
   begin();
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   cluster_->set_silent(true);
   for (int i = 0; i < 100; ++i) {
@@ -412,9 +412,9 @@ TEST_F(ClustersTest, ASilentClusterDecidesNothing) {
 // Fails if a stopping daemon waits for each command of a cluster that does not reply.
 TEST_F(ClustersTest, AnEndWaitsForNoClusterAndLeavesTheRestToTheNextDaemon) {
   begin("s");
-  const auto asked = hand_over("a");
+  const auto asked = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
-  const auto waits = hand_over("b");
+  const auto waits = submit_attempt("b");
   clusters_->stop();
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 1u);
   EXPECT_FALSE(asked->end() || waits->end());
@@ -426,11 +426,11 @@ TEST_F(ClustersTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
     const MutexLock lock(cluster_->mu);
     cluster_->jobs["ty-old"] = {"41", sighting_of({"41", "ty-old"}, Seen::kGranted)};
   }
-  const auto by_handle = hand_over("old", "41", true);
+  const auto by_handle = submit_attempt("old", "41", true);
   ASSERT_TRUE(in_time([&] { return sight("old").granted; }));
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 0u);
   // The store has the attempt, but the previous daemon died before it submitted it.
-  const auto never = hand_over("never", "", true);
+  const auto never = submit_attempt("never", "", true);
   ASSERT_TRUE(in_time([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
   EXPECT_GE(cluster_->read(&FakeCluster::finds), 2);
 }
@@ -438,7 +438,7 @@ TEST_F(ClustersTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
 TEST_F(ClustersTest, WithdrawnIsOverWhenTheClusterShowsIt) {
   begin();
   cluster_->obeys = false;
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   supervisor_->stop("a-1", "cancel", 1);
   ASSERT_TRUE(in_time([&] { return cluster_->read(&FakeCluster::withdrawn).size() >= 3; }))
@@ -446,13 +446,13 @@ TEST_F(ClustersTest, WithdrawnIsOverWhenTheClusterShowsIt) {
   EXPECT_FALSE(owner->end());
   cluster_->set_obeys();
   ASSERT_TRUE(in_time([&] { return owner->end().has_value(); }));
-  EXPECT_EQ(owner->end()->away->how, "CANCELLED");
+  EXPECT_EQ(owner->end()->remote_end->how, "CANCELLED");
   EXPECT_TRUE(owner->end()->stop_asked);
 }
 
 TEST_F(ClustersTest, WhatLingersBehindAnOutcomeIsTakenBack) {
   begin();
-  (void)hand_over("a");
+  (void)submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   cluster_->see("ty-a", Seen::kGranted);
   ASSERT_TRUE(in_time([&] { return sight("a").granted; }));
@@ -464,7 +464,7 @@ TEST_F(ClustersTest, WhatLingersBehindAnOutcomeIsTakenBack) {
 
 TEST_F(ClustersTest, ANodeWithoutAWorkerIsGivenBack) {
   begin();
-  const auto owner = hand_over("a");
+  const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
   cluster_->see("ty-a", Seen::kGranted);
   ASSERT_TRUE(in_time([&] { return sight("a").granted; }));

@@ -43,7 +43,7 @@ TEST_F(ServiceDispatcher, ARunningJobIsExpectedToEndByItsOwnSteps) {
     return views.empty() || views[0].jobs.empty() ? 0 : views[0].jobs[0].end.likely_us;
   };
   const int64_t before_us = end_us();
-  workers_->tell_step_seconds(1);  // each of its 2000 steps takes 1 s, and none is done
+  workers_->report_step_seconds(1);  // each of its 2000 steps takes 1 s, and none is done
   ASSERT_TRUE(eventually([&] { return end_us() > before_us + 1'000'000'000; }));
   EXPECT_EQ(dispatcher_->devices(devices_->read().devices)[0].others_bytes, 0)
       << "its plan counts, not others";
@@ -65,10 +65,10 @@ TEST_F(ServiceDispatcher, JobsThatShareADeviceAreKnownToTheStore) {
     ask.ms = 600;
     submit(ask);
   }
-  ASSERT_TRUE(eventually([&] { return dispatcher_->jobs_beside(get("one").uid) == 1; }));
-  EXPECT_EQ(dispatcher_->jobs_beside(get("alone").uid), 0);
+  ASSERT_TRUE(eventually([&] { return dispatcher_->jobs_sharing_devices(get("one").uid) == 1; }));
+  EXPECT_EQ(dispatcher_->jobs_sharing_devices(get("alone").uid), 0);
   wait_until_idle();
-  EXPECT_EQ(dispatcher_->jobs_beside(get("one").uid), 0);
+  EXPECT_EQ(dispatcher_->jobs_sharing_devices(get("one").uid), 0);
   const auto shared = [&](const std::string& id) {
     return store_->jobs().find_attempt(get(id).uid, 1).value().shared;
   };

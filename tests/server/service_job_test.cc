@@ -176,14 +176,14 @@ TEST_F(ServiceJob, F29AKernelsFaultIsTriedAgainTwiceAndTold) {
             std::string::npos)
       << astray.message();
   grpc::Status end;
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   for (const v1::Event& e : watch("astray", 0, &end)) {
-    if (e.state().reason() == "KERNEL_FAULT") told.push_back(e.state().message());
+    if (e.state().reason() == "KERNEL_FAULT") reported.push_back(e.state().message());
   }
-  ASSERT_EQ(told.size(), 2u);
-  EXPECT_EQ(told[0], "A kernel failed on devices/cpu after step 4: an error (error 7)")
+  ASSERT_EQ(reported.size(), 2u);
+  EXPECT_EQ(reported[0], "A kernel failed on devices/cpu after step 4: an error (error 7)")
       << "nobody had asked yet which node it is";
-  EXPECT_NE(told[1].find("conv1 (Conv)"), std::string::npos) << told[1];
+  EXPECT_NE(reported[1].find("conv1 (Conv)"), std::string::npos) << reported[1];
 }
 
 TEST_F(ServiceJob, ADevicesFaultBringsTheJobBack) {
@@ -194,14 +194,14 @@ TEST_F(ServiceJob, ADevicesFaultBringsTheJobBack) {
   ASSERT_TRUE(cancel("ailing", &job).ok());
   wait_for("ailing", v1::CANCELLED);
   grpc::Status end;
-  int told = 0;
+  int reported = 0;
   for (const v1::Event& e : watch("ailing", 0, &end)) {
     if (e.state().reason() != "DEVICE_FAULT") continue;
     EXPECT_EQ(e.state().message(),
               "The device devices/cpu failed after step 4: an error (error 7)");
-    ++told;
+    ++reported;
   }
-  EXPECT_GE(told, 3);
+  EXPECT_GE(reported, 3);
 }
 
 // The GPU is in exclusive compute mode. This is no failure, so no loss is counted and the pause
@@ -211,14 +211,14 @@ TEST_F(ServiceJob, ADeviceThatAnotherProcessHasBringsTheJobBack) {
   const v1::Job patient = wait_for("patient", v1::SUCCEEDED);
   EXPECT_EQ(patient.attempt(), 3);
   grpc::Status end;
-  int told = 0;
+  int reported = 0;
   for (const v1::Event& e : watch("patient", 0, &end)) {
     if (e.state().reason() != "DEVICE_BUSY") continue;
     EXPECT_EQ(e.state().state(), v1::QUEUED);
     EXPECT_EQ(e.state().message(), "devices/cpu: another process has it.");
-    ++told;
+    ++reported;
   }
-  EXPECT_EQ(told, 2);
+  EXPECT_EQ(reported, 2);
 }
 
 // Trouble of the host (descriptors, memory, a disk that fails or is not mounted) never ends a job,
@@ -244,7 +244,7 @@ TEST_F(ServiceJob, WhatCannotBeReadJustNowBringsTheJobBackUncounted) {
     const std::string name = name_of(trouble);
     EXPECT_EQ(wait_for(name, v1::SUCCEEDED).attempt(), trouble.times + 1);
     grpc::Status end;
-    int told = 0;
+    int reported = 0;
     for (const v1::Event& e : watch(name, 0, &end)) {
       if (e.state().reason() != "STORAGE_ERROR") continue;
       const std::string& message = e.state().message();
@@ -252,9 +252,9 @@ TEST_F(ServiceJob, WhatCannotBeReadJustNowBringsTheJobBackUncounted) {
       EXPECT_EQ(message.find("A problem of this host, not of the job: "), 0U) << message;
       EXPECT_NE(message.find(trouble.words), std::string::npos) << message;
       EXPECT_EQ(message.find(root_.string()), std::string::npos) << "a server's path";
-      ++told;
+      ++reported;
     }
-    EXPECT_EQ(told, trouble.times) << name;
+    EXPECT_EQ(reported, trouble.times) << name;
   }
 }
 
@@ -308,12 +308,12 @@ TEST_F(ServiceJob, AWorkerThatEndsBeforeItHasItsWorkEndsNoJob) {
   place(whole);
   wait_for("patient", v1::SUCCEEDED);
   grpc::Status end;
-  int told = 0, words = 0;
+  int reported = 0, words = 0;
   for (const v1::Event& e : watch("patient", 0, &end)) {
-    told += e.state().reason() == "WORKER_START_FAILED" && e.state().state() == v1::QUEUED;
+    reported += e.state().reason() == "WORKER_START_FAILED" && e.state().state() == v1::QUEUED;
     words += e.log().text().find("libnone.so: cannot open") != std::string::npos;
   }
-  EXPECT_GE(told, 3);
+  EXPECT_GE(reported, 3);
   EXPECT_GE(words, 3);
 }
 
@@ -649,7 +649,7 @@ class ServiceGpus : public ServiceTest {
     return job;
   }
   /// The devices that a worker received: its own, then all of the job's.
-  std::string told(const v1::Job& job, int attempt) {
+  std::string reported(const v1::Job& job, int attempt) {
     std::ifstream file(StatePaths(config_.state_dir).checkpoints(job.uid()) /
                        ("devices-" + std::to_string(attempt)));
     return {std::istreambuf_iterator<char>(file), {}};
@@ -669,14 +669,14 @@ TEST_F(ServiceGpus, AJobOfTwoHoldsBothAndAnotherWaits) {
     EXPECT_EQ(d.jobs_size(), d.name() == "devices/gpu-0" || d.name() == "devices/gpu-1")
         << d.name();
   }
-  submit_gpus("second-pair", "tell_devices", 2);
-  submit_gpus("single", "tell_devices", 1);
+  submit_gpus("second-pair", "report_devices", 2);
+  submit_gpus("single", "report_devices", 1);
   const v1::Job single = wait_for("single", v1::SUCCEEDED);  // runs on the other GPU model
-  EXPECT_EQ(told(single, 1), "devices/gpu-2 devices/gpu-2, sees GPU-2");
+  EXPECT_EQ(reported(single, 1), "devices/gpu-2 devices/gpu-2, sees GPU-2");
   EXPECT_EQ(get("second-pair").reason(), "WAITING_FOR_DEVICE");
   v1::Job job;
   ASSERT_TRUE(cancel("pair", &job).ok());
-  EXPECT_EQ(told(wait_for("second-pair", v1::SUCCEEDED), 1),
+  EXPECT_EQ(reported(wait_for("second-pair", v1::SUCCEEDED), 1),
             "devices/gpu-0 devices/gpu-0 devices/gpu-1, sees GPU-0,GPU-1");
 }
 
@@ -684,8 +684,8 @@ TEST_F(ServiceGpus, F32AFaultOfOneSendsTheJobBackForAllOfThem) {
   submit_gpus("faulty", "device_fault_once", 2);
   const v1::Job done = wait_for("faulty", v1::SUCCEEDED);
   EXPECT_EQ(done.attempt(), 2);
-  EXPECT_EQ(told(done, 1), "devices/gpu-0 devices/gpu-0 devices/gpu-1, sees GPU-0,GPU-1");
-  EXPECT_EQ(told(done, 2), told(done, 1)) << "both were checked again";
+  EXPECT_EQ(reported(done, 1), "devices/gpu-0 devices/gpu-0 devices/gpu-1, sees GPU-0,GPU-1");
+  EXPECT_EQ(reported(done, 2), reported(done, 1)) << "both were checked again";
   EXPECT_EQ(done.devices_size(), 2);
   EXPECT_EQ(done.spec().resources().gpus(), 2);
   grpc::Status end;
@@ -745,22 +745,22 @@ TEST_F(ServiceGpus, RowsThatDoNotFitBesideTheJobStayOnTheHost) {
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
   const int64_t needed = total_bytes(plan.run().memory());
   ASSERT_GT(plan.run().memory().dataset_bytes(), 0);
-  const auto told_of_it = [&] {
+  const auto has_reported = [&] {
     return std::ranges::any_of(plan.warnings(), [](const std::string& text) {
       return text.find("batches are copied from the host") != std::string::npos;
     });
   };
-  EXPECT_FALSE(told_of_it());
+  EXPECT_FALSE(has_reported());
   // A submit does not include the workspace, which is 4096 bytes.
   for (Device& gpu : gpus_) gpu.memory_bytes = kKept + needed - 4096 - 1;
   restart();
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
   EXPECT_TRUE(plan.fit().fits());
   EXPECT_EQ(plan.run().memory().dataset_bytes(), 0);
-  EXPECT_TRUE(told_of_it());
-  const v1::Job job = submit_gpus("tight", "tell_devices", 1);
+  EXPECT_TRUE(has_reported());
+  const v1::Job job = submit_gpus("tight", "report_devices", 1);
   EXPECT_EQ(job.plan().memory().dataset_bytes(), 0);
-  EXPECT_EQ(told(wait_for("tight", v1::SUCCEEDED), 1),
+  EXPECT_EQ(reported(wait_for("tight", v1::SUCCEEDED), 1),
             "devices/gpu-0 devices/gpu-0, rows stay on the host, sees GPU-0");
 }
 

@@ -60,9 +60,9 @@ TEST_F(QueueTest, AJobOfHigherPriorityIsMadeRoomFor) {
   wait_for("lower", v1::RUNNING);
   ASSERT_TRUE(cancel("lower", &job).ok());
   wait_for("lower", v1::CANCELLED);
-  const std::vector<std::string> told = reasons("lower");
-  EXPECT_EQ(std::ranges::count(told, "PREEMPTED"), 1);
-  EXPECT_EQ(std::ranges::count(told, "WORKER_STOPPED"), 0);
+  const std::vector<std::string> reported = reasons("lower");
+  EXPECT_EQ(std::ranges::count(reported, "PREEMPTED"), 1);
+  EXPECT_EQ(std::ranges::count(reported, "WORKER_STOPPED"), 0);
 }
 
 TEST_F(QueueTest, WithoutPreemptionItWaitsAndSaysSo) {

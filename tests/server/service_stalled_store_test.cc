@@ -20,7 +20,7 @@ namespace trainyard::server {
 namespace {
 
 /// A one-shot task that needs no store.
-class Errand final : public TaskOwner {
+class OneShotTask final : public TaskOwner {
  public:
   Result<v1::Assignment> assignment() override { return v1::Assignment(); }
   void report(const v1::WorkerReport&, Done<void> done) override { done({}); }
@@ -114,14 +114,14 @@ class ServiceStalledStore : public ::testing::Test {
                                              [this](bool) { ++gone_; });
     supervisor_->start(std::move(task));
   }
-  std::shared_ptr<Errand> start_errand(int64_t time_max_ms = 0) {
-    auto errand = std::make_shared<Errand>();
+  std::shared_ptr<OneShotTask> start_one_shot(int64_t time_max_ms = 0) {
+    auto one_shot = std::make_shared<OneShotTask>();
     Supervisor::NewTask task;
-    task.kind = "errand";
-    task.owner = errand;
+    task.kind = "one_shot";
+    task.owner = one_shot;
     task.time_max_ms = time_max_ms;
     supervisor_->start(std::move(task));
-    return errand;
+    return one_shot;
   }
   bool has_begun(const Job& job) const {
     return std::filesystem::exists(directory_.path() / (job.id + ".begun"));
@@ -161,8 +161,8 @@ TEST_F(ServiceStalledStore, OtherWorkersStartEndAndMeetTheirDeadlines) {
   const Job fresh = start_job("fresh", "nonce");
   gate_.close();
   start_worker(fresh, "nonce");
-  const auto late = start_errand(/*time_max_ms=*/100);
-  const auto silent = start_errand();
+  const auto late = start_one_shot(/*time_max_ms=*/100);
+  const auto silent = start_one_shot();
   EXPECT_TRUE(eventually([&] { return late->end().has_value(); }));
   EXPECT_TRUE(late->end()->late);
   EXPECT_TRUE(eventually([&] { return silent->end().has_value(); }));
@@ -192,7 +192,7 @@ TEST_F(ServiceStalledStore, WhatAWorkerLeftIsStoredInOrderOnceTheStoreAnswers) {
   write_spool(job, kReports);
   gate_.close();
   ::kill(stored_pid(job), SIGKILL);
-  const auto other = start_errand(/*time_max_ms=*/100);
+  const auto other = start_one_shot(/*time_max_ms=*/100);
   EXPECT_TRUE(eventually([&] { return other->end().has_value(); }));
   EXPECT_EQ(gone_, 0);
   EXPECT_FALSE(supervisor_->wait_idle(1)) << "its end is not stored";
@@ -223,14 +223,14 @@ TEST_F(ServiceStalledStore, ADaemonLeavesNoWorkerThatTheNextOneCouldNotFind) {
   const Job job = start_job("job", "nonce");
   gate_.close();
   start_worker(job, "nonce");
-  const auto begun_later = start_errand(/*time_max_ms=*/100);
+  const auto begun_later = start_one_shot(/*time_max_ms=*/100);
   ASSERT_TRUE(eventually([&] { return begun_later->end().has_value(); }));
   std::atomic<bool> released = false;
   std::thread leaving([&] {
     supervisor_->release();
     released = true;
   });
-  const auto during = start_errand(/*time_max_ms=*/100);
+  const auto during = start_one_shot(/*time_max_ms=*/100);
   EXPECT_TRUE(eventually([&] { return during->end().has_value(); }));
   EXPECT_FALSE(released);
   gate_.open();

@@ -14,7 +14,7 @@
 #include <thread>
 #include <utility>
 
-#include "server/dispatch/outside_memory.h"
+#include "server/dispatch/other_processes_memory.h"
 #include "tests/bench/schedule_sim/random.h"
 #include "tests/bench/schedule_sim/trace.h"
 #include "tests/server/dispatcher_support.h"
@@ -83,7 +83,7 @@ class ServiceTrace : public ServiceDispatcher {
     const double share = random_.uniform(0.1, 0.9);
     auto bytes = come ? static_cast<int64_t>(static_cast<double>(free) * share) : 0;
     // The dispatcher ignores such small amounts, so its jobs would not avoid them.
-    if (bytes <= OutsideMemory::kIgnoredBytes) bytes = 0;
+    if (bytes <= OtherProcessesMemory::kIgnoredBytes) bytes = 0;
     devices_->set_others_beside(std::move(ours), device.name, bytes);
   }
 

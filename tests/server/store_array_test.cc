@@ -156,7 +156,7 @@ TEST_F(StoreArray, MembersAreJobsWithTheirValuesAndSurviveAReopening) {
 
 TEST_F(StoreArray, TheSchedulerIsToldOfEveryMember) {
   std::mutex mu;
-  std::set<std::string> told;
+  std::set<std::string> reported;
   store->observe([&](std::span<const JobChange> changes) {
     const std::lock_guard lock(mu);
     for (const JobChange& change : changes) {
@@ -164,15 +164,15 @@ TEST_F(StoreArray, TheSchedulerIsToldOfEveryMember) {
       EXPECT_EQ(change.reschedules->uid, change.uid);
       EXPECT_GT(change.reschedules->order, 0);
       EXPECT_EQ(change.reschedules->owner, "ada");
-      told.insert(change.reschedules->id);
+      reported.insert(change.reschedules->id);
     }
   });
   submit("sweep", 5);
   std::set<std::string> read;
   ASSERT_TRUE(jobs().read_unfinished([&](const JobBrief& b) { read.insert(b.id); }).ok());
   const std::lock_guard lock(mu);
-  EXPECT_EQ(told.size(), 5u);
-  EXPECT_EQ(told, read) << "as a daemon that starts reads them";
+  EXPECT_EQ(reported.size(), 5u);
+  EXPECT_EQ(reported, read) << "as a daemon that starts reads them";
 }
 
 TEST_F(StoreArray, AllMembersAreStoredOrNone) {

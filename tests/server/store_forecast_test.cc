@@ -220,11 +220,11 @@ TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
   forecast.set_total_seconds(100);
   const Job job = run_job(*store, asked);
   std::mutex mu;
-  JobBrief told;
+  JobBrief reported;
   store->observe([&](std::span<const JobChange> changes) {
     const std::lock_guard lock(mu);
     for (const JobChange& change : changes) {
-      if (change.reschedules) told = *change.reschedules;
+      if (change.reschedules) reported = *change.reschedules;
     }
   });
   const auto read = [&] {
@@ -242,7 +242,7 @@ TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
   EXPECT_NEAR(read().on_cpu.rest_s, 100, 1e-9) << "it starts over";
   {
     const std::lock_guard lock(mu);
-    EXPECT_NEAR(told.on_cpu.rest_s, 100, 1e-9);
+    EXPECT_NEAR(reported.on_cpu.rest_s, 100, 1e-9);
   }
   // The second attempt is killed after a checkpoint.
   const Job again = store->jobs().start_attempt(job.uid, {"devices/cpu"}, "n", "R", "m").value();

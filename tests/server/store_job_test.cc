@@ -599,12 +599,12 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
 
 // The scheduler's index is filled by a read and then updated by notifications, which must agree.
 TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
-  std::map<std::string, JobBrief> told;
+  std::map<std::string, JobBrief> reported;
   std::mutex mu;
   store->observe([&](std::span<const JobChange> changes) {
     const std::lock_guard lock(mu);
     for (const JobChange& change : changes) {
-      if (change.reschedules) told[change.uid] = *change.reschedules;
+      if (change.reschedules) reported[change.uid] = *change.reschedules;
     }
   });
   NewJob asked = new_job("wide");
@@ -627,9 +627,9 @@ TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
   ASSERT_TRUE(jobs().read_unfinished([&](JobBrief brief) { read[brief.uid] = brief; }).ok());
   ASSERT_EQ(read.size(), 3u);
   const std::lock_guard lock(mu);
-  EXPECT_EQ(told.size(), 4u);
+  EXPECT_EQ(reported.size(), 4u);
   for (const auto& [uid, brief] : read) {
-    const JobBrief& other = told.at(uid);
+    const JobBrief& other = reported.at(uid);
     EXPECT_EQ(brief.uid, other.uid);
     EXPECT_EQ(brief.order, other.order);
     EXPECT_EQ(brief.state, other.state);

@@ -167,12 +167,12 @@ TEST_F(StoreOwner, ACancelComesBeforeATimeLimitAndThatBeforeAPause) {
 }
 
 TEST_F(StoreOwner, AJobWaitsForAnotherAndIsWokenByItsSuccess) {
-  std::map<std::string, JobBrief> told;
+  std::map<std::string, JobBrief> reported;
   std::mutex mu;
   store->observe([&](std::span<const JobChange> changes) {
     const std::lock_guard lock(mu);
     for (const JobChange& change : changes) {
-      if (change.reschedules) told[change.uid] = *change.reschedules;
+      if (change.reschedules) reported[change.uid] = *change.reschedules;
     }
   });
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
@@ -190,7 +190,7 @@ TEST_F(StoreOwner, AJobWaitsForAnotherAndIsWokenByItsSuccess) {
   EXPECT_EQ(waiting.waits_for, 0);
   EXPECT_EQ(waiting.reason, "WAITING_FOR_SCHEDULER");
   const std::lock_guard lock(mu);
-  EXPECT_EQ(told.at(waiting.uid).waits_for, 0) << "the scheduler hears of it";
+  EXPECT_EQ(reported.at(waiting.uid).waits_for, 0) << "the scheduler hears of it";
 }
 
 TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {

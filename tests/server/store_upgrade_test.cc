@@ -99,13 +99,13 @@ class StoreUpgrade : public ::testing::Test {
 TEST_F(StoreUpgrade, AWholeCopyIsThereBeforeTheMigration) {
   const std::string before = make_older();
   ASSERT_GT(fs::file_size(db.string() + "-wal"), 0u);
-  std::string at_migration, told;
+  std::string at_migration, reported;
   options.copied = [&](const SchemaCopy& copy) {
-    told = copy.path.filename().string();
+    reported = copy.path.filename().string();
     at_migration = rows_of(db);
   };
   const std::unique_ptr<Store> store = open_or_die(options);
-  EXPECT_EQ(told, name_of_copy(kBefore));
+  EXPECT_EQ(reported, name_of_copy(kBefore));
   EXPECT_EQ(at_migration, before) << "nothing was migrated yet";
   EXPECT_EQ(rows_of(copy_of(kBefore)), before) << "with what was in the log";
   EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});

@@ -15,20 +15,20 @@
 #include <thread>
 
 #include "src/base/handle.h"
-#include "tests/support/tcp_door.h"
+#include "tests/support/tcp_forwarder.h"
 
 namespace trainyard {
 
 class TcpRelay {
  public:
   explicit TcpRelay(int to_port)
-      : door_(
+      : forwarder_(
             to_port, [this] { return !cut_; },
             [this](const UniqueFd& near, const UniqueFd& far, int) { pump(near, far); }) {}
   ~TcpRelay() { ended_ = true; }
   TcpRelay(const TcpRelay&) = delete;
 
-  std::string address() const { return door_.address(); }
+  std::string address() const { return forwarder_.address(); }
   /// While set, refuses new connections; setting it also cuts the open ones.
   void cut(bool cut) {
     cut_ = cut;
@@ -42,7 +42,7 @@ class TcpRelay {
   /// Sets the delay before each forwarded piece.
   void delay(std::chrono::milliseconds time) { delay_ms_ = time.count(); }
   int64_t bytes() const { return bytes_; }
-  int connections() const { return door_.connections(); }
+  int connections() const { return forwarder_.connections(); }
 
  private:
   void pump(const UniqueFd& near, const UniqueFd& far) {
@@ -79,7 +79,7 @@ class TcpRelay {
   std::atomic<bool> cut_{false}, ended_{false};
   std::atomic<int> cuts_{0}, generation_{0};
   std::atomic<int64_t> bytes_max_{0}, delay_ms_{0}, bytes_{0};
-  testing::TcpDoor door_;  // destroyed first, since its destructor waits for all pumps
+  testing::TcpForwarder forwarder_;  // destroyed first, since its destructor waits for all pumps
 };
 
 }  // namespace trainyard

@@ -25,7 +25,7 @@ class VisibleGpus : public ::testing::Test {
   /// The CUDA setting for these devices, or the error.
   static std::string shown(const std::vector<std::string>& devices,
                            const std::string& library = FAKE_NVML_LIBRARY) {
-    const Status s = show_gpus(devices, library);
+    const Status s = set_visible_gpus(devices, library);
     return s.ok() ? visible_gpus_setting().value_or("unset") : s.error().message;
   }
 };

@@ -26,7 +26,7 @@
 #include <utility>
 
 #include "src/base/handle.h"
-#include "tests/support/tcp_door.h"
+#include "tests/support/tcp_forwarder.h"
 
 namespace trainyard::testing {
 
@@ -47,7 +47,7 @@ class StormRelay {
 
   StormRelay(int to_port, Storm storm)
       : storm_(storm),
-        door_(
+        forwarder_(
             to_port, [] { return true; },
             [this](const UniqueFd& near, const UniqueFd& far, int number) {
               serve(near, far, number);
@@ -55,8 +55,8 @@ class StormRelay {
   ~StormRelay() { ended_ = true; }
   StormRelay(const StormRelay&) = delete;
 
-  int port() const { return door_.port(); }
-  std::string address() const { return door_.address(); }
+  int port() const { return forwarder_.port(); }
+  std::string address() const { return forwarder_.address(); }
   /// Open connections forward nothing in this direction any more: bytes are read and dropped.
   void silence(Way way) { ++silences_[static_cast<size_t>(way)]; }
   /// Silences all open and future connections in both directions, like a host that is cut off
@@ -70,7 +70,7 @@ class StormRelay {
   void reset() { ++breaks_; }
 
   int64_t bytes() const { return bytes_; }
-  int connections() const { return door_.connections(); }
+  int connections() const { return forwarder_.connections(); }
   int resets() const { return resets_; }
   int stalls() const { return stalls_; }
 
@@ -110,7 +110,7 @@ class StormRelay {
     size_t waiting_bytes = 0, sent_of_first = 0;
     Steady::time_point newest_due = {}, stands_until = {};
     int64_t to_reset = 0, to_stall = 0;
-    bool ended = false, told_end = false, silent = false;
+    bool ended = false, forwarded_end = false, silent = false;
   };
 
   void serve(const UniqueFd& near, const UniqueFd& far, int number) {
@@ -145,7 +145,7 @@ class StormRelay {
     while (!ended_) {
       if (breaks != breaks_) return break_off(near, far);
       for (size_t i = 0; i < 2; ++i) ways[i].silent |= silences[i] != silences_[i];
-      if (ways[0].told_end && ways[1].told_end) return;
+      if (ways[0].forwarded_end && ways[1].forwarded_end) return;
       wait(ways);
       for (Direction& way : ways) {
         if (!take(way) || !pass_on(way)) return break_off(near, far);
@@ -225,8 +225,8 @@ class StormRelay {
         ++stalls_;
       }
     }
-    if (way.ended && way.on_the_way.empty() && !way.told_end) {
-      way.told_end = true;
+    if (way.ended && way.on_the_way.empty() && !way.forwarded_end) {
+      way.forwarded_end = true;
       if (!way.silent) (void)::shutdown(way.to, SHUT_WR);
     }
     return true;
@@ -237,7 +237,7 @@ class StormRelay {
   std::array<std::atomic<int>, 2> silences_{};
   std::atomic<int> breaks_{0}, resets_{0}, stalls_{0};
   std::atomic<int64_t> bytes_{0};
-  TcpDoor door_;  // destroyed first, since its destructor waits for all pumps
+  TcpForwarder forwarder_;  // destroyed first, since its destructor waits for all pumps
 };
 
 }  // namespace trainyard::testing

@@ -130,13 +130,13 @@ Result<std::vector<std::string>> find_classes(const ListedFiles& train, const st
 
 void set_codes(const ListedFiles& files, const std::vector<std::string>& classes,
                const std::string& what, const std::string& noun, Problems& problems) {
-  std::set<std::string_view> told;
+  std::set<std::string_view> reported;
   for (ListedFile* file : files) {
     if (file->part == Part::kLeftOut) continue;
     const auto at = std::ranges::lower_bound(classes, file->label);
     if (at != classes.end() && *at == file->label) {
       file->code = static_cast<int32_t>(at - classes.begin());
-    } else if (told.insert(file->label).second) {
+    } else if (reported.insert(file->label).second) {
       problems.add(place_in_tree(what, file->path),
                    "the class " + quoted_value(file->label) + " has no " + noun + " to train");
     }

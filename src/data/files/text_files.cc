@@ -35,7 +35,7 @@ Result<std::string> read_text_file(FileTree& tree, const std::string& what, size
   return text;
 }
 
-Result<bool> holds_files(const std::filesystem::path& path, const std::string& what) {
+Result<bool> contains_files(const std::filesystem::path& path, const std::string& what) {
   std::error_code ec;
   if (std::filesystem::is_directory(path, ec)) return true;
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));

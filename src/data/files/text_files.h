@@ -25,6 +25,6 @@ Status check_utf8(std::string_view text, const std::string& place);
 
 /// Whether `path` is a folder, or a file that begins as an archive does: zip, xz, zstd, or tar,
 /// also compressed by gzip.
-Result<bool> holds_files(const std::filesystem::path& path, const std::string& what);
+Result<bool> contains_files(const std::filesystem::path& path, const std::string& what);
 
 }  // namespace trainyard

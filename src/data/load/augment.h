@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "kernels/held_rows.h"
+#include "kernels/resident_rows.h"
 #include "src/tensor/shape.h"
 
 namespace trainyard {

@@ -11,7 +11,7 @@
 
 #include "src/base/mutex.h"
 #include "src/base/philox.h"
-#include "src/data/load/held_rows.h"
+#include "src/data/load/resident_rows.h"
 #include "src/data/load/windows.h"
 
 namespace trainyard {
@@ -173,18 +173,18 @@ struct Loader::Impl {
     batch.samples.clear();
     batch.target_class.clear();
     for (const int64_t row : selected) {
-      kernels::HeldSample& sample =
-          batch.samples.emplace_back(held_sample(transform, partition, row));
+      kernels::ResidentSample& sample =
+          batch.samples.emplace_back(resident_sample(transform, partition, row));
       if (!options.augmenter.empty()) {
         sample.move = options.augmenter.draw_move(options.seed, epoch, row);
       }
       if (partition.target_class.empty()) continue;
       batch.target_class.push_back(partition.target_class[static_cast<size_t>(row)]);
     }
-    if (options.stored_rows > 0) bring_stored(selected, batch);
+    if (options.stored_rows > 0) fill_staged(selected, batch);
   }
 
-  void bring_stored(std::span<const int64_t> selected, Batch& batch) const {
+  void fill_staged(std::span<const int64_t> selected, Batch& batch) const {
     const auto size = static_cast<size_t>(transform.input_size());
     batch.stored.resize(selected.size() * size);
     for (size_t i = 0; i < selected.size(); ++i) {

@@ -12,7 +12,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/held_rows.h"
+#include "kernels/resident_rows.h"
 #include "src/data/load/augment.h"
 #include "src/data/load/mix.h"
 #include "src/data/preprocessing.h"
@@ -50,7 +50,7 @@ struct Batch {
   std::vector<float> target_numeric;  // [rows], standardized
   // [rows], for a device that gathers the rows itself. They replace input and target; of the
   // vectors above only target_class is filled, if each row has a class.
-  std::vector<kernels::HeldSample> samples;
+  std::vector<kernels::ResidentSample> samples;
   std::vector<uint8_t> stored;  // [rows, C, H, W], the staged rows to which `samples` refer
 
   std::span<const std::byte> input_bytes() const {

@@ -184,7 +184,7 @@ void add_counts(const ColumnCounts& from, ColumnCounts& to) {
 bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& rows,
                 RecordBlock& block, ScannedPart& part) {
   int64_t count = 0;
-  const bool taken = rows.read(block, [&](const std::vector<std::string_view>& fields) {
+  const bool processed = rows.read(block, [&](const std::vector<std::string_view>& fields) {
     const std::vector<std::string>& names = rows.names();
     if (part.scan.counts.size() < names.size()) {
       add_columns(options, names, part.scan, part.columns);
@@ -204,7 +204,7 @@ bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& r
     return true;
   });
   part.rows.emplace_back(block.index, count);
-  return taken;
+  return processed;
 }
 
 /// The columns of all parts, in the order of their first occurrence in the file.
@@ -275,14 +275,14 @@ std::optional<CsvScan> scan_blocks(const CsvOptions& options, const CellReader& 
   const std::vector<std::string>& names = (*table)->names();
   std::deque<ScannedPart> parts;  // one per thread; a deque, so that references stay valid
   std::deque<BlockRows> rows;
-  const bool taken = read_blocks(options, path, threads, rows_begin, [&]() -> BlockWork {
+  const bool processed = read_blocks(options, path, threads, rows_begin, [&]() -> BlockWork {
     ScannedPart& part = parts.emplace_back();
     BlockRows& of_thread = rows.emplace_back(options, names);
     add_columns(options, names, part.scan, part.columns);
     part.first_block.resize(names.size(), -1);
     return [&](RecordBlock& block) { return scan_block(options, cells, of_thread, block, part); };
   });
-  if (!taken) return std::nullopt;
+  if (!processed) return std::nullopt;
   for (size_t i = 0; i < parts.size(); ++i) parts[i].names = rows[i].names();
   std::optional<CsvScan> scan = merge_parts(parts);
   if (scan) scan->rows_begin = rows_begin;

@@ -57,7 +57,7 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
 }
 
 /// Whether all pixels of the file, if it has any, are whole numbers from 0 to 255.
-bool holds_bytes(const TableFile& file) {
+bool has_only_bytes(const TableFile& file) {
   for (size_t i = 0; i < file.layout.roles.size(); ++i) {
     if (file.layout.roles[i].kind == RoleKind::kPixel && !file.scan.counts[i].bytes) return false;
   }
@@ -166,7 +166,7 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
                      build_layout(schema, file->scan.names, file->role, TargetUse::kNeeded));
   }
   // Pixels are stored as bytes if possible, which takes a quarter of the memory.
-  schema.image_dtype = holds_bytes(data) && holds_bytes(held_out) ? DType::kU8 : DType::kF32;
+  schema.image_dtype = has_only_bytes(data) && has_only_bytes(held_out) ? DType::kU8 : DType::kF32;
   data.layout.pixel_dtype = held_out.layout.pixel_dtype = schema.image_dtype;
 
   Codebook codebook = empty_codebook(data);

@@ -86,7 +86,7 @@ class MemberHandler final : public nlohmann::json_sax<nlohmann::json> {
 LineReader::LineReader(ByteSource& source, std::string what)
     : source_(&source), what_(std::move(what)), buffer_(kReadBytes) {}
 
-void LineReader::go_on_with(ByteSource& source) {
+void LineReader::continue_with(ByteSource& source) {
   source_ = &source;
   begin_ = end_ = 0;
   eof_ = false;

@@ -21,7 +21,7 @@ class LineReader {
  public:
   LineReader(ByteSource& source, std::string what);
   /// Continues with another source after the end of the previous one.
-  void go_on_with(ByteSource& source);
+  void continue_with(ByteSource& source);
   /// Reads the next line; returns false at the end. The view is valid until the following call.
   /// Refuses a line of more than kLineBytesMax bytes.
   Result<bool> next(std::string_view& line);
@@ -58,7 +58,7 @@ class JsonLinesTable final : public TableReader {
   int64_t line() const override { return lines_.line(); }
   int64_t rows_begin() const override { return 0; }
   /// Continues, after the last row, with the rows of another source.
-  void go_on_with(ByteSource& source) { lines_.go_on_with(source); }
+  void continue_with(ByteSource& source) { lines_.continue_with(source); }
 
  private:
   Result<size_t> column_of(const std::string& name, const std::string& place);

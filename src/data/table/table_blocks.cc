@@ -51,16 +51,16 @@ bool BlockRows::read(RecordBlock& block,
   };
   if (!json_) {
     CsvReader reader(std::move(block.bytes), block.size, delimiter_, kWhat);
-    const bool taken = read_all(reader);
+    const bool processed = read_all(reader);
     block.bytes = std::move(reader).take_buffer();
-    return taken;
+    return processed;
   }
   const std::string_view text(block.bytes.data(), block.size);
   // The reader removes a byte order mark before its first line, which is correct only in the file's
   // first block.
   if (block.index > 0 && text.starts_with(kByteOrderMark)) return false;
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
-  json_->go_on_with(*source);
+  json_->continue_with(*source);
   return read_all(*json_);
 }
 

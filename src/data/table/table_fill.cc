@@ -92,7 +92,7 @@ class PartFiller {
     const int64_t end = index + 1 < firsts.size() ? firsts[index + 1] : file_.scan.rows;
     place_ = firsts[index];
     filled_.push_back({static_cast<size_t>(place_), static_cast<size_t>(end)});
-    const bool taken = rows_.read(block, [&](const std::vector<std::string_view>& fields) {
+    const bool processed = rows_.read(block, [&](const std::vector<std::string_view>& fields) {
       if (fields.size() != file_.layout.roles.size()) return false;
       if (is_skipped(options_, cells_, fields, filler_.target_column())) return true;
       if (place_ + piece_.rows == end) return false;
@@ -100,8 +100,8 @@ class PartFiller {
       if (piece_.rows == piece_rows_) flush();
       return problems_.empty();
     });
-    if (taken) flush();
-    return taken && place_ == end;
+    if (processed) flush();
+    return processed && place_ == end;
   }
 
   int64_t filled_rows() const {
@@ -197,13 +197,13 @@ std::optional<std::vector<int64_t>> fill_by_blocks(const CsvOptions& options,
                                                    const TableThreads& threads, Codebook& codebook,
                                                    TypedRows& out) {
   std::deque<PartFiller> parts;  // one per thread; a deque, so that references stay valid
-  const bool taken = read_blocks(options, file.path, threads, file.scan.rows_begin, [&]() {
+  const bool processed = read_blocks(options, file.path, threads, file.scan.rows_begin, [&]() {
     PartFiller& part = parts.emplace_back(options, cells, file, codebook, out);
     return [&part](RecordBlock& block) { return part.take(block); };
   });
   int64_t filled = 0;
   for (const PartFiller& part : parts) filled += part.filled_rows();
-  if (!taken || filled != file.scan.rows) return std::nullopt;
+  if (!processed || filled != file.scan.rows) return std::nullopt;
   if (codebook.learning && !merge_codes(parts, codebook)) return std::nullopt;
   std::vector<int64_t> missing(file.layout.roles.size());
   for (const PartFiller& part : parts) {

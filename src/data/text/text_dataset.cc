@@ -106,7 +106,7 @@ Result<std::string> read_files_text(const std::filesystem::path& path, const std
 
 Result<std::string> read_text(const TextOptions& options, const std::filesystem::path& path,
                               const std::string& what) {
-  ASSIGN_OR_RETURN(const bool files, holds_files(path, what));
+  ASSIGN_OR_RETURN(const bool files, contains_files(path, what));
   if (files) {
     if (!options.field.empty()) {
       return dataset_error("text.field", "has no effect on a folder or an archive of .txt files");

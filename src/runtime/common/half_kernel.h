@@ -63,7 +63,7 @@ class HalfKernel final : public Kernel {
   }
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
-  bool takes_stored() const override { return true; }
+  bool accepts_stored_types() const override { return true; }
 
   void run(const KernelArgs& a) override {
     auto* memory = static_cast<std::byte*>(a.workspace);
@@ -71,19 +71,19 @@ class HalfKernel final : public Kernel {
     std::ranges::copy(a.mutated, args_.mutated.begin());
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const Piece& p = inputs_[i];
-      args_.inputs[i] = p.is_held ? memory + p.offset : a.inputs[i];
+      args_.inputs[i] = p.has_copy ? memory + p.offset : a.inputs[i];
       if (p.is_converted) {
         widen(conversion_, p.storage, p.count, a.inputs[i],
               reinterpret_cast<float*>(memory + p.offset));
       }
     }
     for (size_t o = 0; o < outputs_.size(); ++o) {
-      args_.outputs[o] = outputs_[o].is_held ? memory + outputs_[o].offset : a.outputs[o];
+      args_.outputs[o] = outputs_[o].has_copy ? memory + outputs_[o].offset : a.outputs[o];
     }
     inner_->run(args_);
     for (size_t o = 0; o < outputs_.size(); ++o) {
       const Piece& p = outputs_[o];
-      if (!p.is_held) continue;
+      if (!p.has_copy) continue;
       narrow(conversion_, p.storage, p.count, reinterpret_cast<const float*>(memory + p.offset),
              a.outputs[o]);
     }
@@ -92,7 +92,7 @@ class HalfKernel final : public Kernel {
  private:
   /// The F32 copy of a tensor in the workspace.
   struct Piece {
-    bool is_held = false;
+    bool has_copy = false;
     bool is_converted = false;  // false if another input is the same tensor and converts it
     Storage storage = Storage::kAsTyped;  // storage type of the tensor
     int64_t count = 0;
@@ -112,7 +112,7 @@ class HalfKernel final : public Kernel {
       if (static_cast<size_t>(output) != o || !has_input(n, i) || taken[i]) continue;
       const TensorInfo& in = input_info(g, n, i);
       const TensorInfo& out = output_info(g, n, o);
-      if (inputs_[i].is_held && in.type.bytes() == out.type.bytes() && in.layout == out.layout &&
+      if (inputs_[i].has_copy && in.type.bytes() == out.type.bytes() && in.layout == out.layout &&
           std::ranges::count(n.inputs, n.inputs[i]) == 1) {
         return i;
       }
@@ -149,7 +149,7 @@ class HalfPointwiseKernel final : public Kernel {
     args_.assign(static_cast<size_t>(conversion.parts_max()), args);
   }
 
-  bool takes_stored() const override { return true; }
+  bool accepts_stored_types() const override { return true; }
 
   void run(const KernelArgs& a) override {
     conversion_.for_parts(inner_->count(), [&](int part, int64_t begin, int64_t end) {
@@ -201,7 +201,7 @@ class HalfPointwiseKernel final : public Kernel {
 template <typename Conversion>
 std::unique_ptr<Kernel> with_storage(std::unique_ptr<Kernel> kernel, Conversion conversion,
                                      const Graph& g, const Node& n) {
-  if (kernel->takes_stored() || !touches_half(g, n)) return kernel;
+  if (kernel->accepts_stored_types() || !touches_half(g, n)) return kernel;
   if (auto* pointwise = dynamic_cast<PointwiseKernel*>(kernel.get()); pointwise != nullptr) {
     (void)kernel.release();
     return std::make_unique<HalfPointwiseKernel<Conversion>>(

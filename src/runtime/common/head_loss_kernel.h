@@ -64,7 +64,7 @@ class HeadLossKernel final : public Kernel {
     for (const auto& kernel : kernels_) bytes = std::max(bytes, kernel->workspace_bytes());
     return scores_bytes_ + bytes;
   }
-  bool takes_stored() const override { return true; }  // each part converts as it needs
+  bool accepts_stored_types() const override { return true; }  // each part converts as it needs
   void run(const KernelArgs& a) override {
     std::array<void*, kScores + 1> addresses{};
     for (size_t i = 0; i < a.inputs.size(); ++i) addresses[i] = const_cast<void*>(a.inputs[i]);

@@ -47,12 +47,12 @@ class KernelTable {
 };
 
 /// A kernel from a function object with its prepared dimensions: run() calls f(args).
-template <bool kTakesStored, typename F>
+template <bool kAcceptsStored, typename F>
 class FunctionKernel final : public Kernel {
  public:
   FunctionKernel(F function, int64_t bytes) : f_(std::move(function)), bytes_(bytes) {}
   int64_t workspace_bytes() const override { return bytes_; }
-  bool takes_stored() const override { return kTakesStored; }
+  bool accepts_stored_types() const override { return kAcceptsStored; }
   void run(const KernelArgs& args) override { f_(args); }
 
  private:

@@ -32,7 +32,7 @@ class PartsKernel final : public Kernel {
     for (const Part& p : parts_) bytes = std::max(bytes, p.kernel->workspace_bytes());
     return bytes;
   }
-  bool takes_stored() const override { return true; }  // each part converts as it needs
+  bool accepts_stored_types() const override { return true; }  // each part converts as it needs
   void run(const KernelArgs& a) override {
     for (Part& p : parts_) {
       for (size_t i = 0; i < p.inputs.size(); ++i) p.args.inputs[i] = address(a, p.inputs[i]);

@@ -16,7 +16,7 @@ int64_t attention_grad_bytes(const Device&, const kernels::AttentionDims& d) {
 }
 
 void check_size(const Node& n, const AttentionParams& p) {
-  TRAINYARD_CHECK(kernels::cuda::takes_attention(p.dims),
+  TRAINYARD_CHECK(kernels::cuda::supports_attention(p.dims),
                   n.name + ": the cuda backend has no attention of heads of " +
                       std::to_string(p.dims.D) + " elements");
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/copy_pieces.h"
-#include "kernels/held_rows.h"
+#include "kernels/resident_rows.h"
 #include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/nccl_init.h"
@@ -27,7 +27,7 @@ class CheckedKernel final : public Kernel {
     if (others > 0) what_ += " and " + std::to_string(others) + " others";
   }
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
-  bool takes_stored() const override {
+  bool accepts_stored_types() const override {
     return true;
   }  // operands carry their storage format (view.h)
   void run(const KernelArgs& args) override {
@@ -171,13 +171,13 @@ std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& subm
   return std::make_unique<GraphRecording>(device_, std::move(owner));
 }
 
-void CudaBackend::gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples,
-                              int64_t count, void* x, void* target,
-                              std::span<const kernels::CopyPiece> copies) {
+void CudaBackend::gather_rows(const kernels::ResidentRows& resident,
+                              const kernels::ResidentSample* samples, int64_t count, void* x,
+                              void* target, std::span<const kernels::CopyPiece> copies) {
   TRAINYARD_CHECK(copies.size() <= kernels::kCopyPiecesMax, "too many pieces");
   const NvtxRange range("gather_rows");
   device_.make_current();
-  kernels::cuda::gather_rows(held, samples, count, x, target, copies, device_.stream());
+  kernels::cuda::gather_rows(resident, samples, count, x, target, copies, device_.stream());
   check(cudaGetLastError(), "gathering the rows of a batch");
 }
 

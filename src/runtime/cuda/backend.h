@@ -44,9 +44,10 @@ class CudaBackend final : public Backend {
   void copy_to_host(void* host, const void* device, int64_t bytes) override;
   void synchronize() override;
 
-  bool holds_rows() const override { return true; }
-  void gather_rows(const kernels::HeldRows& held, const kernels::HeldSample* samples, int64_t count,
-                   void* x, void* target, std::span<const kernels::CopyPiece> copies) override;
+  bool supports_resident_rows() const override { return true; }
+  void gather_rows(const kernels::ResidentRows& resident, const kernels::ResidentSample* samples,
+                   int64_t count, void* x, void* target,
+                   std::span<const kernels::CopyPiece> copies) override;
   void copy_pieces(std::span<const kernels::CopyPiece> pieces) override;
 
   /// Measures with CUDA events on the stream.

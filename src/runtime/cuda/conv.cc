@@ -1,6 +1,6 @@
 // src/runtime/cuda/conv.cc: Conv, ConvTranspose and their gradients. Convolutions use cuDNN
-// (convolution.h); the gradient of a bias is computed by our own reduction, fused with that of a
-// ReLU that follows the convolution.
+// (conv_algorithms.h); the gradient of a bias is computed by our own reduction, fused with that of
+// a ReLU that follows the convolution.
 #include <algorithm>
 #include <optional>
 
@@ -8,7 +8,7 @@
 #include "kernels/reduce.h"
 #include "src/ops/tf32.h"
 #include "src/runtime/common/image_kernels.h"
-#include "src/runtime/cuda/convolution.h"
+#include "src/runtime/cuda/conv_algorithms.h"
 #include "src/runtime/cuda/kernels.h"
 
 namespace trainyard::cuda {

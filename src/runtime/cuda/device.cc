@@ -49,7 +49,7 @@ std::string words_of(cudaError_t context) {
 /// If the driver cannot run the module's kernels, the first launch would only report "no kernel
 /// image is available" (error 209).
 void check_architecture(const cudaDeviceProp& properties) {
-  const cudaError_t status = kernels::cuda::look_for_code();
+  const cudaError_t status = kernels::cuda::check_device_code();
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();
   if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction &&

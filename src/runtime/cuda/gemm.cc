@@ -8,8 +8,8 @@
 #include "kernels/cuda/column_sum.h"
 #include "src/ops/tf32.h"
 #include "src/runtime/common/op_params.h"
+#include "src/runtime/cuda/cublaslt_matmul.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -60,17 +60,17 @@ class GemmGeluKernel final : public Kernel {
     const Format pre = keeps ? format_of(output_info(g, n, 1)) : y;
     MatmulDims dims = forward_dims(g, n);
     dims.epilogue = keeps ? Epilogue::kGeluKept : Epilogue::kGelu;
-    is_one_ = pre == y && Product::is_offered(device, dims, x, w, y);
-    if (!is_one_) dims.epilogue = Epilogue::kNone;
+    is_fused_ = pre == y && Product::is_supported(device, dims, x, w, y);
+    if (!is_fused_) dims.epilogue = Epilogue::kNone;
     product_.emplace(device, dims, x, w, pre);
   }
   int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
   void run(const KernelArgs& a) override {
     const auto y = operands_.out(a, 0), pre = operands_.out(a, 1);
-    const auto product = is_one_ || !pre ? y : pre;
+    const auto product = is_fused_ || !pre ? y : pre;
     product_->run(operands_.in(a, 0), operands_.in(a, 1), operands_.in(a, 2), product, a.workspace,
-                  is_one_ ? pre.data : nullptr);
-    if (!is_one_) {
+                  is_fused_ ? pre.data : nullptr);
+    if (!is_fused_) {
       kernels::cuda::activation_forward(d_.N * d_.K, product, y, device_.stream(), kTanhGelu);
     }
   }
@@ -79,7 +79,7 @@ class GemmGeluKernel final : public Kernel {
   const Device& device_;
   Operands operands_;
   GemmDims d_;
-  bool is_one_ = false;
+  bool is_fused_ = false;
   std::optional<Product> product_;
 };
 
@@ -88,8 +88,8 @@ Epilogue relu_epilogue(const Device& device, const Graph& g, const Node& n, Matm
   for (const Epilogue epilogue : {Epilogue::kReluKept, Epilogue::kRelu}) {
     if (epilogue == Epilogue::kReluKept && !has_output(n, 1)) continue;
     dims.epilogue = epilogue;
-    if (Product::is_offered(device, dims, format_of(input_info(g, n, 0)),
-                            format_of(input_info(g, n, 1)), format_of(output_info(g, n, 0)))) {
+    if (Product::is_supported(device, dims, format_of(input_info(g, n, 0)),
+                              format_of(input_info(g, n, 1)), format_of(output_info(g, n, 0)))) {
       return epilogue;
     }
   }
@@ -134,14 +134,14 @@ bool has_mask(const Device& device, const Graph& g, const Node& gradient) {
 }
 
 /// The activation whose output is x, for a gradient fused with it.
-enum class Behind : uint8_t { kNothing, kGelu, kRelu };
+enum class PrecedingActivation : uint8_t { kNothing, kGelu, kRelu };
 
 /// dx = dy w, dw = dy' x, db = the sum of dy's rows; omitted outputs are not computed. The kernels
 /// run one after another on one stream, so they share one workspace. If x is the output of GELU,
 /// input 3 is the input of GELU; if x is the output of ReLU, input 3 is the mask; in both cases dx
 /// is the gradient before the activation. Our own kernels compute what the library does not support
 /// in an epilogue. An F32 dy combined with 16-bit factors is narrowed once for both products.
-template <Behind kBehind>
+template <PrecedingActivation kPreceding>
 class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(const Device& device, const Graph& g, const Node& n)
@@ -156,13 +156,13 @@ class GemmGradKernel final : public Kernel {
       MatmulDims dims{d_.N, d_.F, d_.K};
       dims.row_a = dy_row;
       dims.tf32 = allows_tf32(n);
-      if (kBehind == Behind::kGelu && format_of(input_info(g, n, 3)) == dx) {
+      if (kPreceding == PrecedingActivation::kGelu && format_of(input_info(g, n, 3)) == dx) {
         dims.epilogue = Epilogue::kGeluGrad;
-      } else if (kBehind == Behind::kRelu && has_mask(device, g, n)) {
+      } else if (kPreceding == PrecedingActivation::kRelu && has_mask(device, g, n)) {
         dims.epilogue = Epilogue::kReluGrad;
       }
       in_product_ =
-          dims.epilogue != Epilogue::kNone && Product::is_offered(device, dims, dy, w, dx);
+          dims.epilogue != Epilogue::kNone && Product::is_supported(device, dims, dy, w, dx);
       if (!in_product_) dims.epilogue = Epilogue::kNone;
       dx_.emplace(device, dims, dy, w, dx);
     }
@@ -175,7 +175,7 @@ class GemmGradKernel final : public Kernel {
       // db sums dy in its stored format, not as the product would narrow or round it.
       sums_in_product_ = has_output(n, 2) && dw == Format::kF32 && !dims.tf32 &&
                          (stored != Format::kF32 || x == Format::kF32) &&
-                         Product::is_offered(device, dims, dy, x, dw);
+                         Product::is_supported(device, dims, dy, x, dw);
       if (!sums_in_product_) dims.epilogue = Epilogue::kNone;
       dw_.emplace(device, dims, dy, x, dw);
     }
@@ -211,10 +211,10 @@ class GemmGradKernel final : public Kernel {
   /// Applies the activation's gradient to dx, in place.
   void run_activation(const KernelArgs& a, kernels::cuda::Out dx) const {
     const int64_t count = d_.N * d_.F;
-    if constexpr (kBehind == Behind::kGelu) {
+    if constexpr (kPreceding == PrecedingActivation::kGelu) {
       kernels::cuda::activation_backward(count, operands_.in(a, 3), dx, dx, device_.stream(),
                                          kTanhGelu);
-    } else if constexpr (kBehind == Behind::kRelu) {
+    } else if constexpr (kPreceding == PrecedingActivation::kRelu) {
       kernels::cuda::activation_backward(count, operands_.in(a, 0), dx, dx, device_.stream(),
                                          math::Relu());
     }
@@ -235,11 +235,11 @@ class GemmGradKernel final : public Kernel {
 std::span<const CudaEntry> gemm_kernels() {
   static constexpr CudaEntry kEntries[] = {
       {"Gemm", make_device_kernel<GemmKernel>},
-      {"GemmGrad", make_device_kernel<GemmGradKernel<Behind::kNothing>>},
+      {"GemmGrad", make_device_kernel<GemmGradKernel<PrecedingActivation::kNothing>>},
       {"GemmGelu", make_device_kernel<GemmGeluKernel>},
-      {"GeluGemmGrad", make_device_kernel<GemmGradKernel<Behind::kGelu>>},
+      {"GeluGemmGrad", make_device_kernel<GemmGradKernel<PrecedingActivation::kGelu>>},
       {"GemmRelu", make_device_kernel<GemmReluKernel>},
-      {"ReluGemmGrad", make_device_kernel<GemmGradKernel<Behind::kRelu>>},
+      {"ReluGemmGrad", make_device_kernel<GemmGradKernel<PrecedingActivation::kRelu>>},
   };
   return kEntries;
 }

@@ -13,8 +13,8 @@
 #include "kernels/softmax_xent.h"
 #include "src/ops/tf32.h"
 #include "src/runtime/common/op_params.h"
+#include "src/runtime/cuda/cublaslt_matmul.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {

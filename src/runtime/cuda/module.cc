@@ -11,16 +11,16 @@
 namespace trainyard::cuda {
 namespace {
 
-CudaModuleAnswer open(int abi, const char* build, int device, Backend** backend, char* error,
+CudaModuleStatus open(int abi, const char* build, int device, Backend** backend, char* error,
                       size_t error_size) noexcept {
-  const auto answer = [&](CudaModuleAnswer kind, const char* format, const char* argument) {
+  const auto answer = [&](CudaModuleStatus kind, const char* format, const char* argument) {
     std::snprintf(error, error_size, format, argument);
     return kind;
   };
   *backend = nullptr;
   constexpr const char* kBuild = TRAINYARD_VERSION " " __VERSION__;
   if (abi != kCudaModuleAbi || std::strcmp(build, kBuild) != 0) {
-    return answer(CudaModuleAnswer::kMismatch,
+    return answer(CudaModuleStatus::kMismatch,
                   "the CUDA module is of another build (%s) than this program; reinstall both",
                   kBuild);
   }
@@ -29,26 +29,26 @@ CudaModuleAnswer open(int abi, const char* build, int device, Backend** backend,
   setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID", /*overwrite=*/0);
   try {
     *backend = new CudaBackend(device);
-    return CudaModuleAnswer::kOpen;
+    return CudaModuleStatus::kOpen;
   } catch (const CudaError& e) {
     if (e.fault() == CudaFault::kBusy) {
-      return answer(CudaModuleAnswer::kBusy,
+      return answer(CudaModuleStatus::kBusy,
                     "another process uses the GPU exclusively, or its compute mode prohibits its "
                     "use (nvidia-smi -q -d COMPUTE): %s",
                     e.what());
     }
-    return answer(CudaModuleAnswer::kUnavailable, "%s", e.what());
+    return answer(CudaModuleStatus::kUnavailable, "%s", e.what());
   } catch (const std::exception& e) {
-    return answer(CudaModuleAnswer::kUnavailable, "%s", e.what());
+    return answer(CudaModuleStatus::kUnavailable, "%s", e.what());
   } catch (...) {
-    return answer(CudaModuleAnswer::kUnavailable, "%s", "the GPU did not start");
+    return answer(CudaModuleStatus::kUnavailable, "%s", "the GPU did not start");
   }
 }
 
 }  // namespace
 }  // namespace trainyard::cuda
 
-extern "C" __attribute__((visibility("default"))) trainyard::CudaModuleAnswer trainyard_cuda_open(
+extern "C" __attribute__((visibility("default"))) trainyard::CudaModuleStatus trainyard_cuda_open(
     int abi, const char* build, int device, trainyard::Backend** backend, char* error,
     size_t error_size) {
   return trainyard::cuda::open(abi, build, device, backend, error, error_size);

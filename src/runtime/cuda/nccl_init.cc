@@ -17,17 +17,18 @@ constexpr std::chrono::milliseconds kInitPollPeriod{5};
 bool is_bad(ncclResult_t status) { return status != ncclSuccess && status != ncclInProgress; }
 
 /// Communicators that are being initialized; the destructor aborts them unless take() was called.
-class Beginning {
+class CommunicatorInit {
  public:
-  Beginning(const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group)
+  CommunicatorInit(const Nccl& nccl, std::span<const Device* const> devices,
+                   const ProcessGroup& group)
       : nccl_(nccl), devices_(devices), group_(group), comms_(devices.size()) {}
-  ~Beginning() {
+  ~CommunicatorInit() {
     for (const ncclComm_t comm : comms_) {
       if (comm != nullptr) (void)nccl_.comm_abort(comm);
     }
   }
-  Beginning(const Beginning&) = delete;
-  Beginning& operator=(const Beginning&) = delete;
+  CommunicatorInit(const CommunicatorInit&) = delete;
+  CommunicatorInit& operator=(const CommunicatorInit&) = delete;
 
   Status begin() {
     ncclUniqueId id{};
@@ -132,10 +133,10 @@ Result<std::string> draw_group_id(const Nccl& nccl) {
 Result<std::vector<ncclComm_t>> init_among_processes(const Nccl& nccl,
                                                      std::span<const Device* const> devices,
                                                      const ProcessGroup& group) {
-  Beginning beginning(nccl, devices, group);
-  if (Status s = beginning.begin(); !s.ok()) return std::move(s).error();
-  if (Status s = beginning.wait(); !s.ok()) return std::move(s).error();
-  return beginning.take();
+  CommunicatorInit init(nccl, devices, group);
+  if (Status s = init.begin(); !s.ok()) return std::move(s).error();
+  if (Status s = init.wait(); !s.ok()) return std::move(s).error();
+  return init.take();
 }
 
 }  // namespace trainyard::cuda

@@ -142,28 +142,28 @@ std::optional<TimedChoice> time_candidates(const Device& device,
   } catch (const std::bad_alloc&) {
     return first;
   }
-  std::optional<TimedChoice> taken;
+  std::optional<TimedChoice> chosen;
   std::vector<std::string> started;
   const auto begin = std::chrono::steady_clock::now();
   for (size_t i = 0; i < candidates.size(); ++i) {
-    if (taken.has_value() && std::chrono::steady_clock::now() - begin > kProblemTimeMax) break;
+    if (chosen.has_value() && std::chrono::steady_clock::now() - begin > kProblemTimeMax) break;
     try {
       const double us = time_candidate(
           device, *scratch, [&] { run(i, scratch->operands(), scratch->workspace()); },
-          taken.has_value() ? std::optional(taken->taken_us) : std::nullopt);
+          chosen.has_value() ? std::optional(chosen->taken_us) : std::nullopt);
       started.push_back(candidates[i].choice);
-      if (!taken.has_value()) {
-        taken = {candidates[i].choice, std::ssize(candidates), us, us};
-      } else if (us < (1 - kGainMin) * taken->taken_us) {
-        taken->choice = candidates[i].choice;
-        taken->taken_us = us;
+      if (!chosen.has_value()) {
+        chosen = {candidates[i].choice, std::ssize(candidates), us, us};
+      } else if (us < (1 - kGainMin) * chosen->taken_us) {
+        chosen->choice = candidates[i].choice;
+        chosen->taken_us = us;
       }
     } catch (const CudaError& e) {
       check_sound(device, e.what());
     }
   }
-  if (taken.has_value()) taken->choices = std::move(started);
-  return taken;
+  if (chosen.has_value()) chosen->choices = std::move(started);
+  return chosen;
 }
 
 }  // namespace trainyard::cuda

@@ -8,8 +8,8 @@
 
 #include "kernels/cuda/updates.h"
 #include "src/runtime/common/update_kernels.h"
+#include "src/runtime/cuda/cublaslt_matmul.h"
 #include "src/runtime/cuda/kernels.h"
-#include "src/runtime/cuda/product.h"
 
 namespace trainyard::cuda {
 namespace {

@@ -12,23 +12,23 @@
 
 namespace trainyard {
 
-void Meeting::meet() {
+void Barrier::wait() {
   MutexLock lock(mutex_);
-  const int64_t meeting = meetings_;
+  const int64_t generation = generation_;
   if (!aborted_ && ++arrived_ == ranks_) {
     arrived_ = 0;
-    ++meetings_;
+    ++generation_;
     changed_.notify_all();
     return;
   }
   changed_.wait(lock,
-                [&]() TRAINYARD_REQUIRES(mutex_) { return aborted_ || meetings_ != meeting; });
-  if (meetings_ != meeting) return;
+                [&]() TRAINYARD_REQUIRES(mutex_) { return aborted_ || generation_ != generation; });
+  if (generation_ != generation) return;
   if (lost_.has_value()) throw RankLost(*lost_);
   throw ExchangeAborted("another device has stopped");
 }
 
-void Meeting::abort(std::optional<RankLost> lost) noexcept {
+void Barrier::abort(std::optional<RankLost> lost) noexcept {
   const MutexLock lock(mutex_);
   if (!aborted_) lost_ = std::move(lost);
   aborted_ = true;

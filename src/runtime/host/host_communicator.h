@@ -36,11 +36,11 @@ class HostCommunicator : public Communicator {
 };
 
 /// A reusable barrier for the threads of one process.
-class Meeting {
+class Barrier {
  public:
-  explicit Meeting(size_t ranks) : ranks_(ranks) {}
+  explicit Barrier(size_t ranks) : ranks_(ranks) {}
   /// Waits until every rank has arrived. Throws ExchangeAborted.
-  void meet();
+  void wait();
   /// Ends all waiting: every waiting rank throws `lost` if it is set, else ExchangeAborted.
   void abort(std::optional<RankLost> lost = std::nullopt) noexcept;
 
@@ -49,7 +49,7 @@ class Meeting {
   Mutex mutex_;
   CondVar changed_;
   size_t arrived_ TRAINYARD_GUARDED_BY(mutex_) = 0;
-  int64_t meetings_ TRAINYARD_GUARDED_BY(mutex_) = 0;
+  int64_t generation_ TRAINYARD_GUARDED_BY(mutex_) = 0;
   bool aborted_ TRAINYARD_GUARDED_BY(mutex_) = false;
   std::optional<RankLost> lost_ TRAINYARD_GUARDED_BY(mutex_);
 };

@@ -14,7 +14,7 @@ namespace trainyard {
 class PeerCommunicator::Group {
  public:
   Group(size_t ranks, std::shared_ptr<Peers> peers)
-      : meeting(ranks), parts(ranks), peers_(std::move(peers)) {
+      : barrier(ranks), parts(ranks), peers_(std::move(peers)) {
     TRAINYARD_CHECK(std::ssize(parts) == peers_->ranks_each(),
                     std::to_string(ranks) + " ranks in a process, expected " +
                         std::to_string(peers_->ranks_each()));
@@ -22,7 +22,7 @@ class PeerCommunicator::Group {
     in_.resize(static_cast<size_t>(peers_->count()));
   }
 
-  Meeting meeting;
+  Barrier barrier;
   std::vector<std::span<const Part>> parts;  // of the current exchange, by local rank
 
   /// Allocates memory for data that such an exchange receives before it is summed.
@@ -55,7 +55,7 @@ class PeerCommunicator::Group {
 
   Peers& peers() const { return *peers_; }
   void abort() noexcept {
-    meeting.abort();
+    barrier.abort();
     peers_->abort();
   }
 
@@ -289,19 +289,19 @@ void PeerCommunicator::plan(Exchange exchange, std::span<const Part> parts) {
 void PeerCommunicator::run(Exchange exchange, std::span<const Part> parts) {
   ++reached_;
   group_->parts[rank_] = parts;  // read by the first rank between the two barriers only
-  group_->meeting.meet();
+  group_->barrier.wait();
   if (rank_ == 0) {
     try {
       group_->lead(exchange);
     } catch (const RankLost& e) {
-      group_->meeting.abort(e);
+      group_->barrier.abort(e);
       throw;
     } catch (...) {
-      group_->meeting.abort();
+      group_->barrier.abort();
       throw;
     }
   }
-  group_->meeting.meet();
+  group_->barrier.wait();
   ++ended_;
 }
 

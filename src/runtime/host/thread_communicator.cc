@@ -22,7 +22,7 @@ std::vector<std::unique_ptr<ThreadCommunicator>> ThreadCommunicator::make(size_t
 void ThreadCommunicator::run(Exchange exchange, std::span<const Part> parts) {
   ++reached_;
   group_->parts[rank_] = parts;  // read by other ranks between the two barriers only
-  group_->meeting.meet();
+  group_->barrier.wait();
   for (size_t i = 0; i < parts.size(); ++i) {
     for (const std::span<const Part>& other : group_->parts) {
       TRAINYARD_CHECK(other.size() == parts.size() && other[i].count == parts[i].count &&
@@ -37,7 +37,7 @@ void ThreadCommunicator::run(Exchange exchange, std::span<const Part> parts) {
       with_float_type(parts[i].dtype, [&]<typename T>(T) { take_part<T>(exchange, i); });
     }
   }
-  group_->meeting.meet();
+  group_->barrier.wait();
   ++ended_;
 }
 

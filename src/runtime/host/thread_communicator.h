@@ -20,12 +20,12 @@ class ThreadCommunicator final : public HostCommunicator {
   static std::vector<std::unique_ptr<ThreadCommunicator>> make(size_t ranks);
 
   void run(Exchange exchange, std::span<const Part> parts) override;
-  void abort() noexcept override { group_->meeting.abort(); }
+  void abort() noexcept override { group_->barrier.abort(); }
 
  private:
   struct Group {
-    explicit Group(size_t ranks) : meeting(ranks), parts(ranks) {}
-    Meeting meeting;
+    explicit Group(size_t ranks) : barrier(ranks), parts(ranks) {}
+    Barrier barrier;
     // The parts of the current exchange, by rank. Each rank writes its own entry before the first
     // barrier, and reads the others' entries until the second.
     std::vector<std::span<const Part>> parts;

@@ -105,7 +105,7 @@ class PlayedCluster final : public Placement {
         seen.push_back(unseen);
       }
     }
-    ++looks;
+    ++queries;
     const int64_t line = std::ssize(seen) <= kByNameMax ? kLineBytes : kLineBytesOfMany;
     most_bytes = std::max(most_bytes, std::ssize(seen) * line);
     return seen;
@@ -158,7 +158,7 @@ class PlayedCluster final : public Placement {
     return found != entries_.end() && found->second.sighting.seen == Seen::kGranted;
   }
 
-  int64_t looks = 0, most_bytes = 0;
+  int64_t queries = 0, most_bytes = 0;
 
  private:
   struct Entry {
@@ -204,7 +204,7 @@ class Day {
   };
 
   void submit();
-  void hand_over(const StartDecision& start);
+  void submit_to_cluster(const StartDecision& start);
   void come(Attempt& attempt);
   void finish(Attempt& attempt);
   void fail(const std::string& name);
@@ -263,7 +263,7 @@ class Day {
   std::shared_ptr<HostTrouble> trouble_ = std::make_shared<HostTrouble>();
 
   std::mutex mu_;  // protects the fields that other threads write
-  std::condition_variable told_;
+  std::condition_variable reported_;
   std::vector<JobBrief> changed_;
   std::vector<std::string> gone_;  // tasks that have ended
 
@@ -275,7 +275,7 @@ class Day {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t order_ = 0, next_turn_us_ = 0;
   Random lives_, arrivals_, owners_, failures_;
-  Times decide_, look_, why_, commits_;
+  Times decide_, query_, why_, commits_;
   double job_cpu_us_ = 0;
   ClusterDay day_;
 };
@@ -300,7 +300,7 @@ Day::Day(const ClusterDayOptions& options)
     for (const JobChange& change : changes) {
       if (change.reschedules) changed_.push_back(*change.reschedules);
     }
-    told_.notify_all();
+    reported_.notify_all();
   });
   TRAINYARD_CHECK(paths_.create(local_files()).ok(), "no folders for the simulation");
   NewDataset dataset;
@@ -335,7 +335,7 @@ void Day::add(int64_t in_us, Kind kind, std::string name) {
 template <typename F>
 void Day::wait_for(F condition) {
   std::unique_lock lock(mu_);
-  told_.wait(lock, condition);
+  reported_.wait(lock, condition);
 }
 
 void Day::submit() {
@@ -385,7 +385,7 @@ void Day::take_changes() {
   day_.waiting_most = std::max<int64_t>(day_.waiting_most, std::ssize(waiting_));
 }
 
-void Day::hand_over(const StartDecision& start) {
+void Day::submit_to_cluster(const StartDecision& start) {
   const double cpu = cpu_us();
   const Result<Job> started = commit<Result<Job>>([&] {
     return store_->jobs().start_attempt(start.uid, start.devices, "", start.reason, start.message);
@@ -400,36 +400,36 @@ void Day::hand_over(const StartDecision& start) {
   const auto gone = [this, task = attempt.task](bool) {
     const std::lock_guard lock(mu_);
     gone_.push_back(task);
-    told_.notify_all();
+    reported_.notify_all();
   };
-  TrainTaskOptions task{paths_, "d1", {}, 1, false, trouble_, false, /*elsewhere=*/true};
+  TrainTaskOptions task{paths_, "d1", {}, 1, false, trouble_, false, /*is_remote=*/true};
   attempt.owner =
       std::make_shared<TrainTask>(*store_, *supervisor_, clock_, *started, std::move(task), gone);
-  Supervisor::ElsewhereTask expected;
+  Supervisor::RemoteTask expected;
   expected.id = attempt.task;
   expected.kind = "train";
   expected.owner = attempt.owner;
   expected.secret_digest = sha256_hex("secret");
   expected.lease_ms = int64_t{604'800'000};
-  supervisor_->expect(std::move(expected));
-  ClusterAttempt handed;
-  handed.uid = start.uid;
-  handed.attempt = started->attempt;
-  handed.job = started->name();
-  handed.owner = started->owner;
-  handed.intent.name = attempt.name;
-  handed.intent.task = attempt.task;
-  handed.intent.title = started->name();
-  handed.intent.secret = std::string(64, 's');
-  handed.intent.certificate_pem = std::string(800, 'c');
-  handed.found = [this, uid = start.uid, number = started->attempt](const std::string& handle) {
+  supervisor_->add_remote(std::move(expected));
+  ClusterAttempt to_submit;
+  to_submit.uid = start.uid;
+  to_submit.attempt = started->attempt;
+  to_submit.job = started->name();
+  to_submit.owner = started->owner;
+  to_submit.intent.name = attempt.name;
+  to_submit.intent.task = attempt.task;
+  to_submit.intent.title = started->name();
+  to_submit.intent.secret = std::string(64, 's');
+  to_submit.intent.certificate_pem = std::string(800, 'c');
+  to_submit.found = [this, uid = start.uid, number = started->attempt](const std::string& handle) {
     wait_done([&](Done<void> done) {
       store_->jobs().set_handle(uid, number, handle, "handed over as " + handle, std::move(done));
     });
   };
   name_of_task_[attempt.task] = attempt.name;
   attempts_.insert_or_assign(attempt.name, std::move(attempt));
-  clusters_->hand_over(kCluster, std::move(handed));
+  clusters_->submit(kCluster, std::move(to_submit));
   job_cpu_us_ += cpu_us() - cpu;
 }
 
@@ -448,13 +448,13 @@ void Day::come(Attempt& attempt) {
   attach.set_nonce(attempt.nonce);
   attach.set_protocol_min(kProtocols.oldest);
   attach.set_protocol_max(kProtocols.newest);
-  if (!supervisor_->attach(attach, WorkerDoorKind::kElsewhere).ok()) violate("attach");
+  if (!supervisor_->attach(attach, WorkerEndpointKind::kRemote).ok()) violate("attach");
   v1::WorkerReport hello;
   hello.set_task(attempt.task);
   hello.set_nonce(attempt.nonce);
   hello.set_protocol(kProtocols.newest);
   attempt.sink = std::make_shared<NoCommands>();
-  if (!supervisor_->connect(hello, attempt.sink, WorkerDoorKind::kElsewhere).ok()) {
+  if (!supervisor_->connect(hello, attempt.sink, WorkerEndpointKind::kRemote).ok()) {
     violate("connect");
   }
   v1::WorkerReport started;
@@ -513,11 +513,12 @@ void Day::settle() {
     double cpu = cpu_us();
     const Decisions decisions = lines_->decide(shares_, false, clock_.wall_us());
     decide_.add(cpu_us() - cpu);
-    for (const StartDecision& start : decisions.starts) hand_over(start);
-    const int64_t looks = cluster_->looks;
+    for (const StartDecision& start : decisions.starts) submit_to_cluster(start);
+    const int64_t queries = cluster_->queries;
     cpu = cpu_us();
     const std::optional<int64_t> next = clusters_->turn();
-    (cluster_->looks > looks ? look_.add(cpu_us() - cpu) : void(job_cpu_us_ += cpu_us() - cpu));
+    (cluster_->queries > queries ? query_.add(cpu_us() - cpu)
+                                 : void(job_cpu_us_ += cpu_us() - cpu));
     next_turn_us_ = next.value_or(clock_.steady_us() + kHourUs);
     const std::vector<std::string> granted = cluster_->grant();
     for (const std::string& name : granted) {
@@ -578,12 +579,12 @@ ClusterDay Day::run() {
     }
   }
   day_.hours = static_cast<double>(clock_.steady_us() - begin_us) / kHourUs;
-  day_.looks = cluster_->looks;
-  day_.squeue_bytes_look = cluster_->most_bytes;
+  day_.queries = cluster_->queries;
+  day_.squeue_bytes_query = cluster_->most_bytes;
   day_.rss_bytes = rss_bytes() - rss_before;
   day_.written_bytes = written_bytes() - written_before;
   day_.decide_us = decide_.spread();
-  day_.look_us = look_.spread();
+  day_.query_us = query_.spread();
   day_.why_us = why_.spread();
   day_.commit_us = commits_.spread();
   day_.job_us.count = day_.attempts;

@@ -38,12 +38,12 @@ struct Spread {
 
 struct ClusterDay {
   // Counts of events.
-  int64_t submitted = 0, succeeded = 0, attempts = 0, node_failures = 0, looks = 0;
+  int64_t submitted = 0, succeeded = 0, attempts = 0, node_failures = 0, queries = 0;
   int64_t live_most = 0, waiting_most = 0;
   double hours = 0;  // simulated
   // The daemon's cost by operation: CPU time of all its threads, in microseconds.
   Spread decide_us;  // deciding which jobs are submitted to the cluster, at each change
-  Spread look_us;    // one scheduling pass over the cluster, without the commands
+  Spread query_us;   // one scheduling pass over the cluster, without the commands
   Spread why_us;     // explaining why one job waits, as a list does for each job
   Spread job_us;     // all other costs of a job from submit to its model: store, supervisor
   // The store: wall time in microseconds.
@@ -51,7 +51,7 @@ struct ClusterDay {
   int64_t store_bytes = 0;    // size of the store's files at the end
   int64_t written_bytes = 0;  // bytes written to the disk, including the log
   // The output of the cluster's commands.
-  int64_t squeue_bytes_look = 0;        // the largest of one pass
+  int64_t squeue_bytes_query = 0;       // the largest of one pass
   int64_t rss_bytes = 0;                // resident memory, minus that before the first job
   std::vector<std::string> violations;  // must be empty for a valid simulation
 };

@@ -426,7 +426,7 @@ int run_one(const std::vector<std::string>& arguments) {
 
 /// Measures a scheduling pass over `attempts` attempts by Slurm's commands, in milliseconds of wall
 /// time. The fake squeue prints the real output and takes no time for it.
-double look_by_commands(const std::filesystem::path& folder, int attempts) {
+double query_by_commands(const std::filesystem::path& folder, int attempts) {
   namespace fs = std::filesystem;
   fs::create_directories(folder);
   const auto write = [&](const char* name, const std::string& body) {
@@ -494,7 +494,7 @@ int run_cluster(const std::vector<std::string>& arguments) {
         "[--waiting-max N]");
   }
   spdlog::set_level(spdlog::level::off);
-  const double command_ms = look_by_commands(options.folder / "commands", options.nodes);
+  const double command_ms = query_by_commands(options.folder / "commands", options.nodes);
   const ClusterDay day = simulate_cluster_day(options);
   const double seconds = day.hours * 3600;
   const auto spread = [](const char* what, const Spread& s) {
@@ -510,20 +510,20 @@ int run_cluster(const std::vector<std::string>& arguments) {
       static_cast<long long>(day.node_failures), static_cast<long long>(day.live_most),
       static_cast<long long>(day.waiting_most));
   spread("decide, CPU", day.decide_us);
-  spread("a look at the cluster, CPU", day.look_us);
+  spread("a look at the cluster, CPU", day.query_us);
   spread("why one job waits, CPU", day.why_us);
   spread("a commit, wall", day.commit_us);
-  const double look_share = day.look_us.sum / 1e6 / seconds;
+  const double query_share = day.query_us.sum / 1e6 / seconds;
   std::printf("  a job in all                       %.2f ms of CPU, %.1f commits\n",
               day.job_us.sum / 1e3 / static_cast<double>(std::max<int64_t>(1, day.attempts)),
               static_cast<double>(day.commit_us.count) /
                   static_cast<double>(std::max<int64_t>(1, day.attempts)));
   std::printf("  of a core: decisions %.4f, looks %.4f, jobs %.4f\n",
-              day.decide_us.sum / 1e6 / seconds, look_share, day.job_us.sum / 1e6 / seconds);
+              day.decide_us.sum / 1e6 / seconds, query_share, day.job_us.sum / 1e6 / seconds);
   std::printf(
       "  squeue prints %.2f MB a look; the store has %.1f MB, %.1f MB were written; memory %.1f "
       "MB\n",
-      static_cast<double>(day.squeue_bytes_look) / 1e6, static_cast<double>(day.store_bytes) / 1e6,
+      static_cast<double>(day.squeue_bytes_query) / 1e6, static_cast<double>(day.store_bytes) / 1e6,
       static_cast<double>(day.written_bytes) / 1e6, static_cast<double>(day.rss_bytes) / 1e6);
   std::printf("  a look by commands that answer at once takes %.1f ms\n", command_ms);
   for (const std::string& text : day.violations) std::printf("  violation: %s\n", text.c_str());

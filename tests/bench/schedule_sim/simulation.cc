@@ -158,23 +158,23 @@ void Simulation::handle(const Event& event, SchedulingPolicy& policy) {
       break;
     }
     case Kind::kFail:
-      return fail(subject), tell_device(policy, subject);
+      return fail(subject), report_device(policy, subject);
     case Kind::kRepair: {
       world_.set_failed(subject, false);
       const double hours = failures_.exponential(options_.device_mtbf_hours);
       schedule(world_.now_us() + static_cast<int64_t>(hours * kHourUs), Kind::kFail, subject);
-      return tell_device(policy, subject);
+      return report_device(policy, subject);
     }
     case Kind::kOthersCome:
       let_others_come(subject);
-      return tell_device(policy, subject);
+      return report_device(policy, subject);
     case Kind::kOthersGo: {
       world_.set_others(subject, 0);
       const double off = options_.others_hours * (1 - options_.others_share) /
                          std::max(0.01, options_.others_share);
       schedule(world_.now_us() + static_cast<int64_t>(others_.exponential(off) * kHourUs),
                Kind::kOthersCome, subject);
-      return tell_device(policy, subject);
+      return report_device(policy, subject);
     }
     case Kind::kWake:
       if (wake_us_ == event.time_us) wake_us_ = -1;
@@ -253,7 +253,7 @@ void Simulation::tell(SchedulingPolicy& policy, int id) {
   }
 }
 
-void Simulation::tell_device(SchedulingPolicy& policy, int device) {
+void Simulation::report_device(SchedulingPolicy& policy, int device) {
   const double begin = cpu_ms();
   policy.device_changed(world_, device);
   index_now_ms_ += cpu_ms() - begin;

@@ -143,7 +143,7 @@ class Simulation {
   void let_others_come(int device);
   void reschedule_touched(SchedulingPolicy& policy);
   void tell(SchedulingPolicy& policy, int id);
-  void tell_device(SchedulingPolicy& policy, int device);
+  void report_device(SchedulingPolicy& policy, int device);
   void decide(SchedulingPolicy& policy);
   void carry_out(const Plan& plan, SchedulingPolicy& policy);
   void note(int64_t a, int64_t b, int64_t c);

@@ -113,7 +113,7 @@ bool World::would_hold(int id) const {
 }
 
 void World::violate(std::string invariant, std::string text) {
-  if (++violation_counts_[invariant] > kToldMax) return;
+  if (++violation_counts_[invariant] > kReportedMax) return;
   violations_.push_back({std::move(invariant), std::move(text), event_, now_us_});
 }
 

@@ -140,7 +140,7 @@ class World {
   void leave_devices(int id);
   void update_rates(const std::vector<int>& devices);
   void check_start(int id, const std::vector<int>& devices);
-  static constexpr int64_t kToldMax = 3;  // per invariant
+  static constexpr int64_t kReportedMax = 3;  // per invariant
 
   Cluster cluster_;
   std::vector<TraceJob> jobs_;

@@ -1,0 +1,106 @@
+// Tests of a daemon's port for remote workers: TLS with the daemon's own certificate, and only the
+// calls of workers.
+#include "server/protocol/enrolment.h"
+#include "tests/server/service_support.h"
+#include "trainyard/v1/worker_service.grpc.pb.h"
+
+namespace trainyard::server {
+namespace {
+
+class ServiceWorkerEndpoint : public ServiceTest {
+ protected:
+  void SetUp() override {
+    config_.workers_listen = "127.0.0.1:0";
+    ServiceTest::SetUp();
+  }
+  std::shared_ptr<grpc::Channel> open(bool by_name = true) {
+    grpc::SslCredentialsOptions trusted;
+    trusted.pem_root_certs = daemon_->worker_endpoint()->certificate_pem();
+    grpc::ChannelArguments arguments;
+    arguments.SetInt("grpc.use_local_subchannel_pool", 1);
+    if (by_name) arguments.SetSslTargetNameOverride(kWorkersName);
+    return grpc::CreateCustomChannel(daemon_->worker_endpoint()->attach_address(),
+                                     grpc::SslCredentials(trusted), arguments);
+  }
+};
+
+TEST_F(ServiceWorkerEndpoint, ServesTheCallsOfWorkersAlone) {
+  const auto channel = open();
+  const auto workers = v1::WorkerService::NewStub(channel);
+  v1::Assignment assignment;
+  EXPECT_EQ(reason_of(workers->Attach(context().get(), {}, &assignment)), "ATTEMPT_FENCED");
+  v1::EnrolResponse enrolled;
+  EXPECT_EQ(reason_of(workers->Enrol(context().get(), {}, &enrolled)), "ATTEMPT_FENCED");
+  v1::ListFilesRequest list;
+  list.set_set(v1::FILE_SET_DATASET);
+  v1::ListFilesResponse files;
+  EXPECT_EQ(reason_of(workers->ListFiles(context().get(), list, &files)), "ATTEMPT_FENCED");
+  const auto pull_context = context();
+  const auto pull = workers->PullFile(pull_context.get(), {});
+  v1::PullFileResponse piece;
+  EXPECT_FALSE(pull->Read(&piece));
+  EXPECT_EQ(reason_of(pull->Finish()), "ATTEMPT_FENCED");
+  for (const bool starts : {true, false}) {
+    const auto push_context = context();
+    v1::PushFilesResponse pushed;
+    const auto push = workers->PushFiles(push_context.get(), &pushed);
+    v1::PushFilesRequest request;
+    if (starts) request.mutable_start()->set_task("t");
+    if (!starts) request.set_data("bytes");
+    push->Write(request);
+    push->WritesDone();
+    EXPECT_EQ(reason_of(push->Finish()), starts ? "ATTEMPT_FENCED" : "FIELD_REQUIRED");
+  }
+  const auto jobs = v1::JobService::NewStub(channel);
+  v1::ListJobsResponse response;
+  EXPECT_EQ(jobs->ListJobs(context().get(), {}, &response).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(ServiceWorkerEndpoint, ATaskOfThisHostHasNoDoorThere) {
+  make_dataset();
+  submit("long", "hang");
+  ASSERT_TRUE(eventually([&] { return get("long").state() == v1::RUNNING; }));
+  const auto workers = v1::WorkerService::NewStub(open());
+  v1::EnrolRequest enrol;
+  enrol.set_task(get("long").uid() + "-1");
+  enrol.set_secret(daemon_->worker_endpoint()->enrolment_secret(enrol.task()));
+  enrol.set_key(sha256_hex("key"));
+  v1::EnrolResponse enrolled;
+  EXPECT_EQ(reason_of(workers->Enrol(context().get(), enrol, &enrolled)), "ATTEMPT_FENCED");
+}
+
+TEST_F(ServiceWorkerEndpoint, WantsItsNameAndNoPlainText) {
+  const auto ask = [this](const std::shared_ptr<grpc::Channel>& channel) {
+    v1::Assignment assignment;
+    const auto workers = v1::WorkerService::NewStub(channel);
+    return workers->Attach(context().get(), {}, &assignment).error_code();
+  };
+  EXPECT_EQ(ask(open(/*by_name=*/false)), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask(grpc::CreateChannel(daemon_->worker_endpoint()->attach_address(),
+                                    grpc::InsecureChannelCredentials())),
+            grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(ask(open()), grpc::StatusCode::ABORTED);
+}
+
+TEST_F(ServiceWorkerEndpoint, TheSocketOfThisHostKnowsNoEnrolment) {
+  const auto workers = v1::WorkerService::NewStub(grpc::CreateChannel(
+      "unix:" + (config_.state_dir / "worker.sock").string(), grpc::InsecureChannelCredentials()));
+  v1::EnrolResponse enrolled;
+  EXPECT_EQ(workers->Enrol(context().get(), {}, &enrolled).error_code(),
+            grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(ServiceWorkerEndpoint, KeepsItsCertificateAndIsShutWithoutASetting) {
+  const std::string certificate = daemon_->worker_endpoint()->certificate_pem();
+  stop();
+  start();
+  EXPECT_EQ(daemon_->worker_endpoint()->certificate_pem(), certificate);
+  stop();
+  config_.workers_listen.clear();
+  start();
+  EXPECT_EQ(daemon_->worker_endpoint(), nullptr);
+}
+
+}  // namespace
+}  // namespace trainyard::server
