@@ -59,7 +59,7 @@ std::string time_limit_text(const v1::Forecast& f) {
   const std::string limit = human_duration(static_cast<double>(f.time_limit_seconds()));
   if (f.starts() == 0) return "its time limit of " + limit + " leaves no time for steps";
   if (f.starts() == 1) return "within its time limit of " + limit;
-  return "its time limit of " + limit + " divides it into " + std::to_string(f.starts()) +
+  return "its time limit of " + limit + " splits it into " + std::to_string(f.starts()) +
          " starts; the total time excludes the waits between them";
 }
 

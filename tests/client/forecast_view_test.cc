@@ -48,7 +48,7 @@ TEST(ForecastView, AClusterWithItsTimeLimit) {
   EXPECT_NE(text().find("slurm x 4  12.3 ms  3 h 10 min (2 h 40 min to 4 h 0 min)"),
             std::string::npos)
       << text();
-  EXPECT_NE(text().find("slurm x 4: its time limit of 1 h 0 min divides it into 4 starts; the "
+  EXPECT_NE(text().find("slurm x 4: its time limit of 1 h 0 min splits it into 4 starts; the "
                         "total time excludes the waits between them\n"),
             std::string::npos)
       << text();

@@ -140,7 +140,7 @@ class Gc(DaemonTest):
             del self.daemon.arguments[-2:]
         self.assert_refused(self.daemon.cli("logs", parent, check=False), 4, "there is no job")
         self.assertRegex(self.daemon.log(), rf'event=job_removed job=\S*ruled uid={uid} reason="SUCCEEDED 2 hours ago, its '
-                                            r'model stays; it cannot be forked afterwards from step \d+"')
+                                            r'model is kept; it cannot be forked afterwards from step \d+"')
         self.assertFalse((self.daemon.state / "jobs" / uid).exists())
         self.daemon.json("model", "get", parent)
         self.assertEqual(self.daemon.job(fork)["origin"]["job_uid"], uid)

@@ -191,7 +191,7 @@ class AGpuThatWorks(OnAGpu):
         self.assertEqual(self.daemon.job(moved)["device"], self.SECOND)
         self.restart("devices=0")
         self.assertGreater(int(self.succeed(moved, "devices/cpu")["attempt"]), 1)
-        self.assertIn("a checkpoint of cuda", self.daemon.cli("logs", moved).stdout)
+        self.assertIn("a checkpoint written with backend cuda", self.daemon.cli("logs", moved).stdout)
 
 
 class AGpuThatFails(OnAGpu):

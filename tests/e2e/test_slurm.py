@@ -257,7 +257,7 @@ class Forecasts(SlurmTest):
         long = self.forecast("--set", f"recipe.epochs={epochs}")
         self.assertGreater(long["starts"], 30)
         text = self.daemon.cli("plan", "--upload", self.spec("planned"), "--set", f"recipe.epochs={epochs}").stdout
-        self.assertIn("its time limit of 2 min divides it into ", text)
+        self.assertIn("its time limit of 2 min splits it into ", text)
 
         # A later job keeps the forecast made at its submission, and its outcome corrects the next
         # forecast.
