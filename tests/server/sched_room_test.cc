@@ -297,7 +297,7 @@ TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
   s.policy.reserved_idle_max_us = 10 * kMinuteUs;
   Decided d = decide(s, 11 * kMinuteUs - 1);
   EXPECT_TRUE(d.starts.empty()) << d.text();
-  EXPECT_EQ(d.wake_time_us, 11 * kMinuteUs) << "then it looks again, though nothing happens";
+  EXPECT_EQ(d.wake_time_us, 11 * kMinuteUs) << "then a pass runs, although nothing happened";
   EXPECT_TRUE(has(d.wait("pair"),
                   "at an unknown time. Devices that stay idle for it for 10 min are lent "
                   "to jobs with a known end"))
