@@ -47,11 +47,13 @@ class Outlive(DisturbedTest):
             os.kill(pid, signal.SIGHUP)  # the kernel sends it to an orphaned stopped process group
             time.sleep(0.3)
             self.assertTrue(is_running(pid))
+            os.kill(pid, signal.SIGSTOP)  # the job must not end while the next daemon starts, however long that takes
             self.daemon.start()
             self.assertEqual(self.daemon.job("outlives")["state"], "RUNNING")
             self.assertEqual(self.daemon.worker_pids(), [pid])
             step = int(self.daemon.job("outlives")["progress"]["step"])
-            self.wait_for_step("outlives", step + 1)
+            os.kill(pid, signal.SIGCONT)
+            wait_until(lambda: int(self.daemon.job("outlives")["progress"]["step"]) > step, "the job continues")
         self.assertIn("event=worker_adopted", self.daemon.log())
         self.daemon.cli("wait", "outlives")
         logs = [e["log"]["text"] for e in self.daemon.events("outlives") if "log" in e]

@@ -946,7 +946,7 @@ TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllGoOnTogether) {
   wait_for("nodes", JobState::kQueued);
   const Job lost = get("nodes");
   EXPECT_EQ(lost.reason, "RANK_LOST");
-  EXPECT_NE(lost.message.find("One of its nodes was lost: rank 2 (127.0.0.1) has gone"),
+  EXPECT_NE(lost.message.find("One of its nodes was lost: rank 2 (127.0.0.1) has ended"),
             std::string::npos)
       << lost.message;
   ASSERT_GT(lost.checkpoint_step, 0);
