@@ -102,7 +102,7 @@ TEST(NcclNetworkDeathTest, AnOperatorsChoiceStays) {
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(std::_Exit(status_of_choice(nullptr, "lo (127.0.0.1)", "=lo")),
               ::testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(std::_Exit(status_of_choice("ib0", "what NCCL_SOCKET_IFNAME=ib0 says", "ib0")),
+  EXPECT_EXIT(std::_Exit(status_of_choice("ib0", "the setting NCCL_SOCKET_IFNAME=ib0", "ib0")),
               ::testing::ExitedWithCode(0), "");
 }
 
@@ -110,7 +110,7 @@ TEST(NcclNetworkDeathTest, AnOperatorsChoiceStays) {
 int status_of_draw(const char* interface_before) {
   if (status_of_choice(
           interface_before,
-          interface_before == nullptr ? "lo (127.0.0.1)" : "what NCCL_SOCKET_IFNAME=absent0 says",
+          interface_before == nullptr ? "lo (127.0.0.1)" : "the setting NCCL_SOCKET_IFNAME=absent0",
           interface_before == nullptr ? "=lo" : interface_before) != 0) {
     return 1;
   }

@@ -35,7 +35,7 @@ class Examples(unittest.TestCase):
             for path in data_of(spec):
                 if path in brought:
                     first = spec.read_text().partition("\ndataset:")[0]
-                    self.assertTrue(f"get_data.py {brought[path]} " in first or "Data as in" in first, spec)
+                    self.assertTrue(f"get_data.py {brought[path]} " in first or "The data is that of" in first, spec)
                 else:
                     self.assertTrue((EXAMPLES / path).is_file(), f"{spec}: {path}")
 
