@@ -50,8 +50,8 @@ struct Window {
   }
 };
 
-/// The part of a window that is inside the image, along one axis: of `count` cells, the first at
-/// pixel `start` and `dilation` pixels apart, cells [begin, end) are inside an image of `size`
+/// The cells of a window that are inside the image, along one axis. The window has `count` cells,
+/// at pixels start, start + dilation, ...; the cells [begin, end) are inside an image of `size`
 /// pixels.
 struct WindowRange {
   int64_t begin, end;

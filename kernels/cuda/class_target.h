@@ -1,6 +1,6 @@
-// kernels/cuda/class_target.h: the target distribution that smoothing and weights make of labels
-// (kernels/softmax_xent.h), and sums over a batch's rows in one block; used by losses of whole rows
-// and of parts of rows.
+// kernels/cuda/class_target.h: computes the target distribution of a row from its label, the label
+// smoothing and the class weights (kernels/softmax_xent.h), and sums values over the rows of a
+// batch in one block. Used by the losses over all classes, sampled classes and split classes.
 #pragma once
 
 #include <cmath>

@@ -13,8 +13,8 @@
 namespace trainyard::kernels::cuda {
 namespace {
 
-/// The sections of the tables, which contain the lists of all axes: offsets in x, then weights,
-/// then begins.
+/// Sizes of the buffer with the lists of all axes. It has three sections: the offsets in x, the
+/// weights, and the index at which each list begins.
 struct TableSizes {
   int64_t entries = 0, begins = 0;
   explicit TableSizes(const ResampleParams& p) {

@@ -119,7 +119,8 @@ struct PRelu {
 
 }  // namespace trainyard::math
 
-/// X(F) for every function, and for those with a gradient kernel. Backends instantiate their loops
-/// from these lists.
+/// TRAINYARD_FOR_EACH_ARITHMETIC expands X(F) for every function F, and
+/// TRAINYARD_FOR_EACH_ARITHMETIC_GRAD for every function that has a gradient kernel. Backends
+/// instantiate their loops from these lists.
 #define TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(X) X(Mul) X(Div) X(Pow) X(Min) X(Max) X(PRelu)
 #define TRAINYARD_FOR_EACH_ARITHMETIC(X) X(Add) X(Sub) TRAINYARD_FOR_EACH_ARITHMETIC_GRAD(X)

@@ -92,7 +92,7 @@ struct Clusters::Runner {
   void with(const Key& key, const std::function<void(Live&)>& change);
   std::optional<Live> copy(const Key& key);
   void known(const Key& key, const PlacementHandle& handle);
-  /// The attempt has certainly ended: removes its record and informs the supervisor.
+  /// Removes the record of an attempt that has certainly ended, and informs the supervisor.
   void finish(const Key& key, TaskEnd end);
   /// Whether the cluster reports nodes for the attempt, or its worker has attached.
   bool has_node(const Live& live) const;

@@ -117,8 +117,8 @@ Result<std::vector<Sighting>> SlurmPlacement::observe(std::span<const PlacementH
 }
 
 std::vector<Sighting> SlurmPlacement::query_absent(std::span<const PlacementHandle> absent) {
-  // An empty list is no evidence: another cluster, or a controller that is starting, would return
-  // one, too.
+  // That a job is not listed does not prove that it has ended: another cluster, or a controller
+  // that is starting, would return an empty list, too.
   if (!confirm_cluster().ok()) return {};
   size_t begin = 0;
   {

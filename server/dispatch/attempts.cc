@@ -80,7 +80,7 @@ void Attempts::add(const Job& job, std::string task, std::shared_ptr<TrainTask> 
 
 Status Attempts::adopt(const Job& job) {
   ASSIGN_OR_RETURN(const Attempt attempt, parts_.store.jobs().find_attempt(job.uid, job.attempt));
-  // It exists: an unfinished job prevents its deletion.
+  // The dataset exists: it cannot be deleted while an unfinished job uses it.
   ASSIGN_OR_RETURN(const Dataset dataset, dataset_of(job));
   for (const std::string& device : job.devices) parts_.inventory.set_inherited(device, true);
   const std::string id = task_id(job);

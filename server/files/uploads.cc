@@ -223,8 +223,8 @@ Result<Upload> Uploads::find(const std::string& sha256, int64_t size_bytes) cons
   std::error_code ec;
   const bool named = std::filesystem::exists(paths_.upload(sha256), ec);
   if (row.complete ? named : holds_part(row)) return row;
-  // The daemon ended after renaming the file, whose digest was checked before, and before updating
-  // the row.
+  // The file has its final name, so its digest was correct, but the daemon ended before it marked
+  // the row as complete.
   if (named && row.committed_size == row.size_bytes) return store_.uploads().complete(row.key());
   row.complete = false;  // its file was deleted manually: it can be uploaded again
   row.committed_size = 0;

@@ -44,8 +44,8 @@ v1::Recipe::Precision computed_precision(v1::Recipe::Precision precision, bool o
 
 OutcomeKey outcome_key(std::string model, int32_t threads, v1::Recipe::Precision precision,
                        std::string graph) {
-  // A job in a cluster has a number of threads on GPUs too. There the model is that of a CPU or a
-  // GPU, so the precision is not changed here.
+  // In a cluster, a job on GPUs has a number of threads, too. Its precision stays as it is, because
+  // the model already distinguishes nodes' CPUs from their GPUs.
   const bool on_cpu = threads > 0 && !model.starts_with(kClusterPrefix);
   return {std::move(model), threads, computed_precision(precision, on_cpu), std::move(graph)};
 }

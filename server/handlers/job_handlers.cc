@@ -29,7 +29,8 @@ std::string digest_of_body(const v1::SubmitJobRequest& request) {
   return digest_of(body);
 }
 
-/// The job that an earlier call with this request created, if its response was lost.
+/// The job that an earlier call with the same request ID and content created, if there is one. A
+/// client repeats a call whose response was lost.
 Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobRequest& request) {
   if (request.request_id().empty()) return std::optional<Job>();
   return jobs.find_request({kProject, request.request_id(), digest_of_body(request)});

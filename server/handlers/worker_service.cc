@@ -50,7 +50,7 @@ class ReportReactor final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grp
   }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return end(grpc::Status::OK);  // an interruption: only an outcome ends the work
+    if (!ok) return end(grpc::Status::OK);  // interrupted: only an outcome ends the attempt
     try {
       v1::WorkerReport report;
       if (Status s = parse_message(in_, report, kReportElementsMax); !s.ok())

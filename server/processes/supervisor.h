@@ -159,8 +159,8 @@ class Supervisor {
     std::shared_ptr<TaskOwner> owner;
     std::string nonce = make_nonce();
     int64_t time_max_ms = 0;  // the worker is ended (SIGTERM, SIGKILL) after this; 0: never
-    // UUIDs of the GPUs that it computes on: CUDA shows it only these, in this order. Empty: as in
-    // the daemon's environment.
+    // UUIDs of the worker's GPUs: CUDA shows the worker only these, in this order. If empty, it
+    // sees the GPUs that the daemon's environment allows.
     std::vector<std::string> gpus;
   };
   /// 64 hexadecimal digits from the system's random source.

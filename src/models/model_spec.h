@@ -161,7 +161,7 @@ struct BuildOptions {
   DType dtype = DType::kF32;  // F64 only for gradient checks
   uint64_t seed = 0;          // keys dropout; initialize_parameters() draws the weights
   LoraSpec lora = {};
-  // The target of classes is the share of each class in a row, instead of a label.
+  // The target of a row is a distribution over the classes, as mixed rows need, instead of a label.
   bool class_shares = false;
   std::stop_token stop = {};  // checked before each layer: CANCELLED/STOPPED
 };

@@ -52,7 +52,7 @@ PrecisionRule all_as_typed() {
   return {.f32_outputs = all, .f32_inputs = all};
 }
 
-/// Appends the gradient of a row exchange, which is the other exchange with another factor.
+/// Appends the gradient of a row exchange: the opposite exchange, `other`, with `factor` if given.
 void differentiate_rows(GradientContext& c, const Op& other, std::optional<double> factor) {
   std::vector<int64_t> of;
   std::vector<TensorId> gradients;

@@ -88,13 +88,13 @@ class Peers {
   void all_gather(std::span<std::byte> all);
   /// Copies the bytes of process `from` to all processes.
   void broadcast(int64_t from, std::span<std::byte> bytes);
-  /// Returns process 0's text, truncated to kTextBytesMax bytes.
   static constexpr size_t kTextBytesMax = 4096;
+  /// Returns, in every process, the text that process 0 passed, truncated to kTextBytesMax bytes.
   std::string of_first(std::string_view text);
   /// Whether `here` is true in any process.
   bool any(bool here);
-  /// Returns the text of each process, truncated to kTextOfEachMax bytes.
   static constexpr size_t kTextOfEachMax = 1000;
+  /// Returns the texts of all processes, each truncated to kTextOfEachMax bytes.
   std::vector<std::string> all_texts(std::string_view here);
   /// Throws RankLost if a process has ended. To be called only between the calls above, and only
   /// while no process can have reached its regular end.
