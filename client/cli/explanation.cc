@@ -15,8 +15,8 @@
 namespace trainyard::cli {
 namespace {
 
-/// What to do about a reason, in sentences that name a command or a field. NAME is replaced by the
-/// job's name.
+/// A reason code and the text that tells the user how to resolve it. NAME in the text is replaced
+/// by the job's name.
 struct Remedy {
   std::string_view reason;
   const char* text;

@@ -15,11 +15,12 @@ std::string step_text(double seconds);
 /// and the cost; below it the reasons for unknown forecasts. Empty without forecasts.
 std::string render_forecasts(const v1::RunPlan& plan, bool colour);
 
-/// The speed of a running job: "0.9x as fast as forecast, at 60% of the device's bound, held back
-/// by data"; empty if nothing is known. The arguments are those of Progress and DeviceUse.
+/// Describes the speed of a running job: "0.9x as fast as forecast, at 60% of the device's bound,
+/// held back by data". Empty if nothing is known. The arguments are fields of v1::Progress and
+/// v1::DeviceUse.
 std::string pace_text(double forecast_share, double bound_share, const std::string& held_back_by);
-/// The remaining time of a running job: "12 min (11 min to 14 min), 0.9x as fast as forecast
-/// ..."; empty if unknown.
+/// Describes the remaining time of a running job: "12 min (11 min to 14 min), 0.9x as fast as
+/// forecast ...". Empty if the time is unknown.
 std::string remaining_text(const v1::Progress& progress);
 
 /// The measured rates from which each device's forecasts are computed, and how accurate past

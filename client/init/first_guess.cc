@@ -12,8 +12,8 @@ int64_t power_of_two_below(int64_t value) {
   return power;
 }
 
-/// The share of the rows that is held out. It is larger for few rows, so that about ten of them
-/// measure the model.
+/// Returns the validation split: `usual`, or more for a small table, so that at least ten rows are
+/// held out (but at most kShareMax of all rows).
 double split_of(int64_t rows, double usual) {
   constexpr double kHeldOutMin = 10, kShareMax = 0.3;
   const double share = kHeldOutMin / static_cast<double>(std::max<int64_t>(1, rows));

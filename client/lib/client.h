@@ -27,7 +27,7 @@ class Client {
  public:
   static constexpr int kRepeatsMax = 4;
 
-  /// What connect() does if no server listens on the Unix socket.
+  /// Selects how connect() reacts if no server listens on the Unix socket.
   enum class NoServer {
     kRefuse,
     kWait,  // the server may be restarting: wait up to the timeout of a call

@@ -21,8 +21,8 @@
 
 namespace trainyard::kernels::cuda {
 
-/// Which of terms and results are contiguous in memory, and are therefore mapped to adjacent
-/// threads.
+/// Adjacent threads process adjacent memory: either the terms of one sum are contiguous, or the
+/// results of neighbouring sums.
 enum class Adjacent : uint8_t { kTerms, kResults };
 
 struct ReductionPlan {

@@ -3,7 +3,7 @@
 // else x. Members are ONNX's attributes with its defaults; a function with members is called
 // through an object.
 //
-// To add a function, add a struct here, an entry in the list at the end, a row in
+// A new function needs four additions: a struct here, an entry in the list at the end, a row in
 // src/ops/activation.cc and a row in src/models/layers/elementwise.cc.
 #pragma once
 

@@ -1,7 +1,7 @@
 // kernels/math/losses.h: losses of a single number y against a target t. f is the loss, df its
 // derivative with respect to y. Members are attributes of the op of the same name.
 //
-// To add a loss, add a struct here, an entry in the list at the end, a row in
+// A new loss needs four additions: a struct here, an entry in the list at the end, a row in
 // src/ops/pointwise_loss.cc and a row in src/models/loss.cc.
 #pragma once
 

@@ -69,7 +69,8 @@ std::string unknown_field(const pb::Descriptor& type, const std::string& key,
     }
     names.push_back(field.name());
   }
-  // The name is right, but belongs elsewhere: below this message, or else anywhere in the document.
+  // The key may be a field of another message: first the messages inside this one are searched,
+  // then the whole document.
   std::string place = place_of(type, key, path, /*in_choices=*/true);
   if (place.empty() && &root != v1::DatasetFile::descriptor())
     place = place_of(root, key, root_path, /*in_choices=*/false);

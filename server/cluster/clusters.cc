@@ -188,7 +188,7 @@ std::optional<int64_t> Clusters::Runner::due_us() {
   size_t unknown = 0;
   for (const Key& key : pending) {
     const Live& l = live.at(key);
-    // To be withdrawn in the next turn, which `news` triggers.
+    // The next turn, which `news` triggers, withdraws such an attempt, so no time is due here.
     if (l.stage == Stage::kKnown) continue;
     ++unknown;
     next = std::min(next.value_or(l.due_us), l.due_us);

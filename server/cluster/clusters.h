@@ -86,8 +86,8 @@ class Clusters {
   void submit(const std::string& cluster, ClusterAttempt attempt);
   /// Requests the attempt's end from the cluster, repeatedly until it has ended.
   void withdraw(const std::string& cluster, const std::string& uid, int32_t attempt);
-  /// To be called when the attempt's outcome is stored. If the attempt does not end by itself, it
-  /// is withdrawn from the cluster.
+  /// The caller calls this after it has stored the attempt's outcome. An attempt that then does not
+  /// end by itself is withdrawn from the cluster.
   void forget(const std::string& cluster, const std::string& uid, int32_t attempt);
 
   /// The number of attempts that wait in the cluster's queue or are being submitted.

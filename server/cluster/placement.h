@@ -119,8 +119,8 @@ class Placement {
   /// Checks the cluster when the daemon starts. Changes nothing.
   virtual PlacementCheck check() = 0;
 
-  /// To be called when the daemon stops: running commands end within seconds, and no more are
-  /// started. Then submit() returns SubmitUnknown, and other calls return an error or no evidence.
+  /// Ends running commands within seconds and starts no more, because the daemon stops. Afterwards
+  /// submit() returns SubmitUnknown, and other calls return an error or no evidence.
   virtual void stop() {}
 };
 

@@ -30,7 +30,8 @@ namespace {
 
 struct StartPoint {
   v1::JobOrigin origin;
-  // Whose folder has the checkpoint; empty: starts without one, or is only validated.
+  // The uid of the new job, whose folder contains the checkpoint. Empty if the job starts without a
+  // checkpoint or the request only validates.
   std::string uid;
 };
 

@@ -200,9 +200,9 @@ class Supervisor {
   /// The daemon's own end does not end it: release() only drops it, stop_all() and kill_all() do
   /// nothing to it, wait_idle() does not wait for it.
   void add_remote(RemoteTask task);
-  /// To be called when the placement has observed the certain end of the process. The caller sets
-  /// start_error, exit, version_skew and output_tail in `end`, and `remote_end`; the supervisor
-  /// sets the rest.
+  /// Reports that the placement has observed the certain end of a remote task's process. The caller
+  /// sets start_error, exit, version_skew and output_tail in `end`, and `remote_end`; the
+  /// supervisor sets the rest.
   void ended_remote(const std::string& task, TaskEnd end);
   /// Whether the task has a stream at the moment.
   bool connected(const std::string& task) const;
@@ -242,7 +242,7 @@ class Supervisor {
   /// daemon does not speak: the worker then stops.
   Status connect(const v1::WorkerReport& first, std::shared_ptr<CommandSink> sink,
                  WorkerEndpointKind endpoint = WorkerEndpointKind::kLocal);
-  /// To be called when the stream has ended.
+  /// Reports that the task's stream has ended.
   void disconnect(const std::string& task, const CommandSink* sink);
   /// Passes a report of a connected task to its owner.
   void report(const std::string& task, const v1::WorkerReport& report, Done<void> done);

@@ -34,8 +34,7 @@ class PredictRunner {
   void evaluate(const WarmModel& model, const std::string& dataset_digest,
                 const v1::EvaluateRequest& request, Done<v1::EvaluateResponse> done);
 
-  /// To be called when the model is deleted: ends its workers, and calls that wait for one get
-  /// `error`.
+  /// Ends the workers of a deleted model; calls that wait for one get `error`.
   void forget(const std::string& job_uid, const Error& error) { workers_.forget(job_uid, error); }
   /// Ends all waiting and later calls with UNAVAILABLE/SERVER_DRAINING.
   void drain() { workers_.drain(); }

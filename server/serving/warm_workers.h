@@ -58,8 +58,7 @@ class WarmWorkers {
                     TextHandler on_text = nullptr);
   /// Cancels a call whose result is no longer needed. Does nothing if the call has ended.
   void cancel(CallNumber number);
-  /// To be called when the model is deleted: its workers end, and calls that wait for one get
-  /// `error`.
+  /// Ends the workers of a deleted model; calls that wait for one get `error`.
   void forget(const std::string& job_uid, const Error& error);
   /// Ends all waiting and later calls with UNAVAILABLE/SERVER_DRAINING, and ends idle workers.
   void drain();

@@ -34,9 +34,9 @@ class NodeMeasure {
   NodeMeasure(const NodeMeasure&) = delete;
 
   const v1::NodeFacts& facts() const { return facts_; }
-  /// To be called after the job's outcome is acknowledged. Measures and sends the rates if the
-  /// daemon requested them and there is time. Errors are only written to standard error, since the
-  /// job is over.
+  /// Measures and sends the rates if the daemon requested them and there is time. The worker calls
+  /// this after the job's outcome is acknowledged; errors are only written to standard error, since
+  /// the job is over.
   void run(const std::stop_token& stop) const;
 
  private:

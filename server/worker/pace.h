@@ -23,7 +23,7 @@ class Pace {
     int64_t idle_ms = 0;   // since the last sign; 0 unless progress is expected
     int64_t usual_ms = 0;  // the median time between the last signs, or begin()'s `first_ms`
   };
-  /// To be called about every `interval_ms`, by one thread. Adds at most 2 * `interval_ms` to the
+  /// One thread calls this about every `interval_ms`. Adds at most 2 * `interval_ms` to the
   /// idle time per call, so that a process that was suspended and resumed does not look idle.
   Reading read(int64_t now_us, int64_t interval_ms);
 

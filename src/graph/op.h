@@ -60,7 +60,7 @@ struct Cost {
   int64_t bytes = 0;
 };
 
-/// Which physical orders of rank-4 activations an op's kernels accept.
+/// The physical orders of rank-4 activations that an op's kernels accept.
 enum class LayoutRule : uint8_t {
   kRowMajorOnly,    // inputs and outputs are row-major; also for ops on tensors of other ranks
   kFollow,          // elementwise: the output has the layout of the inputs, which must agree

@@ -15,7 +15,7 @@
 
 namespace trainyard {
 
-/// Which activations are computed again in the backward pass instead of being kept.
+/// Selects the activations that the backward pass computes again, instead of keeping them.
 enum class Recompute : uint8_t {
   kNone,
   kBlocks,  // all activations between the narrow places of the network

@@ -1,4 +1,4 @@
-// Which activations become channels-last, and where a Reorder is inserted between the two layouts.
+// Tests of the choice of channels-last activations, and of the Reorder nodes between the layouts.
 #include <gtest/gtest.h>
 
 #include "src/graph/op.h"

@@ -505,7 +505,7 @@ TEST_F(RetentionPieces, NothingIsRemovedThatIsNotOfOneJob) {
   Supervisor supervisor{SupervisorOptions{}, clock_};
   IngestRunner ingests(*store_, supervisor, local_files(), paths_, {});
   EXPECT_THROW(ingests.enqueue(Dataset()), InvariantError);
-  // What a damaged store says is no fault of the program.
+  // A wrong path from a damaged store is refused without a failed check.
   ASSERT_TRUE(store_->removals().note("jobs").ok());
   finish_removals(*store_, local_files(), paths_);
   EXPECT_TRUE(std::filesystem::exists(paths_.job(ended.uid)));
