@@ -13,7 +13,7 @@ inline constexpr int64_t kHostAlignment = 64;
 /// cuDNN's engines accept one, but their results may then be wrong.
 inline constexpr int64_t kCudaAlignment = 256;
 
-/// The smallest multiple of `multiple` that is at least `value`.
+/// Returns the smallest multiple of `multiple` that is at least `value`.
 constexpr int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

@@ -45,7 +45,7 @@ struct Box {
     return n;
   }
 
-  /// The offset of element `index` in each operand; the innermost axis varies fastest.
+  /// Returns the offset of element `index` in each operand; the innermost axis varies fastest.
   Offsets offsets_of(int64_t index) const {
     Offsets offsets{};
     for (int i = rank - 1; i >= 0; --i) {

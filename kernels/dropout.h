@@ -24,7 +24,7 @@ namespace trainyard::kernels {
 /// Blocks in a row of x, and in a row of the whole matrix. Both are 0 if x is the whole matrix.
 struct DropoutColumns {
   int64_t own = 0, whole = 0;
-  /// The block of the whole matrix that is block `b` of x.
+  /// Returns the block of the whole matrix that is block `b` of x.
   TRAINYARD_HD int64_t block(int64_t b) const { return b / own * whole + b % own; }
 };
 

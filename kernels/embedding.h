@@ -39,7 +39,7 @@ struct GatherDims {
   int64_t width;       // D: elements of a row
   int64_t first = -1;  // if the table is a part: its first row in the whole; -1: not a part
 
-  /// The row of this table that an index names; -1 if the row is in another part.
+  /// Returns the row of this table that an index names; -1 if the row is in another part.
   TRAINYARD_HD int64_t row(int32_t index) const {
     if (first < 0) return index;
     return index >= first && index < first + rows ? index - first : -1;

@@ -113,7 +113,7 @@ struct MovingAverageOperands {
   NumberOf<T>* average;  // [count]
 };
 
-/// The operands that every update of a parameter needs.
+/// Returns the operands that every update of a parameter needs.
 template <typename O>
 Contract check_update(const char* kernel, int64_t count, const O& o) {
   const Contract contract(kernel);

@@ -37,7 +37,7 @@ struct ResampledAxis {
 struct ResampleParams {
   std::vector<ResampledAxis> axes;  // at least one
   double fill = 0;
-  /// The product of the sizes of all axes except the innermost.
+  /// Returns the product of the sizes of all axes except the innermost.
   int64_t rows() const {
     int64_t n = 1;
     for (size_t a = 0; a + 1 < axes.size(); ++a) n *= axes[a].size;
@@ -64,7 +64,8 @@ void resample(const ResampleParams& p, const float* x, float* y, Run run);
 }  // namespace cpu
 
 namespace cuda {
-/// The lists in the kernel's format, which the caller copies to the device and passes as `tables`.
+/// Returns the lists in the kernel's format, which the caller copies to the device and passes as
+/// `tables`.
 std::vector<std::byte> resample_tables(const ResampleParams& p);
 void resample(const ResampleParams& p, const void* tables, In x, Out y, Run run);
 }  // namespace cuda

@@ -44,7 +44,7 @@ struct ImageMove {
 };
 
 inline constexpr int64_t kBlackPixel = -1, kFilledPixel = -2;
-/// The index of the source pixel that is shown at (y, x), for images W pixels wide.
+/// Returns the index of the source pixel that is shown at (y, x), for images W pixels wide.
 TRAINYARD_HD inline int64_t source_of(const ImageMove& m, int64_t W, int32_t y, int32_t x) {
   if (m.filled.contains(y, x)) return kFilledPixel;
   if (!m.kept.contains(y, x)) return kBlackPixel;

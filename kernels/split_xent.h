@@ -46,7 +46,7 @@ struct SplitXentParams {
 template <typename T>
 constexpr T kNoScore = T(-0x1p127);
 
-/// The first class of part `part`; for part + 1 also the end of `part`.
+/// Returns the first class of part `part`; for part + 1 also the end of `part`.
 TRAINYARD_HD constexpr int64_t class_part_first(int64_t classes, int64_t width, int64_t part) {
   return part * width < classes ? part * width : classes;
 }
@@ -103,7 +103,7 @@ TRAINYARD_HD inline RowOfParts<T> row_of_parts(const T* statistics, int64_t step
   }
   return row;
 }
-/// The factor that turns a part's q into p.
+/// Returns the factor that turns a part's q into p.
 template <typename T, typename Exp>
 TRAINYARD_HD inline T factor_of_part(const T* own, const RowOfParts<T>& row, const Exp& exp) {
   const bool is_empty = own[0] == kNoScore<T>;

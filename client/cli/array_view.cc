@@ -45,8 +45,8 @@ bool is_lower_better(const std::string& metric, v1::MetricMode mode) {
          last == "bits_per_byte";
 }
 
-/// The metric by which the spec keeps the best model, or else the first of a fixed list that a
-/// member has.
+/// Returns the metric by which the spec keeps the best model, or else the first of a fixed list
+/// that a member has.
 std::optional<Measure> measure_of(const v1::JobArray& array, const std::vector<v1::Job>& members) {
   const v1::KeepBest& keep = array.spec().recipe().keep_best();
   std::vector<std::string> keys = {"val/accuracy", "val/mae",   "val/loss",       "test/accuracy",
@@ -86,8 +86,8 @@ std::string cut(std::string text) {
   return text;
 }
 
-/// The fields in which members differ, each with a title: the last part of its path, or the whole
-/// path if that is not unique.
+/// Returns the fields in which members differ, each with a title: the last part of its path, or the
+/// whole path if that is not unique.
 std::map<std::string, std::string> titles_of(const std::vector<v1::Job>& members) {
   std::map<std::string, std::string> titles;
   for (const v1::Job& job : members) {

@@ -10,9 +10,9 @@
 
 namespace trainyard::cli {
 
-/// The number of members in each state: "3 RUNNING, 5 QUEUED, 2 SUCCEEDED".
+/// Returns the number of members in each state: "3 RUNNING, 5 QUEUED, 2 SUCCEEDED".
 std::string states_text(const v1::JobArray& array);
-/// A table with one line per array.
+/// Returns a table with one line per array.
 std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour);
 /// The array, and a table of at most `limit` members: the best first if they have a common metric,
 /// else by number.
@@ -20,8 +20,8 @@ std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& 
                          int64_t limit, bool colour);
 /// Exit code 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.
 int exit_code_of_array(const v1::JobArray& array);
-/// The values of an array's member, "0.01 (recipe.optimizer.learning_rate), ..."; empty for a job
-/// outside arrays.
+/// Returns the values of an array's member, "0.01 (recipe.optimizer.learning_rate), ..."; empty for
+/// a job outside arrays.
 std::string array_text(const v1::Job& job);
 
 /// Reads all members of an array, in the order of their numbers.

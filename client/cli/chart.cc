@@ -13,7 +13,7 @@ namespace {
 
 bool is_shown(double y, bool logarithmic) { return std::isfinite(y) && (!logarithmic || y > 0); }
 
-/// The ticks fold * 10^p in [low, high] for each of `folds` and every `every`-th power p.
+/// Returns the ticks fold * 10^p in [low, high] for each of `folds` and every `every`-th power p.
 std::vector<double> decade_ticks(double low, double high, const std::vector<int>& folds,
                                  int every) {
   std::vector<double> ticks;

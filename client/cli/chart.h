@@ -31,11 +31,11 @@ struct Chart {
 /// [0, 1).
 Curve smooth(Curve curve, double weight);
 
-/// The values at which an axis in [low, high] is labeled, at most `count_max`: 1, 2 or 5 times
-/// powers of ten. A logarithmic axis has powers of ten, with their multiples by 2 and 5 if there is
-/// room.
+/// Returns the values at which an axis in [low, high] is labeled, at most `count_max`: 1, 2 or 5
+/// times powers of ten. A logarithmic axis has powers of ten, with their multiples by 2 and 5 if
+/// there is room.
 std::vector<double> axis_ticks(double low, double high, int count_max, bool logarithmic);
-/// A tick's label: "0.05", "12k", "1e-6".
+/// Returns a tick's label: "0.05", "12k", "1e-6".
 std::string tick_text(double value);
 
 struct TerminalCanvas {

@@ -39,12 +39,12 @@ class Drawing {
   virtual void dot(Point centre, double radius, Colour colour) = 0;
 };
 
-/// The size of all charts below each other: width in x, height in y.
+/// Returns the size of all charts below each other: width in x, height in y.
 Point charts_size(const std::vector<Chart>& charts);
 void draw_charts(const std::vector<Chart>& charts, Drawing& drawing);
 
 inline constexpr double kCurveWidth = 1.6;
-/// The length of a dash and of the gap after it, in pixels.
+/// Returns the length of a dash and of the gap after it, in pixels.
 constexpr std::pair<double, double> dashes_of(Stroke stroke) {
   return stroke == Stroke::kDashed ? std::pair(7.0, 3.5) : std::pair(1.6, 3.2);
 }

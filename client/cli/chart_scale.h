@@ -10,7 +10,7 @@ namespace trainyard::cli {
 class Scale {
  public:
   Scale(double low, double high, bool logarithmic);
-  /// The position of a value, in [0, 1]; nothing for values that cannot be shown.
+  /// Returns the position of a value, in [0, 1]; nothing for values that cannot be shown.
   std::optional<double> at(double value) const;
   double low() const { return low_; }
   double high() const { return high_; }
@@ -24,16 +24,16 @@ class Scale {
 struct ChartScales {
   Scale x, y;
 };
-/// The ranges of all values that can be shown. A range is never empty: a single value gets a
-/// margin.
+/// Returns the ranges of all values that can be shown. A range is never empty: a single value gets
+/// a margin.
 ChartScales scales_of(const Chart& chart);
 
-/// The indices of the curves in drawing order: solid ones first, because they are noisy and others
-/// must stay visible.
+/// Returns the indices of the curves in drawing order: solid ones first, because they are noisy and
+/// others must stay visible.
 std::vector<size_t> drawing_order(const Chart& chart);
 
-/// A curve scaled to [0, 1] x [0, 1] and split at its gaps, with at most two points (the lowest and
-/// the highest) for each of `columns` columns along the x axis.
+/// Returns a curve scaled to [0, 1] x [0, 1] and split at its gaps, with at most two points (the
+/// lowest and the highest) for each of `columns` columns along the x axis.
 std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& curve,
                                                                  const ChartScales& scales,
                                                                  int columns);

@@ -28,12 +28,12 @@ const Command* find_command(const std::string& name);
 /// Adds the options that every command has.
 void add_global_options(OptionSet& options, GlobalOptions& target);
 
-/// The help of one command: examples first, then usage and options.
+/// Returns the help of one command: examples first, then usage and options.
 std::string command_help(const Command& command, const OptionSet& options);
-/// All commands, one per line.
+/// Returns all commands, one per line.
 std::string general_help();
 
-/// The main() of both programs; `local` is null in trainyard, and set in trainyard-local.
+/// Implements main() of both programs; `local` is null in trainyard, and set in trainyard-local.
 int run_program(int argc, char** argv, const LocalWork* local);
 
 // Commands that dataset.cc and model.cc include in their lists.

@@ -117,7 +117,7 @@ std::string group_help(const std::string& group) {
   return out + "\n'trainyard " + group + " COMMAND --help' describes a command.\n";
 }
 
-/// The commands that other tools call by this word, or that the word is likely to mean.
+/// Returns the commands that other tools call by this word, or that the word is likely to mean.
 std::vector<std::string> other_verbs(const std::string& word) {
   static constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kOtherVerbs = {{
       {"train", "submit"},

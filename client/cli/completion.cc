@@ -10,7 +10,8 @@
 namespace trainyard::cli {
 namespace {
 
-/// The arguments of the script's function _trainyard_fill for completing this option's value.
+/// Returns the arguments of the script's function _trainyard_fill for completing this option's
+/// value.
 std::string bash_kind(const OptionRow& row) {
   using With = Completion::With;
   const Completion completion = completion_of(row);
@@ -38,7 +39,7 @@ std::string bash_options(const std::vector<OptionRow>& rows, bool with_value_onl
   return spaced(names);
 }
 
-/// The branches of the script's `case $option`, each of which completes one option's value.
+/// Returns the branches of the script's `case $option`, each of which completes one option's value.
 std::string bash_values(const std::vector<OptionRow>& rows, const std::string& indent) {
   std::string out;
   for (const OptionRow& row : rows) {

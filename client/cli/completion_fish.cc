@@ -18,7 +18,7 @@ std::string line(const std::string& condition, const std::string& what) {
          "\n";
 }
 
-/// The arguments of `complete` for an option's value; only files need -F.
+/// Returns the arguments of `complete` for an option's value; only files need -F.
 std::string values(const OptionRow& row) {
   using With = Completion::With;
   const Completion completion = completion_of(row);

@@ -27,7 +27,8 @@ struct Completion {
 };
 Completion completion_of(const OptionRow& row);
 
-/// The command that prints these names with -o name; empty if they do not come from the server.
+/// Returns the command that prints these names with -o name; empty if they do not come from the
+/// server.
 std::string listing_of(Completion::With with);
 
 struct CommandRows {
@@ -43,7 +44,7 @@ struct FirstWord {
 };
 std::vector<FirstWord> first_words();
 
-/// The words, joined with `separator`.
+/// Returns the words, joined with `separator`.
 std::string spaced(const std::vector<std::string>& words, const std::string& separator = " ");
 
 /// Returns `frame` with each name replaced by its text. The names must occur in `frame` in this

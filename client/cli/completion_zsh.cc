@@ -4,8 +4,8 @@
 namespace trainyard::cli {
 namespace {
 
-/// The text in zsh's single quotes. The `special` characters, which _arguments and _describe
-/// interpret, are escaped with a backslash.
+/// Returns the text in zsh's single quotes. The `special` characters, which _arguments and
+/// _describe interpret, are escaped with a backslash.
 std::string quoted(const std::string& text, const std::string& special) {
   std::string out;
   for (const char c : text) {
@@ -19,8 +19,8 @@ std::string quoted(const std::string& text, const std::string& special) {
   return out;
 }
 
-/// The part ":MESSAGE:ACTION" of an _arguments spec that completes a value. An action that begins
-/// with a space is called only with its own arguments.
+/// Returns the part ":MESSAGE:ACTION" of an _arguments spec that completes a value. An action that
+/// begins with a space is called only with its own arguments.
 std::string action(const OptionRow& row) {
   using With = Completion::With;
   const Completion completion = completion_of(row);

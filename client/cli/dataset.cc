@@ -82,7 +82,7 @@ std::string statistic_text(double value) {
   return text;
 }
 
-/// The range and statistics of a column: "0.2 to 5.01, mean 0.7979, std 0.474".
+/// Returns the range and statistics of a column: "0.2 to 5.01, mean 0.7979, std 0.474".
 std::string numbers_text(const v1::DatasetSchema::Numbers& numbers) {
   return statistic_text(numbers.min()) + " to " + statistic_text(numbers.max()) + ", mean " +
          statistic_text(numbers.mean()) + ", std " + statistic_text(numbers.std());

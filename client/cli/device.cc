@@ -78,7 +78,7 @@ std::string health_text(const v1::Device& d) {
   return text;
 }
 
-/// The load of a GPU, as far as the server knows it: "97 %, 64 C, 310 W of 700 W".
+/// Returns the load of a GPU, as far as the server knows it: "97 %, 64 C, 310 W of 700 W".
 std::string load_text(const v1::Device& d) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -92,7 +92,8 @@ std::string load_text(const v1::Device& d) {
   return text;
 }
 
-/// The jobs that run on a device: "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5 min)".
+/// Returns the jobs that run on a device: "digits-1 (1.2 GiB planned, 1.1 GiB used, ends in 5
+/// min)".
 std::string jobs_text(const v1::Device& d) {
   std::string text;
   for (const v1::DeviceUse& use : d.uses()) {
@@ -110,7 +111,8 @@ std::string jobs_text(const v1::Device& d) {
   return text;
 }
 
-/// The resources of a cluster's node that one job gets: "4 cores, 1.2 GiB" or "up to 8 x a100".
+/// Returns the resources of a cluster's node that one job gets: "4 cores, 1.2 GiB" or "up to 8 x
+/// a100".
 std::string node_text(const v1::Cluster& cluster) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -123,7 +125,7 @@ std::string node_text(const v1::Cluster& cluster) {
   return text;
 }
 
-/// The cluster's node types that have measured rates.
+/// Returns the cluster's node types that have measured rates.
 std::string measured_text(const v1::Cluster& cluster) {
   std::string text;
   for (const v1::ClusterNode& node : cluster.node_types()) {
@@ -149,7 +151,7 @@ std::string cluster_job_text(const v1::ClusterJob& job) {
   return more.empty() ? text : text + " (" + more + ")";
 }
 
-/// A table of the clusters that take jobs, followed by one line for each job there.
+/// Returns a table of the clusters that take jobs, followed by one line for each job there.
 std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal& out) {
   const int width = out.line_width();
   Table table({{"CLUSTER"},
@@ -184,8 +186,8 @@ std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal&
   return text;
 }
 
-/// A table of the devices. The jobs and the reason of a device's health are columns if the terminal
-/// is wide enough, else lines below the table.
+/// Returns a table of the devices. The jobs and the reason of a device's health are columns if the
+/// terminal is wide enough, else lines below the table.
 std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& out) {
   const int width = out.line_width();
   const auto table_of = [&](bool sentences) {

@@ -90,7 +90,7 @@ std::string named(std::string text, std::string_view name) {
 
 std::string step_text(int64_t step) { return "step " + grouped(step); }
 
-/// A log line as a sentence: its first letter becomes a capital, unless the first word is a
+/// Returns a log line as a sentence: its first letter becomes a capital, unless the first word is a
 /// resource name.
 std::string sentence(std::string text) {
   const bool name = text.substr(0, text.find(' ')).find('/') != std::string::npos;
@@ -100,7 +100,7 @@ std::string sentence(std::string text) {
   return text + ".";
 }
 
-/// A sentence, followed by the server's message if there is one.
+/// Returns a sentence, followed by the server's message if there is one.
 std::string with_message(std::string text, const std::string& message) {
   return message.empty() ? text + "." : text + ": " + message;
 }

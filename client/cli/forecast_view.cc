@@ -22,7 +22,7 @@ std::string percent_text(double share) {
   return text;
 }
 
-/// The rows per second that the steps need and that the loader supplies: "12k of 30k".
+/// Returns the rows per second that the steps need and that the loader supplies: "12k of 30k".
 std::string rows_text(const v1::Forecast& f) {
   if (f.rows_per_second_needed() <= 0) return "";
   std::string text = human_number(f.rows_per_second_needed(), true);
@@ -71,7 +71,7 @@ void add_outcomes(Table& outcomes, const std::string& name, const v1::DeviceFore
   }
 }
 
-/// A table of the clusters' node types with measured rates.
+/// Returns a table of the clusters' node types with measured rates.
 std::string render_cluster_forecasts(const v1::ListDevicesResponse& devices, bool colour) {
   if (devices.clusters().empty()) return "";
   std::string text;

@@ -8,7 +8,7 @@
 
 namespace trainyard::cli {
 
-/// The time of a step: "850 us", "12.3 ms", "1.2 s"; empty if unknown.
+/// Returns the time of a step: "850 us", "12.3 ms", "1.2 s"; empty if unknown.
 std::string step_text(double seconds);
 
 /// A table of devices with the step time, the time to the end and its range, the limiting factor
@@ -23,8 +23,8 @@ std::string pace_text(double forecast_share, double bound_share, const std::stri
 /// forecast ...". Empty if the time is unknown.
 std::string remaining_text(const v1::Progress& progress);
 
-/// The measured rates from which each device's forecasts are computed, and how accurate past
-/// forecasts were.
+/// Returns the measured rates from which each device's forecasts are computed, and how accurate
+/// past forecasts were.
 std::string render_device_forecasts(const v1::ListDevicesResponse& devices, bool colour);
 
 }  // namespace trainyard::cli

@@ -14,8 +14,8 @@ namespace {
 
 constexpr int64_t kMembersShown = 50;
 
-/// The job as a spec file that `submit` accepts unchanged; comments in it give the job's state and
-/// origin.
+/// Returns the job as a spec file that `submit` accepts unchanged; comments in it give the job's
+/// state and origin.
 std::string spec_file_of(const v1::Job& job) {
   const std::string name(client::short_name(job.name()));
   std::string out = "# " + safe_text(name) + ", " + state_name(job.state()) + ": 'trainyard get " +

@@ -20,7 +20,7 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report);
 std::string devices_text(const std::string& first,
                          const google::protobuf::RepeatedPtrField<std::string>& devices);
 
-/// The precision as spec files spell it: "tf32".
+/// Returns the precision as spec files spell it: "tf32".
 std::string precision_text(v1::Recipe::Precision precision);
 std::string state_name(v1::JobState state);
 Style state_style(v1::JobState state);
@@ -31,14 +31,14 @@ int exit_code_of_job(v1::JobState state);
 using Baselines = google::protobuf::RepeatedPtrField<v1::Baseline>;
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics,
                            const Baselines& baselines = {});
-/// A table of the final metrics, with the baselines that exist in a second column.
+/// Returns a table of the final metrics, with the baselines that exist in a second column.
 std::string render_metrics(const std::vector<std::pair<std::string, double>>& metrics,
                            const std::map<std::string, double>& baselines, bool colour);
-/// The job's owner; "unknown" for jobs created before the server recorded owners.
+/// Returns the job's owner; "unknown" for jobs created before the server recorded owners.
 std::string owner_text(const v1::Job& job);
-/// The labels as text: "team=vision, try=2".
+/// Returns the labels as text: "team=vision, try=2".
 std::string labels_text(const v1::Job& job);
-/// The progress, "46%"; or "early" for a job that its recipe ended before its last step.
+/// Returns the progress, "46%"; or "early" for a job that its recipe ended before its last step.
 std::string progress_summary(const v1::Job& job);
 /// Labels as rows and predictions as columns, or a list of the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);

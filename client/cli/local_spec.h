@@ -20,9 +20,9 @@ Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string&
 Result<DatasetSchema> read_local_data(const client::SpecFile& spec,
                                       const std::filesystem::path& folder);
 
-/// The file of recipe.initial_weights: its path; or for a job's name, since there are no jobs here,
-/// the weights in the folder of that name, written by `model export` or --out. Empty if no file is
-/// needed.
+/// Returns the file of recipe.initial_weights: its path; or for a job's name, since there are no
+/// jobs here, the weights in the folder of that name, written by `model export` or --out. Empty if
+/// no file is needed.
 std::filesystem::path local_weights(const client::SpecFile& spec, const Recipe& recipe);
 
 }  // namespace trainyard::cli

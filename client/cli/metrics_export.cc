@@ -42,7 +42,7 @@ bool wanted(const ExportOptions& options, const std::string& key) {
   return options.keys.empty() || matches_any(options.keys, key);
 }
 
-/// The shortest text that parses to the same number; or NaN, Infinity, -Infinity.
+/// Returns the shortest text that parses to the same number; or NaN, Infinity, -Infinity.
 std::string number_text(double value) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";

@@ -40,7 +40,7 @@ std::string sample_text(const Shape& shape) {
   return "[N, " + text.substr(1);
 }
 
-/// The rules as parameter groups of a recipe: [{match: "fc.*", freeze: true}].
+/// Returns the rules as parameter groups of a recipe: [{match: "fc.*", freeze: true}].
 std::string groups_text(const std::vector<onnx::FreezeRule>& rules) {
   std::string text;
   for (const onnx::FreezeRule& rule : rules) {

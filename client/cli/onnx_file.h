@@ -11,8 +11,8 @@
 
 namespace trainyard::cli {
 
-/// The error for an unknown value of --format; `formats` lists the known ones: "onnx", "safetensors
-/// or onnx".
+/// Returns the error for an unknown value of --format; `formats` lists the known ones: "onnx",
+/// "safetensors or onnx".
 Status unknown_format(const std::string& format, const std::string& formats);
 
 /// onnx::check_target(), with errors that mention --overwrite.

@@ -44,7 +44,8 @@ std::optional<std::string> nearest_option(const std::string& name,
   return known[static_cast<size_t>(std::ranges::find(names, *near) - names.begin())];
 }
 
-/// A validator that refuses text that does not parse as T; `what` describes the expected values.
+/// Returns a validator that refuses text that does not parse as T; `what` describes the expected
+/// values.
 template <typename T>
 auto expect(const std::string& what) {
   return [what](const std::string& value) {

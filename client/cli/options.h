@@ -13,7 +13,7 @@
 
 namespace trainyard::cli {
 
-/// An error in the command line: INVALID_ARGUMENT/USAGE.
+/// Returns an error in the command line: INVALID_ARGUMENT/USAGE.
 inline Error usage_error(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
 }

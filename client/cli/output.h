@@ -23,19 +23,19 @@ const std::vector<std::string>& format_names();
 /// Proto JSON with the proto's field names. Fields without presence are always written; int64
 /// values are strings.
 std::string to_json(const google::protobuf::Message& message, bool pretty);
-/// The content of to_json() as block YAML.
+/// Returns the content of to_json() as block YAML.
 std::string to_yaml(const google::protobuf::Message& message);
 /// {"error": {code, reason, message, metadata, violations, exit_code}} as one line.
 std::string error_json(const Error& error);
 
-/// A rounded duration: "3 s", "12 min", "5 h", "3 d".
+/// Returns a rounded duration: "3 s", "12 min", "5 h", "3 d".
 std::string human_duration(double seconds);
-/// The time since then, for tables: "34s ago"; "" for an unset time.
+/// Returns the time since then, for tables: "34s ago"; "" for an unset time.
 std::string age_of(const google::protobuf::Timestamp& time);
 double seconds_of(const google::protobuf::Timestamp& time);
-/// The time in the local time zone, "2026-11-21 09:51:57".
+/// Returns the time in the local time zone, "2026-11-21 09:51:57".
 std::string local_time(const google::protobuf::Timestamp& time);
-/// The number with four significant digits; with `short_form` "31.2k" from 10,000 on.
+/// Returns the number with four significant digits; with `short_form` "31.2k" from 10,000 on.
 std::string human_number(double value, bool short_form = false);
 
 }  // namespace trainyard::cli

@@ -205,7 +205,7 @@ std::string memory_table(const v1::JobPlan& plan, const PlanViewOptions& options
   return table.render(options.colour);
 }
 
-/// The precision, and its effects on the device of the plan.
+/// Returns the precision, and its effects on the device of the plan.
 std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   const auto half = [&](const char* bits) {
     return std::string(bits) + " significant bits, about half the memory of activations" +
@@ -239,8 +239,8 @@ std::string checkpoints_text(const v1::CheckpointPlan& plan) {
          human_duration(plan.lost_seconds_max()) + " of work";
 }
 
-/// The exchanges of a step: "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2 MiB in
-/// 2 along rows; each GPU sends at least 74 MiB a step".
+/// Returns the exchanges of a step: "reduce_scatter of 96 MiB in 5 along elements, gather_rows of 2
+/// MiB in 2 along rows; each GPU sends at least 74 MiB a step".
 std::string exchanges_text(const v1::RunPlan& run, const std::string& each) {
   std::string text;
   int64_t sent_bytes = 0;
@@ -269,7 +269,8 @@ std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   return text;
 }
 
-/// The first split pairs: "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a step,
+/// Returns the first split pairs: "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a
+/// step,
 /// ...".
 std::string split_pairs_text(const v1::RunPlan& run) {
   constexpr int kShown = 8;

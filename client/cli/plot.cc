@@ -30,8 +30,8 @@ struct PlotOptions {
   const std::string& picture() const { return svg.empty() ? png : svg; }
 };
 
-/// The part of a metric's key that selects its chart: "train/loss" and "val/loss" share the chart
-/// "loss".
+/// Returns the part of a metric's key that selects its chart: "train/loss" and "val/loss" share the
+/// chart "loss".
 std::string measure_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
 using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // one per job

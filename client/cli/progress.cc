@@ -38,8 +38,8 @@ std::string fraction_text(double value) {
   return text;
 }
 
-/// The segments in display order. A segment whose value is still unknown is empty but keeps its
-/// position.
+/// Returns the segments in display order. A segment whose value is still unknown is empty but keeps
+/// its position.
 std::vector<Segment> segments_of(const ProgressState& s) {
   const auto digits = [](int64_t value) { return static_cast<int>(std::to_string(value).size()); };
   std::vector<Segment> out;

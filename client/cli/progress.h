@@ -85,7 +85,7 @@ class Progress {
   double line_share_ = 0;
 };
 
-/// A Unix time as local time of day: "09:51:57".
+/// Returns a Unix time as local time of day: "09:51:57".
 std::string clock_time(double time_s);
 
 }  // namespace trainyard::cli

@@ -34,8 +34,8 @@ std::string csv_of(std::span<const float> values, size_t width) {
   return csv;
 }
 
-/// The text as a CSV field that is parsed back unchanged, including spaces at its ends. An empty
-/// text is quoted, because a line with one empty field would be skipped.
+/// Returns the text as a CSV field that is parsed back unchanged, including spaces at its ends. An
+/// empty text is quoted, because a line with one empty field would be skipped.
 std::string quoted_field(std::string_view text) {
   const bool blank = text.empty() || text.front() == ' ' || text.front() == '\t' ||
                      text.back() == ' ' || text.back() == '\t';

@@ -52,7 +52,7 @@ class Session {
   /// True if a program reads the output: then stdout must contain nothing else.
   bool machine() const { return format_ != Format::kTable && format_ != Format::kWide; }
   bool verbose() const { return options_.verbose; }
-  /// The server as the command line named it.
+  /// Returns the server as the command line named it.
   const client::ConnectionFlags& connection() const { return options_.connection; }
   /// How long to wait for a job, in seconds; 0: no limit.
   double wait_s() const { return options_.wait_s; }

@@ -46,8 +46,8 @@ Cell why_cell(const v1::ShardingRow& row) {
 
 bool is_refused(const v1::ShardingRow& row) { return row.verdict() == v1::ShardingRow::REFUSED; }
 
-/// The settings of a refused plan, "shard head, recompute full"; settings with their default values
-/// are omitted.
+/// Returns the settings of a refused plan, "shard head, recompute full"; settings with their
+/// default values are omitted.
 std::string refused_text(const v1::ShardingRow& row) {
   std::string text = "shard " + shard_text(row);
   if (row.recompute() != v1::Recipe::NONE) text += ", recompute " + recompute_text(row);

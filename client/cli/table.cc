@@ -13,7 +13,7 @@ constexpr int kHidden = -1;
 constexpr int kNameShortest = 20;
 constexpr int kGap = 2;
 
-/// The beginning of a text in at most `width` columns, with dots for the rest.
+/// Returns the beginning of a text in at most `width` columns, with dots for the rest.
 std::string cut_end(const std::string& text, int width, bool utf8) {
   const std::string_view dots = utf8 ? "\u2026" : "...";
   size_t end = text.size();
@@ -28,7 +28,7 @@ std::string cut_end(const std::string& text, int width, bool utf8) {
   return text.substr(0, end) + std::string(dots);
 }
 
-/// The width of a complete line in columns.
+/// Returns the width of a complete line in columns.
 int line_width(const std::vector<int>& widths) {
   int total = -kGap;
   for (const int width : widths) total += width == kHidden ? 0 : width + kGap;

@@ -39,12 +39,12 @@ class Table {
   std::string render(const Terminal& out) const;
   /// Renders for a terminal of `width` columns; 0: unlimited.
   std::string render(bool colour, int width, bool utf8 = false) const;
-  /// The number of columns that render() uses at least.
+  /// Returns the number of columns that render() uses at least.
   int least_width() const;
 
  private:
-  /// The widths at which the table fits into `width`, if possible; kHidden for a column that is
-  /// left out.
+  /// Returns the widths at which the table fits into `width`, if possible; kHidden for a column
+  /// that is left out.
   std::vector<int> column_widths(int width) const;
   std::vector<int> natural_widths() const;
 

@@ -23,10 +23,11 @@ class Terminal {
   bool is_terminal() const { return is_terminal_; }
   bool colour() const { return colour_; }
   bool utf8() const { return utf8_; }
-  /// The terminal's current width in columns; 80 if unknown. Queried in each call, to follow
-  /// resizing.
+  /// Returns the terminal's current width in columns; 80 if unknown. Queried in each call, to
+  /// follow resizing.
   int width() const;
-  /// The width at which lines for people are wrapped; in a file or pipe 0, which means unlimited.
+  /// Returns the width at which lines for people are wrapped; in a file or pipe 0, which means
+  /// unlimited.
   int line_width() const { return is_terminal_ ? width() : 0; }
   std::string styled(Style style, std::string_view text) const;
 
@@ -50,8 +51,8 @@ std::string safe_text(std::string_view text);
 /// indented by `indent` spaces; the first line already has `used` columns. Returns the text
 /// unchanged if fewer than 20 columns would remain.
 std::string wrapped(std::string_view text, int width, int indent = 0, int used = 0);
-/// The approximate width of UTF-8 text in columns: counts code points, combining marks as 0 and
-/// wide ones as 2.
+/// Returns the approximate width of UTF-8 text in columns: counts code points, combining marks as 0
+/// and wide ones as 2.
 int display_width(std::string_view text);
 
 }  // namespace trainyard::cli

@@ -107,7 +107,7 @@ void make_variables_absolute() {
   }
 }
 
-/// The options that named the server, for the commands that contact it.
+/// Returns the options that named the server, for the commands that contact it.
 std::vector<std::string> server_options(const client::ConnectionFlags& flags) {
   std::vector<std::string> words;
   const std::array<std::pair<const char*, std::string>, 5> values = {
@@ -201,7 +201,7 @@ class Tutorial {
   std::vector<std::string> server_;
 };
 
-/// The tutorial without a server: plans, trains and exports with local commands.
+/// Runs the tutorial without a server: plans, trains and exports with local commands.
 Status walk_locally(Tutorial& t) {
   t.forget_server();
   t.say(

@@ -72,7 +72,7 @@ void add_files(const spec::DatasetFormat& format, const google::protobuf::Repeat
   }
 }
 
-/// The flags that name data by a path: "--csv", "--jsonl", ...
+/// Returns the flags that name data by a path: "--csv", "--jsonl", ...
 Names path_flags(const std::vector<UploadFlag>& flags) {
   Names names;
   for (const UploadFlag& flag : flags) {

@@ -23,8 +23,8 @@ Decision decide(const ColumnProfile& column, int64_t rows);
 /// Why a column with this trap is left out.
 std::string trap_text(ColumnTrap trap, const ColumnFacts& column);
 
-/// The side of the square images whose pixels are the columns; 0 if the columns are not such
-/// pixels.
+/// Returns the side of the square images whose pixels are the columns; 0 if the columns are not
+/// such pixels.
 int64_t pixel_side(const TableProfile& table, size_t target);
 
 }  // namespace trainyard::init

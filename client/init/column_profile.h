@@ -44,7 +44,8 @@ struct ColumnProfile {
   bool counts_rows() const;
   /// Whether an ingest would read the column as numbers.
   bool numeric() const { return counts.numbers + counts.not_finite >= counts.texts; }
-  /// The facts of a column of texts, like those that src/data/warnings.cc derives from a dataset.
+  /// Returns the facts of a column of texts, like those that src/data/warnings.cc derives from a
+  /// dataset.
   ColumnFacts facts(int64_t rows) const;
 };
 

@@ -24,18 +24,18 @@ Result<JobDraft> draft_npy(const std::filesystem::path& path);
 Result<JobDraft> draft_idx(const std::filesystem::path& path);
 Result<JobDraft> draft_libsvm(const std::filesystem::path& path);
 
-/// The text as a YAML scalar: plain if that is safe, else quoted.
+/// Returns the text as a YAML scalar: plain if that is safe, else quoted.
 std::string yaml_text(std::string_view text);
 /// The beginning of a long name, cut between two characters.
 std::string shortened(std::string_view text);
-/// A YAML list: "[a, b]".
+/// Returns a YAML list: "[a, b]".
 std::string yaml_list(const std::vector<std::string>& texts);
-/// The number with about four significant digits: 5.735, 512.3, 18823.
+/// Returns the number with about four significant digits: 5.735, 512.3, 18823.
 std::string few_digits(double value);
-/// A text from the data in quotes, for a sentence: 'Müller'. The caller must escape it before
-/// showing it.
+/// Returns a text from the data in quotes, for a sentence: 'Müller'. The caller must escape it
+/// before showing it.
 std::string in_quotes(std::string_view text);
-/// A number with its noun: "1 row", "2 rows".
+/// Returns a number with its noun: "1 row", "2 rows".
 std::string count_of(int64_t count, const std::string& noun);
 
 /// Sets the target's part of a draft and adds notes about it, from the data's schema and

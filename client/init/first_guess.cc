@@ -20,7 +20,7 @@ double split_of(int64_t rows, double usual) {
   return std::max(usual, std::min(std::round(share * 100) / 100, kShareMax));
 }
 
-/// The number of rows left for training, computed as a job splits them.
+/// Returns the number of rows left for training, computed as a job splits them.
 int64_t training_rows(const DataFacts& facts, const FirstGuess& guess) {
   const double held_out = static_cast<double>(facts.rows) * guess.validation_split;
   return std::max<int64_t>(1, facts.rows - std::llround(held_out));

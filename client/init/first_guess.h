@@ -43,7 +43,8 @@ struct FirstGuess {
 
 FirstGuess first_guess(const DataFacts& facts);
 
-/// The side to which images are resized; `side` is the median length of their shorter sides.
+/// Returns the side to which images are resized; `side` is the median length of their shorter
+/// sides.
 int64_t guess_image_side(int64_t side);
 
 }  // namespace trainyard::init

@@ -20,7 +20,7 @@ std::string side_text(int64_t height, int64_t width) {
   return std::to_string(height) + " x " + std::to_string(width);
 }
 
-/// The median length of the images' shorter sides.
+/// Returns the median length of the images' shorter sides.
 int64_t usual_side(const std::vector<const ListedImage*>& images) {
   std::vector<int64_t> sides;
   for (const ListedImage* image : images) {
@@ -66,7 +66,7 @@ int64_t count_classes(const ImageListing& listing) {
   return std::ssize(labels);
 }
 
-/// The images as listed by a CSV file among them that labels each image, if there is one.
+/// Returns the images as listed by a CSV file among them that labels each image, if there is one.
 std::optional<ImageListing> list_by_labels(const fs::path& path, std::string& labels) {
   std::error_code ec;
   if (!fs::is_directory(path, ec)) return std::nullopt;

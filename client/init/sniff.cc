@@ -52,7 +52,7 @@ bool starts_with_tag(std::string_view text) {
   return start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<?xml");
 }
 
-/// The shape of the file's records if `delimiter` separates their fields.
+/// Returns the shape of the file's records if `delimiter` separates their fields.
 TableShape shape_by(char delimiter, std::string_view text) {
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
   CsvReader reader(*source, delimiter, "data");

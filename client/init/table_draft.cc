@@ -342,7 +342,7 @@ class TableDraft {
   JobDraft draft_;
 };
 
-/// A Python expression that reads the table: "pandas.read_csv('t.csv', sep=';')".
+/// Returns a Python expression that reads the table: "pandas.read_csv('t.csv', sep=';')".
 std::string read_by_pandas(const fs::path& path, const CsvOptions& csv, const std::string& more) {
   if (csv.json_lines) return "pandas.read_json('" + path.string() + "', lines=True)";
   const std::string sep = csv.delimiter == '\t' ? "\\t" : std::string(1, csv.delimiter);
@@ -373,7 +373,8 @@ Status check_numbers(const TableProfile& table, const fs::path& path, const CsvO
   return {};
 }
 
-/// The draft for JSON lines with a single text member: a text for a language model to continue.
+/// Returns the draft for JSON lines with a single text member: a text for a language model to
+/// continue.
 JobDraft draft_text_member(const fs::path& path, const ColumnProfile& column,
                            const TableProfile& table) {
   JobDraft draft;

@@ -22,8 +22,8 @@ struct Head {
 Result<Head> take_head(const std::filesystem::path& path, bool quotes, int64_t bytes,
                        const std::filesystem::path& scratch);
 
-/// The estimated number of rows of the whole file, from the share of its bytes in the head, which
-/// has `rows` rows.
+/// Returns the estimated number of rows of the whole file, from the share of its bytes in the head,
+/// which has `rows` rows.
 int64_t estimate_rows(const Head& head, int64_t rows);
 
 }  // namespace trainyard::init

@@ -304,7 +304,7 @@ class GrpcUploadStream final : public UploadStream {
   void cancel() override { context_.TryCancel(); }
 
  private:
-  /// The tag and length that precede a length-delimited field of `size` bytes.
+  /// Returns the tag and length that precede a length-delimited field of `size` bytes.
   static std::string head_of(int field, size_t size) {
     std::string head;
     google::protobuf::io::StringOutputStream stream(&head);

@@ -43,7 +43,7 @@ using Environment = std::function<std::string(const char*)>;
 
 Result<Connection> resolve_connection(const ConnectionFlags& flags, const Environment& env);
 
-/// The paths on which a daemon may listen by default, the most specific first.
+/// Returns the paths on which a daemon may listen by default, the most specific first.
 std::vector<std::filesystem::path> default_sockets(const Environment& env);
 
 /// Reads the token without its line end. Refuses a file that other users can read.

@@ -23,8 +23,8 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
                                    const std::filesystem::path& folder,
                                    const DatasetObserver& observer, std::stop_token stop);
 
-/// The local paths for spec::dataset_spec(file).sources(), in the same order; empty for a file on
-/// the server.
+/// Returns the local paths for spec::dataset_spec(file).sources(), in the same order; empty for a
+/// file on the server.
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder);
 

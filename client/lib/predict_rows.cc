@@ -13,8 +13,8 @@ Error invalid(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", std::move(message));
 }
 
-/// The offset after the newline of the row that begins at `begin`. Newlines in quotes do not end a
-/// row.
+/// Returns the offset after the newline of the row that begins at `begin`. Newlines in quotes do
+/// not end a row.
 size_t end_of_row(std::string_view text, size_t begin) {
   bool quoted = false;
   for (size_t i = begin; i < text.size(); ++i) {

@@ -30,7 +30,7 @@ struct SpecFile {
   /// Whether the file names data, which the client must upload before it submits.
   bool has_data() const { return spec::brings_data(file.dataset()); }
   bool has_weights() const { return spec::has_weights_file(file.recipe()); }
-  /// The path of the weights' file; requires has_weights().
+  /// Returns the path of the weights' file; requires has_weights().
   std::filesystem::path weights_path() const;
   /// Refuses an array, for commands that take a single job.
   Status check_single(std::string_view command) const;

@@ -19,7 +19,7 @@
 
 namespace trainyard::client {
 
-/// The record for `data`.
+/// Returns the record for `data`.
 std::string tensorboard_record(std::string_view data);
 
 /// A growing file of scalars. Samples from add() are in the file once flush() has returned.

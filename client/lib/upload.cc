@@ -36,7 +36,7 @@ class Content {
   virtual int64_t size() const = 0;
   /// Returns `count` bytes from `offset` on, valid until the next call.
   virtual Result<std::string_view> read(int64_t offset, int64_t count) = 0;
-  /// An owner that keeps all memory returned by read() valid; null if there is none.
+  /// Returns an owner that keeps all memory returned by read() valid; null if there is none.
   virtual std::shared_ptr<const void> owner() const { return nullptr; }
 };
 
@@ -121,8 +121,8 @@ class UploadName {
   std::optional<FollowingDigest> digest_;
 };
 
-/// A placeholder digest by which a repeated upload of the same file is recognized. It is derived
-/// from the file's size, modification time, first and last bytes.
+/// Returns a placeholder digest by which a repeated upload of the same file is recognized. It is
+/// derived from the file's size, modification time, first and last bytes.
 std::string placeholder_name(const MappedContent& content, const std::filesystem::path& path) {
   constexpr int64_t kEndBytes = int64_t{64} << 10;
   std::error_code unknown;

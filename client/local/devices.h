@@ -19,7 +19,7 @@ Result<std::string> pick_device(const std::string& wish);
 Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                                               const std::string& flag);
 
-/// The number of threads: `flag`, else the spec's, else one for each usable core.
+/// Returns the number of threads: `flag`, else the spec's, else one for each usable core.
 Result<int> pick_threads(const v1::Resources& resources, int64_t flag);
 
 }  // namespace trainyard::cli

@@ -24,7 +24,7 @@ int64_t machine_bytes() {
   return pages > 0 && size > 0 ? int64_t{pages} * size : 0;
 }
 
-/// The job on the chosen devices, which replace those of its resources.
+/// Returns the job on the chosen devices, which replace those of its resources.
 JobToPlan job_on(const std::vector<std::string>& devices, v1::JobSpec spec, EngineSpec engine) {
   v1::Resources& resources = *spec.mutable_resources();
   resources.set_device(devices.front() == kCpuDevice ? v1::Resources::CPU : v1::Resources::GPU);
@@ -34,7 +34,7 @@ JobToPlan job_on(const std::vector<std::string>& devices, v1::JobSpec spec, Engi
   return to_plan(spec, std::move(engine));
 }
 
-/// The machine with the chosen devices. The memory of GPUs is unknown here.
+/// Returns the machine with the chosen devices. The memory of GPUs is unknown here.
 Machine machine_of(const std::vector<std::string>& names) {
   Machine machine;
   for (const std::string& name : names) {

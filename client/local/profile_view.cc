@@ -22,12 +22,12 @@ std::string fixed(double value, int digits) {
   return text;
 }
 std::string percent_of(double share) { return fixed(share * 100, 1) + "%"; }
-/// A rate as text; empty if the amount or the time is 0: a copy has no FLOPs.
+/// Returns a rate as text; empty if the amount or the time is 0: a copy has no FLOPs.
 std::string rate(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? human_number(amount / seconds, true) : "";
 }
 
-/// A number with its unit: "13.5 GFLOP/s".
+/// Returns a number with its unit: "13.5 GFLOP/s".
 std::string with_unit(double value, const std::string& unit) {
   std::string text = human_number(value, true);
   const bool scaled = std::isalpha(static_cast<unsigned char>(text.back())) != 0;

@@ -105,7 +105,7 @@ class Adafactor {
     for (int64_t m = 0; m < b_.matrices; ++m) learn_columns(m, share);
   }
 
-  /// The factor of a row: the variance of its element c is column[c] * factor.
+  /// Returns the factor of a row: the variance of its element c is column[c] * factor.
   float factor(int64_t block, int64_t index) const {
     return row_ == nullptr ? 1.0f : row_[index] * factors_[b_.matrix(block)];
   }

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kFlopsPerThread = 1'000'000;  // about 6 us
 constexpr int64_t kBandRowsMin = 2;
 
-/// The number of bands per image; 1 means that images are not divided.
+/// Returns the number of bands per image; 1 means that images are not divided.
 int64_t bands_of(const ConvDims& d, int threads) {
   return std::max<int64_t>(1, std::min(threads / d.x.N, d.y().H / kBandRowsMin));
 }

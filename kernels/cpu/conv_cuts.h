@@ -16,7 +16,7 @@ struct ConvCut {
   int64_t x_offset = 0, y_offset = 0;  // in elements
 };
 
-/// The number of threads that the work justifies.
+/// Returns the number of threads that the work justifies.
 int threads_of(const ConvDims& d, const Team& team);
 
 /// At most `threads` cuts of whole images; usable for all directions.

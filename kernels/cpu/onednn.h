@@ -80,11 +80,11 @@ class PreparedPrimitive {
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-/// A primitive that copies a tensor from one memory format to another; empty if the formats are
-/// equal.
+/// Returns a primitive that copies a tensor from one memory format to another; empty if the formats
+/// are equal.
 PreparedPrimitive prepare_reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
-/// The attribute that places a primitive's scratchpad in the caller's workspace.
+/// Returns the attribute that places a primitive's scratchpad in the caller's workspace.
 dnnl::primitive_attr user_scratchpad();
 
 }  // namespace trainyard::kernels::cpu

@@ -97,7 +97,7 @@ class Team {
 /// of a memory-bound loop about 0.1 ns.
 constexpr int64_t kElementsPerThread = 16384;
 
-/// The grain, in items, for parallel_for over items of `elements` elements each.
+/// Returns the grain, in items, for parallel_for over items of `elements` elements each.
 inline int64_t grain_of(int64_t elements) {
   return std::max<int64_t>(1, kElementsPerThread / std::max<int64_t>(elements, 1));
 }

@@ -37,7 +37,7 @@ struct Drawn {
   const int64_t* step;
 };
 
-/// The dropout factors m[i, j .. j + 3] of a head; j = `key` is a multiple of 4.
+/// Returns the dropout factors m[i, j .. j + 3] of a head; j = `key` is a multiple of 4.
 TRAINYARD_DEVICE Four keeps(const Drawn& drawn, int64_t query_of_all, int64_t key) {
   if (!drawn.any) return {{1, 1, 1, 1}};
   const auto block =
@@ -68,7 +68,7 @@ struct Sizes {
   TRAINYARD_HD Rows queries(In x, int64_t head) const { return {x + q_at(head), q_row, Tq}; }
   TRAINYARD_HD Rows keys(In x, int64_t head) const { return {x + kv_at(head), kv_row, Tk}; }
   TRAINYARD_HD Rows results(In x, int64_t head) const { return {x + y_at(head), H * D, Tq}; }
-  /// The number of keys that any query before `end` may attend to.
+  /// Returns the number of keys that any query before `end` may attend to.
   TRAINYARD_HD int64_t keys_seen(int64_t end) const { return causal && end < Tk ? end : Tk; }
   TRAINYARD_HD bool sees(int64_t query, int64_t key) const {
     return key < Tk && query < Tq && (!causal || key <= query);
@@ -80,7 +80,7 @@ struct alignas(16) Shared {
   float operands[2][kTile * kChunk];  // or [kTile, 2 kChunk]
 };
 
-/// The first row and column of this thread's 4 x 4 elements of a tile.
+/// Returns the first row and column of this thread's 4 x 4 elements of a tile.
 TRAINYARD_DEVICE int own_row() { return static_cast<int>(threadIdx.x) / kSide * 4; }
 TRAINYARD_DEVICE int own_column() { return static_cast<int>(threadIdx.x) % kSide * 4; }
 

@@ -33,11 +33,11 @@ struct Places {
         of_pixels(pixels),
         channels_last(last) {}
   int64_t count() const { return images * channels * pixels; }
-  /// The index of the channel, or of the group of four channels, that a step belongs to.
+  /// Returns the index of the channel, or of the group of four channels, that a step belongs to.
   TRAINYARD_HD int64_t channel(int64_t step) const {
     return of_channels.remainder(channels_last ? step : of_pixels.quotient(step));
   }
-  /// The step of term `term` of a channel, whose terms are the pixels of all images.
+  /// Returns the step of term `term` of a channel, whose terms are the pixels of all images.
   TRAINYARD_HD int64_t step(int64_t channel, int64_t term) const {
     if (channels_last) return term * channels + channel;
     const int64_t image = of_pixels.quotient(term);

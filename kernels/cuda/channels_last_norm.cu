@@ -32,7 +32,8 @@ TRAINYARD_DEVICE EightFloats load_vector(const float* vector, int32_t group) {
   return f;
 }
 
-/// The packs that a thread of a reduction reads: channel group `result` of pixels [begin, end).
+/// Returns the packs that a thread of a reduction reads: channel group `result` of pixels [begin,
+/// end).
 TRAINYARD_DEVICE Packs packs_of(int32_t groups, int64_t result, int64_t begin, int64_t end,
                                 int64_t step) {
   const auto group = static_cast<int32_t>(result);
@@ -310,8 +311,8 @@ ReductionPlan plan_of(const BatchNormDims& d) {
   return plan_reduction(d.x.C / 8, d.values_per_channel(), Adjacent::kResults);
 }
 
-/// A grid with at least eight packs per thread, whose number of threads is a whole number of
-/// pixels.
+/// Returns a grid with at least eight packs per thread, whose number of threads is a whole number
+/// of pixels.
 Grid whole_pixels(const BatchNormDims& d) {
   const int64_t groups = d.x.C / 8, unit = groups / std::gcd(groups, int64_t{kBlockThreads});
   const int64_t wanted = std::min(

@@ -67,7 +67,7 @@ bool supports_channel_eights(const BatchNormDims& d, const ImageStrides& s,
                              std::initializer_list<In> tensors,
                              std::initializer_list<const float*> vectors);
 
-/// The workspace for either function that needs one.
+/// Returns the workspace for either function that needs one.
 int64_t channel_eights_workspace_bytes(const BatchNormDims& d);
 void channel_eights_statistics(const BatchNormDims& d, In x, const BatchStatistics& statistics,
                                Run run);

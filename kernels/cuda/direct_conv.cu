@@ -198,7 +198,7 @@ struct Correlation {
   int64_t blocks() const { return int64_t{images} * slide.tiles * groups; }
 };
 
-/// The smallest number that is at least `words` and 4 modulo 8.
+/// Returns the smallest number that is at least `words` and 4 modulo 8.
 int32_t spread(int32_t words) { return (words + 3) / 8 * 8 + 4; }
 int32_t words_of(int32_t elements, int64_t bytes) {
   return static_cast<int32_t>((elements * bytes + 3) / 4);

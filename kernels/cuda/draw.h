@@ -21,7 +21,7 @@ struct Draw {
         scale(static_cast<float>(1 / (1 - p.ratio))),
         first_block(p.first_block),
         step(at) {}
-  /// The random numbers of elements i to i + 3; i is a multiple of 4.
+  /// Returns the random numbers of elements i to i + 3; i is a multiple of 4.
   TRAINYARD_DEVICE math::Philox4 numbers(int64_t i) const { return block(i / 4); }
   TRAINYARD_DEVICE math::Philox4 block(int64_t b) const {
     return math::philox_block(seed, stream, static_cast<uint64_t>(*step),

@@ -101,7 +101,7 @@ TRAINYARD_KERNEL void position_sums(int64_t rows, int64_t columns, int64_t prefi
 constexpr int kPoolWarps = kBlockThreads / kWarp;
 constexpr int kPoolRows = 32;  // rows of the gradient per block
 
-/// The number of `tokens` that are not `left_out`. All threads of the block must call it.
+/// Returns the number of `tokens` that are not `left_out`. All threads of the block must call it.
 TRAINYARD_DEVICE float count_tokens(int64_t T, const int32_t* tokens, int64_t left_out) {
   float count = 0;
   for (int64_t t = threadIdx.x; t < T; t += blockDim.x)

@@ -30,7 +30,7 @@ void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
 /// the tests (tests/cuda/fake_cudart.cc) installs it; without one, everything runs immediately.
 using Submit = void (*)(CUstream_st* stream, std::function<void()> work);
 extern Submit submit;
-/// The number of grids that were run or recorded since the program began.
+/// Returns the number of grids that were run or recorded since the program began.
 int64_t launch_count();
 
 void* dynamic_shared();

@@ -30,7 +30,7 @@ struct Grid {
   int threads = kBlockThreads;
   int shared_bytes = 0;  // for TRAINYARD_DYNAMIC_SHARED; at most 48 KiB
 };
-/// A grid with one thread for each of n elements, up to kBlocksMax blocks.
+/// Returns a grid with one thread for each of n elements, up to kBlocksMax blocks.
 inline Grid grid_for(int64_t n) {
   return {std::min((n + kBlockThreads - 1) / kBlockThreads, kBlocksMax)};
 }
@@ -78,14 +78,15 @@ void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...)
 }
 #endif
 
-/// The first element of a thread in a grid-stride loop, and the stride to its next element.
+/// Returns the first element of a thread in a grid-stride loop, and the stride to its next element.
 TRAINYARD_DEVICE int64_t thread_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 TRAINYARD_DEVICE int64_t thread_count() { return int64_t{gridDim.x} * blockDim.x; }
 
 /// The packs (view.h, Eight) of one thread: at, at + stride, ... below `last`.
 struct Packs {
   int32_t at, last, stride;
-  /// The u-th pack from here, or if there is none this pack again, so that loads need no branch.
+  /// Returns the u-th pack from here, or if there is none this pack again, so that loads need no
+  /// branch.
   TRAINYARD_DEVICE int32_t nth(int u) const { return has(u) ? at + u * stride : at; }
   TRAINYARD_DEVICE bool has(int u) const { return at + u * stride < last; }
 };
@@ -93,8 +94,8 @@ struct Packs {
 TRAINYARD_DEVICE Packs packs_of_thread(int32_t packs) {
   return {static_cast<int32_t>(thread_index()), packs, static_cast<int32_t>(thread_count())};
 }
-/// The number of packs whose loads a thread issues together when it reads `tensors` tensors: at
-/// least 64 bytes in flight per thread keep a GPU's memory busy.
+/// Returns the number of packs whose loads a thread issues together when it reads `tensors`
+/// tensors: at least 64 bytes in flight per thread keep a GPU's memory busy.
 constexpr int in_flight(Stored stored, int tensors) {
   return (tensors > 2 ? 2 : 4) / (stored == Stored::kF32 ? 2 : 1);
 }

@@ -428,8 +428,8 @@ void softmax_xent_rows_end(const SoftmaxXentParams& p, const float* weights, con
 
 namespace {
 
-/// The number of blocks: enough to fill a GPU; threads process further elements in a grid-stride
-/// loop.
+/// Returns the number of blocks: enough to fill a GPU; threads process further elements in a
+/// grid-stride loop.
 int64_t loss_blocks(int64_t count) {
   return std::min<int64_t>((count + kBlockThreads - 1) / kBlockThreads, 1024);
 }

@@ -86,8 +86,8 @@ TRAINYARD_KERNEL void move_tiles(Tiles t, F f, In x, Out y) {
   }
 }
 
-/// The axis along which x is contiguous, if it is not the innermost one and both are long enough;
-/// else -1.
+/// Returns the axis along which x is contiguous, if it is not the innermost one and both are long
+/// enough; else -1.
 int transposed_axis(const Box<2>& box) {
   constexpr int64_t kLeast = 8;
   const int last = box.rank - 1;

@@ -93,8 +93,8 @@ struct Pool {
   struct Range {
     int64_t begin, end;
   };
-  /// The range of windows that cover position `at`, where window i covers [i * stride, i * stride +
-  /// span).
+  /// Returns the range of windows that cover position `at`, where window i covers [i * stride, i *
+  /// stride + span).
   TRAINYARD_HD static Range covering(int64_t at, int64_t span, const Divisor& stride,
                                      int64_t windows) {
     const int64_t first = at - span + 1;

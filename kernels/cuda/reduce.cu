@@ -146,7 +146,7 @@ struct Prepared {
   }
 };
 
-/// The elements of both boxes as one box, with axes sorted by x's stride, outermost first.
+/// Returns the elements of both boxes as one box, with axes sorted by x's stride, outermost first.
 Box<2> elements_of(const ReduceParams& p) {
   struct Axis {
     int64_t size;

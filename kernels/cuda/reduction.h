@@ -60,7 +60,7 @@ inline ReductionPlan plan_reduction(int64_t results, int64_t terms, Adjacent adj
   return p;
 }
 
-/// The workspace for partial results; 0 if one stage is sufficient.
+/// Returns the workspace for partial results; 0 if one stage is sufficient.
 template <typename Source>
 int64_t reduction_workspace_bytes(const ReductionPlan& p) {
   return p.slices == 1 ? 0

@@ -188,7 +188,7 @@ bool are_fours(int64_t width, const float* x, const float* y) {
   return width % 4 == 0 && takes_four({x}) && takes_four({y});
 }
 
-/// A target in which each row with a position has the weight 1.
+/// Returns a target in which each row with a position has the weight 1.
 ClassTarget target_of_rows() {
   return {.ignored = -1, .kept = 1, .share = 0, .weight_sum = 0, .entropy = 0, .weights = nullptr};
 }

@@ -105,7 +105,7 @@ inline bool takes_four(const In& x) {
 /// differ.
 enum class Stored : uint8_t { kF32, kBf16, kF16, kEach };
 
-/// The common storage format of all operands, or kEach; null operands are ignored.
+/// Returns the common storage format of all operands, or kEach; null operands are ignored.
 inline Stored stored_of(std::initializer_list<In> operands) {
   bool found = false;
   Format format = Format::kF32;

@@ -35,8 +35,8 @@ struct Divisor {
     return n / value;
   }
   TRAINYARD_HD int64_t remainder(int64_t n) const { return n - quotient(n) * value; }
-  /// The quotient of n >= 0, for a divisor below 2^31. It needs no division, and 64 bits only for
-  /// the product.
+  /// Returns the quotient of n >= 0, for a divisor below 2^31. It needs no division, and 64 bits
+  /// only for the product.
   TRAINYARD_HD int32_t quotient32(int32_t n) const {
     if (value == 1) return n;
     return static_cast<int32_t>(((static_cast<uint64_t>(n) * factor) >> 32) >> shift);
@@ -92,7 +92,7 @@ struct Walk {
       for (int k = 0; k < kOperands; ++k) at[k] += step * stride[0][k];
     }
   }
-  /// The four elements of operand k at offset `at`.
+  /// Returns the four elements of operand k at offset `at`.
   TRAINYARD_HD Four load(int k, const In& x, int64_t at) const {
     if (!single[k]) return load4(x, at);
     const float v = x[at];

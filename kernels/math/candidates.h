@@ -47,7 +47,7 @@ struct Candidates {
   bool log_uniform = true;
   double log_range = 0;  // log(K + 1), computed once so that all users have the same bits
 
-  /// The class of draw number t in the given stream and step.
+  /// Returns the class of draw number t in the given stream and step.
   TRAINYARD_HD int64_t draw(uint64_t seed, uint32_t stream, uint64_t step, int64_t t) const {
     const Philox4 block = philox_block(seed, stream, step, static_cast<uint64_t>(t) / 2);
     const int at = t % 2 == 0 ? 0 : 2;
@@ -61,8 +61,8 @@ struct Candidates {
     return log_uniform ? std::log1p(1.0 / (static_cast<double>(k) + 1.0)) / log_range
                        : 1.0 / static_cast<double>(classes);
   }
-  /// The logarithm of the probability that class k is among the results of `tries` draws: log(1 -
-  /// (1 - P(k))^tries).
+  /// Returns the logarithm of the probability that class k is among the results of `tries` draws:
+  /// log(1 - (1 - P(k))^tries).
   TRAINYARD_HD double log_expected(int64_t k, int64_t tries) const {
     return std::log(-std::expm1(static_cast<double>(tries) * std::log1p(-probability(k))));
   }

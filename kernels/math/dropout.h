@@ -7,7 +7,7 @@
 
 namespace trainyard::math {
 
-/// The threshold on a 24-bit random number: elements whose number is below it are dropped.
+/// Returns the threshold on a 24-bit random number: elements whose number is below it are dropped.
 TRAINYARD_HD inline uint32_t dropout_threshold(double ratio) {
   return static_cast<uint32_t>(ratio * 16777216.0);
 }

@@ -39,7 +39,7 @@ TRAINYARD_HD inline Philox4 philox_block(uint64_t seed, uint32_t stream, uint64_
   return philox4x32_10(counter, static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
 }
 
-/// The 32-bit number at `index` in the stream.
+/// Returns the 32-bit number at `index` in the stream.
 TRAINYARD_HD inline uint32_t philox_u32(uint64_t seed, uint32_t stream, uint64_t step,
                                         uint64_t index) {
   return philox_block(seed, stream, step, index / 4).v[index % 4];

@@ -40,7 +40,7 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<T>
 
 namespace {
 
-/// The number of rows with a position.
+/// Returns the number of rows with a position.
 int64_t count_of(const SampledXentParams& p, const int32_t* position) {
   return p.rows - std::count(position, position + p.rows, -1);
 }

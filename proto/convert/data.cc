@@ -39,14 +39,14 @@ bool holds(const Roles& roles, v1::DatasetSource::Role role) {
   return std::ranges::find(roles, role) != roles.end();
 }
 
-/// The field of the format that the spec sets, or null.
+/// Returns the field of the format that the spec sets, or null.
 const google::protobuf::FieldDescriptor* format_field(const v1::DatasetSpec& spec) {
   return spec.GetReflection()->GetOneofFieldDescriptor(
       spec, v1::DatasetSpec::descriptor()->FindOneofByName("format"));
 }
 
-/// The source alternative of the format that the spec uses: the first one with a role that the spec
-/// has, else the last.
+/// Returns the source alternative of the format that the spec uses: the first one with a role that
+/// the spec has, else the last.
 const Sources& sources_of(const v1::DatasetSpec& spec) {
   const auto& sets = format_field(spec)->options().GetExtension(v1::dataset_format).sources();
   for (const Sources& set : sets) {

@@ -10,7 +10,7 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// The value of the field `type`, or the one of `out` if it is not set.
+/// Returns the value of the field `type`, or the one of `out` if it is not set.
 template <typename S>
 std::string read_type(const Message& message, const std::string& path, const S& out,
                       Violations& violations) {

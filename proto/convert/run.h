@@ -25,14 +25,14 @@ Precision to_engine(v1::Recipe::Precision precision);
 v1::RunPlan to_proto(const RunPlan& plan);
 v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 
-/// A tensor of a safetensors file, without its values.
+/// Returns a tensor of a safetensors file, without its values.
 v1::WeightTensor to_proto(const FileTensor& tensor);
 FileTensor to_engine(const v1::WeightTensor& tensor);
 
 /// The sum of all parts.
 int64_t total_bytes(const v1::MemoryPlan& memory);
-/// The CPU memory that a job needs: includes the copy of a checkpoint and prepared batches, but no
-/// resident dataset.
+/// Returns the CPU memory that a job needs: includes the copy of a checkpoint and prepared batches,
+/// but no resident dataset.
 int64_t bytes_on_cpu(const v1::MemoryPlan& memory);
 
 v1::RunTimes to_proto(const RunTimes& times);

@@ -22,10 +22,10 @@ std::string lower(std::string text);
 /// name in lower case.
 Attributes to_attributes(const google::protobuf::Message& message, const std::string& path,
                          Violations& violations);
-/// The field of a oneof that is set, or null.
+/// Returns the field of a oneof that is set, or null.
 const google::protobuf::FieldDescriptor* set_field(const google::protobuf::Message& message,
                                                    const char* oneof);
-/// The values of an enum except "unspecified": "class, numeric".
+/// Returns the values of an enum except "unspecified": "class, numeric".
 std::string value_names(const google::protobuf::EnumDescriptor& type);
 
 /// The name of an enum value in lower case; empty for an unknown number.

@@ -18,21 +18,22 @@ struct DatasetFormat {
   v1::DatasetFormat about;
 
   const std::string& name() const { return field->name(); }
-  /// The sources whose data `path` names, or null.
+  /// Returns the sources whose data `path` names, or null.
   const v1::DatasetFormat::Sources* at_path() const;
   /// Whether the file sets this format's field.
   bool is_given(const v1::DatasetFile& file) const;
 };
 
-/// All formats, in the order of DatasetSpec.format.
+/// Returns all formats, in the order of DatasetSpec.format.
 const std::vector<DatasetFormat>& dataset_formats();
 
-/// The format that the file names, directly or by its files; the first format if it names none.
+/// Returns the format that the file names, directly or by its files; the first format if it names
+/// none.
 const DatasetFormat& format_of(const v1::DatasetFile& file);
 
-/// The formats that the file names and whose data is at `path`.
+/// Returns the formats that the file names and whose data is at `path`.
 std::vector<const DatasetFormat*> path_formats(const v1::DatasetFile& file);
-/// The sources with files named one by one, of which the file gives at least one.
+/// Returns the sources with files named one by one, of which the file gives at least one.
 std::vector<const v1::DatasetFormat::Sources*> named_sources(const v1::DatasetFile& file);
 /// Whether the file has any field for data at `path`.
 bool has_path(const v1::DatasetFile& file);
@@ -46,7 +47,7 @@ struct NamedSource {
   bool on_server = false;  // true: `path` is on the server
 };
 
-/// The sources that `file` gives, ordered by role; those on the server come last.
+/// Returns the sources that `file` gives, ordered by role; those on the server come last.
 std::vector<NamedSource> sources_of(const v1::DatasetFile& file);
 /// Converts `file` to the API's message, without digests: the sources in order, with their file
 /// names. The fields of a .tsv file are separated by tabs unless `file` says otherwise.
@@ -57,9 +58,9 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
 void check_dataset_file(const v1::DatasetFile& file, const std::string& prefix,
                         const Document* document, std::vector<Problem>& problems);
 
-/// The field of DatasetFile for a role's file: "path", "test_path", "train_images".
+/// Returns the field of DatasetFile for a role's file: "path", "test_path", "train_images".
 std::string file_field(v1::DatasetSource::Role role);
-/// The value of a text field of the file; empty if there is no such field.
+/// Returns the value of a text field of the file; empty if there is no such field.
 std::string text_at(const v1::DatasetFile& file, const std::string& field);
 
 }  // namespace trainyard::spec

@@ -89,12 +89,12 @@ class Document {
   void set_name(const std::string& name);
 
   const Value& root() const { return root_; }
-  /// The position of the value at `path`, or of its nearest existing ancestor.
+  /// Returns the position of the value at `path`, or of its nearest existing ancestor.
   Position locate(std::string_view path) const;
-  /// A position as text: "job.yaml:3:5" or "--set recipe.steps".
+  /// Returns a position as text: "job.yaml:3:5" or "--set recipe.steps".
   std::string describe(const Position& at) const;
-  /// A position with a field: "job.yaml:3:5: recipe.steps"; "--set recipe.steps" and "--name"
-  /// already name the field.
+  /// Returns a position with a field: "job.yaml:3:5: recipe.steps"; "--set recipe.steps" and
+  /// "--name" already name the field.
   std::string describe(const Position& at, const std::string& field) const;
   /// Converts all problems to one error. Its violations have position and field; its message is the
   /// only problem, or the number of problems.

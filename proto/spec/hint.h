@@ -16,9 +16,9 @@ std::vector<Entry> rejoined(const std::vector<Entry>& entries);
 /// Describes the number expected instead of a text that is none: "a number with a decimal point:
 /// 0.5" for "0,5".
 std::string number_expected(const std::string& text);
-/// A suffix for "a whole number": " without separators: 1000" for "1,000"; else empty.
+/// Returns a suffix for "a whole number": " without separators: 1000" for "1,000"; else empty.
 std::string whole_number_hint(const std::string& text);
-/// A hint about lists: "; a list has square brackets: [3, 3]" for "(3, 3)"; else empty.
+/// Returns a hint about lists: "; a list has square brackets: [3, 3]" for "(3, 3)"; else empty.
 std::string list_hint(const std::string& text);
 
 }  // namespace trainyard::spec

@@ -25,7 +25,7 @@ using Field = pb::FieldDescriptor;
 
 constexpr const char* kType = "FIELD_TYPE";
 
-/// The value as the user wrote it, for a message.
+/// Returns the value as the user wrote it, for a message.
 std::string shown(const Value& value) {
   switch (value.kind) {
     case Value::Kind::kNull:
@@ -40,12 +40,12 @@ std::string shown(const Value& value) {
   return quoted_value(value.text) + (value.quoted ? " (text)" : "");
 }
 
-/// The word that spec files may write for 0; empty if there is none.
+/// Returns the word that spec files may write for 0; empty if there is none.
 const std::string& word_for_zero(const Field& field) {
   return field.options().GetExtension(v1::word_for_zero);
 }
 
-/// The field as which its message may be written, or null.
+/// Returns the field as which its message may be written, or null.
 const Field* field_alone(const pb::Descriptor& type) {
   for (int i = 0; i < type.field_count(); ++i) {
     if (type.field(i)->options().GetExtension(v1::alone)) return type.field(i);
@@ -114,7 +114,7 @@ bool stands_alone(const Value& value, const Field* alone) {
          (alone->is_repeated() && value.kind == Value::Kind::kSequence);
 }
 
-/// A value of any type as JSON. Numbers are copied as written.
+/// Returns a value of any type as JSON. Numbers are copied as written.
 std::string json_of(const Value& value) {
   std::string text;
   switch (value.kind) {
@@ -145,12 +145,12 @@ std::string not_known(const std::string& text, const std::vector<std::string>& n
          (near ? "; did you mean '" + *near + "'?" : "");
 }
 
-/// A hint for a value that is written as a tuple where a list is expected.
+/// Returns a hint for a value that is written as a tuple where a list is expected.
 std::string hint_for(const Value& value, const Field& field) {
   return field.is_repeated() && !value.quoted ? list_hint(value.text) : "";
 }
 
-/// A number as written, shortened for a message.
+/// Returns a number as written, shortened for a message.
 std::string cut(const std::string& number) {
   return number.size() > 64 ? number.substr(0, 64) + "..." : number;
 }
@@ -506,8 +506,8 @@ class Reader {
   std::string root_path_;
 };
 
-/// The root type for reading a single field: its message type, or for a scalar the message that
-/// contains it.
+/// Returns the root type for reading a single field: its message type, or for a scalar the message
+/// that contains it.
 const pb::Descriptor& root_of(const Field& field) {
   return field.message_type() != nullptr ? *field.message_type() : *field.containing_type();
 }

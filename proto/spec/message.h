@@ -44,7 +44,7 @@ struct RequiredField {
   const google::protobuf::FieldDescriptor* field;
   std::string says;  // the error message if it is missing
 };
-/// The fields that specs must give. read_message() does not check them; its caller does.
+/// Returns the fields that specs must give. read_message() does not check them; its caller does.
 std::vector<RequiredField> required_fields(const google::protobuf::Descriptor& type);
 
 }  // namespace trainyard::spec

@@ -34,7 +34,7 @@ class TreeBuilder {
 
   Value take_root() { return std::move(root_); }
 
-  /// The path of the next value.
+  /// Returns the path of the next value.
   std::string next_path() const {
     if (open_.empty()) return "";
     const Open& top = open_.back();
@@ -283,7 +283,8 @@ class JsonReader {
     }
     token_ = text_.substr(begin, end_ - begin);
   }
-  /// The offset after the closing quote of a string; after its opening quote if it is never closed.
+  /// Returns the offset after the closing quote of a string; after its opening quote if it is never
+  /// closed.
   size_t string_end(size_t begin) const {
     for (size_t i = begin + 1; i < text_.size(); ++i) {
       if (text_[i] == '"') return i + 1;
@@ -355,7 +356,7 @@ class JsonReader {
   size_t line_begin_ = 0;
 };
 
-/// The offset and length of the first character that YAML considers unprintable.
+/// Returns the offset and length of the first character that YAML considers unprintable.
 std::optional<std::pair<size_t, size_t>> find_control(std::string_view text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);

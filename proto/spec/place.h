@@ -7,16 +7,16 @@
 
 namespace trainyard::spec {
 
-/// The path of a field, "recipe.epochs"; at the root only the name.
+/// Returns the path of a field, "recipe.epochs"; at the root only the name.
 std::string child(const std::string& path, const std::string& name);
 
 /// Whether other tools use this name for the field (option other_names).
 bool has_other_name(const google::protobuf::FieldDescriptor& field, const std::string& name);
 
-/// The path of the nearest field below a message that has this name, or has it in other tools;
-/// empty if there is none. With `in_choices`, also searches the alternatives of the message's own
-/// oneofs, such as models; alternatives further down are never searched, because it is unknown
-/// which one is meant.
+/// Returns the path of the nearest field below a message that has this name, or has it in other
+/// tools; empty if there is none. With `in_choices`, also searches the alternatives of the
+/// message's own oneofs, such as models; alternatives further down are never searched, because it
+/// is unknown which one is meant.
 std::string place_of(const google::protobuf::Descriptor& type, const std::string& key,
                      const std::string& path, bool in_choices);
 

@@ -27,8 +27,8 @@ v1::ModelSpec read_model(const Document& document, std::vector<Problem>& problem
 /// Reads the fields below a job's `array`.
 v1::ArraySpec read_array(const Document& document, std::vector<Problem>& problems);
 
-/// The part of a job file that SubmitJob takes. dataset.name is set only if the file names a
-/// dataset and no path.
+/// Returns the part of a job file that SubmitJob takes. dataset.name is set only if the file names
+/// a dataset and no path.
 v1::JobSpec job_spec(const v1::JobFile& file);
 
 /// Whether the job starts from the weights of a file. False if the recipe also names another

@@ -20,7 +20,7 @@ namespace pb = google::protobuf;
 using Field = pb::FieldDescriptor;
 using Json = nlohmann::ordered_json;
 
-/// A number as JSON; whole numbers without decimals: 3 instead of 3.0.
+/// Returns a number as JSON; whole numbers without decimals: 3 instead of 3.0.
 Json number(double value) {
   constexpr double kWholeMax = 9e15;
   if (value == std::trunc(value) && std::abs(value) < kWholeMax && !std::signbit(value)) {
@@ -56,14 +56,15 @@ Json write_any(const pb::Value& value) {
 
 Json write_message(const pb::Message& message);
 
-/// A whole number, or the field's word for zero.
+/// Returns a whole number, or the field's word for zero.
 Json whole(const Field& field, auto value) {
   const std::string& word = field.options().GetExtension(v1::word_for_zero);
   if (value == 0 && !word.empty()) return word;
   return value;
 }
 
-/// The value of a field, or the item `index` of a repeated field if `index` is not negative.
+/// Returns the value of a field, or the item `index` of a repeated field if `index` is not
+/// negative.
 Json write_value(const pb::Message& message, const Field& field, int index) {
   const pb::Reflection& r = *message.GetReflection();
   const bool one = index < 0;

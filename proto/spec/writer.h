@@ -7,8 +7,8 @@
 
 namespace trainyard::spec {
 
-/// The fields of the spec file in order, without those that are not set; enum values are in lower
-/// case. read_job() converts the result to the same message.
+/// Returns the fields of the spec file in order, without those that are not set; enum values are in
+/// lower case. read_job() converts the result to the same message.
 nlohmann::ordered_json write_spec(const v1::JobSpec& spec);
 
 }  // namespace trainyard::spec

@@ -31,12 +31,12 @@ class FrozenFiles {
   /// fast. Returns false if the file is missing, or was removed meanwhile, and was not linked
   /// before. Error: UNAVAILABLE/STORAGE_ERROR.
   Result<bool> freeze(const std::string& path);
-  /// The linked files of a path that was frozen, sorted by path, without temporary files.
+  /// Returns the linked files of a path that was frozen, sorted by path, without temporary files.
   Result<std::vector<FrozenFile>> list(const std::string& path) const;
   /// Removes the links of a path.
   void forget(const std::string& path);
-  /// The path of the hard link for `path`, which is relative to the state folder. A path that leads
-  /// out of that folder, or is the whole folder, fails a check.
+  /// Returns the path of the hard link for `path`, which is relative to the state folder. A path
+  /// that leads out of that folder, or is the whole folder, fails a check.
   std::filesystem::path link_of(const std::string& path) const;
 
  private:

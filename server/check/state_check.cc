@@ -34,12 +34,12 @@ constexpr const char* kFromBackup = "restore it from a backup";
 
 using Print = std::function<void(const std::string&)>;
 
-/// The first two columns of a line: "model damaged ".
+/// Returns the first two columns of a line: "model damaged ".
 std::string columns(const std::string& kind, const std::string& state) {
   return kind + std::string(kind.size() < 9 ? 9 - kind.size() : 1, ' ') + state + "  ";
 }
 
-/// The first fault that integrity_check finds; empty if there is none.
+/// Returns the first fault that integrity_check finds; empty if there is none.
 std::string failed_integrity(Connection& db) {
   try {
     const std::string answer = db.query_text("PRAGMA integrity_check(1)");
@@ -75,7 +75,7 @@ class Checker {
     if (kind_damaged_ == 0) return line_(columns(kind, "ok") + read);
     line_(columns(kind, "damaged") + std::to_string(kind_damaged_) + " problems in " + read);
   }
-  /// The fault of a file whose digest is known; empty if it is intact.
+  /// Returns the fault of a file whose digest is known; empty if it is intact.
   std::string wrong_content(const fs::path& path, const std::string& sha256);
   std::string name_in_folder(const fs::path& path) const {
     return path.lexically_relative(paths_.root()).generic_string();

@@ -10,11 +10,12 @@
 
 namespace trainyard::server {
 
-/// The entries of the folders for uploads, datasets, models and jobs, sorted within each folder.
+/// Returns the entries of the folders for uploads, datasets, models and jobs, sorted within each
+/// folder.
 std::vector<std::filesystem::path> list_kept_files(const StatePaths& paths);
 
-/// The paths to which the store refers. To compare them with the files while a daemon runs, list
-/// the files first, so that a file that is created in between does not count as unused.
+/// Returns the paths to which the store refers. To compare them with the files while a daemon runs,
+/// list the files first, so that a file that is created in between does not count as unused.
 std::set<std::filesystem::path> used_files(const StatePaths& paths, const StateFiles& named);
 
 /// Adds the paths to which the store's copy from before an upgrade refers

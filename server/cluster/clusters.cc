@@ -79,9 +79,9 @@ struct Clusters::Runner {
     const MutexLock lock(mu);
     return stopping;
   }
-  /// The time at which the next work is due, such as a query; nothing if there is none.
+  /// Returns the time at which the next work is due, such as a query; nothing if there is none.
   std::optional<int64_t> due_us() TRAINYARD_REQUIRES(mu);
-  /// The keys in `pending` whose attempts pass `test`.
+  /// Returns the keys in `pending` whose attempts pass `test`.
   std::vector<Key> keys(const std::function<bool(const Live&)>& test);
   void submit(const Key& key);
   void find(const Key& key);

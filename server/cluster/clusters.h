@@ -90,7 +90,7 @@ class Clusters {
   /// end by itself is withdrawn from the cluster.
   void forget(const std::string& cluster, const std::string& uid, int32_t attempt);
 
-  /// The number of attempts that wait in the cluster's queue or are being submitted.
+  /// Returns the number of attempts that wait in the cluster's queue or are being submitted.
   int32_t waiting(const std::string& cluster) const;
   std::vector<ClusterSight> sights(const std::string& cluster) const;
   std::optional<ClusterSight> find(const std::string& uid) const;

@@ -73,8 +73,8 @@ void close_others(const ChildFds& fds) {
   (void)::syscall(SYS_close_range, from, ~0U, 0U);
 }
 
-/// The keeper process: starts the command, waits for its end or for `life` to be closed, kills the
-/// rest of its process group, and reports.
+/// Returns the keeper process: starts the command, waits for its end or for `life` to be closed,
+/// kills the rest of its process group, and reports.
 [[noreturn]] void keep(char* const* argv, char* const* envp, const char* program,
                        const ChildFds& fds) {
   sigset_t all;  // signals are for the daemon, whose handlers are inherited
@@ -105,8 +105,8 @@ void close_others(const ChildFds& fds) {
   ::_exit(0);
 }
 
-/// The path of a program in PATH, or one that does not exist if it is not found, so that exec
-/// fails.
+/// Returns the path of a program in PATH, or one that does not exist if it is not found, so that
+/// exec fails.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* value = std::getenv("PATH");

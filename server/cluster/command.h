@@ -52,7 +52,8 @@ CommandAnswer run_command(const CommandRequest& request);
 /// sbatch: error: ...". Replaces bytes that are not printable ASCII.
 std::string describe(const CommandAnswer& answer);
 
-/// The first `bytes_max` bytes of a text, with '?' for each byte that is not printable ASCII.
+/// Returns the first `bytes_max` bytes of a text, with '?' for each byte that is not printable
+/// ASCII.
 std::string printable(std::string_view text, size_t bytes_max = 300);
 
 }  // namespace trainyard::server

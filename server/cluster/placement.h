@@ -113,7 +113,7 @@ class Placement {
   /// error if this is not known.
   virtual Result<std::optional<PlacementHandle>> find(const std::string& name) = 0;
 
-  /// A sentence for people about how an attempt ended, or empty. Queries the cluster once.
+  /// Returns a sentence for people about how an attempt ended, or empty. Queries the cluster once.
   virtual std::string explain(const PlacementHandle& handle) = 0;
 
   /// Checks the cluster when the daemon starts. Changes nothing.

@@ -198,7 +198,8 @@ Sighting fold_jobs(std::span<const SlurmJob> jobs) {
 
 namespace {
 
-/// All errors of sbatch in one line. The last one is the decision, those before it are details.
+/// Returns all errors of sbatch in one line. The last one is the decision, those before it are
+/// details.
 std::string complaints(std::string_view errors) {
   errors = trimmed(errors);
   std::string all;

@@ -47,9 +47,9 @@ Sighting fold_jobs(std::span<const SlurmJob> jobs);
 /// Converts sbatch's result for the job with this name.
 SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name);
 
-/// The text with which sbatch, also with --test-only, refuses the profile itself: a partition, an
-/// account, a QOS or a reservation that does not exist or is not open to this user. Empty for any
-/// other result.
+/// Returns the text with which sbatch, also with --test-only, refuses the profile itself: a
+/// partition, an account, a QOS or a reservation that does not exist or is not open to this user.
+/// Empty for any other result.
 std::string profile_refusal(const CommandAnswer& answer);
 
 /// Whether squeue, queried for one ID, reported that there is no such job. Any other failure is no
@@ -61,7 +61,7 @@ bool says_no_such_job(const CommandAnswer& answer);
 std::string config_value(std::string_view text, std::string_view key);
 std::string field_value(std::string_view line, std::string_view key);
 
-/// The number of seconds in a text such as `300 sec`; nothing for any other text.
+/// Returns the number of seconds in a text such as `300 sec`; nothing for any other text.
 std::optional<int64_t> config_seconds(std::string_view value);
 
 /// A warning about a Slurm release with a known fault, or empty. `version` is a text such as

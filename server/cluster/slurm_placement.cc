@@ -23,8 +23,8 @@ Error unavailable(const std::string& command, const CommandAnswer& answer) {
                     command + ": " + describe(answer));
 }
 
-/// The environment of Slurm's commands, which is only what they need: the daemon's variables
-/// SBATCH_* and SQUEUE_* would act as options.
+/// Returns the environment of Slurm's commands, which is only what they need: the daemon's
+/// variables SBATCH_* and SQUEUE_* would act as options.
 std::vector<std::string> environment_of_commands(const std::string& command) {
   std::vector<std::string> out{"LC_ALL=C"};
   for (const char* name : {"PATH", "SLURM_CONF", "HOME", "TZ"}) {

@@ -16,11 +16,11 @@ namespace trainyard::server {
 /// unexpected characters, a malformed certificate, and numbers that are too small.
 Status validate(const AttemptIntent& intent);
 
-/// The options for a valid intent. They contain no secret.
+/// Returns the options for a valid intent. They contain no secret.
 std::vector<std::string> sbatch_arguments(const SlurmProfile& profile, const AttemptIntent& intent);
 
-/// The /bin/sh script for a valid intent. It contains no text of the job, and exits immediately if
-/// Slurm starts it a second time. The secret is passed to srun's standard input.
+/// Returns the /bin/sh script for a valid intent. It contains no text of the job, and exits
+/// immediately if Slurm starts it a second time. The secret is passed to srun's standard input.
 std::string job_script(const SlurmProfile& profile, const AttemptIntent& intent);
 
 /// Quotes `text` as one word for a shell.

@@ -35,7 +35,7 @@ Setting int_setting(std::string name, std::string help, int Config::*member, int
   return {name, std::move(help), false, assign};
 }
 
-/// The shortest text that parses to the same number.
+/// Returns the shortest text that parses to the same number.
 std::string shortest(double value) {
   char text[32];
   return {text, std::to_chars(text, text + sizeof text, value).ptr};

@@ -118,7 +118,7 @@ struct HostPort {
 /// Parses "127.0.0.1:7000", "[::1]:7000" or "localhost:7000".
 Result<HostPort> parse_host_port(std::string_view text);
 
-/// The settings in the form of a configuration file, one line each, for `--print-config`.
+/// Returns the settings in the form of a configuration file, one line each, for `--print-config`.
 std::string describe_config(const Config& config);
 
 }  // namespace trainyard::server

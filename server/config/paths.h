@@ -29,7 +29,7 @@ class StatePaths {
   std::filesystem::path model(const std::string& job_uid) const {
     return root_ / "models" / job_uid;
   }
-  /// The weights of a model. If `job_uid` is empty, they are an upload.
+  /// Returns the weights of a model. If `job_uid` is empty, they are an upload.
   std::filesystem::path weights(const std::string& job_uid, const std::string& digest) const {
     return job_uid.empty() ? upload(digest) : model(job_uid) / "model.safetensors";
   }
@@ -42,10 +42,11 @@ class StatePaths {
   std::filesystem::path spool(const std::string& job_uid, int32_t attempt) const {
     return job(job_uid) / ("reports-" + std::to_string(attempt));
   }
-  /// The algorithms chosen for GPU libraries on this host (src/runtime/algorithms.h).
+  /// Returns the algorithms chosen for GPU libraries on this host (src/runtime/algorithms.h).
   std::filesystem::path algorithms() const { return root_ / "algorithms"; }
   std::filesystem::path logs() const { return root_ / "logs"; }
-  /// The hard links that preserve the files of a backup until they are sent (server/backup).
+  /// Returns the hard links that preserve the files of a backup until they are sent
+  /// (server/backup).
   std::filesystem::path backup() const { return root_ / "backup.staging"; }
 
   /// Whether `path` is inside one of the state folder's own folders, as everything that is ever

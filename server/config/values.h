@@ -12,7 +12,7 @@
 
 namespace trainyard::server {
 
-/// The error CONFIG_INVALID: "name: 'text' is not valid, expected ...".
+/// Returns the error CONFIG_INVALID: "name: 'text' is not valid, expected ...".
 Error refuse(std::string_view name, std::string_view text, std::string expected);
 std::optional<int64_t> parse_integer(std::string_view text);
 /// Parses a number from `min` to `max`. Error: refuse() for the setting `name`.

@@ -59,7 +59,7 @@ class Daemon {
   /// For a second signal: kills all workers and waits until they have ended. Their jobs resume from
   /// their last checkpoints.
   void kill_workers();
-  /// The TCP port that was bound; 0 without one.
+  /// Returns the TCP port that was bound; 0 without one.
   int port() const;
   /// Address and keys for remote workers; null without Config::workers_listen.
   const WorkerEndpoint* worker_endpoint() const;

@@ -19,7 +19,7 @@ class Deadlines {
   void note(const JobBrief& job);
   /// Removes the deadlines that have passed and returns the uids of their jobs.
   std::vector<std::string> take_passed(int64_t now_us);
-  /// The next deadline, in wall-clock microseconds.
+  /// Returns the next deadline, in wall-clock microseconds.
   std::optional<int64_t> next() const;
   void clear();
 

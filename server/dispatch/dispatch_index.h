@@ -69,12 +69,12 @@ class DispatchIndex {
   Pass decide(Devices devices, bool draining);
   /// Discards the reasons why jobs wait.
   void clear_waits();
-  /// The uids of the jobs on those of the devices that have several jobs.
+  /// Returns the uids of the jobs on those of the devices that have several jobs.
   std::vector<std::string> sharing(std::span<const std::string> devices) const;
 
-  /// The uids of running jobs that have reached their time limit; each is returned once.
+  /// Returns the uids of running jobs that have reached their time limit; each is returned once.
   std::vector<std::string> take_overdue();
-  /// The wall-clock time at which the next running job reaches its time limit.
+  /// Returns the wall-clock time at which the next running job reaches its time limit.
   std::optional<int64_t> next_deadline() const;
 
   int64_t half_life_us() const;

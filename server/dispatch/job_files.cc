@@ -11,7 +11,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The files in the job's folder that may be deleted. Folders that become empty are not included.
+/// Returns the files in the job's folder that may be deleted. Folders that become empty are not
+/// included.
 std::vector<fs::path> leftovers_of(const StatePaths& paths, const std::string& job_uid) {
   std::vector<fs::path> found;
   const auto scan = [&](const fs::path& folder, const auto& is_leftover) {

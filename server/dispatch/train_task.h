@@ -91,7 +91,8 @@ class TrainTask final : public TaskOwner {
   /// Sets the paths that the attempt reads and writes. A remote worker gets fixed names instead of
   /// the daemon's paths.
   Status add_paths(v1::TrainTask& task) const;
-  /// The path of the weights that the job starts from; empty if it needs none or they were deleted.
+  /// Returns the path of the weights that the job starts from; empty if it needs none or they were
+  /// deleted.
   Result<std::string> initial_weights_path() const;
   /// Removes the daemon's paths from a log report, which users see.
   v1::WorkerReport without_paths(v1::WorkerReport log) const;
@@ -99,7 +100,7 @@ class TrainTask final : public TaskOwner {
   std::string completed_message(const v1::Outcome& outcome) const;
   Result<AttemptUpdate> update_from_outcome(const v1::WorkerReport& report);
   Result<NewModel> read_model(const v1::Outcome& outcome) const;
-  /// The problem of the host that ended the attempt; nothing if the host was not the cause.
+  /// Returns the problem of the host that ended the attempt; nothing if the host was not the cause.
   std::optional<Error> trouble_of(const TaskEnd& end) const;
   Move move_after(const TaskEnd& end, const Job& job) const;
 
@@ -118,7 +119,7 @@ class TrainTask final : public TaskOwner {
   std::optional<Error> host_trouble() const;
   /// The move after the worker was requested to stop, for another job or because the daemon ends.
   Move after_stop(const Job& job) const;
-  /// The move after an attempt in a cluster ended without an outcome.
+  /// Returns the move after an attempt in a cluster ended without an outcome.
   static Move after_remote_end(const RemoteEnd& remote_end, const Job& job, int64_t now_us);
   /// The move after the worker stopped before the time limit of its cluster job, to continue in
   /// another one.

@@ -49,8 +49,8 @@ bool has(const BlockPtr& block, int64_t seq) {
   return block && block->first_seq <= seq && seq <= block->last_seq();
 }
 
-/// The events of the block from `seq` on, or from its first event if the events before it were
-/// thinned.
+/// Returns the events of the block from `seq` on, or from its first event if the events before it
+/// were thinned.
 EventRun run_from(BlockPtr block, int64_t seq) {
   const auto first = static_cast<size_t>(std::max<int64_t>(0, seq - block->first_seq));
   return {std::move(block), first, false};

@@ -22,7 +22,7 @@
 namespace trainyard::server {
 namespace {
 
-/// An error that does not contain the server's path.
+/// Returns an error that does not contain the server's path.
 Error storage_error(const char* what, int err) {
   const bool full = err == ENOSPC || err == EDQUOT || err == EFBIG;
   return make_error(

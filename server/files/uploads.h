@@ -87,7 +87,7 @@ class Uploads {
   void expire();
   /// Deletes files that were complete an hour ago and that no dataset and no model refers to.
   void collect();
-  /// The uploads that collect() and expire() would delete at that time.
+  /// Returns the uploads that collect() and expire() would delete at that time.
   Result<std::vector<Upload>> list_unused(int64_t as_of_us) const;
   void remove_all_unused(int64_t as_of_us) {
     remove_idle(as_of_us);

@@ -89,8 +89,8 @@ Status check_files(const v1::PushFilesRequest::Start& start, int64_t bytes_max) 
   return {};
 }
 
-/// The number of bytes of these files that the temporary folder contains; 0 if one of its files is
-/// larger than declared.
+/// Returns the number of bytes of these files that the temporary folder contains; 0 if one of its
+/// files is larger than declared.
 int64_t received_bytes(const fs::path& temporary, const v1::PushFilesRequest::Start& start) {
   int64_t received = 0;
   for (const v1::RemoteFile& file : start.files()) {

@@ -138,8 +138,8 @@ struct ClusterRates::Impl : std::enable_shared_from_this<Impl> {
   void add(StoredNodeRates stored) TRAINYARD_REQUIRES(mu);
   void see(const NodeUse& use, const std::string& node, int64_t now_us) TRAINYARD_REQUIRES(mu);
   void fail(const NodeRatesKey& key, const std::string& why) TRAINYARD_REQUIRES(mu);
-  /// The rates of the cluster's nodes that match the query, sorted by the last end of a job there,
-  /// the newest first.
+  /// Returns the rates of the cluster's nodes that match the query, sorted by the last end of a job
+  /// there, the newest first.
   std::vector<const Known*> find(const ClusterQuery& query) const TRAINYARD_REQUIRES(mu);
   Result<Merged> merge(const ClusterQuery& query, bool with_outcomes) const TRAINYARD_REQUIRES(mu);
   std::string why_missing(const ClusterQuery& query) const TRAINYARD_REQUIRES(mu);

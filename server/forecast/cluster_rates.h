@@ -84,7 +84,7 @@ class ClusterRates {
   std::shared_ptr<Impl> impl_;  // shared with the store's observer and with callbacks
 };
 
-/// The number of attempts that a run needs if each may take `limit_seconds`, of which
+/// Returns the number of attempts that a run needs if each may take `limit_seconds`, of which
 /// `start_seconds` pass before the first step; 0 if that leaves no time for steps.
 int32_t starts_within(double limit_seconds, double total_seconds, double start_seconds);
 

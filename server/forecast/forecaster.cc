@@ -90,7 +90,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
                : "the speed" + what +
                      " has not been measured yet; the server does so when no job runs";
   }
-  /// A device of the same kind and model as `device` on which jobs may start now.
+  /// Returns a device of the same kind and model as `device` on which jobs may start now.
   std::optional<Device> usable_like(const Device& device) {
     const Devices now = inventory.read();
     for (const Device& d : now.devices) {

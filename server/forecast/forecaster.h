@@ -58,13 +58,14 @@ class Forecaster {
   /// One forecast for the CPU and one for each model of GPU. Missing rates are measured later, for
   /// later forecasts. A repeated query takes microseconds, because forecasts are cached.
   std::vector<v1::Forecast> forecast(const ForecastQuery& query, const Devices& devices);
-  /// The time of one step, computed from the measured rates alone. Unlike measured times of
+  /// Returns the time of one step, computed from the measured rates alone. Unlike measured times of
   /// finished jobs, which exist only for some variants, these times are comparable between batch
   /// sizes and sharding plans. The error NOT_FOUND/RATE_UNKNOWN says why there is no time; missing
   /// rates are then measured later.
   Result<TimeRange> step_time(const Device& device, int32_t threads,
                               v1::Recipe::Precision precision, const RunWork& work);
-  /// The data from which the device's forecasts are computed, and the errors of past forecasts.
+  /// Returns the data from which the device's forecasts are computed, and the errors of past
+  /// forecasts.
   v1::DeviceForecasts describe(const Device& device);
 
  private:

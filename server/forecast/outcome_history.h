@@ -27,7 +27,7 @@ struct OutcomeKey {
   std::string graph;
   auto operator<=>(const OutcomeKey&) const = default;
 };
-/// A key with the precision in which the device computes: on a CPU, TF32 becomes FP32.
+/// Returns a key with the precision in which the device computes: on a CPU, TF32 becomes FP32.
 OutcomeKey outcome_key(std::string model, int32_t threads, v1::Recipe::Precision precision,
                        std::string graph);
 v1::Recipe::Precision computed_precision(v1::Recipe::Precision precision, bool on_cpu);
@@ -41,7 +41,7 @@ class OutcomeHistory {
   void grow() { stale_ = true; }
   /// Reads the outcomes that were stored since the last call and returns their number.
   int64_t read();
-  /// The measured step times of the newest jobs with this key; nothing if there are none.
+  /// Returns the measured step times of the newest jobs with this key; nothing if there are none.
   std::optional<MeasuredSteps> steps(const OutcomeKey& key) const;
   /// Sets the errors of past forecasts on the devices whose model `is_of` accepts.
   void describe(const std::function<bool(const std::string& model)>& is_of,

@@ -21,16 +21,16 @@ namespace {
 
 constexpr int32_t kQueueDefault = 100;  // jobs in a response
 
-/// The digest of the request without its ID. Two requests with the same ID must have the same
-/// digest.
+/// Returns the digest of the request without its ID. Two requests with the same ID must have the
+/// same digest.
 std::string digest_of_body(const v1::SubmitJobRequest& request) {
   v1::SubmitJobRequest body = request;
   body.clear_request_id();
   return digest_of(body);
 }
 
-/// The job that an earlier call with the same request ID and content created, if there is one. A
-/// client repeats a call whose response was lost.
+/// Returns the job that an earlier call with the same request ID and content created, if there is
+/// one. A client repeats a call whose response was lost.
 Result<std::optional<Job>> find_first(const JobStore& jobs, const v1::SubmitJobRequest& request) {
   if (request.request_id().empty()) return std::optional<Job>();
   return jobs.find_request({kProject, request.request_id(), digest_of_body(request)});

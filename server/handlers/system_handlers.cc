@@ -106,7 +106,7 @@ void add_clusters(const SystemParts& parts, bool forecasts, v1::ListDevicesRespo
   }
 }
 
-/// The resident memory of the job's worker in bytes; 0 if it is unknown.
+/// Returns the resident memory of the job's worker in bytes; 0 if it is unknown.
 int64_t measured_bytes(const SystemParts& parts, const Job& job) {
   const Result<Attempt> attempt = parts.store.jobs().find_attempt(job.uid, job.attempt);
   if (!attempt.ok() || attempt->pid == 0) return 0;
@@ -182,7 +182,7 @@ Result<v1::Device> get_device(const SystemParts& parts, const std::string& name)
   return e;
 }
 
-/// The key by which the store knows the device (drain_key()).
+/// Returns the key by which the store knows the device (drain_key()).
 Result<std::string> key_of(const SystemParts& parts, const std::string& name) {
   for (const Device& device : parts.inventory.read().devices) {
     if (device.name == name) return drain_key(device);

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kCrowd = 64;  // after so many streams their memory is returned to the system
 constexpr std::chrono::seconds kTrimDelay{1};  // gRPC needs time to free its memory
 
-/// A slice of the rest of a block, without a copy: the slice keeps the block alive.
+/// Returns a slice of the rest of a block, without a copy: the slice keeps the block alive.
 grpc::Slice slice_from(const std::shared_ptr<const EventBlock>& block, size_t begin) {
   using Owner = std::shared_ptr<const EventBlock>;
   auto* owner = new Owner(block);

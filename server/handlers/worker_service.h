@@ -12,10 +12,10 @@
 
 namespace trainyard::server {
 
-/// The service for workers of this host. The arguments of both functions must outlive the server in
-/// which the service is registered.
+/// Returns the service for workers of this host. The arguments of both functions must outlive the
+/// server in which the service is registered.
 std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor);
-/// The service for remote workers; `transfers` reads and writes their files.
+/// Returns the service for remote workers; `transfers` reads and writes their files.
 std::unique_ptr<grpc::Service> make_remote_service(Supervisor& supervisor, Executor& executor,
                                                    WorkerFiles& files, Executor& transfers);
 

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The latest modification time of `path` and of all files and folders below it.
+/// Returns the latest modification time of `path` and of all files and folders below it.
 int64_t changed_us(const fs::path& path) {
   int64_t newest = 0;
   const auto visit = [&](const fs::path& p) {
@@ -87,7 +87,7 @@ Status check_range(const char* field, int64_t value, int64_t max) {
       std::to_string(value) + " is out of range, expected 0.." + std::to_string(max));
 }
 
-/// The request's `as_of`, or now.
+/// Returns the request's `as_of`, or now.
 Result<int64_t> as_of_time(const v1::CollectGarbageRequest& request, int64_t now_us) {
   if (!request.has_as_of()) return now_us;
   constexpr int64_t kSecondsMax = 253'402'300'799;  // the year 9999, as google.protobuf.Timestamp
@@ -130,7 +130,7 @@ Status check_request(const v1::CollectGarbageRequest& request) {
                      kKeptSecondsMax);
 }
 
-/// The request's rule, or else that of the server's settings.
+/// Returns the request's rule, or else that of the server's settings.
 std::optional<KeptJobs> kept_jobs(const v1::CollectGarbageRequest& request, const Config& config) {
   if (!request.has_keep_jobs()) return kept_jobs_setting(config);
   KeptJobs kept;

@@ -31,7 +31,8 @@ namespace trainyard::server {
 /// "5 hours ago", for people.
 std::string age_text(int64_t us);
 
-/// The rule in the settings, extended so that every job is kept for kKeptSecondsMin after its end.
+/// Returns the rule in the settings, extended so that every job is kept for kKeptSecondsMin after
+/// its end.
 std::optional<KeptJobs> kept_jobs_setting(const Config& config);
 
 /// Thread-safe; several threads may remove and thin the same jobs at the same time.

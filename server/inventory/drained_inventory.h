@@ -18,8 +18,8 @@ struct Drain {
   bool vacate = false;
 };
 
-/// The key by which a drained device is recognized: a GPU's UUID, which survives a renumbering, or
-/// the name of a device that has no UUID.
+/// Returns the key by which a drained device is recognized: a GPU's UUID, which survives a
+/// renumbering, or the name of a device that has no UUID.
 inline const std::string& drain_key(const Device& device) {
   return device.uuid.empty() ? device.name : device.uuid;
 }

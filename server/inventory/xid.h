@@ -20,7 +20,7 @@ struct Xid {
   XidEffect effect = XidEffect::kCheck;
   std::string sentence;  // such as "XID 79: the GPU has fallen off the bus (hardware)"
 };
-/// The meaning of a number. An unknown number gets kCheck.
+/// Returns the meaning of a number. An unknown number gets kCheck.
 Xid describe_xid(uint64_t number);
 
 }  // namespace trainyard::server

@@ -23,7 +23,7 @@ Error size_error(const std::string& field, const std::string& is) {
                          " members; submit several arrays, or draw some at random");
 }
 
-/// The shortest text that parses to the same number.
+/// Returns the shortest text that parses to the same number.
 std::string text_of(double value) {
   char text[32];
   const auto [end, error] = std::to_chars(text, text + sizeof text, value);

@@ -19,7 +19,7 @@ using Member = std::vector<MemberValue>;
 
 constexpr size_t kValuesShown = 4;
 
-/// The part of a value on which a plan may depend.
+/// Returns the part of a value on which a plan may depend.
 std::string trait_of(const MemberValue& value) {
   const std::string& path = value.field->path();
   if (value.field->root() == "labels") return path;
@@ -29,7 +29,7 @@ std::string trait_of(const MemberValue& value) {
   return path;
 }
 
-/// The key of a plan, which members with the same key share.
+/// Returns the key of a plan, which members with the same key share.
 std::string shape_key(const Member& member) {
   std::string key;
   for (const MemberValue& value : member) key += trait_of(value) + "\n";

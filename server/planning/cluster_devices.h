@@ -21,7 +21,7 @@ const ClusterConfig* find_cluster(std::span<const ClusterConfig> clusters, std::
 void resolve_cluster(std::span<const ClusterConfig> clusters, v1::Resources& resources,
                      Violations& violations);
 
-/// The devices of one node of the cluster, which runs one job.
+/// Returns the devices of one node of the cluster, which runs one job.
 Devices devices_of(const ClusterConfig& cluster);
 
 }  // namespace trainyard::server

@@ -7,8 +7,8 @@
 
 namespace trainyard::server {
 
-/// The SHA-256 of the message, serialized with its maps sorted: equal content has an equal digest
-/// while the .proto files stay the same.
+/// Returns the SHA-256 of the message, serialized with its maps sorted: equal content has an equal
+/// digest while the .proto files stay the same.
 std::string digest_of(const google::protobuf::MessageLite& message);
 
 }  // namespace trainyard::server

@@ -51,7 +51,7 @@ std::vector<JobMemory> memory_of(const std::vector<Job>& jobs) {
   return job_memory;
 }
 
-/// The refusal of a job that fits on no device.
+/// Returns the refusal of a job that fits on no device.
 Error impossible(const MemoryFit& fit) {
   Error e = make_error(ErrorCode::kInvalidArgument, "RESOURCES_IMPOSSIBLE", fit.message);
   e.metadata = {{"bytes_needed", std::to_string(fit.bytes_needed)},

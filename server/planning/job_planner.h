@@ -72,8 +72,8 @@ class JobPlanner {
   /// the error that plan() would, except those that come from the model's graph. `schema` is that
   /// of the spec's dataset.
   Status check_like(const v1::JobSpec& spec, const DatasetSchema& schema);
-  /// The schema of a dataset that is READY. UNAVAILABLE/STORAGE_ERROR if it cannot be read at the
-  /// moment.
+  /// Returns the schema of a dataset that is READY. UNAVAILABLE/STORAGE_ERROR if it cannot be read
+  /// at the moment.
   Result<DatasetSchema> schema_of(const std::string& dataset_digest) const;
   /// For PlanJob: computes the whole response. A worker measures the workspace unless it is known.
   void plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPlan> done,
@@ -98,7 +98,7 @@ class JobPlanner {
   /// Adds the forecasts for each kind of device that the job may use, and the advice that follows
   /// from them.
   Status add_forecasts(const Planned& planned, v1::RunPlan& plan, const std::stop_token& stop);
-  /// The workspace of the CPU's kernels, if it was measured; `key` is empty for a GPU.
+  /// Returns the workspace of the CPU's kernels, if it was measured; `key` is empty for a GPU.
   std::optional<int64_t> find_workspace(const std::string& key);
   void keep_workspace(const std::string& key, int64_t bytes);
   /// Returns the devices of the cluster that the spec requests, or else devices().

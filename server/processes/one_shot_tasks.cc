@@ -84,7 +84,7 @@ std::string text_at(const v1::Outcome& outcome, const char* key) {
   return it == outcome.metadata().end() ? "" : it->second;
 }
 
-/// The measured memory overhead in bytes; 0 if the worker could not measure it.
+/// Returns the measured memory overhead in bytes; 0 if the worker could not measure it.
 int64_t overhead_of(const v1::Outcome& outcome) {
   const std::string text = text_at(outcome, kOverheadKey);
   int64_t bytes = 0;

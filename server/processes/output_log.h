@@ -23,7 +23,7 @@ class OutputLog {
   /// Reads the available bytes of the non-blocking `fd`, at most 256 KiB, so that one worker cannot
   /// occupy the supervisor's thread. False at the end of the pipe.
   bool drain(int fd);
-  /// The newest output, at most kTailBytesMax bytes, for the log and the job's events.
+  /// Returns the newest output, at most kTailBytesMax bytes, for the log and the job's events.
   const std::string& tail() const { return tail_; }
   int64_t bytes() const { return bytes_; }
 

@@ -39,8 +39,8 @@ Result<Pipe> make_pipe() {
 
 int open_pidfd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 
-/// The process's environment; empty for another user's process, an ended one, and one that is in
-/// the middle of exec.
+/// Returns the process's environment; empty for another user's process, an ended one, and one that
+/// is in the middle of exec.
 std::string environment_of(pid_t pid) {
   constexpr int64_t kEnvironmentBytesMax = 1 << 20;
   Result<std::string> environment =

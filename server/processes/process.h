@@ -84,9 +84,9 @@ void end_tagged_anywhere(const std::string& tag);
 /// left behind. Stops at the first one in `running`, which its owner reaps.
 void reap_orphans(const std::vector<pid_t>& running);
 
-/// The part of the daemon's environment that a worker gets: the system's paths, the locale, and the
-/// settings of the compute libraries. In addition, CUDA shows the worker only the GPUs with these
-/// UUIDs; empty UUIDs, of devices that have none, are ignored.
+/// Returns the part of the daemon's environment that a worker gets: the system's paths, the locale,
+/// and the settings of the compute libraries. In addition, CUDA shows the worker only the GPUs with
+/// these UUIDs; empty UUIDs, of devices that have none, are ignored.
 std::vector<std::string> worker_environment(const std::vector<std::string>& gpus);
 
 /// "signal 9 (Killed)" or "exit code 3".

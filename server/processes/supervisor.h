@@ -97,11 +97,11 @@ class TaskOwner {
   /// `recorded` is called with OK, on any thread. Called on a service thread: must not wait. May be
   /// called again with the same digest.
   virtual void enrolled(std::string /*nonce_digest*/, Done<void> recorded) { recorded({}); }
-  /// The files for a remote worker. Called on a service thread.
+  /// Returns the files for a remote worker. Called on a service thread.
   virtual Result<FileGrant> grant() {
     return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", "this task has no files");
   }
-  /// The worker's assignment. Called on a service thread.
+  /// Returns the worker's assignment. Called on a service thread.
   virtual Result<v1::Assignment> assignment() = 0;
   /// A report. Called in order, from one thread at a time. `done` must be called once, on any
   /// thread, when the report's effects are durable; an error there ends the worker.
@@ -109,7 +109,7 @@ class TaskOwner {
   /// The remote worker's outcome is durable. Returns what the worker is to measure before it ends.
   /// Called on any thread: must not wait. May be called again.
   virtual std::optional<v1::CalibrateTask> to_measure() { return std::nullopt; }
-  /// The rates that the worker has measured, as JSON. Called on a service thread.
+  /// Receives the rates that the worker has measured, as JSON. Called on a service thread.
   virtual Status measured(const std::string& /*rates*/) {
     return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
                       "no rates were requested from this task");
@@ -249,10 +249,10 @@ class Supervisor {
   /// Exchanges a remote task's secret for its credential (worker_service.proto). `done` is called
   /// on any thread. PERMISSION_DENIED/ENROLMENT_SPENT, FAILED_PRECONDITION/VERSION_SKEW.
   void enrol(const v1::EnrolRequest& request, Done<void> done);
-  /// The files of an enrolled task. Only the worker of the first node may write files.
+  /// Returns the files of an enrolled task. Only the worker of the first node may write files.
   Result<FileGrant> grant(const std::string& task, const std::string& nonce,
                           FileUse use = FileUse::kRead);
-  /// The rendezvous of the workers of a task's nodes. INVALID_ARGUMENT/FIELD_INVALID.
+  /// Returns the rendezvous of the workers of a task's nodes. INVALID_ARGUMENT/FIELD_INVALID.
   Result<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request);
   /// Passes on the rates that a remote task's first worker has measured (TaskOwner::to_measure).
   Result<v1::SendRatesResponse> take_rates(const v1::SendRatesRequest& request);

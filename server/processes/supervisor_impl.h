@@ -25,7 +25,7 @@ namespace trainyard::server {
 inline constexpr int kBackgroundThreads = 2;  // a large model's digest must not delay other ends
 inline constexpr size_t kBackgroundMax = 1024;
 
-/// The error for a worker that this daemon does not know, or no longer knows.
+/// Returns the error for a worker that this daemon does not know, or no longer knows.
 Error fenced_task(const std::string& task);
 /// Returns the error and sets task.version_skew.
 Error version_skew(Task& task, const std::string& version, const std::string& protocols);
@@ -58,8 +58,8 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
     return it == tasks.end() ? nullptr : it->second;
   }
 
-  /// A variable in the environment of a worker, and thus of every process that it starts. It
-  /// contains the task and the inode of the log folder, because a state folder that was restored
+  /// Returns a variable in the environment of a worker, and thus of every process that it starts.
+  /// It contains the task and the inode of the log folder, because a state folder that was restored
   /// from a backup has the same jobs.
   std::string tag_of(const std::string& task) const {
     struct stat folder {};
@@ -74,8 +74,8 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
            beat.idle_ms() / kStallFactor >= beat.usual_ms();
   }
 
-  /// The time at which the worker counts as silent; kNever for a worker without its nonce, which
-  /// waits for the daemon.
+  /// Returns the time at which the worker counts as silent; kNever for a worker without its nonce,
+  /// which waits for the daemon.
   int64_t silent_at_us(const Task& task) const {
     return task.has_nonce ? task.heard_us.load() + options.silence_ms * 1000 : kNever;
   }

@@ -28,7 +28,7 @@ class ReportSpool {
   /// not append before the next keep(), because a reader accepts no gap.
   Status append(const v1::WorkerReport& report);
   bool accepts() const { return accepts_; }
-  /// The size of all records.
+  /// Returns the size of all records.
   int64_t bytes() const { return bytes_; }
   /// Returns the record at `offset` and advances `offset` to the next record; nothing at the end.
   std::optional<v1::WorkerReport> read_at(int64_t& offset) const;

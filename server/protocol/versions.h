@@ -30,13 +30,13 @@ struct ProtocolRange {
 
 inline constexpr ProtocolRange kProtocols{1, 1};
 
-/// The range in an AttachRequest or EnrolRequest.
+/// Returns the range in an AttachRequest or EnrolRequest.
 template <typename Request>
 ProtocolRange protocols_of(const Request& request) {
   return {request.protocol_min(), request.protocol_max()};
 }
 
-/// The newest version that both ranges contain; nothing if there is none.
+/// Returns the newest version that both ranges contain; nothing if there is none.
 inline std::optional<int32_t> agree(const ProtocolRange& a, const ProtocolRange& b) {
   const int32_t newest = std::min(a.newest, b.newest);
   if (newest < std::max(a.oldest, b.oldest)) return std::nullopt;

@@ -42,7 +42,7 @@ uint64_t inode_of(int fd) {
   return ::fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) ? st.st_ino : 0;
 }
 
-/// The peer's identity: its address without the port, or the user on a Unix socket.
+/// Returns the peer's identity: its address without the port, or the user on a Unix socket.
 std::string peer_of(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;

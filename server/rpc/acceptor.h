@@ -86,7 +86,8 @@ class Acceptor {
   std::thread thread_;
 };
 
-/// The most descriptors that this process may open, after raising the soft limit to the hard one.
+/// Returns the most descriptors that this process may open, after raising the soft limit to the
+/// hard one.
 int64_t raise_descriptor_limit();
 
 }  // namespace trainyard::server

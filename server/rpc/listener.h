@@ -56,7 +56,7 @@ class Listener {
                                                         grpc::Service* service);
   ~Listener();
 
-  /// The TCP port that was bound; 0 without one.
+  /// Returns the TCP port that was bound; 0 without one.
   int port() const { return port_; }
   void set_serving(bool serving);
   /// Accepts no new calls, and cancels calls that still run after `grace`. Returns when all calls

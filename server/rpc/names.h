@@ -32,7 +32,7 @@ Status check_id(Collection collection, std::string_view field, std::string_view 
 /// Returns the ID in `text`, which is an ID or a full name.
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
                                      std::string_view text);
-/// The same two functions for a dataset, whose name may end in a version: digits@2.
+/// These two do the same for a dataset, whose name may end in a version: digits@2.
 Result<DatasetRef> parse_dataset_name(std::string_view field, std::string_view name);
 Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_view text);
 /// Checks that `parent` is empty or projects/default.

@@ -23,15 +23,16 @@ constexpr size_t kSentenceBytesMax = 512;
 
 grpc::Status to_grpc_status(const Error& error);
 
-/// The error for a bug in the server: INTERNAL with an incident ID that is also logged with `what`.
+/// Returns the error for a bug in the server: INTERNAL with an incident ID that is also logged with
+/// `what`.
 Error internal_error(std::string_view method, std::string_view what);
 
 /// Errors that several handlers share.
 Error draining_error();
 Error busy_error();
 Error caller_left_error();
-/// The error for a dataset that is not READY. `call` names the call that the caller may retry, such
-/// as "submit".
+/// Returns the error for a dataset that is not READY. `call` names the call that the caller may
+/// retry, such as "submit".
 Error not_ready_error(const Dataset& dataset, std::string_view call);
 
 }  // namespace trainyard::server

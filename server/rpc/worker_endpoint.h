@@ -25,14 +25,14 @@ class WorkerEndpoint {
   static Result<std::unique_ptr<WorkerEndpoint>> open(const std::filesystem::path& state_dir,
                                                       std::string listen, std::string advertise);
 
-  /// The certificate in PEM that workers get (--certificate).
+  /// Returns the certificate in PEM that workers get (--certificate).
   std::string certificate_pem() const { return certificate_; }
-  /// The private key in PEM, which only the listener of the port uses.
+  /// Returns the private key in PEM, which only the listener of the port uses.
   const std::string& key_pem() const { return key_; }
-  /// The host:port that workers connect to (--attach).
+  /// Returns the host:port that workers connect to (--attach).
   std::string attach_address() const;
-  /// The secret of a task, which its worker reads as the first line of standard input. It stays the
-  /// same after a restart.
+  /// Returns the secret of a task, which its worker reads as the first line of standard input. It
+  /// stays the same after a restart.
   std::string enrolment_secret(const std::string& task) const;
 
   /// Sets the port that was bound, for a workers_listen whose port is 0.

@@ -53,13 +53,13 @@ std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterSta
 /// When one job is tried again on a cluster that refuses jobs, as text: "in 15 s", "now".
 std::string next_trial_text(int64_t next_trial_in_us);
 
-/// The number of jobs in `waiting` that come before `job`, which is one of them. Nothing if there
-/// are more than kClusterPositionsMax, or if the job is in a retry pause.
+/// Returns the number of jobs in `waiting` that come before `job`, which is one of them. Nothing if
+/// there are more than kClusterPositionsMax, or if the job is in a retry pause.
 std::optional<int64_t> cluster_position(const Queue& waiting, const WaitingJob& job,
                                         const Shares& shares, int64_t now_us);
 
-/// The first `count_max` jobs of `waiting` in the order in which they will be submitted to the
-/// cluster.
+/// Returns the first `count_max` jobs of `waiting` in the order in which they will be submitted to
+/// the cluster.
 std::vector<const WaitingJob*> cluster_order(const Queue& waiting, const Shares& shares,
                                              int64_t now_us, size_t count_max);
 

@@ -116,8 +116,8 @@ class Fleet {
   /// Whether `count` devices of the same model would each have room for a plan of `bytes` if they
   /// had no jobs. Memory used by other processes counts as occupied.
   bool could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const;
-  /// The largest room in bytes among the devices of this kind that accept one more job; negative if
-  /// none does.
+  /// Returns the largest room in bytes among the devices of this kind that accept one more job;
+  /// negative if none does.
   int64_t most_room(DeviceKind kind) const;
   /// Whether one more job with this need fits on the device now.
   bool fits(Index i, const Ask& ask) const;

@@ -67,25 +67,27 @@ class Queue {
   size_t size() const { return places_.size(); }
   /// Null if the job does not wait.
   const WaitingJob* find(std::string_view uid) const;
-  /// The ID of the job's line; 0 if the job does not wait.
+  /// Returns the ID of the job's line; 0 if the job does not wait.
   int64_t line_of(std::string_view uid) const;
-  /// All lines; none is empty.
+  /// Returns all lines; none is empty.
   const std::map<Class, Line>& lines() const { return lines_; }
-  /// The fronts of all lines, in no particular order.
+  /// Returns the fronts of all lines, in no particular order.
   const std::vector<Front>& fronts() const { return fronts_; }
-  /// The ID of the newest line that ever existed.
+  /// Returns the ID of the newest line that ever existed.
   int64_t last_line() const { return last_line_; }
-  /// The job's expected GPU time (time times number of GPUs), if it may use GPUs; 0: unknown.
+  /// Returns the job's expected GPU time (time times number of GPUs), if it may use GPUs; 0:
+  /// unknown.
   static double gpu_us_of(const WaitingJob& job);
-  /// The expected GPU time of all jobs before this one, by priority and order of submission.
+  /// Returns the expected GPU time of all jobs before this one, by priority and order of
+  /// submission.
   double gpu_us_before(const WaitingJob& job) const;
   /// The earliest end after `now_us` of a job's retry pause (in_retry_pause).
   std::optional<int64_t> next_retry_us(int64_t now_us) const;
 
-  /// The bucket of a number of bytes. Numbers in one bucket differ by at most about a seventh; jobs
-  /// in the same bucket are treated the same way.
+  /// Returns the bucket of a number of bytes. Numbers in one bucket differ by at most about a
+  /// seventh; jobs in the same bucket are treated the same way.
   static int64_t bucket_of(int64_t bytes);
-  /// The smallest number of bytes in the bucket.
+  /// Returns the smallest number of bytes in the bucket.
   static int64_t floor_of(int64_t bucket) { return (bucket % 16) << (bucket / 16); }
 
  private:

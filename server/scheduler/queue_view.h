@@ -36,8 +36,8 @@ struct DeviceView {
   std::vector<PlacedJob> jobs;
 };
 
-/// The first `count_max` waiting jobs. If `uid` is not empty, only that job, if it waits. `waits`
-/// is the result of the last scheduling pass.
+/// Returns the first `count_max` waiting jobs. If `uid` is not empty, only that job, if it waits.
+/// `waits` is the result of the last scheduling pass.
 QueueView view_queue(const Queue& queue, const Fleet& fleet, const Shares& shares,
                      const WaitReasons& waits, const Policy& policy, int64_t now_us,
                      size_t count_max, const std::string& uid);

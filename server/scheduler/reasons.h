@@ -19,7 +19,8 @@ struct Choice {
 DeviceKind kind_by_rule(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
 Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
 
-/// A duration as text: "40 s", "12 min", "2 h 5 min", "3 days 4 h". Negative durations are "0 s".
+/// Returns a duration as text: "40 s", "12 min", "2 h 5 min", "3 days 4 h". Negative durations are
+/// "0 s".
 std::string about(int64_t us);
 
 /// Why a job of the blocked line waits. `fleet` must be the one for which `all` was computed.

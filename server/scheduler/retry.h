@@ -20,15 +20,15 @@ inline constexpr int64_t kRetryFirstUs = 200'000;  // first pause; doubles with 
 inline constexpr int64_t kRetryLongestUs = 60'000'000;
 static_assert(kRetryLongestUs + kRetryLongestUs / 4 <= kRetryPauseMaxUs);
 
-/// The job's move after a lost worker: to CANCELLED if requested, to FAILED (CRASH_LOOP) above a
-/// bound, otherwise to QUEUED with an exponential back-off. The pause doubles with each loss and
-/// grows by up to a quarter depending on the job's uid, so that jobs that were lost together do not
-/// return together. `reason` (WORKER_KILLED, WORKER_HUNG) and `message` say what happened to the
-/// worker; `lost_max` is how often in a row this may happen. Pure.
+/// Returns the job's move after a lost worker: to CANCELLED if requested, to FAILED (CRASH_LOOP)
+/// above a bound, otherwise to QUEUED with an exponential back-off. The pause doubles with each
+/// loss and grows by up to a quarter depending on the job's uid, so that jobs that were lost
+/// together do not return together. `reason` (WORKER_KILLED, WORKER_HUNG) and `message` say what
+/// happened to the worker; `lost_max` is how often in a row this may happen. Pure.
 Move after_worker_lost(const Job& job, const std::string& reason, const std::string& message,
                        int64_t now_us, int32_t lost_max = kWorkersLostMax);
 
-/// The job's move after a worker that made no progress: to FAILED (STALLED) after more than
+/// Returns the job's move after a worker that made no progress: to FAILED (STALLED) after more than
 /// kStallsMax such losses, otherwise as above. These attempts do not count towards kAttemptsMax.
 /// Pure.
 Move after_stall(const Job& job, const std::string& message, int64_t now_us);
@@ -42,14 +42,14 @@ inline constexpr const char* kClusterRefused = "CLUSTER_REFUSED";
 /// jobs that they could run.
 inline constexpr int32_t kRefusalsMax = 60;
 
-/// The job's move after its `times`-th refusal in a row with INVALID_ARGUMENT or
+/// Returns the job's move after its `times`-th refusal in a row with INVALID_ARGUMENT or
 /// FAILED_PRECONDITION. It fails only with INVALID_ARGUMENT, from kRefusalsMax refusals on, and
 /// only if it has never run. Pure.
 Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, int64_t now_us);
 
-/// The pause in microseconds after the `times`-th attempt in a row that could not continue because
-/// of this host (no file descriptor, no memory, a file that is temporarily unreadable). It doubles
-/// up to kRetryLongestUs.
+/// Returns the pause in microseconds after the `times`-th attempt in a row that could not continue
+/// because of this host (no file descriptor, no memory, a file that is temporarily unreadable). It
+/// doubles up to kRetryLongestUs.
 int64_t pause_after_host_trouble(int32_t times);
 
 }  // namespace trainyard::server

@@ -56,8 +56,8 @@ class Room {
 
   std::vector<Reservation> take_reservations() { return std::move(reservations_); }
   std::vector<PreemptDecision> take_preempts() { return std::move(preempts_); }
-  /// The earliest time at which a job has run long enough to be preempted, or a device has been
-  /// reserved for its longest time; 0: no such time.
+  /// Returns the earliest time at which a job has run long enough to be preempted, or a device has
+  /// been reserved for its longest time; 0: no such time.
   int64_t wake_time_us() const { return wake_time_us_; }
 
  private:

@@ -228,11 +228,11 @@ Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const P
 /// a wall clock that jumped back, and counts as over.
 bool in_retry_pause(const WaitingJob& job, int64_t now_us);
 
-/// The scheduler's view of a waiting job. Nothing if the job does not wait for devices, because it
-/// is active, PAUSED or ended, waits for another job, or its cancellation was requested.
+/// Returns the scheduler's view of a waiting job. Nothing if the job does not wait for devices,
+/// because it is active, PAUSED or ended, waits for another job, or its cancellation was requested.
 std::optional<WaitingJob> waiting_job(const JobBrief& job);
 
-/// The scheduler's view of a job on its devices; nothing if it occupies none.
+/// Returns the scheduler's view of a job on its devices; nothing if it occupies none.
 std::optional<PlacedJob> placed_job(const JobBrief& job);
 /// Limits each of the three times to `most_us`.
 Range bounded(Range range, int64_t most_us);

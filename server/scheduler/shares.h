@@ -28,8 +28,8 @@ class Shares {
            int64_t now_us);
   /// The owner has `devices` more devices from now on; fewer if negative.
   void change(const std::string& owner, int64_t devices, int64_t now_us);
-  /// The owner's usage in device-seconds, including kLeastUs for each device that the owner has
-  /// now.
+  /// Returns the owner's usage in device-seconds, including kLeastUs for each device that the owner
+  /// has now.
   double usage(const std::string& owner, int64_t now_us) const;
   void clear() { owners_.clear(); }
   bool enabled() const { return half_life_us_ > 0; }

@@ -32,7 +32,7 @@ struct JobArray {
 
 v1::JobArray to_proto(JobArray array);
 
-/// The ID of member `index`, and the ID of a member's array.
+/// Returns the ID of member `index`, and the ID of a member's array.
 std::string member_id(std::string_view array_id, int64_t index);
 std::string_view array_id_of(std::string_view member_id);
 

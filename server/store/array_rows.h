@@ -27,10 +27,11 @@ Result<ArrayKey> get_array_key(Connection& db, std::string_view project, std::st
 
 Result<JobArray> get_array(Connection& db, std::string_view project, std::string_view id);
 std::optional<JobArray> find_array_uid(Connection& db, std::string_view uid);
-/// The arrays whose `order` is below `before`, newest first. Their field `array` is left empty.
+/// Returns the arrays whose `order` is below `before`, newest first. Their field `array` is left
+/// empty.
 std::vector<JobArray> read_arrays(Connection& db, std::string_view project, int64_t before,
                                   int64_t count_max);
-/// The number of members in each state that has any.
+/// Returns the number of members in each state that has any.
 std::vector<std::pair<JobState, int64_t>> read_array_states(Connection& db, int64_t order);
 
 /// Inserts the row and sets array.order.

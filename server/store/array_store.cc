@@ -21,7 +21,8 @@
 namespace trainyard::server {
 namespace {
 
-/// The array created by an earlier request with this ID, or its error; nothing for a new ID.
+/// Returns the array created by an earlier request with this ID, or its error; nothing for a new
+/// ID.
 std::optional<Result<JobArray>> find_request_array(Connection& db, const RequestId& request) {
   const Result<std::optional<std::string>> uid = find_request_uid(db, request);
   if (!uid.ok()) return uid.error();
@@ -34,7 +35,7 @@ std::optional<Result<JobArray>> find_request_array(Connection& db, const Request
   return std::move(*array);
 }
 
-/// The first job or model that already has the ID of a future member.
+/// Returns the first job or model that already has the ID of a future member.
 std::optional<std::string> find_taken_id(Connection& db, const std::string& project,
                                          const std::string& id, int64_t size) {
   const std::string from = id + "-";
@@ -59,7 +60,7 @@ std::optional<std::string> find_taken_id(Connection& db, const std::string& proj
   return std::nullopt;
 }
 
-/// The requested ID if it is free, or a new random one if none was requested.
+/// Returns the requested ID if it is free, or a new random one if none was requested.
 Result<std::string> choose_id(Connection& db, const NewArray& asked, int64_t now_us) {
   const int64_t size = std::ssize(asked.members);
   if (asked.id.empty()) {
@@ -220,7 +221,8 @@ Result<JobArray> submit_array(WriteContext& context, const NewArray& asked,
   return array;
 }
 
-/// The first kMembersMax unfinished members whose numbers are above `after`, in ascending order.
+/// Returns the first kMembersMax unfinished members whose numbers are above `after`, in ascending
+/// order.
 std::vector<int64_t> unfinished_members(Connection& db, int64_t array, int64_t after) {
   static_assert(static_cast<int>(JobState::kPaused) == 4);  // the last state that is not terminal
   std::vector<int64_t> numbers;

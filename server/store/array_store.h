@@ -33,7 +33,8 @@ class ArrayStore {
   /// JobStore::submit().
   void submit(NewArray array, Done<JobArray> done);
 
-  /// The array that an earlier submit with this request created; see JobStore::find_request().
+  /// Returns the array that an earlier submit with this request created; see
+  /// JobStore::find_request().
   Result<std::optional<JobArray>> find_request(const RequestId& request) const;
 
   /// Durably records the request for every member that has not ended. It skips a member to which
@@ -49,7 +50,7 @@ class ArrayStore {
 
   Result<JobArray> find(const std::string& project,
                         const std::string& id) const;  // error: ARRAY_NOT_FOUND
-  /// A page of arrays whose field `array` is left empty. Errors:
+  /// Returns a page of arrays whose field `array` is left empty. Errors:
   /// INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE.
   Result<ArrayPage> list(const ArrayQuery& query) const;
 

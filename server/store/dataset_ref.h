@@ -13,7 +13,7 @@ struct DatasetRef {
   std::string id;
   int32_t version = 0;  // from 1 on; 0 means the newest
 
-  /// The form that parse_dataset_ref accepts.
+  /// Returns the form that parse_dataset_ref accepts.
   std::string text() const { return version == 0 ? id : id + "@" + std::to_string(version); }
 };
 

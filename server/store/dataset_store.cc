@@ -36,8 +36,8 @@ Dataset read_dataset(const Query& row) {
   return d;
 }
 
-/// The versions that a reference selects, newest first: the given version, or all versions of the
-/// ID.
+/// Returns the versions that a reference selects, newest first: the given version, or all versions
+/// of the ID.
 std::vector<Dataset> read_versions(Connection& db, std::string_view project,
                                    const DatasetRef& ref) {
   Query query(db, "SELECT " DATASET_COLUMNS

@@ -81,11 +81,11 @@ class DatasetStore {
   Result<Dataset> find_usable(const std::string& project, const DatasetRef& ref) const;
   /// Whether a dataset with this digest is READY, so that its typed rows exist.
   Result<bool> has_ready(const std::string& digest) const;
-  /// A page of datasets: all versions, or only the newest version of each ID.
+  /// Returns a page of datasets: all versions, or only the newest version of each ID.
   Result<DatasetPage> list(const std::string& project, bool all_versions, int32_t page_size,
                            const std::string& page_token) const;
-  /// A counter that each of the changes above increments before its caller gets the result. While
-  /// the counter stays the same, a cached result of find() is still valid.
+  /// Returns a counter that each of the changes above increments before its caller gets the result.
+  /// While the counter stays the same, a cached result of find() is still valid.
   int64_t changes() const;
   /// INGESTING datasets, one per digest. A restarted daemon must ingest them again.
   Result<std::vector<Dataset>> list_ingesting() const;

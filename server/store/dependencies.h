@@ -36,9 +36,9 @@ Result<std::vector<Awaited>> find_awaited(Connection& db, const NewJob& asked);
 /// Inserts the dependencies of the job with this `order`, whose row already exists.
 void insert_dependencies(Connection& db, int64_t order, const std::vector<Awaited>& awaited);
 
-/// A sentence that says which jobs a job waits for: `first` and count - 1 others.
+/// Returns a sentence that says which jobs a job waits for: `first` and count - 1 others.
 std::string waiting_message(const Awaited& first, int32_t count);
-/// The same sentence for a stored job whose `waits_for` is above 0.
+/// Returns the same sentence for a stored job whose `waits_for` is above 0.
 std::string waiting_message(Connection& db, const Job& job);
 
 /// The largest number of rows of `dependencies` that one transaction settles.
@@ -56,7 +56,7 @@ void note_end(WriteContext& context, const Job& ended);
 /// condition is met and cancels the others. Returns false if there was nothing to settle.
 bool settle_dependents(WriteContext& context);
 
-/// The `order` of each ended job that others still wait for; used when a store is opened.
+/// Returns the `order` of each ended job that others still wait for; used when a store is opened.
 std::vector<int64_t> find_unsettled(Connection& db);
 
 }  // namespace trainyard::server

@@ -51,12 +51,13 @@ struct StoredNodeRates {
   std::string rates;         // JSON
 };
 
-/// The printable ASCII characters among the first `bytes_max` bytes of a text that a worker sent.
+/// Returns the printable ASCII characters among the first `bytes_max` bytes of a text that a worker
+/// sent.
 std::string plain_text(std::string_view text, size_t bytes_max);
-/// The kind of node in one line for people: "AMD EPYC 7763, 64 cores", "NVIDIA H100". Empty if the
-/// facts are missing or implausible; they come from a worker and are untrusted.
+/// Returns the kind of node in one line for people: "AMD EPYC 7763, 64 cores", "NVIDIA H100". Empty
+/// if the facts are missing or implausible; they come from a worker and are untrusted.
 std::string node_name(const v1::NodeFacts& facts, bool on_gpus);
-/// The value of ForecastOutcome.device_model for a job that ran on a node of a cluster.
+/// Returns the value of ForecastOutcome.device_model for a job that ran on a node of a cluster.
 std::string outcome_model(std::string_view cluster, std::string_view node);
 
 /// The forecast and the measured times, in seconds, of a job that has SUCCEEDED.
@@ -96,7 +97,7 @@ class ForecastStore {
   /// Sets `seen_us` of all rates of the node, because a job has ended there.
   void see_node(std::string cluster, std::string node, int64_t seen_us, Done<void> done);
   Result<std::vector<StoredNodeRates>> node_rates() const;
-  /// The outcomes whose number is above `after`, oldest first.
+  /// Returns the outcomes whose number is above `after`, oldest first.
   Result<std::vector<ForecastOutcome>> outcomes(int64_t after) const;
 
  private:

@@ -24,7 +24,7 @@ constexpr bool has_thinned_events(EventsThinned thinned) {
   return thinned == EventsThinned::kBegun || thinned == EventsThinned::kDone;
 }
 
-/// The seq from which on no event of the job is missing; 0 if it has no events yet.
+/// Returns the seq from which on no event of the job is missing; 0 if it has no events yet.
 constexpr int64_t oldest_seq(int64_t newest_seq, EventsThinned thinned) {
   return has_thinned_events(thinned) || newest_seq == 0 ? newest_seq : 1;
 }
@@ -69,7 +69,7 @@ struct Job {
   v1::ArrayMember array_values;  // the values that replace those of the array's spec
 
   std::string name() const { return "projects/" + project + "/jobs/" + id; }
-  /// The first device; empty before the first attempt.
+  /// Returns the first device; empty before the first attempt.
   std::string device() const { return devices.empty() ? std::string() : devices.front(); }
   std::string devices_text() const;  // such as "devices/gpu-0, devices/gpu-1"
 };
@@ -112,8 +112,8 @@ JobBrief brief_of(const Job& job);
 void set_needs(const v1::RunPlan& plan, const v1::Progress& progress, int64_t checkpoint_step,
                JobBrief& brief);
 
-/// The forecast for `device`, or null. A forecast names only the first device of its model, so
-/// another device gets the only forecast of its kind (CPU or GPU); null if there are several.
+/// Returns the forecast for `device`, or null. A forecast names only the first device of its model,
+/// so another device gets the only forecast of its kind (CPU or GPU); null if there are several.
 const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device);
 
 v1::Job to_proto(Job job);

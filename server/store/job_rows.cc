@@ -90,8 +90,8 @@ std::string paused_message(const Job& job) {
              : "Paused on request before its first checkpoint.";
 }
 
-/// The move to FAILED of a job that would return to the queue although it has reached its time
-/// limit.
+/// Returns the move to FAILED of a job that would return to the queue although it has reached its
+/// time limit.
 Move out_of_time(const Job& job) {
   Move move;
   move.to = JobState::kFailed;

@@ -37,9 +37,9 @@ struct JobRange {
   // only jobs that have all of these; reads the spec of every job in the range
   const Labels& labels;
 };
-/// The selected jobs, newest first.
+/// Returns the selected jobs, newest first.
 std::vector<Job> read_jobs(Connection& db, const JobRange& range);
-/// The job with this order, which must exist.
+/// Returns the job with this order, which must exist.
 Job get_job_numbered(Connection& db, int64_t order);
 
 /// Inserts a new QUEUED job and sets job.order. The caller appends the first event.

@@ -50,8 +50,8 @@ class JobStore {
   /// otherwise than required.
   Status check_after(const std::string& project, const std::vector<Dependency>& after) const;
 
-  /// The job that an earlier submit with this request ID created, or nothing for a new ID. A caller
-  /// uses it before expensive preparations for submit(). Errors:
+  /// Returns the job that an earlier submit with this request ID created, or nothing for a new ID.
+  /// A caller uses it before expensive preparations for submit(). Errors:
   /// INVALID_ARGUMENT/REQUEST_ID_REUSED; JOB_NOT_FOUND if that job was deleted.
   Result<std::optional<Job>> find_request(const RequestId& request) const;
 
@@ -129,10 +129,10 @@ class JobStore {
   // error: JOB_NOT_FOUND
   Result<Job> find(const std::string& project, const std::string& id) const;
   Result<Job> find_uid(const std::string& uid) const;  // error: JOB_NOT_FOUND
-  /// A page of jobs, newest first. Errors: INVALID_ARGUMENT/PAGE_TOKEN_INVALID, PAGE_SIZE_NEGATIVE;
-  /// NOT_FOUND/ARRAY_NOT_FOUND.
+  /// Returns a page of jobs, newest first. Errors: INVALID_ARGUMENT/PAGE_TOKEN_INVALID,
+  /// PAGE_SIZE_NEGATIVE; NOT_FOUND/ARRAY_NOT_FOUND.
   Result<JobPage> list(const JobQuery& query) const;
-  /// All STARTING and RUNNING jobs, in the order of submission.
+  /// Returns all STARTING and RUNNING jobs, in the order of submission.
   Result<std::vector<Job>> list_active() const;
   /// Calls `take` with every unfinished job, in no particular order. The scheduler uses it at its
   /// start. After an error, `take` may have been called for some of the jobs.

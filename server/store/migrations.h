@@ -12,7 +12,7 @@
 namespace trainyard::server {
 
 inline constexpr int kApplicationId = 0x54594152;  // "TYAR"
-/// The SQL of each migration, in order from 1.
+/// Returns the SQL of each migration, in order from 1.
 std::span<const char* const> migrations();
 int newest_schema_version();
 

@@ -44,9 +44,9 @@ void add_use(Connection& db, const std::string& owner, int64_t devices, int64_t 
   save_use(db, use);
 }
 
-/// The number of devices of an attempt. Its own row names only the first device, but all attempts
-/// of a job have the same number of devices. `more` lists the job's other devices, separated by
-/// spaces.
+/// Returns the number of devices of an attempt. Its own row names only the first device, but all
+/// attempts of a job have the same number of devices. `more` lists the job's other devices,
+/// separated by spaces.
 int64_t count_devices(const std::string& first, const std::string& more) {
   return (first.empty() ? 0 : 1) + (more.empty() ? 0 : 1 + std::ranges::count(more, ' '));
 }

@@ -11,7 +11,7 @@ namespace {
 // Below this share of the forecast speed, other jobs on the device are blamed.
 constexpr double kSlowedShare = 0.9;
 
-/// The resource that limits the step according to the forecast, such as compute or memory
+/// Returns the resource that limits the step according to the forecast, such as compute or memory
 /// bandwidth. Used if no measurement shows another cause.
 std::string dominant_part(const v1::Forecast& forecast) {
   const bool bound_says = !forecast.bound_by().empty() && forecast.limited_by() != "launches" &&

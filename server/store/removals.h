@@ -27,7 +27,7 @@ void forget_removal(Connection& db, std::string_view path);
 class RemovalStore {
  public:
   explicit RemovalStore(StoreCore& core) : core_(core) {}
-  /// The noted paths whose job or dataset has no row.
+  /// Returns the noted paths whose job or dataset has no row.
   Result<std::vector<std::string>> list() const;
   /// Must be called before writing files whose row is inserted later.
   Status note(const std::string& path);

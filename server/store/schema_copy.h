@@ -28,7 +28,8 @@ struct SchemaCopy {
   int schema = 0;
 };
 
-/// The newest copy whose schema differs from `schema`, the store's own; nothing if there is none.
+/// Returns the newest copy whose schema differs from `schema`, the store's own; nothing if there is
+/// none.
 std::optional<SchemaCopy> find_schema_copy(const std::filesystem::path& state_dir, int schema);
 
 /// Durably copies the store to which `db` is connected, and removes copies of other schemas. Throws
@@ -45,7 +46,8 @@ Status remove_cut_copies(const std::filesystem::path& state_dir, int schema,
 /// file. Error: DATA_LOSS/SCHEMA_COPY_DAMAGED.
 Result<std::unique_ptr<Connection>> open_schema_copy(const SchemaCopy& copy);
 
-/// The error DATA_LOSS/SCHEMA_COPY_DAMAGED with a message that says what is wrong and what to do.
+/// Returns the error DATA_LOSS/SCHEMA_COPY_DAMAGED with a message that says what is wrong and what
+/// to do.
 Error damaged_schema_copy(const SchemaCopy& copy, const std::string& what);
 
 /// Whether the process that started at `process_start` (field 22 of /proc/PID/stat) still runs.

@@ -24,7 +24,7 @@ class StoreSnapshot {
   /// (store.h).
   static Result<std::unique_ptr<StoreSnapshot>> take(const std::filesystem::path& state_dir);
 
-  /// The number of the newest commit in the snapshot.
+  /// Returns the number of the newest commit in the snapshot.
   int64_t commit() const { return commit_; }
   const StateFiles& files() const { return files_; }
   int64_t size_bytes() const { return size_bytes_; }

@@ -49,11 +49,11 @@ class Connection {
 
   /// Runs a script of statements and ignores the rows that they return.
   void execute(const char* script);
-  /// The first column of the first row of a pragma or query; empty if there is no row. The
+  /// Returns the first column of the first row of a pragma or query; empty if there is no row. The
   /// statement is not cached.
   std::string query_text(const char* sql);
-  /// The cached prepared statement. `sql` must be a string literal, because its address is the
-  /// cache key.
+  /// Returns the cached prepared statement. `sql` must be a string literal, because its address is
+  /// the cache key.
   sqlite3_stmt* prepared(const char* sql);
 
   bool in_transaction() const { return sqlite3_get_autocommit(db_.get()) == 0; }

@@ -48,7 +48,7 @@ struct StateFiles {
 /// SqliteError.
 StateFiles list_state_files(Connection& db);
 
-/// The number of the newest commit; 0 before the first. Throws SqliteError.
+/// Returns the number of the newest commit; 0 before the first. Throws SqliteError.
 int64_t read_commit(Connection& db);
 
 }  // namespace trainyard::server

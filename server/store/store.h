@@ -128,8 +128,8 @@ class Store {
   ForecastStore forecasts_;
 };
 
-/// A sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits when
-/// another program checkpoints the open store.
+/// Returns a sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits
+/// when another program checkpoints the open store.
 std::optional<std::string> sqlite_warning();
 
 }  // namespace trainyard::server

@@ -57,8 +57,8 @@ Result<std::unique_ptr<Connection>> open_unchanged(const std::filesystem::path& 
 
 /// Records a clean end of the daemon. If this fails, the next start only checks more thoroughly.
 Status mark_closed(const std::filesystem::path& state_dir);
-/// The file with the number of the newest commit. If it is missing, the next start does not compare
-/// the number.
+/// Returns the file with the number of the newest commit. If it is missing, the next start does not
+/// compare the number.
 std::filesystem::path commit_mark_path(const std::filesystem::path& state_dir);
 
 }  // namespace trainyard::server

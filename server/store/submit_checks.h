@@ -27,8 +27,8 @@ Status check_initial_model(Connection& db, const std::string& project, const std
 
 /// Deletes request IDs that are older than a day.
 void forget_old_requests(Connection& db, int64_t now_us);
-/// The uid of the job or array that an earlier request with this ID created; nothing for a new ID.
-/// Error: INVALID_ARGUMENT/REQUEST_ID_REUSED.
+/// Returns the uid of the job or array that an earlier request with this ID created; nothing for a
+/// new ID. Error: INVALID_ARGUMENT/REQUEST_ID_REUSED.
 Result<std::optional<std::string>> find_request_uid(Connection& db, const RequestId& request);
 /// Stores the uid of the job or array that the request created; does nothing if the request has no
 /// ID.

@@ -121,7 +121,7 @@ int64_t slurm_end_time_s() {
   return error == std::errc() && end == digits.data() + digits.size() && seconds > 0 ? seconds : 0;
 }
 
-/// The index of this process among the tasks of its Slurm job step; 0 if it is not known.
+/// Returns the index of this process among the tasks of its Slurm job step; 0 if it is not known.
 int64_t slurm_rank() {
   const char* const text = std::getenv("SLURM_PROCID");
   int64_t rank = 0;

@@ -18,8 +18,8 @@
 
 namespace trainyard {
 
-/// The daemon's error with its reason. LINK_LOST for an error of the connection; VERSION_SKEW if
-/// the daemon does not know the call.
+/// Returns the daemon's error with its reason. LINK_LOST for an error of the connection;
+/// VERSION_SKEW if the daemon does not know the call.
 Error error_of(const grpc::Status& status);
 
 /// A file of a folder that is pushed. It is open, so it may be deleted during the push.

@@ -40,7 +40,7 @@ struct RemoteOptions {
 /// Returns the process's exit status. Signals request `stop`.
 int run_remote(const RemoteOptions& options, const std::string& secret, std::stop_source& stop);
 
-/// The time at which a worker that began at `begin_s` must stop because its host ends it at
+/// Returns the time at which a worker that began at `begin_s` must stop because its host ends it at
 /// `end_time_s`, in seconds since 1970. The rest of the time suffices to push a checkpoint, if that
 /// takes as long as `last_push`, and for stop_before_s() in addition.
 int64_t stop_time_s(int64_t begin_s, int64_t end_time_s, std::chrono::milliseconds last_push);

@@ -40,7 +40,7 @@ class ReportStream {
     bool muted = false;                            // sends nothing, because another worker reports
     std::chrono::milliseconds away_after{10'000};  // drain() waits this long for an absent daemon
   };
-  /// The options in the daemon's assignment.
+  /// Returns the options in the daemon's assignment.
   static Options options_of(const v1::Assignment& assignment, std::string task, std::string nonce);
   static constexpr std::chrono::seconds kUnattendedDefault{30};
 

@@ -31,7 +31,7 @@ constexpr size_t kReportBytes = 1 << 20;     // answers share a report up to thi
 constexpr size_t kAnswerBytesMax = 7 << 20;  // a message may have 8 MiB
 constexpr int64_t kTokenCountDefault = 256;
 
-/// The resident memory of this process that is not backed by files; 0 if it is not known.
+/// Returns the resident memory of this process that is not backed by files; 0 if it is not known.
 int64_t own_memory_bytes() {
   long long total = 0, resident = 0, shared = 0;
   std::FILE* file = std::fopen("/proc/self/statm", "re");

@@ -170,7 +170,7 @@ Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
   return outcome;
 }
 
-/// The GPU's readings by NVML; nothing for the CPU, or if NVML does not have them.
+/// Returns the GPU's readings by NVML; nothing for the CPU, or if NVML does not have them.
 std::optional<NvmlDevice> read_gpu(const Result<std::unique_ptr<Nvml>>& nvml,
                                    const std::string& device) {
   if (!nvml.ok()) return std::nullopt;
@@ -193,8 +193,8 @@ class PowerMeter {
  public:
   explicit PowerMeter(const std::string& device)
       : thread_([this, device](const std::stop_token& stop) { run(device, stop); }) {}
-  /// The power draw in watts while the GPU computed; 0 if it is not known. The GPU is idle between
-  /// networks, so this is the mean of the larger half of the samples.
+  /// Returns the power draw in watts while the GPU computed; 0 if it is not known. The GPU is idle
+  /// between networks, so this is the mean of the larger half of the samples.
   double stop() {
     thread_.request_stop();
     thread_.join();

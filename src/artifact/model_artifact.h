@@ -40,7 +40,7 @@ struct ModelInfo {
   double best_value = 0;
   int64_t best_step = 0;
 
-  /// The model's interface to its data: input shape, target form and number of outputs.
+  /// Returns the model's interface to its data: input shape, target form and number of outputs.
   ModelInterface interface() const { return schema.interface(preprocessing.context_length); }
 };
 
@@ -63,8 +63,8 @@ struct LoadedModel {
 /// weights fit the model.
 Result<LoadedModel> read_model(const std::filesystem::path& folder);
 
-/// The weight of a parameter or state tensor. MODEL_FILE_INVALID if it is missing or has another
-/// type.
+/// Returns the weight of a parameter or state tensor. MODEL_FILE_INVALID if it is missing or has
+/// another type.
 Result<const TensorView*> find_weight(const SafetensorsFile& weights, const TensorInfo& tensor);
 
 }  // namespace trainyard

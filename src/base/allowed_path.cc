@@ -32,8 +32,8 @@ Error outside(const std::string& path, const std::string& field) {
                 quoted_value(path) + " is not inside a folder that the server's operator allows");
 }
 
-/// The components of `path` below `root`; nullopt if `path` is not below `root`, and empty if it is
-/// `root` itself.
+/// Returns the components of `path` below `root`; nullopt if `path` is not below `root`, and empty
+/// if it is `root` itself.
 std::optional<std::vector<std::string>> parts_below(const fs::path& path, const fs::path& root) {
   auto at = path.begin();
   for (const fs::path& part : root) {

@@ -19,8 +19,8 @@ namespace trainyard {
 struct AllowedPath {
   UniqueFd opened;
   bool folder = false;
-  /// A path in /proc that refers to the opened file as long as `opened` lives, even if its original
-  /// name refers to another file meanwhile.
+  /// Returns a path in /proc that refers to the opened file as long as `opened` lives, even if its
+  /// original name refers to another file meanwhile.
   std::filesystem::path path() const;
 };
 

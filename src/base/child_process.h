@@ -22,7 +22,8 @@ struct Pipe {
   static std::optional<Pipe> make();
 };
 
-/// The array that exec takes as argv or envp. It points into `texts` and ends with a null pointer.
+/// Returns the array that exec takes as argv or envp. It points into `texts` and ends with a null
+/// pointer.
 std::vector<char*> exec_array(const std::vector<std::string>& texts);
 
 struct StandardFds {

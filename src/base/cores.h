@@ -3,7 +3,7 @@
 
 namespace trainyard {
 
-/// The number of cores that this process may run on.
+/// Returns the number of cores that this process may run on.
 int usable_cores();
 
 }  // namespace trainyard

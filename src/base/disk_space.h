@@ -10,7 +10,8 @@ namespace trainyard {
 /// Bytes that this process may still write to the folder's file system; nullopt if statvfs() fails.
 std::optional<int64_t> free_bytes_of(const std::filesystem::path& folder);
 
-/// The size in bytes of a file, or of all files in and below a folder; 0 if `path` does not exist.
+/// Returns the size in bytes of a file, or of all files in and below a folder; 0 if `path` does not
+/// exist.
 int64_t bytes_below(const std::filesystem::path& path);
 
 }  // namespace trainyard

@@ -8,8 +8,8 @@
 
 namespace trainyard {
 
-/// The seconds that a text such as "90d", "12h", "30m" or "45s" means; "0" needs no unit. nullopt
-/// for any other text, and for a number above a billion.
+/// Returns the seconds that a text such as "90d", "12h", "30m" or "45s" means; "0" needs no unit.
+/// nullopt for any other text, and for a number above a billion.
 std::optional<int64_t> parse_duration(std::string_view text);
 
 /// Writes `seconds` in the largest unit that needs no fraction, as parse_duration() reads it:

@@ -134,7 +134,7 @@ void check_rows(const S& spec, std::string_view type, const std::string& path,
   }
 }
 
-/// The types for which a field has an effect, for messages: "sgd, rmsprop or muon".
+/// Returns the types for which a field has an effect, for messages: "sgd, rmsprop or muon".
 std::string users_text(const FieldNames& users);
 
 /// Refuses fields that differ from `usual` although they have no effect for the spec's type.

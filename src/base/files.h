@@ -58,8 +58,8 @@ class Files {
   virtual Status remove_all(const std::filesystem::path& path) = 0;
 };
 
-/// The file system of this machine. Errors: file_error(). Thread-safe. New files, a server's state,
-/// have mode 0640.
+/// Returns the file system of this machine. Errors: file_error(). Thread-safe. New files, a
+/// server's state, have mode 0640.
 Files& local_files();
 /// Like local_files(), for files that a user requested: their mode is 0666 less the umask.
 Files& user_files();

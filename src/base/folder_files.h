@@ -33,10 +33,10 @@ std::string shown_name(const std::filesystem::path& path);
 /// "." or ".." or hidden.
 bool is_listed_path(std::string_view path);
 
-/// The paths of all files below `root` that are not hidden, relative to `root`, with '/' between
-/// the components, sorted by their bytes. Links are followed. `what` names the folder in messages.
-/// Refusals: DATASET_INVALID for an entry that is neither file nor folder and beyond the limits
-/// above, which also end the walk if links form a loop; STORAGE_ERROR.
+/// Returns the paths of all files below `root` that are not hidden, relative to `root`, with '/'
+/// between the components, sorted by their bytes. Links are followed. `what` names the folder in
+/// messages. Refusals: DATASET_INVALID for an entry that is neither file nor folder and beyond the
+/// limits above, which also end the walk if links form a loop; STORAGE_ERROR.
 Result<std::vector<std::string>> list_folder_files(const std::filesystem::path& root,
                                                    const std::string& what);
 

@@ -36,10 +36,10 @@ class FollowingDigest {
 
   /// Reports that the first `bytes` bytes of the content can be read.
   void follow_to(int64_t bytes);
-  /// The hash so far, which may cover fewer bytes than can be read. The object cannot be used
-  /// afterwards.
+  /// Returns the hash so far, which may cover fewer bytes than can be read. The object cannot be
+  /// used afterwards.
   State take_state() &&;
-  /// The digest of the first `bytes` bytes. The object cannot be used afterwards.
+  /// Returns the digest of the first `bytes` bytes. The object cannot be used afterwards.
   Result<std::string> finish(int64_t bytes);
 
  private:

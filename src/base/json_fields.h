@@ -40,7 +40,7 @@ class JsonFields {
   std::vector<std::string> texts(const char* key);
   std::vector<double> numbers(const char* key);    // refuses infinite numbers and NaN
   std::vector<int64_t> integers(const char* key);  // refuses negative numbers
-  /// A field of any type, which the caller reads; a JSON null after an error.
+  /// Returns a field of any type, which the caller reads; a JSON null after an error.
   const nlohmann::json& child(const char* key);
 
   /// Records an error that the caller found, if it is the first one.

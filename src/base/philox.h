@@ -22,8 +22,8 @@ constexpr uint32_t stream_of(std::string_view name) {
   return h;
 }
 
-/// A permutation of [0, n): the indices sorted by their 64-bit Philox keys, ties by index. The key
-/// of index i consists of the stream's 32-bit numbers 2i (high half) and 2i + 1.
+/// Returns a permutation of [0, n): the indices sorted by their 64-bit Philox keys, ties by index.
+/// The key of index i consists of the stream's 32-bit numbers 2i (high half) and 2i + 1.
 std::vector<int64_t> permutation(int64_t n, uint64_t seed, uint32_t stream, uint64_t step);
 
 }  // namespace trainyard

@@ -51,7 +51,7 @@ struct Error {
   std::vector<FieldViolation> violations;
 };
 
-/// A refused field of the caller's input. The message becomes "field: description".
+/// Returns a refused field of the caller's input. The message becomes "field: description".
 inline Error field_error(std::string reason, std::string field, std::string description) {
   Error e{ErrorCode::kInvalidArgument, std::move(reason), field + ": " + description, {}, {}};
   e.violations.push_back({std::move(field), std::move(description)});

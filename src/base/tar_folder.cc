@@ -49,7 +49,8 @@ std::string block(const std::string& name, const std::string& prefix, int64_t by
   return b;
 }
 
-/// A record of a pax header, such as "12 path=a/b\n". It begins with its own length in bytes.
+/// Returns a record of a pax header, such as "12 path=a/b\n". It begins with its own length in
+/// bytes.
 std::string pax_record(const std::string& path) {
   const std::string rest = " path=" + path + "\n";
   size_t length = rest.size() + 1;

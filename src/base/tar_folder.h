@@ -42,7 +42,7 @@ class TarFolder {
   UniqueFd file_;
 };
 
-/// The header block of a file of `bytes` bytes, with the pax header if its path needs one.
+/// Returns the header block of a file of `bytes` bytes, with the pax header if its path needs one.
 std::string tar_header(const std::string& path, int64_t bytes);
 
 }  // namespace trainyard

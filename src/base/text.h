@@ -12,9 +12,9 @@ namespace trainyard {
 /// `text` with its ASCII letters in lower case.
 std::string lower(std::string_view text);
 
-/// The candidate that a user who wrote `word` probably meant: the one for which other tools use
-/// `word` (mean_squared_error for "mse"), else the one with the smallest edit distance to `word`,
-/// if that is at most 1 + length / 3. Ignores case.
+/// Returns the candidate that a user who wrote `word` probably meant: the one for which other tools
+/// use `word` (mean_squared_error for "mse"), else the one with the smallest edit distance to
+/// `word`, if that is at most 1 + length / 3. Ignores case.
 std::optional<std::string> nearest_name(std::string_view word,
                                         std::span<const std::string> candidates);
 

@@ -22,7 +22,8 @@ struct WireFormat {
   const char* reason;
   const char* refusal;
 };
-/// The INVALID_ARGUMENT error for a broken file. `what` describes the problem and its position.
+/// Returns the INVALID_ARGUMENT error for a broken file. `what` describes the problem and its
+/// position.
 Error invalid_wire(const WireFormat& format, const std::string& what);
 
 struct WireField {
@@ -45,7 +46,7 @@ class WireReader {
   /// messages.
   WireReader(const WireFormat& format, std::span<const std::byte> bytes, size_t at = 0)
       : format_(&format), bytes_(bytes), at_(at) {}
-  /// A reader of the message that a kBytes field contains.
+  /// Returns a reader of the message that a kBytes field contains.
   static Result<WireReader> of(const WireField& field);
 
   bool done() const { return position_ == bytes_.size(); }
@@ -76,7 +77,7 @@ Status for_each_field(const WireField& field, Take take) {
   return for_each_field(reader, take);
 }
 
-/// The value of a field; an error if the field has another wire type.
+/// Returns the value of a field; an error if the field has another wire type.
 Result<int64_t> int_of(const WireField& field);
 Result<float> float_of(const WireField& field);
 Result<std::string> text_of(const WireField& field);

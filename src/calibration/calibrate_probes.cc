@@ -38,7 +38,7 @@ ModelInterface text_of(int64_t length, int64_t words) {
   return {{length}, words, TargetForm::kClass, 4, 0};
 }
 
-/// The distinct convolutions of residual networks, chained.
+/// Returns the distinct convolutions of residual networks, chained.
 ModelSpec convolutions() {
   ModelSpec spec;
   const auto add = [&](const char* op, Attributes attributes = {}) {

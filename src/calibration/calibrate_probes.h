@@ -17,7 +17,7 @@ struct Probe {
   bool needed = false;  // measured even if the time limit has passed
 };
 
-/// The networks in the order of measurement, the most informative first.
+/// Returns the networks in the order of measurement, the most informative first.
 std::vector<Probe> calibration_probes(Processor processor);
 
 }  // namespace trainyard

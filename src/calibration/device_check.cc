@@ -132,7 +132,7 @@ std::string scientific(double value) {
   return text;
 }
 
-/// The norm of a - b, or of a if b is empty.
+/// Returns the norm of a - b, or of a if b is empty.
 double norm_of(std::span<const std::byte> a, std::span<const std::byte> b) {
   double sum = 0;
   for (size_t i = 0; i + sizeof(float) <= a.size(); i += sizeof(float)) {

@@ -23,7 +23,7 @@ struct DeviceCheckRow {
 
 struct DeviceCheck {
   std::vector<DeviceCheckRow> rows;
-  /// The first failure, with its network; empty if all networks passed.
+  /// Returns the first failure, with its network; empty if all networks passed.
   std::string failure() const;
 };
 

@@ -69,7 +69,8 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
 /// its time, FLOPs, bytes and share of the bound (least_seconds() divided by the time).
 std::string profile_json(const StepProfile& profile, int64_t batch_size);
 
-/// The traced steps as JSON for chrome://tracing or Perfetto, in rows for loader, host and device.
+/// Returns the traced steps as JSON for chrome://tracing or Perfetto, in rows for loader, host and
+/// device.
 std::string chrome_trace(const StepProfile& profile);
 
 }  // namespace trainyard

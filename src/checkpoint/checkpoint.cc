@@ -103,8 +103,8 @@ Result<LoadedCheckpoint> load(const fs::path& folder) {
   return loaded;
 }
 
-/// The checkpoint's state if state.json is intact and the files have the recorded sizes. Skips the
-/// digests that load() verifies, so that pruning after each checkpoint stays fast.
+/// Returns the checkpoint's state if state.json is intact and the files have the recorded sizes.
+/// Skips the digests that load() verifies, so that pruning after each checkpoint stays fast.
 std::optional<CheckpointState> find_complete(const fs::path& folder) {
   Result<CheckpointManifest> manifest = read_manifest(folder);
   if (!manifest.ok()) return std::nullopt;

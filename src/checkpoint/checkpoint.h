@@ -46,8 +46,8 @@ Result<std::filesystem::path> save_checkpoint(Files& files, const std::filesyste
 /// this. Both paths must be in one file system. On an error `temporary` stays.
 Status install_checkpoint(Files& files, const std::filesystem::path& temporary,
                           const std::filesystem::path& folder, int64_t step);
-/// The folder in which a checkpoint of `step` is written before it is installed in `folder`;
-/// prune_checkpoints() removes leftovers of that name.
+/// Returns the folder in which a checkpoint of `step` is written before it is installed in
+/// `folder`; prune_checkpoints() removes leftovers of that name.
 std::filesystem::path temporary_checkpoint(const std::filesystem::path& folder, int64_t step);
 
 struct LoadedCheckpoint {
@@ -57,10 +57,11 @@ struct LoadedCheckpoint {
   SafetensorsFile optimizer;
 };
 
-/// The newest checkpoint in `folder` whose digests verify. A damaged checkpoint is skipped and its
-/// path is added to `damaged` (may be null). NOT_FOUND/CHECKPOINT_NOT_FOUND if `folder` has no
-/// checkpoint, DATA_LOSS/CHECKPOINT_DAMAGED if all are damaged. STORAGE_ERROR or FILE_ACCESS_DENIED
-/// if a checkpoint cannot be read: it may be intact, so no older one is loaded instead.
+/// Returns the newest checkpoint in `folder` whose digests verify. A damaged checkpoint is skipped
+/// and its path is added to `damaged` (may be null). NOT_FOUND/CHECKPOINT_NOT_FOUND if `folder` has
+/// no checkpoint, DATA_LOSS/CHECKPOINT_DAMAGED if all are damaged. STORAGE_ERROR or
+/// FILE_ACCESS_DENIED if a checkpoint cannot be read: it may be intact, so no older one is loaded
+/// instead.
 Result<LoadedCheckpoint> load_newest_checkpoint(const std::filesystem::path& folder,
                                                 std::vector<std::filesystem::path>* damaged);
 
@@ -72,8 +73,8 @@ struct CheckpointFolder {
 };
 /// Newest step first; if a step has two folders, the regular one precedes the one moved aside.
 std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& folder);
-/// The checkpoint's state if state.json is intact and the files have the recorded sizes, else
-/// nothing.
+/// Returns the checkpoint's state if state.json is intact and the files have the recorded sizes,
+/// else nothing.
 std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint);
 /// SHA-256 digests of the files, as recorded in state.json.
 struct CheckpointDigests {

@@ -67,7 +67,7 @@ class SafetensorsFile {
   const std::vector<TensorView>& tensors() const { return tensors_; }
   const TensorView* find(std::string_view name) const;
   const SafetensorsMetadata& metadata() const { return metadata_; }
-  /// The whole file, header included; its digest is computed over these bytes.
+  /// Returns the whole file, header included; its digest is computed over these bytes.
   std::span<const std::byte> file_bytes() const { return bytes_; }
 
  private:

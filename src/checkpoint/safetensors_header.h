@@ -31,8 +31,8 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-/// An error MODEL_FILE_INVALID. `rule` is the stable name of the broken rule; `tensor` may be
-/// empty.
+/// Returns an error MODEL_FILE_INVALID. `rule` is the stable name of the broken rule; `tensor` may
+/// be empty.
 Error safetensors_error(std::string rule, std::string tensor, std::string message);
 
 /// Bytes per element; 0 for unknown types.

@@ -33,7 +33,7 @@ class WeightsFile {
   static Result<WeightsFile> open(const std::filesystem::path& path);
   static Result<WeightsFile> parse(std::span<const std::byte> bytes);  // borrows `bytes`
   const std::vector<FileTensor>& tensors() const { return tensors_; }
-  /// The bytes of tensors()[index].
+  /// Returns the bytes of tensors()[index].
   std::span<const std::byte> bytes(size_t index) const { return bytes_.at(index); }
 
  private:

@@ -37,7 +37,7 @@ std::vector<int32_t> indices_by_name(const std::vector<std::string>& from,
   return indices;
 }
 
-/// A column's position among those of its kind; -1 if there is none.
+/// Returns a column's position among those of its kind; -1 if there is none.
 int64_t place_among(const DatasetSchema& schema, ColumnSchema::Kind kind, const std::string& name) {
   int64_t place = 0;
   for (const ColumnSchema& column : schema.columns) {

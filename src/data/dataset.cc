@@ -17,9 +17,9 @@ Error damaged(const std::string& message) {
   return make_error(ErrorCode::kDataLoss, "DATASET_DAMAGED", "the stored dataset " + message);
 }
 
-/// The error for a file of a complete dataset that could not be opened with the error `opened`. A
-/// file that is missing or cannot be read at the moment may become readable again, so file errors
-/// are returned unchanged; others mean damage.
+/// Returns the error for a file of a complete dataset that could not be opened with the error
+/// `opened`. A file that is missing or cannot be read at the moment may become readable again, so
+/// file errors are returned unchanged; others mean damage.
 Error unusable(const Error& opened) {
   return is_of_file_error(opened.reason) ? opened : damaged("cannot be opened: " + opened.message);
 }

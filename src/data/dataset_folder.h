@@ -9,7 +9,7 @@ namespace trainyard {
 
 inline constexpr int64_t kDatasetFormat = 1;
 
-/// The content of the file `digest`, which `sha256sum -c digest` can check.
+/// Returns the content of the file `digest`, which `sha256sum -c digest` can check.
 inline std::string digest_text(const std::string& schema_sha256, const std::string& data_sha256) {
   return schema_sha256 + "  schema.json\n" + data_sha256 + "  data.safetensors\n";
 }

@@ -57,7 +57,7 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
                                 std::span<const int64_t> rows,
                                 const PreprocessingOptions& options = {});
 
-/// The number of elements of an input sample.
+/// Returns the number of elements of an input sample.
 int64_t input_elements(const DatasetSchema& schema, int64_t context_length, bool category_codes);
 
 /// Changes the image [C, H, W] of a row in place.
@@ -69,7 +69,7 @@ class RowTransform {
  public:
   /// `p` must fit `schema`; otherwise throws InvariantError.
   RowTransform(const DatasetSchema& schema, const Preprocessing& p);
-  /// The number of elements of an input sample.
+  /// Returns the number of elements of an input sample.
   int64_t input_size() const { return input_size_; }
   /// True if samples are tokens.
   bool text() const { return text_; }
@@ -82,11 +82,11 @@ class RowTransform {
   /// it is standardized; its pixels have the units in which they are stored.
   void apply(const Partition& partition, int64_t row, float* out,
              const ImageEdit& edit = nullptr) const;
-  /// The value to which apply() without an edit converts each byte in this channel.
+  /// Returns the value to which apply() without an edit converts each byte in this channel.
   const std::array<float, 256>& byte_table(int64_t channel) const {
     return u8_table_[static_cast<size_t>(channel)];
   }
-  /// The value to which apply() converts a pixel after an edit.
+  /// Returns the value to which apply() converts a pixel after an edit.
   float standardize_edited(int64_t channel, float pixel) const {
     return edited_pixels(channel)(pixel);
   }

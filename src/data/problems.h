@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-/// A refusal of a whole file or option: DATASET_INVALID.
+/// Returns a refusal of a whole file or option: DATASET_INVALID.
 Error dataset_error(std::string field, std::string description);
 
 class Problems {
@@ -21,8 +21,8 @@ class Problems {
   /// Adds a problem; those beyond the first 16 are dropped.
   void add(std::string place, std::string description);
   void add(const Error& error);
-  /// An error with every problem as a violation and the first one as message. Call it only if
-  /// !empty().
+  /// Returns an error with every problem as a violation and the first one as message. Call it only
+  /// if !empty().
   Error error() const;
 
  private:

@@ -25,7 +25,7 @@ RowCopies count_copies(const DatasetSchema& schema, const Partition& seen,
                        std::span<const int64_t> seen_rows, const Partition& held_out,
                        std::span<const int64_t> held_out_rows);
 
-/// The size of a row's features in bytes.
+/// Returns the size of a row's features in bytes.
 int64_t feature_bytes(const DatasetSchema& schema);
 
 }  // namespace trainyard

@@ -91,8 +91,9 @@ struct DatasetSchema {
   int64_t categorical_columns() const;
   /// True for a language model's text: one stream of tokens, whose windows are the samples.
   bool stream() const { return kind == Kind::kText && text.stream(); }
-  /// The shape of preprocessed samples, and the outputs that the target requires. `context_length`
-  /// is the number of tokens of a stream's samples, which the job decides; otherwise it is ignored.
+  /// Returns the shape of preprocessed samples, and the outputs that the target requires.
+  /// `context_length` is the number of tokens of a stream's samples, which the job decides;
+  /// otherwise it is ignored.
   ModelInterface interface(int64_t context_length = 0) const;
   nlohmann::json to_json() const;
   /// Refusal: DATASET_INVALID. The returned schema is consistent with itself.

@@ -13,9 +13,9 @@ namespace {
 
 constexpr const char* kStatisticsInvalid = "DATASET_INVALID";
 
-/// The statistics of the numbers that `visit` passes to its argument, always in the same order;
-/// nullopt if there are none. Takes two passes, since a one-pass variance is inaccurate for large
-/// means.
+/// Returns the statistics of the numbers that `visit` passes to its argument, always in the same
+/// order; nullopt if there are none. Takes two passes, since a one-pass variance is inaccurate for
+/// large means.
 template <typename Visit>
 std::optional<NumberStatistics> measure_numbers(const Visit& visit) {
   int64_t count = 0;
@@ -48,7 +48,7 @@ std::vector<int64_t> count_codes(std::span<const int32_t> codes, size_t first, s
   return counts;
 }
 
-/// The statistics of channel `c` of all images.
+/// Returns the statistics of channel `c` of all images.
 NumberStatistics measure_channel(std::span<const float> images, const Shape& image, int64_t c) {
   const auto pixels = static_cast<size_t>(image[1] * image[2]);
   const auto stride = static_cast<size_t>(image[0]) * pixels;
@@ -60,7 +60,7 @@ NumberStatistics measure_channel(std::span<const float> images, const Shape& ima
   return all.value_or(NumberStatistics{});
 }
 
-/// The statistics of each channel of byte images.
+/// Returns the statistics of each channel of byte images.
 std::vector<NumberStatistics> measure_bytes(const TypedRows& train, const Shape& image) {
   const auto channels = static_cast<size_t>(image[0]);
   std::vector<ByteRange> ranges = train.image_ranges;
@@ -87,9 +87,9 @@ std::vector<NumberStatistics> measure_bytes(const TypedRows& train, const Shape&
   return statistics;
 }
 
-/// The statistics of each column of a table [rows, columns], where NaN is a missing value. Each
-/// pass reads the rows once for all columns, so that memory is read sequentially. Each column's
-/// numbers are added in the order of the rows.
+/// Returns the statistics of each column of a table [rows, columns], where NaN is a missing value.
+/// Each pass reads the rows once for all columns, so that memory is read sequentially. Each
+/// column's numbers are added in the order of the rows.
 std::vector<std::optional<NumberStatistics>> measure_columns(std::span<const float> values,
                                                              size_t columns) {
   std::vector<int64_t> counts(columns);

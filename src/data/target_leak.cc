@@ -173,7 +173,7 @@ class ClassLeaks {
   std::vector<RangeColumn> ranges_;
 };
 
-/// The correlation of each numeric column with the target, over the rows that have a value.
+/// Returns the correlation of each numeric column with the target, over the rows that have a value.
 std::vector<double> correlations(const DatasetStatistics& s, const Partition& train) {
   const size_t columns = s.numeric.size();
   std::vector<double> mean(columns), xx(columns), yy(columns), xy(columns), x_sum(columns),

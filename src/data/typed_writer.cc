@@ -10,8 +10,8 @@
 namespace trainyard {
 namespace {
 
-/// The arrays, those with the largest elements first, so that each is aligned in the file. The
-/// arrays of streamed images have no bytes yet.
+/// Returns the arrays, those with the largest elements first, so that each is aligned in the file.
+/// The arrays of streamed images have no bytes yet.
 std::vector<TensorView> arrays_of(const DatasetSchema& schema, Partition train, Partition test) {
   std::vector<TensorView> arrays;
   const auto add = [&](const std::string& name, const TensorType& type, auto& span) {

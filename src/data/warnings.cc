@@ -83,7 +83,7 @@ int64_t count_distinct(std::span<const float> values, size_t columns, size_t c) 
   return std::unique(column.begin(), column.end()) - column.begin();
 }
 
-/// The facts about numeric column `c`.
+/// Returns the facts about numeric column `c`.
 ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics& s,
                              const NumberColumn& scanned, std::span<const float> values, size_t c,
                              int64_t rows) {

@@ -15,7 +15,7 @@ namespace trainyard {
 /// Classes with fewer training rows are reported.
 inline constexpr int64_t kClassRowsMin = 10;
 
-/// The facts about a table's feature columns, except text columns and the parts of dates.
+/// Returns the facts about a table's feature columns, except text columns and the parts of dates.
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
                                            const TypedRows& train);
 

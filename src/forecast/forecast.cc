@@ -27,14 +27,14 @@ NodeWorkload pseudo(std::string_view op, double bytes) {
   return node;
 }
 
-/// The loader's time for one row; nullopt if it is unknown.
+/// Returns the loader's time for one row; nullopt if it is unknown.
 std::optional<double> row_seconds(const RowWork& row, const RateModel& rates) {
   if (row.kind.empty()) return std::nullopt;
   const std::optional<NodeTime> time = rates.time(pseudo(row.kind, row.numbers));
   return time ? std::optional(time->seconds) : std::nullopt;
 }
 
-/// The time to copy so many bytes in memory; 0 if the bandwidth is unknown.
+/// Returns the time to copy so many bytes in memory; 0 if the bandwidth is unknown.
 double copy_seconds(double bytes, const RateModel& rates) {
   return rates.bytes_per_second() > 0 ? 2 * bytes / rates.bytes_per_second() : 0;
 }
@@ -48,8 +48,8 @@ struct Link {
   }
 };
 
-/// The link over which a step sends; null if it sends nothing or its ranks read each other's
-/// memory.
+/// Returns the link over which a step sends; null if it sends nothing or its ranks read each
+/// other's memory.
 const LinkRates* link_of(const StepWork& work) {
   const auto any = [](const LinkWork& link) { return link.exchanges > 0 || link.bytes > 0; };
   if (!any(work.sent_overlapped) && !any(work.sent_exposed)) return nullptr;
@@ -58,8 +58,8 @@ const LinkRates* link_of(const StepWork& work) {
   return on_gpus ? &kAssumedLink : nullptr;
 }
 
-/// The time that exchanges add to a step: all of those that it waits for, and the part of the
-/// overlapping ones that exceeds `hidden_seconds_max` of computation.
+/// Returns the time that exchanges add to a step: all of those that it waits for, and the part of
+/// the overlapping ones that exceeds `hidden_seconds_max` of computation.
 double exposed_seconds(const StepWork& work, const Link& link, double hidden_seconds_max) {
   return link.seconds(work.sent_exposed) +
          std::max(0.0, link.seconds(work.sent_overlapped) - hidden_seconds_max);

@@ -64,8 +64,8 @@ class RateModel {
  public:
   explicit RateModel(DeviceRates rates);
 
-  /// The predicted time of a node; nullopt if no node of its op was measured. A node that mainly
-  /// moves bytes is then predicted from the measured nodes of other ops that do the same.
+  /// Returns the predicted time of a node; nullopt if no node of its op was measured. A node that
+  /// mainly moves bytes is then predicted from the measured nodes of other ops that do the same.
   std::optional<NodeTime> time(const NodeWorkload& node) const;
   const DeviceRates& rates() const { return rates_; }
   double flops_per_second() const { return flops_per_second_; }  // the highest of any sample

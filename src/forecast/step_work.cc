@@ -25,8 +25,9 @@ double ramp(double distance, double begins, double ends) {
   return std::min(1.0, std::log(distance / begins) / std::log(ends / begins));
 }
 
-/// The op whose rates apply to `op`. A product fused with an activation hardly takes longer than
-/// the product alone. A lookup in a part of a table has the same kernel as one in the whole table.
+/// Returns the op whose rates apply to `op`. A product fused with an activation hardly takes longer
+/// than the product alone. A lookup in a part of a table has the same kernel as one in the whole
+/// table.
 std::string_view family_of(std::string_view op) {
   if (op == "ConvRelu") return "Conv";
   if (op == "ReluConvGrad") return "ConvGrad";
@@ -104,7 +105,7 @@ void add_node(Sha256& digest, const NodeWorkload& node) {
   }
 }
 
-/// The workloads with those of nodes that a GPU runs as one kernel added up.
+/// Returns the workloads with those of nodes that a GPU runs as one kernel added up.
 std::vector<NodeWorkload> joined(const Program& program, const std::vector<NodeWorkload>& nodes) {
   std::vector<NodeWorkload> groups;
   for (size_t first = 0; first < nodes.size();) {

@@ -66,7 +66,7 @@ struct StepWork {
   double flops() const;
 };
 
-/// The workloads of a program's nodes, in the order of execution.
+/// Returns the workloads of a program's nodes, in the order of execution.
 std::vector<NodeWorkload> node_workloads(const Program& program);
 
 /// A program and how often it runs in a step.

@@ -7,8 +7,8 @@
 namespace trainyard {
 namespace {
 
-/// The shortest text that reads back as the same number, so that dumps lose no digits and show no
-/// rounding noise.
+/// Returns the shortest text that reads back as the same number, so that dumps lose no digits and
+/// show no rounding noise.
 std::string text_of(double value) {
   char buffer[32];
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof buffer, value);

@@ -160,8 +160,8 @@ class Graph {
   /// rules, roles. Runs after each pass in debug builds, and in tests.
   void verify() const;
 
-  /// The graph as text, one tensor or node per line. The text is stable, so golden files can
-  /// contain it.
+  /// Returns the graph as text, one tensor or node per line. The text is stable, so golden files
+  /// can contain it.
   std::string dump() const;
 
  private:

@@ -41,7 +41,7 @@ class GradientContext {
   virtual const Node& node() const = 0;
   TensorId input(int64_t i) const { return node().inputs.at(static_cast<size_t>(i)); }
   TensorId output(int64_t i) const { return node().outputs.at(static_cast<size_t>(i)); }
-  /// The gradient of output i, or kNoTensor if the loss does not depend on it.
+  /// Returns the gradient of output i, or kNoTensor if the loss does not depend on it.
   virtual TensorId grad_output(int64_t i) const = 0;
   /// True if input i depends on a parameter that is trained. Other inputs need no gradient, and
   /// computing one is a waste.
@@ -87,9 +87,9 @@ class Op {
   /// The ONNX name ("Conv"). Gradients and updates, which ONNX does not have, are named "ConvGrad",
   /// "SgdUpdate".
   virtual std::string_view type() const = 0;
-  /// The types of all outputs, in order, including optional ones. All invalid nodes are refused
-  /// here. A message starts with the attribute or input that is at fault; add_node prefixes the
-  /// node's name.
+  /// Returns the types of all outputs, in order, including optional ones. All invalid nodes are
+  /// refused here. A message starts with the attribute or input that is at fault; add_node prefixes
+  /// the node's name.
   virtual Result<std::vector<TensorType>> infer(const InferContext& c) const = 0;
   /// Appends the backward nodes. The default is a fault, because gradient and update ops are not
   /// differentiated.
@@ -103,19 +103,20 @@ class Op {
   /// Whether the node starts work that runs concurrently with later nodes, such as an exchange
   /// between devices. The schedule never delays such an update node to group it with others.
   virtual bool starts_other_work() const { return false; }
-  /// The spreads of all outputs, in order, given those of the inputs (kOwn for an input that is
-  /// left out); nothing if the op does not accept these inputs. By default all must be kOwn.
+  /// Returns the spreads of all outputs, in order, given those of the inputs (kOwn for an input
+  /// that is left out); nothing if the op does not accept these inputs. By default all must be
+  /// kOwn.
   virtual std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
                                                     size_t outputs) const;
   virtual LayoutRule layout_rule() const { return LayoutRule::kRowMajorOnly; }
   virtual PrecisionRule precision_rule() const { return {}; }
 };
 
-/// The spreads of a node's outputs. The error names the inputs that the op does not accept.
+/// Returns the spreads of a node's outputs. The error names the inputs that the op does not accept.
 Result<std::vector<Spread>> spread_outputs(const Graph& graph, const Op& op,
                                            const std::vector<TensorId>& inputs, size_t outputs);
 
-/// The registry: an explicit list in src/ops/registry.cc.
+/// Returns the registry: an explicit list in src/ops/registry.cc.
 const Op* find_op(std::string_view type);
 const Op& get_op(std::string_view type);  // a fault if the type is unknown
 std::vector<const Op*> all_ops();

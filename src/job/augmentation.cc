@@ -95,7 +95,7 @@ bool mixes(const AugmentationSpec& spec) {
   return kind != nullptr && kind->make_mixing != nullptr;
 }
 
-/// The augmentations of single images in `list`, which has been checked.
+/// Returns the augmentations of single images in `list`, which has been checked.
 std::vector<Augmentation> list_augmentations(const std::vector<AugmentationSpec>& list) {
   std::vector<Augmentation> augmentations;
   for (const AugmentationSpec& spec : list) {

@@ -10,9 +10,9 @@ namespace trainyard {
 /// hundreds of checkpoints a second and mostly wait for the disk.
 inline constexpr int64_t kCheckpointIntervalMinUs = 5'000'000;
 
-/// The longest time between two checkpoints of `bytes` bytes, in microseconds: 100 times the cost
-/// of a checkpoint on a slow machine, at least kCheckpointIntervalMinUs and at most 10 minutes. A
-/// kill loses no more work than that, apart from the work during the newest write.
+/// Returns the longest time between two checkpoints of `bytes` bytes, in microseconds: 100 times
+/// the cost of a checkpoint on a slow machine, at least kCheckpointIntervalMinUs and at most 10
+/// minutes. A kill loses no more work than that, apart from the work during the newest write.
 int64_t checkpoint_interval_max_us(int64_t bytes);
 
 /// Times are in microseconds of Clock::steady_us().

@@ -13,8 +13,8 @@ struct Mistake {
   size_t label = 0, prediction = 0;
   int64_t count = 0;
 };
-/// The `count_max` most frequent mistakes, or all if there are fewer. Mistakes of equal count are
-/// in the order of the classes.
+/// Returns the `count_max` most frequent mistakes, or all if there are fewer. Mistakes of equal
+/// count are in the order of the classes.
 std::vector<Mistake> most_confused(const std::vector<std::vector<int64_t>>& confusion,
                                    size_t count_max);
 
@@ -23,7 +23,7 @@ struct ClassFigures {
   int64_t rows = 0;  // rows with this label
   double precision = 0, recall = 0, f1 = 0;
 };
-/// The figures of each class, in the order of the classes.
+/// Returns the figures of each class, in the order of the classes.
 std::vector<ClassFigures> class_figures(const std::vector<std::vector<int64_t>>& confusion);
 
 /// A table with a line per label and a column per prediction. If there are more classes than

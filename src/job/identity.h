@@ -50,7 +50,7 @@ class RunIdentity {
   std::string difference(const RunRecord& recorded) const;
   /// Whether the arithmetic is the only difference between a record's run and this run.
   bool is_in_another_arithmetic(const RunRecord& recorded) const;
-  /// The fields in which a record's run differs from this run. FAILED_PRECONDITION/
+  /// Returns the fields in which a record's run differs from this run. FAILED_PRECONDITION/
   /// CHECKPOINT_FOREIGN if the record is unreadable or of another version.
   Result<std::vector<FieldDifference>> differences(const RunRecord& recorded) const;
 

@@ -20,7 +20,7 @@ const Names& step_metrics() {
   return names;
 }
 
-/// The metrics of an evaluation for a target of this form.
+/// Returns the metrics of an evaluation for a target of this form.
 Names known_metrics(TargetForm form) {
   switch (form) {
     case TargetForm::kClass:

@@ -22,12 +22,12 @@ bool reports(const Recipe& recipe, std::string_view name);
 /// takes 128 MiB for so many) or per class and row (roc_auc). For more classes they are refused.
 inline constexpr int64_t kConfusionClassesMax = 4096;
 
-/// The metrics that an evaluation computes, in the order in which they are reported: the target's
-/// usual metrics, then those of the recipe. "confusion_matrix" is not a number and is logged with
-/// the final model.
+/// Returns the metrics that an evaluation computes, in the order in which they are reported: the
+/// target's usual metrics, then those of the recipe. "confusion_matrix" is not a number and is
+/// logged with the final model.
 std::vector<std::string> evaluation_metrics(const Recipe& recipe, const ModelInterface& interface);
 
-/// The 5 of "top_5_accuracy"; nullopt for a name that is no such metric.
+/// Returns the 5 of "top_5_accuracy"; nullopt for a name that is no such metric.
 std::optional<int64_t> top_k_of(std::string_view name);
 
 /// True if lower values of the metric are better.

@@ -178,7 +178,8 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("lora", spec.lora);
 }
 
-/// The paths in spec files ("recipe.optimizer.learning_rate") of the fields whose row has a trait.
+/// Returns the paths in spec files ("recipe.optimizer.learning_rate") of the fields whose row has a
+/// trait.
 std::vector<std::string> recipe_fields_with(FieldTrait trait);
 
 }  // namespace trainyard

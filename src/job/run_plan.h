@@ -19,7 +19,7 @@ struct InitialWeightsReport {
   std::vector<std::string> missing;     // the source does not have them
   std::vector<std::string> mismatched;  // "fc2.weight [10, 84] where [3, 84] is needed"
   std::vector<std::string> unused;      // tensors of the source that the model does not have
-  /// A summary with one line for each list that is not empty.
+  /// Returns a summary with one line for each list that is not empty.
   std::string text() const;
 };
 

@@ -48,7 +48,7 @@ struct LayerKind {
                                          std::span<const TensorId> inputs) = nullptr;
 };
 
-/// All layer kinds, in the order of the families, and the kind of a given op, or null.
+/// Returns all layer kinds, in the order of the families, and the kind of a given op, or null.
 const std::vector<LayerKind>& layer_kinds();
 const LayerKind* find_layer_kind(std::string_view op);
 
@@ -63,10 +63,12 @@ std::vector<LayerKind> sequence_layers();
 std::vector<LayerKind> text_layers();
 std::vector<LayerKind> category_layers();
 
-/// The default embedding size of a categorical column with that many categories: fastai's rule,
-/// which counts the rows of the table, one per category and one for missing or unknown values.
+/// Returns the default embedding size of a categorical column with that many categories: fastai's
+/// rule, which counts the rows of the table, one per category and one for missing or unknown
+/// values.
 int64_t category_embedding_dim(int64_t categories);
-/// The error text for an unknown column: "'cutt' is not a categorical column, did you mean 'cut'?"
+/// Returns the error text for an unknown column: "'cutt' is not a categorical column, did you mean
+/// 'cut'?"
 std::string no_column(const std::string& name, const ModelInterface& interface);
 
 /// A layer whose names, attributes and inputs have been checked.
@@ -175,13 +177,13 @@ class LayerBuilder {
   bool is_last_ = false;
 };
 
-/// The attributes that add_weights reads: `bias`, `initializer` and `initializer_std`.
+/// Returns the attributes that add_weights reads: `bias`, `initializer` and `initializer_std`.
 ///   uniform         weight and bias uniform in +-1/sqrt(fan_in): the default, as in PyTorch
 ///   kaiming_normal  weight normal with standard deviation sqrt(2/fan_out), bias 0 (He et al. 2015)
 ///   normal          weight normal with standard deviation initializer_std, bias 0
 std::vector<AttributeRule> weight_rules();
 
-/// The inputs of a product. Without a bias there are two, and not a kNoTensor at the end.
+/// Returns the inputs of a product. Without a bias there are two, and not a kNoTensor at the end.
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias);
 
 }  // namespace trainyard

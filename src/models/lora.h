@@ -18,7 +18,7 @@ inline constexpr std::string_view kLoraB = ".lora_B.weight";
 inline bool is_lora(std::string_view name) {
   return name.ends_with(kLoraA) || name.ends_with(kLoraB);
 }
-/// The factor of B A.
+/// Returns the factor of B A.
 inline double lora_scale(const LoraSpec& lora) {
   return lora.alpha / static_cast<double>(lora.rank);
 }

@@ -23,7 +23,8 @@ class Network {
   /// Checks and appends a layer as a user writes it, which must have a name and all inputs.
   Status add(const LayerSpec& layer);
 
-  /// The type of the output that "name" or "name.1" refers to; nullptr if there is no such output.
+  /// Returns the type of the output that "name" or "name.1" refers to; nullptr if there is no such
+  /// output.
   const TensorType* find(const std::string& reference) const;
   /// True if the output has one value for each sample of the batch; false if it does not depend on
   /// the data.

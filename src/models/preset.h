@@ -40,7 +40,7 @@ LayerSpec preset_layer(std::string name, std::string_view op, Attributes attribu
                        std::vector<std::string> inputs = {});
 /// Returns SHAPE_MISMATCH unless a sample is an image of at least `side_min` x `side_min`.
 Status need_images(const ModelInterface& interface, const std::string& preset, int64_t side_min);
-/// The parameter `activation`, and the op for one of its values: "relu" -> "Relu".
+/// Returns the parameter `activation`, and the op for one of its values: "relu" -> "Relu".
 AttributeRule activation_rule();
 std::string_view activation_op(std::string_view field);
 

@@ -16,12 +16,12 @@ namespace trainyard::onnx {
 /// Whether a constant may have `elements` elements; false for -1, the result of product() for
 /// impossible sizes.
 bool may_hold(int64_t elements);
-/// The number of elements; -1 if the sizes are impossible.
+/// Returns the number of elements; -1 if the sizes are impossible.
 int64_t product(const std::vector<int64_t>& dims);
 Error too_large(const NodeImport& n);
 
 std::vector<int64_t> strides_of(const std::vector<int64_t>& dims);
-/// A constant of `dims` whose element i is element from(i) of `c`.
+/// Returns a constant of `dims` whose element i is element from(i) of `c`.
 Constant picked(const Constant& c, const std::vector<int64_t>& dims,
                 const std::function<int64_t(int64_t)>& from);
 /// Element [i0, i1, ...] of the result is element offset + sum(i_k * steps[k]) of `c`.
@@ -29,8 +29,8 @@ Constant strided(const Constant& c, const std::vector<int64_t>& dims, int64_t of
                  const std::vector<int64_t>& steps);
 Constant with_dims(Constant c, std::vector<Extent> dims);
 
-/// The steps with which to read `from` as if it were broadcast to `to`; nothing if it does not
-/// broadcast.
+/// Returns the steps with which to read `from` as if it were broadcast to `to`; nothing if it does
+/// not broadcast.
 std::optional<std::vector<int64_t>> broadcast_steps(const std::vector<int64_t>& from,
                                                     const std::vector<int64_t>& to);
 std::optional<std::vector<int64_t>> broadcast_dims(const std::vector<int64_t>& a,

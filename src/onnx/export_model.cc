@@ -36,7 +36,7 @@ Result<Model> build_inference(const ModelInfo& info, int64_t batch) {
   return model;
 }
 
-/// The attribute `shape` with kBatch in place of the batch; empty if the node has no such
+/// Returns the attribute `shape` with kBatch in place of the batch; empty if the node has no such
 /// attribute.
 Result<std::vector<int64_t>> any_batch(const Node& node, const Node& other) {
   const auto depends = [&] {

@@ -9,8 +9,8 @@
 namespace trainyard::onnx {
 namespace {
 
-/// The result of `op` on two extents; nothing if it depends on the batch size in a way that an
-/// Extent cannot express.
+/// Returns the result of `op` on two extents; nothing if it depends on the batch size in a way that
+/// an Extent cannot express.
 std::optional<Extent> compute(std::string_view op, Extent a, Extent b) {
   if (a.batch || b.batch) {
     if (op == "Mul" && !(a.batch && b.batch)) return Extent{a.count * b.count, true};

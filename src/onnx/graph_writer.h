@@ -47,7 +47,8 @@ class GraphWriter {
   std::string constant(const std::vector<int64_t>& values);
   std::string constant(float value);
   std::string constant(int64_t value);
-  /// The size of axis 0 of a value, I64 [1]. One node is added per value, at the first call.
+  /// Returns the size of axis 0 of a value, I64 [1]. One node is added per value, at the first
+  /// call.
   std::string batch_of(const std::string& value);
   /// Adds a constant of doubles under the given name.
   void add_doubles(const std::string& name, Shape shape, const std::vector<double>& values);
@@ -65,7 +66,7 @@ class GraphWriter {
 
   /// Whether an initializer or the output of a node has this name.
   bool has_value(const std::string& name) const { return values_.contains(name); }
-  /// The ONNX operators of all nodes so far.
+  /// Returns the ONNX operators of all nodes so far.
   const std::set<std::string, std::less<>>& ops() const { return ops_; }
 
   /// Returns the GraphProto. The writer must not be used afterwards.

@@ -32,7 +32,7 @@ void write_batch_normalization(NodeWriter& w) {
   w.put("BatchNormalization", w.inputs(), {{"epsilon", w.attributes().get_float("epsilon", 1e-5)}});
 }
 
-/// A constant F32 list with one element for each of `values`.
+/// Returns a constant F32 list with one element for each of `values`.
 std::string floats(NodeWriter& w, const std::string& what, const std::vector<double>& values) {
   const std::string wide = w.between(what + "_double");
   w.onnx().add_doubles(wide, Shape{static_cast<int64_t>(values.size())}, values);

@@ -101,7 +101,7 @@ Status import_erf(NodeImport& n) {
 
 // --- arithmetic ---
 
-/// The operand x if the node is x * 1, 1 * x or x / 1; else null.
+/// Returns the operand x if the node is x * 1, 1 * x or x / 1; else null.
 const View* unchanged(NodeImport& n) {
   const auto is_one = [&](size_t i, size_t other) {
     const Constant* c = n.find_constant(i);

@@ -54,8 +54,8 @@ View view_of(NodeImport& n, const std::string& layer, bool is_row) {
   return y;
 }
 
-/// An attribute with one number per spatial dimension, as two numbers for H and W. For a row, the
-/// number for H is `neutral`.
+/// Returns an attribute with one number per spatial dimension, as two numbers for H and W. For a
+/// row, the number for H is `neutral`.
 Result<Ints> pair_of(NodeImport& n, const char* name, const Image& image, int64_t neutral) {
   Ints given = n.get_ints(name, Ints(image.is_row ? 1 : 2, neutral));
   if (image.is_row) given.insert(given.begin(), neutral);
@@ -235,7 +235,7 @@ Status import_global_pool(NodeImport& n) {
 
 // --- sizes ---
 
-/// The attribute that determines H and W of a Resize: sizes, or scales.
+/// Returns the attribute that determines H and W of a Resize: sizes, or scales.
 Result<Attributes> resized(NodeImport& n, const Image& image, const std::optional<Ints>& sizes,
                            const std::vector<double>& scales) {
   if (sizes) return Attributes{{"sizes", *sizes}};

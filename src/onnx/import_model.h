@@ -65,7 +65,7 @@ struct ImportedModel {
 Result<ImportedModel> import_model(const OnnxFile& file, const ImportOptions& options);
 Result<ImportedModel> import_model(const std::filesystem::path& file, const ImportOptions& options);
 
-/// The layers in the format of a job file: "layers:
+/// Returns the layers in the format of a job file: "layers:
 ///   - gemm: {units: 10}
 ///     name: fc1
 /// ".

@@ -78,8 +78,8 @@ bool is_fixed(const Constant& c, float value) {
   return !c.trainable && c.uniform() && c.floats->front() == value;
 }
 
-/// The node behind the Reshape that restores the shape after the normalization of groups; null if
-/// there is none or several.
+/// Returns the node behind the Reshape that restores the shape after the normalization of groups;
+/// null if there is none or several.
 const NodeProto* reader_after_reshape(const Importer& importer, const NodeProto& norm) {
   const NodeProto* reshape = importer.only_reader(norm.outputs[0]);
   if (reshape == nullptr || reshape->op != "Reshape" || reshape->inputs[0] != norm.outputs[0]) {
@@ -88,7 +88,7 @@ const NodeProto* reader_after_reshape(const Importer& importer, const NodeProto&
   return importer.only_reader(reshape->outputs[0]);
 }
 
-/// The initializer that a value is, or is derived from by nodes that move elements.
+/// Returns the initializer that a value is, or is derived from by nodes that move elements.
 std::string source_of(const Importer& importer, std::string value) {
   for (const NodeProto* node = importer.producer_of(value); node != nullptr;) {
     if (node->inputs.empty()) return "";

@@ -212,8 +212,8 @@ struct Recurrent {
   const Constant *w = nullptr, *r = nullptr, *b = nullptr;
 };
 
-/// The rows of one direction's gates, reordered from ONNX's order (i o f c and z r h) to the
-/// layer's (i f c o and r z h).
+/// Returns the rows of one direction's gates, reordered from ONNX's order (i o f c and z r h) to
+/// the layer's (i f c o and r z h).
 Numbers gates_of(const Recurrent& p, const Constant& all, int64_t offset, int64_t width) {
   static constexpr int64_t kLstm[] = {0, 2, 3, 1}, kGru[] = {1, 0, 2};
   const int64_t gate = p.hidden * width;

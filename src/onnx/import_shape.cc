@@ -76,7 +76,7 @@ Status import_unsqueeze(NodeImport& n) {
 
 // --- slices, splits and concatenation ---
 
-/// The view of a layer whose axes are those of a canonical operand with other sizes.
+/// Returns the view of a layer whose axes are those of a canonical operand with other sizes.
 View resized(const Importer::Canonical& c, const std::string& layer, const Ints& sizes) {
   View y;
   y.layer = layer;

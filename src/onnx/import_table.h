@@ -37,17 +37,17 @@ class NodeImport {
   const Value& input(size_t i) const;  // a fault if the input is left out
   std::vector<Extent> dims(size_t i) const { return dims_of(input(i)); }
   const Constant* find_constant(size_t i) const;  // null if the input is left out or not constant
-  /// A constant input, of floats or whole numbers. `what` names it in the error.
+  /// Returns a constant input, of floats or whole numbers. `what` names it in the error.
   Result<const Constant*> floats(size_t i, const char* what) const;
   Result<std::vector<Extent>> extents(size_t i, const char* what) const;
   Result<std::vector<int64_t>> ints(size_t i, const char* what) const;
   /// One constant number of either type.
   Result<double> number(size_t i, const char* what) const;
-  /// The values of an attribute or else of input i; nothing if neither is given.
+  /// Returns the values of an attribute or else of input i; nothing if neither is given.
   Result<std::optional<std::vector<int64_t>>> ints_of(std::string_view attribute, size_t i) const;
-  /// The input as a view of a layer; a constant becomes a layer.
+  /// Returns the input as a view of a layer; a constant becomes a layer.
   Result<View> view(size_t i);
-  /// The axis counted from the front. Refuses an axis that a value of `rank` does not have.
+  /// Returns the axis counted from the front. Refuses an axis that a value of `rank` does not have.
   Result<int64_t> axis(int64_t given, int64_t rank) const;
   Result<std::vector<int64_t>> axes(const std::vector<int64_t>& given, int64_t rank) const;
 
@@ -85,7 +85,7 @@ const ImportRow* find_import_row(std::string_view op);
 /// Refuses attributes that the row does not list, or that have another type.
 Status check_node_attributes(const NodeProto& node, const ImportRow& row);
 
-/// The table of docs/onnx.md.
+/// Returns the table of docs/onnx.md.
 std::string import_table_markdown();
 
 // The rows of each family of operations.
@@ -120,7 +120,7 @@ Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t inde
 Result<View> take_range(NodeImport& n, const View& x, int64_t axis,
                         const std::vector<int64_t>& indices);
 
-/// The target shape of a Reshape, with 0 and -1 resolved.
+/// Returns the target shape of a Reshape, with 0 and -1 resolved.
 Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Extent>& from,
                                            const std::vector<Extent>& shape);
 

@@ -51,7 +51,7 @@ struct Constant {
   /// parameters.
   std::shared_ptr<const std::vector<Origin>> origins;
 
-  /// The number of elements; `dims` must not include the batch.
+  /// Returns the number of elements; `dims` must not include the batch.
   int64_t elements() const;
   int64_t stored() const { return is_float ? std::ssize(*floats) : std::ssize(*ints); }
   /// True if the constant has no elements, which no output of a layer can have.
@@ -59,7 +59,7 @@ struct Constant {
   /// True if all elements are equal.
   bool uniform() const;
 };
-/// The transpose of a matrix of static sizes.
+/// Returns the transpose of a matrix of static sizes.
 Constant turned(const Constant& matrix);
 
 /// The values of a layer's weight.
@@ -68,7 +68,7 @@ struct Numbers {
   // The origin of each value; empty: all are fixed (as in Constant::origins).
   std::vector<Origin> origins;
 };
-/// All elements of a constant of floats; `dims` must not include the batch.
+/// Returns all elements of a constant of floats; `dims` must not include the batch.
 Numbers numbers_of(const Constant& c);
 /// `count` elements of `c`, of which number i is element from(i).
 Numbers numbers_of(const Constant& c, int64_t count, const std::function<int64_t(int64_t)>& from);

@@ -9,8 +9,9 @@
 namespace trainyard::onnx {
 namespace {
 
-/// The shortest text that reads back as the same float (attributes in ONNX are floats). A number
-/// with an exponent gets a point, because readers of YAML 1.1 would read it as text otherwise.
+/// Returns the shortest text that reads back as the same float (attributes in ONNX are floats). A
+/// number with an exponent gets a point, because readers of YAML 1.1 would read it as text
+/// otherwise.
 std::string text_of(double value) {
   char buffer[32];
   const auto [end, error] =

@@ -38,7 +38,8 @@ const NodeProto* find_producer(const GraphProto& graph, std::string_view value) 
 
 // --- files that this program has written (interface.h) ---
 
-/// The value that the model itself computes, before the nodes that convert it to the file's output.
+/// Returns the value that the model itself computes, before the nodes that convert it to the file's
+/// output.
 std::string own_output(const GraphProto& graph, const std::string& output) {
   const auto input_of = [&](std::string_view value, bool last) -> std::string {
     const NodeProto* node = find_producer(graph, value);

@@ -37,13 +37,14 @@ class Importer {
                                 std::vector<std::string> inputs, const std::string& hint = {});
   /// Sets, or replaces, the values of "<layer>.<suffix>".
   void set_weight(const std::string& layer, std::string_view suffix, Numbers numbers);
-  /// The sizes of a layer's output, without the batch.
+  /// Returns the sizes of a layer's output, without the batch.
   std::vector<int64_t> sizes_of(const std::string& layer) const;
   bool has_batch(const std::string& layer) { return network_->has_batch(layer); }
   bool is_tokens(const std::string& layer) const;
   /// The name for a layer with this weight, from the initializer's name: "conv1.weight" -> "conv1".
   static std::string name_hint(const Constant& weight);
-  /// The linear layer or embedding whose "weight" is exactly this initializer; "" if there is none.
+  /// Returns the linear layer or embedding whose "weight" is exactly this initializer; "" if there
+  /// is none.
   std::string layer_to_tie(const std::string& initializer) const;
   void remember_weight(const std::string& initializer, const std::string& layer);
   /// True if several nodes read this trained constant, so that it must become a layer of its own.
@@ -76,26 +77,26 @@ class Importer {
 
   // --- operations that several rows use ---
 
-  /// A binary layer (Add, Mul, ...) with broadcasting.
+  /// Returns a binary layer (Add, Mul, ...) with broadcasting.
   Result<View> binary(std::string_view op, const Value& a, const Value& b);
   Result<View> unary(std::string_view op, Attributes attributes, const View& x);
   /// x w^T + bias over the last dimension. `weight` is [units, features]; `bias` may be null.
   Result<View> linear(const View& x, const Constant& weight, const Constant* bias);
   Result<View> mat_mul(const Value& a, const Value& b);
-  /// The same elements with other sizes, given as for ONNX's Reshape but without 0 and -1.
+  /// Returns the same elements with other sizes, given as for ONNX's Reshape but without 0 and -1.
   Result<View> reshape(View x, const std::vector<Extent>& dims);
 
   // --- the graph ---
 
   const OnnxFile& file() const { return file_; }
   int64_t opset() const { return file_.opset(); }
-  /// The batch size that the file fixes; nothing if it is open.
+  /// Returns the batch size that the file fixes; nothing if it is open.
   std::optional<int64_t> fixed_batch() const { return fixed_batch_; }
   const Value* find(const std::string& name) const;
   void define(const std::string& name, Value value);
-  /// The only node that reads a value; null if several nodes read it or it is the output.
+  /// Returns the only node that reads a value; null if several nodes read it or it is the output.
   const NodeProto* only_reader(const std::string& name) const;
-  /// The node that computes a value; null for inputs and initializers.
+  /// Returns the node that computes a value; null for inputs and initializers.
   const NodeProto* producer_of(const std::string& value) const;
   bool is_read(const std::string& name) const {
     return name == output_value_ || readers_.contains(name);
@@ -131,7 +132,7 @@ class Importer {
   struct Axes;
   Result<std::string> arrange_operand(const Value& operand, const View& view, const Axes& axes,
                                       bool is_first);
-  /// The layer's axis to which each atom belongs; 0 for atom 0, the batch.
+  /// Returns the layer's axis to which each atom belongs; 0 for atom 0, the batch.
   std::vector<int> axis_of_atoms(const View& view) const;
   std::string free_name(const std::string& wanted, std::string_view op);
 

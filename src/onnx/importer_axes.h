@@ -9,11 +9,11 @@
 
 namespace trainyard::onnx {
 
-/// The error for something that no layer can express.
+/// Returns the error for something that no layer can express.
 Error misfit(const std::string& what);
 int64_t product_of(const View& view, const std::vector<int>& atoms);
 bool holds_batch(const std::vector<int>& dim);
-/// The view that a constant would have as the output of a layer.
+/// Returns the view that a constant would have as the output of a layer.
 View shape_view(const Constant& c);
 /// Splits atoms until both views have the same atoms in dimension `i`, or one of them has size 1.
 Status align(View& a, View& b, size_t i);

@@ -36,8 +36,8 @@ struct InputNames {
 };
 /// Adds the inputs and the preprocessing nodes.
 InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p);
-/// The same with raw rows. ONNX_UNSUPPORTED for inputs that ONNX cannot read (dates, and texts that
-/// become tokens), and for images, which are always raw.
+/// Returns the same with raw rows. ONNX_UNSUPPORTED for inputs that ONNX cannot read (dates, and
+/// texts that become tokens), and for images, which are always raw.
 Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& schema,
                                     const Preprocessing& p);
 
@@ -45,8 +45,8 @@ Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& sche
 void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetSchema& schema,
                    const Preprocessing& p, const std::string& output);
 
-/// The file's metadata_props: plain text, or JSON for structured values. docs/onnx.md lists the
-/// keys.
+/// Returns the file's metadata_props: plain text, or JSON for structured values. docs/onnx.md lists
+/// the keys.
 std::map<std::string, std::string> interface_metadata(const Objective& objective,
                                                       const DatasetSchema& schema,
                                                       const Preprocessing& p, bool raw_rows);

@@ -303,8 +303,8 @@ Result<int64_t> number_in(const TensorProto& t, const char* key) {
   return value;
 }
 
-/// The file that an external location names. It must be inside `folder`, also after links have been
-/// resolved.
+/// Returns the file that an external location names. It must be inside `folder`, also after links
+/// have been resolved.
 Result<fs::path> path_inside(const fs::path& folder, const std::string& location,
                              const std::string& tensor) {
   const auto refuse = [&](const std::string& why) {

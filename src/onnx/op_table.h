@@ -86,7 +86,7 @@ Status check_ops(const Graph& graph);
 /// Writes a node as its op's row says. The op must have a row.
 void write_node(NodeWriter& w);
 
-/// The table of docs/onnx.md.
+/// Returns the table of docs/onnx.md.
 std::string op_table_markdown();
 
 // The rows of each family of ops.

@@ -29,8 +29,8 @@ class ProtobufMessage {
   void add_message(int field, ProtobufMessage message);
 
   int64_t size_bytes() const;
-  /// The parts of the message, to be written one after another. Valid until the message is changed
-  /// or moved.
+  /// Returns the parts of the message, to be written one after another. Valid until the message is
+  /// changed or moved.
   std::vector<std::span<const std::byte>> parts() const;
 
  private:

@@ -31,7 +31,7 @@ class TrainedParameters {
   /// Assigns origins to the numbers of a trained initializer. ONNX_UNSUPPORTED if there are more
   /// than an Origin can represent.
   Result<std::vector<Origin>> count(const std::string& initializer, int64_t numbers);
-  /// The initializer to which a number belongs.
+  /// Returns the initializer to which a number belongs.
   const std::string& name_of(Origin origin) const;
 
   /// Registers the numbers of a layer's weight. Returns true if the weight is trained, false if it
@@ -45,9 +45,9 @@ class TrainedParameters {
   std::vector<bool> taken_;               // by origin: whether the number is in a weight
 };
 
-/// A short list of rules that freezes the parameters in `frozen` and trains those in `trained`.
-/// Each rule has a name, or a pattern for the beginning or the end of names; later rules override
-/// earlier ones. Empty if `frozen` is empty.
+/// Returns a short list of rules that freezes the parameters in `frozen` and trains those in
+/// `trained`. Each rule has a name, or a pattern for the beginning or the end of names; later rules
+/// override earlier ones. Empty if `frozen` is empty.
 std::vector<FreezeRule> freeze_rules(const std::vector<std::string>& trained,
                                      const std::vector<std::string>& frozen);
 

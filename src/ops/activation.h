@@ -20,7 +20,7 @@
 
 namespace trainyard {
 
-/// All ops of this file: "Elu", ..., and their gradients "EluGrad", ...: (saved, dy) -> dx.
+/// Returns all ops of this file: "Elu", ..., and their gradients "EluGrad", ...: (saved, dy) -> dx.
 std::span<const Op* const> activation_ops();
 /// True for "Elu" and the others, false for their gradients.
 bool is_activation(const Op& op);
@@ -31,8 +31,8 @@ const Op* relu_grad_op();
 const Op* gelu_op();
 const Op* gelu_grad_op();
 
-/// The spread of an elementwise op: all inputs must be kOwn, or all kUnits; the outputs are as the
-/// inputs.
+/// Returns the spread of an elementwise op: all inputs must be kOwn, or all kUnits; the outputs are
+/// as the inputs.
 std::optional<std::vector<Spread>> spread_elementwise(const std::vector<Spread>& inputs,
                                                       size_t outputs);
 

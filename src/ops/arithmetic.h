@@ -16,7 +16,8 @@
 
 namespace trainyard {
 
-/// All ops of this file: "Sub", ..., and their gradients, such as "MulGrad": (a, b, dy) -> da, db.
+/// Returns all ops of this file: "Sub", ..., and their gradients, such as "MulGrad": (a, b, dy) ->
+/// da, db.
 std::span<const Op* const> arithmetic_ops();
 
 /// Infers the output type of Add and of the ops of this file, whose two inputs broadcast.

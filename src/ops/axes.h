@@ -21,7 +21,7 @@ int64_t checked_axis(OpChecks& check, std::string_view attribute, int64_t axis, 
 std::vector<int64_t> checked_axes(OpChecks& check, std::string_view attribute,
                                   const std::vector<int64_t>& axes, int64_t rank);
 
-/// The shape that `a` and `b` broadcast to, or nothing if they do not broadcast.
+/// Returns the shape that `a` and `b` broadcast to, or nothing if they do not broadcast.
 std::optional<Shape> broadcast_shapes(const Shape& a, const Shape& b);
 
 /// Refuses inputs i and j that do not broadcast. The result is meaningless after a refusal.

@@ -47,10 +47,10 @@ const Op* rms_normalization_grad_op();
 const Op* skip_normalization_op();       // "SkipNormalization"
 const Op* skip_normalization_grad_op();  // "SkipNormalizationGrad"
 
-/// The value of the attribute `form` of SkipNormalization and SkipNormalizationGrad.
+/// Returns the value of the attribute `form` of SkipNormalization and SkipNormalizationGrad.
 NormalizationForm normalization_form(const Attributes& attributes);
 
-/// The first normalized dimension, counted from the front.
+/// Returns the first normalized dimension, counted from the front.
 int64_t normalization_axis(const Attributes& attributes, const Shape& x);
 
 }  // namespace trainyard

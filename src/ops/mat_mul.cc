@@ -16,7 +16,7 @@ using Dims = std::vector<int64_t>;
 Dims left_dims(const Shape& a) { return a.rank() == 1 ? Dims{1, a[0]} : a.dims(); }
 Dims right_dims(const Shape& b) { return b.rank() == 1 ? Dims{b[0], 1} : b.dims(); }
 
-/// The batch dimensions to which both are broadcast, or nothing if they do not broadcast.
+/// Returns the batch dimensions to which both are broadcast, or nothing if they do not broadcast.
 std::optional<Dims> batch_dims(const Dims& a, const Dims& b) {
   Dims batch(std::max(a.size(), b.size()) - 2, 1);
   for (const Dims* dims : {&a, &b}) {
@@ -30,7 +30,8 @@ std::optional<Dims> batch_dims(const Dims& a, const Dims& b) {
   return batch;
 }
 
-/// The index of the matrix in an operand of dimensions `dims` that product `p` of the batch reads.
+/// Returns the index of the matrix in an operand of dimensions `dims` that product `p` of the batch
+/// reads.
 int64_t matrix_of(const Dims& dims, const Dims& batch, int64_t p) {
   const size_t offset = batch.size() + 2 - dims.size();
   int64_t index = 0, step = 1;

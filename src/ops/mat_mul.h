@@ -17,8 +17,8 @@ namespace trainyard {
 const Op* mat_mul_op();       // "MatMul"
 const Op* mat_mul_grad_op();  // "MatMulGrad": (a, b, dc) -> da, db
 
-/// The matrix products that the shapes require. If b is a single matrix, the batch of a becomes
-/// rows of one product.
+/// Returns the matrix products that the shapes require. If b is a single matrix, the batch of a
+/// becomes rows of one product.
 kernels::MatMulBatch mat_mul_batch(const Shape& a, const Shape& b);
 
 }  // namespace trainyard

@@ -16,7 +16,7 @@ std::vector<int64_t> pad_axes(const Attributes& attributes, int64_t rank) {
   return attributes.get_ints("axes", std::move(all));
 }
 
-/// The shape of y. The result is meaningless after a refusal.
+/// Returns the shape of y. The result is meaningless after a refusal.
 Shape checked_pad(OpChecks& check, const InferContext& c, const Shape& x) {
   const Attributes& a = c.attributes();
   check.require(a.find("pads") != nullptr, "ATTRIBUTE_MISSING", "pads",

@@ -19,8 +19,8 @@
 
 namespace trainyard {
 
-/// All ops of this file: "HuberLoss", ..., and their gradients "HuberLossGrad", ...: (prediction,
-/// target, dloss) -> dprediction.
+/// Returns all ops of this file: "HuberLoss", ..., and their gradients "HuberLossGrad", ...:
+/// (prediction, target, dloss) -> dprediction.
 std::span<const Op* const> pointwise_loss_ops();
 
 }  // namespace trainyard

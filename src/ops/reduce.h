@@ -16,11 +16,11 @@
 
 namespace trainyard {
 
-/// All ops of this file: "ReduceSum", ..., and their gradients. "ReduceSumGrad": dy -> dx
+/// Returns all ops of this file: "ReduceSum", ..., and their gradients. "ReduceSumGrad": dy -> dx
 /// (attribute shape: that of x); "ReduceMaxGrad": (x, y, dy) -> dx.
 std::span<const Op* const> reduce_ops();
 
-/// All axes that are reduced, ascending, in 0..rank-1; for a reduction or its gradient.
+/// Returns all axes that are reduced, ascending, in 0..rank-1; for a reduction or its gradient.
 std::vector<int64_t> reduce_axes(const Attributes& attributes, int64_t rank);
 
 }  // namespace trainyard

@@ -23,7 +23,7 @@ void check_choice(OpChecks& check, const InferContext& c, std::string_view name,
                 "'" + value + "' is not known, expected " + expected);
 }
 
-/// The shape of y. The result is meaningless after a refusal.
+/// Returns the shape of y. The result is meaningless after a refusal.
 Shape checked_resize(OpChecks& check, const InferContext& c, const Shape& x) {
   const Attributes& a = c.attributes();
   check_choice(check, c, "mode", {"nearest", "linear"});
@@ -114,7 +114,7 @@ class ResizeGrad final : public Op {
   LayoutRule layout_rule() const override { return LayoutRule::kFollow; }
 };
 
-/// The coordinate in x of the middle of y's row i.
+/// Returns the coordinate in x of the middle of y's row i.
 double coordinate(const Attributes& attributes, int64_t x_size, int64_t y_size, int64_t i) {
   const std::string mode = attributes.get_string("coordinate_transformation_mode", "half_pixel");
   const auto at = static_cast<double>(i);

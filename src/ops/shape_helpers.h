@@ -54,8 +54,8 @@ class OpChecks {
   bool ok_ = true;
 };
 
-/// The cost of an elementwise op: all bytes of inputs and outputs, and `flops` FLOPs per element of
-/// the first input.
+/// Returns the cost of an elementwise op: all bytes of inputs and outputs, and `flops` FLOPs per
+/// element of the first input.
 Cost cost_per_element(const Op& op, const Graph& graph, const Node& node, int64_t flops);
 
 }  // namespace trainyard

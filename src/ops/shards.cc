@@ -126,7 +126,7 @@ class AllGatherDone final : public AllGather {
   Cost cost(const Graph&, const Node&) const override { return {}; }  // it only waits
 };
 
-/// The inverse of flat_shapes(); empty if the numbers are not valid shapes.
+/// Returns the inverse of flat_shapes(); empty if the numbers are not valid shapes.
 std::vector<Shape> shapes_from(const std::vector<int64_t>& flat) {
   std::vector<Shape> shapes;
   for (size_t at = 0; at < flat.size();) {

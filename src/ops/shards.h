@@ -43,11 +43,11 @@ const Op* all_gather_done_op();       // "AllGatherDone"
 const Op* gather_shards_start_op();   // "GatherShardsStart"
 const Op* gather_shards_done_op();    // "GatherShardsDone"
 
-/// The type [c] of the shards of a tensor of `type` over `ranks` ranks, and the elements of one
-/// rank's shard.
+/// Returns the type [c] of the shards of a tensor of `type` over `ranks` ranks, and the elements of
+/// one rank's shard.
 TensorType shard_type(const TensorType& type, int64_t ranks);
 kernels::ShardRange shard_range(const TensorType& type, int64_t rank, int64_t ranks);
-/// The elements of the whole tensor in the shard of `rank`, for shards along axis 0.
+/// Returns the elements of the whole tensor in the shard of `rank`, for shards along axis 0.
 kernels::ShardRange shard_range_of(const TensorInfo& shard, int64_t rank);
 /// The elements of the whole tensor in one rank's shard along any axis, as `runs` runs of `count`
 /// elements. Shards along axis 0 have one run; shards that are columns have one run per row. The
@@ -72,8 +72,8 @@ std::vector<int64_t> flat_shapes(const std::vector<Shape>& shapes);
 /// attributes: `rank`, of `ranks`. Its gradient and its state are then shards.
 inline constexpr const char* kRank = "rank";
 inline constexpr const char* kRanks = "ranks";
-/// The elements of the parameter that the node updates; if it updates rows, the elements of these
-/// rows.
+/// Returns the elements of the parameter that the node updates; if it updates rows, the elements of
+/// these rows.
 kernels::ShardRange updated_range(const Graph& graph, const Node& node);
 /// For infer() of an update: checks that gradient and state fit the parameter. `inputs` are the
 /// indices of the gradient and the state, in this order; `rows` is the index of the last input.

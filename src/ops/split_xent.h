@@ -31,7 +31,7 @@ const Op* class_softmax_op();    // "ClassSoftmax"
 const Op* split_xent_op();       // "SplitSoftmaxCrossEntropyLoss"
 const Op* split_xent_grad_op();  // "SplitSoftmaxCrossEntropyLossGrad"
 
-/// The number of columns that each rank has if K classes are distributed over the ranks.
+/// Returns the number of columns that each rank has if K classes are distributed over the ranks.
 constexpr int64_t classes_of_rank(int64_t classes, int64_t ranks) {
   return (classes + ranks - 1) / ranks;
 }

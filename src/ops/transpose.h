@@ -13,7 +13,7 @@ namespace trainyard {
 
 const Op* transpose_op();  // "Transpose"
 
-/// The attribute perm, or its default.
+/// Returns the attribute perm, or its default.
 std::vector<int64_t> transpose_perm(const Attributes& attributes, int64_t rank);
 
 }  // namespace trainyard

@@ -18,8 +18,8 @@ void check_window(OpChecks& check, const InferContext& c, bool kernel_required,
 /// The attributes must have passed check_window. R and S are used if kernel_shape is absent.
 kernels::Window window_of(const Attributes& attributes, int64_t R = 0, int64_t S = 0);
 
-/// The window of a pool over `x`. With ceil_mode there is one more window if it begins inside the
-/// image or the padding before it; the result then has more padding at the end.
+/// Returns the window of a pool over `x`. With ceil_mode there is one more window if it begins
+/// inside the image or the padding before it; the result then has more padding at the end.
 kernels::Window pool_window(const Attributes& attributes, const Shape& x);
 
 /// Refuses a window larger than the padded image `x` [N, C, H, W].

@@ -162,8 +162,8 @@ ScaledStep append_loss_scale(Graph& graph, const LossScaling& s, TensorId learni
   return step;
 }
 
-/// The elements of a rank's part whose squares are summed: all but the padding. If the part is a
-/// range of columns, the padding is included, which changes nothing because it is 0.
+/// Returns the elements of a rank's part whose squares are summed: all but the padding. If the part
+/// is a range of columns, the padding is included, which changes nothing because it is 0.
 kernels::ShardRange part_range(const TensorInfo& p, int64_t rank) {
   return p.shard_axis == 0 ? shard_range_of(p, rank)
                            : kernels::ShardRange{0, p.type.shape.elements()};

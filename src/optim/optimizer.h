@@ -169,7 +169,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("milestones", spec.milestones);
 }
 
-/// The learning rate of `step` (0-based), in a job of `steps_total` steps.
+/// Returns the learning rate of `step` (0-based), in a job of `steps_total` steps.
 double learning_rate_at(const ScheduleSpec& schedule, double base, int64_t step,
                         int64_t steps_total);
 

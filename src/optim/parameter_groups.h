@@ -34,14 +34,15 @@ void visit_fields(Spec& spec, auto&& visit) {
 /// recipe.parameter_groups[0].match.
 Status check_parameter_groups(const std::vector<ParameterGroup>& groups);
 
-/// The rule of every parameter of a forward graph. Refuses a pattern that matches no parameter,
-/// suggesting similar names, and groups that freeze everything. The groups in `first` apply before
-/// the user's groups and may match nothing. CANCELLED/STOPPED once `stop` is requested.
+/// Returns the rule of every parameter of a forward graph. Refuses a pattern that matches no
+/// parameter, suggesting similar names, and groups that freeze everything. The groups in `first`
+/// apply before the user's groups and may match nothing. CANCELLED/STOPPED once `stop` is
+/// requested.
 Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
     const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
     const std::vector<ParameterGroup>& first = {}, const std::stop_token& stop = {});
 
-/// The error text for a pattern that matches nothing: "matches no parameter; did you mean
+/// Returns the error text for a pattern that matches nothing: "matches no parameter; did you mean
 /// 'fc1.weight'?", or else the first few of the existing names.
 std::string no_match(const std::string& pattern, const std::vector<std::string>& names,
                      std::string_view what = "parameter");

@@ -22,7 +22,7 @@ double one_cycle(const ScheduleSpec& s, double base, int64_t done, int64_t steps
   return cosine(base, first / s.final_div_factor, share);
 }
 
-/// The rate of step `done` of `steps`; both exclude the warm-up.
+/// Returns the rate of step `done` of `steps`; both exclude the warm-up.
 double scheduled_rate(const ScheduleSpec& s, double base, int64_t done, int64_t steps) {
   if (s.type == "step") return base * std::pow(s.gamma, static_cast<double>(done / s.step_size));
   if (s.type == "multi_step") {

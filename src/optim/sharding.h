@@ -50,12 +50,12 @@ constexpr Shard canonical(Shard shard) {
                                            ~static_cast<uint8_t>(Shard::kOptimizer))
                       : shard;
 }
-/// The single flags of which `shard` consists, in the order of name_of().
+/// Returns the single flags of which `shard` consists, in the order of name_of().
 std::vector<Shard> shard_parts(Shard shard);
-/// All canonical combinations but kNone. Those without kParameters come first, because sharding
-/// parameters is the slowest; within both groups, smaller combinations come first.
+/// Returns all canonical combinations but kNone. Those without kParameters come first, because
+/// sharding parameters is the slowest; within both groups, smaller combinations come first.
 std::vector<Shard> shard_sets();
-/// The text of a spec: "none", "head", "[optimizer, head]".
+/// Returns the text of a spec: "none", "head", "[optimizer, head]".
 std::string name_of(Shard shard);
 
 /// The rank that updates. It updates all parameters, or its shard of each.

@@ -34,8 +34,8 @@ struct KeptRows {
 /// Adds a list called `name` for `size` rows to `graph`, as an accumulator. Empty if micro_batches
 /// is 1.
 KeptRows add_kept_rows(Graph& graph, const std::string& name, int64_t size, int64_t micro_batches);
-/// The input of a training program that is the index of the micro-batch within its step; created on
-/// first use.
+/// Returns the input of a training program that is the index of the micro-batch within its step;
+/// created on first use.
 TensorId micro_step_input(Graph& graph);
 
 /// Gradients by parameter. The gradient of a table in `tables` is that of its gathered rows; its

@@ -20,7 +20,7 @@ class ModelCopy {
   }
   virtual ~ModelCopy() = default;
 
-  /// The copy's description of a tensor without a producer (an input, parameter or state).
+  /// Returns the copy's description of a tensor without a producer (an input, parameter or state).
   virtual TensorInfo info_of(TensorId id) const { return graph_.tensor(id); }
 
   void copy_sources() {

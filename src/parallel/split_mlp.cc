@@ -56,7 +56,7 @@ class PairFinder {
   PairFinder(const Model& model, Rank rank)
       : graph_(model.graph), rank_(rank), readers_(readers_of(model.graph)) {}
 
-  /// All pairs in graph order for which `is_chosen` returns true.
+  /// Returns all pairs in graph order for which `is_chosen` returns true.
   template <typename F>
   std::vector<Pair> find(const F& is_chosen) const {
     std::vector<Pair> pairs;

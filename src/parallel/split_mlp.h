@@ -56,8 +56,8 @@ Model split_mlp(const Model& model, Rank rank, const std::vector<SplitPair>& pai
 /// is a node inside its layer.
 std::string layer_of(std::string_view node_name);
 
-/// The numbers that a device stores per weight: the weight, its gradient, optimizer state, and its
-/// moving average.
+/// Returns the numbers that a device stores per weight: the weight, its gradient, optimizer state,
+/// and its moving average.
 int64_t kept_copies(const Recipe& recipe);
 
 }  // namespace trainyard

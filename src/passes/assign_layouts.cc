@@ -58,7 +58,7 @@ class Components {
   std::vector<size_t> parent_;
 };
 
-/// The layout in which each node computes.
+/// Returns the layout in which each node computes.
 std::vector<Layout> layouts_of_nodes(const Graph& graph) {
   const size_t count = graph.nodes().size();
   Components components(count);

@@ -79,7 +79,8 @@ class Fusion : public NodeEdits {
     replace(k, std::move(fused));
   }
 
-  /// The input b of the normalization that computed y; kNoTensor if y also depends on a residual.
+  /// Returns the input b of the normalization that computed y; kNoTensor if y also depends on a
+  /// residual.
   TensorId bias_behind(TensorId y, const Node& grad) const {
     if (tensor(y).producer == kNoNode) return kNoTensor;
     const Node& forward = node(producer(y));

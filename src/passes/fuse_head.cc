@@ -24,8 +24,8 @@ class Heads : public NodeEdits {
   }
 
  private:
-  /// The Gemm that computes `id`, directly or through reshapes, if each result is read only by the
-  /// next node. Adds the Gemm and the reshapes to `absorbed`.
+  /// Returns the Gemm that computes `id`, directly or through reshapes, if each result is read only
+  /// by the next node. Adds the Gemm and the reshapes to `absorbed`.
   std::optional<size_t> gemm_before(TensorId id, std::vector<size_t>& absorbed) const {
     while (tensor(id).producer != kNoNode && only_reader(id)) {
       const size_t k = producer(id);
@@ -36,8 +36,8 @@ class Heads : public NodeEdits {
     }
     return std::nullopt;
   }
-  /// The GemmGrad that reads `id` as the gradient of the product, directly or through reshapes, if
-  /// each result has no other reader. Adds the reshapes to `absorbed`.
+  /// Returns the GemmGrad that reads `id` as the gradient of the product, directly or through
+  /// reshapes, if each result has no other reader. Adds the reshapes to `absorbed`.
   std::optional<size_t> gemm_grad_behind(TensorId id, std::vector<size_t>& absorbed) const {
     for (std::optional<size_t> k = only_reader(id); k; k = only_reader(id)) {
       if (node(*k).op == gemm_grad_op() && node(*k).inputs[2] == id) return k;

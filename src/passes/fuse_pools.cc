@@ -39,12 +39,12 @@ class Pools : public NodeEdits {
       return node(reader).op == max_pool_grad_op();
     });
   }
-  /// The only reader of `id`, if its op is `op`.
+  /// Returns the only reader of `id`, if its op is `op`.
   std::optional<size_t> only(TensorId id, const Op* op) const {
     const std::optional<size_t> reader = only_reader(id);
     return reader && node(*reader).op == op ? reader : std::nullopt;
   }
-  /// The pool's gradient node; none if the pool is not trained.
+  /// Returns the pool's gradient node; none if the pool is not trained.
   std::optional<size_t> gradient_of(const Node& pool) const {
     const TensorId winner = winner_of(pool);
     return winner == kNoTensor ? std::nullopt : only(winner, max_pool_grad_op());

@@ -36,7 +36,7 @@ class Products : public NodeEdits {
     return n.op == reshape_op() || n.op == reshape_grad_op();
   }
 
-  /// The tensor of which `id` is a reshape, through any number of reshapes.
+  /// Returns the tensor of which `id` is a reshape, through any number of reshapes.
   TensorId shaped_from(TensorId id) const {
     while (tensor(id).producer != kNoNode && node(producer(id)).op != nullptr &&
            is_reshape(node(producer(id)))) {

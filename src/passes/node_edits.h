@@ -36,12 +36,13 @@ class NodeEdits {
   bool is_marked(TensorId id) const {
     return std::ranges::find(graph_.outputs(), id) != graph_.outputs().end();
   }
-  /// The readers in the original graph, in its order. A node that reads `id` twice is listed twice.
+  /// Returns the readers in the original graph, in its order. A node that reads `id` twice is
+  /// listed twice.
   const std::vector<size_t>& readers(TensorId id) const {
     return readers_[static_cast<size_t>(id)];
   }
-  /// The only reader of `id`; none if there are several or `id` is a marked output, which must
-  /// stay.
+  /// Returns the only reader of `id`; none if there are several or `id` is a marked output, which
+  /// must stay.
   std::optional<size_t> only_reader(TensorId id) const {
     if (readers(id).size() != 1 || is_marked(id)) return std::nullopt;
     return readers(id)[0];

@@ -21,14 +21,14 @@ enum class Recompute : uint8_t {
   kBlocks,  // all activations between the narrow places of the network
   kFull     // the same, with about the square root of the number of places
 };
-/// The value for "none", "blocks" or "full"; nothing for another name.
+/// Returns the value for "none", "blocks" or "full"; nothing for another name.
 std::optional<Recompute> find_recompute(std::string_view name);
 std::string_view name_of(Recompute recompute);
 
 /// How activations, their gradients and the weights of products are stored and multiplied. Sums,
 /// losses, statistics, parameters, their gradients and the optimizer are always F32.
 enum class Precision : uint8_t { kFp32, kBf16, kTf32, kFp16 };
-/// The value for "fp32", "bf16", "tf32" or "fp16"; nothing for another name.
+/// Returns the value for "fp32", "bf16", "tf32" or "fp16"; nothing for another name.
 std::optional<Precision> find_precision(std::string_view name);
 std::string_view name_of(Precision precision);
 
@@ -38,8 +38,8 @@ struct PassOptions {
   bool fuse = true;       // fuse nodes, for fewer sweeps over memory
   bool layouts = true;    // store rank-4 activations channels-last if the ops accept it
 };
-/// All passes except those named in TRAINYARD_WITHOUT_PASSES ("fuse,dead_code"), to find out
-/// whether a pass causes a fault. An unknown name is a fault.
+/// Returns all passes except those named in TRAINYARD_WITHOUT_PASSES ("fuse,dead_code"), to find
+/// out whether a pass causes a fault. An unknown name is a fault.
 PassOptions default_passes();
 
 /// Runs the passes in order, with `graph.verify()` after each in debug builds.

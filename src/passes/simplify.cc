@@ -15,8 +15,8 @@ double rounded(DType dtype, double value) {
   return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
 }
 
-/// The value of all elements of the node's output, if all elements of input i are values[i];
-/// nothing for an op that is not known here.
+/// Returns the value of all elements of the node's output, if all elements of input i are
+/// values[i]; nothing for an op that is not known here.
 std::optional<double> constant_result(const Node& node, const std::vector<double>& values) {
   const std::string_view op = node.op->type();
   if (op == "Add") return values[0] + values[1];

@@ -78,8 +78,8 @@ class BufferFinder {
     b.last = std::max(b.last, lives_[static_cast<size_t>(id)].last);
   }
 
-  /// The buffer of an input that the output may use: any input of which the output is a view, or a
-  /// computed input whose buffer nothing reads after this step.
+  /// Returns the buffer of an input that the output may use: any input of which the output is a
+  /// view, or a computed input whose buffer nothing reads after this step.
   size_t buffer_to_share(const Node& node, int64_t output, int64_t step) const {
     const TensorInfo& out = graph_.tensor(node.outputs[static_cast<size_t>(output)]);
     for (const auto& [o, i] : node.op->may_alias(node)) {

@@ -16,9 +16,9 @@ struct Buffer {
   int64_t last = 0;
 };
 
-/// The buffers of all tensors that are not persistent, in the order of their first tensor. Inputs
-/// are in use during the whole run, marked outputs from their definition to the end. Sizes are
-/// padded to `alignment`.
+/// Returns the buffers of all tensors that are not persistent, in the order of their first tensor.
+/// Inputs are in use during the whole run, marked outputs from their definition to the end. Sizes
+/// are padded to `alignment`.
 std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order,
                                  int64_t alignment);
 

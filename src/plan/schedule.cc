@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-/// The nodes that must run before each update node; empty for other nodes.
+/// Returns the nodes that must run before each update node; empty for other nodes.
 std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.tensors().size());
   for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {

@@ -55,7 +55,7 @@ Result<Tried> try_first(const BatchSearch& search) {
   return of_the_size && !of_this ? second.error() : first.error();
 }
 
-/// The sizes that are tried after `first`: its products with powers of two.
+/// Returns the sizes that are tried after `first`: its products with powers of two.
 std::vector<int64_t> further_sizes(const Tried& first) {
   const int64_t rows_max = std::min(first.trial.train_rows, kRowsTriedMax);
   std::vector<int64_t> sizes;

@@ -28,17 +28,17 @@ Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);
 /// Whether the job may run on a GPU, now or when one becomes usable again.
 bool may_get_gpu(DeviceWish wish, const Devices& devices);
 
-/// The traits of a plan that is valid wherever the job may run; the worker plans again for its own
-/// device. A job that may run on a GPU is planned with a GPU's alignment, and for a GPU's processor
-/// only if it cannot run on the CPU, which needs more memory.
+/// Returns the traits of a plan that is valid wherever the job may run; the worker plans again for
+/// its own device. A job that may run on a GPU is planned with a GPU's alignment, and for a GPU's
+/// processor only if it cannot run on the CPU, which needs more memory.
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices);
-/// The traits of the product's backends for a processor.
+/// Returns the traits of the product's backends for a processor.
 DeviceTraits traits_of(Processor processor);
 /// The traits of a device of this name.
 DeviceTraits traits_on(std::string_view device);
 
-/// The device by whose rates and memory `batch_size: auto` is chosen: the one on which the job
-/// would start now, or the one for which it would wait.
+/// Returns the device by whose rates and memory `batch_size: auto` is chosen: the one on which the
+/// job would start now, or the one for which it would wait.
 Device device_of(const DeviceChoice& choice, DeviceWish wish, const Devices& devices);
 
 }  // namespace trainyard

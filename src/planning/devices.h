@@ -46,7 +46,7 @@ struct Device {
   bool vacate = false;    // drained, and running jobs must leave the device
 };
 
-/// The device's group: a job of several devices must run on devices with equal values.
+/// Returns the device's group: a job of several devices must run on devices with equal values.
 inline const std::string& alike(const Device& device) {
   return device.is_instance ? device.name : device.model;
 }

@@ -12,8 +12,8 @@
 namespace trainyard {
 namespace {
 
-/// The values that may replace Shard::kNone, in order from the smallest change on. The planner
-/// refuses those that the model does not allow.
+/// Returns the values that may replace Shard::kNone, in order from the smallest change on. The
+/// planner refuses those that the model does not allow.
 std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_node) {
   if (ranks == 1 || recipe.shard != Shard::kNone) return {};
   std::vector<Shard> shards;
@@ -26,10 +26,10 @@ std::vector<Shard> more_shards(const Recipe& recipe, int64_t ranks, bool one_nod
   return shards;
 }
 
-/// The largest number of batch units below `all` that needs at most `limit_bytes`; 0 if none does.
-/// Memory grows nearly linearly with the units, so linear interpolation between a size that fits
-/// and one that does not finds the answer in few steps. Every third step bisects instead, in case
-/// memory does not grow linearly.
+/// Returns the largest number of batch units below `all` that needs at most `limit_bytes`; 0 if
+/// none does. Memory grows nearly linearly with the units, so linear interpolation between a size
+/// that fits and one that does not finds the answer in few steps. Every third step bisects instead,
+/// in case memory does not grow linearly.
 int64_t largest_fitting(int64_t all, int64_t kept_bytes, int64_t all_bytes, int64_t limit_bytes,
                         const std::function<int64_t(int64_t)>& needs) {
   int64_t low = 0, high = all;  // invariant: `low` fits or is 0, `high` does not fit

@@ -15,9 +15,9 @@
 namespace trainyard {
 namespace {
 
-/// The index of the forward node that a backward node belongs to ("conv1/grad", "conv1/grad_sum1",
-/// "bn1.saved_mean/grad_sum1"), -1 if there is none. Parts are removed from the end of the name
-/// until it is that of a forward node.
+/// Returns the index of the forward node that a backward node belongs to ("conv1/grad",
+/// "conv1/grad_sum1", "bn1.saved_mean/grad_sum1"), -1 if there is none. Parts are removed from the
+/// end of the name until it is that of a forward node.
 int64_t row_of(const std::map<std::string, int64_t, std::less<>>& rows, std::string_view name) {
   while (true) {
     if (const auto it = rows.find(name); it != rows.end()) return it->second;

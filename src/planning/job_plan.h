@@ -28,8 +28,8 @@ struct LayerRow {
   int64_t flops_step = 0;       // FLOPs of the forward and the backward pass for one batch
 };
 
-/// The layer table of a differentiated graph, in the graph's order. Nodes that belong to no layer
-/// (updates, the seed of the loss) are left out.
+/// Returns the layer table of a differentiated graph, in the graph's order. Nodes that belong to no
+/// layer (updates, the seed of the loss) are left out.
 std::vector<LayerRow> layer_table(const Graph& graph);
 
 enum class PlanDump : uint8_t { kNone, kGraph, kProgram, kMemory };

@@ -20,7 +20,7 @@ struct MemoryRoom {
   int64_t others_bytes = 0;    // used by processes that are not jobs of the server
   int64_t overhead_bytes = 0;  // needed by a job in addition to its plan (Device::overhead_bytes)
   int64_t available_bytes() const { return std::max<int64_t>(0, memory_bytes - others_bytes); }
-  /// The memory that is left for a plan.
+  /// Returns the memory that is left for a plan.
   int64_t plan_bytes_max() const {
     return std::max<int64_t>(0, available_bytes() - overhead_bytes);
   }
@@ -37,17 +37,17 @@ struct JobMemory {
   int64_t bytes = 0;
 };
 
-/// The bytes of a device's memory that a job takes: device_bytes(), and on a GPU the resident
-/// dataset.
+/// Returns the bytes of a device's memory that a job takes: device_bytes(), and on a GPU the
+/// resident dataset.
 int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan);
 
 /// True if a job with this wish may run on the device.
 bool may_use(DeviceWish wish, const Device& device);
 
-/// The device with the most free memory among those that the job may use. For `gpus` > 1, the one
-/// with the least free memory in the best set of `gpus` equal GPUs. Its name is empty if there are
-/// not enough GPUs. Memory in `job_memory` is not counted as used by others. `cpu_limit_bytes`
-/// limits the CPU's memory; 0: no limit besides its size.
+/// Returns the device with the most free memory among those that the job may use. For `gpus` > 1,
+/// the one with the least free memory in the best set of `gpus` equal GPUs. Its name is empty if
+/// there are not enough GPUs. Memory in `job_memory` is not counted as used by others.
+/// `cpu_limit_bytes` limits the CPU's memory; 0: no limit besides its size.
 MemoryRoom largest_room(DeviceWish wish, int32_t gpus, const Devices& devices,
                         std::span<const JobMemory> job_memory, int64_t cpu_limit_bytes);
 

@@ -65,7 +65,7 @@ struct PlannedRun {
   std::optional<Error> lacks_weights;  // why the initial weights cannot be used
   FoundShardings shardings;            // filled with PlanOptions::all_shardings
 
-  /// The bytes of memory that the job takes on a device with `traits`.
+  /// Returns the bytes of memory that the job takes on a device with `traits`.
   int64_t plan_bytes() const { return bytes_on(traits, plan.run); }
 };
 

@@ -177,7 +177,7 @@ BoundProgram compile_average(const Graph& graph, double decay, const PersistentL
   return bound;
 }
 
-/// The layout for evaluation, in which parameters that have a moving average have its address.
+/// Returns the layout for evaluation, where averaged parameters have their average's address.
 PersistentLayout evaluated_layout(PersistentLayout layout, const Graph& graph) {
   for (const TensorInfo& t : graph.tensors()) {
     if (t.role != Role::kParameter) continue;
@@ -203,7 +203,7 @@ const Program& last_of(const RunPrograms& programs) {
   return *last;
 }
 
-/// The layout of a program, extended by the tensors of the programs before it.
+/// Returns the layout of a program, extended by the tensors of the programs before it.
 PersistentLayout merged(PersistentLayout before, const Program& program) {
   const PersistentLayout own = persistent_layout(program);
   before.by_name.insert(own.by_name.begin(), own.by_name.end());
@@ -425,7 +425,7 @@ int64_t exchanges_in(const Program& program) {
 
 namespace {
 
-/// The kind of an exchange, such as "all_reduce", and the axis that is split over the ranks.
+/// Returns the kind of an exchange, such as "all_reduce", and the axis split over the ranks.
 std::pair<std::string, std::string> kind_of(std::string_view op_type) {
   if (op_type.starts_with("AllReduce")) return {"all_reduce", ""};
   if (op_type.starts_with("ReduceScatter")) return {"reduce_scatter", "elements"};
@@ -469,14 +469,14 @@ std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>
   return exchanges;
 }
 
-/// The exchanges of a step.
+/// Returns the exchanges of a step.
 std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
   std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
   if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
   return plan_exchanges(all, shape.ranks);
 }
 
-/// The bytes that sharding saves on a rank for the tensors that `is_counted` accepts, each once.
+/// Returns the bytes that sharding saves on a rank for tensors that `is_counted` accepts.
 template <typename F>
 int64_t bytes_saved_by_shards(const RunPrograms& programs, const F& is_counted) {
   int64_t bytes = 0;

@@ -53,7 +53,7 @@ struct RunPrograms {
   int64_t trained_parameter_count = 0;
   Precision precision = Precision::kFp32;
 
-  /// The size of the persistent segment that all programs share.
+  /// Returns the size of the persistent segment that all programs share.
   int64_t persistent_bytes() const;
 };
 
@@ -89,7 +89,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
 
 /// The node names of a step's exchanges, in the order in which they begin; empty on one device.
 std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches = 1);
-/// The number of exchanges that one run of the program begins.
+/// Returns the number of exchanges that one run of the program begins.
 int64_t exchanges_in(const Program& program);
 
 /// Describes the needs of all programs together. They run one after another and share the transient

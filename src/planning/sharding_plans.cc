@@ -46,7 +46,7 @@ std::string compared(const TimeRange& step, const TimeRange& chosen) {
                                            : ", within the forecast's error");
 }
 
-/// The sort key of a row.
+/// Returns the sort key of a row.
 std::pair<ShardingVerdict, double> place_of(const ShardingRow& row) {
   const bool fits = row.verdict <= ShardingVerdict::kChangesResult;
   const double unknown = std::numeric_limits<double>::max();
@@ -209,7 +209,8 @@ class ShardingSearch {
     }
   }
 
-  /// The ways to recompute: the recipe's, and if it leaves them open those that recompute more.
+  /// Returns the ways to recompute: the recipe's, and if it leaves them open those that recompute
+  /// more.
   std::vector<Recompute> ways() const {
     std::vector<Recompute> all = {recipe_.recompute};
     for (const Recompute more : {Recompute::kBlocks, Recompute::kFull}) {

@@ -22,12 +22,14 @@
 
 namespace trainyard {
 
-/// The bytes of a device's memory that the plan's programs take. On the CPU these include
+/// Returns the bytes of a device's memory that the plan's programs take. On the CPU these include
 /// RunPlan::host_bytes.
 int64_t device_bytes(const DeviceTraits& traits, const RunPlan& plan);
-/// The part of the memory that lasts between steps, which does not depend on the batch size.
+/// Returns the part of the memory that lasts between steps, which does not depend on the batch
+/// size.
 int64_t lasting_bytes(const MemoryBreakdown& memory);
-/// The larger numbers of micro-batches that `recipe` may have instead of its own, ascending.
+/// Returns the larger numbers of micro-batches that `recipe` may have instead of its own,
+/// ascending.
 std::vector<int64_t> more_micro_batches(const Recipe& recipe, int64_t ranks);
 
 /// The fields of a recipe that change where the job's tensors are stored, but not what it computes.

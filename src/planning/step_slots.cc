@@ -12,7 +12,7 @@ namespace {
 // 15 us on a GPU, which is negligible for longer steps; sixteen of them would also delay a stop.
 constexpr double kShortStepSeconds = 500e-6;
 
-/// A rough estimate for a fast GPU: 50 TFLOP/s, 2 TB/s, and 2 us for each node.
+/// Returns a rough estimate for a fast GPU: 50 TFLOP/s, 2 TB/s, and 2 us for each node.
 double estimated_seconds(const Program& program) {
   return static_cast<double>(program.flops) / 50e12 + static_cast<double>(program.bytes) / 2e12 +
          static_cast<double>(program.order.size()) * 2e-6;

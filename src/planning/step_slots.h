@@ -40,7 +40,8 @@ struct StepSlots {
   int64_t output_at = 0, micro_batch_bytes = 0;
   int64_t norm_at = 0, scale_at = 0, rate_at = 0, result_bytes = 0;
 
-  /// The memory on a device with a resident dataset: the inputs of all steps, then their results.
+  /// Returns the memory on a device with a resident dataset: the inputs of all steps, then their
+  /// results.
   int64_t device_bytes() const { return together * (input_bytes + result_bytes); }
   /// This rank's part of a micro-batch of a step's batch. A micro-batch has the same rows as on a
   /// single device, and each rank computes an equal part of them.

@@ -92,7 +92,7 @@ class Algorithms {
   /// Sets the receiver of progress messages while algorithms are timed; the timing thread calls it.
   /// nullptr: none.
   void report_to(std::function<void(const std::string&)> say);
-  /// All choices made so far.
+  /// Returns all choices made so far.
   AlgorithmRecord used() const;
   /// Messages for the job's log since the last call.
   std::vector<std::string> take_messages();
@@ -132,10 +132,10 @@ class Algorithms {
   } summary_ TRAINYARD_GUARDED_BY(mu_);
 };
 
-/// The folder for programs without a daemon. TRAINYARD_ALGORITHMS sets it to an absolute path or
-/// "off"; the default is $XDG_CACHE_HOME/trainyard/algorithms or ~/.cache/trainyard/algorithms.
-/// Empty if it is off or there is no home directory. INVALID_ARGUMENT/ALGORITHMS_FOLDER_INVALID for
-/// other values.
+/// Returns the folder for programs without a daemon. TRAINYARD_ALGORITHMS sets it to an absolute
+/// path or "off"; the default is $XDG_CACHE_HOME/trainyard/algorithms or
+/// ~/.cache/trainyard/algorithms. Empty if it is off or there is no home directory.
+/// INVALID_ARGUMENT/ALGORITHMS_FOLDER_INVALID for other values.
 Result<std::filesystem::path> local_algorithms_folder();
 
 }  // namespace trainyard

@@ -116,7 +116,8 @@ class Backend {
   virtual std::string_view name() const = 0;  // "reference", "cpu", "cuda"
   virtual Processor processor() const { return Processor::kCpu; }
   virtual bool has_kernel(std::string_view op_type) const = 0;
-  /// A sentence that describes what this machine lacks for full speed; empty if it lacks nothing.
+  /// Returns a sentence that describes what this machine lacks for full speed; empty if it lacks
+  /// nothing.
   virtual std::string warning() const { return {}; }
   /// The backend must have a kernel for the op, else a check fails: callers check has_kernel() when
   /// they plan.
@@ -137,13 +138,13 @@ class Backend {
   /// Sets the object that chooses and records the algorithms of kernels prepared from now on.
   /// Without it, and in backends that choose nothing, a library's first proposal is used.
   virtual void use_algorithms(std::shared_ptr<Algorithms> /*algorithms*/) {}
-  /// The object given to use_algorithms(); nullptr if there is none.
+  /// Returns the object given to use_algorithms(); nullptr if there is none.
   virtual Algorithms* algorithms() const { return nullptr; }
 
-  /// The alignment in bytes that kernels and their libraries require for each tensor and the
-  /// workspace. Programs are compiled for it (CompileOptions::alignment).
+  /// Returns the alignment in bytes that kernels and their libraries require for each tensor and
+  /// the workspace. Programs are compiled for it (CompileOptions::alignment).
   virtual int64_t alignment() const = 0;
-  /// The device's properties that programs are compiled for.
+  /// Returns the device's properties that programs are compiled for.
   DeviceTraits traits() const { return {alignment(), processor()}; }
   /// Zeroed device memory, aligned to alignment(). Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;
@@ -171,9 +172,10 @@ class Backend {
   /// Whether kernels run asynchronously after their submission. Then the next step is submitted
   /// before the results of the current one are read.
   virtual bool runs_ahead() const { return false; }
-  /// A stopwatch for kernels that are submitted one by one; it must not be used during a recording.
+  /// Returns a stopwatch for kernels that are submitted one by one; it must not be used during a
+  /// recording.
   virtual std::unique_ptr<Stopwatch> make_stopwatch();
-  /// The peak rates; if they are measured, the first call takes a moment.
+  /// Returns the peak rates; if they are measured, the first call takes a moment.
   virtual DevicePeak peak() const { return {}; }
 
   /// Host memory for begin_copy_to_host(), aligned to kHostAlignment. Throws std::bad_alloc.

@@ -26,8 +26,8 @@ struct RankDevice {
   std::shared_ptr<Backend> backend;
 };
 
-/// The ops that a communicator runs (src/ops/all_reduce.h, shards.h, row_exchange.h). Ranks wait
-/// for each other in the ops that start an exchange.
+/// These functions classify the ops that a communicator runs (src/ops/all_reduce.h, shards.h,
+/// row_exchange.h). Ranks wait for each other in the ops that start an exchange.
 inline bool exchanges_rows(std::string_view op_type) {  // starts and ends the exchange in one node
   return op_type == "GatherRows" || op_type == "ScatterRows";
 }
@@ -58,7 +58,8 @@ struct RankLost : ExchangeAborted {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  /// The number of exchanges that this rank has started, and of those that have ended for it.
+  /// Returns the number of exchanges that this rank has started, and of those that have ended for
+  /// it.
   virtual int64_t reached() const = 0;
   virtual int64_t ended() const = 0;
   /// Throws an error that has occurred between the devices and that no call has reported yet.
@@ -66,8 +67,8 @@ class Communicator {
   /// Ends all waiting for other ranks: waiting calls throw ExchangeAborted on a host, and give
   /// undefined results on a GPU. Afterwards the job can only be ended.
   virtual void abort() noexcept = 0;
-  /// The job's other processes, if there are any (peers.h). The ranks of each process follow those
-  /// of the previous one.
+  /// Returns the job's other processes, if there are any (peers.h). The ranks of each process
+  /// follow those of the previous one.
   virtual Peers* peers() const { return nullptr; }
   /// True if exchanges use the connections of peers(), on a rank's thread. Otherwise exchanges do
   /// not notice the end of another process, so the thread that waits for the ranks must call

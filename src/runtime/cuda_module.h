@@ -35,7 +35,7 @@ constexpr const char* kCudaModuleEntry = "trainyard_cuda_open";
 /// it.
 std::filesystem::path cuda_module_path();
 
-/// The backend of GPU `device`, an ordinal among the GPUs that are visible to CUDA
+/// Returns the backend of GPU `device`, an ordinal among the GPUs that are visible to CUDA
 /// (visible_gpus.h).
 /// NOT_FOUND / CUDA_MODULE_MISSING: this installation has no module.
 /// FAILED_PRECONDITION / CUDA_LIBRARY_MISSING: a CUDA library that it links is not there.

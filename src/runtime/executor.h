@@ -109,8 +109,8 @@ class Executor {
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
-  /// The device address to which write() copies a tensor, and from which begin_read() copies it,
-  /// for callers that copy on the device.
+  /// Returns the device address to which write() copies a tensor, and from which begin_read()
+  /// copies it, for callers that copy on the device.
   void* place_to_write(TensorId id) const;
   const void* place_to_read(TensorId id) const;
   /// A read in two parts, so that the device continues meanwhile. begin_read() submits a copy of

@@ -22,9 +22,9 @@ Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threa
 /// INVALID_ARGUMENT/DEVICES_INVALID for the field `field`.
 Status check_devices(std::span<const std::string> devices, const std::string& field);
 
-/// The backends of these devices, each with `threads`; several backends are connected. They share
-/// `algorithms`, if given. With `peers`, the devices belong to one of several processes that each
-/// call this function; an error in one of them is returned in all. Errors are those of
+/// Returns the backends of these devices, each with `threads`; several backends are connected. They
+/// share `algorithms`, if given. With `peers`, the devices belong to one of several processes that
+/// each call this function; an error in one of them is returned in all. Errors are those of
 /// check_devices(), open_backend(), Backend::connect() and join_devices().
 Result<std::vector<RankDevice>> open_devices(std::span<const std::string> devices, int threads,
                                              const std::shared_ptr<Algorithms>& algorithms = {},

@@ -29,7 +29,8 @@ constexpr std::string_view kIdentityPrefix = "trainyard-peer ";
 constexpr int kIdleBeforeProbe_s = 10, kProbeInterval_s = 5, kProbes = 6;
 constexpr unsigned kUnacknowledged_ms = 40'000;
 
-/// The identity that the connecting end sends: its own process and the one that it means to reach.
+/// Returns the identity that the connecting end sends: its own process and the one that it means to
+/// reach.
 std::string identity_of(int64_t from, int64_t to) {
   return std::string(kIdentityPrefix) + std::to_string(from) + " " + std::to_string(to);
 }

@@ -69,7 +69,7 @@ class Peers {
   int64_t ranks_each() const { return options_.ranks_each; }
   int64_t ranks() const { return count() * ranks_each(); }
   int64_t first_rank() const { return index() * ranks_each(); }
-  /// The address at which the other processes reach this one.
+  /// Returns the address at which the other processes reach this one.
   const std::string& address() const { return address_; }
   /// The limit given to connect(); it also applies to other setup that the processes do together.
   std::chrono::milliseconds connect_limit() const { return options_.connect_limit; }
@@ -102,7 +102,7 @@ class Peers {
 
   /// Makes the current or else the next call to a function above throw ExchangeAborted.
   void abort() noexcept;
-  /// The process that a call currently waits for, or -1.
+  /// Returns the process that a call currently waits for, or -1.
   int64_t awaited() const { return awaited_; }
   /// Bytes sent and received since the connection was made.
   int64_t moved_bytes() const;

@@ -28,8 +28,8 @@ struct NodeWork {
 };
 NodeWork work_of(const Graph& graph, const Node& node);
 
-/// The minimum time that a device needs for the work, limited by its FLOPs and its bytes; 0 if the
-/// peak is not known.
+/// Returns the minimum time that a device needs for the work, limited by its FLOPs and its bytes; 0
+/// if the peak is not known.
 double least_seconds(const NodeWork& work, const DevicePeak& peak);
 
 struct NodeRun {
@@ -45,9 +45,10 @@ class ProfilingBackend : public ForwardingBackend {
   /// Waits for all kernels since begin() and returns their times, relative to the first node that
   /// ran.
   std::vector<NodeRun> end();
-  /// The time on the host's clock when the first of these nodes was submitted.
+  /// Returns the time on the host's clock when the first of these nodes was submitted.
   std::chrono::steady_clock::time_point first_point() const { return first_point_; }
-  /// The nodes, or groups of nodes with one kernel, in the order in which they were prepared.
+  /// Returns the nodes, or groups of nodes with one kernel, in the order in which they were
+  /// prepared.
   const std::vector<NodeWork>& nodes() const { return nodes_; }
 
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;

@@ -44,7 +44,7 @@ Error device_not_found(const std::string& device, const std::string& why) {
   return make_error(ErrorCode::kNotFound, "DEVICE_NOT_FOUND", device + " is not available: " + why);
 }
 
-/// The entry for CUDA_VISIBLE_DEVICES if the GPU's UUID cannot be read.
+/// Returns the entry for CUDA_VISIBLE_DEVICES if the GPU's UUID cannot be read.
 Result<std::string> entry_without_nvml(const std::string& device, const GpuName& name,
                                        const std::optional<std::string>& setting) {
   if (name.instance) {

@@ -25,12 +25,12 @@ struct GpuName {
 /// Parses "devices/gpu-0" or "devices/gpu-0-mig-1"; nothing for any other text.
 std::optional<GpuName> parse_gpu_name(std::string_view device);
 
-/// The GPUs that are visible with `setting` as CUDA_VISIBLE_DEVICES, all if it is not set. Entries
-/// are nvidia-smi's numbers, or prefixes of UUIDs; the list ends at the first entry that matches no
-/// GPU. The entry of a whole GPU includes all its instances.
+/// Returns the GPUs that are visible with `setting` as CUDA_VISIBLE_DEVICES, all if it is not set.
+/// Entries are nvidia-smi's numbers, or prefixes of UUIDs; the list ends at the first entry that
+/// matches no GPU. The entry of a whole GPU includes all its instances.
 std::vector<NvmlDevice> visible_gpus(std::vector<NvmlDevice> all,
                                      const std::optional<std::string>& setting);
-/// The environment's value of CUDA_VISIBLE_DEVICES.
+/// Returns the environment's value of CUDA_VISIBLE_DEVICES.
 std::optional<std::string> visible_gpus_setting();
 
 /// The name of the n-th visible GPU, from 0, for callers that name none: "devices/gpu-2" if two

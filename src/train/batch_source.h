@@ -42,10 +42,10 @@ class BatchSource {
   Kind kind() const { return kind_; }
   /// Where evaluation reads the held-out rows: on the devices or on the host.
   RowsFrom held_out() const;
-  /// The loader's options for batches from step `first_step` on.
+  /// Returns the loader's options for batches from step `first_step` on.
   Loader::Options options(int64_t first_step) const;
   Loader open(int64_t first_step) const;
-  /// The inputs of step `step`, counted from 0. They refer to the batch's memory.
+  /// Returns the inputs of step `step`, counted from 0. They refer to the batch's memory.
   static TrainingSession::StepInputs step_inputs(const Batch& batch, int64_t step,
                                                  double learning_rate);
 

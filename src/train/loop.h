@@ -59,7 +59,8 @@ class Loop {
   /// the test set.
   const std::vector<MetricPoint>& final_metrics() const { return final_metrics_; }
   const LoopState& state() const { return state_; }
-  /// The model: the last weights, their moving averages, or the weights of the best evaluation.
+  /// Returns the model: the last weights, their moving averages, or the weights of the best
+  /// evaluation.
   const Snapshot& model() const { return model_; }
   /// [label][prediction] by "val" and "test", if the job reports confusion matrices.
   const ConfusionMatrices& confusion() const { return confusion_; }
@@ -80,7 +81,7 @@ class Loop {
   TrainingSession::StepInputs next_inputs(Loader& loader);
   /// Waits for the oldest submitted step and reports it. FAILED_PRECONDITION/LOSS_NOT_FINITE.
   Status finish_step();
-  /// The number of steps submitted so far, finished or not.
+  /// Returns the number of steps submitted so far, finished or not.
   int64_t steps_begun() const { return state_.step + std::ssize(under_way_); }
   /// Whether the weights after this step are needed, for an evaluation, a checkpoint or the result.
   /// Checkpoints that are due by time are not considered.

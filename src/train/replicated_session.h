@@ -81,7 +81,7 @@ class ReplicatedSession final : public TrainingSession {
   bool any(bool here) override;
   std::string of_first(std::string text) override;
 
-  /// The sizes of rank 0; they are equal on all ranks.
+  /// Returns the sizes of rank 0; they are equal on all ranks.
   int64_t arena_planned_bytes() const override { return first().arena_planned_bytes(); }
   int64_t arena_used_bytes() const override { return first().arena_used_bytes(); }
   int64_t workspace_bytes() const override { return first().workspace_bytes(); }
@@ -124,7 +124,7 @@ class ReplicatedSession final : public TrainingSession {
   std::string describe_stop(double limit_s) const;
   /// "rank 3 (devices/gpu-1)"; `rank` counts within this process.
   std::string name_of(size_t rank) const;
-  /// The process for which this one's connections wait, if it has exceeded the limit.
+  /// Returns the process for which this one's connections wait, if it has exceeded the limit.
   std::optional<RankLost> find_silent(double limit_s) const;
   /// True if exchanges bypass the connections between processes, as between GPUs. Then an exchange
   /// does not notice the end of another process, so this session must check for it.
@@ -136,7 +136,7 @@ class ReplicatedSession final : public TrainingSession {
   std::optional<RankLost> find_ended(double within_s) const;
   /// Names of the other processes, e.g. "ranks 2 to 3, ranks 4 to 5".
   std::string names_of_others() const;
-  /// The checksums of all processes' ranks, by rank.
+  /// Returns the checksums of all processes' ranks, by rank.
   std::vector<std::map<std::string, uint32_t>> all_checksums() const;
   /// Losses and outputs of all ranks, by rank; each has its part of every micro-batch.
   std::vector<StepResult> all_results();

@@ -63,7 +63,7 @@ Json to_json(const LoopState& state) {
   return json;
 }
 
-/// The number of devices that trained together when the checkpoint was written.
+/// Returns the number of devices that trained together when the checkpoint was written.
 int64_t ranks_of(const LoadedCheckpoint& checkpoint) {
   const Json json = Json::parse(checkpoint.state.extra_json, nullptr, /*allow_exceptions=*/false);
   return json.is_object() && json.contains("ranks") && json["ranks"].is_number_integer()

@@ -52,14 +52,14 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
                                    std::string_view backend, const AlgorithmRecord& algorithms,
                                    const LoopState& state, const Snapshot& snapshot);
 
-/// The newest valid checkpoint of the job, or nothing if there is none.
+/// Returns the newest valid checkpoint of the job, or nothing if there is none.
 /// FAILED_PRECONDITION/CHECKPOINT_FOREIGN, with the fields that differ, if it belongs to another
 /// job; otherwise the errors of load_newest_checkpoint(). Damaged checkpoints are reported in the
 /// log.
 Result<std::optional<LoadedCheckpoint>> find_checkpoint(const TrainJob& job,
                                                         const RunIdentity& identity,
                                                         Reporter& reporter);
-/// The algorithms that the checkpoint records; empty if it records none.
+/// Returns the algorithms that the checkpoint records; empty if it records none.
 Result<AlgorithmRecord> algorithms_of(const LoadedCheckpoint& checkpoint);
 
 /// Loads the checkpoint into the session, whose kernels use `algorithms`. Logs differences that may

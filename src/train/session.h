@@ -38,8 +38,8 @@ class Session final : public TrainingSession {
   void initialize(uint64_t seed) override;
   Status load(const SafetensorsFile& weights, const SafetensorsFile& optimizer) override;
   Snapshot snapshot() const override { return snapshot(std::vector{this}); }
-  /// A snapshot of the sessions of all ranks, including this one: sharded tensors are joined from
-  /// all of them.
+  /// Returns a snapshot of the sessions of all ranks, including this one: sharded tensors are
+  /// joined from all of them.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
   /// Returns where a rank's shards are in a snapshot (kAll) or in evaluated weights (kEvaluated).
   enum class Copied : uint8_t { kAll, kEvaluated };
@@ -110,7 +110,7 @@ class Session final : public TrainingSession {
                   std::span<std::byte> values) const;
   /// Writes a tensor, or this rank's shard of it; `values` are those of the whole tensor.
   void write_whole(const Saved& to, std::span<const std::byte> values);
-  /// The tensor that is evaluated for a weight: its moving average, if there is one.
+  /// Returns the tensor that is evaluated for a weight: its moving average, if there is one.
   const Saved& evaluated(const Saved& weight) const;
   /// Indices into saved_ of the tensors that a copy contains, in the copy's order.
   std::vector<size_t> copied_tensors(Copied copied) const;

@@ -27,8 +27,9 @@ class StagedRows {
   /// Allocates plan.bytes. Throws std::bad_alloc.
   StagedRows(Backend& backend, const StagedSource& source);
 
-  /// The data that gather() reads, as pieces to be copied to the device before it. `samples` are
-  /// plan.form.rows samples that count from the first of `rows`; `rows` are in their stored form.
+  /// Returns the data that gather() reads, as pieces to be copied to the device before it.
+  /// `samples` are plan.form.rows samples that count from the first of `rows`; `rows` are in their
+  /// stored form.
   std::array<HostPiece, 2> pieces(std::span<const kernels::ResidentSample> samples,
                                   std::span<const std::byte> rows) const;
   /// Submits the gathering of the input and the target (nullptr: none) of one run.

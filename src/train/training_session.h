@@ -46,8 +46,8 @@ class TrainingSession : public BatchModel {
   /// devices no longer store the same weights.
   virtual void check_replicas(int64_t /*step*/) {}
 
-  /// The weights that are evaluated and become the model: the moving averages of the parameters, if
-  /// there are any, else the parameters.
+  /// Returns the weights that are evaluated and become the model: the moving averages of the
+  /// parameters, if there are any, else the parameters.
   virtual Snapshot evaluated_weights() const = 0;
   /// Writes weights to where evaluated_weights() reads them. Training afterwards is undefined.
   virtual void set_evaluated_weights(const Snapshot& weights) = 0;
@@ -118,7 +118,7 @@ class TrainingSession : public BatchModel {
   virtual bool is_first() const { return true; }
   /// Whether `here` is true in any process.
   virtual bool any(bool here) { return here; }
-  /// The text of the first process; at most Peers::kTextBytesMax bytes of it.
+  /// Returns the text of the first process; at most Peers::kTextBytesMax bytes of it.
   virtual std::string of_first(std::string text) { return text; }
   bool of_first(bool here) { return !of_first(std::string(here ? "1" : "")).empty(); }
 

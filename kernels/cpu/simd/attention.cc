@@ -72,7 +72,7 @@ struct Sizes {
         q_rows(q_tiles * kTile),
         k_rows(k_tiles * kTile) {}
   int64_t tile_of_keys() const { return width * kTile; }
-  /// The number of key tiles that the queries of a tile may attend to.
+  /// Returns the number of key tiles that the queries of a tile may attend to.
   int64_t keys_seen(const HeadDims& d, int64_t q_tile) const {
     return d.causal ? smaller(q_tile + 1, k_tiles) : k_tiles;
   }
@@ -84,7 +84,7 @@ struct KeyTile {
   int64_t j0, keys, columns;
   KeyTile(const HeadDims& d, int64_t index)
       : j0(index * kTile), keys(smaller(kTile, d.Tk - j0)), columns(round_up(keys, 16)) {}
-  /// The number of keys in the tile that query i may attend to, possibly 0.
+  /// Returns the number of keys in the tile that query i may attend to, possibly 0.
   int64_t seen_by(const HeadDims& d, int64_t i) const {
     if (!d.causal) return keys;
     const int64_t seen = smaller(keys, i + 1 - j0);

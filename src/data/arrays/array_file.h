@@ -51,10 +51,10 @@ class Array {
   const Shape& shape() const { return header_.shape; }
   int64_t rows() const { return header_.shape[0]; }
 
-  /// All elements in row-major order, rounded to 32 bits; true is 1. Not for texts.
+  /// Returns all elements in row-major order, rounded to 32 bits; true is 1. Not for texts.
   std::vector<float> to_floats() const;
-  /// All elements of an array of bytes (type().u8()) in row-major order. They are moved instead of
-  /// copied if they are owned and in this order already.
+  /// Returns all elements of an array of bytes (type().u8()) in row-major order. They are moved
+  /// instead of copied if they are owned and in this order already.
   std::vector<uint8_t> take_bytes() &&;
   /// Row `row` of an array [N] or [N, 1] as text: numbers in the shortest form that reads back the
   /// same, "true" and "false", texts without trailing zeros. DATASET_INVALID for a text that cannot
@@ -72,7 +72,7 @@ class Array {
   std::span<const uint8_t> part_;             // the array's bytes in mapped_
 };
 
-/// The indices of an element that is numbered in row-major order: "[12, 3]".
+/// Returns the indices of an element that is numbered in row-major order: "[12, 3]".
 std::string index_text(const Shape& shape, int64_t element);
 
 /// Reads a source that is one array. Refusals: DATASET_INVALID,

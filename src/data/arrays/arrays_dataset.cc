@@ -123,7 +123,7 @@ Status check_targets(const Arrays& arrays) {
   return {};
 }
 
-/// The dimensions after the first one.
+/// Returns the dimensions after the first one.
 Shape row_shape(const Shape& shape) {
   return Shape(std::vector<int64_t>(shape.dims().begin() + 1, shape.dims().end()));
 }
@@ -157,8 +157,8 @@ Status fill_inputs(NamedArray inputs, const DatasetSchema& schema, TypedRows& ro
 
 // --- targets -----------------------------------------------------------------------------------
 
-/// The cell that CSV would read from `text`, except that an element of a text array is never a
-/// number.
+/// Returns the cell that CSV would read from `text`, except that an element of a text array is
+/// never a number.
 Cell cell_of(const Array& targets, std::string_view text) {
   static const CellReader reader({});  // no text stands for a missing value
   return targets.type().text() ? Cell{Cell::Kind::kText, 0} : reader.read(text);

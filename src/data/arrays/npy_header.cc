@@ -23,7 +23,8 @@ std::optional<int64_t> dimension_of(std::string_view digits) {
   return value;
 }
 
-/// A description of the types with this NumPy type code, which are not supported; null for others.
+/// Returns a description of the types with this NumPy type code, which are not supported; null for
+/// others.
 const char* refused_kind(char code) {
   switch (code) {
     case 'O':

@@ -22,8 +22,8 @@ class ByteSource {
   /// or truncated gzip, STORAGE_ERROR for a file that cannot be read. They name the source, never a
   /// path.
   virtual Result<size_t> read(std::span<char> out) = 0;
-  /// An upper bound for the bytes that read() returns in total: the exact size of a plain source;
-  /// for gzip the compressed size times deflate's largest ratio.
+  /// Returns an upper bound for the bytes that read() returns in total: the exact size of a plain
+  /// source; for gzip the compressed size times deflate's largest ratio.
   virtual int64_t bytes_max() const = 0;
   virtual bool compressed() const = 0;
 };

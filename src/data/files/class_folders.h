@@ -30,15 +30,15 @@ using ListedFiles = std::vector<ListedFile*>;
 using ShortPaths = std::vector<std::string_view>;
 
 std::string_view first_part(std::string_view path);
-/// The path without its first component; empty if it has only one.
+/// Returns the path without its first component; empty if it has only one.
 std::string_view below_first(std::string_view path);
 
 /// Refuses duplicate paths (ARCHIVE_UNSAFE).
 Status check_paths(const ListedFiles& files, const std::string& what);
 
-/// The length of the prefix that all paths share because a folder contains everything, as in many
-/// archives: that of "photos/" for "photos/cats/1.jpg". 0 if there is none. If `in_folders`, each
-/// file must still be in a folder below it.
+/// Returns the length of the prefix that all paths share because a folder contains everything, as
+/// in many archives: that of "photos/" for "photos/cats/1.jpg". 0 if there is none. If
+/// `in_folders`, each file must still be in a folder below it.
 size_t root_of(const ListedFiles& files, bool partitioned, bool in_folders);
 
 /// Sets `part` of each file by its partition's folder, which it removes from the path. `skipped`
@@ -60,13 +60,13 @@ void check_class(std::string_view name, const std::string& place, Problems& prob
 /// Moves `share` of each class's training files to the test set. `files` must be sorted by path.
 void draw_test_files(const ListedFiles& files, double share, uint64_t seed);
 
-/// The classes of the training files, sorted. `noun` names a file in messages ("image").
+/// Returns the classes of the training files, sorted. `noun` names a file in messages ("image").
 Result<std::vector<std::string>> find_classes(const ListedFiles& train, const std::string& noun);
 /// Sets each file's code. Adds a problem for each class that is not in `classes`.
 void set_codes(const ListedFiles& files, const std::vector<std::string>& classes,
                const std::string& what, const std::string& noun, Problems& problems);
 
-/// The files of one partition, in the order of `files`.
+/// Returns the files of one partition, in the order of `files`.
 ListedFiles files_of(const ListedFiles& files, ListedFile::Part part);
 
 }  // namespace trainyard

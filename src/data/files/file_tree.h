@@ -23,8 +23,8 @@ class FileTree {
   /// Moves to the next file; returns false after the last one. Refusals name the source and the
   /// file: DATASET_INVALID for a damaged or truncated archive, ARCHIVE_UNSAFE.
   virtual Result<bool> next() = 0;
-  /// The path of the current file: relative, with '/' between the components, none of which is
-  /// empty,
+  /// Returns the path of the current file: relative, with '/' between the components, none of which
+  /// is empty,
   /// "." or "..". It need not be UTF-8.
   virtual const std::string& path() const = 0;
   /// Appends the current file's next bytes to `out` until `out` has `bytes_max` bytes or the file
@@ -38,11 +38,11 @@ class FileTree {
 Result<std::unique_ptr<FileTree>> open_file_tree(const std::filesystem::path& path,
                                                  const std::string& what);
 
-/// The whole content of the current file. Refuses more than `bytes_max` bytes. `place` names the
-/// file in messages.
+/// Returns the whole content of the current file. Refuses more than `bytes_max` bytes. `place`
+/// names the file in messages.
 Result<std::string> read_tree_file(FileTree& tree, size_t bytes_max, const std::string& place);
 
-/// The place of a file for messages: "data: 'cats/1.jpg'".
+/// Returns the place of a file for messages: "data: 'cats/1.jpg'".
 std::string place_in_tree(const std::string& what, const std::string& path);
 
 }  // namespace trainyard

@@ -22,8 +22,8 @@ const ForeignKind* find_foreign_kind(std::string_view start);
 /// Advice for such a file, as a sentence. `file` is its name.
 std::string remedy_of(const ForeignKind& kind, const std::string& file);
 
-/// A command that converts `file` with pandas: "python3 -c \"...\"". In `read` and `write`, {file}
-/// stands for its name and {stem} for the name without its ending.
+/// Returns a command that converts `file` with pandas: "python3 -c \"...\"". In `read` and `write`,
+/// {file} stands for its name and {stem} for the name without its ending.
 std::string by_pandas(const std::string& file, std::string_view read,
                       std::string_view write = "to_csv('{stem}.csv', index=False)");
 

@@ -15,8 +15,8 @@ inline constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 /// True for the ending .txt, in upper or lower case.
 bool is_text_path(std::string_view path);
 
-/// The text of the tree's current file without a byte order mark. Refuses more than `bytes_max`
-/// bytes and, unless `bytes` is true, text that is not UTF-8.
+/// Returns the text of the tree's current file without a byte order mark. Refuses more than
+/// `bytes_max` bytes and, unless `bytes` is true, text that is not UTF-8.
 Result<std::string> read_text_file(FileTree& tree, const std::string& what, size_t bytes_max,
                                    bool bytes);
 

@@ -21,7 +21,7 @@ Result<ImageInfo> read_png_info(std::string_view bytes, const std::string& what)
 Result<ImagePixels> decode_jpeg(std::string_view bytes, const std::string& what);
 Result<ImagePixels> decode_png(std::string_view bytes, const std::string& what);
 
-/// The orientation, 1..8, in EXIF data (a TIFF header with its first directory, without
+/// Returns the orientation, 1..8, in EXIF data (a TIFF header with its first directory, without
 /// "Exif\0\0"). If it is missing or damaged, returns 1, as image viewers do.
 int32_t exif_orientation(std::string_view tiff);
 

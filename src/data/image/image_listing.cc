@@ -108,8 +108,8 @@ Result<LabelColumns> find_columns(const std::vector<std::string>& names, const s
   return LabelColumns{*file, by_class ? *by_class : *by_number, by_number.has_value()};
 }
 
-/// The indices of the images by their paths relative to the CSV's folder, by which the CSV names
-/// them.
+/// Returns the indices of the images by their paths relative to the CSV's folder, by which the CSV
+/// names them.
 std::map<std::string_view, size_t> images_below(const ImageListing& listing,
                                                 std::string_view folder) {
   std::map<std::string_view, size_t> images;

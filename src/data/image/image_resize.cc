@@ -97,7 +97,7 @@ void copy_planes(const ImagePixels& pixels, const Shape& image, int64_t top, int
   }
 }
 
-/// The largest centered rectangle with the target's aspect ratio.
+/// Returns the largest centered rectangle with the target's aspect ratio.
 Window middle_box(const ImagePixels& in, int64_t height, int64_t width) {
   const auto h = static_cast<double>(in.height);
   const auto w = static_cast<double>(in.width);

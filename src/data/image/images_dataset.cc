@@ -53,7 +53,7 @@ Status check_options(const ImagesOptions& o, bool has_test) {
 
 // --- from listings to rows ---------------------------------------------------------------------
 
-/// All images in the order of their paths.
+/// Returns all images in the order of their paths.
 ListedFiles all_images(std::vector<ImageListing>& listings) {
   ListedFiles images;
   for (ImageListing& listing : listings) {
@@ -75,7 +75,7 @@ Status set_classes(std::vector<ImageListing>& listings, TargetSchema& target) {
   return problems.empty() ? Status() : Status(problems.error());
 }
 
-/// The shape [C, H, W] that the options request, or else the common size of all images.
+/// Returns the shape [C, H, W] that the options request, or else the common size of all images.
 Result<Shape> find_image_shape(const ImagesOptions& options,
                                const std::vector<ImageListing>& listings) {
   struct Seen {

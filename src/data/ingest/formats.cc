@@ -12,7 +12,7 @@ namespace {
 
 const SourceSet kDataAndTest = {{"data"}, {"test"}};
 
-/// The path of the source with this role; empty if the request has none.
+/// Returns the path of the source with this role; empty if the request has none.
 std::filesystem::path path_of(const SourcePaths& paths, std::string_view role) {
   const auto it = paths.find(role);
   return it == paths.end() ? std::filesystem::path() : it->second;

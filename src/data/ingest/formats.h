@@ -37,8 +37,8 @@ const std::vector<SourceFormat>& source_formats();
 /// Refuses an unknown name; the error lists the known ones.
 Result<const SourceFormat*> find_format(std::string_view name);
 
-/// The paths of the request's sources by role. Refuses roles that the format does not know, roles
-/// that are given twice, and missing ones.
+/// Returns the paths of the request's sources by role. Refuses roles that the format does not know,
+/// roles that are given twice, and missing ones.
 Result<SourcePaths> check_sources(const SourceFormat& format,
                                   const std::vector<IngestSource>& sources);
 

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The SHA-256 of each source. It is empty for a folder, which only a client that stores no dataset
-/// reads in place.
+/// Returns the SHA-256 of each source. It is empty for a folder, which only a client that stores no
+/// dataset reads in place.
 Result<std::vector<std::string>> digest_sources(const std::vector<IngestSource>& sources) {
   std::vector<std::string> digests;
   for (const IngestSource& source : sources) {
@@ -33,7 +33,7 @@ Result<std::vector<std::string>> digest_sources(const std::vector<IngestSource>&
   return digests;
 }
 
-/// The content of schema.json.
+/// Returns the content of schema.json.
 std::string schema_json(const SourceFormat& format, const IngestRequest& request,
                         const DatasetSchema& schema, const std::vector<std::string>& digests) {
   nlohmann::json json;

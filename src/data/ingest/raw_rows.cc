@@ -103,8 +103,8 @@ Status check_tokens(const RawRows& rows) {
                                       " tokens with padding; send fewer rows");
 }
 
-/// The training file's delimiter, or a comma if only then the first record is a header. So programs
-/// that do not know the training file can send rows with commas.
+/// Returns the training file's delimiter, or a comma if only then the first record is a header. So
+/// programs that do not know the training file can send rows with commas.
 char find_delimiter(const DatasetSchema& schema, std::string_view bytes,
                     const std::vector<std::string>& features) {
   for (const char delimiter : {schema.delimiter, ','}) {

@@ -22,7 +22,7 @@ class Draws {
         epoch_(static_cast<uint64_t>(epoch)),
         first_(static_cast<uint64_t>(row) * kPerRow) {}
 
-  /// A number in [low, high).
+  /// Returns a number in [low, high).
   double uniform(double low, double high) {
     TRAINYARD_DCHECK(next_ < kPerRow, "too many draws for one image");
     const uint32_t u = math::philox_u32(seed_, stream_, epoch_, first_ + next_++);

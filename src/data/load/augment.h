@@ -75,7 +75,7 @@ class Augmenter {
   /// Returns the same random change as an ImageMove, for a device that applies it itself. Only for
   /// lists that pass moves_alone().
   kernels::ImageMove draw_move(uint64_t seed, int64_t epoch, int64_t row) const;
-  /// The values with which a cutout fills, by channel.
+  /// Returns the values with which a cutout fills, by channel.
   std::span<const float> mean() const { return mean_; }
 
  private:

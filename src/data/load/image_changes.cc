@@ -42,7 +42,7 @@ struct Bilinear {
   }
 };
 
-/// The luma of a pixel as in ITU-R BT.601.
+/// Returns the luma of a pixel as in ITU-R BT.601.
 float grey(float r, float g, float b) { return 0.2989f * r + 0.587f * g + 0.114f * b; }
 
 float clamp_white(float x) { return std::clamp(x, 0.0f, kWhite); }

@@ -156,7 +156,7 @@ struct Loader::Impl {
     return slots[static_cast<size_t>(step) % slots.size()];
   }
 
-  /// The order of an epoch's rows. Deletes the orders of epochs before `oldest`.
+  /// Returns the order of an epoch's rows. Deletes the orders of epochs before `oldest`.
   std::shared_ptr<const std::vector<int64_t>> order_of(int64_t epoch, int64_t oldest) {
     const MutexLock lock(order_mu);
     orders.erase(orders.begin(), orders.lower_bound(oldest));

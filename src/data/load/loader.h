@@ -19,8 +19,8 @@
 
 namespace trainyard {
 
-/// The number of rows that split_rows() holds out, rounded to the nearest whole number, which may
-/// be 0 or all. Planning calls it without the data.
+/// Returns the number of rows that split_rows() holds out, rounded to the nearest whole number,
+/// which may be 0 or all. Planning calls it without the data.
 int64_t validation_row_count(int64_t rows, double validation_fraction);
 
 /// A random split of [0, rows) into training and validation rows, keyed by (seed, "split"). Both
@@ -32,13 +32,14 @@ struct Split {
 };
 Split split_rows(int64_t rows, double validation_fraction, uint64_t seed);
 
-/// The split of a dataset's training rows; for a stream, of its windows of `context_length` tokens.
+/// Returns the split of a dataset's training rows; for a stream, of its windows of `context_length`
+/// tokens.
 Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
                     uint64_t seed);
 /// All rows, or windows, of the test set.
 std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length);
 
-/// The number of batches in an epoch of `rows` rows. Planning calls it without the data.
+/// Returns the number of batches in an epoch of `rows` rows. Planning calls it without the data.
 int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last);
 
 struct Batch {
@@ -96,7 +97,7 @@ class Loader {
   /// Returns the batch of the next step, which is valid until the following call. Steps are in
   /// order, from first_step on. Only one thread may call it at a time.
   const Batch& next();
-  /// The total time in seconds for which next() had to wait for a batch.
+  /// Returns the total time in seconds for which next() had to wait for a batch.
   double wait_seconds() const;
 
  private:

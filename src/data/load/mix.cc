@@ -16,9 +16,9 @@ class MixDraws {
   MixDraws(uint64_t seed, uint32_t stream, uint64_t step, uint64_t& next)
       : seed_(seed), stream_(stream), step_(step), next_(next) {}
 
-  /// A number in (0, 1).
+  /// Returns a number in (0, 1).
   double uniform() { return (math::philox_u32(seed_, stream_, step_, next_++) + 0.5) * 0x1p-32; }
-  /// A normally distributed number, by the Box-Muller transform.
+  /// Returns a normally distributed number, by the Box-Muller transform.
   double normal() {
     const double radius = std::sqrt(-2 * std::log(uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
@@ -34,7 +34,7 @@ class MixDraws {
   uint64_t& next_;
 };
 
-/// The logarithm of a random number from Gamma(alpha, 1).
+/// Returns the logarithm of a random number from Gamma(alpha, 1).
 double draw_log_gamma(double alpha, MixDraws& draws) {
   if (alpha < 1) {
     const double factor = std::log(draws.uniform()) / alpha;

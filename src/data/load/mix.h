@@ -40,8 +40,8 @@ struct MixBox {
   int64_t top = 0, left = 0, bottom = 0, right = 0;
 };
 
-/// The rectangle around (x, y) outside of which is the share l of an image's pixels, clipped at the
-/// edges.
+/// Returns the rectangle around (x, y) outside of which is the share l of an image's pixels,
+/// clipped at the edges.
 MixBox cut_box(double share, int64_t x, int64_t y, int64_t height, int64_t width);
 
 /// The random choice for a batch.
@@ -51,10 +51,11 @@ struct MixDraw {
   MixBox box = {};    // for cutmix
 };
 
-/// A random number from Beta(alpha, alpha): X / (X + Y) for X and Y from Gamma(alpha, 1). These are
-/// drawn as in Marsaglia & Tsang, "A simple method for generating gamma variables" (2000), with
-/// their factor U^(1/alpha) for alpha below 1. Computes with logarithms, so that a small alpha does
-/// not give 0 / 0. Uses the numbers of the stream from index `next` on and advances `next`.
+/// Returns a random number from Beta(alpha, alpha): X / (X + Y) for X and Y from Gamma(alpha, 1).
+/// These are drawn as in Marsaglia & Tsang, "A simple method for generating gamma variables"
+/// (2000), with their factor U^(1/alpha) for alpha below 1. Computes with logarithms, so that a
+/// small alpha does not give 0 / 0. Uses the numbers of the stream from index `next` on and
+/// advances `next`.
 double draw_beta(double alpha, uint64_t seed, uint32_t stream, uint64_t step, uint64_t& next);
 
 /// Const and thread-safe after construction.

@@ -22,12 +22,12 @@ struct ResidentForm {
   int64_t rows = 0;              // number of rows in the partition; for a stream of tokens
 
   int64_t data_bytes() const;
-  /// The sizes of resident_table() and resident_fills() in bytes.
+  /// Returns the sizes of resident_table() and resident_fills() in bytes.
   int64_t table_bytes() const;
   int64_t fills_bytes() const;
 };
-/// The form of the training partition. `moved`: its images are augmented by a list that passes
-/// moves_alone().
+/// Returns the form of the training partition. `moved`: its images are augmented by a list that
+/// passes moves_alone().
 ResidentForm resident_form(const DatasetSchema& schema, int64_t context_length, bool category_codes,
                            bool moved);
 
@@ -35,13 +35,13 @@ ResidentForm resident_form(const DatasetSchema& schema, int64_t context_length, 
 void visit_resident_rows(const ResidentForm& form, const RowTransform& transform,
                          const Partition& partition,
                          const std::function<void(std::span<const std::byte>)>& write);
-/// The standardized values of all bytes [C, 256], and of black and filled pixels [C, 2]; empty if
-/// the layout has none. `mean` is Augmenter::mean().
+/// Returns the standardized values of all bytes [C, 256], and of black and filled pixels [C, 2];
+/// empty if the layout has none. `mean` is Augmenter::mean().
 std::vector<float> resident_table(const ResidentForm& form, const RowTransform& transform);
 std::vector<float> resident_fills(const ResidentForm& form, const RowTransform& transform,
                                   std::span<const float> mean);
 
-/// The sample of a batch that refers to row `row` of the partition.
+/// Returns the sample of a batch that refers to row `row` of the partition.
 kernels::ResidentSample resident_sample(const RowTransform& transform, const Partition& partition,
                                         int64_t row);
 

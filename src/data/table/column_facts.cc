@@ -30,7 +30,7 @@ std::string such_as(const ColumnFacts& c) {
   return c.example.empty() ? "" : ", such as " + quoted_value(c.example);
 }
 
-/// The path of an option, for messages: "dataset.csv.ignore".
+/// Returns the path of an option, for messages: "dataset.csv.ignore".
 std::string field_of(std::string_view options, const char* field) {
   return "dataset." + std::string(options) + "." + field;
 }

@@ -40,13 +40,13 @@ enum class ColumnTrap : uint8_t {
 /// The least number of rows for reporting a column as an identifier or for too many categories.
 inline constexpr int64_t kRowsToJudge = 30;
 
-/// The worst of the column's traps, if it has one.
+/// Returns the worst of the column's traps, if it has one.
 std::optional<ColumnTrap> find_column_trap(const ColumnFacts& column);
 
-/// The trap's stable key for programs: "CONSTANT_COLUMN".
+/// Returns the trap's stable key for programs: "CONSTANT_COLUMN".
 std::string_view key_of(ColumnTrap trap);
 
-/// The number of rows, or of different values, that the trap concerns.
+/// Returns the number of rows, or of different values, that the trap concerns.
 int64_t count_of(ColumnTrap trap, const ColumnFacts& column);
 
 /// Whether a column of numbers may be an identifier, so that `distinct` must be counted to decide.
@@ -59,7 +59,7 @@ std::string leave_out(std::string_view options);
 /// or "jsonl", whose `ignore`, `date` and `text` the advice names; empty for formats without them.
 std::string describe(ColumnTrap trap, const ColumnFacts& column, std::string_view options);
 
-/// The number of words in a text, for `words_mean`.
+/// Returns the number of words in a text, for `words_mean`.
 double count_words(std::string_view text);
 
 /// True for typical names of identifiers: "id", "PassengerId", "order_id", "Unnamed: 0", "uuid".

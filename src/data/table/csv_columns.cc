@@ -207,7 +207,7 @@ bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& r
   return processed;
 }
 
-/// The columns of all parts, in the order of their first occurrence in the file.
+/// Returns the columns of all parts, in the order of their first occurrence in the file.
 std::vector<std::string> merge_names(const std::deque<ScannedPart>& parts) {
   struct Seen {
     int64_t block;

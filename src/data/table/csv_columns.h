@@ -46,7 +46,7 @@ struct CsvScan {
 inline constexpr size_t kTargetValuesMax = 20;
 
 void count_cell(const Cell& cell, ColumnCounts& counts);
-/// The class that a target's cell means: "1" for "1.0".
+/// Returns the class that a target's cell means: "1" for "1.0".
 std::string target_value(const Cell& cell, std::string_view text);
 /// Adds the target's value to `values` unless this has more than kTargetValuesMax values already.
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values);

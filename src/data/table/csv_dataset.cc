@@ -64,7 +64,7 @@ bool has_only_bytes(const TableFile& file) {
   return true;
 }
 
-/// An empty codebook that learns the names that occur in `train`.
+/// Returns an empty codebook that learns the names that occur in `train`.
 Codebook empty_codebook(const TableFile& train) {
   Codebook codebook;
   codebook.learning = true;

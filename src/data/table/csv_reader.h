@@ -31,9 +31,9 @@ class CsvReader {
   /// Reads the next record; returns false at the end. The views are valid until the following call.
   /// Refusal: DATASET_INVALID with the line, after which nothing can be read.
   Result<bool> next(std::vector<std::string_view>& fields);
-  /// The line, from 1, on which the last record began.
+  /// Returns the line, from 1, on which the last record began.
   int64_t line() const { return record_line_; }
-  /// The offsets in the source at which the last record began and ended.
+  /// Returns the offsets in the source at which the last record began and ended.
   int64_t record_begin() const { return record_begin_; }
   int64_t record_end() const { return dropped_ + static_cast<int64_t>(begin_); }
   /// Returns the buffer, so that it can be reused for the next text.

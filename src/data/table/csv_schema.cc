@@ -92,7 +92,8 @@ TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& cou
 
 namespace {
 
-/// The error for a target that is no column. It contains a hint if the header suggests a cause.
+/// Returns the error for a target that is no column. It contains a hint if the header suggests a
+/// cause.
 Error no_such_target(const CsvOptions& options, const std::vector<std::string>& columns) {
   const Separator* separator =
       options.json_lines || columns.size() != 1 ? nullptr : find_separator(columns[0]);

@@ -18,20 +18,20 @@ Status check_row_text(const std::string& format, const std::string& tokenizer,
 /// Checks the options against each other and against the columns of the training file.
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns);
 
-/// The schema for the training file, with categories and classes still empty. A column is numeric
-/// if at least half of its values are numbers; the second pass then reports its other values as
-/// mistakes.
+/// Returns the schema for the training file, with categories and classes still empty. A column is
+/// numeric if at least half of its values are numbers; the second pass then reports its other
+/// values as mistakes.
 Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan);
 
-/// The kind of a target: `wish` if it is "class" or "numeric", else inferred from the counts of its
-/// cells and the number of different values.
+/// Returns the kind of a target: `wish` if it is "class" or "numeric", else inferred from the
+/// counts of its cells and the number of different values.
 TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& counts,
                                 size_t different_values);
 
 enum class TargetUse : uint8_t { kNeeded, kIgnored };
 
-/// The role of each column of a file in the schema. `names` are the file's columns in its own
-/// order.
+/// Returns the role of each column of a file in the schema. `names` are the file's columns in its
+/// own order.
 Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
                                        const std::vector<std::string>& names,
                                        const std::string& what, TargetUse target_use);

@@ -30,7 +30,7 @@ struct Date {
 /// Parses a date of the years 1 to 9999; nullopt for any other text.
 std::optional<Date> parse_date(std::string_view text);
 
-/// The number of columns that a date column becomes. `times`: a value has a time.
+/// Returns the number of columns that a date column becomes. `times`: a value has a time.
 constexpr size_t date_parts(bool times) { return times ? 7 : 5; }
 /// The names of the columns of date column `name`: "when.days", "when.year_sin", ...
 std::vector<std::string> date_column_names(const std::string& name, bool times);

@@ -158,7 +158,7 @@ Status fill_targets(const SparseRows& sparse, const TargetSchema& target, const 
   return problems.empty() ? Status() : Status(problems.error());
 }
 
-/// The classes, sorted. Refuses a single class.
+/// Returns the classes, sorted. Refuses a single class.
 Result<std::vector<std::string>> classes_of(const SparseRows& rows) {
   CategoryCodes codes;
   for (const Cell& label : rows.labels) {

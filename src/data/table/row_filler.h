@@ -62,9 +62,10 @@ class RowFiller {
   void add(std::span<const std::string_view> fields, int64_t line);
   /// Leaves out a row, which is counted when messages number rows.
   void skip() { ++skipped_; }
-  /// The index of the target's column in the file; the number of columns if there is no target.
+  /// Returns the index of the target's column in the file; the number of columns if there is no
+  /// target.
   size_t target_column() const { return target_; }
-  /// The number of missing values so far, by column of the file.
+  /// Returns the number of missing values so far, by column of the file.
   const std::vector<int64_t>& missing() const { return missing_; }
 
  private:

@@ -18,7 +18,7 @@ inline constexpr auto kSeparators = std::to_array<Separator>({{'\t', "tabs", "\"
                                                               {',', "commas", "','"},
                                                               {'|', "bars", "'|'"}});
 
-/// The separator of a line that was mistaken for a single field; null if it has none.
+/// Returns the separator of a line that was mistaken for a single field; null if it has none.
 constexpr const Separator* find_separator(std::string_view line) {
   for (const Separator& separator : kSeparators) {
     if (line.find(separator.character) != std::string_view::npos) return &separator;

@@ -14,8 +14,8 @@ namespace {
 constexpr const char* kWhat = "data";  // for error messages, which are never shown
 constexpr int kThreadsMax = 64;
 
-/// The number of threads: no more than the file can have blocks. (For a compressed file, only an
-/// upper bound of its size is known.)
+/// Returns the number of threads: no more than the file can have blocks. (For a compressed file,
+/// only an upper bound of its size is known.)
 int threads_for(const TableThreads& threads, const ByteSource& source) {
   const int64_t blocks = source.bytes_max() / static_cast<int64_t>(threads.block_bytes) + 1;
   const int wish = threads.count > 0 ? threads.count : usable_cores();

@@ -25,7 +25,7 @@ class BlockRows {
  public:
   /// `names` are the columns; for JSON lines the known ones.
   BlockRows(const CsvOptions& options, std::vector<std::string> names);
-  /// The columns; for JSON lines new members are appended while rows are read.
+  /// Returns the columns; for JSON lines new members are appended while rows are read.
   const std::vector<std::string>& names() const { return json_ ? json_->names() : names_; }
   /// Calls row(fields) for each row of the block. Returns false as soon as `row` does, or if the
   /// block is invalid. The views are valid until row() returns.

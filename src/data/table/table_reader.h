@@ -21,9 +21,10 @@ class TableReader {
   /// Reads the next row; returns false at the end. The views are valid until the following call.
   /// Refusal: DATASET_INVALID with the line, after which nothing can be read.
   virtual Result<bool> next(std::vector<std::string_view>& fields) = 0;
-  /// The line, from 1, on which the last row began.
+  /// Returns the line, from 1, on which the last row began.
   virtual int64_t line() const = 0;
-  /// The offset in the source at which the first row begins. Call it only before any row is read.
+  /// Returns the offset in the source at which the first row begins. Call it only before any row is
+  /// read.
   virtual int64_t rows_begin() const = 0;
 };
 

@@ -218,7 +218,7 @@ class SubwordTokenizer final : public Tokenizer {
     stretch.clear();
   }
 
-  /// The id of a piece; -1 if the text is not a piece.
+  /// Returns the id of a piece; -1 if the text is not a piece.
   int32_t find(std::string_view piece) const {
     const auto it = ids_.find(piece);
     return it == ids_.end() ? -1 : it->second;

@@ -41,7 +41,7 @@ Result<SubwordModel> read_subword_model(TokenizerKind kind, std::string_view byt
 /// Token ids are the model's ids plus `first`.
 std::unique_ptr<const Tokenizer> make_subword_tokenizer(SubwordModel model, int32_t first);
 
-/// The text of a piece; empty for the unknown token.
+/// Returns the text of a piece; empty for the unknown token.
 std::string text_of_piece(const SubwordModel& model, size_t id);
 
 }  // namespace trainyard

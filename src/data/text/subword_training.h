@@ -19,7 +19,7 @@ class SentenceSample {
  public:
   /// Adds UTF-8 text, whose end also ends a sentence.
   void add(std::string_view text);
-  /// The kept sentences, each of which ends with a line feed.
+  /// Returns the kept sentences, each of which ends with a line feed.
   const std::string& sentences() const { return kept_; }
 
  private:

@@ -100,7 +100,7 @@ class WordTokenizer final : public Tokenizer {
 constexpr std::array<std::string_view, 5> kTokenizerNames = {"byte", "char", "word", "bpe",
                                                              "unigram"};
 
-/// The model of a schema, which was checked when the schema was built.
+/// Returns the model of a schema, which was checked when the schema was built.
 SubwordModel subword_model(const TextSchema& schema) {
   Result<SubwordModel> model = read_subword_model(schema.tokenizer, schema.model);
   TRAINYARD_CHECK(model.ok(), "a schema with an unchecked tokenizer model");

@@ -67,8 +67,8 @@ class Tokenizer {
 /// Const and thread-safe; borrows nothing.
 std::unique_ptr<const Tokenizer> make_tokenizer(const TextSchema& schema);
 
-/// The text of each token: empty for padding and the unknown token, a single byte for a byte's
-/// token.
+/// Returns the text of each token: empty for padding and the unknown token, a single byte for a
+/// byte's token.
 std::vector<std::string> token_texts(const TextSchema& schema);
 
 /// Sets `model` and `pieces` of `schema` to a model that trainyard-tokenizer has written. Refusal:

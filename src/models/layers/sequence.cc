@@ -46,7 +46,7 @@ Result<int64_t> axis_behind_batch(const ResolvedLayer& layer, const Shape& x) {
 
 void complete_linear(Attributes& a) { a.set("bias", a.get_int("bias", 1)); }
 
-/// The weight of the layer that `tied_to` names.
+/// Returns the weight of the layer that `tied_to` names.
 Result<TensorId> tied_weight(const LayerBuilder& b, const ResolvedLayer& layer, int64_t features) {
   const std::string source = layer.attributes.get_string("tied_to", "");
   const Graph& graph = b.graph();

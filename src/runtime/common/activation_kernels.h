@@ -57,7 +57,7 @@ std::unique_ptr<Kernel> make_gelu_grad(Context& c, const Graph& g, const Node& n
              : make_activation_grad<math::GeluErf>(c, g, n);
 }
 
-/// The table entries for a backend.
+/// Returns the table entries for a backend.
 template <typename Context>
 std::span<const KernelEntry<Context>> activation_kernels() {
   using C = Context;

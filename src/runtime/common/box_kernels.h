@@ -70,8 +70,8 @@ std::unique_ptr<Kernel> make_slice_grad(Context& context, const Graph& g, const 
   });
 }
 
-/// The parts of a tensor along an axis, in the order of a node's inputs or outputs. An omitted part
-/// has a box too, since it may have to be zeroed.
+/// Returns the parts of a tensor along an axis, in the order of a node's inputs or outputs. An
+/// omitted part has a box too, since it may have to be zeroed.
 inline std::vector<PartBox> parts_of(const TensorInfo& whole, int64_t axis,
                                      const std::vector<int64_t>& sizes, bool parts_are_read) {
   const auto rank = static_cast<size_t>(whole.type.shape.rank());
@@ -195,7 +195,7 @@ std::unique_ptr<Kernel> make_sum_to(Context& context, const Graph& g, const Node
       context, g, n, dy, reduce_params(dy, dx, broadcast_strides(dx, dy.type.shape)));
 }
 
-/// The number of elements of x that are reduced to one of y.
+/// Returns the number of elements of x that are reduced to one of y.
 inline double reduced_count(const TensorInfo& x, const TensorInfo& y) {
   return static_cast<double>(x.type.shape.elements() / y.type.shape.elements());
 }
@@ -253,7 +253,7 @@ kernels::ResampleParams prepared(Context&, kernels::ResampleParams p) {
   return p;
 }
 
-/// The kernels of Pad, Resize and their gradients.
+/// Returns the kernels of Pad, Resize and their gradients.
 template <auto kParams, typename Context>
 std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, output_info(g, n, 0), [&](auto o) {
@@ -263,8 +263,8 @@ std::unique_ptr<Kernel> make_resample(Context& context, const Graph& g, const No
   });
 }
 
-/// The table entries for a backend; kReduceBytes and kReduceGradBytes compute the workspace of its
-/// reductions.
+/// Returns the table entries for a backend; kReduceBytes and kReduceGradBytes compute the workspace
+/// of its reductions.
 template <typename Context, auto kReduceBytes = kNoWorkspace, auto kReduceGradBytes = kNoWorkspace>
 std::span<const KernelEntry<Context>> box_kernels() {
   using C = Context;

@@ -14,7 +14,7 @@
 
 namespace trainyard {
 
-/// The strides of a dense tensor in elements, for its axes in logical order.
+/// Returns the strides of a dense tensor in elements, for its axes in logical order.
 std::vector<int64_t> strides_of(const TensorInfo& t);
 
 /// Logical axes from the outermost in memory to the innermost: 0, 2, 3, 1 for channels-last.
@@ -28,8 +28,8 @@ constexpr int64_t positive_axis(int64_t axis, int64_t rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
-/// A box of `size` whose axes are iterated in `order`. Operand k has the strides strides[k], given
-/// in logical order.
+/// Returns a box of `size` whose axes are iterated in `order`. Operand k has the strides
+/// strides[k], given in logical order.
 template <int kOperands>
 kernels::Box<kOperands> make_box(const std::vector<int64_t>& size,
                                  const std::vector<int64_t>& order,
@@ -44,14 +44,15 @@ kernels::Box<kOperands> make_box(const std::vector<int64_t>& size,
   return box;
 }
 
-/// The box of y = f(inputs), with all inputs broadcast to y. The operands are the inputs, then y.
+/// Returns the box of y = f(inputs), with all inputs broadcast to y. The operands are the inputs,
+/// then y.
 kernels::Box<2> broadcast_box(const TensorInfo& x, const TensorInfo& y);
 kernels::Box<3> broadcast_box(const TensorInfo& a, const TensorInfo& b, const TensorInfo& y);
 
 /// For reductions: strides of `y` along the axes of x, 0 along the reduced axes.
 std::vector<int64_t> reduced_strides(const TensorInfo& y, int64_t x_rank,
                                      const std::vector<int64_t>& axes);
-/// The boxes of y = reduce(x). `y_strides` comes from reduced_strides(), or from
+/// Returns the boxes of y = reduce(x). `y_strides` comes from reduced_strides(), or from
 /// broadcast_strides(y, x's shape).
 kernels::ReduceParams reduce_params(const TensorInfo& x, const TensorInfo& y,
                                     const std::vector<int64_t>& y_strides);

@@ -97,7 +97,7 @@ std::unique_ptr<Kernel> make_dropout(Context& context, const Graph& g, const Nod
   });
 }
 
-/// The table entries for a backend.
+/// Returns the table entries for a backend.
 template <typename Context>
 std::span<const KernelEntry<Context>> elementwise_kernels() {
   using C = Context;

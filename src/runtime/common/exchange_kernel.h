@@ -14,7 +14,7 @@
 namespace trainyard {
 
 enum class Exchange : uint8_t { kAllReduce, kReduceScatter, kAllGather, kGatherRows, kScatterRows };
-/// The kind of an op for which is_exchange() is true (src/runtime/communicator.h).
+/// Returns the kind of an op for which is_exchange() is true (src/runtime/communicator.h).
 inline Exchange exchange_of(std::string_view op_type) {
   return op_type.starts_with("AllReduce")       ? Exchange::kAllReduce
          : op_type.starts_with("ReduceScatter") ? Exchange::kReduceScatter
@@ -42,7 +42,8 @@ struct ExchangePart {
   int64_t element_bytes() const { return is_half ? 2 : static_cast<int64_t>(size_of(dtype)); }
 };
 
-/// The parts of a node that starts an exchange; their shapes are those of the whole tensors.
+/// Returns the parts of a node that starts an exchange; their shapes are those of the whole
+/// tensors.
 inline std::vector<ExchangePart> exchange_parts(const Graph& graph, const Node& node) {
   std::vector<ExchangePart> parts;
   const bool is_gathered = node.op->type() == "GatherShardsStart";

@@ -103,8 +103,8 @@ class HalfKernel final : public Kernel {
     if (is_new) workspace_bytes_ += round_up(t.type.bytes(), kHostAlignment);
     return {true, is_new, t.storage, t.type.shape.elements(), offset};
   }
-  /// The input whose F32 copy output `o` may overwrite, if the op allows it and no other input uses
-  /// the copy. n.inputs.size() if there is none.
+  /// Returns the input whose F32 copy output `o` may overwrite, if the op allows it and no other
+  /// input uses the copy. n.inputs.size() if there is none.
   size_t input_to_overwrite(const Graph& g, const Node& n, size_t o,
                             const std::vector<bool>& taken) const {
     for (const auto& [output, input] : n.op->may_alias(n)) {

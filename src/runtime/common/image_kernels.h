@@ -292,7 +292,8 @@ std::unique_ptr<Kernel> make_group_norm_grad(Context& context, const Graph& g, c
   });
 }
 
-/// The table entries that both host backends share, because these kernels need no workspace.
+/// Returns the table entries that both host backends share, because these kernels need no
+/// workspace.
 template <typename Context>
 std::span<const KernelEntry<Context>> host_image_kernels() {
   using C = Context;

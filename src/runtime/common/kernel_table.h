@@ -106,7 +106,7 @@ auto with_float_type(DType dtype, F f) {
   return dtype == DType::kF64 ? f(double()) : f(float());
 }
 
-/// The description of input or output `i` of a node.
+/// Returns the description of input or output `i` of a node.
 inline const TensorInfo& input_info(const Graph& graph, const Node& node, size_t i) {
   return graph.tensor(node.inputs.at(i));
 }

@@ -230,7 +230,8 @@ std::unique_ptr<Kernel> make_constant(Context& context, const Graph& g, const No
   });
 }
 
-/// The table entries that both host backends share, because these kernels need no workspace.
+/// Returns the table entries that both host backends share, because these kernels need no
+/// workspace.
 template <typename Context>
 std::span<const KernelEntry<Context>> host_training_kernels() {
   using C = Context;

@@ -32,7 +32,7 @@ inline kernels::MatMulBatch mat_mul_dims(const Graph& g, const Node& n) {
   return mat_mul_batch(input_info(g, n, 0).type.shape, input_info(g, n, 1).type.shape);
 }
 
-/// The parameters of Dropout and DropoutGrad.
+/// Returns the parameters of Dropout and DropoutGrad.
 inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
   const Shape& x = input_info(g, n, 0).type.shape;
   const int64_t count = x.elements(), units = n.attributes.get_int(kDrawnUnits, 0);
@@ -101,7 +101,7 @@ inline kernels::SampledXentParams sampled_xent_params(const Graph& g, const Node
   return {z[0], z[1], n.attributes.get_int("samples", 1)};
 }
 
-/// The dimensions of a table and of the rows in it that `index` selects.
+/// Returns the dimensions of a table and of the rows in it that `index` selects.
 inline kernels::TableRows table_rows(const Shape& table, const Shape& index) {
   return {index[0], table[0], table.elements() / table[0]};
 }
@@ -119,7 +119,7 @@ inline kernels::SgdParams sgd_params(const Graph& g, const Node& n) {
           n.attributes.get_float("rate_factor", 1)};
 }
 
-/// The parameters of AdamUpdate and AdamWUpdate.
+/// Returns the parameters of AdamUpdate and AdamWUpdate.
 inline kernels::AdamParams adam_params(const Graph& g, const Node& n) {
   return {updated_range(g, n).count,
           n.attributes.get_float("beta1", 0.9),
@@ -192,8 +192,8 @@ inline math::LossScaling loss_scaling(const Node& n) {
 inline kernels::GradientSquaresParams gradient_squares_params(const Graph&, const Node& n) {
   return {n.attributes.get_ints("counts", {})};
 }
-/// The parameters of a rank whose shards have no padding, such as rank 0: their workspace is large
-/// enough for every rank.
+/// Returns the parameters of a rank whose shards have no padding, such as rank 0: their workspace
+/// is large enough for every rank.
 inline kernels::GradientSquaresParams full_squares_params(const Graph& g, const Node& n) {
   kernels::GradientSquaresParams p;
   for (const TensorId id : n.inputs) p.counts.push_back(g.tensor(id).type.shape.elements());

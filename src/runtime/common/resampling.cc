@@ -18,7 +18,8 @@ struct Entry {
 /// resampled.
 using Lists = std::vector<std::vector<Entry>>;
 
-/// The transposed map: for each of the `size` elements of x, the elements to which it contributes.
+/// Returns the transposed map: for each of the `size` elements of x, the elements to which it
+/// contributes.
 Lists transposed(const Lists& lists, int64_t size) {
   if (lists.empty()) return {};
   Lists result(static_cast<size_t>(size));

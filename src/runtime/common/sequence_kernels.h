@@ -205,7 +205,7 @@ inline AttentionParams attention_params(const Graph& g, const Node& n, size_t qu
   return p;
 }
 
-/// The optimizer step, the input after query, key and value; nullptr without dropout.
+/// Returns the optimizer step, the input after query, key and value; nullptr without dropout.
 inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
   return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
 }
@@ -297,7 +297,8 @@ std::unique_ptr<Kernel> make_softmax_grad(Context& context, const Graph& g, cons
   });
 }
 
-/// The table entries that both host backends share, because these kernels need no workspace.
+/// Returns the table entries that both host backends share, because these kernels need no
+/// workspace.
 template <typename Context>
 std::span<const KernelEntry<Context>> host_sequence_kernels() {
   using C = Context;

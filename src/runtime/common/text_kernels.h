@@ -89,7 +89,8 @@ std::unique_ptr<Kernel> make_embedding_bag_grad(Context& context, const Graph& g
   });
 }
 
-/// The table entries that both host backends share, because these kernels need no workspace.
+/// Returns the table entries that both host backends share, because these kernels need no
+/// workspace.
 template <typename Context>
 std::span<const KernelEntry<Context>> host_text_kernels() {
   using C = Context;

@@ -15,7 +15,7 @@
 
 namespace trainyard {
 
-/// The number of elements that an update changes; 0 if the rank's shard is empty.
+/// Returns the number of elements that an update changes; 0 if the rank's shard is empty.
 template <typename Params>
 int64_t elements_of(const Params& p) {
   if constexpr (requires { p.count(); }) {

@@ -101,7 +101,7 @@ class NcclCommunicator final : public Communicator {
   PinnedMemory seen_;              // copy of counters_ that the host reads
 };
 
-/// The kernel of an exchange's op. Without a communicator it can be prepared but not run.
+/// Returns the kernel of an exchange's op. Without a communicator it can be prepared but not run.
 std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* communicator,
                                       const Graph& graph, const Node& node);
 

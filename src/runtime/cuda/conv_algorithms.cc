@@ -35,7 +35,7 @@ bool is_asymmetric(const kernels::Window& w) {
   return w.pad_top != w.pad_bottom || w.pad_left != w.pad_right;
 }
 
-/// The same convolution of an image that already includes the excess of asymmetric padding.
+/// Returns the same convolution of an image that already includes the excess of asymmetric padding.
 ConvDims with_symmetric_pads(ConvDims d) {
   kernels::Window& w = d.window;
   const int64_t h = std::min(w.pad_top, w.pad_bottom), v = std::min(w.pad_left, w.pad_right);
@@ -46,11 +46,11 @@ ConvDims with_symmetric_pads(ConvDims d) {
   return d;
 }
 
-/// The number of engines per way that are timed. In 16 bits the first ones are often one engine
-/// with different knobs, whose times differ by a factor of 2 to 5 if C and K are small.
+/// Returns the number of engines per way that are timed. In 16 bits the first ones are often one
+/// engine with different knobs, whose times differ by a factor of 2 to 5 if C and K are small.
 size_t engines_max(Format operands) { return operands == Format::kF32 ? 4 : 12; }
 
-/// The matrix product that is equal to a 1x1 convolution of channels-last images.
+/// Returns the matrix product that is equal to a 1x1 convolution of channels-last images.
 std::optional<MatmulDims> product_of(ConvolutionPass pass, const ConvDims& d) {
   const kernels::Window& w = d.window;
   const bool pixels = w.R == 1 && w.S == 1 && w.stride_h == 1 && w.stride_w == 1 &&

@@ -35,7 +35,7 @@ class Convolution {
               const kernels::ConvDims& dims, bool channels_last, Epilogue epilogue,
               Storage storage);
   int64_t workspace_bytes() const { return chosen_.workspace_bytes; }
-  /// The chosen way and its engine, in the recorded form.
+  /// Returns the chosen way and its engine, in the recorded form.
   std::string choice() const { return words_of(chosen_); }
   /// Whether run_gradients() may be called: for kWeights, if the kernel also sums dy.
   bool gives_bias_gradient() const {
@@ -82,7 +82,7 @@ class Convolution {
   ConvolutionProblem problem_of(const Way& way) const;
   bool choose(const Group& group, Engines which);
   std::optional<Prepared> restore(const Group& group, std::string_view words) const;
-  /// The candidates for timing, best first as estimated by the library; or only the first.
+  /// Returns the candidates for timing, best first as estimated by the library; or only the first.
   std::vector<Prepared> propose(const Group& group, Engines which, bool first_alone) const;
   std::optional<TimedChoice> time(const std::vector<Prepared>& candidates) const;
   Prepared lay_out(const Way& way, std::optional<ConvolutionPlan> plan) const;

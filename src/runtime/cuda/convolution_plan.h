@@ -43,11 +43,11 @@ int64_t workspace_max(const ConvolutionProblem& problem);
 /// The limit for all problems when choices were first recorded, kept as a minimum.
 constexpr int64_t kConvolutionWorkspaceLeast = int64_t{256} << 20;
 
-/// A key with everything on which the choice of an engine depends. `any_result`: the choice
+/// Returns a key with everything on which the choice of an engine depends. `any_result`: the choice
 /// includes the format of the result.
 std::string key_of(const ConvolutionProblem& problem, int64_t workspace, bool any_result);
 
-/// The dimensions of filters as images, and the strides of images.
+/// Returns the dimensions of filters as images, and the strides of images.
 kernels::ImageDims filter_dims(const kernels::ConvDims& d);
 kernels::ImageStrides strides_of(const kernels::ImageDims& d, bool channels_last);
 
@@ -59,7 +59,7 @@ class ConvolutionGraph {
 
   ConvolutionGraph(const ConvolutionProblem& problem, cudnnHandle_t handle);
   cudnnBackendDescriptor_t graph() const { return graph_.get(); }
-  /// The tensors of x, w and y, or of their gradients.
+  /// Returns the tensors of x, w and y, or of their gradients.
   cudnnBackendDescriptor_t image() const { return image_.get(); }
   cudnnBackendDescriptor_t filter() const { return filter_.get(); }
   cudnnBackendDescriptor_t output() const { return output_.get(); }
@@ -69,7 +69,7 @@ class ConvolutionGraph {
   struct Pointwise {
     BackendDescriptor mode, operation;
   };
-  /// An operation in F32, with `b` if it is not nullptr.
+  /// Returns an operation in F32, with `b` if it is not nullptr.
   static Pointwise make_pointwise(cudnnPointwiseMode_t mode, const BackendDescriptor& x,
                                   const BackendDescriptor& b, const BackendDescriptor& y);
 
@@ -78,8 +78,8 @@ class ConvolutionGraph {
   BackendDescriptor graph_;
 };
 
-/// The engines that may be used, best first as estimated by the library; empty if cuDNN does not
-/// support the problem.
+/// Returns the engines that may be used, best first as estimated by the library; empty if cuDNN
+/// does not support the problem.
 std::vector<EngineChoice> convolution_engines(const Device& device,
                                               const ConvolutionProblem& problem, Engines which);
 

@@ -101,8 +101,8 @@ bool has_mask(const MatmulDims& d) {
 }
 bool has_relu(const MatmulDims& d) { return d.epilogue == Epilogue::kRelu || has_mask(d); }
 
-/// A key with everything on which the choice of an algorithm depends. The structured binding lists
-/// all members, so a new member that is missing here causes a compile error.
+/// Returns a key with everything on which the choice of an algorithm depends. The structured
+/// binding lists all members, so a new member that is missing here causes a compile error.
 std::string key_of(const MatmulDims& d) {
   const auto& [m, n, k, transpose_a, transpose_b, bias, batch, stride_a, stride_b, stride_c,
                operands, c, accumulate, tf32, row_a, row_b, row_c, alignment, epilogue] = d;
@@ -416,9 +416,9 @@ kernels::cuda::In Narrowed::run(const Device& device, kernels::cuda::In x, void*
 
 namespace {
 
-/// The narrowed copy of an operand that is not stored in the product's format. For a single product
-/// with dense rows the copy gets padded rows that the library prefers, and `row` is set; an operand
-/// with a row stride or a batch is copied unchanged.
+/// Returns the narrowed copy of an operand that is not stored in the product's format. For a single
+/// product with dense rows the copy gets padded rows that the library prefers, and `row` is set; an
+/// operand with a row stride or a batch is copied unchanged.
 std::optional<Narrowed> narrowed(Format stored, Format operands, int64_t batch, int64_t extent,
                                  int64_t rows, int64_t columns, int64_t& row) {
   if (stored == operands) return std::nullopt;

@@ -86,12 +86,12 @@ class Matmul {
     cublasLtMatmulAlgo_t algorithm{};
     int64_t workspace_bytes = 0;
   };
-  /// The library's proposals, best first by its estimate; empty if there are none. With a ReLU
-  /// epilogue only algorithms that keep NaN.
+  /// Returns the library's proposals, best first by its estimate; empty if there are none. With a
+  /// ReLU epilogue only algorithms that keep NaN.
   static std::vector<Algorithm> propose(const Device& device, const MatmulDims& dims,
                                         const MatmulDescription& description, int count_max);
-  /// The algorithm of a recorded choice, if the library accepts it for this product and it is
-  /// allowed.
+  /// Returns the algorithm of a recorded choice, if the library accepts it for this product and it
+  /// is allowed.
   std::optional<Algorithm> restore(const std::string& choice) const;
   std::optional<TimedChoice> time() const;
   /// Whether NaN inputs give NaN results: runs the algorithm on the device. cuBLASLt documents its
@@ -112,14 +112,15 @@ class Matmul {
       0;  // start of the workspace, for a bias converted to c's format, as cuBLASLt requires
 };
 
-/// The row stride in elements of a matrix in a workspace. Rows are dense if this aligns them to the
-/// 16 bytes that the library's fast 16-bit kernels need, else padded to a multiple of 64 elements.
+/// Returns the row stride in elements of a matrix in a workspace. Rows are dense if this aligns
+/// them to the 16 bytes that the library's fast 16-bit kernels need, else padded to a multiple of
+/// 64 elements.
 constexpr int64_t workspace_row(int64_t columns) {
   return columns % 8 == 0 ? columns : (columns + 63) / 64 * 64;
 }
 
-/// The 16-bit format among `formats`, or F32 if there is none. They must not include two different
-/// 16-bit formats.
+/// Returns the 16-bit format among `formats`, or F32 if there is none. They must not include two
+/// different 16-bit formats.
 kernels::cuda::Format narrowest(std::initializer_list<kernels::cuda::Format> formats);
 
 /// A 16-bit copy of a row-major matrix in the workspace, for products; its row stride is

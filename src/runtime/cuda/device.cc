@@ -23,8 +23,8 @@ Event make(unsigned flags) {
   return Event(event);
 }
 
-/// The device class for which choices of algorithms are valid: the GPU's model (MIG instances have
-/// their own names) and the versions of the libraries.
+/// Returns the device class for which choices of algorithms are valid: the GPU's model (MIG
+/// instances have their own names) and the versions of the libraries.
 std::string class_of(int ordinal) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");

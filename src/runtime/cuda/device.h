@@ -41,12 +41,12 @@ constexpr int64_t aligned(int64_t bytes) { return round_up(bytes, kCudaAlignment
 /// std::bad_alloc.
 PinnedMemory make_pinned(int64_t bytes);
 
-/// The number of GPUs that this process may use. Throws CudaError with a message about the driver
-/// if CUDA is not usable; without a driver the code is 35 (insufficient driver), not 100 (no
+/// Returns the number of GPUs that this process may use. Throws CudaError with a message about the
+/// driver if CUDA is not usable; without a driver the code is 35 (insufficient driver), not 100 (no
 /// device).
 int device_count();
-/// The message of that error. Versions of CUDA are given as by the CUDA API (1000 * major + 10 *
-/// minor; 0: no driver); the driver's own version is empty if it is not known ("535.104.05").
+/// Returns the message of that error. Versions of CUDA are given as by the CUDA API (1000 * major +
+/// 10 * minor; 0: no driver); the driver's own version is empty if it is not known ("535.104.05").
 std::string driver_refusal(int driver_cuda, int needed_cuda, const std::string& driver_version);
 
 /// All work uses one own stream, never the default stream. Not thread-safe; any thread may use it,

@@ -94,12 +94,12 @@ T get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name) {
 
 cudnnDataType_t data_type(kernels::cuda::Format format);
 
-/// A tensor of four dimensions. A virtual tensor connects two operations of a graph and has no
-/// memory. `alignment` is that of its address, in bytes.
+/// Returns a tensor of four dimensions. A virtual tensor connects two operations of a graph and has
+/// no memory. `alignment` is that of its address, in bytes.
 BackendDescriptor make_tensor(int64_t name, const std::array<int64_t, 4>& size,
                               const std::array<int64_t, 4>& stride, cudnnDataType_t type,
                               bool is_virtual = false, int64_t alignment = kDnnAlignment);
-/// An F32 scalar whose value the host passes at each run.
+/// Returns an F32 scalar whose value the host passes at each run.
 BackendDescriptor make_scalar(int64_t name);
 /// Needs no device unless `handle` is given.
 BackendDescriptor make_graph(std::initializer_list<cudnnBackendDescriptor_t> operations,
@@ -115,8 +115,8 @@ struct DnnArithmetic {
   bool tf32 = false;  // F32 operands may be rounded to TF32
 };
 
-/// The engines that a cuDNN heuristic proposes, best first; empty if it knows none. `properties`
-/// describe a device that need not exist, for tests.
+/// Returns the engines that a cuDNN heuristic proposes, best first; empty if it knows none.
+/// `properties` describe a device that need not exist, for tests.
 std::vector<BackendDescriptor> propose_engines(cudnnBackendDescriptor_t graph,
                                                cudnnBackendHeurMode_t mode,
                                                cudnnBackendDescriptor_t properties = nullptr);
@@ -144,7 +144,7 @@ enum class Engines : uint8_t {
   /// Plain loops that support any shape but are up to 150 times slower: the last resort.
   kNaive,
 };
-/// The engines that both heuristics propose and is_allowed() accepts, best first, without
+/// Returns the engines that both heuristics propose and is_allowed() accepts, best first, without
 /// duplicates.
 std::vector<EngineChoice> allowed_engines(cudnnBackendDescriptor_t graph,
                                           const DnnArithmetic& arithmetic, Engines which,
@@ -163,11 +163,11 @@ RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice
 /// An execution plan of an engine. Its graph must be created for the device and outlive the plan.
 class DnnPlan {
  public:
-  /// The plan of the first engine that may be used; nothing if there is none.
+  /// Returns the plan of the first engine that may be used; nothing if there is none.
   static std::optional<DnnPlan> find(const Device& device, cudnnBackendDescriptor_t graph,
                                      const DnnArithmetic& arithmetic, int64_t workspace_max);
-  /// The plan of a choice. Nothing if cuDNN does not accept it for this graph, or it may not be
-  /// used.
+  /// Returns the plan of a choice. Nothing if cuDNN does not accept it for this graph, or it may
+  /// not be used.
   static std::optional<DnnPlan> restore(const Device& device, cudnnBackendDescriptor_t graph,
                                         const DnnArithmetic& arithmetic, int64_t workspace_max,
                                         const EngineChoice& choice);

@@ -15,8 +15,8 @@ CudaFault fault_of(cudaError_t error);
 CudaFault fault_of(cublasStatus_t status, cudaError_t context);
 CudaFault fault_of(cudnnStatus_t status, cudaError_t context);
 
-/// The error that has broken the current device's context, for every library of this process;
-/// cudaSuccess while it is intact. Never waits, and may be called during a stream capture.
+/// Returns the error that has broken the current device's context, for every library of this
+/// process; cudaSuccess while it is intact. Never waits, and may be called during a stream capture.
 cudaError_t context_state();
 
 }  // namespace trainyard::cuda

@@ -27,14 +27,14 @@ class GraphBuilder {
   Tensor tensor(int64_t name, const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
     return keep(dnn::make_tensor(name, size, stride, type));
   }
-  /// An F32 value for each query; in a part of a batch its address may have any alignment of a
-  /// float.
+  /// Returns an F32 value for each query; in a part of a batch its address may have any alignment
+  /// of a float.
   Tensor rows(int64_t name, const Sizes& size, const Sizes& stride) {
     return keep(dnn::make_tensor(name, size, stride, CUDNN_DATA_FLOAT, /*is_virtual=*/false,
                                  sizeof(float)));
   }
   Tensor number(int64_t name) { return keep(dnn::make_scalar(name)); }
-  /// A tensor between two operations, without memory.
+  /// Returns a tensor between two operations, without memory.
   Tensor virtual_tensor(const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
     return keep(dnn::make_tensor(next_++, size, stride, type, /*is_virtual=*/true));
   }
@@ -248,8 +248,8 @@ bool is_for_dnn(const AttentionProblem& p) {
          !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kCudnnVersionMin;
 }
 
-/// A key of the problems that share a plan; none of them has dropout. The structured bindings list
-/// all members, so a new member that is missing here causes a compile error.
+/// Returns a key of the problems that share a plan; none of them has dropout. The structured
+/// bindings list all members, so a new member that is missing here causes a compile error.
 std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   const auto& [backward, dims, format] = p;
   const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head] =
@@ -279,7 +279,7 @@ class Pack {
   size_t count_ = 0;
 };
 
-/// The address of element `i` of a tensor whose elements have `size` bytes.
+/// Returns the address of element `i` of a tensor whose elements have `size` bytes.
 const void* at(const void* data, int64_t i, int64_t size) {
   return static_cast<const std::byte*>(data) + i * size;
 }

@@ -87,8 +87,9 @@ class FusedAttention {
     void *dq, *dk, *dv;
   };
 
-  /// The plan for a problem, shared by its nodes, since cuDNN compiles it for most of a second.
-  /// nullptr if cuDNN does not support the problem, or has no engine for it that may be used.
+  /// Returns the plan for a problem, shared by its nodes, since cuDNN compiles it for most of a
+  /// second. nullptr if cuDNN does not support the problem, or has no engine for it that may be
+  /// used.
   static std::shared_ptr<const FusedAttention> find(const Device& device,
                                                     const AttentionProblem& problem,
                                                     int64_t workspace_max = kAttentionWorkspaceMax);

@@ -19,7 +19,7 @@ using kernels::cuda::Format;
 
 constexpr auto kTanhGelu = math::GeluTanh();
 
-/// The dimensions of the product x w' + b.
+/// Returns the dimensions of the product x w' + b.
 MatmulDims forward_dims(const Graph& g, const Node& n) {
   const GemmDims d = gemm_dims(g, n);
   MatmulDims dims{d.N, d.K, d.F, false, true, has_input(n, 2)};
@@ -83,7 +83,7 @@ class GemmGeluKernel final : public Kernel {
   std::optional<Product> product_;
 };
 
-/// The product's epilogue in a GemmRelu: ReLU with its mask, ReLU only, or none.
+/// Returns the product's epilogue in a GemmRelu: ReLU with its mask, ReLU only, or none.
 Epilogue relu_epilogue(const Device& device, const Graph& g, const Node& n, MatmulDims dims) {
   for (const Epilogue epilogue : {Epilogue::kReluKept, Epilogue::kRelu}) {
     if (epilogue == Epilogue::kReluKept && !has_output(n, 1)) continue;

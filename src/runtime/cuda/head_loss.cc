@@ -29,7 +29,7 @@ constexpr int64_t kRowsMin = 128;  // rows of a product's tile
 enum Input : size_t { kX, kW, kLabels, kSeed, kBias };
 enum Output : size_t { kLoss, kDx, kDw, kDb };
 
-/// A power of two, so that batches divide into whole chunks.
+/// Returns a power of two, so that batches divide into whole chunks.
 int64_t chunk_rows(int64_t rows, int64_t row_bytes, int64_t bytes_max) {
   const auto fit = static_cast<uint64_t>(std::max(bytes_max / row_bytes, kRowsMin));
   return std::min(rows, static_cast<int64_t>(std::bit_floor(fit)));

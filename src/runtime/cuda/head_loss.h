@@ -14,9 +14,9 @@ namespace trainyard::cuda {
 /// fewer passes over dw, to which each chunk adds.
 constexpr int64_t kScoresBytesMax = int64_t{256} << 20;
 
-/// The kernel of a GemmSoftmaxCrossEntropyLoss. A chunk has at most `scores_bytes_max` of scores,
-/// but at least 128 rows. The chunk size does not change a bit of loss and dx; dw and db are summed
-/// chunk by chunk.
+/// Returns the kernel of a GemmSoftmaxCrossEntropyLoss. A chunk has at most `scores_bytes_max` of
+/// scores, but at least 128 rows. The chunk size does not change a bit of loss and dx; dw and db
+/// are summed chunk by chunk.
 std::unique_ptr<Kernel> make_head_loss(const Device& device, const Graph& graph, const Node& node,
                                        int64_t scores_bytes_max);
 

@@ -97,7 +97,7 @@ class Products {
     return count;
   }
 
-  /// The alignment of every matrix, in bytes.
+  /// Returns the alignment of every matrix, in bytes.
   static uint32_t alignment_of(const Matrices& elements, const std::array<Format, 3>& formats) {
     int64_t bytes = 16;
     for (size_t i = 0; i < 3; ++i) bytes = std::gcd(bytes, elements[i] * element_bytes(formats[i]));
@@ -111,8 +111,8 @@ class Products {
   int64_t sum_elements_ = 0, sum_bytes_ = 0, product_bytes_ = 0;
 };
 
-/// The products of a gradient: matrix of[p] gets a term from dc[p] and other[p]. Round r contains
-/// the r-th term of every matrix.
+/// Returns the products of a gradient: matrix of[p] gets a term from dc[p] and other[p]. Round r
+/// contains the r-th term of every matrix.
 std::vector<std::vector<Matrices>> rounds_of(const std::vector<int64_t>& of,
                                              const std::vector<int64_t>& other, int64_t count,
                                              bool dc_is_left) {

@@ -21,7 +21,7 @@ std::string describe(const Nccl& nccl, ncclComm_t comm, ncclResult_t status);
 /// NCCL's version, e.g. "2.28.9".
 std::string version_of(const Nccl& nccl);
 
-/// A new value for ProcessGroup::id, valid for one init_among_processes() of all processes.
+/// Returns a new value for ProcessGroup::id, valid for one init_among_processes() of all processes.
 /// FAILED_PRECONDITION/NCCL_MISSING if this version cannot connect processes, or
 /// UNAVAILABLE/RANKS_UNCONNECTED.
 Result<std::string> draw_group_id(const Nccl& nccl);

@@ -53,7 +53,7 @@ std::optional<Address> address_of(const sockaddr* socket) {
 
 bool has_value(const char* text) { return text != nullptr && *text != '\0'; }
 
-/// The operator's setting of an NCCL variable and its source; empty if it is not set.
+/// Returns the operator's setting of an NCCL variable and its source; empty if it is not set.
 std::string setting_of(const char* name) {
   if (const char* value = std::getenv(name); has_value(value)) {
     return std::string(name) + "=" + value;

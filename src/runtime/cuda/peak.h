@@ -6,8 +6,8 @@
 
 namespace trainyard::cuda {
 
-/// The published figures for the models listed in peak.cc; for other models, rates computed from
-/// multiprocessors and clocks, as NVIDIA's own figures are.
+/// Returns the published figures for the models listed in peak.cc; for other models, rates computed
+/// from multiprocessors and clocks, as NVIDIA's own figures are.
 DevicePeak peak_of(const Device& device);
 
 }  // namespace trainyard::cuda

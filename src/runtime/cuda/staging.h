@@ -58,7 +58,7 @@ class Staging {
   };
   Place next_place();
   void copy_chunk(std::byte* device, std::span<const std::byte> host);
-  /// The number of pieces, from the first on, that share a slot and a launch.
+  /// Returns the number of pieces, from the first on, that share a slot and a launch.
   size_t block_size(std::span<const HostPiece> pieces) const;
   void copy_block(std::span<const HostPiece> pieces);
   /// Copies the first `bytes` of a slot from its pinned part to its device part, before later work

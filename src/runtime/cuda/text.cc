@@ -50,7 +50,7 @@ Format format_of_input(const Graph& g, const Node& n, size_t i) {
   return format_of(input_info(g, n, i));
 }
 
-/// The dimensions of one of the node's products.
+/// Returns the dimensions of one of the node's products.
 MatmulDims product_of(const Node& n, int64_t rows, int64_t columns, int64_t terms, bool transpose_a,
                       bool transpose_b) {
   MatmulDims dims{rows, columns, terms, transpose_a, transpose_b};

@@ -105,7 +105,7 @@ double time_runs(const Device& device, const Scratch& scratch, const std::functi
   return 1e3 * static_cast<double>(least_ms);
 }
 
-/// The time of one candidate, in microseconds; only a rough one if it cannot be better than
+/// Returns the time of one candidate, in microseconds; only a rough one if it cannot be better than
 /// `best_us`.
 double time_candidate(const Device& device, const Scratch& scratch,
                       const std::function<void()>& run, std::optional<double> best_us) {

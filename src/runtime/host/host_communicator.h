@@ -70,8 +70,8 @@ void mean_in_rank_order(const std::array<const T*, kRanksMax>& data, size_t rank
 /// Multiplies the gathered rows of all ranks by the exchange's factor.
 void scale_rows(const ExchangePart& part, int64_t ranks);
 
-/// The kernel of an exchange's op, or nullptr for another op. Without a communicator the kernel can
-/// be prepared but not run.
+/// Returns the kernel of an exchange's op, or nullptr for another op. Without a communicator the
+/// kernel can be prepared but not run.
 std::unique_ptr<Kernel> make_host_exchange(HostCommunicator* communicator, const Graph& graph,
                                            const Node& node);
 

@@ -25,7 +25,7 @@ inline constexpr int64_t kRoundBytes = int64_t{8} << 20;
 
 class PeerCommunicator final : public HostCommunicator {
  public:
-  /// The communicators of this process's ranks, by local rank.
+  /// Returns the communicators of this process's ranks, by local rank.
   static std::vector<std::unique_ptr<PeerCommunicator>> make(size_t ranks,
                                                              std::shared_ptr<Peers> peers);
 
