@@ -77,7 +77,7 @@ fs::path FrozenFiles::link_of(const std::string& path) const {
   const fs::path named(path);
   TRAINYARD_CHECK(
       !path.empty() && named.is_relative() && std::ranges::find(named, "..") == named.end(),
-      "a backup would hold '" + path + "', which is no path in the state folder");
+      "'" + path + "' is not a path inside the state folder");
   return links_ / named;
 }
 

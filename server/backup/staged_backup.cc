@@ -195,7 +195,7 @@ Result<bool> StagedBackup::prepare() {
   std::set<std::string_view> paths;
   for (const FrozenFile& file : files_) {
     const bool is_new = paths.insert(file.path).second;
-    TRAINYARD_CHECK(is_new, "the backup has " + file.path + " twice");
+    TRAINYARD_CHECK(is_new, "the backup contains " + file.path + " twice");
   }
   return true;
 }

@@ -79,8 +79,9 @@ Decisions ClusterQueue::decide(const Shares& shares, bool draining, int64_t now_
     Decisions decisions = decide_cluster(queue, *state, shares, now_us);
     TRAINYARD_CHECK(std::cmp_less_equal(decisions.starts.size(),
                                         std::max(0, state->waiting_max - state->waiting)),
-                    std::to_string(decisions.starts.size()) + " jobs are handed to the cluster " +
-                        cluster + ", in which " + std::to_string(state->waiting) + " of at most " +
+                    std::to_string(decisions.starts.size()) +
+                        " jobs are submitted to the cluster " + cluster + ", in which " +
+                        std::to_string(state->waiting) + " of at most " +
                         std::to_string(state->waiting_max) + " wait");
     for (StartDecision& start : decisions.starts) all.starts.push_back(std::move(start));
     if (decisions.wake_time_us) {

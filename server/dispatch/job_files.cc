@@ -43,7 +43,7 @@ bool has_leftovers(const StatePaths& paths, const std::string& job_uid) {
 
 void tidy_ended_job(const StatePaths& paths, const std::string& job_uid, bool succeeded) {
   TRAINYARD_CHECK(paths.holds(paths.job(job_uid)) && paths.holds(paths.model(job_uid)),
-                  "the files of the job '" + job_uid + "' would be those of all jobs");
+                  "the uid '" + job_uid + "' does not name a job's own files");
   std::error_code ec;
   for (const fs::path& path : leftovers_of(paths, job_uid)) fs::remove_all(path, ec);
   remove_if_empty(paths.checkpoints(job_uid));

@@ -176,8 +176,9 @@ Result<Upload> UploadWriter::finish(const std::string& sha256) {
 /// Renames the part to the complete file with that digest.
 Result<Upload> UploadWriter::name_file(const std::string& sha256) {
   TRAINYARD_CHECK(committed_ == row_.size_bytes,
-                  "the upload " + sha256 + " is complete with " + std::to_string(committed_) +
-                      " of " + std::to_string(row_.size_bytes) + " bytes on the disk");
+                  "the upload " + sha256 + " is reported complete with " +
+                      std::to_string(committed_) + " of " + std::to_string(row_.size_bytes) +
+                      " bytes on the disk");
   const UploadKey key{row_.project, sha256, row_.size_bytes};
   UploadStore& rows = uploads_.store_.uploads();
   if (sha256 != row_.sha256) {

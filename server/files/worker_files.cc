@@ -269,7 +269,7 @@ Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
   if (Status s = check_files(start, grant.push_bytes_max); !s.ok()) return std::move(s).error();
   std::unique_ptr<Push> push(new Push(*this, std::move(grant), start));
   TRAINYARD_CHECK(push->temporary_.has_parent_path(),
-                  "task " + start.task() + " may push files, and nothing says into which folder");
+                  "task " + start.task() + " may push files but has no folder for them");
   {
     const MutexLock lock(mu_);
     push->entered_ = pushes_.insert(push->temporary_).second;

@@ -170,7 +170,7 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
   std::optional<StoredRates> stored;
   {
     const MutexLock lock(mu);
-    TRAINYARD_CHECK(measuring, "rates of " + device.name + " come that nobody measures");
+    TRAINYARD_CHECK(measuring, "rates of " + device.name + " arrive although no measurement runs");
     measuring = false;
     wake.notify_all();
     if (stopped) return;

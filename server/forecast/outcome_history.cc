@@ -59,7 +59,7 @@ int64_t OutcomeHistory::read() {
   }
   for (ForecastOutcome& o : *newer) {
     TRAINYARD_CHECK(o.number > last_, "outcome " + std::to_string(o.number) +
-                                          " of a job is read behind outcome " +
+                                          " of a job is read after outcome " +
                                           std::to_string(last_));
     last_ = o.number;
     std::deque<double>& newest =

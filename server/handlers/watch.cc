@@ -142,7 +142,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     {
       const MutexLock lock(mu_);
       if (finished_) return {};
-      TRAINYARD_CHECK(asked_, "events of job " + id_ + " come that its stream has not asked for");
+      TRAINYARD_CHECK(asked_, "events of job " + id_ + " arrive that its stream has not requested");
       asked_ = false;
       if (run->block) {
         const int64_t next = run->block->first_seq + static_cast<int64_t>(run->first);

@@ -199,7 +199,7 @@ Result<std::vector<EndedJob>> in_order(Result<std::vector<EndedJob>> jobs) {
     const EndedJob& job = (*jobs)[i];
     TRAINYARD_CHECK(
         std::pair(before.end_time_us, before.order) < std::pair(job.end_time_us, job.order),
-        "job " + job.id + " is listed behind " + before.id + ", which ended later");
+        "job " + job.id + " is listed after " + before.id + ", which ended later");
   }
   return jobs;
 }
@@ -275,7 +275,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
   for (const EndedJob& job : jobs) {
     TRAINYARD_CHECK(is_terminal(job.state) && !job.uid.empty(),
                     "job " + job.id + " with uid '" + job.uid + "' is " +
-                        std::string(name_of(job.state)) + " and is to be removed");
+                        std::string(name_of(job.state)) + " and is to be deleted");
     // If this fails, deleting the row takes longer but is still correct.
     if (job.newest_seq > kRemovedEventsMax) (void)thin({&job, 1}, stopped);
     if (stopped()) return std::vector<Status>(jobs.size(), stopped_error());

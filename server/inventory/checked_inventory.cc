@@ -165,8 +165,7 @@ void CheckedInventory::set_inherited(const std::string& device, bool inherited) 
     return;
   }
   const auto it = impl_->inherited.find(device);
-  TRAINYARD_CHECK(it != impl_->inherited.end(),
-                  "more inherited jobs leave " + device + " than were on it");
+  TRAINYARD_CHECK(it != impl_->inherited.end(), device + " loses more inherited jobs than it had");
   if (--it->second == 0) impl_->inherited.erase(it);
 }
 

@@ -47,8 +47,8 @@ Result<std::shared_ptr<const RunPlan>> RunPlans::find(const CheckedJob& job, con
       newest_.pop_back();
     }
     TRAINYARD_CHECK(plans_.size() == newest_.size(),
-                    std::to_string(newest_.size()) + " plans are kept, of which " +
-                        std::to_string(plans_.size()) + " are found");
+                    std::to_string(newest_.size()) + " plans are cached, of which " +
+                        std::to_string(plans_.size()) + " can be found");
   }
   return plan;
 }

@@ -67,7 +67,7 @@ std::string Supervisor::Impl::add(std::shared_ptr<Task> task) {
   {
     const MutexLock lock(mu);
     const bool is_new = tasks.emplace(id, task).second;
-    TRAINYARD_CHECK(is_new, "task " + id + " starts while it is there");
+    TRAINYARD_CHECK(is_new, "task " + id + " is started twice");
     to_begin.push_back(std::move(task));
   }
   wake_up();

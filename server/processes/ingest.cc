@@ -276,8 +276,9 @@ IngestRunner::IngestRunner(Store& store, Supervisor& supervisor, Files& files, S
 IngestRunner::~IngestRunner() { drain(); }
 
 void IngestRunner::enqueue(const Dataset& dataset, std::vector<std::string> stamps) {
-  TRAINYARD_CHECK(impl_->paths.holds(impl_->paths.dataset(dataset.digest)),
-                  "the folder of the dataset '" + dataset.digest + "' would be that of all");
+  TRAINYARD_CHECK(
+      impl_->paths.holds(impl_->paths.dataset(dataset.digest)),
+      "the dataset's digest '" + dataset.digest + "' does not name a folder of its own");
   {
     const MutexLock lock(impl_->mu);
     impl_->waiting.push_back({dataset, std::move(stamps), impl_->is_small(dataset)});

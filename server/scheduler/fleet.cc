@@ -104,7 +104,7 @@ void Fleet::place(PlacedJob job) {
   remove(job.uid);
   for (auto name = job.devices.begin(); name != job.devices.end(); ++name) {
     TRAINYARD_CHECK(std::find(name + 1, job.devices.end(), *name) == job.devices.end(),
-                    "job " + job.uid + " holds " + *name + " twice");
+                    "job " + job.uid + " has the device " + *name + " twice");
   }
   job.end = bounded(job.end, job.end_max_us);
   auto placed = std::make_unique<Placed>(Placed{std::move(job), {}});
@@ -163,9 +163,9 @@ void Fleet::refresh(Index i) {
   group.soon += static_cast<int>(soon) - static_cast<int>(node.soon);
   TRAINYARD_CHECK(0 <= group.usable && group.usable <= group.soon &&
                       std::cmp_less_equal(group.soon, group.members.size()),
-                  "of " + std::to_string(group.members.size()) + " devices like " + d.name + " " +
-                      std::to_string(group.usable) + " are usable and " +
-                      std::to_string(group.soon) + " will be");
+                  "of " + std::to_string(group.members.size()) + " devices of the model of " +
+                      d.name + ", " + std::to_string(group.usable) + " are usable and " +
+                      std::to_string(group.soon) + " will be usable soon");
   node.usable = usable;
   node.soon = soon;
   node.slots = d.slots - static_cast<int32_t>(node.jobs.size());
@@ -198,7 +198,7 @@ void Fleet::refresh(Index i) {
   if (now == key) return;
   if (key.jobs >= 0) {
     const bool was_free = group.free.erase(key) == 1;
-    TRAINYARD_CHECK(was_free, d.name + " is not among the devices that take one more job");
+    TRAINYARD_CHECK(was_free, d.name + " is missing from the list of devices with room");
   }
   if (now.jobs >= 0) group.free.insert(now);
   key = now;

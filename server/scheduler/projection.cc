@@ -170,7 +170,7 @@ class Future {
     const bool was_listed = first_[static_cast<size_t>(fleet_.node(i).group)].erase(
                                 {places_[static_cast<size_t>(i)].least_us, i}) == 1;
     TRAINYARD_CHECK(was_listed, "a job is expected to start on " + fleet_.device(i).name +
-                                    ", which takes none");
+                                    ", which is not listed as free");
   }
 
   const Fleet& fleet_;

@@ -50,7 +50,7 @@ void Queue::remove(std::string_view uid) {
   places_.erase(found);
   const bool rests = retries_.erase({place.job->retry_time_us, place.job->order}) == 1;
   TRAINYARD_CHECK(rests == (place.job->retry_time_us > 0),
-                  "job " + place.job->uid + " rests, and the queue does not know until when");
+                  "job " + place.job->uid + " has a retry time that the queue does not know");
   Line& line = place.line->second;
   const bool was_there = line.jobs.erase(place.job.get()) == 1;
   TRAINYARD_CHECK(was_there, "job " + place.job->uid + " is not in its line");
@@ -61,17 +61,19 @@ void Queue::remove(std::string_view uid) {
     lines_.erase(place.line);
     TRAINYARD_CHECK(fronts_.size() == lines_.size(),
                     "the queue has " + std::to_string(lines_.size()) + " lines and " +
-                        std::to_string(fronts_.size()) + " fronts of lines");
+                        std::to_string(fronts_.size()) + " summaries of lines");
   } else {
     note_front(line);
   }
   const auto stretch = on_gpus_.find(stretch_of(*place.job));
   const bool was_counted =
       stretch != on_gpus_.end() && stretch->second.jobs.erase(place.job->order) == 1;
-  TRAINYARD_CHECK(was_counted == (gpu_us_of(*place.job) > 0),
-                  "job " + place.job->uid + " leaves the queue, and its time on GPUs stays in it");
+  const int64_t gpu_us = gpu_us_of(*place.job);
+  TRAINYARD_CHECK(
+      was_counted == (gpu_us > 0),
+      "job " + place.job->uid + " leaves the queue but its GPU time was not counted there");
   if (!was_counted) return;
-  stretch->second.gpu_us -= gpu_us_of(*place.job);
+  stretch->second.gpu_us -= gpu_us;
   if (stretch->second.jobs.empty()) on_gpus_.erase(stretch);
 }
 

@@ -132,10 +132,10 @@ Room::Found Room::find(const WaitingJob& job, DeviceKind kind) {
 
 void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices) {
   TRAINYARD_CHECK(fleet_.find(job.uid) == nullptr,
-                  "job " + job.uid + " starts, and its last process still holds devices");
+                  "job " + job.uid + " starts although its previous process still has devices");
   const DeviceKind kind = fleet_.device(devices.front()).kind;
   TRAINYARD_CHECK(std::ssize(devices) == count_of(job, kind),
-                  "job " + job.uid + " asks for " + std::to_string(count_of(job, kind)) +
+                  "job " + job.uid + " needs " + std::to_string(count_of(job, kind)) +
                       " devices and starts on " + std::to_string(devices.size()));
   const Fleet::Ask ask = ask_of(job, kind);
   const int64_t end_us = upper_end_of(job, kind, now_us_);
@@ -160,8 +160,8 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
     Reservation& r = reservations_[static_cast<size_t>(of)];
     const auto spare = std::ranges::find(r.devices, i, &Spare::device);
     if (spare == r.devices.end() || end_us <= r.before_us) continue;
-    TRAINYARD_CHECK(spare->holds(ask), "job " + job.uid + " takes what is kept for job " + r.uid +
-                                           " of " + fleet_.device(i).name);
+    TRAINYARD_CHECK(spare->holds(ask), "job " + job.uid + " takes resources reserved for job " +
+                                           r.uid + " on " + fleet_.device(i).name);
     spare->bytes -= ask.bytes + fleet_.device(i).overhead_bytes;
     spare->cores -= std::min(ask.threads, spare->cores_all);
     --spare->slots;

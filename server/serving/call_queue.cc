@@ -41,14 +41,14 @@ Call CallQueue::take(ModelQueue& queue, std::deque<Call>::iterator at) {
 void CallQueue::drop_if_empty(const std::string& model) {
   const auto it = queues.find(model);
   if (it == queues.end() || !it->second.calls.empty()) return;
-  TRAINYARD_CHECK(it->second.bytes == 0, "no call to " + model + " waits, and " +
+  TRAINYARD_CHECK(it->second.bytes == 0, "no calls to " + model + " wait, but " +
                                              std::to_string(it->second.bytes) +
-                                             " bytes of calls do");
+                                             " bytes of them are counted");
   queues.erase(it);
   std::erase(turns, model);
   TRAINYARD_CHECK(!queues.empty() || (calls == 0 && bytes == 0),
-                  "no model has calls that wait, and " + std::to_string(calls) + " of " +
-                      std::to_string(bytes) + " bytes wait");
+                  "no model has waiting calls, but " + std::to_string(calls) + " calls of " +
+                      std::to_string(bytes) + " bytes are counted");
 }
 
 std::vector<Call> CallQueue::take_batch(ModelQueue& queue, const CallLimits& max) {

@@ -155,7 +155,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     const WarmModel model = calls.front().model;
     TRAINYARD_CHECK(line_of(kind).running < limits_of(kind).running_max,
                     std::to_string(line_of(kind).running) +
-                        " workers compute calls of one kind, and one more is given some");
+                        " workers already run calls of this kind, which is the maximum");
     ++line_of(kind).running;
     auto found = workers.end();
     for (auto it = workers.begin(); it != workers.end(); ++it) {

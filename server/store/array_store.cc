@@ -173,8 +173,8 @@ void insert_members(WriteContext& context, const JobArray& array, const NewArray
   for (size_t i = 0; i < asked.members.size(); ++i) {
     const NewMember& member = asked.members[i];
     TRAINYARD_CHECK(member.shape < asked.shapes.size(),
-                    "member " + std::to_string(i) + " of the array " + array.id + " has shape " +
-                        std::to_string(member.shape) + " of " +
+                    "member " + std::to_string(i) + " of the array " + array.id +
+                        " has the plan number " + std::to_string(member.shape) + " of " +
                         std::to_string(asked.shapes.size()));
     JobChange& change = context.changes.emplace_back();
     change.uid = random_uid(context.now_us);
@@ -277,8 +277,8 @@ Result<Piece> steer_piece(WriteContext& context, const Walk& walk) {
   Piece piece{key.uid, walk.after, {}};
   const std::vector<int64_t> numbers = unfinished_members(context.db, key.order, walk.after);
   for (const int64_t number : numbers) {
-    TRAINYARD_CHECK(number > piece.after, "of the array " + walk.id + " job " +
-                                              std::to_string(number) + " comes behind job " +
+    TRAINYARD_CHECK(number > piece.after, "in a pass over the array " + walk.id + ", job " +
+                                              std::to_string(number) + " follows job " +
                                               std::to_string(piece.after));
     Job job = get_job_numbered(context.db, number);
     if (Status s = steer_job(context, job, walk.steering); !s.ok()) return s.error();

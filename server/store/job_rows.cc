@@ -348,7 +348,7 @@ void JobEdit::count_run_time(bool unseen) {
   const int64_t end_us = unseen ? job_.event_time_us : next_event_time_us();
   TRAINYARD_CHECK(end_us >= job_.running_since_us,
                   job_.name() + " ends " + std::to_string(job_.running_since_us - end_us) +
-                      " us before it ran");
+                      " us before it started");
   job_.run_time_us += end_us - job_.running_since_us;
   job_.running_since_us = 0;
 }

@@ -84,7 +84,7 @@ void recount(Connection& db, int64_t half_life_us, int64_t now_us) {
 
 double use_after(double used, int64_t devices, int64_t us, int64_t half_life_us) {
   TRAINYARD_CHECK(half_life_us > 0 && devices >= 0, "the use of " + std::to_string(devices) +
-                                                        " devices fades with a half-life of " +
+                                                        " devices decays with a half-life of " +
                                                         std::to_string(half_life_us) + " us");
   const double seconds = static_cast<double>(std::max<int64_t>(0, us)) / kSecond;
   const double rate = std::numbers::ln2 * kSecond / static_cast<double>(half_life_us);

@@ -100,8 +100,8 @@ void ReportStream::refill() {
   if (on_disk_ == 0 || queue_.size() > kReportsMax / 2) return;
   while (on_disk_ > 0 && queue_.size() < kReportsMax) {
     TRAINYARD_CHECK(spool_ && disk_offset_ < spool_->bytes(),
-                    std::to_string(on_disk_) + " reports wait in the spool from byte " +
-                        std::to_string(disk_offset_) + " on, where it ends");
+                    std::to_string(on_disk_) + " unsent reports are in the spool from byte " +
+                        std::to_string(disk_offset_) + " on, but the spool ends there");
     std::optional<v1::WorkerReport> report = spool_->read_at(disk_offset_);
     if (!report) {  // a stored report is unreadable, and later ones may not be sent without it
       std::fprintf(stderr, "trainyard-worker: event=spool_unreadable\n");

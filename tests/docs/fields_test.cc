@@ -1,16 +1,16 @@
-// The manual's tables of fields come from the rows of src/job and src/optim. A table stands between
-// "<!-- fields: NAME -->" and "<!-- end of fields -->". To write the tables anew, run this test
-// with TRAINYARD_UPDATE_GOLDEN=1.
+// Compares the tables of fields in the manual with the rows of src/job and src/optim. A table is
+// between "<!-- fields: NAME -->" and "<!-- end of fields -->". With TRAINYARD_UPDATE_GOLDEN=1 this
+// test writes the tables instead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "src/base/files.h"
 #include "src/base/join.h"
 #include "src/job/recipe.h"
 #include "src/job/resources.h"
@@ -35,7 +35,7 @@ std::string takes_text(const FieldRow<S>& row) {
   return row.range.text(row.is_whole());
 }
 
-/// The value that a spec has in a field; empty where that means that the field is not given.
+/// Returns the value of a field in a spec; empty if the value means that the field is not given.
 template <typename S>
 std::string value_text(const FieldRow<S>& row, const S& spec) {
   const auto text = [&](auto member) -> std::string {
@@ -53,7 +53,7 @@ std::string value_text(const FieldRow<S>& row, const S& spec) {
   return std::visit(text, row.member);
 }
 
-/// "0, with muon 0.95": the default, and those of the types that have another one.
+/// Returns the default, and the types with another one: "0, with muon 0.95".
 template <typename S>
 std::string default_text(const FieldRow<S>& row, const std::vector<S>& defaults) {
   if (row.has(kRequired)) return "required";
@@ -86,8 +86,9 @@ std::string table_text(const std::vector<Cells>& lines) {
   return text;
 }
 
-/// `defaults`: the spec that has every default, or one of each type that has its own. The column
-/// `for` stands there if some types look at some fields alone, `fork` if a fork keeps some.
+/// Returns the table of a spec's fields. `defaults` is the spec with all defaults, or one for each
+/// type that has its own. The column `for` appears if some fields apply only to some types, and
+/// `fork` if a fork may change at least one field.
 template <typename S>
 std::string field_table(const std::vector<S>& defaults) {
   const std::vector<FieldRow<S>>& rows = field_rows(S());
@@ -123,7 +124,7 @@ std::vector<ScheduleSpec> schedule_defaults() {
   return defaults;
 }
 
-/// The fields whose values let the members of an array share a plan.
+/// Returns the fields in which the members of an array may differ and still share a plan.
 std::string shared_plan_list() {
   constexpr size_t kLineMax = 100;
   std::string text, line;
@@ -139,24 +140,20 @@ std::string shared_plan_list() {
   return text + line + ".\n";
 }
 
-std::string read(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// Holds the part of a page against what the rows say, or replaces it.
+/// Compares a part of a page with the text made from the rows, or replaces it.
 void expect_part(const std::string& page, const std::string& name, const std::string& part) {
   const std::string path = testing::source_path(page);
-  std::string text = read(path);
+  constexpr int64_t kPageBytesMax = 1 << 20;
+  const Result<std::string> content = read_file(path, kPageBytesMax);
+  ASSERT_TRUE(content.ok()) << path << ": " << content.error().message;
+  std::string text = *content;
   const std::string begin = "<!-- fields: " + name + " -->\n", end = "\n<!-- end of fields -->";
   const size_t from = text.find(begin);
   const size_t to = text.find(end, from);
   ASSERT_TRUE(from != text.npos && to != text.npos)
       << page << " has no part between '<!-- fields: " << name
       << " -->' and '<!-- end of fields -->'";
-  // Markdown takes a table for one only behind an empty line.
+  // Markdown recognizes a table only after an empty line.
   const std::string written = "\n" + part;
   const size_t first = from + begin.size();
   if (std::getenv("TRAINYARD_UPDATE_GOLDEN") != nullptr) {
@@ -164,8 +161,8 @@ void expect_part(const std::string& page, const std::string& name, const std::st
     return;
   }
   EXPECT_EQ(text.substr(first, to - first), written)
-      << page << " does not say of " << name
-      << " what the rows say. Write it anew, and review the difference:\n"
+      << page << " differs from the rows of " << name
+      << ". Rewrite the page with this command, and review the difference:\n"
          "  TRAINYARD_UPDATE_GOLDEN=1 ctest --preset release -R docs_fields_test";
 }
 

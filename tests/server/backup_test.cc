@@ -178,12 +178,13 @@ TEST_F(Backup, FilesThatNothingNamesAreLeftOut) {
                                                     "trainyard.db.commit", "trainyard.db.state"}));
 }
 
-// Would be missed: a file of -1 bytes in a backup that says it is complete.
+// Fails if a backup contains a file of -1 bytes but reports that it is complete.
 TEST_F(Backup, AFileWhoseSizeIsNotKnownIsAnError) {
   const fs::path links = folder_.path() / "links";
   fs::create_directories(links / "models/m");
   std::ofstream(links / "models/m/model.json") << "{}";
-  // Files are listed from folder to folder, but asked for their size by their whole path.
+  // The listing opens folder after folder, but queries each size by the complete path, which is too
+  // long here.
   UniqueFd at(::open((links / "models/m").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   const std::string name(200, 'x');
   for (int depth = 0; depth < 24; ++depth) {

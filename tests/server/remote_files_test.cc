@@ -320,7 +320,7 @@ TEST_F(RemoteWorkerFiles, AModelIsReplacedAsAWhole) {
   EXPECT_TRUE(fs::exists(owner_->granted.model / "model.json")) << "it has no bytes";
 }
 
-// Would be missed: a part that goes on in the wrong file, and is dropped.
+// Fails if a part continues in the wrong file, so that the push is dropped.
 TEST_F(RemoteWorkerFiles, APartGoesOnBehindAFileWithoutBytes) {
   const std::map<std::string, std::string> files = {
       {"adapter_config.json", "{}"}, {"model.json", ""}, {"model.safetensors", "0123456789"}};

@@ -205,7 +205,7 @@ TEST_F(ServiceDispatcher, AnAttemptOfAClusterThatIsGoneComesBackAtTheNextStart) 
   const Job job = store_->jobs().submit(std::move(asked)).value();
   const std::string place = std::string(kClusterPrefix) + "gone";
   ASSERT_TRUE(store_->jobs().start_attempt(job.uid, {place}, "", "HANDED_OVER", "").ok());
-  dispatcher_->halt();  // what the next daemon finds
+  dispatcher_->halt();  // leaves the attempt as the next daemon finds it
   ASSERT_TRUE(dispatcher_->recover().ok());
   EXPECT_TRUE(eventually([&] { return get("away").state == JobState::kQueued; }));
   EXPECT_NE(get("away").message.find("no longer has the cluster gone"), std::string::npos)

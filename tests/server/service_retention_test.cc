@@ -476,7 +476,7 @@ TEST_F(RetentionPieces, WhatWasInterruptedIsNotToldAsDone) {
   for (const EndedJob& job : jobs) EXPECT_EQ(thinned(job), EventsThinned::kDone);
 }
 
-// Would be missed: a fault by which the files of all jobs are removed in place of those of one.
+// Fails if a fault can delete the files of all jobs instead of one job's.
 TEST_F(RetentionPieces, NothingIsRemovedThatIsNotOfOneJob) {
   const EndedJob ended = end_job(1);
   EndedJob runs = ended;
