@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/tf32.h"
 
 namespace trainyard {
 namespace {
@@ -63,8 +64,9 @@ class Attention final : public Op {
   std::string_view type() const override { return "Attention"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"query", "key", "value", "step"}, 1,
-                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank"});
+    OpChecks check(
+        c, {"query", "key", "value", "step"}, 1,
+        {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank", kTf32Attribute});
     check_operands(check, c, 0);
     if (!check.ok()) return check.error();
     const DType dtype = c.input(0).dtype;
@@ -104,8 +106,9 @@ class AttentionGrad final : public Op {
   std::string_view type() const override { return "AttentionGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"y", "log_sum_exp", "dy", "query", "key", "value", "step"}, 4,
-                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank"});
+    OpChecks check(
+        c, {"y", "log_sum_exp", "dy", "query", "key", "value", "step"}, 4,
+        {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank", kTf32Attribute});
     check_operands(check, c, 3);
     if (!check.ok()) return check.error();
     check.same_dtype(0, 3).shape(0, output_shape(c, 3));
