@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/attention_parts.h"
+#include "kernels/cuda/mma.h"
 #include "kernels/cuda/row.h"
 #include "kernels/cuda/tensor_attention.h"
 #include "kernels/math/elementary.h"
@@ -244,12 +245,16 @@ void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   }
 }
 
-// delta [N, H, Tq] = dy . y, with one warp per element.
-TRAINYARD_KERNEL void write_delta(Sizes s, In y, In dy, float* delta) {
+// delta [N, H, Tq] = dy . y, with one warp per element. With TF32 it takes dy as rounded as the
+// products of dy and v do, so that the gradients of a row's scores still add up to 0.
+TRAINYARD_KERNEL void write_delta(Sizes s, bool tf32, In y, In dy, float* delta) {
   using Threads = RowThreads<false>;
   for (int64_t row = Threads::first(); row < s.N * s.Tq * s.H; row += Threads::step()) {
     float sum = 0;
-    Threads::for_packs<1>(s.D, [&](int64_t c) { sum += dy[row * s.D + c] * y[row * s.D + c]; });
+    Threads::for_packs<1>(s.D, [&](int64_t c) {
+      const float gradient = dy[row * s.D + c];
+      sum += (tf32 ? round_to_tf32(gradient) : gradient) * y[row * s.D + c];
+    });
     sum = Threads::reduce(sum, Sum());
     const int64_t h = row % s.H, query = row / s.H % s.Tq, n = row / s.H / s.Tq;
     if (Threads::lane() == 0) delta[(n * s.H + h) * s.Tq + query] = sum;
@@ -523,7 +528,8 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<View
   const Sizes s = sizes_of(d, {o.q, o.k, o.v, o.y, o.dy, o.dq, o.dk, o.dv});
   const Drawn drawn = drawn_of(d, o.step);
   auto* const delta = workspace_of<float>("attention_backward", run);
-  launch(grid_for(d.N * d.Tq * d.H * kWarp), run.stream, write_delta, s, o.y, o.dy, delta);
+  launch(grid_for(d.N * d.Tq * d.H * kWarp), run.stream, write_delta, s, takes_tensor_attention(d),
+         o.y, o.dy, delta);
   if (takes_tensor_attention(d)) return tensor_attention_backward(d, o, delta, run);
   if (d.D >= kWideMin) {
     if (o.dq) {
