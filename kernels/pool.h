@@ -27,7 +27,7 @@ struct PoolDims {
   bool count_include_pad = false;  // average only
   bool relu = false;               // max only: ReLU of the maximum
   ImageDims y() const { return {x.N, x.C, window.P(x.H), window.Q(x.W)}; }
-  /// Whether the number of a cell in the window, r * S + s, fits one byte.
+  /// Returns whether the number of a cell in the window, r * S + s, fits one byte.
   bool has_byte_cells() const { return window.R * window.S <= (relu ? kNoCell : 256); }
 };
 

@@ -66,8 +66,8 @@ struct SampleClassesOperands {
   const int64_t* micro_step = nullptr;  // [1]; nullptr: a step is one batch
   int32_t* kept = nullptr;              // [R]; nullptr: a step is one batch
 
-  /// Whether `kept` has labels of earlier micro-batches of this step. Reads micro_step, which must
-  /// be in the caller's memory.
+  /// Returns whether `kept` has labels of earlier micro-batches of this step. Reads micro_step,
+  /// which must be in the caller's memory.
   TRAINYARD_HD bool continues_step() const { return kept != nullptr && *micro_step > 0; }
 };
 

@@ -31,7 +31,8 @@ constexpr ShardRange shard_range(int64_t elements, int64_t rank, int64_t ranks) 
   return {first, std::min(size, elements - first)};
 }
 
-/// True if every rank's shard has c elements, so that the shards are adjacent without a gap.
+/// Returns true if every rank's shard has c elements, so that the shards are adjacent without a
+/// gap.
 constexpr bool shards_are_even(int64_t elements, int64_t ranks) {
   return shard_elements(elements, ranks) * ranks == elements;
 }

@@ -14,11 +14,11 @@ namespace trainyard::cli {
 std::string states_text(const v1::JobArray& array);
 /// Returns a table with one line per array.
 std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour);
-/// The array, and a table of at most `limit` members: the best first if they have a common metric,
-/// else by number.
+/// Returns the array, and a table of at most `limit` members: the best first if they have a common
+/// metric, else by number.
 std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& members,
                          int64_t limit, bool colour);
-/// Exit code 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.
+/// Returns exit code 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.
 int exit_code_of_array(const v1::JobArray& array);
 /// Returns the values of an array's member, "0.01 (recipe.optimizer.learning_rate), ..."; empty for
 /// a job outside arrays.

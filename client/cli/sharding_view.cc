@@ -13,7 +13,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// "none", "optimizer, head".
+/// Returns "none", "optimizer, head".
 std::string shard_text(const v1::ShardingRow& row) {
   std::vector<std::string> parts;
   for (const int part : row.shard()) {

@@ -8,9 +8,9 @@
 
 namespace trainyard::cli {
 
-/// One row per plan that is not refused, in the server's order; columns without information for
-/// this job are omitted. Below the table: the refused plans with their reasons, the source of the
-/// step times, and if the job does not fit, what it lacks.
+/// Returns one row per plan that is not refused, in the server's order; columns without information
+/// for this job are omitted. Below the table: the refused plans with their reasons, the source of
+/// the step times, and if the job does not fit, what it lacks.
 std::string render_sharding_plans(const v1::JobPlan& plan, const Terminal& out);
 /// Renders the same for a terminal of `width` columns; 0: unlimited.
 std::string render_sharding_plans(const v1::JobPlan& plan, bool colour, int width, bool utf8);

@@ -68,7 +68,7 @@ class Writer {
   std::string text_;
 };
 
-/// The path as a person would write it into `file`.
+/// Returns the path as a person would write it into `file`.
 std::string path_in(const fs::path& path, const fs::path& file) {
   const fs::path folder = fs::absolute(file).parent_path().lexically_normal();
   const fs::path whole = fs::absolute(path).lexically_normal();

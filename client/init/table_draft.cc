@@ -127,8 +127,8 @@ class TableDraft {
     return names;
   }
 
-  /// Whether to learn from text alone instead of from the other columns: if there are no others, or
-  /// if the text is long and the others are few.
+  /// Returns whether to learn from text alone instead of from the other columns: if there are no
+  /// others, or if the text is long and the others are few.
   bool learns_from_text() const {
     size_t others = 0;
     double words = 0;

@@ -17,7 +17,7 @@ Result<std::string> full_name(std::string_view collection, std::string_view text
 /// The parent of all resources, because a server has one project.
 inline constexpr std::string_view kParent = "projects/default";
 
-/// The last segment of a name, which tables show and people type.
+/// Returns the last segment of a name, which tables show and people type.
 std::string_view short_name(std::string_view name);
 
 /// Returns a random UUID (version 4), for request_id.

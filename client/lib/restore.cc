@@ -229,8 +229,8 @@ Status check_target(const fs::path& state_dir) {
   return {};
 }
 
-/// Whether an existing folder cannot be replaced by renaming another one over it: it is a link, a
-/// mount point, or in a folder where this user may not write, such as /var/lib.
+/// Returns whether an existing folder cannot be replaced by renaming another one over it: it is a
+/// link, a mount point, or in a folder where this user may not write, such as /var/lib.
 bool cannot_be_replaced(const fs::path& folder) {
   std::error_code ec;
   if (!fs::exists(folder, ec)) return false;

@@ -27,7 +27,7 @@ struct SpecFile {
   std::filesystem::path imported_weights = {};
 
   v1::JobSpec job_spec() const { return spec::job_spec(file); }
-  /// Whether the file names data, which the client must upload before it submits.
+  /// Returns whether the file names data, which the client must upload before it submits.
   bool has_data() const { return spec::brings_data(file.dataset()); }
   bool has_weights() const { return spec::has_weights_file(file.recipe()); }
   /// Returns the path of the weights' file; requires has_weights().

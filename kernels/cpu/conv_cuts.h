@@ -19,7 +19,7 @@ struct ConvCut {
 /// Returns the number of threads that the work justifies.
 int threads_of(const ConvDims& d, const Team& team);
 
-/// At most `threads` cuts of whole images; usable for all directions.
+/// Returns at most `threads` cuts of whole images; usable for all directions.
 std::vector<ConvCut> cut_images(const ConvDims& d, int threads);
 
 /// Bands of rows, only for channels-last images. Empty if there are enough images or if a band

@@ -47,7 +47,7 @@ TRAINYARD_VECTOR_INLINE Reduced reduce(float x) {
           (x - whole * kLn2High) - whole * kLn2Low};
 }
 
-/// e^r - 1 for |r| <= ln 2 / 2.
+/// Returns e^r - 1 for |r| <= ln 2 / 2.
 TRAINYARD_VECTOR_INLINE float exp_minus_one(float r) {
   float q = 0.0013950488f;
   q = q * r + 0.008368888f;
@@ -57,7 +57,7 @@ TRAINYARD_VECTOR_INLINE float exp_minus_one(float r) {
   return r + r * r * q;
 }
 
-/// 2^k for k in [-126, 127].
+/// Returns 2^k for k in [-126, 127].
 TRAINYARD_VECTOR_INLINE float power_of_two(uint32_t k) {
   return std::bit_cast<float>((k + 127u) << 23);
 }

@@ -5,7 +5,7 @@
 
 namespace trainyard::math {
 
-/// 1 / (1 + e^-x), without a branch. e^-x may overflow to infinity: the result is then 0.
+/// Returns 1 / (1 + e^-x), without a branch. e^-x may overflow to infinity: the result is then 0.
 template <typename T>
 TRAINYARD_HD TRAINYARD_INLINE T logistic(T x) {
   return T(1) / (T(1) + exp(-x));

@@ -26,7 +26,7 @@ namespace trainyard::math {
 #ifndef __CUDA_ARCH__
 namespace detail {
 
-/// 2^n as a float, n in [-126, 127].
+/// Returns 2^n as a float, n in [-126, 127].
 TRAINYARD_INLINE float power_of_two(int32_t n) {
   const int32_t bits = (n + 127) << 23;
   float value;
@@ -50,7 +50,8 @@ TRAINYARD_INLINE Reduced reduce(float x) {
   return {bits - 0x4B400000, (x - n * 0.693359375f) - n * -2.12194440e-4f};
 }
 
-/// e^r - 1 by its Taylor series for |r| <= ln 2 / 2; the truncation error is below 1e-8 of r.
+/// Returns e^r - 1 by its Taylor series for |r| <= ln 2 / 2; the truncation error is below 1e-8 of
+/// r.
 TRAINYARD_INLINE float expm1_series(float r) {
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;

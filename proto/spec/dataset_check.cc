@@ -15,7 +15,7 @@ constexpr const char* kRequired = "FIELD_REQUIRED";
 
 using Sources = v1::DatasetFormat::Sources;
 
-/// The names of all formats whose data is at `path`.
+/// Returns the names of all formats whose data is at `path`.
 std::vector<std::string> path_format_names() {
   std::vector<std::string> names;
   for (const DatasetFormat& format : dataset_formats()) {

@@ -16,7 +16,7 @@ constexpr std::string_view kBeginOfPem = "-----BEGIN CERTIFICATE-----";
 bool is_small_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 bool is_alphanumeric(char c) { return is_small_or_digit(c) || (c >= 'A' && c <= 'Z'); }
 
-/// Whether `text` has 1 to `bytes_max` bytes, all letters, digits or in `others`.
+/// Returns whether `text` has 1 to `bytes_max` bytes, all letters, digits or in `others`.
 bool consists_of(std::string_view text, std::string_view others, size_t bytes_max) {
   return !text.empty() && text.size() <= bytes_max &&
          std::all_of(text.begin(), text.end(), [&](char c) {
@@ -29,7 +29,7 @@ Status require(bool good, const std::string& field, const std::string& accepted)
   return field_error("PLACEMENT_FIELD_INVALID", field, accepted);
 }
 
-/// Whether `text` may be an option's value: neither an option itself nor a list or pattern.
+/// Returns whether `text` may be an option's value: neither an option itself nor a list or pattern.
 bool is_option_value(const std::string& text) {
   return text.empty() || (text.front() != '-' && consists_of(text, "_.-+@", 128));
 }

@@ -56,9 +56,9 @@ class DispatchIndex {
   /// Notes that the process was requested to stop.
   void leave(const std::string& uid);
 
-  /// True if no job waits and none runs.
+  /// Returns true if no job waits and none runs.
   bool is_idle() const;
-  /// Whether no device accepts another job.
+  /// Returns whether no device accepts another job.
   bool is_full() const;
 
   struct Pass {

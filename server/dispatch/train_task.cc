@@ -48,7 +48,7 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
-/// Whether the cluster ended the attempt for reasons of its own, or has lost track of it.
+/// Returns whether the cluster ended the attempt for reasons of its own, or has lost track of it.
 bool was_reclaimed(const RemoteEnd& remote_end) {
   if (remote_end.how.empty()) return true;
   constexpr std::string_view kReasons[] = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED",

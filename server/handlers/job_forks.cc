@@ -91,7 +91,7 @@ std::string steps_text(const std::vector<CheckpointFolder>& checkpoints) {
   return joined(steps, ", ");
 }
 
-/// The checkpoint to begin with: that of `step`, or the newest complete one.
+/// Returns the checkpoint to begin with: that of `step`, or the newest complete one.
 Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& folder,
                                 std::optional<int64_t> step) {
   const std::vector<CheckpointFolder> checkpoints = list_checkpoints(folder);

@@ -105,7 +105,8 @@ class Thinning {
     for (const v1::MetricSeries& series : event.metrics().series()) points += series.steps_size();
     return points;
   }
-  /// Whether the only event to delete has one value of each metric, so the job is already thinned.
+  /// Returns whether the only event to delete has one value of each metric, so the job is already
+  /// thinned.
   bool is_thin_already() const {
     return pieces_.size() == 1 && pieces_[0].gone.size() == 1 && metric_events_ == 1 &&
            pieces_[0].gone[0].first == pieces_[0].gone[0].last && points_ == std::ssize(newest_);

@@ -28,7 +28,7 @@
 
 namespace trainyard::server {
 
-/// "5 hours ago", for people.
+/// Returns "5 hours ago", for people.
 std::string age_text(int64_t us);
 
 /// Returns the rule in the settings, extended so that every job is kept for kKeptSecondsMin after
@@ -58,12 +58,12 @@ class Retention {
   std::string reason_to_delete(const EndedJob& job) const;
   std::string reason_to_thin(const EndedJob& job) const;
 
-  /// Whether the job has events that thin() would delete. Reads its events, unless there are so
-  /// many that some certainly would be.
+  /// Returns whether the job has events that thin() would delete. Reads its events, unless there
+  /// are so many that some certainly would be.
   Result<bool> has_to_thin(const EndedJob& job) const;
 
-  /// True if other jobs would get the same error, because the store is busy, full or has failed.
-  /// False if the error concerns one job, whose events may be damaged.
+  /// Returns true if other jobs would get the same error, because the store is busy, full or has
+  /// failed. False if the error concerns one job, whose events may be damaged.
   bool concerns_all(const Error& error) const;
 
   /// Deletes at most kPieceJobs jobs and returns the result for each: also OK if another thread

@@ -46,7 +46,7 @@ Result<Json> read_json(const std::string& text, const std::string& where) {
   return json;
 }
 
-/// The fields in the order of their names; protobuf's maps have no order.
+/// Returns the fields in the order of their names; protobuf's maps have no order.
 template <typename Map>
 std::map<std::string, const typename Map::mapped_type*> ordered(const Map& map) {
   std::map<std::string, const typename Map::mapped_type*> out;

@@ -22,7 +22,7 @@ inline constexpr int64_t kArrayPlanningUs = 30'000'000;
 /// Limits the bytes of the specs and values of all members together.
 inline constexpr int64_t kArrayBytesMax = 64 << 20;
 
-/// True if no plan depends on the field, except on the values 0 and 1.
+/// Returns true if no plan depends on the field, except on the values 0 and 1.
 bool is_neutral(std::string_view path);
 
 /// `first` is the first member's plan, for a response without storing the array. Errors name the

@@ -163,7 +163,7 @@ class Supervisor {
     // sees the GPUs that the daemon's environment allows.
     std::vector<std::string> gpus;
   };
-  /// 64 hexadecimal digits from the system's random source.
+  /// Returns 64 hexadecimal digits from the system's random source.
   static std::string make_nonce();
 
   /// Starts a worker; returns its task ID. Failures are passed to ended().
@@ -200,14 +200,14 @@ class Supervisor {
   /// The daemon's own end does not end it: release() only drops it, stop_all() and kill_all() do
   /// nothing to it, wait_idle() does not wait for it.
   void add_remote(RemoteTask task);
-  /// Reports that the placement has observed the certain end of a remote task's process. The caller
-  /// sets start_error, exit, version_skew and output_tail in `end`, and `remote_end`; the
+  /// Reports that, according to the placement, a remote task's process has certainly ended. The
+  /// caller sets start_error, exit, version_skew and output_tail in `end`, and `remote_end`; the
   /// supervisor sets the rest.
   void ended_remote(const std::string& task, TaskEnd end);
-  /// Whether the task has a stream at the moment.
+  /// Returns whether the task has a stream at the moment.
   bool connected(const std::string& task) const;
-  /// The time since its worker was last heard; nothing for a task that is not remote or has not
-  /// enrolled.
+  /// Returns the time since its worker was last heard; nothing for a task that is not remote or has
+  /// not enrolled.
   std::optional<int64_t> silent_ms(const std::string& task) const;
 
   /// Leaves the tasks that outlive the daemon to the next daemon: their owners are not called any
@@ -256,7 +256,7 @@ class Supervisor {
   Result<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request);
   /// Passes on the rates that a remote task's first worker has measured (TaskOwner::to_measure).
   Result<v1::SendRatesResponse> take_rates(const v1::SendRatesRequest& request);
-  /// Whether the task is still running with this credential.
+  /// Returns an error unless the task is still running with this credential.
   Status admit(const std::string& task, const std::string& nonce);
 
  private:

@@ -22,7 +22,7 @@ constexpr const char* kUserProperty = "trainyard_user";
 
 std::string_view view(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
-/// The name that belongs to the call's token.
+/// Returns the name that belongs to the call's token.
 Result<std::string> check_header(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,
                                  const Tokens& tokens) {
   const auto it = metadata.find("authorization");

@@ -24,11 +24,12 @@ namespace trainyard::server {
 /// UNAUTHENTICATED/CREDENTIALS_MISSING, CREDENTIALS_INVALID.
 Status admit(const grpc::CallbackServerContext& context, const Tokens* tokens);
 
-/// The name of an admitted call's caller: a user's name or "uid:1000" on the Unix socket, the
-/// token's name on TCP, kAnonymous where no token is needed. Nothing in the request can change it.
+/// Returns the name of an admitted call's caller: a user's name or "uid:1000" on the Unix socket,
+/// the token's name on TCP, kAnonymous where no token is needed. Nothing in the request can change
+/// it.
 std::string caller_of(const grpc::CallbackServerContext& context, const Tokens* tokens);
 
-/// The user's name, or "uid:1000" for one without.
+/// Returns the user's name, or "uid:1000" for one without.
 std::string user_name(uid_t uid);
 
 /// Credentials for the connections of one user on the Unix socket. They attach the user's name to

@@ -112,8 +112,8 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {by_others ? "WAITING_FOR_MEMORY" : "NO_DEVICE", message + ")."};
 }
 
-// The jobs on a device with their remaining times: "a (for up to 12 min), b (for how long is not
-// known)".
+// Returns the jobs on a device with their remaining times: "a (for up to 12 min), b (for how long
+// is not known)".
 std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<const PlacedJob*> jobs = node.jobs;
   std::ranges::sort(jobs, {}, [&](const PlacedJob* job) {
@@ -129,7 +129,7 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   return joined(texts);
 }
 
-// A clause that says which resource of a device is insufficient for the job.
+// Returns a clause that says which resource of a device is insufficient for the job.
 std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
   const std::string name = short_name(d.name);
   const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
@@ -160,7 +160,7 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
   return name + " is free";
 }
 
-// The reserved devices; if they are not known yet, all usable devices of the kind.
+// Returns the reserved devices; if they are not known yet, all usable devices of the kind.
 std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   std::vector<Fleet::Index> devices;
   for (const Spare& spare : r.devices) devices.push_back(spare.device);
@@ -171,7 +171,8 @@ std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   return devices;
 }
 
-// A sentence about the jobs of lower priority that make room for the job, or why they do not.
+// Returns a sentence about the jobs of lower priority that make room for the job, or why they do
+// not.
 std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet& fleet,
                        const Policy& policy) {
   if (!r.makes_room.empty()) {

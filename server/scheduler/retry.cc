@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kStalled = "STALLED";
 
-// The 64-bit FNV-1a hash, which spreads the retries of jobs without a random source.
+// Returns the 64-bit FNV-1a hash, which spreads the retries of jobs without a random source.
 uint64_t hash_of(const std::string& uid, int32_t count) {
   uint64_t h = 14695981039346656037ull ^ static_cast<uint64_t>(count);
   for (const char c : uid) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;

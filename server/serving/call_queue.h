@@ -33,8 +33,8 @@ struct CallLimits {
   Error busy;  // the error beyond these limits, and for calls that have waited too long
   Error late;  // the error after time_max_ms
 
-  /// How long a call may wait for a worker: as long as two batches may take that are computed
-  /// before it.
+  /// Returns how long a call may wait for a worker: as long as two batches may take that are
+  /// computed before it.
   int64_t waiting_max_ms() const { return 2 * time_max_ms; }
 };
 

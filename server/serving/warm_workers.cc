@@ -138,7 +138,8 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     }
   }
 
-  /// Whether to wait for the batch that is being computed, so that the next batch becomes larger.
+  /// Returns whether to wait for the batch that is being computed, so that the next batch becomes
+  /// larger.
   bool waits_for_batch(const ModelQueue& queue, int64_t now) TRAINYARD_REQUIRES(mu) {
     const Call& oldest = queue.calls.front();
     return std::ranges::any_of(workers, [&](const auto& entry) {

@@ -44,8 +44,8 @@ std::string waiting_message(Connection& db, const Job& job);
 /// The largest number of rows of `dependencies` that one transaction settles.
 inline constexpr int64_t kSettledMax = 256;
 
-/// Whether rows of `dependencies` refer to this job, ended or not. Its own row must not be deleted
-/// before they are settled.
+/// Returns whether rows of `dependencies` refer to this job, ended or not. Its own row must not be
+/// deleted before they are settled.
 bool has_dependents(Connection& db, const Job& job);
 
 /// Must be called for a job that has just ended and is saved: deletes the rows of the jobs that it

@@ -118,7 +118,7 @@ const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device
 
 v1::Job to_proto(Job job);
 
-/// The error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "job 'x' is RUNNING:
+/// Returns the error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "job 'x' is RUNNING:
 /// `why`".
 Error state_conflict(const Job& job, const std::string& why);
 
@@ -237,8 +237,9 @@ struct AttemptUpdate {
   void add_result(const v1::Outcome& outcome);
 };
 
-/// The changes of a worker's report, for every kind except the outcome, which the supervisor
-/// interprets: it adds `move` (and `model`) to the result. A Started report is a move to RUNNING.
+/// Returns the changes of a worker's report, for every kind except the outcome, which the
+/// supervisor interprets: it adds `move` (and `model`) to the result. A Started report is a move to
+/// RUNNING.
 AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
                                  const v1::WorkerReport& report);
 

@@ -33,8 +33,8 @@ struct SqliteError : std::runtime_error {
   bool is_busy() const { return primary() == SQLITE_BUSY || primary() == SQLITE_LOCKED; }
 };
 
-/// The error for callers of the store: STORAGE_FULL, STORE_BUSY, STORE_CORRUPT or STORE_FAILED. Its
-/// message has no paths or SQL.
+/// Returns the error for callers of the store: STORAGE_FULL, STORE_BUSY, STORE_CORRUPT or
+/// STORE_FAILED. Its message has no paths or SQL.
 Error to_error(const SqliteError& e);
 
 /// One connection, used by one thread at a time. Statements are prepared once and kept.

@@ -77,8 +77,8 @@ class NodeCache {
   const int64_t bytes_max_;
 };
 
-/// True if `name` may be a file's name in the cache: letters, digits, '-' and '_', at most 128
-/// bytes.
+/// Returns true if `name` may be a file's name in the cache: letters, digits, '-' and '_', at most
+/// 128 bytes.
 bool is_plain_name(const std::string& name);
 
 }  // namespace trainyard

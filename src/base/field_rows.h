@@ -95,7 +95,7 @@ void visit_rows(Spec& spec, auto&& visit) {
   }
 }
 
-/// Whether two specs differ in a field.
+/// Returns whether two specs differ in a field.
 template <typename S>
 bool differs(const FieldRow<S>& row, const S& a, const S& b) {
   return std::visit([&](auto member) { return a.*member != b.*member; }, row.member);

@@ -8,7 +8,8 @@
 
 namespace trainyard {
 
-/// "a", "a or b", "a, b or c": `last` stands before the last text, ", " before each earlier one.
+/// Returns "a", "a or b", "a, b or c": `last` stands before the last text, ", " before each earlier
+/// one.
 template <std::ranges::sized_range Texts>
 std::string joined(const Texts& texts, std::string_view last = " or ") {
   std::string all;
@@ -21,7 +22,7 @@ std::string joined(const Texts& texts, std::string_view last = " or ") {
   return all;
 }
 
-/// "a, b, c": the first eight texts, followed by the number of the others: " and 4 more".
+/// Returns "a, b, c": the first eight texts, followed by the number of the others: " and 4 more".
 template <std::ranges::sized_range Texts>
 std::string first_names(const Texts& texts) {
   constexpr size_t kShown = 8;

@@ -13,8 +13,8 @@ struct RowCopies {
   int64_t copies = 0;       // those whose features have the same bits as a training row's
   int64_t same_target = 0;  // copies of which all equal training rows have the same target, too
 
-  /// True if there are enough copies to change a metric and they are no coincidence. In tables with
-  /// few different values, rows are equal by chance; then some of their targets differ.
+  /// Returns true if there are enough copies to change a metric and they are no coincidence. In
+  /// tables with few different values, rows are equal by chance; then some of their targets differ.
   bool matter() const;
 };
 

@@ -116,7 +116,7 @@ std::vector<NodeWorkload> joined(const Program& program, const std::vector<NodeW
   return groups;
 }
 
-/// True if the node's output has the same address as its input, so that nothing is copied.
+/// Returns true if the node's output has the same address as its input, so that nothing is copied.
 bool moves_nothing(const Program& program, const Node& node) {
   if (!is_view(node) || node.inputs.empty() || node.outputs.empty()) return false;
   const auto placement = [&](TensorId id) { return program.placements[static_cast<size_t>(id)]; };

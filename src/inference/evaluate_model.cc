@@ -58,8 +58,8 @@ Result<std::vector<std::string>> pick_metrics(const std::vector<std::string>& as
   return evaluation_metrics(recipe, interface);
 }
 
-/// The start of all samples of a partition. A stream of `count` tokens gives adjacent windows
-/// without overlap.
+/// Returns the start of all samples of a partition. A stream of `count` tokens gives adjacent
+/// windows without overlap.
 std::vector<int64_t> all_rows(const DatasetSchema& schema, int64_t count, int64_t context) {
   if (!schema.stream()) return window_starts(0, count, 1);
   return window_starts(0, std::max<int64_t>(count - 1, 0) / context, context);

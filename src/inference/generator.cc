@@ -52,7 +52,7 @@ class Utf8Gate {
   }
 
  private:
-  /// Whether `bytes` begin a well-formed character that further bytes would complete.
+  /// Returns whether `bytes` begin a well-formed character that further bytes would complete.
   static bool may_become_a_character(std::string_view bytes) {
     for (const char second : {'\x80', '\x90', '\xa0'}) {
       std::string whole(bytes);

@@ -114,7 +114,7 @@ class BlockChecker {
                     "has " + std::to_string(names.size()) + " names, expected at most " +
                         std::to_string(kNamesMax));
   }
-  // Whether further violations would only be counted. Checks that take long stop then.
+  // Returns whether further violations would only be counted. Checks that take long stop then.
   bool is_full() const { return violations_.count() >= Violations::kMax; }
 
   void check_block(const BlockSpec& block, size_t i) {

@@ -24,7 +24,7 @@ struct PresetKind {
 const std::vector<PresetKind>& preset_kinds();
 const PresetKind* find_preset_kind(std::string_view name);
 
-// The presets of each family.
+// Returns the presets of each family.
 std::vector<PresetKind> classic_presets();
 std::vector<PresetKind> vgg_presets();
 std::vector<PresetKind> resnet_presets();

@@ -64,7 +64,7 @@ class GraphWriter {
   std::string add_codes(const std::string& texts, const std::vector<std::string>& names,
                         const std::string& output);
 
-  /// Whether an initializer or the output of a node has this name.
+  /// Returns whether an initializer or the output of a node has this name.
   bool has_value(const std::string& name) const { return values_.contains(name); }
   /// Returns the ONNX operators of all nodes so far.
   const std::set<std::string, std::less<>>& ops() const { return ops_; }
@@ -84,7 +84,7 @@ class GraphWriter {
   std::set<std::string, std::less<>> ops_;
 };
 
-/// ONNX's code of an element type.
+/// Returns ONNX's code of an element type.
 int64_t data_type_of(DType dtype);
 
 }  // namespace trainyard::onnx

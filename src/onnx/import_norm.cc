@@ -78,7 +78,7 @@ bool is_fixed(const Constant& c, float value) {
   return !c.trainable && c.uniform() && c.floats->front() == value;
 }
 
-/// Returns the node behind the Reshape that restores the shape after the normalization of groups;
+/// Returns the node that reads the Reshape which restores the shape after a group normalization;
 /// null if there is none or several.
 const NodeProto* reader_after_reshape(const Importer& importer, const NodeProto& norm) {
   const NodeProto* reshape = importer.only_reader(norm.outputs[0]);

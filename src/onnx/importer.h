@@ -41,18 +41,20 @@ class Importer {
   std::vector<int64_t> sizes_of(const std::string& layer) const;
   bool has_batch(const std::string& layer) { return network_->has_batch(layer); }
   bool is_tokens(const std::string& layer) const;
-  /// The name for a layer with this weight, from the initializer's name: "conv1.weight" -> "conv1".
+  /// Returns the name for a layer with this weight, from the initializer's name: "conv1.weight" ->
+  /// "conv1".
   static std::string name_hint(const Constant& weight);
   /// Returns the linear layer or embedding whose "weight" is exactly this initializer; "" if there
   /// is none.
   std::string layer_to_tie(const std::string& initializer) const;
   void remember_weight(const std::string& initializer, const std::string& layer);
-  /// True if several nodes read this trained constant, so that it must become a layer of its own.
+  /// Returns true if several nodes read this trained constant, so that it must become a layer of
+  /// its own.
   bool is_shared(const Constant& c) const;
-  /// True if the constant is fixed zeros, which have no effect as a bias. If the file does not name
-  /// its parameters, an initializer may be trained and never counts as fixed.
+  /// Returns true if the constant is fixed zeros, which have no effect as a bias. If the file does
+  /// not name its parameters, an initializer may be trained and never counts as fixed.
   bool is_no_bias(const Constant& c) const;
-  /// True if the file says which of its constants are trained (trained_parameters.h).
+  /// Returns true if the file says which of its constants are trained (trained_parameters.h).
   bool names_parameters() const { return trained_.has_value(); }
 
   // --- views ---

@@ -11,7 +11,7 @@ namespace {
 // The limit of a Constant layer (src/models/layers/arithmetic.cc).
 constexpr float kConstantMax = 1e30f;
 
-/// `values` with permuted axes. `sizes` are the dimensions before the permutation.
+/// Returns `values` with permuted axes. `sizes` are the dimensions before the permutation.
 template <typename T>
 std::vector<T> permuted(const std::vector<T>& values, const std::vector<int64_t>& sizes,
                         const std::vector<int>& order) {

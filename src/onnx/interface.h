@@ -27,7 +27,7 @@
 
 namespace trainyard::onnx {
 
-/// True for the names above, which no other value of the graph may have.
+/// Returns true for the names above, which no other value of the graph may have.
 bool is_interface_name(std::string_view name);
 
 struct InputNames {

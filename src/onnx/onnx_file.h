@@ -87,7 +87,7 @@ struct NodeProto {
   std::vector<AttributeProto> attributes;
 
   const AttributeProto* find(std::string_view attribute) const;
-  /// "Conv 'conv1'"; a node without a name is described by its first output.
+  /// Returns "Conv 'conv1'"; a node without a name is described by its first output.
   std::string describe() const;
 };
 
@@ -112,7 +112,7 @@ struct GraphProto {
 
 class OnnxFile {
  public:
-  /// NOT_FOUND/FILE_NOT_FOUND, or ONNX_INVALID with the problem and its place.
+  /// Error: NOT_FOUND/FILE_NOT_FOUND, or ONNX_INVALID with the problem and its place.
   static Result<OnnxFile> open(const std::filesystem::path& path);
   /// Keeps a reference to `bytes`. Files with external data must be in `folder`.
   static Result<OnnxFile> parse(std::span<const std::byte> bytes,

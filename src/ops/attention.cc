@@ -51,7 +51,8 @@ Shape log_sum_exp_shape(const InferContext& c, int64_t first) {
   return {q[0], c.attributes().get_int("q_num_heads", 1), q[1]};
 }
 
-/// FLOPs of one product over all pairs of positions; with is_causal half of the pairs count.
+/// Returns the FLOPs of one product over all pairs of positions; with is_causal half of the pairs
+/// count.
 int64_t pair_flops(const Graph& graph, const Node& node, const Shape& y, TensorId key) {
   const int64_t keys = key == kNoTensor ? y[1] : graph.tensor(key).type.shape[1];
   const int64_t flops = 2 * y.elements() * keys;

@@ -33,7 +33,7 @@ Shape output_shape(const InferContext& c) {
   return window_output(window_of(c.attributes(), w[2], w[3]), c.input(0).shape, w[0]);
 }
 
-// FLOPs of one convolution with an output of shape `y`.
+// Returns the FLOPs of one convolution with an output of shape `y`.
 int64_t conv_flops(const Shape& w, const Shape& y) { return 2 * y.elements() * w[1] * w[2] * w[3]; }
 
 class Conv : public Op {

@@ -20,12 +20,14 @@ void check_gemm(OpChecks& check, const InferContext& c) {
                     " features, expected " + std::to_string(x[1]) + " as x " + x.to_string());
 }
 
-/// Whether x has all ranks' rows and the other inputs (weights, bias, dy) are all of spread `part`.
+/// Returns whether x has all ranks' rows and the other inputs (weights, bias, dy) are all of spread
+/// `part`.
 bool are_of(Spread part, const std::vector<Spread>& inputs) {
   const auto is_of = [part](Spread p) { return p == part; };
   return inputs[0] == Spread::kGathered && std::all_of(inputs.begin() + 1, inputs.end(), is_of);
 }
-/// Whether x has this rank's units of all rows, and w the weights that multiply these units.
+/// Returns whether x has this rank's units of all rows, and w the weights that multiply these
+/// units.
 bool read_units(const std::vector<Spread>& inputs) {
   return inputs[0] == Spread::kUnits && inputs[1] == Spread::kUnits;
 }

@@ -30,7 +30,8 @@ Status check_gradients(const InferContext& c, std::initializer_list<std::string_
   return {};
 }
 
-/// The cost of a sum of squares: all bytes of the inputs, and one product and one sum per element.
+/// Returns the cost of a sum of squares: all bytes of the inputs, and one product and one sum per
+/// element.
 Cost cost_of_squares(const Op& op, const Graph& graph, const Node& node) {
   Cost cost = op.Op::cost(graph, node);
   for (const TensorId id : node.inputs) cost.flops += 2 * graph.tensor(id).type.shape.elements();

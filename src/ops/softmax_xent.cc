@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-// Whether input 1 has the share of each class in each row, instead of one label per row.
+// Returns whether input 1 has the share of each class in each row, instead of one label per row.
 bool has_shares(const InferContext& c) {
   return c.has_input(0) && c.has_input(1) && c.input(1).dtype == c.input(0).dtype;
 }

@@ -27,7 +27,7 @@ void check_window_fits(OpChecks& check, const kernels::Window& window, const Sha
 /// The same for a pool. Also refuses a pool with a window that has no cell inside the image.
 void check_pool_fits(OpChecks& check, const Attributes& attributes, const Shape& x);
 
-/// [N, channels, P, Q].
+/// Returns [N, channels, P, Q].
 Shape window_output(const kernels::Window& window, const Shape& x, int64_t channels);
 
 /// Checks the attribute input_shape of a gradient node that does not read the forward input: four

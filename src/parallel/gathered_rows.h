@@ -23,8 +23,8 @@ struct GatheredRows {
 };
 using GatheredTables = std::map<TensorId, GatheredRows>;  // by parameter
 
-/// Exchange numbers (src/ops/shards.h) for labels (index 0) and for the indices of lookups (index 1
-/// and up); no other exchanges use them.
+/// Returns the exchange number (src/ops/shards.h) for labels (index 0) or for the indices of
+/// lookups (index 1 and up). No other exchange uses these numbers.
 int64_t rows_exchange(int64_t index);
 
 /// The tensors in which a list of row indices grows over the micro-batches of a step.

@@ -56,7 +56,7 @@ class Products : public NodeEdits {
     *reader = *next;
     return shaped;
   }
-  /// Whether any node but k reads `id` or a reshape of it.
+  /// Returns whether any node but k reads `id` or a reshape of it.
   bool has_other_reader(TensorId id, size_t k) const {
     if (is_marked(id)) return true;
     for (const size_t reader : readers(id)) {

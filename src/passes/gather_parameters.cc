@@ -140,8 +140,8 @@ class ParameterGathering {
     return graph_.node(before_[before].back()).outputs;
   }
 
-  /// The name of a gathered tensor: "fc1.weight/gathered", or "fc1.weight/gathered_again" in the
-  /// backward pass.
+  /// Returns the name of a gathered tensor: "fc1.weight/gathered", or "fc1.weight/gathered_again"
+  /// in the backward pass.
   std::string name_of(const Group& g, TensorId read, const char* what) const {
     const TensorInfo& t = graph_.tensor(read);
     return graph_.tensor(gathers_.shards.at(parameter_of(read))).name + "/" + what +
@@ -172,7 +172,7 @@ class ParameterGathering {
     store_alike(g, g.started);
   }
 
-  /// The shard of the parameter `read`, in the same storage.
+  /// Returns the shard of the parameter `read`, in the same storage.
   TensorId shard_of(const Group& g, TensorId read, size_t before) {
     const TensorId shard = gathers_.shards.at(parameter_of(read));
     const Storage storage = graph_.tensor(read).storage;

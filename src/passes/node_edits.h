@@ -47,8 +47,8 @@ class NodeEdits {
     if (readers(id).size() != 1 || is_marked(id)) return std::nullopt;
     return readers(id)[0];
   }
-  /// Whether `id` is a computed activation. Gradients of parameters and parameters are excluded:
-  /// they are always row-major, and the operands of a fused op must share a layout.
+  /// Returns whether `id` is a computed activation. Gradients of parameters and parameters are
+  /// excluded: they are always row-major, and the operands of a fused op must share a layout.
   bool is_activation(TensorId id) const {
     return tensor(id).role == Role::kActivation && tensor(id).producer != kNoNode;
   }

@@ -183,8 +183,9 @@ class Recomputation {
     }
   }
 
-  /// True if a node of [begin, end) computes `id` and can be repeated. For a batch normalization,
-  /// only the main output can be recomputed; its saved statistics are small and kept.
+  /// Returns true if a node of [begin, end) computes `id` and can be repeated. For a batch
+  /// normalization, only the main output can be recomputed; its saved statistics are small and
+  /// kept.
   bool can_repeat(TensorId id, NodeId begin, NodeId end) const {
     const NodeId producer = graph_.tensor(id).producer;
     if (producer < begin || producer >= end) return false;

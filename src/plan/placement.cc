@@ -136,7 +136,7 @@ class Timeline {
   RangeMerger found_;
 };
 
-/// The start of the smallest gap in `used` that fits, or the first byte behind all ranges.
+/// Returns the start of the smallest gap in `used` that fits, or the first byte behind all ranges.
 int64_t find_offset(const std::vector<Range>& used, int64_t size_bytes) {
   int64_t best_offset = -1;
   int64_t best_gap = std::numeric_limits<int64_t>::max();

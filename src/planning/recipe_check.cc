@@ -72,7 +72,7 @@ void check_unused(const Recipe& r, Violations& violations) {
   }
 }
 
-// The first 16 divisors of n, for messages that list the accepted values.
+// Returns the first 16 divisors of n, for messages that list the accepted values.
 std::string divisors(int64_t n) {
   std::string text;
   int shown = 0;
@@ -109,7 +109,7 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
-/// " or head or mlp": the parts of `shard` that do not depend on the optimizer's state.
+/// Returns " or head or mlp": the parts of `shard` that do not depend on the optimizer's state.
 std::string left_over(Shard shard) {
   std::string text;
   for (const Shard part : {Shard::kHead, Shard::kMlp}) {

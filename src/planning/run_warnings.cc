@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kParametersPerRow = 500;
 constexpr int64_t kParametersPerSample = 10000;  // for images and texts, which contain more each
 
-/// " Column 'day' makes 6610 of the 6620 inputs, ..." if one column makes at least half of the
-/// inputs, else empty.
+/// Returns " Column 'day' makes 6610 of the 6620 inputs, ..." if one column makes at least half of
+/// the inputs, else empty.
 std::string widest_column(const DatasetSchema& schema) {
   const ColumnSchema* widest = nullptr;
   int64_t inputs = 0;

@@ -278,8 +278,8 @@ std::optional<std::string> Algorithms::time_and_record(const std::string& device
   return timed->choice;
 }
 
-/// Whether the recorded choice was not timed because the job at that time was too short, and this
-/// job is longer.
+/// Returns whether the recorded choice was not timed because the job at that time was too short,
+/// and this job is longer.
 bool Algorithms::is_left_to(const TimedChoice& recorded) const {
   return times_ && recorded.left_by_steps > 0 &&
          (!steps_.has_value() || *steps_ > recorded.left_by_steps);

@@ -11,8 +11,8 @@
 namespace trainyard {
 namespace {
 
-// The form in which processes send an error to each other: code, reason and message, one per line.
-// Empty: no error.
+// Returns the form in which processes send an error to each other: code, reason and message, one
+// per line. Empty: no error.
 std::string to_text(const Status& status) {
   if (status.ok()) return {};
   const Error& e = status.error();

@@ -71,10 +71,11 @@ class Peers {
   int64_t first_rank() const { return index() * ranks_each(); }
   /// Returns the address at which the other processes reach this one.
   const std::string& address() const { return address_; }
-  /// The limit given to connect(); it also applies to other setup that the processes do together.
+  /// Returns the limit given to connect(); it also applies to other setup that the processes do
+  /// together.
   std::chrono::milliseconds connect_limit() const { return options_.connect_limit; }
   const std::stop_token& stop() const { return stop_; }
-  /// "rank 2", or "ranks 4 to 7".
+  /// Returns "rank 2", or "ranks 4 to 7".
   std::string name_of(int64_t process) const;
 
   // Indexed by process; this process's own entry is empty.
@@ -91,7 +92,7 @@ class Peers {
   static constexpr size_t kTextBytesMax = 4096;
   /// Returns, in every process, the text that process 0 passed, truncated to kTextBytesMax bytes.
   std::string of_first(std::string_view text);
-  /// Whether `here` is true in any process.
+  /// Returns whether `here` is true in any process.
   bool any(bool here);
   static constexpr size_t kTextOfEachMax = 1000;
   /// Returns the texts of all processes, each truncated to kTextOfEachMax bytes.
@@ -104,7 +105,7 @@ class Peers {
   void abort() noexcept;
   /// Returns the process that a call currently waits for, or -1.
   int64_t awaited() const { return awaited_; }
-  /// Bytes sent and received since the connection was made.
+  /// Returns the bytes sent and received since the connection was made.
   int64_t moved_bytes() const;
 
  private:
@@ -122,7 +123,7 @@ class Peers {
   void begin(Line& line, std::span<const std::span<const std::byte>> out,
              std::span<const std::span<std::byte>> in);
   void check_header(int64_t process);
-  /// True if all transfers are complete; otherwise fills polled_ for wait().
+  /// Returns true if all transfers are complete; otherwise fills polled_ for wait().
   bool continue_all();
   void exchange_all(const Outgoing& out, const Incoming& in);
   [[noreturn]] void give_up();

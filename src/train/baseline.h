@@ -18,7 +18,7 @@ namespace trainyard {
 /// that the largest class is predicted; for numbers it is the mean of the training rows.
 class Baseline {
  public:
-  /// Nothing for targets without a constant prediction: the next token, the input itself.
+  /// Returns nothing for targets without a constant prediction: the next token, the input itself.
   static std::optional<Baseline> of(const Objective& objective, const Partition& train,
                                     std::span<const int64_t> rows);
 

@@ -38,8 +38,8 @@ class RanksDiffer : public CudaError {
 /// Time limits in seconds after which a rank is considered stopped.
 struct StepLimits {
   double first_s = 900;  // for each of the first steps, which include setup
-  double least_s = 120;  // for later steps: at least this, or ...
-  double times = 20;     // ... this multiple of the slowest step so far
+  double least_s = 120;  // the shortest limit for later steps
+  double times = 20;     // if longer, the limit is this multiple of the slowest step so far
   double grace_s = 10;   // for ranks to return after the run was given up
 };
 
@@ -122,19 +122,19 @@ class ReplicatedSession final : public TrainingSession {
   void join_logits(const std::vector<StepResult>& parts);
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
   std::string describe_stop(double limit_s) const;
-  /// "rank 3 (devices/gpu-1)"; `rank` counts within this process.
+  /// Returns "rank 3 (devices/gpu-1)"; `rank` counts within this process.
   std::string name_of(size_t rank) const;
   /// Returns the process for which this one's connections wait, if it has exceeded the limit.
   std::optional<RankLost> find_silent(double limit_s) const;
-  /// True if exchanges bypass the connections between processes, as between GPUs. Then an exchange
-  /// does not notice the end of another process, so this session must check for it.
+  /// Returns true if exchanges bypass the connections between processes, as between GPUs. Then an
+  /// exchange does not notice the end of another process, so this session must check for it.
   bool must_check_peers() const;
-  /// Whether all ranks of this process wait in an exchange with ranks of other processes (between
-  /// GPUs).
+  /// Returns whether all ranks of this process wait in an exchange with ranks of other processes
+  /// (between GPUs).
   bool waits_for_others() const;
-  /// Another process that has ended, or ends within `within_s`.
+  /// Returns another process that has ended, or ends within `within_s`.
   std::optional<RankLost> find_ended(double within_s) const;
-  /// Names of the other processes, e.g. "ranks 2 to 3, ranks 4 to 5".
+  /// Returns the names of the other processes, e.g. "ranks 2 to 3, ranks 4 to 5".
   std::string names_of_others() const;
   /// Returns the checksums of all processes' ranks, by rank.
   std::vector<std::map<std::string, uint32_t>> all_checksums() const;

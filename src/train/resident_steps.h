@@ -32,9 +32,9 @@ class ResidentSteps {
   ResidentSteps(Backend& backend, ResidentDataset& data, const StepSlots& slots, StepProgram train,
                 StepProgram update, StepProgram average);
 
-  /// How many of the next `most` steps to submit together: a power of two, so that few recordings
-  /// serve all counts. Returns 1 until every kernel has run, and while the executor waits after
-  /// each node.
+  /// Returns how many of the next `most` steps to submit together: a power of two, so that few
+  /// recordings serve all counts. Returns 1 until every kernel has run, and while the executor
+  /// waits after each node.
   int64_t together(int64_t most) const;
   /// Submits `count` steps, at most slots.together. next() returns the inputs of one step after the
   /// other; they may be reused when it is called again. After a mark that is made later has been

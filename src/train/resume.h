@@ -43,7 +43,7 @@ struct LoopState {
   StoppingState stopping;
 };
 
-/// Name of the first parameter or state tensor with a NaN or an infinity, or empty.
+/// Returns the name of the first parameter or state tensor with a NaN or an infinity, or empty.
 std::string find_not_finite(const Snapshot& snapshot);
 
 /// Writes the checkpoint of `state` and then prunes older ones. `algorithms` are those that were

@@ -19,13 +19,13 @@
 
 namespace trainyard {
 
-/// OK if the backend has a kernel for every op of the programs, else
+/// Returns OK if the backend has a kernel for every op of the programs, else
 /// FAILED_PRECONDITION/MODEL_OP_UNSUPPORTED with the names of the ops without one.
 Status check_kernels(const RunPrograms& programs, const Backend& backend);
 
-/// Bytes of workspace that the programs' kernels need in addition to the plan. The size is exact,
-/// but depends on the backend and its threads, so the kernels must be prepared to compute it.
-/// Allocates nothing on the device.
+/// Returns the bytes of workspace that the programs' kernels need in addition to the plan. The size
+/// is exact, but depends on the backend and its threads, so the kernels must be prepared to compute
+/// it. Allocates nothing on the device.
 int64_t measure_workspace(RunPrograms programs, Backend& backend);
 
 /// Allocates device memory only in the constructor, make_resident() and stage_rows().
@@ -49,8 +49,8 @@ class Session final : public TrainingSession {
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
-  /// A checksum per tensor, by name, for the tensors that must be equal on all ranks: all except
-  /// running statistics and shards.
+  /// Returns a checksum per tensor, by name, for the tensors that must be equal on all ranks: all
+  /// except running statistics and shards.
   std::map<std::string, uint32_t> checksums() const;
   /// Copies the state that is neither trained nor the optimizer's, such as running statistics, from
   /// another session of the same job.

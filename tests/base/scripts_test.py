@@ -96,7 +96,7 @@ class BusyLoops(unittest.TestCase):
 
     @staticmethod
     def busy(session):
-        """The PIDs in a session that have used the processor for at least 0.1 s."""
+        """Returns the PIDs in a session that have used the processor for at least 0.1 s."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:

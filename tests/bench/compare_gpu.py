@@ -51,7 +51,7 @@ SMALL_GPT2 = 4  # a batch size without a goal
 
 
 def judge(rows):
-    """The goals of measured rows, as (what, wanted, got, whether it is met); None: not measured."""
+    """Returns the goals of measured rows, as (what, wanted, got, whether it is met); None: not measured."""
     goals = []
 
     def add(what, wanted, got, is_passed):
@@ -211,7 +211,7 @@ class Gpu:
         self.name = query_gpu("name,driver_version")
 
     def used_bytes(self):
-        """Used by all processes together."""
+        """Returns the GPU memory that all processes together use."""
         return int(query_gpu("memory.used", ",nounits")) << 20
 
     def free_bytes(self):

@@ -72,8 +72,8 @@ class Setting(typing.NamedTuple):
 
 
 def environment(limits, **more):
-    """The environment of this process without variables that limit or change a library's dispatch,
-    plus these limits."""
+    """Returns the environment of this process without variables that limit or change a library's dispatch, plus these
+    limits."""
     return {**{name: value for name, value in os.environ.items() if name not in LIMITING}, **limits, **more}
 
 
@@ -195,7 +195,7 @@ def first_line_with(word, text):
 
 
 def describe_sides(args, isa):
-    """The libraries of each side and their versions, as reported by themselves."""
+    """Returns the libraries of each side and their versions, as reported by themselves."""
     run = subprocess.run([args.train_bench, "--memory", "mlp_small", "8"], check=True, capture_output=True, text=True,
                          env=environment(OUR_LIMITS[isa], ONEDNN_VERBOSE="1"))
     meter = start_ours(args, isa, "fp32")

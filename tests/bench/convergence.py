@@ -222,7 +222,7 @@ def run_torch(case, threads):
 
 
 def difference(ours, theirs):
-    """The largest relative difference between the first 50 losses."""
+    """Returns the largest relative difference between the first 50 losses."""
     return max(abs(a - b) / b for a, b in zip(ours[:50], theirs[:50]))
 
 

@@ -67,7 +67,8 @@ void BM_Peak(benchmark::State& state) {
 }
 BENCHMARK(BM_Peak);
 
-// The convolutions of LeNet (batch 64), of ResNet-18 on 32 x 32 (batch 32), and of a text CNN.
+// Returns the convolutions of LeNet (batch 64), of ResNet-18 on 32 x 32 (batch 32), and of a text
+// CNN.
 const std::vector<std::pair<std::string, ConvDims>>& convolutions() {
   static const std::vector<std::pair<std::string, ConvDims>> all = {
       {"lenet1", {{64, 1, 28, 28}, 20, {5, 5}}},

@@ -154,7 +154,7 @@ class Way {
   int64_t step_ = 0;
 };
 
-/// The FLOPs of the products in one rank's step.
+/// Returns the FLOPs of the products in one rank's step.
 double product_flops(const RunPlan& plan) {
   double flops = 0;
   for (const WorkItem& item : plan.work.step.items) {

@@ -56,7 +56,8 @@ struct StepCount {
   std::vector<NodeCount> nodes;    // the nodes of one step
 
   testing::WorkCounts of_nodes() const;
-  /// The works of the recording for each step that belong to no node: its rows, inputs and results.
+  /// Returns the number of a recording's works, per step, that belong to no node but move rows,
+  /// inputs and results.
   double around_nodes() const;
 };
 

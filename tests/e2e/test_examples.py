@@ -17,7 +17,7 @@ import get_data  # noqa: E402
 
 
 def data_of(spec):
-    """The files and folders named in a dataset's spec."""
+    """Returns the files and folders named in a dataset's spec."""
     text = re.sub(r"#.*", "", spec.read_text())
     return re.findall(r"^  (?:path|\w+_(?:images|labels)): (\S+)", text, re.MULTILINE)
 

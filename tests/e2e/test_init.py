@@ -19,7 +19,7 @@ def draws(count, seed=1):
 
 
 def png(width, height, gray):
-    """A gray image of one shade."""
+    """Returns a gray image of one shade."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rows = (b"\0" + bytes([gray]) * width) * height

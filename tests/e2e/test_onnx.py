@@ -290,7 +290,7 @@ LAYERS = {
 
 
 def tokens_of(texts, text):
-    """A short implementation of the tokenization that a file's metadata describes."""
+    """Returns a short implementation of the tokenization that a file's metadata describes."""
     ids = {piece: i + text["first_piece_id"] for i, piece in enumerate(text["pieces"])}
     rows = []
     for line in texts:
@@ -319,7 +319,7 @@ class File:
         self.inputs = {i.name: i for i in self.session.get_inputs()}
 
     def run(self, feeds, count):
-        """All outputs for the first `count` rows."""
+        """Returns all outputs for the first `count` rows."""
         names = [o.name for o in self.session.get_outputs()]
         return dict(zip(names, self.session.run(names, {k: v[:count] for k, v in feeds.items()})))
 
@@ -395,7 +395,7 @@ recipe:
         self.assertIn("conv2.weight", report["taken"]["names"])
 
     def hints(self, *arguments):
-        """The hints that a command prints in addition to its result if stderr is a terminal."""
+        """Returns the hints that a command prints in addition to its result if stderr is a terminal."""
         reader, writer = pty.openpty()
         termios.tcsetwinsize(writer, (50, 250))  # wide enough that no sentence is wrapped
         subprocess.run([BIN / "trainyard", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=writer, check=True,

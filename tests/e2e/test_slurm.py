@@ -96,7 +96,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return [job for job in self.slurm_jobs(states) if f"-{uid}-" in job[1]]
 
     def workers(self, name):
-        """The PIDs of the job's workers in the cluster."""
+        """Returns the PIDs of the job's workers in the cluster."""
         uid = self.daemon.job(name)["uid"]
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -114,7 +114,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         self.wait_for_step(name, step)
 
     def assert_whole(self, name, attempts=1):
-        """Checks that the job ended with the undisturbed bits and reported each step of its last
+        """Checks that the job ended with the same bits as an undisturbed run and reported each step of its last
         attempts once."""
         self.finish(name)
         self.assertEqual(self.daemon.job(name)["attempt"], attempts)

@@ -28,7 +28,7 @@ def floats(tensor):
 
 
 def safetensors(tensors):
-    """The bytes of a safetensors file of {name: (dtype, shape, bytes)}."""
+    """Returns the bytes of a safetensors file of {name: (dtype, shape, bytes)}."""
     header, offset = {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
@@ -67,7 +67,7 @@ class Weights(DaemonTest):
         return read_safetensors(self.folder / f"out-{name}" / "model.safetensors")
 
     def digits(self, classes, name):
-        """A CSV with only the rows of these classes."""
+        """Returns a CSV with only the rows of these classes."""
         with gzip.open(EXAMPLES / "digits.csv.gz", "rt") as file:
             rows = [row for row in file if int(row.rsplit(",", 1)[1]) in classes]
         return self.write(name, "".join(rows))

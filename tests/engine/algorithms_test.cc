@@ -35,7 +35,7 @@ class Folder {
     fs::remove_all(path_, ignored);
   }
   const fs::path& path() const { return path_; }
-  /// The only file of choices in the folder.
+  /// Returns the only file of choices in the folder.
   fs::path file() const {
     for (const auto& entry : fs::directory_iterator(path_)) {
       if (entry.path().extension() == ".json") return entry.path();

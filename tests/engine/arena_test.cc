@@ -25,7 +25,8 @@ using testing::WatchingBackend;
 // only after every n-th kernel.
 constexpr int64_t kComparedBytesMax = int64_t{1} << 30;
 
-/// Zero bytes, which are valid tokens, classes and numbers. Empty if the input is the target.
+/// Returns zero bytes, which are valid tokens, classes and numbers. Empty if the input is the
+/// target.
 std::vector<std::byte> zeros(const BoundProgram& bound, TensorId id) {
   if (id == kNoTensor) return {};
   return std::vector<std::byte>(static_cast<size_t>(bound.program.graph.tensor(id).type.bytes()));

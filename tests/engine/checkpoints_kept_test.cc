@@ -77,7 +77,7 @@ class BlockedFiles final : public Files {
   bool unblocked_ = false;
 };
 
-/// A job of 12 steps without evaluations, so that each progress report is a step.
+/// Returns a job of 12 steps without evaluations, so that each progress report is a step.
 TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between) {
   TrainJob job;
   job.model.preset = "mlp";

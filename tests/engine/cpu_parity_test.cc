@@ -163,8 +163,8 @@ CaseGraph update(DType dtype, const std::string& op, int64_t count) {
   return b.finish_update();
 }
 
-// An embedding table, positions, one attention block on a residual stream, and pooling. T must
-// exceed one tile of queries.
+// Returns an embedding table, positions, one attention block on a residual stream, and pooling. T
+// must exceed one tile of queries.
 CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, bool causal) {
   CaseBuilder b(dtype);
   const int64_t width = H * D, rows = N * T;

@@ -134,7 +134,7 @@ class DemandingBackend final : public HostBackend {
   void* base_ = nullptr;
 };
 
-/// The message of the exception that `f` throws; empty if there is none.
+/// Returns the message of the exception that `f` throws; empty if there is none.
 std::string fault_of(const std::function<void()>& f) {
   try {
     f();

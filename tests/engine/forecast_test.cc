@@ -270,7 +270,7 @@ TEST(Forecast, TheBoundOfAStepIsWhatItsNodesTakeAtTheDevicesBestRates) {
   EXPECT_LT(forecast.bound.seconds, forecast.step.seconds);
 }
 
-/// A step on several linked devices; without the link it takes a second.
+/// Returns a step on several linked devices; without the link it takes a second.
 StepWork linked(Processor processor, LinkWork beside, LinkWork alone) {
   StepWork work;
   work.processor = processor;
@@ -346,7 +346,7 @@ TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
             forecast_step(linked(Processor::kCpu, {}, {}), rates)->time.seconds);
 }
 
-/// The number of exchanges in a step, and how many of them overlap computation.
+/// Returns the number of exchanges in a step, and how many of them overlap computation.
 std::pair<double, double> exchanges_of(Shard shard, int64_t accumulate_steps) {
   DatasetSchema schema;
   schema.columns.resize(500);

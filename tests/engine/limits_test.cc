@@ -23,7 +23,7 @@ LayerSpec layer(std::string op, Attributes attributes = {}, std::string name = "
   return spec;
 }
 
-/// The refusal of a model whose layers are `layers` and a classifier.
+/// Returns the refusal of a model whose layers are `layers` and a classifier.
 std::string refusal(std::vector<LayerSpec> layers, const ModelInterface& interface = kImages) {
   layers.push_back(layer("Gemm"));
   ModelSpec spec;

@@ -66,7 +66,7 @@ class Steps {
     return session_->run_step(
         {std::as_bytes(std::span(x_)), std::as_bytes(std::span(y_)), steps_++, rate_});
   }
-  /// All tensors of a checkpoint except those of the loss scale, by name.
+  /// Returns all tensors of a checkpoint except those of the loss scale, by name.
   std::map<std::string, std::vector<std::byte>> kept() const {
     std::map<std::string, std::vector<std::byte>> bytes;
     const Snapshot snapshot = session_->snapshot();

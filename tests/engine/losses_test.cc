@@ -356,8 +356,8 @@ TEST(Losses, TwoClassesTrainByOneScoreAndArePredicted) {
   EXPECT_EQ(confusion[0][0] + confusion[1][1], correct);
 }
 
-/// The mean squared difference between the predictions and the rows of the file, in the rows' own
-/// units.
+/// Returns the mean squared difference between the predictions and the rows of the file, in the
+/// rows' own units.
 double squared_error(const std::vector<Prediction>& predictions, const std::string& csv,
                      size_t columns) {
   std::istringstream rows(csv);

@@ -24,7 +24,8 @@ const Json& golden() {
   return json;
 }
 
-/// The tensor's norm and its product with the random vector "probe", which the golden file has.
+/// Returns the tensor's norm and its product with the random vector "probe", which the golden file
+/// has.
 std::pair<double, double> probes(const std::vector<double>& values) {
   testing::CaseBuilder b(DType::kF64);
   const TensorId probe = b.input("probe", {std::ssize(values)});

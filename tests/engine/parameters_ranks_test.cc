@@ -322,7 +322,7 @@ Change deep(int64_t layers, int64_t width = kWidth) {
     job.recipe.steps = 3;
   };
 }
-/// A deep model without two layers that could form a pair (src/parallel/split_mlp.h).
+/// Returns a deep model without two layers that could form a pair (src/parallel/split_mlp.h).
 Change without_pairs(int64_t layers) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -490,8 +490,8 @@ TEST(ParameterRanks, PlanWhatTheyExchange) {
   EXPECT_EQ(half[1].bytes, of[1].bytes);
 }
 
-/// The steps during which the gathered tensors of each group are in memory: from the group's start
-/// to the last node that reads one of its tensors.
+/// Returns the steps during which the gathered tensors of each group are in memory: from the
+/// group's start to the last node that reads one of its tensors.
 std::vector<std::pair<size_t, size_t>> gathered_steps(const Program& program) {
   std::vector<std::pair<size_t, size_t>> lives;
   std::map<TensorId, size_t> group_of;

@@ -585,7 +585,8 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
   }
 }
 
-/// A head whose rows are positions, its loss by `make_loss(builder, scores)`, and the gradients.
+/// Returns a head whose rows are positions, its loss by `make_loss(builder, scores)`, and the
+/// gradients.
 CaseGraph head(const std::function<std::vector<TensorId>(CaseBuilder&, TensorId)>& make_loss,
                const std::function<void(Graph&, TensorId)>& inspect = {}) {
   CaseBuilder b(DType::kF32);

@@ -191,7 +191,7 @@ TEST(Peers, WhatEachSaysIsHeardByAll) {
   });
 }
 
-/// The common verdict of three processes that report these statuses.
+/// Returns the common verdict of three processes that report these statuses.
 Status agreed(const std::vector<Status>& said) {
   const auto peers = connect_peers(3, {.ranks_each = 2});
   std::vector<Status> heard(3);

@@ -33,7 +33,7 @@ CaseGraph differentiated(CaseGraph c) {
   return c.loss == kNoTensor ? std::move(c) : testing::with_gradients(std::move(c), &gradients);
 }
 
-/// A convolution with its normalization, a dense layer, and a loss on reshaped scores.
+/// Returns a convolution with its normalization, a dense layer, and a loss on reshaped scores.
 CaseGraph small_conv_net() {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("conv", "Conv", {{"pads", Ints{1, 1, 1, 1}}},

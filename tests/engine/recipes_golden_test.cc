@@ -206,7 +206,7 @@ void expect_values(const MetricAccumulator& metrics, const Json& values) {
   }
 }
 
-// The objective with the target's default loss.
+// Returns the objective with the target's default loss.
 Objective objective_of(const ModelInterface& interface) {
   return find_objective({}, interface).value();
 }

@@ -251,7 +251,7 @@ TEST(ShardedRanks, CheckpointsGoOnWithAnyDevicesShardedOrNot) {
   EXPECT_EQ(travel(job_of("often"), {{4, kSharded, 6}, {4, kWhole, 12}, {4, kSharded, 0}}), never);
 }
 
-/// A wide model, most of whose memory is optimizer state.
+/// Returns a wide model, most of whose memory is optimizer state.
 TrainJob wide_job(const Workspace& w, const std::string& name, Shard shard) {
   TrainJob job = plain_job(w, name);
   job.model = {};

@@ -150,7 +150,7 @@ TEST(SplitHead, FollowsItIn16Bits) {
   }
 }
 
-/// A text model whose head has weights of its own and is applied to each position.
+/// Returns a text model whose head has weights of its own and is applied to each position.
 Change text_model() {
   return [](TrainJob& job) {
     job.model.layers = {{"", "Embedding", {}, {{"embedding_dim", int64_t{12}}}},
@@ -259,7 +259,8 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   }
 }
 
-// The model saved by split training is that of one device: prediction does not depend on ranks.
+// A model that several devices trained with a split head is saved as one device would save it, so
+// predictions do not depend on the number of ranks.
 TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   const Workspace w;
   make_classes(w, 11, 120);
@@ -274,7 +275,7 @@ TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model most of whose memory is the head's.
+/// Returns a model most of whose memory is the head's.
 Change wide(int64_t features) {
   return [=](TrainJob& job) {
     job.model.layers[0].attributes.set("units", features);

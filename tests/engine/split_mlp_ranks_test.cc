@@ -1,5 +1,6 @@
-// Pairs of dense layers split by hidden unit over several devices, which are host backends here:
-// the losses of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of pairs of dense layers that are split by hidden unit over several devices, which are host
+// backends here: they must reproduce the losses of one device, use the planned memory, and load and
+// write checkpoints of any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -224,7 +225,7 @@ TEST(SplitMlp, FollowsItIn16Bits) {
   }
 }
 
-/// A small transformer, each of whose blocks ends in a pair.
+/// Returns a small transformer, each of whose blocks ends in a pair.
 Change transformer(int64_t recompute = 0) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -342,7 +343,7 @@ TEST(SplitMlp, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model most of whose memory is the pair's.
+/// A model whose memory is mostly that of one pair of dense layers.
 constexpr int64_t kUnits = 901, kWidth = 64;
 Change wide() {
   return [](TrainJob& job) {

@@ -66,8 +66,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// A model with two embeddings, one of which shares its table with the head, and a bias; `more`
-/// layers are between them and the head.
+/// Returns a model with two embeddings, one of which shares its table with the head, and a bias;
+/// `more` layers are between them and the head.
 Change layers(std::vector<LayerSpec> more = {}) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -260,8 +260,8 @@ TEST(TiedHead, BeginsWithGivenWeightsAndGivesWholeOnes) {
 
 constexpr int64_t kBytes = 256;  // the vocabulary of a byte tokenizer
 
-/// A model most of whose memory is the table's, with only an activation between the embedding and
-/// the head; three steps.
+/// Returns a model most of whose memory is the table's, with only an activation between the
+/// embedding and the head; three steps.
 Change wide(int64_t width) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -299,7 +299,7 @@ TEST(TiedHead, RanksHoldTheirPartOfTheTableAndNoMore) {
   }
 }
 
-/// The schema of a text with `words` words, for plans only: nothing is trained.
+/// Returns the schema of a text with `words` words, for plans only: nothing is trained.
 DatasetSchema vocabulary(int64_t words) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kText;

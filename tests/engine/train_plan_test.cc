@@ -80,7 +80,7 @@ StepMemory step_memory(const ModelSpec& model, const ModelInterface& interface, 
   return memory;
 }
 
-/// The plan's bytes on a CPU, where device memory is host memory.
+/// Returns the plan's bytes on a CPU, where device memory is host memory.
 int64_t bytes_on_cpu(const RunPlan& plan) { return plan.memory.total() + plan.host_bytes; }
 
 // Catches a GPU's plan that includes the scores of a whole batch, and one that lacks scores that
@@ -487,7 +487,7 @@ LayerSpec layer_of(const char* op) {
   return spec;
 }
 
-/// A model whose activations outweigh its parameters: 12 layers of 16 units.
+/// Returns a model whose activations outweigh its parameters: 12 layers of 16 units.
 ModelSpec deep_mlp() {
   ModelSpec model;
   for (int i = 0; i < 12; ++i) {

@@ -31,8 +31,7 @@ LOST_TOO_OFTEN = {"CRASH_LOOP"}  # the only reason with which kills alone may en
 
 
 def check(history, end):
-    """The broken promises, each with the invariant of RELIABILITY.md, section 6, that it
-    violates."""
+    """Returns the broken promises, each with the invariant of RELIABILITY.md, section 6, that it violates."""
     return [*submits(history, end), *event_logs(end), *streams(history, end), *observations(history, end),
             *outcomes(end), *cancels(history, end), *crowd(end)]
 

@@ -277,7 +277,7 @@ class Work:
         # The rule deletes the other jobs in several steps.
         self.daemon.cli("server", "gc", "--keep-jobs", "2", "--yes")
         self.daemon.cli("server", "gc", "--keep-jobs", "1", "--yes")
-        # The crowd jobs that the rule kept.
+        # These are the jobs of the crowd that the rule kept.
         crowd = [name for name in list_jobs(self.daemon) if name in self.crowd_end]
         crowd_models = [name for name, state in self.crowd_end.items() if state == "SUCCEEDED"]
         for what, name in (*(("", name) for name in self.ends), *(("model", name) for name in self.succeeded()),
@@ -358,7 +358,7 @@ def left_behind(state):
 
 
 def trace(place, crowd, program):
-    """The points in the order of a run without a kill, and the digest of its weights."""
+    """Returns the points in the order of a run without a kill, and the digest of its weights."""
     with tempfile.NamedTemporaryFile() as log:
         work, found, folder, _ = run(place, crowd, log=(program, log.name))
         points = pathlib.Path(log.name).read_text().splitlines()

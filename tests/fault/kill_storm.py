@@ -283,7 +283,7 @@ def kill_round(daemon, rng):
 
 
 def undisturbed(daemon, clients):
-    """The digest of the weights of each kind in an undisturbed run."""
+    """Returns the digest of the weights of each kind in an undisturbed run."""
     digests = {}
     for kind in sorted(KINDS):
         name = daemon.submit(clients.write_spec(kind, 0), "--wait")
@@ -314,7 +314,7 @@ def submit_crowd(daemon, clients, count, number=0):
 
 
 def list_jobs(daemon):
-    """All jobs by name."""
+    """Returns all jobs by name."""
     jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
     return {job["name"].rsplit("/")[-1]: job for job in jobs}
 

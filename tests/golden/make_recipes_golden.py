@@ -287,7 +287,8 @@ def schedules():
 
 
 def area_under_curve(score, positive):
-    """The share of pairs in which the positive row has the higher score; equal scores count half.
+    """Returns the share of pairs in which the positive row has the higher score; equal scores count
+    half.
     """
     p, n = score[positive], score[~positive]
     return float(((p[:, None] > n).sum() + 0.5 * (p[:, None] == n).sum()) / (p.size * n.size))

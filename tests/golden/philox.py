@@ -40,7 +40,7 @@ def philox_u32(seed, stream, step, count):
 
 
 def uniform01(seed, stream, step, count):
-    """Uniform numbers in [0, 1) from the top 24 bits, exact in float and double."""
+    """Returns uniform numbers in [0, 1) from the top 24 bits, exact in float and double."""
     return (philox_u32(seed, stream, step, count) >> np.uint32(8)).astype(np.float64) * 2.0**-24
 
 
@@ -53,7 +53,8 @@ def initial_uniform(seed, name, shape, fan_in):
 
 
 def initial_normal(seed, name, shape, deviation):
-    """Normal numbers by the Box-Muller transform of pairs of draws, as in src/train/initialize.cc.
+    """Returns normal numbers by the Box-Muller transform of pairs of draws, as in
+    src/train/initialize.cc.
     """
     count = int(np.prod(shape))
     pairs = uniform01(seed, stream_of(name), 0, 2 * count).reshape(count, 2)

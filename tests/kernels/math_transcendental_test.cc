@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The error in units in the last place of the exact value; for subnormal values, in units of the
-// smallest normal number.
+// Returns the error in units in the last place of the exact value; for subnormal values, in units
+// of the smallest normal number.
 double ulps(float actual, double exact) {
   const float rounded = static_cast<float>(exact);
   const double unit =

@@ -45,12 +45,12 @@ const std::map<std::string, std::string>& left_out() {
   return reasons;
 }
 
-/// The name in the form "Loss.Huber.delta".
+/// Returns the name in the form "Loss.Huber.delta".
 std::string full_name(const FieldDescriptor& field) {
   return field.full_name().substr(std::string_view("trainyard.v1.").size());
 }
 
-/// The identity of the run that a spec describes; nothing if the spec is refused.
+/// Returns the identity of the run that a spec describes; nothing if the spec is refused.
 std::optional<RunIdentity> identity_of(const v1::JobSpec& spec,
                                        const std::string& dataset = "a dataset") {
   const auto engine = to_engine(spec);
@@ -278,7 +278,7 @@ void add_fields(const Descriptor& type, std::set<std::string>& names) {
   }
 }
 
-// One spec for each preset, layer, loss and augmentation, with all of its settings.
+// Returns one spec for each preset, layer, loss and augmentation, with all of its settings.
 std::vector<v1::JobSpec> specs_of_each_kind() {
   std::vector<v1::JobSpec> out;
   const v1::JobSpec plain = specs().front();

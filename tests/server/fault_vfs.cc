@@ -76,7 +76,8 @@ const sqlite3_io_methods kMethods = {
     lock_file, unlock_file, check_lock, control_file, sector_size,   characteristics, shm_map,
     shm_lock,  shm_barrier, shm_unmap,  nullptr,      nullptr};
 
-/// The default layer. The static keeps it even after a test has made the fault layer the default.
+/// Returns the default layer. The static keeps it even after a test has made the fault layer the
+/// default.
 sqlite3_vfs* base_vfs() {
   static sqlite3_vfs* const base = sqlite3_vfs_find(nullptr);
   return base;

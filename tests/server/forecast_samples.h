@@ -22,7 +22,7 @@ inline DeviceRates product_rates(double seconds) {
   return rates;
 }
 
-/// A run of `steps` steps, each of which is one product.
+/// Returns a run of `steps` steps, each of which is one product.
 inline RunWork work_of_products(int64_t steps) {
   RunWork work;
   work.step.items = {{product_of(1e4), 1}};

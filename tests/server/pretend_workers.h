@@ -82,12 +82,12 @@ class ScriptedDevices final : public Inventory {
   }
   using Holders =
       std::map<std::string, std::map<std::string, int64_t>>;  // bytes, by device and job
-  /// The jobs that used memory at the last reading.
+  /// Returns the jobs that used memory at the last reading.
   Holders last_holders() {
     const std::lock_guard lock(mu_);
     return last_holders_;
   }
-  /// The memory that outside processes used at the last reading, by device.
+  /// Returns the memory that outside processes used at the last reading, by device.
   std::map<std::string, int64_t> last_others() {
     const std::lock_guard lock(mu_);
     return last_others_;

@@ -540,7 +540,7 @@ TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
   EXPECT_TRUE(decide(s, 0).starts.empty()) << "other bits";
 }
 
-/// A job that takes minutes on a GPU and an hour on the CPU.
+/// Returns a job that takes minutes on a GPU and an hour on the CPU.
 WaitingJob either(const std::string& uid, int64_t order) {
   WaitingJob j = job(uid, order, DeviceWish::kAuto, kGiB, 60);
   j.on_gpu.rest = {kMinuteUs, 2 * kMinuteUs, 3 * kMinuteUs};

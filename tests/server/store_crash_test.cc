@@ -38,7 +38,7 @@ NewJob numbered_job(int i) {
   return job;
 }
 
-// The work of a small daemon: it submits jobs, runs one to its end and cancels one. Calls
+// Does what a small daemon would do: submits jobs, runs one to its end and cancels one. Calls
 // `acknowledged` after each acknowledged step.
 void work(Store& store, const std::function<void(char)>& acknowledged) {
   for (int i = 0; i < kJobs; ++i)

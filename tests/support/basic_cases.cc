@@ -6,7 +6,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// A 1x1 convolution, next to which tensors are channels-last if the options allow it.
+// Returns a 1x1 convolution, next to which tensors are channels-last if the options allow it.
 TensorId conv(CaseBuilder& b, const std::string& name, TensorId x, int64_t C) {
   return b.one(name, "Conv", {}, {x, b.parameter(name + "_w", {C, C, 1, 1})});
 }

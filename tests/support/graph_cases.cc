@@ -313,7 +313,7 @@ CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks)
   return b.finish_update();
 }
 
-// The norm of the gradients of several ranks, of which this rank has a shard.
+// Returns the norm of the gradients of several ranks, of which this rank has a shard.
 CaseGraph norm_of_shards(DType dtype, bool scaled) {
   CaseBuilder b(dtype);
   const auto squares =
@@ -329,8 +329,8 @@ CaseGraph norm_of_shards(DType dtype, bool scaled) {
   return b.finish_update();
 }
 
-// The same norm for gradients that each rank has completely: `firsts` is where this rank's part
-// begins.
+// Returns the same norm for gradients that each rank has completely: `firsts` is where this rank's
+// part begins.
 CaseGraph norm_of_parts(DType dtype) {
   CaseBuilder b(dtype);
   const auto squares = b.node(
@@ -363,8 +363,8 @@ CaseGraph scaled_clip(DType dtype, double max_norm) {
   return b.finish_update();
 }
 
-// The update of the loss scale after a valid step: the last one before the scale grows, or an
-// earlier one.
+// Returns the update of the loss scale after a valid step: the last one before the scale grows, or
+// an earlier one.
 CaseGraph loss_scale(DType dtype, int64_t good_steps) {
   CaseBuilder b(dtype);
   b.node("update", "LossScaleUpdate", {{"interval", int64_t{5}}},
@@ -374,7 +374,7 @@ CaseGraph loss_scale(DType dtype, int64_t good_steps) {
   return b.finish_update();
 }
 
-/// The same case in a step that loss scaling skips: nothing may change.
+/// Returns the same case in a step that loss scaling skips: nothing may change.
 CaseGraph skipped(CaseGraph c) {
   c.values.at(c.graph.find_tensor("learning_rate").value()) = {std::nan("")};
   c.values.at(c.graph.find_tensor("g").value())[0] = std::numeric_limits<double>::infinity();

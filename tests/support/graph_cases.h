@@ -39,8 +39,8 @@ class CaseBuilder {
   explicit CaseBuilder(DType dtype) : dtype_(dtype) {}
 
   TensorId parameter(const std::string& name, Shape shape);
-  /// An activation [N, C, H, W] whose gradient is checked: a parameter [N, C*H*W], reshaped.
-  /// Parameters are always row-major, so only an activation can become channels-last.
+  /// Returns an activation [N, C, H, W] whose gradient is checked: a parameter [N, C*H*W],
+  /// reshaped. Parameters are always row-major, so only an activation can become channels-last.
   TensorId image(const std::string& name, const Shape& shape);
   TensorId state(const std::string& name, Shape shape, double value);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]

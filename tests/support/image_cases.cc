@@ -12,7 +12,7 @@ CaseGraph conv(DType dtype, const Shape& x, const Shape& w, bool bias, Attribute
   return b.finish(b.one("y", "Conv", std::move(attributes), inputs));
 }
 
-/// A convolution followed by ReLU, which a pass fuses into one op.
+/// Returns a convolution followed by ReLU, which a pass fuses into one op.
 CaseGraph conv_relu(DType dtype, const Shape& x, const Shape& w, Attributes attributes) {
   CaseBuilder b(dtype);
   const TensorId pre = b.one("pre", "Conv", std::move(attributes),

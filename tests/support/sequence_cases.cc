@@ -42,7 +42,8 @@ CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, 
   return b.finish(b.one("z", "Add", {}, {b.one("h", "Tanh", {}, {y}), sum}));
 }
 
-// A sum with dropout that only the normalization reads, so its gradient comes from there alone.
+// Returns a sum with dropout that only the normalization reads, so its gradient comes from there
+// alone.
 CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("px", shape)});
@@ -53,8 +54,8 @@ CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
   return b.finish(b.node("y", op, {}, {b.one("sum", "Add", {}, {kept, x}), scale}, outputs)[0]);
 }
 
-// A transformer's first feed-forward layer: rows of the product are positions, and GELU is between
-// the reshapes.
+// Returns a transformer's first feed-forward layer: rows of the product are positions, and GELU is
+// between the reshapes.
 CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, bool positions) {
   CaseBuilder b(dtype);
   const Attributes trans_b{{"transB", int64_t{1}}};

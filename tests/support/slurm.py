@@ -116,7 +116,7 @@ PartitionName=urgent Nodes={nodes} PriorityTier=10 MaxTime=INFINITE State=UP
 
 
 def missing():
-    """The reason why no Slurm can be started here, or None."""
+    """Returns the reason why no Slurm can be started here, or None."""
     absent = [name for name in PROGRAMS if shutil.which(name, path=SEARCHED) is None]
     if absent:
         return f"{', '.join(absent)} not found: apt-get install slurm-wlm munge"
@@ -138,8 +138,7 @@ def free_ports(count):
 
 
 def start_time(pid):
-    """The start time of a process, which distinguishes processes with the same PID. None if it has
-    ended."""
+    """Returns the start time of a process, which distinguishes processes with the same PID. None if it has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -182,7 +181,7 @@ class Cluster:
             fresh.rename(path)
 
     def runs(self, command):
-        """The number of runs of the wrapper `command`."""
+        """Returns the number of runs of the wrapper `command`."""
         path = self.folder / "runs" / command
         return path.stat().st_size if path.exists() else 0
 
@@ -394,7 +393,7 @@ class Slurm(Cluster):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _is_slurms(self, pid):
-        """False for a test's own process, which may also have SLURM_CONF of this cluster."""
+        """Returns false for a test's own process, which may also have SLURM_CONF of this cluster."""
         words = self._words(pid)
         return "SLURM_JOB_ID" in self._environment_of(pid) or bool(words and words[0].startswith("slurmstepd"))
 

@@ -88,7 +88,7 @@ class StormRelay {
       z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
       return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
     }
-    /// The number of bytes until the next event; the largest number if events are off.
+    /// Returns the number of bytes until the next event; the largest number if events are off.
     int64_t after(double mean) {
       if (mean <= 0) return std::numeric_limits<int64_t>::max();
       return 1 + static_cast<int64_t>(-mean * std::log1p(-uniform()));

@@ -64,7 +64,7 @@ def digits():
 
 
 def digits_spec(**changes):
-    """A small job on the digits, as a dict; `changes` replace parts of its recipe."""
+    """Returns a small job on the digits, as a dict; `changes` replace parts of its recipe."""
     return {
         "dataset": {"path": str(DIGITS),
                     "csv": {"header": False, "target": "c64", "target_kind": "class", "image": [1, 8, 8]}},

@@ -340,7 +340,7 @@ def standardized(inputs):
 
 
 def train_in_pytorch(module, inputs, targets, optimizer):
-    """Returns the module's weights after STEPS, in float32."""
+    """Trains the module for STEPS steps, in float32."""
     module.train()
     sgd = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=optimizer["learning_rate"],
                           momentum=optimizer["momentum"], weight_decay=optimizer["weight_decay"])

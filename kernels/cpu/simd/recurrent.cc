@@ -77,7 +77,8 @@ struct Gru {
   }
 };
 
-/// Size of a panel: the biases of its columns, then [F, kGates] and [H, kGates] vectors.
+/// Returns the size of a panel: the biases of its columns, then [F, kGates] and [H, kGates]
+/// vectors.
 template <typename Cell>
 int64_t panel_floats(const CellSizes& d) {
   return kWidth + (d.F + d.H) * Cell::kGates * kLanes;

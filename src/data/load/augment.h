@@ -56,8 +56,8 @@ struct Cutout {
 using Augmentation = std::variant<RandomHorizontalFlip, RandomVerticalFlip, RandomCrop,
                                   RandomResizedCrop, RandomRotation, ColorJitter, Cutout>;
 
-/// True if an ImageMove can express all augmentations: flips, crops with padding, and at most one
-/// cutout.
+/// Returns true if an ImageMove can express all augmentations: flips, crops with padding, and at
+/// most one cutout.
 bool moves_alone(std::span<const Augmentation> list);
 
 /// Const and thread-safe after construction.

@@ -50,7 +50,7 @@ std::unique_ptr<Kernel> make_slice(Context& context, const Graph& g, const Node&
   });
 }
 
-/// A box of `count` contiguous elements of y.
+/// Returns a box of `count` contiguous elements of y.
 inline kernels::Box<2> whole_box(int64_t count) {
   kernels::Box<2> box;
   box.append(count, {0, 1});
@@ -133,7 +133,7 @@ std::unique_ptr<Kernel> make_cut(Context& context, const Graph& g, const Node& n
   });
 }
 
-/// Whether the box is a run of elements that are contiguous in every operand.
+/// Returns whether the box is a run of elements that are contiguous in every operand.
 inline bool is_span(const kernels::Box<3>& box) {
   return box.rank == 1 && box.stride[0] == kernels::Box<3>::Offsets{1, 1, 1};
 }

@@ -47,8 +47,8 @@ std::unique_ptr<Kernel> make_cast(Context& context, const Graph& g, const Node& 
   });
 }
 
-/// Whether the memory order of an image differs from its logical order. False if both orders are
-/// the same bytes.
+/// Returns whether the memory order of an image differs from its logical order. False if both
+/// orders are the same bytes.
 inline bool is_transposed(const TensorInfo& t) {
   if (t.type.shape.rank() != 4 || t.layout != Layout::kChannelsLast) return false;
   const kernels::ImageDims d = image_dims(t.type.shape);

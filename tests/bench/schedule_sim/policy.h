@@ -41,7 +41,7 @@ class SchedulingPolicy {
   virtual void forecast_changed(const World& world, int id) { job_changed(world, id); }
   virtual void device_changed(const World& world, int device) = 0;
   virtual Plan decide(const World& world) = 0;
-  /// The time for which the policy lets a job run before it may preempt it.
+  /// Returns the time for which the policy lets a job run before it may preempt it.
   virtual int64_t least_run_us() const { return 0; }
 };
 

@@ -93,7 +93,7 @@ struct Results {
   }
 };
 
-/// The job's class by its request and duration, such as "1 GPU < 1 h" or "cpu".
+/// Returns the job's class by its request and duration, such as "1 GPU < 1 h" or "cpu".
 std::string class_of(const TraceJob& job);
 const std::vector<std::string>& class_names();
 
@@ -107,7 +107,7 @@ class Simulation {
   /// May be called once.
   Results run(SchedulingPolicy& policy);
   const World& world() const { return world_; }
-  /// A line for each job that is not over, and for each device that is not idle.
+  /// Returns a line for each job that is not over, and for each device that is not idle.
   std::string describe() const;
 
  private:
@@ -167,8 +167,9 @@ class Simulation {
   int64_t last_arrival_us_ = 0;
   int64_t last_us_ = 0;
   int64_t open_jobs_ = 0;
-  bool stands_still_ = false;    // no job has ended for half of kStuckUs
-  std::vector<int> never_held_;  // candidates during that time, in order
+  bool stands_still_ = false;  // no job has ended for half of kStuckUs
+  // jobs that the devices have not been able to hold since then, in queue order
+  std::vector<int> never_held_;
   int64_t wake_us_ = -1;
   double busy_gpu_us_ = 0, had_gpu_us_ = 0, work_us_ = 0;
   int64_t useless_preemptions_ = 0;
