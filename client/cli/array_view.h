@@ -31,8 +31,8 @@ Status show_array(Session& session, const std::string& name, int64_t limit);
 /// Waits until all members have ended. Returns the array's exit code.
 Result<int> wait_for_array(Session& session, const std::string& name, double timeout_s);
 
-/// For a command about a job, after the call for `job_name` failed with `error`: returns the full
-/// name of the array with that name if the server has one and no such job. Returns any other
+/// A command about a job calls this after the call for `job_name` failed with `error`. Returns the
+/// full name of the array with that name if the server has one and no such job. Returns any other
 /// `error` unchanged.
 Result<std::string> find_array_named(client::Client& server, const std::string& job_name,
                                      const Error& error);

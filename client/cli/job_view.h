@@ -40,7 +40,7 @@ std::string owner_text(const v1::Job& job);
 std::string labels_text(const v1::Job& job);
 /// Returns the progress, "46%"; or "early" for a job that its recipe ended before its last step.
 std::string progress_summary(const v1::Job& job);
-/// Labels as rows and predictions as columns, or a list of the most frequent mistakes.
+/// Renders labels as rows and predictions as columns, or a list of the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);
 /// Says which events still exist if the job's old ones were removed; else empty.
 std::string thinned_text(const v1::Job& job);

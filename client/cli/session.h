@@ -66,7 +66,8 @@ class Session {
   /// program is missing; `instead` suggests an alternative in the message.
   Result<const LocalWork*> local(std::string_view instead = "");
 
-  /// Requested by the first Ctrl-C; the second one ends the program immediately.
+  /// Returns a token whose stop is requested by the first Ctrl-C; the second one ends the program
+  /// immediately.
   std::stop_token interrupted();
 
   /// Prints a response in the chosen format: `table` for people, `names` one per line for -o name.

@@ -52,8 +52,8 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-/// Lines of "name:  value" with aligned values; rows with empty values are left out. Longer lines
-/// than `width` columns are wrapped; 0: unlimited.
+/// Returns lines of "name:  value" with aligned values; rows with empty values are left out. Longer
+/// lines than `width` columns are wrapped; 0: unlimited.
 std::string render_fields(const std::vector<std::pair<std::string, Cell>>& fields, bool colour,
                           int width = 0);
 

@@ -22,8 +22,8 @@ int threads_of(const ConvDims& d, const Team& team);
 /// Returns at most `threads` cuts of whole images; usable for all directions.
 std::vector<ConvCut> cut_images(const ConvDims& d, int threads);
 
-/// Bands of rows, only for channels-last images. Empty if there are enough images or if a band
-/// would cover nothing but padding.
+/// Returns cuts into bands of rows, only for channels-last images. Empty if there are enough images
+/// or if a band would cover nothing but padding.
 ///   rows of y   for forward, and for dw and db, whose results the caller adds up
 ///   rows of x   for dx, each with all rows of y that contribute to it: the padding in `dims`
 ///   covers

@@ -78,8 +78,8 @@ TRAINYARD_VECTOR_INLINE float expm1(float x) {
   return scale * exp_minus_one(r) + (scale - 1.0f);
 }
 
-/// log((2 + f) / (2 - f)) = 2 atanh(f / 2), computed from s = f / 2 in [0, 1/3] by the series 2 s
-/// (1 + s^2/3 + s^4/5 + ...).
+/// Returns log((2 + f) / (2 - f)) = 2 atanh(f / 2), computed from s = f / 2 in [0, 1/3] by the
+/// series 2 s (1 + s^2/3 + s^4/5 + ...).
 TRAINYARD_VECTOR_INLINE float two_atanh(float s) {
   const float z = s * s;
   float p = 1.0f / 17;

@@ -49,7 +49,7 @@ Status check_worker_program(const std::filesystem::path& worker) {
                         " is not an executable program; set `worker` to trainyard-worker");
 }
 
-/// GPUs as the driver lists them, without checking that they compute correctly.
+/// Returns GPUs as the driver lists them, without checking that they compute correctly.
 std::unique_ptr<Inventory> local_inventory(const Config& config) {
   InventoryOptions options;
   options.cpu_slots = config.cpu_slots;

@@ -89,13 +89,13 @@ enum class WorkerEndpointKind : uint8_t { kLocal, kRemote };
 class TaskOwner {
  public:
   virtual ~TaskOwner() = default;
-  /// The process exists and waits for its nonce. It gets the nonce once `recorded` has been called
-  /// with OK, on any thread; after an error it is killed. Called on the supervisor's thread: must
-  /// not wait.
+  /// Called when the process exists and waits for its nonce. It gets the nonce once `recorded` has
+  /// been called with OK, on any thread; after an error it is killed. Called on the supervisor's
+  /// thread: must not wait.
   virtual void spawned(pid_t /*pid*/, int64_t /*start_time*/, Done<void> recorded) { recorded({}); }
-  /// The remote worker has a credential with this digest. The digest must be durable before
-  /// `recorded` is called with OK, on any thread. Called on a service thread: must not wait. May be
-  /// called again with the same digest.
+  /// Called when the remote worker has got a credential with this digest. The digest must be
+  /// durable before `recorded` is called with OK, on any thread. Called on a service thread: must
+  /// not wait. May be called again with the same digest.
   virtual void enrolled(std::string /*nonce_digest*/, Done<void> recorded) { recorded({}); }
   /// Returns the files for a remote worker. Called on a service thread.
   virtual Result<FileGrant> grant() {
@@ -103,20 +103,20 @@ class TaskOwner {
   }
   /// Returns the worker's assignment. Called on a service thread.
   virtual Result<v1::Assignment> assignment() = 0;
-  /// A report. Called in order, from one thread at a time. `done` must be called once, on any
-  /// thread, when the report's effects are durable; an error there ends the worker.
+  /// Called with each report, in order, from one thread at a time. `done` must be called once, on
+  /// any thread, when the report's effects are durable; an error there ends the worker.
   virtual void report(const v1::WorkerReport& report, Done<void> done) = 0;
-  /// The remote worker's outcome is durable. Returns what the worker is to measure before it ends.
-  /// Called on any thread: must not wait. May be called again.
+  /// Called when the remote worker's outcome is durable. Returns what the worker is to measure
+  /// before it ends. Called on any thread: must not wait. May be called again.
   virtual std::optional<v1::CalibrateTask> to_measure() { return std::nullopt; }
   /// Receives the rates that the worker has measured, as JSON. Called on a service thread.
   virtual Status measured(const std::string& /*rates*/) {
     return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
                       "no rates were requested from this task");
   }
-  /// The process has ended; nothing is called after this. Called on the supervisor's thread, or in
-  /// the background: must not wait. An owner that has to store or delete something keeps `hold`
-  /// until that is done (Supervisor::in_background).
+  /// Called when the process has ended, as the last of these functions, on the supervisor's thread,
+  /// or in the background: must not wait. An owner that has to store or delete something keeps
+  /// `hold` until that is done (Supervisor::in_background).
   virtual void ended(const TaskEnd& end, TaskHold hold) = 0;
 };
 

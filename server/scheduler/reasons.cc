@@ -73,7 +73,8 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {"NO_DEVICE", std::move(message)};
 }
 
-// The job needs more memory than its devices would have even without other jobs.
+// Returns the reason of a job that needs more memory than its devices would have even without other
+// jobs.
 WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
   const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
   const int64_t bytes = job.on(blocked.kind).bytes;

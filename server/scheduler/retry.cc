@@ -66,7 +66,7 @@ Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, 
                    ". The job waits until the cluster accepts jobs again.";
     return move;
   }
-  // Then the cluster can run it.
+  // A job that has run before can certainly run on the cluster.
   const bool has_run = job.progress.step() > 0 || job.checkpoint_step > 0;
   if (!has_run && times >= kRefusalsMax) {
     move.to = JobState::kFailed;

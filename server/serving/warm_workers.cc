@@ -262,7 +262,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     return assignment;
   }
 
-  /// The worker has sent its outcome and answers no more calls.
+  /// Called when the worker has sent its outcome; it answers no more calls.
   void finished(int64_t id) {
     const MutexLock lock(mu);
     const auto it = workers.find(id);

@@ -58,7 +58,7 @@ class Connection {
 
   bool in_transaction() const { return sqlite3_get_autocommit(db_.get()) == 0; }
   int64_t last_row() const { return sqlite3_last_insert_rowid(db_.get()); }
-  // Rows changed by the last statement.
+  // Returns the number of rows that the last statement changed.
   int64_t changes() const { return sqlite3_changes64(db_.get()); }
   sqlite3* get() const { return db_.get(); }
   [[noreturn]] void fail(int code) const;

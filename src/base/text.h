@@ -36,7 +36,7 @@ void append_utf8(std::string& text, char32_t code_point);
 /// Returns `value` with six significant digits, as printf's %g writes it: 0.001, 1e-05.
 std::string short_number(double value);
 
-/// 1536 -> "1.5 KiB". Three significant digits, binary units.
+/// Converts 1536 to "1.5 KiB", with three significant digits and binary units.
 std::string human_bytes(int64_t bytes);
 
 }  // namespace trainyard

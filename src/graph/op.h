@@ -122,9 +122,9 @@ const Op* find_op(std::string_view type);
 const Op& get_op(std::string_view type);  // a fault if the type is unknown
 std::vector<const Op*> all_ops();
 
-/// For a node that updates only some rows of a parameter: the index of the input that lists these
-/// rows. It is the last input, and no other input is I32 (src/ops/shards.h). Nothing if the node
-/// updates all rows.
+/// Returns, for a node that updates only some rows of a parameter, the index of the input that
+/// lists these rows. It is the last input, and no other input is I32 (src/ops/shards.h). Nothing if
+/// the node updates all rows.
 std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
 
 }  // namespace trainyard

@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kStream = stream_of("generate");
 
-/// Uniform in [0, 1) with the full precision of a double.
+/// Returns a uniformly distributed number in [0, 1) with the full precision of a double.
 double uniform(uint64_t seed, int64_t index) {
   const math::Philox4 block = math::philox_block(seed, kStream, 0, static_cast<uint64_t>(index));
   const uint64_t bits = (uint64_t{block.v[0]} << 32 | block.v[1]) >> 11;

@@ -49,8 +49,8 @@ bool moves_images_alone(const std::vector<AugmentationSpec>& list);
 void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
                   const Objective& objective, Violations& violations);
 
-/// Convert a list that check_augmentation() accepted: its augmentations of single images to an
-/// Augmenter, and its mixing of batches, which comes after them, to a Mixer.
+/// These convert a list that check_augmentation() accepted: its augmentations of single images to
+/// an Augmenter, and its mixing of batches, which comes after them, to a Mixer.
 Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                          const Preprocessing& preprocessing);
 Mixer make_mixer(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema);

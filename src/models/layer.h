@@ -119,7 +119,8 @@ class LayerBuilder {
   /// Adds a trained tensor "<layer>.<suffix>". Refuses a shape that is too large.
   Result<TensorId> add_parameter(const ResolvedLayer& layer, std::string_view suffix, Shape shape,
                                  Initializer initializer);
-  /// PyTorch's default for Linear and Conv: weight and bias uniform in +-1/sqrt(fan_in).
+  /// Adds a parameter with PyTorch's default for Linear and Conv: weight and bias uniform in
+  /// +-1/sqrt(fan_in).
   Result<TensorId> add_fan_in_parameter(const ResolvedLayer& layer, std::string_view suffix,
                                         Shape shape, int64_t fan_in);
   /// Adds "<layer>.weight" of `shape` and, unless `bias: false`, "<layer>.bias" of `units`. The

@@ -31,8 +31,8 @@ constexpr int64_t kBatch = -1;
 
 class GraphWriter {
  public:
-  /// Add a node with one output, whose name is returned, or with several. An operand that is left
-  /// out before others is "".
+  /// These add a node with one output, whose name is returned, or with several. An operand that is
+  /// left out before others is "".
   std::string add_node(std::string_view op, std::vector<std::string> inputs, std::string output,
                        const Attributes& attributes = {});
   void add_node_with_outputs(std::string_view op, const std::vector<std::string>& inputs,
@@ -42,8 +42,8 @@ class GraphWriter {
   /// Keeps a reference to `bytes` until the graph has been written.
   void add_initializer(const std::string& name, const TensorType& type,
                        std::span<const std::byte> bytes);
-  /// Return the name of a constant; equal constants are stored once. A list is I64 of rank 1, a
-  /// number has rank 0.
+  /// These return the name of a constant; equal constants are stored once. A list is I64 of rank 1,
+  /// a number has rank 0.
   std::string constant(const std::vector<int64_t>& values);
   std::string constant(float value);
   std::string constant(int64_t value);

@@ -114,8 +114,8 @@ Status import_greater(NodeImport& n);
 /// returns true.
 Result<bool> absorb_affine(NodeImport& n);
 
-/// Element `index` along an axis, which is removed; or several elements, whose indices must be an
-/// ascending range.
+/// Returns element `index` along an axis, which is removed; or several elements, whose indices must
+/// be an ascending range.
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index);
 Result<View> take_range(NodeImport& n, const View& x, int64_t axis,
                         const std::vector<int64_t>& indices);

@@ -82,7 +82,8 @@ class Importer {
   /// Returns a binary layer (Add, Mul, ...) with broadcasting.
   Result<View> binary(std::string_view op, const Value& a, const Value& b);
   Result<View> unary(std::string_view op, Attributes attributes, const View& x);
-  /// x w^T + bias over the last dimension. `weight` is [units, features]; `bias` may be null.
+  /// Adds a layer for x w^T + bias over the last dimension. `weight` is [units, features]; `bias`
+  /// may be null.
   Result<View> linear(const View& x, const Constant& weight, const Constant* bias);
   Result<View> mat_mul(const Value& a, const Value& b);
   /// Returns the same elements with other sizes, given as for ONNX's Reshape but without 0 and -1.

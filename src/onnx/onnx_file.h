@@ -22,7 +22,7 @@ namespace trainyard::onnx {
 inline constexpr size_t kNodesMax = 100'000;
 inline constexpr size_t kRankMax = 8;
 
-/// INVALID_ARGUMENT/ONNX_INVALID: the file is broken. `what` says where and how.
+/// Returns INVALID_ARGUMENT/ONNX_INVALID for a broken file. `what` says where and how.
 Error invalid_file(const std::string& what);
 
 /// The values of TensorProto.DataType.

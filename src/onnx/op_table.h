@@ -37,7 +37,7 @@ class NodeWriter {
   std::string batch() { return onnx_.batch_of(source_); }
 
   bool has_input(size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNoTensor; }
-  /// Names of operands; "" for an operand that is left out.
+  /// These return the names of operands; "" for an operand that is left out.
   std::string input(size_t i) const { return has_input(i) ? name(node_.inputs[i]) : ""; }
   std::vector<std::string> inputs() const;
   std::string output(size_t i = 0) const { return name(node_.outputs.at(i)); }
@@ -48,7 +48,7 @@ class NodeWriter {
   std::string between(std::string_view what) const { return node_.name + ":" + std::string(what); }
 
   GraphWriter& onnx() { return onnx_; }
-  /// Add a node that computes the op's output, or one that computes between(what), which is
+  /// These add a node that computes the op's output, or one that computes between(what), which is
   /// returned.
   void put(std::string_view op, std::vector<std::string> inputs, const Attributes& a = {}) {
     onnx_.add_node(op, std::move(inputs), output(), a);

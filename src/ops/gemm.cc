@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-// The checks common to the forward and the gradient op. x is input 0, w input 1.
+// Does the checks common to the forward and the gradient op. x is input 0, w input 1.
 void check_gemm(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 2).not_empty(0).same_dtype(1, 0).rank(1, 2).not_empty(1);
   check.int_in("transB", 0, 1, 1);

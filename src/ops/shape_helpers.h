@@ -36,7 +36,8 @@ class OpChecks {
   OpChecks& not_empty(int64_t i);                     // every dimension is at least 1
   /// Checks that an integer attribute is in [low, high]; if it is absent, checks `fallback`.
   OpChecks& int_in(std::string_view attribute, int64_t fallback, int64_t low, int64_t high);
-  /// Any other check: refuses unless `condition`. `field` is the name of an attribute or input.
+  /// Does any other check: refuses unless `condition`. `field` is the name of an attribute or
+  /// input.
   OpChecks& require(bool condition, std::string_view reason, std::string_view field,
                     std::string_view description);
 

@@ -38,8 +38,8 @@ KeptRows add_kept_rows(Graph& graph, const std::string& name, int64_t size, int6
 /// created on first use.
 TensorId micro_step_input(Graph& graph);
 
-/// Gradients by parameter. The gradient of a table in `tables` is that of its gathered rows; its
-/// entry in `rules` then refers to their indices.
+/// Returns the gradients by parameter. The gradient of a table in `tables` is that of its gathered
+/// rows; its entry in `rules` then refers to their indices.
 std::map<TensorId, TensorId> differentiate_gathered(Graph& graph, TensorId loss,
                                                     std::set<TensorId> frozen, TensorId loss_scale,
                                                     const GatheredTables& tables,

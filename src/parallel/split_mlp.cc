@@ -219,7 +219,7 @@ class PairSplitter final : private ModelCopy {
     next_exchange_ += kExchangesOfPair;
   }
 
-  /// Dropout on the rows of all ranks, with draws at the same positions as on one device.
+  /// Adds dropout on the rows of all ranks, with draws at the same positions as on one device.
   void add_dropout(NodeId k) {
     const Node& node = graph_.node(k);
     const int64_t units = dropouts_.at(k);

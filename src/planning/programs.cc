@@ -522,7 +522,8 @@ std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_b
   return planned;
 }
 
-/// `state_saved_bytes`: the bytes that sharding of the optimizer state saves on each device.
+/// `state_saved_bytes` is the number of bytes that sharding of the optimizer state saves on each
+/// device.
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;

@@ -31,8 +31,8 @@ Error to_error(const std::string& text, const std::string& whose) {
                     whose + ": " + text.substr(second + 1));
 }
 
-/// Rank by significance: the smallest value is the cause, for which other processes stop or wait in
-/// vain.
+/// Orders errors by significance: the smallest value is the cause, for which other processes stop
+/// or wait in vain.
 int order_of(const Error& e) {
   if (e.code == ErrorCode::kCancelled) return 0;
   const bool follows = e.code == ErrorCode::kAborted || e.code == ErrorCode::kDeadlineExceeded;

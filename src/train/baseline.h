@@ -22,7 +22,7 @@ class Baseline {
   static std::optional<Baseline> of(const Objective& objective, const Partition& train,
                                     std::span<const int64_t> rows);
 
-  /// The metrics of `names` except confusion_matrix, with the formulas used for a model.
+  /// Computes the metrics of `names` except confusion_matrix, with the formulas used for a model.
   /// `progressed`, if given, is called regularly.
   Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows,
                       const Preprocessing& preprocessing, const std::vector<std::string>& names,

@@ -55,14 +55,14 @@ class Loop {
   /// steps: the first step is step 1.
   Status run(const std::stop_token& stop);
 
-  /// After run(): the metrics of the last step, and those of the model on the validation rows and
-  /// the test set.
+  /// Returns, after run(), the metrics of the last step, and those of the model on the validation
+  /// rows and the test set.
   const std::vector<MetricPoint>& final_metrics() const { return final_metrics_; }
   const LoopState& state() const { return state_; }
   /// Returns the model: the last weights, their moving averages, or the weights of the best
   /// evaluation.
   const Snapshot& model() const { return model_; }
-  /// [label][prediction] by "val" and "test", if the job reports confusion matrices.
+  /// Returns counts [label][prediction] by "val" and "test", if the job reports confusion matrices.
   const ConfusionMatrices& confusion() const { return confusion_; }
   /// See TrainResult.
   const std::vector<MetricPoint>& baselines() const { return baselines_; }

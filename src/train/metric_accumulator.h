@@ -61,7 +61,7 @@ class MetricAccumulator {
 
   /// Returns the value of one of the metrics, except "confusion_matrix".
   double value(const std::string& name) const;
-  /// [label][prediction]: number of rows; empty unless requested.
+  /// Returns the number of rows as [label][prediction]; empty unless requested.
   const std::vector<std::vector<int64_t>>& confusion() const { return confusion_; }
 
  private:

@@ -138,7 +138,7 @@ class ReplicatedSession final : public TrainingSession {
   std::string names_of_others() const;
   /// Returns the checksums of all processes' ranks, by rank.
   std::vector<std::map<std::string, uint32_t>> all_checksums() const;
-  /// Losses and outputs of all ranks, by rank; each has its part of every micro-batch.
+  /// Returns the losses and outputs of all ranks, by rank; each has its part of every micro-batch.
   std::vector<StepResult> all_results();
   double step_limit_s() const;
   /// Copies rank 0's running statistics to all ranks, once after each step.

@@ -52,8 +52,8 @@ class ResidentSteps {
   void submit_micro_batch(int64_t step, int64_t micro_batch);
   void submit_step(int64_t step);
   void submit_kernels(const StepProgram& program);
-  /// Queue a copy between a tensor and a slot. Queued copies share a launch as long as they belong
-  /// to one program, since its inputs and outputs do not share memory.
+  /// These queue a copy between a tensor and a slot. Queued copies share a launch as long as they
+  /// belong to one program, since its inputs and outputs do not share memory.
   void load(const StepProgram& program, TensorId id, const std::byte* from);
   void store(const StepProgram& program, TensorId id, std::byte* to);
   void add_copy(const StepProgram& program, const kernels::CopyPiece& copy);

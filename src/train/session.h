@@ -55,7 +55,7 @@ class Session final : public TrainingSession {
   /// Copies the state that is neither trained nor the optimizer's, such as running statistics, from
   /// another session of the same job.
   void copy_state(const Session& from) { write_state(from.read_state()); }
-  /// This state, with all tensors concatenated.
+  /// Returns this state, with all tensors concatenated.
   std::vector<std::byte> read_state() const;
   void write_state(std::span<const std::byte> values);
 

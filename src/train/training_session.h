@@ -87,14 +87,14 @@ class TrainingSession : public BatchModel {
     std::optional<float> loss_scale;
     bool skipped = false;
   };
-  /// One optimizer step over all its micro-batches.
+  /// Runs one optimizer step over all its micro-batches.
   StepResult run_step(const StepInputs& inputs) {
     begin_step(inputs);
     return finish_step();
   }
-  /// A step in two parts. The next begin_steps() may be called before the steps of the previous
-  /// call are finished, so that a device that runs ahead does not wait while its results are
-  /// processed. `inputs` may be reused when begin_step() returns.
+  /// These run a step in two parts. The next begin_steps() may be called before the steps of the
+  /// previous call are finished, so that a device that runs ahead does not wait while its results
+  /// are processed. `inputs` may be reused when begin_step() returns.
   static constexpr int64_t kSubmittedAhead = 1;
   void begin_step(const StepInputs& inputs) {
     begin_steps(1, [&] { return inputs; });

@@ -159,7 +159,7 @@ def mean_of(result: dict, model: str) -> float:
 
 
 def best_mlp(result: dict) -> str:
-    """scikit-learn's MLP with or without early stopping, whichever is better on these data."""
+    """Returns the name of scikit-learn's MLP with or without early stopping, whichever is better on these data."""
     return max(("mlp", "mlp_stopped"), key=lambda model: mean_of(result, model))
 
 

@@ -165,7 +165,7 @@ void BM_MaxPoolGrad(benchmark::State& state) {
 }
 BENCHMARK(BM_MaxPoolGrad)->UseRealTime();
 
-// The forward pass of training, with 64 channels and with LeNet's 20.
+// Measures the forward pass of training, with 64 channels and with LeNet's 20.
 void BM_BatchNorm(benchmark::State& state) {
   const BatchNormDims d{{16, state.range(0), 56, 56}, 1e-5, 0.9};
   const ImageStrides s = ImageStrides::channels_last(d.x);
@@ -188,7 +188,7 @@ void BM_BatchNorm(benchmark::State& state) {
 }
 BENCHMARK(BM_BatchNorm)->Arg(64)->Arg(20)->UseRealTime();
 
-// F, K of the layers of 784-512-512-10 and of LeNet's 800-500-10, batch 64.
+// Adds F and K of the layers of 784-512-512-10 and of LeNet's 800-500-10, batch 64.
 void gemm_layers(benchmark::internal::Benchmark* b) {
   for (const auto& [F, K] : {std::pair{784, 512}, {512, 512}, {512, 10}, {784, 256}, {800, 500}}) {
     b->Args({F, K});

@@ -47,7 +47,7 @@ struct Sweep {
   std::string_view source;
 };
 std::span<const Sweep> sweeps();
-/// For ops that are not in the table: moves each operand once.
+/// Returns the sweep for ops that are not in the table: it moves each operand once.
 const Sweep& default_sweep();
 
 /// A number of the device or of a library, with its source.

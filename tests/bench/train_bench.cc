@@ -111,7 +111,8 @@ class Case {
     run(0.1);                           // touches memory and wakes threads
   }
 
-  /// Samples per second over at least `seconds`, from the initial weights and optimizer state.
+  /// Returns the samples per second over at least `seconds`, from the initial weights and optimizer
+  /// state.
   double run(double seconds) {
     session_->initialize(1);
     step_ = 0;
@@ -152,7 +153,7 @@ class Case {
         .value();
   }
 
-  /// GFLOP per sample: all multiplications and additions that the plan counts.
+  /// Returns the GFLOP per sample: all multiplications and additions that the plan counts.
   double gflop_per_sample() const {
     return static_cast<double>(flops_) / static_cast<double>(batch_) * 1e-9;
   }

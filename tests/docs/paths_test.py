@@ -60,7 +60,7 @@ def paths():
 
 @functools.cache
 def stems():
-    """Files without their suffixes."""
+    """Returns the files without their suffixes."""
     return frozenset(re.sub(r"(.)\.\w+", r"\1", path) for path in files())
 
 

@@ -14,7 +14,7 @@ FEW = ("--set", "recipe.epochs=2")
 
 
 def draws(count, seed=1):
-    """Reproducible numbers in [0, 1) that look random."""
+    """Returns reproducible numbers in [0, 1) that look random."""
     return [(i * 7919 + seed * 104729) % 10007 / 10007 for i in range(count)]
 
 

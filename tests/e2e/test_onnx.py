@@ -65,7 +65,7 @@ def digits_rows():
 
 
 def wide_images():
-    """36 grey images of 32 x 32 pixels, 12 of each of three classes."""
+    """Returns the lines of a CSV file with 36 grey images of 32 x 32 pixels, 12 of each of three classes."""
     lines = [",".join([f"p{i}" for i in range(1024)] + ["kind"])]
     for row in range(36):
         pixels = [(row * 37 + i * (i % 7 + row % 3) + i // 32 * 11) % 256 for i in range(1024)]
@@ -74,7 +74,7 @@ def wide_images():
 
 
 def passengers(target):
-    """Numeric columns, one far from 0, with missing values, and categories."""
+    """Returns the lines of a CSV file with numeric columns, one far from 0, with missing values, and categories."""
     lines = ["year,age,port,fare,cabin," + target]
     for i in range(80):
         age = "" if i % 9 == 4 else str(i * 7 % 61 + 0.5)

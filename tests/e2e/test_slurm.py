@@ -61,7 +61,7 @@ output: {cls.cluster.folder}/log/job-%j.log
 
     @classmethod
     def arguments_of_link(cls, port):
-        """Options with the address at which workers reach the port, if it differs."""
+        """Returns options with the address at which workers reach the port, if it differs."""
         return []
 
     def setUp(self):
@@ -87,7 +87,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return path
 
     def slurm_jobs(self, states="all"):
-        """Slurm's jobs, newest first: number, name, state, nodes."""
+        """Returns Slurm's jobs, newest first: number, name, state, nodes."""
         shown = self.cluster.run("squeue", "--noheader", f"--states={states}", "-o", "%A %j %T %N", "--sort=-i").stdout
         return [line.split() for line in shown.splitlines()]
 

@@ -28,7 +28,7 @@ using testing::bytes_of;
 using testing::Recorder;
 using testing::Workspace;
 
-// Two numeric columns, then "color" with 3 and "Größe" with 300 categories.
+// Returns two numeric columns, then "color" with 3 and "Größe" with 300 categories.
 ModelInterface table() {
   ModelInterface interface { {2 + 3 + 300}, 0, TargetForm::kClass, 2 };
   interface.categories = {{"colour", 3},

@@ -188,7 +188,7 @@ CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, b
   return b.finish(b.one("y", "SequencePool", {{"mode", std::string("mean")}}, {r, tokens}));
 }
 
-// Two recurrent layers over one sequence, one in each direction.
+// Returns two recurrent layers over one sequence, one in each direction.
 CaseGraph recurrent(DType dtype, const std::string& op, int64_t N, int64_t T, int64_t F,
                     int64_t H) {
   CaseBuilder b(dtype);

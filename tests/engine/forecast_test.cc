@@ -39,7 +39,7 @@ NodeWorkload product(const std::string& op, double m, double n, double k) {
   return w;
 }
 
-/// Samples that follow law(); `slower` multiplies all times.
+/// Returns rates from samples that follow law(); `slower` multiplies all times.
 DeviceRates rates_by_law(double slower = 1) {
   DeviceRates rates;
   const auto add = [&](NodeWorkload w) {

@@ -279,7 +279,7 @@ std::vector<Prediction> predict_here(const Workspace& w, const std::string& csv)
   return predictor->predict(parse_raw_rows(predictor->schema(), "csv", csv).value());
 }
 
-/// Rows of four columns; the class "a" or "b" is the sign of the sum of two of them.
+/// Makes a dataset of four columns; the class "a" or "b" is the sign of the sum of two of them.
 void make_two_classes(const Workspace& w, int rows, int test_rows) {
   const auto write = [&](const std::filesystem::path& path, int first, int count) {
     std::ofstream out(path);

@@ -64,8 +64,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// Two layers with weights of several sizes: some are divided evenly, some unevenly, and some are
-/// so small that a rank has none.
+/// Sets two layers with weights of several sizes: some are divided evenly, some unevenly, and some
+/// are so small that a rank has none.
 Change mlp(const Change& more = nullptr) {
   return [=](TrainJob& job) {
     job.model = {};

@@ -33,8 +33,8 @@ using Ints = std::vector<int64_t>;
 
 constexpr uint64_t kRandomGraphs = 60;
 
-/// Residual blocks as in ResNet, dropout and a head; every parameter's gradient is a program
-/// output.
+/// Returns residual blocks as in ResNet, dropout and a head; every parameter's gradient is a
+/// program output.
 CaseGraph blocks(DType dtype, int count) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
@@ -353,7 +353,7 @@ TEST(PassFuse, PoolsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Fully connected layers with ReLU between them, and a dropout behind the second one.
+/// Returns fully connected layers with ReLU between them, and a dropout after the second one.
 CaseGraph relu_net(bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -408,8 +408,8 @@ TEST(PassFuse, ProductsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Blocks as in a transformer, with GELU between reshapes, and normalized sums, one of whose terms
-/// may go through dropout.
+/// Returns blocks as in a transformer, with GELU between reshapes, and normalized sums, one of
+/// whose terms may go through dropout.
 CaseGraph positions_net(int count, bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const TensorId step = b.step(7);

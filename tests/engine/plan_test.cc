@@ -239,7 +239,7 @@ TEST(PlanVerify, CatchesAPlaceThatIsNotAligned) {
   EXPECT_THROW(verify(program), InvariantError);
 }
 
-/// Two layers of `width` units and a small layer, with biases.
+/// Returns two layers of `width` units and a small layer, with biases.
 CaseGraph three_layers(int64_t width) {
   CaseBuilder b(DType::kF32);
   TensorId h = b.input("x", {2, width});
@@ -404,7 +404,7 @@ TEST(PlacementBestFit, FillsTheSmallestGapThatFits) {
   EXPECT_EQ(placed.size_bytes, 512);
 }
 
-/// Best fit as placement.h defines it, by comparing all pairs of buffers.
+/// Places by best fit as placement.h defines it, by comparing all pairs of buffers.
 PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   std::vector<size_t> by_size(buffers.size()), by_offset;
   std::iota(by_size.begin(), by_size.end(), size_t{0});

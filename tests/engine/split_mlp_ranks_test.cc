@@ -54,7 +54,7 @@ constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard
 LayerSpec dense(const char* name, int64_t units) { return {name, "Gemm", {}, {{"units", units}}}; }
 LayerSpec activation(const char* type) { return {"", type, {}, {}}; }
 
-/// Two layers with `units` hidden units between them, and a head.
+/// Sets a model of two layers with `units` hidden units between them, and a head.
 void model_of(TrainJob& job, int64_t units, const char* type, int64_t width = 20) {
   job.model = {};
   job.model.layers = {dense("fc1", units),
@@ -128,7 +128,7 @@ TEST(SplitMlp, FollowsItWithEveryOptimizerThatCan) {
   }
   expect_the_curve_of_one_device(optimizer("sgd", 0.02), 1e-5, {kMlp, kHead | kMlp});
 }
-/// Two layers with `units` hidden units and a dropout between them, as in VGG's classifier.
+/// Sets two layers with `units` hidden units and a dropout between them, as in VGG's classifier.
 Change dropped(int64_t units) {
   return [=](TrainJob& job) {
     model_of(job, units, "Relu", 24);
@@ -216,7 +216,7 @@ TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
       },
       1e-5, {kMlp});
 }
-// The loss curve of one device, within the precision of 16 bits.
+// The loss curve must equal that of one device, within the precision of 16 bits.
 TEST(SplitMlp, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));

@@ -40,7 +40,7 @@ DatasetSchema ingest_text(const Workspace& w, const std::string& text, double te
   return schema.ok() ? *std::move(schema) : DatasetSchema{};
 }
 
-// Rows of two topics, which differ only in their words.
+// Ingests rows of two topics, which differ only in their words.
 DatasetSchema ingest_news(const Workspace& w, int64_t rows) {
   std::string csv = "topic,headline\n";
   for (int64_t i = 0; i < rows; ++i) {

@@ -27,7 +27,7 @@ void fill(std::vector<std::byte>& bytes, const F& value_of) {
   }
 }
 
-/// Numbers in [0, 1), or classes or tokens 0, 1, 2. Empty if the input is the target.
+/// Returns numbers in [0, 1), or classes or tokens 0, 1, 2. Empty if the input is the target.
 std::vector<std::byte> some_values(const BoundProgram& bound, TensorId id) {
   if (id == kNoTensor) return {};
   const TensorType& type = bound.program.graph.tensor(id).type;

@@ -131,7 +131,7 @@ class History(unittest.TestCase):
         self.refuses("I8", "[77]", lambda calls, end: end.update(workers=[77]))
 
     def test_every_transition_is_that_of_the_daemon(self):
-        """The table of transitions equals that of server/store/job_state.h."""
+        """Checks that the table of transitions equals that of server/store/job_state.h."""
         import pathlib
         import re
         text = (pathlib.Path(__file__).resolve().parents[2] / "server/store/job_state.h").read_text()

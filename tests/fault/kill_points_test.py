@@ -345,8 +345,7 @@ def run(place, crowd, killed=None, log=""):
 
 
 def left_behind(state):
-    """Files that nothing refers to after everything was deleted, and after one more start and
-    stop."""
+    """Returns the files that nothing refers to after everything was deleted, and after one more start and stop."""
     daemon = Daemon(state).start()
     jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
     found = [f"I4: {job['name']} was deleted and is there" for job in jobs]

@@ -175,8 +175,8 @@ def resampled():
 
 
 def starts():
-    """For each parameter of a layer that is large enough for statistics: its largest absolute value
-    and its deviation."""
+    """Returns, for each parameter of a layer that is large enough for statistics, its largest absolute value and its
+    deviation."""
     torch.manual_seed(1)
     nn = torch.nn
     # name, PyTorch's layer, and the engine's names of its parameters where they differ

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def stream_of(name):
-    """FNV-1a, 32 bit, as in src/base/philox.h."""
+    """Returns the 32-bit FNV-1a hash, as in src/base/philox.h."""
     h = 2166136261
     for byte in name.encode():
         h = ((h ^ byte) * 16777619) & 0xFFFFFFFF
@@ -45,7 +45,7 @@ def uniform01(seed, stream, step, count):
 
 
 def initial_uniform(seed, name, shape, fan_in):
-    """PyTorch's default for Linear and Conv, drawn as in src/train/initialize.cc."""
+    """Returns PyTorch's default weights of Linear and Conv, drawn as in src/train/initialize.cc."""
     bound = 1.0 / np.sqrt(float(fan_in))
     count = int(np.prod(shape))
     u = uniform01(seed, stream_of(name), 0, count)

@@ -22,7 +22,7 @@ ProtobufMessage numbers(const std::string& name, const std::vector<int64_t>& dim
   return floats(name, dims, raw);
 }
 
-/// `trained`: the JSON list in the file's metadata.
+/// `trained` is the JSON list in the file's metadata.
 Result<ImportedModel> import_nodes(const std::vector<FileNode>& nodes,
                                    std::vector<ProtobufMessage> tensors,
                                    const std::string& trained) {

@@ -39,8 +39,8 @@ CaseGraph power(DType dtype, const Shape& a, const Shape& c) {
   return b.finish(b.one("y", "Pow", {}, {base, b.parameter("b", c)}));
 }
 
-// Arithmetic between convolutions: the operands have the same layout, or the second is of lower
-// rank and row-major.
+// Returns arithmetic between convolutions: the operands have the same layout, or the second is of
+// lower rank and row-major.
 CaseGraph image_arithmetic(DType dtype, const std::string& op, const Shape& other) {
   CaseBuilder b(dtype);
   const TensorId x = conv(b, "h", b.image("x", {2, 3, 5, 4}), 3);

@@ -289,8 +289,8 @@ CaseGraph muon_update(DType dtype, const Shape& shape, bool nesterov, bool match
   return b.finish_update();
 }
 
-// One rank's shard of a parameter of 35 elements. Of two ranks the last owns 3 elements, of four
-// ranks the last owns none.
+// Returns an update of one rank's shard of a parameter of 35 elements. Of two ranks the last owns 3
+// elements, of four ranks the last owns none.
 CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks) {
   CaseBuilder b(dtype);
   const TensorId p = b.parameter("p", {5, 7});

@@ -401,8 +401,7 @@ class Slurm(Cluster):
         return [f"n{number}" for number in range(1, self.count + 1)]
 
     def _write_gpus(self):
-        """Device files, each of which is another /dev/null; with only a count, the nodes would be
-        INVAL."""
+        """Makes device files, each of which is another /dev/null; with only a count, the nodes would be INVAL."""
         for number in range(4):
             path = self.folder / f"gpu{number}"
             if not path.exists():

@@ -57,7 +57,7 @@ class StormRelay {
 
   int port() const { return forwarder_.port(); }
   std::string address() const { return forwarder_.address(); }
-  /// Open connections forward nothing in this direction any more: bytes are read and dropped.
+  /// From now on, open connections forward nothing in this direction: bytes are read and dropped.
   void silence(Way way) { ++silences_[static_cast<size_t>(way)]; }
   /// Silences all open and future connections in both directions, like a host that is cut off
   /// without notice.
@@ -122,7 +122,7 @@ class StormRelay {
     pump(near, far, static_cast<uint64_t>(number));
   }
 
-  /// With an SO_LINGER time of 0, close() sends a reset.
+  /// Prepares both ends for a reset: with an SO_LINGER time of 0, close() sends one.
   void break_off(const UniqueFd& near, const UniqueFd& far) {
     const linger now{1, 0};
     for (const UniqueFd* end : {&near, &far}) {

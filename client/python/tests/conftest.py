@@ -42,7 +42,7 @@ def daemon(daemon_folder):
 
 @pytest.fixture
 def own_daemon():
-    """A daemon that a test may kill."""
+    """Yields a daemon that a test may kill."""
     with tempfile.TemporaryDirectory(prefix="trainyard-py-") as folder:
         running = Daemon(pathlib.Path(folder) / "state").start()
         yield running

@@ -99,7 +99,7 @@ void mask(const HeadDims& d, int64_t i0, int64_t rows, const KeyTile& tile, floa
   }
 }
 
-/// m [rows, 64]: the dropout factors of a tile's probabilities.
+/// Fills m [rows, 64] with the dropout factors of a tile's probabilities.
 void draw_mask(const HeadDropout& dropout, int64_t i0, int64_t rows, int64_t j0, float* m) {
   const uint32_t threshold = math::dropout_threshold(dropout.ratio);
   const float scale = static_cast<float>(1 / (1 - dropout.ratio));
@@ -208,7 +208,7 @@ int64_t backward_scratch(const HeadDims& d) {
          mask_scratch(d);
 }
 
-/// s becomes p = exp(s - lse), dp becomes ds = p * (dp - delta).
+/// Changes s to p = exp(s - lse), and dp to ds = p * (dp - delta).
 void softmax_backward(int64_t rows, int64_t columns, const float* lse, const float* delta, float* s,
                       float* dp) {
   for (int64_t r = 0; r < rows; ++r) {

@@ -58,7 +58,7 @@ std::vector<int64_t> reduced_strides(const TensorInfo& y, int64_t x_rank,
 kernels::ReduceParams reduce_params(const TensorInfo& x, const TensorInfo& y,
                                     const std::vector<int64_t>& y_strides);
 
-/// Transpose: y[i_0, ...] = x[i with i_perm(k) at axis perm(k)].
+/// Returns the box of Transpose: y[i_0, ...] = x[i with i_perm(k) at axis perm(k)].
 kernels::Box<2> transpose_box(const TensorInfo& x, const TensorInfo& y,
                               std::span<const int64_t> perm);
 

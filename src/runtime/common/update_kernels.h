@@ -137,9 +137,9 @@ inline int64_t first_updated(const Graph& g, const Node& n) {
   return n.attributes.find(kRanks) == nullptr ? 0 : updated_range(g, n).first;
 }
 
-/// An update of some rows of a parameter (updated_rows() in src/graph/op.h). The rows of the
-/// parameter and its state are gathered in the workspace, updated there like a whole parameter, and
-/// written back.
+/// Makes the kernel of an update of some rows of a parameter (updated_rows() in src/graph/op.h).
+/// The rows of the parameter and its state are gathered in the workspace, updated there like a
+/// whole parameter, and written back.
 template <typename Kind, typename O>
 std::unique_ptr<Kernel> make_rows_update(const O& o, const Graph& g, const Node& n, size_t rows) {
   using T = typename O::Number;

@@ -35,9 +35,9 @@ class SchedulingPolicy {
  public:
   virtual ~SchedulingPolicy() = default;
   virtual std::string_view name() const = 0;
-  /// The job's phase has changed: it may wait, be placed, or have ended.
+  /// Called when the job's phase has changed: it may wait, be placed, or have ended.
   virtual void job_changed(const World& world, int id) = 0;
-  /// The job's forecast end has changed.
+  /// Called when the job's forecast end has changed.
   virtual void forecast_changed(const World& world, int id) { job_changed(world, id); }
   virtual void device_changed(const World& world, int device) = 0;
   virtual Plan decide(const World& world) = 0;
