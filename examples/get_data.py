@@ -214,7 +214,7 @@ def make_mnist(some):
 
 
 def make_cifar10(some):
-    """Images of noise with a square in the color of their class."""
+    """Makes images of noise with a square in the color of their class."""
     files = {}
     for part, count in (("train", 200), ("test", 20)):
         for number, name in enumerate(CIFAR10_CLASSES):

@@ -48,7 +48,7 @@ struct GatherDims {
 
 struct PositionDims {
   int64_t N, T, D;
-  int64_t prefix;  // P: learned positions in front of x
+  int64_t prefix;  // P: learned positions before x
 };
 
 enum class PoolMode : uint8_t { kMean, kFirst, kLast };

@@ -96,9 +96,9 @@ template <typename T>
 void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardOperands<T>& p);
 }  // namespace reference
 
-/// Prepared once, for calls with and without biases. Each thread computes all steps of its rows of
-/// the batch, so that threads need not synchronize between steps. `workspace` is 64-byte aligned.
-/// Not thread-safe.
+/// Objects are prepared once and can be called with and without biases. Each thread computes all
+/// steps of its rows of the batch, so that threads need not synchronize between steps. `workspace`
+/// is 64-byte aligned. Not thread-safe.
 namespace cpu {
 class RecurrentForward {
  public:

@@ -251,7 +251,7 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   return out;
 }
 
-/// Returns the response with the file name of each prediction, which the server does not return.
+/// Adds to each prediction of the response its file's name, which the server does not return.
 nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
                                   const std::vector<std::string>& names) {
   nlohmann::ordered_json json = json_of(answer);

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSpec =  // spec_text() writes this behind the dataset's name
+constexpr std::string_view kSpec =  // spec_text() writes this after the dataset's name
     "  path: animals.csv\n"
     "  csv: {target: animal}\n"
     "model:\n"

@@ -39,8 +39,8 @@ std::vector<std::string> fields_of(const google::protobuf::RepeatedField<int>& r
   return fields;
 }
 
-/// Hints for all formats but the first: "jsonl: {target: ...} for JSON lines, text: {} for one
-/// text".
+/// Returns hints for all formats but the first: "jsonl: {target: ...} for JSON lines, text: {} for
+/// one text".
 std::string other_formats() {
   std::vector<std::string> hints;
   std::string reads;

@@ -46,15 +46,15 @@ class Retention {
       : store_(store), files_(files), paths_(paths), clock_(clock) {}
 
   /// These list the next finished jobs that `kept` does not keep, or whose events are to be
-  /// thinned, in the order of their ends. They begin behind `after`, the last job of the page
-  /// before (null: at the first job). Jobs that ended after `as_of_us` are treated as if they had
-  /// not ended.
+  /// thinned, in the order of their ends. They begin after `after`, the last job of the page before
+  /// (null: at the first job). Jobs that ended after `as_of_us` are treated as if they had not
+  /// ended.
   Result<std::vector<EndedJob>> list_expired(const KeptJobs& kept, int64_t as_of_us,
                                              const EndedJob* after, int64_t count_max) const;
   Result<std::vector<EndedJob>> list_to_thin(int64_t kept_seconds, int64_t as_of_us,
                                              const EndedJob* after, int64_t count_max) const;
 
-  /// Clauses for people that say what happens to the job and why.
+  /// These return clauses for people that say what happens to the job and why.
   std::string reason_to_delete(const EndedJob& job) const;
   std::string reason_to_thin(const EndedJob& job) const;
 

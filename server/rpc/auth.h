@@ -32,13 +32,13 @@ std::string caller_of(const grpc::CallbackServerContext& context, const Tokens* 
 /// Returns the user's name, or "uid:1000" for one without.
 std::string user_name(uid_t uid);
 
-/// Credentials for the connections of one user on the Unix socket. They attach the user's name to
-/// the calls, for caller_of(). `name` is read when a call arrives, so it must not change after the
-/// first connection.
+/// Returns the credentials for the connections of one user on the Unix socket. They attach the
+/// user's name to the calls, for caller_of(). `name` is read when a call arrives, so it must not
+/// change after the first connection.
 std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const std::string> name);
 
-/// Credentials of the TCP port: TLS if configured, else none. `tokens` may be null and must outlive
-/// the server.
+/// Returns the credentials of the TCP port: TLS if configured, else none. `tokens` may be null and
+/// must outlive the server.
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
                                                                  const Tokens* tokens);
 

@@ -77,7 +77,7 @@ struct CallQueue {
   std::deque<std::string> turns;             // the models in `queues`; the first one is next
 
   bool admits(const Call& call, const CallLimits& max) const;
-  /// Adds a call behind the waiting calls of its model, or with `first` before them.
+  /// Adds a call after the waiting calls of its model, or with `first` before them.
   void put(Call call, bool first);
   Call take(ModelQueue& queue, std::deque<Call>::iterator at);
   /// Must be called after take(): removes the model's queue if it is empty.

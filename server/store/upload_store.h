@@ -59,7 +59,8 @@ class UploadStore {
   Result<bool> has_size(const std::string& project, int64_t size_bytes) const;
   /// Returns the incomplete uploads that received no byte since `before_us`.
   Result<std::vector<Upload>> list_idle(int64_t before_us) const;
-  /// Digests of complete uploads from before `before_us` to which no dataset and no model refers.
+  /// Returns the digests of complete uploads from before `before_us` to which no dataset and no
+  /// model refers.
   Result<std::vector<std::string>> list_unused(const std::string& project, int64_t before_us) const;
 
  private:

@@ -95,7 +95,7 @@ class Op {
   /// differentiated.
   virtual void differentiate(GradientContext& c) const;
   virtual Cost cost(const Graph& graph, const Node& node) const;  // default: 0 FLOPs, all bytes
-  /// Indices of inputs that a run updates in place (running statistics, parameters).
+  /// Returns the indices of inputs that a run updates in place (running statistics, parameters).
   virtual std::vector<int64_t> mutated_inputs(const Node&) const { return {}; }
   /// Pairs (output, input) for which the kernel accepts the same memory. The plan shares memory if
   /// no later node reads the input and both tensors have the same size and layout.

@@ -116,7 +116,7 @@ class LoadedGenerator final : public Generator {
   }
 
   /// Computes the logits of the token after `text`. The last tokens of `text` are at the start of
-  /// the window; a causal model ignores the positions behind them.
+  /// the window; a causal model ignores the positions after them.
   void score_next(const std::vector<int32_t>& text) {
     const size_t seen = std::min(text.size(), window_.size());
     std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), window_.begin());

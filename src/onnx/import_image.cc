@@ -157,7 +157,7 @@ Status import_conv(NodeImport& n) {
 
 // --- pools ---
 
-// Imports an average pool with ceil_mode and count_include_pad. Cells behind the padding do not
+// Imports an average pool with ceil_mode and count_include_pad. Cells beyond the padding do not
 // count in ONNX, and no window begins there. The layer does not support both attributes together,
 // so a Pad layer adds the padding, and the pool treats its result as the image.
 Result<std::string> padded_pool(NodeImport& n, const Image& image, const Window& w) {

@@ -12,7 +12,7 @@ using Ints = std::vector<int64_t>;
 
 // --- products ---
 
-/// Returns whether the value is a constant vector of `units` numbers; dimensions of 1 in front are
+/// Returns whether the value is a constant vector of `units` numbers; leading dimensions of 1 are
 /// allowed.
 bool is_bias(const Value& value, int64_t units) {
   const auto* c = std::get_if<Constant>(&value);

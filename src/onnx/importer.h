@@ -64,9 +64,8 @@ class Importer {
   /// that this takes.
   Result<std::string> arrange(const View& view, const std::vector<std::vector<int>>& groups);
 
-  /// A view whose layer has the batch in front and then one axis per run of atoms in each
-  /// dimension, in the order of the dimensions. With `keep_ones`, dimensions of size 1 have an axis
-  /// too.
+  /// A view whose layer has the batch as its first axis, and then, for each dimension in order, one
+  /// axis per run of adjacent atoms. With `keep_ones`, dimensions of size 1 have an axis too.
   struct Canonical {
     std::string layer;
     View view;

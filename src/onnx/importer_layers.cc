@@ -123,8 +123,8 @@ bool Importer::is_no_bias(const Constant& c) const {
          c.uniform() && c.floats->front() == 0;
 }
 
-// Identifies a trained constant. If it was moved, it has no name, but its origins still identify
-// it.
+// Identifies a trained constant. One whose elements were moved is no longer an initializer, but the
+// origins of its elements still identify it.
 std::string Importer::identity_of(const Constant& c) const {
   if (!c.initializer.empty() || !c.origins) return c.initializer;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a

@@ -9,7 +9,7 @@
 namespace trainyard {
 namespace {
 
-/// Checks query, which is input `first`, and the inputs behind it: key, value and step.
+/// Checks query, which is input `first`, and the inputs after it: key, value and step.
 void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   check.float_type(first).rank(first, 3).not_empty(first);
   for (int64_t i = first + 1; i < first + 3; ++i) {

@@ -10,7 +10,7 @@ namespace trainyard {
 namespace {
 
 /// Checks the inputs. OpChecks cannot do this, because it needs a name for each input, and the
-/// number of gradients is not limited. `others` is the number of inputs behind the gradients.
+/// number of gradients is not limited. `others` is the number of inputs after the gradients.
 Status check_gradients(const InferContext& c, std::initializer_list<std::string_view> attributes,
                        int64_t others) {
   for (const auto& [name, value] : c.attributes().items()) {

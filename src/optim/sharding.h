@@ -85,7 +85,7 @@ inline constexpr BucketSpec kFreeEarly = {
 /// shards. Returns the shard by whole tensor.
 std::map<TensorId, TensorId> shard_parameters(Graph& graph, int64_t ranks);
 
-/// Appends, behind the updates, the nodes that gather the whole parameters on all ranks. The
+/// Appends, after the updates, the nodes that gather the whole parameters on all ranks. The
 /// exchange of a bucket begins once all of its parameters are updated.
 void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& buckets,
                        int64_t ranks);

@@ -128,8 +128,8 @@ class ParameterGathering {
     g.bytes += graph_.tensor(id).stored_bytes();
   }
 
-  /// Adds a node at the end of the graph, where all inputs exist; run() moves it in front of node
-  /// `before`.
+  /// Adds a node at the end of the graph, where all inputs exist; run() moves it to the position
+  /// before node `before`.
   std::vector<TensorId> add(size_t before, std::string name, const Op& op, Attributes attributes,
                             std::vector<TensorId> inputs, std::vector<std::string> names) {
     before_[before].push_back(graph_

@@ -1,5 +1,5 @@
-// src/train/resume.h: writes a job's checkpoints and resumes from them; the loop's own state in
-// them.
+// src/train/resume.h: writes a job's checkpoints, which include the state of the training loop, and
+// resumes from them.
 #pragma once
 
 #include <cstdint>

@@ -78,7 +78,8 @@ class Session final : public TrainingSession {
   /// last ranks may have fewer classes than columns.
   int64_t split_classes() const { return train_ids_.split_classes; }
   int64_t output_columns() const;
-  /// Elements per row of an evaluation's output, and the number of rows that one read returns.
+  /// These return the number of elements per row of an evaluation's output, and the number of rows
+  /// that one read returns.
   int64_t evaluation_row_elements() const { return evaluation_row_elements_; }
   int64_t evaluation_rows_read() const {
     return std::ssize(evaluation_output_) / std::max<int64_t>(1, evaluation_row_elements_);

@@ -169,8 +169,8 @@ def differences(result: dict, rival: str) -> np.ndarray:
 
 
 def sentences(tables: dict) -> list[str]:
-    """Sentences that say how often a job is at least as good as the better MLP, judged by the
-    spread of its scores and, more strictly, by that of the differences."""
+    """Returns sentences that say how often a job is at least as good as the better MLP, judged by the spread of its
+    scores and, more strictly, by that of the differences."""
     behind, behind_by_split, medians = [], [], {"boosting": [], "the better MLP": []}
     for name, result in tables.items():
         difference = differences(result, best_mlp(result))

@@ -19,7 +19,7 @@ inline double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// Returns the number behind a word in a file of /proc; 0 if the word does not occur.
+/// Returns the number after a word in a file of /proc; 0 if the word does not occur.
 inline int64_t number_in(const char* file, const std::string& key) {
   std::ifstream in(file);
   std::string word;

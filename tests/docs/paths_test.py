@@ -132,7 +132,7 @@ def broken_links(text, page):
 
 
 def missing_paths(text, page):
-    """Words of the text that name a path that does not exist."""
+    """Yields the words of the text that name a path that does not exist."""
     folder = os.path.dirname(page)
     for word in word_of_root().findall(text):
         word = tidy(word)

@@ -131,7 +131,7 @@ CaseGraph conv_net(DType dtype, int64_t N, int64_t C, int64_t K) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
   const TensorId x = b.image("x", {N, C, 14, 13});
-  // No bias: in front of a normalization its gradient is 0, of which only rounding errors would be
+  // There is no bias: before a normalization its gradient is 0, so only rounding errors would be
   // compared.
   const TensorId h = b.one("h", "Conv", same, {x, b.parameter("w1", {K, C, 3, 3})});
   const TensorId n = b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},

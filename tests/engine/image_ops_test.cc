@@ -131,7 +131,7 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
         output({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", int64_t{1}}}}),
         (Shape{1, 2, 4, 4}));
     // PyTorch's rule: 2-cell windows with stride 2 over 5 cells, and 3-cell windows over 6; a last
-    // window that would begin in the padding behind the image is dropped.
+    // window that would begin in the padding after the image is dropped.
     EXPECT_EQ(
         output(
             {op,

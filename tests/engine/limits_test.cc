@@ -82,8 +82,8 @@ TEST(Limits, ImpossibleShapesAreRefusedWithTheLayersName) {
             first +
                 "kernel_shape: [9, 9] (dilated) is larger than the image [8, 8] with its "
                 "padding, [8, 8]");
-  // The window's two cells are 9 apart: one is in the padding in front of the image, the other in
-  // the padding behind it.
+  // The window's two cells are 9 apart: one is in the padding before the image, the other in the
+  // padding after it.
   EXPECT_EQ(said("AveragePool", {{"kernel_shape", int64_t{2}},
                                  {"dilations", int64_t{9}},
                                  {"pads", int64_t{1}},

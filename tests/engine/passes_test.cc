@@ -71,7 +71,8 @@ CaseGraph blocks(DType dtype, int count) {
 int64_t count_of(const Graph& graph, std::string_view op) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) { return n.op->type() == op; });
 }
-/// Counts SkipNormalization or its gradient, of a form, with or without dropout.
+/// Counts the nodes of SkipNormalization or its gradient that have this form, with or without
+/// dropout.
 int64_t count_sums(const Graph& graph, std::string_view op, std::string_view form, bool drops) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) {
     return n.op->type() == op && n.attributes.get_string("form", "") == form &&
@@ -173,7 +174,7 @@ TEST(PassFuse, ChangesNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions with bias and ReLU, as in VGG.
+/// Returns convolutions with bias and ReLU, as in VGG.
 CaseGraph plain_net(bool bias = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 8, 6});
@@ -248,7 +249,7 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions and pools, with ReLU in front of the pool as in VGG, or behind it as in LeNet.
+/// Convolutions and pools, with ReLU before the pool as in VGG, or after it as in LeNet.
 CaseGraph pooled_net(bool before, bool keeps = true, bool trained = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 9, 8});
@@ -291,8 +292,8 @@ TEST(PassFuse, PutsReluIntoPools) {
   }
 }
 
-// A ReLU whose result has other readers is not fused, nor is one in a window with so many cells
-// that a byte cannot number them.
+// A ReLU is not fused if its result has other readers, or if the pool's window has more cells than
+// a byte can number.
 TEST(PassFuse, LeavesPoolsWhoseReluIsNotTheirsAlone) {
   const auto fused_pools = [](int64_t side, bool before, bool marked, bool read_twice) {
     CaseBuilder b(DType::kF32);

@@ -205,7 +205,7 @@ TEST(PlanVerify, CatchesAReadAfterTheUpdate) {
   };
   const auto read = place_of("mean/update"), update = place_of("fc1.weight/update");
   ASSERT_LT(read, update);
-  std::rotate(read, read + 1, update + 1);  // moves the average behind the update
+  std::rotate(read, read + 1, update + 1);  // moves the average after the update
   EXPECT_THROW(verify(p), InvariantError);
 }
 

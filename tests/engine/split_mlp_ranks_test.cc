@@ -446,7 +446,7 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
     ASSERT_EQ(plan.pairs.size(), 2u);
     EXPECT_EQ(plan.pairs[0].first + plan.pairs[0].second, "infc1");
     EXPECT_EQ(plan.pairs[1].first + plan.pairs[1].second, "fc2head");
-    // x, y and dy of 16 rows, and dx if weights in front of the pair need it.
+    // x, y and dy of 16 rows, and dx if weights before the pair need it.
     EXPECT_EQ(plan.pairs[0].exchanged_bytes, 4 * 16 * (8 + 50 + 50));
     EXPECT_EQ(plan.pairs[1].exchanged_bytes, 4 * 16 * (50 + 7 + 7 + 50));
     ASSERT_EQ(plan.exchanges.size(), 3u);

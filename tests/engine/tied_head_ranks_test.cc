@@ -168,7 +168,7 @@ TEST(TiedHead, FollowsItWithDropoutAndRecompute) {
         1e-5, {kHead}, {3});
   }
 }
-// A frozen table has no gradient, but the layers behind it still have theirs.
+// A frozen table has no gradient, but the layers after it still have theirs.
 TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
   for (const char* frozen : {"wte.*", "h0*"}) {
     SCOPED_TRACE(frozen);

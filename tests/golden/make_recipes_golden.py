@@ -235,7 +235,7 @@ CASES = [
 
 def schedules():
     """Returns the learning rates of 40 steps by torch.optim.lr_scheduler; a warm-up is a LinearLR
-    in front."""
+    before the schedule."""
     from torch.optim import lr_scheduler as s
 
     total, warmup, base, least = 40, 6, 0.2, 0.02

@@ -25,7 +25,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// Fields that are deliberately not part of the identity, and the reasons.
+/// Returns the fields that are deliberately not part of the identity, and the reasons.
 const std::map<std::string, std::string>& left_out() {
   static const std::map<std::string, std::string> reasons = {
       {"JobSpec.dataset", "a name; the dataset's content is known by its digest"},
@@ -58,7 +58,7 @@ std::optional<RunIdentity> identity_of(const v1::JobSpec& spec,
   return RunIdentity(engine->model, engine->recipe, dataset);
 }
 
-/// Specs that together set every field, each where it has an effect.
+/// Returns specs that together set every field, each where it has an effect.
 std::vector<v1::JobSpec> specs() {
   const std::string model = "model { mlp { hidden: [4] } }";
   const auto recipe = [&](const std::string& fields) {
@@ -254,7 +254,7 @@ class FieldWalk {
     }
   }
 
-  /// Fields that a difference reports under another name than the spec's.
+  /// Returns the fields that a difference reports under another name than the spec's.
   static const std::set<std::string>& renamed() {
     static const std::set<std::string> names = {"InitialWeights.job", "InitialWeights.model",
                                                 "InitialWeights.path", "Optimizer.type"};

@@ -22,8 +22,8 @@ Names row_names(const S& spec) {
   return names;
 }
 
-/// Fields of a message that have no row, except those in `others`. A field of a nested message is
-/// named like "ema.decay".
+/// Returns the fields of a message that have no row, except those in `others`. A field of a nested
+/// message is named like "ema.decay".
 Names without_row(const Descriptor& type, const Names& rows, const Names& others) {
   Names missing;
   for (int i = 0; i < type.field_count(); ++i) {

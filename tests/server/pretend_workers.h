@@ -70,7 +70,7 @@ class ScriptedDevices final : public Inventory {
     const std::lock_guard lock(mu_);
     coming_ = {device, bytes, std::move(uids)};
   }
-  /// Takes memory for a job. Returns false if too little is left, of which a real worker would die.
+  /// Takes memory for a job. Returns false if too little is left; a real worker would fail then.
   bool take(const std::string& device, const std::string& uid, int64_t bytes) {
     const std::lock_guard lock(mu_);
     holders_[device][uid] = bytes + find(device).overhead_bytes;

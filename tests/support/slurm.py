@@ -301,7 +301,7 @@ class Cluster:
                 self._signal(int(pid), number)
 
     def _tagged(self):
-        """Processes of Slurm and its jobs: their environment names this cluster's configuration."""
+        """Yields the processes of Slurm and its jobs: their environment names this cluster's configuration."""
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 if self._environment_of(entry.name).get("SLURM_CONF") == str(self.conf):

@@ -21,7 +21,8 @@ std::vector<int64_t> strides_of(const TensorInfo& t);
 /// channels-last.
 std::vector<int64_t> memory_order(const TensorInfo& t);
 
-/// Strides of `t` along the axes of `to`, to which it broadcasts: 0 along broadcast axes.
+/// Returns the strides of `t` along the axes of `to`, to which it broadcasts: 0 along broadcast
+/// axes.
 std::vector<int64_t> broadcast_strides(const TensorInfo& t, const Shape& to);
 
 /// Converts an axis in ONNX's form, where negative ones count from the end, to 0..rank-1.

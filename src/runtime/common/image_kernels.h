@@ -13,8 +13,8 @@
 
 namespace trainyard {
 
-/// Strides of an activation in its planned layout; a tensor of rank 2 [N, C] is an image of one
-/// pixel with C channels.
+/// Returns the strides of an activation in its planned layout; a tensor of rank 2 [N, C] is an
+/// image of one pixel with C channels.
 inline kernels::ImageStrides image_strides(const TensorInfo& t) {
   const kernels::ImageDims d = image_dims(t.type.shape);
   const bool channels_last = t.type.shape.rank() == 2 || t.layout == Layout::kChannelsLast;

@@ -64,7 +64,7 @@ std::unique_ptr<Kernel> make_layer_norm_grad(Context& context, const Graph& g, c
   });
 }
 
-/// Dimensions of Gather, SplitGather and their gradients from their table and indices.
+/// Returns the dimensions of Gather, SplitGather and their gradients from their table and indices.
 inline kernels::GatherDims gather_dims(const Node& n, const Shape& table, const Shape& indices) {
   kernels::GatherDims d{indices.elements(), table[0], table.elements() / table[0]};
   if (n.attributes.find(kRank) != nullptr) d.first = n.attributes.get_int(kRank, 0) * table[0];

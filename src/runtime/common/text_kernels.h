@@ -54,7 +54,7 @@ kernels::RecurrentBackwardOperands<typename O::Type> recurrent_backward_operands
           .db_hh = o.out(a, 4)};
 }
 
-/// Dimensions of EmbeddingBag and its gradient.
+/// Returns the dimensions of EmbeddingBag and its gradient.
 inline kernels::EmbeddingBagDims embedding_bag_dims(const Node& n, const TensorInfo& t,
                                                     const TensorInfo& token) {
   const Shape &table = t.type.shape, &tokens = token.type.shape;

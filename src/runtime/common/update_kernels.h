@@ -123,8 +123,8 @@ struct ClipGradient {
   static void run(const auto&... args) { clip_gradient(args...); }
 };
 
-/// Operands of an update. If the node updates a shard, the parameter starts at its element `first`;
-/// the gradient and the state are shards already.
+/// Returns the operands of an update. If the node updates a shard, the parameter starts at its
+/// element `first`; the gradient and the state are shards already.
 template <typename Kind, typename O>
 auto operands_from(int64_t first, const O& o, const KernelArgs& a) {
   auto operands = Kind::operands(o, a);

@@ -67,7 +67,8 @@ struct Results {
   int64_t never_held = 0;          // jobs left that the devices could never hold, even alone
   std::string never_held_example;  // one such job
   double makespan_hours = 0;
-  double busy_share = 0;   // share of the GPUs' time until the last arrival with a job
+  // share of the GPUs' time, until the last arrival, in which they have a job
+  double busy_share = 0;
   double work_share = 0;   // the work done, in GPU-hours alone on a GPU of speed 1, relative to the
                            // available GPU-hours
   double jain = 1;         // Jain's index of the GPU time per hour of owners that had waiting jobs
