@@ -62,7 +62,7 @@ class Daemon {
   void kill_workers();
   /// Returns the TCP port that was bound; 0 without one.
   int port() const;
-  /// Address and keys for remote workers; null without Config::workers_listen.
+  /// Returns the address and the keys for remote workers; null without Config::workers_listen.
   const WorkerEndpoint* worker_endpoint() const;
 
  private:

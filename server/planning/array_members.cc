@@ -149,7 +149,7 @@ class Expansion {
         member.push_back({axes[k].field, axes[k].values->values(at[k]),
                           axes[k].where + "[" + std::to_string(at[k]) + "]"});
       }
-      for (size_t k = axes.size(); k-- > 0;) {  // the last field counts fastest
+      for (size_t k = axes.size(); k-- > 0;) {  // the last field varies fastest
         if (++at[k] < axes[k].values->values_size()) break;
         at[k] = 0;
       }

@@ -279,8 +279,8 @@ struct EndedQuery {
   int64_t skip_newest = 0;              // leaves out this many of the jobs that ended last
   int64_t as_of_us = INT64_MAX;         // jobs that ended later are treated as unfinished
   bool to_thin = false;        // only jobs whose events thin_events() has not finished thinning
-  int64_t after_time_us = -1;  // starts after the job with this end time ...
-  int64_t after_order = -1;    // ... and this order
+  int64_t after_time_us = -1;  // starts after the job with this end time
+  int64_t after_order = -1;    // the order of that job
   int64_t count_max = 100;
 };
 

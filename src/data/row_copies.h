@@ -18,9 +18,9 @@ struct RowCopies {
   bool matter() const;
 };
 
-/// `seen_rows` and `held_out_rows` are indices into their partitions, which have the same schema,
-/// no stream. The count is exact: rows with equal hashes are compared. Takes about 50 bytes of
-/// memory for each row of `held_out`; no rows are copied.
+/// `seen_rows` and `held_out_rows` are indices into their partitions, which have the same schema;
+/// this must not be that of a stream. The count is exact: rows with equal hashes are compared.
+/// Takes about 50 bytes of memory for each row of `held_out`; no rows are copied.
 RowCopies count_copies(const DatasetSchema& schema, const Partition& seen,
                        std::span<const int64_t> seen_rows, const Partition& held_out,
                        std::span<const int64_t> held_out_rows);

@@ -13,7 +13,7 @@
 
 namespace trainyard {
 
-/// Changes of which each alone would make the job fit into the device's memory.
+/// Changes each of which alone would make the job fit into the device's memory.
 struct FitAdvice {
   // For each field that does not change the result, the smallest change that fits; kNone or 0 if no
   // change of the field does.

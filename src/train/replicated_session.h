@@ -153,8 +153,8 @@ class ReplicatedSession final : public TrainingSession {
   std::vector<float> logits_, gathered_, evaluated_row_;
   int64_t evaluations_ = 0;  // finished runs of the evaluation program
   bool evaluates_ = false;
-  std::vector<float> shared_rows_;           // rows of an evaluation's output, starting at ...
-  int64_t shared_first_ = 0;                 // ... this row of the batch
+  std::vector<float> shared_rows_;           // some rows of an evaluation's output
+  int64_t shared_first_ = 0;                 // the row of the batch at which shared_rows_ starts
   std::deque<Clock::time_point> under_way_;  // start times of the submitted steps
   int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
   int64_t state_of_ = -1;  // value of steps_begun_ when all ranks last received rank 0's state

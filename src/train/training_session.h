@@ -52,7 +52,7 @@ class TrainingSession : public BatchModel {
   /// Writes weights to where evaluated_weights() reads them. Training afterwards is undefined.
   virtual void set_evaluated_weights(const Snapshot& weights) = 0;
 
-  /// Parameters and state, as targets for initial weights from another model.
+  /// Returns the parameters and state, as targets for initial weights from another model.
   virtual std::vector<TensorInfo> weight_tensors() const = 0;
   /// `name` must be one of weight_tensors(), and `bytes` must have its size.
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;

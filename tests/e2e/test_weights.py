@@ -219,7 +219,7 @@ class Weights(DaemonTest):
             self.assertEqual(before[name], after[name], name)
         self.assertEqual(after["fc3.weight"][1], [10, 32])
         self.assertRegex(self.daemon.cli("get", "digits-0-9").stdout, r"parameters: +5,018, 330 trained")
-        # Without a request for a new head, its shape is refused by name.
+        # If no new head is requested, the refusal names the head's weight and its shape.
         done = self.daemon.cli("submit", self.spec("no-head", recipe="  initial_weights: {job: digits-0-4}\n"),
                                check=False)
         self.assertIn("fc3.weight [5, 32] where [10, 32] is needed", done.stderr)

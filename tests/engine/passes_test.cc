@@ -249,7 +249,7 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions and pools, with ReLU before the pool as in VGG, or after it as in LeNet.
+/// Returns convolutions and pools, with ReLU before the pool as in VGG, or after it as in LeNet.
 CaseGraph pooled_net(bool before, bool keeps = true, bool trained = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 9, 8});

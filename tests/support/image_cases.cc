@@ -175,8 +175,8 @@ CaseGraph batch_norm_replay(DType dtype, bool residual) {
   return c;
 }
 
-// Returns two branches over one image, elementwise ops between layers, and a flatten: one
-// channels-last component and its boundaries.
+// Returns two branches over one image, elementwise ops between layers, and a flatten, so that the
+// layout pass makes one group of nodes channels-last.
 CaseGraph residual_net(DType dtype) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};

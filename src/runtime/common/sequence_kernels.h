@@ -16,8 +16,8 @@
 
 namespace trainyard {
 
-/// LayerNormalization, RMSNormalization, their fusions with an addition, and their gradients: input
-/// 0 is x.
+/// Returns the dimensions of LayerNormalization, RMSNormalization, one of their fusions with an
+/// addition, or one of their gradients. Input 0 is x.
 inline kernels::LayerNormDims layer_norm_dims(const Graph& g, const Node& n,
                                               NormalizationForm form) {
   const Shape& x = input_info(g, n, 0).type.shape;
@@ -145,7 +145,7 @@ std::unique_ptr<Kernel> make_positions_grad(Context& context, const Graph& g, co
   });
 }
 
-/// SequencePool and its gradient; x is [N, T, D].
+/// Returns the dimensions of SequencePool or its gradient; x is [N, T, D].
 inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& x) {
   const std::string mode = n.attributes.get_string("mode", "mean");
   return {x[0], x[1], x[2],
@@ -177,7 +177,8 @@ std::unique_ptr<Kernel> make_sequence_pool_grad(Context& context, const Graph& g
   });
 }
 
-/// Attention and its gradient. Packed operands are in one tensor, `part` elements apart.
+/// The parameters of Attention and its gradient. Packed operands are in one tensor, `part` elements
+/// apart.
 struct AttentionParams {
   kernels::AttentionDims dims;
   bool packed = false;
@@ -210,7 +211,7 @@ inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
   return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
 }
 
-/// The start of q, k and v, or of their gradients; omitted tensors stay empty.
+/// Returns the starts of q, k and v, or of their gradients; omitted tensors stay empty.
 template <typename View>
 struct AttentionParts {
   View q, k, v;
@@ -222,7 +223,7 @@ struct AttentionParts {
   }
 };
 
-/// Needs kWorkspaceBytes(context, dims).
+/// The kernel needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
@@ -243,7 +244,7 @@ std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const N
   });
 }
 
-/// Needs kWorkspaceBytes(context, dims).
+/// The kernel needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, const Node& n) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
@@ -269,7 +270,8 @@ std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, co
   });
 }
 
-/// Softmax, LogSoftmax and their gradients, with the shape of input 0.
+/// Returns the dimensions of Softmax, LogSoftmax or one of their gradients, from the shape of input
+/// 0.
 inline kernels::SoftmaxDims softmax_dims(const Graph& g, const Node& n, bool log) {
   const Shape& x = input_info(g, n, 0).type.shape;
   const int64_t axis = normalization_axis(n.attributes, x);

@@ -8,7 +8,8 @@
 
 namespace trainyard {
 
-/// LSTM, GRU and their gradients: the first inputs are x, w and r.
+/// Returns the dimensions of LSTM, GRU or one of their gradients, whose first inputs are x, w and
+/// r.
 inline kernels::RecurrentDims recurrent_dims(const Graph& g, const Node& n,
                                              kernels::RecurrentCell cell) {
   const Shape& x = input_info(g, n, 0).type.shape;

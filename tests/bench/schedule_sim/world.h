@@ -136,7 +136,7 @@ class World {
  private:
   JobState& mut(int id) { return states_[static_cast<size_t>(id)]; }
   DeviceState& dev(int id) { return devices_[static_cast<size_t>(id)]; }
-  void settle(int id);  // updates done_us to now
+  void settle(int id);  // sets the job's done_us to the work done until now
   void set_rate(int id, double rate);
   void leave_devices(int id);
   void update_rates(const std::vector<int>& devices);
