@@ -189,7 +189,8 @@ std::optional<int64_t> Clusters::Runner::due_us() {
   size_t unknown = 0;
   for (const Key& key : pending) {
     const Live& l = live.at(key);
-    // The next turn, which `news` triggers, withdraws such an attempt, so no time is due here.
+    // The next turn, which `news` triggers, withdraws such an attempt, so it sets no time to wake
+    // up.
     if (l.stage == Stage::kKnown) continue;
     ++unknown;
     next = std::min(next.value_or(l.due_us), l.due_us);

@@ -221,7 +221,7 @@ bool IngestRunner::Impl::start_next() {
     running[item.dataset.digest] = "";
     large += item.small ? 0 : 1;
   }
-  // Leftovers of an unfinished ingest; a complete dataset with this digest would be READY.
+  // Removes what an unfinished ingest has left; a complete dataset with this digest would be READY.
   (void)files.remove_all(paths.dataset(item.dataset.digest));
   Supervisor::NewTask fresh;
   fresh.kind = "ingest " + item.dataset.name();

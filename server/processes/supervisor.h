@@ -55,9 +55,10 @@ struct RemoteEnd {
 struct TaskEnd {
   std::optional<Error> start_error;  // the process could not be started
   ExitStatus exit;
-  bool attached = false;       // the worker had attached
-  bool silent = false;         // killed because it was silent
-  int64_t stalled_ms = 0;      // killed because it had shown no progress for this long; 0: not
+  bool attached = false;  // the worker had attached
+  bool silent = false;    // killed because it was silent
+  // killed because it had shown no progress for this long; 0: not for this reason
+  int64_t stalled_ms = 0;
   bool late = false;           // killed because its time limit was over
   bool stop_asked = false;     // ended after stop()
   bool outcome_taken = false;  // an outcome was reported, and its effects are durable

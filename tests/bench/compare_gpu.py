@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Training speed and memory on one GPU compared with PyTorch: eager, torch.compile and CUDA graphs,
-in turns within one run.
+"""Compares training speed and memory on one GPU with PyTorch: eager, torch.compile and CUDA graphs, in turns within one
+run.
 
-    python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
-                                       [--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE] [--emulated]
+python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
+[--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE] [--emulated]
 
 Each of PyTorch's ways is tried; the best one is then compared with Trainyard in alternating turns.
 On both sides batches start in host memory, as a loader provides them (pinned and copied

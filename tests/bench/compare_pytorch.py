@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Training speed compared with PyTorch: the same cores, the same arithmetic, in turns within one
-run.
+"""Compares training speed with PyTorch: the same cores, the same arithmetic, in turns within one run.
 
-    venv/bin/python tests/bench/compare_pytorch.py build/release/bin/train_bench --json run.json --out run.md --readme README.md
-        [--pairs 7] [--seconds 1] [--models resnet18,vgg11:224] [--batches 64] [--isa avx512,avx2] [--precision fp32,bf16]
-    venv/bin/python tests/bench/compare_pytorch.py --render run.json [more.json] --out run.md --readme README.md
+venv/bin/python tests/bench/compare_pytorch.py build/release/bin/train_bench --json run.json --out run.md --readme README.md
+[--pairs 7] [--seconds 1] [--models resnet18,vgg11:224] [--batches 64] [--isa avx512,avx2] [--precision fp32,bf16]
+venv/bin/python tests/bench/compare_pytorch.py --render run.json [more.json] --out run.md --readme README.md
 
 Both sides do the same work: shapes, optimizer, learning rate, number of batches. Each turn starts
 from the initial weights and optimizer state, which are restored before the clock starts. Rows

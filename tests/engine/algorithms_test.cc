@@ -1,6 +1,7 @@
-// Catches: a problem that gets another algorithm the second time, be it in the same process, in the
-// next one, in two concurrent processes or after a resume; a choice that is timed but not recorded;
-// a damaged or foreign file that ends a job or is lost; a record that is read back as another.
+// The tests catch a problem that gets another algorithm the second time, be it in the same process,
+// in the next one, in two concurrent processes or after a resume; a choice that is timed but not
+// recorded; a damaged or foreign file that ends a job or is lost; a record that is read back as
+// another.
 #include "src/runtime/algorithms.h"
 
 #include <gtest/gtest.h>

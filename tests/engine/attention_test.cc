@@ -1,5 +1,5 @@
-// Dropout of attention's probabilities. The cases in tests/support/sequence_cases.cc cover its
-// gradient and its parity between backends.
+// Tests of the dropout of attention's probabilities. The cases in tests/support/sequence_cases.cc
+// cover its gradient and its parity between backends.
 #include <gtest/gtest.h>
 
 #include <cmath>

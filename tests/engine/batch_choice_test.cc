@@ -1,4 +1,4 @@
-// Catches: wrong choices of the batch size for `batch_size: auto`.
+// The tests catch wrong choices of the batch size for `batch_size: auto`.
 #include "src/planning/batch_choice.h"
 
 #include <gtest/gtest.h>

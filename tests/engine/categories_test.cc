@@ -1,6 +1,6 @@
-// Categorical columns as embeddings, from the spec to predictions: which layers a preset expands
-// to, what is refused, that a model with category codes is never given one-hot rows or the reverse,
-// and that interrupted and resumed training gives the same bits.
+// Tests of categorical columns as embeddings, from the spec to predictions: which layers a preset
+// expands to, what is refused, that a model with category codes is never given one-hot rows or the
+// reverse, and that interrupted and resumed training gives the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>

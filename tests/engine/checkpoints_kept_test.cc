@@ -1,4 +1,4 @@
-// Catches: training that waits for a disk when it need not, or does not wait when it must; a
+// The tests catch training that waits for a disk when it need not, or does not wait when it must; a
 // checkpoint that is reported before it is durable or before the metrics up to it; a retention rule
 // that removes a checkpoint that it should keep.
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// The cpu backend against the reference loops in double, for every op, gradient and update: on the
-// table of small cases, and on sizes at which kernels split their work over threads. All memory
-// starts as NaN, to catch a kernel that does not write all elements.
+// Compares the cpu backend with the reference loops in double, for every op, gradient and update:
+// on the table of small cases, and on sizes at which kernels split their work over threads. All
+// memory starts as NaN, to catch a kernel that does not write all elements.
 #include <gtest/gtest.h>
 
 #include <cmath>

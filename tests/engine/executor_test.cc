@@ -1,5 +1,5 @@
-// A program bound to memory: what programs share, and what the executor checks when values are
-// written and read.
+// Tests of a program bound to memory: what programs share, and what the executor checks when values
+// are written and read.
 #include "src/runtime/executor.h"
 
 #include <gtest/gtest.h>

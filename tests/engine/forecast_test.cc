@@ -1,4 +1,5 @@
-// The forecast of work that was not measured from measured rates, and the parts of a job's time.
+// Tests of forecasts: measured rates give the time of work that was not measured itself, and the
+// parts of a job's time are right.
 #include "src/forecast/forecast.h"
 
 #include <gtest/gtest.h>

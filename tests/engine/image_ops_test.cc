@@ -1,4 +1,5 @@
-// The refusals of the image ops, with the message that the user reads, and the shapes they infer.
+// Tests of the refusals of the image ops, with the message that the user reads, and the shapes they
+// infer.
 #include <gtest/gtest.h>
 
 #include <cmath>

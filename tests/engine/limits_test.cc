@@ -1,5 +1,5 @@
-// Absurd models: which are refused, with the layer's name, and how long the largest accepted model
-// takes to plan.
+// Tests of absurd models: which are refused, with the layer's name, and how long the largest
+// accepted model takes to plan.
 #include <gtest/gtest.h>
 
 #include "src/job/recipe.h"

@@ -1,5 +1,5 @@
-// The options of the loss and `target: input`, where the input is its own target: refusals, and
-// whole runs whose metrics and predictions must be consistent.
+// Tests of the options of the loss and `target: input`, where the input is its own target:
+// refusals, and whole runs whose metrics and predictions must be consistent.
 #include <gtest/gtest.h>
 
 #include <cmath>

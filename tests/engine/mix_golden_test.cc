@@ -1,5 +1,5 @@
-// Training on mixed images against PyTorch, which trains on the output of torchvision's MixUp and
-// CutMix (tests/golden/make_mix_golden.py): the loss of each of 30 steps must agree within 1e-5
+// Compares training on mixed images with PyTorch, which trains on the output of torchvision's MixUp
+// and CutMix (tests/golden/make_mix_golden.py): the loss of each of 30 steps must agree within 1e-5
 // relative.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The uses of trained models: continuing a text, and evaluation on other datasets.
+// Tests of the uses of trained models: continuing a text, and evaluation on other datasets.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// One job over several processes, each with its own ranks: it gives the same bits as the same
-// number of local ranks, all processes take the same decisions, and none keeps running when one
-// ends.
+// Tests of one job over several processes, each with its own ranks: it gives the same bits as the
+// same number of local ranks, all processes take the same decisions, and none keeps running when
+// one ends.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>

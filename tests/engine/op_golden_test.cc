@@ -1,4 +1,4 @@
-// Values and gradients of single ops, and initial distributions of layers, against PyTorch
+// Compares values and gradients of single ops, and initial distributions of layers, with PyTorch
 // (tests/golden/make_op_golden.py).
 #include <gtest/gtest.h>
 

@@ -1,7 +1,8 @@
-// Parameters sharded over several devices, which are host backends here, and gathered where they
-// are read: the bits of plain data parallelism, in the planned memory, and with checkpoints from
-// and to any sharding. Catches a gather that comes too late or whose result is read too long, a
-// gradient that outlives its exchange, a shard that is mistaken for a whole tensor.
+// Tests of parameters that are sharded over several devices, which are host backends here, and
+// gathered where they are read: they must give the bits of plain data parallelism, use the planned
+// memory, and load and write checkpoints of any sharding. The tests catch a gather that comes too
+// late or whose result is read too long, a gradient that outlives its exchange, a shard that is
+// mistaken for a whole tensor.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Each pass by itself: the graph that it makes of a small graph (golden files), and that results
-// with and without it agree to the bit. Catches a pass that loses a reader, moves a node before its
-// inputs or lets running statistics be updated twice.
+// Tests of each pass by itself: the graph that it makes of a small graph (golden files), and that
+// results with and without it agree to the bit. The tests catch a pass that loses a reader, moves a
+// node before its inputs or lets running statistics be updated twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The connections between the processes of a job: which peers are accepted, what is exchanged and
-// in which order it is summed, and which process is named when one ends.
+// Tests of the connections between the processes of a job: which peers are accepted, what is
+// exchanged and in which order it is summed, and which process is named when one ends.
 #include "src/runtime/peers.h"
 
 #include <arpa/inet.h>
@@ -452,8 +452,8 @@ std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
   });
 }
 
-// Catches a process that waits forever because its own bytes still leave, or because the other end
-// of a connection that is silent in one direction has noticed nothing.
+// This test catches a process that waits forever because its own bytes still leave, or because the
+// other end of a connection that is silent in one direction has noticed nothing.
 TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
   using Way = testing::StormRelay::Way;
   for (const auto& ways : {std::vector{Way::kThere}, {Way::kBack}, {Way::kThere, Way::kBack}}) {

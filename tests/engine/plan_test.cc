@@ -1,4 +1,5 @@
-// The memory plan: exact text for two small jobs, and invariants over graphs of random structure.
+// Tests of the memory plan: exact text for two small jobs, and invariants over graphs of random
+// structure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -431,7 +432,7 @@ PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   return placed;
 }
 
-// Catches a free byte range that is lost or invented, for arbitrary lifetimes.
+// This test catches a free byte range that is lost or invented, for arbitrary lifetimes.
 TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
   for (uint32_t round = 0; round < 200; ++round) {
     std::mt19937 random(round);

@@ -1,6 +1,6 @@
-// One job on several devices, which are host backends here: they follow the loss curve of one
-// device, their weights have the same bits, they stop and resume, and report which rank stopped or
-// failed.
+// Tests of one job on several devices, which are host backends here: they follow the loss curve of
+// one device, their weights have the same bits, they stop and resume, and report which rank stopped
+// or failed.
 #include <gtest/gtest.h>
 
 #include <atomic>

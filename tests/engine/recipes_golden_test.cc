@@ -1,5 +1,5 @@
-// Optimizers, clipping, accumulation, parameter groups, low-rank additions, the moving average,
-// schedules and metrics against PyTorch (tests/golden/make_recipes_golden.py describes how).
+// Compares optimizers, clipping, accumulation, parameter groups, low-rank additions, the moving
+// average, schedules and metrics with PyTorch (tests/golden/make_recipes_golden.py describes how).
 //
 // Bounds: the loss of each of 50 steps within 1e-4 relative. Final weights within 2e-4 of their
 // root mean square: the steps of sign-like optimizers do not shrink with the gradient, so that an

@@ -1,6 +1,6 @@
-// model.loss: sampled_softmax in whole jobs: only the rows of drawn classes and labels change, no
-// computed tensor is as large as the head, evaluations use all classes, any number of devices draws
-// the same classes, and a resumed run continues with the same draws.
+// Tests of model.loss: sampled_softmax in whole jobs: only the rows of drawn classes and labels
+// change, no computed tensor is as large as the head, evaluations use all classes, any number of
+// devices draws the same classes, and a resumed run continues with the same draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Optimizer state sharded over several devices, which are host backends here: the bits of unsharded
-// state, in the planned memory, with checkpoints from and to any number of devices.
+// Tests of optimizer state that is sharded over several devices, which are host backends here: it
+// must give the bits of unsharded state, use the planned memory, and load and write checkpoints of
+// any number of devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Catches: a sharding plan that is missing, has other bytes than the job would need, is rejected
-// for a false reason, or is chosen against the forecast or by rates that are unknown.
+// The tests catch a sharding plan that is missing, has other bytes than the job would need, is
+// rejected for a false reason, or is chosen against the forecast or by rates that are unknown.
 #include "src/planning/sharding_plans.h"
 
 #include <gtest/gtest.h>

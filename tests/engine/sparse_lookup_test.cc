@@ -1,7 +1,7 @@
-// embedding: {sparse: true} in whole jobs: only the rows of a step's tokens change; only the table
-// and its state are as large as the table; the numbers are those of PyTorch and of the plain layer;
-// micro-batches and devices share one list of rows; and unsupported combinations are refused by
-// their field.
+// Tests of embedding: {sparse: true} in whole jobs: only the rows of a step's tokens change; only
+// the table and its state are as large as the table; the numbers are those of PyTorch and of the
+// plain layer; micro-batches and devices share one list of rows; and unsupported combinations are
+// refused by their field.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,6 @@
-// The head and its loss split by class over several devices, which are host backends here: the
-// losses of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of a head and its loss that are split by class over several devices, which are host
+// backends here: they must reproduce the losses of one device, use the planned memory, and load and
+// write checkpoints of any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>

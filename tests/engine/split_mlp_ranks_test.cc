@@ -136,7 +136,7 @@ Change dropped(int64_t units) {
                             {"drop", "Dropout", {}, {{"ratio", 0.4}}});
   };
 }
-// Each rank draws for its units the dropout that one device draws for them.
+// Each rank must draw the same dropout for its units as one device does.
 TEST(SplitMlp, FollowsItWithDropoutBetween) {
   expect_the_curve_of_one_device(dropped(48), 1e-5, {kMlp, kAll}, {2, 3, 4});
   expect_the_curve_of_one_device(

@@ -1,6 +1,6 @@
-// Models of sequences and text against PyTorch. Initial weights and batches are Philox numbers that
-// tests/golden/make_text_golden.py draws too. A misplaced gate, an omitted bias or padding that is
-// not masked shows in the first steps, a truncated gradient soon after.
+// Compares models of sequences and text with PyTorch. Initial weights and batches are Philox
+// numbers that tests/golden/make_text_golden.py draws too. A misplaced gate, an omitted bias or
+// padding that is not masked shows in the first steps, a truncated gradient soon after.
 //
 // Bound: the loss of each of 50 steps within 1e-4 relative.
 #include <gtest/gtest.h>

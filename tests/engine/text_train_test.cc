@@ -1,6 +1,7 @@
-// Text through the whole engine: ingest, loader, training, evaluation, prediction, and refusals.
-// Catches windows that are counted wrongly, a loss that is not the mean over tokens, a resumed run
-// that gets other windows, and raw text that is tokenized differently from the training rows.
+// Tests of text in the whole engine: ingest, loader, training, evaluation, prediction, and
+// refusals. The tests catch windows that are counted wrongly, a loss that is not the mean over
+// tokens, a resumed run that gets other windows, and raw text that is tokenized differently from
+// the training rows.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,7 @@
-// A head that shares an embedding's table, as in GPT-2, split by class over several devices, which
-// are host backends here; each token is looked up on the rank that has its row. Expects the losses
-// of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of a head that shares an embedding's table, as in GPT-2, split by class over several
+// devices, which are host backends here; each token is looked up on the rank that has its row.
+// Expects the losses of one device, in the planned memory, with checkpoints from and to any
+// sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// The plans and refusals of plan_run, and that evaluation counts each row once for any batch size.
+// Tests of the plans and refusals of plan_run, and that evaluation counts each row once for any
+// batch size.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -83,8 +84,8 @@ StepMemory step_memory(const ModelSpec& model, const ModelInterface& interface, 
 /// Returns the plan's bytes on a CPU, where device memory is host memory.
 int64_t bytes_on_cpu(const RunPlan& plan) { return plan.memory.total() + plan.host_bytes; }
 
-// Catches a GPU's plan that includes the scores of a whole batch, and one that lacks scores that
-// are read back.
+// This test catches a GPU's plan that includes the scores of a whole batch, and one that lacks
+// scores that are read back.
 TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
   constexpr int64_t kVocabulary = 5000, kContext = 32;
   ModelSpec gpt2;

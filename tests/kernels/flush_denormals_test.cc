@@ -1,5 +1,5 @@
-// The mode in which denormal numbers count as 0: its effect, which threads it applies to, and that
-// it ends.
+// Tests of the mode in which denormal numbers count as 0: its effect, which threads it applies to,
+// and that it ends.
 #include "kernels/cpu/flush_denormals.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The float functions exp, tanh and erf against the library's double versions, over their whole
-// range.
+// Checks the float functions exp, tanh and erf against the library's double versions, over their
+// whole range.
 #include "kernels/math/transcendental.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
-// Files that name their trained parameters: exactly these are trained. Catches a constant that is
-// trained, a parameter that is evaluated like a constant, and a parameter that would be trained
-// twice. client/python/tests/test_torch_random.py trains such files and compares with PyTorch.
+// Tests of files that name their trained parameters: exactly these are trained. The tests catch a
+// constant that is trained, a parameter that is evaluated like a constant, and a parameter that
+// would be trained twice. client/python/tests/test_torch_random.py trains such files and compares
+// with PyTorch.
 #include <gtest/gtest.h>
 
 #include <cstring>

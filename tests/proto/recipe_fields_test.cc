@@ -1,5 +1,5 @@
-// The rows of the plain fields of a recipe and of resources, beside what else describes them: their
-// structs and the wire. A field that was added to one of them alone fails here.
+// Compares the rows of the plain fields of a recipe and of resources with their structs and their
+// messages. A field that was added to one of them alone fails here.
 #include <gtest/gtest.h>
 
 #include <set>

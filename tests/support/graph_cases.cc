@@ -313,7 +313,7 @@ CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks)
   return b.finish_update();
 }
 
-// Returns the norm of the gradients of several ranks, of which this rank has a shard.
+// Returns the norm of gradients that are sharded over several ranks.
 CaseGraph norm_of_shards(DType dtype, bool scaled) {
   CaseBuilder b(dtype);
   const auto squares =
