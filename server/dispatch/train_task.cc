@@ -484,7 +484,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
   }
-  // Same handling as for the loss of a job's only worker.
+  // This is handled like the loss of a job's only worker.
   if (trouble && trouble->reason == kRankLost) {
     return after_worker_lost(job, kRankLost, "One of its nodes was lost: " + trouble->message + ".",
                              now);

@@ -317,7 +317,8 @@ std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
       answers[i] = plan.error();
     }
   }
-  // First all pieces except each job's last one, one after another; then the last pieces together.
+  // Deletes all pieces except each job's last one, one after another, and then the last pieces
+  // together.
   for (size_t i = 0; i < jobs.size(); ++i) {
     std::vector<ThinEvents>& pieces = plans[i].pieces;
     for (size_t k = 0; k + 1 < pieces.size() && answers[i].ok(); ++k) {

@@ -70,8 +70,8 @@ Bounds connection_bounds(int64_t descriptors) {
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,
                 size_t transport_bytes_max) {
   builder.SetMaxReceiveMessageSize(message_bytes_max);
-  // No compression, because the size limit applies only after decompression: 0.5 MB of gzip took
-  // 530 MiB.
+  // Compression is disabled, because the size limit applies only after decompression: 0.5 MB of
+  // gzip took 530 MiB.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_max);

@@ -130,7 +130,8 @@ std::vector<Probe> every_op() {
 /// in a cache and large ones that do not.
 std::vector<Probe> sizes_of_cpu_jobs() {
   return {
-      // Larger networks with other batch sizes: small ones predict these poorly.
+      // Small networks predict larger ones with other batch sizes poorly, so these are measured,
+      // too.
       {mlp({2048, 1024}), classes_of({784}), probe_recipe(128, "sgd", 0.9), true},
       {convolutions(), photos(32), probe_recipe(4, "sgd", 0.9), true},
       {mlp({4096, 2048}), classes_of({784}), probe_recipe(8, "sgd", 0.9), true},

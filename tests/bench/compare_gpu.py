@@ -38,8 +38,8 @@ ROWS = ("gpt2_small:1024:32:bf16,resnet50:224:256:bf16,lenet5:64:tf32,mlp_small:
 PEAKS = {"H200": {"bf16": 989, "tf32": 495, "fp32": 67}, "H100": {"bf16": 989, "tf32": 495, "fp32": 67},
          "A100": {"bf16": 312, "tf32": 156, "fp32": 19.5}}
 
-# The goals on an H100 or H200, by model of bench_models.h: speed relative to the best of PyTorch's
-# ways, and samples/s.
+# The goals on an H100 or H200, by model of bench_models.h: speed relative to the best of PyTorch's modes, and
+# samples/s.
 RATIO_GOALS = {"gpt2_small:1024": 1.15, "resnet50:224": 1.3, "vgg16:224": 1.1, "resnet18": 1.5, "lenet5": 2.5,
                "mlp_small": 3.0}
 RATE_GOALS = {"gpt2_small:1024": 400e3 / 1024, "resnet50:224": 5000, "vit_base:224": 3500, "lenet5": 600e3}
@@ -86,7 +86,7 @@ def print_goals(rows):
 
 
 def peer():
-    """Serves PyTorch in one of its ways, in a process of its own."""
+    """Serves PyTorch in one of its modes (eager, compiled or CUDA graphs), in a process of its own."""
     import torch
 
     way, device = os.environ["PEER_WAY"], os.environ["PEER_DEVICE"]
@@ -204,7 +204,7 @@ def query_gpu(fields, form=""):
 
 
 class Gpu:
-    """The first GPU as the driver reports it, and PyTorch's ways on it."""
+    """The first GPU as the driver reports it, and PyTorch's modes on it."""
     ways, peer_device = ("eager", "compile", "graph"), "cuda"
 
     def __init__(self):

@@ -111,7 +111,7 @@ TEST(Arena, OfEveryPresetIsUsedToThePlannedByte) {
   EXPECT_EQ(missing, std::set<std::string>()) << "presets without a row";
 }
 
-// A step that consists of several programs, in one arena.
+// A step consists of several programs, all in one arena.
 TEST(Arena, OfMicroBatchesAndAveragedWeightsIsUsedToThePlannedByte) {
   for (SmallPreset& preset : small_presets()) {
     if (preset.name != "lenet5" && preset.name != "gpt2") continue;

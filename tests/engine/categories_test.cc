@@ -53,7 +53,7 @@ Shape shape_of(const Model& model, const std::string& name) {
 }
 
 TEST(CategoryEmbedding, WidthsFollowFastai) {
-  // The results of fastai's emb_sz_rule for the categories and "#na#".
+  // The numbers are the results of fastai's emb_sz_rule for the categories and "#na#".
   EXPECT_EQ(category_embedding_dim(1), 2);
   EXPECT_EQ(category_embedding_dim(5), 4);
   EXPECT_EQ(category_embedding_dim(9), 6);
@@ -165,9 +165,9 @@ TEST(CategoryEmbedding, SurvivesTheModelFile) {
   }
 }
 
-/// The class is the parity of the shop's number, which the number itself as an input of a linear
-/// sum could not express. Some shops are missing, and the test rows contain one that training never
-/// saw.
+/// Makes a dataset whose class is the parity of the shop's number. A linear model with the number
+/// itself as an input could not learn it. Some shops are missing, and the test rows contain one
+/// that training never saw.
 void make_shops(const Workspace& w) {
   const auto write = [&](const std::filesystem::path& path, int first, int count) {
     std::ofstream out(path);

@@ -32,7 +32,7 @@ const Json& mix_golden() {
   return json;
 }
 
-// Equals batch() of the script.
+// Computes the same as batch() of the script.
 void mix_batch(int64_t step, std::vector<float>& images, std::vector<int32_t>& labels) {
   const uint64_t seed = mix_golden()["seed"], rows = mix_golden()["batch"];
   const auto dims = mix_golden()["image"].get<std::vector<uint64_t>>();

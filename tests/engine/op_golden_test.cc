@@ -176,8 +176,8 @@ TEST(PyTorchStarts, EachKindOfLayerStartsAsPyTorchsDoes) {
         EXPECT_EQ(largest, theirs_largest);
         continue;
       }
-      // Four standard errors of the ratio of two deviations, each with a relative error of sqrt(1 /
-      // 2n).
+      // The bound is four standard errors of the ratio of two deviations, each with a relative
+      // error of sqrt(1 / 2n).
       EXPECT_NEAR(deviation / theirs, 1, 4 / std::sqrt(n));
       // The largest value of a uniform draw is below its bound by a relative error of about 1/n;
       // that of a normal draw grows slowly with n and varies by about a tenth.

@@ -789,8 +789,8 @@ TEST(PassOptions, AreSwitchedOffByName) {
   ::unsetenv("TRAINYARD_WITHOUT_PASSES");
 }
 
-// On random graphs: all passes against none, recomputed against kept tensors, and every byte of the
-// plan used.
+// On random graphs, results with all passes equal those without, results with recomputed tensors
+// equal those with kept ones, and every byte of the plan is used.
 TEST(PassRandom, ResultsAgreeAndThePlanIsExact) {
   const auto cpu = make_cpu_backend(2);
   for (uint64_t seed = 0; seed < kRandomGraphs; ++seed) {

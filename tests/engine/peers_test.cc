@@ -154,7 +154,7 @@ TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
         const auto parts = tensors[at].parts();
         mine->plan(exchange, parts);
         mine->run(exchange, parts);
-        // Bytes in both directions, with a few bytes before each message.
+        // The bytes are those of both directions, plus a few before each message.
         EXPECT_NEAR(static_cast<double>(peers[at]->moved_bytes()), 2 * times * of_tensor, 1000);
       });
     }

@@ -452,8 +452,8 @@ TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
   }
 }
 
-// BatchNormalization with ReLU computes its mask from its own input, so with kept winners nothing
-// else reads the pool's input, as in ResNet's stem.
+// BatchNormalization with ReLU computes its mask from its own input. So if the pool keeps its
+// winners, nothing else reads the pool's input, as in ResNet's stem.
 TEST(PlanMemory, WhatIsPooledIsFreeWhereWinnersAreKept) {
   const auto planned = [](bool keeps) {
     CaseBuilder b(DType::kF32);

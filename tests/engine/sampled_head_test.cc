@@ -110,7 +110,7 @@ void expect_near_series(const std::map<int64_t, double>& got,
   }
 }
 
-// One step from a known state: exactly the rows that the op reports as gathered change.
+// After one step from a known state, exactly those rows differ that the op reports as gathered.
 TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
   constexpr int64_t kClasses = 400, kSamples = 12;
   const ModelInterface interface { {8}, 0, TargetForm::kClass, kClasses };

@@ -171,7 +171,8 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   EXPECT_EQ(find(found, {Shard::kNone, Recompute::kFull, 1})->message, "50% slower");
   EXPECT_EQ(find(found, {Shard::kOptimizer, Recompute::kNone, 1})->message, "as fast");
 
-  // Faster than a job that fits unchanged: within the forecast's uncertainty, and beyond it.
+  // The change is faster than the unchanged job, which fits: first by less than the forecast's
+  // uncertainty, then by more.
   query.step_times = times_by(-0.05, 0);
   EXPECT_EQ(
       find(shardings_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,

@@ -462,7 +462,8 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
   }
 }
 
-// The rule of split_mlp.h at its limit: 4 P for weights, gradients and state against R (2 D + D').
+// The rule of split_mlp.h is tested at its limit: 4 P for weights, gradients and state against R (2
+// D + D').
 TEST(SplitMlp, SplitsWhereThatSavesMemory) {
   const Workspace w;
   make_classes(w, 7, 600);

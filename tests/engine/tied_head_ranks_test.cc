@@ -183,7 +183,7 @@ TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
       },
       1e-5, {kHead}, {3});
 }
-// The loss curve of one device, within the precision of 16 bits.
+// The loss curve must equal that of one device, within the precision of 16 bits.
 TEST(TiedHead, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -415,8 +415,8 @@ TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
   }
 }
 
-// Every sharding set is also tried for GPT-2, and a model that does not fit whole fits with a split
-// head.
+// Every sharding set is also tried for GPT-2, and a model that is too large for one device fits
+// with a split head.
 TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);

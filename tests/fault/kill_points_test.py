@@ -134,8 +134,8 @@ class KilledDaemon(Daemon):
 
 
 class Crowd:
-    """Jobs that wait behind the work, in the state of a stopped daemon, and the number of clients
-    that watch the work."""
+    """Jobs that wait until the work is done, in the state of a stopped daemon, and the number of clients that watch the
+    work."""
 
     def __init__(self, folder, waiting, watchers):
         self.state, self.watchers, self.names = folder / "state", watchers, []
@@ -144,7 +144,7 @@ class Crowd:
         shutil.copy(EXAMPLES / "digits.csv.gz", folder)
         daemon = Daemon(self.state, "--threads-per-job", "1", "--cpu-slots", "2").start()
         try:
-            # Its rows differ from the work's, which the work must still upload.
+            # The crowd's rows differ from those of the work, so that the work still has to upload its own.
             self.names = submit_crowd(daemon, Clients(daemon, folder, 0, 0), waiting, number=1)
         finally:
             daemon.stop()

@@ -320,8 +320,7 @@ def list_jobs(daemon):
 
 
 def end_crowd(daemon, names):
-    """Cancels the crowd jobs that still wait, many per call, and returns the final state of
-    each."""
+    """Cancels the jobs of the crowd that still wait, many per call, and returns the final state of each."""
     for first in range(0, len(names), CANCELLED_AT_ONCE):
         daemon.cli("cancel", *names[first:first + CANCELLED_AT_ONCE])
     deadline = time.monotonic() + PATIENCE_S

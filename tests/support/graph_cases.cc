@@ -67,7 +67,7 @@ CaseGraph shared_weight(DType dtype) {
   return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}}, {a, w}));
 }
 
-// The loss after it has a different gradient for each element, so a wrong order of elements shows.
+// The loss has a different gradient for each element of y, so a wrong order of elements is noticed.
 CaseGraph flatten(DType dtype, const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId x = b.image("x", shape);

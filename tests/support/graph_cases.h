@@ -24,8 +24,8 @@ struct CaseGraph {
 struct GraphCase {
   std::string name;  // such as "Gemm/no_bias"
   std::function<CaseGraph(DType)> build;
-  /// A large case has a size for which kernels have separate code, too many elements for central
-  /// differences.
+  /// True for a size at which kernels use separate code. Such a case has too many elements for
+  /// central differences.
   bool is_large = false;
 };
 
