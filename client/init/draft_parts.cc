@@ -71,8 +71,8 @@ std::string count_of(int64_t count, const std::string& noun) {
 
 namespace {
 
-/// Returns "3 classes: setosa (50), versicolor (50), virginica (50)". `rows` is empty if the counts
-/// are not known.
+/// Returns text such as "3 classes: setosa (50), versicolor (50), virginica (50)". `rows` is empty
+/// if the counts are not known.
 std::string classes_text(const std::vector<std::string>& classes,
                          const std::vector<int64_t>& rows) {
   std::string text = count_of(std::ssize(classes), "class") + ": ";

@@ -28,7 +28,7 @@
 
 namespace trainyard::server {
 
-/// Returns "5 hours ago", for people.
+/// Returns text for people, such as "5 hours ago".
 std::string age_text(int64_t us);
 
 /// Returns the rule in the settings, extended so that every job is kept for kKeptSecondsMin after

@@ -89,7 +89,7 @@ void reap_orphans(const std::vector<pid_t>& running);
 /// these UUIDs; empty UUIDs, of devices that have none, are ignored.
 std::vector<std::string> worker_environment(const std::vector<std::string>& gpus);
 
-/// Returns "signal 9 (Killed)" or "exit code 3".
+/// Returns text such as "signal 9 (Killed)" or "exit code 3".
 std::string describe(const ExitStatus& status);
 
 }  // namespace trainyard::server

@@ -19,7 +19,7 @@ constexpr int64_t kOthersMentionedBytes = int64_t{64} << 20;
 
 const char* noun_of(DeviceKind kind) { return kind == DeviceKind::kGpu ? "GPU" : "CPU"; }
 
-// Returns "a GPU", "2 GPUs of one model" or "the CPU".
+// Returns text such as "a GPU", "2 GPUs of one model" or "the CPU".
 std::string wanted(DeviceKind kind, int32_t count) {
   if (kind == DeviceKind::kCpu) return "the CPU";
   return count > 1 ? std::to_string(count) + " GPUs of one model" : "a GPU";

@@ -46,7 +46,8 @@ std::vector<std::byte> merge(const TensorView& weight, const TensorView& a, cons
   return {bytes.begin(), bytes.end()};
 }
 
-/// Returns "layer1.0.fc" for "layer1/0/fc": modules are separated by dots in PyTorch.
+/// Returns a name in PyTorch's form, such as "layer1.0.fc" for "layer1/0/fc"; PyTorch separates
+/// modules by dots.
 std::string module_name(std::string layer) {
   std::ranges::replace(layer, '/', '.');
   return layer;

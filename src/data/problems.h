@@ -29,8 +29,8 @@ class Problems {
   std::vector<FieldViolation> violations_;
 };
 
-/// Returns "data: row 3 (line 4), column 'age'". Rows are counted from 1 without the header, lines
-/// from 1 with it.
+/// Returns text such as "data: row 3 (line 4), column 'age'". Rows are counted from 1 without the
+/// header, lines from 1 with it.
 std::string place_of(const std::string& source, int64_t row, int64_t line,
                      const std::string& column);
 std::string place_of(const std::string& source, int64_t row, int64_t line);

@@ -87,7 +87,7 @@ struct NodeProto {
   std::vector<AttributeProto> attributes;
 
   const AttributeProto* find(std::string_view attribute) const;
-  /// Returns "Conv 'conv1'"; a node without a name is described by its first output.
+  /// Returns text such as "Conv 'conv1'"; a node without a name is described by its first output.
   std::string describe() const;
 };
 

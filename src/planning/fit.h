@@ -30,8 +30,8 @@ struct FitAdvice {
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks = 1, DeviceTraits traits = {},
                      const std::stop_token& stop = {}, bool one_node = true);
-/// Returns "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would
-/// fit": the advice in words; never empty.
+/// Returns text such as "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size:
+/// 48 would fit": the advice in words; never empty.
 std::string describe(const FitAdvice& advice);
 
 }  // namespace trainyard

@@ -109,7 +109,8 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
-/// Returns " or head or mlp": the parts of `shard` that do not depend on the optimizer's state.
+/// Returns text such as " or head or mlp": the parts of `shard` that do not depend on the
+/// optimizer's state.
 std::string left_over(Shard shard) {
   std::string text;
   for (const Shard part : {Shard::kHead, Shard::kMlp}) {

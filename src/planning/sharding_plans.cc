@@ -35,7 +35,7 @@ int64_t sent_bytes(const RunPlan& plan) {
   return bytes;
 }
 
-/// Returns "12% slower": a step time compared with that of the chosen plan.
+/// Returns text such as "12% slower": a step time compared with that of the chosen plan.
 std::string compared(const TimeRange& step, const TimeRange& chosen) {
   const long percent = std::lround(100 * (step.seconds / chosen.seconds - 1));
   if (percent == 0) return "as fast";

@@ -75,7 +75,7 @@ class Peers {
   /// together.
   std::chrono::milliseconds connect_limit() const { return options_.connect_limit; }
   const std::stop_token& stop() const { return stop_; }
-  /// Returns "rank 2", or "ranks 4 to 7".
+  /// Returns text such as "rank 2" or "ranks 4 to 7".
   std::string name_of(int64_t process) const;
 
   // Indexed by process; this process's own entry is empty.

@@ -122,7 +122,7 @@ class ReplicatedSession final : public TrainingSession {
   void join_logits(const std::vector<StepResult>& parts);
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
   std::string describe_stop(double limit_s) const;
-  /// Returns "rank 3 (devices/gpu-1)"; `rank` counts within this process.
+  /// Returns text such as "rank 3 (devices/gpu-1)"; `rank` counts within this process.
   std::string name_of(size_t rank) const;
   /// Returns the process for which this one's connections wait, if it has exceeded the limit.
   std::optional<RankLost> find_silent(double limit_s) const;

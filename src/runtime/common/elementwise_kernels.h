@@ -13,7 +13,8 @@ namespace trainyard {
 
 enum class Transposition : uint8_t { kToChannelsLast, kToRowMajor };
 
-/// Copies input 0 to output 0, an image of the shape of `image`, with its layout changed.
+/// Makes a kernel that copies input 0 to output 0, an image of the shape of `image`, and changes
+/// its layout.
 template <typename Context>
 std::unique_ptr<Kernel> make_transposed(Context& context, const Graph& g, const Node& n,
                                         const TensorInfo& image, Transposition how) {
