@@ -250,8 +250,8 @@ Status sync_file_system(const fs::path& folder) {
 }
 
 /// Moves the files into a folder that cannot be replaced. trainyard.db.state comes first and the
-/// store last: a daemon that is started in between refuses to run, because it finds the former
-/// without the latter.
+/// store last: a daemon that is started in between refuses to run, because it finds
+/// trainyard.db.state without the store.
 Status move_into(const fs::path& from, const fs::path& to) {
   std::vector<fs::path> names;
   std::error_code ec;

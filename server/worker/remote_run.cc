@@ -44,8 +44,8 @@ constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kPollPause{250};
 constexpr int64_t kOthersClocksS = 5;
 
-/// Opens a channel that trusts only `certificate`, by the name kWorkersName, whatever the host is
-/// called.
+/// Opens a channel that trusts only `certificate`, under the name kWorkersName, which need not be
+/// the host's name.
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
                                             const std::string& certificate) {
   grpc::SslCredentialsOptions trusted;

@@ -22,8 +22,8 @@ std::string joined(const Texts& texts, std::string_view last = " or ") {
   return all;
 }
 
-/// Returns text such as "a, b, c": the first eight texts, followed by the number of the others: "
-/// and 4 more".
+/// Returns text such as "a, b, c and 4 more": the first eight texts, and the number of the others
+/// if there are any.
 template <std::ranges::sized_range Texts>
 std::string first_names(const Texts& texts) {
   constexpr size_t kShown = 8;

@@ -161,8 +161,8 @@ class ReluProducts : public NodeEdits {
   std::set<TensorId> fused_;  // the outputs of GemmRelu nodes
 };
 
-/// For every GemmRelu with a ReluGemmGrad, adds a mask as an output of the former and an input of
-/// the latter.
+/// For every GemmRelu with a ReluGemmGrad, adds a mask as an output of the GemmRelu and an input of
+/// the ReluGemmGrad.
 void add_masks(Graph& graph) {
   std::vector<Node> nodes = graph.nodes();
   std::map<TensorId, Node*> gradients;  // ReluGemmGrad nodes, by their input x

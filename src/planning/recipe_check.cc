@@ -264,8 +264,8 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
 }
 
 /// A checkpoint is kept for good if its step is a multiple of both `checkpoint_every_steps` and
-/// `keep_checkpoints_every_steps`. So the latter must be a multiple of the former, or fewer
-/// checkpoints than requested would be kept.
+/// `keep_checkpoints_every_steps`. So keep_checkpoints_every_steps must be a multiple of
+/// checkpoint_every_steps, or fewer checkpoints than requested would be kept.
 Status check_kept(const Recipe& r, const RunShape& shape) {
   const int64_t every = r.keep_checkpoints_every_steps;
   if (every == 0) return {};

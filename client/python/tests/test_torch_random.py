@@ -123,7 +123,7 @@ class Recurrent(nn.Module):
 
 
 class Positions(nn.Module):
-    """A table of positions that is an nn.Embedding, but of which all rows are read."""
+    """A table of positions in an nn.Embedding, all rows of which are read."""
 
     def __init__(self, length, width):
         super().__init__()
