@@ -116,7 +116,7 @@ Result<v1::ListFilesResponse> RemoteFiles::list(v1::FileSet set,
   request.set_nonce(nonce_);
   request.set_set(set);
   for (;;) {
-    // No deadline: computing the digests of a large dataset takes long.
+    // The call has no deadline, because computing the digests of a large dataset takes long.
     grpc::ClientContext context;
     const CallStop call_stop(stop, context);
     v1::ListFilesResponse response;

@@ -76,7 +76,7 @@ class Gemm : public Op {
     if (are_of(Spread::kUnits, inputs)) return std::vector(outputs, Spread::kUnits);
     const bool is_plain = type() == "Gemm";
     if (is_plain && are_of(Spread::kClasses, inputs)) return std::vector{Spread::kClasses};
-    // Not with a bias, since every rank would add it.
+    // A node with a bias is excluded, since every rank would add the bias.
     if (is_plain && read_units(inputs) && inputs.size() == 2) return std::vector{Spread::kSummand};
     return Op::spread(inputs, outputs);
   }

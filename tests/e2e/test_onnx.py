@@ -43,7 +43,7 @@ DIGITS = f"""
 
 
 def spec(dataset, model, recipe=""):
-    # So many steps make the outputs differ between rows.
+    # Most models need 40 steps until their outputs differ between rows.
     steps = 3 if "vit_" in model or "vgg" in model else 40
     return f"""
 dataset:{dataset}

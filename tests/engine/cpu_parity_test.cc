@@ -209,7 +209,7 @@ TEST(CpuParity, SequencesThatAreSplitOverThreads) {
   const std::vector<GraphCase> cases = {
       {"LSTM 19x6x70x67", [](DType t) { return recurrent(t, "LSTM", 19, 6, 70, 67); }},
       {"GRU 19x6x70x67", [](DType t) { return recurrent(t, "GRU", 19, 6, 70, 67); }},
-      // Here the product with x, which is computed before the steps, exceeds the cache.
+      // In these cases the product with x, which is computed before the steps, exceeds the cache.
       {"LSTM 3x2x700x150", [](DType t) { return recurrent(t, "LSTM", 3, 2, 700, 150); }},
       {"GRU 3x2x700x150", [](DType t) { return recurrent(t, "GRU", 3, 2, 700, 150); }},
       {"causal 3x70x2x17", [](DType t) { return transformer(t, 3, 70, 2, 17, true); }},

@@ -200,7 +200,7 @@ TEST(Nodes, SparseLookups) {
   }
   EXPECT_EQ(weights_of(spread), weights_of(local));
 }
-// Here the network delivers bytes late and in irregular bursts.
+// In this test the network delivers bytes late and in irregular bursts.
 TEST(Nodes, ABadNetworkChangesNoBit) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100, 20);

@@ -409,7 +409,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   run(job_on(w, "unbounded", kUnsharded, model), 4, unbounded);
   const TrainJob sharded = job_on(w, "sharded", kParameters, model);
   const DatasetSchema schema = read_schema(w / "dataset").value();
-  // Neither the weights with their whole optimizer state fit, nor the weights with a shard of it.
+  // The weights do not fit, whether with their whole optimizer state or with a shard of it.
   const int64_t limit =
       plan_run(sharded.model, sharded.recipe, schema, 4).value().memory.total() + kWeight / 2;
   EXPECT_LT(limit, unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes);

@@ -345,7 +345,7 @@ TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
   }
 }
 
-// From a file to predictions, which list only the most probable classes.
+// Tests all stages from a file to predictions, which list only the most probable classes.
 TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   const Workspace w;
   constexpr int64_t kClasses = kClassesListedMax + 5;

@@ -236,7 +236,7 @@ TEST(SparseLookup, IsThePlainLayerUnderPlainDescent) {
   }
 }
 
-// The norm sums fewer numbers, in another order.
+// The norm sums fewer numbers than that of the plain layer, in another order.
 TEST(SparseLookup, ClipsByTheNormOfThePlainLayer) {
   const Workspace w;
   testing::make_text(w, 2000);

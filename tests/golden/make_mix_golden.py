@@ -28,7 +28,7 @@ DRAWN = 3  # rows in each batch of `draws`
 
 
 class Draws:
-    """The numbers of a stream, one after the other, as in src/data/load/mix.cc."""
+    """Draws the numbers of a stream one after another, as in src/data/load/mix.cc."""
 
     def __init__(self, step):
         self.numbers = iter(philox_u32(SEED, stream_of("mix"), step, 4096))

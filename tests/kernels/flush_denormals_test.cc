@@ -58,7 +58,7 @@ TEST(FlushDenormals, EndsWithTheModeOfBefore) {
   EXPECT_EQ(flush_mode(), 0u);
 }
 
-// Otherwise a sum's bits would depend on the thread that computed its part.
+// If threads had different modes, a sum's bits would depend on the thread that computed each part.
 TEST(FlushDenormals, AllThreadsOfATeamHaveTheCallersMode) {
   for (const int size : {1, 2, 4}) {
     Team team(size);

@@ -347,7 +347,8 @@ TEST(RunIdentity, NamesEachFieldThatDiffers) {
             "recipe.seed: the checkpoint has 1, the job has 2");
 }
 
-// Otherwise each new field would invalidate the checkpoints of all running jobs at an upgrade.
+// A missing field counts as its default, since each new field would else invalidate the checkpoints
+// of all running jobs at an upgrade.
 TEST(RunIdentity, AFieldThatCameLaterHadItsDefault) {
   const RunIdentity job = plain_identity();
   nlohmann::json description = nlohmann::json::parse(job.record().description);

@@ -180,8 +180,8 @@ void append_losses(std::vector<GraphCase>& cases) {
   }
 }
 
-// Sizes: more rows than a block has threads, rows longer than one pass of a warp or a block, and
-// more elements than a block handles.
+// Appends losses with more rows than a block has threads, rows longer than one pass of a warp or a
+// block, and more elements than a block handles.
 void append_large_losses(std::vector<GraphCase>& cases) {
   const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
     cases.push_back({std::move(name), std::move(build), /*is_large=*/true});

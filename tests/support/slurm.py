@@ -126,8 +126,7 @@ def missing():
 
 
 def free_ports(count):
-    """Ports on which nothing listens now. Another program may take one; start() then tries
-    again."""
+    """Returns ports on which nothing listens now. Another program may take one; start() then tries again."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
