@@ -34,7 +34,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int kCheckThreadsMax = 4;  // the networks of a device check are small
-constexpr int kExecutorThreads = 8;  // so many changes, other than submits, can share a commit
+constexpr int kExecutorThreads = 8;  // this many changes, other than submits, can share a commit
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr int kArrayThreads = 2;  // arrays that are planned concurrently
 constexpr size_t kArrayQueueMax = 64;

@@ -21,7 +21,7 @@ struct TimeRange {
 TimeRange operator*(TimeRange range, double factor);
 
 enum class Limit : uint8_t { kUnknown, kCompute, kMemory, kLaunches, kData, kExchanges };
-/// Returns "compute", "memory bandwidth", "launches", "data", "exchanges"; "" for kUnknown.
+/// Returns one of "compute", "memory bandwidth", "launches", "data", "exchanges"; "" for kUnknown.
 std::string_view name_of(Limit limit);
 
 /// A lower bound for the time of a step: the sum over its nodes of the time for the node's FLOPs at

@@ -14,8 +14,8 @@
 namespace trainyard {
 namespace {
 
-// Windows per run of the program; fewer than rows elsewhere, since each token of a window has its
-// own row of logits.
+// The number of windows per run of the program. It is smaller than the number of rows of other
+// models, since each token of a window has its own row of logits.
 constexpr int64_t kWindowsBatch = 4;
 
 class InferenceModel final : public BatchModel {

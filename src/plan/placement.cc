@@ -102,8 +102,8 @@ class Timeline {
 
  private:
   struct Node {
-    Ranges any;  // in use at one or more of the node's steps, without ranges that are in `all` of a
-                 // node above
+    // in use at one or more of the node's steps, except what `all` of an ancestor contains
+    Ranges any;
     Ranges all;  // in use at all of the node's steps
   };
 

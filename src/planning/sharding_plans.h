@@ -57,7 +57,7 @@ enum class ShardingVerdict : uint8_t {
   kDoesNotFit,
   kRefused,  // a spec that requests it would be refused
 };
-/// Returns "chosen", "fits", "changes the result", "does not fit", "refused".
+/// Returns one of "chosen", "fits", "changes the result", "does not fit", "refused".
 std::string_view name_of(ShardingVerdict verdict);
 
 struct ShardingRow {

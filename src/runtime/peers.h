@@ -130,8 +130,8 @@ class Peers {
   void wait(std::chrono::steady_clock::time_point since);
   [[noreturn]] void lose(int64_t process);
   void check_for_ended();
-  /// Finds the process whose end caused that of `process`, which has closed its connection in an
-  /// orderly way, as after giving up.
+  /// Finds the process whose end caused the end of `process`, which has closed its connection in an
+  /// orderly way (as a process that gives up does).
   int64_t find_first_ended(int64_t process);
   void close_all() noexcept;
 

@@ -61,7 +61,7 @@ class Shape {
 /// of other ranks, parameters, and the inputs and outputs of a program are row-major.
 enum class Layout : uint8_t { kRowMajor, kChannelsLast };
 
-/// Returns true where both layouts store the same bytes in the same order.
+/// Returns true if both layouts store the same bytes in the same order.
 inline bool layouts_share_bytes(const Shape& s) {
   return s.rank() != 4 || s[1] <= 1 || s[2] * s[3] <= 1;
 }

@@ -55,7 +55,7 @@ TEST_F(OtherProcessesMemoryTest, AJobThatStartsIsNotTakenForOthers) {
   EXPECT_EQ(gib_when_used(31), 10) << "they have left";
 }
 
-// If the dead worker's memory still counted as its own, jobs that start there one after another
+// If the death of a worker lowered the estimate for good, jobs that start there one after another
 // would be promised memory that other processes use.
 TEST_F(OtherProcessesMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmaller) {
   place("a", 20, true);
