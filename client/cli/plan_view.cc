@@ -270,9 +270,8 @@ std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   return text;
 }
 
-/// Returns the first split pairs: "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a
-/// step,
-/// ...".
+/// Returns a list of the first split pairs, each as "fc1 and fc2 (4,096 units): 24 MiB less for
+/// 3 MiB exchanged in a step".
 std::string split_pairs_text(const v1::RunPlan& run) {
   constexpr int kShown = 8;
   std::string text;

@@ -26,8 +26,8 @@ class ClusterRates;
 /// Thread-safe; the counts are lost when the daemon ends.
 class HostTrouble {
  public:
-  /// Counts one more such attempt, resets the count of refusals, and returns the pause in
-  /// microseconds before the next attempt.
+  /// Counts one more attempt that could not continue, resets the count of refusals, and returns the
+  /// pause in microseconds before the next attempt.
   int64_t pause_us(const std::string& job_uid);
   /// Counts one more refusal by the job's cluster and returns how many there were in a row.
   int32_t refused(const std::string& job_uid);

@@ -79,8 +79,8 @@ class AlgorithmTimes {
   struct Rate {
     double flops = 0, us = 0;
   };
-  /// Returns the recorded entry of this problem; nullptr if there is none, or if it only says that
-  /// a smaller workspace left the naive engine or no timing.
+  /// Returns the entry of this key. Without one, returns an entry of the same problem with a
+  /// smaller workspace if it has a time and an engine other than the naive one; else nullptr.
   const Entry* find(const std::string& key) const;
   const Entry* find_alike(const KeyedProblem& problem, int64_t pass, const std::string& operands,
                           bool tf32) const;

@@ -87,8 +87,8 @@ const ShardingRow* find(const ShardingPlans& shardings, const ShardingPlan& shar
   return row == shardings.rows.end() ? nullptr : &*row;
 }
 
-/// Returns step times by a formula: the extra seconds of a level of recompute and of a further
-/// micro-batch.
+/// Returns a function that forecasts a second for a step, `recompute` more for each level of
+/// recompute, and `micro_batches` more for each further micro-batch.
 StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
   return [=](const Recipe& recipe, const RunPlan&) -> std::optional<TimeRange> {
     const double seconds = 1 + recompute * static_cast<double>(recipe.recompute) +
@@ -171,8 +171,8 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   EXPECT_EQ(find(found, {Shard::kNone, Recompute::kFull, 1})->message, "50% slower");
   EXPECT_EQ(find(found, {Shard::kOptimizer, Recompute::kNone, 1})->message, "as fast");
 
-  // The change is faster than the unchanged job, which fits: first by less than the forecast's
-  // uncertainty, then by more.
+  // Recompute is faster than the job as written, which fits: at first by less than the forecast's
+  // error, then by more.
   query.step_times = times_by(-0.05, 0);
   EXPECT_EQ(
       find(shardings_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,

@@ -173,7 +173,7 @@ TEST(SplitHead, FollowsItOverAVocabulary) {
   }
 }
 
-// The losses of PyTorch's plain run (golden_test.cc), with the head split over ranks.
+// With the head split over ranks, the losses equal those of PyTorch's plain run (golden_test.cc).
 TEST(SplitHead, HasTheLossesOfPyTorch) {
   constexpr int64_t kPixels = 784, kClasses = 10;
   std::ifstream file(testing::source_path("tests/golden/pytorch_training.json"));

@@ -4,13 +4,14 @@ A commit point is before or after an operation on a file of the state folder, a 
 or a secret passed to a worker. The daemon starts again, the client continues, and all promises must
 hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at exact points).
 
-The work runs once with kill_points.cc, which logs the points. POINTS lists all of them: an unlisted
-point is a new commit point, and the test fails until it is listed and thus tested. Killing at all
-of them, before and after, takes an hour. A normal run takes the first occurrence of each point that
-starts a step of its own (its text is not empty), and --more others, chosen by the seed. With
---waiting, that many jobs wait behind those of the work. They run when nothing else does, and are
-cancelled and removed with the work's jobs. With --watchers, that many clients follow the work's
-jobs through every restart.
+A fixed sequence of requests, the workload, runs once with kill_points.cc, which logs the points.
+POINTS lists all of them: an unlisted point is a new commit point, and the test fails until it is
+listed and thus tested. Killing at all of them, before and after, takes an hour. A normal run takes
+the first occurrence of each point that starts a step of its own (its text is not empty), and --more
+others, chosen by the seed. With --waiting, that many jobs, the crowd, wait with a lower priority
+than the workload's jobs. They run when nothing else does, and are cancelled and removed with the
+workload's jobs. With --watchers, that many clients follow the workload's jobs through every
+restart.
 
     python3 tests/fault/kill_points_test.py --all
     python3 tests/fault/kill_points_test.py --waiting 10000 --watchers 100 --more 0 --only trainyard.db
@@ -134,8 +135,8 @@ class KilledDaemon(Daemon):
 
 
 class Crowd:
-    """Jobs that wait until the work is done, in the state of a stopped daemon, and the number of clients that watch the
-    work."""
+    """Jobs that wait until the workload is done, in the state of a stopped daemon, and the number of clients that watch
+    the workload."""
 
     def __init__(self, folder, waiting, watchers):
         self.state, self.watchers, self.names = folder / "state", watchers, []
@@ -144,7 +145,7 @@ class Crowd:
         shutil.copy(EXAMPLES / "digits.csv.gz", folder)
         daemon = Daemon(self.state, "--threads-per-job", "1", "--cpu-slots", "2").start()
         try:
-            # The crowd's rows differ from those of the work, so that the work still has to upload its own.
+            # The crowd has other rows than the workload, so that the workload still uploads its own.
             self.names = submit_crowd(daemon, Clients(daemon, folder, 0, 0), waiting, number=1)
         finally:
             daemon.stop()

@@ -356,7 +356,7 @@ def describe_end(daemon, expected, crowd_names):
 
 
 def settle(daemon, crowd_names):
-    """Waits for all jobs except the crowd's to end, and resumes jobs that a client paused."""
+    """Waits until all jobs outside the crowd have ended, and resumes jobs that a client paused."""
     deadline = time.monotonic() + PATIENCE_S
     behind = set(crowd_names)
     while time.monotonic() < deadline:

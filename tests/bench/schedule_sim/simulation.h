@@ -176,7 +176,8 @@ class Simulation {
   int64_t useless_preemptions_ = 0;
   std::vector<int> lost_to_failure_;  // the policy has not been notified of them yet
   std::map<int, int> victims_of_;     // preempted jobs that still run; values: the beneficiary
-  // For the current hour, by owner:
+  // The current hour's GPU time and waiting: owner_parts_ is by job, the vectors
+  // are by owner.
   struct OwnerPart {  // one job's contribution to its owner
     bool waits = false, has = false;
     int64_t since_us = 0;
@@ -192,7 +193,7 @@ class Simulation {
   double index_now_ms_ = 0;
   int64_t waiting_max_ = 0;
   int jobs_on_gpu_max_ = 0;
-  // For the first job in order, with `strict`:
+  // With `strict`: the first job in queue order, and the time at which it is promised to start.
   int promised_ = -1;
   int64_t promise_us_ = 0;
 };
