@@ -25,7 +25,7 @@ struct ConvDims {
   ImageDims y() const { return {x.N, K, window.P(x.H), window.Q(x.W)}; }
   int64_t group_channels() const { return x.C / group; }
   int64_t weight_elements() const { return K * group_channels() * window.R * window.S; }
-  /// A multiply-add counts as 2; padding counts like data.
+  /// Returns the FLOPs: a multiply-add counts as 2, and padding counts like data.
   int64_t flops() const { return 2 * y().elements() * group_channels() * window.R * window.S; }
 };
 

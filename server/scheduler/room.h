@@ -22,7 +22,7 @@ class Room {
 
   Room(Fleet& fleet, const Policy& policy, int64_t now_us);
   ~Room();
-  /// Restores the fleet to its state before the pass. To be called when everything is decided: the
+  /// Restores the fleet to its state before the pass. Call it when everything is decided: the
   /// destructor restores the fleet, too, but cannot report a failed check.
   void give_back();
   Room(const Room&) = delete;

@@ -30,7 +30,7 @@ class SystemClock final : public Clock {
   }
 };
 
-/// This machine's clocks. Thread-safe.
+/// Returns this machine's clocks. Thread-safe.
 inline const Clock& system_clock() {
   static const SystemClock clock;
   return clock;

@@ -110,8 +110,9 @@ class ParameterGathering {
     for (auto id = first; id != backward.end(); ++id) add_to_group(kBackwardPass, *id);
   }
 
-  /// All parameters that a node is the first to read are in one group, so that a group is no longer
-  /// needed when the next one is.
+  /// Adds the parameter to the newest group, or begins a group. Parameters that the same
+  /// node is the first to read are in one group, so that a group is no longer needed when the next
+  /// one is.
   void add_to_group(Pass pass, TensorId id) {
     const size_t reader = uses_[pass].at(id).first;
     const auto count = groups_.empty() ? 0 : std::ssize(groups_.back().read);

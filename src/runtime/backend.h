@@ -204,7 +204,7 @@ class Backend {
   /// processes. FAILED_PRECONDITION if the devices cannot be joined; UNAVAILABLE/RANKS_UNCONNECTED
   /// or DEADLINE_EXCEEDED/RANKS_MISSING if they do not find each other; CANCELLED/STOPPED.
   virtual Status join(std::span<Backend* const> ranks, const ProcessGroup& group);
-  /// This backend's end of the connection; nullptr before connect() or join().
+  /// Returns this backend's end of the connection; nullptr before connect() or join().
   virtual Communicator* communicator() { return nullptr; }
 };
 

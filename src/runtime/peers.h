@@ -97,8 +97,8 @@ class Peers {
   static constexpr size_t kTextOfEachMax = 1000;
   /// Returns the texts of all processes, each truncated to kTextOfEachMax bytes.
   std::vector<std::string> all_texts(std::string_view here);
-  /// Throws RankLost if a process has ended. To be called only between the calls above, and only
-  /// while no process can have reached its regular end.
+  /// Throws RankLost if a process has ended. Must be called only between the calls above, and
+  /// only while no process can have reached its regular end.
   void check();
 
   /// Makes the current or else the next call to a function above throw ExchangeAborted.

@@ -109,7 +109,7 @@ class ReplicatedSession final : public TrainingSession {
     return peers_ == nullptr ? std::ssize(replicas_->devices) : peers_->ranks();
   }
   int64_t first_rank() const { return peers_ == nullptr ? 0 : peers_->first_rank(); }
-  /// This process's rank `r`'s part of a span that covers all ranks.
+  /// Returns the part of a span over all ranks that belongs to rank `r` of this process.
   template <typename T>
   std::span<const T> of_rank(std::span<const T> all, size_t r) const {
     const size_t size = all.size() / static_cast<size_t>(all_ranks());

@@ -56,7 +56,7 @@ output: {cls.cluster.folder}/log/job-%j.log
 
     @classmethod
     def worker_of_nodes(cls):
-        """The worker program that nodes start."""
+        """Returns the worker program that nodes start."""
         return BIN / "trainyard-worker"
 
     @classmethod

@@ -9,7 +9,7 @@ import trainyard
 
 @pytest.fixture(scope="session")
 def letters(client, tmp_path_factory):
-    """A language model that has learned the fixed order of seven letters."""
+    """Returns a language model that has learned the fixed order of seven letters."""
     folder = tmp_path_factory.mktemp("letters")
     (folder / "input.txt").write_text("abcdefg" * 200)
     spec = {"dataset": {"path": "input.txt", "text": {}},

@@ -102,7 +102,7 @@ class Client(ArrayCalls):
 
     @property
     def server(self) -> str:
-        """The address in use: "unix:/path" or "host:port"."""
+        """The server's address: "unix:/path" or "host:port"."""
         return self._channel.connection.server
 
     # --- jobs -----------------------------------------------------------------------------------------------------
