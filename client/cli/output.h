@@ -30,7 +30,7 @@ std::string error_json(const Error& error);
 
 /// Returns a rounded duration: "3 s", "12 min", "5 h", "3 d".
 std::string human_duration(double seconds);
-/// Returns the time since then, for tables: "34s ago"; "" for an unset time.
+/// Returns the time that has passed since `time`, for tables: "34s"; "" for an unset time.
 std::string age_of(const google::protobuf::Timestamp& time);
 double seconds_of(const google::protobuf::Timestamp& time);
 /// Returns the time in the local time zone, "2026-11-21 09:51:57".

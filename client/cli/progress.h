@@ -32,7 +32,7 @@ struct ProgressState {
 /// Renders one line of at most `width` columns. On a narrow terminal the least important parts are
 /// dropped first.
 std::string render_bar(const ProgressState& state, int width, bool utf8, bool colour);
-/// Renders the same values as a log line: "step 120/240  50 %  epoch 5/10  ..."
+/// Renders the state as a log line: "step 120/240  50 %  epoch 5/10  ..."
 std::string render_line(const ProgressState& state);
 
 struct ProgressSink {

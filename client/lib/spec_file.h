@@ -49,7 +49,7 @@ Result<spec::Document> read_document_file(const std::filesystem::path& path);
 Result<SpecFile> read_spec_file(const std::filesystem::path& path,
                                 std::span<const std::string> sets,
                                 std::span<const std::string> grids = {});
-/// Does the same for a text; relative paths are relative to `folder`.
+/// Processes a text like the file of read_spec_file(); relative paths are relative to `folder`.
 Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
                                  const std::filesystem::path& folder,
                                  std::span<const std::string> sets,

@@ -38,7 +38,7 @@ void insert_dependencies(Connection& db, int64_t order, const std::vector<Awaite
 
 /// Returns a sentence that says which jobs a job waits for: `first` and count - 1 others.
 std::string waiting_message(const Awaited& first, int32_t count);
-/// Returns the same sentence for a stored job whose `waits_for` is above 0.
+/// Returns a sentence that says which jobs a stored job waits for. Its `waits_for` must be above 0.
 std::string waiting_message(Connection& db, const Job& job);
 
 /// The largest number of rows of `dependencies` that one transaction settles.

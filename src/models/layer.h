@@ -144,8 +144,7 @@ class LayerBuilder {
   Result<TensorId> add_node(const ResolvedLayer& layer, std::string name, std::string_view op,
                             Attributes attributes, std::vector<TensorId> inputs,
                             std::vector<std::string> saved = {});
-  /// Does the same for an op with `count` outputs and returns all of them: "name", "name.1",
-  /// "name.2", ...
+  /// Adds a node with `count` outputs and returns all of them: "name", "name.1", "name.2", ...
   Result<std::vector<TensorId>> add_node_with_outputs(const ResolvedLayer& layer,
                                                       std::string_view op, Attributes attributes,
                                                       std::vector<TensorId> inputs, int64_t count);

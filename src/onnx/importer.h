@@ -85,7 +85,8 @@ class Importer {
   /// may be null.
   Result<View> linear(const View& x, const Constant& weight, const Constant* bias);
   Result<View> mat_mul(const Value& a, const Value& b);
-  /// Returns the same elements with other sizes, given as for ONNX's Reshape but without 0 and -1.
+  /// Returns the elements of `x` with other sizes, given as for ONNX's Reshape but without 0 and
+  /// -1.
   Result<View> reshape(View x, const std::vector<Extent>& dims);
 
   // --- the graph ---

@@ -87,8 +87,8 @@ void check_updated(OpChecks& check, const InferContext& c, std::span<const int64
 /// gradient and state.
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
                                                   std::span<const int64_t> parts);
-/// Does the same for an update that cannot work on a shard of a whole tensor: inputs 0 and 1 have
-/// the same spread.
+/// Implements spread() of an update that cannot work on a shard of a whole tensor: inputs 0 and 1
+/// have the same spread.
 std::optional<std::vector<Spread>> spread_equally(const std::vector<Spread>& inputs);
 /// Implements cost() of an update.
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);

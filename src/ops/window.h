@@ -24,7 +24,8 @@ kernels::Window pool_window(const Attributes& attributes, const Shape& x);
 
 /// Refuses a window larger than the padded image `x` [N, C, H, W].
 void check_window_fits(OpChecks& check, const kernels::Window& window, const Shape& x);
-/// Does the same for a pool, and refuses a pool with a window that has no cell inside the image.
+/// Refuses a pool with a window larger than the padded image `x` [N, C, H, W], or with a window
+/// that has no cell inside the image.
 void check_pool_fits(OpChecks& check, const Attributes& attributes, const Shape& x);
 
 /// Returns [N, channels, P, Q].

@@ -41,8 +41,9 @@ class Session final : public TrainingSession {
   /// Returns a snapshot of the sessions of all ranks, including this one: sharded tensors are
   /// joined from all of them.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
-  /// Returns where a rank's shards are in a snapshot (kAll) or in evaluated weights (kEvaluated).
+  /// The tensors in a snapshot (kAll) or in evaluated weights (kEvaluated).
   enum class Copied : uint8_t { kAll, kEvaluated };
+  /// Returns where a rank's shards are in `snapshot`.
   std::vector<std::span<std::byte>> parts_of(Snapshot& snapshot, Rank rank, Copied copied) const;
   Snapshot evaluated_weights() const override { return evaluated_weights(std::vector{this}); }
   Snapshot evaluated_weights(const std::vector<const Session*>& ranks) const;

@@ -131,7 +131,7 @@ double engine_70_us(const KeyedProblem& p) {
   return rate_us(p.flops, p.bytes, f.engine_70_flops.value * share);
 }
 
-// Passes of our own kernels.
+// The following functions compute times of our own kernels (Sweep).
 
 /// A parsed word of Sweep::reads or writes.
 struct Word {

@@ -64,8 +64,8 @@ class ScriptedDevices final : public Inventory {
     const std::lock_guard lock(mu_);
     others_[device] = bytes;
   }
-  /// Does the same at the next reading, but only if all of these jobs have taken their memory by
-  /// then.
+  /// Sets the memory of outside processes at the next reading, but only if all of these jobs have
+  /// taken their memory by then.
   void set_others_beside(std::vector<std::string> uids, const std::string& device, int64_t bytes) {
     const std::lock_guard lock(mu_);
     coming_ = {device, bytes, std::move(uids)};

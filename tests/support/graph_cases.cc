@@ -329,8 +329,8 @@ CaseGraph norm_of_shards(DType dtype, bool scaled) {
   return b.finish_update();
 }
 
-// Returns the same norm for gradients that each rank has completely: `firsts` is where this rank's
-// part begins.
+// Returns the norm of gradients that each rank has completely: `firsts` is where this rank's part
+// begins.
 CaseGraph norm_of_parts(DType dtype) {
   CaseBuilder b(dtype);
   const auto squares = b.node(
@@ -374,7 +374,8 @@ CaseGraph loss_scale(DType dtype, int64_t good_steps) {
   return b.finish_update();
 }
 
-/// Returns the same case in a step that loss scaling skips: nothing may change.
+/// Returns the case `c` with a gradient that overflows, so that loss scaling skips the step:
+/// nothing may change.
 CaseGraph skipped(CaseGraph c) {
   c.values.at(c.graph.find_tensor("learning_rate").value()) = {std::nan("")};
   c.values.at(c.graph.find_tensor("g").value())[0] = std::numeric_limits<double>::infinity();

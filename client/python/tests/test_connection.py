@@ -1,4 +1,4 @@
-"""The choice of server and credentials, and the errors if there is no server."""
+"""Tests of the choice of server and credentials, and of the errors if there is no server."""
 
 import inspect
 import os

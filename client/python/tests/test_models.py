@@ -1,4 +1,4 @@
-"""Calls on trained models: continuing text, and evaluation on datasets."""
+"""Tests of calls on trained models: the continuation of text, and evaluation on datasets."""
 
 import pandas as pd
 import pytest

@@ -1,4 +1,4 @@
-"""Output for people: printed events, progress that ends with the result, and a job in a notebook."""
+"""Tests of output for people: printed events, progress that ends with the result, and a job in a notebook."""
 
 import io
 import sys

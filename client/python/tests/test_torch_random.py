@@ -1,7 +1,7 @@
-"""Random networks train as in PyTorch: each is converted by from_torch, then trained here and in PyTorch for some steps
-of SGD on the same batches in the same order, and compared weight by weight, running statistics included. Detects a
-constant of the exported graph that is trained, a parameter that is not trained, is trained twice or is misplaced, and
-weight decay of frozen parameters. Dropout is 0, since PyTorch's random numbers cannot be reproduced
+"""Tests that random networks train as in PyTorch: each is converted by from_torch, then trained here and in PyTorch for
+some steps of SGD on the same batches in the same order, and compared weight by weight, running statistics included.
+Detects a constant of the exported graph that is trained, a parameter that is not trained, is trained twice or is
+misplaced, and weight decay of frozen parameters. Dropout is 0, since PyTorch's random numbers cannot be reproduced
 (test_torch_models.py covers dropout). Skipped without PyTorch and its exporter's packages; `scripts/test --torch`
 installs them.
 

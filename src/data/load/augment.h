@@ -72,8 +72,8 @@ class Augmenter {
   /// Changes an image [C, H, W] in place. `scratch` is a buffer that calls may reuse.
   void apply(std::span<float> image, uint64_t seed, int64_t epoch, int64_t row,
              std::vector<float>& scratch) const;
-  /// Returns the same random change as an ImageMove, for a device that applies it itself. Only for
-  /// lists that pass moves_alone().
+  /// Returns the random change of apply() as an ImageMove, for a device that applies it itself.
+  /// Only for lists that pass moves_alone().
   kernels::ImageMove draw_move(uint64_t seed, int64_t epoch, int64_t row) const;
   /// Returns the values with which a cutout fills, by channel.
   std::span<const float> mean() const { return mean_; }
