@@ -26,9 +26,9 @@ std::string state_name(v1::JobState state);
 Style state_style(v1::JobState state);
 /// Returns exit code 0, 1 or 8 for a job that SUCCEEDED, FAILED or was CANCELLED.
 int exit_code_of_job(v1::JobState state);
-/// The most important metrics, at most three, each followed by its baseline if there is one:
-/// "val/accuracy 0.983 (baseline 0.61), val/loss 0.0612".
 using Baselines = google::protobuf::RepeatedPtrField<v1::Baseline>;
+/// Returns the most important metrics, at most three, each followed by its baseline if there is
+/// one: "val/accuracy 0.983 (baseline 0.61), val/loss 0.0612".
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics,
                            const Baselines& baselines = {});
 /// Returns a table of the final metrics, with the baselines that exist in a second column.

@@ -21,8 +21,8 @@ inline constexpr double kLongTextWords = 8;
 struct ColumnProfile {
   std::string name;
   ColumnCounts counts;
-  std::set<std::string> values;           // different ones, at most kTargetValuesMax + 1
-  std::unordered_set<std::string> texts;  // different ones, at most kCategoriesMax + 1
+  std::set<std::string> values;           // the different values, at most kTargetValuesMax + 1
+  std::unordered_set<std::string> texts;  // the different texts, at most kCategoriesMax + 1
   int64_t dates = 0;           // texts that are dates as src/data/table/date.h reads them
   int64_t other_dates = 0;     // texts that look like dates in another order: 31.12.2026
   int64_t other_numbers = 0;   // texts that look like numbers with units or separators: $1,200

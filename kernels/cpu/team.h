@@ -45,7 +45,7 @@ class Team {
 
   /// Calls f(index) for index 0..parts-1, each on its own thread (index 0 on the caller's), and
   /// returns when all calls have returned. parts <= size(). Rethrows an exception that f throws.
-  /// Only one caller at a time.
+  /// Only one thread may call it at a time.
   template <typename F>
   void run(int parts, const F& f) {
     if (parts <= 1) {

@@ -106,8 +106,8 @@ Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& 
                                               ", expected one of " + steps_text(checkpoints) + ".");
 }
 
-/// Chooses the checkpoint, checks it against the plan and links it into the new job's folder. Also
-/// NOT_FOUND if the checkpoint was deleted in the meantime.
+/// Chooses the checkpoint, checks it against the plan and links it into the new job's folder.
+/// Returns NOT_FOUND if the checkpoint was deleted in the meantime.
 Result<StartPoint> prepare_start(const JobParts& parts, const DerivedJob& asked, const Job& parent,
                                  const PlannedJob& planned) {
   StartPoint start;

@@ -12,7 +12,7 @@ namespace trainyard {
 /// so far, 0 if there is none.
 Retention retention_of(const Recipe& recipe, int64_t best_step);
 /// Returns the retention after the checkpoint with this state, which contains the step of the best
-/// evaluation. For processes other than the one that trained.
+/// evaluation. Processes other than the one that trained use it.
 Retention retention_after(const Recipe& recipe, const CheckpointState& state);
 
 }  // namespace trainyard

@@ -123,13 +123,13 @@ class LayerBuilder {
   /// +-1/sqrt(fan_in).
   Result<TensorId> add_fan_in_parameter(const ResolvedLayer& layer, std::string_view suffix,
                                         Shape shape, int64_t fan_in);
-  /// Adds "<layer>.weight" of `shape` and, unless `bias: false`, "<layer>.bias" of `units`. The
-  /// layer's `initializer` determines their first values (weight_rules below). `fan_in` and
-  /// `fan_out` are defined as in PyTorch.
   struct Weights {
     TensorId weight = kNoTensor, bias = kNoTensor;
     bool tied = false;  // the weight belongs to another layer
   };
+  /// Adds "<layer>.weight" of `shape` and, unless `bias: false`, "<layer>.bias" of `units`. The
+  /// layer's `initializer` determines their first values (weight_rules()). `fan_in` and
+  /// `fan_out` are defined as in PyTorch.
   Result<Weights> add_weights(const ResolvedLayer& layer, Shape shape, int64_t units,
                               int64_t fan_in, int64_t fan_out);
   /// Adds x W^T + b as a node called `name`, with a low-rank addition if the layer is a target of

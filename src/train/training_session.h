@@ -92,10 +92,10 @@ class TrainingSession : public BatchModel {
     begin_step(inputs);
     return finish_step();
   }
+  static constexpr int64_t kSubmittedAhead = 1;
   /// These run a step in two parts. The next begin_steps() may be called before the steps of the
   /// previous call are finished, so that a device that runs ahead does not wait while its results
   /// are processed. `inputs` may be reused when begin_step() returns.
-  static constexpr int64_t kSubmittedAhead = 1;
   void begin_step(const StepInputs& inputs) {
     begin_steps(1, [&] { return inputs; });
   }
