@@ -4,9 +4,8 @@
 //
 //   words    x[n, e] = row[start[n] + e], 32-bit words without interpretation (floats or tokens)
 //   bytes    x[n, c, p] = table[c, row[start[n] + (c, p)]]
-//   moved    x[n, c, y, x] = the value of pixel source_of(move[n], y, x) of channel c, read as
-//   words
-//            or bytes as above; fills[c, 0] for kBlackPixel, fills[c, 1] for kFilledPixel
+//   moved    x[n, c, y, x] = the value of pixel source_of(move[n], y, x) of channel c, read like
+//            words or bytes; fills[c, 0] for kBlackPixel, fills[c, 1] for kFilledPixel
 //   target   target[n], 32 bits without interpretation; with windows: target[n, t] =
 //            row[start[n] + t + 1]
 //

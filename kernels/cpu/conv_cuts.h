@@ -25,9 +25,8 @@ std::vector<ConvCut> cut_images(const ConvDims& d, int threads);
 /// Returns cuts into bands of rows, only for channels-last images. Empty if there are enough images
 /// or if a band would cover nothing but padding.
 ///   rows of y   for forward, and for dw and db, whose results the caller adds up
-///   rows of x   for dx, each with all rows of y that contribute to it: the padding in `dims`
-///   covers
-///               the part of these rows' windows that is outside the band
+///   rows of x   for dx, each with all rows of y that contribute to it. The padding in `dims` is
+///               the part of the windows of these rows that is outside the band.
 std::vector<ConvCut> cut_rows_of_y(const ConvDims& d, int threads);
 std::vector<ConvCut> cut_rows_of_x(const ConvDims& d, int threads);
 

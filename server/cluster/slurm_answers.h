@@ -56,9 +56,8 @@ std::string profile_refusal(const CommandAnswer& answer);
 /// failure is no evidence.
 bool says_no_such_job(const CommandAnswer& answer);
 
-/// Returns the value of `key` in the output of `scontrol show config` (`Key    = value`) or in a
-/// line of
-/// `scontrol show job --oneliner` (`Key=value`); empty if it is missing.
+/// Returns the value of `key` in the output of `scontrol show config` (lines such as `Key = value`)
+/// or in a line of `scontrol show job --oneliner` (`Key=value`); empty if it is missing.
 std::string config_value(std::string_view text, std::string_view key);
 std::string field_value(std::string_view line, std::string_view key);
 
