@@ -31,7 +31,7 @@ TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
     SCOPED_TRACE(expected["share"].dump() + expected["centre"].dump());
     const auto result = expected["images"].get<std::vector<float>>();
     const int64_t rows = std::ssize(result) / size;
-    // These are the images and labels of batch(100) in the script.
+    // These are the images and labels of batch(100) in tests/golden/make_mix_golden.py.
     std::vector<float> images;
     std::vector<int32_t> labels;
     for (int64_t n = 0; n < rows; ++n) {

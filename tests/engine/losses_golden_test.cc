@@ -56,7 +56,7 @@ struct GoldenBatch {
   }
 };
 
-// The next functions equal those of the same names in the script.
+// The next functions compute what those of the same names in tests/golden/make_losses_golden.py do.
 GoldenBatch features(int64_t step) {
   GoldenBatch b;
   for (int64_t i = 0; i < size_of("batch") * size_of("features"); ++i) {

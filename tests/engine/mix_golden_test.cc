@@ -32,7 +32,7 @@ const Json& mix_golden() {
   return json;
 }
 
-// Computes the same as batch() of the script.
+// Computes what batch() in tests/golden/make_mix_golden.py computes.
 void mix_batch(int64_t step, std::vector<float>& images, std::vector<int32_t>& labels) {
   const uint64_t seed = mix_golden()["seed"], rows = mix_golden()["batch"];
   const auto dims = mix_golden()["image"].get<std::vector<uint64_t>>();

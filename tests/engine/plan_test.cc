@@ -134,7 +134,7 @@ TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   EXPECT_THROW(verify(bad), InvariantError);
 }
 
-// Tests each check separately: where one is missing, another finds most faults.
+// Tests each check of verify() separately, since another check finds most faults, too.
 TEST(PlanVerify, NamesWhatIsWrong) {
   const Program good = training_program(mlp(), {});
   const auto at = [&](Program& p, const char* name) -> Placement& {

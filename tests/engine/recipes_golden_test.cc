@@ -42,7 +42,7 @@ struct RecipeBatch {
   std::vector<int32_t> target;
 };
 
-// Equals batch() of the script.
+// Returns what batch() in tests/golden/make_recipes_golden.py returns.
 RecipeBatch recipe_batch(int64_t step) {
   const uint64_t seed = recipes_golden()["seed"];
   const int64_t rows = recipes_golden()["batch"], features = recipes_golden()["features"];

@@ -37,13 +37,12 @@ const Json& text_golden() {
   return json;
 }
 
-// Equals numbers() and tokens() in tests/golden/make_text_golden.py. A batch of tokens has no
-// `numbers`.
 struct TextBatch {
-  std::vector<float> numbers;
+  std::vector<float> numbers;  // empty for text
   std::vector<int32_t> tokens;
   std::vector<int32_t> target;
 };
+// Returns the batch of numbers() or, for text, of tokens() in tests/golden/make_text_golden.py.
 TextBatch batch_of(bool text, uint64_t step) {
   const uint64_t seed = text_golden()["seed"];
   const int64_t rows = text_golden()["batch_size"];

@@ -319,7 +319,7 @@ class Place:
 
 
 def run(place, crowd, killed=None, log=""):
-    """Does the work, with or without a kill at (program, "POINT#k before"). Returns the work, the
+    """Runs the workload, with or without a kill at (program, "POINT#k before"). Returns the Work, the
     problems, the folder, and whether the kill happened."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-points-"))
     if crowd.names:

@@ -38,7 +38,7 @@ CASES = [
 
 
 def image_batch(step, batch):
-    """Equals golden_batch() in reference_models.py, for images [3, SIDE, SIDE]."""
+    """Returns the batch of golden_batch() in reference_models.py, for images [3, SIDE, SIDE]."""
     pixels = 3 * SIDE * SIDE
     labels = philox_u32(SEED, stream_of("golden/label"), step, batch) % CLASSES
     noise = uniform01(SEED, stream_of("golden/noise"), step, batch * pixels).reshape(batch, pixels)

@@ -186,7 +186,7 @@ def train(case):
 
 
 def frozen_and_scaled(model):
-    """Equals the parameter groups of the case below."""
+    """Returns PyTorch's parameter groups for the case "groups" below."""
     groups = []
     for name, p in model.named_parameters():
         if name.startswith("fc1."):

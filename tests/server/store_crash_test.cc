@@ -100,12 +100,11 @@ StoreOptions crash_options(const fs::path& directory) {
   return options;
 }
 
-// Runs the work in a child process that exits at its n-th operation. Returns the acknowledged
-// steps, and whether the work completed without reaching that operation.
 struct Crashed {
-  std::string seen;
-  bool came_through = false;
+  std::string seen;           // the acknowledged steps
+  bool came_through = false;  // whether work() ended without reaching the operation
 };
+// Runs work() in a child process that exits at its n-th operation.
 Crashed crash_at(const fs::path& directory, int n, bool after_commit) {
   int pipe_fds[2];
   EXPECT_EQ(::pipe(pipe_fds), 0);
