@@ -169,8 +169,6 @@ class Supervisor {
 
   /// Starts a worker; returns its task ID. Failures are passed to ended().
   std::string start(NewTask task);
-  /// Adopts a task that an earlier daemon started with this ID. Its owner's spawned() is not
-  /// called. If the process has ended, ended() is called immediately.
   struct AdoptedTask {
     std::string id;
     std::string kind;
@@ -179,6 +177,8 @@ class Supervisor {
     pid_t pid = 0;
     int64_t start_time = 0;
   };
+  /// Adopts a task that an earlier daemon started with this ID. Its owner's spawned() is not
+  /// called. If the process has ended, ended() is called immediately.
   void adopt(AdoptedTask task);
 
   /// A remote task, whose process a placement starts on another host.

@@ -54,13 +54,13 @@ Status check_socket_free(const std::filesystem::path& path) {
   return {};
 }
 
+struct Bounds {
+  ConnectionBounds unix_socket, tcp, workers, remote_workers;
+};
 /// Divides the descriptors that the process may open. A quarter (at least 256) is reserved for
 /// workers on this host, the store and files. A cluster's jobs have a connection for each worker
 /// that runs, so the remote workers' port gets a quarter of the rest, and an eighth if all its
 /// clients have the same address.
-struct Bounds {
-  ConnectionBounds unix_socket, tcp, workers, remote_workers;
-};
 Bounds connection_bounds(int64_t descriptors) {
   const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
   const int open = std::max(64, static_cast<int>(descriptors) - kept);

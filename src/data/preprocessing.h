@@ -150,13 +150,13 @@ struct RawRows {
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
                                std::string_view bytes);
 
-/// Decodes JPEG or PNG files for predict with a model of byte images, and converts them to its
-/// channels and size as the ingest did. If the ingest did not resize, other sizes are refused.
-/// Refusals as in ingest; one error lists the first 16 files.
 struct RawImage {
   std::string name;  // for messages
   std::string_view bytes;
 };
+/// Decodes JPEG or PNG files for predict with a model of byte images, and converts them to its
+/// channels and size as the ingest did. If the ingest did not resize, other sizes are refused.
+/// Refusals as in ingest; one error lists the first 16 files.
 Result<RawRows> parse_raw_images(const DatasetSchema& schema, std::span<const RawImage> images);
 
 }  // namespace trainyard
