@@ -300,7 +300,7 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
                                             ", so that the result stays bit-identical.");
   if (has_gpu)
     return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
-  // The list of devices explains why no GPU is usable, so that not every job must.
+  // The list of devices explains why no GPU is usable, so the jobs' reasons need not repeat it.
   return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU: no GPU can be used now.",
                 false};
 }

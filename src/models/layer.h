@@ -184,7 +184,8 @@ class LayerBuilder {
 ///   normal          weight normal with standard deviation initializer_std, bias 0
 std::vector<AttributeRule> weight_rules();
 
-/// Returns the inputs of a product. Without a bias there are two, and not a kNoTensor at the end.
+/// Returns the inputs of a product. Without a bias there are only two, without a kNoTensor in its
+/// place.
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias);
 
 }  // namespace trainyard

@@ -7,8 +7,7 @@
 //
 // A ReLU before a pool has as many elements as the image, and its gradient keeps that image until
 // backward. The pass runs after fuse, which combines ReLU with normalization, and before recompute,
-// which then has less to recompute. A pool that is trained but does not keep winners is not
-// changed.
+// which then has less to recompute. A pool that is trained without keeping winners stays unchanged.
 #pragma once
 
 #include "src/graph/graph.h"

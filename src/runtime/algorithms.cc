@@ -218,7 +218,7 @@ bool Algorithms::choose(const std::string& device_class, const std::string& key,
 }
 
 /// Returns a choice that is now recorded for this host: one that another process has recorded
-/// meanwhile, or a new one. Nothing if none can be made or recorded.
+/// meanwhile, or a new one. Returns nothing if no choice can be made and recorded.
 std::optional<std::string> Algorithms::time_and_record(const std::string& device_class,
                                                        const std::string& key,
                                                        const AlgorithmProblem& problem,
