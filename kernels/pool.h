@@ -110,7 +110,8 @@ void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, co
                                   Run<T> run = {});
 }  // namespace reference
 
-/// Same as the reference. Channels-last is vectorized over C; other strides use a scalar loop.
+/// Computes the same as namespace reference. Channels-last is vectorized over C; other strides use
+/// a scalar loop.
 namespace cpu {
 void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<float>& o,
                       Run run);

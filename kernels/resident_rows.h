@@ -67,8 +67,7 @@ struct ResidentRows {
   int64_t C = 1, H = 1, W = 1;  // dimensions of an image, with C * H * W elements
   bool bytes = false;           // rows are images of 8-bit values; else of 32-bit words
   bool moved = false;           // samples are images with an ImageMove; else `fills` may be nullptr
-  bool windows =
-      false;  // samples are windows of a token stream; else they begin at multiples of `elements`
+  bool windows = false;  // samples are windows of a stream; else multiples of `elements` apart
 };
 
 /// Launches: 1, which also does at most kCopyPiecesMax copies. Asynchronous on `stream`;

@@ -47,8 +47,8 @@ void append_unless_empty(std::vector<std::string>& words, const std::string& opt
 
 /// Variables that the worker gets from its node, because the node's own setup may have set them.
 constexpr std::string_view kExported = "PATH,HOME,USER,LANG,TMPDIR,SLURM_TMPDIR,LD_LIBRARY_PATH";
-/// The same for the variables that NCCL uses between nodes. Variables that are not set on the node
-/// are not set in the worker either.
+/// Variables of NCCL for transfers between nodes, which the worker also gets from its node.
+/// Variables that are not set on the node are not set in the worker either.
 constexpr std::string_view kExportedForNccl =
     ",NCCL_SOCKET_IFNAME,NCCL_SOCKET_FAMILY,NCCL_CONF_FILE,NCCL_IB_DISABLE,NCCL_IB_HCA,"
     "NCCL_IB_GID_INDEX,NCCL_NET,NCCL_NET_PLUGIN,NCCL_NET_GDR_LEVEL,NCCL_CROSS_NIC,NCCL_DEBUG";

@@ -207,8 +207,8 @@ class Supervisor {
   void ended_remote(const std::string& task, TaskEnd end);
   /// Returns whether the task has a stream at the moment.
   bool connected(const std::string& task) const;
-  /// Returns the time since its worker was last heard; nothing for a task that is not remote or has
-  /// not enrolled.
+  /// Returns the time since the task's worker last sent something; nothing for a task that is not
+  /// remote or has not enrolled.
   std::optional<int64_t> silent_ms(const std::string& task) const;
 
   /// Leaves the tasks that outlive the daemon to the next daemon: their owners are not called any

@@ -243,7 +243,8 @@ Result<Attributes> resized(NodeImport& n, const Image& image, const std::optiona
     const double size = static_cast<double>(image.sizes[i]) * scales[i];
     return size == std::floor(size);
   });
-  // With align_corners the size matters, which ONNX does not round in this case.
+  // With align_corners, positions depend on the result's size, and ONNX uses the size before
+  // rounding.
   const bool rounds =
       !is_whole && n.get_text("coordinate_transformation_mode", "") == "align_corners";
   if (scales[0] == scales[1] && !rounds) return Attributes{{"scales", scales[0]}};

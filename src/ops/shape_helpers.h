@@ -22,7 +22,7 @@ class OpChecks {
   /// attributes with other names.
   OpChecks(const InferContext& c, std::initializer_list<std::string_view> input_names,
            int64_t required, std::initializer_list<std::string_view> attribute_names = {});
-  /// The same for lists of names that are built at run time.
+  /// Does these checks with lists of names that are built at run time.
   OpChecks(const InferContext& c, std::vector<std::string_view> input_names, int64_t required,
            const std::vector<std::string_view>& attribute_names);
 
