@@ -178,7 +178,7 @@ sigset_t ending_signals() {
   return signals;
 }
 
-/// Whether the program at `path`, which may be newer than this one, accepts this process's
+/// Returns whether the program at `path`, which may be newer than this one, accepts this process's
 /// arguments.
 bool accepts_arguments(const std::string& path, char** argv) {
   const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));

@@ -105,7 +105,8 @@ std::string with_message(std::string text, const std::string& message) {
   return message.empty() ? text + "." : text + ": " + message;
 }
 
-/// "Submitted.", or for a retry or a fork its origin, which the message of the first event gives.
+/// Returns "Submitted.", or for a retry or a fork its origin, which the message of the first event
+/// gives.
 std::string submitted_text(const v1::StateChange& change) {
   const bool made = change.message().starts_with("A ");
   return made ? with_message("Submitted", change.message()) : "Submitted.";

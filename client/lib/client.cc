@@ -31,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// before the first repetition of a call; doubles each time
+// the pause before the first repetition of a call; each further pause is twice as long
 constexpr milliseconds kRepeatPause{100};
 constexpr milliseconds kRepeatPauseMax{1000};
 constexpr milliseconds kSlowCall{1000};

@@ -15,8 +15,8 @@
 
 namespace trainyard::spec {
 
-/// Whether the text is a number in JSON's grammar: no leading zeros or plus, digits on both sides
-/// of the point.
+/// Returns whether the text is a number in JSON's grammar: no leading zeros or plus, digits on both
+/// sides of the point.
 bool is_number(std::string_view text);
 bool is_whole_number(std::string_view text);
 

@@ -114,8 +114,8 @@ class TreeBuilder {
     if (!may_be_key && awaits_key()) stop(at, kMalformed, "a key must be plain text");
   }
 
-  /// Whether the map contains the beginning of a tuple `(1, 1, 1)`. Between braces its commas end
-  /// values, and its numbers become keys, which may then be equal.
+  /// Returns whether the map contains the beginning of a tuple `(1, 1, 1)`. Between braces its
+  /// commas end values, and its numbers become keys, which may then be equal.
   static bool in_tuple(const Value& map) {
     return std::ranges::any_of(
         map.entries, [](const Entry& entry) { return entry.value.text.starts_with('('); });
@@ -370,7 +370,7 @@ std::optional<std::pair<size_t, size_t>> find_control(std::string_view text) {
   return std::nullopt;
 }
 
-/// Whether the indentation of line number `line` (from 1) contains a tab.
+/// Returns whether the indentation of line number `line` (from 1) contains a tab.
 bool tab_indents(std::string_view text, int line) {
   size_t begin = 0;
   for (int i = 1; i < line && begin != text.npos; ++i) {

@@ -94,7 +94,7 @@ class Clusters {
   int32_t waiting(const std::string& cluster) const;
   std::vector<ClusterSight> sights(const std::string& cluster) const;
   std::optional<ClusterSight> find(const std::string& uid) const;
-  /// The text of the check at the daemon's start; empty: not checked yet.
+  /// Returns the text of the check at the daemon's start; empty: not checked yet.
   std::string note(const std::string& cluster) const;
   /// While there is a refusal, jobs stay in the daemon's queue, because the cluster would refuse
   /// one after the other. The refusal ends when the cluster accepts a job.

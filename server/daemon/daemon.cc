@@ -34,7 +34,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int kCheckThreadsMax = 4;  // the networks of a device check are small
-constexpr int kExecutorThreads = 8;  // so many changes, other than submits, can share a commit
+constexpr int kExecutorThreads = 8;  // this many changes, other than submits, can share a commit
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr int kArrayThreads = 2;  // arrays that are planned concurrently
 constexpr size_t kArrayQueueMax = 64;
@@ -49,7 +49,7 @@ Status check_worker_program(const std::filesystem::path& worker) {
                         " is not an executable program; set `worker` to trainyard-worker");
 }
 
-/// GPUs as the driver lists them, without checking that they compute correctly.
+/// Returns GPUs as the driver lists them, without checking that they compute correctly.
 std::unique_ptr<Inventory> local_inventory(const Config& config) {
   InventoryOptions options;
   options.cpu_slots = config.cpu_slots;

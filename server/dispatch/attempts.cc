@@ -13,7 +13,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Derived from job and attempt, so that every daemon computes the same ID.
+/// Returns an ID that depends only on job and attempt, so that every daemon computes the same one.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
 std::string last_segment(const std::string& name) { return name.substr(name.rfind('/') + 1); }

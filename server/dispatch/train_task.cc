@@ -48,7 +48,7 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
-/// Whether the cluster ended the attempt for reasons of its own, or has lost track of it.
+/// Returns whether the cluster ended the attempt for reasons of its own, or has lost track of it.
 bool was_reclaimed(const RemoteEnd& remote_end) {
   if (remote_end.how.empty()) return true;
   constexpr std::string_view kReasons[] = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
@@ -484,7 +484,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
   }
-  // Same handling as for the loss of a job's only worker.
+  // This is handled like the loss of a job's only worker.
   if (trouble && trouble->reason == kRankLost) {
     return after_worker_lost(job, kRankLost, "One of its nodes was lost: " + trouble->message + ".",
                              now);

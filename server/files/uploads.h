@@ -109,7 +109,7 @@ class Uploads {
   /// state.
   FollowingDigest::State take_hash(const Part& part, int64_t committed);
   bool may_start_thread();
-  /// Whether the file of an unfinished upload has at least the size in its row.
+  /// Returns whether the file of an unfinished upload has at least the size in its row.
   bool holds_part(const Upload& row) const;
   void remove_idle(int64_t as_of_us);
   void remove_complete(int64_t as_of_us);

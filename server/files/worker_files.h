@@ -38,7 +38,7 @@ class WorkerFiles {
   static constexpr size_t kFilesMax = 10'000;
 
   /// Opens a file and seeks to the request's offset. NOT_FOUND/FILE_NOT_FOUND;
-  /// OUT_OF_RANGE/OFFSET_INVALID behind its end.
+  /// OUT_OF_RANGE/OFFSET_INVALID for an offset beyond its end.
   Result<UniqueFd> open(const v1::PullFileRequest& request);
 
   /// A folder that is being pushed. Not thread-safe.

@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kIdleCheckUs = 1'000'000;
 constexpr int64_t kRetryUs = 600'000'000;  // pause after a failed measurement
 
-/// Whether the device may be measured: a drained or quarantined GPU may not.
+/// Returns whether the device may be measured: a drained or quarantined GPU may not.
 bool is_usable(const Device& device) {
   return device.kind == DeviceKind::kCpu || device.schedulable;
 }

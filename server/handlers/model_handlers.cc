@@ -30,7 +30,7 @@ int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
   return count;
 }
 
-/// FAILED_PRECONDITION/PREDICT_UNSUPPORTED for a model that has weights only.
+/// Error: FAILED_PRECONDITION/PREDICT_UNSUPPORTED for a model that has weights only.
 Result<Model> find_network(const ModelParts& parts, const std::string& name) {
   ASSIGN_OR_RETURN(Model model, find_model(parts, name));
   if (!model.weights_alone()) return model;

@@ -90,8 +90,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnCancel() override { end(grpc::Status::CANCELLED); }
   void OnDone() override {
     streams_.remove(this, connection_);
-    // Waits until the hub has left take() and will not call it again. take() itself never gets
-    // here, since a thread must not wait for itself.
+    // Waits until the hub has left take() and will not call it again. take() itself must never
+    // reach this line, since its thread would wait for itself.
     watcher_.reset();
     self_.reset();
   }

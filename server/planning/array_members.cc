@@ -46,7 +46,7 @@ Result<Json> read_json(const std::string& text, const std::string& where) {
   return json;
 }
 
-/// The fields in the order of their names; protobuf's maps have no order.
+/// Returns the fields in the order of their names; protobuf's maps have no order.
 template <typename Map>
 std::map<std::string, const typename Map::mapped_type*> ordered(const Map& map) {
   std::map<std::string, const typename Map::mapped_type*> out;
@@ -149,7 +149,7 @@ class Expansion {
         member.push_back({axes[k].field, axes[k].values->values(at[k]),
                           axes[k].where + "[" + std::to_string(at[k]) + "]"});
       }
-      for (size_t k = axes.size(); k-- > 0;) {  // the last field counts fastest
+      for (size_t k = axes.size(); k-- > 0;) {  // the last field varies fastest
         if (++at[k] < axes[k].values->values_size()) break;
         at[k] = 0;
       }

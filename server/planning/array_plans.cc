@@ -36,7 +36,7 @@ std::string shape_key(const Member& member) {
   return key;
 }
 
-/// "recipe.seed: 3, recipe.optimizer.learning_rate: 0.1"
+/// Returns a text such as "recipe.seed: 3, recipe.optimizer.learning_rate: 0.1".
 std::string values_text(const Member& member) {
   std::string text;
   for (size_t i = 0; i < member.size() && i < kValuesShown; ++i) {

@@ -64,7 +64,7 @@ Error impossible(const MemoryFit& fit) {
   return e;
 }
 
-/// Whether PlanJob replies without the workspace rather than with this error.
+/// Returns whether PlanJob replies without the workspace rather than with this error.
 bool may_stay_unknown(const Error& error) {
   return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeadlineExceeded ||
          error.reason == kDeviceBusy;

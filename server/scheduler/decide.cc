@@ -77,8 +77,8 @@ bool SchedulingPass::skip_retry_pauses(Head& head) const {
   return !head.over();
 }
 
-// Whether a process of the job's last attempt still occupies devices; then the job waits for its
-// end.
+// Returns whether a process of the job's last attempt still occupies devices; then the job waits
+// for its end.
 bool SchedulingPass::has_old_process(const WaitingJob& job) const {
   return fleet().find(job.uid) != nullptr;
 }

@@ -68,7 +68,7 @@ class Future {
     int64_t time_us = kUnlimited, end_us = kUnlimited;
     std::vector<Fleet::Index> devices;
   };
-  /// The earliest start of the job on devices of this kind.
+  /// Returns the earliest start of the job on devices of this kind.
   Start find(const WaitingJob& job, DeviceKind kind) const {
     Start best;
     const auto count = static_cast<size_t>(Room::count_of(job, kind));
@@ -131,8 +131,8 @@ class Future {
     place.exclusive += static_cast<int>(stay.exclusive);
     place.stays.insert(std::ranges::upper_bound(place.stays, stay.end_us, {}, &Stay::end_us), stay);
   }
-  // When the job fits on the device. Walks the stays in the order of their ends until enough of
-  // them have ended.
+  // Returns when the job fits on the device. Walks the stays in the order of their ends until
+  // enough of them have ended.
   int64_t fit_time(Fleet::Index i, const WaitingJob& job, DeviceKind kind) const {
     const Fleet::Node& node = fleet_.node(i);
     const Device& d = fleet_.device(i);

@@ -19,7 +19,7 @@ constexpr int64_t kOthersMentionedBytes = int64_t{64} << 20;
 
 const char* noun_of(DeviceKind kind) { return kind == DeviceKind::kGpu ? "GPU" : "CPU"; }
 
-// Returns "a GPU", "2 GPUs of one model" or "the CPU".
+// Returns text such as "a GPU", "2 GPUs of one model" or "the CPU".
 std::string wanted(DeviceKind kind, int32_t count) {
   if (kind == DeviceKind::kCpu) return "the CPU";
   return count > 1 ? std::to_string(count) + " GPUs of one model" : "a GPU";
@@ -73,7 +73,8 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {"NO_DEVICE", std::move(message)};
 }
 
-// The job needs more memory than its devices would have even without other jobs.
+// Returns the reason of a job that needs more memory than its devices would have even without other
+// jobs.
 WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
   const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
   const int64_t bytes = job.on(blocked.kind).bytes;
@@ -112,8 +113,8 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {by_others ? "WAITING_FOR_MEMORY" : "NO_DEVICE", message + ")."};
 }
 
-// The jobs on a device with their remaining times: "a (for up to 12 min), b (for how long is not
-// known)".
+// Returns the jobs on a device with their remaining times: "a (for up to 12 min), b (for how long
+// is not known)".
 std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<const PlacedJob*> jobs = node.jobs;
   std::ranges::sort(jobs, {}, [&](const PlacedJob* job) {
@@ -129,7 +130,7 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   return joined(texts);
 }
 
-// A clause that says which resource of a device is insufficient for the job.
+// Returns a clause that says which resource of a device is insufficient for the job.
 std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
   const std::string name = short_name(d.name);
   const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
@@ -160,7 +161,7 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
   return name + " is free";
 }
 
-// The reserved devices; if they are not known yet, all usable devices of the kind.
+// Returns the reserved devices; if they are not known yet, all usable devices of the kind.
 std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   std::vector<Fleet::Index> devices;
   for (const Spare& spare : r.devices) devices.push_back(spare.device);
@@ -171,7 +172,8 @@ std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   return devices;
 }
 
-// A sentence about the jobs of lower priority that make room for the job, or why they do not.
+// Returns a sentence about the jobs of lower priority that make room for the job, or why they do
+// not.
 std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet& fleet,
                        const Policy& policy) {
   if (!r.makes_room.empty()) {
@@ -298,7 +300,7 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
                                             ", so that the result stays bit-identical.");
   if (has_gpu)
     return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
-  // The list of devices explains why no GPU is usable, so that not every job must.
+  // The list of devices explains why no GPU is usable, so the jobs' reasons need not repeat it.
   return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU: no GPU can be used now.",
                 false};
 }

@@ -172,8 +172,8 @@ void Room::take(const WaitingJob& job, const std::vector<Fleet::Index>& devices)
 
 // ---- Reservations --------------------------------------------------------------------------
 
-// When the job may use a device on which it fits at `time_us`, considering the reservation of the
-// device's group.
+// Returns when the job may use a device on which it fits at `time_us`, considering the reservation
+// of the device's group.
 int64_t Room::after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,
                              int64_t time_us) const {
   const int32_t of = groups_[static_cast<size_t>(fleet_.node(device).group)].reservation;
@@ -183,8 +183,8 @@ int64_t Room::after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t
   return std::max(time_us, reservation(of).end_us);
 }
 
-// The `count` devices on which the job fits first, sorted by time. Skips devices none of whose jobs
-// ends before the latest time found so far.
+// Returns the `count` devices on which the job fits first, sorted by time. Skips devices none of
+// whose jobs ends before the latest time found so far.
 std::vector<std::pair<int64_t, Fleet::Index>> Room::soonest(size_t group, const WaitingJob& job,
                                                             int32_t count) const {
   const Fleet::Group& g = fleet_.groups()[group];

@@ -26,8 +26,8 @@ Need need_of(const DeviceBrief& on, int64_t most_us) {
   return {on.bytes, bounded(range_of(on.rest_low_s, on.rest_s, on.rest_high_s), most_us)};
 }
 
-/// The run time that the time limit leaves, from the next start on, or from `time_us` on while the
-/// job runs.
+/// Returns the run time that the time limit leaves, from the next start on, or from `time_us` on
+/// while the job runs.
 int64_t rest_max_of(const JobBrief& job) {
   // The limit is exceeded: the job ends soon after its next start.
   constexpr int64_t kLeastUs = 1'000'000;

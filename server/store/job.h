@@ -118,7 +118,7 @@ const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device
 
 v1::Job to_proto(Job job);
 
-/// The error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "job 'x' is RUNNING:
+/// Returns the error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "job 'x' is RUNNING:
 /// `why`".
 Error state_conflict(const Job& job, const std::string& why);
 
@@ -237,8 +237,9 @@ struct AttemptUpdate {
   void add_result(const v1::Outcome& outcome);
 };
 
-/// The changes of a worker's report, for every kind except the outcome, which the supervisor
-/// interprets: it adds `move` (and `model`) to the result. A Started report is a move to RUNNING.
+/// Returns the changes of a worker's report, for every kind except the outcome, which the
+/// supervisor interprets: it adds `move` (and `model`) to the result. A Started report is a move to
+/// RUNNING.
 AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
                                  const v1::WorkerReport& report);
 
@@ -278,8 +279,8 @@ struct EndedQuery {
   int64_t skip_newest = 0;              // leaves out this many of the jobs that ended last
   int64_t as_of_us = INT64_MAX;         // jobs that ended later are treated as unfinished
   bool to_thin = false;        // only jobs whose events thin_events() has not finished thinning
-  int64_t after_time_us = -1;  // starts after the job with this end time ...
-  int64_t after_order = -1;    // ... and this order
+  int64_t after_time_us = -1;  // starts after the job with this end time
+  int64_t after_order = -1;    // the order of that job
   int64_t count_max = 100;
 };
 

@@ -192,9 +192,9 @@ Job get_job_numbered(Connection& db, int64_t order) {
 
 namespace {
 
-/// Whether the job has all of these labels. Labels have no index, because only users filter by
-/// them, and programs look jobs up by name. A spec is parsed only if it contains the bytes of every
-/// value.
+/// Returns whether the job has all of these labels. Labels have no index, because only users filter
+/// by them, and programs look jobs up by name. A spec is parsed only if it contains the bytes of
+/// every value.
 bool has_labels(Connection& db, int64_t number, const Labels& labels) {
   if (labels.empty()) return true;
   Query query(db, "SELECT spec FROM jobs WHERE number = ?");

@@ -124,7 +124,7 @@ Status fold(std::unique_ptr<Connection> db, const fs::path& state_dir, Files& fi
 
 Status exchange(const fs::path& state_dir, const SchemaCopy& copy, const SchemaCopy& upgraded,
                 Files& files) {
-  // Left by an interrupted attempt.
+  // An interrupted attempt may have left this file.
   if (Status s = files.remove_all(upgraded.path); !s.ok()) return s;
   if (Status s = files.link_file(store_path(state_dir), upgraded.path); !s.ok()) return s;
   if (Status s = files.sync_directory(state_dir); !s.ok()) return s;

@@ -112,7 +112,7 @@ class Store {
   /// commit, in commit order. Observers must be short. Register them before the first change.
   void observe(JobObserver observer);
 
-  /// OK while the store accepts writes. Otherwise the server must report NOT_SERVING.
+  /// Returns OK while the store accepts writes. Otherwise the server must report NOT_SERVING.
   Status health() const;
 
  private:

@@ -39,7 +39,7 @@ bool wait_for_lock(const UniqueFd& lock, int how, const std::stop_token& stop) {
   return true;
 }
 
-/// Whether `path` still names the locked file, which another process may have deleted.
+/// Returns whether `path` still names the locked file, which another process may have deleted.
 bool is_current(const UniqueFd& lock, const fs::path& path) {
   struct stat mine {};
   struct stat named {};
@@ -52,7 +52,7 @@ fs::path with_ending(fs::path path, const char* ending) {
   return path;
 }
 
-/// The names in `folder` that end with `ending`, without the ending.
+/// Returns the names in `folder` that end with `ending`, without the ending.
 std::vector<std::string> names_with(const fs::path& folder, const std::string& ending) {
   std::vector<std::string> names;
   std::error_code ec;

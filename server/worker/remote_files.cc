@@ -32,8 +32,8 @@ Error stopped_error() {
   return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while files were being transferred");
 }
 
-/// Whether a retry may help. SERVER_BUSY is such an error, because more workers may request data at
-/// the same time than the daemon queues.
+/// Returns whether a retry may help. SERVER_BUSY is such an error, because more workers may request
+/// data at the same time than the daemon queues.
 bool may_pass(const Error& error) {
   return error.reason == kLinkLost || error.reason == "PUSH_BUSY" || error.reason == "SERVER_BUSY";
 }
@@ -48,8 +48,8 @@ class CallStop {
   std::stop_callback<std::function<void()>> callback_;
 };
 
-/// Whether `name` is a path that stays below the folder. Names come from the daemon, but are
-/// checked nevertheless.
+/// Returns whether `name` is a path that stays below the folder. Names come from the daemon, but
+/// are checked nevertheless.
 bool is_plain_path(const std::string& name) {
   const fs::path path(name);
   return !name.empty() && path.is_relative() && path.lexically_normal() == path &&
@@ -116,7 +116,7 @@ Result<v1::ListFilesResponse> RemoteFiles::list(v1::FileSet set,
   request.set_nonce(nonce_);
   request.set_set(set);
   for (;;) {
-    // No deadline: computing the digests of a large dataset takes long.
+    // The call has no deadline, because computing the digests of a large dataset takes long.
     grpc::ClientContext context;
     const CallStop call_stop(stop, context);
     v1::ListFilesResponse response;

@@ -44,8 +44,8 @@ constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kPollPause{250};
 constexpr int64_t kOthersClocksS = 5;
 
-/// Opens a channel that trusts only `certificate`, by the name kWorkersName, whatever the host is
-/// called.
+/// Opens a channel that trusts only `certificate`, under the name kWorkersName, which need not be
+/// the host's name.
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
                                             const std::string& certificate) {
   grpc::SslCredentialsOptions trusted;
@@ -125,8 +125,8 @@ class Watch {
             wait_for_stop(over, kPollPause);
           }
         }) {}
-  /// Whether the worker stops because its time is nearly over. With `others`, also if the time of
-  /// another node is, which has the same limit and may have noticed it a moment earlier.
+  /// Returns whether the worker stops because its time is nearly over. With `others`, also if the
+  /// time of another node is, which has the same limit and may have noticed it a moment earlier.
   bool time_limit(bool others) const {
     const auto near = [this] {
       return end_time_s_ > 0 && std::time(nullptr) + kOthersClocksS >=
@@ -344,7 +344,7 @@ class RemoteRun {
     }
   }
 
-  /// The names of the job's devices on this host.
+  /// Returns the names of the job's devices on this host.
   static std::vector<std::string> devices_of(const v1::TrainTask& task) {
     if (task.devices().empty()) return {task.device()};
     return {task.devices().begin(), task.devices().end()};

@@ -30,8 +30,8 @@ Result<std::shared_ptr<Peers>> connect_ranks(v1::WorkerService::Stub& stub,
                                              std::chrono::milliseconds limit,
                                              const std::stop_token& stop);
 
-/// This host's address on the route to `attach` (host:port), assuming that the other nodes can
-/// reach it there too. UNAVAILABLE/PEER_LISTENER.
+/// Returns this host's address on the route to `attach` (host:port), assuming that the other nodes
+/// can reach it there too. UNAVAILABLE/PEER_LISTENER.
 Result<std::string> address_towards(const std::string& attach);
 
 }  // namespace trainyard

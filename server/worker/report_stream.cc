@@ -250,7 +250,7 @@ ReportStream::Contact ReportStream::run_stream() {
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     fenced_ = true;  // a newer attempt exists, or the daemon does not know this task: exit
   }
-  // The reason is part of the details.
+  // The reason VERSION_SKEW is in the serialized details.
   if (status.error_details().find("VERSION_SKEW") != std::string::npos) {
     other_version_ = true;  // that daemon lets the worker save a checkpoint, and reads the spool
   }

@@ -170,7 +170,7 @@ Result<Gradients> first_gradients(Network network, Precision precision, Backend&
   return gradients;
 }
 
-/// Compares the device's gradients with the judge's, and writes the failure into `row`.
+/// Compares the gradients of `device` with those of `judge`, and writes a failure into `row`.
 Status check_gradients(const Network& network, Backend& device, Backend& judge,
                        DeviceCheckRow& row) {
   const Precision precision = network.recipe.precision;

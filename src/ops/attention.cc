@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-/// Checks query, which is input `first`, and the inputs behind it: key, value and step.
+/// Checks query, which is input `first`, and the inputs after it: key, value and step.
 void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   check.float_type(first).rank(first, 3).not_empty(first);
   for (int64_t i = first + 1; i < first + 3; ++i) {
@@ -52,7 +52,8 @@ Shape log_sum_exp_shape(const InferContext& c, int64_t first) {
   return {q[0], c.attributes().get_int("q_num_heads", 1), q[1]};
 }
 
-/// FLOPs of one product over all pairs of positions; with is_causal half of the pairs count.
+/// Returns the FLOPs of one product over all pairs of positions; with is_causal half of the pairs
+/// count.
 int64_t pair_flops(const Graph& graph, const Node& node, const Shape& y, TensorId key) {
   const int64_t keys = key == kNoTensor ? y[1] : graph.tensor(key).type.shape[1];
   const int64_t flops = 2 * y.elements() * keys;

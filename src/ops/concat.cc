@@ -54,7 +54,7 @@ Result<std::vector<TensorType>> infer_parts(OpChecks& check, const InferContext&
   return types;
 }
 
-// The attributes of the gradient node: the axis of the forward node, and explicit sizes.
+// Returns the attributes of the gradient node: the axis of the forward node, and explicit sizes.
 Attributes part_attributes(int64_t axis, std::vector<int64_t> sizes) {
   return {{"axis", axis}, {"split", std::move(sizes)}};
 }

@@ -10,7 +10,7 @@ namespace trainyard {
 namespace {
 
 /// Checks the inputs. OpChecks cannot do this, because it needs a name for each input, and the
-/// number of gradients is not limited. `others` is the number of inputs behind the gradients.
+/// number of gradients is not limited. `others` is the number of inputs after the gradients.
 Status check_gradients(const InferContext& c, std::initializer_list<std::string_view> attributes,
                        int64_t others) {
   for (const auto& [name, value] : c.attributes().items()) {
@@ -30,7 +30,8 @@ Status check_gradients(const InferContext& c, std::initializer_list<std::string_
   return {};
 }
 
-/// The cost of a sum of squares: all bytes of the inputs, and one product and one sum per element.
+/// Returns the cost of a sum of squares: all bytes of the inputs, and one product and one sum per
+/// element.
 Cost cost_of_squares(const Op& op, const Graph& graph, const Node& node) {
   Cost cost = op.Op::cost(graph, node);
   for (const TensorId id : node.inputs) cost.flops += 2 * graph.tensor(id).type.shape.elements();

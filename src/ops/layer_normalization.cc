@@ -20,7 +20,7 @@ Shape statistics_shape(const Shape& x, int64_t axis) {
   return Shape(std::move(dims));
 }
 
-// The checks common to all forward and gradient ops. x is input 0, scale input 1.
+// Does the checks common to all forward and gradient ops. x is input 0, scale input 1.
 void check_common(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank_at_least(0, 1).not_empty(0).same_dtype(1, 0);
   if (!check.ok()) return;
@@ -104,8 +104,8 @@ class RmsNormalization final : public Op {
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1}}; }
 };
 
-// The checks common to all gradient ops. dy is input 2, inv_std_dev or inv_rms input 3, mean input
-// 4.
+// Does the checks common to all gradient ops. dy is input 2, inv_std_dev or inv_rms input 3, mean
+// input 4.
 void check_gradient(OpChecks& check, const InferContext& c) {
   check_common(check, c);
   check.same_dtype(2, 0).same_shape(2, 0);

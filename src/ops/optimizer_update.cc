@@ -13,7 +13,7 @@ using Names = std::vector<std::string_view>;
 
 struct UpdateRow {
   std::string_view type;
-  Names inputs;                // the inputs behind p, g and learning_rate, and before rows
+  Names inputs;                // the inputs after p, g and learning_rate, and before rows
   int64_t required = 0;        // how many of `inputs` are required
   Names attributes;            // in addition to weight_decay and rate_factor
   std::vector<int64_t> state;  // indices of the updated inputs, in addition to p

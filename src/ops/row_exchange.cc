@@ -45,7 +45,7 @@ std::optional<std::vector<Spread>> spread_all(const std::vector<Spread>& inputs,
   return std::vector(inputs.size(), given);
 }
 
-/// Returns the exchange never converts tensors to 16 bits.
+/// Returns a rule by which the exchange never converts tensors to 16 bits.
 PrecisionRule all_as_typed() {
   std::vector<int64_t> all(static_cast<size_t>(kBucketTensorsMax));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);

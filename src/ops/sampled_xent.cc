@@ -97,7 +97,8 @@ class TakeRows final : public Op {
   }
 };
 
-/// The checks common to the loss and its gradient. `scores` is the name of input 0 in messages.
+/// Does the checks common to the loss and its gradient. `scores` is the name of input 0 in
+/// messages.
 void check_columns(OpChecks& check, const InferContext& c, std::string_view scores) {
   check.float_type(0).rank(0, 2).not_empty(0).dtype(1, DType::kI32);
   check.int_in("samples", 0, 1, kIndexMax);

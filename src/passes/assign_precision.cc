@@ -19,7 +19,8 @@ bool may_be_narrowed(const TensorInfo& t) {
   return t.role == Role::kActivation && t.type.dtype == DType::kF32;
 }
 
-/// Whether an op's results may be far larger than its operands. The largest F16 number is 65504.
+/// Returns whether an op's results may be far larger than its operands. The largest F16 number is
+/// 65504.
 bool grows(const Op& op) {
   const std::string_view type = op.type();
   return type == "Exp" || type == "Pow" || type == "Reciprocal" || type == "ReduceSum" ||
@@ -83,7 +84,7 @@ std::vector<bool> factors_of_backward(const Graph& graph) {
   return found;
 }
 
-/// Whether a library adds the node's bias in the 16-bit type of its result.
+/// Returns whether a library adds the node's bias in the 16-bit type of its result.
 bool adds_bias_in_half(const Graph& graph, const Node& node) {
   return adds_bias(node) && graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
          graph.tensor(node.outputs[0]).is_half();

@@ -13,7 +13,7 @@
 
 namespace trainyard {
 
-/// Changes of which each alone would make the job fit into the device's memory.
+/// Changes each of which alone would make the job fit into the device's memory.
 struct FitAdvice {
   // For each field that does not change the result, the smallest change that fits; kNone or 0 if no
   // change of the field does.
@@ -30,8 +30,8 @@ struct FitAdvice {
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks = 1, DeviceTraits traits = {},
                      const std::stop_token& stop = {}, bool one_node = true);
-/// "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size: 48 would fit": the
-/// advice in words; never empty.
+/// Returns text such as "recipe.recompute: blocks, recipe.accumulate_steps: 4 or recipe.batch_size:
+/// 48 would fit": the advice in words; never empty.
 std::string describe(const FitAdvice& advice);
 
 }  // namespace trainyard

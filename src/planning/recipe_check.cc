@@ -72,7 +72,7 @@ void check_unused(const Recipe& r, Violations& violations) {
   }
 }
 
-// The first 16 divisors of n, for messages that list the accepted values.
+// Returns the first 16 divisors of n, for messages that list the accepted values.
 std::string divisors(int64_t n) {
   std::string text;
   int shown = 0;
@@ -109,7 +109,8 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
-/// " or head or mlp": the parts of `shard` that do not depend on the optimizer's state.
+/// Returns text such as " or head or mlp": the parts of `shard` that do not depend on the
+/// optimizer's state.
 std::string left_over(Shard shard) {
   std::string text;
   for (const Shard part : {Shard::kHead, Shard::kMlp}) {
@@ -263,8 +264,8 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
 }
 
 /// A checkpoint is kept for good if its step is a multiple of both `checkpoint_every_steps` and
-/// `keep_checkpoints_every_steps`. So the latter must be a multiple of the former, or fewer
-/// checkpoints than requested would be kept.
+/// `keep_checkpoints_every_steps`. So keep_checkpoints_every_steps must be a multiple of
+/// checkpoint_every_steps, or fewer checkpoints than requested would be kept.
 Status check_kept(const Recipe& r, const RunShape& shape) {
   const int64_t every = r.keep_checkpoints_every_steps;
   if (every == 0) return {};

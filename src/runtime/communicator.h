@@ -70,9 +70,9 @@ class Communicator {
   /// Returns the job's other processes, if there are any (peers.h). The ranks of each process
   /// follow those of the previous one.
   virtual Peers* peers() const { return nullptr; }
-  /// True if exchanges use the connections of peers(), on a rank's thread. Otherwise exchanges do
-  /// not notice the end of another process, so the thread that waits for the ranks must call
-  /// Peers::check().
+  /// Returns true if exchanges use the connections of peers(), on a rank's thread. Otherwise
+  /// exchanges do not notice the end of another process, so the thread that waits for the ranks
+  /// must call Peers::check().
   virtual bool sends_by_peers() const { return false; }
   /// Describes the connection for users, e.g. "NCCL 2.28.9 through eth0 (10.0.0.7)". Empty if there
   /// is nothing to describe.

@@ -21,7 +21,7 @@ namespace trainyard {
 
 /// Increased when the layout of Backend, Kernel, KernelArgs or a type that they use changes.
 constexpr int kCudaModuleAbi = 5;
-/// Compiler and version of this build; the module compares it with its own.
+/// Returns the compiler and version of this build; the module compares it with its own.
 const char* cuda_module_build();
 /// The C entry point. If it returns kOpen, the caller owns `*backend`; otherwise `error` contains a
 /// sentence, null-terminated and truncated to error_size. Throws nothing.
@@ -30,9 +30,9 @@ using CudaModuleOpen = CudaModuleStatus(int abi, const char* build, int device, 
                                         char* error, size_t error_size);
 constexpr const char* kCudaModuleEntry = "trainyard_cuda_open";
 
-/// <folder of the running program>/../lib/trainyard/libtrainyard_cuda.so, as in an installation and
-/// in the build tree. The environment variable TRAINYARD_CUDA_MODULE, an absolute path, replaces
-/// it.
+/// Returns <folder of the running program>/../lib/trainyard/libtrainyard_cuda.so, as in an
+/// installation and in the build tree. The environment variable TRAINYARD_CUDA_MODULE, an absolute
+/// path, replaces it.
 std::filesystem::path cuda_module_path();
 
 /// Returns the backend of GPU `device`, an ordinal among the GPUs that are visible to CUDA

@@ -32,7 +32,7 @@ class RankTeam {
   /// stuck task keeps using it.
   std::optional<Failure> run(std::function<void(size_t)> task, double limit_s,
                              const std::function<std::optional<Failure>()>& watch);
-  /// Whether the rank's task is still running.
+  /// Returns whether the rank's task is still running.
   bool is_busy(size_t rank) const;
   /// Waits up to `limit_s` for running tasks and detaches the threads of those that are still
   /// running. The team must not be used afterwards.

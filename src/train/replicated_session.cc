@@ -112,7 +112,7 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
   try {
     std::rethrow_exception(failure.error);
   } catch (const CudaError& e) {
-    // NCCL reports the end of a process by an error of its own, perhaps before the connections do.
+    // When a process ends, NCCL may return an error before the connections show the end.
     if (const auto gone = find_ended(kEndedWithinS)) throw RankLost(*gone);
     throw CudaError(name_of(*failure.rank) + ": " + e.what(), e.code(), e.fault());
   }

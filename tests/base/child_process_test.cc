@@ -55,7 +55,8 @@ TEST(RunProgram, ConnectsTheGivenDescriptors) {
   EXPECT_EQ(read_all(out->read), "one\ntwo\n");
 }
 
-/// The signals that a program ignores or blocks, in hexadecimal, as /proc/self/status shows them.
+/// Returns the signals that a program ignores or blocks, in hexadecimal, as /proc/self/status shows
+/// them.
 std::string signals_of(ProgramRun run) {
   std::optional<Pipe> out = Pipe::make();
   if (!out) return "no pipe";

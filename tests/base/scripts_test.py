@@ -13,7 +13,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/e2e"))
 from harness import is_running, wait_until  # noqa: E402
 
-# Takes the first line of `script` and fails the tests named there. Records its arguments.
+# This ctest removes the first line of the file `script`, fails the tests named there, and records its arguments.
 FAKE_CTEST = """#!/bin/bash
 cd {folder}
 echo "$*" >>arguments
@@ -96,7 +96,7 @@ class BusyLoops(unittest.TestCase):
 
     @staticmethod
     def busy(session):
-        """The PIDs in a session that have used the processor for at least 0.1 s."""
+        """Returns the PIDs in a session that have used the processor for at least 0.1 s."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:

@@ -159,7 +159,7 @@ class Waiting(unittest.TestCase):
 
     @staticmethod
     def runs(process):
-        """Whether the process exists, stopped or not; a zombie does not count."""
+        """Returns whether the process exists, stopped or not; a zombie does not count."""
         try:
             return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except OSError:

@@ -158,12 +158,12 @@ struct Picture {
     pixels.resize(PNG_IMAGE_SIZE(image));
     if (png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) == 0) width = 0;
   }
-  /// The colour of a pixel as 0xrrggbb.
+  /// Returns the colour of a pixel as 0xrrggbb.
   unsigned at(size_t x, size_t y) const {
     const unsigned char* p = &pixels[(y * width + x) * 3];
     return unsigned{p[0]} << 16 | unsigned{p[1]} << 8 | p[2];
   }
-  /// The number of pixels in the rectangle that are not white.
+  /// Returns the number of pixels in the rectangle that are not white.
   int ink(size_t left, size_t top, size_t right, size_t bottom) const {
     int count = 0;
     for (size_t y = top; y < bottom; ++y) {

@@ -881,12 +881,12 @@ TEST_F(Cli, HelpBeginsWithExamples) {
       << "global options may stand first";
 }
 
-/// Whether a program of this name is installed. Tests that need it are skipped otherwise.
+/// Returns whether a program of this name is installed. Tests that need it are skipped otherwise.
 bool is_installed(const std::string& program) {
   return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/// The output of a shell command.
+/// Returns the output of a shell command.
 std::string printed_by(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string out;

@@ -49,7 +49,7 @@ class ExplanationTest : public ::testing::Test {
     explainer_.add(event_);
     if (error.empty()) job_.set_checkpoint_step(step);
   }
-  /// The whole page, one line per sentence.
+  /// Returns the whole page, one line per sentence.
   std::string page() const {
     const Explanation e = explainer_.explain(job_);
     std::string text = e.now + "\n";

@@ -64,7 +64,7 @@ class Init : public ::testing::Test {
   fs::path folder_;
 };
 
-/// A table of passengers with every kind of problematic column.
+/// Returns a table of passengers with every kind of problematic column.
 std::string people(int count) {
   std::string text = "PassengerId,name,age,port,joined,ship,ticket,fate,survived\n";
   for (int i = 0; i < count; ++i) {

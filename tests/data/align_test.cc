@@ -1,5 +1,5 @@
-// Aligning a dataset with a model that was trained on another dataset: by names, whatever the
-// codes.
+// Tests that a dataset is aligned with a model that was trained on another dataset: by names,
+// whatever the codes are.
 #include "src/data/align.h"
 
 #include <gtest/gtest.h>

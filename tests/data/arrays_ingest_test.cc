@@ -1,5 +1,6 @@
-// Arrays of NumPy and safetensors files. Catches: elements in the wrong place, order or type,
-// headers with false sizes, objects that only Python could read, misinterpreted targets.
+// Tests of arrays of NumPy and safetensors files. They fail if elements are in the wrong place,
+// order or type, headers with false sizes or objects that only Python can read are accepted, or
+// targets are misinterpreted.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +52,7 @@ Result<Array> read(const std::string& bytes) {
   return read_npy(*source, "inputs");
 }
 
-/// A NPY file of version 1.0.
+/// Returns a NPY file of version 1.0.
 std::string npy_with(const std::string& header, const std::string& data) {
   std::string file = "\x93NUMPY";
   file +=

@@ -1,4 +1,5 @@
-// Augmented images: the pixels of each change against torchvision's, and what is drawn at random.
+// Tests of augmented images: compares the pixels of each change with torchvision's, and checks what
+// is drawn at random.
 #include "src/data/load/augment.h"
 
 #include <gtest/gtest.h>
@@ -164,7 +165,7 @@ TEST(Augmenter, CutoutTakesTheMeanAndMayLieAtTheEdge) {
   EXPECT_GT(sizes.size(), 3u);
 }
 
-// The image after a move, [2, H, W], with 100 where it is filled, as augmented() fills it.
+// Returns the image [2, H, W] after a move, with 100 where augmented() would fill it.
 std::vector<float> moved(const kernels::ImageMove& move, const Shape& shape) {
   const std::vector<float> from = ramp(shape.elements());
   const int64_t area = shape[1] * shape[2];

@@ -1,5 +1,5 @@
-// Catches: a moment at which no checkpoint can be loaded (I6), a damaged checkpoint that is loaded
-// (F21), and pruning that removes the last good checkpoint.
+// The tests fail if at some moment no checkpoint can be loaded (I6), a damaged checkpoint is loaded
+// (F21), or pruning removes the last good checkpoint.
 #include "src/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>

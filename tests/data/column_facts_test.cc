@@ -1,5 +1,5 @@
-// Catches: a column that would mislead the model without a warning, and a warning about a column
-// that is fine.
+// The tests fail if a column that would mislead the model has no warning, or if a good column has
+// one.
 #include "src/data/table/column_facts.h"
 
 #include <gtest/gtest.h>

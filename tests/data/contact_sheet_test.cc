@@ -1,5 +1,5 @@
-// The contact sheet of sample images: which images it shows and where, and that it is a PNG that
-// other programs can read.
+// Tests of the contact sheet of sample images: which images it shows and where, and that it is a
+// PNG file that other programs can read.
 #include "src/data/load/contact_sheet.h"
 
 #include <gtest/gtest.h>

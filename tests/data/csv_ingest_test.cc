@@ -1,5 +1,5 @@
-// Catches: a column whose kind is misdetected, a value stored wrongly, bad input that is accepted
-// or whose message does not say where it is (B39).
+// The tests fail if the kind of a column is misdetected, a value is stored wrongly, or bad input is
+// accepted or refused without its place (B39).
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Catches: fields cut or joined wrongly, also where a record spans the end of the buffer; input
-// that is accepted although RFC 4180 gives it no meaning; unbounded memory.
+// The tests fail if fields are split or joined wrongly (also in a record that spans the end of the
+// buffer), input without a meaning in RFC 4180 is accepted, or memory is unbounded.
 #include "src/data/table/csv_reader.h"
 
 #include <gtest/gtest.h>
@@ -97,8 +97,7 @@ TEST(CsvReader, LineNumbersCountBreaksInsideQuotes) {
   EXPECT_EQ(lines, (std::vector<int64_t>{1, 2, 6}));
 }
 
-/// A slow and simple implementation of the same rules, which reads a whole string character by
-/// character.
+/// Splits text by the same rules in a slow and simple way, character by character.
 Records read_plainly(const std::string& text) {
   Records records(1);
   std::string field;

@@ -1,4 +1,5 @@
-// Catches: pixels or labels in the wrong place, and headers with false sizes (B39).
+// The tests fail if pixels or labels are in the wrong place, or headers with false sizes are
+// accepted (B39).
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// Image files against Pillow's pixels (tests/golden/image_files.json), and damaged files. Catches:
-// mixed up channels or orientations, alpha or palettes mistaken for pixels, and truncated images
-// that are accepted.
+// Compares image files with Pillow's pixels (tests/golden/image_files.json), and reads damaged
+// files. The tests fail if channels or orientations are mixed up, alpha or palettes are mistaken
+// for pixels, or truncated images are accepted.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Folders and archives of images. Catches: images in the wrong row, class or partition, folder
-// layouts that are guessed wrong, and forbidden content of an archive (B35).
+// Tests of folders and archives of images. They fail if images are in the wrong row, class or
+// partition, the layout of folders is guessed wrong, or forbidden content of an archive is accepted
+// (B35).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ class Ingested {
   const Error& error() const { return dataset_->error(); }
   std::string message() const { return ok() ? "" : error().message; }
   std::string digest() const { return sha256_file(folder_ / "dataset/data.safetensors").value(); }
-  /// The value of the first pixel of each row.
+  /// Returns the value of the first pixel of each row.
   std::vector<int> firsts(const Partition& p) const {
     std::vector<int> values;
     const auto step = static_cast<size_t>((**this).schema().image.elements());

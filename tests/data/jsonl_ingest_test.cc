@@ -1,6 +1,6 @@
-// JSON lines, dates and tabs. Catches: a member stored in another column, a value that has another
-// meaning than in CSV, a date whose parts are not those of its instant, a prediction that reads
-// JSON lines or dates differently.
+// Tests of JSON lines, dates and tabs. They fail if a member is stored in another column, a value
+// has another meaning than in CSV, the parts of a date are not those of its instant, or a
+// prediction reads JSON lines or dates differently.
 #include <gtest/gtest.h>
 
 #include <cmath>

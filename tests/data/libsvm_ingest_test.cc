@@ -1,5 +1,5 @@
-// Catches: a value in another column than its index says, a zero that is treated as missing, and an
-// invalid file that is accepted.
+// The tests fail if a value is in another column than its index says, a zero is treated as missing,
+// or an invalid file is accepted.
 #include <gtest/gtest.h>
 
 #include "tests/data/data_samples.h"

@@ -1,5 +1,5 @@
-// Catches: batches that depend on threads, on the queue or on where a run was resumed; rows lost or
-// repeated within an epoch; a loader whose destructor hangs.
+// The tests fail if batches depend on threads, on the queue or on where a run was resumed, rows are
+// lost or repeated within an epoch, or the destructor of a loader hangs.
 #include "src/data/load/loader.h"
 
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ TEST(Loader, BatchesFollowTheEpochsPermutation) {
   EXPECT_EQ(epochs.size(), 3u);
 }
 
-// The order of PyTorch's DistributedSampler with drop_last=False: the epoch's order, followed by
-// its beginning until the last batch is complete.
+// Returns the order of PyTorch's DistributedSampler with drop_last=False: the epoch's order,
+// followed by its beginning until the last batch is complete.
 std::vector<float> completed_order(int64_t rows, const Loader::Options& options, uint64_t epoch) {
   std::vector<int64_t> order(static_cast<size_t>(rows));
   std::iota(order.begin(), order.end(), 0);

@@ -1,5 +1,5 @@
-// Catches: rows without a target that are trained on, or that stop an ingest which should leave
-// them out; row numbers of later mistakes that do not count these rows.
+// The tests fail if rows without a target are trained on, if they stop an ingest that should leave
+// them out, or if the row numbers of later mistakes do not count them.
 #include <gtest/gtest.h>
 
 #include "src/data/statistics.h"

@@ -1,5 +1,5 @@
-// Catches: statistics that include rows other than training rows, a transform that differs in
-// prediction, numbers that change when they are written to JSON and read back.
+// The tests fail if statistics include rows other than training rows, a transform differs in
+// prediction, or numbers change when they are written to JSON and read back.
 #include "src/data/preprocessing.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: a prediction that reads a column, category or pixel differently from training, and bad
-// rows that are accepted.
+// The tests fail if a prediction reads a column, category or pixel differently from training, or
+// bad rows are accepted.
 #include <gtest/gtest.h>
 
 #include <cmath>

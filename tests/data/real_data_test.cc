@@ -1,5 +1,5 @@
-// Real files, which may contain what the small files of the unit tests lack. Skipped if the folder
-// of data does not exist; the digits dataset is part of the project.
+// Reads real files, which may contain what the small files of the unit tests lack. The tests are
+// skipped if the folder of data does not exist; the digits dataset is part of the project.
 #include <gtest/gtest.h>
 
 #include <algorithm>

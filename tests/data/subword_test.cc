@@ -1,5 +1,5 @@
-// Catches: text that is split differently from SentencePiece, text that decoding does not restore,
-// a model that depends on more than the text, damaged models that are accepted.
+// The tests fail if text is split differently from SentencePiece, decoding does not restore the
+// text, a model depends on more than the text, or a damaged model is accepted.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Folders and archives of texts. Catches: texts in the wrong row, class or partition, files that
-// are joined in another order, bytes that are not valid text.
+// Tests of folders and archives of texts. They fail if texts are in the wrong row, class or
+// partition, files are joined in another order, or bytes that are not valid text are accepted.
 #include <gtest/gtest.h>
 
 #include <algorithm>

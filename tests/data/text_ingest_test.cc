@@ -1,6 +1,6 @@
-// Catches: tokens that do not match the vocabulary, text cut in the middle of a character, bytes
-// that are not valid text, windows that contain validation text or exceed the end, batches of a
-// stream whose targets are not the next tokens.
+// The tests fail if tokens do not match the vocabulary, text is cut in the middle of a character,
+// bytes that are not valid text are accepted, windows contain validation text or exceed the end, or
+// the targets of a stream's batches are not the next tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -251,7 +251,7 @@ TEST(Windows, ValidationIsTheEndAndTrainingStaysOutOfIt) {
         }
         EXPECT_GE(plan.shift_max, 0);
         EXPECT_LT(plan.shift_max, std::max<int64_t>(length, 1));
-        // Fewer tokens than two windows remain unused.
+        // The unused tokens are fewer than those of two windows.
         EXPECT_LT(end - 1 - plan.train * length, 2 * length) << tokens << " " << length;
         if (end - 1 >= length) {
           EXPECT_GE(plan.train, 1);

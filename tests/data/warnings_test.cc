@@ -1,5 +1,5 @@
-// Catches: a problem of a dataset for which ingest gives no warning, a warning about data that is
-// fine, and warnings that are lost between the ingest and the readers of the dataset.
+// The tests fail if ingest gives no warning for a problem of a dataset or gives one for good data,
+// or if warnings are lost between the ingest and the readers of the dataset.
 #include "src/data/warnings.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-/// The header and a line for each row.
+/// Returns the header and a line for each row.
 std::string table(const std::string& header, int rows, const std::function<std::string(int)>& row) {
   std::string text = header + "\n";
   for (int i = 0; i < rows; ++i) text += row(i) + "\n";
@@ -20,10 +20,10 @@ std::string table(const std::string& header, int rows, const std::function<std::
 }
 
 std::string str(int i) { return std::to_string(i); }
-/// A pseudo-random number from 0 to 1 as text.
+/// Returns a pseudo-random number from 0 to 1 as text.
 std::string noise(int i) { return std::to_string((i * 7919 % 1009) / 1009.0); }
 
-/// "KEY column,column" for each warning, as stored in the dataset's folder.
+/// Returns a text "KEY column,column" for each warning in the dataset's folder.
 std::vector<std::string> warnings_of(const IngestedCsv& d) {
   EXPECT_TRUE(d.ok()) << d.message();
   std::vector<std::string> all;

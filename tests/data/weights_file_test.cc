@@ -1,5 +1,5 @@
-// Catches: half-precision numbers that are converted wrongly, a data type of the format that is
-// refused or misread, and a false header that is accepted.
+// The tests fail if half-precision numbers are converted wrongly, a data type of the format is
+// refused or misread, or a false header is accepted.
 #include "src/checkpoint/weights_file.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ import get_data  # noqa: E402
 
 
 def data_of(spec):
-    """The files and folders named in a dataset's spec."""
+    """Returns the files and folders named in a dataset's spec."""
     text = re.sub(r"#.*", "", spec.read_text())
     return re.findall(r"^  (?:path|\w+_(?:images|labels)): (\S+)", text, re.MULTILINE)
 
@@ -43,7 +43,8 @@ class Examples(unittest.TestCase):
         subprocess.run([sys.executable, EXAMPLES / "get_data.py", "--made", "--into", self.folder, *get_data.SETS], check=True,
                        stdout=subprocess.DEVNULL)
         for spec in sorted(EXAMPLES.glob("*.yaml")):
-            # The data of these is in the repository, or a tokenizer would train for minutes.
+            # Skipped: the data of digits is in the repository, and training the tokenizer of shakespeare_bpe takes
+            # minutes.
             if spec.name.startswith(("digits", "shakespeare_bpe")):
                 continue
             copied = shutil.copy(spec, self.folder)

@@ -92,7 +92,7 @@ class AGpuThatWorks(OnAGpu):
         return (folder / "model.safetensors").read_bytes()
 
     def plan(self):
-        """The plan of the job that the tests of algorithms submit."""
+        """Returns the plan of the job that the tests of algorithms submit."""
         return self.daemon.json("plan", digits_spec(self.folder, "planned"), "--upload", "--set", "resources.device=gpu",
                                 "--set", "recipe.epochs=1")
 
@@ -100,7 +100,7 @@ class AGpuThatWorks(OnAGpu):
         wait_until(lambda: int(self.daemon.job(name).get("progress", {}).get("step", 0)) >= steps, f"{steps} steps", 120)
 
     def algorithms(self):
-        """The content of the daemon's only file of timed algorithms."""
+        """Returns the content of the daemon's only file of timed algorithms."""
         (table,) = (self.folder / "state/algorithms").glob("*.json")
         return table.read_text()
 

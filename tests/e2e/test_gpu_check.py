@@ -175,13 +175,13 @@ unittest.main(verbosity=2)"""
 
 
 def family(name):
-    """The family of a preset or benchmark model, whose name may include a size: resnet50:224,
-    gpt2_mini, vit_base."""
+    """Returns the family of a preset or benchmark model, whose name may include a size: resnet50:224, gpt2_mini,
+    vit_base."""
     return re.sub(r"^(?:(vgg|resnet)\d+|(vit|gpt2|mlp)_\w+)$", lambda m: m[1] or m[2], name.partition(":")[0])
 
 
 def is_run_by(name, command):
-    """Whether this GoogleTest command line runs the test `name`."""
+    """Returns whether this GoogleTest command line runs the test `name`."""
     chosen = next((str(word).split("=", 1)[1] for word in command if str(word).startswith("--gtest_filter=")), "*")
     wanted, _, unwanted = chosen.partition("-")
     return any(fnmatch.fnmatchcase(name, p) for p in (wanted or "*").split(":")) and \

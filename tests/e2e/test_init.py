@@ -14,12 +14,12 @@ FEW = ("--set", "recipe.epochs=2")
 
 
 def draws(count, seed=1):
-    """Reproducible numbers in [0, 1) that look random."""
+    """Returns reproducible numbers in [0, 1) that look random."""
     return [(i * 7919 + seed * 104729) % 10007 / 10007 for i in range(count)]
 
 
 def png(width, height, gray):
-    """A gray image of one shade."""
+    """Returns a gray image of one shade."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rows = (b"\0" + bytes([gray]) * width) * height

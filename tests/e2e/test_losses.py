@@ -9,7 +9,7 @@ from harness import DaemonTest, digits_spec
 
 
 def two_classes(rows):
-    """Rows whose class is "yes" if a sum of two of the three columns is large."""
+    """Returns rows whose class is "yes" if a sum of two of the three columns is large."""
     text = "a,b,c,answer\n"
     for i in range(rows):
         a, b = math.sin(i * 1.7), math.cos(i * 0.9)

@@ -43,7 +43,7 @@ DIGITS = f"""
 
 
 def spec(dataset, model, recipe=""):
-    # So many steps make the outputs differ between rows.
+    # Most models need 40 steps until their outputs differ between rows.
     steps = 3 if "vit_" in model or "vgg" in model else 40
     return f"""
 dataset:{dataset}
@@ -65,7 +65,7 @@ def digits_rows():
 
 
 def wide_images():
-    """36 grey images of 32 x 32 pixels, 12 of each of three classes."""
+    """Returns the lines of a CSV file with 36 grey images of 32 x 32 pixels, 12 of each of three classes."""
     lines = [",".join([f"p{i}" for i in range(1024)] + ["kind"])]
     for row in range(36):
         pixels = [(row * 37 + i * (i % 7 + row % 3) + i // 32 * 11) % 256 for i in range(1024)]
@@ -74,7 +74,7 @@ def wide_images():
 
 
 def passengers(target):
-    """Numeric columns, one far from 0, with missing values, and categories."""
+    """Returns the lines of a CSV file with numeric columns, one far from 0, with missing values, and categories."""
     lines = ["year,age,port,fare,cabin," + target]
     for i in range(80):
         age = "" if i % 9 == 4 else str(i * 7 % 61 + 0.5)
@@ -290,7 +290,7 @@ LAYERS = {
 
 
 def tokens_of(texts, text):
-    """A short implementation of the tokenization that a file's metadata describes."""
+    """Returns a short implementation of the tokenization that a file's metadata describes."""
     ids = {piece: i + text["first_piece_id"] for i, piece in enumerate(text["pieces"])}
     rows = []
     for line in texts:
@@ -319,7 +319,7 @@ class File:
         self.inputs = {i.name: i for i in self.session.get_inputs()}
 
     def run(self, feeds, count):
-        """All outputs for the first `count` rows."""
+        """Returns all outputs for the first `count` rows."""
         names = [o.name for o in self.session.get_outputs()]
         return dict(zip(names, self.session.run(names, {k: v[:count] for k, v in feeds.items()})))
 
@@ -395,7 +395,7 @@ recipe:
         self.assertIn("conv2.weight", report["taken"]["names"])
 
     def hints(self, *arguments):
-        """The hints that a command prints in addition to its result if stderr is a terminal."""
+        """Returns the hints that a command prints in addition to its result if stderr is a terminal."""
         reader, writer = pty.openpty()
         termios.tcsetwinsize(writer, (50, 250))  # wide enough that no sentence is wrapped
         subprocess.run([BIN / "trainyard", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=writer, check=True,

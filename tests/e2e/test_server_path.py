@@ -18,7 +18,7 @@ ROWS = "size,colour,kind\n" + "".join(f"{i},{'red' if i % 2 else 'blue'},{'a' if
 
 
 def png(grey):
-    """A grey image of 4 x 4 pixels."""
+    """Returns a grey image of 4 x 4 pixels."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rows = b"".join(b"\0" + bytes([grey]) * 4 for _ in range(4))

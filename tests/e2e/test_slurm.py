@@ -56,12 +56,12 @@ output: {cls.cluster.folder}/log/job-%j.log
 
     @classmethod
     def worker_of_nodes(cls):
-        """The worker program that nodes start."""
+        """Returns the worker program that nodes start."""
         return BIN / "trainyard-worker"
 
     @classmethod
     def arguments_of_link(cls, port):
-        """Options with the address at which workers reach the port, if it differs."""
+        """Returns options with the address at which workers reach the port, if it differs."""
         return []
 
     def setUp(self):
@@ -87,7 +87,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return path
 
     def slurm_jobs(self, states="all"):
-        """Slurm's jobs, newest first: number, name, state, nodes."""
+        """Returns Slurm's jobs, newest first: number, name, state, nodes."""
         shown = self.cluster.run("squeue", "--noheader", f"--states={states}", "-o", "%A %j %T %N", "--sort=-i").stdout
         return [line.split() for line in shown.splitlines()]
 
@@ -96,7 +96,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return [job for job in self.slurm_jobs(states) if f"-{uid}-" in job[1]]
 
     def workers(self, name):
-        """The PIDs of the job's workers in the cluster."""
+        """Returns the PIDs of the job's workers in the cluster."""
         uid = self.daemon.job(name)["uid"]
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -114,7 +114,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         self.wait_for_step(name, step)
 
     def assert_whole(self, name, attempts=1):
-        """Checks that the job ended with the undisturbed bits and reported each step of its last
+        """Checks that the job ended with the same bits as an undisturbed run and reported each step of its last
         attempts once."""
         self.finish(name)
         self.assertEqual(self.daemon.job(name)["attempt"], attempts)

@@ -128,7 +128,7 @@ class Steer(DisturbedTest):
         listed = self.daemon.json("checkpoint", "list", "parent")["checkpoints"]
         steps = [int(c["step"]) for c in listed]
         self.assertEqual(len(steps), 3)
-        # The fork waits behind it while its parent is deleted.
+        # The fork is later in the queue, and waits while its parent is deleted.
         self.daemon.submit(self.spec("blocker"))
         self.daemon.cli("fork", f"parent@{steps[1]}", "--set", f"recipe.epochs={EPOCHS + 1}", "--name", "forked")
         self.daemon.cli("retry", "parent", "--name", "retry-2")

@@ -24,7 +24,7 @@ RECIPE = "  validation_split: 0.2\n"
 
 
 def scalars_of(folder):
-    """All scalars of a run as {key: [(step, time, value)]}."""
+    """Returns all scalars of a run as {key: [(step, time, value)]}."""
     reader = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
     reader.Reload()
     tags = reader.Tags()

@@ -9,7 +9,7 @@ TOPICS = {"sport": ["team", "match", "goal", "coach"], "money": ["bank", "rates"
 
 
 def news(rows):
-    """Rows of two topics that differ in only two words."""
+    """Returns rows of two topics that differ in only two words."""
     text = "topic,title,body,id\n"
     for i in range(rows):
         topic = ("sport", "money")[i % 2]

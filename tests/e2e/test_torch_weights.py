@@ -235,7 +235,7 @@ def text_rows():
 
 class TorchWeights(DaemonTest):
     def data(self, kind):
-        """The rows, the CSV with labels, and the input of `predict`."""
+        """Returns the rows, the CSV with labels, and the input of `predict`."""
         if kind == "text":
             rows = text_rows()
             csv = "label,words\n" + "".join(f"{'abc'[i % 3]},{row}\n" for i, row in enumerate(rows))

@@ -9,8 +9,7 @@ from harness import DaemonTest
 
 
 def people(count, leak=True):
-    """A table of survivors: age, port, an identifier and, with `leak`, a column that reveals the
-    target."""
+    """Returns a table of survivors: age, port, an identifier and, with `leak`, a column that reveals the target."""
     lines = ["id,age,port,fate,survived"]
     for i in range(count):
         survived = int((i * 7919 % 1009) / 1009 < 0.3 + 0.4 * (i % 3 == 0))

@@ -38,7 +38,7 @@ class Warm(DaemonTest):
         self.daemon.start()
 
     def predict(self, model, rows):
-        """The predictions, and whether the worker was warm."""
+        """Returns the predictions, and whether the worker was warm."""
         answer = json.loads(self.daemon.cli("predict", model, "--csv", "-", "-o", "json", input=rows).stdout)
         self.assertGreater(int(answer.get("compute_us", 0)), 0)
         return answer["predictions"], answer.get("warm", False)

@@ -28,7 +28,7 @@ def floats(tensor):
 
 
 def safetensors(tensors):
-    """The bytes of a safetensors file of {name: (dtype, shape, bytes)}."""
+    """Returns the bytes of a safetensors file of {name: (dtype, shape, bytes)}."""
     header, offset = {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
@@ -67,7 +67,7 @@ class Weights(DaemonTest):
         return read_safetensors(self.folder / f"out-{name}" / "model.safetensors")
 
     def digits(self, classes, name):
-        """A CSV with only the rows of these classes."""
+        """Returns a CSV with only the rows of these classes."""
         with gzip.open(EXAMPLES / "digits.csv.gz", "rt") as file:
             rows = [row for row in file if int(row.rsplit(",", 1)[1]) in classes]
         return self.write(name, "".join(rows))
@@ -219,7 +219,7 @@ class Weights(DaemonTest):
             self.assertEqual(before[name], after[name], name)
         self.assertEqual(after["fc3.weight"][1], [10, 32])
         self.assertRegex(self.daemon.cli("get", "digits-0-9").stdout, r"parameters: +5,018, 330 trained")
-        # Without a request for a new head, its shape is refused by name.
+        # If no new head is requested, the refusal names the head's weight and its shape.
         done = self.daemon.cli("submit", self.spec("no-head", recipe="  initial_weights: {job: digits-0-4}\n"),
                                check=False)
         self.assertIn("fc3.weight [5, 32] where [10, 32] is needed", done.stderr)

@@ -1,6 +1,7 @@
-// Catches: a problem that gets another algorithm the second time, be it in the same process, in the
-// next one, in two concurrent processes or after a resume; a choice that is timed but not recorded;
-// a damaged or foreign file that ends a job or is lost; a record that is read back as another.
+// The tests catch a problem that gets another algorithm the second time, be it in the same process,
+// in the next one, in two concurrent processes or after a resume; a choice that is timed but not
+// recorded; a damaged or foreign file that ends a job or is lost; a record that is read back as
+// another.
 #include "src/runtime/algorithms.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,7 @@ class Folder {
     fs::remove_all(path_, ignored);
   }
   const fs::path& path() const { return path_; }
-  /// The only file of choices in the folder.
+  /// Returns the only file of choices in the folder.
   fs::path file() const {
     for (const auto& entry : fs::directory_iterator(path_)) {
       if (entry.path().extension() == ".json") return entry.path();

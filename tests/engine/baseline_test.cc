@@ -1,5 +1,5 @@
-// Catches: a model that is no better than the baseline, or that diverged, without a warning; a
-// warning about a good model; baselines computed from other rows.
+// The tests catch a model that is no better than the baseline, or that diverged, without a warning;
+// a warning about a good model; baselines computed from other rows.
 #include "src/train/baseline.h"
 
 #include <gtest/gtest.h>

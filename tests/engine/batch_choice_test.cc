@@ -1,4 +1,4 @@
-// Catches: wrong choices of the batch size for `batch_size: auto`.
+// The tests catch wrong choices of the batch size for `batch_size: auto`.
 #include "src/planning/batch_choice.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-/// A device on which a step takes `begins` seconds and each row 1 ms, with 1000 bytes a row.
+/// A device on which a step takes `begins` seconds plus 1 ms per row, and needs 1000 bytes per row.
 struct PretendDevice {
   double begins = 0.01;
   int64_t train_rows = 100'000;

@@ -1,4 +1,4 @@
-// Catches: training that waits for a disk when it need not, or does not wait when it must; a
+// The tests catch training that waits for a disk when it need not, or does not wait when it must; a
 // checkpoint that is reported before it is durable or before the metrics up to it; a retention rule
 // that removes a checkpoint that it should keep.
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ class BlockedFiles final : public Files {
   bool unblocked_ = false;
 };
 
-/// A job of 12 steps without evaluations, so that each progress report is a step.
+/// Returns a job of 12 steps without evaluations, so that each progress report is a step.
 TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between) {
   TrainJob job;
   job.model.preset = "mlp";

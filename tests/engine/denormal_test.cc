@@ -77,7 +77,8 @@ TEST(Denormals, NoKernelGivesOne) {
   EXPECT_GT(would_be, 10'000) << "the numbers are not small enough to tell anything";
 }
 
-/// The tensors that a layer, its loss and its gradient compute from numbers of 2^-40 to 2^-90.
+/// Returns the tensors that a layer, its loss and its gradient compute from numbers of 2^-40 to
+/// 2^-90.
 std::map<std::string, std::vector<double>> small_values(int threads) {
   CaseBuilder b(DType::kF32);
   const Shape shape = {512, 512};  // large enough that kernels split it over three threads

@@ -1,5 +1,5 @@
-// Catches: a device check that trusts a device which computes something else, or that does not
-// trust one that computes the same.
+// The tests fail if the device check trusts a device that computes wrong results, or rejects one
+// that computes correctly.
 #include "src/calibration/device_check.h"
 
 #include <gtest/gtest.h>

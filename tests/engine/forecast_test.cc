@@ -1,4 +1,5 @@
-// The forecast of work that was not measured from measured rates, and the parts of a job's time.
+// Tests of forecasts: measured rates give the time of work that was not measured itself, and the
+// parts of a job's time are right.
 #include "src/forecast/forecast.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ NodeWorkload product(const std::string& op, double m, double n, double k) {
   return w;
 }
 
-/// Samples that follow law(); `slower` multiplies all times.
+/// Returns rates from samples that follow law(); `slower` multiplies all times.
 DeviceRates rates_by_law(double slower = 1) {
   DeviceRates rates;
   const auto add = [&](NodeWorkload w) {
@@ -270,7 +271,7 @@ TEST(Forecast, TheBoundOfAStepIsWhatItsNodesTakeAtTheDevicesBestRates) {
   EXPECT_LT(forecast.bound.seconds, forecast.step.seconds);
 }
 
-/// A step on several linked devices; without the link it takes a second.
+/// Returns a step on several linked devices; without the link it takes a second.
 StepWork linked(Processor processor, LinkWork beside, LinkWork alone) {
   StepWork work;
   work.processor = processor;
@@ -346,7 +347,7 @@ TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
             forecast_step(linked(Processor::kCpu, {}, {}), rates)->time.seconds);
 }
 
-/// The number of exchanges in a step, and how many of them overlap computation.
+/// Returns the number of exchanges in a step, and how many of them overlap computation.
 std::pair<double, double> exchanges_of(Shard shard, int64_t accumulate_steps) {
   DatasetSchema schema;
   schema.columns.resize(500);

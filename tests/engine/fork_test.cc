@@ -1,5 +1,5 @@
-// Runs that fork from a checkpoint of another run: what they keep, what may differ, and that a
-// failing disk leaves no partial files.
+// Tests of runs that fork from a checkpoint of another run: what they keep, what may differ, and
+// that a failing disk leaves no partial files.
 #include "src/job/fork.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The refusals of the image ops, with the message that the user reads, and the shapes they infer.
+// Tests of the refusals of the image ops, with the message that the user reads, and the shapes they
+// infer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -131,7 +132,7 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
         output({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", int64_t{1}}}}),
         (Shape{1, 2, 4, 4}));
     // PyTorch's rule: 2-cell windows with stride 2 over 5 cells, and 3-cell windows over 6; a last
-    // window that would begin in the padding behind the image is dropped.
+    // window that would begin in the padding after the image is dropped.
     EXPECT_EQ(
         output(
             {op,

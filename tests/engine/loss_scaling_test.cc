@@ -1,7 +1,7 @@
-// precision: fp16. A step whose gradients overflow changes nothing but the scale, whatever the
-// optimizer; the first step that does not overflow equals that of fp32; a job resumed from its
-// checkpoint gives the same bits. Catches: a kernel that changes a weight, a momentum or a step
-// count in a skipped step; gradients that are not divided by the scale.
+// Tests of precision fp16. A step whose gradients overflow changes nothing but the scale, whatever
+// the optimizer; the first step that does not overflow equals that of fp32; a job resumed from its
+// checkpoint gives the same bits. The tests fail if a kernel changes a weight, a momentum or a step
+// count in a skipped step, or if gradients are not divided by the scale.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,7 +66,7 @@ class Steps {
     return session_->run_step(
         {std::as_bytes(std::span(x_)), std::as_bytes(std::span(y_)), steps_++, rate_});
   }
-  /// All tensors of a checkpoint except those of the loss scale, by name.
+  /// Returns all tensors of a checkpoint except those of the loss scale, by name.
   std::map<std::string, std::vector<std::byte>> kept() const {
     std::map<std::string, std::vector<std::byte>> bytes;
     const Snapshot snapshot = session_->snapshot();

@@ -1,5 +1,5 @@
-// The options of the loss and `target: input`, where the input is its own target: refusals, and
-// whole runs whose metrics and predictions must be consistent.
+// Tests of the options of the loss and `target: input`, where the input is its own target:
+// refusals, and whole runs whose metrics and predictions must be consistent.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -279,7 +279,7 @@ std::vector<Prediction> predict_here(const Workspace& w, const std::string& csv)
   return predictor->predict(parse_raw_rows(predictor->schema(), "csv", csv).value());
 }
 
-/// Rows of four columns; the class "a" or "b" is the sign of the sum of two of them.
+/// Makes a dataset of four columns; the class "a" or "b" is the sign of the sum of two of them.
 void make_two_classes(const Workspace& w, int rows, int test_rows) {
   const auto write = [&](const std::filesystem::path& path, int first, int count) {
     std::ofstream out(path);
@@ -356,8 +356,8 @@ TEST(Losses, TwoClassesTrainByOneScoreAndArePredicted) {
   EXPECT_EQ(confusion[0][0] + confusion[1][1], correct);
 }
 
-/// The mean squared difference between the predictions and the rows of the file, in the rows' own
-/// units.
+/// Returns the mean squared difference between the predictions and the rows of the file, in the
+/// rows' own units.
 double squared_error(const std::vector<Prediction>& predictions, const std::string& csv,
                      size_t columns) {
   std::istringstream rows(csv);

@@ -1,5 +1,5 @@
-// Catches: a job that is admitted to a device whose memory is too small for it, or rejected by a
-// device whose memory suffices.
+// The tests catch a job that is admitted to a device whose memory is too small for it, or rejected
+// by a device whose memory suffices.
 #include "src/planning/memory_room.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The uses of trained models: continuing a text, and evaluation on other datasets.
+// Tests of the uses of trained models: continuing a text, and evaluation on other datasets.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ TEST(DrawToken, FollowsTheProbabilities) {
   EXPECT_NEAR(counts[2], 0.3 * kCount, 4 * std::sqrt(kCount * 0.21));
   EXPECT_NEAR(counts[3], 0.2 * kCount, 4 * std::sqrt(kCount * 0.16));
   EXPECT_EQ(counts.count(1), 0u);
-  // A temperature of 1/2 squares the odds: 25 : 9 : 4.
+  // A temperature of 1/2 squares the odds, which become 25 : 9 : 4.
   counts = draws(logits, {.temperature = 0.5}, kCount);
   EXPECT_NEAR(counts[0], 25.0 / 38 * kCount, 4 * std::sqrt(kCount * 0.23));
 }

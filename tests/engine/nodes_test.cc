@@ -1,6 +1,6 @@
-// One job over several processes, each with its own ranks: it gives the same bits as the same
-// number of local ranks, all processes take the same decisions, and none keeps running when one
-// ends.
+// Tests of one job over several processes, each with its own ranks: it gives the same bits as the
+// same number of local ranks, all processes take the same decisions, and none keeps running when
+// one ends.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -200,7 +200,7 @@ TEST(Nodes, SparseLookups) {
   }
   EXPECT_EQ(weights_of(spread), weights_of(local));
 }
-// Here the network delivers bytes late and in irregular bursts.
+// In this test the network delivers bytes late and in irregular bursts.
 TEST(Nodes, ABadNetworkChangesNoBit) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100, 20);

@@ -1,4 +1,4 @@
-// Optimizers against PyTorch's documented algorithms, which are implemented again here
+// Tests of optimizers against PyTorch's documented algorithms, which are implemented again here
 // independently of kernels/math; schedules against rates computed by hand; refusals by field.
 #include "src/optim/optimizer.h"
 

@@ -1,7 +1,8 @@
-// Parameters sharded over several devices, which are host backends here, and gathered where they
-// are read: the bits of plain data parallelism, in the planned memory, and with checkpoints from
-// and to any sharding. Catches a gather that comes too late or whose result is read too long, a
-// gradient that outlives its exchange, a shard that is mistaken for a whole tensor.
+// Tests of parameters that are sharded over several devices, which are host backends here, and
+// gathered where they are read: they must give the bits of plain data parallelism, use the planned
+// memory, and load and write checkpoints of any sharding. The tests catch a gather that comes too
+// late or whose result is read too long, a gradient that outlives its exchange, a shard that is
+// mistaken for a whole tensor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,8 +65,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// Two layers with weights of several sizes: some are divided evenly, some unevenly, and some are
-/// so small that a rank has none.
+/// Sets two layers with weights of several sizes: some are divided evenly, some unevenly, and some
+/// are so small that a rank has none.
 Change mlp(const Change& more = nullptr) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -322,7 +323,7 @@ Change deep(int64_t layers, int64_t width = kWidth) {
     job.recipe.steps = 3;
   };
 }
-/// A deep model without two layers that could form a pair (src/parallel/split_mlp.h).
+/// Returns a deep model without two layers that could form a pair (src/parallel/split_mlp.h).
 Change without_pairs(int64_t layers) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -408,7 +409,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   run(job_on(w, "unbounded", kUnsharded, model), 4, unbounded);
   const TrainJob sharded = job_on(w, "sharded", kParameters, model);
   const DatasetSchema schema = read_schema(w / "dataset").value();
-  // Neither the weights with their whole optimizer state fit, nor the weights with a shard of it.
+  // The weights do not fit, whether with their whole optimizer state or with a shard of it.
   const int64_t limit =
       plan_run(sharded.model, sharded.recipe, schema, 4).value().memory.total() + kWeight / 2;
   EXPECT_LT(limit, unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes);
@@ -490,8 +491,8 @@ TEST(ParameterRanks, PlanWhatTheyExchange) {
   EXPECT_EQ(half[1].bytes, of[1].bytes);
 }
 
-/// The steps during which the gathered tensors of each group are in memory: from the group's start
-/// to the last node that reads one of its tensors.
+/// Returns the steps during which the gathered tensors of each group are in memory: from the
+/// group's start to the last node that reads one of its tensors.
 std::vector<std::pair<size_t, size_t>> gathered_steps(const Program& program) {
   std::vector<std::pair<size_t, size_t>> lives;
   std::map<TensorId, size_t> group_of;

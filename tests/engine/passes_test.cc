@@ -1,6 +1,6 @@
-// Each pass by itself: the graph that it makes of a small graph (golden files), and that results
-// with and without it agree to the bit. Catches a pass that loses a reader, moves a node before its
-// inputs or lets running statistics be updated twice.
+// Tests of each pass by itself: the graph that it makes of a small graph (golden files), and that
+// results with and without it agree to the bit. The tests catch a pass that loses a reader, moves a
+// node before its inputs or lets running statistics be updated twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ using Ints = std::vector<int64_t>;
 
 constexpr uint64_t kRandomGraphs = 60;
 
-/// Residual blocks as in ResNet, dropout and a head; every parameter's gradient is a program
-/// output.
+/// Returns residual blocks as in ResNet, dropout and a head; every parameter's gradient is a
+/// program output.
 CaseGraph blocks(DType dtype, int count) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
@@ -71,7 +71,8 @@ CaseGraph blocks(DType dtype, int count) {
 int64_t count_of(const Graph& graph, std::string_view op) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) { return n.op->type() == op; });
 }
-/// Counts SkipNormalization or its gradient, of a form, with or without dropout.
+/// Counts the nodes of SkipNormalization or its gradient that have this form, with or without
+/// dropout.
 int64_t count_sums(const Graph& graph, std::string_view op, std::string_view form, bool drops) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) {
     return n.op->type() == op && n.attributes.get_string("form", "") == form &&
@@ -173,7 +174,7 @@ TEST(PassFuse, ChangesNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions with bias and ReLU, as in VGG.
+/// Returns convolutions with bias and ReLU, as in VGG.
 CaseGraph plain_net(bool bias = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 8, 6});
@@ -248,7 +249,7 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions and pools, with ReLU in front of the pool as in VGG, or behind it as in LeNet.
+/// Returns convolutions and pools, with ReLU before the pool as in VGG, or after it as in LeNet.
 CaseGraph pooled_net(bool before, bool keeps = true, bool trained = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 9, 8});
@@ -291,8 +292,8 @@ TEST(PassFuse, PutsReluIntoPools) {
   }
 }
 
-// A ReLU whose result has other readers is not fused, nor is one in a window with so many cells
-// that a byte cannot number them.
+// A ReLU is not fused if its result has other readers, or if the pool's window has more cells than
+// a byte can number.
 TEST(PassFuse, LeavesPoolsWhoseReluIsNotTheirsAlone) {
   const auto fused_pools = [](int64_t side, bool before, bool marked, bool read_twice) {
     CaseBuilder b(DType::kF32);
@@ -353,7 +354,7 @@ TEST(PassFuse, PoolsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Fully connected layers with ReLU between them, and a dropout behind the second one.
+/// Returns fully connected layers with ReLU between them, and a dropout after the second one.
 CaseGraph relu_net(bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -408,8 +409,8 @@ TEST(PassFuse, ProductsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Blocks as in a transformer, with GELU between reshapes, and normalized sums, one of whose terms
-/// may go through dropout.
+/// Returns blocks as in a transformer, with GELU between reshapes, and normalized sums, one of
+/// whose terms may go through dropout.
 CaseGraph positions_net(int count, bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const TensorId step = b.step(7);
@@ -585,7 +586,8 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
   }
 }
 
-/// A head whose rows are positions, its loss by `make_loss(builder, scores)`, and the gradients.
+/// Returns a head whose rows are positions, its loss by `make_loss(builder, scores)`, and the
+/// gradients.
 CaseGraph head(const std::function<std::vector<TensorId>(CaseBuilder&, TensorId)>& make_loss,
                const std::function<void(Graph&, TensorId)>& inspect = {}) {
   CaseBuilder b(DType::kF32);
@@ -787,8 +789,8 @@ TEST(PassOptions, AreSwitchedOffByName) {
   ::unsetenv("TRAINYARD_WITHOUT_PASSES");
 }
 
-// On random graphs: all passes against none, recomputed against kept tensors, and every byte of the
-// plan used.
+// On random graphs, results with all passes equal those without, results with recomputed tensors
+// equal those with kept ones, and every byte of the plan is used.
 TEST(PassRandom, ResultsAgreeAndThePlanIsExact) {
   const auto cpu = make_cpu_backend(2);
   for (uint64_t seed = 0; seed < kRandomGraphs; ++seed) {

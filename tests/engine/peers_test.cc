@@ -1,5 +1,5 @@
-// The connections between the processes of a job: which peers are accepted, what is exchanged and
-// in which order it is summed, and which process is named when one ends.
+// Tests of the connections between the processes of a job: which peers are accepted, what is
+// exchanged and in which order it is summed, and which process is named when one ends.
 #include "src/runtime/peers.h"
 
 #include <arpa/inet.h>
@@ -154,7 +154,7 @@ TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
         const auto parts = tensors[at].parts();
         mine->plan(exchange, parts);
         mine->run(exchange, parts);
-        // Bytes in both directions, with a few bytes in front of each message.
+        // The bytes are those of both directions, plus a few before each message.
         EXPECT_NEAR(static_cast<double>(peers[at]->moved_bytes()), 2 * times * of_tensor, 1000);
       });
     }
@@ -191,7 +191,7 @@ TEST(Peers, WhatEachSaysIsHeardByAll) {
   });
 }
 
-/// The common verdict of three processes that report these statuses.
+/// Returns the common verdict of three processes that report these statuses.
 Status agreed(const std::vector<Status>& said) {
   const auto peers = connect_peers(3, {.ranks_each = 2});
   std::vector<Status> heard(3);
@@ -452,8 +452,8 @@ std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
   });
 }
 
-// Catches a process that waits forever because its own bytes still leave, or because the other end
-// of a connection that is silent in one direction has noticed nothing.
+// This test catches a process that waits forever because its own bytes still leave, or because the
+// other end of a connection that is silent in one direction has noticed nothing.
 TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
   using Way = testing::StormRelay::Way;
   for (const auto& ways : {std::vector{Way::kThere}, {Way::kBack}, {Way::kThere, Way::kBack}}) {

@@ -1,4 +1,5 @@
-// The memory plan: exact text for two small jobs, and invariants over graphs of random structure.
+// Tests of the memory plan: exact text for two small jobs, and invariants over graphs of random
+// structure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -133,7 +134,7 @@ TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   EXPECT_THROW(verify(bad), InvariantError);
 }
 
-// Tests each check separately: where one is missing, another finds most faults.
+// Tests each check of verify() separately, since another check finds most faults, too.
 TEST(PlanVerify, NamesWhatIsWrong) {
   const Program good = training_program(mlp(), {});
   const auto at = [&](Program& p, const char* name) -> Placement& {
@@ -205,7 +206,7 @@ TEST(PlanVerify, CatchesAReadAfterTheUpdate) {
   };
   const auto read = place_of("mean/update"), update = place_of("fc1.weight/update");
   ASSERT_LT(read, update);
-  std::rotate(read, read + 1, update + 1);  // moves the average behind the update
+  std::rotate(read, read + 1, update + 1);  // moves the average after the update
   EXPECT_THROW(verify(p), InvariantError);
 }
 
@@ -239,7 +240,7 @@ TEST(PlanVerify, CatchesAPlaceThatIsNotAligned) {
   EXPECT_THROW(verify(program), InvariantError);
 }
 
-/// Two layers of `width` units and a small layer, with biases.
+/// Returns two layers of `width` units and a small layer, with biases.
 CaseGraph three_layers(int64_t width) {
   CaseBuilder b(DType::kF32);
   TensorId h = b.input("x", {2, width});
@@ -404,7 +405,7 @@ TEST(PlacementBestFit, FillsTheSmallestGapThatFits) {
   EXPECT_EQ(placed.size_bytes, 512);
 }
 
-/// Best fit as placement.h defines it, by comparing all pairs of buffers.
+/// Places by best fit as placement.h defines it, by comparing all pairs of buffers.
 PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   std::vector<size_t> by_size(buffers.size()), by_offset;
   std::iota(by_size.begin(), by_size.end(), size_t{0});
@@ -431,7 +432,7 @@ PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   return placed;
 }
 
-// Catches a free byte range that is lost or invented, for arbitrary lifetimes.
+// This test catches a free byte range that is lost or invented, for arbitrary lifetimes.
 TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
   for (uint32_t round = 0; round < 200; ++round) {
     std::mt19937 random(round);
@@ -451,8 +452,8 @@ TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
   }
 }
 
-// BatchNormalization with ReLU computes its mask from its own input, so with kept winners nothing
-// else reads the pool's input, as in ResNet's stem.
+// BatchNormalization with ReLU computes its mask from its own input. So if the pool keeps its
+// winners, nothing else reads the pool's input, as in ResNet's stem.
 TEST(PlanMemory, WhatIsPooledIsFreeWhereWinnersAreKept) {
   const auto planned = [](bool keeps) {
     CaseBuilder b(DType::kF32);

@@ -1,6 +1,6 @@
-// Catches: a plan of another recipe than the job gets; a job that is changed although it fits, or
-// stays unchanged although a change would make it fit; needless queries for the memory of running
-// jobs; a verdict that omits the kernels' workspace.
+// The tests catch a plan of another recipe than the job gets; a job that is changed although it
+// fits, or stays unchanged although a change would make it fit; needless queries for the memory of
+// running jobs; a verdict that omits the kernels' workspace.
 #include "src/planning/planner.h"
 
 #include <gtest/gtest.h>

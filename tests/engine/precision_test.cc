@@ -1,7 +1,7 @@
-// precision: bf16 and fp16. Tests which tensors are stored in 16 bits (golden file and rules), and
-// their values: each node gives the result of its F32 kernel for the values of its inputs, rounded
-// once. So the result depends on the graph only, whether a kernel reads 16 bits itself or its
-// inputs are converted. Also tests tf32, which changes no storage.
+// Tests of precision bf16 and fp16: which tensors are stored in 16 bits (golden file and rules),
+// and their values: each node gives the result of its F32 kernel for the values of its inputs,
+// rounded once. So the result depends on the graph only, whether a kernel reads 16 bits itself or
+// its inputs are converted. Also tests tf32, which changes no storage.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ CaseGraph differentiated(CaseGraph c) {
   return c.loss == kNoTensor ? std::move(c) : testing::with_gradients(std::move(c), &gradients);
 }
 
-/// A convolution with its normalization, a dense layer, and a loss on reshaped scores.
+/// Returns a convolution with its normalization, a dense layer, and a loss on reshaped scores.
 CaseGraph small_conv_net() {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("conv", "Conv", {{"pads", Ints{1, 1, 1, 1}}},

@@ -1,6 +1,6 @@
-// One job on several devices, which are host backends here: they follow the loss curve of one
-// device, their weights have the same bits, they stop and resume, and report which rank stopped or
-// failed.
+// Tests of one job on several devices, which are host backends here: they follow the loss curve of
+// one device, their weights have the same bits, they stop and resume, and report which rank stopped
+// or failed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -132,7 +132,8 @@ TEST(Ranks, GiveTheSameBitsTwice) {
   EXPECT_EQ(ra.series["train/loss"], rb.series["train/loss"]);
 }
 
-// With batch normalization and dropout: state that only a rank has must not change the resumed run.
+// The model has batch normalization and dropout. The state that each rank has of its own must not
+// change a resumed run.
 TEST(Ranks, ResumeLikeNeverStopped) {
   const Workspace w;
   make_dataset(w, true, 100);

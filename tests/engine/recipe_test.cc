@@ -1,5 +1,6 @@
-// The parts of a recipe other than the optimizer, in whole runs on small data: each takes effect as
-// documented, resumes to the last bit, and is refused by its field where it makes no sense.
+// Tests of the parts of a recipe other than the optimizer, in whole runs on small data: each takes
+// effect as documented, resumes to the last bit, and is refused by its field where it makes no
+// sense.
 #include <gtest/gtest.h>
 
 #include <algorithm>

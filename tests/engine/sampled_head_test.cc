@@ -1,6 +1,6 @@
-// model.loss: sampled_softmax in whole jobs: only the rows of drawn classes and labels change, no
-// computed tensor is as large as the head, evaluations use all classes, any number of devices draws
-// the same classes, and a resumed run continues with the same draws.
+// Tests of model.loss: sampled_softmax in whole jobs: only the rows of drawn classes and labels
+// change, no computed tensor is as large as the head, evaluations use all classes, any number of
+// devices draws the same classes, and a resumed run continues with the same draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,7 +110,7 @@ void expect_near_series(const std::map<int64_t, double>& got,
   }
 }
 
-// One step from a known state: exactly the rows that the op reports as gathered change.
+// After one step from a known state, exactly those rows differ that the op reports as gathered.
 TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
   constexpr int64_t kClasses = 400, kSamples = 12;
   const ModelInterface interface { {8}, 0, TargetForm::kClass, kClasses };
@@ -345,7 +345,7 @@ TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
   }
 }
 
-// From a file to predictions, which list only the most probable classes.
+// Tests all stages from a file to predictions, which list only the most probable classes.
 TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   const Workspace w;
   constexpr int64_t kClasses = kClassesListedMax + 5;

@@ -1,5 +1,6 @@
-// Optimizer state sharded over several devices, which are host backends here: the bits of unsharded
-// state, in the planned memory, with checkpoints from and to any number of devices.
+// Tests of optimizer state that is sharded over several devices, which are host backends here: it
+// must give the bits of unsharded state, use the planned memory, and load and write checkpoints of
+// any number of devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -251,7 +252,7 @@ TEST(ShardedRanks, CheckpointsGoOnWithAnyDevicesShardedOrNot) {
   EXPECT_EQ(travel(job_of("often"), {{4, kSharded, 6}, {4, kWhole, 12}, {4, kSharded, 0}}), never);
 }
 
-/// A wide model, most of whose memory is optimizer state.
+/// Returns a wide model, most of whose memory is optimizer state.
 TrainJob wide_job(const Workspace& w, const std::string& name, Shard shard) {
   TrainJob job = plain_job(w, name);
   job.model = {};

@@ -1,5 +1,5 @@
-// Catches: a choice that the recipe does not get or that its message misstates, and step times of a
-// device that the job would not get.
+// The tests catch a choice that the recipe does not get or that its message misstates, and step
+// times of a device that the job would not get.
 #include "src/planning/sharding_choice.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: a sharding plan that is missing, has other bytes than the job would need, is rejected
-// for a false reason, or is chosen against the forecast or by rates that are unknown.
+// The tests catch a sharding plan that is missing, has other bytes than the job would need, is
+// rejected for a false reason, or is chosen against the forecast or by rates that are unknown.
 #include "src/planning/sharding_plans.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ LayerSpec layer_of(const char* op, int64_t units = 0) {
   return spec;
 }
 
-/// A model whose activations outweigh its parameters.
+/// Returns a model whose activations outweigh its parameters.
 ModelSpec deep(bool normalized = false) {
   ModelSpec model;
   for (int i = 0; i < 12; ++i) {
@@ -35,7 +35,7 @@ ModelSpec deep(bool normalized = false) {
   return model;
 }
 
-/// A model whose parameters outweigh its activations.
+/// Returns a model whose parameters outweigh its activations.
 ModelSpec wide() {
   ModelSpec model;
   model.layers = {layer_of("Gemm", 600), layer_of("Relu"), layer_of("Gemm")};
@@ -87,7 +87,8 @@ const ShardingRow* find(const ShardingPlans& shardings, const ShardingPlan& shar
   return row == shardings.rows.end() ? nullptr : &*row;
 }
 
-/// Step times by a formula: the extra seconds of a level of recompute and of a further micro-batch.
+/// Returns a function that forecasts a second for a step, `recompute` more for each level of
+/// recompute, and `micro_batches` more for each further micro-batch.
 StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
   return [=](const Recipe& recipe, const RunPlan&) -> std::optional<TimeRange> {
     const double seconds = 1 + recompute * static_cast<double>(recipe.recompute) +
@@ -96,7 +97,7 @@ StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
   };
 }
 
-/// All sharding sets that are tried: unsharded, and each set.
+/// Returns all sharding sets that are tried: unsharded, and each set.
 std::vector<Shard> all_sets() {
   std::vector<Shard> sets = {Shard::kNone};
   for (const Shard set : shard_sets()) sets.push_back(set);
@@ -170,7 +171,8 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   EXPECT_EQ(find(found, {Shard::kNone, Recompute::kFull, 1})->message, "50% slower");
   EXPECT_EQ(find(found, {Shard::kOptimizer, Recompute::kNone, 1})->message, "as fast");
 
-  // Faster than a job that fits unchanged: within the forecast's uncertainty, and beyond it.
+  // Recompute is faster than the job as written, which fits: at first by less than the forecast's
+  // error, then by more.
   query.step_times = times_by(-0.05, 0);
   EXPECT_EQ(
       find(shardings_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,

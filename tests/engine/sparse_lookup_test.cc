@@ -1,7 +1,7 @@
-// embedding: {sparse: true} in whole jobs: only the rows of a step's tokens change; only the table
-// and its state are as large as the table; the numbers are those of PyTorch and of the plain layer;
-// micro-batches and devices share one list of rows; and unsupported combinations are refused by
-// their field.
+// Tests of embedding: {sparse: true} in whole jobs: only the rows of a step's tokens change; only
+// the table and its state are as large as the table; the numbers are those of PyTorch and of the
+// plain layer; micro-batches and devices share one list of rows; and unsupported combinations are
+// refused by their field.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,8 +46,8 @@ LayerSpec embedding(int64_t sparse, int64_t width, int64_t rows = 0) {
   return {"embedding", "Embedding", {}, attributes};
 }
 
-/// A job that predicts the next letter of a text from windows of 4 letters, 6 windows a step. The
-/// text has 14 letters, the table 300 rows.
+/// Returns a job that predicts the next letter of a text from windows of 4 letters, 6 windows a
+/// step. The text has 14 letters, the table 300 rows.
 TrainJob job_on(const Workspace& w, const std::string& name, int64_t sparse,
                 const Change& change = nullptr) {
   TrainJob job = testing::plain_job(w, name);
@@ -114,7 +114,7 @@ class Steps {
             {std::as_bytes(std::span(tokens)), std::as_bytes(std::span(labels)), steps_++, rate_})
         .loss;
   }
-  /// A tensor of the model or of the optimizer, by name.
+  /// Returns a tensor of the model or of the optimizer, by name.
   std::vector<float> tensor(const std::string& name) const {
     const Snapshot snapshot = session_->snapshot();
     for (const auto* all : {&snapshot.weights, &snapshot.optimizer}) {
@@ -236,7 +236,7 @@ TEST(SparseLookup, IsThePlainLayerUnderPlainDescent) {
   }
 }
 
-// The norm sums fewer numbers, in another order.
+// The norm sums fewer numbers than that of the plain layer, in another order.
 TEST(SparseLookup, ClipsByTheNormOfThePlainLayer) {
   const Workspace w;
   testing::make_text(w, 2000);

@@ -1,5 +1,6 @@
-// The head and its loss split by class over several devices, which are host backends here: the
-// losses of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of a head and its loss that are split by class over several devices, which are host
+// backends here: they must reproduce the losses of one device, use the planned memory, and load and
+// write checkpoints of any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -140,7 +141,7 @@ TEST(SplitHead, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
     job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
   });
 }
-// The loss curve of one device, within the precision of 16 bits.
+// The loss curve must equal that of one device, within the precision of 16 bits.
 TEST(SplitHead, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -150,7 +151,7 @@ TEST(SplitHead, FollowsItIn16Bits) {
   }
 }
 
-/// A text model whose head has weights of its own and is applied to each position.
+/// Returns a text model whose head has weights of its own and is applied to each position.
 Change text_model() {
   return [](TrainJob& job) {
     job.model.layers = {{"", "Embedding", {}, {{"embedding_dim", int64_t{12}}}},
@@ -172,7 +173,7 @@ TEST(SplitHead, FollowsItOverAVocabulary) {
   }
 }
 
-// The losses of PyTorch's plain run (golden_test.cc), with the head split over ranks.
+// With the head split over ranks, the losses equal those of PyTorch's plain run (golden_test.cc).
 TEST(SplitHead, HasTheLossesOfPyTorch) {
   constexpr int64_t kPixels = 784, kClasses = 10;
   std::ifstream file(testing::source_path("tests/golden/pytorch_training.json"));
@@ -259,7 +260,8 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   }
 }
 
-// The model saved by split training is that of one device: prediction does not depend on ranks.
+// A model that several devices trained with a split head is saved as one device would save it, so
+// predictions do not depend on the number of ranks.
 TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   const Workspace w;
   make_classes(w, 11, 120);
@@ -274,7 +276,7 @@ TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model most of whose memory is the head's.
+/// Returns a model most of whose memory is the head's.
 Change wide(int64_t features) {
   return [=](TrainJob& job) {
     job.model.layers[0].attributes.set("units", features);

@@ -1,5 +1,6 @@
-// Pairs of dense layers split by hidden unit over several devices, which are host backends here:
-// the losses of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of pairs of dense layers that are split by hidden unit over several devices, which are host
+// backends here: they must reproduce the losses of one device, use the planned memory, and load and
+// write checkpoints of any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +54,7 @@ constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard
 LayerSpec dense(const char* name, int64_t units) { return {name, "Gemm", {}, {{"units", units}}}; }
 LayerSpec activation(const char* type) { return {"", type, {}, {}}; }
 
-/// Two layers with `units` hidden units between them, and a head.
+/// Sets a model of two layers with `units` hidden units between them, and a head.
 void model_of(TrainJob& job, int64_t units, const char* type, int64_t width = 20) {
   job.model = {};
   job.model.layers = {dense("fc1", units),
@@ -127,7 +128,7 @@ TEST(SplitMlp, FollowsItWithEveryOptimizerThatCan) {
   }
   expect_the_curve_of_one_device(optimizer("sgd", 0.02), 1e-5, {kMlp, kHead | kMlp});
 }
-/// Two layers with `units` hidden units and a dropout between them, as in VGG's classifier.
+/// Sets two layers with `units` hidden units and a dropout between them, as in VGG's classifier.
 Change dropped(int64_t units) {
   return [=](TrainJob& job) {
     model_of(job, units, "Relu", 24);
@@ -135,7 +136,7 @@ Change dropped(int64_t units) {
                             {"drop", "Dropout", {}, {{"ratio", 0.4}}});
   };
 }
-// Each rank draws for its units the dropout that one device draws for them.
+// Each rank must draw the same dropout for its units as one device does.
 TEST(SplitMlp, FollowsItWithDropoutBetween) {
   expect_the_curve_of_one_device(dropped(48), 1e-5, {kMlp, kAll}, {2, 3, 4});
   expect_the_curve_of_one_device(
@@ -215,7 +216,7 @@ TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
       },
       1e-5, {kMlp});
 }
-// The loss curve of one device, within the precision of 16 bits.
+// The loss curve must equal that of one device, within the precision of 16 bits.
 TEST(SplitMlp, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -224,7 +225,7 @@ TEST(SplitMlp, FollowsItIn16Bits) {
   }
 }
 
-/// A small transformer, each of whose blocks ends in a pair.
+/// Returns a small transformer, each of whose blocks ends in a pair.
 Change transformer(int64_t recompute = 0) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -342,7 +343,7 @@ TEST(SplitMlp, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model most of whose memory is the pair's.
+/// A model whose memory is mostly that of one pair of dense layers.
 constexpr int64_t kUnits = 901, kWidth = 64;
 Change wide() {
   return [](TrainJob& job) {
@@ -445,7 +446,7 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
     ASSERT_EQ(plan.pairs.size(), 2u);
     EXPECT_EQ(plan.pairs[0].first + plan.pairs[0].second, "infc1");
     EXPECT_EQ(plan.pairs[1].first + plan.pairs[1].second, "fc2head");
-    // x, y and dy of 16 rows, and dx if weights in front of the pair need it.
+    // x, y and dy of 16 rows, and dx if weights before the pair need it.
     EXPECT_EQ(plan.pairs[0].exchanged_bytes, 4 * 16 * (8 + 50 + 50));
     EXPECT_EQ(plan.pairs[1].exchanged_bytes, 4 * 16 * (50 + 7 + 7 + 50));
     ASSERT_EQ(plan.exchanges.size(), 3u);
@@ -461,7 +462,8 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
   }
 }
 
-// The rule of split_mlp.h at its limit: 4 P for weights, gradients and state against R (2 D + D').
+// The rule of split_mlp.h is tested at its limit: 4 P for weights, gradients and state against R (2
+// D + D').
 TEST(SplitMlp, SplitsWhereThatSavesMemory) {
   const Workspace w;
   make_classes(w, 7, 600);

@@ -1,5 +1,5 @@
-// Catches: a profile that omits nodes, includes unrequested timings, or changes results; a trace
-// that viewers cannot read.
+// The tests catch a profile that omits nodes, includes unrequested timings, or changes results; a
+// trace that viewers cannot read.
 #include "src/calibration/step_profile.h"
 
 #include <gtest/gtest.h>

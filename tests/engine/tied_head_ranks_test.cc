@@ -1,6 +1,7 @@
-// A head that shares an embedding's table, as in GPT-2, split by class over several devices, which
-// are host backends here; each token is looked up on the rank that has its row. Expects the losses
-// of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of a head that shares an embedding's table, as in GPT-2, split by class over several
+// devices, which are host backends here; each token is looked up on the rank that has its row.
+// Expects the losses of one device, in the planned memory, with checkpoints from and to any
+// sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,8 +67,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// A model with two embeddings, one of which shares its table with the head, and a bias; `more`
-/// layers are between them and the head.
+/// Returns a model with two embeddings, one of which shares its table with the head, and a bias;
+/// `more` layers are between them and the head.
 Change layers(std::vector<LayerSpec> more = {}) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -168,7 +169,7 @@ TEST(TiedHead, FollowsItWithDropoutAndRecompute) {
         1e-5, {kHead}, {3});
   }
 }
-// A frozen table has no gradient, but the layers behind it still have theirs.
+// A frozen table has no gradient, but the layers after it still have theirs.
 TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
   for (const char* frozen : {"wte.*", "h0*"}) {
     SCOPED_TRACE(frozen);
@@ -182,7 +183,7 @@ TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
       },
       1e-5, {kHead}, {3});
 }
-// The loss curve of one device, within the precision of 16 bits.
+// The loss curve must equal that of one device, within the precision of 16 bits.
 TEST(TiedHead, FollowsItIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
@@ -260,8 +261,8 @@ TEST(TiedHead, BeginsWithGivenWeightsAndGivesWholeOnes) {
 
 constexpr int64_t kBytes = 256;  // the vocabulary of a byte tokenizer
 
-/// A model most of whose memory is the table's, with only an activation between the embedding and
-/// the head; three steps.
+/// Returns a model most of whose memory is the table's, with only an activation between the
+/// embedding and the head; three steps.
 Change wide(int64_t width) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -299,7 +300,7 @@ TEST(TiedHead, RanksHoldTheirPartOfTheTableAndNoMore) {
   }
 }
 
-/// The schema of a text with `words` words, for plans only: nothing is trained.
+/// Returns the schema of a text with `words` words, for plans only: nothing is trained.
 DatasetSchema vocabulary(int64_t words) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kText;
@@ -414,8 +415,8 @@ TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
   }
 }
 
-// Every sharding set is also tried for GPT-2, and a model that does not fit whole fits with a split
-// head.
+// Every sharding set is also tried for GPT-2, and a model that is too large for one device fits
+// with a split head.
 TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);

@@ -474,8 +474,8 @@ TEST(Training, FinishedJobResumesToTheSameModelAndMetrics) {
   EXPECT_EQ(bytes_of(job.model_output / "model.json"), info);
 }
 
-// A job of 40 rows and 4 steps, which writes a checkpoint after every second step, and the model.
-// Tests let each of its file operations fail in turn.
+// Returns a job of 40 rows and 4 steps, which writes a checkpoint after every second step, and the
+// model. Tests let each of its file operations fail in turn.
 TrainJob short_job(const Workspace& w, const std::string& name) {
   TrainJob job = image_job(w, name);
   job.recipe.epochs = 0;

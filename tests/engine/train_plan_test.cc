@@ -1,4 +1,5 @@
-// The plans and refusals of plan_run, and that evaluation counts each row once for any batch size.
+// Tests of the plans and refusals of plan_run, and that evaluation counts each row once for any
+// batch size.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,11 +81,11 @@ StepMemory step_memory(const ModelSpec& model, const ModelInterface& interface, 
   return memory;
 }
 
-/// The plan's bytes on a CPU, where device memory is host memory.
+/// Returns the plan's bytes on a CPU, where device memory is host memory.
 int64_t bytes_on_cpu(const RunPlan& plan) { return plan.memory.total() + plan.host_bytes; }
 
-// Catches a GPU's plan that includes the scores of a whole batch, and one that lacks scores that
-// are read back.
+// This test catches a GPU's plan that includes the scores of a whole batch, and one that lacks
+// scores that are read back.
 TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
   constexpr int64_t kVocabulary = 5000, kContext = 32;
   ModelSpec gpt2;
@@ -487,7 +488,7 @@ LayerSpec layer_of(const char* op) {
   return spec;
 }
 
-/// A model whose activations outweigh its parameters: 12 layers of 16 units.
+/// Returns a model whose activations outweigh its parameters: 12 layers of 16 units.
 ModelSpec deep_mlp() {
   ModelSpec model;
   for (int i = 0; i < 12; ++i) {

@@ -1,5 +1,5 @@
-// Transformer presets and their layers: parameter counts known from publications, shared weights,
-// and refusals that name the layer.
+// Tests of transformer presets and their layers: parameter counts known from publications, shared
+// weights, and refusals that name the layer.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -13,7 +13,7 @@ def event(seq, attempt, state=None):
 
 
 def job(request, last, reason="COMPLETED", kind="mlp", weights="w-mlp"):
-    """A job that was lost once and then ended in the state `last`."""
+    """Returns a job that was lost once and then ended in the state `last`."""
     events = [event(1, 0, "QUEUED"), event(2, 1, "STARTING"), event(3, 1, "RUNNING"), event(4, 1),
               event(5, 1, "QUEUED"), event(6, 2, "STARTING"), event(7, 2, "RUNNING"), event(8, 2), event(9, 2, last)]
     return {"state": last, "reason": reason, "attempt": 2, "request": request, "kind": kind, "weights": weights,
@@ -131,7 +131,7 @@ class History(unittest.TestCase):
         self.refuses("I8", "[77]", lambda calls, end: end.update(workers=[77]))
 
     def test_every_transition_is_that_of_the_daemon(self):
-        """The table of transitions equals that of server/store/job_state.h."""
+        """Checks that the table of transitions equals that of server/store/job_state.h."""
         import pathlib
         import re
         text = (pathlib.Path(__file__).resolve().parents[2] / "server/store/job_state.h").read_text()

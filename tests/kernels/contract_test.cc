@@ -1,5 +1,5 @@
-// Catches: a kernel that trusts its arguments. A wrong call must get an error that names the kernel
-// and the argument, before anything is written.
+// The tests catch a kernel that trusts its arguments. A wrong call must get an error that names the
+// kernel and the argument, before anything is written.
 #include "kernels/contract.h"
 
 #include <gtest/gtest.h>

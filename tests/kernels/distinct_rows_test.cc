@@ -1,6 +1,6 @@
-// The distinct rows that a batch's indices name: each row once, in the order of first occurrence,
-// and for every index the position of its row; lists that grow over the micro-batches of a step;
-// equal results on every backend.
+// Tests of the distinct rows that a batch's indices name: each row once, in the order of first
+// occurrence, and for every index the position of its row; lists that grow over the micro-batches
+// of a step; equal results on every backend.
 #include "kernels/distinct_rows.h"
 
 #include <gtest/gtest.h>

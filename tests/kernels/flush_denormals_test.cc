@@ -1,5 +1,5 @@
-// The mode in which denormal numbers count as 0: its effect, which threads it applies to, and that
-// it ends.
+// Tests of the mode in which denormal numbers count as 0: its effect, which threads it applies to,
+// and that it ends.
 #include "kernels/cpu/flush_denormals.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(FlushDenormals, EndsWithTheModeOfBefore) {
   EXPECT_EQ(flush_mode(), 0u);
 }
 
-// Otherwise a sum's bits would depend on the thread that computed its part.
+// If threads had different modes, a sum's bits would depend on the thread that computed each part.
 TEST(FlushDenormals, AllThreadsOfATeamHaveTheCallersMode) {
   for (const int size : {1, 2, 4}) {
     Team team(size);

@@ -1,6 +1,6 @@
-// Rounding to 16 bits and back: against the definition (the nearer one of the two neighbors, found
-// by trying both in double), at the limits of the formats, and the loops of every backend against
-// the formula.
+// Tests of rounding to 16 bits and back: against the definition (the nearer one of the two
+// neighbors, found by trying both in double), at the limits of the formats, and the loops of every
+// backend against the formula.
 #include "kernels/half.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Parity of the cpu image kernels with the reference loops, over irregular sizes and both layouts.
+// Compares the cpu image kernels with the reference loops, over irregular sizes and both layouts.
 // Outputs start as NaN, to catch a kernel that does not write all cells.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Losses and updates of the reference kernels against values computed by hand.
+// Compares losses and updates of the reference kernels with values computed by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// The formulas of activations: known values, extremes, NaN. The engine's gradient test checks
-// derivatives.
+// Tests of the formulas of activations: known values, extremes, NaN. The engine's gradient test
+// checks derivatives.
 #include "kernels/math/activations.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Philox against the test vectors that its authors publish with Random123 (kat_vectors,
+// Checks Philox against the test vectors that its authors publish with Random123 (kat_vectors,
 // philox4x32-10): a mistake in a constant or a round changes every random number of every job.
 #include "kernels/math/philox.h"
 

@@ -1,5 +1,5 @@
-// Catches: a normalization, a pool or an attention kernel that trusts its operands. A wrong call
-// must get an error that names the kernel and the operand, before anything is written.
+// The tests catch a normalization, a pool or an attention kernel that trusts its operands. A wrong
+// call must get an error that names the kernel and the operand, before anything is written.
 #include <gtest/gtest.h>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Candidates of a sampled softmax: which classes are drawn, how often, and equally on every
-// backend; and that with all classes as candidates the loss is that of the full softmax.
+// Tests of the candidates of a sampled softmax: which classes are drawn, how often, and equally on
+// every backend; and that with all classes as candidates the loss is that of the full softmax.
 #include "kernels/sampled_xent.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The thread team: each index runs once, with any load, and exceptions reach the caller.
+// Tests of the thread team: each index runs once, with any load, and exceptions reach the caller.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// The export of a model folder to a file: the file is complete or absent, and refusals state the
-// reason. tests/e2e/test_onnx.py checks the results of ONNX runtimes.
+// Tests of the export of a model folder to a file: the file is complete or absent, and refusals
+// state the reason. tests/e2e/test_onnx.py checks the results of ONNX runtimes.
 #include "src/onnx/export_model.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
-// Broken and malicious files: each is refused with a sentence and has no other effect. A file
-// written by PyTorch is truncated at every byte and changed at every byte; other files are built
-// with specific mistakes. Catches a false length that is trusted, and a path that leaves the
-// model's folder.
+// Tests of broken and malicious files: each is refused with a sentence and has no other effect. A
+// file written by PyTorch is truncated at every byte and changed at every byte; other files are
+// built with specific mistakes. The tests catch a false length that is trusted, and a path that
+// leaves the model's folder.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
-// Models written by PyTorch's two exporters (tests/golden/make_onnx_models_golden.py): they give
-// PyTorch's outputs, and training continues as in PyTorch. Catches weights that are stored in the
-// wrong place, a batch whose samples are mixed up, and parameters that do not train.
+// Tests with models written by PyTorch's two exporters (tests/golden/make_onnx_models_golden.py):
+// they give PyTorch's outputs, and training continues as in PyTorch. The tests catch weights that
+// are stored in the wrong place, a batch whose samples are mixed up, and parameters that do not
+// train.
 #include <gtest/gtest.h>
 
 #include <algorithm>

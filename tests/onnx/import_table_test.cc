@@ -1,5 +1,5 @@
-// The table of imports is printed in docs/onnx.md, and each of its layers exists. Catches a row
-// that the documentation lacks.
+// The table of imports is printed in docs/onnx.md, and each of its layers exists. The tests catch a
+// row that the documentation lacks.
 #include "src/onnx/import_table.h"
 #include "tests/support/source_path.h"
 

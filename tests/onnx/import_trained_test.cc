@@ -1,6 +1,7 @@
-// Files that name their trained parameters: exactly these are trained. Catches a constant that is
-// trained, a parameter that is evaluated like a constant, and a parameter that would be trained
-// twice. client/python/tests/test_torch_random.py trains such files and compares with PyTorch.
+// Tests of files that name their trained parameters: exactly these are trained. The tests catch a
+// constant that is trained, a parameter that is evaluated like a constant, and a parameter that
+// would be trained twice. client/python/tests/test_torch_random.py trains such files and compares
+// with PyTorch.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +23,7 @@ ProtobufMessage numbers(const std::string& name, const std::vector<int64_t>& dim
   return floats(name, dims, raw);
 }
 
-/// `trained`: the JSON list in the file's metadata.
+/// `trained` is the JSON list in the file's metadata.
 Result<ImportedModel> import_nodes(const std::vector<FileNode>& nodes,
                                    std::vector<ProtobufMessage> tensors,
                                    const std::string& trained) {

@@ -1,5 +1,5 @@
-// The wire format against the bytes in its documentation, and against itself: borrowed data must be
-// serialized as if it had been copied.
+// Checks the wire format against the bytes in its documentation, and against itself: borrowed data
+// must be serialized as if it had been copied.
 #include "src/onnx/protobuf_message.h"
 
 #include <gtest/gtest.h>

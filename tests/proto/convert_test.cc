@@ -132,8 +132,8 @@ TEST(ConvertSpec, BlocksKeepTheirValuesAndTypes) {
   EXPECT_TRUE(names_field(null.error(), "model.layers[0].use.with.p"));
 }
 
-// Whether the message has a field for each rule. It may have more: MaxPool and AveragePool share
-// one message.
+// Returns whether the message has a field for each rule. It may have more: MaxPool and AveragePool
+// share one message.
 bool has_all(const google::protobuf::Descriptor& message, const std::vector<AttributeRule>& rules) {
   for (const AttributeRule& rule : rules) {
     if (message.FindFieldByName(std::string(rule.name)) == nullptr) return false;

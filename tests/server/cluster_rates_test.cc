@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSecondUs = 1'000'000;
 
-/// Rates of a node on which every product takes `seconds`.
+/// Returns the rates of a node on which every product takes `seconds`.
 DeviceRates rates_of(double seconds) {
   DeviceRates rates = product_rates(seconds);
   rates.process_seconds = 1;

@@ -434,7 +434,7 @@ int run(const std::string& socket, const std::string& task) {
   request.set_task(task);
   request.set_nonce(nonce);
   request.set_version(TRAINYARD_VERSION);
-  // The worker of a recorded exchange sent no protocol range.
+  // The worker whose exchange was recorded sent no protocol range.
   if (std::getenv("TRAINYARD_EXCHANGE") == nullptr) {
     request.set_protocol_min(kProtocols.oldest);
     request.set_protocol_max(kProtocols.newest);

@@ -18,7 +18,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Rates, as JSON, of a device on which every node takes `seconds`.
+/// Returns the rates, as JSON, of a device on which every node takes `seconds`.
 std::string rates_text(double seconds) {
   DeviceRates rates = product_rates(seconds);
   rates.watts = 100;

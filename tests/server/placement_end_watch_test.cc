@@ -316,7 +316,7 @@ class Model {
       return true;
     }
     if (event == Event::kQueryEmpty) {
-      // A controller with an old state recovers sooner than an absence counts as the end.
+      // A controller with an old state recovers before the absence of an attempt counts as its end.
       if (!shown || ++w.lies > 3) return false;
       w.watch->saw(sighting(Seen::kUnseen), w.now);
       return true;

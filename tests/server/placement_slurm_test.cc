@@ -12,7 +12,7 @@
 namespace trainyard::server {
 namespace {
 
-/// A line in squeue's output format, with the requested widths.
+/// Returns a line in squeue's output format, with the requested widths.
 std::string line(const std::string& id, const std::string& name, const std::string& state,
                  int restarts = 0, const std::string& reason = "None",
                  const std::string& start = "1795790378", const std::string& nodes = "n1") {
@@ -47,7 +47,7 @@ class FakeSlurm : public ::testing::Test {
     folder_.write("squeue", "echo \"$*\" >>$folder/asked\ncase \"$*\" in\n*--jobs=*) " + by_id +
                                 " ;;\n*) cat $folder/listed ;;\nesac");
   }
-  /// A script that prints this text.
+  /// Returns a script that prints this text.
   static std::string shown(const std::string& text) { return "printf '%s' '" + text + "'"; }
   Sighting observe_one(const PlacementHandle& handle = kHandle) {
     const PlacementHandle handles[] = {handle};
@@ -56,7 +56,7 @@ class FakeSlurm : public ::testing::Test {
     EXPECT_EQ(seen->size(), 1u);
     return seen.ok() && seen->size() == 1 ? seen->front() : Sighting{};
   }
-  /// True if the query failed or its result says nothing about the attempt.
+  /// Returns true if the query failed or its result says nothing about the attempt.
   static bool no_evidence(SlurmPlacement& placement) {
     const PlacementHandle handles[] = {kHandle};
     const auto seen = placement.observe(handles);

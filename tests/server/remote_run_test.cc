@@ -245,7 +245,7 @@ class RemoteRun : public ::testing::Test {
     EXPECT_TRUE(eventually([&] { return get(id).state == state && idle(); }))
         << get(id).reason << ": " << get(id).message;
   }
-  /// The reason given to the placement when it was last asked to end a task.
+  /// Returns the reason given to the placement when it was last asked to end a task.
   std::string withdrawn() {
     const std::lock_guard lock(mu_);
     return withdrawn_;
@@ -255,7 +255,7 @@ class RemoteRun : public ::testing::Test {
     const auto sha = sha256_file(paths_.model(get(id).uid) / "model.safetensors");
     return sha.ok() ? *sha : sha.error().message;
   }
-  /// All evaluation values in the order in which they were reported.
+  /// Returns all evaluation values in the order in which they were reported.
   std::vector<std::string> evaluations(const std::string& id) {
     std::vector<std::string> values;
     for (const v1::Event& event : all_events(*store_, get(id).uid)) {
@@ -285,7 +285,7 @@ class RemoteRun : public ::testing::Test {
   const StatePaths paths_{root_.path() / "state"};
   std::unique_ptr<Store> store_;
   v1::DatasetSchema schema_;
-  /// The basis that a forecast names for a job like those of make_job().
+  /// Returns the basis that a forecast names for a job like those of make_job().
   std::string basis() {
     ClusterQuery query;
     query.cluster = "slurm";
@@ -872,7 +872,7 @@ class NodesRun : public RemoteRun {
     return submitted;
   }
 
-  /// The digest of the model that ranks in threads of this process train for the job.
+  /// Returns the digest of the model that ranks in threads of this process train for the job.
   std::string model_of_local_ranks(const Job& job) {
     const EngineSpec spec = to_engine(job.spec).value();
     TrainJob local;

@@ -36,7 +36,7 @@ WaitingJob bare_gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t pr
   j.asked.gpus = gpus;
   return j;
 }
-/// The started jobs with the full names of their devices.
+/// Returns the started jobs with the full names of their devices.
 Strings started_by_name(const Decided& d) {
   Strings uids;
   for (const StartDecision& s : d.starts) {

@@ -318,7 +318,7 @@ TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
   EXPECT_TRUE(decide(s, 69 * kMinuteUs).starts.empty());
   EXPECT_EQ(started(decide(s, 70 * kMinuteUs)), (Strings{"short@gpu-1"}));
 
-  // Once the start is known, only jobs that end before it slip in.
+  // Once the reserved start is known, only jobs that end before it may still start.
   s.placed[0].end = {71 * kMinuteUs, 72 * kMinuteUs, 75 * kMinuteUs};
   EXPECT_TRUE(decide(s, 70 * kMinuteUs).starts.empty());
 }
@@ -540,7 +540,7 @@ TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
   EXPECT_TRUE(decide(s, 0).starts.empty()) << "other bits";
 }
 
-/// A job that takes minutes on a GPU and an hour on the CPU.
+/// Returns a job that takes minutes on a GPU and an hour on the CPU.
 WaitingJob either(const std::string& uid, int64_t order) {
   WaitingJob j = job(uid, order, DeviceWish::kAuto, kGiB, 60);
   j.on_gpu.rest = {kMinuteUs, 2 * kMinuteUs, 3 * kMinuteUs};
@@ -581,8 +581,8 @@ TEST(SchedAuto, JobsAheadCountThoughAGpuHasFreeSlots) {
   }
   const Decided d = decide(s, 0);
   ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
-  // The GPU is reserved for the first job ahead. The wait: x takes 10 minutes, then nine jobs take
-  // 20 minutes each.
+  // The GPU is reserved for the first of the jobs before this one. The wait consists of 10 minutes
+  // for x and 20 minutes for each of nine jobs.
   EXPECT_NE(d.starts[0].message.find("including a wait of 3 h 10 min"), std::string::npos)
       << d.starts[0].message;
 }

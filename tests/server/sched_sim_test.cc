@@ -23,7 +23,7 @@ ClusterOptions equal_gpus(int gpus, int slots = 4) {
   return options;
 }
 
-/// Options of a world in which forecasts are correct and only jobs come and go.
+/// Returns the options of a world in which forecasts are correct and only jobs come and go.
 SimulationOptions strict_options() {
   SimulationOptions options;
   options.strict = true;

@@ -55,7 +55,7 @@ class Simulation {
     run_pass();
   }
 
-  /// No jobs arrive any more, and all jobs that can run do so.
+  /// Lets all jobs that can run do so, while no new jobs arrive.
   void drain() {
     for (Device& d : scene_.inventory.devices) {
       d.schedulable = true;

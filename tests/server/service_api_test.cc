@@ -15,7 +15,7 @@
 namespace trainyard::server {
 namespace {
 
-/// A self-signed certificate for 127.0.0.1 and its key, as PEM files.
+/// Writes a self-signed certificate for 127.0.0.1 and its key as PEM files.
 void make_certificate(const std::filesystem::path& certificate, const std::filesystem::path& key) {
   EVP_PKEY* pkey = EVP_EC_gen("P-256");
   X509* x509 = X509_new();

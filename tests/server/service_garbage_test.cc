@@ -241,7 +241,7 @@ TEST_F(ServiceGarbage, AnUploadUnderWayStaysWhateverItsAge) {
   const fs::path part = paths().upload_part(sha256_hex(content), std::ssize(content));
   ASSERT_TRUE(fs::exists(part));
   age(part);
-  // Such a link exists while an upload is being completed.
+  // A link of both names exists while an upload is being completed.
   fs::create_hard_link(part, paths().upload(sha256_hex(content)));
   age(paths().upload(sha256_hex(content)));
   EXPECT_TRUE(names(collect(request(false))).empty());

@@ -8,7 +8,8 @@
 namespace trainyard::server {
 namespace {
 
-/// Delays every sync of the store by 0.5 s, longer than a dying worker lives after its outcome.
+/// Delays every sync of the store by 0.5 s, longer than a worker takes to end after it has sent its
+/// outcome.
 class SlowStore {
  public:
   SlowStore() : usual_(sqlite3_vfs_find(nullptr)), slow_("slow") {

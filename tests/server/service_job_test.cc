@@ -648,7 +648,7 @@ class ServiceGpus : public ServiceTest {
     EXPECT_TRUE(s.ok()) << s.error_message();
     return job;
   }
-  /// The devices that a worker received: its own, then all of the job's.
+  /// Returns the devices that a worker received: its own, then all of the job's.
   std::string reported(const v1::Job& job, int attempt) {
     std::ifstream file(StatePaths(config_.state_dir).checkpoints(job.uid()) /
                        ("devices-" + std::to_string(attempt)));
@@ -1024,8 +1024,8 @@ TEST_F(ServiceJob, AFinishedJobCanBeDeletedAndARunningOneCannot) {
   EXPECT_EQ(reason_of(jobs_->DeleteJob(context().get(), request, &empty)), "JOB_NOT_FOUND");
 }
 
-/// The largest permitted model. It does not fit, and the search for settings that fit takes some 15
-/// plans of half a second or more each.
+/// Returns the largest permitted model. It does not fit, and the search for settings that fit takes
+/// some 15 plans of half a second or more each.
 v1::JobSpec large_spec() {
   v1::JobSpec spec;
   spec.mutable_dataset()->set_name("iris");

@@ -39,7 +39,7 @@ class ServiceModels : public ServiceTest {
     return {response.predictions(0).label(), response.predictions(0).label_index(),
             response.warm()};
   }
-  /// The PID of the worker that serves the model.
+  /// Returns the PID of the worker that serves the model.
   pid_t pid_of(const std::string& id) { return std::stoi(predict(id, "pid").label); }
   static bool ends(pid_t pid) {
     return eventually([&] { return ::kill(pid, 0) != 0; });

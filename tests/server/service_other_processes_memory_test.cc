@@ -55,8 +55,8 @@ TEST_F(OtherProcessesMemoryTest, AJobThatStartsIsNotTakenForOthers) {
   EXPECT_EQ(gib_when_used(31), 10) << "they have left";
 }
 
-// Otherwise jobs that start there one after another would be promised memory that other processes
-// use.
+// If the death of a worker lowered the estimate for good, jobs that start there one after another
+// would be promised memory that other processes use.
 TEST_F(OtherProcessesMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmaller) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(31), 10);
@@ -67,7 +67,8 @@ TEST_F(OtherProcessesMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmall
   EXPECT_EQ(gib_when_used(31), 10) << "it has taken its own";
 }
 
-// Otherwise a job that needs the whole device would lose its reservation whenever another job ends.
+// If the memory of an ending job counted as that of other processes, a job that needs the whole
+// device would lose its reservation whenever another job ends.
 TEST_F(OtherProcessesMemoryTest, AJobThatEndsWhileAnotherStartsIsNotTakenForOthers) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(21), 0);

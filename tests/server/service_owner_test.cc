@@ -22,7 +22,7 @@ class ServiceOwner : public ServiceTest {
     make_dataset();
   }
 
-  /// The name that the kernel reports for the user of this process.
+  /// Returns the name that the kernel reports for the user of this process.
   static std::string me() {
     const passwd* user = ::getpwuid(::getuid());
     return user != nullptr ? user->pw_name : "uid:" + std::to_string(::getuid());

@@ -174,7 +174,7 @@ std::string repeated(const std::string& piece, size_t count) {
   return bytes;
 }
 
-/// A serialized SubmitJobRequest with these bytes as the model.
+/// Returns a serialized SubmitJobRequest with these bytes as the model.
 std::string request_with_model(const std::string& model) { return field_of(3, field_of(2, model)); }
 
 std::string request_refusal_of(const std::string& bytes) {
@@ -184,7 +184,7 @@ std::string request_refusal_of(const std::string& bytes) {
   return s.ok() ? "" : s.error().reason;
 }
 
-/// The peak memory of this process in MiB.
+/// Returns the peak memory of this process in MiB.
 int64_t peak_mib() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);

@@ -46,7 +46,7 @@ class ServiceRetention : public ServiceTest {
     EXPECT_EQ(response.warnings_size(), 0) << response.warnings(0);
     return response;
   }
-  /// The IDs of the items of this kind.
+  /// Returns the IDs of the items of this kind.
   static Names names(const v1::CollectGarbageResponse& response, Item::Kind kind) {
     Names names;
     for (const Item& item : response.items()) {

@@ -267,7 +267,7 @@ TEST_F(ServiceSupervisor, WhatIsGoneBeforeItIsAdoptedWasLostFromSight) {
   auto other = std::make_shared<Owner>();
   adopt("job-2", "nonce", ::getpid(), other);
   EXPECT_TRUE(other->wait().lost_from_sight);
-  // This process is the task's, but it never reports and is killed.
+  // The task's process never reports, so it is killed.
   options_.silence_ms = 200;
   options_.unattended_ms = 60'000;
   start_supervisor("trap '' TERM; while :; do sleep 1; done");

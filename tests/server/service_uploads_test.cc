@@ -191,7 +191,7 @@ TEST_F(ServiceUploads, AnUploadMayLearnItsDigestAtTheEnd) {
   EXPECT_TRUE(uploads_->find(sha_)->complete);
 }
 
-// Large enough for a thread that hashes while the bytes arrive, also across a pause.
+// The upload is large enough that a thread hashes its bytes while they arrive, also across a pause.
 TEST_F(ServiceUploads, ALargeUploadIsHashedAsItComes) {
   Uploads uploads(*store_, local_files(), clock_, StatePaths(root_), 1 << 30);
   content_.assign(static_cast<size_t>(3 * FollowingDigest::kThreadBytes + 7), 'l');

@@ -163,7 +163,7 @@ class ServiceWarmWorkers : public ::testing::Test {
     EXPECT_TRUE(supervisor_->connect(first, worker.commands).ok());
     return worker;
   }
-  /// The texts of the calls that the worker received last.
+  /// Returns the texts of the calls that the worker received last.
   static std::string texts(const Worker& worker) {
     std::string all;
     for (const v1::ServeCall& c : worker.calls.calls()) {

@@ -87,7 +87,7 @@ class StateChecked : public StateFolderTest {
     return job;
   }
 
-  /// The lines of the check's output that do not say "ok", after the daemon has ended.
+  /// Returns the lines of the check's output that do not say "ok", after the daemon has ended.
   std::string findings() {
     store_.reset();
     const auto before = contents();

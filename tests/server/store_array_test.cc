@@ -62,7 +62,7 @@ class StoreArray : public ::testing::Test {
     for (const auto& [state, count] : array->states) out[std::string(name_of(state))] = count;
     return out;
   }
-  /// The same counts, computed by listing the jobs of the array.
+  /// Returns the counts of states() as computed from a list of the array's jobs.
   std::map<std::string, int64_t> counted(const std::string& id) {
     std::map<std::string, int64_t> out;
     for (const Job& job : list({.page_size = 1000, .array = id})) {

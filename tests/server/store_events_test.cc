@@ -124,7 +124,7 @@ TEST(EventPayload, DamagedOnesAreRefused) {
   EXPECT_FALSE(unpack_event("\x0a\xff", event));
 }
 
-/// The packed bytes per step of two series, the first of which has float values.
+/// Returns the packed bytes per step of two series, the first of which has float values.
 double bytes_a_step(int steps, int batch) {
   v1::Event event = metrics_event();
   add_series(event, "train/loss", 1'000'000, steps,
@@ -139,7 +139,7 @@ TEST(EventPayload, AStepTakesItsValuesAndNoMore) {
   EXPECT_LT(bytes_a_step(1000, 50), 12.2) << "fiftieths are no floats";
 }
 
-/// An event of about `bytes` bytes when packed.
+/// Returns an event of about `bytes` bytes when packed.
 v1::Event log_of(size_t bytes) {
   std::string text;
   for (size_t i = 0; i < bytes; ++i) text += static_cast<char>('a' + i * i % 26);

@@ -53,7 +53,7 @@ class StoreOwner : public ::testing::Test {
     return answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).value();
   }
 
-  /// The number of unfinished jobs that wait for another job.
+  /// Returns the number of unfinished jobs that wait for another job.
   int64_t count_waiting() {
     int64_t waiting = 0;
     const auto count = [&](const JobBrief& job) { waiting += job.waits_for > 0 ? 1 : 0; };

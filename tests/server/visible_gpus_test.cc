@@ -22,7 +22,7 @@ class VisibleGpus : public ::testing::Test {
     }
     return text;
   }
-  /// The CUDA setting for these devices, or the error.
+  /// Returns the CUDA setting for these devices, or the error.
   static std::string shown(const std::vector<std::string>& devices,
                            const std::string& library = FAKE_NVML_LIBRARY) {
     const Status s = set_visible_gpus(devices, library);

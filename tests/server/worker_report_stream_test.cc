@@ -63,7 +63,7 @@ class Daemon final : public v1::WorkerService::Service {
     const std::lock_guard lock(mu_);
     return newest_;
   }
-  /// The number of reports received, including repeated ones.
+  /// Returns the number of reports received, including repeated ones.
   int64_t received() {
     const std::lock_guard lock(mu_);
     return received_;

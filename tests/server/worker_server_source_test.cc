@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number of bytes that this process has read by system calls.
+/// Returns the number of bytes that this process has read by system calls.
 int64_t bytes_read() {
   std::ifstream io("/proc/self/io");
   std::string name;
@@ -41,7 +41,7 @@ class WorkerServerSource : public ::testing::Test {
     return std::move(ServerSource::open(source, 0, roots)).value();
   }
   static constexpr int64_t kBytes = 8 << 20;
-  // A time at which the files' time stamps are old enough to be trusted.
+  // Returns a time at which the files' time stamps are old enough to be trusted.
   static int64_t later() { return std::time(nullptr) + 60; }
 
   fs::path root_;

@@ -1,4 +1,4 @@
-"""The choice of server and credentials, and the errors if there is no server."""
+"""Tests of the choice of server and credentials, and of the errors if there is no server."""
 
 import inspect
 import os
@@ -140,7 +140,7 @@ def test_a_stream_that_falls_silent_is_unavailable(client, monkeypatch):
 
 @pytest.fixture(scope="module")
 def secured():
-    """A daemon on TCP with TLS and a token."""
+    """Yields a daemon on TCP with TLS and a token."""
     with tempfile.TemporaryDirectory(prefix="trainyard-py-") as name:
         folder = pathlib.Path(name)
         made = subprocess.run(

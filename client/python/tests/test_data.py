@@ -1,4 +1,4 @@
-"""Datasets from files, arrays and frames; models and predictions; and the errors of each."""
+"""Tests of datasets from files, arrays and frames, of models and predictions, and of their errors."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A dry run of a collection reports what it would free, in bytes, and removes nothing."""
+"""Tests that a dry run of a garbage collection reports what it would free, in bytes, and removes nothing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Folders of images as datasets, and image files to predict."""
+"""Tests of folders of images as datasets, and of predictions for image files."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Submit, get, watch, wait, metrics, cancel, delete, and the errors of each."""
+"""Tests of submit, get, watch, wait, metrics, cancel and delete, and of their errors."""
 
 import getpass
 import json

@@ -1,4 +1,4 @@
-"""`trainyard.load`: an export predicts in this process what the server predicts, for the same raw rows."""
+"""Tests that a model of `trainyard.load` predicts in this process what the server predicts for the same raw rows."""
 
 import builtins
 import json

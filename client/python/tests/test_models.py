@@ -1,4 +1,4 @@
-"""Calls on trained models: continuing text, and evaluation on datasets."""
+"""Tests of calls on trained models: the continuation of text, and evaluation on datasets."""
 
 import pandas as pd
 import pytest
@@ -9,7 +9,7 @@ import trainyard
 
 @pytest.fixture(scope="session")
 def letters(client, tmp_path_factory):
-    """A language model that has learned the fixed order of seven letters."""
+    """Returns a language model that has learned the fixed order of seven letters."""
     folder = tmp_path_factory.mktemp("letters")
     (folder / "input.txt").write_text("abcdefg" * 200)
     spec = {"dataset": {"path": "input.txt", "text": {}},

@@ -1,4 +1,4 @@
-"""Output for people: printed events, progress that ends with the result, and a job in a notebook."""
+"""Tests of output for people: printed events, progress that ends with the result, and a job in a notebook."""
 
 import io
 import sys
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(scope="module")
 def best(client):
-    """A job whose model is that of its first evaluation, since the highest loss counts as the best."""
+    """Returns a job whose model is that of its first evaluation, since the highest loss counts as the best."""
     spec = digits_spec(keep_best={"metric": "val/loss", "mode": "max"})
     job = client.wait(client.submit(spec, name="best-first"))
     series = client.metric_series(job)["val/accuracy"]

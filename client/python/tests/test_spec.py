@@ -1,4 +1,4 @@
-"""How specs reach the server's parser: all specs of the manual and the examples, texts, dicts and data."""
+"""Tests that all kinds of specs reach the server's parser: those of the manual and the examples, texts, dicts, data."""
 
 import re
 

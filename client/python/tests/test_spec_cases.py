@@ -1,4 +1,4 @@
-"""The cases of tests/spec_cases.yaml through the server: ReadSpec must return what the command line's reader
+"""Sends the cases of tests/spec_cases.yaml to the server: ReadSpec must return what the command line's reader
 returns."""
 
 import pytest

@@ -1,4 +1,4 @@
-"""Converts torch.nn.Modules to jobs. Skipped without PyTorch and its exporter's packages."""
+"""Tests that torch.nn.Modules are converted to jobs. Skipped without PyTorch and its exporter's packages."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Guarantees of the API that the client itself does not need, tested only with messages."""
+"""Tests guarantees of the API that the client itself does not need, tested only with messages."""
 
 import grpc
 import pytest

@@ -17,8 +17,8 @@
 
 namespace trainyard {
 
-/// LayerNormalization, RMSNormalization, their fusions with an addition, and their gradients: input
-/// 0 is x.
+/// Returns the dimensions of LayerNormalization, RMSNormalization, one of their fusions with an
+/// addition, or one of their gradients. Input 0 is x.
 inline kernels::LayerNormDims layer_norm_dims(const Graph& g, const Node& n,
                                               NormalizationForm form) {
   const Shape& x = input_info(g, n, 0).type.shape;
@@ -65,7 +65,7 @@ std::unique_ptr<Kernel> make_layer_norm_grad(Context& context, const Graph& g, c
   });
 }
 
-/// Dimensions of Gather, SplitGather and their gradients from their table and indices.
+/// Returns the dimensions of Gather, SplitGather and their gradients from their table and indices.
 inline kernels::GatherDims gather_dims(const Node& n, const Shape& table, const Shape& indices) {
   kernels::GatherDims d{indices.elements(), table[0], table.elements() / table[0]};
   if (n.attributes.find(kRank) != nullptr) d.first = n.attributes.get_int(kRank, 0) * table[0];
@@ -146,7 +146,7 @@ std::unique_ptr<Kernel> make_positions_grad(Context& context, const Graph& g, co
   });
 }
 
-/// SequencePool and its gradient; x is [N, T, D].
+/// Returns the dimensions of SequencePool or its gradient; x is [N, T, D].
 inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& x) {
   const std::string mode = n.attributes.get_string("mode", "mean");
   return {x[0], x[1], x[2],
@@ -178,7 +178,8 @@ std::unique_ptr<Kernel> make_sequence_pool_grad(Context& context, const Graph& g
   });
 }
 
-/// Attention and its gradient. Packed operands are in one tensor, `part` elements apart.
+/// The parameters of Attention and its gradient. Packed operands are in one tensor, `part` elements
+/// apart.
 struct AttentionParams {
   kernels::AttentionDims dims;
   bool packed = false;
@@ -212,7 +213,7 @@ inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
   return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
 }
 
-/// The start of q, k and v, or of their gradients; omitted tensors stay empty.
+/// Returns the starts of q, k and v, or of their gradients; omitted tensors stay empty.
 template <typename View>
 struct AttentionParts {
   View q, k, v;
@@ -224,7 +225,7 @@ struct AttentionParts {
   }
 };
 
-/// Needs kWorkspaceBytes(context, dims).
+/// The kernel needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_attention_of(Context& context, const Graph& g, const Node& n,
                                           const AttentionParams& p) {
@@ -249,7 +250,7 @@ std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const N
   return make_attention_of<Context, kWorkspaceBytes>(context, g, n, attention_params(g, n, 0));
 }
 
-/// Needs kWorkspaceBytes(context, dims).
+/// The kernel needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_attention_grad_of(Context& context, const Graph& g, const Node& n,
                                                const AttentionParams& p) {
@@ -279,7 +280,8 @@ std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, co
   return make_attention_grad_of<Context, kWorkspaceBytes>(context, g, n, attention_params(g, n, 3));
 }
 
-/// Softmax, LogSoftmax and their gradients, with the shape of input 0.
+/// Returns the dimensions of Softmax, LogSoftmax or one of their gradients, from the shape of input
+/// 0.
 inline kernels::SoftmaxDims softmax_dims(const Graph& g, const Node& n, bool log) {
   const Shape& x = input_info(g, n, 0).type.shape;
   const int64_t axis = normalization_axis(n.attributes, x);

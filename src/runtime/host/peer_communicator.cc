@@ -66,8 +66,9 @@ class PeerCommunicator::Group {
     int64_t first = 0, count = 0;
     int64_t owner = 0;     // the rank that owns the range
     int64_t in_shard = 0;  // for scattered tensors: its offset in the owner's shard
-    size_t staged = 0;     // offset in staging_ of the received copies of other processes' ranks,
-                           // stored contiguously
+    // offset in staging_ at which the copies received from the ranks of other processes lie in a
+    // row
+    size_t staged = 0;
   };
 
   int64_t process_of(int64_t rank) const { return rank / peers_->ranks_each(); }

@@ -191,7 +191,7 @@ class Document:
 
 
 def _is_data(spec: Spec) -> bool:
-    """Whether the spec is a folder, or a file with a typical ending of data files."""
+    """Returns whether the spec is a folder, or a file with a typical ending of data files."""
     if not isinstance(spec, (str, os.PathLike)):
         return False
     return os.path.isdir(spec) or (os.path.exists(spec) and os.fspath(spec).lower().endswith(_DATA_ENDINGS))

@@ -102,7 +102,7 @@ class Client(ArrayCalls):
 
     @property
     def server(self) -> str:
-        """The address in use: "unix:/path" or "host:port"."""
+        """The server's address: "unix:/path" or "host:port"."""
         return self._channel.connection.server
 
     # --- jobs -----------------------------------------------------------------------------------------------------
@@ -654,7 +654,7 @@ class Client(ArrayCalls):
         return self._name("models", model)
 
     def _name(self, collection: str, given: str | v1.Job | v1.JobArray | v1.Dataset | v1.Model) -> str:
-        """Returns the full name: `digits-1` and `projects/default/jobs/digits-1` both give the latter."""
+        """Returns the full name: `projects/default/jobs/digits-1` for itself and for `digits-1`."""
         text = given if isinstance(given, str) else given.name
         noun = collection[:-1]
         parts = text.split("/")
