@@ -26,7 +26,8 @@ inline constexpr int64_t kArrayBytesMax = 64 << 20;
 bool is_neutral(std::string_view path);
 
 /// `first` is the first member's plan, for a response without storing the array. Errors name the
-/// member and its values: those of plan(); ARRAY_SIZE, ARRAY_PLANS. CANCELLED/STOPPED.
+/// member and its values: those of plan(); ARRAY_SIZE_INVALID, ARRAY_PLANS_TOO_MANY.
+/// CANCELLED/STOPPED.
 struct PlannedArray {
   std::vector<MemberShape> shapes;
   std::vector<NewMember> members;

@@ -1349,7 +1349,7 @@ TEST_F(Cli, ARefusedMemberIsShownWithTheLineOfItsValue) {
   const std::string text =
       slurp(spec()) + "array:\n  grid:\n    recipe.seed:\n      - 1\n      - x\n";
   server_.state().submit_error =
-      make_error(ErrorCode::kInvalidArgument, "FIELD_TYPE", "member 1: why");
+      make_error(ErrorCode::kInvalidArgument, "FIELD_TYPE_INVALID", "member 1: why");
   server_.state().submit_error.violations = {{"array.grid.recipe.seed[1]", "why"}};
   const Done done = run({"submit", spec(text)});
   EXPECT_EQ(done.code, 2);

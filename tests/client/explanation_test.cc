@@ -133,7 +133,7 @@ TEST_F(ExplanationTest, ARunningJobSaysWhatAnInterruptionWouldCost) {
   EXPECT_NE(text.find("It is training: step 7 of 1,000 on cpu.\n"), std::string::npos) << text;
   EXPECT_NE(text.find("No checkpoint yet: after an interruption, the job restarts from step 0."),
             std::string::npos);
-  state(1, v1::QUEUED, "WORKER_HUNG", "The worker was silent.");
+  state(1, v1::QUEUED, "WORKER_NOT_RESPONDING", "The worker was silent.");
   state(2, v1::STARTING, "DEVICE_ASSIGNED", "");
   state(2, v1::RUNNING, "", "");
   text = page();

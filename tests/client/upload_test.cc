@@ -105,7 +105,7 @@ TEST_F(Upload, GivesUpWhenNothingArrives) {
   server_.state().upload_damage_chunks = 1000;
   const auto sha256 = upload();
   ASSERT_FALSE(sha256.ok());
-  EXPECT_EQ(sha256.error().reason, "CHUNK_CHECKSUM");
+  EXPECT_EQ(sha256.error().reason, "CHUNK_CHECKSUM_MISMATCH");
   EXPECT_LE(server_.state().upload_streams, kUploadTriesMax + 1);
 }
 

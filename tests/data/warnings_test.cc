@@ -150,7 +150,8 @@ TEST(DataWarnings, TestRowsThatAreTrainedOn) {
       return noise(i + first) + "," + noise((i + first) * 5) + "," + str((i + first) % 2);
     });
   };
-  EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(195, 100)), Keys{"TEST_COPIES"});
+  EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(195, 100)),
+            Keys{"TEST_ROWS_IN_TRAINING_SET"});
   EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(200, 100)), Keys{});
 }
 

@@ -121,7 +121,7 @@ class Arrays(DaemonTest):
         self.assert_refused(refused, 2, "wrong.yaml:", "member 1 (recipe.optimizer.learning_rate: -1)", "more than 0")
         spec = self.spec("wrong", "array: {random: {count: 10000000, values: {recipe.seed: {integers: {low: 0, high: "
                          "9}}}}}\n")
-        self.assert_refused(self.daemon.cli("submit", spec, check=False), 2, "ARRAY_SIZE", "10000000", "at most 10000")
+        self.assert_refused(self.daemon.cli("submit", spec, check=False), 2, "ARRAY_SIZE_INVALID", "10000000", "at most 10000")
         self.assertNotIn("wrong", self.daemon.cli("list", "-o", "name").stdout)
 
 

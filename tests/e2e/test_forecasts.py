@@ -76,7 +76,7 @@ class Forecasts(MeasuredTest):
         self.daemon.stop()
         self.daemon.start()
         self.assertEqual(self.forecast()["step_seconds"], times["step_seconds"])
-        self.assertNotIn("measuring_rates", self.daemon.log_path.read_text().rsplit("event=serving", 1)[1])
+        self.assertNotIn("rates_measurement_started", self.daemon.log_path.read_text().rsplit("event=daemon_started", 1)[1])
 
     def test_a_negative_price_is_refused(self):
         done = subprocess.run([BIN / "trainyardd", "--state-dir", str(self.daemon.state), "--gpu-price-per-hour=-1"],

@@ -176,10 +176,10 @@ class Replaced(DisturbedTest):
         self.wait_for_step("upgraded", FIRST_STEP)
         (worker,) = self.daemon.worker_pids()
         daemon = self.daemon.process.pid
-        served = self.daemon.log().count("event=serving")
+        served = self.daemon.log().count("event=daemon_started")
         self.replace(lambda path: shutil.copy2(BIN / "trainyardd", path))
         self.daemon.process.send_signal(signal.SIGUSR2)
-        wait_until(lambda: self.daemon.log().count("event=serving") > served, "the new one serves")
+        wait_until(lambda: self.daemon.log().count("event=daemon_started") > served, "the new one serves")
         self.assertEqual(self.daemon.process.pid, daemon)
         self.assertIsNone(self.daemon.process.poll())
         self.assertNotIn("(deleted)", os.readlink(f"/proc/{daemon}/exe"), "it is the new file that runs")
@@ -192,11 +192,11 @@ class Replaced(DisturbedTest):
 
     def test_a_program_that_does_not_take_its_settings_does_not_take_its_place(self):
         self.replace(lambda path: path.write_text("#!/bin/sh\nexit 2\n"))
-        before = self.daemon.log().count("event=serving")
+        before = self.daemon.log().count("event=daemon_started")
         self.daemon.process.send_signal(signal.SIGUSR2)
-        wait_until(lambda: "event=not_replaced" in self.daemon.log(), "it says so")
+        wait_until(lambda: "event=daemon_not_replaced" in self.daemon.log(), "it says so")
         self.assertEqual(self.daemon.cli("health").returncode, 0)
-        self.assertEqual(self.daemon.log().count("event=serving"), before)
+        self.assertEqual(self.daemon.log().count("event=daemon_started"), before)
         self.replace(lambda path: shutil.copy2(BIN / "trainyardd", path))
 
 

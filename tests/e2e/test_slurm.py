@@ -341,9 +341,9 @@ class Disturbed(SlurmTest):
 
     def test_a_controller_that_is_away(self):
         self.begin("headless", step=5)
-        silent = self.daemon.log().count("event=cluster_silent")
+        silent = self.daemon.log().count("event=cluster_not_responding")
         self.cluster.kill_controller()
-        wait_until(lambda: self.daemon.log().count("event=cluster_silent") > silent, "the daemon has noticed")
+        wait_until(lambda: self.daemon.log().count("event=cluster_not_responding") > silent, "the daemon has noticed")
         self.cluster.start_controller()
         self.assert_whole("headless")
 
@@ -423,7 +423,7 @@ exec {self.cluster.bin}/honest_squeue "$@"
         self.daemon.cli("wait", "links")
         self.assertEqual(self.digest("links"), self.expected)
         self.assertGreater(self.daemon.job("links")["attempt"], 1)
-        self.assertIn("CONTINUES", [e["state"]["reason"] for e in self.daemon.events("links") if "state" in e])
+        self.assertIn("TIME_LIMIT_CONTINUED", [e["state"]["reason"] for e in self.daemon.events("links") if "state" in e])
 
 
 class Refused(SlurmTest):

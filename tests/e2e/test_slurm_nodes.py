@@ -83,7 +83,7 @@ class Nodes(SlurmNodesTest):
         self.finish("misplaced")
         reasons = {e["state"]["reason"] for e in self.daemon.events("misplaced")
                    if e.get("state", {}).get("state") == "QUEUED"} - {"WAITING_FOR_SCHEDULER"}
-        self.assertLessEqual(reasons, {"RANK_LOST", "WORKER_START_FAILED", "CLUSTER_TOOK_BACK"}, "none is the job's own fault")
+        self.assertLessEqual(reasons, {"RANK_LOST", "WORKER_START_FAILED", "CLUSTER_RECLAIMED"}, "none is the job's own fault")
         self.assertEqual(set(self.steps("misplaced")), set(range(1, max(self.steps("misplaced")) + 1)), "no step is missing")
         self.cluster.wait_for_nodes()
 

@@ -172,7 +172,7 @@ class Steer(DisturbedTest):
         # The job would run for hours, so the limit ends it on any machine.
         self.daemon.submit(self.spec("hurried"), "--set", "recipe.epochs=1000000", "--set", "resources.time_limit_seconds=1")
         hurried = self.wait_for_state("hurried", "FAILED")
-        self.assertEqual(hurried["reason"], "TIME_LIMIT", hurried)
+        self.assertEqual(hurried["reason"], "TIME_LIMIT_REACHED", hurried)
         self.assertEqual(hurried["checkpoint_step"], hurried["progress"]["step"], "no step is lost")
         self.assertIn("trainyard fork hurried", self.daemon.cli("explain", "hurried").stdout)
         self.assertIn("time limit", self.daemon.cli("get", "hurried").stdout)

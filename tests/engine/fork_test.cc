@@ -240,7 +240,7 @@ TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
     SCOPED_TRACE(field);
     const auto fork = plan_fork(checkpoint(), child(change));
     ASSERT_FALSE(fork.ok());
-    EXPECT_EQ(fork.error().reason, "FORK_CHANGES");
+    EXPECT_EQ(fork.error().reason, "FORK_CHANGE_UNSUPPORTED");
     ASSERT_FALSE(fork.error().violations.empty());
     EXPECT_EQ(fork.error().violations[0].field, field);
   }

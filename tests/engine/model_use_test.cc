@@ -284,7 +284,7 @@ TEST(EvaluateModel, ATestSetThatIsNotThereIsRefused) {
   ASSERT_TRUE(train(job, *backend, local_files(), recorder, {}).ok());
   const auto measured = evaluate_model(w / "model", job.dataset, "test", {}, *backend);
   ASSERT_FALSE(measured.ok());
-  EXPECT_EQ(measured.error().reason, "EVALUATE_NO_ROWS");
+  EXPECT_EQ(measured.error().reason, "EVALUATE_ROWS_MISSING");
 }
 
 TEST(ClassFigures, AreThoseOfTheTextbook) {

@@ -562,7 +562,7 @@ TEST(ParameterRanks, AShardIsNotAWholeTensor) {
   EXPECT_EQ(shard.whole_type().shape, (Shape{3}));
   const auto refused = graph.add_node("y", *relu_op(), {}, {p}, {"y"});
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().reason, "SPREAD_MISMATCH");
+  EXPECT_EQ(refused.error().reason, "SHARDING_UNSUPPORTED");
   EXPECT_NE(refused.error().message.find("p (elements)"), std::string::npos);
   const Attributes gather{{"bucket", int64_t{0}},
                           {kRank, int64_t{0}},

@@ -292,7 +292,7 @@ TEST(Peers, AnotherKeyIsRefused) {
         Peers::connect(p == 0 ? std::move(first) : std::move(second), {p, 2, key}, all, options);
     ASSERT_FALSE(made.ok());
     if (p == 1) {
-      EXPECT_EQ(made.error().reason, "PEER_KEY");
+      EXPECT_EQ(made.error().reason, "PEER_KEY_REJECTED");
       EXPECT_NE(made.error().message.find("rank 0 (127.0.0.1)"), std::string::npos)
           << made.error().message;
     } else {

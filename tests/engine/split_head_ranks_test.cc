@@ -435,18 +435,19 @@ TEST(SplitHead, GraphsRefuseAConversionThatIsNotPlanned) {
     return node.ok() ? "" : node.error().reason;
   };
   EXPECT_EQ(refused("own rows by classes", *gemm_op(), {{"transB", int64_t{1}}}, {x, w}),
-            "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("all rows by all classes", *gemm_op(), {{"transB", int64_t{1}}}, {all, whole}),
-            "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("mean of classes", *all_reduce_start_op(), {{"bucket", int64_t{0}}}, {dw}),
-            "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("rows of what is whole", *scatter_rows_op(), rows, {all}), "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("gathered sums", *gather_rows_op(), rows, {dx}), "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("rows of what is whole", *scatter_rows_op(), rows, {all}),
+            "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("gathered sums", *gather_rows_op(), rows, {dx}), "SHARDING_UNSUPPORTED");
   const auto z = graph.add_node("z", *gemm_op(), {{"transB", int64_t{1}}}, {all, w}, {"z"});
   ASSERT_TRUE(z.ok()) << z.error().message;
   const TensorId scores = graph.node(*z).outputs[0];
   EXPECT_EQ(graph.tensor(scores).spread, Spread::kClasses);
-  EXPECT_EQ(refused("tanh of classes", get_op("Tanh"), {}, {scores}), "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("tanh of classes", get_op("Tanh"), {}, {scores}), "SHARDING_UNSUPPORTED");
   graph.verify();
 }
 

@@ -568,7 +568,7 @@ TEST(SplitMlp, GraphsRefuseAConversionThatIsNotPlanned) {
   EXPECT_EQ(graph.tensor(summand).spread, Spread::kSummand);
   const TensorId y = given("y", *scatter_rows_op(), rows, {summand});
   EXPECT_EQ(graph.tensor(y).spread, Spread::kOwn);
-  const std::string mismatch = "SPREAD_MISMATCH";
+  const std::string mismatch = "SHARDING_UNSUPPORTED";
   EXPECT_EQ(refused("own rows by units", *gemm_op(), product, {x, w1}), mismatch);
   EXPECT_EQ(refused("units and classes", *gemm_op(), product, {active, of_classes}), mismatch);
   EXPECT_EQ(refused("a whole bias of units", *gemm_op(), product, {all, classes, b1}), mismatch);

@@ -464,11 +464,12 @@ TEST(TiedHead, GraphsRefuseALookupThatIsNotPlanned) {
     return node.ok() ? "" : node.error().reason;
   };
   EXPECT_EQ(refused("own tokens in a part", *split_gather_op(), ranks, {part, own}),
-            "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("all tokens in the whole", *split_gather_op(), ranks, {whole, all}),
-            "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("a part for the whole", *gather_op(), {}, {part, own}), "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("own gradients", *split_gather_grad_op(), table, {own, dy}), "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("a part for the whole", *gather_op(), {}, {part, own}), "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("own gradients", *split_gather_grad_op(), table, {own, dy}),
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("no rank", *split_gather_op(), {{"ranks", int64_t{2}}}, {part, all}),
             "ATTRIBUTE_OUT_OF_RANGE");
   EXPECT_EQ(refused("another rank", *split_gather_op(),
@@ -478,7 +479,7 @@ TEST(TiedHead, GraphsRefuseALookupThatIsNotPlanned) {
   ASSERT_TRUE(y.ok()) << y.error().message;
   const TensorId vectors = graph.node(*y).outputs[0];
   EXPECT_EQ(graph.tensor(vectors).spread, Spread::kSummand);
-  EXPECT_EQ(refused("gelu of a summand", get_op("Gelu"), {}, {vectors}), "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("gelu of a summand", get_op("Gelu"), {}, {vectors}), "SHARDING_UNSUPPORTED");
   const auto grad =
       graph.add_node("grad", *split_gather_grad_op(), table, {all, all_dy}, {"dtable"});
   ASSERT_TRUE(grad.ok()) << grad.error().message;

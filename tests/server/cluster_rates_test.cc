@@ -214,7 +214,7 @@ TEST_F(ClusterRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
   rates->worker_gone("t1");
   EXPECT_NE(rates->forecast(query_of()).basis().find("ended before it had measured"),
             std::string::npos);
-  EXPECT_EQ(rates->take("t1", to_json_text(rates_of(1))).error().reason, "RATES_NOT_ASKED");
+  EXPECT_EQ(rates->take("t1", to_json_text(rates_of(1))).error().reason, "RATES_NOT_REQUESTED");
   ASSERT_TRUE(rates->job_ended(use_of("t2")));
   rates->worker_gone("t2");
   ASSERT_TRUE(rates->job_ended(use_of("t3")));

@@ -53,9 +53,9 @@ TEST(RemoteCache, APartOfADatasetIsNone) {
   const std::string digest = sha256_hex("a");
   const auto fails = [](const fs::path& folder, const NodeCache::MakeRoom&) -> Status {
     std::ofstream(folder / "half") << "x";
-    return make_error(ErrorCode::kUnavailable, "LINK_LOST", "cut");
+    return make_error(ErrorCode::kUnavailable, "CONNECTION_LOST", "cut");
   };
-  EXPECT_EQ(cache.lock_dataset(digest, fails, {}).error().reason, "LINK_LOST");
+  EXPECT_EQ(cache.lock_dataset(digest, fails, {}).error().reason, "CONNECTION_LOST");
   EXPECT_FALSE(fs::exists(root.path() / "datasets" / digest));
   bool goes_on = false;
   const auto locked =

@@ -233,7 +233,7 @@ TEST_F(RemoteWorkerFiles, ATruncatedPushIsNoCheckpointAndGoesOn) {
   EXPECT_EQ(list(v1::FILE_SET_RESUME).files_size(), 0);
   const auto again = files_->begin_push(start);
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.error().reason, "PUSH_OFFSET");
+  EXPECT_EQ(again.error().reason, "PUSH_OFFSET_MISMATCH");
   EXPECT_EQ(again.error().metadata.at("offset"), std::to_string(half));
   start.set_offset(static_cast<int64_t>(half));
   EXPECT_EQ(push(start, all.substr(half)), "");
@@ -247,7 +247,7 @@ TEST_F(RemoteWorkerFiles, OtherBytesThanDeclaredAreDropped) {
   all[all.size() / 3] ^= 1;
   EXPECT_EQ(push(start, all), "CONTENT_HASH_MISMATCH");
   EXPECT_TRUE(fs::is_empty(owner_->granted.checkpoints)) << "the part went too";
-  EXPECT_EQ(push(start, joined(files) + "x"), "PUSH_TOO_LONG");
+  EXPECT_EQ(push(start, joined(files) + "x"), "PUSH_TOO_LARGE");
   EXPECT_TRUE(steps().empty());
   // The checkpoint in these bytes is of step 30, but the push declares step 31.
   fs::remove_all(owner_->granted.checkpoints);

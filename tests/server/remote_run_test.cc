@@ -638,7 +638,7 @@ TEST_F(RemoteRun, ASecondWorkerWithTheSecretIsRefused) {
   ASSERT_TRUE(eventually([&] { return get("there").state == JobState::kRunning; }));
   spawn(second, first.task, endpoint_->attach_address());
   EXPECT_EQ(wait(second).number, 1);
-  EXPECT_NE(second.output.find("ENROLMENT_SPENT"), std::string::npos) << second.output;
+  EXPECT_NE(second.output.find("ENROLMENT_USED"), std::string::npos) << second.output;
   EXPECT_EQ(wait(first).number, 0) << first.output;
   wait_for("there", JobState::kSucceeded);
 }
@@ -666,7 +666,7 @@ TEST_F(RemoteRun, ATimeLimitIsMetByGoingOnElsewhere) {
   EXPECT_EQ(wait(worker).number, 0) << worker.output;
   wait_for("there", JobState::kQueued);
   const Job stopped = get("there");
-  EXPECT_EQ(stopped.reason, "CONTINUES") << stopped.message;
+  EXPECT_EQ(stopped.reason, "TIME_LIMIT_CONTINUED") << stopped.message;
   EXPECT_GT(stopped.checkpoint_step, 0);
   EXPECT_LT(stopped.checkpoint_step, kLong);
   run_remote("there", endpoint_->attach_address());
@@ -681,7 +681,7 @@ TEST_F(RemoteRun, ATimeLimitWithoutTimeCounts) {
         {"--end-time", std::to_string(std::time(nullptr))});
   EXPECT_EQ(wait(worker).number, 0) << worker.output;
   wait_for("there", JobState::kQueued);
-  EXPECT_EQ(get("there").reason, "TIME_LIMIT_SHORT") << get("there").message;
+  EXPECT_EQ(get("there").reason, "TIME_LIMIT_TOO_SHORT") << get("there").message;
 }
 
 TEST_F(RemoteRun, AHostWithoutTheDeviceIsNoFaultOfTheJob) {

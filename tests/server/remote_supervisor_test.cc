@@ -203,7 +203,7 @@ TEST_F(RemoteSupervisor, ASecretBuysOneCredential) {
   EXPECT_EQ(owner->digest, sha256_hex(nonce())) << "its digest alone is recorded";
   EXPECT_EQ(enrol("t1", kSecret, kKey), "") << "the answer was lost";
   EXPECT_EQ(owner->enrolments, 1);
-  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
+  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_USED");
   EXPECT_EQ(attach("t1", kSecret), "ATTEMPT_FENCED") << "the secret is no credential";
   EXPECT_EQ(attach("t1", nonce()), "");
 }
@@ -282,7 +282,7 @@ TEST_F(RemoteSupervisor, ANodeIsMeasuredBehindTheOutcomeOfItsJob) {
   const auto owner = expect("t1");
   owner->measure = v1::CalibrateTask();
   const auto sink = come("t1");
-  EXPECT_EQ(send_rates("t1", nonce()), "RATES_NOT_ASKED") << "the job goes on";
+  EXPECT_EQ(send_rates("t1", nonce()), "RATES_NOT_REQUESTED") << "the job goes on";
   owner->report_status = make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "no");
   supervisor_->report("t1", success(), [](const Status&) {});
   EXPECT_EQ(sink->measurements, 0) << "the outcome is not stored";
@@ -363,7 +363,7 @@ TEST_F(RemoteSupervisor, TheDaemonsEndLeavesIt) {
 
   SetUp();  // starts the next daemon, whose store contains the digest
   const auto next = expect("t1", 60'000, sha256_hex(nonce()));
-  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
+  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_USED");
   auto again = std::make_shared<RemoteSink>();
   EXPECT_EQ(connect("t1", nonce(), again), "") << "it need not attach again";
   supervisor_->stop("t1", "cancel");

@@ -49,12 +49,12 @@ TEST(SchedRetry, WorkThatStandsStillThreeTimesEndsTheJobAndIsNoAttempt) {
   for (; job.workers_lost < kStallsMax; ++job.workers_lost) {
     const Move move = after_stall(job, "It stood still.", 0);
     EXPECT_EQ(move.to, JobState::kQueued);
-    EXPECT_EQ(move.reason, "STALLED");
+    EXPECT_EQ(move.reason, "WORKER_STALLED");
     EXPECT_TRUE(move.worker_lost && move.uncounted);
   }
   const Move end = after_stall(job, "It stood still.", 0);
   EXPECT_EQ(end.to, JobState::kFailed);
-  EXPECT_EQ(end.reason, "STALLED");
+  EXPECT_EQ(end.reason, "WORKER_STALLED");
   EXPECT_NE(end.message.find("lost 3 times without a new checkpoint in between; the last time: It "
                              "stood still."),
             std::string::npos)

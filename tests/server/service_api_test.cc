@@ -163,7 +163,7 @@ TEST_F(ServiceApi, ADamagedChunkEndsAStreamOfManyWhereItIs) {
     stream->WritesDone();
     return stream->Finish();
   };
-  EXPECT_EQ(reason_of(send(0, kDamaged)), "CHUNK_CHECKSUM");
+  EXPECT_EQ(reason_of(send(0, kDamaged)), "CHUNK_CHECKSUM_MISMATCH");
   v1::GetUploadRequest get;
   get.set_name("projects/default/uploads/" + sha256_hex(content));
   ASSERT_TRUE(datasets_->GetUpload(context().get(), get, &up).ok());

@@ -204,7 +204,7 @@ TEST_F(ServiceDispatcher, AnAttemptOfAClusterThatIsGoneComesBackAtTheNextStart) 
   asked.spec.mutable_resources()->set_cluster("gone");
   const Job job = store_->jobs().submit(std::move(asked)).value();
   const std::string place = std::string(kClusterPrefix) + "gone";
-  ASSERT_TRUE(store_->jobs().start_attempt(job.uid, {place}, "", "HANDED_OVER", "").ok());
+  ASSERT_TRUE(store_->jobs().start_attempt(job.uid, {place}, "", "SUBMITTED_TO_CLUSTER", "").ok());
   dispatcher_->halt();  // leaves the attempt as the next daemon finds it
   ASSERT_TRUE(dispatcher_->recover().ok());
   EXPECT_TRUE(eventually([&] { return get("away").state == JobState::kQueued; }));

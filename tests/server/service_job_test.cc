@@ -118,7 +118,7 @@ TEST_F(ServiceJob, F07AKilledWorkerIsReplacedAndResumesFromTheCheckpoint) {
 
 TEST_F(ServiceJob, F09AWorkerThatEndsWithoutAnOutcomeIsNoSuccess) {
   submit("ends-silently", "exit_silently");
-  EXPECT_EQ(wait_for("ends-silently", v1::FAILED).reason(), "WORKER_PROTOCOL");
+  EXPECT_EQ(wait_for("ends-silently", v1::FAILED).reason(), "WORKER_PROTOCOL_ERROR");
 }
 
 TEST_F(ServiceJob, F10ASilentWorkerIsEndedAndItsJobGoesBackOnlyThen) {
@@ -131,7 +131,7 @@ TEST_F(ServiceJob, F10ASilentWorkerIsEndedAndItsJobGoesBackOnlyThen) {
   wait_for("hangs", v1::CANCELLED);
   bool hung = false;
   for (const v1::Event& e : watch("hangs", 0, &end)) {
-    hung = hung || e.state().reason() == "WORKER_HUNG";
+    hung = hung || e.state().reason() == "WORKER_NOT_RESPONDING";
   }
   EXPECT_TRUE(hung);
 }
@@ -140,7 +140,7 @@ TEST_F(ServiceJob, F11AWorkerWhoseWorkStandsStillIsEndedAndThreeOfThemEndTheJob)
   submit("stalls", "stall");
   submit("slow", "slow");
   const v1::Job stalled = wait_for("stalls", v1::FAILED);
-  EXPECT_EQ(stalled.reason(), "STALLED");
+  EXPECT_EQ(stalled.reason(), "WORKER_STALLED");
   EXPECT_EQ(stalled.attempt(), 3);
   EXPECT_NE(stalled.message().find("The worker made no progress for 1 s and was killed at step 0."),
             std::string::npos)
@@ -148,7 +148,7 @@ TEST_F(ServiceJob, F11AWorkerWhoseWorkStandsStillIsEndedAndThreeOfThemEndTheJob)
   grpc::Status end;
   int back = 0;
   for (const v1::Event& e : watch("stalls", 0, &end)) {
-    if (e.state().state() == v1::QUEUED && e.state().reason() == "STALLED") ++back;
+    if (e.state().state() == v1::QUEUED && e.state().reason() == "WORKER_STALLED") ++back;
   }
   EXPECT_EQ(back, 2) << "it is tried again, from its checkpoint";
   EXPECT_EQ(wait_for("slow", v1::SUCCEEDED).attempt(), 1)
@@ -1336,7 +1336,7 @@ TEST_F(ServiceJob, TooManyStreamsOfAConnectionAreRefusedAndNotLeftWaiting) {
   grpc::Status end;
   watch("watched", 0, &end);
   EXPECT_EQ(end.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_EQ(reason_of(end), "STREAM_LIMIT");
+  EXPECT_EQ(reason_of(end), "STREAM_LIMIT_REACHED");
   EXPECT_NE(end.error_message().find("open another connection"), std::string::npos);
   EXPECT_EQ(get("watched").name(), name) << "other calls go on";
   const auto full = jobs_.get();
@@ -1357,7 +1357,7 @@ TEST_F(ServiceJob, StreamsBeyondTheServersLimitAreRefusedWithASentence) {
   ASSERT_TRUE(two.answered());
   grpc::Status end;
   watch("watched", 0, &end);
-  EXPECT_EQ(reason_of(end), "STREAM_LIMIT");
+  EXPECT_EQ(reason_of(end), "STREAM_LIMIT_REACHED");
   EXPECT_NE(end.error_message().find("watch_streams_max"), std::string::npos);
 }
 

@@ -362,7 +362,7 @@ TEST_F(ServiceOwner, AJobThatHasTrainedAsLongAsItMayEndsAndIsRetriedFromThere) {
   v1::Job job;
   ASSERT_TRUE(submit(request, &job).ok());
   const v1::Job ended = wait_for("limited", v1::FAILED);
-  EXPECT_EQ(ended.reason(), "TIME_LIMIT");
+  EXPECT_EQ(ended.reason(), "TIME_LIMIT_REACHED");
   EXPECT_EQ(ended.attempt(), 1);
   EXPECT_EQ(ended.checkpoint_step(), 5);
   EXPECT_GE(ended.run_seconds(), 1.0);
@@ -390,7 +390,7 @@ TEST_F(ServiceOwner, ATimeLimitHoldsOverARestart) {
   stop();
   start();
   const v1::Job ended = wait_for("limited", v1::FAILED);
-  EXPECT_EQ(ended.reason(), "TIME_LIMIT");
+  EXPECT_EQ(ended.reason(), "TIME_LIMIT_REACHED");
   EXPECT_EQ(ended.attempt(), 2);
 }
 

@@ -89,7 +89,7 @@ TEST_F(ReadSpecTest, OverridesComeAfterTheTextAndGridsAfterThem) {
   request.add_set("recipe.epochs");
   const v1::ReadSpecResponse wrong = read(request);
   ASSERT_EQ(wrong.problems_size(), 1);
-  EXPECT_EQ(wrong.problems(0).reason(), "FIELD_PATH");
+  EXPECT_EQ(wrong.problems(0).reason(), "FIELD_PATH_INVALID");
   EXPECT_EQ(wrong.problems(0).position(), "--set recipe.epochs");
 }
 

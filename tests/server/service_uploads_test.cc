@@ -238,7 +238,7 @@ TEST_F(ServiceUploads, ADamagedChunkIsRefusedAndWhatCameBeforeStays) {
   ASSERT_TRUE(send(*writer, 0, 1000).ok());
   const Status damaged = writer->append(1000, content_.substr(1000, 10), 12345);
   ASSERT_FALSE(damaged.ok());
-  EXPECT_EQ(damaged.error().reason, "CHUNK_CHECKSUM");
+  EXPECT_EQ(damaged.error().reason, "CHUNK_CHECKSUM_MISMATCH");
   EXPECT_EQ(damaged.error().code, ErrorCode::kDataLoss);
   ASSERT_TRUE(writer->pause().ok());
   EXPECT_EQ(uploads_->find(sha_)->committed_size, 1000);

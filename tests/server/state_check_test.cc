@@ -214,7 +214,7 @@ TEST_F(StateChecked, TheLogOfADaemonThatWasKilledIsReadAndALostOneIsFound) {
   result = check_state(copy, line, line);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->damaged, 1);
-  expect_words(text, {"STORE_LOST_COMMITS"});
+  expect_words(text, {"STORE_COMMITS_LOST"});
 
   fs::remove(copy / "trainyard.db-wal");
   result = check_state(copy, line, line);

@@ -191,7 +191,7 @@ TEST_F(StoreArray, AllMembersAreStoredOrNone) {
   EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 2)).error().reason,
             "ARRAY_EXISTS");
   const Error full = answer_of(arrays(), &ArrayStore::submit, array_of("many", 6)).error();
-  EXPECT_EQ(full.reason, "QUOTA_QUEUED_JOBS");
+  EXPECT_EQ(full.reason, "QUEUED_JOBS_QUOTA_EXCEEDED");
   EXPECT_NE(full.message.find("would add 6"), std::string::npos) << full.message;
   EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("many", 5)).value().size, 5)
       << "5 are there";
@@ -467,7 +467,7 @@ TEST_F(StoreArray, MembersWaitForOtherJobs) {
     asked.after.push_back({id, true});
   }
   const Error many = answer_of(arrays(), &ArrayStore::submit, asked).error();
-  EXPECT_EQ(many.reason, "ARRAY_SIZE");
+  EXPECT_EQ(many.reason, "ARRAY_SIZE_INVALID");
   EXPECT_NE(many.message.find("30000 dependencies, expected at most 20000"), std::string::npos)
       << many.message;
 }

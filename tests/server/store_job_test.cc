@@ -125,7 +125,7 @@ TEST_F(StoreJob, QuotaOfQueuedJobsFollowsTheirState) {
   const Result<Job> refused = jobs().submit(new_job("job-c"));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
-  EXPECT_EQ(refused.error().reason, "QUOTA_QUEUED_JOBS");
+  EXPECT_EQ(refused.error().reason, "QUEUED_JOBS_QUOTA_EXCEEDED");
   ASSERT_TRUE(jobs().start_attempt(a.uid, {"devices/cpu"}, "n", "R", "m").ok());
   ASSERT_TRUE(jobs().submit(new_job("job-c")).ok());
   ASSERT_FALSE(jobs().submit(new_job("job-d")).ok());
@@ -277,7 +277,7 @@ TEST_F(StoreJob, ACredentialIsRecordedOnce) {
   ASSERT_TRUE(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "a").ok())
       << "the answer was lost";
   EXPECT_EQ(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "b").error().reason,
-            "ENROLMENT_SPENT");
+            "ENROLMENT_USED");
   EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().nonce_digest, "a");
   AttemptUpdate end = update_of(job);
   end.move = move_to(JobState::kQueued);

@@ -184,11 +184,11 @@ TEST_F(StoreOpen, F22ACutOrDamagedLogIsNoticed) {
   for (const std::string& damaged : {std::string(), saved.substr(0, saved.size() / 2), flipped}) {
     write(wal, damaged);
     const Error e = refused();
-    EXPECT_EQ(e.reason, "STORE_LOST_COMMITS");
+    EXPECT_EQ(e.reason, "STORE_COMMITS_LOST");
     EXPECT_NE(e.message.find("were acknowledged"), std::string::npos) << e.message;
     EXPECT_NE(e.message.find("trainyard.db.commit"), std::string::npos) << "the remedy";
     // It must be refused again, even if the first attempt to open has changed the log.
-    EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+    EXPECT_EQ(refused().reason, "STORE_COMMITS_LOST");
   }
 }
 
@@ -197,7 +197,7 @@ TEST_F(StoreOpen, F22ALogThatWasRestoredIsWholeAgain) {
   const fs::path wal = db.string() + "-wal";
   const std::string saved_wal = content(wal), saved_db = content(db);
   write(wal, "");
-  EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+  EXPECT_EQ(refused().reason, "STORE_COMMITS_LOST");
   write(wal, saved_wal);  // restore a backup of both files
   write(db, saved_db);
   const std::unique_ptr<Store> store = open_or_die(options);
@@ -207,7 +207,7 @@ TEST_F(StoreOpen, F22ALogThatWasRestoredIsWholeAgain) {
 TEST_F(StoreOpen, F22TheLossOfALogCanBeAccepted) {
   kill_with_five_jobs(options);
   write(db.string() + "-wal", "");
-  EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+  EXPECT_EQ(refused().reason, "STORE_COMMITS_LOST");
   fs::remove(db.string() + ".commit");
   {
     const std::unique_ptr<Store> store = open_or_die(options);

@@ -126,7 +126,7 @@ TEST_F(StoreOwner, TheTimeLimitCountsWhatTheAttemptsTrainedAndNothingElse) {
   back.move = move_to(JobState::kQueued);
   job = answer_of(jobs(), &JobStore::update_attempt, back).value();
   EXPECT_EQ(job.state, JobState::kFailed);
-  EXPECT_EQ(job.reason, "TIME_LIMIT");
+  EXPECT_EQ(job.reason, "TIME_LIMIT_REACHED");
   EXPECT_NE(job.message.find("10 s, of at most 10 s"), std::string::npos) << job.message;
   EXPECT_NE(job.message.find("checkpoint of step 70"), std::string::npos) << job.message;
 }
@@ -162,7 +162,7 @@ TEST_F(StoreOwner, ACancelComesBeforeATimeLimitAndThatBeforeAPause) {
     back.move = move_to(JobState::kQueued);
     return answer_of(jobs(), &JobStore::update_attempt, back).value();
   };
-  EXPECT_EQ(end_late("paused", false).reason, "TIME_LIMIT");
+  EXPECT_EQ(end_late("paused", false).reason, "TIME_LIMIT_REACHED");
   EXPECT_EQ(end_late("cancelled", true).reason, "CANCELLED");
 }
 

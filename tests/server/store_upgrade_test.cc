@@ -206,7 +206,7 @@ TEST_F(StoreUpgrade, AnEarlierProgramNamesTheWayBack) {
 
 TEST_F(StoreUpgrade, WhatCannotBeUndoneIsRefusedAndChangesNothing) {
   make_older();
-  EXPECT_EQ(not_undone().reason, "NO_SCHEMA_COPY");
+  EXPECT_EQ(not_undone().reason, "SCHEMA_COPY_NOT_FOUND");
   std::unique_ptr<Store> store = open_or_die(options);
   EXPECT_EQ(not_undone().reason, "STATE_DIR_LOCKED");
   const Job job = run_job(*store, new_job("live"));

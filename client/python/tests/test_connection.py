@@ -133,7 +133,7 @@ def test_a_stream_that_falls_silent_is_unavailable(client, monkeypatch):
     monkeypatch.setattr(rpc, "SILENCE_S_MAX", 0.5)
     with client._channel.stream(rpc.WATCH_JOB, rpc.WATCH_JOB.request(name=blocker.name)) as messages:
         error = refused(trainyard.UnavailableError, lambda: list(messages))
-    assert error.reason == "SERVER_SILENT"
+    assert error.reason == "SERVER_NOT_RESPONDING"
     client.cancel(job)
     client.cancel(blocker)
 

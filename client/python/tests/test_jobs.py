@@ -337,7 +337,7 @@ def test_pause_resume_retry_and_fork_give_the_undisturbed_result(client):
     assert again.spec == whole.spec
     client.cancel(again)
     error = refused(trainyard.InvalidArgumentError, lambda: client.fork(job, changes={"recipe.seed": 6}), "recipe.seed")
-    assert error.reason == "FORK_CHANGES"
+    assert error.reason == "FORK_CHANGE_UNSUPPORTED"
     forked = client.fork(job, step=steps[-1], changes={"recipe.epochs": 61, "recipe.schedule": {"type": "cosine"}})
     assert forked.origin.step == steps[-1] and len(forked.origin.changes) == 2
     assert client.wait(forked).progress.step == 61 * whole.plan.steps_per_epoch

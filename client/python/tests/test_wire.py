@@ -87,7 +87,7 @@ def test_uploads_refuse_what_does_not_continue(client):
     assert (error.reason, error.metadata["committed_size"]) == ("UPLOAD_OFFSET_MISMATCH", "0")
     error = refused(trainyard.InternalError, lambda: client._channel.send(
         rpc.UPLOAD_FILE, iter([v1.UploadFileRequest(start=start), chunk])))
-    assert (error.reason, error.code) == ("CHUNK_CHECKSUM", "DATA_LOSS")
+    assert (error.reason, error.code) == ("CHUNK_CHECKSUM_MISMATCH", "DATA_LOSS")
 
 
 def test_a_request_id_with_another_body_is_refused(client):
