@@ -115,7 +115,7 @@ class Arrays(DaemonTest):
             self.daemon.cli("array", "delete", f"halves{attempt}", "--yes")
         self.assertEqual(found, {3000}, "sent twice, stored once")
 
-    def test_what_is_wrong_is_refused_with_the_member_and_the_line(self):
+    def test_errors_name_the_member_and_the_line(self):
         spec = self.spec("wrong", "array:\n  grid:\n    recipe.optimizer.learning_rate: [0.1, -1]\n")
         refused = self.daemon.cli("submit", spec, check=False)
         self.assert_refused(refused, 2, "wrong.yaml:", "member 1 (recipe.optimizer.learning_rate: -1)", "more than 0")

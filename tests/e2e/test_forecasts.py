@@ -25,7 +25,7 @@ class MeasuredTest(DaemonTest):
 
 
 class ABatchSize(MeasuredTest):
-    def test_is_chosen_once(self):
+    def test_the_batch_size_is_chosen_once(self):
         wait_until(self.known, "rates are measured", timeout_s=2 * PATIENCE_S, interval_s=0.5)
         spec = digits_spec(self.folder, "chosen", recipe="  checkpoint_every_steps: 10\n  epochs: 20\n")
         spec.write_text(spec.read_text().replace("batch_size: 50", "batch_size: auto").replace("  epochs: 3\n", ""))

@@ -85,11 +85,11 @@ TEST(SplitHead, FollowsTheCurveOfOneDevice) {
   expect_the_curve_of_one_device(11, optimizer("sgd", 0.02, 0.9));
 }
 // The last rank has no class, the one before it only half of its columns.
-TEST(SplitHead, FollowsItWithFewerClassesThanColumns) {
+TEST(SplitHead, FollowsTheCurveWithFewerClassesThanColumns) {
   expect_the_curve_of_one_device(5, nullptr);
   expect_the_curve_of_one_device(2, nullptr);
 }
-TEST(SplitHead, FollowsItWithEveryOptimizerThatCan) {
+TEST(SplitHead, FollowsTheCurveWithEverySupportedOptimizer) {
   for (const char* type : {"adam", "lion", "rmsprop"}) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device(7, optimizer(type, 0.001));
@@ -98,7 +98,7 @@ TEST(SplitHead, FollowsItWithEveryOptimizerThatCan) {
   expect_the_curve_of_one_device(7, optimizer("muon", 0.002, 0.9), 1e-4, {Shard::kHead});
   expect_the_curve_of_one_device(7, optimizer("sgd", 0.02), 1e-5, {Shard::kHead});
 }
-TEST(SplitHead, FollowsItWithEveryKindOfTarget) {
+TEST(SplitHead, FollowsTheCurveWithEveryKindOfTarget) {
   expect_the_curve_of_one_device(7, [](TrainJob& job) {
     job.model.loss = {"SoftmaxCrossEntropyLoss", {{"label_smoothing", 0.2}}};
   });
@@ -112,14 +112,14 @@ TEST(SplitHead, FollowsItWithEveryKindOfTarget) {
     job.model.loss = {"SoftmaxCrossEntropyLoss", {{"class_weights", std::string("balanced")}}};
   });
 }
-TEST(SplitHead, FollowsItWithClippedGradients) {
+TEST(SplitHead, FollowsTheCurveWithClippedGradients) {
   expect_the_curve_of_one_device(11, [](TrainJob& job) {
     job.recipe.clip_norm = 0.3;
     job.recipe.metrics = {"gradient_norm"};
   });
   expect_the_curve_of_one_device(11, [](TrainJob& job) { job.recipe.clip_value = 0.01; });
 }
-TEST(SplitHead, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
+TEST(SplitHead, FollowsTheCurveWithMicroBatchesAveragesAndFrozenLayers) {
   expect_the_curve_of_one_device(11, [](TrainJob& job) {
     job.recipe.accumulate_steps = 2;
     job.recipe.clip_norm = 0.3;
@@ -141,7 +141,7 @@ TEST(SplitHead, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
   });
 }
 // The loss curve of one device, within the precision of 16 bits.
-TEST(SplitHead, FollowsItIn16Bits) {
+TEST(SplitHead, FollowsTheCurveIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     expect_the_curve_of_one_device(
@@ -159,7 +159,7 @@ Change text_model() {
     job.recipe.context_length = 6;
   };
 }
-TEST(SplitHead, FollowsItOverAVocabulary) {
+TEST(SplitHead, FollowsTheCurveOverAVocabulary) {
   const Workspace w;
   make_text(w);
   Recorder expected;
@@ -236,7 +236,7 @@ TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
-TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
+TEST(SplitHead, CheckpointsResumeInAnyShardingPlan) {
   const Workspace w;
   make_classes(w, 11, 120);
   const auto change = [](TrainJob& job) {
@@ -260,7 +260,7 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
 }
 
 // The model saved by split training is that of one device: prediction does not depend on ranks.
-TEST(SplitHead, ModelsPredictAsOfOneDevice) {
+TEST(SplitHead, ModelsPredictLikeThoseOfOneDevice) {
   const Workspace w;
   make_classes(w, 11, 120);
   const TrainJob one = split_head_job_on(w, "one", Shard::kNone),
@@ -282,7 +282,7 @@ Change wide(int64_t features) {
   };
 }
 
-TEST(SplitHead, RanksHoldTheirClassesAndNoMore) {
+TEST(SplitHead, RanksStoreOnlyTheirClasses) {
   constexpr int64_t kClasses = 1001, kFeatures = 96;
   const Workspace w;
   make_classes(w, kClasses, 1100);
@@ -337,7 +337,7 @@ TEST(SplitHead, TrainsAModelWhoseHeadFitsNoDevice) {
   expect_the_curve(unbounded, r, 1e-5);
 }
 
-TEST(SplitHead, IsChosenWhereNothingElseMakesAJobFit) {
+TEST(SplitHead, IsChosenIfNothingElseMakesAJobFit) {
   const Workspace w;
   make_classes(w, 1001, 1100);
   const TrainJob job = split_head_job_on(w, "job", Shard::kNone, wide(96));
@@ -362,7 +362,7 @@ TEST(SplitHead, IsChosenWhereNothingElseMakesAJobFit) {
   EXPECT_EQ(advice.shard, Shard::kHead);
 }
 
-TEST(SplitHead, PlansWhatRanksExchange) {
+TEST(SplitHead, PlansTheExchangeOfRanks) {
   const Workspace w;
   make_classes(w, 11, 120);
   TrainJob job = split_head_job_on(w, "job", Shard::kHead);
@@ -391,7 +391,7 @@ TEST(SplitHead, PlansWhatRanksExchange) {
 
 // All ranks run the same program with the same memory layout, and every exchange has its own
 // number.
-TEST(SplitHead, RanksDifferByAttributesAlone) {
+TEST(SplitHead, RanksDifferOnlyByAttributes) {
   const Workspace w;
   make_classes(w, 5, 120);
   TrainJob job = split_head_job_on(w, "job", Shard::kOptimizer | Shard::kHead);

@@ -112,10 +112,10 @@ void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
 TEST(TiedHead, FollowsTheCurveOfOneDevice) {
   expect_the_curve_of_one_device(nullptr, 1e-5, {kHead, kState, kSharded, kEvery});
 }
-TEST(TiedHead, FollowsItBesideAnEmbeddingOfItsOwnAndWithABias) {
+TEST(TiedHead, FollowsTheCurveWithASeparateEmbeddingAndABias) {
   expect_the_curve_of_one_device(layers());
 }
-TEST(TiedHead, FollowsItWithEveryOptimizerThatCan) {
+TEST(TiedHead, FollowsTheCurveWithEverySupportedOptimizer) {
   expect_the_curve_of_one_device(optimizer("sgd", 0.02, 0.9), 1e-5, {kHead, kState}, {3});
   expect_the_curve_of_one_device(optimizer("sgd", 0.05), 1e-5, {kHead}, {3});
   for (const char* type : {"adam", "rmsprop"}) {
@@ -125,7 +125,7 @@ TEST(TiedHead, FollowsItWithEveryOptimizerThatCan) {
   // Muon leaves the table to AdamW.
   expect_the_curve_of_one_device(optimizer("muon", 0.002, 0.9), 1e-4, {kHead}, {3});
 }
-TEST(TiedHead, FollowsItWithEveryKindOfTarget) {
+TEST(TiedHead, FollowsTheCurveWithEveryKindOfTarget) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.model.loss = {"SoftmaxCrossEntropyLoss", {{"label_smoothing", 0.2}}};
@@ -138,7 +138,7 @@ TEST(TiedHead, FollowsItWithEveryKindOfTarget) {
       },
       1e-5, {kHead}, {4});
 }
-TEST(TiedHead, FollowsItWithClippedGradients) {
+TEST(TiedHead, FollowsTheCurveWithClippedGradients) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.recipe.clip_norm = 0.3;
@@ -148,7 +148,7 @@ TEST(TiedHead, FollowsItWithClippedGradients) {
   expect_the_curve_of_one_device([](TrainJob& job) { job.recipe.clip_value = 0.01; }, 1e-5, {kHead},
                                  {2});
 }
-TEST(TiedHead, FollowsItWithMicroBatchesAndAverages) {
+TEST(TiedHead, FollowsTheCurveWithMicroBatchesAndAverages) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.recipe.accumulate_steps = 2;
@@ -158,7 +158,7 @@ TEST(TiedHead, FollowsItWithMicroBatchesAndAverages) {
       },
       1e-5, {kHead, kEvery}, {2, 3});
 }
-TEST(TiedHead, FollowsItWithDropoutAndRecompute) {
+TEST(TiedHead, FollowsTheCurveWithDropoutAndRecompute) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kFull}) {
     expect_the_curve_of_one_device(
         [&](TrainJob& job) {
@@ -169,7 +169,7 @@ TEST(TiedHead, FollowsItWithDropoutAndRecompute) {
   }
 }
 // A frozen table has no gradient, but the layers behind it still have theirs.
-TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
+TEST(TiedHead, FollowsTheCurveWithFrozenLayersAndLora) {
   for (const char* frozen : {"wte.*", "h0*"}) {
     SCOPED_TRACE(frozen);
     expect_the_curve_of_one_device(
@@ -183,7 +183,7 @@ TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
       1e-5, {kHead}, {3});
 }
 // The loss curve of one device, within the precision of 16 bits.
-TEST(TiedHead, FollowsItIn16Bits) {
+TEST(TiedHead, FollowsTheCurveIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     expect_the_curve_of_one_device([&](TrainJob& job) { job.recipe.precision = precision; },
@@ -210,7 +210,7 @@ TEST(TiedHead, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // A checkpoint has the whole table, so the sharding of the run that wrote it does not matter.
-TEST(TiedHead, CheckpointsGoOnInAnyLayout) {
+TEST(TiedHead, CheckpointsResumeInAnyShardingPlan) {
   const Workspace w;
   make_text(w);
   const auto change = [](TrainJob& job) {
@@ -232,7 +232,7 @@ TEST(TiedHead, CheckpointsGoOnInAnyLayout) {
 
 // The job starts from given weights, and its result is a whole model again. (AdamW would turn the
 // rounding errors that are the gradient of a key's bias into full steps.)
-TEST(TiedHead, BeginsWithGivenWeightsAndGivesWholeOnes) {
+TEST(TiedHead, StartsFromGivenWeightsAndExportsWholeOnes) {
   const Workspace w;
   make_text(w);
   const TrainJob source = job_on(w, "source", kHead);
@@ -274,7 +274,7 @@ Change wide(int64_t width) {
   };
 }
 
-TEST(TiedHead, RanksHoldTheirPartOfTheTableAndNoMore) {
+TEST(TiedHead, RanksStoreOnlyTheirPartOfTheTable) {
   const Workspace w;
   make_text(w, 900, "byte");
   Recorder whole;
@@ -310,7 +310,7 @@ DatasetSchema vocabulary(int64_t words) {
   return schema;
 }
 
-TEST(TiedHead, PlansWhatRanksExchangeAndSave) {
+TEST(TiedHead, PlansTheExchangeAndTheSavingsOfRanks) {
   constexpr int64_t kWords = 3001, kPositions = kBatch * kContext;
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);
@@ -362,7 +362,7 @@ TEST(TiedHead, TrainsAModelWhoseTableFitsNoDevice) {
 
 // All ranks run the same program with the same memory layout, and every exchange has its own
 // number.
-TEST(TiedHead, RanksDifferByAttributesAlone) {
+TEST(TiedHead, RanksDifferOnlyByAttributes) {
   const Workspace w;
   make_text(w);
   TrainJob job = job_on(w, "job", kEvery);
@@ -387,7 +387,7 @@ TEST(TiedHead, RanksDifferByAttributesAlone) {
 }
 
 // After all passes, no node reads a shard as a whole tensor or the reverse.
-TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
+TEST(TiedHead, ProgramsKeepTheOriginOfTensors) {
   const Workspace w;
   make_text(w);
   for (const Shard shard : {kHead, kState, kEvery}) {
@@ -416,7 +416,7 @@ TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
 
 // Every sharding set is also tried for GPT-2, and a model that does not fit whole fits with a split
 // head.
-TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
+TEST(TiedHead, ShardingPlansOfGpt2HaveASplitHead) {
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);
   const DatasetSchema schema = vocabulary(3001);
@@ -487,7 +487,7 @@ TEST(TiedHead, GraphsRefuseALookupThatIsNotPlanned) {
   graph.verify();
 }
 
-TEST(TiedHead, RefusesATableThatAnythingElseReads) {
+TEST(TiedHead, RefusesATableWithOtherReaders) {
   const Workspace w;
   make_text(w);
   const auto refusal = [&](const Change& change) {

@@ -59,7 +59,7 @@ TEST(ArrayMembers, AGridCountsThroughTheLastFieldFirst) {
   EXPECT_EQ(expand_array(array)->members[5][0].where, "array.grid.model.mlp.hidden[1]");
 }
 
-TEST(ArrayMembers, TenMillionAreRefusedBeforeTheyAreMade) {
+TEST(ArrayMembers, TenMillionMembersAreRefusedBeforeTheyAreExpanded) {
   v1::ArraySpec array;
   std::vector<std::string> values;
   for (int i = 0; i < 1000; ++i) values.push_back(std::to_string(i));
@@ -93,7 +93,7 @@ TEST(ArrayMembers, TenMillionAreRefusedBeforeTheyAreMade) {
   EXPECT_EQ(members_of(list).size(), 10'000u);
 }
 
-TEST(ArrayMembers, ExactlyOneWayOfSayingThem) {
+TEST(ArrayMembers, ExactlyOneWayToDefineMembersIsRequired) {
   v1::ArraySpec array;
   refusal(array, "FIELD_REQUIRED");
   add(array, "recipe.seed", {"1"});
@@ -106,7 +106,7 @@ TEST(ArrayMembers, ExactlyOneWayOfSayingThem) {
   EXPECT_NE(refusal(array, "FIELD_REQUIRED").find("array.list[1]"), std::string::npos);
 }
 
-TEST(ArrayMembers, FieldsAreNamedOnceAndApart) {
+TEST(ArrayMembers, FieldsMustBeDistinctAndNotNested) {
   const auto grid = [](const std::vector<std::string>& paths) {
     v1::ArraySpec array;
     for (const std::string& path : paths) add(array, path, {"1"});
@@ -173,7 +173,7 @@ v1::ArraySpec drawn(int count, uint64_t seed) {
   return array;
 }
 
-TEST(ArrayMembers, DrawsStayInTheirRangesAndReachAllOfThem) {
+TEST(ArrayMembers, DrawsCoverTheirRangesAndStayInside) {
   std::map<std::string, int> batches, types;
   double below = 0, sum = 0;
   const std::vector<Values> members = members_of(drawn(4000, 1));
@@ -256,7 +256,7 @@ Status set(v1::JobSpec& spec, const std::string& path, const std::string& json) 
   return field.set(spec, json, "here");
 }
 
-TEST(SpecField, TakesWhatSpecFilesTake) {
+TEST(SpecField, AcceptsTheSameValuesAsSpecFiles) {
   v1::JobSpec spec = base();
   for (const auto& [path, json] : std::vector<std::pair<std::string, std::string>>{
            {"recipe.optimizer.learning_rate", "1"},
@@ -300,7 +300,7 @@ TEST(SpecField, TakesWhatSpecFilesTake) {
   EXPECT_EQ(spec.model().layers_size(), 2);
 }
 
-TEST(SpecField, RefusesWhatSpecFilesRefuse) {
+TEST(SpecField, RefusesTheSameValuesAsSpecFiles) {
   for (const auto& [path, json, reason] : std::vector<std::array<std::string, 3>>{
            {"recipe.optimizer.learning_rate", "\"0.1\"", "FIELD_TYPE_INVALID"},
            {"recipe.optimizer.type", "\"adm\"", "FIELD_UNSUPPORTED"},

@@ -81,7 +81,7 @@ class ServiceArray : public ServiceTest {
   }
 };
 
-TEST_F(ServiceArray, MembersTrainAsAnyJob) {
+TEST_F(ServiceArray, MembersTrainLikeAnyJob) {
   v1::SubmitArrayRequest request = array_request("sweep");
   add(request, "recipe.optimizer.learning_rate", {"0.1", "0.2"});
   add(request, "model.mlp.hidden", {"[4]", "[5, 6]", "7"});
@@ -216,7 +216,7 @@ TEST_F(ServiceArray, ValidateOnlyStoresNothing) {
   EXPECT_EQ(list({}).jobs_size(), 0);
 }
 
-TEST_F(ServiceArray, ARepeatedRequestHasTheSameArrayAlsoAfterARestart) {
+TEST_F(ServiceArray, ARepeatedRequestReturnsTheSameArrayAlsoAfterARestart) {
   v1::SubmitArrayRequest request = array_request("");
   add(request, "recipe.seed", numbers(3));
   request.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad2");

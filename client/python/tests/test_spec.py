@@ -35,7 +35,7 @@ def test_every_example_is_read(client, path):
 
 
 @pytest.mark.parametrize("name, content", [("rows.csv", "a,b\n1,2\n"), ("row.jsonl", '{"a": 1}\n'), ("photos", None)])
-def test_data_in_place_of_a_spec_is_sent_to_init(client, tmp_path, name, content):
+def test_data_instead_of_a_spec_suggests_init(client, tmp_path, name, content):
     path = tmp_path / name
     path.mkdir() if content is None else path.write_text(content)
     for spec in (path, str(path)):
@@ -44,7 +44,7 @@ def test_data_in_place_of_a_spec_is_sent_to_init(client, tmp_path, name, content
         assert refused.value.reason == "SPEC_IS_DATA"
 
 
-def test_a_dict_reads_as_its_yaml_does(client):
+def test_a_dict_is_read_like_its_yaml(client):
     text = "dataset: {name: x}\nmodel:\n  layers:\n    - conv: {out_channels: 4, kernel_shape: 3}\n    - relu:\n" \
            "    - gemm: {units: 3}\nrecipe: {steps: 7, optimizer: {type: lion, learning_rate: 1e-4}}\n" \
            "labels: {run: \"5\"}\npriority: -3\n"
