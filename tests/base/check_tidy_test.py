@@ -82,10 +82,12 @@ class CheckTidyTest(unittest.TestCase):
         rules = check_tidy.read_refused((SOURCE / check_tidy.REFUSED).read_text(encoding="utf-8"))
         self.assertGreater(len(rules), 10)
         right = ("max_pool thread pool cluster_layout tensor layout held_out_rows held-out rows look up lookup looks_complete "
-                 "std::lock is held; evaluates elsewhere; taken from; the rows that were taken; travels; meets; outside of")
+                 "std::lock is held; evaluates elsewhere; taken from; the rows that were taken; travels; meets; outside of; TIME_LIMIT_REACHED, it CONTINUES; "
+                 "event=worker_exited event=removal_refused")
         self.assertEqual(list(check_tidy.refused_words("folder/a.cc", right, rules)), [])
         for wrong in ("ErrandRunner", "errands", "run_elsewhere", "HeldRows", "held_rows.h", "HeldElements", "TravellingRows",
-                      "TakenRows", "WorkerDoor", "meet_ranks", "OutsideMemory", "hand_over", "look_again_us", "faults_told"):
+                      "TakenRows", "WorkerDoor", "meet_ranks", "OutsideMemory", "hand_over", "look_again_us", "faults_told",
+                      "HANDED_OVER", '"CONTINUES"', "`TIME_LIMIT`", "event=worker_gone", "event=serving version="):
             self.assertEqual(len(list(check_tidy.refused_words("folder/a.cc", wrong, rules))), 1, wrong)
 
     def test_the_tree_has_no_refused_words(self):
