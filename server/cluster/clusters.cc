@@ -246,7 +246,7 @@ void Clusters::Runner::submit(const Key& key) {
     return finish(key, std::move(end));
   }
   const std::string& text = std::get<SubmitUnknown>(answer).text;
-  spdlog::warn("event=cluster_silent {} {} {}", kv("cluster", cluster.config.name),
+  spdlog::warn("event=cluster_not_responding {} {} {}", kv("cluster", cluster.config.name),
                kv("job", l->attempt.job), kv("message", text));
   with(key, [&](Live& live_now) {
     live_now.stage = Stage::kToFind;
@@ -315,7 +315,7 @@ void Clusters::Runner::known(const Key& key, const PlacementHandle& handle) {
       refusals = 0;
     }
   }
-  spdlog::info("event=cluster_submitted {} {} {}", kv("cluster", cluster.config.name),
+  spdlog::info("event=cluster_job_submitted {} {} {}", kv("cluster", cluster.config.name),
                kv("name", handle.name), kv("handle", handle.id));
   if (found) found(handle.id);
   if (opens) changed();
@@ -357,7 +357,7 @@ void Clusters::Runner::query_all() {
   if (seen.ok()) {
     for (const Sighting& sighting : *seen) by_name.emplace(sighting.handle.name, &sighting);
   } else {
-    spdlog::warn("event=cluster_silent {} {}", kv("cluster", cluster.config.name),
+    spdlog::warn("event=cluster_not_responding {} {}", kv("cluster", cluster.config.name),
                  kv("message", seen.error().message));
   }
   for (const Key& key : asked) {

@@ -16,7 +16,7 @@ void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   for (int64_t i = first + 1; i < first + 3; ++i) {
     check.same_dtype(i, first).rank(i, 3).not_empty(i);
   }
-  check.require(c.has_input(first + 1) == c.has_input(first + 2), "INPUT_COUNT", "value",
+  check.require(c.has_input(first + 1) == c.has_input(first + 2), "INPUT_COUNT_INVALID", "value",
                 "expected key and value, or neither of them");
   check.int_in("q_num_heads", 0, 1, 65536).int_in("is_causal", 0, 0, 1);
   const double scale = c.attributes().get_float("scale", 1);
@@ -25,7 +25,7 @@ void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   const double dropout = c.attributes().get_float("dropout", 0);
   check.require(dropout >= 0 && dropout < 1, "ATTRIBUTE_OUT_OF_RANGE", "dropout",
                 std::to_string(dropout) + " is out of range, expected 0 or more and less than 1");
-  check.require((dropout > 0) == c.has_input(first + 3), "INPUT_COUNT", "step",
+  check.require((dropout > 0) == c.has_input(first + 3), "INPUT_COUNT_INVALID", "step",
                 "must be given with dropout, and only then");
   check.dtype(first + 3, DType::kI64).shape(first + 3, {1});
   check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());

@@ -97,8 +97,8 @@ void expect_rules(Storage storage) {
     EXPECT_EQ(wide.graph.dump(), dump) << "F64 is left alone";
   }
 }
-TEST(PassPrecision, KeepsWhatMustStayF32) { expect_rules(Storage::kBf16); }
-TEST(PassPrecision, KeepsWhatMustStayF32InFp16) { expect_rules(Storage::kF16); }
+TEST(PassPrecision, KeepsSensitiveOpsInF32) { expect_rules(Storage::kBf16); }
+TEST(PassPrecision, KeepsSensitiveOpsInF32WithFp16) { expect_rules(Storage::kF16); }
 
 // cuBLASLt adds only a bias of the result's type, so on a GPU biases are copied to 16 bits with the
 // weights.
@@ -130,7 +130,7 @@ TEST(PassPrecision, AGpuReadsABiasAsItsProductIsStored) {
 }
 
 // A result that may be far larger than the inputs is not stored in a format that ends at 65504.
-TEST(PassPrecision, Fp16KeepsWhatGrowsInF32) {
+TEST(PassPrecision, Fp16KeepsSumsInF32) {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("h", "Relu", {}, {b.input("x", {4, 3})});
   const TensorId e = b.one("e", "Exp", {}, {h}), t = b.one("t", "Tanh", {}, {e});
