@@ -321,19 +321,25 @@ struct alignas(16) GradientShared {
   float other[2][kPositions * kPart];
 };
 
-/// products[0] = own_a . other_a and products[1] = own_b . other_b for all pairs of the block's
-/// rows, from `first` on, and kPositions others, from `position` on. A block's own rows are copied
-/// again for every part unless there is only one.
+/// The rows of a gradient kernel: products[i] are own[i] . other[i]. A block has the own rows from
+/// `first` on.
+struct GradientRows {
+  Rows own[2], other[2];
+  int64_t first;
+};
+
+/// Adds the products of the block's rows and kPositions others, from `position` on. A block's own
+/// rows are copied again for every part unless there is only one.
 template <int kParts>
-TRAINYARD_DEVICE void multiply_both(const Sizes& s, GradientShared& shared, const Rows (&own)[2],
-                                    int64_t first, const Rows (&other)[2], int64_t position,
-                                    bool is_first, Scores (&products)[2]) {
+TRAINYARD_DEVICE void multiply_both(const Sizes& s, GradientShared& shared,
+                                    const GradientRows& rows, int64_t position, bool is_first,
+                                    Scores (&products)[2]) {
   for (int part = 0; part < kParts; ++part) {
     __syncthreads();  // the previous tiles have been read
     TRAINYARD_UNROLL
     for (int i = 0; i < 2; ++i) {
-      if (kParts > 1 || is_first) copy_rows<kRows>(s, own[i], first, part, shared.own[i]);
-      copy_rows<kPositions>(s, other[i], position, part, shared.other[i]);
+      if (kParts > 1 || is_first) copy_rows<kRows>(s, rows.own[i], rows.first, part, shared.own[i]);
+      copy_rows<kPositions>(s, rows.other[i], position, part, shared.other[i]);
     }
     __syncthreads();
     TRAINYARD_UNROLL
@@ -361,8 +367,8 @@ void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* 
   const int64_t tiles = (s.Tq + kRows - 1) / kRows;
   const int64_t head = blockIdx.x / tiles;
   const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kRows;
-  const Rows own[2] = {s.queries(q, head), s.results(dy, head)};
-  const Rows other[2] = {s.keys(k, head), s.keys(v, head)};
+  const GradientRows rows{
+      {s.queries(q, head), s.results(dy, head)}, {s.keys(k, head), s.keys(v, head)}, first};
   Results results[kParts] = {};
   const int64_t query = first + own_row();
   float row_lse[2], row_delta[2];
@@ -373,7 +379,7 @@ void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* 
   }
   for (int64_t key = 0; key < s.keys_seen(first + kRows); key += kPositions) {
     Scores products[2] = {};
-    multiply_both<kParts>(s, shared, own, first, other, key, key == 0, products);
+    multiply_both<kParts>(s, shared, rows, key, key == 0, products);
     TRAINYARD_UNROLL
     for (int tile = 0; tile < kScoreTiles; ++tile) {
       float m[4];
@@ -388,7 +394,7 @@ void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* 
     }
     TRAINYARD_UNROLL
     for (int part = 0; part < kParts; ++part) {
-      copy_again<kParts>(s, shared, other[0], key, part, 0);
+      copy_again<kParts>(s, shared, rows.other[0], key, part, 0);
       add_results(products[0], shared.other[0], columns_of(s, part), results[part]);
     }
   }
@@ -407,14 +413,14 @@ void tensor_key_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* ls
   TRAINYARD_SHARED GradientShared shared;
   const int64_t tiles = (s.Tk + kRows - 1) / kRows;
   const int64_t head = blockIdx.x / tiles, first = blockIdx.x % tiles * kRows;
-  const Rows own[2] = {s.keys(k, head), s.keys(v, head)};
-  const Rows other[2] = {s.queries(q, head), s.results(dy, head)};
+  const GradientRows rows{
+      {s.keys(k, head), s.keys(v, head)}, {s.queries(q, head), s.results(dy, head)}, first};
   Results of_keys[kParts] = {}, of_values[kParts] = {};
   const int64_t key = first + own_row();
   const int64_t start = s.causal ? first : 0;
   for (int64_t query = start; query < s.Tq; query += kPositions) {
     Scores products[2] = {};
-    multiply_both<kParts>(s, shared, own, first, other, query, query == start, products);
+    multiply_both<kParts>(s, shared, rows, query, query == start, products);
     TRAINYARD_UNROLL
     for (int tile = 0; tile < kScoreTiles; ++tile) {
       float m[4];
@@ -432,9 +438,9 @@ void tensor_key_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* ls
     }
     TRAINYARD_UNROLL
     for (int part = 0; part < kParts; ++part) {
-      copy_again<kParts>(s, shared, other[1], query, part, 1);
+      copy_again<kParts>(s, shared, rows.other[1], query, part, 1);
       if (dv) add_results(products[0], shared.other[1], columns_of(s, part), of_values[part]);
-      copy_again<kParts>(s, shared, other[0], query, part, 0);
+      copy_again<kParts>(s, shared, rows.other[0], query, part, 0);
       if (dk) add_results(products[1], shared.other[0], columns_of(s, part), of_keys[part]);
     }
   }

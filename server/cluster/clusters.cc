@@ -73,8 +73,7 @@ struct Clusters::Runner {
 
   void run();
   void check();
-  /// Does all work that is due now.
-  void turn();
+  void turn();  // does all work that is due now
   bool is_stopping() {
     const MutexLock lock(mu);
     return stopping;
@@ -98,8 +97,7 @@ struct Clusters::Runner {
   bool has_node(const Live& live) const;
   /// Updates `unplaced` and `pending` after a change of the record.
   void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
-  /// Returns the stored refusal, while the pause after it lasts: an attempt that was about to be
-  /// submitted then needs no command.
+  /// Returns the stored refusal while the pause after it lasts; no command is then needed.
   std::optional<SubmitAnswer> refused_already();
   void refuse(std::string text);
   ClusterSight sight_of(const Live& live) const;

@@ -21,8 +21,8 @@ namespace trainyard::server {
 
 class SpecField {
  public:
-  /// Error: FIELD_PATH_INVALID for an invalid path, FIELD_UNKNOWN for an unknown name. Here and below,
-  /// `where` is the place that errors name.
+  /// Error: FIELD_PATH_INVALID for an invalid path, FIELD_UNKNOWN for an unknown name. Here and
+  /// below, `where` is the place that errors name.
   static Result<SpecField> parse(std::string_view path, const std::string& where);
 
   const std::string& path() const { return path_; }
