@@ -65,7 +65,8 @@ class Communicator {
   /// Throws an error that has occurred between the devices and that no call has reported yet.
   virtual void check() const {}
   /// Ends all waiting for other ranks: waiting calls throw ExchangeAborted on a host, and give
-  /// undefined results on a GPU. Afterwards the job can only be ended.
+  /// undefined results on a GPU. Afterwards the job can only be ended. Does not wait itself, not
+  /// even for recordings that contain exchanges and have not been destroyed.
   virtual void abort() noexcept = 0;
   /// Returns the job's other processes, if there are any (peers.h). The ranks of each process
   /// follow those of the previous one.

@@ -121,6 +121,9 @@ class ReplicatedSession final : public TrainingSession {
   /// Joins the ranks' outputs of the step in the order of the batch's rows.
   void join_logits(const std::vector<StepResult>& parts);
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
+  /// Aborts the exchanges and, if all ranks then return, destroys their sessions. Takes at most
+  /// twice StepLimits::grace_s.
+  void give_up();
   std::string describe_stop(double limit_s) const;
   /// Returns text such as "rank 3 (devices/gpu-1)"; `rank` counts within this process.
   std::string name_of(size_t rank) const;
@@ -160,6 +163,7 @@ class ReplicatedSession final : public TrainingSession {
   int64_t state_of_ = -1;  // value of steps_begun_ when all ranks last received rank 0's state
   double slowest_s_ = 0;
   const int exceptions_before_;
+  bool gave_up_ = false;
   RankTeam team_;  // last member, so that its threads end first
 };
 

@@ -148,7 +148,6 @@ class Session final : public TrainingSession {
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t evaluation_batch_ = 0, evaluation_rows_ = 0;  // rows per input batch; rows per output
-  bool evaluation_exchanges_ = false;  // the evaluation program exchanges data with other ranks
   std::vector<std::unique_ptr<Submission>>
       submissions_;                       // a ring of those that may be under way at a time
   int64_t submitted_ = 0, finished_ = 0;  // number of submissions

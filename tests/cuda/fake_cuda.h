@@ -23,6 +23,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "kernels/cuda/stream.h"
@@ -44,6 +45,10 @@ struct WorkCounts {
 
 /// Runs the work, or adds it to the stream's recording.
 void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work);
+/// Whether the stream is being recorded; then the recording keeps `object` until it is destroyed in
+/// both of its forms, as a CUDA graph and as an executable one, like a user object of CUDA.
+bool is_recorded(CUstream_st* stream);
+void keep_with_recording(CUstream_st* stream, std::shared_ptr<const void> object);
 /// While on, works are counted but not run, and newly allocated device memory must not be accessed.
 /// The clock of events then advances by one millisecond for each work.
 void set_counting(bool on);
@@ -96,10 +101,14 @@ void release_device();
 int device_of(CUstream_st* stream);
 /// Sets the result of ncclCommGetAsyncError; 0 is no error.
 void set_nccl_async_error(int error);
+/// After `exchanges` further ones of this process's ranks, the link breaks: NCCL reports a remote
+/// error, and exchanges wait until their rank is aborted; -1: never.
+void break_link_after(int64_t exchanges);
 /// Sets how this rank's start among several processes ends: with an error, never (ncclInProgress),
 /// or successfully (0).
 void set_nccl_start(int rank, int error);
-/// The number of communicators that were neither destroyed nor aborted.
+/// The number of communicators that NCCL has not yet ended. It ends one that was destroyed or
+/// aborted when no recording with its exchanges exists any more.
 int64_t open_nccl_comms();
 /// Element `i` of a tensor.
 inline float read_element(kernels::cuda::Format format, const void* data, int64_t i) {

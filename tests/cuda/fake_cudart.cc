@@ -38,6 +38,7 @@ struct Recorded {
   Work work;
   CUevent_st* event;
 };
+using Kept = std::vector<std::shared_ptr<const void>>;
 struct CUstream_st {
   int device = 0;
   std::deque<Work> queue;             // submitted, but not yet run
@@ -47,6 +48,7 @@ struct CUstream_st {
   bool broken = false;                // a call was made that cannot be recorded
   std::vector<Recorded> recorded;     // the recording, if this is an origin stream
   std::vector<CUstream_st*> members;  // streams of this origin's recording
+  Kept kept;                          // objects that this origin's recording keeps
 };
 struct CUevent_st {
   bool timed = false;
@@ -59,9 +61,11 @@ struct CUevent_st {
 };
 struct CUgraph_st {
   std::vector<Recorded> recorded;
+  Kept kept;
 };
 struct CUgraphExec_st {
   std::vector<Recorded> recorded;
+  Kept kept;
 };
 
 namespace {
@@ -269,6 +273,10 @@ namespace trainyard::testing {
 
 void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work) {
   submit(stream, {kind, std::move(work)});
+}
+bool is_recorded(CUstream_st* stream) { return stream->origin != nullptr; }
+void keep_with_recording(CUstream_st* stream, std::shared_ptr<const void> object) {
+  stream->origin->kept.push_back(std::move(object));
 }
 void set_counting(bool on) { counts_only = on; }
 WorkCounts submitted_works() { return submitted; }
@@ -575,6 +583,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   if (recording_stream != stream) return fail(cudaErrorIllegalState);
   recording_stream = nullptr;
+  Kept kept = std::exchange(stream->kept, {});
   bool unjoined = false;
   for (CUstream_st* member : stream->members) {
     unjoined |= member != stream && member->joined < member->works;
@@ -587,11 +596,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (const Recorded& item : stream->recorded) {
     if (item.kind == Recorded::kWork) count(newest_recording, *item.work.kind);
   }
-  *graph = new CUgraph_st{std::move(stream->recorded)};
+  *graph = new CUgraph_st{std::move(stream->recorded), std::move(kept)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->recorded};
+  *exec = new CUgraphExec_st{graph->recorded, graph->kept};
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
