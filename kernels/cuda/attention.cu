@@ -195,7 +195,7 @@ TRAINYARD_DEVICE void store_scores(Shared& shared, int i, const Four& p) {
 template <int kChunks, int kColumns>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
-  TRAINYARD_SHARED Shared shared;
+  TRAINYARD_SHARED(Shared, shared);
   const int64_t tiles = (s.Tq + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles;
   const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTile;  // longest causal rows first
@@ -265,7 +265,7 @@ template <int kChunks, int kColumns>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                           const float* delta, In dy, Out dq) {
-  TRAINYARD_SHARED Shared shared;
+  TRAINYARD_SHARED(Shared, shared);
   const int64_t tiles = (s.Tq + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles;
   const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTile;
@@ -311,7 +311,7 @@ template <int kChunks, int kColumns>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void key_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                         const float* delta, In dy, Out dk, Out dv) {
-  TRAINYARD_SHARED Shared shared;
+  TRAINYARD_SHARED(Shared, shared);
   const int64_t tiles = (s.Tk + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles, first = blockIdx.x % tiles * kTile;
   const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
@@ -393,7 +393,7 @@ TRAINYARD_DEVICE float keep_one(const Drawn& drawn, int64_t query_of_all, int64_
 
 TRAINYARD_KERNEL void forward_wide(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_DYNAMIC_SHARED(float, sums);  // [D]
-  TRAINYARD_SHARED float p[kBlockThreads];
+  TRAINYARD_SHARED(float, p, [kBlockThreads]);
   const int64_t head = blockIdx.x / s.Tq, query = blockIdx.x % s.Tq;
   const int64_t seen = s.keys_seen(query + 1);
   for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads) sums[c] = 0;
@@ -422,8 +422,8 @@ TRAINYARD_KERNEL void forward_wide(Sizes s, Drawn drawn, In q, In k, In v, Out y
 TRAINYARD_KERNEL void query_gradient_wide(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                                           const float* delta, In dy, Out dq) {
   TRAINYARD_DYNAMIC_SHARED(float, sums);  // [D]
-  TRAINYARD_SHARED float ds[kBlockThreads];
-  TRAINYARD_SHARED float dp[kBlockThreads];
+  TRAINYARD_SHARED(float, ds, [kBlockThreads]);
+  TRAINYARD_SHARED(float, dp, [kBlockThreads]);
   const int64_t head = blockIdx.x / s.Tq, query = blockIdx.x % s.Tq, of_all = head * s.Tq + query;
   const int64_t seen = s.keys_seen(query + 1);
   for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads) sums[c] = 0;
@@ -450,8 +450,8 @@ TRAINYARD_KERNEL void key_gradient_wide(Sizes s, Drawn drawn, In q, In k, In v, 
                                         const float* delta, In dy, Out dk, Out dv) {
   TRAINYARD_DYNAMIC_SHARED(float, of_keys);  // [2, D]
   float* const of_values = of_keys + s.D;
-  TRAINYARD_SHARED float mp[kBlockThreads];
-  TRAINYARD_SHARED float ds[kBlockThreads];
+  TRAINYARD_SHARED(float, mp, [kBlockThreads]);
+  TRAINYARD_SHARED(float, ds, [kBlockThreads]);
   const int64_t head = blockIdx.x / s.Tk, key = blockIdx.x % s.Tk;
   const Rows queries = s.queries(q, head), gradients = s.results(dy, head);
   const int64_t at = s.kv_at(head) + key * s.kv_row;

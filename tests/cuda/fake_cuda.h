@@ -12,7 +12,8 @@
 // device memory of the size that the layout requires; leading dimensions that are too small; a
 // workspace that is missing, too small, or not at a multiple of 256 bytes. cuDNN itself does not
 // refuse the last one: some of its engines compute wrong results then. Each product and each plan
-// starts with a workspace of NaN.
+// starts with a workspace of NaN. cuDNN's first proposal is an engine that makes a plan and then
+// fails when it runs.
 //
 // While works are counted (set_counting), nothing is computed and device memory consists of
 // addresses only, so that a step of any size can be examined.
@@ -64,6 +65,22 @@ int64_t device_bytes();
 void set_device_limit(int64_t bytes);
 /// Whether cuBLASLt has other epilogues than that of a bias.
 void set_product_epilogues(bool available);
+/// Makes cuBLASLt as uneven as the real one may be, in a way that the seed draws for each kind of
+/// product: by epilogue, types and transposition some products have no algorithm. Of the others,
+/// some algorithms fail when they run, need no workspace, or have a ReLU that loses NaN; the last
+/// one always runs. The heuristic's first result may be none at all, which only its state tells. 0:
+/// everything works.
+void set_product_seed(uint64_t seed);
+/// How often something that the seed draws has happened.
+struct ProductCounts {
+  int64_t missing_epilogues = 0, failed_runs = 0, without_workspace = 0, lost_nan = 0,
+          empty_results = 0;
+};
+ProductCounts product_counts();
+/// The number of products in 16 bits that were submitted in a form for which cuBLASLt has only slow
+/// kernels, because rows or strides of a matrix are no multiples of 16 bytes. Source: cuBLAS
+/// documentation, "Tensor Core Usage".
+int64_t slow_products();
 /// Sets how long algorithm `index` of a product, or the engine `index` places after the first good
 /// one, takes by the clock of events, in addition to its real time. The initial values are 300, 100
 /// and 200 ms, so that the second is the fastest. Each has its own order of summation.
@@ -82,15 +99,23 @@ constexpr int64_t kWorkspaceAlignment = 256;
 /// restored; -1: none.
 void set_broken_algorithm(int index);
 void set_refused_algorithm(int index);
+/// Sets an algorithm whose ReLU loses NaN; -1: none.
+void set_nan_loser(int index);
 /// The number of products and convolutions created from recorded choices so far.
 int64_t restored_algorithms();
-/// Only the fakes call the next three.
+/// Only the fakes call the next four.
 bool is_algorithm_broken(int64_t index);
 bool is_algorithm_refused(int64_t index);
+/// Whether ReLU loses NaN in this algorithm alone.
+bool loses_nan(int64_t index);
 void count_restored_algorithm();
 /// Advances the clock for the work that runs.
 void spend_algorithm_cost(size_t index);
 constexpr int kAlgorithms = 3;
+/// Sets the compute capability of all devices, 90 for 9.0.
+void set_device_capability(int value);
+/// Sets the version of cuDNN, in the form of cudnnGetVersion().
+void set_dnn_version(size_t version);
 /// Sets the name of all devices.
 void set_device_model(const char* name);
 /// Sets the number of devices; call it before the first one is opened.

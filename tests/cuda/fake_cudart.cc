@@ -151,13 +151,13 @@ int visible_devices() {
   return count;
 }
 
-/// Refuses a call that must not happen while a stream records.
-cudaError_t must_not_record() {
-  if (is_lost()) return fail(lost());
+/// Refuses a call that must not happen while a stream records, whatever the context's state is.
+cudaError_t may_not_record() {
   if (recording_stream == nullptr) return cudaSuccess;
   recording_stream->broken = true;
   return fail(cudaErrorStreamCaptureUnsupported);
 }
+cudaError_t must_not_record() { return is_lost() ? fail(lost()) : may_not_record(); }
 
 void wait_if_stalled(int device, WorkKind kind) {
   std::unique_lock lock(stall.mutex);
@@ -215,6 +215,8 @@ std::atomic<double> spent_ms = 0;
 std::atomic<const char*> device_model = "Emulated GPU";
 std::atomic<int> broken_algorithm = -1, refused_algorithm = -1;
 std::atomic<int64_t> restored = 0;
+
+std::atomic<int> capability = 90, nan_loser = -1;
 
 double now_ms() {
   if (counts_only) return static_cast<double>(submitted.all());
@@ -303,6 +305,9 @@ void set_device_model(const char* name) { device_model = name; }
 void set_algorithm_cost(size_t index, double ms) { algorithm_costs[index] = ms; }
 void set_broken_algorithm(int index) { broken_algorithm = index; }
 void set_refused_algorithm(int index) { refused_algorithm = index; }
+void set_nan_loser(int index) { nan_loser = index; }
+bool loses_nan(int64_t index) { return index == nan_loser; }
+void set_device_capability(int value) { capability = value; }
 int64_t restored_algorithms() { return restored; }
 bool is_algorithm_broken(int64_t index) { return index == broken_algorithm; }
 bool is_algorithm_refused(int64_t index) { return index == refused_algorithm; }
@@ -386,7 +391,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, device_model);
-  properties->major = 9;
+  properties->major = capability / 10;
+  properties->minor = capability % 10;
   properties->multiProcessorCount = 2;
   properties->totalGlobalMem = static_cast<size_t>(device_memory);
   return cudaSuccess;
@@ -400,6 +406,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrGlobalMemoryBusWidth:  // bits
       *value = 64;
       return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = capability / 10;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = capability % 10;
+      return cudaSuccess;
     default:
       return fail(cudaErrorInvalidValue);
   }
@@ -407,6 +419,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   return has_code ? cudaSuccess : fail(cudaErrorNoKernelImageForDevice);
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
+      !trainyard::kernels::cuda::emulator::raise_shared_limit(kernel, value)) {
+    return fail(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
@@ -445,6 +464,7 @@ cudaError_t cudaMalloc(void** memory, size_t size) {
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  if (const cudaError_t e = may_not_record(); e != cudaSuccess) return e;
   const std::scoped_lock lock(mutex);
   const auto it = allocations.find(memory);
   if (it == allocations.end()) return fail(cudaErrorInvalidValue);
@@ -463,6 +483,7 @@ cudaError_t cudaMallocHost(void** memory, size_t size) {
   return *memory == nullptr ? fail(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  if (const cudaError_t e = may_not_record(); e != cudaSuccess) return e;
   std::free(memory);
   return cudaSuccess;
 }
@@ -473,6 +494,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyK
   if ((kind != cudaMemcpyDeviceToHost && !is_device_range(to, size)) ||
       (kind != cudaMemcpyHostToDevice && !is_device_range(from, size))) {
     return fail(cudaErrorInvalidValue);
+  }
+  const auto *begin = static_cast<const std::byte*>(from), *target = static_cast<std::byte*>(to);
+  if (kind == cudaMemcpyDeviceToDevice && begin < target + size && target < begin + size) {
+    return fail(cudaErrorInvalidValue);  // CUDA does not define what a copy onto itself gives
   }
   if (computes_wrongly && kind == cudaMemcpyDeviceToHost && size >= sizeof(float)) {
     submit(stream, {WorkKind::kCopy, [=] {

@@ -9,6 +9,7 @@
 #include "kernels/copy_pieces.h"
 #include "kernels/resident_rows.h"
 #include "src/base/check.h"
+#include "src/runtime/cuda/fused_attention.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/nccl_init.h"
 #include "src/runtime/cuda/nccl_network.h"
@@ -87,6 +88,14 @@ class EventStopwatch final : public Stopwatch {
   size_t points_ = 0;
 };
 
+/// Returns what this host's libraries lack; empty if nothing.
+std::string find_warnings() {
+  std::string text = open_nvrtc();
+  const std::string old = attention_version_warning(cudnnGetVersion());
+  if (!text.empty() && !old.empty()) text += ". ";
+  return text + old;
+}
+
 }  // namespace
 
 kernels::cuda::Format format_of(const TensorInfo& tensor) {
@@ -117,7 +126,7 @@ Operands::Operands(const Graph& graph, const Node& node) {
   for (const TensorId id : node.outputs) out_.push_back(stored(id));
 }
 
-CudaBackend::CudaBackend(int ordinal) : device_(ordinal), warning_(open_nvrtc()) {
+CudaBackend::CudaBackend(int ordinal) : device_(ordinal), warning_(find_warnings()) {
   for (Event& mark : marks_) mark = Device::make_event();
   for (const auto table :
        {activation_kernels, attention_kernels, box_kernels, convolution_kernels,

@@ -185,7 +185,6 @@ bool Convolution::choose(const Group& group, Engines which) {
   std::string key = key_of(problem, workspace_max(problem), any_result);
   if (std::ranges::find(group, Method::kDirect, &Way::by) != group.end()) key += " direct";
   if (!device_.choose(key, algorithms)) return false;
-  if (chosen->plan.has_value() && problem.relu && !chosen->plan->keeps_nan(device_)) return false;
   chosen_ = std::move(*chosen);
   return true;
 }
@@ -203,7 +202,7 @@ std::optional<Convolution::Prepared> Convolution::restore(const Group& group,
     const std::optional<EngineChoice> choice = parse_engine(words.substr(way.words.size()));
     if (!choice.has_value()) continue;
     auto plan = ConvolutionPlan::restore(device_, problem_of(way), *choice);
-    if (plan.has_value()) return lay_out(way, std::move(plan));
+    if (plan.has_value() && plan->passes_trial(device_)) return lay_out(way, std::move(plan));
   }
   return std::nullopt;
 }
@@ -223,6 +222,8 @@ std::vector<Convolution::Prepared> Convolution::propose(const Group& group, Engi
     for (const EngineChoice& choice : convolution_engines(device_, problem, which)) {
       auto plan = ConvolutionPlan::restore(device_, problem, choice);
       if (!plan.has_value()) continue;
+      // Timing leaves out engines that do not run, but does not look at their results.
+      if ((first_alone || problem.relu) && !plan->passes_trial(device_)) continue;
       proposed.push_back(lay_out(way, std::move(plan)));
       if (--left == 0 || std::chrono::steady_clock::now() - begin > kPlansTimeMax) break;
     }

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <span>
 
-#include "src/base/check.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -221,24 +221,31 @@ void ConvolutionPlan::run(const void* image, const void* filter, const void* out
   plan_.run(std::span(kNames).first(count), std::span(pointers).first(count), workspace);
 }
 
-bool ConvolutionPlan::keeps_nan(const Device& device) const {
-  TRAINYARD_CHECK(problem_.bias, "NaN is put into a bias");
+bool ConvolutionPlan::passes_trial(const Device& device) const {
+  const std::string key = key_of(problem_, workspace_max(problem_), /*any_result=*/false);
+  return device.test_once(key + " " + words_of(choice()), [&] {
+    return cuda::passes_trial(device, /*results_matter=*/problem_.relu,
+                              [&] { return try_out(device); });
+  });
+}
+
+bool ConvolutionPlan::try_out(const Device& device) const {
   const ConvDims& d = problem_.dims;
   const int64_t outputs = d.y().elements();
-  const int64_t bytes =
-      std::max(std::max(d.x.elements(), d.weight_elements()) * element_bytes(problem_.operands),
-               outputs * element_bytes(problem_.result));
+  const int64_t bytes = std::max({d.x.elements(), d.weight_elements(), outputs}) *
+                        std::max(element_bytes(problem_.operands), element_bytes(problem_.result));
   const int64_t bias_bytes = d.K * element_bytes(problem_.operands);
   // x, w and y share one memory: whatever x and w contain, a sum with a NaN bias is NaN.
   const DeviceMemory tensors = device.allocate(bytes), bias = device.allocate(bias_bytes),
-                     workspace = device.allocate(std::max<int64_t>(workspace_bytes(), 1));
+                     workspace = device.allocate(workspace_bytes());
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
     check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
-          "testing whether a cuDNN engine keeps NaN");
+          "preparing the trial of a cuDNN engine");
   };
   set_bytes(tensors, 0, bytes);
   set_bytes(bias, 0xFF, bias_bytes);  // NaN in every format
   run(tensors.get(), tensors.get(), tensors.get(), bias.get(), workspace.get());
+  if (!problem_.relu) return true;
   const int64_t sample = std::min<int64_t>(outputs, 4096);
   std::vector<std::byte> made(static_cast<size_t>(sample * element_bytes(problem_.result)),
                               std::byte{0xFF});

@@ -95,11 +95,16 @@ class ConvolutionPlan {
   /// Asynchronous on the device's stream. `bias` is used only if the problem has one.
   void run(const void* image, const void* filter, const void* output, const void* bias,
            void* workspace) const;
-  /// Whether NaN sums give NaN results: runs the engine on the device with a bias of NaN. cuDNN has
-  /// an attribute for this, but does not document which engines honour it.
-  bool keeps_nan(const Device& device) const;
+  /// Whether the engine runs on the device and, with ReLU, gives NaN for a bias of NaN. cuDNN has
+  /// an attribute for the latter, but does not document which engines honour it. The engine is run
+  /// once per device.
+  bool passes_trial(const Device& device) const;
 
  private:
+  /// Runs the engine with a bias of NaN, if it has one; whether the results are NaN if it has a
+  /// ReLU. Throws std::bad_alloc.
+  bool try_out(const Device& device) const;
+
   ConvolutionPlan(const ConvolutionProblem& problem, ConvolutionGraph graph, DnnPlan plan)
       : problem_(problem), graph_(std::move(graph)), plan_(std::move(plan)) {}
 

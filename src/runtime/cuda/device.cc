@@ -199,6 +199,11 @@ bool Device::choose(const std::string& key, const AlgorithmProblem& problem) con
   return algorithms_->choose(class_, key, problem);
 }
 
+bool Device::test_once(const std::string& name, const std::function<bool()>& test) const {
+  if (const auto it = tested_.find(name); it != tested_.end()) return it->second;
+  return tested_[name] = test();
+}
+
 void Device::make_current() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }
 
 void Device::synchronize() const {

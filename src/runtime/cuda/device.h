@@ -7,6 +7,7 @@
 #include <cudnn.h>
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -92,6 +93,8 @@ class Device {
 
   /// Data that kernels of this device share while any of them exists, by a name that they choose.
   std::weak_ptr<const void>& shared(const std::string& name) const { return shared_[name]; }
+  /// Returns the result of `test`, which is called only once for each name on this device.
+  bool test_once(const std::string& name, const std::function<bool()>& test) const;
 
  private:
   int ordinal_;
@@ -103,6 +106,7 @@ class Device {
   std::shared_ptr<Algorithms> algorithms_;
   std::string class_;  // device class; set by use_algorithms()
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
+  mutable std::map<std::string, bool> tested_;  // results by name
 };
 
 }  // namespace trainyard::cuda
