@@ -131,11 +131,11 @@ class Runner(unittest.TestCase):
         self.assertEqual(steps["other"]["findings"], ["the time of the whole run was over"])
 
     def test_a_step_that_ends_by_itself_is_told_how_long_it_may_work(self):
-        told = self.step("told", "echo $SECONDS_LEFT", 100, seconds_variable="SECONDS_LEFT", seconds_max=70)
-        self.run_stages(self.stage([told]), until=time.monotonic() + 41)
-        self.assertAlmostEqual(float((self.out / "a_told.log").read_text()), 30, delta=1)
-        self.run_stages(self.stage([told], limit_s=1000))
-        self.assertEqual((self.out / "a_told.log").read_text(), "70\n")
+        limited = self.step("limited", "echo $SECONDS_LEFT", 100, seconds_variable="SECONDS_LEFT", seconds_max=70)
+        self.run_stages(self.stage([limited]), until=time.monotonic() + 41)
+        self.assertAlmostEqual(float((self.out / "a_limited.log").read_text()), 30, delta=1)
+        self.run_stages(self.stage([limited], limit_s=1000))
+        self.assertEqual((self.out / "a_limited.log").read_text(), "70\n")
 
     def test_nothing_more_runs_if_no_gpu_can_be_used(self):
         said = "trainyard: no NVIDIA driver is loaded on this machine (error 35) [CUDA_UNAVAILABLE]"
