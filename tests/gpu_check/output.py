@@ -47,6 +47,14 @@ def of_gtest_notes(output):
                       itertools.zip_longest(skipped, reasons[:len(skipped)], fillvalue="no reason was given")]
 
 
+NO_GPU = re.compile(r"CUDA_UNAVAILABLE|CUDA_LIBRARY_MISSING|CUDA_MODULE_MISMATCH|CUDA_MODULE_MISSING|DEVICE_NOT_FOUND|DEVICE_BUSY")
+
+
+def why_no_gpu(output):
+    """Why no program can use the GPU, for the output of `trainyard local check`; "" if one can."""
+    return next((line.strip()[:SAID_MAX] for line in output.splitlines() if NO_GPU.search(line)), "")
+
+
 def of_unittest(output):
     """The failed tests of Python's unittest, each with the last line of its reason."""
     found = []
@@ -82,3 +90,23 @@ def of_algorithms(folder):
                 lines.append(f"{library}: {len(timed)} problems timed, {changed} better than the first proposal; "
                              f"once each: {first:.0f} us by first proposals, {taken:.0f} us as taken")
     return "\n".join(lines)
+
+
+def of_offers(path):
+    """One line for each fused operation that the libraries were asked for: how often they offered
+    algorithms for it, and how many of these lost NaN."""
+    try:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    except (OSError, ValueError):
+        return []
+    found = {}
+    for row in rows:
+        asked = found.setdefault((row["library"], row["operation"], row["formats"]), {})
+        asked[row["problem"]] = (row["offered"], row["lost_nan"])
+    lines = []
+    for (library, operation, formats), asked in sorted(found.items()):
+        offered = [o for o, _ in asked.values() if o > 0]
+        lost = sum(n for _, n in asked.values())
+        lines.append(f"{library}, {operation}, {formats}: offered for {len(offered)} of {len(asked)} problems"
+                     + (f"; {lost} of {sum(offered)} algorithms lost NaN" if lost else ""))
+    return lines
