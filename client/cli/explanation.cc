@@ -68,6 +68,8 @@ constexpr Remedy kOfWaiting[] = {
     {"WORKER_START_FAILED",
      "The server's log says why its worker cannot be started; once that is fixed, the job "
      "continues by itself."},
+    {"HOST_FAULT",
+     "The server's operator should do what the message says; the job then continues by itself."},
     {"VERSION_SKEW",
      "The server's operator should install trainyardd and trainyard-worker of one version."},
 };

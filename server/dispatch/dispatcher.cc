@@ -195,9 +195,11 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   const DispatchIndex::Pass pass = index.decide(std::move(now), draining);
   wake_time_us = pass.here.wake_time_us;
   if (pass.to_clusters.wake_time_us) wake_at(*pass.to_clusters.wake_time_us);
-  const auto is_used_by_others = [](const Device& d) { return d.busy || d.memory_used_bytes > 0; };
-  if (pass.waiting && std::ranges::any_of(devices, is_used_by_others)) {
-    // Nothing reports when another process ends or frees memory.
+  const auto may_change = [](const Device& d) {
+    return d.busy || d.health == DeviceHealth::kUnknown || d.memory_used_bytes > 0;
+  };
+  if (pass.waiting && std::ranges::any_of(devices, may_change)) {
+    // Nothing reports when another process ends or frees memory, or when the driver works again.
     wake_at(clock.wall_us() + options.pass_interval_us);
   }
   for (const PreemptDecision& preempt : pass.here.preempts) attempts.make_room(preempt);

@@ -594,7 +594,7 @@ void TrainTask::leave(const Result<Job>& job) {
     std::error_code ec;
     std::filesystem::remove(options_.paths.spool(job_.uid, job_.attempt), ec);
   }
-  gone_(device_fault().has_value() || device_busy().has_value());
+  gone_(doubts_device());
 }
 
 }  // namespace trainyard::server

@@ -117,6 +117,8 @@ class TrainTask final : public TaskOwner {
   std::optional<DeviceFault> device_fault() const;
   std::optional<std::string> device_busy() const;
   std::optional<Error> host_trouble() const;
+  /// Returns whether the devices must be checked before they get another job.
+  bool doubts_device() const;
   /// Returns the move after the worker was requested to stop, for another job or because the daemon
   /// ends.
   Move after_stop(const Job& job) const;

@@ -104,6 +104,8 @@ Result<CheckPassed> checked(const std::string& device, const Result<v1::Outcome>
     }
     return passed;
   }
+  // The inventory logs faults of the host, once for each fault and not for each check.
+  if (outcome.error().reason == kHostFault) return outcome.error();
   const bool busy = outcome.error().reason == kDeviceBusy;
   spdlog::log(busy ? spdlog::level::info : spdlog::level::warn, "event={} {} {}",
               busy ? "device_busy" : "device_check_failed", kv("device", device),

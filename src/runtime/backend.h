@@ -20,6 +20,7 @@
 #include "src/plan/device_traits.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/communicator.h"
+#include "src/runtime/device_peak.h"
 
 namespace trainyard {
 
@@ -88,14 +89,6 @@ class Stopwatch {
   /// Waits for the points since the last take(), and returns each in seconds since the first of
   /// them.
   virtual std::vector<double> take() = 0;
-};
-
-/// The peak rates of a device, per second. 0: not known.
-struct DevicePeak {
-  double f32_flops = 0;   // a multiply-add counts as two
-  double half_flops = 0;  // products of 16-bit numbers with F32 sums
-  double bytes = 0;       // bytes read from and written to its memory
-  std::string source;     // origin of the numbers, such as "measured with 2 threads"
 };
 
 /// Describes one of the processes that train a job together, for its backends (join.h). It has only

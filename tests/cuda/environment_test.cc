@@ -58,6 +58,55 @@ TEST(CudaEnvironment, AGpuThatAnotherProcessHasForItselfIsBusyAndNotIll) {
   EXPECT_EQ(refusal().code(), 0) << "it is free again";
 }
 
+// None of these is the GPU's fault, so it must not be quarantined, and the message says what to do.
+TEST(CudaEnvironment, AHostOnWhichCudaDoesNotStartIsBlamedAndToldTheRemedy) {
+  struct Case {
+    int error;
+    const char* remedy;
+  };
+  for (const Case c : {Case{802, "systemctl start nvidia-fabricmanager"}, Case{803, "reboot"},
+                       Case{804, "cuda-compat"}, Case{34, "stub"}, Case{3, "nvidia-smi"},
+                       Case{999, "nvidia-modprobe"}, Case{100, "/dev/nvidia*"}}) {
+    testing::set_start_fault(c.error);
+    const CudaError error = refusal();
+    testing::set_start_fault(0);
+    EXPECT_EQ(error.fault(), CudaFault::kHost) << c.error;
+    EXPECT_EQ(error.code(), c.error);
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("looking for GPUs: ")) << text;
+    EXPECT_NE(text.find(c.remedy), std::string::npos) << text;
+  }
+  EXPECT_EQ(refusal().code(), 0) << "the host is mended";
+}
+
+TEST(CudaEnvironment, AThreadThatWaitsSleepsWhereCoresAreFew) {
+  static_assert(sleeps_while_waiting(/*cores=*/1, /*ranks=*/1));
+  static_assert(sleeps_while_waiting(2, 1));
+  static_assert(!sleeps_while_waiting(3, 1));
+  static_assert(sleeps_while_waiting(16, 8));
+  static_assert(!sleeps_while_waiting(17, 8));
+}
+
+/// The number of waits that poll while a device with so many cores synchronizes and stages a copy.
+int64_t polling_waits_with(int cores, unsigned expected_flags) {
+  testing::forget_contexts();
+  const Device device(0, cores);
+  EXPECT_EQ(testing::context_flags(0), expected_flags);
+  const int64_t before = testing::polling_host_waits();
+  Staging staging(device);
+  const DeviceMemory there = device.allocate(64);
+  const std::vector<std::byte> bytes(64);
+  for (int i = 0; i < 8; ++i) staging.copy_to_device(there.get(), bytes);  // slots are used again
+  device.synchronize();
+  return testing::polling_host_waits() - before;
+}
+
+TEST(CudaEnvironment, HowThreadsWaitIsSetBeforeTheContextIsMade) {
+  EXPECT_EQ(polling_waits_with(/*cores=*/2, cudaDeviceScheduleBlockingSync), 0);
+  EXPECT_GT(polling_waits_with(/*cores=*/8, cudaDeviceScheduleAuto), 0);
+  testing::forget_contexts();
+}
+
 TEST(CudaEnvironment, StagingShrinksWithTheDevice) {
   constexpr int64_t kMiB = int64_t{1} << 20;
   EXPECT_EQ(Staging::slot_bytes(80 * 1024 * kMiB), 8 * kMiB);

@@ -159,6 +159,14 @@ bool is_context_broken();
 void leave_error(int error);
 /// Simulates that another process has exclusive use of all devices.
 void set_devices_busy(bool busy);
+/// Sets the error with which CUDA does not start on this host; 0: it starts.
+void set_start_fault(int error);
+/// Simulates a process that has not used CUDA yet: the next call makes the device's context.
+void forget_contexts();
+/// The flags with which the device's context was made. Throws std::out_of_range without a context.
+unsigned context_flags(int device);
+/// The number of waits during which the host polled instead of sleeping.
+int64_t polling_host_waits();
 /// Whether the driver can run the compiled code.
 void set_has_code(bool has_code);
 /// Sets the CUDA version that the driver supports, in CUDA's encoding; 0: no driver.

@@ -215,6 +215,17 @@ class AGpuThatFails(OnAGpu):
         self.begin(TRAINYARD_FAKE_CUDA_FAULT="after=200")
         self.assertIn("illegal memory access", self.quarantined())
 
+    def test_a_host_without_its_fabric_manager_quarantines_none(self):
+        self.begin(TRAINYARD_FAKE_CUDA_FAULT="start=802,/dev/null")
+        gpu = self.checked()
+        self.assertEqual(gpu["health"], "UNKNOWN", gpu)
+        self.assertIn("A problem of this host, not of the GPU: ", gpu["reason"])
+        self.assertIn("systemctl start nvidia-fabricmanager", gpu["reason"])
+        self.succeed(self.submit("falls-back", "auto", "recipe.epochs=1"), "devices/cpu")
+        waits = self.submit("waits", "gpu", "recipe.epochs=1")
+        wait_until(lambda: "nvidia-fabricmanager" in self.daemon.job(waits).get("message", ""), "it says why", 30)
+        self.assertEqual(self.daemon.job(waits)["state"], "QUEUED")
+
     def test_one_with_a_hardware_error_says_which(self):
         self.begin("devices=1,xid=48")
         self.assertIn("XID 48: a double-bit ECC error (hardware)", self.quarantined())

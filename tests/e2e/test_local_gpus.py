@@ -72,6 +72,14 @@ class LocalGpus(unittest.TestCase):
         self.assertIn("resources.gpus: 4 does not divide recipe.batch_size 50, expected one of 1, 2, 5, 10, 25, 50",
                       self.refused(*run, "gpu-0,gpu-1,gpu-2,gpu-3"))
 
+    def test_a_host_on_which_cuda_does_not_start_is_blamed_with_the_remedy(self):
+        for code, remedy in (802, "nvidia-fabricmanager"), (803, "reboot the host"), (999, "nvidia-modprobe -u -c=0"):
+            said = self.refused("local", "check", "--device", "gpu-0", "-o", "json",
+                                TRAINYARD_FAKE_CUDA_FAULT=f"start={code},/dev/null")
+            self.assertIn("HOST_FAULT", said)
+            self.assertIn(remedy, said)
+            self.assertNotIn("does not compute correctly", said)
+
     def test_a_fault_ends_the_run(self):
         """NCCL ends no communicator while recordings with its exchanges exist: a run that waits for that never ends."""
         run = ("local", "run", self.spec, "--device", "gpu-0,gpu-1", "--set", "recipe.epochs=1000")

@@ -124,12 +124,12 @@ TEST(StepProfile, LeastTimeIsThatOfTheBottleneck) {
   EXPECT_EQ(least_seconds(work, peak), 100);
   work.multiplies_half = false;
   work.multiplies_tf32 = true;
-  peak.half_flops = 400;
-  EXPECT_EQ(least_seconds(work, peak), 20)
-      << "TF32 has half the rate of 16 bits: 5 s, the bytes take 20";
-  peak.half_flops = 0;
+  peak.tf32_flops = 40;
+  EXPECT_EQ(least_seconds(work, peak), 25);
+  peak.tf32_flops = 0;
   peak.f32_flops = 10;
-  EXPECT_EQ(least_seconds(work, peak), 100) << "a CPU computes TF32 as F32";
+  EXPECT_EQ(least_seconds(work, peak), 100)
+      << "a CPU, or a GPU without TF32, computes it as F32, however fast 16 bits are";
 }
 
 TEST(StepProfile, ProductsOf16BitsAreMarked) {

@@ -172,6 +172,9 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   if (act == "busy_twice" && task.attempt() <= 2) {
     return worker.outcome(v1::Outcome::REFUSED, "DEVICE_BUSY", "another process has it");
   }
+  if (act == "host_fault_twice" && task.attempt() <= 2) {
+    return worker.outcome(v1::Outcome::REFUSED, "HOST_FAULT", "system not ready (error 802)");
+  }
   if (act == "storage_trouble_twice" && task.attempt() <= 2) {
     return worker.outcome(
         v1::Outcome::REFUSED, "STORAGE_ERROR",

@@ -386,6 +386,25 @@ TEST_F(CheckedInventoryTest, AGpuUsedByAnotherProcessIsBusyAndCheckedAgainSoon) 
   EXPECT_FALSE(busy.busy);
 }
 
+// A driver that was upgraded but not loaded, or a Fabric Manager that does not run.
+TEST_F(CheckedInventoryTest, AGpuOfAHostOnWhichCudaDoesNotStartIsNotQuarantined) {
+  start();
+  end(make_error(ErrorCode::kFailedPrecondition, "HOST_FAULT", "error 802; start it"));
+  end();
+  Device gpu = inventory_->read().devices[1];
+  EXPECT_EQ(gpu.health, DeviceHealth::kUnknown);
+  EXPECT_EQ(gpu.reason, "A problem of this host, not of the GPU: error 802; start it.");
+  EXPECT_FALSE(gpu.schedulable || gpu.checking || gpu.busy);
+  EXPECT_TRUE(running_.empty());
+  clock_.pass(CheckedInventory::kHostRetryUs);
+  EXPECT_TRUE(inventory_->read().devices[1].checking) << "the host may be mended";
+  ASSERT_EQ(running_.size(), 1U);
+  end();
+  gpu = inventory_->read().devices[1];
+  EXPECT_TRUE(gpu.schedulable);
+  EXPECT_EQ(gpu.health, DeviceHealth::kHealthy);
+}
+
 TEST_F(CheckedInventoryTest, AGpuWithAMissingLibraryIsDegradedAndGetsJobs) {
   start();
   end(CheckPassed{0, "libnvrtc.so.13 is missing."});

@@ -221,15 +221,17 @@ TEST_F(ServiceJob, ADeviceInUseByAnotherProcessRequeuesTheJob) {
   EXPECT_EQ(reported, 2);
 }
 
-// Trouble of the host (descriptors, memory, a disk that fails or is not mounted) never ends a job,
-// however often it occurs.
+// Trouble of the host (descriptors, memory, a disk that fails or is not mounted, a driver that does
+// not work) never ends a job, however often it occurs.
 TEST_F(ServiceJob, AReadErrorRequeuesTheJobUncounted) {
   struct Trouble {
     const char* act;
     int times;
     const char* words;
+    const char* reason = "STORAGE_ERROR";
   };
   constexpr Trouble kTroubles[] = {
+      {"host_fault_twice", 2, "system not ready (error 802)", "HOST_FAULT"},
       {"storage_trouble_twice", 2, "Too many open files"},
       {"folder_away_twice", 2, "cannot open STATE_DIR/datasets/"},
       {"bus_error_twice", 2, "killed by signal 7 (Bus error)"},
@@ -246,7 +248,7 @@ TEST_F(ServiceJob, AReadErrorRequeuesTheJobUncounted) {
     grpc::Status end;
     int reported = 0;
     for (const v1::Event& e : watch(name, 0, &end)) {
-      if (e.state().reason() != "STORAGE_ERROR") continue;
+      if (e.state().reason() != trouble.reason) continue;
       const std::string& message = e.state().message();
       EXPECT_EQ(e.state().state(), v1::QUEUED);
       EXPECT_EQ(message.find("A problem of this host, not of the job: "), 0U) << message;

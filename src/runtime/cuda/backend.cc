@@ -127,7 +127,7 @@ Operands::Operands(const Graph& graph, const Node& node) {
 }
 
 CudaBackend::CudaBackend(int ordinal) : device_(ordinal), warning_(find_warnings()) {
-  for (Event& mark : marks_) mark = Device::make_event();
+  for (Event& mark : marks_) mark = device_.make_host_event();
   for (const auto table :
        {activation_kernels, attention_kernels, box_kernels, convolution_kernels,
         elementwise_kernels, gemm_kernels, head_loss_kernels, image_kernels, mat_mul_kernels,

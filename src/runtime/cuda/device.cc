@@ -17,6 +17,18 @@ namespace {
   throw CudaError(what + ": " + words + " (error " + std::to_string(code) + ")", code, fault);
 }
 
+[[noreturn]] void fail(const std::string& what, cudaError_t status, CudaFault fault) {
+  const std::string text =
+      what + ": " + cudaGetErrorString(status) + " (error " + std::to_string(status) + ")";
+  throw CudaError(fault == CudaFault::kHost ? text + "; " + host_remedy(status) : text, status,
+                  fault);
+}
+
+/// Like check(), for the calls with which a process starts to use CUDA.
+void check_start(cudaError_t status, const std::string& what) {
+  if (status != cudaSuccess) fail(what, status, start_fault_of(status));
+}
+
 Event make(unsigned flags) {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
@@ -69,7 +81,7 @@ void check_architecture(const cudaDeviceProp& properties) {
 }  // namespace
 
 void check(cudaError_t status, const std::string& what) {
-  if (status != cudaSuccess) fail(what, status, cudaGetErrorString(status), fault_of(status));
+  if (status != cudaSuccess) fail(what, status, fault_of(status));
 }
 
 void check(cublasStatus_t status, const std::string& what) {
@@ -129,19 +141,27 @@ int device_count() {
     const auto nvml = Nvml::load(kNvmlLibrary);
     throw CudaError(
         driver_refusal(driver, runtime, nvml.ok() ? (*nvml)->driver_version() : "") + " (error 35)",
-        status);
+        status, CudaFault::kHost);
   }
-  check(status, "looking for GPUs");
+  check_start(status, "looking for GPUs");
   return count;
 }
 
-Device::Device(int ordinal) : ordinal_(ordinal) {
+Device::Device(int ordinal, int cores) : ordinal_(ordinal) {
   const int count = device_count();
   if (ordinal < 0 || ordinal >= count) {
     throw CudaError("GPU " + std::to_string(ordinal) + " is not available: " +
                         std::to_string(count) + " visible (CUDA_VISIBLE_DEVICES may hide some)",
                     cudaErrorInvalidDevice);
   }
+  // The process sees only the GPUs of its job (visible_gpus.h). How threads wait is a property of
+  // the context, so it is set when the context is made; cudaSetDevice() alone would make one that
+  // polls.
+  sleeps_ = sleeps_while_waiting(cores, count);
+  check_start(
+      cudaInitDevice(ordinal, sleeps_ ? cudaDeviceScheduleBlockingSync : cudaDeviceScheduleAuto,
+                     cudaInitDeviceFlagsAreValid),
+      "starting GPU " + std::to_string(ordinal));
   make_current();
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
@@ -167,6 +187,10 @@ Stream Device::make_stream() {
 Event Device::make_event() { return make(cudaEventDisableTiming); }
 
 Event Device::make_timed_event() { return make(cudaEventDefault); }
+
+Event Device::make_host_event() const {
+  return make(cudaEventDisableTiming | (sleeps_ ? cudaEventBlockingSync : cudaEventDefault));
+}
 
 DeviceMemory Device::allocate(int64_t bytes) const {
   make_current();

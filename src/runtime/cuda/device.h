@@ -15,6 +15,7 @@
 
 #include "kernels/alignment.h"
 #include "kernels/cuda/stream.h"
+#include "src/base/cores.h"
 #include "src/base/handle.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/cuda_error.h"
@@ -50,13 +51,19 @@ int device_count();
 /// 10 * minor; 0: no driver); the driver's own version is empty if it is not known ("535.104.05").
 std::string driver_refusal(int driver_cuda, int needed_cuda, const std::string& driver_version);
 
+/// Whether a thread that waits for a GPU sleeps until an interrupt. Otherwise it polls, which
+/// notices the end some microseconds sooner but keeps a core busy. `ranks` is the number of GPUs
+/// that this process uses, each with a waiting thread, so that at least as many cores are left for
+/// the loader's threads.
+constexpr bool sleeps_while_waiting(int cores, int ranks) { return cores <= 2 * ranks; }
+
 /// All work uses one own stream, never the default stream. Not thread-safe; any thread may use it,
 /// one at a time, because each entry point makes the device current first.
 class Device {
  public:
   /// Throws CudaError if there is no GPU with this ordinal, the build has no code for it, or a
-  /// library does not start.
-  explicit Device(int ordinal);
+  /// library does not start. `cores` is the number of cores that this process may use.
+  explicit Device(int ordinal, int cores = usable_cores());
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -70,10 +77,12 @@ class Device {
   DeviceMemory upload(std::span<const std::byte> bytes) const;
 
   /// Create a stream or an event of this device. Only events of make_timed_event() can measure
-  /// time.
+  /// time. The host may wait only for events of make_host_event(): for others it would poll, even
+  /// if sleeps_while_waiting().
   static Stream make_stream();
   static Event make_event();
   static Event make_timed_event();
+  Event make_host_event() const;
 
   /// Makes choose() use `algorithms`; without it, choose() uses the library's first proposal.
   void use_algorithms(std::shared_ptr<Algorithms> algorithms);
@@ -98,6 +107,7 @@ class Device {
 
  private:
   int ordinal_;
+  bool sleeps_;  // while a thread waits for the device
   int64_t memory_bytes_ = 0;
   bool has_tf32_ = false;
   Stream stream_;  // declared before the handles, so that it outlives them
