@@ -125,11 +125,10 @@ class ReportStream {
   std::optional<ReportSpool> spool_ TRAINYARD_GUARDED_BY(mu_);
   // The number of reports that are only in the spool; they come after those in queue_.
   int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;
-  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) =
-      0;                                            // offset in the spool of the first such report
-  bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;   // the current stream's reader has ended
-  bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;  // a report was dropped after fenced_
-  bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;   // the daemon permanently refused this worker
+  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // offset in the spool of the first one
+  bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;      // the current stream's reader has ended
+  bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report was dropped after fenced_
+  bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon permanently refused this worker
   // The daemon does not speak this worker's protocol version.
   bool other_version_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool closing_ TRAINYARD_GUARDED_BY(mu_) = false;

@@ -240,7 +240,8 @@ class Simulation {
     for (const Device& d : scene_.inventory.devices) {
       int64_t bytes = 0;
       int jobs = 0, threads = 0, exclusive = 0;
-      // False if no job was just placed: the device may have changed under its jobs.
+      // False if no job was just placed; the device may then have lost capacity since its jobs
+      // started.
       bool fresh = false;
       for (const PlacedJob& p : scene_.placed) {
         if (std::ranges::find(p.devices, d.name) == p.devices.end()) continue;

@@ -267,7 +267,7 @@ TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
   EXPECT_LE(commit_max, static_cast<size_t>(kSettledMax) + 3) << "with three commands";
 }
 
-// The state after a daemon died right after the commit that ends a job.
+// A daemon died right after the commit that ends a job.
 TEST_F(StoreOwner, WhatADeadDaemonLeftUnsettledIsSettledAtTheOpening) {
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
   ASSERT_TRUE(jobs().submit(new_job("other")).ok());
