@@ -17,7 +17,7 @@ namespace {
 class Simulation {
  public:
   struct Options {
-    bool changes = true;        // priorities, devices and outside memory change; workers are lost
+    bool changes = true;        // priorities, devices and others' memory change; workers are lost
     bool all_forecast = false;  // every job has a correct forecast
   };
 
