@@ -42,6 +42,7 @@ struct AttentionDims {
   uint64_t seed = 0;
   uint32_t stream = 0;
   int64_t first_head = 0;  // heads on other devices before these; offsets dropout's numbers
+  bool tf32 = false;       // products may round their operands to TF32, if the device supports it
   int64_t dropout_row() const { return (Tk + 3) / 4 * 4; }
 };
 

@@ -36,17 +36,17 @@ constexpr Remedy kOfFailures[] = {
      "'trainyard logs NAME' shows the last output of its workers. If other jobs run well on this "
      "device, this model or its data triggers a fault of Trainyard: please report it with the "
      "log."},
-    {"STALLED",
+    {"WORKER_STALLED",
      "Its steps made no progress several times: check the server's disk and the device ('trainyard "
      "device list'). If steps of this job need that long, the server's stall_timeout_seconds is "
      "too short."},
     {"DEPENDENCY_FAILED",
      "'trainyard explain' of that job says why. Once a retry of it has succeeded, submit this job "
      "again, with the new job in 'after'."},
-    {"TIME_LIMIT",
+    {"TIME_LIMIT_REACHED",
      "'trainyard retry NAME' continues from its checkpoint, with the same time limit again; "
      "'trainyard fork NAME --set resources.time_limit_seconds=SECONDS' with another limit."},
-    {"WORKER_PROTOCOL",
+    {"WORKER_PROTOCOL_ERROR",
      "This is a fault of Trainyard: please report it with 'trainyard logs NAME'."},
     {"INTERNAL",
      "This is a fault of Trainyard: please report it with 'trainyard logs NAME' and the server's "

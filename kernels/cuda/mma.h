@@ -2,6 +2,9 @@
 // on the emulator.
 #pragma once
 
+#include <bit>
+#include <cstdint>
+
 #include "kernels/cuda/launch.h"
 
 namespace trainyard::kernels::cuda {
@@ -44,6 +47,59 @@ TRAINYARD_DEVICE void multiply_accumulate(float (&c)[4], const uint32_t (&a)[4],
       const Operands& other = of_lane[4 * column + k % 8 / 2];
       c[i] += widen_half<kStored>(row.a[i / 2 + 2 * (k / 8)], k % 2) *
               widen_half<kStored>(other.b[k / 8], k % 2);
+    }
+  }
+#endif
+}
+
+/// Rounds to TF32, 11 significant bits with the range of F32, to nearest with ties away from zero
+/// (PTX ISA, cvt.rna.tf32.f32). NaN stays NaN.
+TRAINYARD_DEVICE float round_to_tf32(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint32_t bits;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+  return __uint_as_float(bits);
+#else
+  constexpr uint32_t kDropped = 13;  // F32 has 24 significant bits
+  if (value != value) return value;
+  const auto bits = std::bit_cast<uint32_t>(value) + (1u << (kDropped - 1));
+  return std::bit_cast<float>(bits >> kDropped << kDropped);
+#endif
+}
+
+/// c [16, 8] += a [16, 8] b [8, 8] with operands in TF32, summed in F32. All threads of a warp must
+/// call it, on compute capability 8.0 or later. The fragments of thread `lane`, with g = lane / 4
+/// and t = lane % 4 (PTX ISA, mma.m16n8k8):
+///
+///   a   a[row][k]:      (g, t)  (g + 8, t)  (g, t + 4)  (g + 8, t + 4)
+///   b   b[k][g]:        k = t   k = t + 4
+///   c   c[row][column]: (g, 2t)  (g, 2t + 1)  (g + 8, 2t)  (g + 8, 2t + 1)
+TRAINYARD_DEVICE void multiply_accumulate_tf32(float (&c)[4], const float (&a)[4],
+                                               const float (&b)[2]) {
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+#else
+  __trap();  // the host code never launches such a kernel on an older GPU
+#endif
+#else
+  struct Operands {
+    float a[4], b[2];
+  };
+  const Operands own{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  Operands of_lane[kWarp];
+  emulator::gather(&own, sizeof own, of_lane);
+  const int g = static_cast<int>(threadIdx.x) % kWarp / 4, t = static_cast<int>(threadIdx.x) % 4;
+  for (int i = 0; i < 4; ++i) {
+    const int column = 2 * t + i % 2;
+    for (int k = 0; k < 8; ++k) {
+      const Operands& row = of_lane[4 * g + k % 4];
+      const Operands& other = of_lane[4 * column + k % 4];
+      c[i] += round_to_tf32(row.a[i / 2 + 2 * (k / 4)]) * round_to_tf32(other.b[k / 4]);
     }
   }
 #endif

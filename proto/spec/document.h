@@ -57,7 +57,7 @@ struct Entry {
 /// One fault of a document. `field` is a path as the user would write it.
 struct Problem {
   Position at;
-  std::string reason;  // FIELD_UNKNOWN, FIELD_TYPE, ...
+  std::string reason;  // FIELD_UNKNOWN, FIELD_TYPE_INVALID, ...
   std::string field;
   std::string description;
 };

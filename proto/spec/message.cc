@@ -23,7 +23,7 @@ namespace {
 namespace pb = google::protobuf;
 using Field = pb::FieldDescriptor;
 
-constexpr const char* kType = "FIELD_TYPE";
+constexpr const char* kType = "FIELD_TYPE_INVALID";
 
 /// Returns the value as the user wrote it, for a message.
 std::string shown(const Value& value) {

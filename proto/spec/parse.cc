@@ -217,7 +217,7 @@ class YamlReader final : public YAML::EventHandler {
     tree_.null(place(mark, "", anchor));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    tree_.stop(position(mark), "SPEC_ALIAS", kNoAliases);
+    tree_.stop(position(mark), "SPEC_ALIAS_UNSUPPORTED", kNoAliases);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
@@ -238,9 +238,9 @@ class YamlReader final : public YAML::EventHandler {
  private:
   Position place(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     const Position at = position(mark);
-    if (anchor != 0) tree_.stop(at, "SPEC_ALIAS", "anchors (&name) are not supported");
+    if (anchor != 0) tree_.stop(at, "SPEC_ALIAS_UNSUPPORTED", "anchors (&name) are not supported");
     if (!tag.empty() && tag != "?" && tag != "!") {
-      tree_.stop(at, "SPEC_TAG", "tags are not supported, found " + quoted_value(tag));
+      tree_.stop(at, "SPEC_TAG_UNSUPPORTED", "tags are not supported, found " + quoted_value(tag));
     }
     return at;
   }
@@ -387,7 +387,7 @@ Problem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlRead
   Position at = reader.position(e.mark);
   // yaml-cpp reports this before the event for the alias
   if (e.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) {
-    return {at, "SPEC_ALIAS", tree.next_path(), kNoAliases};
+    return {at, "SPEC_ALIAS_UNSUPPORTED", tree.next_path(), kNoAliases};
   }
   const Position end = position_of_byte(text, text.size(), source);
   if (at.line > end.line) at = end;  // the position is in the "..." that was appended

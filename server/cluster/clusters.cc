@@ -73,8 +73,7 @@ struct Clusters::Runner {
 
   void run();
   void check();
-  /// Does all work that is due now.
-  void turn();
+  void turn();  // does all work that is due now
   bool is_stopping() {
     const MutexLock lock(mu);
     return stopping;
@@ -98,8 +97,7 @@ struct Clusters::Runner {
   bool has_node(const Live& live) const;
   /// Updates `unplaced` and `pending` after a change of the record.
   void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
-  /// Returns the stored refusal, while the pause after it lasts: an attempt that was about to be
-  /// submitted then needs no command.
+  /// Returns the stored refusal while the pause after it lasts; no command is then needed.
   std::optional<SubmitAnswer> refused_already();
   void refuse(std::string text);
   ClusterSight sight_of(const Live& live) const;
@@ -244,7 +242,7 @@ void Clusters::Runner::submit(const Key& key) {
     return finish(key, std::move(end));
   }
   const std::string& text = std::get<SubmitUnknown>(answer).text;
-  spdlog::warn("event=cluster_silent {} {} {}", kv("cluster", cluster.config.name),
+  spdlog::warn("event=cluster_not_responding {} {} {}", kv("cluster", cluster.config.name),
                kv("job", l->attempt.job), kv("message", text));
   with(key, [&](Live& live_now) {
     live_now.stage = Stage::kToFind;
@@ -313,7 +311,7 @@ void Clusters::Runner::known(const Key& key, const PlacementHandle& handle) {
       refusals = 0;
     }
   }
-  spdlog::info("event=cluster_submitted {} {} {}", kv("cluster", cluster.config.name),
+  spdlog::info("event=cluster_job_submitted {} {} {}", kv("cluster", cluster.config.name),
                kv("name", handle.name), kv("handle", handle.id));
   if (found) found(handle.id);
   if (opens) changed();
@@ -355,7 +353,7 @@ void Clusters::Runner::query_all() {
   if (seen.ok()) {
     for (const Sighting& sighting : *seen) by_name.emplace(sighting.handle.name, &sighting);
   } else {
-    spdlog::warn("event=cluster_silent {} {}", kv("cluster", cluster.config.name),
+    spdlog::warn("event=cluster_not_responding {} {}", kv("cluster", cluster.config.name),
                  kv("message", seen.error().message));
   }
   for (const Key& key : asked) {

@@ -211,7 +211,8 @@ void Dispatcher::Impl::start(const std::vector<StartDecision>& decisions,
                              const std::vector<Device>& devices) {
   for (const StartDecision& decision : decisions) {
     if (Status s = attempts.start(decision, devices); !s.ok()) {
-      spdlog::error("event=start_failed uid={} {}", decision.uid, kv("message", s.error().message));
+      spdlog::error("event=attempt_start_failed uid={} {}", decision.uid,
+                    kv("message", s.error().message));
       wake_time_us = clock.wall_us() + kErrorPauseUs;
     }
   }
@@ -248,7 +249,7 @@ Status Dispatcher::recover() {
 
 void Dispatcher::start() {
   if (Status s = impl_->store.jobs().keep_uses(impl_->index.half_life_us()); !s.ok()) {
-    spdlog::warn("event=uses_not_kept {}", kv("message", s.error().message));
+    spdlog::warn("event=usage_not_stored {}", kv("message", s.error().message));
   }
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
   impl_->clusters.start();

@@ -32,9 +32,9 @@ class Uploads;
 class UploadWriter {
  public:
   ~UploadWriter();
-  /// Chunks must be consecutive. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH; DATA_LOSS/CHUNK_CHECKSUM
-  /// (send it again); INVALID_ARGUMENT for a chunk that is empty or too large;
-  /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
+  /// Chunks must be consecutive. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH;
+  /// DATA_LOSS/CHUNK_CHECKSUM_MISMATCH (send it again); INVALID_ARGUMENT for a chunk that is empty
+  /// or too large; RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
   Status append(int64_t offset, std::string_view data, uint32_t crc);
   /// Checks length and digest, and renames the file to `sha256`, or if that is empty to the digest
   /// with which it was opened. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH: the part was deleted.

@@ -65,7 +65,7 @@ class ClusterRates {
   /// returns the same.
   std::optional<v1::CalibrateTask> job_ended(const NodeUse& use);
   /// Stores the rates that the worker measured, which are untrusted. Errors:
-  /// INVALID_ARGUMENT/RATES_INVALID; FAILED_PRECONDITION/RATES_NOT_ASKED.
+  /// INVALID_ARGUMENT/RATES_INVALID; FAILED_PRECONDITION/RATES_NOT_REQUESTED.
   Status take(const std::string& task, std::string_view json);
   /// Must be called when the worker has ended, whether it sent rates or not.
   void worker_gone(const std::string& task);

@@ -146,7 +146,7 @@ Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& reque
   } else if (Status s =
                  remove_noted(parts.store, parts.files, parts.paths, "models/" + model.job_uid);
              !s.ok()) {
-    spdlog::warn("event=files_left {} {}", kv("model", model.name()),
+    spdlog::warn("event=files_not_deleted {} {}", kv("model", model.name()),
                  kv("message", s.error().message));
   }
   spdlog::info("event=model_deleted {}", kv("model", model.name()));

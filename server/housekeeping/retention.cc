@@ -296,7 +296,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
     if (files.ok()) {
       gone.push_back(path);
     } else {  // the next start tries again
-      spdlog::warn("event=files_left {} {}", kv("path", path),
+      spdlog::warn("event=files_not_deleted {} {}", kv("path", path),
                    kv("message", files.error().message));
     }
   }

@@ -31,7 +31,7 @@ struct PlannedArray {
   PlannedJob first;  // the first member's plan, for a response without storing the array
 };
 /// Plans all members of an array. Errors name the member and its values: those of plan();
-/// ARRAY_SIZE, ARRAY_PLANS. CANCELLED/STOPPED.
+/// ARRAY_SIZE_INVALID, ARRAY_PLANS_TOO_MANY. CANCELLED/STOPPED.
 Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const v1::JobSpec& spec,
                                 const ArrayMembers& array, const std::stop_token& stop);
 

@@ -21,8 +21,8 @@ namespace trainyard::server {
 
 class SpecField {
  public:
-  /// Error: FIELD_PATH for an invalid path, FIELD_UNKNOWN for an unknown name. Here and below,
-  /// `where` is the place that errors name.
+  /// Error: FIELD_PATH_INVALID for an invalid path, FIELD_UNKNOWN for an unknown name. Here and
+  /// below, `where` is the place that errors name.
   static Result<SpecField> parse(std::string_view path, const std::string& where);
 
   const std::string& path() const { return path_; }
@@ -32,8 +32,8 @@ class SpecField {
   bool overlaps(const SpecField& other) const;
 
   /// Replaces the field's whole value by `json`, which must be valid JSON; null removes the field.
-  /// FIELD_TYPE, FIELD_UNSUPPORTED, FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH if the spec has
-  /// no such place.
+  /// FIELD_TYPE_INVALID, FIELD_UNSUPPORTED, FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH_INVALID
+  /// if the spec has no such place.
   Status set(v1::JobSpec& spec, const std::string& json, const std::string& where) const;
 
  private:

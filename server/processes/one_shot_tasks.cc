@@ -75,7 +75,7 @@ OneShotRunner make_runner(Supervisor& supervisor, const StatePaths& paths, const
 }
 
 Error misreported(const char* what) {
-  return make_error(ErrorCode::kInternal, "WORKER_PROTOCOL",
+  return make_error(ErrorCode::kInternal, "WORKER_PROTOCOL_ERROR",
                     std::string("the worker reported ") + what);
 }
 

@@ -112,7 +112,7 @@ class TaskOwner {
   virtual std::optional<v1::CalibrateTask> to_measure() { return std::nullopt; }
   /// Receives the rates that the worker has measured, as JSON. Called on a service thread.
   virtual Status measured(const std::string& /*rates*/) {
-    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
+    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_REQUESTED",
                       "no rates were requested from this task");
   }
   /// Called when the process has ended, as the last of these functions, on the supervisor's thread,
@@ -248,7 +248,7 @@ class Supervisor {
   /// Passes a report of a connected task to its owner.
   void report(const std::string& task, const v1::WorkerReport& report, Done<void> done);
   /// Exchanges a remote task's secret for its credential (worker_service.proto). `done` is called
-  /// on any thread. PERMISSION_DENIED/ENROLMENT_SPENT, FAILED_PRECONDITION/VERSION_SKEW.
+  /// on any thread. PERMISSION_DENIED/ENROLMENT_USED, FAILED_PRECONDITION/VERSION_SKEW.
   void enrol(const v1::EnrolRequest& request, Done<void> done);
   /// Returns the files of an enrolled task. Only the worker of the first node may write files.
   Result<FileGrant> grant(const std::string& task, const std::string& nonce,

@@ -5,7 +5,7 @@
 namespace trainyard::server {
 namespace {
 
-constexpr const char* kStalled = "STALLED";
+constexpr const char* kStalled = "WORKER_STALLED";
 
 // Returns the 64-bit FNV-1a hash, which spreads the retries of jobs without a random source.
 uint64_t hash_of(const std::string& uid, int32_t count) {

@@ -196,7 +196,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
 
   void end_worker(Worker& worker, const char* why, Effects& effects) TRAINYARD_REQUIRES(mu) {
     if (std::exchange(worker.ending, true)) return;
-    spdlog::debug("event=warm_worker_ends task={} why={} memory_bytes={}", worker.task, why,
+    spdlog::debug("event=warm_worker_stopped task={} why={} memory_bytes={}", worker.task, why,
                   worker.memory_bytes);
     if (worker.task.empty()) return;  // start_worker() stops it
     effects.commands.emplace_back(

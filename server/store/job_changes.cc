@@ -117,7 +117,7 @@ Error fenced(const Job& job, int32_t number) {
 }
 
 Error enrolment_spent(const Job& job, int32_t number) {
-  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
+  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_USED",
                     "attempt " + std::to_string(number) + " of " + job.name() +
                         " already has a worker: its secret is valid for one worker only");
 }

@@ -95,7 +95,7 @@ std::string paused_message(const Job& job) {
 Move out_of_time(const Job& job) {
   Move move;
   move.to = JobState::kFailed;
-  move.reason = "TIME_LIMIT";
+  move.reason = "TIME_LIMIT_REACHED";
   move.message =
       "It has trained for " + std::to_string(job.run_time_us / 1'000'000) + " s, of at most " +
       std::to_string(job.spec.resources().time_limit_seconds()) +

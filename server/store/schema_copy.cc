@@ -218,7 +218,7 @@ Result<UndoneUpgrade> undo_upgrade(const fs::path& state_dir, const IsAlive& is_
     undone.upgraded.path = copy_path(state_dir, undone.upgraded.schema);
     const std::optional<SchemaCopy> copy = find_schema_copy(state_dir, undone.upgraded.schema);
     if (!copy)
-      return make_error(ErrorCode::kFailedPrecondition, "NO_SCHEMA_COPY",
+      return make_error(ErrorCode::kFailedPrecondition, "SCHEMA_COPY_NOT_FOUND",
                         "there is no copy from before an upgrade next to " + path.string() + " (" +
                             std::string(kPrefix) + "N); restore a backup instead");
     if (copy->schema > newest_schema_version())

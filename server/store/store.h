@@ -89,7 +89,7 @@ class Store {
   /// Locks the state directory and opens or creates the store. Migrates an older store after
   /// keeping a copy of it (schema_copy.h). Errors: RESOURCE_EXHAUSTED/STORAGE_FULL without room for
   /// that copy; FAILED_PRECONDITION/STATE_DIR_LOCKED, which names the pid of the lock's owner;
-  /// DATA_LOSS/STORE_CORRUPT, STORE_LOST_COMMITS, STORE_MARK_DAMAGED and
+  /// DATA_LOSS/STORE_CORRUPT, STORE_COMMITS_LOST, STORE_MARK_DAMAGED and
   /// FAILED_PRECONDITION/STORE_NEWER, STORE_MISSING, which name the file and the remedy;
   /// PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE; FAILED_PRECONDITION/STATE_DIR_ON_NETWORK. open()
   /// never replaces an existing file.

@@ -118,7 +118,7 @@ Result<WorkFolder> NodeCache::make_work(const std::string& task) const {
 Result<CachedDataset> NodeCache::lock_dataset(const std::string& digest, const Pull& pull,
                                               const std::stop_token& stop) const {
   if (!is_sha256_hex(digest)) {
-    return make_error(ErrorCode::kDataLoss, "WORKER_PROTOCOL",
+    return make_error(ErrorCode::kDataLoss, "WORKER_PROTOCOL_ERROR",
                       "the dataset's digest " + quoted_value(digest) + " is not valid");
   }
   if (Status s = local_files().create_directories(datasets()); !s.ok()) {
@@ -185,7 +185,7 @@ void NodeCache::make_room(int64_t bytes, const std::string& for_digest) const {
   if (total > bytes_max_) {
     std::fprintf(
         stderr,
-        "trainyard-worker: event=cache_above_limit bytes=%lld bytes_max=%lld: all of it is "
+        "trainyard-worker: event=cache_limit_exceeded bytes=%lld bytes_max=%lld: all of it is "
         "in use\n",
         static_cast<long long>(total), static_cast<long long>(bytes_max_));
   }

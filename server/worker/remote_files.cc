@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = 64 << 10;  // the most that a broken connection loses per file
 constexpr std::chrono::milliseconds kPause{500};
-constexpr const char* kLinkLost = "LINK_LOST";
+constexpr const char* kLinkLost = "CONNECTION_LOST";
 
 Error stopped_error() {
   return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while files were being transferred");
@@ -255,7 +255,7 @@ Status RemoteFiles::push(v1::FileSet set, int64_t step, const std::vector<Pushed
     Status s = push_once(request, files, moved, stop);
     if (s.ok()) return {};
     const Error& error = s.error();
-    if (error.reason == "PUSH_OFFSET") {
+    if (error.reason == "PUSH_OFFSET_MISMATCH") {
       const auto reported = error.metadata.find("offset");
       int64_t offset = -1;
       if (reported != error.metadata.end()) {

@@ -278,7 +278,7 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
     case v1::Assignment::KIND_NOT_SET:
       break;
   }
-  return make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
+  return make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL_ERROR",
                     "the assignment has an unknown kind");
 }
 

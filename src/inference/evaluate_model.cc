@@ -38,7 +38,7 @@ class InferenceModel final : public BatchModel {
 Result<std::string> pick_partition(const std::string& asked, const DatasetSchema& schema) {
   if (asked.empty()) return std::string(schema.test_rows > 0 ? "test" : "train");
   if (asked == "test" && schema.test_rows == 0) {
-    return field_error("EVALUATE_NO_ROWS", "rows",
+    return field_error("EVALUATE_ROWS_MISSING", "rows",
                        "the dataset has no test set; use its TRAIN rows");
   }
   return asked;
@@ -90,7 +90,7 @@ class LoadedEvaluator final : public ModelEvaluator {
     const std::vector<int64_t> rows =
         all_rows(data.schema(), aligned.view().rows, info_.preprocessing.context_length);
     if (rows.empty()) {
-      return field_error("EVALUATE_NO_ROWS", "dataset",
+      return field_error("EVALUATE_ROWS_MISSING", "dataset",
                          "its " + out.partition + " rows do not contain a whole sample");
     }
     out.rows = std::ssize(rows);

@@ -57,10 +57,10 @@ Error refused(const std::vector<FieldDifference>& differences) {
   Violations violations;
   for (const FieldDifference& d : differences) {
     if (d.field == "dataset") {
-      violations.add("FORK_CHANGES", "spec.dataset",
+      violations.add("FORK_CHANGE_UNSUPPORTED", "spec.dataset",
                      "differs from the checkpoint's; a fork keeps the data");
     } else {
-      violations.add("FORK_CHANGES", "spec." + d.field,
+      violations.add("FORK_CHANGE_UNSUPPORTED", "spec." + d.field,
                      d.job + " is not the checkpoint's " + d.recorded +
                          "; a fork keeps the model, the data, the seed and whatever has state");
     }

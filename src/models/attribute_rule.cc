@@ -69,9 +69,9 @@ struct Problem {
 };
 
 Problem type_problem(const AttributeRule& rule) {
-  return {"FIELD_TYPE", "has the wrong type, expected " +
-                            (rule.kind == Kind::kText ? "" : choices_text(rule)) +
-                            std::string(expected_type(rule.kind))};
+  return {"FIELD_TYPE_INVALID", "has the wrong type, expected " +
+                                    (rule.kind == Kind::kText ? "" : choices_text(rule)) +
+                                    std::string(expected_type(rule.kind))};
 }
 
 // Checks that a text is one of the choices. The message also names the other type that the rule

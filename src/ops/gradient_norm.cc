@@ -19,7 +19,7 @@ Status check_gradients(const InferContext& c, std::initializer_list<std::string_
     }
   }
   if (c.input_count() <= others || !c.has_input(0) || !is_float(c.input(0).dtype)) {
-    return field_error("INPUT_COUNT", "gradients", "expected at least one, of floats");
+    return field_error("INPUT_COUNT_INVALID", "gradients", "expected at least one, of floats");
   }
   for (int64_t i = 1; i < c.input_count(); ++i) {
     if (!c.has_input(i) || c.input(i).dtype != c.input(0).dtype) {

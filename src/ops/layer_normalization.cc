@@ -177,10 +177,11 @@ class SkipNormalization final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "scale", "b", "skip", "step"}, 2,
                    {"form", "axis", "epsilon", "ratio", "seed", "stream", "rank"});
-    check.require(c.has_input(kSkip), "INPUT_COUNT", "skip", "this input is required");
+    check.require(c.has_input(kSkip), "INPUT_COUNT_INVALID", "skip", "this input is required");
     check_form(check, c);
     if (check.ok() && is_rms(c.attributes())) {
-      check.require(!c.has_input(2), "INPUT_COUNT", "b", "the form rms does not take this input");
+      check.require(!c.has_input(2), "INPUT_COUNT_INVALID", "b",
+                    "the form rms does not take this input");
     }
     check_optional_dropout(check, c, kStep);
     check_common(check, c);
@@ -218,10 +219,10 @@ class SkipNormalizationGrad final : public Op {
     check_form(check, c);
     if (check.ok()) {
       const bool has_mean = !is_rms(c.attributes());
-      check.require(c.has_input(kMean) == has_mean, "INPUT_COUNT", "mean",
+      check.require(c.has_input(kMean) == has_mean, "INPUT_COUNT_INVALID", "mean",
                     has_mean ? "this input is required" : "the form rms does not take this input");
     }
-    check.require(c.has_input(kSkip) || c.has_input(kStep), "INPUT_COUNT", "skip",
+    check.require(c.has_input(kSkip) || c.has_input(kStep), "INPUT_COUNT_INVALID", "skip",
                   "this input is required where there is no dropout");
     check_gradient(check, c);
     check.same_dtype(kSkip, 0).same_shape(kSkip, 0);

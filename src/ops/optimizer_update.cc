@@ -46,7 +46,7 @@ void check_adafactor(OpChecks& check, const InferContext& c) {
   const FactoredShapes shapes = factored_shapes(c.input(0).shape);
   check.same_dtype(4, 0).shape(4, shapes.column).same_dtype(5, 0).shape(5, shapes.row);
   if (!check.ok()) return;
-  check.require(c.has_input(5) == (c.input(0).shape.rank() > 1), "INPUT_COUNT", "row",
+  check.require(c.has_input(5) == (c.input(0).shape.rank() > 1), "INPUT_COUNT_INVALID", "row",
                 "must be given for matrices, and only for these");
 }
 

@@ -48,7 +48,7 @@ class SampleClasses final : public Op {
                       "] or more, and fewer than 2^31 columns");
     check.require(
         c.has_input(kKept) == c.has_input(kMicroStep) && (micro_batches == 1 || c.has_input(kKept)),
-        "INPUT_COUNT", "kept",
+        "INPUT_COUNT_INVALID", "kept",
         "and micro_step must be given together, and if micro_batches is above 1");
     const Shape columns{samples + counted * micro_batches};
     check.shape(kKept, columns);

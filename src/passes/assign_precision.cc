@@ -7,7 +7,6 @@
 
 #include "src/graph/op.h"
 #include "src/ops/activation.h"
-#include "src/ops/attention.h"
 #include "src/ops/cast.h"
 #include "src/ops/gemm.h"
 #include "src/ops/tf32.h"
@@ -142,8 +141,7 @@ void allow_tf32(Graph& graph) {
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
     const bool multiplies = !node.op->precision_rule().factors.empty();
-    const bool is_attention = node.op == attention_op() || node.op == attention_grad_op();
-    if (!multiplies || is_attention) continue;
+    if (!multiplies) continue;
     if (graph.tensor(node.inputs[0]).type.dtype != DType::kF32) continue;
     node.attributes.set(std::string(kTf32Attribute), int64_t{1});
   }

@@ -38,7 +38,7 @@ inline constexpr size_t kPeerKeyBytes = 32;
 
 class PeerLink {
  public:
-  /// Starts to connect to process `peer`. PEER_ENDPOINT if the address is invalid.
+  /// Starts to connect to process `peer`. PEER_ENDPOINT_INVALID if the address is invalid.
   static Result<std::unique_ptr<PeerLink>> begin_connect(const PeerIdentity& me, int64_t peer,
                                                          const PeerEndpoint& endpoint);
   /// Wraps a socket that another process has connected.

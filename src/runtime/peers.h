@@ -30,7 +30,7 @@ namespace trainyard {
 /// A listening socket at which the other processes reach this one.
 class PeerListener {
  public:
-  /// Listens at a free port of a numeric address of this host. UNAVAILABLE/PEER_LISTENER.
+  /// Listens at a free port of a numeric address of this host. UNAVAILABLE/PEER_LISTENER_FAILED.
   static Result<PeerListener> open(const std::string& address);
   const PeerEndpoint& endpoint() const { return endpoint_; }
   int fd() const { return socket_.get(); }
@@ -53,9 +53,9 @@ struct PeerOptions {
 class Peers {
  public:
   /// Connects to all other processes. `all` has the endpoint of each process, this one included.
-  /// Errors: INVALID_ARGUMENT/PEER_ENDPOINT, PEER_GROUP; UNAUTHENTICATED/PEER_KEY if another
-  /// process has another key; DEADLINE_EXCEEDED/PEERS_MISSING, with the names of the missing ones;
-  /// CANCELLED/STOPPED.
+  /// Errors: INVALID_ARGUMENT/PEER_ENDPOINT_INVALID, PEER_GROUP_INVALID;
+  /// UNAUTHENTICATED/PEER_KEY_REJECTED if another process has another key;
+  /// DEADLINE_EXCEEDED/PEERS_MISSING, with the names of the missing ones; CANCELLED/STOPPED.
   static Result<std::shared_ptr<Peers>> connect(PeerListener listener, PeerIdentity me,
                                                 const std::vector<PeerEndpoint>& all,
                                                 const PeerOptions& options = {},

@@ -66,7 +66,7 @@ std::string signals_of(ProgramRun run) {
   return status == 0 ? read_all(out->read) : "failed";
 }
 
-TEST(RunProgram, GivesSignalsTheirDefaultsWhateverThisProcessIgnoresOrBlocks) {
+TEST(RunProgram, ResetsSignalsToTheirDefaults) {
   sigset_t blocked, before;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
@@ -83,7 +83,7 @@ TEST(RunProgram, GivesSignalsTheirDefaultsWhateverThisProcessIgnoresOrBlocks) {
   EXPECT_EQ(bits("SigIgn:") & (1U << (SIGPIPE - 1)), 0U) << signals;
 }
 
-TEST(RunProgram, KeepsInterruptsAwayOnRequest) {
+TEST(RunProgram, ShieldsTheProgramFromInterruptsOnRequest) {
   ProgramRun run = shell("kill -INT $$; exit 3");
   run.ignores_interrupts = true;
   const std::optional<int> status = run_program(run);

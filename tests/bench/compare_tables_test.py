@@ -134,7 +134,7 @@ class Waiting(unittest.TestCase):
         self.assertGreater(facts["own_cpu_s"], 0)
         self.assertLessEqual(facts["waiting_cpu_s"], 0.02)
 
-    def test_the_books_say_when_the_waiting_side_ran(self):
+    def test_cpu_accounting_reports_when_the_waiting_side_ran(self):
         first, second = self.processes
         os.kill(second.process.pid, signal.SIGCONT)
         deadline, used = time.monotonic() + 30, 0

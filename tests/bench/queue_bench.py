@@ -198,7 +198,7 @@ def measure(programs, clients, state, folder):
     numbers = {}
     daemon = Measured(programs, state)
     try:
-        serving = daemon.wait_for("serving")
+        serving = daemon.wait_for("daemon_started")
         cpu = daemon.cpu_seconds()
         starting = daemon.wait_for("job_starting")
         numbers.update(serving_ms=1000 * serving, serving_cpu_ms=1000 * cpu, starting_ms=1000 * starting,

@@ -295,12 +295,41 @@ TEST(EmulatedAttention, RepeatsBitByBit) {
   testing::expect_repeats(cuda, Precision::kBf16, "Attention/eights");
 }
 
-TEST(EmulatedAttention, OurKernelsStandInForAMissingEngine) {
-  testing::set_graph_engines(false);
+// Every width, mask, packing and dropout: with dropout 16-bit operands are ours as well.
+TEST(EmulatedAttention, OurKernelsOnTensorCoresComputeWhatTheReferenceDoes) {
   CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kTf32, testing::Cases::kAll, "Attention/");
+  testing::set_graph_engines(false);
   EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", Precision::kBf16), 0);
   testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "Attention/eights");
+  testing::expect_parity(cuda, Precision::kFp16, testing::Cases::kAll, "Attention/dropout");
   testing::set_graph_engines(true);
+}
+
+testing::CaseResult attention_result(CudaBackend& cuda, const std::string& name,
+                                     Precision precision) {
+  const auto& cases = testing::graph_cases();
+  const auto test = std::ranges::find(cases, name, &testing::GraphCase::name);
+  std::map<TensorId, TensorId> gradients;
+  testing::RunOptions options;
+  options.precision = precision;
+  return testing::run_case(testing::with_gradients(test->build(DType::kF32), &gradients), cuda,
+                           options);
+}
+
+TEST(EmulatedAttention, OnlyTf32JobsRoundToTf32) {
+  CudaBackend cuda(0);
+  testing::set_device_capability(7, 5);
+  CudaBackend turing(0);  // has no such instructions
+  testing::set_device_capability(9, 0);
+  for (const std::string name : {"Attention/tiles_causal", "Attention/width_dropout"}) {
+    const auto strict = attention_result(cuda, name, Precision::kFp32).values;
+    EXPECT_NE(attention_result(cuda, name, Precision::kTf32).values, strict) << name;
+    EXPECT_EQ(attention_result(turing, name, Precision::kTf32).values, strict) << name;
+  }
+  // Wide heads have kernels in F32 only.
+  EXPECT_EQ(attention_result(cuda, "Attention/wide_causal", Precision::kTf32).values,
+            attention_result(cuda, "Attention/wide_causal", Precision::kFp32).values);
 }
 
 }  // namespace

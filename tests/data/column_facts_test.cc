@@ -43,7 +43,7 @@ TEST(ColumnFacts, FewRowsAreNotJudged) {
   EXPECT_EQ(find_column_trap(whole_numbers("id", 10, 10, 9)), std::nullopt);
 }
 
-TEST(ColumnFacts, SentencesAndDatesAreToldAsWhatTheyAre) {
+TEST(ColumnFacts, TextsAndDatesAreRecognized) {
   ColumnFacts review = texts(1000, 998);
   review.words_mean = 20;
   EXPECT_EQ(find_column_trap(review), ColumnTrap::kFreeText);

@@ -25,7 +25,7 @@ Result<Records> read_records(std::string_view text, char delimiter = ',') {
   }
 }
 
-TEST(CsvReader, ReadsWhatFilesHold) {
+TEST(CsvReader, ReadsRecordsOfFiles) {
   const Records expected = {{"a", "b"}, {"1", "2"}};
   for (const char* text : {"a,b\n1,2\n", "a,b\n1,2", "a,b\r\n1,2\r\n",
                            "\xef\xbb\xbf"
@@ -47,7 +47,7 @@ TEST(CsvReader, ReadsWhatFilesHold) {
   EXPECT_EQ(read_records("a;1,5\n", ';').value(), (Records{{"a", "1,5"}}));
 }
 
-TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
+TEST(CsvReader, RefusesMalformedRecordsWithTheirLine) {
   struct Case {
     std::string text;
     const char* message;
@@ -83,7 +83,7 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
   }
 }
 
-TEST(CsvReader, TextThatBeginsLikeAnotherKindOfFileIsRead) {
+TEST(CsvReader, TextThatBeginsLikeAnotherFormatIsRead) {
   EXPECT_EQ(read_records("PAR1,ORC\n1,2\n").value(), (Records{{"PAR1", "ORC"}, {"1", "2"}}));
 }
 

@@ -93,7 +93,7 @@ TEST(ImageFiles, FlippedBitsAreRefusedOrDecodedToTheSameSize) {
   }
 }
 
-TEST(ImageFiles, SizesThatLieAreRefusedBeforeMemoryIsTaken) {
+TEST(ImageFiles, WrongSizesAreRefusedBeforeMemoryIsAllocated) {
   for (const uint32_t side : {0u, 70000u, 0x7fffffffu}) {
     const Result<ImageInfo> info = read_image_info(png_header(side, side), "x");
     EXPECT_FALSE(info.ok()) << side;

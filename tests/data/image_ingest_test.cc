@@ -252,7 +252,7 @@ TEST(ImageIngest, OptionsAreChecked) {
   }
 }
 
-TEST(ImageIngestB39, WhatIsNoDatasetIsRefusedWithTheFilesName) {
+TEST(ImageIngestB39, AnInvalidDatasetIsRefusedWithTheFilesName) {
   const auto message = [](const std::vector<ArchiveFile>& files) {
     return Ingested::of(files).message();
   };
@@ -369,7 +369,7 @@ TEST(ImageIngestB35, EveryCutOfAnArchiveIsRefused) {
   }
 }
 
-TEST(ImageIngest, TheFirstProblemsAreToldInOrderWhateverThreadFoundThem) {
+TEST(ImageIngest, TheFirstProblemsAreReportedInOrderForAnyThreads) {
   std::vector<ArchiveFile> files;
   for (int i = 0; i < 60; ++i) {
     char name[32];
@@ -496,7 +496,7 @@ TEST(CifarIngest, RecordsArriveInOrder) {
   EXPECT_EQ(hundred->schema().target.classes[99], "99");
 }
 
-TEST(CifarIngestB39, WhatIsNoCifarIsRefused) {
+TEST(CifarIngestB39, FilesThatAreNotCifarAreRefused) {
   const std::string good = record("\1", 1);
   EXPECT_EQ(Cifar(Several{{"a.txt", "x"}}).message(),
             "data: there is neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); is it "

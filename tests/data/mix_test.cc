@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
+TEST(Mixer, MatchesTorchvisionsPixelsAndShares) {
   std::ifstream file(testing::source_path("tests/golden/mix.json"));
   const Json golden = Json::parse(file);
   const auto dims = golden["image"].get<std::vector<int64_t>>();
@@ -103,7 +103,7 @@ TEST(Mixer, SharesAreDrawnFromTheBetaDistribution) {
   }
 }
 
-TEST(Mixer, SeedAndStepDecideAndEachMixingHasItsTurn) {
+TEST(Mixer, DependsOnSeedAndStepAndUsesEachMixing) {
   const Mixer mixer({Mixup{1}, Cutmix{1}}, {1, 6, 4}, 3);
   int cuts = 0;
   for (int64_t step = 0; step < 2000; ++step) {
@@ -118,7 +118,7 @@ TEST(Mixer, SeedAndStepDecideAndEachMixingHasItsTurn) {
   EXPECT_FALSE(Mixer({Mixup{}}, {1, 6, 4}, 3).draw(0, 0).cuts);
 }
 
-TEST(Mixer, BatchesAreTheSameForAnyThreadsAndWhereverTheyBegin) {
+TEST(Mixer, BatchesAreTheSameForAnyThreadsAndAnyStart) {
   std::string pixels, labels;
   for (int i = 0; i < 30; ++i) {
     for (int k = 0; k < 6; ++k) pixels += static_cast<char>(i * 7 + k * 3);

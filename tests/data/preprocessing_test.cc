@@ -146,7 +146,7 @@ TEST(Preprocessing, JsonKeepsEveryBit) {
   EXPECT_FALSE(Preprocessing::from_json(uneven.to_json()).ok());
 }
 
-TEST(Preprocessing, ForAnotherSchemaIsAFault) {
+TEST(Preprocessing, OfAnotherSchemaIsAFault) {
   const IngestedCsv d(csv_options("price"), kTable);
   const Preprocessing empty;
   EXPECT_FALSE(empty.fits(d->schema()));

@@ -101,7 +101,7 @@ TEST_F(RealData, TitanicHasMissingValuesAndCategories) {
   }
 }
 
-TEST_F(RealData, TitanicTellsOfTheAnswerInWords) {
+TEST_F(RealData, TitanicWarnsOfAColumnThatRevealsTheTarget) {
   const auto d = csv("titanic.csv", csv_options("survived"));
   ASSERT_TRUE(d.ok()) << d.error().message;
   ASSERT_EQ(d->schema().warnings.size(), 1u);

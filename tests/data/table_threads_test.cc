@@ -102,7 +102,7 @@ std::string random_csv(Random& random, int rows) {
   return text;
 }
 
-TEST(TableThreads, ReadAnyTableAsOneRowAfterAnother) {
+TEST(TableThreads, ReadAnyTableLikeASingleThread) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     Random random(seed);
     const std::string text = random_csv(random, 60);
@@ -130,7 +130,7 @@ TEST(TableThreads, ReadTablesOfEveryKind) {
   EXPECT_EQ(expect_same(options, "when,y\n2026-01-31,1\n,2\n2026-01-31T12:30,3.5\n"), "");
 }
 
-TEST(TableThreads, ReadJsonLinesAsOneRowAfterAnother) {
+TEST(TableThreads, ReadJsonLinesLikeASingleThread) {
   CsvOptions options = csv_options("y");
   options.json_lines = true;
   std::string text = "\xef\xbb\xbf";
@@ -150,7 +150,7 @@ TEST(TableThreads, ReadJsonLinesAsOneRowAfterAnother) {
   EXPECT_NE(expect_same(options, text + "{\"y\": [1]}\n{\"y\": {}}\n"), "");
 }
 
-TEST(TableThreads, RefuseWhatTheFirstBadRowDeserves) {
+TEST(TableThreads, ReportTheFirstBadRow) {
   const std::string good = "1,\"a\nb\",0\n2,c,1\n";
   std::string rows;
   for (int i = 0; i < 40; ++i) rows += good;
@@ -184,7 +184,7 @@ TEST(TableThreads, CountCategoriesOfAllBlocksTogether) {
             "the column out with `ignore`");
 }
 
-TEST(RecordBlocks, EndWhereARecordDoesAndHoldEveryByteOnce) {
+TEST(RecordBlocks, EndAtRecordsAndCoverEveryByteOnce) {
   const std::string text = "skip1,\"2\n3\"\n4,5\n\"\n\"\"\n\",6\n7";
   for (size_t size = 1; size < 30; ++size) {
     const auto source = open_plain_source(text);
@@ -203,7 +203,7 @@ TEST(RecordBlocks, EndWhereARecordDoesAndHoldEveryByteOnce) {
   }
 }
 
-TEST(CellReader, ReadsShortNumbersAsFromCharsDoes) {
+TEST(CellReader, ReadsShortNumbersLikeFromChars) {
   const CellReader cells({"", "NA"});
   Random random(3);
   for (int i = 0; i < 200'000; ++i) {

@@ -93,7 +93,7 @@ TEST(TextFiles, PartitionsTestFilesAndShares) {
       of(files, options).message().starts_with("text_files.test_share: there already is a test "));
 }
 
-TEST(TextFiles, WhatIsNoTextIsRefusedWithFileAndByte) {
+TEST(TextFiles, InvalidTextIsRefusedWithFileAndByte) {
   const auto with = [](const std::string& path, const std::string& content,
                        const TextFilesOptions& options = {}) {
     Files files = reviews();

@@ -118,7 +118,7 @@ class Init(DaemonTest):
             self.write(f"reviews/{('bad', 'good')[i % 2]}/{i}.txt", f"A {('dull', 'fine')[i % 2]} film, number {i}.\n")
         self.trains(self.init("reviews")[1], *FEW)
 
-    def test_arrays_and_their_partners(self):
+    def test_arrays_with_inputs_and_targets(self):
         def npy(descr, shape, data):
             header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
             header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -130,7 +130,7 @@ class Init(DaemonTest):
         self.assertIn("60 rows and 3 columns", answer["found"])
         self.trains(spec, *FEW)
 
-    def test_what_is_no_data_is_answered_with_help(self):
+    def test_unsupported_files_are_answered_with_help(self):
         def refused(path, exit_code, *words):
             self.assert_refused(self.daemon.cli("init", path, check=False, cwd=self.folder), exit_code, *words)
         refused("nowhere.csv", 4, "nowhere.csv: there is no such file or folder")

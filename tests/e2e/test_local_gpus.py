@@ -54,7 +54,7 @@ class LocalGpus(unittest.TestCase):
         # The default precision rounds the factors.
         self.assertNotEqual(self.run_on("gpu-0,gpu-1", "rounded")[1], weights)
 
-    def test_what_cannot_be_is_refused_by_name(self):
+    def test_impossible_requests_are_refused_by_name(self):
         run = ("local", "run", self.spec, "--device")
         self.assertIn("'devices/gpu-1' is named twice", self.refused(*run, "gpu-1,gpu-1"))
         self.assertIn("'devices/cpu' cannot share a job with other devices", self.refused(*run, "gpu-0,cpu"))
@@ -69,7 +69,7 @@ class LocalGpus(unittest.TestCase):
         self.assertIn("resources.gpus: 4 does not divide recipe.batch_size 50, expected one of 1, 2, 5, 10, 25, 50",
                       self.refused(*run, "gpu-0,gpu-1,gpu-2,gpu-3"))
 
-    def test_a_plan_is_of_one_of_them(self):
+    def test_a_plan_is_made_for_one_gpu(self):
         def memory(device):
             done = self.local("plan", self.spec, "--local", "--device", device, "-o", "json")
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -355,7 +355,7 @@ class OnnxInASpec(DaemonTest):
     """`model: {onnx: FILE}`: one command creates a job from another program's network and
     weights."""
 
-    def test_one_command_trains_on(self):
+    def test_one_command_continues_training(self):
         job = self.daemon.submit(EXAMPLES / "digits_onnx.yaml", "--wait")
         metrics = self.daemon.job(job)["progress"]["metrics"]
         self.assertGreater(metrics["val/accuracy"], 0.95)
@@ -372,7 +372,7 @@ class OnnxInASpec(DaemonTest):
         self.assertEqual(self.daemon.json("submit", EXAMPLES / "digits_onnx.yaml", "--dry-run")["spec"]["recipe"]
                          ["initial_weights"]["model"], weights)
 
-    def test_a_last_layer_that_is_left_out_is_a_new_head(self):
+    def test_an_omitted_last_layer_becomes_a_new_head(self):
         rows = gzip.open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()
         self.write("three.csv", "\n".join(r for r in rows if r.rsplit(",", 1)[1] in "012") + "\n")
         text = f"""dataset:
@@ -410,7 +410,7 @@ recipe:
         os.close(reader)
         return text.decode()
 
-    def test_what_the_file_does_not_train_is_frozen_before_the_recipes_own_groups(self):
+    def test_fixed_parameters_are_frozen_before_the_recipes_groups(self):
         file = with_trained_parameters((EXAMPLES / "digits_0_to_4.onnx").read_bytes(), ["conv2.weight", "fc.weight", "fc.bias"])
         (self.folder / "named.onnx").write_bytes(file)
         text = f"dataset:{DIGITS}\nmodel:\n  onnx: named.onnx\nrecipe: {{steps: 2, optimizer: {{learning_rate: 0.1}}"
@@ -433,7 +433,7 @@ recipe:
         self.assertIn("recipe.parameter_groups freezes the weights that the file does not train.", hints)
         self.assertNotIn("the recipe needs", hints)
 
-    def test_all_that_is_missing_is_told_at_once_and_nothing_is_submitted(self):
+    def test_everything_missing_is_reported_at_once_and_nothing_is_submitted(self):
         self.write("odd.onnx", tiny_file("Relu", "Sign", "Det", "Sign"))
         path = self.write("odd.yaml", "dataset: {name: any}\nmodel:\n  onnx: odd.onnx\n"
                                       "recipe: {steps: 1, optimizer: {learning_rate: 0.1}}\n")

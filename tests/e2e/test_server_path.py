@@ -88,7 +88,7 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
         shutil.copy(EXAMPLES / "digits.csv.gz", self.root / "digits.csv.gz")
         self.upload("--csv", self.root / "digits.csv.gz", "--no-header", "--target", "c64", "--image", "1,8,8")
 
-    def test_nothing_else_is_reached(self):
+    def test_files_outside_the_allowed_folders_are_refused(self):
         secret = self.write("secret.csv", ROWS)
         self.put("inside.csv", ROWS)
         os.symlink(secret, self.root / "link.csv")
@@ -161,7 +161,7 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
         self.upload("--csv", path, "--target", "kind", "--name", "moving")
         self.assertEqual(state("moving"), "READY")
 
-    def test_a_server_that_allows_nothing_says_so(self):
+    def test_a_server_without_allowed_folders_says_so(self):
         path = self.put("closed.csv", ROWS)
         daemon = Daemon(self.folder / "closed").start()
         done = daemon.cli("dataset", "upload", "--on-server", "--csv", path, "--target", "kind", check=False)

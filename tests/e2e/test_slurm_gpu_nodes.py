@@ -58,7 +58,7 @@ exec '{BIN / "trainyard-worker"}' "$@"
         said = next(line for line in self.logs("spread") if line.startswith("connected by "))
         self.assertRegex(said, r"^connected by ranks 0 to 1: NCCL \S+ through lo \(127.0.0.1\); ranks 2 to 3: NCCL ")
 
-    def test_a_killed_worker_and_a_killed_first(self):
+    def test_a_killed_worker_and_a_killed_first_rank(self):
         for rank in (1, 0):
             name = f"killed-{rank}"
             self.begin(name)
@@ -68,7 +68,7 @@ exec '{BIN / "trainyard-worker"}' "$@"
         reasons = [e["state"].get("reason") for e in self.daemon.events("killed-1") if "state" in e]
         self.assertIn("RANK_LOST", reasons)
 
-    def test_a_node_without_its_gpus_is_told_and_waited_for(self):
+    def test_a_node_without_its_gpus_is_reported_and_waited_for(self):
         self.lacks_gpus.touch()
         try:
             self.daemon.submit(self.spec("lacking"))

@@ -188,7 +188,7 @@ class CarelessBackend final : public HostBackend {
 };
 
 // A watch that detects nothing would let the tests above pass.
-TEST(Arena, WatchSeesWhatIsWrittenTooFarAndWhatIsNeverWritten) {
+TEST(Arena, WatchFindsWritesBeyondABufferAndBuffersNeverWritten) {
   const auto watch = [](int64_t count) {
     testing::CaseBuilder b(DType::kF32);
     const TensorId x = b.input("x", {1, 20});

@@ -51,7 +51,7 @@ TEST(AttentionDropout, DropsTheShareAndScalesTheRest) {
   }
 }
 
-TEST(AttentionDropout, DrawsAnewForEachStepLayerQueryAndHead) {
+TEST(AttentionDropout, DrawsDifferForEachStepLayerQueryAndHead) {
   const auto cpu = make_cpu_backend(1);
   const std::vector<double> y = masks(*cpu, 0.5, 4, 9);
   EXPECT_EQ(y, masks(*cpu, 0.5, 4, 9));

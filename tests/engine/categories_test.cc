@@ -92,7 +92,7 @@ TEST(CategoryEmbedding, PresetEqualsItsWrittenOutLayers) {
   }
 }
 
-TEST(CategoryEmbedding, WithoutItNothingChanges) {
+TEST(CategoryEmbedding, WithoutItModelsAreUnchanged) {
   ModelSpec spec = embedded("auto");
   spec.parameters = {{"hidden", int64_t{8}}};
   ModelInterface plain = table();

@@ -52,7 +52,7 @@ int64_t denormals_of(const CaseResult& result, const std::string& name) {
 
 // Runs every op, gradient and update of the table of cases with numbers so small that products or
 // halves are denormal: about 2^-66, and 2^-122, which is 16 times the smallest normal number.
-TEST(Denormals, NoKernelGivesOne) {
+TEST(Denormals, NoKernelProducesOne) {
   const auto reference = make_reference_backend();
   int64_t would_be = 0;
   for (const double scale : {0x1p-66, 0x1p-122}) {
@@ -116,7 +116,7 @@ TEST(Denormals, ACopyKeepsItsBits) {
   for (const double value : result.values.at("y")) EXPECT_EQ(value, static_cast<double>(1e-40f));
 }
 
-TEST(Denormals, ARunLeavesTheThreadAsItWas) {
+TEST(Denormals, ARunRestoresTheThreadsMode) {
   ASSERT_EQ(flush_mode(), 0u);
   CaseBuilder b(DType::kF32);
   const CaseGraph c = b.finish(b.one("y", "Relu", {}, {b.input("x", {4, 3})}));

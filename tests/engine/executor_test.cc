@@ -144,7 +144,7 @@ std::string fault_of(const std::function<void()>& f) {
   return "";
 }
 
-TEST(Executor, FaultsOnMemoryThatIsNotAlignedAsTheBackendAsks) {
+TEST(Executor, FaultsOnMemoryWithoutTheBackendsAlignment) {
   DemandingBackend backend;
   const CaseGraph c = small_net();
   const auto bind = [&](int64_t alignment) {

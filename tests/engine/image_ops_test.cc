@@ -52,7 +52,7 @@ TEST(ConvInfer, GivesTheOutputShape) {
             (Shape{1, 6, 5, 3}));
 }
 
-TEST(ConvTransposeInfer, GivesTheOutputShapeAndRefusesWhatDoesNotFit) {
+TEST(ConvTransposeInfer, GivesTheOutputShapeAndRefusesMismatches) {
   const Shape x{2, 4, 7, 5}, w{4, 6, 3, 3};
   EXPECT_EQ(output({"ConvTranspose", {x, w, {6}}, {}}), (Shape{2, 6, 9, 7}));
   EXPECT_EQ(output({"ConvTranspose",
@@ -73,7 +73,7 @@ TEST(ConvTransposeInfer, GivesTheOutputShapeAndRefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal({"ConvTranspose", {x, w, {5}}, {}}), "b: shape [5], expected [6]");
 }
 
-TEST(ConvInfer, RefusesWhatDoesNotFit) {
+TEST(ConvInfer, RefusesMismatchedShapes) {
   const Shape x{2, 3, 8, 8}, w{4, 3, 3, 3};
   EXPECT_EQ(refusal({"Conv", {{2, 3, 8}, w}, {}}),
             "x: shape [2, 3, 8] has rank 3, expected rank 4");
@@ -116,7 +116,7 @@ TEST(PoolInfer, GivesTheOutputShape) {
   EXPECT_EQ(output({"GlobalAveragePool", {{3, 5, 7, 2}}, {}}), (Shape{3, 5, 1, 1}));
 }
 
-TEST(PoolInfer, RefusesWhatDoesNotFit) {
+TEST(PoolInfer, RefusesMismatchedShapes) {
   for (const std::string op : {"MaxPool", "AveragePool"}) {
     EXPECT_EQ(refusal({op, {{1, 2, 5, 5}}, {}}),
               "kernel_shape: this attribute is required, for example [2, 2]");

@@ -111,7 +111,7 @@ struct Case {
   double clip_norm, clip_value;
 };
 
-TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
+TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstOtherMatchesFp32) {
   const auto backend = testing::make_tested_backend(2);
   for (const Case& c : std::vector<Case>{{"sgd", 1, 0, 0},
                                          {"sgd", 1, 0.5, 0},
@@ -186,7 +186,7 @@ TrainJob scaling_job_in(const Workspace& w, const std::string& name, ModelSpec m
 
 // The job is stopped while it skips steps, and again later; the checkpoint has the scale and its
 // counters.
-TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
+TEST(LossScaling, AJobSkipsReportsLearnsAndResumesToTheSameBits) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100);
   const TrainJob whole = scaling_job_in(w, "whole", steep_model());

@@ -45,7 +45,7 @@ ModelSpec autoencoder(Attributes parameters = {}, LossSpec loss = {}) {
   return spec;
 }
 
-TEST(Losses, FollowTheTargetWhereTheSpecIsSilent) {
+TEST(Losses, AreChosenByTheTargetIfTheSpecHasNone) {
   EXPECT_EQ(find_objective({}, kTenClasses)->loss->field, "softmax_cross_entropy");
   EXPECT_EQ(find_objective({}, kText)->loss->field, "softmax_cross_entropy");
   EXPECT_EQ(find_objective({}, kNumber)->loss->field, "mean_squared_error");
@@ -134,7 +134,7 @@ std::vector<Refusal> refusals() {
   };
 }
 
-TEST(Losses, RefuseWhatDoesNotFitNamingTheField) {
+TEST(Losses, RefuseMismatchesNamingTheField) {
   for (const Refusal& r : refusals()) {
     SCOPED_TRACE(r.name);
     const auto objective = find_objective(r.spec, r.data);
@@ -379,7 +379,7 @@ double squared_error(const std::vector<Prediction>& predictions, const std::stri
 
 // Pixels are scaled to [0, 1] for the model; predictions must be pixels again, as accurate as the
 // metrics say.
-TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
+TEST(Autoencoder, ReconstructsImagesInTheirOwnUnits) {
   // The pixels' own variance is 17. Divided by 255 they are all dark, and there is little more to
   // learn: a constant medium gray has an error of 15,000.
   for (const auto& [loss, bound] :
@@ -400,7 +400,7 @@ TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
   }
 }
 
-TEST(Autoencoder, GivesRowsBackInTheirOwnUnits) {
+TEST(Autoencoder, ReconstructsRowsInTheirOwnUnits) {
   const Workspace w;
   make_dataset(w, false, 200, 40);
   ModelSpec model = with_loss("");

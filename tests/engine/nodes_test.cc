@@ -269,7 +269,7 @@ class HastyClock final : public Clock {
 };
 
 // Clocks differ, so the first process alone decides when a checkpoint is due by time.
-TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
+TEST(Nodes, CheckpointsFollowTheClockOfRankZero) {
   const Workspace w;
   make_dataset(w, true, 100);
   for (const int64_t hasty : {0, 1}) {
@@ -291,7 +291,7 @@ TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
 }
 
 // A stop signal may reach a single node only.
-TEST(Nodes, AStopOfOneStopsAllBehindTheSameStepAndTheyGoOn) {
+TEST(Nodes, AStopOfOneStopsAllAfterTheSameStepAndTheyResume) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto job_of = [&](const std::string& name) {
@@ -329,7 +329,7 @@ TEST(Nodes, AStopOfOneStopsAllBehindTheSameStepAndTheyGoOn) {
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
-TEST(Nodes, ACheckpointOfThemGoesOnLocallyAndBack) {
+TEST(Nodes, ACheckpointResumesLocallyAndOnNodesAgain) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob whole = plain_job(w, "whole");
@@ -353,7 +353,7 @@ TEST(Nodes, ACheckpointOfThemGoesOnLocallyAndBack) {
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
-TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
+TEST(Nodes, DifferentJobsAndCheckpointsAreRefused) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob job = plain_job(w, "a");
@@ -473,7 +473,7 @@ std::vector<std::unique_ptr<Child>> start_children(const Workspace& w, int quiet
   return children;
 }
 
-TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
+TEST(Nodes, AKilledProcessIsNamedByAllOthers) {
   const Workspace w;
   make_dataset(w, true, 100);
   auto children = start_children(w, 900'000);
@@ -501,7 +501,7 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
 }
 
 // A killed process loses its shards, but the first process's checkpoint has them all.
-TEST(Nodes, ShardedParametersOutliveAKilledProcess) {
+TEST(Nodes, ShardedParametersSurviveAKilledProcess) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto start = [&](const std::string& work) {
@@ -525,7 +525,7 @@ TEST(Nodes, ShardedParametersOutliveAKilledProcess) {
               bytes_of(w / "calm/model/model.safetensors"));
 }
 
-TEST(Nodes, AProcessThatStandsStillIsNamed) {
+TEST(Nodes, AStalledProcessIsNamed) {
   const Workspace w;
   make_dataset(w, true, 100);
   auto children = start_children(w, 4000);

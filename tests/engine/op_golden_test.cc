@@ -74,11 +74,11 @@ void run_cases(Backend& backend, DType dtype, double bound) {
 }
 
 // This engine's reference and PyTorch both compute in double, but add in different orders.
-TEST(PyTorchOps, ReferenceGivesTheSameValuesAndGradients) {
+TEST(PyTorchOps, ReferenceMatchesValuesAndGradients) {
   run_cases(*make_reference_backend(), DType::kF64, 1e-12);
 }
 // The bound is that between two backends (tests/engine/cpu_parity_test.cc).
-TEST(PyTorchOps, CpuGivesTheSameValuesAndGradients) {
+TEST(PyTorchOps, CpuMatchesValuesAndGradients) {
   run_cases(*make_cpu_backend(2), DType::kF32, 3e-5);
 }
 

@@ -132,7 +132,7 @@ TEST(PassFuse, PutsSumsOfGradientsIntoNormalizations) {
   EXPECT_EQ(count_of(marked.graph, "SkipBatchNormalizationReluGrad"), 0);
 }
 
-TEST(PassFuse, LeavesAloneWhatSomebodyElseReads) {
+TEST(PassFuse, LeavesNodesWithOtherReaders) {
   CaseBuilder b(DType::kF32);
   const TensorId n = b.node("n", "BatchNormalization", {},
                             {b.input("x", {3, 4}), b.parameter("s", {4}), b.parameter("b", {4}),
@@ -205,7 +205,7 @@ TEST(PassFuse, PutsReluIntoConvolutions) {
   EXPECT_EQ(count_of(without.graph, "ReluGrad"), 3);
 }
 
-TEST(PassFuse, LeavesConvolutionsThatSomebodyElseReads) {
+TEST(PassFuse, LeavesConvolutionsWithOtherReaders) {
   for (const bool marked : {true, false}) {
     CaseBuilder b(DType::kF32);
     const TensorId pre =
@@ -294,7 +294,7 @@ TEST(PassFuse, PutsReluIntoPools) {
 
 // A ReLU is not fused if its result has other readers, or if the pool's window has more cells than
 // a byte can number.
-TEST(PassFuse, LeavesPoolsWhoseReluIsNotTheirsAlone) {
+TEST(PassFuse, LeavesPoolsWhoseReluHasOtherReaders) {
   const auto fused_pools = [](int64_t side, bool before, bool marked, bool read_twice) {
     CaseBuilder b(DType::kF32);
     const TensorId x = b.image("x", {1, 1, 17, 17});
@@ -372,7 +372,7 @@ CaseGraph relu_net(bool dropped = false) {
       b.finish(b.one("y", "Gemm", trans_b, {x, b.parameter("w3", {3, 9})})), &gradients);
 }
 
-TEST(PassFuse, PutsReluIntoProductsForAGpuAlone) {
+TEST(PassFuse, FusesReluIntoProductsOnlyForAGpu) {
   for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
     for (const bool dropped : {false, true}) {
       const bool gpu = processor == Processor::kGpu;
@@ -477,7 +477,7 @@ TEST(PassFuse, PutsDropoutInFrontOfSumsIntoNormalizations) {
   EXPECT_EQ(count_of(c.graph, "DropoutGrad"), 0);
 }
 
-TEST(SkipNormalization, RefusesWhatItsFormDoesNotTake) {
+TEST(SkipNormalization, RefusesInputsOfOtherForms) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.input("x", {3, 8}), scale = b.parameter("scale", {8});
   const TensorId inv = b.input("inv", {3, 1}), step = b.step(7), none = kNoTensor;
@@ -510,7 +510,7 @@ TEST(SkipNormalization, RefusesWhatItsFormDoesNotTake) {
             "skip: this input is required where there is no dropout");
 }
 
-TEST(PassFuse, LeavesDropoutThatSomebodyElseReads) {
+TEST(PassFuse, LeavesDropoutWithOtherReaders) {
   for (const bool marked : {true, false}) {
     CaseBuilder b(DType::kF32);
     const TensorId x = b.one("x", "Tanh", {}, {b.input("p", {3, 8})});
@@ -540,7 +540,7 @@ TEST(PassFuse, InferenceKeepsNoProductBehindGelu) {
 
 // cuBLASLt's GELU is the tanh form, so the exact form keeps its own kernel. Program outputs are not
 // fused away.
-TEST(PassFuse, LeavesOtherGelusAndWhatIsMarked) {
+TEST(PassFuse, LeavesOtherGelusAndMarkedNodes) {
   for (const bool exact : {true, false}) {
     CaseBuilder b(DType::kF32);
     const TensorId h = b.one("h", "Gemm", {{"transB", int64_t{1}}},
@@ -610,7 +610,7 @@ std::vector<TensorId> cross_entropy(CaseBuilder& b, TensorId z) {
 }
 
 // Fails if a pass leaves the scores in the graph, where a plan or an evaluation would see them.
-TEST(PassHead, PutsHeadAndLossTogetherForAGpuAlone) {
+TEST(PassHead, FusesHeadAndLossOnlyForAGpu) {
   for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
     CaseGraph c = head(cross_entropy);
     run_passes(c.graph, {}, Recompute::kNone, Precision::kFp32, processor);
@@ -630,7 +630,7 @@ TEST(PassHead, PutsHeadAndLossTogetherForAGpuAlone) {
   EXPECT_EQ(count_of(without.graph, "GemmSoftmaxCrossEntropyLoss"), 0);
 }
 
-TEST(PassHead, LeavesWhatSomebodyElseReadsAndOtherLosses) {
+TEST(PassHead, LeavesNodesWithOtherReadersAndOtherLosses) {
   const auto divergence = [](CaseBuilder& b, TensorId z) {
     return b.node("loss", "KullbackLeiblerDivergence", {{"label_smoothing", 0.25}},
                   {z, b.labels("labels", 6, 5)}, 2);
@@ -685,7 +685,7 @@ TEST(PassHead, ChangesNoBitOnTheCpu) {
   }
 }
 
-TEST(PassRecompute, ClonesAreInFrontOfTheirReaders) {
+TEST(PassRecompute, ClonesPrecedeTheirReaders) {
   CaseGraph c = blocks(DType::kF32, 2);
   fuse(c.graph);
   recompute_activations(c.graph, Recompute::kBlocks);
@@ -719,7 +719,7 @@ TEST(PassRecompute, ChangesNoBitAndSavesMemory) {
 
 // The last tensor of a segment is kept. Its readers in the backward pass come before the recomputed
 // nodes and must not be made to wait for them.
-TEST(PassRecompute, LeavesANormalizationAtACutAsItIs) {
+TEST(PassRecompute, DoesNotRecomputeANormalizationAtACut) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
   TensorId x = b.input("x", {6, 16});
@@ -760,7 +760,7 @@ TEST(PassFold, ConstantsBecomeOne) {
   EXPECT_EQ(folded.attributes.get_float("value", 0), static_cast<double>(0.1f + 0.2f));
 }
 
-TEST(PassDeadCode, DropsWhatNobodyNeedsAndKeepsUpdates) {
+TEST(PassDeadCode, DropsUnusedNodesAndKeepsUpdates) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.input("x", {4, 3});
   b.one("unused", "Tanh", {}, {b.one("also_unused", "Relu", {}, {x})});

@@ -31,7 +31,7 @@ int64_t recomputed() {
   return bytes_with(job_of(1), [](Recipe& r) { r.recompute = Recompute::kFull; });
 }
 
-TEST(Planner, AJobThatFitsStaysAsItIsWritten) {
+TEST(Planner, AJobThatFitsIsNotChanged) {
   const Machine machine = machine_with(1, 64 * kMiB);
   PlannedRun planned = planned_on(machine, job_of(1));
   EXPECT_FALSE(planned.choice.has_value());
@@ -44,7 +44,7 @@ TEST(Planner, AJobThatFitsStaysAsItIsWritten) {
   EXPECT_TRUE(judged(machine, job_of(1), planned).fits);
 }
 
-TEST(Planner, AChoiceIsInTheRecipeAndThePlanIsOfIt) {
+TEST(Planner, AChoiceIsWrittenIntoTheRecipeAndPlanned) {
   const Machine machine = machine_with(1, recomputed());
   PlannedRun planned = planned_on(machine, job_of(1));
   ASSERT_TRUE(planned.choice.has_value());
@@ -60,7 +60,7 @@ TEST(Planner, AChoiceIsInTheRecipeAndThePlanIsOfIt) {
   EXPECT_TRUE(judged(machine, job_of(1), planned).fits);
 }
 
-TEST(Planner, WhatTheSpecNamesIsNotChosen) {
+TEST(Planner, FieldsOfTheSpecAreNotChosen) {
   JobToPlan named = job_of(1);
   named.free = {};
   const Machine machine = machine_with(1, recomputed());
@@ -91,7 +91,7 @@ TEST(Planner, RowsStayOnTheHostBeforeAnythingElseChanges) {
   EXPECT_EQ(planned.plan.warnings.size(), 1u) << "that is said once";
 }
 
-TEST(Planner, ThePlanHoldsWhereverTheJobMayRun) {
+TEST(Planner, ThePlanIsValidForEveryEligibleDevice) {
   const Machine machine = machine_with(1, 64 * kMiB);
   JobToPlan any = job_of(0);
   const PlannedRun everywhere = planned_on(machine, any);
@@ -105,7 +105,7 @@ TEST(Planner, ThePlanHoldsWhereverTheJobMayRun) {
   EXPECT_EQ(cpu.plan.run.dataset_bytes, 0);
 }
 
-TEST(Planner, RunningJobsAreAskedForOnlyWhereTheyMatter) {
+TEST(Planner, RunningJobsAreQueriedOnlyIfNeeded) {
   Machine machine = machine_with(1, 64 * kMiB + 2 * whole());
   const int64_t used = 64 * kMiB + 2 * whole() - recomputed();
   machine.devices.devices[1].memory_used_bytes = used;
@@ -195,7 +195,7 @@ TEST(Planner, PlansMayComeFromACache) {
   EXPECT_EQ(asked, (std::vector<Recompute>{Recompute::kNone, Recompute::kNone, now, now}));
 }
 
-TEST(Planner, LayersAndADumpAreForWhoAsks) {
+TEST(Planner, LayersAndADumpAreComputedOnRequest) {
   PlanOptions options = kWhereItStarts;
   options.with_layers = true;
   options.dump = PlanDump::kMemory;
@@ -221,7 +221,7 @@ TEST(Planner, WeightsThatDoNotMatchAreRefusedOrReported) {
   EXPECT_EQ(reported->lacks_weights->message, plan(true).error().message);
 }
 
-TEST(Planner, DevicesThatAreMissingAreNamed) {
+TEST(Planner, MissingDevicesAreNamed) {
   const Result<PlannedRun> refused = plan_on(machine_with(1), job_of(2), table(), std::nullopt, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "RESOURCES_IMPOSSIBLE");

@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, PredictRows, ::testing::ValuesIn(presets()),
                            return preset.param.name + "_" + std::to_string(preset.index);
                          });
 
-TEST_P(PredictRows, DependOnThemselvesAlone) {
+TEST_P(PredictRows, DoNotDependOnEachOther) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     for (const int threads : {1, 2}) {
       SCOPED_TRACE(std::string(name_of(precision)) + ", " + std::to_string(threads) + " threads");

@@ -111,7 +111,7 @@ void expect_near_series(const std::map<int64_t, double>& got,
 }
 
 // After one step from a known state, exactly those rows differ that the op reports as gathered.
-TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
+TEST(SampledHead, UpdatesOnlyTheSampledRows) {
   constexpr int64_t kClasses = 400, kSamples = 12;
   const ModelInterface interface { {8}, 0, TargetForm::kClass, kClasses };
   for (const char* type : {"sgd", "adamw", "rmsprop", "lion"}) {
@@ -157,7 +157,7 @@ TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
   }
 }
 
-TEST(SampledHead, AnyNumberOfDevicesFollowsTheSameCurve) {
+TEST(SampledHead, FollowsTheSameCurveOnAnyNumberOfDevices) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
   const std::vector<std::pair<const char*, Change>> ways = {
@@ -272,7 +272,7 @@ TEST(SampledHead, TrainsOverAVocabularyInEveryPrecision) {
 }
 
 // Compared by the exact loss of the test rows, which both runs report.
-TEST(SampledHead, ReachesWhatTheLossOverAllClassesReaches) {
+TEST(SampledHead, ReachesTheMetricsOfTheFullLoss) {
   const Workspace w;
   make_zipf_classes(w, 1000, 6000);
   const auto reached = [&](const char* name, int64_t samples) {
@@ -446,7 +446,7 @@ TEST(VeryManyClasses, HaveTheCrossEntropyOfAll) {
   }
 }
 
-TEST(SampledHead, WarnsOfClassesThatAreNotByFallingFrequency) {
+TEST(SampledHead, WarnsOfClassesThatAreNotSortedByFrequency) {
   const Workspace w;
   make_zipf_classes(w, 300, 900);
   const TrainJob job = sampled_job_on(w, "a", 20);

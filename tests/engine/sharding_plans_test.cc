@@ -104,7 +104,7 @@ std::vector<Shard> all_sets() {
   return sets;
 }
 
-TEST(ShardSets, StandBehindTheirParts) {
+TEST(ShardSets, FollowTheirParts) {
   const std::vector<Shard> sets = shard_sets();
   for (const Shard set : {Shard::kOptimizer, Shard::kHead, kBoth}) {
     EXPECT_EQ(std::ranges::count(sets, set), 1) << name_of(set);
@@ -159,7 +159,7 @@ TEST(ShardingPlans, OneDeviceHasNothingToShard) {
   for (const ShardingRow& row : found.rows) EXPECT_EQ(row.sharding.shard, Shard::kNone);
 }
 
-TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
+TEST(ShardingPlans, AreRankedWithTheirDifferences) {
   ShardingQuery query = query_of(0, 4);
   query.step_times = times_by(0.25, 0.5);
   const ShardingPlans found = shardings_of(wide(), adam(), query);
@@ -184,7 +184,7 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   EXPECT_EQ(*faster.chosen, ShardingPlan{}) << "what fits as it is written stays so";
 }
 
-TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
+TEST(ShardingPlans, PlansThatDoNotFitSayByHowMuchAndSuggestMicroBatches) {
   const ModelSpec model = deep();
   const int64_t limit = bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4});
   const ShardingPlans found = shardings_of(model, adam(), query_of(limit));
@@ -211,7 +211,7 @@ TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
   }
 }
 
-TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
+TEST(ShardingPlans, AJobThatFitsOnlyShardedIsShardedAndOtherPlansSayWhyNot) {
   const Recipe recipe = adam(8);
   ShardingQuery query = query_of(0, 4);
   query.traits = {kCudaAlignment, Processor::kGpu};  // a GPU's plan excludes the host's copy
@@ -238,7 +238,7 @@ TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
 
 // Recompute changes no bit, but micro-batches do; so micro-batches come first only if they are
 // certainly faster.
-TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
+TEST(ShardingPlans, TheFirstPlanWithinTheForecastsErrorIsChosen) {
   const ModelSpec model = deep();
   const int64_t limit = std::max(bytes_of(model, adam(), {Shard::kNone, Recompute::kFull, 1}),
                                  bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 96}));
@@ -269,7 +269,7 @@ TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
 
 // Choosing only compiles fewer programs than listing all plans, but makes the same choice, whether
 // rates are known or not.
-TEST(ShardingPlans, AChoiceIsThatOfAllPlans) {
+TEST(ShardingPlans, TheChoiceIsTheBestOfAllPlans) {
   for (const ModelSpec& model : {deep(), wide()}) {
     const int64_t whole = bytes_of(model, adam(), {}, 4);
     for (const StepTimes& times : {StepTimes(), times_by(0.5, 0.001), times_by(0.01, 0.5)}) {
@@ -288,7 +288,7 @@ TEST(ShardingPlans, AChoiceIsThatOfAllPlans) {
   }
 }
 
-TEST(ShardingPlans, ARefusedOneSaysWhatASpecThatNamesItIsTold) {
+TEST(ShardingPlans, ARefusedPlanHasTheErrorOfASpecThatNamesIt) {
   Recipe recipe = adam();
   recipe.optimizer = default_optimizer("muon");
   Recipe named = recipe;
@@ -319,7 +319,7 @@ TEST(ShardingPlans, ARefusedOneSaysWhatASpecThatNamesItIsTold) {
   }
 }
 
-TEST(ShardingPlans, WhatTheSpecNamesStays) {
+TEST(ShardingPlans, FieldsOfTheSpecAreKept) {
   const ModelSpec model = deep();
   Recipe recipe = adam();
   recipe.shard = Shard::kHead;
@@ -338,7 +338,7 @@ TEST(ShardingPlans, WhatTheSpecNamesStays) {
   EXPECT_EQ(found.rows.size(), 2u);
 }
 
-TEST(ShardingPlans, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
+TEST(ShardingPlans, MicroBatchesThatChangeTheResultAreShownAndNeverChosen) {
   const ModelSpec model = deep(/*normalized=*/true);
   ShardingQuery query = query_of(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4}));
   query.free.recompute = false;
@@ -352,7 +352,7 @@ TEST(ShardingPlans, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
             "batch normalization computes its statistics over each micro-batch");
 }
 
-TEST(ShardingPlans, SoManyProgramsAreCompiledAtMost) {
+TEST(ShardingPlans, TheNumberOfCompiledProgramsIsBounded) {
   const Recipe recipe = adam(720);  // allows 29 numbers of micro-batches
   ShardingQuery query = query_of(lasting_bytes(planned(deep(), recipe, {}, 1).memory) + 1);
   const ShardingPlans one = shardings_of(deep(), recipe, query);
@@ -384,7 +384,7 @@ TEST(ShardingPlans, OfAVeryLargeNetworkAreFewer) {
   EXPECT_GT(found.left_out, 0);
 }
 
-TEST(ShardingPlans, NobodyWaitsForThem) {
+TEST(ShardingPlans, ArePlannedWithoutDelayingOtherCalls) {
   std::stop_source stop;
   stop.request_stop();
   const auto stopped =
@@ -403,7 +403,7 @@ TEST(ShardingPlans, NobodyWaitsForThem) {
   EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
 }
 
-TEST(ShardingPlans, ASpecThatIsWrongIsRefusedAsAnyPlanOfIt) {
+TEST(ShardingPlans, AnInvalidSpecIsRefusedLikeAnyPlanOfIt) {
   Recipe recipe = adam(0);
   const auto found = enumerate_sharding_plans(deep(), recipe, digits(), query_of(0));
   ASSERT_FALSE(found.ok());

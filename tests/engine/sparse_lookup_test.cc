@@ -151,7 +151,7 @@ std::set<int64_t> rows_that_differ(const std::vector<float>& a, const std::vecto
 }
 
 // Weights and state change in exactly the rows of the tokens, over all micro-batches and ranks.
-TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepNames) {
+TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepUses) {
   constexpr int64_t kTokens = 500, kWidth = 8;
   const ModelInterface interface { {3}, kTokens, TargetForm::kClass, 4 };
   const std::vector<int32_t> tokens = {7, 499, 7, 0, 31, 7, 31, 31, 31, 7, 250, 2};
@@ -183,7 +183,7 @@ TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepNames) {
 
 // Trains on a batch in which all tokens are the same, and on one with more tokens than the table
 // has rows.
-TEST(SparseLookup, TakesWhatIsAllEqualAndMoreTokensThanRows) {
+TEST(SparseLookup, AcceptsEqualTokensAndMoreTokensThanRows) {
   for (const int64_t tokens_of : {5, 500}) {
     const ModelInterface interface { {3}, tokens_of, TargetForm::kClass, 4 };
     Recipe recipe;
@@ -254,7 +254,7 @@ TEST(SparseLookup, ClipsByTheNormOfThePlainLayer) {
   }
 }
 
-TEST(SparseLookup, AnyNumberOfDevicesAndMicroBatchesFollowsTheSameCurve) {
+TEST(SparseLookup, FollowsTheSameCurveOnAnyNumberOfDevicesAndMicroBatches) {
   const Workspace w;
   testing::make_text(w, 2000);
   const std::vector<std::pair<const char*, Change>> ways = {
@@ -298,7 +298,7 @@ TEST(SparseLookup, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // Checkpoints and models do not depend on how the table was trained.
-TEST(SparseLookup, EvaluatesAndPredictsAsThePlainLayer) {
+TEST(SparseLookup, EvaluatesAndPredictsLikeThePlainLayer) {
   const Workspace w;
   testing::make_text(w, 2000);
   const TrainJob sparse = job_on(w, "sparse", kSparse), plain = job_on(w, "plain", kPlain);
@@ -317,7 +317,7 @@ TEST(SparseLookup, EvaluatesAndPredictsAsThePlainLayer) {
   EXPECT_EQ(evaluation.values.front().second, of_sparse.series.at("test/loss").at(30));
 }
 
-TEST(SparseLookup, OfAFrozenTableDoesNothing) {
+TEST(SparseLookup, OfAFrozenTableChangesNothing) {
   const Workspace w;
   testing::make_text(w, 2000);
   const auto program = [&](int64_t sparse, const Change& change) {
@@ -389,7 +389,7 @@ TEST(SparseLookup, FollowsPyTorch) {
 }
 
 // Checks the planned bytes, and the warning about tables that would profit from `sparse`.
-TEST(SparseLookup, IsProposedWhereATableTakesMostOfAStep) {
+TEST(SparseLookup, IsSuggestedIfATableTakesMostOfAStep) {
   const Workspace w;
   testing::make_text(w, 2000);
   const auto proposal = [&](int64_t sparse, int64_t rows, const Change& change = nullptr) {
@@ -422,7 +422,7 @@ TEST(SparseLookup, IsProposedWhereATableTakesMostOfAStep) {
             "");
 }
 
-TEST(SparseLookup, TakesGradientsByTheRowsThatAreNamed) {
+TEST(SparseLookup, ComputesGradientsOnlyForTheRowsInUse) {
   const Workspace w;
   testing::make_text(w, 2000);
   const auto plan_of = [&](int64_t sparse) {

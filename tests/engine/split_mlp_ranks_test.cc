@@ -102,12 +102,12 @@ TEST(SplitMlp, FollowsTheCurveOfOneDevice) {
   expect_the_curve_of_one_device(optimizer("sgd", 0.02, 0.9));
 }
 // 50 units are divided into 17, 17 and 16; 5 units over 4 ranks into 2, 2, 1 and 0.
-TEST(SplitMlp, FollowsItWithFewerUnitsThanRows) {
+TEST(SplitMlp, FollowsTheCurveWithFewerUnitsThanRows) {
   expect_the_curve_of_one_device(nullptr, 1e-5, {kMlp, kAll}, {3});
   expect_the_curve_of_one_device([](TrainJob& job) { model_of(job, 5, "Tanh", 60); }, 1e-5,
                                  {kMlp, kAll}, {3, 4});
 }
-TEST(SplitMlp, FollowsItWithEveryActivationThatCan) {
+TEST(SplitMlp, FollowsTheCurveWithEverySupportedActivation) {
   for (const char* type : {"Relu", "Tanh", "Swish", "LeakyRelu", "Mish", "HardSwish"}) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device([=](TrainJob& job) { model_of(job, 50, type); }, 1e-5, {kMlp},
@@ -121,7 +121,7 @@ TEST(SplitMlp, FollowsItWithEveryActivationThatCan) {
                                    {3, 4});
   }
 }
-TEST(SplitMlp, FollowsItWithEveryOptimizerThatCan) {
+TEST(SplitMlp, FollowsTheCurveWithEverySupportedOptimizer) {
   for (const char* type : {"adam", "lion", "rmsprop"}) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device(optimizer(type, 0.001));
@@ -137,7 +137,7 @@ Change dropped(int64_t units) {
   };
 }
 // Each rank must draw the same dropout for its units as one device does.
-TEST(SplitMlp, FollowsItWithDropoutBetween) {
+TEST(SplitMlp, FollowsTheCurveWithDropoutBetween) {
   expect_the_curve_of_one_device(dropped(48), 1e-5, {kMlp, kAll}, {2, 3, 4});
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
@@ -150,7 +150,7 @@ TEST(SplitMlp, FollowsItWithDropoutBetween) {
 }
 // If a rank's units are not a multiple of 4, the pair stays whole, and the next pair is tried. The
 // evaluation program, which has no dropout, must be split the same way.
-TEST(SplitMlp, LeavesAPairWholeWhoseDrawsCannotBeCut) {
+TEST(SplitMlp, DoesNotSplitAPairWhoseRandomDrawsCannotBeSplit) {
   const Workspace w;
   make_classes(w, 7, 120);
   Recorder expected, got;
@@ -163,7 +163,7 @@ TEST(SplitMlp, LeavesAPairWholeWhoseDrawsCannotBeCut) {
 }
 
 /// The preset groups its layers into pairs: 1 and 2, 3 and the head.
-TEST(SplitMlp, FollowsItWithSeveralPairs) {
+TEST(SplitMlp, FollowsTheCurveWithSeveralPairs) {
   const auto three = [](TrainJob& job) {
     job.model = {};
     job.model.preset = "mlp";
@@ -173,7 +173,7 @@ TEST(SplitMlp, FollowsItWithSeveralPairs) {
   expect_the_curve_of_one_device(three, 1e-5, {kAll}, {2, 4}, 1);
 }
 // All weights belong to the pair, so no gradient is exchanged.
-TEST(SplitMlp, FollowsItWithNothingBesideThePair) {
+TEST(SplitMlp, FollowsTheCurveWithOnlyThePair) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.model.layers = {dense("fc1", 40), activation("Relu"), {"head", "Gemm", {}, {}}};
@@ -182,14 +182,14 @@ TEST(SplitMlp, FollowsItWithNothingBesideThePair) {
       },
       1e-5, {kMlp, kState | kMlp});
 }
-TEST(SplitMlp, FollowsItWithClippedGradients) {
+TEST(SplitMlp, FollowsTheCurveWithClippedGradients) {
   expect_the_curve_of_one_device([](TrainJob& job) {
     job.recipe.clip_norm = 0.3;
     job.recipe.metrics = {"gradient_norm"};
   });
   expect_the_curve_of_one_device([](TrainJob& job) { job.recipe.clip_value = 0.01; });
 }
-TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
+TEST(SplitMlp, FollowsTheCurveWithMicroBatchesAveragesAndFrozenLayers) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.recipe.batch_size = 24;
@@ -217,7 +217,7 @@ TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
       1e-5, {kMlp});
 }
 // The loss curve must equal that of one device, within the precision of 16 bits.
-TEST(SplitMlp, FollowsItIn16Bits) {
+TEST(SplitMlp, FollowsTheCurveIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     expect_the_curve_of_one_device([&](TrainJob& job) { job.recipe.precision = precision; },
@@ -239,7 +239,7 @@ Change transformer(int64_t recompute = 0) {
     job.recipe.context_length = 6;
   };
 }
-TEST(SplitMlp, FollowsItInATransformer) {
+TEST(SplitMlp, FollowsTheCurveInATransformer) {
   const Workspace w;
   make_text(w);
   Recorder expected;
@@ -283,7 +283,7 @@ TEST(SplitMlp, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
-TEST(SplitMlp, CheckpointsGoOnInAnyLayout) {
+TEST(SplitMlp, CheckpointsResumeInAnyShardingPlan) {
   const Workspace w;
   make_classes(w, 7, 120);
   const auto change = [](TrainJob& job) {
@@ -312,7 +312,7 @@ TEST(SplitMlp, CheckpointsGoOnInAnyLayout) {
 }
 
 // Sharding changes no initial value, and no rank writes to another rank's part.
-TEST(SplitMlp, WeightsBeginAsOnOneDevice) {
+TEST(SplitMlp, WeightsAreInitializedAsOnOneDevice) {
   const Workspace w;
   make_classes(w, 7, 120);
   const auto change = [](TrainJob& job) {
@@ -330,7 +330,7 @@ TEST(SplitMlp, WeightsBeginAsOnOneDevice) {
   }
 }
 
-TEST(SplitMlp, ModelsPredictAsOfOneDevice) {
+TEST(SplitMlp, ModelsPredictLikeThoseOfOneDevice) {
   const Workspace w;
   make_classes(w, 7, 120);
   const TrainJob one = job_on(w, "one", kWhole), split = job_on(w, "split", kMlp);
@@ -352,7 +352,7 @@ Change wide() {
   };
 }
 
-TEST(SplitMlp, RanksHoldTheirUnitsAndNoMore) {
+TEST(SplitMlp, RanksStoreOnlyTheirUnits) {
   const Workspace w;
   make_classes(w, 7, 120);
   Recorder whole;
@@ -401,7 +401,7 @@ TEST(SplitMlp, TrainsAModelWhosePairFitsNoDevice) {
   expect_the_curve(unbounded, r, 1e-5);
 }
 
-TEST(SplitMlp, IsChosenWhereNothingElseMakesAJobFit) {
+TEST(SplitMlp, IsChosenIfNothingElseMakesAJobFit) {
   const Workspace w;
   make_classes(w, 7, 120);
   const TrainJob job = job_on(w, "job", kWhole, wide());
@@ -427,7 +427,7 @@ TEST(SplitMlp, IsChosenWhereNothingElseMakesAJobFit) {
       << "layers are split within a node";
 }
 
-TEST(SplitMlp, PlansWhatRanksExchange) {
+TEST(SplitMlp, PlansTheExchangeOfRanks) {
   const Workspace w;
   make_classes(w, 7, 120);
   TrainJob job = job_on(w, "job", kMlp, [](TrainJob& changed) {
@@ -464,7 +464,7 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
 
 // The rule of split_mlp.h is tested at its limit: 4 P for weights, gradients and state against R (2
 // D + D').
-TEST(SplitMlp, SplitsWhereThatSavesMemory) {
+TEST(SplitMlp, SplitsIfThatSavesMemory) {
   const Workspace w;
   make_classes(w, 7, 600);
   // P = 50 (8 + 1 + 20) = 1,450; 2 D + D' = 36; the limit is 161.1 rows.
@@ -505,7 +505,7 @@ TEST(SplitMlp, FindsTheClassifierOfVgg) {
 
 // All ranks run the same program with the same memory layout, and every exchange has its own
 // number.
-TEST(SplitMlp, RanksDifferByAttributesAlone) {
+TEST(SplitMlp, RanksDifferOnlyByAttributes) {
   const Workspace w;
   make_classes(w, 5, 120);
   TrainJob job = job_on(w, "job", kAll, [](TrainJob& changed) {
@@ -570,7 +570,7 @@ TEST(SplitMlp, GraphsRefuseAConversionThatIsNotPlanned) {
   EXPECT_EQ(graph.tensor(summand).spread, Spread::kSummand);
   const TensorId y = given("y", *scatter_rows_op(), rows, {summand});
   EXPECT_EQ(graph.tensor(y).spread, Spread::kOwn);
-  const std::string mismatch = "SPREAD_MISMATCH";
+  const std::string mismatch = "SHARDING_UNSUPPORTED";
   EXPECT_EQ(refused("own rows by units", *gemm_op(), product, {x, w1}), mismatch);
   EXPECT_EQ(refused("units and classes", *gemm_op(), product, {active, of_classes}), mismatch);
   EXPECT_EQ(refused("a whole bias of units", *gemm_op(), product, {all, classes, b1}), mismatch);

@@ -97,7 +97,7 @@ TEST(StepProfile, ChangesNothing) {
   }
 }
 
-TEST(StepProfile, StopsWhenItIsAsked) {
+TEST(StepProfile, StopsOnRequest) {
   Small small;
   const auto cpu = make_cpu_backend(1);
   ProfilingBackend backend(*cpu);
@@ -110,7 +110,7 @@ TEST(StepProfile, StopsWhenItIsAsked) {
   EXPECT_EQ(profile.error().code, ErrorCode::kCancelled);
 }
 
-TEST(StepProfile, LeastTimeIsThatOfWhatIsScarcer) {
+TEST(StepProfile, LeastTimeIsThatOfTheBottleneck) {
   NodeWork work;
   work.cost = {1000, 100};
   DevicePeak peak;
@@ -132,7 +132,7 @@ TEST(StepProfile, LeastTimeIsThatOfWhatIsScarcer) {
   EXPECT_EQ(least_seconds(work, peak), 100) << "a CPU computes TF32 as F32";
 }
 
-TEST(StepProfile, ProductsOf16BitsAreTold) {
+TEST(StepProfile, ProductsOf16BitsAreMarked) {
   Small small(1, Precision::kBf16);
   bool any = false;
   for (const NodeProfile& node : profile_of(small).nodes) {
@@ -166,7 +166,7 @@ TEST(StepProfile, JsonHasEveryNodeAndItsShareOfTheBoundAndTheSumsOfOps) {
   }
 }
 
-TEST(StepProfile, TheTraceIsWhatViewersRead) {
+TEST(StepProfile, TheTraceHasTheFormatOfViewers) {
   Small small;
   const StepProfile profile = profile_of(small);
   const nlohmann::json trace = nlohmann::json::parse(chrome_trace(profile));

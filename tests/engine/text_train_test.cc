@@ -104,7 +104,7 @@ TrainJob bigram_job(const Workspace& w, const std::string& name) {
   return job;
 }
 
-TEST(TextTraining, LearnsWhatFollowsWhat) {
+TEST(TextTraining, LearnsASequence) {
   const Workspace w;
   ingest_text(w, periodic_text(700), 0.1);
   const auto backend = testing::make_tested_backend(1);
@@ -175,7 +175,7 @@ TEST(TextTraining, RowsAreClassifiedAndRawTextIsReadAlike) {
   EXPECT_EQ(classes[static_cast<size_t>(predictions[1].label)], "money");
 }
 
-TEST(TextTraining, RefusesWhatDoesNotFit) {
+TEST(TextTraining, RefusesMismatches) {
   const Workspace stream_folder;
   const Workspace rows_folder;
   const DatasetSchema stream = ingest_text(stream_folder, periodic_text(100), 0);

@@ -24,7 +24,7 @@ constexpr float kSmall = 1e-30f;  // a normal number whose square is denormal
 [[gnu::noinline]] float product(float x, float y) { return x * y; }
 [[gnu::noinline]] double product(double x, double y) { return x * y; }
 
-TEST(FlushDenormals, ZeroesWhatIsReadAndWhatIsWritten) {
+TEST(FlushDenormals, ZeroesInputsAndOutputs) {
   EXPECT_EQ(product(kDenormal, 1.0f), kDenormal);
   EXPECT_NE(product(kSmall, 1e-10f), 0);
   {
@@ -38,7 +38,7 @@ TEST(FlushDenormals, ZeroesWhatIsReadAndWhatIsWritten) {
   EXPECT_EQ(product(kDenormal, 1.0f), kDenormal);
 }
 
-TEST(FlushDenormals, EndsWithTheModeOfBefore) {
+TEST(FlushDenormals, RestoresTheEarlierMode) {
   ASSERT_EQ(flush_mode(), 0u);
   const auto control = float_control();
   {
@@ -75,7 +75,7 @@ TEST(FlushDenormals, AllThreadsOfATeamHaveTheCallersMode) {
   }
 }
 
-TEST(FlushDenormals, ATeamThatIsMadeByAThreadThatFlushesFollowsItsCaller) {
+TEST(FlushDenormals, ATeamFollowsTheModeOfItsCaller) {
   const auto flushed = std::make_unique<FlushDenormals>();
   Team team(2);
   std::array<uint64_t, 2> modes{};

@@ -325,7 +325,7 @@ TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
 
 // A pool that includes ReLU equals a pool followed by ReLU: value, mask and gradient, with a NaN
 // among the values.
-TEST(PoolKernels, ReluOfAMaximumIsBothInOne) {
+TEST(PoolKernels, FusedReluOfAMaximumMatchesBothSteps) {
   cpu::Team team(2);
   for (PoolDims d : pool_cases()) {
     for (const bool channels_last : {true, false}) {

@@ -105,7 +105,7 @@ TEST(Candidates, FollowTheirDistribution) {
   }
 }
 
-TEST(SampleClasses, DrawsEachOnceAndFindsEveryLabel) {
+TEST(SampleClasses, DrawsEachClassOnceAndIncludesEveryLabel) {
   for (const bool log_uniform : {true, false}) {
     for (const auto& [classes, samples] : std::vector<std::pair<int64_t, int64_t>>{
              {2, 1}, {10, 5}, {1000, 500}, {1000, 20}, {1000000, 3000}}) {

@@ -82,7 +82,7 @@ TEST(Team, WakesACallerThatIsAboutToSleep) {
   EXPECT_EQ(rounds, 3000);
 }
 
-TEST(Team, ThrowsWhatAThreadThrew) {
+TEST(Team, RethrowsAThreadsException) {
   Team team(3);
   for (const int thrower : {0, 1, 2}) {
     const auto run = [&] {

@@ -48,7 +48,7 @@ class OnnxImportModels : public ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(OnnxImportModels, GiveWhatPyTorchGives) {
+TEST_P(OnnxImportModels, MatchPyTorch) {
   const Result<ImportedModel> model = import();
   ASSERT_TRUE(model.ok()) << model.error().message;
   const TensorView& input = part("input");
@@ -68,7 +68,7 @@ TEST_P(OnnxImportModels, GiveWhatPyTorchGives) {
   }
 }
 
-TEST_P(OnnxImportModels, TrainOnAsInPyTorch) {
+TEST_P(OnnxImportModels, ContinueTrainingAsInPyTorch) {
   if (golden().find(GetParam() + "/losses") == nullptr) GTEST_SKIP() << "is only computed";
   const Result<ImportedModel> model = import();
   ASSERT_TRUE(model.ok()) << model.error().message;

@@ -113,7 +113,7 @@ std::map<std::string, std::string> refused_tests() {
   return refused;
 }
 
-TEST(OnnxImportNodes, GiveWhatTheNodeTestsExpect) {
+TEST(OnnxImportNodes, MatchTheNodeTestsOfOnnx) {
   const auto file = SafetensorsFile::open(kFolder + "onnx_nodes.safetensors");
   ASSERT_TRUE(file.ok()) << file.error().message;
   const std::map<std::string, std::string> known = refused_tests();

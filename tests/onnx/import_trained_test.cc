@@ -52,7 +52,7 @@ std::string yaml_of(const Result<ImportedModel>& model) {
 #define EXPECT_REPORTS(text, part) \
   EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
-TEST(OnnxTrainedParameters, TrainWhatIsNamedAndNothingElse) {
+TEST(OnnxTrainedParameters, TrainOnlyTheNamedOnes) {
   const std::vector<FileNode> nodes = {{"Mul", {"x", "w"}, {"y"}}};
   const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
   EXPECT_REPORTS(yaml_of(trained), "parameter: {shape: [2]}");
@@ -69,7 +69,7 @@ TEST(OnnxTrainedParameters, MayBeASingleNumber) {
   EXPECT_REPORTS(yaml_of(model), "parameter: {shape: [1]}");
 }
 
-TEST(OnnxTrainedParameters, AreNotComputedWithBeforeTheyAreTrained) {
+TEST(OnnxTrainedParameters, AreNotFoldedIntoConstants) {
   const std::vector<FileNode> nodes = {{"Exp", {"w"}, {"e"}}, {"Mul", {"x", "e"}, {"y"}}};
   const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
   EXPECT_REPORTS(yaml_of(trained), "- exp:");
@@ -96,7 +96,7 @@ TEST(OnnxTrainedParameters, OfOtherNodesAreFrozen) {
 }
 
 // PyTorch's exporter writes torch.arange() as floats that CastLike converts to integers.
-TEST(OnnxTrainedParameters, LeaveOtherNumbersToBeCastLikeWholeOnes) {
+TEST(OnnxTrainedParameters, LetOtherValuesBeCastLikeIntegers) {
   const auto model = import_nodes({{"Shape", {"w"}, {"s"}},
                                    {"CastLike", {"w", "s"}, {"whole"}},
                                    {"CastLike", {"whole", "w"}, {"back"}},
@@ -108,7 +108,7 @@ TEST(OnnxTrainedParameters, LeaveOtherNumbersToBeCastLikeWholeOnes) {
 }
 
 // The parameter is a frozen class token of zeros.
-TEST(OnnxTrainedParameters, LeaveEqualNumbersToStandBeforeEverySample) {
+TEST(OnnxTrainedParameters, LetEqualValuesBeBroadcastOverSamples) {
   const auto model = import_nodes(
       {{"Shape", {"x"}, {"s"}},
        {"Expand", {"w", "s"}, {"token"}},
@@ -146,7 +146,7 @@ TEST(OnnxTrainedParameters, ThatArePartOfAWeightAreRefusedByName) {
   EXPECT_REPORTS(yaml_of(model), "also has numbers that are fixed");
 }
 
-TEST(OnnxTrainedParameters, ThatDecideSomethingAreRefused) {
+TEST(OnnxTrainedParameters, ThatControlTheGraphAreRefused) {
   const auto model = import_nodes(
       {{"Less", {"w", "w"}, {"c"}}, {"Cast", {"c"}, {"d"}}, {"Mul", {"x", "d"}, {"y"}}},
       list(numbers("w", {2}, {1, 2})), R"(["w"])");
@@ -190,7 +190,7 @@ TEST(OnnxTrainedParameters, AreFrozenByTheShorterList) {
   EXPECT_EQ(rules_text({}, {"a.weight"}), "a.*");
 }
 
-TEST(OnnxTrainedParameters, AreFrozenByPatternsOfWhatNamesBeginOrEndWith) {
+TEST(OnnxTrainedParameters, AreFrozenByPrefixOrSuffixPatterns) {
   EXPECT_EQ(rules_text({"enc_1_a.weight", "enc_10.weight", "fc.bias"},
                        {"enc_0_a.weight", "enc_0_b.weight", "enc_0_b.bias", "enc_2.weight"}),
             "enc_0_* enc_2.*");

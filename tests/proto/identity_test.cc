@@ -329,7 +329,7 @@ TEST(RunIdentity, ChangesWithEveryFieldOfASpecOrThereIsAReason) {
 
 RunIdentity plain_identity() { return *identity_of(specs().front()); }
 
-TEST(RunIdentity, KnowsTheDatasetByItsDigest) {
+TEST(RunIdentity, IdentifiesTheDatasetByItsDigest) {
   const RunIdentity other = *identity_of(specs().front(), "another dataset");
   EXPECT_EQ(other.difference(plain_identity().record()),
             "dataset: the checkpoint has a dataset, the job has another dataset");
@@ -349,7 +349,7 @@ TEST(RunIdentity, NamesEachFieldThatDiffers) {
 
 // A missing field counts as its default, since each new field would else invalidate the checkpoints
 // of all running jobs at an upgrade.
-TEST(RunIdentity, AFieldThatCameLaterHadItsDefault) {
+TEST(RunIdentity, AMissingFieldMeansItsDefault) {
   const RunIdentity job = plain_identity();
   nlohmann::json description = nlohmann::json::parse(job.record().description);
   EXPECT_EQ(description["recipe"].erase("augmentation"), 1u);  // it has its default value here
@@ -361,7 +361,7 @@ TEST(RunIdentity, AFieldThatCameLaterHadItsDefault) {
 }
 
 // A changed default would change the meaning of a checkpoint that lacks the field.
-TEST(RunIdentity, DefaultsOfARecipeStay) {
+TEST(RunIdentity, DefaultsOfARecipeDoNotChange) {
   nlohmann::json now = fields_to_json(Recipe());
   const auto then = nlohmann::json::parse(R"({
     "epochs": 0, "steps": 0, "batch_size": 64, "seed": 0, "shuffle": true, "drop_last": true,
@@ -387,7 +387,7 @@ TEST(RunIdentity, AnotherRuleIsRefusedAsSuch) {
   }
 }
 
-TEST(RunIdentity, TellsARunOfAnotherArithmetic) {
+TEST(RunIdentity, RecognizesARunWithOtherArithmetic) {
   const RunIdentity job = plain_identity();
   nlohmann::json description = nlohmann::json::parse(job.record().description);
   description["arithmetic"] = "denormal numbers as they are";

@@ -52,7 +52,7 @@ Machine gpus_with(int count, int64_t memory_bytes) {
   return machine;
 }
 
-TEST(PlanOnTheWire, WhatTheSpecLeavesOpenMayBeChosen) {
+TEST(PlanOnTheWire, FieldsThatTheSpecOmitsMayBeChosen) {
   const JobToPlan open = job_of(spec_of(2));
   EXPECT_TRUE(open.free.recompute);
   EXPECT_TRUE(open.free.accumulate_steps);
@@ -69,7 +69,7 @@ TEST(PlanOnTheWire, WhatTheSpecLeavesOpenMayBeChosen) {
   EXPECT_FALSE(closed.free.shard);
 }
 
-TEST(PlanOnTheWire, WhatOtherFieldsForbidIsRefusedInTheirWords) {
+TEST(PlanOnTheWire, PlansThatOtherFieldsForbidAreRefusedWithTheirMessage) {
   v1::JobSpec spec = spec_of(1);
   spec.mutable_resources()->set_device(v1::Resources::CPU);
   spec.mutable_resources()->set_cluster("cluster");
@@ -84,7 +84,7 @@ TEST(PlanOnTheWire, WhatOtherFieldsForbidIsRefusedInTheirWords) {
   EXPECT_EQ(refused.error().message, named.error().message);
 }
 
-TEST(PlanOnTheWire, RowsHaveWhatTheProcessNeedsBesides) {
+TEST(PlanOnTheWire, RowsIncludeTheOverheadOfTheProcess) {
   const Machine machine = gpus_with(2, 65 * kMiB);
   PlanOptions options;
   options.all_shardings = true;
@@ -111,7 +111,7 @@ TEST(PlanOnTheWire, RowsHaveWhatTheProcessNeedsBesides) {
   EXPECT_FALSE(plan.run().has_fit_choice());
 }
 
-TEST(PlanOnTheWire, AChoiceHasOnlyWhatDiffers) {
+TEST(PlanOnTheWire, AChoiceListsOnlyDifferences) {
   FitChoice choice;
   choice.accumulate_steps = 4;
   choice.bytes_as_written = 10;

@@ -85,7 +85,7 @@ TEST(RecipeFields, DefaultsAreInTheirRange) {
   EXPECT_TRUE(violations.empty()) << violations.to_error().message;
 }
 
-TEST(RecipeFields, AZeroThatMeansOffIsRefusedWhereItIsWrittenOut) {
+TEST(RecipeFields, AnExplicitZeroOfAnOptionalFieldIsRefused) {
   v1::JobSpec spec;
   spec.mutable_model()->mutable_mlp();
   v1::Recipe& recipe = *spec.mutable_recipe();

@@ -97,7 +97,7 @@ TEST_F(InventoryTest, LibraryThatIsNotNvmlIsNamed) {
   EXPECT_NE(d.note.find("nvmlInit_v2"), std::string::npos) << d.note;
 }
 
-TEST_F(InventoryTest, DriverThatIsNotLoadedIsSaidAndTriedAgain) {
+TEST_F(InventoryTest, ADriverThatIsNotLoadedIsReportedAndRetried) {
   script("init=9");
   const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
   const Devices d = inventory->read();
@@ -116,7 +116,7 @@ TEST_F(InventoryTest, WithoutTheCudaModuleAGpuIsShownButNotUsed) {
   EXPECT_NE(d.note.find("libtrainyard_cuda.so"), std::string::npos);
 }
 
-TEST_F(InventoryTest, F28LostGpuIsUnknownTheOtherGoesOn) {
+TEST_F(InventoryTest, F28ALostGpuIsUnknownAndTheOtherContinues) {
   script("devices=2,broken=1");
   const Devices d = make_local_inventory(options)->read();
   ASSERT_EQ(d.devices.size(), 3u);
@@ -175,7 +175,7 @@ TEST_F(InventoryTest, AGpuInMigModeWithoutInstancesSaysWhatToDo) {
   EXPECT_NE(d.devices[1].reason.find("cannot list"), std::string::npos) << d.devices[1].reason;
 }
 
-TEST_F(InventoryTest, GpusThatAreHiddenFromTheServerAreNotListed) {
+TEST_F(InventoryTest, HiddenGpusAreNotListed) {
   script("devices=3");
   options.visible_gpus = "2,GPU-0";
   Devices d = make_local_inventory(options)->read();
@@ -220,7 +220,7 @@ TEST_F(InventoryTest, F29AnApplicationsXidAsksForACheck) {
   EXPECT_EQ(inventory->read().devices[2].faults_reported, 2) << "one that nobody knows";
 }
 
-TEST(Xid, IsASentenceAndAnEffect) {
+TEST(Xid, HasAMessageAndAnEffect) {
   EXPECT_EQ(describe_xid(48).sentence, "XID 48: a double-bit ECC error (hardware)");
   EXPECT_EQ(describe_xid(48).effect, XidEffect::kReset);
   EXPECT_EQ(describe_xid(13).effect, XidEffect::kCheck);
@@ -265,7 +265,7 @@ class CheckedInventoryTest : public ::testing::Test {
   int changes_ = 0;
 };
 
-TEST_F(CheckedInventoryTest, AGpuTakesJobsAfterItsCheckAlone) {
+TEST_F(CheckedInventoryTest, AGpuGetsJobsOnlyAfterItsCheck) {
   EXPECT_FALSE(inventory_->read().devices[1].schedulable);
   EXPECT_TRUE(inventory_->read().devices[0].schedulable) << "the CPU";
   start();
@@ -312,7 +312,7 @@ TEST_F(CheckedInventoryTest, AGpuThatFailedAJobIsCheckedAgain) {
   EXPECT_EQ(running_[0].first, "devices/gpu-1");
 }
 
-TEST_F(CheckedInventoryTest, AGpuOfWhichTheDriverToldIsCheckedAgain) {
+TEST_F(CheckedInventoryTest, AGpuWithADriverErrorIsCheckedAgain) {
   start();
   end();
   end();
@@ -326,7 +326,7 @@ TEST_F(CheckedInventoryTest, AGpuOfWhichTheDriverToldIsCheckedAgain) {
   EXPECT_TRUE(running_.empty());
 }
 
-TEST_F(CheckedInventoryTest, KeepsFreeWhatAProcessTakesAndAGibibyteAtLeast) {
+TEST_F(CheckedInventoryTest, ReservesTheMemoryOfAProcessAndAtLeastOneGibibyte) {
   constexpr int64_t kLeast = CheckedInventory::kOverheadLeastBytes;
   EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast) << "before it is known";
   start();
@@ -343,13 +343,13 @@ TEST_F(CheckedInventoryTest, KeepsFreeWhatAProcessTakesAndAGibibyteAtLeast) {
       << "other jobs may have been on it this time";
 }
 
-TEST_F(CheckedInventoryTest, WhatAnotherProcessTookMeanwhileIsNotAWorkersOwn) {
+TEST_F(CheckedInventoryTest, MemoryThatAnotherProcessTookDuringTheCheckIsNotCountedAsTheWorkers) {
   start();
   end(CheckPassed{CheckedInventory::kOverheadMostBytes + 1, ""});
   EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, CheckedInventory::kOverheadLeastBytes);
 }
 
-TEST_F(CheckedInventoryTest, AGpuOfJobsThatAnEarlierDaemonStartedIsCheckedWhenTheyHaveEnded) {
+TEST_F(CheckedInventoryTest, AGpuWithAdoptedJobsIsCheckedAfterTheyEnd) {
   inventory_->set_inherited("devices/gpu-0", true);
   inventory_->set_inherited("devices/gpu-0", true);
   inventory_->set_inherited("devices/gpu-1", true);
@@ -367,7 +367,7 @@ TEST_F(CheckedInventoryTest, AGpuOfJobsThatAnEarlierDaemonStartedIsCheckedWhenTh
 
 // Compute mode EXCLUSIVE_PROCESS: the GPU is healthy and available again when the other process
 // ends.
-TEST_F(CheckedInventoryTest, AGpuThatAnotherProcessHasIsBusyAndSoonCheckedAgain) {
+TEST_F(CheckedInventoryTest, AGpuUsedByAnotherProcessIsBusyAndCheckedAgainSoon) {
   start();
   end(make_error(ErrorCode::kUnavailable, "DEVICE_BUSY", "another process has it"));
   end();
@@ -386,7 +386,7 @@ TEST_F(CheckedInventoryTest, AGpuThatAnotherProcessHasIsBusyAndSoonCheckedAgain)
   EXPECT_FALSE(busy.busy);
 }
 
-TEST_F(CheckedInventoryTest, AGpuThatLacksSomethingIsDegradedAndTakesJobs) {
+TEST_F(CheckedInventoryTest, AGpuWithAMissingLibraryIsDegradedAndGetsJobs) {
   start();
   end(CheckPassed{0, "libnvrtc.so.13 is missing."});
   const Device gpu = inventory_->read().devices[1];
@@ -395,7 +395,7 @@ TEST_F(CheckedInventoryTest, AGpuThatLacksSomethingIsDegradedAndTakesJobs) {
   EXPECT_TRUE(gpu.schedulable);
 }
 
-TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {
+TEST_F(CheckedInventoryTest, AnUnusableGpuIsNotChecked) {
   Device lost = gpu(0);
   lost.schedulable = false;
   lost.reason = "The driver does not answer.";
@@ -406,7 +406,7 @@ TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {
   EXPECT_EQ(inventory_->read().note, "No GPU.");
 }
 
-TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsNobodys) {
+TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsIgnored) {
   start();
   inventory_->stop();
   end();
@@ -415,7 +415,7 @@ TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsNobodys) {
   end();
 }
 
-TEST_F(InventoryTest, FakeAnswersWhatItIsToldTo) {
+TEST_F(InventoryTest, FakeAnswersAsConfigured) {
   FakeInventory fake({{Device{}}, "note"});
   EXPECT_EQ(fake.read().devices.size(), 1u);
   fake.set({});

@@ -335,7 +335,7 @@ TEST(SchedSimulation, ReservedStartsAreKept) {
 }
 
 // Small jobs keep arriving, and there is always room for one more of them.
-TEST(SchedSimulation, AJobOfAllDevicesStartsThoughSmallOnesKeepComing) {
+TEST(SchedSimulation, AJobOfAllDevicesStartsDespiteAStreamOfSmallOnes) {
   Scene s;
   for (int i = 0; i < 4; ++i) {
     Device& d = s.inventory.devices.emplace_back();

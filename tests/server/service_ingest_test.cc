@@ -32,7 +32,7 @@ class ServiceIngest : public ServiceTest {
 };
 
 // Covers the faults F07, I1 and I6.
-TEST_F(ServiceIngest, F07AWorkerThatDiesBehindItsOutcomeTakesNoDatasetWithIt) {
+TEST_F(ServiceIngest, F07AWorkerThatDiesAfterItsOutcomeLosesNoDataset) {
   stop();
   slow_ = std::make_unique<SlowStore>();
   start();

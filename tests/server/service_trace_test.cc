@@ -286,7 +286,7 @@ class ServiceTrace : public ServiceDispatcher {
   int others_came_ = 0, first_waited_ = 0;
 };
 
-TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemoryChanges) {
+TEST_F(ServiceTrace, AThousandJobsOfATraceEndDespiteChangingMemoryOfOthers) {
   run(12, 0.05, {});
   size_t together = 0, gangs = 0;
   for (const Before& before : decisions_) {
@@ -302,7 +302,7 @@ TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemory
   EXPECT_GT(workers_->attempts(), kJobs) << "no worker was lost";
 }
 
-TEST_F(ServiceTrace, JobsThatArePreemptedGoOnWhereTheyWereAndAllEnd) {
+TEST_F(ServiceTrace, PreemptedJobsResumeAndAllEnd) {
   Policy policy;
   policy.preemption = Preemption::kPriority;
   policy.preempt_after_us = 50'000;

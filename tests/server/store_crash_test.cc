@@ -263,7 +263,7 @@ TEST(StoreCrash, F22AnUpgradeThatIsKilledAtAnyWriteLosesNothing) {
   EXPECT_GT(upgraded, 0);
 }
 
-TEST(StoreCrash, F22ThePowerMayGoAsSoonAsTheMigrationBegins) {
+TEST(StoreCrash, F22APowerCutAtTheBeginningOfTheMigrationIsSafe) {
   const int before = newest_schema_version() - 1;
   const std::string name = "trainyard.db.schema-" + std::to_string(before);
   TemporaryDirectory directory;

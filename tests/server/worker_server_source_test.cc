@@ -48,7 +48,7 @@ class WorkerServerSource : public ::testing::Test {
   std::string content_;
 };
 
-TEST_F(WorkerServerSource, IsNotReadAgainWhileItsStampIsTheSame) {
+TEST_F(WorkerServerSource, IsNotReadAgainWhileItsTimestampIsTheSame) {
   for (const std::string name : {"rows.csv", "folder"}) {
     const ServerSource first = open(name);
     const std::string stamp = first.trusted_stamp(later());
@@ -69,7 +69,7 @@ TEST_F(WorkerServerSource, IsNotReadAgainWhileItsStampIsTheSame) {
   }
 }
 
-TEST_F(WorkerServerSource, AChangeIsFoundWhereItsStampDiffers) {
+TEST_F(WorkerServerSource, AChangeIsFoundIfTheTimestampDiffers) {
   const std::string stamp = open("rows.csv").trusted_stamp(later());
   const std::string digest = sha256_hex(content_);
   content_[5] = 'd';  // the size stays the same
@@ -81,7 +81,7 @@ TEST_F(WorkerServerSource, AChangeIsFoundWhereItsStampDiffers) {
   EXPECT_TRUE(open("rows.csv").check_content(sha256_hex(content_), stamp).ok());
 }
 
-TEST_F(WorkerServerSource, AStampOfAFileThatWasChangedJustNowIsNotTrusted) {
+TEST_F(WorkerServerSource, TheTimestampOfAFileChangedJustNowIsNotTrusted) {
   const int64_t now = std::time(nullptr);
   EXPECT_EQ(open("rows.csv").trusted_stamp(now), "");
   EXPECT_EQ(open("folder").trusted_stamp(now), "");

@@ -67,7 +67,7 @@ def test_progress_ends_with_the_result_that_the_job_reports(client, best, capsys
     assert "QUEUED" in lines[0] and "\r" not in "".join(lines)
 
 
-def test_a_terminal_has_a_bar_that_gives_way_to_the_result(client, best, monkeypatch):
+def test_a_terminal_shows_a_bar_and_then_the_result(client, best, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("trainyard.job_view._REDRAW_S", 0)
     out = Terminal()
@@ -81,7 +81,7 @@ def test_a_terminal_has_a_bar_that_gives_way_to_the_result(client, best, monkeyp
     assert drawn[-1].startswith("\x1b[Kbest-first: SUCCEEDED") and out.getvalue().endswith("\n")
 
 
-def test_progress_tells_of_a_job_that_did_not_succeed(client, capsys):
+def test_progress_reports_a_job_that_did_not_succeed(client, capsys):
     job = client.submit(digits_spec(epochs=100_000), name="cut-short")
     for event in client.watch(job):
         if isinstance(event, MetricsEvent):

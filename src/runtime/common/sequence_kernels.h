@@ -11,6 +11,7 @@
 #include "kernels/softmax.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/shards.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/common/adapter.h"
 #include "src/runtime/common/op_params.h"
 
@@ -203,6 +204,7 @@ inline AttentionParams attention_params(const Graph& g, const Node& n, size_t qu
   d.seed = static_cast<uint64_t>(n.attributes.get_int("seed", 0));
   d.stream = static_cast<uint32_t>(n.attributes.get_int("stream", 0));
   d.first_head = n.attributes.get_int("rank", 0) * d.N * d.H;
+  d.tf32 = allows_tf32(n);
   return p;
 }
 
@@ -225,9 +227,9 @@ struct AttentionParts {
 
 /// The kernel needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
-std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_attention_of(Context& context, const Graph& g, const Node& n,
+                                          const AttentionParams& p) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
-    const AttentionParams p = attention_params(g, n, 0);
     return make_kernel(
         [o, p](const KernelArgs& a) {
           const AttentionParts x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
@@ -243,12 +245,16 @@ std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const N
         kWorkspaceBytes(context, p.dims));
   });
 }
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const Node& n) {
+  return make_attention_of<Context, kWorkspaceBytes>(context, g, n, attention_params(g, n, 0));
+}
 
 /// The kernel needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
-std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_attention_grad_of(Context& context, const Graph& g, const Node& n,
+                                               const AttentionParams& p) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
-    const AttentionParams p = attention_params(g, n, 3);
     return make_kernel(
         [o, p](const KernelArgs& a) {
           const AttentionParts x(p, o.in(a, 3), o.in(a, 4), o.in(a, 5));
@@ -268,6 +274,10 @@ std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, co
         },
         kWorkspaceBytes(context, p.dims));
   });
+}
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, const Node& n) {
+  return make_attention_grad_of<Context, kWorkspaceBytes>(context, g, n, attention_params(g, n, 3));
 }
 
 /// Returns the dimensions of Softmax, LogSoftmax or one of their gradients, from the shape of input

@@ -146,6 +146,7 @@ Device::Device(int ordinal) : ordinal_(ordinal) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
+  has_tf32_ = properties.major >= 8;
   check_architecture(properties);
   stream_ = make_stream();
   cublasLtHandle_t blas = nullptr;

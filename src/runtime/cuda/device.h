@@ -83,6 +83,9 @@ class Device {
 
   int ordinal() const { return ordinal_; }
   int64_t memory_bytes() const { return memory_bytes_; }
+  /// Whether tensor cores multiply numbers in TF32: from compute capability 8.0 on (CUDA
+  /// programming guide, features by compute capability).
+  bool has_tf32() const { return has_tf32_; }
   cudaStream_t stream() const { return stream_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
   cudnnHandle_t dnn() const { return dnn_.get(); }
@@ -93,6 +96,7 @@ class Device {
  private:
   int ordinal_;
   int64_t memory_bytes_ = 0;
+  bool has_tf32_ = false;
   Stream stream_;  // declared before the handles, so that it outlives them
   BlasLt blas_;
   Dnn dnn_;

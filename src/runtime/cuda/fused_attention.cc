@@ -252,8 +252,8 @@ bool is_for_dnn(const AttentionProblem& p) {
 /// bindings list all members, so a new member that is missing here causes a compile error.
 std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   const auto& [backward, dims, format] = p;
-  const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head] =
-      dims;
+  const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head,
+               tf32] = dims;
   std::string key = "attention";
   for (const int64_t n : {int64_t{backward}, static_cast<int64_t>(format), int64_t{causal}, N, H,
                           Tq, Tk, D, q_row, kv_row, std::bit_cast<int64_t>(scale), workspace_max}) {

@@ -65,7 +65,7 @@ def _may_resume(error: TrainyardError) -> bool:
     damaged in transit, the server has committed fewer bytes than expected, or an earlier stream of this client is not
     closed yet."""
     return isinstance(error, UnavailableError) or error.reason in (
-        "CHUNK_CHECKSUM", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
+        "CHUNK_CHECKSUM_MISMATCH", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
 
 
 def _digest(data: mmap.mmap | bytes | TarFolder) -> str:

@@ -202,8 +202,8 @@ class Client(ArrayCalls):
                  length, regularization, augmentation and resources (docs/job_spec.md)
         name     the new job's ID
 
-        InvalidArgumentError / FORK_CHANGES lists fields that must not change; NotFoundError / CHECKPOINT_NOT_FOUND
-        lists the steps with checkpoints.
+        InvalidArgumentError / FORK_CHANGE_UNSUPPORTED lists fields that must not change;
+        NotFoundError / CHECKPOINT_NOT_FOUND lists the steps with checkpoints.
         """
         request = v1.ForkJobRequest(name=self._name("jobs", job), step=step, job_id=name or "",
                                     request_id=request_id or str(uuid.uuid4()))
@@ -682,7 +682,7 @@ class _Part:
         self.filename, self.size, self.written = header.filename, header.size_bytes, 0
         if not _FILE_NAME.fullmatch(self.filename) or self.size < 0:
             raise InternalError(f"the server sent the file name {self.filename!r}, which is not a plain file name",
-                                reason="FILE_NAME_REFUSED", code="DATA_LOSS")
+                                reason="FILE_NAME_INVALID", code="DATA_LOSS")
         self._sha256 = header.sha256
         self._digest = hashlib.sha256()
         self._target = folder / self.filename
