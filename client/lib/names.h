@@ -8,8 +8,8 @@
 
 namespace trainyard::client {
 
-/// Converts a name to a full name: `digits-1` becomes `projects/default/jobs/digits-1`, which
-/// itself stays unchanged. `collection` is "jobs", "arrays", "datasets" or "models"; a job's name
+/// Converts a name to a full name: `digits-1` becomes `projects/default/jobs/digits-1`; a full name
+/// stays unchanged. `collection` is "jobs", "arrays", "datasets" or "models"; a job's name
 /// also names the model that it trained. The version of a dataset, `digits@2`, is kept. Refuses an
 /// empty ID, misplaced slashes, and names of another collection.
 Result<std::string> full_name(std::string_view collection, std::string_view text);

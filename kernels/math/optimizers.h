@@ -37,9 +37,9 @@ struct AdamConstants {
   T kept_share;                              // AdamW: 1 - lr weight_decay, multiplies the parameter
 };
 
-/// Computed in double for every T, because 1 - beta^t loses most digits of a float in the first
-/// steps. `step` counts from 0. Sources: Kingma, Ba (2015), algorithm 1; Loshchilov, Hutter (2019),
-/// algorithm 2.
+/// Computes the constants in double for every T, because 1 - beta^t loses most digits of a float in
+/// the first steps. `step` counts from 0. Sources: Kingma, Ba (2015), algorithm 1; Loshchilov,
+/// Hutter (2019), algorithm 2.
 template <typename T>
 TRAINYARD_HD inline AdamConstants<T> adam_constants(double learning_rate, double beta1,
                                                     double beta2, double epsilon,

@@ -168,8 +168,7 @@ void Clusters::Runner::turn() {
   };
   const auto each = [&](const std::vector<Key>& keys_now, void (Runner::*act)(const Key&)) {
     for (const Key& key : keys_now) {
-      // each call runs a command, which takes time; the next daemon continues
-      if (is_stopping()) return;
+      if (is_stopping()) return;  // each call takes a command's time; the next daemon continues
       (this->*act)(key);
     }
   };
@@ -187,8 +186,7 @@ std::optional<int64_t> Clusters::Runner::due_us() {
   size_t unknown = 0;
   for (const Key& key : pending) {
     const Live& l = live.at(key);
-    // The next turn, which `news` triggers, withdraws such an attempt, so it sets no time to wake
-    // up.
+    // The next turn, which `news` triggers, withdraws such an attempt: it sets no time to wake up.
     if (l.stage == Stage::kKnown) continue;
     ++unknown;
     next = std::min(next.value_or(l.due_us), l.due_us);

@@ -29,8 +29,8 @@ Move after_worker_lost(const Job& job, const std::string& reason, const std::str
                        int64_t now_us, int32_t lost_max = kWorkersLostMax);
 
 /// Returns the job's move after a worker that made no progress: to FAILED (WORKER_STALLED) after
-/// more than kStallsMax such losses, otherwise as above. These attempts do not count towards
-/// kAttemptsMax. Pure.
+/// more than kStallsMax such losses, otherwise as after_worker_lost(). These attempts do not count
+/// towards kAttemptsMax. Pure.
 Move after_stall(const Job& job, const std::string& message, int64_t now_us);
 
 /// The reason of a job whose attempt the cluster's scheduler refused. The error's code says what is

@@ -253,7 +253,7 @@ struct JobQuery {
   std::optional<std::string> owner;  // only jobs of this owner
   std::optional<std::string> array;  // only members of this array, by its ID
   bool no_members = false;           // only jobs that belong to no array
-  Labels labels;                     // only jobs that have all of these
+  Labels labels;                     // only jobs that have all of these labels
 };
 struct JobPage {
   std::vector<Job> jobs;  // newest first

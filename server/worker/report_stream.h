@@ -123,9 +123,9 @@ class ReportStream {
   size_t window_ TRAINYARD_GUARDED_BY(mu_) = 1;
   int64_t next_number_ TRAINYARD_GUARDED_BY(mu_) = 1;
   std::optional<ReportSpool> spool_ TRAINYARD_GUARDED_BY(mu_);
-  // Reports after those in queue_, only in the spool.
+  // The number of reports that are only in the spool; they come after those in queue_.
   int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;
-  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // offset in the spool of the first of them
+  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // offset in the spool of the first one
   bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;      // the current stream's reader has ended
   bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report was dropped after fenced_
   bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon permanently refused this worker

@@ -10,8 +10,8 @@ namespace trainyard {
 
 struct RowCopies {
   int64_t rows = 0;         // held-out rows
-  int64_t copies = 0;       // those whose features have the same bits as a training row's
-  int64_t same_target = 0;  // copies of which all equal training rows have the same target, too
+  int64_t copies = 0;       // held-out rows whose features equal those of a training row
+  int64_t same_target = 0;  // copies whose target equals that of every such training row
 
   /// Returns true if there are enough copies to change a metric and they are no coincidence. In
   /// tables with few different values, rows are equal by chance; then some of their targets differ.

@@ -195,7 +195,7 @@ void for_each_program(const RunPrograms& programs, const F& f) {
   }
 }
 
-/// Returns the last program that extends the persistent segment, and so contains all of it.
+/// Returns the last program that extends the persistent segment, and thus contains all of it.
 const Program& last_of(const RunPrograms& programs) {
   const Program* last = &programs.train.program;
   if (programs.update.has_value()) last = &programs.update->program;
@@ -521,7 +521,7 @@ std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_b
   return planned;
 }
 
-/// `state_saved_bytes`: the bytes that sharding of the optimizer state saves on each device.
+/// `state_saved_bytes` is the bytes that sharding of the optimizer state saves on each device.
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;

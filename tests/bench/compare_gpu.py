@@ -5,7 +5,7 @@ run.
 python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
 [--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE] [--emulated]
 
-Each of PyTorch's ways is tried; the best one is then compared with Trainyard in alternating turns.
+Each of PyTorch's modes is tried; the best one is then compared with Trainyard in alternating turns.
 On both sides batches start in host memory, as a loader provides them (pinned and copied
 asynchronously on PyTorch's side). The table has the medians, the ratio, the share of the GPU's peak
 by the plan's FLOPs, and each side's device memory: Trainyard's as planned and as counted by the

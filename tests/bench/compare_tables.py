@@ -15,8 +15,8 @@ from peer_models import NAMES
 BEGIN, END = "<!-- compare_pytorch.py --readme writes from here -->", "<!-- to here -->"
 ISA_NAMES = {"avx2": "AVX2", "avx512": "AVX-512"}
 MIB = 1024 * 1024
-WAITING_SHARE_MAX = 0.01  # of a turn's time: above it, the waiting side was not asleep
-OTHERS_SHARE_MAX = 0.05   # of the cores' time in a turn: above it, others disturbed the turn
+WAITING_SHARE_MAX = 0.01  # the waiting side's CPU time / a turn's time; with more it was not asleep
+OTHERS_SHARE_MAX = 0.05   # other processes' CPU time / the cores' time in a turn; more disturbs the turn
 
 
 def describe_processor(cpuinfo):

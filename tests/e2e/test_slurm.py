@@ -333,7 +333,7 @@ class Disturbed(SlurmTest):
             (pid,) = self.workers("doubted")
             os.kill(pid, signal.SIGSTOP)  # otherwise it could end before all lies are used
             self.cluster.lie("squeue", lie)
-            # When the second run starts, the first has been read.
+            # When squeue runs for the second time, the daemon has read the output of the first run.
             self.wait_until_run("squeue", times=2)
             os.kill(pid, signal.SIGCONT)
         self.lie_nothing()

@@ -289,7 +289,7 @@ TEST(Algorithms, AnUnreadableFileIsMovedAside) {
     EXPECT_EQ(library.ask(third), "fast");
     EXPECT_EQ(library.timed, 2);
   }
-  // A valid version of the files above, as a control.
+  // As a control: a valid version of the files above is accepted.
   const Folder folder;
   Library library;
   Algorithms first({folder.path()});

@@ -50,8 +50,8 @@ int64_t denormals_of(const CaseResult& result, const std::string& name) {
   return count;
 }
 
-// Every op, gradient and update of the table, with numbers so small that products or halves are
-// denormal: about 2^-66, and 2^-122, which is 16 times the smallest normal number.
+// Runs every op, gradient and update of the table of cases with numbers so small that products or
+// halves are denormal: about 2^-66, and 2^-122, which is 16 times the smallest normal number.
 TEST(Denormals, NoKernelProducesOne) {
   const auto reference = make_reference_backend();
   int64_t would_be = 0;

@@ -94,7 +94,8 @@ class WrongFilterBackend final : public ForwardingBackend {
   };
 };
 
-// One filter of eight, in one of twenty convolutions: in bf16, losses and weights do not show it.
+// One filter of eight is wrong, in one of twenty convolutions. In bf16, losses and weights do not
+// show it.
 TEST(DeviceCheck, FindsOneWrongFilterGradient) {
   WrongFilterBackend wrong;
   const DeviceCheck check = check_device(wrong, *make_cpu_backend(2));

@@ -469,7 +469,8 @@ TEST(PassFuse, PutsDropoutInFrontOfSumsIntoNormalizations) {
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "layer", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "rms", /*drops=*/true), 1);
   EXPECT_EQ(count_of(c.graph, "Dropout") + count_of(c.graph, "Add"), 0);
-  // Backward, the last sum has no residual branch; the first normalization's x is not a sum.
+  // In the backward pass, the last sum has no residual branch, and the first normalization's x is
+  // not a sum.
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "rms", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/false), 1);

@@ -452,8 +452,8 @@ std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
   });
 }
 
-// This test catches a process that waits forever because its own bytes still leave, or because the
-// other end of a connection that is silent in one direction has noticed nothing.
+// A connection is silent in one direction. The test catches a process that waits forever because
+// its own bytes still leave, or because the other end has noticed nothing.
 TEST(Peers, ASilentDirectionEndsAllAndNamesARank) {
   using Way = testing::StormRelay::Way;
   for (const auto& ways : {std::vector{Way::kThere}, {Way::kBack}, {Way::kThere, Way::kBack}}) {

@@ -387,7 +387,7 @@ TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   }
 }
 
-// The losses of tests/golden/make_sampled_golden.py, on one device and split over several.
+// Expects the losses of tests/golden/make_sampled_golden.py, on one device and split over several.
 TEST(VeryManyClasses, HaveTheLossesOfPyTorch) {
   std::ifstream file(testing::source_path("tests/golden/sampled_softmax.json"));
   const auto golden = nlohmann::json::parse(file);

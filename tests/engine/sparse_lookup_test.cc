@@ -181,7 +181,8 @@ TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepUses) {
   }
 }
 
-// A batch in which all tokens are the same, and one with more tokens than the table has rows.
+// Trains on a batch in which all tokens are the same, and on one with more tokens than the table
+// has rows.
 TEST(SparseLookup, AcceptsEqualTokensAndMoreTokensThanRows) {
   for (const int64_t tokens_of : {5, 500}) {
     const ModelInterface interface { {3}, tokens_of, TargetForm::kClass, 4 };
@@ -387,7 +388,7 @@ TEST(SparseLookup, FollowsPyTorch) {
   }
 }
 
-// The planned bytes, and the warning about tables that would profit from `sparse`.
+// Checks the planned bytes, and the warning about tables that would profit from `sparse`.
 TEST(SparseLookup, IsSuggestedIfATableTakesMostOfAStep) {
   const Workspace w;
   testing::make_text(w, 2000);

@@ -247,7 +247,7 @@ TEST(PlanRun, ReportsTheMemoryOfResidentEvaluations) {
   EXPECT_EQ(dataset_bytes(moved), moved_without + 25 * 64 + 1024);
 }
 
-// The copy from which a checkpoint is written, and five batches of the loader.
+// The host stores the copy from which a checkpoint is written, and five batches of the loader.
 TEST(PlanRun, ReportsTheMemoryOfTheHost) {
   const auto plan_of = [](const Recipe& recipe) {
     return plan_run(mlp(), recipe, digits_schema(100)).value();

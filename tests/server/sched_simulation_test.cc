@@ -17,7 +17,7 @@ namespace {
 class Simulation {
  public:
   struct Options {
-    bool changes = true;        // priorities, devices and outside memory change; workers are lost
+    bool changes = true;        // priorities, devices and others' memory change; workers are lost
     bool all_forecast = false;  // every job has a correct forecast
   };
 
@@ -240,7 +240,8 @@ class Simulation {
     for (const Device& d : scene_.inventory.devices) {
       int64_t bytes = 0;
       int jobs = 0, threads = 0, exclusive = 0;
-      // False if no job was just placed: the device may have changed under its jobs.
+      // False if no job was just placed; the device may then have lost capacity since its jobs
+      // started.
       bool fresh = false;
       for (const PlacedJob& p : scene_.placed) {
         if (std::ranges::find(p.devices, d.name) == p.devices.end()) continue;

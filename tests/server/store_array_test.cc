@@ -428,7 +428,7 @@ TEST_F(StoreArray, TheArrayIsDeletedWithItsLastMember) {
 TEST_F(StoreArray, ADeletionRemovesOnlyAndAllMembers) {
   const int size = static_cast<int>(kMembersMax) + 3;
   submit("sweep", size);
-  submit("swee", 2);  // its name is a prefix of the other's
+  submit("swee", 2);  // its name is a prefix of the other name
   ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).ok());
   const RemovedMembers first = arrays().remove_some("default", "sweep").value();
   EXPECT_FALSE(first.all);

@@ -267,7 +267,7 @@ TEST_F(StoreOwner, ThousandsOfWaitingJobsAreSettledInPiecesAlsoOverARestart) {
   EXPECT_LE(commit_max, static_cast<size_t>(kSettledMax) + 3) << "with three commands";
 }
 
-// The state after a daemon died right after the commit that ends a job.
+// A daemon died right after the commit that ends a job.
 TEST_F(StoreOwner, DependenciesLeftByAKilledDaemonAreSettledAtTheOpening) {
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
   ASSERT_TRUE(jobs().submit(new_job("other")).ok());

@@ -90,7 +90,7 @@ std::optional<int64_t> pieces_needed(std::string_view message) {
 }  // namespace
 
 void SentenceSample::add(std::string_view text) {
-  size_t begin = 0, end = 0;  // the current sentence's, in `text`
+  size_t begin = 0, end = 0;  // the current sentence in `text`
   std::string_view rest = text;
   while (!rest.empty()) {
     const char32_t c = take_code_point(rest);

@@ -140,7 +140,7 @@ class PeerCommunicator::Group {
     return bytes;
   }
 
-  /// Address at which the copy of a piece from another process's rank is received.
+  /// Returns the address at which the copy of a piece from another process's rank is received.
   std::byte* staged(const Piece& p, int64_t rank) {
     const int64_t before = rank < peers_->first_rank() ? rank : rank - peers_->ranks_each();
     return staging_.data() + p.staged + static_cast<size_t>(before) * bytes_of(p, parts.front());

@@ -46,7 +46,7 @@ class Predictions:
     probabilities: tuple[tuple[float, ...], ...]
     values: tuple[float, ...]  # regression: in the target's units, else empty
     unseen: tuple[UnseenCategory, ...] = ()  # at most 1000 per request
-    unseen_count: int = 0  # the number of all of them
+    unseen_count: int = 0  # how many there were in all
     # These two describe the computation and do not affect the predictions.
     warm: bool = field(default=False, compare=False)  # true: no request waited for a worker to load the model
     compute_us: int = field(default=0, compare=False)  # the worker's computing time, summed over all requests
