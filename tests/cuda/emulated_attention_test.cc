@@ -174,7 +174,7 @@ TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
     dy.fill(9);
-    const Result got = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    const Result got = run_fused(device, c, kAttentionWorkspaceMost, operands, dy);
     if (HasFailure()) return;
 
     const AttentionDims d = dims_of(c);
@@ -212,7 +212,7 @@ TEST(EmulatedAttention, PartsAreTheWhole) {
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
     dy.fill(9);
-    const Result whole = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    const Result whole = run_fused(device, c, kAttentionWorkspaceMost, operands, dy);
     constexpr int64_t kHead = 128 * 128 * 2;  // bytes of ds for one head
     // The budgets allow two sequences at a time, one, two heads of one sequence, and less than one
     // head.

@@ -124,6 +124,7 @@ const std::string busy_file = [] {
 bool devices_busy = false, has_code = true;
 int driver_cuda = CUDART_VERSION;
 int64_t device_memory = int64_t{80} << 30, uploaded = 0;
+std::array<int, 2> capability = {9, 0};
 
 /// Reads CUDA_VISIBLE_DEVICES once, as CUDA does. The list ends at a number without a device; every
 /// UUID (of fake_nvml or of a real driver) counts as a device.
@@ -333,6 +334,8 @@ void set_devices_busy(bool busy) { devices_busy = busy; }
 void set_has_code(bool has) { has_code = has; }
 void set_driver_cuda(int version) { driver_cuda = version; }
 void set_device_memory(int64_t bytes) { device_memory = bytes; }
+void set_device_capability(int major, int minor) { capability = {major, minor}; }
+bool has_bf16_and_tf32() { return capability[0] >= 8; }
 int64_t uploaded_recordings() { return uploaded; }
 int device_of(CUstream_st* stream) { return stream->device; }
 
@@ -378,7 +381,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, device_model);
-  properties->major = 9;
+  properties->major = capability[0];
+  properties->minor = capability[1];
   properties->multiProcessorCount = 2;
   properties->totalGlobalMem = static_cast<size_t>(device_memory);
   return cudaSuccess;
@@ -415,7 +419,8 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaMalloc(void** memory, size_t size) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
-  if (static_cast<int64_t>(size) > limit) return fail(cudaErrorMemoryAllocation);
+  const int64_t free = counts_only ? limit : device_memory * visible_devices() - allocated;
+  if (static_cast<int64_t>(size) > std::min(limit, free)) return fail(cudaErrorMemoryAllocation);
   *memory = nullptr;
   if (size == 0) return cudaSuccess;
   if (counts_only) {

@@ -83,6 +83,10 @@ class Device {
 
   int ordinal() const { return ordinal_; }
   int64_t memory_bytes() const { return memory_bytes_; }
+  /// Returns whether the hardware has bfloat16, and whether products may round F32 operands to
+  /// TF32: GPUs of compute capability 8.0 or later have both.
+  bool has_bf16() const { return major_ >= 8; }
+  bool has_tf32() const { return major_ >= 8; }
   cudaStream_t stream() const { return stream_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
   cudnnHandle_t dnn() const { return dnn_.get(); }
@@ -93,6 +97,7 @@ class Device {
  private:
   int ordinal_;
   int64_t memory_bytes_ = 0;
+  int major_ = 0;  // of the compute capability
   Stream stream_;  // declared before the handles, so that it outlives them
   BlasLt blas_;
   Dnn dnn_;
