@@ -294,7 +294,9 @@ Result<v1::JobPlan> JobPlanner::finish(Planned& planned, const Result<int64_t>& 
 
 Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
   const ClusterConfig* cluster = find_cluster(parts_.config.clusters, spec.resources().cluster());
-  return cluster != nullptr ? devices_of(*cluster) : devices();
+  return cluster != nullptr
+             ? devices_of(*cluster)
+             : trainyard::devices_for(devices(), trainyard::to_engine(spec.recipe().precision()));
 }
 
 Devices JobPlanner::devices() {

@@ -86,6 +86,7 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
       epilogue_(epilogue),
       storage_(storage),
       operands_(storage.a != Format::kF32 ? storage.a : storage.b) {
+  storage_.tf32 = storage_.tf32 && device.has_tf32();
   prepare_product();
   for (const Engines which : {Engines::kFast, Engines::kNaive}) {
     for (const bool padded : {false, true}) {
@@ -182,7 +183,7 @@ bool Convolution::choose(const Group& group, Engines which) {
   const Way& way = *std::ranges::find(group, Method::kEngine, &Way::by);
   const ConvolutionProblem problem = problem_of(way);
   const bool any_result = !way.words.empty();
-  std::string key = key_of(problem, workspace_max(problem), any_result);
+  std::string key = key_of(problem, workspace_max(problem, device_.memory_bytes()), any_result);
   if (std::ranges::find(group, Method::kDirect, &Way::by) != group.end()) key += " direct";
   if (!device_.choose(key, algorithms)) return false;
   chosen_ = std::move(*chosen);

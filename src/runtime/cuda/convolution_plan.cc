@@ -5,6 +5,7 @@
 #include <cmath>
 #include <span>
 
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/timing.h"
 
@@ -86,14 +87,14 @@ ImageStrides strides_of(const ImageDims& d, bool channels_last) {
   return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
 }
 
-int64_t workspace_max(const ConvolutionProblem& p) {
+int64_t workspace_max(const ConvolutionProblem& p, int64_t memory_bytes) {
   const auto bytes = [&](int64_t elements, ConvolutionPass made_by) {
     return elements * element_bytes(p.pass == made_by ? p.result : p.operands);
   };
   const int64_t operands = bytes(p.dims.x.elements(), ConvolutionPass::kData) +
                            bytes(p.dims.weight_elements(), ConvolutionPass::kWeights) +
                            bytes(p.dims.y().elements(), ConvolutionPass::kForward);
-  return std::max(kConvolutionWorkspaceLeast, operands + kWorkspaceBesides);
+  return std::max(convolution_workspace_least(memory_bytes), operands + kWorkspaceBesides);
 }
 
 // The structured bindings list all members, so a new member that is missing here causes a compile
@@ -204,7 +205,7 @@ std::optional<ConvolutionPlan> ConvolutionPlan::restore(const Device& device,
   try {
     ConvolutionGraph graph(problem, device.dnn());
     auto plan = DnnPlan::restore(device, graph.graph(), {problem.operands, problem.tf32},
-                                 workspace_max(problem), choice);
+                                 workspace_max(problem, device.memory_bytes()), choice);
     if (plan) return ConvolutionPlan(problem, std::move(graph), std::move(*plan));
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;

@@ -11,6 +11,7 @@
 #include "kernels/movement.h"
 #include "src/base/check.h"
 #include "src/ops/gemm.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/timing.h"
 
@@ -103,7 +104,7 @@ bool has_relu(const MatmulDims& d) { return d.epilogue == Epilogue::kRelu || has
 
 /// Returns a key with everything on which the choice of an algorithm depends. The structured
 /// binding lists all members, so a new member that is missing here causes a compile error.
-std::string key_of(const MatmulDims& d) {
+std::string key_of(const MatmulDims& d, int64_t workspace_max) {
   const auto& [m, n, k, transpose_a, transpose_b, bias, batch, stride_a, stride_b, stride_c,
                operands, c, accumulate, tf32, row_a, row_b, row_c, alignment, epilogue] = d;
   std::string key = "matmul";
@@ -120,8 +121,14 @@ std::string key_of(const MatmulDims& d) {
   if (accumulate) key += " accumulate";
   if (tf32) key += " tf32";
   add("alignment", {alignment});
-  add("workspace", {kMatmulWorkspaceMax});
+  add("workspace", {workspace_max});
   return key;
+}
+
+/// Returns the product as the device computes it: TF32 is F32 if the device does not have it.
+MatmulDims on_device(const Device& device, MatmulDims d) {
+  d.tf32 = d.tf32 && device.has_tf32();
+  return d;
 }
 
 /// Number of elements from the first to the last element of an operand.
@@ -212,7 +219,7 @@ std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const Matmu
   const MatmulPreference preference(created);
   check(status, "cublasLtMatmulPreferenceCreate");
   prefer(created, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-         static_cast<uint64_t>(kMatmulWorkspaceMax));
+         static_cast<uint64_t>(matmul_workspace_max(device.memory_bytes())));
   prefer(created, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -246,13 +253,14 @@ std::optional<Matmul::Algorithm> Matmul::first(const Device& device, const Matmu
   return std::nullopt;
 }
 
-bool Matmul::is_supported(const Device& device, const MatmulDims& dims) {
+bool Matmul::is_supported(const Device& device, const MatmulDims& d) {
+  const MatmulDims dims = on_device(device, d);
   if (has_other_matrix(dims) && (dims.row_c > 0 ? dims.row_c : dims.n) % 8 != 0) return false;
   return first(device, dims, MatmulDescription(dims)).has_value();
 }
 
 Matmul::Matmul(const Device& device, const MatmulDims& dims)
-    : device_(device), dims_(dims), description_(dims) {
+    : device_(device), dims_(on_device(device, dims)), description_(dims_) {
   if (dims.bias && dims.c != Format::kF32) bias_bytes_ = aligned(2 * dims.n);
   AlgorithmProblem problem;
   problem.take = [this](const std::string& choice) {
@@ -269,7 +277,8 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
     return choice_of(algorithm_.algorithm);
   };
   problem.time = [this] { return time(); };
-  if (device.choose(key_of(dims), problem)) return;
+  const int64_t workspace_max = matmul_workspace_max(device.memory_bytes());
+  if (device.choose(key_of(dims_, workspace_max), problem)) return;
   throw CudaError("cuBLASLt has no algorithm that runs for a product of " + words_of(dims),
                   CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
 }
@@ -289,7 +298,7 @@ std::optional<Matmul::Algorithm> Matmul::restore(const std::string& choice) cons
   if (cublasLtMatmulAlgoCheck(device_.blas(), description_.operation.get(), description_.b.get(),
                               description_.a.get(), description_.c.get(), description_.c.get(),
                               &*algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
-      result.workspaceSize > static_cast<size_t>(kMatmulWorkspaceMax)) {
+      result.workspaceSize > static_cast<size_t>(matmul_workspace_max(device_.memory_bytes()))) {
     return std::nullopt;
   }
   return Algorithm{*algorithm, static_cast<int64_t>(result.workspaceSize)};

@@ -58,6 +58,10 @@ std::string words_of(cudaError_t context) {
          std::to_string(context) + ")";
 }
 
+/// The oldest GPUs that the kernels and the toolkit support, in the form of
+/// TRAINYARD_CUDA_ARCHITECTURES.
+constexpr int kOldestArchitecture = 75;
+
 /// If the driver cannot run the module's kernels, the first launch would only report "no kernel
 /// image is available" (error 209).
 void check_architecture(const cudaDeviceProp& properties) {
@@ -68,14 +72,18 @@ void check_architecture(const cudaDeviceProp& properties) {
       status != cudaErrorUnsupportedPtxVersion) {
     check(status, "loading the kernels");
   }
-  throw CudaError(std::string("the CUDA module has no code for this GPU: it is built for compute "
-                              "capability ") +
-                      kernels::cuda::built_for() + ", and " + properties.name + " has " +
-                      std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-                      " (error " + std::to_string(status) +
-                      "); install a build for it, or build with -DTRAINYARD_CUDA_ARCHITECTURES=" +
-                      std::to_string(properties.major) + std::to_string(properties.minor),
-                  status, CudaFault::kProgram);
+  const int architecture = 10 * properties.major + properties.minor;
+  throw CudaError(
+      std::string("the CUDA module has no code for this GPU: it is built for compute "
+                  "capability ") +
+          kernels::cuda::built_for() + ", and " + properties.name + " has " +
+          std::to_string(properties.major) + "." + std::to_string(properties.minor) + " (error " +
+          std::to_string(status) + "); " +
+          (architecture < kOldestArchitecture
+               ? "Trainyard supports GPUs of compute capability 7.5 or later"
+               : "install a build for it, or build with -DTRAINYARD_CUDA_ARCHITECTURES=" +
+                     std::to_string(architecture)),
+      status, CudaFault::kProgram);
 }
 
 }  // namespace
@@ -166,7 +174,7 @@ Device::Device(int ordinal, int cores) : ordinal_(ordinal) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
-  has_tf32_ = properties.major >= 8;
+  capability_ = 10 * properties.major + properties.minor;
   check_architecture(properties);
   stream_ = make_stream();
   cublasLtHandle_t blas = nullptr;
