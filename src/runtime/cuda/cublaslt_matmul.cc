@@ -12,6 +12,7 @@
 #include "src/base/check.h"
 #include "src/ops/gemm.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/offers.h"
 #include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
@@ -122,6 +123,33 @@ std::string key_of(const MatmulDims& d) {
   add("alignment", {alignment});
   add("workspace", {kMatmulWorkspaceMax});
   return key;
+}
+
+const char* words_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return "none";
+    case Epilogue::kGelu:
+      return "gelu";
+    case Epilogue::kGeluKept:
+      return "gelu, keeping its input";
+    case Epilogue::kGeluGrad:
+      return "gradient of gelu";
+    case Epilogue::kSumsOfA:
+      return "gradient of a bias";
+    case Epilogue::kRelu:
+      return "relu";
+    case Epilogue::kReluKept:
+      return "relu, keeping its mask";
+    case Epilogue::kReluGrad:
+      return "gradient of relu";
+  }
+  return "";
+}
+
+void note(const MatmulDims& d, Offer offer) {
+  note_offer("cuBLASLt", std::string("product, ") + words_of(d.epilogue) + (d.bias ? ", bias" : ""),
+             name_of(d.operands) + " to " + name_of(d.c), key_of(d), offer);
 }
 
 /// Number of elements from the first to the last element of an operand.
@@ -376,7 +404,10 @@ bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
   const int64_t sample = std::min(extent_of_c(dims), kSample);
   const std::vector<std::byte> made = read(tensors, sample * c_width);
   for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) return false;
+    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) {
+      note(dims, Offer::kLosesNan);
+      return false;
+    }
   }
   if (dims.epilogue != Epilogue::kReluKept) return true;
   const int64_t row = relu_mask_bytes(dims.n);
@@ -384,6 +415,7 @@ bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
   for (int64_t i = 0; i < std::ssize(bits) / row; ++i) {
     for (int64_t j = 0; j < dims.n; ++j) {
       if ((bits[static_cast<size_t>(i * row + j / 8)] >> (j % 8) & std::byte{1}) == std::byte{0}) {
+        note(dims, Offer::kLosesNan);
         return false;
       }
     }
@@ -456,7 +488,10 @@ Product::Product(const Device& device, MatmulDims d, Format a, Format b, Format 
 
 bool Product::is_supported(const Device& device, const MatmulDims& d, Format a, Format b,
                            Format c) {
-  return Matmul::is_supported(device, stored(d, a, b, c));
+  const MatmulDims dims = stored(d, a, b, c);
+  const bool is_offered = Matmul::is_supported(device, dims);
+  note(dims, is_offered ? Offer::kOffered : Offer::kNone);
+  return is_offered;
 }
 
 int64_t Product::workspace_bytes() const {
