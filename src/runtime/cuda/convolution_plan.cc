@@ -213,6 +213,12 @@ std::optional<ConvolutionPlan> ConvolutionPlan::restore(const Device& device,
   return std::nullopt;
 }
 
+void note_offer(const ConvolutionProblem& problem, Offer offer) {
+  note_offer("cuDNN", std::string("convolution, bias") + (problem.relu ? ", relu" : ""),
+             name_of(problem.operands) + " to " + name_of(problem.result),
+             key_of(problem, workspace_max(problem), /*any_result=*/false), offer);
+}
+
 void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
                           const void* bias, void* workspace) const {
   constexpr std::array<int64_t, 4> kNames{ConvolutionGraph::kImage, ConvolutionGraph::kFilter,
@@ -256,7 +262,10 @@ bool ConvolutionPlan::try_out(const Device& device) const {
   device.synchronize();
   const In y{made.data(), problem_.result};
   for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(y[i])) return false;
+    if (!std::isnan(y[i])) {
+      note_offer(problem_, Offer::kLosesNan);
+      return false;
+    }
   }
   return true;
 }

@@ -14,6 +14,7 @@
 #include "kernels/cuda/view.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/dnn.h"
+#include "src/runtime/cuda/offers.h"
 
 namespace trainyard::cuda {
 
@@ -45,6 +46,9 @@ int64_t workspace_max(const ConvolutionProblem& problem, int64_t memory_bytes);
 /// Returns a key with everything on which the choice of an engine depends. `any_result`: the choice
 /// includes the format of the result.
 std::string key_of(const ConvolutionProblem& problem, int64_t workspace, bool any_result);
+
+/// Notes what cuDNN offers for a convolution with a bias (offers.h).
+void note_offer(const ConvolutionProblem& problem, Offer offer);
 
 /// Returns the dimensions of filters as images, and the strides of images.
 kernels::ImageDims filter_dims(const kernels::ConvDims& d);

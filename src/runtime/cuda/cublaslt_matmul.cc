@@ -13,6 +13,7 @@
 #include "src/ops/gemm.h"
 #include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/offers.h"
 #include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
@@ -104,7 +105,7 @@ bool has_relu(const MatmulDims& d) { return d.epilogue == Epilogue::kRelu || has
 
 /// Returns a key with everything on which the choice of an algorithm depends. The structured
 /// binding lists all members, so a new member that is missing here causes a compile error.
-std::string key_of(const MatmulDims& d, int64_t workspace_max) {
+std::string key_of(const Device& device, const MatmulDims& d) {
   const auto& [m, n, k, transpose_a, transpose_b, bias, batch, stride_a, stride_b, stride_c,
                operands, c, accumulate, tf32, row_a, row_b, row_c, alignment, epilogue] = d;
   std::string key = "matmul";
@@ -121,7 +122,7 @@ std::string key_of(const MatmulDims& d, int64_t workspace_max) {
   if (accumulate) key += " accumulate";
   if (tf32) key += " tf32";
   add("alignment", {alignment});
-  add("workspace", {workspace_max});
+  add("workspace", {matmul_workspace_max(device.memory_bytes())});
   return key;
 }
 
@@ -129,6 +130,33 @@ std::string key_of(const MatmulDims& d, int64_t workspace_max) {
 MatmulDims on_device(const Device& device, MatmulDims d) {
   d.tf32 = d.tf32 && device.has_tf32();
   return d;
+}
+
+const char* words_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return "none";
+    case Epilogue::kGelu:
+      return "gelu";
+    case Epilogue::kGeluKept:
+      return "gelu, keeping its input";
+    case Epilogue::kGeluGrad:
+      return "gradient of gelu";
+    case Epilogue::kSumsOfA:
+      return "gradient of a bias";
+    case Epilogue::kRelu:
+      return "relu";
+    case Epilogue::kReluKept:
+      return "relu, keeping its mask";
+    case Epilogue::kReluGrad:
+      return "gradient of relu";
+  }
+  return "";
+}
+
+void note(const Device& device, const MatmulDims& d, Offer offer) {
+  note_offer("cuBLASLt", std::string("product, ") + words_of(d.epilogue) + (d.bias ? ", bias" : ""),
+             name_of(d.operands) + " to " + name_of(d.c), key_of(device, d), offer);
 }
 
 /// Number of elements from the first to the last element of an operand.
@@ -277,8 +305,7 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
     return choice_of(algorithm_.algorithm);
   };
   problem.time = [this] { return time(); };
-  const int64_t workspace_max = matmul_workspace_max(device.memory_bytes());
-  if (device.choose(key_of(dims_, workspace_max), problem)) return;
+  if (device.choose(key_of(device, dims_), problem)) return;
   throw CudaError("cuBLASLt has no algorithm that runs for a product of " + words_of(dims),
                   CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
 }
@@ -359,7 +386,7 @@ void Matmul::submit(const Device& device, const MatmulDims& dims,
 
 bool Matmul::passes_trial(const Device& device, const MatmulDims& dims,
                           const MatmulDescription& description, const Algorithm& algorithm) {
-  return device.test_once(key_of(dims) + " " + choice_of(algorithm.algorithm), [&] {
+  return device.test_once(key_of(device, dims) + " " + choice_of(algorithm.algorithm), [&] {
     return cuda::passes_trial(device, /*results_matter=*/has_relu(dims),
                               [&] { return try_out(device, dims, description, algorithm); });
   });
@@ -395,7 +422,10 @@ bool Matmul::try_out(const Device& device, const MatmulDims& dims,
   const int64_t sample = std::min(extent_of_c(dims), kSample);
   const std::vector<std::byte> made = read(tensors, sample * c_width);
   for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) return false;
+    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) {
+      note(device, dims, Offer::kLosesNan);
+      return false;
+    }
   }
   if (dims.epilogue != Epilogue::kReluKept) return true;
   const int64_t row = relu_mask_bytes(dims.n);
@@ -403,6 +433,7 @@ bool Matmul::try_out(const Device& device, const MatmulDims& dims,
   for (int64_t i = 0; i < std::ssize(bits) / row; ++i) {
     for (int64_t j = 0; j < dims.n; ++j) {
       if ((bits[static_cast<size_t>(i * row + j / 8)] >> (j % 8) & std::byte{1}) == std::byte{0}) {
+        note(device, dims, Offer::kLosesNan);
         return false;
       }
     }
@@ -475,7 +506,10 @@ Product::Product(const Device& device, MatmulDims d, Format a, Format b, Format 
 
 bool Product::is_supported(const Device& device, const MatmulDims& d, Format a, Format b,
                            Format c) {
-  return Matmul::is_supported(device, stored(d, a, b, c));
+  const MatmulDims dims = stored(d, a, b, c);
+  const bool is_offered = Matmul::is_supported(device, dims);
+  note(device, dims, is_offered ? Offer::kOffered : Offer::kNone);
+  return is_offered;
 }
 
 int64_t Product::workspace_bytes() const {

@@ -227,8 +227,23 @@ void Device::use_algorithms(std::shared_ptr<Algorithms> algorithms) {
 }
 
 bool Device::choose(const std::string& key, const AlgorithmProblem& problem) const {
-  if (algorithms_ == nullptr) return problem.take_first().has_value();
-  return algorithms_->choose(class_, key, problem);
+  // Of several selections, the last one counts.
+  std::string selected;
+  AlgorithmProblem noted = problem;
+  noted.take = [&](const std::string& choice) {
+    const bool is_taken = problem.take(choice);
+    if (is_taken) selected = choice;
+    return is_taken;
+  };
+  noted.take_first = [&] {
+    const std::optional<std::string> first = problem.take_first();
+    if (first.has_value()) selected = *first;
+    return first;
+  };
+  const bool is_chosen = algorithms_ == nullptr ? noted.take_first().has_value()
+                                                : algorithms_->choose(class_, key, noted);
+  if (is_chosen) selected_.push_back(key + ": " + selected);
+  return is_chosen;
 }
 
 bool Device::test_once(const std::string& name, const std::function<bool()>& test) const {

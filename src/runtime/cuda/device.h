@@ -12,6 +12,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/alignment.h"
 #include "kernels/cuda/stream.h"
@@ -90,6 +92,9 @@ class Device {
   /// Selects an algorithm for a problem. `key` must contain everything on which the choice depends,
   /// except the device class. False if the library has no algorithm.
   bool choose(const std::string& key, const AlgorithmProblem& problem) const;
+  /// Returns what choose() has selected since the last call, such as "matmul sizes=...: cublaslt
+  /// ...".
+  std::vector<std::string> take_selected() const { return std::exchange(selected_, {}); }
 
   int ordinal() const { return ordinal_; }
   int64_t memory_bytes() const { return memory_bytes_; }
@@ -117,7 +122,8 @@ class Device {
   BlasLt blas_;
   Dnn dnn_;
   std::shared_ptr<Algorithms> algorithms_;
-  std::string class_;  // device class; set by use_algorithms()
+  mutable std::vector<std::string> selected_;  // since take_selected()
+  std::string class_;                          // device class; set by use_algorithms()
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
   mutable std::map<std::string, bool> tested_;  // results by name
 };
