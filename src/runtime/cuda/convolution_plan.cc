@@ -213,10 +213,11 @@ std::optional<ConvolutionPlan> ConvolutionPlan::restore(const Device& device,
   return std::nullopt;
 }
 
-void note_offer(const ConvolutionProblem& problem, Offer offer) {
+void note_offer(const Device& device, const ConvolutionProblem& problem, Offer offer) {
   note_offer("cuDNN", std::string("convolution, bias") + (problem.relu ? ", relu" : ""),
              name_of(problem.operands) + " to " + name_of(problem.result),
-             key_of(problem, workspace_max(problem), /*any_result=*/false), offer);
+             key_of(problem, workspace_max(problem, device.memory_bytes()), /*any_result=*/false),
+             offer);
 }
 
 void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
@@ -229,7 +230,8 @@ void ConvolutionPlan::run(const void* image, const void* filter, const void* out
 }
 
 bool ConvolutionPlan::passes_trial(const Device& device) const {
-  const std::string key = key_of(problem_, workspace_max(problem_), /*any_result=*/false);
+  const std::string key =
+      key_of(problem_, workspace_max(problem_, device.memory_bytes()), /*any_result=*/false);
   return device.test_once(key + " " + words_of(choice()), [&] {
     return cuda::passes_trial(device, /*results_matter=*/problem_.relu,
                               [&] { return try_out(device); });
@@ -263,7 +265,7 @@ bool ConvolutionPlan::try_out(const Device& device) const {
   const In y{made.data(), problem_.result};
   for (int64_t i = 0; i < sample; ++i) {
     if (!std::isnan(y[i])) {
-      note_offer(problem_, Offer::kLosesNan);
+      note_offer(device, problem_, Offer::kLosesNan);
       return false;
     }
   }

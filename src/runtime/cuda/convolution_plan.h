@@ -48,7 +48,7 @@ int64_t workspace_max(const ConvolutionProblem& problem, int64_t memory_bytes);
 std::string key_of(const ConvolutionProblem& problem, int64_t workspace, bool any_result);
 
 /// Notes what cuDNN offers for a convolution with a bias (offers.h).
-void note_offer(const ConvolutionProblem& problem, Offer offer);
+void note_offer(const Device& device, const ConvolutionProblem& problem, Offer offer);
 
 /// Returns the dimensions of filters as images, and the strides of images.
 kernels::ImageDims filter_dims(const kernels::ConvDims& d);
