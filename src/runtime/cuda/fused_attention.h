@@ -48,9 +48,9 @@ struct AttentionProblem {
 };
 
 /// Returns the engines to ask before those that cuDNN proposes, for the whole batch. For the
-/// gradient on GPUs of compute capability 10 and 11, cuDNN proposes only an engine for any graph,
-/// and has a deterministic one for attention, which stores no ds: in cuDNN 9.19 it needs no
-/// workspace. Source: cuDNN Frontend, override_heuristics_query() in
+/// gradient on GPUs of compute capability 10 and 11, cuDNN proposes only the engine of an A100, and
+/// has a deterministic one for these GPUs, which stores no ds: in cuDNN 9.19 it needs no workspace.
+/// Source: cuDNN Frontend, override_heuristics_query() in
 /// scaled_dot_product_flash_attention.h. `capability` is 103 for 10.3; `version` is that of cuDNN.
 std::vector<EngineChoice> preferred_engines(const AttentionProblem& problem, int capability,
                                             size_t version);
