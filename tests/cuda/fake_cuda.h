@@ -24,6 +24,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "kernels/cuda/stream.h"
@@ -45,6 +46,10 @@ struct WorkCounts {
 
 /// Runs the work, or adds it to the stream's recording.
 void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work);
+/// Whether the stream is being recorded; then the recording keeps `object` until it is destroyed in
+/// both of its forms, as a CUDA graph and as an executable one, like a user object of CUDA.
+bool is_recorded(CUstream_st* stream);
+void keep_with_recording(CUstream_st* stream, std::shared_ptr<const void> object);
 /// While on, works are counted but not run, and newly allocated device memory must not be accessed.
 /// The clock of events then advances by one millisecond for each work.
 void set_counting(bool on);
@@ -107,8 +112,6 @@ void count_restored_algorithm();
 /// Advances the clock for the work that runs.
 void spend_algorithm_cost(size_t index);
 constexpr int kAlgorithms = 3;
-/// Sets the compute capability of all devices, 90 for 9.0.
-void set_device_capability(int value);
 /// Sets the version of cuDNN, in the form of cudnnGetVersion().
 void set_dnn_version(size_t version);
 /// Sets the name of all devices.
@@ -121,10 +124,14 @@ void release_device();
 int device_of(CUstream_st* stream);
 /// Sets the result of ncclCommGetAsyncError; 0 is no error.
 void set_nccl_async_error(int error);
+/// After `exchanges` further ones of this process's ranks, the link breaks: NCCL reports a remote
+/// error, and exchanges wait until their rank is aborted; -1: never.
+void break_link_after(int64_t exchanges);
 /// Sets how this rank's start among several processes ends: with an error, never (ncclInProgress),
 /// or successfully (0).
 void set_nccl_start(int rank, int error);
-/// The number of communicators that were neither destroyed nor aborted.
+/// The number of communicators that NCCL has not yet ended. It ends one that was destroyed or
+/// aborted when no recording with its exchanges exists any more.
 int64_t open_nccl_comms();
 /// Element `i` of a tensor.
 inline float read_element(kernels::cuda::Format format, const void* data, int64_t i) {
@@ -150,12 +157,26 @@ bool is_context_broken();
 void leave_error(int error);
 /// Simulates that another process has exclusive use of all devices.
 void set_devices_busy(bool busy);
+/// Sets the error with which CUDA does not start on this host; 0: it starts.
+void set_start_fault(int error);
+/// Simulates a process that has not used CUDA yet: the next call makes the device's context.
+void forget_contexts();
+/// The flags with which the device's context was made. Throws std::out_of_range without a context.
+unsigned context_flags(int device);
+/// The number of waits during which the host polled instead of sleeping.
+int64_t polling_host_waits();
 /// Whether the driver can run the compiled code.
 void set_has_code(bool has_code);
 /// Sets the CUDA version that the driver supports, in CUDA's encoding; 0: no driver.
 void set_driver_cuda(int version);
-/// Sets the memory of every device.
+/// Sets the memory of every device. An allocation that exceeds it fails as out of memory, unless
+/// works are only counted.
 void set_device_memory(int64_t bytes);
+/// Sets the compute capability of every device. Below 8.0 the libraries have neither bfloat16 nor
+/// TF32.
+void set_device_capability(int major, int minor);
+/// Only the fakes call this: whether the devices have bfloat16 and TF32.
+bool has_bf16_and_tf32();
 /// The number of recordings uploaded so far.
 int64_t uploaded_recordings();
 /// Whether cuDNN proposes engines for convolutions.

@@ -251,24 +251,14 @@ bool is_for_dnn(const AttentionProblem& p) {
 /// bindings list all members, so a new member that is missing here causes a compile error.
 std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   const auto& [backward, dims, format] = p;
-  const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head] =
-      dims;
+  const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head,
+               tf32] = dims;
   std::string key = "attention";
   for (const int64_t n : {int64_t{backward}, static_cast<int64_t>(format), int64_t{causal}, N, H,
                           Tq, Tk, D, q_row, kv_row, std::bit_cast<int64_t>(scale), workspace_max}) {
     key += " " + std::to_string(n);
   }
   return key;
-}
-
-/// Returns the device's compute capability as in 90 for 9.0.
-int capability_of(const Device& device) {
-  const auto get = [&](cudaDeviceAttr attribute) {
-    int value = 0;
-    check(cudaDeviceGetAttribute(&value, attribute, device.ordinal()), "cudaDeviceGetAttribute");
-    return value;
-  };
-  return 10 * get(cudaDevAttrComputeCapabilityMajor) + get(cudaDevAttrComputeCapabilityMinor);
 }
 
 /// Returns a version as in "9.18.1".
@@ -370,7 +360,7 @@ FusedAttention::FusedAttention(const Device& device, const AttentionProblem& pro
       scale_(static_cast<float>(problem.dims.scale)) {
   const AttentionDims& d = problem.dims;
   for (const EngineChoice& choice :
-       preferred_engines(problem, capability_of(device), cudnnGetVersion())) {
+       preferred_engines(problem, device.capability(), cudnnGetVersion())) {
     prepare(device, workspace_max, &choice);
     if (plan_) return;
   }
