@@ -1,5 +1,6 @@
 #include "server/planning/job_planner.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -214,7 +215,10 @@ Result<JobPlanner::Planned> JobPlanner::plan_request(const v1::PlanJobRequest& r
         !s.ok()) {
       return s.error();
     }
-    planned.compared_gpus.insert(planned.compared_gpus.end(), gpus.begin(), gpus.end());
+    for (const KnownGpu* gpu : gpus) {
+      std::vector<const KnownGpu*>& compared = planned.compared_gpus;
+      if (std::ranges::find(compared, gpu) == compared.end()) compared.push_back(gpu);
+    }
   }
   const std::string& dump = planned.run.plan.dump;
   if (dump.size() > kDumpBytesMax) {

@@ -83,6 +83,7 @@ TEST_F(ServiceForecast, APlanComparesTheCpuWithGpusThatThisServerDoesNotHave) {
     v1::PlanJobRequest request;
     *request.mutable_spec() = job_request("compared", "").spec();
     request.add_compared_gpus(gpu);
+    request.add_compared_gpus(gpu);  // has no effect
     return jobs_->PlanJob(context().get(), request, plan);
   };
   v1::JobPlan unmeasured;
