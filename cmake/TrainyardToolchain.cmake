@@ -19,7 +19,7 @@ endif()
 find_program(TRAINYARD_CCACHE ccache)
 if(TRAINYARD_CCACHE)
   # Different builds (release, engine-only) and checkouts share cached objects, which requires paths relative to the base
-  # folder. Without this sloppiness, ccache caches no object that uses a precompiled header; the header's content is still
+  # folder. This sloppiness lets ccache also cache objects that use a precompiled header; the header's content is still
   # compared. In depend mode, ccache takes a file's list of headers from the compiler instead of preprocessing the file.
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_NOHASHDIR=1 CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_DEPEND=1 CCACHE_INODECACHE=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${TRAINYARD_CCACHE})

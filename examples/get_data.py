@@ -190,7 +190,8 @@ def make_tinyshakespeare(some):
 
 
 def make_mnist(some):
-    """The real digits of digits.csv.gz, which have 8 x 8 pixels, enlarged and shifted at random."""
+    """Makes images of the real digits in digits.csv.gz, which have 8 x 8 pixels, by enlarging and shifting them at
+    random."""
     with gzip.open(HERE / "digits.csv.gz", "rt") as file:
         digits = [[int(v) for v in line.split(",")] for line in file]
     files = {}
@@ -213,7 +214,7 @@ def make_mnist(some):
 
 
 def make_cifar10(some):
-    """Images of noise with a square in the color of their class."""
+    """Makes images of noise with a square in the color of their class."""
     files = {}
     for part, count in (("train", 200), ("test", 20)):
         for number, name in enumerate(CIFAR10_CLASSES):

@@ -42,6 +42,7 @@ struct AttentionDims {
   uint64_t seed = 0;
   uint32_t stream = 0;
   int64_t first_head = 0;  // heads on other devices before these; offsets dropout's numbers
+  bool tf32 = false;       // products may round their operands to TF32, if the device supports it
   int64_t dropout_row() const { return (Tk + 3) / 4 * 4; }
 };
 
@@ -110,7 +111,7 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<floa
 /// Only tiles of 64 x 64 scores exist at a time; no sum is split over blocks. Launches: forward 1;
 /// backward 1 for delta, 1 for dq, and 1 for dk and dv.
 namespace cuda {
-/// Whether the kernels support D (at most 4096).
+/// Returns whether the kernels support D (at most 4096).
 bool supports_attention(const AttentionDims& d);
 void attention_forward(const AttentionDims& d, const AttentionOperands<Views>& o, Run run);
 int64_t attention_backward_workspace_bytes(const AttentionDims& d);

@@ -166,9 +166,9 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
                          const BatchNormGradOperands<T>& o, Run<T> run = {});
 }  // namespace reference
 
-/// Same as the reference, but sums run over fixed blocks of rows, and the block sums are added in
-/// double in their order: results are bit-identical for any team size. Fused relu and residual give
-/// the same bits as separate steps.
+/// Computes the same as namespace reference, but sums run over fixed blocks of rows, and the block
+/// sums are added in double in their order: results are bit-identical for any team size. Fused relu
+/// and residual give the same bits as separate steps.
 namespace cpu {
 int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,
@@ -185,10 +185,11 @@ void batch_norm_backward(const BatchNormDims& d, const ImageStrides& s,
                          const BatchNormGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// Same as the reference, but x is read only twice. Its statistics are combined from short pieces,
-/// each summed relative to the piece's first value, so that large means cost no precision. y is
-/// computed as a x + c with a = inv_std scale and c = b - mean a, whose rounding error adds at most
-/// 2^-24 |mean a|; dx is computed from g and x in the same way (docs/numerics.md).
+/// Computes the same as namespace reference, but x is read only twice. Its statistics are combined
+/// from short pieces, each summed relative to the piece's first value, so that large means cost no
+/// precision. y is computed as a x + c with a = inv_std scale and c = b - mean a, whose rounding
+/// error adds at most 2^-24 |mean a|; dx is computed from g and x in the same way
+/// (docs/numerics.md).
 namespace cuda {
 int64_t batch_norm_workspace_bytes(const BatchNormDims& d, const ImageStrides& s);
 void batch_norm_training(const BatchNormDims& d, const ImageStrides& s,

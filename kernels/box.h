@@ -56,7 +56,8 @@ struct Box {
     return offsets;
   }
 
-  /// Size and strides of a run, which is the innermost axis. A box of one element has runs of one.
+  /// These return the size and strides of a run, which is the innermost axis. A box of one element
+  /// has runs of one.
   int64_t run() const { return rank == 0 ? 1 : size[rank - 1]; }
   Offsets run_stride() const {
     if (rank > 0) return stride[rank - 1];

@@ -67,7 +67,7 @@ class Contract {
   const char* kernel_;
 };
 
-/// The start of a kernel's workspace. Throws ContractError if it is missing or not aligned.
+/// Returns the start of a kernel's workspace. Throws ContractError if it is missing or not aligned.
 template <typename T, typename Run>
 T* workspace_of(const char* kernel, const Run& run) {
   Contract(kernel).workspace(run);

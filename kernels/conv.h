@@ -25,7 +25,7 @@ struct ConvDims {
   ImageDims y() const { return {x.N, K, window.P(x.H), window.Q(x.W)}; }
   int64_t group_channels() const { return x.C / group; }
   int64_t weight_elements() const { return K * group_channels() * window.R * window.S; }
-  /// A multiply-add counts as 2; padding counts like data.
+  /// Returns the FLOPs: a multiply-add counts as 2, and padding counts like data.
   int64_t flops() const { return 2 * y().elements() * group_channels() * window.R * window.S; }
 };
 
@@ -48,11 +48,11 @@ void conv_backward_weights(const ConvDims& d, const ImageStrides& xs, const T* x
                            const ImageStrides& ys, const T* dy, T* dw, T* db);
 }  // namespace reference
 
-/// Same as the reference, but prepared once: the constructor chooses the implementation and its
-/// internal weight format, and run() computes. Each run converts the weights into that format in
-/// the workspace. x and y are both channels-last or both row-major; channels-last is faster.
-/// Results are bit-identical for teams of the same size. `workspace` is 64-byte aligned. Not
-/// thread-safe.
+/// Computes the same as namespace reference, with prepared objects: the constructor chooses the
+/// implementation and its internal weight format, and run() computes. Each run converts the weights
+/// into that format in the workspace. x and y are both channels-last or both row-major;
+/// channels-last is faster. Results are bit-identical for teams of the same size. `workspace` is
+/// 64-byte aligned. Not thread-safe.
 namespace cpu {
 class Team;  // kernels/cpu/team.h
 /// kDirect: oneDNN's convolution. kColumns: a matrix product over patches (conv_columns.h), only

@@ -39,9 +39,9 @@ void conv_transpose_backward_weights(const ConvDims& d, const ImageStrides& xs, 
                                      const ImageStrides& ys, const T* dy, T* dw, T* db);
 }  // namespace reference
 
-/// Same as the reference, built from the prepared convolutions of conv.h. x and y are both
-/// channels-last or both row-major. With options.bias forward adds b. Results are bit-identical for
-/// teams of the same size.
+/// Computes the same as namespace reference, built from the prepared convolutions of conv.h. x and
+/// y are both channels-last or both row-major. With options.bias forward adds b. Results are
+/// bit-identical for teams of the same size.
 namespace cpu {
 class ConvTransposeForward {
  public:

@@ -38,8 +38,8 @@ struct DistinctRowsOperands {
   int32_t* rows;              // [R]
   int32_t* position;          // [count]
 
-  /// Whether `kept` lists rows of earlier micro-batches of this step. Reads micro_step, which must
-  /// be in the caller's memory.
+  /// Returns whether `kept` lists rows of earlier micro-batches of this step. Reads micro_step,
+  /// which must be in the caller's memory.
   bool continues_step() const { return kept != nullptr && *micro_step > 0; }
 };
 

@@ -48,7 +48,7 @@ struct GatherDims {
 
 struct PositionDims {
   int64_t N, T, D;
-  int64_t prefix;  // P: learned positions in front of x
+  int64_t prefix;  // P: learned positions before x
 };
 
 enum class PoolMode : uint8_t { kMean, kFirst, kLast };
@@ -56,7 +56,7 @@ enum class PoolMode : uint8_t { kMean, kFirst, kLast };
 struct SequencePoolDims {
   int64_t N, T, D;
   PoolMode mode;
-  /// For kFirst and kLast: the position that becomes y of row n; -1 if there is none.
+  /// Returns, for kFirst and kLast, the position that becomes y of row n; -1 if there is none.
   int64_t position(const int32_t* token, int64_t n) const {
     int64_t t = mode == PoolMode::kFirst ? 0 : T - 1;
     if (mode == PoolMode::kFirst || token == nullptr) return t;

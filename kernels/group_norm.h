@@ -99,7 +99,7 @@ void group_norm_backward(const GroupNormDims& d, const ImageStrides& s,
                          const GroupNormGradOperands<float>& o, Run run);
 }  // namespace cpu
 
-/// Same as the reference, with statistics computed as in batch_norm.h.
+/// Computes the same as namespace reference, with statistics computed as in batch_norm.h.
 namespace cuda {
 int64_t group_norm_workspace_bytes(const GroupNormDims& d, const ImageStrides& s);
 void group_norm_forward(const GroupNormDims& d, const ImageStrides& s,

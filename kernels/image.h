@@ -39,7 +39,7 @@ struct Window {
   int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int64_t dilation_h = 1, dilation_w = 1;  // distance between neighbouring cells
 
-  /// Rows and columns that the window spans, dilation included.
+  /// Returns the rows and columns that the window spans, dilation included.
   constexpr int64_t height() const { return (R - 1) * dilation_h + 1; }
   constexpr int64_t width() const { return (S - 1) * dilation_w + 1; }
   constexpr int64_t P(int64_t H) const {

@@ -204,8 +204,8 @@ namespace cuda {
 int64_t adafactor_workspace_bytes(const AdafactorParams& s);
 void adafactor(const AdafactorParams& s, const AdafactorOperands<Views>& o, Run run);
 
-// The steps before, between and after the matrix products of Muon, which a library computes
-// (src/runtime/cuda/updates.cc).
+// These functions compute the steps of Muon before, between and after its matrix products, which a
+// library computes (src/runtime/cuda/updates.cc).
 int64_t muon_norm_workspace_bytes();
 /// Updates the momentum; x becomes the update direction, divided by its norm.
 void muon_begin(const MuonParams& s, In g, const float* learning_rate, float* m, float* x,

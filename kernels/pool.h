@@ -27,7 +27,7 @@ struct PoolDims {
   bool count_include_pad = false;  // average only
   bool relu = false;               // max only: ReLU of the maximum
   ImageDims y() const { return {x.N, x.C, window.P(x.H), window.Q(x.W)}; }
-  /// Whether the number of a cell in the window, r * S + s, fits one byte.
+  /// Returns whether the number of a cell in the window, r * S + s, fits one byte.
   bool has_byte_cells() const { return window.R * window.S <= (relu ? kNoCell : 256); }
 };
 
@@ -110,7 +110,8 @@ void global_average_pool_backward(const ImageDims& d, const ImageStrides& xs, co
                                   Run<T> run = {});
 }  // namespace reference
 
-/// Same as the reference. Channels-last is vectorized over C; other strides use a scalar loop.
+/// Computes the same as namespace reference. Channels-last is vectorized over C; other strides use
+/// a scalar loop.
 namespace cpu {
 void max_pool_forward(const PoolDims& d, const PoolStrides& s, const MaxPoolOperands<float>& o,
                       Run run);

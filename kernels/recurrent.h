@@ -96,9 +96,9 @@ template <typename T>
 void recurrent_backward(const RecurrentDims& d, const RecurrentBackwardOperands<T>& p);
 }  // namespace reference
 
-/// Prepared once, for calls with and without biases. Each thread computes all steps of its rows of
-/// the batch, so that threads need not synchronize between steps. `workspace` is 64-byte aligned.
-/// Not thread-safe.
+/// Objects are prepared once and can be called with and without biases. Each thread computes all
+/// steps of its rows of the batch, so that threads need not synchronize between steps. `workspace`
+/// is 64-byte aligned. Not thread-safe.
 namespace cpu {
 class RecurrentForward {
  public:
@@ -150,7 +150,7 @@ struct RecurrentBackwardStep {
   Out step;        // [N, G H]: db of this step
   Out h_before;    // [N, T, H]: the h that w_hh was multiplied by
 };
-/// `is_last`: t is the sequence's last step, with which backward begins.
+/// `is_last` is true if t is the sequence's last step, with which backward begins.
 void recurrent_step_backward(const RecurrentDims& d, int64_t t, int64_t before, bool is_last,
                              const RecurrentBackwardStep& p, CUstream_st* stream);
 }  // namespace cuda

@@ -4,9 +4,8 @@
 //
 //   words    x[n, e] = row[start[n] + e], 32-bit words without interpretation (floats or tokens)
 //   bytes    x[n, c, p] = table[c, row[start[n] + (c, p)]]
-//   moved    x[n, c, y, x] = the value of pixel source_of(move[n], y, x) of channel c, read as
-//   words
-//            or bytes as above; fills[c, 0] for kBlackPixel, fills[c, 1] for kFilledPixel
+//   moved    x[n, c, y, x] = the value of pixel source_of(move[n], y, x) of channel c, read like
+//            words or bytes; fills[c, 0] for kBlackPixel, fills[c, 1] for kFilledPixel
 //   target   target[n], 32 bits without interpretation; with windows: target[n, t] =
 //            row[start[n] + t + 1]
 //
@@ -68,7 +67,7 @@ struct ResidentRows {
   int64_t C = 1, H = 1, W = 1;  // dimensions of an image, with C * H * W elements
   bool bytes = false;           // rows are images of 8-bit values; else of 32-bit words
   bool moved = false;           // samples are images with an ImageMove; else `fills` may be nullptr
-  bool windows = false;         // of a token stream; else samples begin at multiples of `elements`
+  bool windows = false;  // samples are windows of a stream; else multiples of `elements` apart
 };
 
 /// Launches: 1, which also does at most kCopyPiecesMax copies. Asynchronous on `stream`;

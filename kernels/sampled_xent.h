@@ -7,7 +7,7 @@
 //                          log_expected[j] = log Q[j], Q = 1 - (1 - P)^T with T the number of
 //                          draws; 0 where class is -1. The draws depend on the step, step /
 //                          micro_batches. After a step's first micro-batch, the labels in `kept`
-//                          come directly behind the draws. kept, if given, becomes a copy of class
+//                          come directly after the draws. kept, if given, becomes a copy of class
 //   sampled_xent_forward   the columns of row n are the first S and that of its label, each once;
 //                          with a[n,j] = z[n,j] - log_expected[j] in those columns
 //                            p[n,j] = softmax of a[n], 0 in all other columns
@@ -17,17 +17,17 @@
 //   take_rows              y[r] = table[index[r]], 0 where index[r] is -1
 //   put_rows               table[index[r]] = y[r]; rows with index -1 are skipped
 //
-/// Shapes    label, position [N]; counted [M], the labels of all ranks' rows, including label;
-///           class, kept, log_expected [R], R = S + M micro_batches; micro_step [1], the number of
-///           the micro-batch in its step; z, p, dz [N, R]; loss, dloss [1]; table [K, D], index [R]
-///           without duplicates, y [R, D].
-/// Writes    all of each output, and of kept, assigned; put_rows writes only the indexed rows.
-/// Aliasing  p may be z; dz may be p.
-/// Numerics  the sampled classes are the same on all backends. Rows are summed in double, in order.
-/// Errors    none: labels are in [0, K), or the ignored one.
-///
-/// Source: Jean et al. (2015), see candidates.h. If a row's label is also drawn, it counts once in
-/// that row ("accidental hits are removed").
+// Shapes    label, position [N]; counted [M], the labels of all ranks' rows, including label;
+//           class, kept, log_expected [R], R = S + M micro_batches; micro_step [1], the number of
+//           the micro-batch in its step; z, p, dz [N, R]; loss, dloss [1]; table [K, D], index [R]
+//           without duplicates, y [R, D].
+// Writes    all of each output, and of kept, assigned; put_rows writes only the indexed rows.
+// Aliasing  p may be z; dz may be p.
+// Numerics  the sampled classes are the same on all backends. Rows are summed in double, in order.
+// Errors    none: labels are in [0, K), or the ignored one.
+//
+// Source: Jean et al. (2015), see candidates.h. If a row's label is also drawn, it counts once in
+// that row ("accidental hits are removed").
 #pragma once
 
 #include <cstdint>
@@ -66,8 +66,8 @@ struct SampleClassesOperands {
   const int64_t* micro_step = nullptr;  // [1]; nullptr: a step is one batch
   int32_t* kept = nullptr;              // [R]; nullptr: a step is one batch
 
-  /// Whether `kept` has labels of earlier micro-batches of this step. Reads micro_step, which must
-  /// be in the caller's memory.
+  /// Returns whether `kept` has labels of earlier micro-batches of this step. Reads micro_step,
+  /// which must be in the caller's memory.
   TRAINYARD_HD bool continues_step() const { return kept != nullptr && *micro_step > 0; }
 };
 

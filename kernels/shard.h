@@ -15,7 +15,7 @@ namespace trainyard::kernels {
 /// 64 bytes of F32, so that shards are aligned for vector instructions.
 inline constexpr int64_t kShardStep = 16;
 
-/// c: the elements for which each rank allocates memory.
+/// Returns c, the number of elements for which each rank allocates memory.
 constexpr int64_t shard_elements(int64_t elements, int64_t ranks) {
   const int64_t each = (elements + ranks - 1) / ranks;
   return std::min(elements, (each + kShardStep - 1) / kShardStep * kShardStep);
@@ -31,7 +31,8 @@ constexpr ShardRange shard_range(int64_t elements, int64_t rank, int64_t ranks) 
   return {first, std::min(size, elements - first)};
 }
 
-/// True if every rank's shard has c elements, so that the shards are adjacent without a gap.
+/// Returns true if every rank's shard has c elements, so that the shards are adjacent without a
+/// gap.
 constexpr bool shards_are_even(int64_t elements, int64_t ranks) {
   return shard_elements(elements, ranks) * ranks == elements;
 }

@@ -178,7 +178,7 @@ sigset_t ending_signals() {
   return signals;
 }
 
-/// Whether the program at `path`, which may be newer than this one, accepts this process's
+/// Returns whether the program at `path`, which may be newer than this one, accepts this process's
 /// arguments.
 bool accepts_arguments(const std::string& path, char** argv) {
   const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
@@ -201,13 +201,13 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
   for (;;) {
     int signal = 0;
     if (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) continue;
-    spdlog::info("event=signal number={}", signal);
+    spdlog::info("event=signal_received number={}", signal);
     if (signal != SIGUSR2) break;
     if (accepts_arguments(program, argv)) {
       ending = Ending::kReplace;
       break;
     }
-    spdlog::error("event=not_replaced {} {}", kv("program", program),
+    spdlog::error("event=daemon_not_replaced {} {}", kv("program", program),
                   kv("message",
                      "it cannot be run or does not accept this daemon's settings; this daemon "
                      "keeps running"));
@@ -216,7 +216,7 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
     int again = 0;
     while (::sigwait(&signals, &again) != 0 || again == SIGHUP || again == SIGUSR2) {
     }
-    spdlog::warn("event=second_signal number={}", again);
+    spdlog::warn("event=second_signal_received number={}", again);
     daemon.kill_workers();
     ::_exit(0);
   }).detach();
@@ -231,7 +231,7 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
 /// Replaces this process's program by `program` with exec, which keeps the pid. Returns only on
 /// failure.
 int replace_with(const std::string& program, char** argv) {
-  spdlog::info("event=replacing {}", kv("program", program));
+  spdlog::info("event=replacement_started {}", kv("program", program));
   spdlog::shutdown();
   (void)close_on_exec_from(3);
   ::execv(program.c_str(), argv);

@@ -14,11 +14,11 @@ namespace trainyard::cli {
 std::string states_text(const v1::JobArray& array);
 /// Returns a table with one line per array.
 std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour);
-/// The array, and a table of at most `limit` members: the best first if they have a common metric,
-/// else by number.
+/// Returns the array, and a table of at most `limit` members: the best first if they have a common
+/// metric, else by number.
 std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& members,
                          int64_t limit, bool colour);
-/// Exit code 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.
+/// Returns exit code 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.
 int exit_code_of_array(const v1::JobArray& array);
 /// Returns the values of an array's member, "0.01 (recipe.optimizer.learning_rate), ..."; empty for
 /// a job outside arrays.
@@ -31,8 +31,8 @@ Status show_array(Session& session, const std::string& name, int64_t limit);
 /// Waits until all members have ended. Returns the array's exit code.
 Result<int> wait_for_array(Session& session, const std::string& name, double timeout_s);
 
-/// For a command about a job, after the call for `job_name` failed with `error`: returns the full
-/// name of the array with that name if the server has one and no such job. Returns any other
+/// A command about a job calls this after the call for `job_name` failed with `error`. Returns the
+/// full name of the array with that name if the server has one and no such job. Returns any other
 /// `error` unchanged.
 Result<std::string> find_array_named(client::Client& server, const std::string& job_name,
                                      const Error& error);

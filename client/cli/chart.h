@@ -26,9 +26,9 @@ struct Chart {
   bool logarithmic = false;  // applies to the y axis; values that are not positive are omitted
 };
 
-/// Exponential moving average with bias correction, as in TensorBoard: s_i = weight s_{i-1} + (1 -
-/// weight) y_i, divided by 1 - weight^i, so that the curve does not start near 0. `weight` is in
-/// [0, 1).
+/// Returns the exponential moving average with bias correction, as in TensorBoard: s_i = weight
+/// s_{i-1} + (1 - weight) y_i, divided by 1 - weight^i, so that the curve does not start near 0.
+/// `weight` is in [0, 1).
 Curve smooth(Curve curve, double weight);
 
 /// Returns the values at which an axis in [low, high] is labeled, at most `count_max`: 1, 2 or 5
@@ -48,8 +48,8 @@ struct TerminalCanvas {
 /// there is a single curve; otherwise with one letter per curve. No line is longer than `columns`.
 std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas);
 
-/// One SVG document with the charts below each other. client/local draws the same charts as a PNG
-/// file.
+/// Returns one SVG document with the charts below each other. client/local draws the same charts as
+/// a PNG file.
 std::string draw_svg(const std::vector<Chart>& charts);
 
 }  // namespace trainyard::cli

@@ -61,8 +61,8 @@ void draw_curve(const Curve& curve, const ChartScales& scales, double top, Drawi
   }
 }
 
-/// The position of each curve's name in the legend: next to each other, in as many lines as needed.
-/// The width of a name is estimated from the average width of a letter.
+/// Returns the position of each curve's name in the legend: next to each other, in as many lines as
+/// needed. The width of a name is estimated from the average width of a letter.
 std::vector<Point> legend_places(const Chart& chart) {
   std::vector<Point> places;
   Point at;

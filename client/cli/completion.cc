@@ -29,7 +29,7 @@ std::string bash_kind(const OptionRow& row) {
   }
 }
 
-/// The names of all options, or only of those that take a value.
+/// Returns the names of all options, or only of those that take a value.
 std::string bash_options(const std::vector<OptionRow>& rows, bool with_value_only) {
   std::vector<std::string> names;
   for (const OptionRow& row : rows) {

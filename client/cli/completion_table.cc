@@ -28,7 +28,7 @@ Completion completion_of(const OptionRow& row) {
       {"DEVICE", {With::kDevices, {}}},  // as an argument: a device of the server
   };
   const auto kind = kinds.find(row.positional ? row.names[0] : row.value);
-  // as an option's value: a device of this machine
+  // an option's value is a device of this machine
   if (row.value == "DEVICE") return {With::kWords, {"cpu", "gpu-0"}};
   if (kind == kinds.end()) return {};
   return kind->second;

@@ -15,7 +15,7 @@ struct ConfirmOptions {
 };
 void add_confirm_options(OptionSet& options, ConfirmOptions& target);
 
-/// Whether stdin is a terminal, so that a person can be asked.
+/// Returns whether stdin is a terminal, so that a person can be asked.
 bool can_ask();
 /// Asks a yes/no question on the terminal. Returns NOT_CONFIRMED with `refusal` unless the answer
 /// is yes.

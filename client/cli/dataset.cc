@@ -88,8 +88,8 @@ std::string numbers_text(const v1::DatasetSchema::Numbers& numbers) {
          statistic_text(numbers.mean()) + ", std " + statistic_text(numbers.std());
 }
 
-/// "Ideal 21,551, Premium 13,791, ... 1 more": sorted by count if the counts are known, else in the
-/// given order.
+/// Returns text such as "Ideal 21,551, Premium 13,791, ... 1 more": sorted by count if the counts
+/// are known, else in the given order.
 std::string counted_names(const google::protobuf::RepeatedPtrField<std::string>& names,
                           const google::protobuf::RepeatedField<int64_t>& counts, int64_t count,
                           size_t length_max) {

@@ -44,8 +44,8 @@ std::string explanation_json(const Explanation& e, const v1::Job& job) {
       .dump();
 }
 
-/// " It is number 3 in the queue, and expected to start in 5 min and to end in 20 min." Empty if
-/// the server does not know the position.
+/// Returns text such as " It is number 3 in the queue, and expected to start in 5 min and to end in
+/// 20 min." Empty if the server does not know the position.
 std::string queue_text(client::Client& server, const v1::Job& job) {
   v1::ListQueueRequest request;
   request.set_name(job.name());

@@ -36,17 +36,17 @@ constexpr Remedy kOfFailures[] = {
      "'trainyard logs NAME' shows the last output of its workers. If other jobs run well on this "
      "device, this model or its data triggers a fault of Trainyard: please report it with the "
      "log."},
-    {"STALLED",
+    {"WORKER_STALLED",
      "Its steps made no progress several times: check the server's disk and the device ('trainyard "
      "device list'). If steps of this job need that long, the server's stall_timeout_seconds is "
      "too short."},
     {"DEPENDENCY_FAILED",
      "'trainyard explain' of that job says why. Once a retry of it has succeeded, submit this job "
      "again, with the new job in 'after'."},
-    {"TIME_LIMIT",
+    {"TIME_LIMIT_REACHED",
      "'trainyard retry NAME' continues from its checkpoint, with the same time limit again; "
      "'trainyard fork NAME --set resources.time_limit_seconds=SECONDS' with another limit."},
-    {"WORKER_PROTOCOL",
+    {"WORKER_PROTOCOL_ERROR",
      "This is a fault of Trainyard: please report it with 'trainyard logs NAME'."},
     {"INTERNAL",
      "This is a fault of Trainyard: please report it with 'trainyard logs NAME' and the server's "
@@ -68,6 +68,8 @@ constexpr Remedy kOfWaiting[] = {
     {"WORKER_START_FAILED",
      "The server's log says why its worker cannot be started; once that is fixed, the job "
      "continues by itself."},
+    {"HOST_FAULT",
+     "The server's operator should do what the message says; the job then continues by itself."},
     {"VERSION_SKEW",
      "The server's operator should install trainyardd and trainyard-worker of one version."},
 };
@@ -105,7 +107,8 @@ std::string with_message(std::string text, const std::string& message) {
   return message.empty() ? text + "." : text + ": " + message;
 }
 
-/// "Submitted.", or for a retry or a fork its origin, which the message of the first event gives.
+/// Returns "Submitted.", or for a retry or a fork its origin, which the message of the first event
+/// gives.
 std::string submitted_text(const v1::StateChange& change) {
   const bool made = change.message().starts_with("A ");
   return made ? with_message("Submitted", change.message()) : "Submitted.";

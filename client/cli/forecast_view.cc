@@ -38,7 +38,7 @@ std::string energy_text(const v1::Forecast& f) {
   return ", about " + human_number(f.energy_joules() / kJoulesPerWattHour) + " Wh";
 }
 
-/// How accurate past forecasts were, which rates are missing, and the price.
+/// Returns how accurate past forecasts were, which rates are missing, and the price.
 std::string jobs_line(const v1::DeviceForecasts& f) {
   std::string line;
   if (f.jobs() == 0) {
@@ -53,7 +53,7 @@ std::string jobs_line(const v1::DeviceForecasts& f) {
   return line;
 }
 
-/// How a cluster's time limit divides the job into starts; empty where no limit is known.
+/// Returns how a cluster's time limit divides the job into starts; empty where no limit is known.
 std::string time_limit_text(const v1::Forecast& f) {
   if (f.time_limit_seconds() <= 0) return "";
   const std::string limit = human_duration(static_cast<double>(f.time_limit_seconds()));

@@ -11,8 +11,8 @@ namespace trainyard::cli {
 /// Returns the time of a step: "850 us", "12.3 ms", "1.2 s"; empty if unknown.
 std::string step_text(double seconds);
 
-/// A table of devices with the step time, the time to the end and its range, the limiting factor
-/// and the cost; below it the reasons for unknown forecasts. Empty without forecasts.
+/// Returns a table of devices with the step time, the time to the end and its range, the limiting
+/// factor and the cost; below it the reasons for unknown forecasts. Empty without forecasts.
 std::string render_forecasts(const v1::RunPlan& plan, bool colour);
 
 /// Describes the speed of a running job: "0.9x as fast as forecast, at 60% of the device's bound,

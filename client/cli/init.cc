@@ -27,7 +27,8 @@ struct InitOptions {
   bool overwrite = false;
 };
 
-/// The default name of the job file: "iris.yaml" for iris.csv.gz, "photos.yaml" for photos/.
+/// Returns the default name of the job file: "iris.yaml" for iris.csv.gz, "photos.yaml" for
+/// photos/.
 fs::path default_file(const fs::path& data) {
   const fs::path whole = fs::absolute(data).lexically_normal();
   fs::path name = whole.has_filename() ? whole.filename() : whole.parent_path().filename();
@@ -41,7 +42,7 @@ fs::path default_file(const fs::path& data) {
   return name.string() + ".yaml";
 }
 
-/// Whether the server accepts the name as a job's ID.
+/// Returns whether the server accepts the name as a job's ID.
 bool is_job_name(std::string_view name) {
   const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
   return name.size() >= 4 && name.size() <= 63 && letter(name[0]) &&
@@ -70,7 +71,8 @@ nlohmann::ordered_json json_of_draft(const JobDraft& draft, const fs::path& file
   return json;
 }
 
-/// One line for each of the first columns that are left out, and one with the number of the others.
+/// Returns one line for each of the first columns that are left out, and one with the number of the
+/// others.
 std::vector<std::string> left_out_lines(const JobDraft& draft) {
   constexpr size_t kShownMax = 8;
   std::vector<std::string> lines;

@@ -56,7 +56,7 @@ void freeze(const std::vector<onnx::FreezeRule>& rules, v1::Recipe& recipe) {
   recipe.mutable_parameter_groups()->MergeFrom(given.parameter_groups());
 }
 
-/// Whether the path is a folder, or a file with a typical ending of data files.
+/// Returns whether the path is a folder, or a file with a typical ending of data files.
 bool is_data(const fs::path& path) {
   static constexpr std::array<std::string_view, 20> kEndings = {
       ".csv", ".tsv", ".tab",     ".psv",     ".jsonl", ".ndjson",     ".txt",

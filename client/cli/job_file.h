@@ -12,7 +12,8 @@
 
 namespace trainyard::cli {
 
-/// client::read_spec_file(), with a helpful error if the file is data instead of a job file.
+/// Does the same as client::read_spec_file(), with a helpful error if the file is data instead of a
+/// job file.
 Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
                                        std::span<const std::string> sets,
                                        std::span<const std::string> grids = {});
@@ -22,7 +23,7 @@ Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
 /// spec. Notes about the import go to stderr.
 Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
 
-/// read_job_spec(), then import_onnx().
+/// Calls read_job_spec(), then import_onnx().
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
                                        std::span<const std::string> sets, TemporaryFolder& scratch,
                                        std::span<const std::string> grids = {});

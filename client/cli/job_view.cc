@@ -28,7 +28,7 @@ int64_t batch_size_of(const v1::Job& job) {
   return job.spec().recipe().has_batch_size() ? job.spec().recipe().batch_size() : 64;
 }
 
-// The preset's name and its sizes, "mlp 512 512", or the number of layers.
+// Returns the preset's name and its sizes, "mlp 512 512", or the number of layers.
 std::string model_text(const v1::ModelSpec& model) {
   if (model.preset_case() == v1::ModelSpec::PRESET_NOT_SET) {
     return std::to_string(model.layers_size()) + " layers";

@@ -12,11 +12,11 @@
 
 namespace trainyard::cli {
 
-/// How initial weights were used: "of digits-1; 12 loaded (conv1.weight, conv1.bias, ...); 1 not in
-/// the source (fc3.weight)".
+/// Returns how initial weights were used: "of digits-1; 12 loaded (conv1.weight, conv1.bias, ...);
+/// 1 not in the source (fc3.weight)".
 std::string initial_weights_text(const v1::InitialWeightsReport& report);
 
-/// The short names of the devices, "gpu-0, gpu-1"; empty before the first attempt.
+/// Returns the short names of the devices, "gpu-0, gpu-1"; empty before the first attempt.
 std::string devices_text(const std::string& first,
                          const google::protobuf::RepeatedPtrField<std::string>& devices);
 
@@ -24,11 +24,11 @@ std::string devices_text(const std::string& first,
 std::string precision_text(v1::Recipe::Precision precision);
 std::string state_name(v1::JobState state);
 Style state_style(v1::JobState state);
-/// Exit code 0, 1 or 8 for a job that SUCCEEDED, FAILED or was CANCELLED.
+/// Returns exit code 0, 1 or 8 for a job that SUCCEEDED, FAILED or was CANCELLED.
 int exit_code_of_job(v1::JobState state);
-/// The most important metrics, at most three, each followed by its baseline if there is one:
-/// "val/accuracy 0.983 (baseline 0.61), val/loss 0.0612".
 using Baselines = google::protobuf::RepeatedPtrField<v1::Baseline>;
+/// Returns the most important metrics, at most three, each followed by its baseline if there is
+/// one: "val/accuracy 0.983 (baseline 0.61), val/loss 0.0612".
 std::string metric_summary(const google::protobuf::Map<std::string, double>& metrics,
                            const Baselines& baselines = {});
 /// Returns a table of the final metrics, with the baselines that exist in a second column.
@@ -40,13 +40,13 @@ std::string owner_text(const v1::Job& job);
 std::string labels_text(const v1::Job& job);
 /// Returns the progress, "46%"; or "early" for a job that its recipe ended before its last step.
 std::string progress_summary(const v1::Job& job);
-/// Labels as rows and predictions as columns, or a list of the most frequent mistakes.
+/// Renders labels as rows and predictions as columns, or a list of the most frequent mistakes.
 std::string render_confusion(const v1::ConfusionMatrix& matrix, bool colour);
 /// Says which events still exist if the job's old ones were removed; else empty.
 std::string thinned_text(const v1::Job& job);
 /// Prints thinned_text() on standard error, for commands that show events.
 void note_thinned(Session& session, const v1::Job& job);
-/// Everything about one job.
+/// Returns everything about one job.
 std::string render_job(const v1::Job& job, const Terminal& terminal);
 /// Describes the facts known before the first step, for `submit --dry-run`.
 std::string render_plan(const v1::Job& job, const Terminal& out);

@@ -22,7 +22,7 @@ struct ListOptions {
   bool members = false;
   int64_t limit = 50;
 
-  /// Whether jobs are filtered. Members of arrays are then listed like other jobs.
+  /// Returns whether jobs are filtered. Members of arrays are then listed like other jobs.
   bool filters() const {
     return !states.empty() || !owner.empty() || !array.empty() || !labels.empty();
   }
@@ -49,7 +49,7 @@ Result<v1::JobState> parse_state(const std::string& text) {
                      "succeeded, failed or cancelled");
 }
 
-/// Whether the jobs have more than one owner.
+/// Returns whether the jobs have more than one owner.
 bool owners_differ(const v1::ListJobsResponse& jobs) {
   return std::ranges::any_of(
       jobs.jobs(), [&](const v1::Job& job) { return job.owner() != jobs.jobs(0).owner(); });

@@ -14,7 +14,7 @@ namespace {
 
 using Word = ManualPage::Word;
 
-/// The name of a command's page: "trainyard-dataset-upload".
+/// Returns the name of a command's page: "trainyard-dataset-upload".
 std::string page_name(const Command& command) {
   std::string name = "trainyard-" + command.name;
   std::ranges::replace(name, ' ', '-');

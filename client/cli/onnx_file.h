@@ -15,7 +15,7 @@ namespace trainyard::cli {
 /// "safetensors or onnx".
 Status unknown_format(const std::string& format, const std::string& formats);
 
-/// onnx::check_target(), with errors that mention --overwrite.
+/// Does the same as onnx::check_target(), with errors that mention --overwrite.
 Status check_onnx_target(const std::string& file, bool overwrite);
 
 /// Converts the model in `folder` to the ONNX file `file`, and prints the file's name. Returns the

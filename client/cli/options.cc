@@ -31,7 +31,7 @@ struct OptionSet::Impl {
 
 namespace {
 
-/// The option with the most similar name. Dashes are ignored, since all options have them.
+/// Returns the option with the most similar name. Dashes are ignored, since all options have them.
 std::optional<std::string> nearest_option(const std::string& name,
                                           const std::vector<std::string>& known) {
   const auto bare = [](const std::string& option) {

@@ -10,10 +10,10 @@
 
 namespace trainyard::cli {
 
-/// The message as to_json() writes it, for adding fields.
+/// Returns the message as to_json() writes it, for adding fields.
 nlohmann::ordered_json json_of(const google::protobuf::Message& message);
-/// The text as to_json() and to_yaml() write it: kJson indented, kJsonl as one line, kYaml as a
-/// block.
+/// Returns the text as to_json() and to_yaml() write it: kJson indented, kJsonl as one line, kYaml
+/// as a block.
 std::string text_of(const nlohmann::ordered_json& json, Format format);
 
 }  // namespace trainyard::cli

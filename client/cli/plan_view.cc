@@ -16,7 +16,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// Whether several GPUs or nodes share the job.
+/// Returns whether several GPUs or nodes share the job.
 bool is_shared(const v1::Resources& resources) {
   return resources.gpus() > 1 || resources.nodes() > 1;
 }
@@ -45,7 +45,7 @@ struct Part {
   int repeats = 0;  // 0: the rows are shown
 };
 
-/// How many times rows [at, at + period) are repeated directly after themselves.
+/// Returns how many times rows [at, at + period) are repeated directly after themselves.
 int repeats_of(const v1::JobPlan& plan, int at, int period) {
   int repeats = 0;
   for (int row = at + period; row + period <= plan.layers_size(); row += period, ++repeats) {
@@ -227,7 +227,8 @@ std::string precision_and_cost(v1::Recipe::Precision precision, bool is_gpu) {
   return precision_text(precision) + (cost.empty() ? "" : ": " + cost);
 }
 
-/// The size of a checkpoint, how often one is written, and the most work that a kill can lose.
+/// Returns the size of a checkpoint, how often one is written, and the most work that a kill can
+/// lose.
 std::string checkpoints_text(const v1::CheckpointPlan& plan) {
   const std::string size = human_bytes(plan.size_bytes());
   if (plan.lost_steps_max() > 0) {
@@ -269,9 +270,8 @@ std::string sharded_text(const v1::RunPlan& run, const std::string& each) {
   return text;
 }
 
-/// Returns the first split pairs: "fc1 and fc2 (4,096 units): 24 MiB less for 3 MiB exchanged in a
-/// step,
-/// ...".
+/// Returns a list of the first split pairs, each as "fc1 and fc2 (4,096 units): 24 MiB less for
+/// 3 MiB exchanged in a step".
 std::string split_pairs_text(const v1::RunPlan& run) {
   constexpr int kShown = 8;
   std::string text;

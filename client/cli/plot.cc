@@ -41,8 +41,8 @@ bool is_wanted(const std::string& key, const PlotOptions& options) {
          matches_any(options.metrics, measure_of(key));
 }
 
-/// The charts to show: of metrics that match the patterns, or by default of the loss and the
-/// validation metrics.
+/// Returns the charts to show: of metrics that match the patterns, or by default of the loss and
+/// the validation metrics.
 std::vector<std::string> chosen_measures(const Histories& jobs, const PlotOptions& options) {
   std::vector<std::string> measures;
   for (const auto& [name, history] : jobs) {

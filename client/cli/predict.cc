@@ -86,8 +86,8 @@ Result<std::string> read_rows(const std::string& path) {
   return client::gunzip_if_compressed(std::move(bytes));
 }
 
-/// Whether the first row names a column of the model. Only needed if rows must be split over
-/// several requests; a short file is sent unchanged.
+/// Returns whether the first row names a column of the model. Only needed if rows must be split
+/// over several requests; a short file is sent unchanged.
 Result<bool> has_header(client::Client& server, const std::string& model, std::string_view text) {
   ASSIGN_OR_RETURN(const v1::Model info, server.call(client::rpc::kGetModel, model));
   const auto rows = client::csv_fields(text.substr(0, text.find('\n')));
@@ -153,7 +153,7 @@ std::string percent(float share) {
   return text;
 }
 
-// The first numbers of an autoencoder's output for a row: "0.12 0.98 ...".
+// Returns the first numbers of an autoencoder's output for a row: "0.12 0.98 ...".
 std::string reconstruction_text(const v1::Prediction& p, int shown) {
   std::string text;
   for (int k = 0; k < std::min(p.reconstruction_size(), shown); ++k) {
@@ -251,7 +251,7 @@ std::string render_csv(const v1::PredictResponse& answer, const std::vector<std:
   return out;
 }
 
-/// The response with the file name of each prediction, which the server does not return.
+/// Adds to each prediction of the response its file's name, which the server does not return.
 nlohmann::ordered_json with_files(const v1::PredictResponse& answer,
                                   const std::vector<std::string>& names) {
   nlohmann::ordered_json json = json_of(answer);

@@ -32,7 +32,7 @@ struct ProgressState {
 /// Renders one line of at most `width` columns. On a narrow terminal the least important parts are
 /// dropped first.
 std::string render_bar(const ProgressState& state, int width, bool utf8, bool colour);
-/// Renders the same values as a log line: "step 120/240  50 %  epoch 5/10  ..."
+/// Renders the state as a log line: "step 120/240  50 %  epoch 5/10  ..."
 std::string render_line(const ProgressState& state);
 
 struct ProgressSink {
@@ -48,8 +48,8 @@ class Progress {
  public:
   static constexpr double kRedrawSeconds = 0.1;  // at most 10 times a second
   static constexpr double kLineSeconds =
-      10;  // not live: prints a line after this many seconds of the run's own time ...
-  // ... or after this share of the steps, whichever comes first
+      10;  // if not live, a line is printed after this many seconds of the run's own time
+  // If not live, a line is also printed after this share of the steps.
   static constexpr double kLineShare = 0.1;
 
   Progress(std::string title, ProgressSink sink);

@@ -49,12 +49,12 @@ class Session {
   Terminal& out() { return out_; }
   Terminal& err() { return err_; }
   Format format() const { return format_; }
-  /// True if a program reads the output: then stdout must contain nothing else.
+  /// Returns true if a program reads the output: then stdout must contain nothing else.
   bool machine() const { return format_ != Format::kTable && format_ != Format::kWide; }
   bool verbose() const { return options_.verbose; }
   /// Returns the server as the command line named it.
   const client::ConnectionFlags& connection() const { return options_.connection; }
-  /// How long to wait for a job, in seconds; 0: no limit.
+  /// Returns how long to wait for a job, in seconds; 0: no limit.
   double wait_s() const { return options_.wait_s; }
 
   /// Returns the client, which the first call connects.
@@ -66,7 +66,8 @@ class Session {
   /// program is missing; `instead` suggests an alternative in the message.
   Result<const LocalWork*> local(std::string_view instead = "");
 
-  /// Requested by the first Ctrl-C; the second one ends the program immediately.
+  /// Returns a token whose stop is requested by the first Ctrl-C; the second one ends the program
+  /// immediately.
   std::stop_token interrupted();
 
   /// Prints a response in the chosen format: `table` for people, `names` one per line for -o name.

@@ -13,7 +13,7 @@
 namespace trainyard::cli {
 namespace {
 
-/// "none", "optimizer, head".
+/// Returns text such as "none" or "optimizer, head".
 std::string shard_text(const v1::ShardingRow& row) {
   std::vector<std::string> parts;
   for (const int part : row.shard()) {

@@ -8,11 +8,12 @@
 
 namespace trainyard::cli {
 
-/// One row per plan that is not refused, in the server's order; columns without information for
-/// this job are omitted. Below the table: the refused plans with their reasons, the source of the
-/// step times, and if the job does not fit, what it lacks.
+/// Returns a table of the sharding plans: one row per plan that is not refused, in the server's
+/// order, without columns that have no information for this job. Below the table are the refused
+/// plans with their reasons, the source of the step times and, if the job does not fit, what it
+/// lacks.
 std::string render_sharding_plans(const v1::JobPlan& plan, const Terminal& out);
-/// Renders the same for a terminal of `width` columns; 0: unlimited.
+/// Returns the table of sharding plans for a terminal of `width` columns; 0: unlimited.
 std::string render_sharding_plans(const v1::JobPlan& plan, bool colour, int width, bool utf8);
 
 }  // namespace trainyard::cli

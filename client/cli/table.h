@@ -19,11 +19,11 @@ struct Cell {
 struct Column {
   std::string title;
   bool right = false;  // right-aligned, for numbers
-  // How the column shrinks if the table is wider than the terminal:
-  // text that is cut at its end; the column is left out if all its cells are empty
+  // If the table is wider than the terminal: texts are cut at their end, and the column is left out
+  // if all its cells are empty.
   bool shortens = false;
   int shortest = 12;     // minimum width of a column that shortens
-  bool is_name = false;  // cut in the middle, after columns that shorten have reached their minimum
+  bool is_name = false;  // texts are cut in the middle, once other columns have their minimum
 };
 
 class Table {
@@ -52,8 +52,8 @@ class Table {
   std::vector<std::vector<Cell>> rows_;
 };
 
-/// Lines of "name:  value" with aligned values; rows with empty values are left out. Longer lines
-/// than `width` columns are wrapped; 0: unlimited.
+/// Returns lines of "name:  value" with aligned values; rows with empty values are left out. Longer
+/// lines than `width` columns are wrapped; 0: unlimited.
 std::string render_fields(const std::vector<std::pair<std::string, Cell>>& fields, bool colour,
                           int width = 0);
 

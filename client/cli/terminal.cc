@@ -30,8 +30,8 @@ CodePoint decode(std::string_view s, size_t i) {
   return {value, length};
 }
 
-/// Invisible characters that change how other characters are displayed: bidirectional overrides,
-/// zero-width characters, byte order marks, line separators.
+/// Returns whether a character is invisible and may change how other characters are displayed:
+/// bidirectional overrides, zero-width characters, byte order marks, line separators.
 bool is_invisible(uint32_t c) {
   return (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
          (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||

@@ -11,9 +11,9 @@ namespace trainyard::cli {
 
 enum class Style { kPlain, kDim, kBold, kGood, kBad, kBusy, kNotice };
 
-/// Whether to use color. Off if the stream is not a terminal, if NO_COLOR or TRAINYARD_NO_COLOR is
-/// set and not empty, or with TERM=dumb; FORCE_COLOR (not empty, not 0) overrides these. Always off
-/// with --no-color.
+/// Returns whether to use color. Off if the stream is not a terminal, if NO_COLOR or
+/// TRAINYARD_NO_COLOR is set and not empty, or with TERM=dumb; FORCE_COLOR (not empty, not 0)
+/// overrides these. Always off with --no-color.
 bool wants_colour(bool is_terminal, bool no_colour_flag, const client::Environment& env);
 
 class Terminal {

@@ -27,7 +27,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSpec =  // spec_text() writes this behind the dataset's name
+constexpr std::string_view kSpec =  // spec_text() writes this after the dataset's name
     "  path: animals.csv\n"
     "  csv: {target: animal}\n"
     "model:\n"
@@ -87,7 +87,7 @@ std::string shell_word(const std::string& word) {
   return word.find_first_of(" '\"$*()[]{}&;|<>\\") == std::string::npos ? word : "'" + word + "'";
 }
 
-/// Make paths absolute, because the commands run in the tutorial's folder.
+/// Makes a path absolute, because the commands run in the tutorial's folder.
 std::string absolute_path(const std::string& path) {
   return path.empty() ? path : fs::absolute(path).string();
 }

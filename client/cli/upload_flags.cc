@@ -31,7 +31,7 @@ bool is_text_list(const Field& field) {
   return field.is_repeated() && field.cpp_type() == Field::CPPTYPE_STRING;
 }
 
-/// The values of an enum field as specs write them; empty for other fields.
+/// Returns the values of an enum field as specs write them; empty for other fields.
 Names values_of(const Field& field) {
   return field.enum_type() == nullptr ? Names() : spec::enum_names(*field.enum_type());
 }
@@ -89,7 +89,7 @@ spec::Value scalar(std::string text, bool quoted) {
   return value;
 }
 
-/// The flag's value as a spec file would contain it.
+/// Returns the flag's value as a spec file would contain it.
 spec::Value value_of(const UploadFlag& flag, const Field& field) {
   if (takes_no_value(field)) {
     return scalar(flag.name.starts_with("--no-") ? "false" : "true", /*quoted=*/false);

@@ -35,8 +35,8 @@ struct UploadFlag {
   std::optional<std::string> text;
   std::vector<std::string> texts;
 
-  /// Whether the option names data; otherwise it says how to read data. (`--inputs` does both: with
-  /// --arrays, it gives the name of an array.)
+  /// Returns whether the option names data; otherwise it says how to read data. (`--inputs` does
+  /// both: with --arrays, it gives the name of an array.)
   bool is_data() const { return path_of != nullptr || file_of != nullptr; }
   bool is_given() const { return on || text || !texts.empty(); }
   const Field* field_of(const spec::DatasetFormat& format) const;

@@ -50,7 +50,7 @@ std::string kind_of(const DatasetSchema& schema) {
   return schema.target.kind == TargetSchema::Kind::kClass ? "class" : "numeric";
 }
 
-/// The names that the matching file of targets (or of inputs) may have: "train_x" matches
+/// Returns the names that the matching file of targets (or of inputs) may have: "train_x" matches
 /// "train_y".
 std::vector<std::string> partners_of(const std::string& name, bool of_inputs) {
   std::vector<std::string> found;

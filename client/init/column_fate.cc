@@ -45,8 +45,8 @@ Decision decide_texts(const ColumnProfile& c, int64_t rows) {
   return {Fate::kCategory, ""};
 }
 
-/// Whether the name is typical of a pixel's column: "pixel12", "pixel_0_7", "1x1", "12"; or "c5",
-/// as in files without a header.
+/// Returns whether the name is typical of a pixel's column: "pixel12", "pixel_0_7", "1x1", "12"; or
+/// "c5", as in files without a header.
 bool is_pixel_name(std::string_view name) {
   static constexpr std::array<std::string_view, 8> kNames = {"",      "p",     "px",  "pix",
                                                              "pixel", "image", "img", "c"};

@@ -12,15 +12,15 @@ namespace trainyard::init {
 struct Decision {
   enum class Fate : uint8_t { kNumber, kCategory, kMixed, kDate, kText, kLeftOut };
   Fate fate = Fate::kNumber;
-  // why it is left out; for text, why a column of categories would be left out
+  // why the column is left out; for a text column, why it would be left out if it were categories
   std::string why = {};
 };
 
-/// Decides by the cells alone, which shows what an ingest would refuse and traps of text. Traps of
-/// numbers are found later, in the ingested data.
+/// Decides by the cells alone. They show what an ingest would refuse, and texts that mislead a
+/// model; numbers that mislead a model are found later, in the ingested data.
 Decision decide(const ColumnProfile& column, int64_t rows);
 
-/// Why a column with this trap is left out.
+/// Returns why a column with this trap is left out.
 std::string trap_text(ColumnTrap trap, const ColumnFacts& column);
 
 /// Returns the side of the square images whose pixels are the columns; 0 if the columns are not

@@ -41,7 +41,7 @@ size_t target_rank(std::string_view name) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Whether the text looks like a date in another order, "31.12.2026" or "12/31/26": numbers
+/// Returns whether the text looks like a date in another order, "31.12.2026" or "12/31/26": numbers
 /// separated by one kind of mark.
 bool is_other_date(std::string_view text) {
   size_t marks = 0, digits = 0;
@@ -57,8 +57,8 @@ bool is_other_date(std::string_view text) {
   return marks == 2 && digits >= 4 && digits <= 8 && is_digit(text.front());
 }
 
-/// Whether the text is a number with a decimal comma, "3,14". "3,141" is not, since it may mean
-/// three thousand.
+/// Returns whether the text is a number with a decimal comma, "3,14". "3,141" is not, since it may
+/// mean three thousand.
 bool has_decimal_comma(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   const size_t comma = text.find(',');
@@ -68,9 +68,9 @@ bool has_decimal_comma(std::string_view text) {
   return fraction.size() != 3 && digits(text.substr(0, comma)) && digits(fraction);
 }
 
-/// Whether the text looks like a number with units or separators: "$1,200", "12 %", "1'000.50",
-/// "5.2 kg". That is digits and separators, with a currency sign before or a short unit after them.
-/// "A12" is a name.
+/// Returns whether the text looks like a number with units or separators: "$1,200", "12 %",
+/// "1'000.50", "5.2 kg". That is digits and separators, with a currency sign before or a short unit
+/// after them. "A12" is a name.
 bool is_other_number(std::string_view text) {
   const size_t first = text.find_first_of("0123456789");
   const size_t last = text.find_last_of("0123456789");
@@ -105,7 +105,7 @@ void note_cell(const CellReader& cells, std::string_view text, ColumnProfile& co
   if (column.texts.size() < kept_max) column.texts.emplace(text);
 }
 
-/// Whether a column can be a target: its values are neither all equal nor all different.
+/// Returns whether a column can be a target: its values are neither all equal nor all different.
 bool is_fit_for_target(const ColumnProfile& column, int64_t rows) {
   if (column.values.size() < 2 || is_identifier_name(column.name)) return false;
   if (column.numeric()) return true;

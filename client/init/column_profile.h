@@ -21,8 +21,8 @@ inline constexpr double kLongTextWords = 8;
 struct ColumnProfile {
   std::string name;
   ColumnCounts counts;
-  std::set<std::string> values;           // different ones, at most kTargetValuesMax + 1
-  std::unordered_set<std::string> texts;  // different ones, at most kCategoriesMax + 1
+  std::set<std::string> values;           // the different values, at most kTargetValuesMax + 1
+  std::unordered_set<std::string> texts;  // the different texts, at most kCategoriesMax + 1
   int64_t dates = 0;           // texts that are dates as src/data/table/date.h reads them
   int64_t other_dates = 0;     // texts that look like dates in another order: 31.12.2026
   int64_t other_numbers = 0;   // texts that look like numbers with units or separators: $1,200
@@ -32,17 +32,17 @@ struct ColumnProfile {
 
   int64_t present() const { return counts.numbers + counts.not_finite + counts.texts; }
   double words_mean() const { return counts.texts == 0 ? 0 : words / double(counts.texts); }
-  /// Whether nearly all texts are: dates in another order; numbers with units, separators or a
-  /// decimal comma; numbers with a decimal comma. The first two are false if the column has only
-  /// few different texts, such as "18-25".
+  /// Returns whether nearly all texts are: dates in another order; numbers with units, separators
+  /// or a decimal comma; numbers with a decimal comma. The first two are false if the column has
+  /// only few different texts, such as "18-25".
   bool has_other_dates() const;
   bool has_other_numbers() const;
   bool has_decimal_commas() const;
-  /// Whether the column looks like a row number: whole numbers that nearly all differ, under a
-  /// typical name of identifiers. Counts the cells' texts, because an ingest's float32 makes large
-  /// numbers equal.
+  /// Returns whether the column looks like a row number: whole numbers that nearly all differ,
+  /// under a typical name of identifiers. Counts the cells' texts, because an ingest's float32
+  /// makes large numbers equal.
   bool counts_rows() const;
-  /// Whether an ingest would read the column as numbers.
+  /// Returns whether an ingest would read the column as numbers.
   bool numeric() const { return counts.numbers + counts.not_finite >= counts.texts; }
   /// Returns the facts of a column of texts, like those that src/data/warnings.cc derives from a
   /// dataset.
@@ -58,7 +58,7 @@ struct TableProfile {
 /// Errors are those of open_table() and of malformed records.
 Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path);
 
-/// Whether the name is one that people typically give to a target.
+/// Returns whether the name is one that people typically give to a target.
 bool is_target_name(std::string_view name);
 
 /// Chooses the target if the user names none: the column with the most typical name, else the last

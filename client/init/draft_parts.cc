@@ -17,8 +17,8 @@ constexpr size_t kClassesShown = 5;
 constexpr double kLargestClassMax = 0.9;
 constexpr int64_t kFewRows = 100;
 
-/// Whether YAML reads the unquoted text as the same text: it has only letters, digits and a few
-/// marks, and is no word with a meaning in YAML.
+/// Returns whether YAML reads the unquoted text as the same text: it has only letters, digits and a
+/// few marks, and is no word with a meaning in YAML.
 bool is_plain(std::string_view text) {
   static constexpr std::array<std::string_view, 9> kWords = {"true", "false", "null", "yes", "no",
                                                              "on",   "off",   "y",    "n"};
@@ -71,8 +71,8 @@ std::string count_of(int64_t count, const std::string& noun) {
 
 namespace {
 
-/// "3 classes: setosa (50), versicolor (50), virginica (50)". `rows` is empty if the counts are not
-/// known.
+/// Returns text such as "3 classes: setosa (50), versicolor (50), virginica (50)". `rows` is empty
+/// if the counts are not known.
 std::string classes_text(const std::vector<std::string>& classes,
                          const std::vector<int64_t>& rows) {
   std::string text = count_of(std::ssize(classes), "class") + ": ";

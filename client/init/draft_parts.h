@@ -26,7 +26,7 @@ Result<JobDraft> draft_libsvm(const std::filesystem::path& path);
 
 /// Returns the text as a YAML scalar: plain if that is safe, else quoted.
 std::string yaml_text(std::string_view text);
-/// The beginning of a long name, cut between two characters.
+/// Returns the beginning of a long name, cut between two characters.
 std::string shortened(std::string_view text);
 /// Returns a YAML list: "[a, b]".
 std::string yaml_list(const std::vector<std::string>& texts);

@@ -127,8 +127,8 @@ void guess_text(const DataFacts& facts, FirstGuess& guess) {
   guess.patience = 5;
 }
 
-/// Whether an epoch may leave out its last incomplete batch: only if that is at most a few percent
-/// of the rows.
+/// Returns whether an epoch may leave out its last incomplete batch: only if that is at most a few
+/// percent of the rows.
 bool drops_last(const DataFacts& facts, const FirstGuess& guess) {
   constexpr double kLeftOutMax = 0.03;
   const int64_t length = std::max<int64_t>(1, guess.context_length);

@@ -14,7 +14,7 @@ struct DataFacts {
   enum class Kind : uint8_t { kTable, kImages, kTextRows, kText } kind = Kind::kTable;
   int64_t rows = 0;     // rows for training and validation; for kText the number of tokens
   int64_t classes = 0;  // 0: the target is a number (or the next token)
-  int64_t inputs = 0;   // for a table: one per number, and one for each category
+  int64_t inputs = 0;   // for a table: one per numeric column and one per category
   Shape image = {};     // [C, H, W]
 };
 

@@ -22,7 +22,7 @@ struct ColumnNote {
 struct DraftField {
   std::string name;
   std::string value;                   // YAML; empty: the field is the list `items`
-  std::string says = {};               // the comment behind the field
+  std::string says = {};               // the comment after the field, on the same line
   std::vector<ColumnNote> items = {};  // column names, each with a comment
 };
 

@@ -46,7 +46,7 @@ class Writer {
       rest.remove_prefix(std::min(rest.size(), end + 1));
     } while (!rest.empty());
   }
-  /// Writes a field with its comment behind it, or above it if the line would be too long.
+  /// Writes a field with its comment after it, or above it if the line would be too long.
   void line(size_t indent, const std::string& field, std::string_view words = "") {
     const std::string whole = std::string(indent, ' ') + field;
     if (words.empty()) {
@@ -68,7 +68,7 @@ class Writer {
   std::string text_;
 };
 
-/// The path as a person would write it into `file`.
+/// Returns the path as a person would write it into `file`.
 std::string path_in(const fs::path& path, const fs::path& file) {
   const fs::path folder = fs::absolute(file).parent_path().lexically_normal();
   const fs::path whole = fs::absolute(path).lexically_normal();

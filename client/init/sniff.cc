@@ -74,8 +74,8 @@ TableShape shape_by(char delimiter, std::string_view text) {
   return shape;
 }
 
-/// Whether the first record holds column names. It certainly does if a text is above a number.
-/// Otherwise a number or a repeated text in it means that it does not.
+/// Returns whether the first record holds column names. It certainly does if a text is above a
+/// number. Otherwise a number or a repeated text in it means that it does not.
 bool has_header(const TableShape& shape, std::string_view text) {
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
   CsvReader reader(*source, shape.delimiter, "data");
@@ -104,7 +104,7 @@ bool has_header(const TableShape& shape, std::string_view text) {
   return names;
 }
 
-/// Whether the lines are columns of numbers, separated by any number of spaces.
+/// Returns whether the lines are columns of numbers, separated by any number of spaces.
 bool is_aligned_by_blanks(std::string_view text) {
   std::optional<size_t> words;
   size_t lines = 0;
@@ -118,7 +118,7 @@ bool is_aligned_by_blanks(std::string_view text) {
   return lines >= 3;
 }
 
-/// Whether the line is a sparse row such as "1 3:0.5 17:1".
+/// Returns whether the line is a sparse row such as "1 3:0.5 17:1".
 bool is_libsvm(std::string_view line) {
   size_t pairs = 0;
   bool first = true;
@@ -268,7 +268,7 @@ Result<Names> read_names(const fs::path& path) {
   return names;
 }
 
-/// Whether the .txt files are in one folder per class.
+/// Returns whether the .txt files are in one folder per class.
 bool in_class_folders(const Names& names) {
   std::vector<ListedFile> files;
   for (const std::string& name : names.all) {

@@ -127,8 +127,8 @@ class TableDraft {
     return names;
   }
 
-  /// Whether to learn from text alone instead of from the other columns: if there are no others, or
-  /// if the text is long and the others are few.
+  /// Returns whether to learn from text alone instead of from the other columns: if there are no
+  /// others, or if the text is long and the others are few.
   bool learns_from_text() const {
     size_t others = 0;
     double words = 0;
@@ -170,8 +170,8 @@ class TableDraft {
            1;  // minus the target
   }
 
-  /// Leaves out columns whose traps only show in the numbers themselves. The last remaining column
-  /// stays, with a note.
+  /// Leaves out columns that ingest would warn about (a ColumnTrap) or that reveal the target. The
+  /// last remaining column stays, with a note.
   Status leave_out_traps() {
     int64_t features = count_features();
     const auto leave_out = [&](const std::string& name, const std::string& why) {

@@ -15,8 +15,8 @@ constexpr std::array<std::string_view, 5> kStateFolders = {"uploads", "datasets"
 constexpr std::array<std::string_view, 3> kStateFiles = {"trainyard.db", "trainyard.db.commit",
                                                          "trainyard.db.state"};
 
-/// Whether the name is made of characters of digests, uids, steps and file names. It has no leading
-/// dot, so it is never "..".
+/// Returns whether the name is made of characters of digests, uids, steps and file names. It has no
+/// leading dot, so it is never "..".
 bool is_plain_name(std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";

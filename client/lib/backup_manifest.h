@@ -35,9 +35,9 @@ std::string to_json(const BackupManifest& manifest);
 /// format.
 Result<BackupManifest> parse_backup_manifest(std::string_view text);
 
-/// Whether a backup may contain a file with this path: it is relative, has plain names, and is in
-/// one of the folders of a state folder or is one of its files. Backup and restore never write
-/// other paths.
+/// Returns whether a backup may contain a file with this path: it is relative, has plain names, and
+/// is in one of the folders of a state folder or is one of its files. Backup and restore never
+/// write other paths.
 bool is_backup_path(std::string_view path);
 
 Error backup_damaged(const std::string& what);

@@ -31,7 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// before the first repetition of a call; doubles each time
+// the pause before the first repetition of a call; each further pause is twice as long
 constexpr milliseconds kRepeatPause{100};
 constexpr milliseconds kRepeatPauseMax{1000};
 constexpr milliseconds kSlowCall{1000};
@@ -250,7 +250,7 @@ Status Client::watch_job(const v1::WatchJobRequest& request, std::stop_token sto
   const grpc::Status status = reader->Finish();
   if (status.ok() || left || stop.stop_requested()) return {};
   if (guard.silent()) {
-    return make_error(ErrorCode::kUnavailable, "SERVER_SILENT",
+    return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RESPONDING",
                       "the server at " + impl_->connection.server + " sent nothing for 45 s");
   }
   return to_error(status, impl_->connection.server);

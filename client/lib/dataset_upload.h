@@ -28,7 +28,7 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
 std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
                                                  const std::filesystem::path& folder);
 
-/// Whether `path` is a folder that is a source of `file`, whose format allows folders.
+/// Returns whether `path` is a folder that is a source of `file`, whose format allows folders.
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path);
 
 }  // namespace trainyard::client

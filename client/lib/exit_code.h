@@ -20,7 +20,7 @@ enum ExitCode : int {
 };
 
 ExitCode exit_code_of(const Error& error);
-/// The name as gRPC writes it: "NOT_FOUND".
+/// Returns the name as gRPC writes it: "NOT_FOUND".
 const char* code_name(ErrorCode code);
 
 }  // namespace trainyard::client

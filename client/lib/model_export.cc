@@ -91,7 +91,7 @@ Result<std::vector<ExportedFile>> export_model(Client& client, const std::string
           if (Status done = finish_part(); !done.ok()) return done;
           const auto& header = message.header();
           if (!is_file_name(header.filename()) || header.size_bytes() < 0) {
-            return make_error(ErrorCode::kDataLoss, "FILE_NAME_REFUSED",
+            return make_error(ErrorCode::kDataLoss, "FILE_NAME_INVALID",
                               "the server sent the file name " + quoted_value(header.filename()) +
                                   ", which is not a plain file name");
           }

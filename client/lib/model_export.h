@@ -23,7 +23,7 @@ Result<std::vector<ExportedFile>> export_model(Client& client, const std::string
                                                const std::filesystem::path& folder,
                                                std::stop_token stop);
 
-/// {"folder": ..., "files": [{filename, size_bytes, sha256}]}
+/// Returns {"folder": ..., "files": [{filename, size_bytes, sha256}]} as JSON.
 std::string export_json(const std::string& folder, const std::vector<ExportedFile>& files);
 
 }  // namespace trainyard::client

@@ -28,8 +28,8 @@ Result<std::vector<std::string>> split_lines(std::string_view text, size_t bytes
 /// Splits an IDX file of images into complete IDX files of at most `bytes_max`.
 Result<std::vector<std::string>> split_idx(std::string_view bytes, size_t bytes_max);
 
-/// Returns the fields of CSV text by row, with quotes removed. For display next to predictions; the
-/// server parses rows itself.
+/// Returns the fields of CSV text by row, with quotes removed. They are displayed next to
+/// predictions; the server parses rows itself.
 std::vector<std::vector<std::string>> csv_fields(std::string_view text);
 
 /// Returns the dimensions of an IDX file; empty if the bytes are not an IDX file of unsigned bytes.

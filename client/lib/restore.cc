@@ -229,8 +229,8 @@ Status check_target(const fs::path& state_dir) {
   return {};
 }
 
-/// Whether an existing folder cannot be replaced by renaming another one over it: it is a link, a
-/// mount point, or in a folder where this user may not write, such as /var/lib.
+/// Returns whether an existing folder cannot be replaced by renaming another one over it: it is a
+/// link, a mount point, or in a folder where this user may not write, such as /var/lib.
 bool cannot_be_replaced(const fs::path& folder) {
   std::error_code ec;
   if (!fs::exists(folder, ec)) return false;
@@ -250,8 +250,8 @@ Status sync_file_system(const fs::path& folder) {
 }
 
 /// Moves the files into a folder that cannot be replaced. trainyard.db.state comes first and the
-/// store last: a daemon that is started in between refuses to run, because it finds the former
-/// without the latter.
+/// store last: a daemon that is started in between refuses to run, because it finds
+/// trainyard.db.state without the store.
 Status move_into(const fs::path& from, const fs::path& to) {
   std::vector<fs::path> names;
   std::error_code ec;

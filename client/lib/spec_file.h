@@ -27,7 +27,7 @@ struct SpecFile {
   std::filesystem::path imported_weights = {};
 
   v1::JobSpec job_spec() const { return spec::job_spec(file); }
-  /// Whether the file names data, which the client must upload before it submits.
+  /// Returns whether the file names data, which the client must upload before it submits.
   bool has_data() const { return spec::brings_data(file.dataset()); }
   bool has_weights() const { return spec::has_weights_file(file.recipe()); }
   /// Returns the path of the weights' file; requires has_weights().
@@ -49,7 +49,7 @@ Result<spec::Document> read_document_file(const std::filesystem::path& path);
 Result<SpecFile> read_spec_file(const std::filesystem::path& path,
                                 std::span<const std::string> sets,
                                 std::span<const std::string> grids = {});
-/// Does the same for a text; relative paths are relative to `folder`.
+/// Processes a text like the file of read_spec_file(); relative paths are relative to `folder`.
 Result<SpecFile> parse_spec_file(std::string_view text, std::string name,
                                  const std::filesystem::path& folder,
                                  std::span<const std::string> sets,

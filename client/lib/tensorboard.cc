@@ -17,8 +17,8 @@ std::string little_endian(T value) {
   return bytes;
 }
 
-/// The CRC as event files store it, rotated and offset, because the CRC of data that contains CRCs
-/// is weak.
+/// Returns the CRC as event files store it, rotated and offset, because the CRC of data that
+/// contains CRCs is weak.
 uint32_t masked_crc32c(std::string_view data) {
   const uint32_t crc = crc32c(data);
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;

@@ -20,11 +20,11 @@ constexpr Rpc<v1::GetUploadRequest, v1::Upload> kGetUpload{"DatasetService/GetUp
 
 using std::chrono::milliseconds;
 
-/// Whether sending the same bytes again may succeed after this error: the connection broke, a chunk
-/// was damaged in transit, the server has committed fewer bytes than expected, or an earlier stream
-/// of this client is not closed yet.
+/// Returns whether sending the same bytes again may succeed after this error: the connection broke,
+/// a chunk was damaged in transit, the server has committed fewer bytes than expected, or an
+/// earlier stream of this client is not closed yet.
 bool may_resume(const Error& error) {
-  return error.code == ErrorCode::kUnavailable || error.reason == "CHUNK_CHECKSUM" ||
+  return error.code == ErrorCode::kUnavailable || error.reason == "CHUNK_CHECKSUM_MISMATCH" ||
          error.reason == "UPLOAD_OFFSET_MISMATCH" || error.reason == "UPLOAD_BUSY" ||
          error.reason == "UPLOAD_PAUSED";
 }

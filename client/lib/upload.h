@@ -32,8 +32,8 @@ inline constexpr int64_t kUploadAtOnceBytes = 4 << 20;
 Result<std::string> upload_file(Client& client, const std::filesystem::path& path,
                                 const UploadObserver& observer, std::stop_token stop);
 
-/// Does the same for a folder, sent as the tar of src/base/tar_folder.h: equal files give an equal
-/// digest.
+/// Uploads a folder like upload_file(), as the tar file of src/base/tar_folder.h: equal files give
+/// an equal digest.
 Result<std::string> upload_folder(Client& client, const std::filesystem::path& path,
                                   const UploadObserver& observer, std::stop_token stop);
 

@@ -14,8 +14,8 @@ namespace trainyard::cli {
 /// Converts "cpu", "gpu" (the first visible GPU) or "gpu-N" to the engine's name of the device.
 Result<std::string> pick_device(const std::string& wish);
 
-/// The engine's names of the spec's devices, or of those in `flag`: one device, or several GPUs
-/// ("gpu-0,gpu-1"). `auto` means the CPU, because nothing here compares devices.
+/// Returns the engine's names of the spec's devices, or of those in `flag`: one device, or several
+/// GPUs ("gpu-0,gpu-1"). `auto` means the CPU, because nothing here compares devices.
 Result<std::vector<std::string>> pick_devices(const v1::Resources& resources,
                                               const std::string& flag);
 

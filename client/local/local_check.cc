@@ -66,6 +66,9 @@ Result<int> run_local_check(Session& session, const std::string& wish) {
   try {
     check = check_device(*backend, *judge);
   } catch (const CudaError& e) {
+    if (e.fault() == CudaFault::kHost) {
+      return make_error(ErrorCode::kFailedPrecondition, kHostFault, e.what());
+    }
     fault = e.what();
   }
   if (fault.empty()) show(session, check);

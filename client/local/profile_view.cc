@@ -89,6 +89,7 @@ class ProfileView {
       if (value > 0) peak += (peak.empty() ? "" : ", ") + with_unit(value, what);
     };
     add(p.peak.f32_flops, "FLOP/s in F32");
+    add(p.peak.tf32_flops, "FLOP/s in TF32");
     add(p.peak.half_flops, "FLOP/s of 16 bits");
     add(p.peak.bytes, "B/s");
     return render_fields(

@@ -34,18 +34,18 @@ HeadDropout head_dropout(const AttentionDims& d, const int64_t* step, int64_t in
 
 int64_t query_tiles(const AttentionDims& d) { return (d.Tq + kAttentionTile - 1) / kAttentionTile; }
 
-// Number of parts that each head's queries are divided into: more than one if there are fewer heads
-// than threads.
+// Returns the number of parts that each head's queries are divided into: more than one if there are
+// fewer heads than threads.
 int64_t parts_per_head(const AttentionDims& d, const Team& team) {
   const int64_t heads = d.N * d.H;
   return std::min(query_tiles(d), (team.size() + heads - 1) / heads);
 }
 
-// The minimum number of heads per thread, from a head's multiply-adds and the time to wake a
-// thread.
+// Returns the minimum number of heads per thread, from a head's multiply-adds and the time to wake
+// a thread.
 int64_t grain(const AttentionDims& d) { return grain_of(d.Tq * d.Tk * 4); }
 
-// The number of threads that share `items`; each has its own scratch memory.
+// Returns the number of threads that share `items`; each has its own scratch memory.
 int64_t team_parts(int64_t items, int64_t grain, const Team& team) {
   return std::clamp<int64_t>(items / grain, 1, static_cast<int64_t>(team.size()));
 }

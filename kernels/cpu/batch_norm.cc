@@ -52,7 +52,7 @@ double add_up(const Blocks& b, const float* partial, int64_t c) {
   return sum;
 }
 
-// Whether the data are rows of C, as Blocks assumes.
+// Returns whether the data are rows of C, as Blocks assumes.
 bool is_rows(const BatchNormDims& d, const ImageStrides& s) { return s.is_channels_last(d.x); }
 
 template <typename F>

@@ -88,7 +88,7 @@ ProductSums forward_sums(const MatMulBatch& d, Team& team) {
   return {{d.M, d.N, d.K, {d.K, 1}, {d.N, 1}, {d.N, 1}}, std::move(sums), team};
 }
 
-// da[i] = sum of dc[p] b[b_of[p]]^T over p with a_of[p] == i
+// Describes da[i] = sum of dc[p] b[b_of[p]]^T over p with a_of[p] == i
 ProductSums left_sums(const MatMulBatch& d, Team& team) {
   std::vector<Sum> sums(static_cast<size_t>(d.a_count));
   for (size_t i = 0; i < sums.size(); ++i) sums[i].result = static_cast<int64_t>(i) * d.M * d.K;
@@ -99,7 +99,7 @@ ProductSums left_sums(const MatMulBatch& d, Team& team) {
   return {{d.M, d.K, d.N, {d.N, 1}, {1, d.N}, {d.K, 1}}, std::move(sums), team};
 }
 
-// db[j] = sum of a[a_of[p]]^T dc[p] over p with b_of[p] == j
+// Describes db[j] = sum of a[a_of[p]]^T dc[p] over p with b_of[p] == j
 ProductSums right_sums(const MatMulBatch& d, Team& team) {
   std::vector<Sum> sums(static_cast<size_t>(d.b_count));
   for (size_t i = 0; i < sums.size(); ++i) sums[i].result = static_cast<int64_t>(i) * d.K * d.N;

@@ -17,7 +17,7 @@ using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 using ForwardDesc = dnnl::convolution_forward::primitive_desc;
 constexpr auto kF32 = dnnl::memory::data_type::f32;
-// Not `auto`, which may choose the Winograd algorithm, whose rounding differs.
+// `auto` is not used, because it may choose the Winograd algorithm, whose rounding differs.
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 constexpr int64_t kWeightsPerThread = int64_t{32} * 1024;  // minimum for a reorder

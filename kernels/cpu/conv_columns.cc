@@ -60,11 +60,11 @@ float* floats_at(void* workspace, int64_t offset) {
   return static_cast<float*>(at_offset(workspace, offset));
 }
 
-/// Whether rows of patches are long although pixels have few channels, as in text treated as a
-/// one-channel image.
+/// Returns whether rows of patches are long although pixels have few channels, as in text treated
+/// as a one-channel image.
 bool wide_window(const ConvDims& d) { return d.x.C <= 4 && d.window.S * d.x.C >= 64; }
 
-/// Whether patches and filters are many, as in the last stages of an image network.
+/// Returns whether patches and filters are many, as in the last stages of an image network.
 bool is_deep(const ConvDims& d) { return patch_size(d) >= 256 && d.K >= 64; }
 
 bool chosen(const ConvDims& d, const ConvOptions& options, bool by_shape) {

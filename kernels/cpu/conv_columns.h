@@ -18,8 +18,8 @@
 
 namespace trainyard::kernels::cpu {
 
-/// Whether to use columns. `options.algorithm` decides if it is kDirect or kColumns, else only the
-/// shape and the thread count do, so that a resumed job decides the same way.
+/// Returns whether to use columns. `options.algorithm` decides if it is kDirect or kColumns, else
+/// only the shape and the thread count do, so that a resumed job decides the same way.
 bool columns_suit_forward(const ConvDims& d, const ConvOptions& options);
 bool columns_suit_backward_data(const ConvDims& d, const ConvOptions& options, int threads);
 bool columns_suit_backward_weights(const ConvDims& d, const ConvOptions& options);

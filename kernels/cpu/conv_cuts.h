@@ -19,15 +19,14 @@ struct ConvCut {
 /// Returns the number of threads that the work justifies.
 int threads_of(const ConvDims& d, const Team& team);
 
-/// At most `threads` cuts of whole images; usable for all directions.
+/// Returns at most `threads` cuts of whole images; usable for all directions.
 std::vector<ConvCut> cut_images(const ConvDims& d, int threads);
 
-/// Bands of rows, only for channels-last images. Empty if there are enough images or if a band
-/// would cover nothing but padding.
+/// Returns cuts into bands of rows, only for channels-last images. Empty if there are enough images
+/// or if a band would cover nothing but padding.
 ///   rows of y   for forward, and for dw and db, whose results the caller adds up
-///   rows of x   for dx, each with all rows of y that contribute to it: the padding in `dims`
-///   covers
-///               the part of these rows' windows that is outside the band
+///   rows of x   for dx, each with all rows of y that contribute to it. The padding in `dims` is
+///               the part of the windows of these rows that is outside the band.
 std::vector<ConvCut> cut_rows_of_y(const ConvDims& d, int threads);
 std::vector<ConvCut> cut_rows_of_x(const ConvDims& d, int threads);
 

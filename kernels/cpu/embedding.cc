@@ -18,7 +18,7 @@ void clear_row(int64_t count, float* y) {
 
 bool counts(const int32_t* token, int64_t i) { return token == nullptr || token[i] != 0; }
 
-// 1 / (the number of positions of sequence n that are averaged); 0 if there is none.
+// Returns 1 / (the number of positions of sequence n that are averaged); 0 if there is none.
 float pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
   int64_t count = 0;
   for (int64_t t = 0; t < d.T; ++t) count += counts(token, n * d.T + t) ? 1 : 0;

@@ -17,7 +17,7 @@ constexpr int64_t kBlock = 4096;
 
 int64_t blocks_of(int64_t count) { return (count + kBlock - 1) / kBlock; }
 
-/// Bytes of one term per block.
+/// Returns the bytes of one term per block.
 int64_t bytes_of_terms(int64_t blocks) { return blocks * static_cast<int64_t>(sizeof(double)); }
 
 /// Writes the sum of squares of each block of `values` to `terms`, and returns the number of

@@ -9,7 +9,8 @@
 namespace trainyard::kernels::cpu {
 namespace {
 
-// The axis along which x is contiguous although y is contiguous along the innermost axis, or -1.
+// Returns the axis along which x is contiguous although y is contiguous along the innermost axis,
+// or -1.
 int transposed_axis(const Box<2>& box) {
   if (box.rank < 2 || box.run_stride()[0] <= 1 || box.run_stride()[1] != 1) return -1;
   for (int i = 0; i < box.rank - 1; ++i) {

@@ -167,7 +167,7 @@ struct RecurrentBackward::Impl {
   }
 
   bool lstm() const { return d.cell == RecurrentCell::kLstm; }
-  /// Sums of da and db over the rows of a part.
+  /// Returns the sums of da and db over the rows of a part.
   float* da_sum(size_t part, void* memory) const {
     return floats(memory, sums_offset) + static_cast<int64_t>(part) * 2 * d.gates() * d.H;
   }

@@ -1,5 +1,5 @@
-// kernels/cpu/soft_target.h: the target distribution that smoothing and weights make of a row's
-// label (kernels/softmax_xent.h), for losses of whole rows and of parts of rows.
+// kernels/cpu/soft_target.h: the target distribution that label smoothing and class weights make
+// from a row's label (kernels/softmax_xent.h), for losses of whole rows and of parts of rows.
 #pragma once
 
 #include <cmath>
@@ -42,7 +42,7 @@ class SoftTarget {
   double sum(int32_t label) const { return on(label) + off_sum_; }
   double entropy() const { return entropy_; }
 
-  // W, the sum of the weights of the batch's rows that are not ignored.
+  // Returns W, the sum of the weights of the batch's rows that are not ignored.
   double total_weight(const int32_t* label) const {
     double total = 0;
     for (int64_t n = 0; n < p_.rows; ++n) total += counts(label[n]) ? weight(label[n]) : 0;

@@ -20,7 +20,7 @@ double weight_of(const SplitXentParams& p, int64_t k) {
   return p.loss.weights.empty() ? 1 : p.loss.weights[static_cast<size_t>(k)];
 }
 
-/// The sum of each part's weights.
+/// Returns the sum of each part's weights.
 std::vector<double> part_weights(const SplitXentParams& p) {
   std::vector<double> sums(static_cast<size_t>(p.parts));
   for (int64_t q = 0; q < p.parts; ++q) {

@@ -26,7 +26,7 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-/// Part `index` of [0, n) when it is divided into `parts` nearly equal ranges that start at
+/// Returns part `index` of [0, n) when it is divided into `parts` nearly equal ranges that start at
 /// multiples of `step`.
 inline Range part_of(int64_t n, int64_t index, int64_t parts, int64_t step = 1) {
   const int64_t blocks = (n + step - 1) / step;
@@ -45,7 +45,7 @@ class Team {
 
   /// Calls f(index) for index 0..parts-1, each on its own thread (index 0 on the caller's), and
   /// returns when all calls have returned. parts <= size(). Rethrows an exception that f throws.
-  /// Only one caller at a time.
+  /// Only one thread may call it at a time.
   template <typename F>
   void run(int parts, const F& f) {
     if (parts <= 1) {

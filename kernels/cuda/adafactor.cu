@@ -105,7 +105,7 @@ struct RowMeans : Added {
 
 TRAINYARD_KERNEL void learn_vector(Rate rate, In g, float* column) {
   if (rate.is_skipped()) return;
-  TRAINYARD_SHARED float share;
+  TRAINYARD_SHARED(float, share);
   if (threadIdx.x == 0) share = static_cast<float>(rate.constants(0).new_share);
   __syncthreads();
   for (int64_t i = thread_index(); i < rate.s.columns; i += thread_count()) {
@@ -150,7 +150,7 @@ struct UpdateSquares : AddedInDouble {
 
 TRAINYARD_KERNEL void apply(Rate rate, Updates updates, const double* sums, float* p) {
   if (rate.is_skipped()) return;
-  TRAINYARD_SHARED float constants[2];
+  TRAINYARD_SHARED(float, constants, [2]);
   const int64_t count = rate.s.count();
   if (threadIdx.x == 0) {
     const math::AdafactorConstants c = rate.constants(sums[0]);

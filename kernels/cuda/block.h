@@ -31,7 +31,7 @@ TRAINYARD_DEVICE T warp_reduce(T value, Op op) {
 /// Reduces over the block; every thread of the block gets the result.
 template <typename T, typename Op>
 TRAINYARD_DEVICE T block_reduce(T value, Op op) {
-  TRAINYARD_SHARED T of_warp[kWarp];
+  TRAINYARD_SHARED(T, of_warp, [kWarp]);
   value = warp_reduce(value, op);
   __syncthreads();  // the previous call's values have been read
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;

@@ -14,7 +14,7 @@ constexpr int kSumThreads = 1024;
 
 /// Sums over the block; every thread of the block gets the result.
 TRAINYARD_DEVICE double block_sum_double(double value) {
-  TRAINYARD_SHARED double of_warp[kWarp];
+  TRAINYARD_SHARED(double, of_warp, [kWarp]);
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
     value += __shfl_xor_sync(0xFFFFFFFFu, value, distance);
   }

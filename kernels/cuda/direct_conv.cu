@@ -417,7 +417,7 @@ void filter_gradient(FilterGradient d, const void* x, const void* dy, FilterSums
                      float* partial) {
   using T = ElementOf<kOperands>;
   TRAINYARD_DYNAMIC_SHARED(T, staged);  // dy, with adjacent pixels contiguous
-  TRAINYARD_SHARED Pair<uint16_t> bases[kTileMax / 2];
+  TRAINYARD_SHARED(Pair<uint16_t>, bases, [kTileMax / 2]);
   const Slide& s = d.slide;
   T* const patch = staged + kSixteens * kRows * d.dy_pitch;
   const int32_t thread = static_cast<int32_t>(threadIdx.x);

@@ -59,7 +59,7 @@ TRAINYARD_DEVICE bool is_first(const Entries& entries, const int32_t* first, int
 /// Returns the number of threads of the block whose flag is set, and in *before_me the number of
 /// those before this thread.
 TRAINYARD_DEVICE int32_t count_flags(bool flag, int32_t* before_me) {
-  TRAINYARD_SHARED int32_t sums[kPart];
+  TRAINYARD_SHARED(int32_t, sums, [kPart]);
   const auto me = static_cast<int>(threadIdx.x);
   sums[me] = flag ? 1 : 0;
   __syncthreads();
@@ -87,7 +87,7 @@ TRAINYARD_KERNEL void count_first(Entries entries, Numbers to) {
 // Exclusive prefix sum in one block: each thread sums a run of parts, then adds the runs before its
 // own.
 TRAINYARD_KERNEL void sum_parts(int64_t parts, int32_t* before) {
-  TRAINYARD_SHARED int32_t runs[kPart];
+  TRAINYARD_SHARED(int32_t, runs, [kPart]);
   const auto me = static_cast<int>(threadIdx.x);
   const int64_t each = (parts + kPart - 1) / kPart;
   const int64_t begin = std::min(parts, me * each), end = std::min(parts, begin + each);

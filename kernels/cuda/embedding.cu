@@ -135,7 +135,7 @@ TRAINYARD_DEVICE PoolRange pool_range(const SequencePoolDims& d, const int32_t* 
 /// sum.
 template <int kStep, typename F>
 TRAINYARD_DEVICE Pack<kStep> sum_positions(int64_t begin, int64_t end, const F& f) {
-  TRAINYARD_SHARED float sums[kPoolWarps][kWarp][kStep];
+  TRAINYARD_SHARED(float, sums, [kPoolWarps][kWarp][kStep]);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   Pack<kStep> sum{};

@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,10 +28,13 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = 64 << 10;
-constexpr int kSharedBytesMax = 48 << 10;  // what a GPU provides without an opt-in
+// What every GPU provides for a block's static and dynamic shared memory, and what a kernel whose
+// limit is raised may have on the smallest one, of compute capability 7.5. Source: CUDA C++
+// Programming Guide, technical specifications per compute capability.
+constexpr int kSharedBytesMax = 48 << 10, kRaisedBytesMax = 64 << 10;
 
-[[noreturn]] void stop(const char* why) {
-  std::fprintf(stderr, "CUDA emulator: %s (block %u of %u, %u threads)\n", why, blockIdx.x,
+[[noreturn]] void stop(const std::string& why) {
+  std::fprintf(stderr, "CUDA emulator: %s (block %u of %u, %u threads)\n", why.c_str(), blockIdx.x,
                gridDim.x, blockDim.x);
   std::abort();
 }
@@ -213,10 +218,55 @@ class Block {
   uint64_t runs_ = 0;
 };
 
+/// The shared memory of the running block: first what the launch asks for, then the static arrays
+/// in the order in which the block's threads meet them. All of it is NaN until it is written, since
+/// a GPU's shared memory keeps what any earlier block left there.
+class SharedMemory {
+ public:
+  void begin(int dynamic_bytes, int limit) {
+    used_ = static_cast<size_t>(dynamic_bytes);
+    limit_ = static_cast<size_t>(limit);
+    places_.clear();
+    std::memset(dynamic(), 0xFF, used_);
+  }
+  /// No more aligned than TRAINYARD_DYNAMIC_SHARED promises.
+  char* dynamic() { return memory_ + kDynamicAlignment; }
+  void* place_of(const void* key, size_t bytes, size_t alignment) {
+    for (const auto& [known, place] : places_) {
+      if (known == key) return place;
+    }
+    const size_t at = (used_ + kDynamicAlignment + alignment - 1) / alignment * alignment;
+    used_ = at + bytes - kDynamicAlignment;
+    if (used_ > limit_) {
+      stop("more shared memory than a block has: " + std::to_string(used_) + " bytes of " +
+           std::to_string(limit_));
+    }
+    std::memset(memory_ + at, 0xFF, bytes);
+    places_.emplace_back(key, memory_ + at);
+    return memory_ + at;
+  }
+
+ private:
+  static constexpr size_t kDynamicAlignment = 16;
+  alignas(2 * kDynamicAlignment) char memory_[kRaisedBytesMax + kDynamicAlignment];
+  std::vector<std::pair<const void*, void*>> places_;  // by key, in the order of use
+  size_t used_ = 0, limit_ = 0;                        // bytes
+};
+
 Block block;
+SharedMemory shared;
 std::mutex running;  // protects the state of the running grid
 std::atomic<int64_t> launches = 0;
-alignas(16) char shared[kSharedBytesMax];
+std::mutex limits_mutex;                   // protects raised_limits
+std::map<const void*, int> raised_limits;  // bytes of dynamic shared memory, by kernel
+
+/// The bytes of dynamic shared memory that the kernel may have, and those of all shared memory.
+std::pair<int, int> shared_limits(const void* kernel) {
+  const std::scoped_lock lock(limits_mutex);
+  const auto it = raised_limits.find(kernel);
+  if (it == raised_limits.end()) return {kSharedBytesMax, kSharedBytesMax};
+  return {it->second, kRaisedBytesMax};
+}
 
 void Block::enter() { block.loop(); }
 
@@ -224,20 +274,24 @@ void Block::enter() { block.loop(); }
 
 Submit submit = nullptr;
 
-void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
+void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream, const void* kernel,
             std::function<void()> body) {
   if (threads < 1 || threads > 1024 || blocks < 1 || blocks > 0x7FFFFFFF)
     stop("a grid out of bounds");
-  if (shared_bytes < 0 || shared_bytes > kSharedBytesMax) stop("more than 48 KiB of shared memory");
+  const auto [dynamic_max, shared_max] = shared_limits(kernel);
+  if (shared_bytes < 0 || shared_bytes > dynamic_max) {
+    stop("more dynamic shared memory than the kernel may have: " + std::to_string(shared_bytes) +
+         " bytes of " + std::to_string(dynamic_max));
+  }
   ++launches;
-  auto work = [=, body = std::move(body)] {
+  auto work = [=, limit = shared_max, body = std::move(body)] {
     const std::scoped_lock lock(running);
     const cpu::FlushDenormals as_compiled_for_a_gpu;  // --ftz=true
     blockDim = {static_cast<unsigned>(threads), 1, 1};
     gridDim = {static_cast<unsigned>(blocks), 1, 1};
     for (int64_t b = 0; b < blocks; ++b) {
       blockIdx = {static_cast<unsigned>(b), 0, 0};
-      std::memset(shared, 0xFF, static_cast<size_t>(shared_bytes));  // NaN: uninitialized
+      shared.begin(shared_bytes, limit);
       block.run(threads, body);
     }
   };
@@ -249,10 +303,41 @@ void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
 }
 
 int64_t launch_count() { return launches; }
-void* dynamic_shared() { return shared; }
+bool raise_shared_limit(const void* kernel, int bytes) {
+  if (bytes < 0 || bytes > kRaisedBytesMax) return false;
+  const std::scoped_lock lock(limits_mutex);
+  raised_limits[kernel] = bytes;
+  return true;
+}
+void* dynamic_shared() { return shared.dynamic(); }
+void* static_shared(const void* key, size_t bytes, size_t alignment) {
+  return shared.place_of(key, bytes, alignment);
+}
 void wait_for_block() { block.wait(State::kAtBlock); }
 void exchange(void* value, int size, int mask) { block.exchange(value, size, mask); }
 void gather(const void* value, int size, void* all) { block.gather(value, size, all); }
 
+/// The data that GCC passes for an access to a misaligned address: the place in the source, the
+/// type, and the alignment that it needs.
+struct MisalignedAccess {
+  const char* file;
+  uint32_t line, column;
+  const void* type;
+  uint8_t log_alignment, kind;
+};
+
 }  // namespace emulator
 }  // namespace trainyard::kernels::cuda
+
+/// Called by kernels' code, which is compiled with -fsanitize=alignment, instead of the function in
+/// the sanitizer's own library: a GPU stops at such an access too (error 716, misaligned address).
+extern "C" [[noreturn]] void __ubsan_handle_type_mismatch_v1_abort(
+    const trainyard::kernels::cuda::emulator::MisalignedAccess* access, uintptr_t address);
+extern "C" [[noreturn]] void __ubsan_handle_type_mismatch_v1_abort(
+    const trainyard::kernels::cuda::emulator::MisalignedAccess* access, uintptr_t address) {
+  const uintptr_t alignment = uintptr_t{1} << access->log_alignment;
+  trainyard::kernels::cuda::emulator::stop(
+      std::string(access->file) + ":" + std::to_string(access->line) +
+      ": a misaligned address, which is " + std::to_string(address % alignment) +
+      " bytes past a multiple of " + std::to_string(alignment));
+}

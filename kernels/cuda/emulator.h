@@ -7,6 +7,7 @@
 // Several host threads may launch at the same time; their grids run one after another.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <type_traits>
@@ -22,10 +23,14 @@ extern Index3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulator {
 
-/// Runs a grid, or adds it to what its stream records. Aborts with a message if some threads of a
-/// block never reach a barrier.
-void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream,
+/// Runs a grid of `kernel`, or adds it to what its stream records. Aborts with a message if some
+/// threads of a block never reach a barrier, if a block's shared memory exceeds its limit, or if an
+/// address is not aligned for what is loaded or stored there.
+void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream, const void* kernel,
             std::function<void()> body);
+/// Raises the limit of a kernel's dynamic shared memory, as cudaFuncSetAttribute does. False if no
+/// GPU offers so much.
+bool raise_shared_limit(const void* kernel, int bytes);
 /// All work of a stream passes through this function, which runs or records it. The CUDA runtime of
 /// the tests (tests/cuda/fake_cudart.cc) installs it; without one, everything runs immediately.
 using Submit = void (*)(CUstream_st* stream, std::function<void()> work);
@@ -34,6 +39,8 @@ extern Submit submit;
 int64_t launch_count();
 
 void* dynamic_shared();
+/// Returns the memory of a static shared array of the running block. `key` identifies the array.
+void* static_shared(const void* key, size_t bytes, size_t alignment);
 void wait_for_block();
 /// Passes `size` bytes of `value` to the warp, and replaces them by those of lane ^ mask.
 void exchange(void* value, int size, int mask);

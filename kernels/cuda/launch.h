@@ -28,7 +28,7 @@ constexpr int64_t kBlocksMax = 65535;
 struct Grid {
   int64_t blocks;  // 0: nothing is launched
   int threads = kBlockThreads;
-  int shared_bytes = 0;  // for TRAINYARD_DYNAMIC_SHARED; at most 48 KiB
+  int shared_bytes = 0;  // for TRAINYARD_DYNAMIC_SHARED; at most 48 KiB with the kernel's arrays
 };
 /// Returns a grid with one thread for each of n elements, up to kBlocksMax blocks.
 inline Grid grid_for(int64_t n) {
@@ -41,8 +41,9 @@ inline Grid grid_for(int64_t n) {
 /// at the same time; the compiler limits registers accordingly.
 #define TRAINYARD_KERNEL_OF(threads, blocks) __global__ __launch_bounds__(threads, blocks)
 #define TRAINYARD_DEVICE __device__ __forceinline__
-/// An array that the threads of a block share, for example TRAINYARD_SHARED float tile[32][33];
-#define TRAINYARD_SHARED __shared__
+/// TRAINYARD_SHARED(float, tile, [32][33]) declares an array, or without dimensions a variable,
+/// that the threads of a block share. It begins with any content.
+#define TRAINYARD_SHARED(T, name, ...) __shared__ T name __VA_ARGS__
 /// TRAINYARD_DYNAMIC_SHARED(float, row) declares a pointer `row` to the block's Grid::shared_bytes.
 #define TRAINYARD_DYNAMIC_SHARED(T, name)                     \
   extern __shared__ __align__(16) unsigned char name##_raw[]; \
@@ -63,7 +64,12 @@ void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...)
 #define TRAINYARD_KERNEL
 #define TRAINYARD_KERNEL_OF(threads, blocks)
 #define TRAINYARD_DEVICE inline
-#define TRAINYARD_SHARED static
+#define TRAINYARD_SHARED(T, name, ...)                                                  \
+  using name##_Shared = T __VA_ARGS__;                                                  \
+  static_assert(std::is_trivially_default_constructible_v<name##_Shared>);              \
+  static char name##_key; /* a place of its own for each instantiation of a template */ \
+  name##_Shared& name = *static_cast<name##_Shared*>(                                   \
+      emulator::static_shared(&name##_key, sizeof(name##_Shared), alignof(name##_Shared)))
 #define TRAINYARD_UNROLL
 #define TRAINYARD_DYNAMIC_SHARED(T, name) \
   T* const name = static_cast<T*>(emulator::dynamic_shared())
@@ -73,7 +79,7 @@ void launch(const Grid& grid, CUstream_st* stream, void (*kernel)(Parameters...)
             const Arguments&... arguments) {
   if (grid.blocks == 0) return;
   emulator::launch(
-      grid.blocks, grid.threads, grid.shared_bytes, stream,
+      grid.blocks, grid.threads, grid.shared_bytes, stream, reinterpret_cast<const void*>(kernel),
       [kernel, ... values = static_cast<Parameters>(arguments)] { kernel(values...); });
 }
 #endif

@@ -62,7 +62,7 @@ constexpr int kTile = 32;
 
 template <typename F>
 TRAINYARD_KERNEL void move_tiles(Tiles t, F f, In x, Out y) {
-  TRAINYARD_SHARED float tile[kTile][kTile + 1];  // the additional column avoids bank conflicts
+  TRAINYARD_SHARED(float, tile, [kTile][kTile + 1]);  // the additional column avoids bank conflicts
   const int lane = static_cast<int>(threadIdx.x) % kTile;
   const int first = static_cast<int>(threadIdx.x) / kTile;
   constexpr int kStep = kBlockThreads / kTile;

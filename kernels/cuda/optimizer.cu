@@ -65,7 +65,7 @@ TRAINYARD_DEVICE void step_through(const U& u, const typename U::Constants& c, b
 template <typename U>
 TRAINYARD_KERNEL void update_one(U u, bool fours) {
   if (u.is_skipped()) return;
-  TRAINYARD_SHARED typename U::Constants c;
+  TRAINYARD_SHARED(typename U::Constants, c);
   if (threadIdx.x == 0) c = u.constants();
   __syncthreads();
   step_through(u, c, fours, 0, u.s.count, thread_index(), thread_count());
@@ -83,7 +83,7 @@ TRAINYARD_KERNEL void update_chunks(const Chunk* chunks, const U* updates) {
   const Chunk chunk = chunks[blockIdx.x];
   const U& u = updates[chunk.of];
   if (u.is_skipped()) return;
-  TRAINYARD_SHARED typename U::Constants c;
+  TRAINYARD_SHARED(typename U::Constants, c);
   if (threadIdx.x == 0) c = u.constants();
   __syncthreads();
   const int64_t end = chunk.first + kChunk < u.s.count ? chunk.first + kChunk : u.s.count;
@@ -149,7 +149,7 @@ TRAINYARD_KERNEL void polynomial(int64_t side, const float* gram, float* square)
 TRAINYARD_KERNEL void step_along(MuonParams s, const float* x, const float* learning_rate,
                                  float* p) {
   if (math::is_skipped(*learning_rate)) return;
-  TRAINYARD_SHARED float constants[2];
+  TRAINYARD_SHARED(float, constants, [2]);
   if (threadIdx.x == 0) {
     const double rate = *learning_rate * s.rate_factor;
     constants[0] = static_cast<float>(1 - rate * s.weight_decay);

@@ -80,7 +80,7 @@ template <typename Source>
 TRAINYARD_KERNEL_OF(kBlockThreads, resident_blocks<Source>())
 void reduce_slices(ReductionPlan p, Source source, typename Source::Acc* partial) {
   using Acc = typename Source::Acc;
-  TRAINYARD_SHARED Acc joined[kBlockThreads];
+  TRAINYARD_SHARED(Acc, joined, [kBlockThreads]);
   const int lanes = p.lanes, rows = kBlockThreads / lanes, thread = static_cast<int>(threadIdx.x);
   const int lane = p.results_first ? thread % lanes : thread / rows;
   const int row = p.results_first ? thread / lanes : thread % rows;

@@ -33,8 +33,8 @@ struct Numbering {
 /// to -1.
 TRAINYARD_DEVICE int32_t number_part(const Numbering& to, int32_t k, int32_t found, int32_t end,
                                      int32_t* own) {
-  TRAINYARD_SHARED int32_t brought[kPart];
-  TRAINYARD_SHARED int32_t is_first[kPart];
+  TRAINYARD_SHARED(int32_t, brought, [kPart]);
+  TRAINYARD_SHARED(int32_t, is_first, [kPart]);
   const auto me = static_cast<int>(threadIdx.x);
   brought[me] = k;
   __syncthreads();
@@ -59,7 +59,7 @@ TRAINYARD_DEVICE int32_t number_part(const Numbering& to, int32_t k, int32_t fou
 // Uses one block.
 TRAINYARD_KERNEL void number_classes(SampleClassesParams p, SampleClassesOperands<Views> o,
                                      int32_t* marks) {
-  TRAINYARD_SHARED int64_t draws;
+  TRAINYARD_SHARED(int64_t, draws);
   const Numbering to{o.classes, marks};
   const auto me = static_cast<int64_t>(threadIdx.x);
   const auto samples = static_cast<int32_t>(p.samples);

@@ -45,7 +45,7 @@ TRAINYARD_DEVICE int read_digits(int64_t count, int shift, const int32_t* index,
 // counts [parts, kDigits]
 TRAINYARD_KERNEL void count_digits(int64_t count, int shift, const int32_t* index,
                                    int32_t* counts) {
-  TRAINYARD_SHARED int digits[kPart];
+  TRAINYARD_SHARED(int, digits, [kPart]);
   const int size = read_digits(count, shift, index, digits);
   int32_t mine = 0;
   for (int i = 0; i < size; ++i) mine += digits[i] == static_cast<int>(threadIdx.x) ? 1 : 0;
@@ -55,7 +55,7 @@ TRAINYARD_KERNEL void count_digits(int64_t count, int shift, const int32_t* inde
 // Uses one block: replaces counts by the position at which each part's indices with each digit
 // begin.
 TRAINYARD_KERNEL void sum_counts(int64_t parts, int32_t* counts) {
-  TRAINYARD_SHARED int32_t totals[kDigits];
+  TRAINYARD_SHARED(int32_t, totals, [kDigits]);
   const auto digit = static_cast<int>(threadIdx.x);
   int32_t total = 0;
   for (int64_t part = 0; part < parts; ++part) total += counts[part * kDigits + digit];
@@ -73,7 +73,7 @@ TRAINYARD_KERNEL void sum_counts(int64_t parts, int32_t* counts) {
 // Each thread moves all indices with its digit, in order.
 TRAINYARD_KERNEL void move_digits(int64_t count, int shift, Order from, const int32_t* begins,
                                   OrderOut to) {
-  TRAINYARD_SHARED int digits[kPart];
+  TRAINYARD_SHARED(int, digits, [kPart]);
   const int size = read_digits(count, shift, from.index, digits);
   const int64_t begin = int64_t{blockIdx.x} * kPart;
   int32_t at = begins[int64_t{blockIdx.x} * kDigits + threadIdx.x];

@@ -16,9 +16,9 @@
 
 namespace trainyard::math {
 
-/// e^y for y in [0, 40], within 2 ulp and with the same bits on every host and device: every step
-/// is correctly rounded, and no step can be contracted by a compiler. A library's exp differs in
-/// its last bit between platforms, which could change the sampled class.
+/// Returns e^y for y in [0, 40], within 2 ulp and with the same bits on every host and device:
+/// every step is correctly rounded, and no step can be contracted by a compiler. A library's exp
+/// differs in its last bit between platforms, which could change the sampled class.
 TRAINYARD_HD inline double portable_exp(double y) {
   const double n = std::floor(std::fma(y, 1.4426950408889634074, 0.5));
   // ln 2 is split in two parts; the first has so few bits that its product with n is exact.

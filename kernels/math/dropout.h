@@ -11,7 +11,7 @@ namespace trainyard::math {
 TRAINYARD_HD inline uint32_t dropout_threshold(double ratio) {
   return static_cast<uint32_t>(ratio * 16777216.0);
 }
-/// Whether the element is kept. `random` is its 32-bit Philox number.
+/// Returns whether the element is kept. `random` is its 32-bit Philox number.
 TRAINYARD_HD inline bool dropout_keeps(uint32_t random, uint32_t threshold) {
   return (random >> 8) >= threshold;
 }

@@ -47,7 +47,7 @@ TRAINYARD_VECTOR_INLINE Reduced reduce(float x) {
           (x - whole * kLn2High) - whole * kLn2Low};
 }
 
-/// e^r - 1 for |r| <= ln 2 / 2.
+/// Returns e^r - 1 for |r| <= ln 2 / 2.
 TRAINYARD_VECTOR_INLINE float exp_minus_one(float r) {
   float q = 0.0013950488f;
   q = q * r + 0.008368888f;
@@ -57,7 +57,7 @@ TRAINYARD_VECTOR_INLINE float exp_minus_one(float r) {
   return r + r * r * q;
 }
 
-/// 2^k for k in [-126, 127].
+/// Returns 2^k for k in [-126, 127].
 TRAINYARD_VECTOR_INLINE float power_of_two(uint32_t k) {
   return std::bit_cast<float>((k + 127u) << 23);
 }
@@ -78,8 +78,8 @@ TRAINYARD_VECTOR_INLINE float expm1(float x) {
   return scale * exp_minus_one(r) + (scale - 1.0f);
 }
 
-/// log((2 + f) / (2 - f)) = 2 atanh(f / 2), computed from s = f / 2 in [0, 1/3] by the series 2 s
-/// (1 + s^2/3 + s^4/5 + ...).
+/// Returns log((2 + f) / (2 - f)) = 2 atanh(f / 2), computed from s = f / 2 in [0, 1/3] by the
+/// series 2 s (1 + s^2/3 + s^4/5 + ...).
 TRAINYARD_VECTOR_INLINE float two_atanh(float s) {
   const float z = s * s;
   float p = 1.0f / 17;

@@ -37,9 +37,9 @@ struct AdamConstants {
   T kept_share;                              // AdamW: 1 - lr weight_decay, multiplies the parameter
 };
 
-/// Computed in double for every T, because 1 - beta^t loses most digits of a float in the first
-/// steps. `step` counts from 0. Sources: Kingma, Ba (2015), algorithm 1; Loshchilov, Hutter (2019),
-/// algorithm 2.
+/// Computes the constants in double for every T, because 1 - beta^t loses most digits of a float in
+/// the first steps. `step` counts from 0. Sources: Kingma, Ba (2015), algorithm 1; Loshchilov,
+/// Hutter (2019), algorithm 2.
 template <typename T>
 TRAINYARD_HD inline AdamConstants<T> adam_constants(double learning_rate, double beta1,
                                                     double beta2, double epsilon,
@@ -137,7 +137,7 @@ TRAINYARD_HD inline double adafactor_step(double step, double update_square_sum,
   const double rms = std::sqrt(update_square_sum / static_cast<double>(count)) / threshold;
   return step / (rms < 1 ? 1 : rms);
 }
-/// One element of the update: g divided by the square root of its estimated variance.
+/// Returns one element of the update: g divided by the square root of its estimated variance.
 template <typename T>
 TRAINYARD_HD inline T adafactor_update(T g, T variance, T epsilon_squared) {
   return g / std::sqrt(variance < epsilon_squared ? epsilon_squared : variance);
@@ -149,8 +149,8 @@ TRAINYARD_HD inline T adafactor_update(T g, T variance, T epsilon_squared) {
 inline constexpr double kMuonA = 3.4445, kMuonB = -4.7750, kMuonC = 2.0315;
 inline constexpr double kMuonEpsilon = 1e-7;  // lower bound of a gradient's norm as divisor
 
-/// The learning rate of an orthogonal update of a matrix [rows, columns]: "original" keeps the
-/// scale of the layer's output for every shape, "match_rms_adamw" gives the update the size of
+/// Returns the learning rate of an orthogonal update of a matrix [rows, columns]: "original" keeps
+/// the scale of the layer's output for every shape, "match_rms_adamw" gives the update the size of
 /// AdamW's (Liu et al. 2025).
 TRAINYARD_HD inline double muon_rate(double learning_rate, bool match_adamw, int64_t rows,
                                      int64_t columns) {
@@ -159,14 +159,15 @@ TRAINYARD_HD inline double muon_rate(double learning_rate, bool match_adamw, int
          (match_adamw ? 0.2 * std::sqrt(std::fmax(r, c)) : std::sqrt(std::fmax(1.0, r / c)));
 }
 
-// The exponential moving average of a parameter; the caller initializes it with the parameter.
+// Returns the exponential moving average of a parameter; the caller initializes it with the
+// parameter.
 template <typename T>
 TRAINYARD_HD inline T moving_average(T average, T p, T new_share) {
   return average + new_share * (p - average);
 }
 
-/// Whether a step is skipped by loss scaling, which is marked by a learning rate of NaN: its
-/// updates must change neither parameters nor optimizer state.
+/// Returns whether a step is skipped by loss scaling, which is marked by a learning rate of NaN:
+/// its updates must change neither parameters nor optimizer state.
 TRAINYARD_HD inline bool is_skipped(float learning_rate) { return learning_rate != learning_rate; }
 
 /// Dynamic loss scaling. Source: Micikevicius et al. (2018), "Mixed Precision Training", section
@@ -193,8 +194,9 @@ TRAINYARD_HD inline bool adapt_loss_scale(const LossScaling& s, T norm, T& scale
   return true;
 }
 
-// The factor for gradients when clipping their global norm, as in torch.nn.utils.clip_grad_norm_;
-// the epsilon avoids a division by 0. max_norm 0 (no bound) gives 1; a NaN norm gives NaN.
+// Returns the factor for gradients when clipping their global norm, as in
+// torch.nn.utils.clip_grad_norm_; the epsilon avoids a division by 0. max_norm 0 (no bound) gives
+// 1; a NaN norm gives NaN.
 TRAINYARD_HD inline double clip_scale(double norm, double max_norm) {
   if (max_norm == 0) return 1;
   const double scale = max_norm / (norm + 1e-6);

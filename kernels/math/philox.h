@@ -31,7 +31,7 @@ TRAINYARD_HD inline Philox4 philox4x32_10(Philox4 c, uint32_t key0, uint32_t key
   return c;
 }
 
-/// Block number `block` of the stream: its numbers 4*block .. 4*block+3.
+/// Returns block number `block` of the stream: its numbers 4*block .. 4*block+3.
 TRAINYARD_HD inline Philox4 philox_block(uint64_t seed, uint32_t stream, uint64_t step,
                                          uint64_t block) {
   const Philox4 counter{{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),

@@ -5,7 +5,7 @@
 
 namespace trainyard::math {
 
-/// 1 / (1 + e^-x), without a branch. e^-x may overflow to infinity: the result is then 0.
+/// Returns 1 / (1 + e^-x), without a branch. e^-x may overflow to infinity: the result is then 0.
 template <typename T>
 TRAINYARD_HD TRAINYARD_INLINE T logistic(T x) {
   return T(1) / (T(1) + exp(-x));
@@ -22,8 +22,8 @@ struct Lstm {
   TRAINYARD_HD TRAINYARD_INLINE static Gates<T> activate(T i, T f, T g, T o) {
     return {logistic(i), logistic(f), tanh(g), logistic(o)};
   }
-  /// Gradients with respect to the gates before activation, from those of h and c. `dc` is replaced
-  /// by the gradient of c'.
+  /// Returns the gradients with respect to the gates before activation, from those of h and c. `dc`
+  /// is replaced by the gradient of c'.
   template <typename T>
   TRAINYARD_HD TRAINYARD_INLINE static Gates<T> backward(const Gates<T>& a, T c, T c_before, T dh,
                                                          T& dc) {
@@ -48,8 +48,8 @@ struct Gru {
     r = logistic(r);
     return {r, logistic(z), tanh(xn + r * hn)};
   }
-  /// Gradients with respect to the gates before activation; the gradient of hn is that of n times
-  /// r. `dh` is replaced by the direct part of the gradient of h'.
+  /// Returns the gradients with respect to the gates before activation; the gradient of hn is that
+  /// of n times r. `dh` is replaced by the direct part of the gradient of h'.
   template <typename T>
   TRAINYARD_HD TRAINYARD_INLINE static Gates<T> backward(const Gates<T>& a, T hn, T h_before,
                                                          T& dh) {

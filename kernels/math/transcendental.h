@@ -26,7 +26,7 @@ namespace trainyard::math {
 #ifndef __CUDA_ARCH__
 namespace detail {
 
-/// 2^n as a float, n in [-126, 127].
+/// Returns 2^n as a float, n in [-126, 127].
 TRAINYARD_INLINE float power_of_two(int32_t n) {
   const int32_t bits = (n + 127) << 23;
   float value;
@@ -50,7 +50,8 @@ TRAINYARD_INLINE Reduced reduce(float x) {
   return {bits - 0x4B400000, (x - n * 0.693359375f) - n * -2.12194440e-4f};
 }
 
-/// e^r - 1 by its Taylor series for |r| <= ln 2 / 2; the truncation error is below 1e-8 of r.
+/// Returns e^r - 1 by its Taylor series for |r| <= ln 2 / 2; the truncation error is below 1e-8 of
+/// r.
 TRAINYARD_INLINE float expm1_series(float r) {
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;
@@ -86,7 +87,7 @@ TRAINYARD_HD TRAINYARD_INLINE float exp(float x) {
   return e * detail::power_of_two(half) * detail::power_of_two(a.n - half);
 }
 
-/// (e^2x - 1) / (e^2x + 1), computed from e^2x - 1, which is accurate near 0.
+/// Returns (e^2x - 1) / (e^2x + 1), computed from e^2x - 1, which is accurate near 0.
 TRAINYARD_HD TRAINYARD_INLINE float tanh(float x) {
   float y = x < 0.0f ? -2.0f * x : 2.0f * x;
   y = y > 20.0f ? 20.0f : y;  // the result is 1 to the last bit
@@ -97,9 +98,9 @@ TRAINYARD_HD TRAINYARD_INLINE float tanh(float x) {
   return x < 0.0f ? -t : t;
 }
 
-/// For |x| < 1 the Taylor series of erf, which is accurate near 0. Beyond, 1 - e^-x^2 t P(t) with t
-/// = 1 / (1 + 0.45 x), the form of Hastings, "Approximations for Digital Computers" (1955); the
-/// coefficients were fitted for this project (minimax, error 1e-9 before rounding).
+/// Uses, for |x| < 1, the Taylor series of erf, which is accurate near 0. Beyond, 1 - e^-x^2 t P(t)
+/// with t = 1 / (1 + 0.45 x), the form of Hastings, "Approximations for Digital Computers" (1955);
+/// the coefficients were fitted for this project (minimax, error 1e-9 before rounding).
 TRAINYARD_HD TRAINYARD_INLINE float erf(float x) {
   const float a = x < 0.0f ? -x : x;
   const float z = a * a;

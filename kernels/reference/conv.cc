@@ -20,12 +20,12 @@ void for_each_hit(const ConvDims& d, int64_t r, int64_t s, const F& f) {
   }
 }
 
-// The first channel that filter k reads.
+// Returns the first channel that filter k reads.
 int64_t first_channel(const ConvDims& d, int64_t k) {
   return k / (d.K / d.group) * d.group_channels();
 }
 
-// Index of a weight. `c` is a channel of the image, in the group of filter k.
+// Returns the index of a weight. `c` is a channel of the image, in the group of filter k.
 int64_t weight_index(const ConvDims& d, int64_t k, int64_t c, int64_t r, int64_t s) {
   const int64_t in_group = c - first_channel(d, k);
   return ((k * d.group_channels() + in_group) * d.window.R + r) * d.window.S + s;

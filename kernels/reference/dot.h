@@ -4,7 +4,7 @@
 
 namespace trainyard::kernels::reference {
 
-/// The sum over i < count of a[i] * b[i], added in the order of i.
+/// Returns the sum over i < count of a[i] * b[i], added in the order of i.
 template <typename T>
 T dot(int64_t count, const T* a, const T* b) {
   T sum = T(0);

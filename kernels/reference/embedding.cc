@@ -5,7 +5,7 @@
 namespace trainyard::kernels::reference {
 namespace {
 
-// 1 / (the number of positions of sequence n that are averaged); 0 if there is none.
+// Returns 1 / (the number of positions of sequence n that are averaged); 0 if there is none.
 template <typename T>
 T pool_weight(const SequencePoolDims& d, const int32_t* token, int64_t n) {
   if (token == nullptr) return T(1) / static_cast<T>(d.T);

@@ -52,7 +52,7 @@ struct Winner {
   int64_t at;    // offset in x
   int64_t cell;  // number of the cell in the window, r * S + s
 };
-// The first maximum of the window; a NaN replaces all candidates before it.
+// Returns the first maximum of the window; a NaN replaces all candidates before it.
 template <typename T>
 Winner argmax(const PoolDims& d, const Cells& cells, const ImageStrides& xs, int64_t n, int64_t c,
               const T* x) {

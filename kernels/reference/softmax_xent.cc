@@ -30,13 +30,13 @@ Shares<T> targets_of(const SoftmaxXentParams& p, const T* share) {
   return {p, share};
 }
 
-// c[n,k] of a row that is not ignored.
+// Returns c[n,k] of a row that is not ignored.
 double target_of(const SoftmaxXentParams& p, const auto& t, int64_t n, int64_t k) {
   return weight_of(p, k) *
          ((1 - p.smoothing) * t.at(n, k) + p.smoothing / static_cast<double>(p.classes));
 }
 
-// W, the sum of the weights of all rows that are not ignored.
+// Returns W, the sum of the weights of all rows that are not ignored.
 double total_weight(const SoftmaxXentParams& p, const auto& t) {
   double total = 0;
   for (int64_t n = 0; n < p.rows; ++n) {

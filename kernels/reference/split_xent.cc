@@ -11,7 +11,7 @@ namespace {
 double weight_of(const SplitXentParams& p, int64_t k) {
   return p.loss.weights.empty() ? 1 : p.loss.weights[static_cast<size_t>(k)];
 }
-/// c[n,k] of a row with this label; k is the class's index over all parts.
+/// Returns c[n,k] of a row with this label; k is the class's index over all parts.
 double target_of(const SplitXentParams& p, int32_t label, int64_t k) {
   const double on = k == label ? 1 - p.loss.smoothing : 0;
   return weight_of(p, k) * (on + p.loss.smoothing / static_cast<double>(p.loss.classes));

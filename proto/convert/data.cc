@@ -57,7 +57,7 @@ const Sources& sources_of(const v1::DatasetSpec& spec) {
   return *sets.rbegin();
 }
 
-/// The names of the roles, such as "DATA or TEST".
+/// Returns the names of the roles, such as "DATA or TEST".
 std::string role_names(const Sources& set) {
   std::vector<std::string> names;
   for (const int role : set.train()) names.push_back(v1::DatasetSource::Role_Name(role));

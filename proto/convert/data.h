@@ -15,7 +15,7 @@ namespace trainyard {
 Result<IngestRequest> to_ingest_request(const v1::DatasetSpec& spec,
                                         std::span<const std::filesystem::path> paths);
 
-/// The engine's name of a source's role: "train_images".
+/// Returns the engine's name of a source's role: "train_images".
 std::string to_role(v1::DatasetSource::Role role);
 
 v1::DatasetSchema to_proto(const DatasetSchema& schema);

@@ -72,7 +72,7 @@ void read_value(const google::protobuf::Value& value, const std::string& name,
     default:
       break;
   }
-  violations.add("FIELD_TYPE", path,
+  violations.add("FIELD_TYPE_INVALID", path,
                  "has the wrong type, expected a number, text, true, false, a list of numbers or a "
                  "map from names to whole numbers");
 }

@@ -31,6 +31,13 @@ v1::JobPlan with_layers(const JobPlan& plan) {
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
   fit.set_batch_size(advice.batch_size);
   fit.set_accumulate_steps(advice.accumulate_steps);
+  for (const OptimizerAdvice& optimizer : advice.optimizers) {
+    v1::MemoryFit::LeanOptimizer& to = *fit.add_optimizers();
+    to.set_type(optimizer.type);
+    to.set_without_clip_norm(optimizer.without_clip_norm);
+    to.set_accumulate_steps(optimizer.accumulate_steps);
+    to.set_batch_size(optimizer.batch_size);
+  }
   if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
   if (advice.shard == Shard::kNone) return;
   for (const v1::Resources::Shard part : to_proto(advice.shard)) fit.add_shard(part);

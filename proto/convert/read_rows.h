@@ -65,7 +65,7 @@ T read_value(const google::protobuf::Message& message,
   }
 }
 
-/// Whether the field of a row must be set for the type that `spec` has.
+/// Returns whether the field of a row must be set for the type that `spec` has.
 template <typename S>
 bool is_required_by(const FieldRow<S>& row, const S& spec) {
   if constexpr (requires { spec.type; }) {

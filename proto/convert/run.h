@@ -18,7 +18,7 @@ namespace trainyard {
 
 v1::Recipe::Precision to_proto(Precision precision);
 v1::Recipe::Recompute to_proto(Recompute recompute);
-/// One or several values; {NONE} if nothing is sharded.
+/// Returns one or several values; {NONE} if nothing is sharded.
 std::vector<v1::Resources::Shard> to_proto(Shard shard);
 /// Returns FP32 for an unknown value.
 Precision to_engine(v1::Recipe::Precision precision);
@@ -29,7 +29,7 @@ v1::InitialWeightsReport to_proto(const InitialWeightsReport& report);
 v1::WeightTensor to_proto(const FileTensor& tensor);
 FileTensor to_engine(const v1::WeightTensor& tensor);
 
-/// The sum of all parts.
+/// Returns the sum of all parts.
 int64_t total_bytes(const v1::MemoryPlan& memory);
 /// Returns the CPU memory that a job needs: includes the copy of a checkpoint and prepared batches,
 /// but no resident dataset.

@@ -28,15 +28,15 @@ const google::protobuf::FieldDescriptor* set_field(const google::protobuf::Messa
 /// Returns the values of an enum except "unspecified": "class, numeric".
 std::string value_names(const google::protobuf::EnumDescriptor& type);
 
-/// The name of an enum value in lower case; empty for an unknown number.
+/// Returns the name of an enum value in lower case; empty for an unknown number.
 template <typename Enum>
 std::string enum_name(Enum value) {
   const auto* descriptor = google::protobuf::GetEnumDescriptor<Enum>()->FindValueByNumber(value);
   return descriptor == nullptr ? "" : lower(descriptor->name());
 }
 
-/// The name of an enum value. Returns `fallback` for 0; for an unknown number it also adds a
-/// violation.
+/// Returns the name of an enum value. Returns `fallback` for 0; for an unknown number it also adds
+/// a violation.
 template <typename Enum>
 std::string read_enum(Enum value, const std::string& field, const std::string& fallback,
                       Violations& violations) {

@@ -15,7 +15,7 @@ constexpr const char* kRequired = "FIELD_REQUIRED";
 
 using Sources = v1::DatasetFormat::Sources;
 
-/// The names of all formats whose data is at `path`.
+/// Returns the names of all formats whose data is at `path`.
 std::vector<std::string> path_format_names() {
   std::vector<std::string> names;
   for (const DatasetFormat& format : dataset_formats()) {
@@ -39,8 +39,8 @@ std::vector<std::string> fields_of(const google::protobuf::RepeatedField<int>& r
   return fields;
 }
 
-/// Hints for all formats but the first: "jsonl: {target: ...} for JSON lines, text: {} for one
-/// text".
+/// Returns hints for all formats but the first: "jsonl: {target: ...} for JSON lines, text: {} for
+/// one text".
 std::string other_formats() {
   std::vector<std::string> hints;
   std::string reads;

@@ -13,7 +13,7 @@ namespace {
 
 using Sources = v1::DatasetFormat::Sources;
 
-/// Whether the file gives any of the sources that are named one by one.
+/// Returns whether the file gives any of the sources that are named one by one.
 bool names_files(const v1::DatasetFile& file, const Sources& sources) {
   if (sources.named().empty()) return false;
   const auto given = [&](int role) {

@@ -20,7 +20,7 @@ struct DatasetFormat {
   const std::string& name() const { return field->name(); }
   /// Returns the sources whose data `path` names, or null.
   const v1::DatasetFormat::Sources* at_path() const;
-  /// Whether the file sets this format's field.
+  /// Returns whether the file sets this format's field.
   bool is_given(const v1::DatasetFile& file) const;
 };
 
@@ -35,9 +35,9 @@ const DatasetFormat& format_of(const v1::DatasetFile& file);
 std::vector<const DatasetFormat*> path_formats(const v1::DatasetFile& file);
 /// Returns the sources with files named one by one, of which the file gives at least one.
 std::vector<const v1::DatasetFormat::Sources*> named_sources(const v1::DatasetFile& file);
-/// Whether the file has any field for data at `path`.
+/// Returns whether the file has any field for data at `path`.
 bool has_path(const v1::DatasetFile& file);
-/// Whether the file names data; otherwise it only names a dataset on the server.
+/// Returns whether the file names data; otherwise it only names a dataset on the server.
 bool brings_data(const v1::DatasetFile& file);
 
 /// One file of a dataset.

@@ -103,7 +103,7 @@ void Document::set(std::string_view assignment, std::vector<Problem>& problems) 
   sources_.push_back("--set " + path);
   const auto segments = parse_path(path);
   if (equals == assignment.npos || !segments) {
-    return problems.push_back({newest_source(), "FIELD_PATH", "",
+    return problems.push_back({newest_source(), "FIELD_PATH_INVALID", "",
                                quoted_value(assignment) +
                                    " is not an assignment, expected path=value such as "
                                    "recipe.epochs=5 or model.layers[0].conv.strides=2"});
@@ -116,7 +116,7 @@ void Document::add_to_grid(std::string_view assignment, std::vector<Problem>& pr
   const std::string path(assignment.substr(0, equals));
   sources_.push_back("--grid " + path);
   if (equals == assignment.npos || !parse_path(path)) {
-    return problems.push_back({newest_source(), "FIELD_PATH", "",
+    return problems.push_back({newest_source(), "FIELD_PATH_INVALID", "",
                                quoted_value(assignment) +
                                    " is not a field with values, expected one such as "
                                    "'recipe.optimizer.learning_rate=[0.1, 0.01]'"});
@@ -130,7 +130,7 @@ void Document::assign(const std::vector<PathSegment>& segments, const std::strin
                       std::string_view value_text, std::vector<Problem>& problems) {
   const Position at = newest_source();
   const auto refuse = [&](std::string description) {
-    problems.push_back({at, "FIELD_PATH", path, std::move(description)});
+    problems.push_back({at, "FIELD_PATH_INVALID", path, std::move(description)});
   };
   // Parsing "v: VALUE" puts VALUE into YAML's block context, in which plain text needs no quotes,
   // as in a file.

@@ -15,8 +15,8 @@
 
 namespace trainyard::spec {
 
-/// Whether the text is a number in JSON's grammar: no leading zeros or plus, digits on both sides
-/// of the point.
+/// Returns whether the text is a number in JSON's grammar: no leading zeros or plus, digits on both
+/// sides of the point.
 bool is_number(std::string_view text);
 bool is_whole_number(std::string_view text);
 
@@ -57,7 +57,7 @@ struct Entry {
 /// One fault of a document. `field` is a path as the user would write it.
 struct Problem {
   Position at;
-  std::string reason;  // FIELD_UNKNOWN, FIELD_TYPE, ...
+  std::string reason;  // FIELD_UNKNOWN, FIELD_TYPE_INVALID, ...
   std::string field;
   std::string description;
 };

@@ -21,7 +21,7 @@ std::string without_commas(std::string text) {
   return text;
 }
 
-/// Whether the text has separators of thousands, such as "1,000" or "12,345,678".
+/// Returns whether the text has separators of thousands, such as "1,000" or "12,345,678".
 bool has_thousands(std::string_view text) {
   if (text.starts_with('-')) text.remove_prefix(1);
   size_t group = text.find(',');
@@ -34,12 +34,13 @@ bool has_thousands(std::string_view text) {
   return true;
 }
 
-/// Whether the text is a number with a decimal comma, such as "0,5".
+/// Returns whether the text is a number with a decimal comma, such as "0,5".
 bool has_decimal_comma(const std::string& text) {
   return std::ranges::count(text, ',') == 1 && is_number(replaced(text, ',', "."));
 }
 
-/// Whether `entry` is the second part of a value that a comma divided, and `value` its first part.
+/// Returns whether `entry` is the second part of a value that a comma divided, and `value` its
+/// first part.
 bool is_rest(const Value& value, const Entry& entry) {
   if (value.kind != Value::Kind::kScalar || value.quoted) return false;
   if (entry.value.kind != Value::Kind::kNull) return false;

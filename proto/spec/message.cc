@@ -23,7 +23,7 @@ namespace {
 namespace pb = google::protobuf;
 using Field = pb::FieldDescriptor;
 
-constexpr const char* kType = "FIELD_TYPE";
+constexpr const char* kType = "FIELD_TYPE_INVALID";
 
 /// Returns the value as the user wrote it, for a message.
 std::string shown(const Value& value) {
@@ -86,8 +86,8 @@ std::string expected_type(const Field& field) {
   return "fields such as " + joined(names);
 }
 
-/// Whether the two fields cannot be given together, because they are in one oneof or an option says
-/// so.
+/// Returns whether the two fields cannot be given together, because they are in one oneof or an
+/// option says so.
 bool excludes(const Field& a, const Field& b) {
   const auto names = [](const Field& field, const Field& other) {
     const pb::OneofDescriptor* oneof = other.real_containing_oneof();
@@ -102,7 +102,7 @@ bool excludes(const Field& a, const Field& b) {
   return (oneof != nullptr && oneof == b.real_containing_oneof()) || names(a, b) || names(b, a);
 }
 
-/// Whether the message is written as the value of its field `alone`.
+/// Returns whether the message is written as the value of its field `alone`.
 bool stands_alone(const Value& value, const Field* alone) {
   if (alone == nullptr) return false;
   if (alone->is_map()) {  // `{a: 1}` is written alone, `{values: {a: 1}}` is not
@@ -266,8 +266,8 @@ class Reader {
     read_scalar(value, path, alone, message);
   }
 
-  /// Whether a message only consists of one oneof, so that `loss: huber` means the same as `loss:
-  /// {huber: {}}`.
+  /// Returns whether a message only consists of one oneof, so that `loss: huber` means the same as
+  /// `loss: {huber: {}}`.
   static bool is_choice(const pb::Descriptor& type) {
     return type.real_oneof_decl_count() == 1 &&
            type.oneof_decl(0)->field_count() == type.field_count();

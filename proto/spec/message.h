@@ -37,7 +37,7 @@ void replace_entry(const Value& value, const std::string& path,
                    const google::protobuf::FieldDescriptor& field, const std::string& key,
                    google::protobuf::Message& message, std::vector<Problem>& problems);
 
-/// The values of an enum as specs write them: in lower case, without the unspecified value.
+/// Returns the values of an enum as specs write them: in lower case, without the unspecified value.
 std::vector<std::string> enum_names(const google::protobuf::EnumDescriptor& type);
 
 struct RequiredField {

@@ -114,8 +114,8 @@ class TreeBuilder {
     if (!may_be_key && awaits_key()) stop(at, kMalformed, "a key must be plain text");
   }
 
-  /// Whether the map contains the beginning of a tuple `(1, 1, 1)`. Between braces its commas end
-  /// values, and its numbers become keys, which may then be equal.
+  /// Returns whether the map contains the beginning of a tuple `(1, 1, 1)`. Between braces its
+  /// commas end values, and its numbers become keys, which may then be equal.
   static bool in_tuple(const Value& map) {
     return std::ranges::any_of(
         map.entries, [](const Entry& entry) { return entry.value.text.starts_with('('); });
@@ -217,7 +217,7 @@ class YamlReader final : public YAML::EventHandler {
     tree_.null(place(mark, "", anchor));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    tree_.stop(position(mark), "SPEC_ALIAS", kNoAliases);
+    tree_.stop(position(mark), "SPEC_ALIAS_UNSUPPORTED", kNoAliases);
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
@@ -238,9 +238,9 @@ class YamlReader final : public YAML::EventHandler {
  private:
   Position place(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     const Position at = position(mark);
-    if (anchor != 0) tree_.stop(at, "SPEC_ALIAS", "anchors (&name) are not supported");
+    if (anchor != 0) tree_.stop(at, "SPEC_ALIAS_UNSUPPORTED", "anchors (&name) are not supported");
     if (!tag.empty() && tag != "?" && tag != "!") {
-      tree_.stop(at, "SPEC_TAG", "tags are not supported, found " + quoted_value(tag));
+      tree_.stop(at, "SPEC_TAG_UNSUPPORTED", "tags are not supported, found " + quoted_value(tag));
     }
     return at;
   }
@@ -370,7 +370,7 @@ std::optional<std::pair<size_t, size_t>> find_control(std::string_view text) {
   return std::nullopt;
 }
 
-/// Whether the indentation of line number `line` (from 1) contains a tab.
+/// Returns whether the indentation of line number `line` (from 1) contains a tab.
 bool tab_indents(std::string_view text, int line) {
   size_t begin = 0;
   for (int i = 1; i < line && begin != text.npos; ++i) {
@@ -387,7 +387,7 @@ Problem malformed_yaml(const YAML::Exception& e, std::string_view text, YamlRead
   Position at = reader.position(e.mark);
   // yaml-cpp reports this before the event for the alias
   if (e.msg.starts_with(YAML::ErrorMsg::UNKNOWN_ANCHOR)) {
-    return {at, "SPEC_ALIAS", tree.next_path(), kNoAliases};
+    return {at, "SPEC_ALIAS_UNSUPPORTED", tree.next_path(), kNoAliases};
   }
   const Position end = position_of_byte(text, text.size(), source);
   if (at.line > end.line) at = end;  // the position is in the "..." that was appended

@@ -10,7 +10,7 @@ namespace trainyard::spec {
 /// Returns the path of a field, "recipe.epochs"; at the root only the name.
 std::string child(const std::string& path, const std::string& name);
 
-/// Whether other tools use this name for the field (option other_names).
+/// Returns whether other tools use this name for the field (option other_names).
 bool has_other_name(const google::protobuf::FieldDescriptor& field, const std::string& name);
 
 /// Returns the path of the nearest field below a message that has this name, or has it in other

@@ -31,8 +31,8 @@ v1::ArraySpec read_array(const Document& document, std::vector<Problem>& problem
 /// a dataset and no path.
 v1::JobSpec job_spec(const v1::JobFile& file);
 
-/// Whether the job starts from the weights of a file. False if the recipe also names another
-/// source, which the server refuses.
+/// Returns whether the job starts from the weights of a file. False if the recipe also names
+/// another source, which the server refuses.
 bool has_weights_file(const v1::Recipe& recipe);
 
 }  // namespace trainyard::spec

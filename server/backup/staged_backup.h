@@ -44,8 +44,8 @@ class StagedBackup {
   std::filesystem::path path_of(const FrozenFile& file) const { return root_ / file.path; }
   int64_t total_bytes() const;
   int64_t commit() const { return commit_; }
-  /// Descriptions of files to which the store refers and which are missing in the folder, and so in
-  /// the backup.
+  /// Returns descriptions of files to which the store refers and which are missing in the folder,
+  /// and so in the backup.
   const std::vector<std::string>& warnings() const { return warnings_; }
 
   /// Removes the files that the backup of an ended daemon left behind.

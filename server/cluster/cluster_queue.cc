@@ -25,7 +25,8 @@ Range end_of(int64_t start_us, const DeviceBrief& rest) {
   return {after(rest.rest_low_s), after(rest.rest_s), after(rest.rest_high_s)};
 }
 
-/// The wait reason of a job that was submitted to the cluster, with the cluster's information.
+/// Returns the wait reason of a job that was submitted to the cluster, with the cluster's
+/// information.
 WaitReason in_cluster(std::string_view cluster, const ClusterSight& sight) {
   std::string message = "In the queue of the cluster " + std::string(cluster);
   if (!sight.handle.empty()) message += " as " + sight.handle;

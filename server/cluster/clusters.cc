@@ -73,8 +73,7 @@ struct Clusters::Runner {
 
   void run();
   void check();
-  /// Does all work that is due now.
-  void turn();
+  void turn();  // does all work that is due now
   bool is_stopping() {
     const MutexLock lock(mu);
     return stopping;
@@ -94,12 +93,11 @@ struct Clusters::Runner {
   void known(const Key& key, const PlacementHandle& handle);
   /// Removes the record of an attempt that has certainly ended, and informs the supervisor.
   void finish(const Key& key, TaskEnd end);
-  /// Whether the cluster reports nodes for the attempt, or its worker has attached.
+  /// Returns whether the cluster reports nodes for the attempt, or its worker has attached.
   bool has_node(const Live& live) const;
   /// Updates `unplaced` and `pending` after a change of the record.
   void note(const Key& key, const Live& live) TRAINYARD_REQUIRES(mu);
-  /// The stored refusal, while the pause after it lasts: an attempt that was about to be submitted
-  /// then needs no command.
+  /// Returns the stored refusal while the pause after it lasts; no command is then needed.
   std::optional<SubmitAnswer> refused_already();
   void refuse(std::string text);
   ClusterSight sight_of(const Live& live) const;
@@ -170,7 +168,7 @@ void Clusters::Runner::turn() {
   };
   const auto each = [&](const std::vector<Key>& keys_now, void (Runner::*act)(const Key&)) {
     for (const Key& key : keys_now) {
-      if (is_stopping()) return;  // each call runs a command; the next daemon does the rest
+      if (is_stopping()) return;  // each call takes a command's time; the next daemon continues
       (this->*act)(key);
     }
   };
@@ -188,7 +186,7 @@ std::optional<int64_t> Clusters::Runner::due_us() {
   size_t unknown = 0;
   for (const Key& key : pending) {
     const Live& l = live.at(key);
-    // The next turn, which `news` triggers, withdraws such an attempt, so no time is due here.
+    // The next turn, which `news` triggers, withdraws such an attempt: it sets no time to wake up.
     if (l.stage == Stage::kKnown) continue;
     ++unknown;
     next = std::min(next.value_or(l.due_us), l.due_us);
@@ -244,7 +242,7 @@ void Clusters::Runner::submit(const Key& key) {
     return finish(key, std::move(end));
   }
   const std::string& text = std::get<SubmitUnknown>(answer).text;
-  spdlog::warn("event=cluster_silent {} {} {}", kv("cluster", cluster.config.name),
+  spdlog::warn("event=cluster_not_responding {} {} {}", kv("cluster", cluster.config.name),
                kv("job", l->attempt.job), kv("message", text));
   with(key, [&](Live& live_now) {
     live_now.stage = Stage::kToFind;
@@ -285,7 +283,7 @@ std::optional<SubmitAnswer> Clusters::Runner::refused_already() {
 
 void Clusters::Runner::refuse(std::string text) {
   const MutexLock lock(mu);
-  refusals = std::min(refusals + 1, 10);  // the pause is at its maximum long before
+  refusals = std::min(refusals + 1, 10);  // the pause reaches its maximum before this count
   const int64_t pause_us = std::min(kRefusedLongestUs, kRefusedFirstUs << (refusals - 1));
   refused_until_us = clock.steady_us() + pause_us;
   refused_text = std::move(text);
@@ -313,7 +311,7 @@ void Clusters::Runner::known(const Key& key, const PlacementHandle& handle) {
       refusals = 0;
     }
   }
-  spdlog::info("event=cluster_submitted {} {} {}", kv("cluster", cluster.config.name),
+  spdlog::info("event=cluster_job_submitted {} {} {}", kv("cluster", cluster.config.name),
                kv("name", handle.name), kv("handle", handle.id));
   if (found) found(handle.id);
   if (opens) changed();
@@ -355,7 +353,7 @@ void Clusters::Runner::query_all() {
   if (seen.ok()) {
     for (const Sighting& sighting : *seen) by_name.emplace(sighting.handle.name, &sighting);
   } else {
-    spdlog::warn("event=cluster_silent {} {}", kv("cluster", cluster.config.name),
+    spdlog::warn("event=cluster_not_responding {} {}", kv("cluster", cluster.config.name),
                  kv("message", seen.error().message));
   }
   for (const Key& key : asked) {

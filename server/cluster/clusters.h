@@ -29,7 +29,7 @@ namespace trainyard::server {
 
 /// An attempt of a job that a cluster runs. The store has its row already.
 struct ClusterAttempt {
-  std::string uid;  // the job's
+  std::string uid;  // the uid of the job
   int32_t attempt = 0;
   std::string job;  // the job's name, for people
   std::string owner;
@@ -54,7 +54,7 @@ struct ClusterSight {
   // Why it waits: the cluster's text, or ours if the cluster does not respond.
   std::string reason;
   int64_t start_estimate_us = 0;  // 0: not known
-  DeviceBrief rest;               // as ClusterAttempt's
+  DeviceBrief rest;               // as ClusterAttempt::rest
 };
 
 /// The cluster refuses all jobs with the settings in its configuration file.
@@ -94,7 +94,7 @@ class Clusters {
   int32_t waiting(const std::string& cluster) const;
   std::vector<ClusterSight> sights(const std::string& cluster) const;
   std::optional<ClusterSight> find(const std::string& uid) const;
-  /// The text of the check at the daemon's start; empty: not checked yet.
+  /// Returns the text of the check at the daemon's start; empty: not checked yet.
   std::string note(const std::string& cluster) const;
   /// While there is a refusal, jobs stay in the daemon's queue, because the cluster would refuse
   /// one after the other. The refusal ends when the cluster accepts a job.

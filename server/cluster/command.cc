@@ -105,8 +105,8 @@ void close_others(const ChildFds& fds) {
   ::_exit(0);
 }
 
-/// Returns the path of a program in PATH, or one that does not exist if it is not found, so that
-/// exec fails.
+/// Returns the path of a program in PATH. If it is not found, returns a path that does not exist,
+/// so that exec fails.
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return name;
   const char* value = std::getenv("PATH");

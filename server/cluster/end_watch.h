@@ -69,8 +69,8 @@ class EndWatch {
   int64_t absent_for_us_ = 0;
 };
 
-/// Whether an end with this `how` does not prove that the processes have ended, because nodes were
-/// lost.
+/// Returns whether an end with this `how` does not prove that the processes have ended, because
+/// nodes were lost.
 bool is_of_a_lost_node(std::string_view how);
 
 }  // namespace trainyard::server

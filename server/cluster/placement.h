@@ -124,7 +124,8 @@ class Placement {
   virtual void stop() {}
 };
 
-/// Whether `name` may name an attempt: 1 to 200 lower-case letters, digits and '-', first a letter.
+/// Returns whether `name` may name an attempt: 1 to 200 lower-case letters, digits and '-', first a
+/// letter.
 bool is_placement_name(std::string_view name);
 
 }  // namespace trainyard::server

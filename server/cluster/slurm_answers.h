@@ -52,20 +52,20 @@ SubmitAnswer submit_answer(const CommandAnswer& answer, const std::string& name)
 /// Empty for any other result.
 std::string profile_refusal(const CommandAnswer& answer);
 
-/// Whether squeue, queried for one ID, reported that there is no such job. Any other failure is no
-/// evidence.
+/// Returns whether squeue, queried for one ID, reported that there is no such job. Any other
+/// failure is no evidence.
 bool says_no_such_job(const CommandAnswer& answer);
 
-/// The value of `key` in the output of `scontrol show config` (`Key    = value`) or in a line of
-/// `scontrol show job --oneliner` (`Key=value`); empty if it is missing.
+/// Returns the value of `key` in the output of `scontrol show config` (lines such as `Key = value`)
+/// or in a line of `scontrol show job --oneliner` (`Key=value`); empty if it is missing.
 std::string config_value(std::string_view text, std::string_view key);
 std::string field_value(std::string_view line, std::string_view key);
 
 /// Returns the number of seconds in a text such as `300 sec`; nothing for any other text.
 std::optional<int64_t> config_seconds(std::string_view value);
 
-/// A warning about a Slurm release with a known fault, or empty. `version` is a text such as
-/// `slurm-wlm 22.05.8`.
+/// Returns a warning about a Slurm release with a known fault, or empty. `version` is a text such
+/// as `slurm-wlm 22.05.8`.
 std::string version_warning(std::string_view version);
 
 }  // namespace trainyard::server

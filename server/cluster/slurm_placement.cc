@@ -80,7 +80,7 @@ Result<std::vector<SlurmJob>> SlurmPlacement::list(std::span<const std::string> 
   if (names.size() <= kNamesOfOneCommandMax) {
     arguments.push_back("--name=" + joined(names));
   } else {
-    // Wide enough that a longer name, when it is cut, does not equal one of these.
+    // The column is so wide that a longer name, when squeue cuts it, equals none of `names`.
     widths.name = 2;
     for (const std::string& name : names) {
       widths.name = std::max(widths.name, static_cast<int>(name.size()) + 2);

@@ -38,7 +38,8 @@ class SlurmPlacement final : public Placement {
  private:
   CommandAnswer run(const std::string& command, std::vector<std::string> arguments,
                     std::string input = {}) const;
-  /// All jobs of this user with these names, and if there are many names also others of this user.
+  /// Returns all jobs of this user with these names, and if there are many names also others of
+  /// this user.
   Result<std::vector<SlurmJob>> list(std::span<const std::string> names) const;
   /// Returns the controller's configuration. An error if the controller is not that of the
   /// profile's cluster or, if the profile names none, of the cluster that responded first.

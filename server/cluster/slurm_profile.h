@@ -18,7 +18,7 @@ struct SlurmProfile {
   std::string qos;
   std::string reservation;
   std::string gres_type;  // --gres=gpu:TYPE:N; empty: gpu:N
-  // The most that an attempt may have; check() tests a request for these.
+  // The most GPUs per node that an attempt may request; check() tests a request for so many.
   int32_t gpus_per_node = 0;
   std::string worker;                // path of trainyard-worker on the nodes
   std::string cache;                 // folder on the nodes for data

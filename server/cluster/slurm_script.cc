@@ -16,7 +16,7 @@ constexpr std::string_view kBeginOfPem = "-----BEGIN CERTIFICATE-----";
 bool is_small_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }
 bool is_alphanumeric(char c) { return is_small_or_digit(c) || (c >= 'A' && c <= 'Z'); }
 
-/// Whether `text` has 1 to `bytes_max` bytes, all letters, digits or in `others`.
+/// Returns whether `text` has 1 to `bytes_max` bytes, all letters, digits or in `others`.
 bool consists_of(std::string_view text, std::string_view others, size_t bytes_max) {
   return !text.empty() && text.size() <= bytes_max &&
          std::all_of(text.begin(), text.end(), [&](char c) {
@@ -29,7 +29,7 @@ Status require(bool good, const std::string& field, const std::string& accepted)
   return field_error("PLACEMENT_FIELD_INVALID", field, accepted);
 }
 
-/// Whether `text` may be an option's value: neither an option itself nor a list or pattern.
+/// Returns whether `text` may be an option's value: neither an option itself nor a list or pattern.
 bool is_option_value(const std::string& text) {
   return text.empty() || (text.front() != '-' && consists_of(text, "_.-+@", 128));
 }
@@ -47,8 +47,8 @@ void append_unless_empty(std::vector<std::string>& words, const std::string& opt
 
 /// Variables that the worker gets from its node, because the node's own setup may have set them.
 constexpr std::string_view kExported = "PATH,HOME,USER,LANG,TMPDIR,SLURM_TMPDIR,LD_LIBRARY_PATH";
-/// The same for the variables that NCCL uses between nodes. Variables that are not set on the node
-/// are not set in the worker either.
+/// Variables of NCCL for transfers between nodes, which the worker also gets from its node.
+/// Variables that are not set on the node are not set in the worker either.
 constexpr std::string_view kExportedForNccl =
     ",NCCL_SOCKET_IFNAME,NCCL_SOCKET_FAMILY,NCCL_CONF_FILE,NCCL_IB_DISABLE,NCCL_IB_HCA,"
     "NCCL_IB_GID_INDEX,NCCL_NET,NCCL_NET_PLUGIN,NCCL_NET_GDR_LEVEL,NCCL_CROSS_NIC,NCCL_DEBUG";

@@ -34,8 +34,8 @@ bool is_of(std::string_view text, std::string_view others) {
   });
 }
 
-/// A name that the cluster defines, such as a partition or an account. It becomes an argument of a
-/// command, so its characters are restricted.
+/// Returns the key of a name that the cluster defines, such as a partition or an account. The name
+/// becomes an argument of a command, so its characters are restricted.
 Key word(const char* name, std::string ClusterConfig::*member) {
   return {name, [name, member](ClusterConfig& cluster, std::string_view text) -> Status {
             if (text.empty() || text.size() > 128 || text.front() == '-' || !is_of(text, "._:+-")) {

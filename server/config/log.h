@@ -2,6 +2,9 @@
 // each event.
 //
 //   spdlog::info("event=job_started {} attempt={}", kv("job", name), attempt);
+//
+// The name of an event says what happened: a noun and a verb in the past (spool_imported), or a
+// noun, `not` and the verb (files_not_deleted).
 #pragma once
 
 #include <string>

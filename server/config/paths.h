@@ -37,7 +37,7 @@ class StatePaths {
   std::filesystem::path checkpoints(const std::string& job_uid) const {
     return job(job_uid) / "checkpoints";
   }
-  /// The file of an attempt's reports that have not been acknowledged
+  /// Returns the file of an attempt's reports that have not been acknowledged
   /// (server/protocol/report_spool.h).
   std::filesystem::path spool(const std::string& job_uid, int32_t attempt) const {
     return job(job_uid) / ("reports-" + std::to_string(attempt));
@@ -49,8 +49,8 @@ class StatePaths {
   /// (server/backup).
   std::filesystem::path backup() const { return root_ / "backup.staging"; }
 
-  /// Whether `path` is inside one of the state folder's own folders, as everything that is ever
-  /// deleted must be. Compares names only, without reading the file system.
+  /// Returns whether `path` is inside one of the state folder's own folders, as everything that is
+  /// ever deleted must be. Compares names only, without reading the file system.
   bool holds(const std::filesystem::path& path) const {
     int depth = 0;
     for (const std::filesystem::path& part : path.lexically_relative(root_)) {

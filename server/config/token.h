@@ -23,8 +23,9 @@ class Tokens {
   /// printable characters, or a client's name, a blank and a token. Empty lines and lines that
   /// begin with # are ignored. Error: TOKEN_FILE_INVALID, whose message never contains a token.
   static Result<Tokens> load(const std::filesystem::path& path);
-  /// The name of the client that has this token; null if the token is unknown. Takes constant time
-  /// by comparing digests, so that an attacker can measure neither length nor content.
+  /// Returns the name of the client that has this token; null if the token is unknown. Takes
+  /// constant time by comparing digests, so that an attacker can measure neither length nor
+  /// content.
   const std::string* find_name(std::string_view candidate) const;
 
  private:

@@ -16,10 +16,10 @@ namespace trainyard::server {
 /// Creates the placement that a cluster's configuration describes.
 std::unique_ptr<Placement> make_placement(const ClusterConfig& cluster);
 
-/// CONFIG_INVALID for a configuration of which no placement can be created.
+/// Error: CONFIG_INVALID for a configuration of which no placement can be created.
 Status check_clusters(std::span<const ClusterConfig> clusters);
 
-/// Each cluster with the placement that `make` returns for it.
+/// Returns each cluster with the placement that `make` returns for it.
 std::vector<Clusters::Cluster> make_clusters(
     std::span<const ClusterConfig> clusters,
     const std::function<std::unique_ptr<Placement>(const ClusterConfig&)>& make = make_placement);

@@ -34,7 +34,7 @@ namespace trainyard::server {
 namespace {
 
 constexpr int kCheckThreadsMax = 4;  // the networks of a device check are small
-constexpr int kExecutorThreads = 8;  // so many changes, other than submits, can share a commit
+constexpr int kExecutorThreads = 8;  // this many changes, other than submits, can share a commit
 constexpr size_t kExecutorQueueMax = 1024;
 constexpr int kArrayThreads = 2;  // arrays that are planned concurrently
 constexpr size_t kArrayQueueMax = 64;
@@ -49,7 +49,7 @@ Status check_worker_program(const std::filesystem::path& worker) {
                         " is not an executable program; set `worker` to trainyard-worker");
 }
 
-/// GPUs as the driver lists them, without checking that they compute correctly.
+/// Returns GPUs as the driver lists them, without checking that they compute correctly.
 std::unique_ptr<Inventory> local_inventory(const Config& config) {
   InventoryOptions options;
   options.cpu_slots = config.cpu_slots;
@@ -228,9 +228,10 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     ASSIGN_OR_RETURN(tokens, Tokens::load(config.token_file));
     frame.tokens = &*tokens;
   }
-  if (const std::optional<std::string> warning = sqlite_warning()) warn("sqlite_version", *warning);
+  if (const std::optional<std::string> warning = sqlite_warning())
+    warn("sqlite_version_unsafe", *warning);
   if (config.insecure && !config.listen.empty()) {
-    warn("insecure_listener",
+    warn("listener_insecure",
          "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
   }
   StagedBackup::remove_leftovers(paths);
@@ -286,7 +287,7 @@ Status Daemon::Impl::open_worker_listeners() {
                                          config.workers_listen, worker_endpoint->key_pem(),
                                          worker_endpoint->certificate_pem(), remote_service.get()));
   worker_endpoint->set_port(workers_listener->port());
-  spdlog::info("event=serving_workers {} {}", kv("listen", config.workers_listen),
+  spdlog::info("event=worker_endpoint_opened {} {}", kv("listen", config.workers_listen),
                kv("attach", worker_endpoint->attach_address()));
   return {};
 }
@@ -312,7 +313,7 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
     return s.error();
   }
   const Config& c = daemon->impl_->config;
-  spdlog::info("event=serving version={} {} {} port={}", TRAINYARD_VERSION,
+  spdlog::info("event=daemon_started version={} {} {} port={}", TRAINYARD_VERSION,
                kv("socket", c.socket.string()), kv("listen", c.listen),
                daemon->impl_->public_listener->port());
   return daemon;
@@ -344,7 +345,8 @@ void Daemon::Impl::stop(bool leave_training) {
   const int64_t drain_ms = int64_t{config.drain_seconds} * 1000;
   // Workers get most of the time for their checkpoints; the rest is for the end of this process.
   const int64_t grace_ms = drain_ms - std::min<int64_t>(2000, drain_ms / 5);
-  spdlog::info("event={} workers={} grace_ms={}", leave_training ? "leaving" : "draining",
+  spdlog::info("event={} workers={} grace_ms={}",
+               leave_training ? "daemon_stop_started" : "daemon_drain_started",
                supervisor.task_count(), grace_ms);
   public_listener->set_serving(false);
   frame.draining = true;
@@ -375,7 +377,7 @@ void Daemon::Impl::stop(bool leave_training) {
   // Release the workers only after their connections are closed: otherwise a worker could be told
   // that it is unknown here.
   if (leave_training) supervisor.release();
-  spdlog::info("event=drained");
+  spdlog::info("event=daemon_stopped");
 }
 
 Result<bool> check_installation(const Config& config,

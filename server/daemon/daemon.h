@@ -50,8 +50,9 @@ class Daemon {
   /// Calls drain() unless it was called before.
   ~Daemon();
 
-  /// The graceful stop: calls and new jobs are refused; streams end with a resume point; workers
-  /// checkpoint and their jobs return to the queue. Takes at most drain_seconds.
+  /// Stops gracefully: refuses calls and new jobs, ends streams with a resume point, and lets
+  /// workers write checkpoints and end, after which their jobs return to the queue. Takes at most
+  /// drain_seconds.
   void drain();
   /// Stops as drain() does, but leaves training workers running for the next daemon, if
   /// unattended_seconds lets them.
@@ -61,7 +62,7 @@ class Daemon {
   void kill_workers();
   /// Returns the TCP port that was bound; 0 without one.
   int port() const;
-  /// Address and keys for remote workers; null without Config::workers_listen.
+  /// Returns the address and the keys for remote workers; null without Config::workers_listen.
   const WorkerEndpoint* worker_endpoint() const;
 
  private:

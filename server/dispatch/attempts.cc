@@ -13,7 +13,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Derived from job and attempt, so that every daemon computes the same ID.
+/// Returns an ID that depends only on job and attempt, so that every daemon computes the same one.
 std::string task_id(const Job& job) { return job.uid + "-" + std::to_string(job.attempt); }
 
 std::string last_segment(const std::string& name) { return name.substr(name.rfind('/') + 1); }
@@ -123,7 +123,7 @@ void Attempts::drain(int64_t grace_ms) {
 void Attempts::stop_overdue() {
   for (const std::string& uid : parts_.index.take_overdue()) {
     if (const auto it = live_.find(uid); it != live_.end()) {
-      spdlog::info("event=time_limit uid={} {}", uid, kv("task", it->second.task));
+      spdlog::info("event=job_time_limit_reached uid={} {}", uid, kv("task", it->second.task));
       stop(uid, "time limit");
     }
   }
@@ -158,7 +158,7 @@ void Attempts::note_shared(const std::vector<std::string>& devices) {
   }
   if (uids.empty()) return;
   parts_.store.jobs().note_shared(std::move(uids), [](const Status& noted) {
-    if (!noted.ok()) spdlog::warn("event=sharing_not_noted {}", kv("what", noted.error().message));
+    if (!noted.ok()) spdlog::warn("event=sharing_not_stored {}", kv("what", noted.error().message));
   });
 }
 
@@ -216,7 +216,7 @@ ClusterAttempt Attempts::cluster_attempt(const Job& job, const Attempt& attempt,
         [uid](const Status& stored) {
           // If not, the next daemon searches the cluster for the attempt's name.
           if (stored.ok()) return;
-          spdlog::warn("event=handle_not_stored uid={} {}", uid,
+          spdlog::warn("event=cluster_handle_not_stored uid={} {}", uid,
                        kv("message", stored.error().message));
         });
   };
@@ -243,7 +243,7 @@ void Attempts::submit_to_cluster(const Job& job, const Attempt& attempt,
   task.nonce_digest = attempt.nonce_digest;
   task.withdraw = [self = self_, cluster, uid = job.uid,
                    number = job.attempt](const std::string& why) {
-    spdlog::info("event=cluster_withdrawn {} uid={} {}", kv("cluster", cluster), uid,
+    spdlog::info("event=cluster_job_withdrawn {} uid={} {}", kv("cluster", cluster), uid,
                  kv("why", why));
     if (const auto attempts = self.lock()) {
       attempts->parts_.clusters.withdraw(cluster, uid, number);

@@ -38,7 +38,7 @@ Status DispatchIndex::read(JobStore& store) {
   return read_shares(store);
 }
 
-// put() has counted the devices of active jobs from now on. This adds the earlier use, by ended
+// put() counts the use of devices by active jobs from now on. This adds the earlier use, by ended
 // attempts and by live attempts up to now.
 Status DispatchIndex::read_shares(JobStore& store) {
   if (!shares_.enabled()) return {};

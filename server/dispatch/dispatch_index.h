@@ -49,16 +49,16 @@ class DispatchIndex {
   /// thread.
   void note_pace(const JobChange& change);
 
-  // Add and remove the process of an attempt. A job may be finished while its process is still
-  // exiting; its devices are free once the process has ended.
+  // These add and remove the process of an attempt. A job may be finished while its process is
+  // still exiting; its devices are free once the process has ended.
   void add_process(const std::string& uid, const std::vector<std::string>& devices);
   void remove_process(const std::string& uid);
   /// Notes that the process was requested to stop.
   void leave(const std::string& uid);
 
-  /// True if no job waits and none runs.
+  /// Returns true if no job waits and none runs.
   bool is_idle() const;
-  /// Whether no device accepts another job.
+  /// Returns whether no device accepts another job.
   bool is_full() const;
 
   struct Pass {

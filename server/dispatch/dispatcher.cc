@@ -195,9 +195,11 @@ void Dispatcher::Impl::dispatch(const std::vector<JobBrief>& changes, bool drain
   const DispatchIndex::Pass pass = index.decide(std::move(now), draining);
   wake_time_us = pass.here.wake_time_us;
   if (pass.to_clusters.wake_time_us) wake_at(*pass.to_clusters.wake_time_us);
-  const auto is_used_by_others = [](const Device& d) { return d.busy || d.memory_used_bytes > 0; };
-  if (pass.waiting && std::ranges::any_of(devices, is_used_by_others)) {
-    // Nothing reports when another process ends or frees memory.
+  const auto may_change = [](const Device& d) {
+    return d.busy || d.health == DeviceHealth::kUnknown || d.memory_used_bytes > 0;
+  };
+  if (pass.waiting && std::ranges::any_of(devices, may_change)) {
+    // Nothing reports when another process ends or frees memory, or when the driver works again.
     wake_at(clock.wall_us() + options.pass_interval_us);
   }
   for (const PreemptDecision& preempt : pass.here.preempts) attempts.make_room(preempt);
@@ -211,7 +213,8 @@ void Dispatcher::Impl::start(const std::vector<StartDecision>& decisions,
                              const std::vector<Device>& devices) {
   for (const StartDecision& decision : decisions) {
     if (Status s = attempts.start(decision, devices); !s.ok()) {
-      spdlog::error("event=start_failed uid={} {}", decision.uid, kv("message", s.error().message));
+      spdlog::error("event=attempt_start_failed uid={} {}", decision.uid,
+                    kv("message", s.error().message));
       wake_time_us = clock.wall_us() + kErrorPauseUs;
     }
   }
@@ -248,7 +251,7 @@ Status Dispatcher::recover() {
 
 void Dispatcher::start() {
   if (Status s = impl_->store.jobs().keep_uses(impl_->index.half_life_us()); !s.ok()) {
-    spdlog::warn("event=uses_not_kept {}", kv("message", s.error().message));
+    spdlog::warn("event=usage_not_stored {}", kv("message", s.error().message));
   }
   impl_->thread = std::jthread([impl = impl_.get()] { impl->run(); });
   impl_->clusters.start();

@@ -42,16 +42,16 @@ class Dispatcher {
   Status recover();
   /// Starts dispatching jobs.
   void start();
-  /// The job as the API shows it. The reason why a job waits is not stored; this sets it from the
-  /// last scheduling pass.
+  /// Returns the job as the API shows it. The reason why a job waits is not stored; this sets it
+  /// from the last scheduling pass.
   Job explained(Job job) const;
   /// Returns the first `count_max` waiting jobs. If `uid` is not empty, only that job, if it waits.
   QueueView queue(size_t count_max, const std::string& uid) const;
   /// Returns the number of other jobs on this job's devices, on the one with the most jobs; 0 if it
   /// occupies none.
   int32_t jobs_sharing_devices(const std::string& uid) const;
-  /// The use of each device. `now` must have just been read, because an idle daemon may have last
-  /// read its devices long ago.
+  /// Returns the use of each device. `now` must have just been read, because an idle daemon may
+  /// have last read its devices long ago.
   std::vector<DeviceView> devices(std::span<const Device> now) const;
   const Clusters& clusters() const;
   /// Must be called after the devices have changed; requests a scheduling pass.

@@ -1,5 +1,6 @@
 #include "server/dispatch/train_task.h"
 #include "server/scheduler/retry.h"
+#include "src/runtime/cuda_error.h"
 
 namespace trainyard::server {
 
@@ -18,6 +19,11 @@ void HostTrouble::over(const std::string& job_uid) {
   const MutexLock lock(mu_);
   times_.erase(job_uid);
   refusals_.erase(job_uid);
+}
+
+bool TrainTask::doubts_device() const {
+  const MutexLock lock(mu_);
+  return device_fault_ || device_busy_ || (host_trouble_ && host_trouble_->reason == kHostFault);
 }
 
 }  // namespace trainyard::server

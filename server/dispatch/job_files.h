@@ -8,7 +8,7 @@
 
 namespace trainyard::server {
 
-/// Whether tidy_ended_job() would remove anything from the job's folder.
+/// Returns whether tidy_ended_job() would remove anything from the job's folder.
 bool has_leftovers(const StatePaths& paths, const std::string& job_uid);
 
 /// Removes the files of an ended job that nothing reads any more: spooled reports, partly written

@@ -11,8 +11,8 @@ bool has_its_memory(const PlacedJob& job) { return job.running && !job.stopping;
 
 size_t hash_of(const PlacedJob& job) { return std::hash<std::string_view>()(job.uid); }
 
-/// Whether the job with this hash is running on the device; a stopping job counts too, because its
-/// plan is still counted.
+/// Returns whether the job with this hash is running on the device; a stopping job counts too,
+/// because its plan is still counted.
 bool is_there(size_t hash, const Device& device, const Fleet& fleet) {
   return std::ranges::any_of(fleet.jobs_on(device.name), [&](const PlacedJob* job) {
     return job->running && hash_of(*job) == hash;

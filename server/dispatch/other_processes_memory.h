@@ -34,7 +34,7 @@ class OtherProcessesMemory {
 
   /// Returns the estimate in bytes. `device` must have just been read; `fleet` has the jobs on it.
   int64_t estimate(const Device& device, const Fleet& fleet) const;
-  /// Returns the same estimate and stores it as the earlier value for the next calls.
+  /// Returns estimate() and stores it as the earlier value for the next calls.
   int64_t update(const Device& device, const Fleet& fleet, int64_t now_us);
 
  private:

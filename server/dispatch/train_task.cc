@@ -48,7 +48,7 @@ Move requeue(std::string reason, std::string message, int64_t retry_time_us = 0)
 constexpr int64_t kPushBytesBeside = int64_t{1} << 30;
 constexpr int64_t kPushBytesMax = int64_t{1} << 46;
 
-/// Whether the cluster ended the attempt for reasons of its own, or has lost track of it.
+/// Returns whether the cluster ended the attempt for reasons of its own, or has lost track of it.
 bool was_reclaimed(const RemoteEnd& remote_end) {
   if (remote_end.how.empty()) return true;
   constexpr std::string_view kReasons[] = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED",
@@ -276,12 +276,13 @@ void TrainTask::take_reports(const std::shared_ptr<Ending>& ending) {
 
 void TrainTask::note_spool(const Ending& ending) {
   if (ending.taken > 0) {
-    spdlog::info("event=spool_taken {} attempt={} reports={}", kv("job", job_.name()), job_.attempt,
-                 ending.taken);
+    spdlog::info("event=spool_imported {} attempt={} reports={}", kv("job", job_.name()),
+                 job_.attempt, ending.taken);
   }
   if (ending.read.ok()) return;
   const Error& error = ending.read.error();
-  spdlog::warn("event=spool_not_taken {} {}", kv("job", job_.name()), kv("message", error.message));
+  spdlog::warn("event=spool_not_imported {} {}", kv("job", job_.name()),
+               kv("message", error.message));
   if (error.reason == "REPORT_GAP") return;  // the store was replaced by an older copy
   const MutexLock lock(mu_);  // not a failure of the job, which continues from its checkpoint
   if (!host_trouble_) host_trouble_ = error;
@@ -415,12 +416,13 @@ Move TrainTask::after_time_limit(const Job& job) const {
   // Without a new checkpoint this counts as a loss, or the job might be requeued forever.
   const bool begun = resumed_from_ >= 0;
   if (begun ? job.checkpoint_step <= resumed_from_ : !options_.adopted) {
-    return after_worker_lost(job, "TIME_LIMIT_SHORT",
+    return after_worker_lost(job, "TIME_LIMIT_TOO_SHORT",
                              ended + " without a new checkpoint; it needs a longer time limit.",
                              clock_.wall_us());
   }
-  return requeue("CONTINUES", ended + "; the job continues from the checkpoint of step " +
-                                  std::to_string(job.checkpoint_step) + ".");
+  const std::string step = std::to_string(job.checkpoint_step);
+  return requeue("TIME_LIMIT_CONTINUED",
+                 ended + "; the job continues from the checkpoint of step " + step + ".");
 }
 
 Move TrainTask::after_stop(const Job& job) const {
@@ -466,13 +468,13 @@ Move TrainTask::after_remote_end(const RemoteEnd& remote_end, const Job& job, in
       " at step " + std::to_string(job.progress.step()) + ": " + remote_end.text + ".";
   // A timeout counts as a loss, or a job without checkpoints would be requeued forever.
   if (remote_end.how.starts_with("TIMEOUT")) {
-    Move move = after_worker_lost(job, "CLUSTER_TIME_LIMIT",
+    Move move = after_worker_lost(job, "CLUSTER_TIME_LIMIT_REACHED",
                                   "The cluster's time limit ended it" + at, now_us);
     move.uncounted = true;
     return move;
   }
   if (was_reclaimed(remote_end)) {
-    return requeue("CLUSTER_TOOK_BACK", "The cluster reclaimed its node" + at, now_us + kPauseUs);
+    return requeue("CLUSTER_RECLAIMED", "The cluster reclaimed its node" + at, now_us + kPauseUs);
   }
   return after_worker_lost(job, "WORKER_LOST", "Its worker in the cluster ended" + at, now_us);
 }
@@ -484,7 +486,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (job.cancel_requested) {
     return terminal(JobState::kCancelled, "CANCELLED", "The job was cancelled.");
   }
-  // Same handling as for the loss of a job's only worker.
+  // This is handled like the loss of a job's only worker.
   if (trouble && trouble->reason == kRankLost) {
     return after_worker_lost(job, kRankLost, "One of its nodes was lost: " + trouble->message + ".",
                              now);
@@ -515,9 +517,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (const std::optional<std::string> busy = device_busy()) {
     return requeue(kDeviceBusy, job.devices_text() + ": " + *busy + ".");
   }
-  if (stopped_ || end.stop_asked) {
-    return after_stop(job);
-  }
+  if (stopped_ || end.stop_asked) return after_stop(job);
   if (end.lost_from_sight) {
     Move move = requeue("DAEMON_RESTARTED",
                         job.checkpoint_step > 0
@@ -530,7 +530,7 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
   if (end.remote_end) return after_remote_end(*end.remote_end, job, now);
   const std::string at = " at step " + std::to_string(job.progress.step()) + ".";
   if (end.silent) {
-    return after_worker_lost(job, "WORKER_HUNG",
+    return after_worker_lost(job, "WORKER_NOT_RESPONDING",
                              "The worker was silent for too long and was killed" + at, now);
   }
   if (end.stalled_ms > 0) {
@@ -547,10 +547,10 @@ Move TrainTask::move_after(const TaskEnd& end, const Job& job) const {
     return after_worker_lost(job, "WORKER_KILLED",
                              "The worker was killed by " + describe(end.exit) + at, now);
   }
-  // The outcome of a remote worker may have been lost with the connection.
-  if (end.exit.number == 0 &&
-      !options_.is_remote) {  // the worker believes that it is done; a retry would end the same way
-    return terminal(JobState::kFailed, "WORKER_PROTOCOL",
+  // The worker believes that it is done; a retry would end the same way. (A remote worker's outcome
+  // may have been lost with the connection.)
+  if (end.exit.number == 0 && !options_.is_remote) {
+    return terminal(JobState::kFailed, "WORKER_PROTOCOL_ERROR",
                     "The worker ended without reporting an outcome" + at);
   }
   return after_worker_lost(job, "WORKER_CRASHED",
@@ -594,7 +594,7 @@ void TrainTask::leave(const Result<Job>& job) {
     std::error_code ec;
     std::filesystem::remove(options_.paths.spool(job_.uid, job_.attempt), ec);
   }
-  gone_(device_fault().has_value() || device_busy().has_value());
+  gone_(doubts_device());
 }
 
 }  // namespace trainyard::server

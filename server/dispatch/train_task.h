@@ -26,8 +26,8 @@ class ClusterRates;
 /// Thread-safe; the counts are lost when the daemon ends.
 class HostTrouble {
  public:
-  /// Counts one more such attempt, resets the count of refusals, and returns the pause in
-  /// microseconds before the next attempt.
+  /// Counts one more attempt that could not continue, resets the count of refusals, and returns the
+  /// pause in microseconds before the next attempt.
   int64_t pause_us(const std::string& job_uid);
   /// Counts one more refusal by the job's cluster and returns how many there were in a row.
   int32_t refused(const std::string& job_uid);
@@ -85,7 +85,7 @@ class TrainTask final : public TaskOwner {
   /// `job` is the stored job or the store's error.
   void leave(const Result<Job>& job);
 
-  /// The names of the devices from the worker's point of view. On a cluster's node they are
+  /// Returns the names of the devices from the worker's point of view. On a cluster's node they are
   /// numbered from 0.
   std::vector<std::string> node_devices() const;
   /// Sets the paths that the attempt reads and writes. A remote worker gets fixed names instead of
@@ -117,12 +117,15 @@ class TrainTask final : public TaskOwner {
   std::optional<DeviceFault> device_fault() const;
   std::optional<std::string> device_busy() const;
   std::optional<Error> host_trouble() const;
-  /// The move after the worker was requested to stop, for another job or because the daemon ends.
+  /// Returns whether the devices must be checked before they get another job.
+  bool doubts_device() const;
+  /// Returns the move after the worker was requested to stop, for another job or because the daemon
+  /// ends.
   Move after_stop(const Job& job) const;
   /// Returns the move after an attempt in a cluster ended without an outcome.
   static Move after_remote_end(const RemoteEnd& remote_end, const Job& job, int64_t now_us);
-  /// The move after the worker stopped before the time limit of its cluster job, to continue in
-  /// another one.
+  /// Returns the move after the worker stopped before the time limit of its cluster job, to
+  /// continue in another one.
   Move after_time_limit(const Job& job) const;
   static Move after_fault(const DeviceFault& fault, const Job& job, int64_t now_us);
 

@@ -39,8 +39,8 @@ class EventBlock {
   int64_t last_seq() const { return first_seq + static_cast<int64_t>(ends.size()) - 1; }
   size_t begin(size_t event) const { return event == 0 ? 0 : ends[event - 1]; }
   void append(std::string_view event);
-  /// Returns the same events with unpacked metrics, for clients that do not read packed metrics.
-  /// Created at the first call and shared by all.
+  /// Returns this block with unpacked metrics, for clients that do not read packed metrics. It is
+  /// created at the first call and shared by all.
   std::shared_ptr<const EventBlock> unpacked() const;
 
  private:

@@ -24,8 +24,8 @@ class DiskWatch {
  public:
   /// With `bytes_min` 0 there is always room.
   DiskWatch(std::filesystem::path folder, int64_t bytes_min, FreeBytes free_bytes);
-  /// RESOURCE_EXHAUSTED/DISK_LOW, with what is free and what is needed, if less than `bytes_min`
-  /// would be left once `more_bytes` are stored.
+  /// Error: RESOURCE_EXHAUSTED/DISK_LOW, with what is free and what is needed, if less than
+  /// `bytes_min` would be left once `more_bytes` are stored.
   Status check(int64_t more_bytes = 0);
   /// Returns a sentence for the operator if less than `bytes_min` is free.
   std::optional<std::string> warning();

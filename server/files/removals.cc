@@ -31,7 +31,7 @@ void finish_removals(Store& store, Files& files, const StatePaths& paths) {
     if (removed.ok()) {
       spdlog::info("event=removal_finished {}", kv("path", path));
     } else {
-      spdlog::warn("event=files_left {} {}", kv("path", path),
+      spdlog::warn("event=files_not_deleted {} {}", kv("path", path),
                    kv("message", removed.error().message));
     }
   }

@@ -102,7 +102,7 @@ Status UploadWriter::append(int64_t offset, std::string_view data, uint32_t crc)
   }
   if (const uint32_t got = crc32c(data); got != crc) {
     Error e = make_error(
-        ErrorCode::kDataLoss, "CHUNK_CHECKSUM",
+        ErrorCode::kDataLoss, "CHUNK_CHECKSUM_MISMATCH",
         "the chunk at offset " + std::to_string(offset) + " was damaged in transit; send it again");
     e.metadata = {{"expected", std::to_string(crc)},
                   {"got", std::to_string(got)},
@@ -195,7 +195,7 @@ Result<Upload> UploadWriter::name_file(const std::string& sha256) {
       !s.ok()) {
     return s.error();
   }
-  spdlog::info("event=upload_complete sha256={} bytes={}", sha256, row_.size_bytes);
+  spdlog::info("event=upload_completed sha256={} bytes={}", sha256, row_.size_bytes);
   Result<Upload> complete = rows.complete(key);
   if (complete.ok() && sha256 != row_.sha256) {
     if (Status s = rows.remove(row_.key()); !s.ok()) return s.error();
@@ -373,7 +373,7 @@ void Uploads::remove_unused(std::vector<std::string> sha256s) {
   if (removed.ok()) {
     for (const std::string& sha256 : *removed) {
       (void)remove_kept(files_, paths_, paths_.upload(sha256));
-      spdlog::info("event=upload_collected sha256={}", sha256);
+      spdlog::info("event=upload_deleted sha256={}", sha256);
     }
   }
   for (const std::string& sha256 : sha256s) release({sha256, kAnySize});

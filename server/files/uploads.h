@@ -32,9 +32,9 @@ class Uploads;
 class UploadWriter {
  public:
   ~UploadWriter();
-  /// Chunks must be consecutive. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH; DATA_LOSS/CHUNK_CHECKSUM
-  /// (send it again); INVALID_ARGUMENT for a chunk that is empty or too large;
-  /// RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
+  /// Chunks must be consecutive. OUT_OF_RANGE/UPLOAD_OFFSET_MISMATCH;
+  /// DATA_LOSS/CHUNK_CHECKSUM_MISMATCH (send it again); INVALID_ARGUMENT for a chunk that is empty
+  /// or too large; RESOURCE_EXHAUSTED/UPLOAD_TOO_LARGE, STORAGE_FULL, DISK_LOW.
   Status append(int64_t offset, std::string_view data, uint32_t crc);
   /// Checks length and digest, and renames the file to `sha256`, or if that is empty to the digest
   /// with which it was opened. INVALID_ARGUMENT/CONTENT_HASH_MISMATCH: the part was deleted.
@@ -109,7 +109,7 @@ class Uploads {
   /// state.
   FollowingDigest::State take_hash(const Part& part, int64_t committed);
   bool may_start_thread();
-  /// Whether the file of an unfinished upload has at least the size in its row.
+  /// Returns whether the file of an unfinished upload has at least the size in its row.
   bool holds_part(const Upload& row) const;
   void remove_idle(int64_t as_of_us);
   void remove_complete(int64_t as_of_us);

@@ -286,7 +286,7 @@ Result<std::unique_ptr<WorkerFiles::Push>> WorkerFiles::begin_push(
     }
   }
   if (start.offset() != received) {
-    Error e = make_error(ErrorCode::kFailedPrecondition, "PUSH_OFFSET",
+    Error e = make_error(ErrorCode::kFailedPrecondition, "PUSH_OFFSET_MISMATCH",
                          "offset: " + std::to_string(start.offset()) + ", expected " +
                              std::to_string(received) + ", the bytes that have arrived");
     e.metadata["offset"] = std::to_string(received);
@@ -341,7 +341,7 @@ Status WorkerFiles::Push::append(std::string_view bytes) {
   for (;;) {
     if (index_ == start_.files_size()) {
       return bytes.empty() ? Status()
-                           : Status(field_error("PUSH_TOO_LONG", "data",
+                           : Status(field_error("PUSH_TOO_LARGE", "data",
                                                 "has more bytes than were declared for the files"));
     }
     if (!file_) {

@@ -38,7 +38,7 @@ class WorkerFiles {
   static constexpr size_t kFilesMax = 10'000;
 
   /// Opens a file and seeks to the request's offset. NOT_FOUND/FILE_NOT_FOUND;
-  /// OUT_OF_RANGE/OFFSET_INVALID behind its end.
+  /// OUT_OF_RANGE/OFFSET_INVALID for an offset beyond its end.
   Result<UniqueFd> open(const v1::PullFileRequest& request);
 
   /// A folder that is being pushed. Not thread-safe.
@@ -46,7 +46,7 @@ class WorkerFiles {
    public:
     ~Push();
     Push(const Push&) = delete;
-    /// Writes the next bytes. File system errors; INVALID_ARGUMENT/PUSH_TOO_LONG; ATTEMPT_FENCED.
+    /// Writes the next bytes. File system errors; INVALID_ARGUMENT/PUSH_TOO_LARGE; ATTEMPT_FENCED.
     Status append(std::string_view bytes);
     /// Moves the folder to its final path. FAILED_PRECONDITION/PUSH_INCOMPLETE keeps the temporary
     /// folder, DATA_LOSS/CONTENT_HASH_MISMATCH deletes it.
@@ -68,9 +68,9 @@ class WorkerFiles {
     int64_t at_ = 0;        // offset in that file
     UniqueFd file_;
   };
-  /// Begins or continues a push. FAILED_PRECONDITION/PUSH_OFFSET, RESOURCE_EXHAUSTED/DISK_LOW,
-  /// UNAVAILABLE/PUSH_BUSY, INVALID_ARGUMENT for a folder that is neither a checkpoint nor a model,
-  /// or is larger than the grant.
+  /// Begins or continues a push. FAILED_PRECONDITION/PUSH_OFFSET_MISMATCH,
+  /// RESOURCE_EXHAUSTED/DISK_LOW, UNAVAILABLE/PUSH_BUSY, INVALID_ARGUMENT for a folder that is
+  /// neither a checkpoint nor a model, or is larger than the grant.
   Result<std::unique_ptr<Push>> begin_push(const v1::PushFilesRequest::Start& start);
 
  private:

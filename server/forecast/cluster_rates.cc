@@ -166,7 +166,7 @@ struct ClusterRates::Impl : std::enable_shared_from_this<Impl> {
 void ClusterRates::Impl::add(StoredNodeRates stored) {
   Result<DeviceRates> parsed = parse_rates(stored.rates);
   if (!parsed.ok()) {
-    spdlog::warn("event=node_rates_refused {}", kv("message", parsed.error().message));
+    spdlog::warn("event=node_rates_unreadable {}", kv("message", parsed.error().message));
     return;
   }
   stored.rates.clear();  // the rate model has a parsed copy
@@ -192,7 +192,7 @@ void ClusterRates::Impl::see(const NodeUse& use, const std::string& node, int64_
   if (!any) return;
   ++version;  // another kind of node may be the most likely one now
   store.forecasts().see_node(use.cluster, node, now_us, [](const Status& seen) {
-    if (!seen.ok()) spdlog::warn("event=node_not_noted {}", kv("message", seen.error().message));
+    if (!seen.ok()) spdlog::warn("event=node_not_stored {}", kv("message", seen.error().message));
   });
 }
 
@@ -396,8 +396,8 @@ std::optional<v1::CalibrateTask> ClusterRates::job_ended(const NodeUse& use) {
   fresh.asked.set_precision(key.precision);
   fresh.asked.set_seconds_max(impl_->options.seconds_max);
   ++impl_->version;  // the message about missing rates changes
-  spdlog::info("event=measuring_node {} {} task={} threads={}", kv("cluster", use.cluster),
-               kv("node", node), use.task, use.threads);
+  spdlog::info("event=node_measurement_started {} {} task={} threads={}",
+               kv("cluster", use.cluster), kv("node", node), use.task, use.threads);
   return (impl_->measuring[key] = std::move(fresh)).asked;
 }
 
@@ -408,7 +408,7 @@ Status ClusterRates::take(const std::string& task, std::string_view json) {
     const auto of = std::ranges::find_if(impl_->measuring,
                                          [&](const auto& m) { return m.second.task == task; });
     if (of == impl_->measuring.end()) {
-      return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
+      return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_REQUESTED",
                         "no rates were requested from task " + quoted_value(task));
     }
     stored = of->second.of;
@@ -434,7 +434,7 @@ Status ClusterRates::take(const std::string& task, std::string_view json) {
     impl_->add(stored);
     impl_->failures.erase(stored.key);
   }
-  spdlog::info("event=node_measured {} {} threads={}", kv("cluster", stored.key.cluster),
+  spdlog::info("event=node_rates_measured {} {} threads={}", kv("cluster", stored.key.cluster),
                kv("node", stored.key.node), stored.key.threads);
   impl_->store.forecasts().save_node_rates(std::move(stored), [](const Status& saved) {
     if (!saved.ok()) {

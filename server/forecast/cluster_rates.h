@@ -65,13 +65,13 @@ class ClusterRates {
   /// returns the same.
   std::optional<v1::CalibrateTask> job_ended(const NodeUse& use);
   /// Stores the rates that the worker measured, which are untrusted. Errors:
-  /// INVALID_ARGUMENT/RATES_INVALID; FAILED_PRECONDITION/RATES_NOT_ASKED.
+  /// INVALID_ARGUMENT/RATES_INVALID; FAILED_PRECONDITION/RATES_NOT_REQUESTED.
   Status take(const std::string& task, std::string_view json);
   /// Must be called when the worker has ended, whether it sent rates or not.
   void worker_gone(const std::string& task);
 
-  /// One forecast for all kinds of node. The likely times are those of the kind on which a job
-  /// ended last; the range covers all kinds.
+  /// Returns one forecast for all kinds of node. The likely times are those of the kind on which a
+  /// job ended last; the range covers all kinds.
   v1::Forecast forecast(const ClusterQuery& query);
   /// See Forecaster::step_time.
   Result<TimeRange> step_time(const ClusterQuery& query);
@@ -88,7 +88,7 @@ class ClusterRates {
 /// `start_seconds` pass before the first step; 0 if that leaves no time for steps.
 int32_t starts_within(double limit_seconds, double total_seconds, double start_seconds);
 
-/// Advice such as "clusters/slurm: 12 min (not counting its queue); name it with
+/// Returns advice such as "clusters/slurm: 12 min (not counting its queue); name it with
 /// resources.cluster.", if the cluster's forecast is at least twice as fast as the best of `here`;
 /// otherwise empty.
 std::string cluster_advice(const std::vector<v1::Forecast>& here, const v1::Forecast& cluster);

@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kIdleCheckUs = 1'000'000;
 constexpr int64_t kRetryUs = 600'000'000;  // pause after a failed measurement
 
-/// Whether the device may be measured: a drained or quarantined GPU may not.
+/// Returns whether the device may be measured: a drained or quarantined GPU may not.
 bool is_usable(const Device& device) {
   return device.kind == DeviceKind::kCpu || device.schedulable;
 }
@@ -56,7 +56,7 @@ struct Forecaster::Impl : std::enable_shared_from_this<Impl> {
   void add_rates(const StoredRates& stored) TRAINYARD_REQUIRES(mu) {
     Result<DeviceRates> parsed = parse_rates(stored.rates);
     if (!parsed.ok()) {
-      spdlog::warn("event=rates_refused {}", kv("message", parsed.error().message));
+      spdlog::warn("event=rates_unreadable {}", kv("message", parsed.error().message));
       return;
     }
     rates[stored.key] = {stored.time_us, std::make_shared<RateModel>(std::move(parsed).value())};
@@ -182,7 +182,7 @@ void Forecaster::Impl::measured(const RatesKey& key, const Device& device,
       return;
     }
     if (disturbances != disturbances_before) {
-      spdlog::info("event=rates_disturbed {} {}", kv("device", device.name),
+      spdlog::info("event=rates_measurement_disturbed {} {}", kv("device", device.name),
                    kv("message", "a job ran meanwhile; the rates are measured again"));
       return;
     }
@@ -244,7 +244,7 @@ void Forecaster::Impl::run() {
         measuring_since_us = clock.steady_us();
         disturbances_before = disturbances;
         lock.unlock();
-        spdlog::info("event=measuring_rates {} threads={}", kv("device", device->name),
+        spdlog::info("event=rates_measurement_started {} threads={}", kv("device", device->name),
                      key.threads);
         calibrate(*device, key.threads, key.precision,
                   [self = shared_from_this(), key, device](Result<std::string> json) {

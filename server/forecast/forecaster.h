@@ -55,8 +55,8 @@ class Forecaster {
   void start(Calibrate calibrate);
   void stop();
 
-  /// One forecast for the CPU and one for each model of GPU. Missing rates are measured later, for
-  /// later forecasts. A repeated query takes microseconds, because forecasts are cached.
+  /// Returns one forecast for the CPU and one for each model of GPU. Missing rates are measured
+  /// later, for later forecasts. A repeated query takes microseconds, because forecasts are cached.
   std::vector<v1::Forecast> forecast(const ForecastQuery& query, const Devices& devices);
   /// Returns the time of one step, computed from the measured rates alone. Unlike measured times of
   /// finished jobs, which exist only for some variants, these times are comparable between batch
@@ -73,8 +73,8 @@ class Forecaster {
   std::shared_ptr<Impl> impl_;  // shared with a running measurement and with the store's observer
 };
 
-/// Advice such as "GPU (NVIDIA H200): 22x faster for 2.5x the price; on the CPU this takes 6 h.";
-/// empty if no forecast has a time.
+/// Returns advice such as "GPU (NVIDIA H200): 22x faster for 2.5x the price; on the CPU this takes
+/// 6 h."; empty if no forecast has a time.
 std::string forecast_advice(const std::vector<v1::Forecast>& forecasts);
 
 }  // namespace trainyard::server

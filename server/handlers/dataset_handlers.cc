@@ -188,7 +188,8 @@ Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest&
   for (const std::string& digest : removed.unused_digests) {
     if (Status s = remove_noted(parts.store, parts.files, parts.paths, "datasets/" + digest);
         !s.ok()) {
-      spdlog::warn("event=files_left digest={} {}", digest, kv("message", s.error().message));
+      spdlog::warn("event=files_not_deleted digest={} {}", digest,
+                   kv("message", s.error().message));
     }
   }
   for (const Dataset& dataset : removed.datasets) {

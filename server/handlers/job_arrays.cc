@@ -37,7 +37,7 @@ Status check_request(const v1::SubmitArrayRequest& request) {
                        "is missing, expected one of grid, list and random");
   }
   if (const size_t bytes = request.array().ByteSizeLong(); bytes > kArraySpecBytesMax) {
-    return field_error("ARRAY_SIZE", "array",
+    return field_error("ARRAY_SIZE_INVALID", "array",
                        "has " + std::to_string(bytes) +
                            " bytes, expected at most 3 MiB of values; submit several arrays");
   }
@@ -149,7 +149,8 @@ Status delete_array(const JobParts& parts, const v1::DeleteArrayRequest& request
         gone.push_back(path);
       } else {
         // The row was deleted, so nothing will use these files; the next start tries again.
-        spdlog::warn("event=files_left uid={} {}", uid, kv("message", files.error().message));
+        spdlog::warn("event=files_not_deleted uid={} {}", uid,
+                     kv("message", files.error().message));
       }
     }
     if (Status s = parts.store.removals().forget_all(std::move(gone)); !s.ok()) return s;

@@ -91,7 +91,7 @@ std::string steps_text(const std::vector<CheckpointFolder>& checkpoints) {
   return joined(steps, ", ");
 }
 
-/// The checkpoint to begin with: that of `step`, or the newest complete one.
+/// Returns the checkpoint to begin with: that of `step`, or the newest complete one.
 Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& folder,
                                 std::optional<int64_t> step) {
   const std::vector<CheckpointFolder> checkpoints = list_checkpoints(folder);
@@ -106,8 +106,8 @@ Result<CheckpointFolder> choose(const Job& parent, const std::filesystem::path& 
                                               ", expected one of " + steps_text(checkpoints) + ".");
 }
 
-/// Chooses the checkpoint, checks it against the plan and links it into the new job's folder. Also
-/// NOT_FOUND if the checkpoint was deleted in the meantime.
+/// Chooses the checkpoint, checks it against the plan and links it into the new job's folder.
+/// Returns NOT_FOUND if the checkpoint was deleted in the meantime.
 Result<StartPoint> prepare_start(const JobParts& parts, const DerivedJob& asked, const Job& parent,
                                  const PlannedJob& planned) {
   StartPoint start;

@@ -224,7 +224,7 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
 Result<v1::Job> cancel_job(const JobParts& parts, const v1::CancelJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_cancel(kProject, id));
-  spdlog::info("event=cancel_requested {} {}", kv("job", job.name()),
+  spdlog::info("event=job_cancel_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
 }
@@ -232,7 +232,7 @@ Result<v1::Job> cancel_job(const JobParts& parts, const v1::CancelJobRequest& re
 Result<v1::Job> pause_job(const JobParts& parts, const v1::PauseJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().request_pause(kProject, id));
-  spdlog::info("event=pause_requested {} {}", kv("job", job.name()),
+  spdlog::info("event=job_pause_requested {} {}", kv("job", job.name()),
                kv("state", name_of(job.state)));
   return to_proto(job);
 }
@@ -255,7 +255,7 @@ Result<v1::Job> set_job_priority(const JobParts& parts, const v1::SetJobPriority
   }
   ASSIGN_OR_RETURN(const Job job,
                    parts.store.jobs().set_priority(kProject, id, request.priority()));
-  spdlog::info("event=priority_set {} priority={}", kv("job", job.name()), job.priority);
+  spdlog::info("event=job_priority_set {} priority={}", kv("job", job.name()), job.priority);
   return to_proto(parts.dispatcher.explained(job));
 }
 
@@ -264,7 +264,8 @@ Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request) {
   ASSIGN_OR_RETURN(const Job job, parts.store.jobs().remove(kProject, id));
   if (Status s = remove_noted(parts.store, parts.files, parts.paths, "jobs/" + job.uid); !s.ok()) {
     // The row was deleted, so nothing will use these files; a person may delete them.
-    spdlog::warn("event=files_left {} {}", kv("job", job.name()), kv("message", s.error().message));
+    spdlog::warn("event=files_not_deleted {} {}", kv("job", job.name()),
+                 kv("message", s.error().message));
   }
   spdlog::info("event=job_deleted {}", kv("job", job.name()));
   return {};

@@ -30,7 +30,7 @@ int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
   return count;
 }
 
-/// FAILED_PRECONDITION/PREDICT_UNSUPPORTED for a model that has weights only.
+/// Error: FAILED_PRECONDITION/PREDICT_UNSUPPORTED for a model that has weights only.
 Result<Model> find_network(const ModelParts& parts, const std::string& name) {
   ASSIGN_OR_RETURN(Model model, find_model(parts, name));
   if (!model.weights_alone()) return model;
@@ -146,7 +146,7 @@ Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& reque
   } else if (Status s =
                  remove_noted(parts.store, parts.files, parts.paths, "models/" + model.job_uid);
              !s.ok()) {
-    spdlog::warn("event=files_left {} {}", kv("model", model.name()),
+    spdlog::warn("event=files_not_deleted {} {}", kv("model", model.name()),
                  kv("message", s.error().message));
   }
   spdlog::info("event=model_deleted {}", kv("model", model.name()));

@@ -34,7 +34,7 @@ struct ModelParts {
 /// Registers the unary methods of ModelService. The handlers are thread-safe.
 void add_model_rows(Methods& rows, const ModelParts& parts);
 
-/// NOT_FOUND/MODEL_NOT_FOUND; INVALID_ARGUMENT for a malformed name.
+/// Error: NOT_FOUND/MODEL_NOT_FOUND; INVALID_ARGUMENT for a malformed name.
 Result<Model> find_model(const ModelParts& parts, const std::string& name);
 /// Like PredictRunner::generate(), after checks of the request. An error is returned immediately,
 /// and `done` is then not called.

@@ -52,7 +52,7 @@ class PublicServices {
   explicit PublicServices(const ServiceParts& parts);
   ~PublicServices();
   std::vector<grpc::Service*> all() const;
-  /// Full names, for the health service.
+  /// Returns the full names, for the health service.
   std::vector<std::string> names() const;
   WatchStreams& watch_streams();
 

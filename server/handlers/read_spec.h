@@ -7,8 +7,8 @@
 
 namespace trainyard::server {
 
-/// FIELD_REQUIRED and FIELD_OUT_OF_RANGE for the request itself; errors in the text are part of the
-/// response.
+/// Error: FIELD_REQUIRED and FIELD_OUT_OF_RANGE for the request itself; errors in the text are part
+/// of the response.
 Result<v1::ReadSpecResponse> read_spec(const v1::ReadSpecRequest& request);
 
 }  // namespace trainyard::server

@@ -17,7 +17,7 @@
 
 namespace trainyard::server {
 
-/// Why nothing starts on the device, such as "Drained by alice: a new fan."
+/// Returns why nothing starts on the device, such as "Drained by alice: a new fan."
 std::string drain_text(const DeviceDrain& drain);
 
 /// The parts of the daemon that the handlers use. They and this struct must outlive the service.

@@ -90,8 +90,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnCancel() override { end(grpc::Status::CANCELLED); }
   void OnDone() override {
     streams_.remove(this, connection_);
-    // Waits until the hub has left take() and will not call it again. take() itself never gets
-    // here, since a thread must not wait for itself.
+    // Waits until the hub has left take() and will not call it again. take() itself must never
+    // reach this line, since its thread would wait for itself.
     watcher_.reset();
     self_.reset();
   }
@@ -250,14 +250,14 @@ Status WatchStreams::admit_stream(const void* connection) {
   if (draining_) return draining_error();
   const int max = parts_.streams_max;
   if (static_cast<int>(streams_.size()) >= max) {
-    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
+    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT_REACHED",
                       "the server has " + std::to_string(max) +
                           " watch streams open, its watch_streams_max; close one, call again "
                           "later, or have that setting raised");
   }
   const auto found = per_connection_.find(connection);
   if (found != per_connection_.end() && found->second >= kWatchStreamsPerConnectionMax) {
-    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT",
+    return make_error(ErrorCode::kResourceExhausted, "STREAM_LIMIT_REACHED",
                       "this connection has " + std::to_string(kWatchStreamsPerConnectionMax) +
                           " watch streams open, the maximum; close one, or open another "
                           "connection for more");

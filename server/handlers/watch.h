@@ -54,7 +54,7 @@ class WatchStreams {
 
  private:
   friend class WatchStream;
-  /// RESOURCE_EXHAUSTED/STREAM_LIMIT; UNAVAILABLE/SERVER_DRAINING.
+  /// Error: RESOURCE_EXHAUSTED/STREAM_LIMIT_REACHED; UNAVAILABLE/SERVER_DRAINING.
   Status admit_stream(const void* connection) TRAINYARD_REQUIRES(mu_);
   void remove(WatchStream* stream, const void* connection);
   std::vector<std::shared_ptr<WatchStream>> list() TRAINYARD_REQUIRES(mu_);

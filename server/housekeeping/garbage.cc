@@ -360,7 +360,7 @@ Result<v1::CollectGarbageResponse> Garbage::collect(const v1::CollectGarbageRequ
     Candidate& c = found[i];
     if (!request.dry_run()) {
       if (const Status& s = removed[i]; !s.ok()) {
-        spdlog::warn("event=garbage_stays {} {}", kv("name", c.item.name()),
+        spdlog::warn("event=garbage_not_removed {} {}", kv("name", c.item.name()),
                      kv("message", s.error().message));
         response.add_warnings(c.item.name() + ": " + parts_.paths.hide(s.error().message));
         continue;

@@ -38,7 +38,7 @@ class Garbage {
       : parts_(parts),
         uploads_(uploads),
         retention_(parts.store, parts.files, parts.paths, parts.clock) {}
-  /// INVALID_ARGUMENT/FIELD_OUT_OF_RANGE, FIELD_REQUIRED; ABORTED/GC_BUSY.
+  /// Error: INVALID_ARGUMENT/FIELD_OUT_OF_RANGE, FIELD_REQUIRED; ABORTED/GC_BUSY.
   Result<v1::CollectGarbageResponse> collect(const v1::CollectGarbageRequest& request);
 
  private:

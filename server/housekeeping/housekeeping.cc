@@ -94,7 +94,7 @@ void Housekeeping::tidy_jobs(const std::stop_token& stop) {
     tidy_ended_job(parts_.paths, uids[i], job->state == JobState::kSucceeded);
     ++tidied;
   }
-  if (tidied > 0) spdlog::info("event=jobs_tidied jobs={}", tidied);
+  if (tidied > 0) spdlog::info("event=job_leftovers_deleted jobs={}", tidied);
 }
 
 void Housekeeping::tidy_models(const std::stop_token& stop) {
@@ -116,7 +116,7 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
       const int64_t began_us = parts_.clock.steady_us();
       const Result<std::vector<EndedJob>> jobs = list(first ? nullptr : &after);
       if (!jobs.ok()) {
-        spdlog::warn("event=rule_not_applied {}", kv("message", jobs.error().message));
+        spdlog::warn("event=retention_rule_not_applied {}", kv("message", jobs.error().message));
         return;
       }
       if (jobs->empty()) return;
@@ -124,7 +124,7 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
       const std::vector<Status> changed = change(*jobs);
       for (size_t i = 0; i < changed.size(); ++i) {
         if (changed[i].ok() || changed[i].error().reason == Retention::kStopped) continue;
-        spdlog::warn("event=rule_not_applied {} {}", kv("job", (*jobs)[i].id),
+        spdlog::warn("event=retention_rule_not_applied {} {}", kv("job", (*jobs)[i].id),
                      kv("message", changed[i].error().message));
         if (retention_.concerns_all(changed[i].error())) return;
       }

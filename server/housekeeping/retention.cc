@@ -105,7 +105,8 @@ class Thinning {
     for (const v1::MetricSeries& series : event.metrics().series()) points += series.steps_size();
     return points;
   }
-  /// Whether the only event to delete has one value of each metric, so the job is already thinned.
+  /// Returns whether the only event to delete has one value of each metric, so the job is already
+  /// thinned.
   bool is_thin_already() const {
     return pieces_.size() == 1 && pieces_[0].gone.size() == 1 && metric_events_ == 1 &&
            pieces_[0].gone[0].first == pieces_[0].gone[0].last && points_ == std::ssize(newest_);
@@ -295,7 +296,7 @@ std::vector<Status> Retention::remove(std::span<const EndedJob> jobs,
     if (files.ok()) {
       gone.push_back(path);
     } else {  // the next start tries again
-      spdlog::warn("event=files_left {} {}", kv("path", path),
+      spdlog::warn("event=files_not_deleted {} {}", kv("path", path),
                    kv("message", files.error().message));
     }
   }
@@ -316,7 +317,8 @@ std::vector<Status> Retention::thin(std::span<const EndedJob> jobs,
       answers[i] = plan.error();
     }
   }
-  // First all pieces except each job's last one, one after another; then the last pieces together.
+  // Deletes all pieces except each job's last one, one after another, and then the last pieces
+  // together.
   for (size_t i = 0; i < jobs.size(); ++i) {
     std::vector<ThinEvents>& pieces = plans[i].pieces;
     for (size_t k = 0; k + 1 < pieces.size() && answers[i].ok(); ++k) {

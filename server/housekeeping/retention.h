@@ -28,7 +28,7 @@
 
 namespace trainyard::server {
 
-/// "5 hours ago", for people.
+/// Returns text for people, such as "5 hours ago".
 std::string age_text(int64_t us);
 
 /// Returns the rule in the settings, extended so that every job is kept for kKeptSecondsMin after
@@ -46,24 +46,24 @@ class Retention {
       : store_(store), files_(files), paths_(paths), clock_(clock) {}
 
   /// These list the next finished jobs that `kept` does not keep, or whose events are to be
-  /// thinned, in the order of their ends. They begin behind `after`, the last job of the page
-  /// before (null: at the first job). Jobs that ended after `as_of_us` are treated as if they had
-  /// not ended.
+  /// thinned, in the order of their ends. They begin after `after`, the last job of the page before
+  /// (null: at the first job). Jobs that ended after `as_of_us` are treated as if they had not
+  /// ended.
   Result<std::vector<EndedJob>> list_expired(const KeptJobs& kept, int64_t as_of_us,
                                              const EndedJob* after, int64_t count_max) const;
   Result<std::vector<EndedJob>> list_to_thin(int64_t kept_seconds, int64_t as_of_us,
                                              const EndedJob* after, int64_t count_max) const;
 
-  /// Clauses for people that say what happens to the job and why.
+  /// These return clauses for people that say what happens to the job and why.
   std::string reason_to_delete(const EndedJob& job) const;
   std::string reason_to_thin(const EndedJob& job) const;
 
-  /// Whether the job has events that thin() would delete. Reads its events, unless there are so
-  /// many that some certainly would be.
+  /// Returns whether the job has events that thin() would delete. Reads its events, unless there
+  /// are so many that some certainly would be.
   Result<bool> has_to_thin(const EndedJob& job) const;
 
-  /// True if other jobs would get the same error, because the store is busy, full or has failed.
-  /// False if the error concerns one job, whose events may be damaged.
+  /// Returns true if other jobs would get the same error, because the store is busy, full or has
+  /// failed. False if the error concerns one job, whose events may be damaged.
   bool concerns_all(const Error& error) const;
 
   /// Deletes at most kPieceJobs jobs and returns the result for each: also OK if another thread

@@ -1,10 +1,13 @@
 #include "server/inventory/checked_inventory.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
+#include "server/config/log.h"
 #include "src/base/check.h"
 #include "src/base/mutex.h"
 #include "src/runtime/cuda_error.h"
@@ -12,7 +15,13 @@
 namespace trainyard::server {
 namespace {
 
-enum class Trust : uint8_t { kUnknown, kChecking, kTrusted, kFailed, kBusy };
+enum class Trust : uint8_t { kUnknown, kChecking, kTrusted, kFailed, kBusy, kHost };
+
+/// Returns the verdict that the error of a check leads to.
+Trust trust_after(const Error& error) {
+  if (error.reason == kDeviceBusy) return Trust::kBusy;
+  return error.reason == kHostFault ? Trust::kHost : Trust::kFailed;
+}
 
 struct Verdict {
   Trust trust = Trust::kUnknown;
@@ -31,7 +40,7 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   /// Applies the check's result to a device that could run jobs. True if a check must start.
   bool apply(Device& device) TRAINYARD_REQUIRES(mu) {
     Verdict& v = verdicts[device.uuid];
-    device.overhead_bytes = std::max(v.overhead_bytes, kOverheadLeastBytes);
+    device.overhead_bytes = std::max(v.overhead_bytes, overhead_least_bytes(device));
     if (device.faults_reported != v.faults_reported && v.trust == Trust::kTrusted) {
       v.trust = Trust::kUnknown;
     }
@@ -48,7 +57,8 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
     if (v.trust == Trust::kUnknown && !v.doubted && inherited.contains(device.name)) return false;
     const int64_t rested_us = clock.steady_us() - v.time_us;
     const bool again = (v.trust == Trust::kFailed && rested_us >= kRetryUs) ||
-                       (v.trust == Trust::kBusy && rested_us >= kBusyRetryUs);
+                       (v.trust == Trust::kBusy && rested_us >= kBusyRetryUs) ||
+                       (v.trust == Trust::kHost && rested_us >= kHostRetryUs);
     const bool begins = check && (v.trust == Trust::kUnknown || again);
     if (begins) v.trust = Trust::kChecking;
     device.schedulable = false;
@@ -58,6 +68,9 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
     } else if (v.trust == Trust::kBusy) {
       device.busy = true;
       device.reason = v.failure + ".";
+    } else if (v.trust == Trust::kHost) {
+      device.health = DeviceHealth::kUnknown;  // no check of the GPU is possible
+      device.reason = "A problem of this host, not of the GPU: " + v.failure + ".";
     } else {
       device.checking = true;
       device.reason = "It is being checked before a job starts on it.";
@@ -65,16 +78,17 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
     return begins;
   }
 
-  void finish(const std::string& uuid, const Result<CheckPassed>& result) {
+  void finish(const std::string& name, const std::string& uuid, const Result<CheckPassed>& result) {
+    const bool is_host_fault = !result.ok() && result.error().reason == kHostFault;
+    bool is_new = false;
     std::function<void()> notify;
     {
       const MutexLock lock(mu);
       if (!check) return;  // stopped
       Verdict& v = verdicts[uuid];
       TRAINYARD_CHECK(v.trust == Trust::kChecking, uuid + " is checked although no check began");
-      v.trust = result.ok()                            ? Trust::kTrusted
-                : result.error().reason == kDeviceBusy ? Trust::kBusy
-                                                       : Trust::kFailed;
+      v.trust = result.ok() ? Trust::kTrusted : trust_after(result.error());
+      is_new = is_host_fault && v.failure != result.error().message;
       v.failure = result.ok() ? "" : result.error().message;
       if (result.ok()) {
         // Only the first result sets the overhead. At a later check other jobs may be on the
@@ -86,6 +100,10 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
       v.time_us = clock.steady_us();
       v.doubted = false;
       notify = changed;
+    }
+    if (is_new) {
+      spdlog::warn("event=gpu_host_fault {} {}", kv("device", name),
+                   kv("message", result.error().message));
     }
     notify();
   }
@@ -102,6 +120,11 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   // Number of inherited jobs by device name.
   std::map<std::string, int> inherited TRAINYARD_GUARDED_BY(mu);
 };
+
+int64_t CheckedInventory::overhead_least_bytes(const Device& device) {
+  if (device.memory_bytes == 0) return kOverheadLeastBytes;  // unknown
+  return std::min(device.memory_bytes / 4, kOverheadLeastBytes);
+}
 
 CheckedInventory::CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock)
     : impl_(std::make_shared<Impl>(std::move(inner), clock)) {}
@@ -142,9 +165,8 @@ Devices CheckedInventory::read() {
     check = impl_->check;
   }
   for (const Device& device : begin) {
-    check(device, [impl = impl_, uuid = device.uuid](const Result<CheckPassed>& result) {
-      impl->finish(uuid, result);
-    });
+    check(device, [impl = impl_, name = device.name, uuid = device.uuid](
+                      const Result<CheckPassed>& result) { impl->finish(name, uuid, result); });
   }
   return devices;
 }

@@ -3,8 +3,9 @@
 // (src/calibration/device_check.h).
 //
 // A check starts when a GPU is first seen, after it failed a job or its driver reported an error
-// (xid.h), some minutes after a failed check, and some seconds after one that found another process
-// using the GPU exclusively, which is not a failure. While the check runs, the GPU accepts no jobs
+// (xid.h), some minutes after a failed check, and sooner after one that was not possible: because
+// another process used the GPU exclusively, or because CUDA does not start on this host. These are
+// not failures of the GPU, so it is not quarantined. While the check runs, the GPU accepts no jobs
 // and its `reason` says why. A GPU on which jobs of an earlier daemon still run counts as checked
 // until these jobs have ended, unless it is doubted.
 #pragma once
@@ -37,9 +38,13 @@ class CheckedInventory final : public Inventory {
   using Check = std::function<void(const Device& device, Done done)>;
   static constexpr int64_t kRetryUs = 600'000'000;
   static constexpr int64_t kBusyRetryUs = 15'000'000;
-  /// The minimum of Device::overhead_bytes. A job's libraries load more kernels, and record more,
-  /// than those of the check's small networks.
+  static constexpr int64_t kHostRetryUs = 30'000'000;
+  /// The minimum of Device::overhead_bytes on a GPU with 4 GiB or more. A job's libraries load more
+  /// kernels, and record more, than those of the check's small networks.
   static constexpr int64_t kOverheadLeastBytes = int64_t{1} << 30;
+  /// Returns the minimum for a device: on a smaller GPU a quarter of its memory. It has fewer
+  /// multiprocessors, for which CUDA reserves less.
+  static int64_t overhead_least_bytes(const Device& device);
   /// A larger result is ignored: another process must have allocated memory during the check.
   static constexpr int64_t kOverheadMostBytes = int64_t{4} << 30;
 

@@ -36,7 +36,7 @@ std::optional<int64_t> to_integer(std::string_view text) {
   return value;
 }
 
-// The value after "key :" in the text of a /proc file; empty if there is none.
+// Returns the value after "key :" in the text of a /proc file; empty if there is none.
 std::string_view find_value(std::string_view text, std::string_view key) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -61,7 +61,7 @@ std::optional<int64_t> read_integer(const char* path) {
   return text.ok() ? to_integer(*text) : std::nullopt;
 }
 
-// The memory of the control group that the kernel can reclaim: the page cache of files.
+// Returns the memory of the control group that the kernel can reclaim: the page cache of files.
 int64_t reclaimable_bytes() {
   int64_t bytes = 0;
   for (const auto& [path, keys] :

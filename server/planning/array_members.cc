@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 constexpr double kWholeMax = 9007199254740992.0;  // 2^53: doubles are exact up to it
 
 Error size_error(const std::string& field, const std::string& is) {
-  return field_error("ARRAY_SIZE", field,
+  return field_error("ARRAY_SIZE_INVALID", field,
                      is + ", expected at most " + std::to_string(kArrayMembersMax) +
                          " members; submit several arrays, or draw some at random");
 }
@@ -40,13 +40,13 @@ Result<Json> read_json(const std::string& text, const std::string& where) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) {
     return field_error(
-        "FIELD_TYPE", where,
+        "FIELD_TYPE_INVALID", where,
         quoted_value(text) + " is not JSON, expected a value such as 0.1, \"adam\" or [64, 64]");
   }
   return json;
 }
 
-/// The fields in the order of their names; protobuf's maps have no order.
+/// Returns the fields in the order of their names; protobuf's maps have no order.
 template <typename Map>
 std::map<std::string, const typename Map::mapped_type*> ordered(const Map& map) {
   std::map<std::string, const typename Map::mapped_type*> out;
@@ -79,7 +79,7 @@ class Expansion {
   Result<const SpecField*> add_field(const std::string& path, const std::string& where) {
     if (const auto known = by_path_.find(path); known != by_path_.end()) return known->second;
     if (std::ssize(out_.fields) >= kArrayFieldsMax) {
-      return field_error("ARRAY_SIZE", where,
+      return field_error("ARRAY_SIZE_INVALID", where,
                          "is one field too many: members of an array may differ in at most " +
                              std::to_string(kArrayFieldsMax));
     }
@@ -149,7 +149,7 @@ class Expansion {
         member.push_back({axes[k].field, axes[k].values->values(at[k]),
                           axes[k].where + "[" + std::to_string(at[k]) + "]"});
       }
-      for (size_t k = axes.size(); k-- > 0;) {  // the last field counts fastest
+      for (size_t k = axes.size(); k-- > 0;) {  // the last field varies fastest
         if (++at[k] < axes[k].values->values_size()) break;
         at[k] = 0;
       }
@@ -190,7 +190,7 @@ class Expansion {
       return size_error("array.random.count", std::to_string(random.count()) + " is out of range");
     }
     if (random.count() < 1) {
-      return field_error("ARRAY_SIZE", "array.random.count",
+      return field_error("ARRAY_SIZE_INVALID", "array.random.count",
                          std::to_string(random.count()) + " is out of range, expected 1.." +
                              std::to_string(kArrayMembersMax));
     }

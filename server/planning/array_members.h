@@ -34,8 +34,9 @@ struct ArrayMembers {
   std::vector<std::vector<MemberValue>> members;
 };
 
-/// Expands the array. Errors: ARRAY_SIZE, FIELD_REQUIRED, FIELD_CONFLICT, FIELD_OUT_OF_RANGE,
-/// FIELD_TYPE, and those of SpecField. The values of all members are valid JSON of any type.
+/// Expands the array. Errors: ARRAY_SIZE_INVALID, FIELD_REQUIRED, FIELD_CONFLICT,
+/// FIELD_OUT_OF_RANGE, FIELD_TYPE_INVALID, and those of SpecField. The values of all members are
+/// valid JSON of any type.
 Result<ArrayMembers> expand_array(const v1::ArraySpec& array);
 
 }  // namespace trainyard::server

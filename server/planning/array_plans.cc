@@ -36,7 +36,7 @@ std::string shape_key(const Member& member) {
   return key;
 }
 
-/// "recipe.seed: 3, recipe.optimizer.learning_rate: 0.1"
+/// Returns a text such as "recipe.seed: 3, recipe.optimizer.learning_rate: 0.1".
 std::string values_text(const Member& member) {
   std::string text;
   for (size_t i = 0; i < member.size() && i < kValuesShown; ++i) {
@@ -81,7 +81,7 @@ Status check_shapes(const ArrayMembers& array) {
   for (const SpecField& field : array.fields) {
     if (field.root() != "labels" && !is_neutral(field.path())) paths.push_back(field.path());
   }
-  return make_error(ErrorCode::kInvalidArgument, "ARRAY_PLANS",
+  return make_error(ErrorCode::kInvalidArgument, "ARRAY_PLANS_TOO_MANY",
                     "array: its members differ in fields that a job's plan depends on (" +
                         joined(paths, " and ") + "): " + std::to_string(keys.size()) +
                         " plans, expected at most " + std::to_string(kArrayPlansMax) +
@@ -138,7 +138,7 @@ class Planning {
   Status plan(const v1::JobSpec& spec, const Member& values, size_t index, PlannedArray& out) {
     if (clock_.steady_us() - begin_us_ > kArrayPlanningUs) {
       return make_error(
-          ErrorCode::kInvalidArgument, "ARRAY_PLANS",
+          ErrorCode::kInvalidArgument, "ARRAY_PLANS_TOO_MANY",
           "array: its members need more plans than can be made in 30 s (" +
               std::to_string(out.shapes.size()) +
               " were made); give the fields that a plan depends on fewer values, or submit "
@@ -192,7 +192,7 @@ Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const v
     if (Status s = planning.add(member, out); !s.ok()) return s.error();
     bytes += std::ssize(out.members.back().spec) + std::ssize(out.members.back().values);
     if (bytes > kArrayBytesMax) {
-      return field_error("ARRAY_SIZE", "array",
+      return field_error("ARRAY_SIZE_INVALID", "array",
                          std::to_string(array.members.size()) +
                              " members have specs of more than " + human_bytes(kArrayBytesMax) +
                              ", the maximum of an array; submit several arrays");

@@ -22,16 +22,16 @@ inline constexpr int64_t kArrayPlanningUs = 30'000'000;
 /// Limits the bytes of the specs and values of all members together.
 inline constexpr int64_t kArrayBytesMax = 64 << 20;
 
-/// True if no plan depends on the field, except on the values 0 and 1.
+/// Returns true if no plan depends on the field, except on the values 0 and 1.
 bool is_neutral(std::string_view path);
 
-/// `first` is the first member's plan, for a response without storing the array. Errors name the
-/// member and its values: those of plan(); ARRAY_SIZE, ARRAY_PLANS. CANCELLED/STOPPED.
 struct PlannedArray {
   std::vector<MemberShape> shapes;
   std::vector<NewMember> members;
-  PlannedJob first;
+  PlannedJob first;  // the first member's plan, for a response without storing the array
 };
+/// Plans all members of an array. Errors name the member and its values: those of plan();
+/// ARRAY_SIZE_INVALID, ARRAY_PLANS_TOO_MANY. CANCELLED/STOPPED.
 Result<PlannedArray> plan_array(JobPlanner& planner, const Clock& clock, const v1::JobSpec& spec,
                                 const ArrayMembers& array, const std::stop_token& stop);
 

@@ -64,7 +64,7 @@ Error impossible(const MemoryFit& fit) {
   return e;
 }
 
-/// Whether PlanJob replies without the workspace rather than with this error.
+/// Returns whether PlanJob replies without the workspace rather than with this error.
 bool may_stay_unknown(const Error& error) {
   return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeadlineExceeded ||
          error.reason == kDeviceBusy;
@@ -294,7 +294,9 @@ Result<v1::JobPlan> JobPlanner::finish(Planned& planned, const Result<int64_t>& 
 
 Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
   const ClusterConfig* cluster = find_cluster(parts_.config.clusters, spec.resources().cluster());
-  return cluster != nullptr ? devices_of(*cluster) : devices();
+  return cluster != nullptr
+             ? devices_of(*cluster)
+             : trainyard::devices_for(devices(), trainyard::to_engine(spec.recipe().precision()));
 }
 
 Devices JobPlanner::devices() {

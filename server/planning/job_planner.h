@@ -103,7 +103,7 @@ class JobPlanner {
   void keep_workspace(const std::string& key, int64_t bytes);
   /// Returns the devices of the cluster that the spec requests, or else devices().
   Devices devices_for(const v1::JobSpec& spec);
-  /// The devices, read within the last second: reading them costs more than planning a job.
+  /// Returns the devices, read within the last second: reading them costs more than planning a job.
   Devices devices();
   /// Describes the devices for the planner. The result refers to the job and to this object.
   Machine machine_for(const CheckedJob& job, const Devices& devices);

@@ -17,7 +17,7 @@ using Field = pb::FieldDescriptor;
 constexpr size_t kPathBytesMax = 256;
 
 Error bad_path(const std::string& where, std::string_view path, const std::string& why) {
-  return field_error("FIELD_PATH", where, quoted_value(path) + " " + why);
+  return field_error("FIELD_PATH_INVALID", where, quoted_value(path) + " " + why);
 }
 
 /// Splits "layers[2]" into the name and the index, which is -1 if there is none; false for any

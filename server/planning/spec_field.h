@@ -21,19 +21,19 @@ namespace trainyard::server {
 
 class SpecField {
  public:
-  /// FIELD_PATH for an invalid path, FIELD_UNKNOWN for an unknown name. Here and below, `where` is
-  /// the place that errors name.
+  /// Error: FIELD_PATH_INVALID for an invalid path, FIELD_UNKNOWN for an unknown name. Here and
+  /// below, `where` is the place that errors name.
   static Result<SpecField> parse(std::string_view path, const std::string& where);
 
   const std::string& path() const { return path_; }
-  /// The path's first name, such as "recipe".
+  /// Returns the path's first name, such as "recipe".
   const std::string& root() const { return steps_.front().field->name(); }
-  /// True if one of the fields is the same as the other or a part of it.
+  /// Returns true if one of the fields is the same as the other or a part of it.
   bool overlaps(const SpecField& other) const;
 
   /// Replaces the field's whole value by `json`, which must be valid JSON; null removes the field.
-  /// FIELD_TYPE, FIELD_UNSUPPORTED, FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH if the spec has
-  /// no such place.
+  /// FIELD_TYPE_INVALID, FIELD_UNSUPPORTED, FIELD_OUT_OF_RANGE, FIELD_UNKNOWN; FIELD_PATH_INVALID
+  /// if the spec has no such place.
   Status set(v1::JobSpec& spec, const std::string& json, const std::string& where) const;
 
  private:

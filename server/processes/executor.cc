@@ -47,7 +47,7 @@ bool Executor::begin_thread() {
   try {
     threads_.emplace_back([this] { run(); });
   } catch (const std::system_error& e) {
-    spdlog::warn("event=no_thread {}", kv("what", e.what()));
+    spdlog::warn("event=thread_not_started {}", kv("what", e.what()));
   }
   return !threads_.empty();
 }

@@ -181,7 +181,7 @@ class IngestTask final : public TaskOwner {
   const std::vector<std::string> stamps_;
   const std::function<void(bool again)> gone_;
   Mutex mu_;
-  // The TaskHold of an end that waits for the store.
+  // Set if the process has ended while its outcome is being stored.
   TaskHold hold_ TRAINYARD_GUARDED_BY(mu_);
   bool storing_ TRAINYARD_GUARDED_BY(mu_) = false;  // an outcome is being stored
   bool stored_ TRAINYARD_GUARDED_BY(mu_) = false;
@@ -221,7 +221,7 @@ bool IngestRunner::Impl::start_next() {
     running[item.dataset.digest] = "";
     large += item.small ? 0 : 1;
   }
-  // Leftovers of an unfinished ingest; a complete dataset with this digest would be READY.
+  // Removes what an unfinished ingest has left; a complete dataset with this digest would be READY.
   (void)files.remove_all(paths.dataset(item.dataset.digest));
   Supervisor::NewTask fresh;
   fresh.kind = "ingest " + item.dataset.name();

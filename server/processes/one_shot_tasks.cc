@@ -75,7 +75,7 @@ OneShotRunner make_runner(Supervisor& supervisor, const StatePaths& paths, const
 }
 
 Error misreported(const char* what) {
-  return make_error(ErrorCode::kInternal, "WORKER_PROTOCOL",
+  return make_error(ErrorCode::kInternal, "WORKER_PROTOCOL_ERROR",
                     std::string("the worker reported ") + what);
 }
 
@@ -104,6 +104,8 @@ Result<CheckPassed> checked(const std::string& device, const Result<v1::Outcome>
     }
     return passed;
   }
+  // The inventory logs faults of the host, once for each fault and not for each check.
+  if (outcome.error().reason == kHostFault) return outcome.error();
   const bool busy = outcome.error().reason == kDeviceBusy;
   spdlog::log(busy ? spdlog::level::info : spdlog::level::warn, "event={} {} {}",
               busy ? "device_busy" : "device_check_failed", kv("device", device),

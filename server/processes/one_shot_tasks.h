@@ -24,7 +24,7 @@ struct SourceContent {
 
 /// Thread-safe. Each `done` is called once. Errors in addition to the worker's:
 /// RESOURCE_EXHAUSTED/*_BUSY, DEADLINE_EXCEEDED/*_TIMEOUT, with PLAN, INSPECT, CHECK, DIGEST or
-/// CALIBRATION instead of the asterisk; INTERNAL/WORKER_LOST, WORKER_PROTOCOL;
+/// CALIBRATION instead of the asterisk; INTERNAL/WORKER_LOST, WORKER_PROTOCOL_ERROR;
 /// UNAVAILABLE/SERVER_DRAINING.
 class OneShotTasks {
  public:

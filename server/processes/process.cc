@@ -48,7 +48,7 @@ std::string environment_of(pid_t pid) {
   return environment.ok() ? std::move(environment).value() : "";
 }
 
-/// Whether the process has `tag` in its environment.
+/// Returns whether the process has `tag` in its environment.
 bool has_tag(pid_t pid, const std::string& tag) {
   const std::string environment = environment_of(pid);
   const std::string_view text = environment;
@@ -72,8 +72,8 @@ bool kill_if_tagged(pid_t pid, const std::string& tag) {
   return true;
 }
 
-/// The children of all threads of a process, because each thread has a list of its own. `process`
-/// names its folder in /proc.
+/// Returns the children of all threads of a process, because each thread has a list of its own.
+/// `process` names its folder in /proc.
 std::vector<pid_t> children_of(const std::string& process) {
   constexpr int64_t kListBytesMax = 1 << 20;
   std::vector<pid_t> children;

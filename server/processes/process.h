@@ -62,10 +62,10 @@ class Process {
   UniqueFd output_;
 };
 
-/// Field 22 of /proc/{pid}/stat, clock ticks since boot; 0 if there is no such process.
+/// Returns field 22 of /proc/{pid}/stat, clock ticks since boot; 0 if there is no such process.
 int64_t process_start_time(pid_t pid);
-/// The resident memory in bytes, without file-backed pages, of the process with this start time; 0
-/// if it has ended.
+/// Returns the resident memory in bytes, without file-backed pages, of the process with this start
+/// time; 0 if it has ended.
 int64_t resident_bytes(pid_t pid, int64_t start_time);
 
 /// Kills the processes that an ended child has left behind, however they have detached themselves:
@@ -89,7 +89,7 @@ void reap_orphans(const std::vector<pid_t>& running);
 /// these UUIDs; empty UUIDs, of devices that have none, are ignored.
 std::vector<std::string> worker_environment(const std::vector<std::string>& gpus);
 
-/// "signal 9 (Killed)" or "exit code 3".
+/// Returns text such as "signal 9 (Killed)" or "exit code 3".
 std::string describe(const ExitStatus& status);
 
 }  // namespace trainyard::server

@@ -25,7 +25,7 @@ constexpr size_t kRendezvousKeyBytes = 32;
 constexpr int32_t kPortMax = 65535;
 
 Error spent(const Task& task, int64_t rank) {
-  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
+  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_USED",
                     "task " + task.id + " already has a worker" +
                         (task.nodes > 1 ? " of rank " + std::to_string(rank) : "") +
                         ": its secret is valid for one worker only");
@@ -43,7 +43,7 @@ bool is_numeric_address(const std::string& text) {
 
 void Supervisor::Impl::withdraw(Task& task, const std::string& why) {
   if (std::exchange(task.withdrawn, true)) return;
-  spdlog::info("event=worker_withdrawn task={} {} {}", task.id, kv("kind", task.kind),
+  spdlog::info("event=remote_worker_withdrawn task={} {} {}", task.id, kv("kind", task.kind),
                kv("why", why));
   in_background([task = task.shared_from_this(), why] {
     try {
@@ -60,7 +60,7 @@ void Supervisor::Impl::end_remote(Task& task, TaskEnd end) {
   end.stalled_ms = task.stalled_ms;
   end.outcome_taken = task.outcome_taken;
   end.version_skew = end.version_skew || task.version_skew;
-  spdlog::info("event=worker_ended_elsewhere task={} outcome={}", task.id, end.outcome_taken);
+  spdlog::info("event=remote_worker_ended task={} outcome={}", task.id, end.outcome_taken);
   finish(task, std::move(end));
 }
 
@@ -101,7 +101,7 @@ int64_t Supervisor::Impl::watch_remote(Task& task, int64_t now) {
     return std::min(next, silent_us);
   }
   if (!std::exchange(task.logged_silent, true)) {
-    spdlog::warn("event=worker_silent_elsewhere task={} silence_ms={} lease_ms={}", task.id,
+    spdlog::warn("event=remote_worker_not_responding task={} silence_ms={} lease_ms={}", task.id,
                  options.silence_ms, task.lease_us / 1000);
   }
   if (now >= heard + task.lease_us) {
@@ -228,7 +228,7 @@ Result<v1::SendRatesResponse> Supervisor::take_rates(const v1::SendRatesRequest&
   ASSIGN_OR_RETURN(const Impl::ProvenRank proven,
                    impl_->find_rank(request.task(), request.nonce(), WorkerEndpointKind::kRemote));
   if (proven.rank > 0 || !proven.task->measures) {
-    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
+    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_REQUESTED",
                       "task " + request.task() + " has no request for rates");
   }
   if (Status s = proven.task->owner->measured(request.rates()); !s.ok()) return s.error();

@@ -151,7 +151,7 @@ void Supervisor::Impl::adopt(Task& task) {
   task.has_nonce = true;
   task.process = Process::adopt(task.adopted_pid, task.adopted_start_time, tag_of(task.id));
   if (!task.process) {
-    spdlog::info("event=worker_gone task={} {} pid={}", task.id, kv("kind", task.kind),
+    spdlog::info("event=worker_exited task={} {} pid={}", task.id, kv("kind", task.kind),
                  task.adopted_pid);
     TaskEnd end;
     end.exit.unknown = true;
@@ -179,7 +179,7 @@ void Supervisor::Impl::release_tasks(std::vector<std::shared_ptr<Task>>& mine) {
   };
   std::erase_if(mine, [&](const std::shared_ptr<Task>& task) {
     if (!goes(*task)) return false;
-    spdlog::info("event=worker_left task={} {} pid={}", task->id, kv("kind", task->kind),
+    spdlog::info("event=worker_left_unattended task={} {} pid={}", task->id, kv("kind", task->kind),
                  task->process->pid());
     return true;
   });
@@ -191,7 +191,7 @@ void Supervisor::Impl::release_tasks(std::vector<std::shared_ptr<Task>>& mine) {
 void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
   if (task.terminated) {
     if (now < task.kill_at_us) return;
-    spdlog::warn("event=worker_kill task={} pid={}", task.id, task.process->pid());
+    spdlog::warn("event=worker_killed task={} pid={}", task.id, task.process->pid());
     task.process->signal_group(SIGKILL);
     task.kill_at_us = kNever;  // the process ends now, and the pidfd reports it
     return;
@@ -202,8 +202,8 @@ void Supervisor::Impl::step_ladder(Task& task, int64_t now) {
     if (now >= task.stop_term_us) kill_at = task.stop_kill_us;
   }
   if (kill_at == kNever && now >= silent_at_us(task)) {
-    spdlog::warn("event=worker_silent task={} pid={} silence_ms={}", task.id, task.process->pid(),
-                 options.silence_ms);
+    spdlog::warn("event=worker_not_responding task={} pid={} silence_ms={}", task.id,
+                 task.process->pid(), options.silence_ms);
     task.silent = true;
     kill_at = now + options.kill_grace_ms * 1000;
   }
@@ -273,7 +273,7 @@ void Supervisor::Impl::finish(Task& task, TaskEnd end) {
   try {
     task.owner->ended(end, TaskHold(nullptr, forget_it));
   } catch (const std::exception& e) {
-    spdlog::error("event=task_owner_fault task={} {}", task.id, kv("what", e.what()));
+    spdlog::error("event=task_callback_fault task={} {}", task.id, kv("what", e.what()));
   }
 }
 

@@ -55,9 +55,10 @@ struct RemoteEnd {
 struct TaskEnd {
   std::optional<Error> start_error;  // the process could not be started
   ExitStatus exit;
-  bool attached = false;       // the worker had attached
-  bool silent = false;         // killed because it was silent
-  int64_t stalled_ms = 0;      // killed because it had shown no progress for this long; 0: not
+  bool attached = false;  // the worker had attached
+  bool silent = false;    // killed because it was silent
+  // killed because it had shown no progress for this long; 0: not for this reason
+  int64_t stalled_ms = 0;
   bool late = false;           // killed because its time limit was over
   bool stop_asked = false;     // ended after stop()
   bool outcome_taken = false;  // an outcome was reported, and its effects are durable
@@ -89,13 +90,13 @@ enum class WorkerEndpointKind : uint8_t { kLocal, kRemote };
 class TaskOwner {
  public:
   virtual ~TaskOwner() = default;
-  /// The process exists and waits for its nonce. It gets the nonce once `recorded` has been called
-  /// with OK, on any thread; after an error it is killed. Called on the supervisor's thread: must
-  /// not wait.
+  /// Called when the process exists and waits for its nonce. It gets the nonce once `recorded` has
+  /// been called with OK, on any thread; after an error it is killed. Called on the supervisor's
+  /// thread: must not wait.
   virtual void spawned(pid_t /*pid*/, int64_t /*start_time*/, Done<void> recorded) { recorded({}); }
-  /// The remote worker has a credential with this digest. The digest must be durable before
-  /// `recorded` is called with OK, on any thread. Called on a service thread: must not wait. May be
-  /// called again with the same digest.
+  /// Called when the remote worker has got a credential with this digest. The digest must be
+  /// durable before `recorded` is called with OK, on any thread. Called on a service thread: must
+  /// not wait. May be called again with the same digest.
   virtual void enrolled(std::string /*nonce_digest*/, Done<void> recorded) { recorded({}); }
   /// Returns the files for a remote worker. Called on a service thread.
   virtual Result<FileGrant> grant() {
@@ -103,20 +104,20 @@ class TaskOwner {
   }
   /// Returns the worker's assignment. Called on a service thread.
   virtual Result<v1::Assignment> assignment() = 0;
-  /// A report. Called in order, from one thread at a time. `done` must be called once, on any
-  /// thread, when the report's effects are durable; an error there ends the worker.
+  /// Called with each report, in order, from one thread at a time. `done` must be called once, on
+  /// any thread, when the report's effects are durable; an error there ends the worker.
   virtual void report(const v1::WorkerReport& report, Done<void> done) = 0;
-  /// The remote worker's outcome is durable. Returns what the worker is to measure before it ends.
-  /// Called on any thread: must not wait. May be called again.
+  /// Called when the remote worker's outcome is durable. Returns what the worker is to measure
+  /// before it ends. Called on any thread: must not wait. May be called again.
   virtual std::optional<v1::CalibrateTask> to_measure() { return std::nullopt; }
   /// Receives the rates that the worker has measured, as JSON. Called on a service thread.
   virtual Status measured(const std::string& /*rates*/) {
-    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_ASKED",
+    return make_error(ErrorCode::kFailedPrecondition, "RATES_NOT_REQUESTED",
                       "no rates were requested from this task");
   }
-  /// The process has ended; nothing is called after this. Called on the supervisor's thread, or in
-  /// the background: must not wait. An owner that has to store or delete something keeps `hold`
-  /// until that is done (Supervisor::in_background).
+  /// Called when the process has ended, as the last of these functions, on the supervisor's thread,
+  /// or in the background: must not wait. An owner that has to store or delete something keeps
+  /// `hold` until that is done (Supervisor::in_background).
   virtual void ended(const TaskEnd& end, TaskHold hold) = 0;
 };
 
@@ -163,13 +164,11 @@ class Supervisor {
     // sees the GPUs that the daemon's environment allows.
     std::vector<std::string> gpus;
   };
-  /// 64 hexadecimal digits from the system's random source.
+  /// Returns 64 hexadecimal digits from the system's random source.
   static std::string make_nonce();
 
   /// Starts a worker; returns its task ID. Failures are passed to ended().
   std::string start(NewTask task);
-  /// Adopts a task that an earlier daemon started with this ID. Its owner's spawned() is not
-  /// called. If the process has ended, ended() is called immediately.
   struct AdoptedTask {
     std::string id;
     std::string kind;
@@ -178,6 +177,8 @@ class Supervisor {
     pid_t pid = 0;
     int64_t start_time = 0;
   };
+  /// Adopts a task that an earlier daemon started with this ID. Its owner's spawned() is not
+  /// called. If the process has ended, ended() is called immediately.
   void adopt(AdoptedTask task);
 
   /// A remote task, whose process a placement starts on another host.
@@ -200,14 +201,14 @@ class Supervisor {
   /// The daemon's own end does not end it: release() only drops it, stop_all() and kill_all() do
   /// nothing to it, wait_idle() does not wait for it.
   void add_remote(RemoteTask task);
-  /// Reports that the placement has observed the certain end of a remote task's process. The caller
-  /// sets start_error, exit, version_skew and output_tail in `end`, and `remote_end`; the
+  /// Reports that, according to the placement, a remote task's process has certainly ended. The
+  /// caller sets start_error, exit, version_skew and output_tail in `end`, and `remote_end`; the
   /// supervisor sets the rest.
   void ended_remote(const std::string& task, TaskEnd end);
-  /// Whether the task has a stream at the moment.
+  /// Returns whether the task has a stream at the moment.
   bool connected(const std::string& task) const;
-  /// The time since its worker was last heard; nothing for a task that is not remote or has not
-  /// enrolled.
+  /// Returns the time since the task's worker last sent something; nothing for a task that is not
+  /// remote or has not enrolled.
   std::optional<int64_t> silent_ms(const std::string& task) const;
 
   /// Leaves the tasks that outlive the daemon to the next daemon: their owners are not called any
@@ -247,7 +248,7 @@ class Supervisor {
   /// Passes a report of a connected task to its owner.
   void report(const std::string& task, const v1::WorkerReport& report, Done<void> done);
   /// Exchanges a remote task's secret for its credential (worker_service.proto). `done` is called
-  /// on any thread. PERMISSION_DENIED/ENROLMENT_SPENT, FAILED_PRECONDITION/VERSION_SKEW.
+  /// on any thread. PERMISSION_DENIED/ENROLMENT_USED, FAILED_PRECONDITION/VERSION_SKEW.
   void enrol(const v1::EnrolRequest& request, Done<void> done);
   /// Returns the files of an enrolled task. Only the worker of the first node may write files.
   Result<FileGrant> grant(const std::string& task, const std::string& nonce,
@@ -256,7 +257,7 @@ class Supervisor {
   Result<v1::RendezvousResponse> rendezvous(const v1::RendezvousRequest& request);
   /// Passes on the rates that a remote task's first worker has measured (TaskOwner::to_measure).
   Result<v1::SendRatesResponse> take_rates(const v1::SendRatesRequest& request);
-  /// Whether the task is still running with this credential.
+  /// Returns an error unless the task is still running with this credential.
   Status admit(const std::string& task, const std::string& nonce);
 
  private:

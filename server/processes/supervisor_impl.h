@@ -88,11 +88,12 @@ struct Supervisor::Impl : std::enable_shared_from_this<Supervisor::Impl> {
   /// at the right endpoint; else ABORTED/ATTEMPT_FENCED.
   Result<std::shared_ptr<Task>> find_proven(const std::string& id, const std::string& nonce,
                                             WorkerEndpointKind endpoint);
-  /// The same for the workers of all nodes.
   struct ProvenRank {
     std::shared_ptr<Task> task;
     int64_t rank = 0;
   };
+  /// Returns the task with this ID and the rank of its worker with this credential, on any node.
+  /// Else returns the error of find_proven().
   Result<ProvenRank> find_rank(const std::string& id, const std::string& nonce,
                                WorkerEndpointKind endpoint);
 

@@ -41,7 +41,7 @@ struct Task : std::enable_shared_from_this<Task> {
   int64_t late_us = kNever;
   bool late = false;
 
-  // For remote tasks (Supervisor::add_remote):
+  // Only remote tasks (Supervisor::add_remote) use these members.
   bool is_remote = false;
   std::string secret_digest;
   int64_t lease_us = 0;

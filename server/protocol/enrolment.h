@@ -28,8 +28,8 @@ inline constexpr const char* kContinueTimeLimit = "time_limit";
 
 /// Reason of an outcome REFUSED: the worker of another node of the attempt has ended.
 inline constexpr const char* kRankLost = "RANK_LOST";
-/// Whether `reason` is kRankLost or says why the nodes' workers could not connect: PEERS_MISSING,
-/// PEER_KEY, RANKS_DIFFER, ...
+/// Returns whether `reason` is kRankLost or says why the nodes' workers could not connect:
+/// PEERS_MISSING, PEER_KEY_REJECTED, RANKS_DIFFER, ...
 inline bool is_of_ranks(std::string_view reason) {
   return reason.starts_with("PEER") || reason.starts_with("RANK");
 }

@@ -8,8 +8,8 @@
 
 namespace trainyard {
 
-/// The seconds at the end of an allocation of `limit_s` seconds that are reserved for the last
-/// checkpoint: 60, or a tenth of a limit below 600 s.
+/// Returns the seconds at the end of an allocation of `limit_s` seconds that are reserved for the
+/// last checkpoint: 60, or a tenth of a limit below 600 s.
 constexpr int64_t stop_before_s(int64_t limit_s) {
   constexpr int64_t kStopBeforeS = 60;
   return std::clamp<int64_t>(limit_s / 10, 0, kStopBeforeS);

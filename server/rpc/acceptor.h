@@ -50,7 +50,7 @@ class Acceptor {
   void start();
   /// Accepts no more connections and closes the listening sockets.
   void stop();
-  /// The user at the other end of a connected Unix socket, according to the kernel.
+  /// Returns the user at the other end of a connected Unix socket, according to the kernel.
   static std::optional<uid_t> user_of(int fd);
 
  private:

@@ -22,7 +22,7 @@ constexpr const char* kUserProperty = "trainyard_user";
 
 std::string_view view(const grpc::string_ref& text) { return {text.data(), text.size()}; }
 
-/// The name that belongs to the call's token.
+/// Returns the name that belongs to the call's token.
 Result<std::string> check_header(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,
                                  const Tokens& tokens) {
   const auto it = metadata.find("authorization");
@@ -40,8 +40,8 @@ Result<std::string> check_header(const std::multimap<grpc::string_ref, grpc::str
   return *name;
 }
 
-/// Refuses calls without a token that do not reach our handlers. Calls to our handlers pass,
-/// because the handlers check the token themselves and return an error with a reason.
+/// Refuses calls without a token to methods that are not ours. Calls to our handlers pass, because
+/// the handlers check the token themselves and return an error with a reason.
 class Gate final : public grpc::AuthMetadataProcessor {
  public:
   explicit Gate(const Tokens& tokens) : tokens_(tokens) {}

@@ -24,20 +24,21 @@ namespace trainyard::server {
 /// UNAUTHENTICATED/CREDENTIALS_MISSING, CREDENTIALS_INVALID.
 Status admit(const grpc::CallbackServerContext& context, const Tokens* tokens);
 
-/// The name of an admitted call's caller: a user's name or "uid:1000" on the Unix socket, the
-/// token's name on TCP, kAnonymous where no token is needed. Nothing in the request can change it.
+/// Returns the name of an admitted call's caller: a user's name or "uid:1000" on the Unix socket,
+/// the token's name on TCP, kAnonymous where no token is needed. Nothing in the request can change
+/// it.
 std::string caller_of(const grpc::CallbackServerContext& context, const Tokens* tokens);
 
-/// The user's name, or "uid:1000" for one without.
+/// Returns the user's name, or "uid:1000" for one without.
 std::string user_name(uid_t uid);
 
-/// Credentials for the connections of one user on the Unix socket. They attach the user's name to
-/// the calls, for caller_of(). `name` is read when a call arrives, so it must not change after the
-/// first connection.
+/// Returns the credentials for the connections of one user on the Unix socket. They attach the
+/// user's name to the calls, for caller_of(). `name` is read when a call arrives, so it must not
+/// change after the first connection.
 std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const std::string> name);
 
-/// Credentials of the TCP port: TLS if configured, else none. `tokens` may be null and must outlive
-/// the server.
+/// Returns the credentials of the TCP port: TLS if configured, else none. `tokens` may be null and
+/// must outlive the server.
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
                                                                  const Tokens* tokens);
 

@@ -22,9 +22,9 @@ class Counter {
     input_.SetTotalBytesLimit(std::numeric_limits<int>::max());
   }
 
-  /// True if the whole message was read; false if a limit was exceeded or the bytes are malformed.
-  /// `type` is null inside unknown fields; `group` is the field number of the group that is read,
-  /// or 0.
+  /// Returns true if the whole message was read; false if a limit was exceeded or the bytes are
+  /// malformed. `type` is null inside unknown fields; `group` is the field number of the group that
+  /// is read, or 0.
   bool count(const Descriptor* type, int depth, int group) {
     if (depth > kDepthMax) {
       too_deep_ = true;

@@ -54,13 +54,13 @@ Status check_socket_free(const std::filesystem::path& path) {
   return {};
 }
 
+struct Bounds {
+  ConnectionBounds unix_socket, tcp, workers, remote_workers;
+};
 /// Divides the descriptors that the process may open. A quarter (at least 256) is reserved for
 /// workers on this host, the store and files. A cluster's jobs have a connection for each worker
 /// that runs, so the remote workers' port gets a quarter of the rest, and an eighth if all its
 /// clients have the same address.
-struct Bounds {
-  ConnectionBounds unix_socket, tcp, workers, remote_workers;
-};
 Bounds connection_bounds(int64_t descriptors) {
   const auto kept = static_cast<int>(std::max<int64_t>(256, descriptors / 4));
   const int open = std::max(64, static_cast<int>(descriptors) - kept);
@@ -70,8 +70,8 @@ Bounds connection_bounds(int64_t descriptors) {
 void set_limits(grpc::ServerBuilder& builder, int message_bytes_max, int streams_max,
                 size_t transport_bytes_max) {
   builder.SetMaxReceiveMessageSize(message_bytes_max);
-  // No compression, because the size limit applies only after decompression: 0.5 MB of gzip took
-  // 530 MiB.
+  // Compression is disabled, because the size limit applies only after decompression: 0.5 MB of
+  // gzip took 530 MiB.
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_DEFLATE, false);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, streams_max);

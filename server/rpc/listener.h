@@ -49,7 +49,7 @@ class Listener {
   static Result<std::unique_ptr<Listener>> open_private(const std::filesystem::path& socket,
                                                         grpc::Service* service);
   /// Opens the TCP port for remote workers, which uses TLS only. `key` and `certificate` are in
-  /// PEM. Errors: LISTEN_FAILED and ADDRESS_IN_USE, as above.
+  /// PEM. Errors: LISTEN_FAILED and ADDRESS_IN_USE, as for open_public().
   static Result<std::unique_ptr<Listener>> open_workers(const std::string& address,
                                                         const std::string& key,
                                                         const std::string& certificate,

@@ -32,8 +32,8 @@ std::string_view collection_name(Collection collection) {
 bool is_lower(char c) { return c >= 'a' && c <= 'z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Whether `text` has only characters that are allowed in all IDs, including those of projects;
-/// collections have stricter rules.
+/// Returns whether `text` has only characters that are allowed in all IDs, including those of
+/// projects; collections have stricter rules.
 bool is_word(std::string_view text, size_t chars_max) {
   return !text.empty() && text.size() <= chars_max &&
          std::all_of(text.begin(), text.end(),

@@ -35,9 +35,9 @@ class RpcService final : public grpc::Service {
   void add_client_stream(const char* method, ClientStream handler);
   void add_both_stream(const char* method, BothStream handler);
 
-  /// The full name, such as "trainyard.v1.JobService".
+  /// Returns the full name, such as "trainyard.v1.JobService".
   const std::string& name() const { return descriptor_.full_name(); }
-  /// Whether every method of the service has a handler.
+  /// Returns whether every method of the service has a handler.
   bool is_complete() const { return std::ssize(paths_) == descriptor_.method_count(); }
 
  private:

@@ -45,7 +45,7 @@ google::rpc::Status build_details(const Error& e, size_t violations, size_t desc
     status.add_details()->PackFrom(bad);
   }
   if (e.code == ErrorCode::kUnavailable || e.reason == "UPLOAD_BUSY" ||
-      e.reason == "QUOTA_QUEUED_JOBS") {
+      e.reason == "QUEUED_JOBS_QUOTA_EXCEEDED") {
     google::rpc::RetryInfo retry;
     retry.mutable_retry_delay()->set_seconds(1);
     status.add_details()->PackFrom(retry);

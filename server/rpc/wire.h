@@ -15,7 +15,7 @@ namespace trainyard::server {
 /// INVALID_ARGUMENT/FIELD_UNKNOWN.
 Status parse_request(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
                      size_t elements_max = kRequestElementsMax);
-/// Does the same, except that unknown fields are ignored. For messages of workers, which may be
+/// Parses like parse_request(), but ignores unknown fields. For messages of workers, which may be
 /// newer than the daemon (server/protocol/versions.h).
 Status parse_message(const grpc::ByteBuffer& bytes, google::protobuf::Message& message,
                      size_t elements_max = kRequestElementsMax);

@@ -59,7 +59,7 @@ Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, cons
     decisions.starts.push_back(
         {job.uid,
          {std::string(kClusterPrefix) + cluster.name},
-         "HANDED_OVER",
+         "SUBMITTED_TO_CLUSTER",
          "Submitted to the cluster " + cluster.name + ", which decides when it starts."});
     return std::cmp_less(decisions.starts.size(), places);
   });

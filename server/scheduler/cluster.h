@@ -23,7 +23,8 @@ namespace trainyard::server {
 /// The largest number of jobs that cluster_position() walks to find the position of a job.
 inline constexpr size_t kClusterPositionsMax = 2000;
 
-/// The cluster's name in a device name such as clusters/slurm; empty for the server's own devices.
+/// Returns the cluster's name in a device name such as clusters/slurm; empty for the server's own
+/// devices.
 std::string_view cluster_of(const std::vector<std::string>& devices);
 
 /// The state of a cluster at one scheduling pass.
@@ -44,13 +45,13 @@ struct ClusterState {
 Decisions decide_cluster(const Queue& waiting, const ClusterState& cluster, const Shares& shares,
                          int64_t now_us);
 
-/// Why a job has not been submitted to the cluster; nothing in the cases of WaitReasons::find.
-/// `cluster` is null if it is no longer configured. `ahead` is the number of jobs before this one;
-/// nothing if there are more than kClusterPositionsMax.
+/// Returns why a job has not been submitted to the cluster; nothing in the cases of
+/// WaitReasons::find. `cluster` is null if it is no longer configured. `ahead` is the number of
+/// jobs before this one; nothing if there are more than kClusterPositionsMax.
 std::optional<WaitReason> cluster_reason(const WaitingJob& job, const ClusterState* cluster,
                                          std::optional<int64_t> ahead, int64_t now_us);
 
-/// When one job is tried again on a cluster that refuses jobs, as text: "in 15 s", "now".
+/// Returns when one job is tried again on a cluster that refuses jobs, as text: "in 15 s", "now".
 std::string next_trial_text(int64_t next_trial_in_us);
 
 /// Returns the number of jobs in `waiting` that come before `job`, which is one of them. Nothing if

@@ -65,11 +65,16 @@ class Fleet {
     DeviceKind kind = DeviceKind::kCpu;
     std::string model;  // result of alike()
     std::vector<Index> members;
+    bool has_bf16 = true;
     int32_t usable = 0, soon = 0;
     // Node::idle_bytes of the devices that are usable now or within seconds, in descending order.
     // The memory that other processes use on a device that is not usable yet is unknown, so its
     // value is kUnlimited.
     std::vector<int64_t> idle_bytes;
+    /// Whether a job that gets devices of `wanted` may run on these.
+    bool suits(DeviceKind wanted, const DeviceRequest& asked) const {
+      return kind == wanted && (has_bf16 || !asked.bf16);
+    }
     bool could_fit_together(int32_t count, int64_t bytes) const {
       return std::cmp_less_equal(count, idle_bytes.size()) &&
              idle_bytes[static_cast<size_t>(count) - 1] >= bytes;
@@ -94,44 +99,45 @@ class Fleet {
 
   const PlacedJob* find(std::string_view uid) const;
   size_t placed_count() const { return placed_.size(); }
-  /// A placed job's devices, as far as they exist in the inventory.
+  /// Returns a placed job's devices, as far as they exist in the inventory.
   std::span<const Index> devices_of(const PlacedJob& job) const;
 
-  /// The jobs on the device of this name; empty if there is no such device.
+  /// Returns the jobs on the device of this name; empty if there is no such device.
   std::span<const PlacedJob* const> jobs_on(std::string_view device) const;
 
   const Devices& devices() const { return devices_; }
   const Device& device(Index i) const { return devices_.devices[static_cast<size_t>(i)]; }
-  /// The earliest end of the device's jobs by their upper forecasts; kUnlimited if none is known.
+  /// Returns the earliest end of the device's jobs by their upper forecasts; kUnlimited if none is
+  /// known.
   int64_t next_end_us(Index i) const { return next_ends_us_[static_cast<size_t>(i)]; }
-  /// When leave() last removed a job from the device; 0: never.
+  /// Returns when leave() last removed a job from the device; 0: never.
   int64_t left_time_us(Index i) const { return left_times_us_[static_cast<size_t>(i)]; }
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }
   std::span<const Group> groups() const { return groups_; }
 
-  /// Whether `count` devices of this kind and of the same model are usable; will_have_kind() also
-  /// counts devices that become usable within seconds.
-  bool has_kind(DeviceKind kind, int32_t count) const;
-  bool will_have_kind(DeviceKind kind, int32_t count) const;
-  /// Whether `count` devices of the same model would each have room for a plan of `bytes` if they
-  /// had no jobs. Memory used by other processes counts as occupied.
-  bool could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const;
+  /// Returns whether as many devices of this kind as the job asks for, of one model that suits it,
+  /// are usable; will_have_kind() also counts devices that become usable within seconds.
+  bool has_kind(DeviceKind kind, const DeviceRequest& asked) const;
+  bool will_have_kind(DeviceKind kind, const DeviceRequest& asked) const;
+  /// Returns whether these devices would each have room for a plan of `bytes` if they had no jobs.
+  /// Memory used by other processes counts as occupied.
+  bool could_fit_together(DeviceKind kind, const DeviceRequest& asked, int64_t bytes) const;
   /// Returns the largest room in bytes among the devices of this kind that accept one more job;
   /// negative if none does.
   int64_t most_room(DeviceKind kind) const;
-  /// Whether one more job with this need fits on the device now.
+  /// Returns whether one more job with this need fits on the device now.
   bool fits(Index i, const Ask& ask) const;
-  /// Whether a job with this need would fit in the device's memory if no other job were there.
-  /// Memory used by other processes counts as occupied.
+  /// Returns whether a job with this need would fit in the device's memory if no other job were
+  /// there. Memory used by other processes counts as occupied.
   bool could_fit(Index i, const Ask& ask) const;
-  /// When a job with this need will fit on the device according to the upper forecasts of the jobs
-  /// there, if no other job comes: `now_us` or later, or kUnlimited if unknown.
+  /// Returns when a job with this need will fit on the device according to the upper forecasts of
+  /// the jobs there, if no other job comes: `now_us` or later, or kUnlimited if unknown.
   int64_t fit_time(Index i, const Ask& ask, int64_t now_us) const;
-  /// When a placed job is expected to end at the latest, by its upper forecast or time limit;
-  /// kUnlimited if unknown. An overdue or stopping job gets a time soon after `now_us`.
+  /// Returns when a placed job is expected to end at the latest, by its upper forecast or time
+  /// limit; kUnlimited if unknown. An overdue or stopping job gets a time soon after `now_us`.
   static int64_t upper_end(const PlacedJob& job, int64_t now_us);
-  /// The uncorrected upper forecast of the end, or the time limit, even if that time has passed; 0
-  /// if the job is stopping.
+  /// Returns the uncorrected upper forecast of the end, or the time limit, even if that time has
+  /// passed; 0 if the job is stopping.
   static int64_t upper_forecast(const PlacedJob& job);
 
  private:

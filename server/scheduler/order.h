@@ -44,7 +44,7 @@ struct Head {
   }
 };
 
-/// Comparison for a heap with the next job on top: by priority, then usage of the owner, then order
+/// Compares for a heap with the next job on top: by priority, then usage of the owner, then order
 /// of submission.
 inline bool is_behind(const Head& a, const Head& b) {
   if (a.priority != b.priority) return a.priority < b.priority;

@@ -65,7 +65,7 @@ class Queue {
 
   bool empty() const { return places_.empty(); }
   size_t size() const { return places_.size(); }
-  /// Null if the job does not wait.
+  /// Returns null if the job does not wait.
   const WaitingJob* find(std::string_view uid) const;
   /// Returns the ID of the job's line; 0 if the job does not wait.
   int64_t line_of(std::string_view uid) const;
@@ -81,7 +81,7 @@ class Queue {
   /// Returns the expected GPU time of all jobs before this one, by priority and order of
   /// submission.
   double gpu_us_before(const WaitingJob& job) const;
-  /// The earliest end after `now_us` of a job's retry pause (in_retry_pause).
+  /// Returns the earliest end after `now_us` of a job's retry pause (in_retry_pause).
   std::optional<int64_t> next_retry_us(int64_t now_us) const;
 
   /// Returns the bucket of a number of bytes. Numbers in one bucket differ by at most about a

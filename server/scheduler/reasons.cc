@@ -19,7 +19,7 @@ constexpr int64_t kOthersMentionedBytes = int64_t{64} << 20;
 
 const char* noun_of(DeviceKind kind) { return kind == DeviceKind::kGpu ? "GPU" : "CPU"; }
 
-// Returns "a GPU", "2 GPUs of one model" or "the CPU".
+// Returns text such as "a GPU", "2 GPUs of one model" or "the CPU".
 std::string wanted(DeviceKind kind, int32_t count) {
   if (kind == DeviceKind::kCpu) return "the CPU";
   return count > 1 ? std::to_string(count) + " GPUs of one model" : "a GPU";
@@ -42,8 +42,9 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   const int32_t count = Room::count_of(job, blocked.kind);
   const std::string& note = fleet.devices().note;
   const auto any = [&](auto test) {
-    return std::ranges::any_of(
-        fleet.groups(), [&](const Fleet::Group& g) { return g.kind == blocked.kind && test(g); });
+    return std::ranges::any_of(fleet.groups(), [&](const Fleet::Group& g) {
+      return g.suits(blocked.kind, job.asked) && test(g);
+    });
   };
   std::string message = "Waits for " + wanted(blocked.kind, count) + ": ";
   if (any([&](const Fleet::Group& g) { return g.soon >= count; })) {
@@ -61,19 +62,27 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   } else if (any([](const Fleet::Group& g) { return g.usable > 0; })) {
     message += "fewer are usable now.";
   } else {
-    bool listed = false;
+    bool listed = false, is_old = false;
     std::string why;
     for (const Device& d : fleet.devices().devices) {
       if (d.kind != blocked.kind) continue;
       listed = true;
+      if (job.asked.bf16 && !has_bf16(d)) {
+        is_old = true;
+        continue;
+      }
       if (why.empty() && !d.reason.empty()) why = " " + short_name(d.name) + ": " + d.reason;
+    }
+    if (why.empty() && is_old) {
+      why = " recipe.precision: bf16 needs one of compute capability 8.0 or later.";
     }
     message += listed ? "none is usable now." + why : "this server has none.";
   }
   return {"NO_DEVICE", std::move(message)};
 }
 
-// The job needs more memory than its devices would have even without other jobs.
+// Returns the reason of a job that needs more memory than its devices would have even without other
+// jobs.
 WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet& fleet) {
   const auto count = static_cast<size_t>(Room::count_of(job, blocked.kind));
   const int64_t bytes = job.on(blocked.kind).bytes;
@@ -83,7 +92,7 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   const auto find_best = [&](bool holds_alone) {
     const Device* best = nullptr;
     for (const Fleet::Group& g : fleet.groups()) {
-      if (g.kind != blocked.kind) continue;
+      if (!g.suits(blocked.kind, job.asked)) continue;
       std::vector<const Device*> may;
       for (const Fleet::Index i : g.members) {
         const Device& d = fleet.device(i);
@@ -112,8 +121,8 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   return {by_others ? "WAITING_FOR_MEMORY" : "NO_DEVICE", message + ")."};
 }
 
-// The jobs on a device with their remaining times: "a (for up to 12 min), b (for how long is not
-// known)".
+// Returns the jobs on a device with their remaining times: "a (for up to 12 min), b (for how long
+// is not known)".
 std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<const PlacedJob*> jobs = node.jobs;
   std::ranges::sort(jobs, {}, [&](const PlacedJob* job) {
@@ -129,7 +138,7 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   return joined(texts);
 }
 
-// A clause that says which resource of a device is insufficient for the job.
+// Returns a clause that says which resource of a device is insufficient for the job.
 std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node, int64_t now_us) {
   const std::string name = short_name(d.name);
   const std::string by = node.jobs.empty() ? "" : ", held by " + holders(node, now_us);
@@ -160,7 +169,7 @@ std::string lack(const WaitingJob& job, const Device& d, const Fleet::Node& node
   return name + " is free";
 }
 
-// The reserved devices; if they are not known yet, all usable devices of the kind.
+// Returns the reserved devices; if they are not known yet, all usable devices of the kind.
 std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   std::vector<Fleet::Index> devices;
   for (const Spare& spare : r.devices) devices.push_back(spare.device);
@@ -171,7 +180,8 @@ std::vector<Fleet::Index> devices_of(const Reservation& r, const Fleet& fleet) {
   return devices;
 }
 
-// A sentence about the jobs of lower priority that make room for the job, or why they do not.
+// Returns a sentence about the jobs of lower priority that make room for the job, or why they do
+// not.
 std::string preemption(const Reservation& r, const WaitingJob& job, const Fleet& fleet,
                        const Policy& policy) {
   if (!r.makes_room.empty()) {
@@ -298,8 +308,10 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
                                             ", so that the result stays bit-identical.");
   if (has_gpu)
     return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
-  // The list of devices explains why no GPU is usable, so that not every job must.
-  return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU: no GPU can be used now.",
+  // The list of devices explains why no GPU is usable, so the jobs' reasons need not repeat it.
+  return Choice{DeviceKind::kCpu, "CPU_FALLBACK",
+                "Runs on the CPU: no GPU " + std::string(asked.bf16 ? "with bfloat16 " : "") +
+                    "can be used now.",
                 false};
 }
 
@@ -348,12 +360,11 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
     return with_drained(reason_of(*found, *this, *job, fleet, policy, now_us), job->asked, fleet);
   if (line > lines_seen) return std::nullopt;
   Blocked blocked{line, Blocked::Why::kNoRoom, DeviceKind::kCpu, -1, {}};
-  blocked.kind = kind_by_rule(job->asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
-                              fleet.will_have_kind(DeviceKind::kGpu, 1));
-  const int32_t count = Room::count_of(*job, blocked.kind);
-  if (!fleet.will_have_kind(blocked.kind, count)) {
+  blocked.kind = kind_by_rule(job->asked, fleet.will_have_kind(DeviceKind::kCpu, job->asked),
+                              fleet.will_have_kind(DeviceKind::kGpu, job->asked));
+  if (!fleet.will_have_kind(blocked.kind, job->asked)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet.could_fit_together(blocked.kind, count, job->on(blocked.kind).bytes)) {
+  } else if (!fleet.could_fit_together(blocked.kind, job->asked, job->on(blocked.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   }
   return with_drained(reason_of(blocked, *this, *job, fleet, policy, now_us), job->asked, fleet);

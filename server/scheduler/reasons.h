@@ -23,7 +23,8 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu);
 /// "0 s".
 std::string about(int64_t us);
 
-/// Why a job of the blocked line waits. `fleet` must be the one for which `all` was computed.
+/// Returns why a job of the blocked line waits. `fleet` must be the one for which `all` was
+/// computed.
 WaitReason reason_of(const Blocked& blocked, const WaitReasons& all, const WaitingJob& job,
                      const Fleet& fleet, const Policy& policy, int64_t now_us);
 

@@ -5,9 +5,9 @@
 namespace trainyard::server {
 namespace {
 
-constexpr const char* kStalled = "STALLED";
+constexpr const char* kStalled = "WORKER_STALLED";
 
-// The 64-bit FNV-1a hash, which spreads the retries of jobs without a random source.
+// Returns the 64-bit FNV-1a hash, which spreads the retries of jobs without a random source.
 uint64_t hash_of(const std::string& uid, int32_t count) {
   uint64_t h = 14695981039346656037ull ^ static_cast<uint64_t>(count);
   for (const char c : uid) h = (h ^ static_cast<unsigned char>(c)) * 1099511628211ull;
@@ -66,7 +66,7 @@ Move after_cluster_refusal(const Job& job, const Error& refusal, int32_t times, 
                    ". The job waits until the cluster accepts jobs again.";
     return move;
   }
-  // Then the cluster can run it.
+  // A job that has run before can certainly run on the cluster.
   const bool has_run = job.progress.step() > 0 || job.checkpoint_step > 0;
   if (!has_run && times >= kRefusalsMax) {
     move.to = JobState::kFailed;

@@ -23,14 +23,14 @@ static_assert(kRetryLongestUs + kRetryLongestUs / 4 <= kRetryPauseMaxUs);
 /// Returns the job's move after a lost worker: to CANCELLED if requested, to FAILED (CRASH_LOOP)
 /// above a bound, otherwise to QUEUED with an exponential back-off. The pause doubles with each
 /// loss and grows by up to a quarter depending on the job's uid, so that jobs that were lost
-/// together do not return together. `reason` (WORKER_KILLED, WORKER_HUNG) and `message` say what
-/// happened to the worker; `lost_max` is how often in a row this may happen. Pure.
+/// together do not return together. `reason` (WORKER_KILLED, WORKER_NOT_RESPONDING) and `message`
+/// say what happened to the worker; `lost_max` is how often in a row this may happen. Pure.
 Move after_worker_lost(const Job& job, const std::string& reason, const std::string& message,
                        int64_t now_us, int32_t lost_max = kWorkersLostMax);
 
-/// Returns the job's move after a worker that made no progress: to FAILED (STALLED) after more than
-/// kStallsMax such losses, otherwise as above. These attempts do not count towards kAttemptsMax.
-/// Pure.
+/// Returns the job's move after a worker that made no progress: to FAILED (WORKER_STALLED) after
+/// more than kStallsMax such losses, otherwise as after_worker_lost(). These attempts do not count
+/// towards kAttemptsMax. Pure.
 Move after_stall(const Job& job, const std::string& message, int64_t now_us);
 
 /// The reason of a job whose attempt the cluster's scheduler refused. The error's code says what is

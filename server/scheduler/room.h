@@ -22,7 +22,7 @@ class Room {
 
   Room(Fleet& fleet, const Policy& policy, int64_t now_us);
   ~Room();
-  /// Restores the fleet to its state before the pass. To be called when everything is decided: the
+  /// Restores the fleet to its state before the pass. Call it when everything is decided: the
   /// destructor restores the fleet, too, but cannot report a failed check.
   void give_back();
   Room(const Room&) = delete;
@@ -40,8 +40,8 @@ class Room {
     int64_t time_us = kUnlimited;
     int32_t behind = -1;  // index of the reservation whose job must end first; -1: none
   };
-  /// When the job would fit if it were the next one after the jobs with reservations; kUnlimited if
-  /// unknown.
+  /// Returns when the job would fit if it were the next one after the jobs with reservations;
+  /// kUnlimited if unknown.
   FitTime fit_time(const WaitingJob& job, DeviceKind kind) const;
   const Reservation& reservation(int32_t id) const {
     return reservations_[static_cast<size_t>(id)];
@@ -51,8 +51,8 @@ class Room {
   /// other jobs if the policy allows it. Returns the index of the new reservation, or of that of a
   /// job before it; -1 if no group could ever hold the job.
   int32_t reserve(const WaitingJob& job, DeviceKind kind);
-  /// Whether a group of this kind has no reservation yet.
-  bool may_reserve(DeviceKind kind) const;
+  /// Returns whether a group of this kind has no reservation yet.
+  bool may_reserve(const WaitingJob& job, DeviceKind kind) const;
 
   std::vector<Reservation> take_reservations() { return std::move(reservations_); }
   std::vector<PreemptDecision> take_preempts() { return std::move(preempts_); }
@@ -72,9 +72,9 @@ class Room {
     double lost_us = 0;
     std::vector<const PlacedJob*> jobs;
   };
-  bool is_kind(size_t group, DeviceKind kind) const;
+  bool suits(size_t group, DeviceKind kind, const WaitingJob& job) const;
   bool may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const;
-  /// Until when a device is reserved for a job whose start time is unknown.
+  /// Returns until when a device is reserved for a job whose start time is unknown.
   int64_t kept_until_us(Fleet::Index device, const Reservation& reservation) const;
   bool find_in(size_t group, const WaitingJob& job, int32_t count, Found& found);
   int64_t after_reserved(Fleet::Index device, const Fleet::Ask& ask, int64_t rest_us,

@@ -68,10 +68,12 @@ struct Range {
 /// The devices that a job requests. Jobs with equal requests wait for the same reason.
 struct DeviceRequest {
   DeviceWish wish = DeviceWish::kAuto;
-  int32_t gpus = 1;                       // above 1 only with kGpu
-  std::optional<DeviceKind> kind_before;  // kind of the last attempt's devices
-  bool exclusive = false;                 // true: its devices run no other job at the same time
-  int32_t threads = 1;                    // threads on the CPU; not counted on a GPU
+  int32_t gpus = 1;                            // above 1 only with kGpu
+  std::optional<DeviceKind> kind_before = {};  // kind of the last attempt's devices
+  bool exclusive = false;  // true: its devices run no other job at the same time
+  int32_t threads = 1;     // threads on the CPU; not counted on a GPU
+  bool bf16 = false;       // a GPU must have bfloat16
+  int32_t count_of(DeviceKind kind) const { return kind == DeviceKind::kGpu ? gpus : 1; }
   auto operator<=>(const DeviceRequest&) const = default;
 };
 
@@ -95,7 +97,7 @@ struct WaitingJob {
   int64_t rest_max_us = kUnlimited;  // remaining run time by its time limit
   int64_t wait_since_us = 0;         // when it entered the queue or returned to it
   const Need& on(DeviceKind kind) const { return kind == DeviceKind::kGpu ? on_gpu : on_cpu; }
-  /// The longest remaining run time by forecast or time limit; kUnlimited: unknown.
+  /// Returns the longest remaining run time by forecast or time limit; kUnlimited: unknown.
   int64_t upper_rest_us(DeviceKind kind) const {
     return on(kind).rest.known() ? on(kind).rest.high_us : rest_max_us;
   }
@@ -116,7 +118,7 @@ struct PlacedJob {
   // Time of its start or newest checkpoint; a kill loses the work since then.
   int64_t saved_time_us = 0;
   Range end = {};                   // expected end
-  int64_t end_max_us = kUnlimited;  // end by its time limit
+  int64_t end_max_us = kUnlimited;  // end according to its time limit
 };
 
 enum class Preemption : uint8_t { kOff, kPriority };
@@ -205,9 +207,9 @@ struct WaitReasons {
   std::vector<Blocked> lines;  // lines whose reason is more specific than "no room"
   std::vector<Reservation> reservations;
   int64_t lines_seen = 0;  // Queue::last_line() at the decision
-  /// Why the job waits. `fleet` must have the devices of the decision. Returns nothing if the job
-  /// was not part of the decision. Also returns nothing for a job in a retry pause without a lost
-  /// worker, because the reason with which it returned to the queue is more informative.
+  /// Returns why the job waits. `fleet` must have the devices of the decision. Returns nothing if
+  /// the job was not part of the decision. Also returns nothing for a job in a retry pause without
+  /// a lost worker, because the reason with which it returned to the queue is more informative.
   std::optional<WaitReason> find(const Queue& queue, const Fleet& fleet, const Policy& policy,
                                  std::string_view uid, int64_t now_us) const;
 };
@@ -224,8 +226,8 @@ struct Decisions {
 Decisions decide(const Queue& queue, Fleet& fleet, const Shares& shares, const Policy& policy,
                  int64_t now_us);
 
-/// Whether the job is in a retry pause. A pause that seems longer than the maximum is the effect of
-/// a wall clock that jumped back, and counts as over.
+/// Returns whether the job is in a retry pause. A pause that seems longer than the maximum is the
+/// effect of a wall clock that jumped back, and counts as over.
 bool in_retry_pause(const WaitingJob& job, int64_t now_us);
 
 /// Returns the scheduler's view of a waiting job. Nothing if the job does not wait for devices,
@@ -236,8 +238,8 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job);
 std::optional<PlacedJob> placed_job(const JobBrief& job);
 /// Limits each of the three times to `most_us`.
 Range bounded(Range range, int64_t most_us);
-/// The range of end times of something that starts at `from_us` and takes this many seconds;
-/// unknown if `likely_s` is 0.
+/// Returns the range of end times of something that starts at `from_us` and takes this many
+/// seconds; unknown if `likely_s` is 0.
 Range end_of(double low_s, double likely_s, double high_s, int64_t from_us);
 
 }  // namespace trainyard::server

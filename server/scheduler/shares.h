@@ -26,7 +26,7 @@ class Shares {
   /// Adds the past usage of `devices` devices from `start_us` to `end_us`, decayed until `now_us`.
   void add(const std::string& owner, int64_t devices, int64_t start_us, int64_t end_us,
            int64_t now_us);
-  /// The owner has `devices` more devices from now on; fewer if negative.
+  /// Records that the owner has `devices` more devices from now on, or fewer if negative.
   void change(const std::string& owner, int64_t devices, int64_t now_us);
   /// Returns the owner's usage in device-seconds, including kLeastUs for each device that the owner
   /// has now.

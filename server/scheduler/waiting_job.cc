@@ -26,8 +26,8 @@ Need need_of(const DeviceBrief& on, int64_t most_us) {
   return {on.bytes, bounded(range_of(on.rest_low_s, on.rest_s, on.rest_high_s), most_us)};
 }
 
-/// The run time that the time limit leaves, from the next start on, or from `time_us` on while the
-/// job runs.
+/// Returns the run time that the time limit leaves, from the next start on, or from `time_us` on
+/// while the job runs.
 int64_t rest_max_of(const JobBrief& job) {
   // The limit is exceeded: the job ends soon after its next start.
   constexpr int64_t kLeastUs = 1'000'000;
@@ -55,8 +55,12 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   waiting.uid = job.uid;
   waiting.order = job.order;
   waiting.priority = job.priority;
-  waiting.asked = {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices),
-                   job.resources.exclusive(), std::max(1, job.resources.threads())};
+  waiting.asked = {wish_of(job.resources),
+                   gpus_of(job.resources),
+                   kind_of(job.devices),
+                   job.resources.exclusive(),
+                   std::max(1, job.resources.threads()),
+                   job.bf16};
   waiting.name = job.id;
   waiting.cluster = job.resources.cluster();
   waiting.owner = job.owner;

@@ -33,8 +33,8 @@ struct CallLimits {
   Error busy;  // the error beyond these limits, and for calls that have waited too long
   Error late;  // the error after time_max_ms
 
-  /// How long a call may wait for a worker: as long as two batches may take that are computed
-  /// before it.
+  /// Returns how long a call may wait for a worker: as long as two batches may take that are
+  /// computed before it.
   int64_t waiting_max_ms() const { return 2 * time_max_ms; }
 };
 
@@ -77,7 +77,7 @@ struct CallQueue {
   std::deque<std::string> turns;             // the models in `queues`; the first one is next
 
   bool admits(const Call& call, const CallLimits& max) const;
-  /// Adds a call behind the waiting calls of its model, or with `first` before them.
+  /// Adds a call after the waiting calls of its model, or with `first` before them.
   void put(Call call, bool first);
   Call take(ModelQueue& queue, std::deque<Call>::iterator at);
   /// Must be called after take(): removes the model's queue if it is empty.

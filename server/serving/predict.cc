@@ -22,7 +22,7 @@ CallLimits call_limits(int running_max, int64_t time_max_ms, const std::string& 
   return limits;
 }
 
-/// The limits, indexed by kind.
+/// Returns the limits, indexed by kind.
 std::array<CallLimits, WarmWorkers::kKinds> all_limits(int running_max, int64_t time_max_ms) {
   CallLimits predict = call_limits(running_max, time_max_ms, "PREDICT", "send fewer rows");
   predict.model_calls_max = PredictRunner::kWaitingMax;

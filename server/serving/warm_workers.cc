@@ -138,7 +138,8 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     }
   }
 
-  /// Whether to wait for the batch that is being computed, so that the next batch becomes larger.
+  /// Returns whether to wait for the batch that is being computed, so that the next batch becomes
+  /// larger.
   bool waits_for_batch(const ModelQueue& queue, int64_t now) TRAINYARD_REQUIRES(mu) {
     const Call& oldest = queue.calls.front();
     return std::ranges::any_of(workers, [&](const auto& entry) {
@@ -195,7 +196,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
 
   void end_worker(Worker& worker, const char* why, Effects& effects) TRAINYARD_REQUIRES(mu) {
     if (std::exchange(worker.ending, true)) return;
-    spdlog::debug("event=warm_worker_ends task={} why={} memory_bytes={}", worker.task, why,
+    spdlog::debug("event=warm_worker_stopped task={} why={} memory_bytes={}", worker.task, why,
                   worker.memory_bytes);
     if (worker.task.empty()) return;  // start_worker() stops it
     effects.commands.emplace_back(
@@ -261,7 +262,7 @@ struct WarmWorkers::Impl : std::enable_shared_from_this<WarmWorkers::Impl> {
     return assignment;
   }
 
-  /// The worker has sent its outcome and answers no more calls.
+  /// Called when the worker has sent its outcome; it answers no more calls.
   void finished(int64_t id) {
     const MutexLock lock(mu);
     const auto it = workers.find(id);

@@ -38,7 +38,7 @@ std::string_view array_id_of(std::string_view member_id);
 
 /// The data common to members that were planned together.
 struct MemberShape {
-  std::string plan;  // RunPlan, serialized once for all of them
+  std::string plan;  // RunPlan, serialized once for all members
   DatasetRef dataset;
   std::string initial_model_id;
   JobBrief brief;  // resources and needs; each member fills in the rest

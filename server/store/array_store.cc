@@ -96,7 +96,7 @@ Result<std::vector<Awaited>> check_members(Connection& db, const NewArray& asked
   ASSIGN_OR_RETURN(std::vector<Awaited> awaited, find_awaited(db, one));
   const int64_t waits = std::ssize(awaited) * std::ssize(asked.members);
   if (waits > kArrayWaitsMax) {
-    return field_error("ARRAY_SIZE", "spec.after",
+    return field_error("ARRAY_SIZE_INVALID", "spec.after",
                        std::to_string(asked.members.size()) + " members that each wait for " +
                            std::to_string(awaited.size()) + " jobs are " + std::to_string(waits) +
                            " dependencies, expected at most " + std::to_string(kArrayWaitsMax) +

@@ -29,7 +29,7 @@ class ArrayStore {
   explicit ArrayStore(StoreCore& core) : core_(core) {}
 
   /// Errors: ALREADY_EXISTS/ARRAY_EXISTS, or JOB_EXISTS if a job or a model has the ID of a member;
-  /// INVALID_ARGUMENT/REQUEST_ID_REUSED, or ARRAY_SIZE (kArrayWaitsMax); and those of
+  /// INVALID_ARGUMENT/REQUEST_ID_REUSED, or ARRAY_SIZE_INVALID (kArrayWaitsMax); and those of
   /// JobStore::submit().
   void submit(NewArray array, Done<JobArray> done);
 

@@ -5,7 +5,7 @@
 // it without an error. The number is written after each commit and before the commit's changes are
 // acknowledged. So a store that opens with a smaller number has lost acknowledged changes. The file
 // is synced at most kSyncPauseUs later. After a power cut its number may therefore be smaller than
-// the store's, which proves nothing, but never larger.
+// the store's; this is no sign of a loss.
 #pragma once
 
 #include <cstdint>

@@ -93,7 +93,7 @@ int32_t take_version(Connection& db, std::string_view project, std::string_view 
   return static_cast<int32_t>(query.integer(0));
 }
 
-// Any dataset with this digest in this state.
+// Returns any dataset with this digest in this state.
 std::optional<Dataset> find_digest(Connection& db, std::string_view digest,
                                    v1::Dataset::State state) {
   Query query(db,

@@ -79,7 +79,7 @@ class DatasetStore {
   /// Like find(), for callers that read the data: without a version in `ref`, returns the newest
   /// version that is not FAILED, or the newest if all are.
   Result<Dataset> find_usable(const std::string& project, const DatasetRef& ref) const;
-  /// Whether a dataset with this digest is READY, so that its typed rows exist.
+  /// Returns whether a dataset with this digest is READY, so that its typed rows exist.
   Result<bool> has_ready(const std::string& digest) const;
   /// Returns a page of datasets: all versions, or only the newest version of each ID.
   Result<DatasetPage> list(const std::string& project, bool all_versions, int32_t page_size,
@@ -87,7 +87,7 @@ class DatasetStore {
   /// Returns a counter that each of the changes above increments before its caller gets the result.
   /// While the counter stays the same, a cached result of find() is still valid.
   int64_t changes() const;
-  /// INGESTING datasets, one per digest. A restarted daemon must ingest them again.
+  /// Returns the INGESTING datasets, one per digest. A restarted daemon must ingest them again.
   Result<std::vector<Dataset>> list_ingesting() const;
 
  private:

@@ -38,14 +38,14 @@ void insert_dependencies(Connection& db, int64_t order, const std::vector<Awaite
 
 /// Returns a sentence that says which jobs a job waits for: `first` and count - 1 others.
 std::string waiting_message(const Awaited& first, int32_t count);
-/// Returns the same sentence for a stored job whose `waits_for` is above 0.
+/// Returns a sentence that says which jobs a stored job waits for. Its `waits_for` must be above 0.
 std::string waiting_message(Connection& db, const Job& job);
 
 /// The largest number of rows of `dependencies` that one transaction settles.
 inline constexpr int64_t kSettledMax = 256;
 
-/// Whether rows of `dependencies` refer to this job, ended or not. Its own row must not be deleted
-/// before they are settled.
+/// Returns whether rows of `dependencies` refer to this job, ended or not. Its own row must not be
+/// deleted before they are settled.
 bool has_dependents(Connection& db, const Job& job);
 
 /// Must be called for a job that has just ended and is saved: deletes the rows of the jobs that it

@@ -17,7 +17,7 @@ void insert_event(Connection& db, int64_t job, v1::Event event);
 /// Reads the event of `row`, whose columns are seq and payload. Throws SqliteError if the rows are
 /// damaged.
 v1::Event read_event(Connection& db, int64_t job, const Query& row);
-/// Reads the same event as a serialized message whose metrics stay packed.
+/// Reads the event of `row` as a serialized message whose metrics stay packed.
 std::string read_packed_event(Connection& db, int64_t job, const Query& row);
 
 std::string pack_event(v1::Event event);

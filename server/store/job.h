@@ -104,6 +104,7 @@ struct JobBrief {
   std::string id = {};
   DeviceBrief on_cpu = {}, on_gpu = {};
   int64_t time_us = 0;  // the time of its newest event
+  bool bf16 = false;    // its recipe's precision is bf16
 };
 JobBrief brief_of(const Job& job);
 /// Sets on_cpu and on_gpu from `plan`, and from the `state` and `devices` that are already in
@@ -118,7 +119,7 @@ const v1::Forecast* forecast_on(const v1::RunPlan& plan, std::string_view device
 
 v1::Job to_proto(Job job);
 
-/// The error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "job 'x' is RUNNING:
+/// Returns the error FAILED_PRECONDITION/JOB_STATE_CONFLICT with the message "job 'x' is RUNNING:
 /// `why`".
 Error state_conflict(const Job& job, const std::string& why);
 
@@ -237,8 +238,9 @@ struct AttemptUpdate {
   void add_result(const v1::Outcome& outcome);
 };
 
-/// The changes of a worker's report, for every kind except the outcome, which the supervisor
-/// interprets: it adds `move` (and `model`) to the result. A Started report is a move to RUNNING.
+/// Returns the changes of a worker's report, for every kind except the outcome, which the
+/// supervisor interprets: it adds `move` (and `model`) to the result. A Started report is a move to
+/// RUNNING.
 AttemptUpdate update_from_report(std::string job_uid, int32_t attempt,
                                  const v1::WorkerReport& report);
 
@@ -252,7 +254,7 @@ struct JobQuery {
   std::optional<std::string> owner;  // only jobs of this owner
   std::optional<std::string> array;  // only members of this array, by its ID
   bool no_members = false;           // only jobs that belong to no array
-  Labels labels;                     // only jobs that have all of these
+  Labels labels;                     // only jobs that have all of these labels
 };
 struct JobPage {
   std::vector<Job> jobs;  // newest first
@@ -278,8 +280,8 @@ struct EndedQuery {
   int64_t skip_newest = 0;              // leaves out this many of the jobs that ended last
   int64_t as_of_us = INT64_MAX;         // jobs that ended later are treated as unfinished
   bool to_thin = false;        // only jobs whose events thin_events() has not finished thinning
-  int64_t after_time_us = -1;  // starts after the job with this end time ...
-  int64_t after_order = -1;    // ... and this order
+  int64_t after_time_us = -1;  // starts after the job with this end time
+  int64_t after_order = -1;    // the order of that job
   int64_t count_max = 100;
 };
 

@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kForecastShare = "system/forecast_share";
 constexpr const char* kBoundShare = "system/bound_share";
 
-// The job created by an earlier request with this ID, or its error; nothing for a new ID.
+// Returns the job created by an earlier request with this ID, or its error; nothing for a new ID.
 std::optional<Result<Job>> find_request_job(Connection& db, const RequestId& request) {
   const Result<std::optional<std::string>> uid = find_request_uid(db, request);
   if (!uid.ok()) return uid.error();
@@ -117,12 +117,13 @@ Error fenced(const Job& job, int32_t number) {
 }
 
 Error enrolment_spent(const Job& job, int32_t number) {
-  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_SPENT",
+  return make_error(ErrorCode::kPermissionDenied, "ENROLMENT_USED",
                     "attempt " + std::to_string(number) + " of " + job.name() +
                         " already has a worker: its secret is valid for one worker only");
 }
 
-// Attempt `number` if it is the job's newest attempt; otherwise the error for a stale attempt.
+// Returns attempt `number` if it is the job's newest attempt; otherwise the error for a stale
+// attempt.
 Result<Attempt> get_attempt(Connection& db, const Job& job, int32_t number) {
   std::optional<Attempt> attempt;
   if (number == job.attempt) attempt = find_attempt_row(db, job, number);

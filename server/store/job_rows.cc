@@ -95,7 +95,7 @@ std::string paused_message(const Job& job) {
 Move out_of_time(const Job& job) {
   Move move;
   move.to = JobState::kFailed;
-  move.reason = "TIME_LIMIT";
+  move.reason = "TIME_LIMIT_REACHED";
   move.message =
       "It has trained for " + std::to_string(job.run_time_us / 1'000'000) + " s, of at most " +
       std::to_string(job.spec.resources().time_limit_seconds()) +
@@ -164,7 +164,9 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
     JobBrief brief;
     brief.order = query.integer(0);
     brief.uid = query.text(1);
-    brief.resources = parse<v1::JobSpec>(query.bytes(2)).resources();
+    const auto spec = parse<v1::JobSpec>(query.bytes(2));
+    brief.resources = spec.resources();
+    brief.bf16 = spec.recipe().precision() == v1::Recipe::BF16;
     brief.state = static_cast<JobState>(query.integer(3));
     brief.priority = static_cast<int32_t>(query.integer(4));
     brief.cancel_requested = query.integer(5) != 0;
@@ -192,9 +194,9 @@ Job get_job_numbered(Connection& db, int64_t order) {
 
 namespace {
 
-/// Whether the job has all of these labels. Labels have no index, because only users filter by
-/// them, and programs look jobs up by name. A spec is parsed only if it contains the bytes of every
-/// value.
+/// Returns whether the job has all of these labels. Labels have no index, because only users filter
+/// by them, and programs look jobs up by name. A spec is parsed only if it contains the bytes of
+/// every value.
 bool has_labels(Connection& db, int64_t number, const Labels& labels) {
   if (labels.empty()) return true;
   Query query(db, "SELECT spec FROM jobs WHERE number = ?");

@@ -23,7 +23,7 @@ inline constexpr std::array kJobStates = {
     JobState::kQueued,    JobState::kStarting, JobState::kRunning,  JobState::kPaused,
     JobState::kSucceeded, JobState::kFailed,   JobState::kCancelled};
 
-/// Whether a job may go from one state to another. The store refuses every other move.
+/// Returns whether a job may go from one state to another. The store refuses every other move.
 constexpr bool can_move(JobState from, JobState to) {
   using enum JobState;
   switch (from) {
@@ -47,10 +47,10 @@ constexpr bool can_move(JobState from, JobState to) {
 constexpr bool is_terminal(JobState s) {
   return s == JobState::kSucceeded || s == JobState::kFailed || s == JobState::kCancelled;
 }
-/// Whether a worker process of the job may exist.
+/// Returns whether a worker process of the job may exist.
 constexpr bool is_active(JobState s) { return s == JobState::kStarting || s == JobState::kRunning; }
 
-/// The state's name in the protocol, such as "QUEUED".
+/// Returns the state's name in the protocol, such as "QUEUED".
 constexpr std::string_view name_of(JobState s) {
   using enum JobState;
   switch (s) {

@@ -40,7 +40,7 @@ class JobStore {
   explicit JobStore(StoreCore& core) : core_(core) {}
 
   /// Stores a QUEUED job. Errors: ALREADY_EXISTS/JOB_EXISTS (also while a model with that ID
-  /// exists); INVALID_ARGUMENT/REQUEST_ID_REUSED; RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS;
+  /// exists); INVALID_ARGUMENT/REQUEST_ID_REUSED; RESOURCE_EXHAUSTED/QUEUED_JOBS_QUOTA_EXCEEDED;
   /// NOT_FOUND/DATASET_NOT_FOUND; FAILED_PRECONDITION/DATASET_NOT_READY; those of check_after().
   void submit(NewJob job, Done<Job> done);
   Result<Job> submit(NewJob job);
@@ -112,7 +112,7 @@ class JobStore {
 
   /// Records the digest of the credential that was issued to the live attempt's worker. It can be
   /// set only once: the same digest changes nothing, another digest fails with
-  /// PERMISSION_DENIED/ENROLMENT_SPENT.
+  /// PERMISSION_DENIED/ENROLMENT_USED.
   void set_nonce(std::string uid, int32_t attempt, std::string nonce_digest, Done<void> done);
 
   /// Applies an update and returns the updated job. Errors: ABORTED/ATTEMPT_FENCED;

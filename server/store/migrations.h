@@ -16,7 +16,7 @@ inline constexpr int kApplicationId = 0x54594152;  // "TYAR"
 std::span<const char* const> migrations();
 int newest_schema_version();
 
-/// The schema version of the store; 0 if it has no tables. Throws SqliteError.
+/// Returns the schema version of the store; 0 if it has no tables. Throws SqliteError.
 int schema_version(Connection& db);
 /// Checks, without writing, that migrate() would accept the file. Errors:
 /// FAILED_PRECONDITION/STORE_NEWER, STORE_FOREIGN. `name` is the file's name for the message.

@@ -31,8 +31,8 @@ struct Uses {
   std::vector<AttemptUse> running;
 };
 
-/// The use, in device-seconds, after another `us` microseconds on `devices` devices, starting from
-/// `used`: the solution u of du/dt = devices - u ln2 / half-life.
+/// Returns the use, in device-seconds, after another `us` microseconds on `devices` devices,
+/// starting from `used`: the solution u of du/dt = devices - u ln2 / half-life.
 double use_after(double used, int64_t devices, int64_t us, int64_t half_life_us);
 
 /// Adds the use of an attempt that has ended, if use is being counted.

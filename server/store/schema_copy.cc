@@ -124,7 +124,7 @@ Status fold(std::unique_ptr<Connection> db, const fs::path& state_dir, Files& fi
 
 Status exchange(const fs::path& state_dir, const SchemaCopy& copy, const SchemaCopy& upgraded,
                 Files& files) {
-  // Left by an interrupted attempt.
+  // An interrupted attempt may have left this file.
   if (Status s = files.remove_all(upgraded.path); !s.ok()) return s;
   if (Status s = files.link_file(store_path(state_dir), upgraded.path); !s.ok()) return s;
   if (Status s = files.sync_directory(state_dir); !s.ok()) return s;
@@ -218,7 +218,7 @@ Result<UndoneUpgrade> undo_upgrade(const fs::path& state_dir, const IsAlive& is_
     undone.upgraded.path = copy_path(state_dir, undone.upgraded.schema);
     const std::optional<SchemaCopy> copy = find_schema_copy(state_dir, undone.upgraded.schema);
     if (!copy)
-      return make_error(ErrorCode::kFailedPrecondition, "NO_SCHEMA_COPY",
+      return make_error(ErrorCode::kFailedPrecondition, "SCHEMA_COPY_NOT_FOUND",
                         "there is no copy from before an upgrade next to " + path.string() + " (" +
                             std::string(kPrefix) + "N); restore a backup instead");
     if (copy->schema > newest_schema_version())

@@ -60,7 +60,7 @@ struct UndoneUpgrade {
 
 /// Replaces the store by its copy, and keeps the replaced store as a copy. The replacement is one
 /// rename, so that a crash leaves the one or the other in place and the call can be repeated. No
-/// daemon may be using the folder. Errors: FAILED_PRECONDITION/NO_SCHEMA_COPY, WORKERS_ALIVE
+/// daemon may be using the folder. Errors: FAILED_PRECONDITION/SCHEMA_COPY_NOT_FOUND, WORKERS_ALIVE
 /// (decided by `is_alive`), SCHEMA_COPY_NEWER (newer than this program);
 /// DATA_LOSS/SCHEMA_COPY_DAMAGED; and those of Store::open about the lock and a damaged store.
 Result<UndoneUpgrade> undo_upgrade(const std::filesystem::path& state_dir, const IsAlive& is_alive,

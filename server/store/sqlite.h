@@ -33,8 +33,8 @@ struct SqliteError : std::runtime_error {
   bool is_busy() const { return primary() == SQLITE_BUSY || primary() == SQLITE_LOCKED; }
 };
 
-/// The error for callers of the store: STORAGE_FULL, STORE_BUSY, STORE_CORRUPT or STORE_FAILED. Its
-/// message has no paths or SQL.
+/// Returns the error for callers of the store: STORAGE_FULL, STORE_BUSY, STORE_CORRUPT or
+/// STORE_FAILED. Its message has no paths or SQL.
 Error to_error(const SqliteError& e);
 
 /// One connection, used by one thread at a time. Statements are prepared once and kept.
@@ -58,7 +58,7 @@ class Connection {
 
   bool in_transaction() const { return sqlite3_get_autocommit(db_.get()) == 0; }
   int64_t last_row() const { return sqlite3_last_insert_rowid(db_.get()); }
-  // Rows changed by the last statement.
+  // Returns the number of rows that the last statement changed.
   int64_t changes() const { return sqlite3_changes64(db_.get()); }
   sqlite3* get() const { return db_.get(); }
   [[noreturn]] void fail(int code) const;

@@ -27,7 +27,7 @@ std::string read_pid(int fd) {
   return {text, n > 0 ? std::strcspn(text, "\n") : 0};
 }
 
-/// Whether the process with this PID may still run; true if the PID is unknown.
+/// Returns whether the process with this PID may still run; true if the PID is unknown.
 bool may_run(const std::string& text) {
   pid_t pid = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), pid);

@@ -89,7 +89,7 @@ class Store {
   /// Locks the state directory and opens or creates the store. Migrates an older store after
   /// keeping a copy of it (schema_copy.h). Errors: RESOURCE_EXHAUSTED/STORAGE_FULL without room for
   /// that copy; FAILED_PRECONDITION/STATE_DIR_LOCKED, which names the pid of the lock's owner;
-  /// DATA_LOSS/STORE_CORRUPT, STORE_LOST_COMMITS, STORE_MARK_DAMAGED and
+  /// DATA_LOSS/STORE_CORRUPT, STORE_COMMITS_LOST, STORE_MARK_DAMAGED and
   /// FAILED_PRECONDITION/STORE_NEWER, STORE_MISSING, which name the file and the remedy;
   /// PERMISSION_DENIED/STATE_DIR_NOT_WRITABLE; FAILED_PRECONDITION/STATE_DIR_ON_NETWORK. open()
   /// never replaces an existing file.
@@ -112,7 +112,7 @@ class Store {
   /// commit, in commit order. Observers must be short. Register them before the first change.
   void observe(JobObserver observer);
 
-  /// OK while the store accepts writes. Otherwise the server must report NOT_SERVING.
+  /// Returns OK while the store accepts writes. Otherwise the server must report NOT_SERVING.
   Status health() const;
 
  private:

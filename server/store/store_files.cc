@@ -98,7 +98,7 @@ Status quick_check(Connection& db, const fs::path& path) {
 }
 
 Error lost_commits(const fs::path& path, int64_t found, int64_t marked) {
-  Error e = make_error(ErrorCode::kDataLoss, "STORE_LOST_COMMITS",
+  Error e = make_error(ErrorCode::kDataLoss, "STORE_COMMITS_LOST",
                        path.string() + " ends at commit " + std::to_string(found) + ", but " +
                            std::to_string(marked) +
                            " were acknowledged: its -wal file was cut or damaged, or an older copy "
@@ -207,7 +207,7 @@ Result<std::unique_ptr<Connection>> open_writing(const StoreOptions& options) {
   // 8 MiB at most, enough to keep the pages of a group of commands in memory
   db->execute("PRAGMA cache_size = -8192");
   if (db->query_text("PRAGMA journal_mode = WAL") != "wal")
-    return make_error(ErrorCode::kFailedPrecondition, "STORE_NO_WAL",
+    return make_error(ErrorCode::kFailedPrecondition, "STORE_WAL_UNSUPPORTED",
                       path.string() +
                           ": this file system does not support SQLite's WAL; the "
                           "state directory must be on a local disk");

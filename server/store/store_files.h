@@ -28,8 +28,8 @@ std::filesystem::path reserve_path(const std::filesystem::path& state_dir);
 
 /// Creates state_dir (mode 0700) if it is missing.
 Status make_state_dir(const std::filesystem::path& state_dir);
-/// Whether this file system type of statfs(2) is a network file system, to which other machines may
-/// write.
+/// Returns whether this file system type of statfs(2) is a network file system, to which other
+/// machines may write.
 bool is_network_file_system(int64_t type);
 
 /// A store that was checked and migrated. open_store() returns it; the caller must hold the lock.
@@ -43,11 +43,11 @@ struct OpenStore {
 };
 Result<OpenStore> open_store(const StoreOptions& options);
 
-/// The writing connection to an existing, checked store of any schema, without migration. Throws
-/// SqliteError.
+/// Returns the writing connection to an existing, checked store of any schema, without migration.
+/// Throws SqliteError.
 Result<std::unique_ptr<Connection>> open_writing(const StoreOptions& options);
-/// The error for a failure of SQLite on the store's file; names the file and, for damage, the
-/// remedy.
+/// Returns the error for a failure of SQLite on the store's file; names the file and, for damage,
+/// the remedy.
 Error store_error(const std::filesystem::path& path, const SqliteError& e);
 
 /// Opens the store of a stopped daemon for reading, without changing any file. The caller must hold

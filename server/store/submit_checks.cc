@@ -55,7 +55,7 @@ Status check_quota(Connection& db, const std::string& project, int64_t queued_jo
   query.bind(project);
   const int64_t queued = query.step() ? query.integer(0) : 0;
   if (queued + count <= queued_jobs_max) return {};
-  Error e = make_error(ErrorCode::kResourceExhausted, "QUOTA_QUEUED_JOBS",
+  Error e = make_error(ErrorCode::kResourceExhausted, "QUEUED_JOBS_QUOTA_EXCEEDED",
                        "projects/" + project + " has " + std::to_string(queued) +
                            " queued jobs, of at most " + std::to_string(queued_jobs_max) +
                            (count > 1 ? ", and the array would add " + std::to_string(count) : "") +

@@ -16,7 +16,8 @@ namespace trainyard::server {
 
 bool job_id_taken(Connection& db, std::string_view project, std::string_view id);
 
-/// Error: RESOURCE_EXHAUSTED/QUOTA_QUEUED_JOBS if `count` more queued jobs would exceed the quota.
+/// Error: RESOURCE_EXHAUSTED/QUEUED_JOBS_QUOTA_EXCEEDED if `count` more queued jobs would exceed
+/// the quota.
 Status check_quota(Connection& db, const std::string& project, int64_t queued_jobs_max,
                    int64_t count = 1);
 /// Errors: NOT_FOUND/DATASET_NOT_FOUND, FAILED_PRECONDITION/DATASET_NOT_READY.

@@ -61,7 +61,7 @@ Result<Upload> advance_upload(WriteContext& context, const UploadKey& key, int64
   return upload;
 }
 
-/// Digests of all uploads that datasets and models of uploaded weights refer to.
+/// Returns the digests of all uploads that datasets and models of uploaded weights refer to.
 Result<std::set<std::string>> used_content(Connection& db, const std::string& project) {
   std::set<std::string> used;
   Query models(db, "SELECT digest FROM models WHERE project = ? AND job_uid = ''");

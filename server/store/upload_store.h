@@ -55,11 +55,12 @@ class UploadStore {
   /// unknown file is no error: the result then has committed_size 0.
   Result<Upload> find(const std::string& project, const std::string& sha256,
                       int64_t size_bytes = 0) const;
-  /// Whether a complete upload has this size.
+  /// Returns whether a complete upload has this size.
   Result<bool> has_size(const std::string& project, int64_t size_bytes) const;
-  /// Incomplete uploads that received no byte since `before_us`.
+  /// Returns the incomplete uploads that received no byte since `before_us`.
   Result<std::vector<Upload>> list_idle(int64_t before_us) const;
-  /// Digests of complete uploads from before `before_us` to which no dataset and no model refers.
+  /// Returns the digests of complete uploads from before `before_us` to which no dataset and no
+  /// model refers.
   Result<std::vector<std::string>> list_unused(const std::string& project, int64_t before_us) const;
 
  private:

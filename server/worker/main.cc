@@ -111,7 +111,7 @@ int run_worker(const std::string& socket, const std::string& task, const std::st
   return stream.drain() ? 0 : 1;
 }
 
-/// The end time of the Slurm job in seconds since 1970; 0 if it is not known.
+/// Returns the end time of the Slurm job in seconds since 1970; 0 if it is not known.
 int64_t slurm_end_time_s() {
   const char* const text = std::getenv("SLURM_JOB_END_TIME");
   int64_t seconds = 0;

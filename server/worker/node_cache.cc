@@ -39,7 +39,7 @@ bool wait_for_lock(const UniqueFd& lock, int how, const std::stop_token& stop) {
   return true;
 }
 
-/// Whether `path` still names the locked file, which another process may have deleted.
+/// Returns whether `path` still names the locked file, which another process may have deleted.
 bool is_current(const UniqueFd& lock, const fs::path& path) {
   struct stat mine {};
   struct stat named {};
@@ -52,7 +52,7 @@ fs::path with_ending(fs::path path, const char* ending) {
   return path;
 }
 
-/// The names in `folder` that end with `ending`, without the ending.
+/// Returns the names in `folder` that end with `ending`, without the ending.
 std::vector<std::string> names_with(const fs::path& folder, const std::string& ending) {
   std::vector<std::string> names;
   std::error_code ec;
@@ -118,7 +118,7 @@ Result<WorkFolder> NodeCache::make_work(const std::string& task) const {
 Result<CachedDataset> NodeCache::lock_dataset(const std::string& digest, const Pull& pull,
                                               const std::stop_token& stop) const {
   if (!is_sha256_hex(digest)) {
-    return make_error(ErrorCode::kDataLoss, "WORKER_PROTOCOL",
+    return make_error(ErrorCode::kDataLoss, "WORKER_PROTOCOL_ERROR",
                       "the dataset's digest " + quoted_value(digest) + " is not valid");
   }
   if (Status s = local_files().create_directories(datasets()); !s.ok()) {
@@ -185,7 +185,7 @@ void NodeCache::make_room(int64_t bytes, const std::string& for_digest) const {
   if (total > bytes_max_) {
     std::fprintf(
         stderr,
-        "trainyard-worker: event=cache_above_limit bytes=%lld bytes_max=%lld: all of it is "
+        "trainyard-worker: event=cache_limit_exceeded bytes=%lld bytes_max=%lld: all of it is "
         "in use\n",
         static_cast<long long>(total), static_cast<long long>(bytes_max_));
   }

@@ -53,13 +53,13 @@ class NodeCache {
   NodeCache(std::filesystem::path root, int64_t bytes_max)
       : root_(std::move(root)), bytes_max_(bytes_max) {}
 
+  using MakeRoom = std::function<void(int64_t bytes)>;
+  using Pull =
+      std::function<Status(const std::filesystem::path& folder, const MakeRoom& make_room)>;
   /// Returns the dataset's folder. If it does not exist, `pull` fills a folder, which may contain
   /// the files of an earlier, incomplete pull. Two workers never pull the same dataset at the same
   /// time. `pull` must first call `make_room` with the number of bytes that it needs; `make_room`
   /// deletes the least recently used datasets.
-  using MakeRoom = std::function<void(int64_t bytes)>;
-  using Pull =
-      std::function<Status(const std::filesystem::path& folder, const MakeRoom& make_room)>;
   Result<CachedDataset> lock_dataset(const std::string& digest, const Pull& pull,
                                      const std::stop_token& stop) const;
 
@@ -77,8 +77,8 @@ class NodeCache {
   const int64_t bytes_max_;
 };
 
-/// True if `name` may be a file's name in the cache: letters, digits, '-' and '_', at most 128
-/// bytes.
+/// Returns true if `name` may be a file's name in the cache: letters, digits, '-' and '_', at most
+/// 128 bytes.
 bool is_plain_name(const std::string& name);
 
 }  // namespace trainyard

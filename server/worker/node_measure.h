@@ -20,7 +20,7 @@ namespace trainyard {
 /// Identifies the worker, its devices and its time limit.
 struct NodeMeasureOptions {
   std::string task, nonce;
-  std::vector<std::string> devices;        // the job's, with their names on this host
+  std::vector<std::string> devices;        // the job's devices, by their names on this host
   int64_t begin_s = 0, end_time_s = 0;     // seconds since 1970, as in RemoteOptions
   std::chrono::duration<double> start{0};  // from the start of the process to its assignment
 };

@@ -43,6 +43,9 @@ v1::Outcome outcome_of(const std::function<Result<v1::Outcome>()>& run) noexcept
     if (e.fault() == CudaFault::kBusy) {
       return to_outcome(make_error(ErrorCode::kUnavailable, kDeviceBusy, e.what()));
     }
+    if (e.fault() == CudaFault::kHost) {
+      return to_outcome(make_error(ErrorCode::kFailedPrecondition, kHostFault, e.what()));
+    }
     if (e.fault() == CudaFault::kMemory) {
       return fault(v1::Outcome::FAULT, "OUT_OF_MEMORY",
                    std::string("the device does not have enough memory for the task: ") + e.what());

@@ -26,14 +26,14 @@ namespace fs = std::filesystem;
 
 constexpr size_t kPieceBytes = 64 << 10;  // the most that a broken connection loses per file
 constexpr std::chrono::milliseconds kPause{500};
-constexpr const char* kLinkLost = "LINK_LOST";
+constexpr const char* kLinkLost = "CONNECTION_LOST";
 
 Error stopped_error() {
   return make_error(ErrorCode::kCancelled, "STOPPED", "stopped while files were being transferred");
 }
 
-/// Whether a retry may help. SERVER_BUSY is such an error, because more workers may request data at
-/// the same time than the daemon queues.
+/// Returns whether a retry may help. SERVER_BUSY is such an error, because more workers may request
+/// data at the same time than the daemon queues.
 bool may_pass(const Error& error) {
   return error.reason == kLinkLost || error.reason == "PUSH_BUSY" || error.reason == "SERVER_BUSY";
 }
@@ -48,8 +48,8 @@ class CallStop {
   std::stop_callback<std::function<void()>> callback_;
 };
 
-/// Whether `name` is a path that stays below the folder. Names come from the daemon, but are
-/// checked nevertheless.
+/// Returns whether `name` is a path that stays below the folder. Names come from the daemon, but
+/// are checked nevertheless.
 bool is_plain_path(const std::string& name) {
   const fs::path path(name);
   return !name.empty() && path.is_relative() && path.lexically_normal() == path &&
@@ -116,7 +116,7 @@ Result<v1::ListFilesResponse> RemoteFiles::list(v1::FileSet set,
   request.set_nonce(nonce_);
   request.set_set(set);
   for (;;) {
-    // No deadline: computing the digests of a large dataset takes long.
+    // The call has no deadline, because computing the digests of a large dataset takes long.
     grpc::ClientContext context;
     const CallStop call_stop(stop, context);
     v1::ListFilesResponse response;
@@ -255,7 +255,7 @@ Status RemoteFiles::push(v1::FileSet set, int64_t step, const std::vector<Pushed
     Status s = push_once(request, files, moved, stop);
     if (s.ok()) return {};
     const Error& error = s.error();
-    if (error.reason == "PUSH_OFFSET") {
+    if (error.reason == "PUSH_OFFSET_MISMATCH") {
       const auto reported = error.metadata.find("offset");
       int64_t offset = -1;
       if (reported != error.metadata.end()) {

@@ -18,7 +18,7 @@
 
 namespace trainyard {
 
-/// Returns the daemon's error with its reason. LINK_LOST for an error of the connection;
+/// Returns the daemon's error with its reason. CONNECTION_LOST for an error of the connection;
 /// VERSION_SKEW if the daemon does not know the call.
 Error error_of(const grpc::Status& status);
 
@@ -39,8 +39,8 @@ class RemoteFiles {
               std::chrono::milliseconds patience)
       : stub_(stub), task_(std::move(task)), nonce_(std::move(nonce)), patience_(patience) {}
 
-  // Errors of all calls: CANCELLED/STOPPED once `stop` is requested, UNAVAILABLE/LINK_LOST when
-  // `patience` is over, the daemon's errors, and file system errors.
+  // Errors of all calls: CANCELLED/STOPPED once `stop` is requested, UNAVAILABLE/CONNECTION_LOST
+  // when `patience` is over, the daemon's errors, and file system errors.
 
   Result<v1::ListFilesResponse> list(v1::FileSet set, const std::stop_token& stop) const;
   /// Pulls one of the listed files into `folder`, makes it durable and checks its size and digest.

@@ -44,8 +44,8 @@ constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kPollPause{250};
 constexpr int64_t kOthersClocksS = 5;
 
-/// Opens a channel that trusts only `certificate`, by the name kWorkersName, whatever the host is
-/// called.
+/// Opens a channel that trusts only `certificate`, under the name kWorkersName, which need not be
+/// the host's name.
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
                                             const std::string& certificate) {
   grpc::SslCredentialsOptions trusted;
@@ -112,7 +112,7 @@ class Watch {
         thread_([=, &stop, &stream, &uplink, &work, this](const std::stop_token& over) {
           while (!over.stop_requested()) {
             if (stream.fenced()) {  // another attempt may run, so this one's work is discarded
-              std::fprintf(stderr, "trainyard-worker: event=fenced\n");
+              std::fprintf(stderr, "trainyard-worker: event=attempt_fenced\n");
               work.remove();
               std::_Exit(1);
             }
@@ -125,8 +125,8 @@ class Watch {
             wait_for_stop(over, kPollPause);
           }
         }) {}
-  /// Whether the worker stops because its time is nearly over. With `others`, also if the time of
-  /// another node is, which has the same limit and may have noticed it a moment earlier.
+  /// Returns whether the worker stops because its time is nearly over. With `others`, also if the
+  /// time of another node is, which has the same limit and may have noticed it a moment earlier.
   bool time_limit(bool others) const {
     const auto near = [this] {
       return end_time_s_ > 0 && std::time(nullptr) + kOthersClocksS >=
@@ -146,7 +146,7 @@ class Watch {
 /// Turns failed transfers of files into UNAVAILABLE/STORAGE_ERROR, since the job is not their
 /// cause.
 Error as_host_trouble(Error error) {
-  if (error.reason == "LINK_LOST" || error.reason == "SERVER_BUSY" ||
+  if (error.reason == "CONNECTION_LOST" || error.reason == "SERVER_BUSY" ||
       error.reason == "CONTENT_HASH_MISMATCH" || error.reason == "FILE_NAME_INVALID") {
     error.code = ErrorCode::kUnavailable;
     error.reason = "STORAGE_ERROR";
@@ -170,7 +170,7 @@ class RemoteRun {
     const std::string of_rank = options_.rank > 0 ? "-rank-" + std::to_string(options_.rank) : "";
     Result<WorkFolder> work = cache_.make_work(options_.task + of_rank);
     if (!work.ok()) {
-      std::fprintf(stderr, "trainyard-worker: event=no_work_folder message=\"%s\"\n",
+      std::fprintf(stderr, "trainyard-worker: event=work_folder_not_created message=\"%s\"\n",
                    work.error().message.c_str());
       return 1;
     }
@@ -246,7 +246,7 @@ class RemoteRun {
   int end_of_other_rank(const v1::Outcome& outcome, bool met) const {
     if (outcome.kind() != v1::Outcome::SUCCEEDED) {
       std::fprintf(stderr,
-                   "trainyard-worker: task=%s rank=%lld event=ended reason=%s "
+                   "trainyard-worker: task=%s rank=%lld event=worker_ended reason=%s "
                    "message=\"%s\"\n",
                    options_.task.c_str(), static_cast<long long>(options_.rank),
                    outcome.reason().c_str(), outcome.message().c_str());
@@ -344,7 +344,7 @@ class RemoteRun {
     }
   }
 
-  /// The names of the job's devices on this host.
+  /// Returns the names of the job's devices on this host.
   static std::vector<std::string> devices_of(const v1::TrainTask& task) {
     if (task.devices().empty()) return {task.device()};
     return {task.devices().begin(), task.devices().end()};
@@ -379,7 +379,7 @@ int run_remote(const RemoteOptions& options, const std::string& secret, std::sto
   const Result<std::string> certificate = options.certificate_pem.empty()
                                               ? read_file(options.certificate, kPemBytesMax)
                                               : Result<std::string>(options.certificate_pem);
-  if (!certificate.ok()) return failed(options, "no_certificate", certificate.error());
+  if (!certificate.ok()) return failed(options, "certificate_not_read", certificate.error());
   const auto channel = open_channel(options.attach, *certificate);
   const ChannelPoll poll(channel);
   const auto stub = v1::WorkerService::NewStub(channel);
@@ -413,7 +413,7 @@ int run_remote(const RemoteOptions& options, const std::string& secret, std::sto
   if (!assignment.has_train()) {
     return failed(
         options, "attach_failed",
-        make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
+        make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL_ERROR",
                    "the assignment is not a training task; remote workers run nothing else"));
   }
   RemoteRun run(options, stop, std::move(nonce), *stub, begin);

@@ -42,7 +42,7 @@ Result<v1::RendezvousResponse> ask(v1::WorkerService::Stub& stub,
 
 Result<std::string> address_towards(const std::string& attach) {
   const auto refuse = [&](const std::string& what) {
-    return make_error(ErrorCode::kUnavailable, "PEER_LISTENER",
+    return make_error(ErrorCode::kUnavailable, "PEER_LISTENER_FAILED",
                       "no address of this host can reach " + quoted_value(attach) + ": " + what);
   };
   const size_t colon = attach.rfind(':');

@@ -24,14 +24,14 @@ struct RendezvousOptions {
 
 /// Returns the connected peers. `limit` is how long to wait until all workers have registered with
 /// the daemon; some may have to pull a dataset first. Errors: DEADLINE_EXCEEDED/PEERS_MISSING,
-/// PEER_LISTENER, those of Peers::connect(), and those of the daemon.
+/// PEER_LISTENER_FAILED, those of Peers::connect(), and those of the daemon.
 Result<std::shared_ptr<Peers>> connect_ranks(v1::WorkerService::Stub& stub,
                                              const RendezvousOptions& rendezvous,
                                              std::chrono::milliseconds limit,
                                              const std::stop_token& stop);
 
-/// This host's address on the route to `attach` (host:port), assuming that the other nodes can
-/// reach it there too. UNAVAILABLE/PEER_LISTENER.
+/// Returns this host's address on the route to `attach` (host:port), assuming that the other nodes
+/// can reach it there too. UNAVAILABLE/PEER_LISTENER_FAILED.
 Result<std::string> address_towards(const std::string& attach);
 
 }  // namespace trainyard

@@ -22,7 +22,7 @@ ReportStream::ReportStream(v1::WorkerService::Stub& stub, Options options,
     if (spool.ok()) {
       spool_ = std::move(spool).value();
     } else {  // such as on a full disk: reports are kept only in memory
-      std::fprintf(stderr, "trainyard-worker: event=no_spool message=\"%s\"\n",
+      std::fprintf(stderr, "trainyard-worker: event=spool_not_created message=\"%s\"\n",
                    spool.error().message.c_str());
     }
   }
@@ -67,7 +67,7 @@ void ReportStream::send(v1::WorkerReport report) {
       const Status appended = spool_->append(report);
       stored = appended.ok();
       if (!stored) {
-        std::fprintf(stderr, "trainyard-worker: event=not_spooled message=\"%s\"\n",
+        std::fprintf(stderr, "trainyard-worker: event=report_not_spooled message=\"%s\"\n",
                      appended.error().message.c_str());
       }
     }
@@ -250,7 +250,7 @@ ReportStream::Contact ReportStream::run_stream() {
       status.error_code() == grpc::StatusCode::UNAUTHENTICATED) {
     fenced_ = true;  // a newer attempt exists, or the daemon does not know this task: exit
   }
-  // The reason is part of the details.
+  // The reason VERSION_SKEW is in the serialized details.
   if (status.error_details().find("VERSION_SKEW") != std::string::npos) {
     other_version_ = true;  // that daemon lets the worker save a checkpoint, and reads the spool
   }

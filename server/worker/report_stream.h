@@ -65,7 +65,7 @@ class ReportStream {
   /// These two set values that the next heartbeats report.
   void set_progress(int64_t step, double samples_per_second);
   void set_times(v1::RunTimes times);
-  /// The run's progress, which heartbeats report.
+  /// Returns the run's progress, which heartbeats report.
   Pace& pace() { return pace_; }
 
   /// Waits until all reports are acknowledged, and returns true, while the daemon can be reached;
@@ -73,9 +73,9 @@ class ReportStream {
   /// out of reach, returns true if the spool stores all reports durably. False if not, or if the
   /// daemon fenced this worker.
   bool drain();
-  /// Whether the daemon permanently refused this worker.
+  /// Returns whether the daemon permanently refused this worker.
   bool fenced();
-  /// Whether the daemon was out of reach for Options::unattended.
+  /// Returns whether the daemon was out of reach for Options::unattended.
   bool out_of_reach();
 
  private:
@@ -123,9 +123,9 @@ class ReportStream {
   size_t window_ TRAINYARD_GUARDED_BY(mu_) = 1;
   int64_t next_number_ TRAINYARD_GUARDED_BY(mu_) = 1;
   std::optional<ReportSpool> spool_ TRAINYARD_GUARDED_BY(mu_);
-  // Reports after those in queue_, only in the spool.
+  // The number of reports that are only in the spool; they come after those in queue_.
   int64_t on_disk_ TRAINYARD_GUARDED_BY(mu_) = 0;
-  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // offset in the spool of the first of them
+  int64_t disk_offset_ TRAINYARD_GUARDED_BY(mu_) = 0;  // offset in the spool of the first one
   bool broken_ TRAINYARD_GUARDED_BY(mu_) = false;      // the current stream's reader has ended
   bool dropped_ TRAINYARD_GUARDED_BY(mu_) = false;     // a report was dropped after fenced_
   bool fenced_ TRAINYARD_GUARDED_BY(mu_) = false;      // the daemon permanently refused this worker

@@ -167,8 +167,9 @@ class ModelServer {
       case v1::ServeCall::KIND_NOT_SET:
         break;
     }
-    add(first.number(), to_outcome(make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
-                                              "the call has an unknown kind")));
+    add(first.number(),
+        to_outcome(make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL_ERROR",
+                              "the call has an unknown kind")));
   }
 
   void add(int64_t number, v1::Outcome outcome) {

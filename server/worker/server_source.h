@@ -28,10 +28,10 @@ class ServerSource {
   /// times are coarse and another change could leave them the same.
   std::string trusted_stamp(int64_t now_s) const;
   static constexpr int64_t kSettledS = 2;
-  /// SOURCE_CHANGED unless the content has the digest `sha256`. Reads the content unless `stamp` is
-  /// the current stamp.
+  /// Error: SOURCE_CHANGED unless the content has the digest `sha256`. Reads the content unless
+  /// `stamp` is the current stamp.
   Status check_content(const std::string& sha256, const std::string& stamp) const;
-  /// SOURCE_CHANGED if the source has changed since it was opened.
+  /// Error: SOURCE_CHANGED if the source has changed since it was opened.
   Status check_unchanged() const;
   /// Replaces the source's path in an error by the name that users know: files are read through
   /// their descriptors, whose paths mean nothing to users.

@@ -5,7 +5,7 @@
 namespace trainyard {
 namespace {
 
-/// Whether the daemon has no disk space at the moment.
+/// Returns whether the daemon has no disk space at the moment.
 bool is_full(const Error& error) {
   return error.reason == "DISK_LOW" || error.reason == "STORAGE_FULL";
 }

@@ -43,7 +43,8 @@ class Uplink {
   void drain();
   /// Stops pushing, when no daemon can accept files any more.
   void abandon();
-  /// How long the last push took, from the completion of the checkpoint until the daemon had it.
+  /// Returns how long the last push took, from the completion of the checkpoint until the daemon
+  /// had it.
   std::chrono::milliseconds last_push() const { return std::chrono::milliseconds(last_push_ms_); }
 
  private:

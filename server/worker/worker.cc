@@ -182,7 +182,7 @@ std::optional<NvmlDevice> read_gpu(const Result<std::unique_ptr<Nvml>>& nvml,
   return std::nullopt;
 }
 
-/// The GPU's memory in use by all processes together; 0 if it is not known.
+/// Returns the GPU's memory in use by all processes together; 0 if it is not known.
 int64_t used_bytes(const Result<std::unique_ptr<Nvml>>& nvml, const std::string& device) {
   const auto gpu = read_gpu(nvml, device);
   return gpu ? gpu->memory_used_bytes : 0;
@@ -278,7 +278,7 @@ Result<v1::Outcome> dispatch(const v1::Assignment& assignment, ReportStream& str
     case v1::Assignment::KIND_NOT_SET:
       break;
   }
-  return make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL",
+  return make_error(ErrorCode::kFailedPrecondition, "WORKER_PROTOCOL_ERROR",
                     "the assignment has an unknown kind");
 }
 

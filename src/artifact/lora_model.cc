@@ -21,7 +21,8 @@ std::vector<float> floats_of(const TensorView& t) {
   return values;
 }
 
-/// W + scale * B A. Sums are kept in double, so that the only float rounding is that of the result.
+/// Returns W + scale * B A. Sums are kept in double, so that the only float rounding is that of the
+/// result.
 std::vector<std::byte> merge(const TensorView& weight, const TensorView& a, const TensorView& b,
                              double scale) {
   std::vector<float> w = floats_of(weight);
@@ -45,7 +46,8 @@ std::vector<std::byte> merge(const TensorView& weight, const TensorView& a, cons
   return {bytes.begin(), bytes.end()};
 }
 
-/// "layer1.0.fc" for "layer1/0/fc": modules are separated by dots in PyTorch.
+/// Returns a name in PyTorch's form, such as "layer1.0.fc" for "layer1/0/fc"; PyTorch separates
+/// modules by dots.
 std::string module_name(std::string layer) {
   std::ranges::replace(layer, '/', '.');
   return layer;

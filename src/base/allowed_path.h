@@ -41,7 +41,7 @@ struct SourceStamp {
 /// Refuses a folder that contains a link: DATASET_INVALID.
 Result<SourceStamp> stamp_of(const AllowedPath& path, const std::string& field);
 
-/// SHA-256 of a file, or of the tar archive that a client would send for a folder.
+/// Returns the SHA-256 of a file, or of the tar archive that a client would send for a folder.
 Result<std::string> content_digest(const AllowedPath& path);
 
 }  // namespace trainyard

@@ -12,8 +12,8 @@ class Clock {
   virtual ~Clock() = default;
   /// Microseconds since 1970 in UTC, for timestamps. It may jump: never measure a duration with it.
   virtual int64_t wall_us() const = 0;
-  /// Microseconds that never decrease, for durations, leases and timeouts. Values of different
-  /// machines cannot be compared.
+  /// Returns microseconds that never decrease, for durations, leases and timeouts. Values of
+  /// different machines cannot be compared.
   virtual int64_t steady_us() const = 0;
 };
 
@@ -30,7 +30,7 @@ class SystemClock final : public Clock {
   }
 };
 
-/// This machine's clocks. Thread-safe.
+/// Returns this machine's clocks. Thread-safe.
 inline const Clock& system_clock() {
   static const SystemClock clock;
   return clock;

@@ -7,7 +7,8 @@
 
 namespace trainyard {
 
-/// Bytes that this process may still write to the folder's file system; nullopt if statvfs() fails.
+/// Returns the bytes that this process may still write to the folder's file system; nullopt if
+/// statvfs() fails.
 std::optional<int64_t> free_bytes_of(const std::filesystem::path& folder);
 
 /// Returns the size in bytes of a file, or of all files in and below a folder; 0 if `path` does not

@@ -34,7 +34,8 @@ struct FieldRange {
   bool contains(double value) const {
     return (above_low ? value > low : value >= low) && (below_high ? value < high : value <= high);
   }
-  /// For messages: "1..100" if `whole`, else for example "more than 0 and at most 1e6".
+  /// Returns the range for messages: "1..100" if `whole`, else for example "more than 0 and at most
+  /// 1e6".
   std::string text(bool whole) const;
 };
 inline constexpr FieldRange kAnyValue;
@@ -95,7 +96,7 @@ void visit_rows(Spec& spec, auto&& visit) {
   }
 }
 
-/// Whether two specs differ in a field.
+/// Returns whether two specs differ in a field.
 template <typename S>
 bool differs(const FieldRow<S>& row, const S& a, const S& b) {
   return std::visit([&](auto member) { return a.*member != b.*member; }, row.member);
@@ -105,7 +106,7 @@ bool differs(const FieldRow<S>& row, const S& a, const S& b) {
 /// of two.
 std::string number_text(double value, bool whole);
 
-// Add FIELD_OUT_OF_RANGE (check_number) or FIELD_UNKNOWN_VALUE (check_name) to `violations`.
+// These add FIELD_OUT_OF_RANGE (check_number) or FIELD_UNKNOWN_VALUE (check_name) to `violations`.
 void check_number(double value, bool whole, const FieldRange& range, const std::string& field,
                   Violations& violations);
 void check_name(const std::string& value, const FieldNames& accepted, const std::string& field,

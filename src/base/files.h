@@ -22,8 +22,8 @@ namespace trainyard {
 /// NOT_FOUND/FILE_NOT_FOUND for ENOENT, PERMISSION_DENIED/FILE_ACCESS_DENIED for EACCES, and
 /// UNAVAILABLE/STORAGE_ERROR for all others, since they may be temporary.
 Error file_error(std::string_view what, const std::filesystem::path& path, int err);
-/// Whether `reason` is one that file_error() gives. Such an error means that a file is missing or
-/// cannot be read or written at the moment; it says nothing about the file's content.
+/// Returns whether `reason` is one that file_error() gives. Such an error means that a file is
+/// missing or cannot be read or written at the moment; it says nothing about the file's content.
 bool is_of_file_error(std::string_view reason);
 
 /// A new file that is filled in any order. The destructor closes it without fsync.

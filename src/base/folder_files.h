@@ -16,21 +16,22 @@ inline constexpr int64_t kTreeFilesMax = int64_t{1} << 22;  // files in a folder
 inline constexpr int64_t kTreeDepthMax = 32;                // levels of nested folders
 inline constexpr size_t kTreePathBytesMax = 1024;
 
-/// True for a name of a file or folder that listings skip, together with everything below it: one
-/// that begins with a dot, or __MACOSX. `name` is one component of a path.
+/// Returns true for a name of a file or folder that listings skip, together with everything below
+/// it: one that begins with a dot, or __MACOSX. `name` is one component of a path.
 bool is_hidden(std::string_view name);
 
-/// True for the endings .jpg, .jpeg and .png, in upper or lower case.
+/// Returns true for the endings .jpg, .jpeg and .png, in upper or lower case.
 bool is_image_path(std::string_view path);
-/// True if the path ends with one of `endings`, which are in lower case. The path's case is
+/// Returns true if the path ends with one of `endings`, which are in lower case. The path's case is
 /// ignored.
 bool has_ending(std::string_view path, std::span<const std::string_view> endings);
 
-/// The last component of a file's or folder's path, for messages: "photos" for "data/photos/".
+/// Returns the last component of a file's or folder's path, for messages: "photos" for
+/// "data/photos/".
 std::string shown_name(const std::filesystem::path& path);
 
-/// Whether list_folder_files() could return this path: relative, with no component that is empty,
-/// "." or ".." or hidden.
+/// Returns whether list_folder_files() could return this path: relative, with no component that is
+/// empty, "." or ".." or hidden.
 bool is_listed_path(std::string_view path);
 
 /// Returns the paths of all files below `root` that are not hidden, relative to `root`, with '/'

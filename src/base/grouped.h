@@ -6,7 +6,7 @@
 
 namespace trainyard {
 
-/// 1797 -> "1,797".
+/// Converts 1797 to "1,797".
 inline std::string grouped(int64_t value) {
   std::string digits = std::to_string(value);
   const size_t begin = digits[0] == '-' ? 1 : 0;

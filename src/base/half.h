@@ -9,7 +9,8 @@ namespace trainyard {
 
 inline float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
-/// IEEE 754 binary16: a sign, 5 bits of exponent with bias 15, 10 of fraction.
+/// Converts from IEEE 754 binary16: a sign, 5 bits of exponent with bias 15, and 10 bits of
+/// fraction.
 inline float from_f16(uint16_t bits) {
   const uint32_t sign = uint32_t{bits & 0x8000u} << 16;
   const int exponent = bits >> 10 & 0x1f;

@@ -8,7 +8,8 @@
 
 namespace trainyard {
 
-/// "a", "a or b", "a, b or c": `last` stands before the last text, ", " before each earlier one.
+/// Joins texts as "a", "a or b" or "a, b or c": `last` stands before the last text, ", " before
+/// each earlier one.
 template <std::ranges::sized_range Texts>
 std::string joined(const Texts& texts, std::string_view last = " or ") {
   std::string all;
@@ -21,7 +22,8 @@ std::string joined(const Texts& texts, std::string_view last = " or ") {
   return all;
 }
 
-/// "a, b, c": the first eight texts, followed by the number of the others: " and 4 more".
+/// Returns text such as "a, b, c and 4 more": the first eight texts, and the number of the others
+/// if there are any.
 template <std::ranges::sized_range Texts>
 std::string first_names(const Texts& texts) {
   constexpr size_t kShown = 8;

@@ -30,7 +30,7 @@ class JsonFields {
   /// Borrows `object`. `what` is its name in messages.
   JsonFields(const nlohmann::json& object, std::string what, std::string reason);
 
-  /// True if an optional field exists.
+  /// Returns true if an optional field exists.
   bool has(const char* key) const;
   int64_t integer(const char* key, int64_t min, int64_t max);
   uint64_t unsigned_integer(const char* key);

@@ -16,16 +16,16 @@ class ManualPage {
   void heading(std::string_view text);
   /// Empty lines of `text` separate paragraphs.
   void paragraph(std::string_view text);
-  /// Lines that are not filled, in the font for code.
+  /// Adds lines that are not filled, in the font for code.
   void code(const std::vector<std::string>& lines);
 
   struct Word {
     std::string text;
     enum Font { kPlain, kBold, kItalic } font = kPlain;
   };
-  /// A separate line in several fonts, such as a synopsis.
+  /// Adds a separate line in several fonts, such as a synopsis.
   void line(const std::vector<Word>& words);
-  /// A term and, indented below it, its meaning.
+  /// Adds a term and, indented below it, its meaning.
   void item(const std::vector<Word>& term, std::string_view meaning);
 
   const std::string& source() const { return source_; }

@@ -14,8 +14,8 @@
 
 namespace trainyard {
 
-/// The `stream` of the draws for the thing of this name, so that for example a parameter's initial
-/// values depend on its name. It is the name's 32-bit FNV-1a hash.
+/// Returns the `stream` of the draws for a name, so that for example a parameter's initial values
+/// depend on its name. It is the name's 32-bit FNV-1a hash.
 constexpr uint32_t stream_of(std::string_view name) {
   uint32_t h = 2166136261u;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 16777619u;

@@ -31,9 +31,11 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::string_view text);
-/// Digest of a file's content, read in 1 MiB pieces. Errors: file_error() of src/base/files.h.
+/// Returns the digest of a file's content, read in 1 MiB pieces. Errors: file_error() of
+/// src/base/files.h.
 Result<std::string> sha256_file(const std::filesystem::path& path);
-/// True for 64 lower-case hexadecimal digits: the only form in which a client may name content.
+/// Returns true for 64 lower-case hexadecimal digits: the only form in which a client may name
+/// content.
 bool is_sha256_hex(std::string_view text);
 
 }  // namespace trainyard

@@ -27,7 +27,7 @@ std::string octal(int64_t value, int digits) {
   return text;
 }
 
-/// One ustar header block. `name` and `prefix` must fit their fields.
+/// Returns one ustar header block. `name` and `prefix` must fit their fields.
 std::string block(const std::string& name, const std::string& prefix, int64_t bytes, char type) {
   std::string b(kBlock, '\0');
   const auto put = [&](size_t at, const std::string& text) { b.replace(at, text.size(), text); };

@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-/// `text` with its ASCII letters in lower case.
+/// Returns `text` with its ASCII letters in lower case.
 std::string lower(std::string_view text);
 
 /// Returns the candidate that a user who wrote `word` probably meant: the one for which other tools
@@ -18,14 +18,14 @@ std::string lower(std::string_view text);
 std::optional<std::string> nearest_name(std::string_view word,
                                         std::span<const std::string> candidates);
 
-/// `value` in quotes for an error message, cut to 64 bytes, with control bytes and non-ASCII bytes
-/// escaped as \xNN.
+/// Returns `value` in quotes for an error message, cut to 64 bytes, with control bytes and
+/// non-ASCII bytes escaped as \xNN.
 std::string quoted_value(std::string_view value);
 
-/// True for well-formed UTF-8 (no overlong forms, no surrogates). Names must be, since they are
-/// stored in JSON.
+/// Returns true for well-formed UTF-8 (no overlong forms, no surrogates). Names must be, since they
+/// are stored in JSON.
 bool is_utf8(std::string_view text);
-/// Offset of the first byte that is not part of well-formed UTF-8; nullopt if `text` is
+/// Returns the offset of the first byte that is not part of well-formed UTF-8; nullopt if `text` is
 /// well-formed.
 std::optional<size_t> find_invalid_utf8(std::string_view text);
 /// Removes the first code point from `text`, which must be well-formed UTF-8 and not empty, and
@@ -33,10 +33,10 @@ std::optional<size_t> find_invalid_utf8(std::string_view text);
 char32_t take_code_point(std::string_view& text);
 void append_utf8(std::string& text, char32_t code_point);
 
-/// `value` with six significant digits, as printf's %g writes it: 0.001, 1e-05.
+/// Returns `value` with six significant digits, as printf's %g writes it: 0.001, 1e-05.
 std::string short_number(double value);
 
-/// 1536 -> "1.5 KiB". Three significant digits, binary units.
+/// Converts 1536 to "1.5 KiB", with three significant digits and binary units.
 std::string human_bytes(int64_t bytes);
 
 }  // namespace trainyard

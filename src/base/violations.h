@@ -44,7 +44,7 @@ class Violations {
   bool empty() const { return count_ == 0; }
   size_t count() const { return count_; }
 
-  /// INVALID_ARGUMENT with the first problem as its message. Call it only if !empty().
+  /// Returns INVALID_ARGUMENT with the first problem as its message. Call it only if !empty().
   Error to_error() const {
     Error e{ErrorCode::kInvalidArgument, reason_, message_, {}, kept_};
     if (count_ > 1) {

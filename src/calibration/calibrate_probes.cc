@@ -93,7 +93,7 @@ ModelSpec gpt(int64_t layers, int64_t width, int64_t heads) {
       "gpt2", {{"n_layer", layers}, {"n_embd", width}, {"n_head", heads}, {"dropout", 0.0}});
 }
 
-/// Networks that together contain all ops of the presets.
+/// Returns networks that together contain all ops of the presets.
 std::vector<Probe> every_op() {
   Recipe clipped = probe_recipe(64, "adamw");
   clipped.clip_norm = 1;
@@ -126,11 +126,12 @@ std::vector<Probe> every_op() {
   };
 }
 
-/// Networks with the sizes of typical CPU jobs: few and many rows, small layers that stay in a
-/// cache and large ones that do not.
+/// Returns networks with the sizes of typical CPU jobs: few and many rows, small layers that stay
+/// in a cache and large ones that do not.
 std::vector<Probe> sizes_of_cpu_jobs() {
   return {
-      // Larger networks with other batch sizes: small ones predict these poorly.
+      // Small networks predict larger ones with other batch sizes poorly, so these are measured,
+      // too.
       {mlp({2048, 1024}), classes_of({784}), probe_recipe(128, "sgd", 0.9), true},
       {convolutions(), photos(32), probe_recipe(4, "sgd", 0.9), true},
       {mlp({4096, 2048}), classes_of({784}), probe_recipe(8, "sgd", 0.9), true},
@@ -155,9 +156,9 @@ std::vector<Probe> sizes_of_cpu_jobs() {
   };
 }
 
-/// Networks that fill a GPU: a small layer takes as long as its launch and predicts nothing about a
-/// large one. The first networks contain most of a large job's kinds of work; each needs at most 4
-/// GiB.
+/// Returns networks that fill a GPU: a small layer takes as long as its launch and predicts nothing
+/// about a large one. The first networks contain most of a large job's kinds of work; each needs at
+/// most 4 GiB.
 std::vector<Probe> sizes_of_gpu_jobs() {
   return {
       {preset_model("resnet50", {}), photos(224), probe_recipe(32, "sgd", 0.9), true},

@@ -248,6 +248,7 @@ std::string profile_json(const StepProfile& profile, int64_t batch_size) {
                      {"timed_step_seconds", profile.timed_step_s},
                      {"peak",
                       {{"f32_flops", profile.peak.f32_flops},
+                       {"tf32_flops", profile.peak.tf32_flops},
                        {"half_flops", profile.peak.half_flops},
                        {"bytes", profile.peak.bytes},
                        {"source", profile.peak.source}}},

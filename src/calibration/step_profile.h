@@ -49,7 +49,7 @@ struct StepProfile {
   std::vector<NodeProfile> nodes;  // in order of execution
   std::vector<StepTrace> traces;
 
-  /// The sum over all nodes.
+  /// Returns the sum over all nodes.
   double node_seconds() const;
   int64_t flops() const;
 };
@@ -65,8 +65,8 @@ Result<StepProfile> profile_steps(Session& session, ProfilingBackend& backend,
 Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
                                 const ProfileOptions& options, const std::stop_token& stop);
 
-/// One machine-readable JSON object: the step, the device's peak rates, and for every op and node
-/// its time, FLOPs, bytes and share of the bound (least_seconds() divided by the time).
+/// Returns one machine-readable JSON object: the step, the device's peak rates, and for every op
+/// and node its time, FLOPs, bytes and share of the bound (least_seconds() divided by the time).
 std::string profile_json(const StepProfile& profile, int64_t batch_size);
 
 /// Returns the traced steps as JSON for chrome://tracing or Perfetto, in rows for loader, host and

@@ -131,8 +131,8 @@ std::vector<CheckpointFolder> list_all(const fs::path& folder, std::error_code& 
   return candidates;
 }
 
-/// Whether the checkpoint that load() refused may still be intact (a read failed). False if a file
-/// is missing: a checkpoint's folder gets its name only when complete, so the checkpoint is
+/// Returns whether the checkpoint that load() refused may still be intact (a read failed). False if
+/// a file is missing: a checkpoint's folder gets its name only when complete, so the checkpoint is
 /// damaged.
 bool may_be_intact(const Error& refused) {
   return is_of_file_error(refused.reason) && refused.code != ErrorCode::kNotFound;

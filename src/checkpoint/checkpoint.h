@@ -71,7 +71,8 @@ struct CheckpointFolder {
   int64_t step = 0;
   bool old = false;  // moved aside while its step was being saved again
 };
-/// Newest step first; if a step has two folders, the regular one precedes the one moved aside.
+/// Lists the newest step first; if a step has two folders, the regular one precedes the one moved
+/// aside.
 std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& folder);
 /// Returns the checkpoint's state if state.json is intact and the files have the recorded sizes,
 /// else nothing.

@@ -15,7 +15,7 @@ namespace {
 
 using TypedName = std::pair<std::string, TensorType>;
 
-/// Everything before the tensor data: the header's length and the padded JSON.
+/// Returns everything before the tensor data: the header's length and the padded JSON.
 Result<std::string> build_prefix(std::span<const TypedName> tensors,
                                  const SafetensorsMetadata& metadata) {
   // The JSON is built as text, since nlohmann's objects either sort names or search them linearly.

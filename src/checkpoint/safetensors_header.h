@@ -35,7 +35,7 @@ struct SafetensorsHeader {
 /// be empty.
 Error safetensors_error(std::string rule, std::string tensor, std::string message);
 
-/// Bytes per element; 0 for unknown types.
+/// Returns the bytes per element; 0 for unknown types.
 size_t safetensors_dtype_bytes(std::string_view dtype);
 
 /// Parses the header's JSON. Checks that the entries cover [0, data_bytes) exactly.

@@ -20,7 +20,7 @@ struct FileTensor {
   Shape shape;
 };
 
-/// Whether to_f32() converts from `dtype`: F32, F64, F16, BF16.
+/// Returns whether to_f32() converts from `dtype`: F32, F64, F16, BF16.
 bool converts_to_f32(std::string_view dtype);
 /// Converts row-major bytes of type `dtype` to F32, rounding to nearest. F64 values beyond F32's
 /// range become infinite.

@@ -24,7 +24,7 @@ const char* kind_text(const DatasetSchema& schema) {
   return "";
 }
 
-/// For each name in `from` its index in `to`, or -1 if `to` does not have it.
+/// Returns for each name in `from` its index in `to`, or -1 if `to` does not have it.
 std::vector<int32_t> indices_by_name(const std::vector<std::string>& from,
                                      const std::vector<std::string>& to) {
   std::map<std::string_view, int32_t> at;

@@ -83,7 +83,7 @@ struct CsvOptions {
   int64_t max_length = 128;  // tokens per row: longer rows are truncated, shorter ones padded
 
   bool skips_rows() const { return missing_target == "skip"; }
-  /// An option's name in messages: "csv.target".
+  /// Returns an option's name in messages: "csv.target".
   std::string field(const char* name) const {
     return std::string(json_lines ? "jsonl." : "csv.") + name;
   }

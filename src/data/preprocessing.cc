@@ -21,9 +21,9 @@ struct Moments {
   double std = 1;
 };
 
-/// Mean and population standard deviation of the finite values that `visit` passes to its argument,
-/// always in the same order. Takes two passes, since a one-pass variance is inaccurate for large
-/// means.
+/// Returns the mean and population standard deviation of the finite values that `visit` passes to
+/// its argument, always in the same order. Takes two passes, since a one-pass variance is
+/// inaccurate for large means.
 template <typename Visit>
 Moments fit_moments(const Visit& visit) {
   int64_t count = 0;
@@ -48,8 +48,8 @@ Moments fit_moments(const Visit& visit) {
   return m;
 }
 
-/// Mean and deviation of bytes scaled to [0, 1]. Uses integers until the last division, so that
-/// nothing is rounded before.
+/// Returns the mean and deviation of bytes scaled to [0, 1]. Uses integers until the last division,
+/// so that nothing is rounded before.
 Moments moments_of_bytes(int64_t count, int64_t sum, int64_t squares) {
   if (count == 0) return {};
   const Int128 spread = Int128{count} * squares - Int128{sum} * sum;

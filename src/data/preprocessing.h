@@ -39,7 +39,7 @@ struct Preprocessing {
   std::string to_json() const;
   /// Refusal: DATASET_INVALID. Sizes are checked against a schema by fits().
   static Result<Preprocessing> from_json(std::string_view text);
-  /// False if this was fitted for another schema.
+  /// Returns false if this was fitted for another schema.
   bool fits(const DatasetSchema& schema) const;
 };
 
@@ -71,9 +71,9 @@ class RowTransform {
   RowTransform(const DatasetSchema& schema, const Preprocessing& p);
   /// Returns the number of elements of an input sample.
   int64_t input_size() const { return input_size_; }
-  /// True if samples are tokens.
+  /// Returns true if samples are tokens.
   bool text() const { return text_; }
-  /// True if samples are windows of a stream of tokens.
+  /// Returns true if samples are windows of a stream of tokens.
   bool stream() const { return p_.context_length > 0; }
   /// For text: copies the input_size() tokens of row `row`, or of a stream those from token `row`
   /// on.
@@ -150,13 +150,13 @@ struct RawRows {
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,
                                std::string_view bytes);
 
-/// Decodes JPEG or PNG files for predict with a model of byte images, and converts them to its
-/// channels and size as the ingest did. If the ingest did not resize, other sizes are refused.
-/// Refusals as in ingest; one error lists the first 16 files.
 struct RawImage {
   std::string name;  // for messages
   std::string_view bytes;
 };
+/// Decodes JPEG or PNG files for predict with a model of byte images, and converts them to its
+/// channels and size as the ingest did. If the ingest did not resize, other sizes are refused.
+/// Refusals as in ingest; one error lists the first 16 files.
 Result<RawRows> parse_raw_images(const DatasetSchema& schema, std::span<const RawImage> images);
 
 }  // namespace trainyard

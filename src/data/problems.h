@@ -16,7 +16,7 @@ class Problems {
  public:
   static constexpr size_t kCountMax = 16;
   bool empty() const { return violations_.empty(); }
-  /// True if further problems would be dropped, so that reading can end.
+  /// Returns true if further problems would be dropped, so that reading can end.
   bool full() const { return violations_.size() >= kCountMax; }
   /// Adds a problem; those beyond the first 16 are dropped.
   void add(std::string place, std::string description);
@@ -29,8 +29,8 @@ class Problems {
   std::vector<FieldViolation> violations_;
 };
 
-/// "data: row 3 (line 4), column 'age'". Rows are counted from 1 without the header, lines from 1
-/// with it.
+/// Returns text such as "data: row 3 (line 4), column 'age'". Rows are counted from 1 without the
+/// header, lines from 1 with it.
 std::string place_of(const std::string& source, int64_t row, int64_t line,
                      const std::string& column);
 std::string place_of(const std::string& source, int64_t row, int64_t line);

@@ -127,7 +127,8 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
   return text;
 }
 
-/// How many columns from `first` on are the parts of the date `name`; 0 if the set is incomplete.
+/// Returns how many columns from `first` on are the parts of the date `name`; 0 if the set is
+/// incomplete.
 size_t count_date_parts(const std::vector<ColumnSchema>& columns, size_t first,
                         const std::string& name) {
   size_t count = 0;
@@ -135,8 +136,8 @@ size_t count_date_parts(const std::vector<ColumnSchema>& columns, size_t first,
   return count == date_parts(false) || count == date_parts(true) ? count : 0;
 }
 
-/// Whether the source's columns contain each feature exactly once and in order, so that raw rows
-/// can be read by position.
+/// Returns whether the source's columns contain each feature exactly once and in order, so that raw
+/// rows can be read by position.
 bool source_matches(const DatasetSchema& schema) {
   if (schema.source_columns.empty()) return schema.ignored_columns.empty();
   const std::set<std::string_view> ignored(schema.ignored_columns.begin(),

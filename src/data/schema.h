@@ -89,7 +89,7 @@ struct DatasetSchema {
 
   int64_t numeric_columns() const;
   int64_t categorical_columns() const;
-  /// True for a language model's text: one stream of tokens, whose windows are the samples.
+  /// Returns true for a language model's text: one stream of tokens, whose windows are the samples.
   bool stream() const { return kind == Kind::kText && text.stream(); }
   /// Returns the shape of preprocessed samples, and the outputs that the target requires.
   /// `context_length` is the number of tokens of a stream's samples, which the job decides;
@@ -100,7 +100,8 @@ struct DatasetSchema {
   static Result<DatasetSchema> from_json(const nlohmann::json& json);
 };
 
-/// True if `c` may separate the fields of a CSV file: printable ASCII or a tab, but no quote.
+/// Returns true if `c` may separate the fields of a CSV file: printable ASCII or a tab, but no
+/// quote.
 bool is_csv_delimiter(char c);
 
 }  // namespace trainyard

@@ -38,7 +38,8 @@ std::optional<NumberStatistics> measure_numbers(const Visit& visit) {
   return s;
 }
 
-/// How often each of `kinds` codes occurs at `first`, `first` + `stride`, ...; -1 is missing.
+/// Returns how often each of `kinds` codes occurs at `first`, `first` + `stride`, ...; -1 is
+/// missing.
 std::vector<int64_t> count_codes(std::span<const int32_t> codes, size_t first, size_t stride,
                                  size_t kinds) {
   std::vector<int64_t> counts(kinds);

@@ -12,10 +12,11 @@
 namespace trainyard {
 namespace {
 
-constexpr int64_t kValuesMax = 1000;       // most different values of a column that is checked
-constexpr int64_t kRowsPerValueMin = 5;    // on average; with fewer rows, nothing can be concluded
-constexpr int64_t kStraysPerMille = 1;     // most rows that may contradict, of all rows ...
-constexpr int64_t kStraysPercent = 5;      // ... and of the rows outside the largest class
+constexpr int64_t kValuesMax = 1000;     // most different values of a column that is checked
+constexpr int64_t kRowsPerValueMin = 5;  // on average; with fewer rows, nothing can be concluded
+constexpr int64_t kStraysPerMille = 1;   // of all rows, the most that may contradict
+// of the rows outside the largest class, the most that may contradict
+constexpr int64_t kStraysPercent = 5;
 constexpr int64_t kRowsOfRangesMin = 200;  // in fewer rows, ranges may be disjoint by chance
 constexpr size_t kClassesOfRangesMax = 64;
 constexpr double kCorrelationMin = 0.999;

@@ -191,7 +191,7 @@ void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const 
   std::iota(test_rows.begin(), test_rows.end(), int64_t{0});
   const RowCopies copies = count_copies(schema, train.view(), train_rows, test.view(), test_rows);
   if (!copies.matter()) return;
-  warnings.push_back({"TEST_COPIES",
+  warnings.push_back({"TEST_ROWS_IN_TRAINING_SET",
                       {},
                       copies.copies,
                       std::to_string(copies.copies) + " of " + std::to_string(copies.rows) +

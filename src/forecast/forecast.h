@@ -21,7 +21,7 @@ struct TimeRange {
 TimeRange operator*(TimeRange range, double factor);
 
 enum class Limit : uint8_t { kUnknown, kCompute, kMemory, kLaunches, kData, kExchanges };
-/// "compute", "memory bandwidth", "launches", "data", "exchanges"; "" for kUnknown.
+/// Returns one of "compute", "memory bandwidth", "launches", "data", "exchanges"; "" for kUnknown.
 std::string_view name_of(Limit limit);
 
 /// A lower bound for the time of a step: the sum over its nodes of the time for the node's FLOPs at
@@ -53,8 +53,9 @@ inline constexpr LinkRates kAssumedCpuNetwork{.bytes_per_second = 0.3e9,
                                               .bytes_per_second_least = 0.1e9,
                                               .bytes_per_second_most = 1.2e9,
                                               .seconds_per_exchange = 200e-6};
-/// "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the ranges", or
-/// "the network between its nodes ..."; empty if the step sends nothing over a link or network.
+/// Returns "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the
+/// ranges", or "the network between its nodes ..."; empty if the step sends nothing over a link or
+/// network.
 std::string assumed_link(const StepWork& work);
 
 struct StepForecast {

@@ -79,8 +79,8 @@ RateModel::Terms least_squares(const std::vector<const RateSample*>& samples) {
 
 bool is_pseudo(std::string_view op) { return op.starts_with('('); }
 
-/// True for a node whose time is mainly that of moving its bytes, since it computes little with
-/// each of them. (A view, which moves no bytes, has an op of its own: kViewOp.)
+/// Returns true for a node whose time is mainly that of moving its bytes, since it computes little
+/// with each of them. (A view, which moves no bytes, has an op of its own: kViewOp.)
 bool only_moves(const NodeWorkload& w) {
   constexpr double kFlopsPerByteMax = 10;
   return w.m == 0 && w.flops <= kFlopsPerByteMax * w.bytes && !is_pseudo(w.op);

@@ -19,7 +19,8 @@ namespace {
 constexpr double kFarBegins = 512.0 * 1024, kFarEnds = 2 * 1024 * 1024.0;
 constexpr double kMemoryBegins = 8 * 1024 * 1024.0, kMemoryEnds = 64 * 1024 * 1024.0;
 
-/// Rises from 0 at `begins` to 1 at `ends`, in proportion to the logarithm of `distance`.
+/// Returns a value that rises from 0 at `begins` to 1 at `ends`, in proportion to the logarithm of
+/// `distance`.
 double ramp(double distance, double begins, double ends) {
   if (distance <= begins) return 0;
   return std::min(1.0, std::log(distance / begins) / std::log(ends / begins));
@@ -116,7 +117,7 @@ std::vector<NodeWorkload> joined(const Program& program, const std::vector<NodeW
   return groups;
 }
 
-/// True if the node's output has the same address as its input, so that nothing is copied.
+/// Returns true if the node's output has the same address as its input, so that nothing is copied.
 bool moves_nothing(const Program& program, const Node& node) {
   if (!is_view(node) || node.inputs.empty() || node.outputs.empty()) return false;
   const auto placement = [&](TensorId id) { return program.placements[static_cast<size_t>(id)]; };

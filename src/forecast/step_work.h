@@ -62,7 +62,7 @@ struct StepWork {
   // however their data, learning rate and job length differ.
   std::string digest;
 
-  /// FLOPs of one step.
+  /// Returns the FLOPs of one step.
   double flops() const;
 };
 
@@ -74,8 +74,8 @@ struct ProgramRuns {
   const Program* program = nullptr;
   double runs = 1;
 };
-/// The work of a step that runs these programs. For a GPU, nodes that one kernel can run are
-/// counted as one (src/plan/node_groups.h).
+/// Returns the work of a step that runs these programs. For a GPU, nodes that one kernel can run
+/// are counted as one (src/plan/node_groups.h).
 StepWork step_work(const std::vector<ProgramRuns>& programs, double input_bytes,
                    Processor processor = Processor::kCpu);
 

@@ -68,7 +68,8 @@ enum class Spread : uint8_t {
   kSummand,   // for all ranks' rows; the tensor's value is the sum over the ranks
 };
 std::string_view name_of(Spread spread);
-/// Whether a tensor of this spread is one rank's part of a larger tensor, stored on no other rank.
+/// Returns whether a tensor of this spread is one rank's part of a larger tensor, stored on no
+/// other rank.
 constexpr bool is_part(Spread spread) {
   return spread == Spread::kClasses || spread == Spread::kUnits || spread == Spread::kElements;
 }

@@ -38,7 +38,7 @@ Result<std::vector<Spread>> spread_outputs(const Graph& graph, const Op& op,
     names += (names.empty() ? "" : ", ") + graph.tensor(inputs[i]).name + " (" +
              std::string(name_of(spreads[i])) + ")";
   }
-  return make_error(ErrorCode::kInvalidArgument, "SPREAD_MISMATCH",
+  return make_error(ErrorCode::kInvalidArgument, "SHARDING_UNSUPPORTED",
                     std::string(op.type()) + " does not support this sharding of its inputs: " +
                         (names.empty() ? "none is sharded" : names));
 }

@@ -43,8 +43,8 @@ class GradientContext {
   TensorId output(int64_t i) const { return node().outputs.at(static_cast<size_t>(i)); }
   /// Returns the gradient of output i, or kNoTensor if the loss does not depend on it.
   virtual TensorId grad_output(int64_t i) const = 0;
-  /// True if input i depends on a parameter that is trained. Other inputs need no gradient, and
-  /// computing one is a waste.
+  /// Returns true if input i depends on a parameter that is trained. Other inputs need no gradient,
+  /// and computing one is a waste.
   virtual bool needs_grad(int64_t i) const = 0;
   /// Appends a backward node named "<node>/<suffix>" and returns its outputs. `wanted[k]` = false
   /// leaves output k out (kNoTensor).
@@ -84,8 +84,8 @@ struct PrecisionRule {
 class Op {
  public:
   virtual ~Op() = default;
-  /// The ONNX name ("Conv"). Gradients and updates, which ONNX does not have, are named "ConvGrad",
-  /// "SgdUpdate".
+  /// Returns the ONNX name ("Conv"). Gradients and updates, which ONNX does not have, are named
+  /// "ConvGrad", "SgdUpdate".
   virtual std::string_view type() const = 0;
   /// Returns the types of all outputs, in order, including optional ones. All invalid nodes are
   /// refused here. A message starts with the attribute or input that is at fault; add_node prefixes
@@ -95,13 +95,14 @@ class Op {
   /// differentiated.
   virtual void differentiate(GradientContext& c) const;
   virtual Cost cost(const Graph& graph, const Node& node) const;  // default: 0 FLOPs, all bytes
-  /// Indices of inputs that a run updates in place (running statistics, parameters).
+  /// Returns the indices of inputs that a run updates in place (running statistics, parameters).
   virtual std::vector<int64_t> mutated_inputs(const Node&) const { return {}; }
   /// Pairs (output, input) for which the kernel accepts the same memory. The plan shares memory if
   /// no later node reads the input and both tensors have the same size and layout.
   virtual std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const { return {}; }
-  /// Whether the node starts work that runs concurrently with later nodes, such as an exchange
-  /// between devices. The schedule never delays such an update node to group it with others.
+  /// Returns whether the node starts work that runs concurrently with later nodes, such as an
+  /// exchange between devices. The schedule never delays such an update node to group it with
+  /// others.
   virtual bool starts_other_work() const { return false; }
   /// Returns the spreads of all outputs, in order, given those of the inputs (kOwn for an input
   /// that is left out); nothing if the op does not accept these inputs. By default all must be
@@ -121,9 +122,9 @@ const Op* find_op(std::string_view type);
 const Op& get_op(std::string_view type);  // a fault if the type is unknown
 std::vector<const Op*> all_ops();
 
-/// For a node that updates only some rows of a parameter: the index of the input that lists these
-/// rows. It is the last input, and no other input is I32 (src/ops/shards.h). Nothing if the node
-/// updates all rows.
+/// Returns, for a node that updates only some rows of a parameter, the index of the input that
+/// lists these rows. It is the last input, and no other input is I32 (src/ops/shards.h). Nothing if
+/// the node updates all rows.
 std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
 
 }  // namespace trainyard

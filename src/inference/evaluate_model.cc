@@ -14,8 +14,8 @@
 namespace trainyard {
 namespace {
 
-// Windows per run of the program; fewer than rows elsewhere, since each token of a window has its
-// own row of logits.
+// The number of windows per run of the program. It is smaller than the number of rows of other
+// models, since each token of a window has its own row of logits.
 constexpr int64_t kWindowsBatch = 4;
 
 class InferenceModel final : public BatchModel {
@@ -38,7 +38,7 @@ class InferenceModel final : public BatchModel {
 Result<std::string> pick_partition(const std::string& asked, const DatasetSchema& schema) {
   if (asked.empty()) return std::string(schema.test_rows > 0 ? "test" : "train");
   if (asked == "test" && schema.test_rows == 0) {
-    return field_error("EVALUATE_NO_ROWS", "rows",
+    return field_error("EVALUATE_ROWS_MISSING", "rows",
                        "the dataset has no test set; use its TRAIN rows");
   }
   return asked;
@@ -58,8 +58,8 @@ Result<std::vector<std::string>> pick_metrics(const std::vector<std::string>& as
   return evaluation_metrics(recipe, interface);
 }
 
-/// The start of all samples of a partition. A stream of `count` tokens gives adjacent windows
-/// without overlap.
+/// Returns the start of all samples of a partition. A stream of `count` tokens gives adjacent
+/// windows without overlap.
 std::vector<int64_t> all_rows(const DatasetSchema& schema, int64_t count, int64_t context) {
   if (!schema.stream()) return window_starts(0, count, 1);
   return window_starts(0, std::max<int64_t>(count - 1, 0) / context, context);
@@ -90,7 +90,7 @@ class LoadedEvaluator final : public ModelEvaluator {
     const std::vector<int64_t> rows =
         all_rows(data.schema(), aligned.view().rows, info_.preprocessing.context_length);
     if (rows.empty()) {
-      return field_error("EVALUATE_NO_ROWS", "dataset",
+      return field_error("EVALUATE_ROWS_MISSING", "dataset",
                          "its " + out.partition + " rows do not contain a whole sample");
     }
     out.rows = std::ssize(rows);

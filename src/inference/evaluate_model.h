@@ -32,7 +32,7 @@ class ModelEvaluator {
   /// `partition` is "train", "test" or "". "" selects the test set if the dataset has one, else the
   /// training rows. `metrics` are computed in addition to the default ones of the target. The
   /// dataset's schema may differ from the model's (src/data/align.h). Errors: EVALUATE_MISMATCH,
-  /// EVALUATE_NO_ROWS, and those of check_metrics() and Dataset::open().
+  /// EVALUATE_ROWS_MISSING, and those of check_metrics() and Dataset::open().
   virtual Result<ModelEvaluation> evaluate(const std::filesystem::path& dataset,
                                            const std::string& partition,
                                            const std::vector<std::string>& metrics) = 0;

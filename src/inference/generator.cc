@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kStream = stream_of("generate");
 
-/// Uniform in [0, 1) with the full precision of a double.
+/// Returns a uniformly distributed number in [0, 1) with the full precision of a double.
 double uniform(uint64_t seed, int64_t index) {
   const math::Philox4 block = math::philox_block(seed, kStream, 0, static_cast<uint64_t>(index));
   const uint64_t bits = (uint64_t{block.v[0]} << 32 | block.v[1]) >> 11;
@@ -52,7 +52,7 @@ class Utf8Gate {
   }
 
  private:
-  /// Whether `bytes` begin a well-formed character that further bytes would complete.
+  /// Returns whether `bytes` begin a well-formed character that further bytes would complete.
   static bool may_become_a_character(std::string_view bytes) {
     for (const char second : {'\x80', '\x90', '\xa0'}) {
       std::string whole(bytes);
@@ -116,7 +116,7 @@ class LoadedGenerator final : public Generator {
   }
 
   /// Computes the logits of the token after `text`. The last tokens of `text` are at the start of
-  /// the window; a causal model ignores the positions behind them.
+  /// the window; a causal model ignores the positions after them.
   void score_next(const std::vector<int32_t>& text) {
     const size_t seen = std::min(text.size(), window_.size());
     std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), window_.begin());

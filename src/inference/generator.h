@@ -36,7 +36,7 @@ struct Sampling {
 /// to the smaller ID. A logit of -infinity is never drawn; at least one logit must be finite.
 int32_t draw_token(std::span<const float> logits, const Sampling& sampling, int64_t index);
 
-/// FIELD_OUT_OF_RANGE with the name of the field: temperature, top_k or top_p.
+/// Error: FIELD_OUT_OF_RANGE with the name of the field: temperature, top_k or top_p.
 Status check_sampling(const Sampling& sampling);
 
 class Generator {

@@ -39,17 +39,18 @@ const std::vector<AugmentationKind>& augmentation_kinds();
 void check_augmentation(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                         Violations& violations);
 
-/// True if an entry mixes the images of a batch, so that targets are probabilities of classes.
+/// Returns true if an entry mixes the images of a batch, so that targets are probabilities of
+/// classes.
 bool mixes_classes(const std::vector<AugmentationSpec>& list);
-/// True if a device that keeps the dataset's images can apply the whole list without the host: no
-/// entry mixes images, and all pass moves_alone(). An empty list does.
+/// Returns true if a device that keeps the dataset's images can apply the whole list without the
+/// host: no entry mixes images, and all pass moves_alone(). An empty list does.
 bool moves_images_alone(const std::vector<AugmentationSpec>& list);
 /// Refuses mixing if a batch is one image, or if the loss cannot take probabilities of classes.
 void check_mixing(const std::vector<AugmentationSpec>& list, int64_t batch_size,
                   const Objective& objective, Violations& violations);
 
-/// Convert a list that check_augmentation() accepted: its augmentations of single images to an
-/// Augmenter, and its mixing of batches, which comes after them, to a Mixer.
+/// These convert a list that check_augmentation() accepted: its augmentations of single images to
+/// an Augmenter, and its mixing of batches, which comes after them, to a Mixer.
 Augmenter make_augmenter(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema,
                          const Preprocessing& preprocessing);
 Mixer make_mixer(const std::vector<AugmentationSpec>& list, const DatasetSchema& schema);

@@ -20,9 +20,9 @@ class CheckpointPace {
  public:
   CheckpointPace(int64_t bytes, int64_t now_us);
 
-  /// Whether the run must write a checkpoint. `writing`: an earlier one is still being written, so
-  /// that the run would have to wait for it. Then only the longest interval makes the next one due:
-  /// a run whose disk hangs stops instead of training on without checkpoints.
+  /// Returns whether the run must write a checkpoint. `writing`: an earlier one is still being
+  /// written, so that the run would have to wait for it. Then only the longest interval makes the
+  /// next one due: a run whose disk hangs stops instead of training on without checkpoints.
   bool due(int64_t now_us, bool writing) const;
   /// Records that the write of a checkpoint began at `now_us`, whether it was due or not.
   void begin(int64_t now_us) { begin_us_ = now_us; }

@@ -26,9 +26,9 @@ bool is_below(std::string_view field, std::string_view root) {
          (field.size() == root.size() || field[root.size()] == '.' || field[root.size()] == '[');
 }
 
-/// True for a setting of a preset, a layer or a loss that has no state: "dropout", the "ratio" of a
-/// dropout layer, "label_smoothing". False for a whole dropout layer ("model.layers[3].dropout"),
-/// which a fork may neither add nor remove.
+/// Returns true for a setting of a preset, a layer or a loss that has no state: "dropout", the
+/// "ratio" of a dropout layer, "label_smoothing". False for a whole dropout layer
+/// ("model.layers[3].dropout"), which a fork may neither add nor remove.
 bool is_regularization(std::string_view field) {
   if (!field.starts_with("model.")) return false;
   if (field.starts_with("model.loss.")) return field.ends_with(".label_smoothing");
@@ -57,10 +57,10 @@ Error refused(const std::vector<FieldDifference>& differences) {
   Violations violations;
   for (const FieldDifference& d : differences) {
     if (d.field == "dataset") {
-      violations.add("FORK_CHANGES", "spec.dataset",
+      violations.add("FORK_CHANGE_UNSUPPORTED", "spec.dataset",
                      "differs from the checkpoint's; a fork keeps the data");
     } else {
-      violations.add("FORK_CHANGES", "spec." + d.field,
+      violations.add("FORK_CHANGE_UNSUPPORTED", "spec." + d.field,
                      d.job + " is not the checkpoint's " + d.recorded +
                          "; a fork keeps the model, the data, the seed and whatever has state");
     }
@@ -68,8 +68,8 @@ Error refused(const std::vector<FieldDifference>& differences) {
   return violations.to_error();
 }
 
-/// The training loop's state `extra` for a run with these differences: the state of keep_best and
-/// early_stopping is reset where it no longer applies.
+/// Returns the training loop's state `extra` for a run with these differences: the state of
+/// keep_best and early_stopping is reset where it no longer applies.
 Json forked(const Json& extra, const std::vector<FieldDifference>& differences) {
   Json json = extra;
   const auto changed = [&](std::string_view root) {

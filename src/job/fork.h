@@ -23,8 +23,8 @@ struct Fork {
 };
 
 /// Adapts the checkpoint `from` to `job`, of which only model, recipe and dataset are used. Writes
-/// nothing. Errors: INVALID_ARGUMENT/FORK_CHANGES names the fields that differ and must not;
-/// FAILED_PRECONDITION/CHECKPOINT_FOREIGN if the checkpoint has no readable record of its run;
+/// nothing. Errors: INVALID_ARGUMENT/FORK_CHANGE_UNSUPPORTED names the fields that differ and must
+/// not; FAILED_PRECONDITION/CHECKPOINT_FOREIGN if the checkpoint has no readable record of its run;
 /// NOT_FOUND/CHECKPOINT_NOT_FOUND if the checkpoint is missing or incomplete.
 Result<Fork> plan_fork(const CheckpointFolder& from, const TrainJob& job);
 

@@ -45,10 +45,10 @@ class RunIdentity {
   static Result<RunIdentity> of(const TrainJob& job);
 
   const RunRecord& record() const { return record_; }
-  /// Why a record belongs to another run, "recipe.seed: the checkpoint has 1, the job has 2"; empty
-  /// if it belongs to this run.
+  /// Returns why a record belongs to another run, "recipe.seed: the checkpoint has 1, the job has
+  /// 2"; empty if it belongs to this run.
   std::string difference(const RunRecord& recorded) const;
-  /// Whether the arithmetic is the only difference between a record's run and this run.
+  /// Returns whether the arithmetic is the only difference between a record's run and this run.
   bool is_in_another_arithmetic(const RunRecord& recorded) const;
   /// Returns the fields in which a record's run differs from this run. FAILED_PRECONDITION/
   /// CHECKPOINT_FOREIGN if the record is unreadable or of another version.

@@ -13,7 +13,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Metrics of training steps. `recipe.metrics` may list them; evaluations do not compute them.
+// Returns the metrics of training steps. `recipe.metrics` may list them; evaluations do not compute
+// them.
 const Names& step_metrics() {
   static const Names names = {"learning_rate", "samples_per_second", "data_wait_share",
                               "gradient_norm"};

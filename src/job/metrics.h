@@ -15,7 +15,7 @@
 
 namespace trainyard {
 
-/// True if `recipe.metrics` contains the name.
+/// Returns true if `recipe.metrics` contains the name.
 bool reports(const Recipe& recipe, std::string_view name);
 
 /// The most classes for metrics that keep a number per pair of classes (confusion_matrix, which
@@ -30,9 +30,10 @@ std::vector<std::string> evaluation_metrics(const Recipe& recipe, const ModelInt
 /// Returns the 5 of "top_5_accuracy"; nullopt for a name that is no such metric.
 std::optional<int64_t> top_k_of(std::string_view name);
 
-/// True if lower values of the metric are better.
+/// Returns true if lower values of the metric are better.
 bool is_loss_like(std::string_view metric);
-/// True if `mode` is "min", or if it is empty and lower values of `metric` ("val/loss") are better.
+/// Returns true if `mode` is "min", or if it is empty and lower values of `metric` ("val/loss") are
+/// better.
 bool minimizes(const std::string& metric, const std::string& mode);
 
 /// Refuses metrics that do not exist for the target, and keep_best or early_stopping by a metric

@@ -27,13 +27,14 @@ class Reporter {
  public:
   virtual ~Reporter() = default;
   virtual void started(const RunPlan& plan) = 0;
-  /// A step or a batch of an evaluation is finished: a sign of life for whoever watches the run.
+  /// Called after each step and each batch of an evaluation, which shows that the run makes
+  /// progress.
   virtual void progressed() = 0;
   virtual void metrics(std::span<const MetricPoint> points) = 0;
   virtual void checkpoint_saved(int64_t step, const std::filesystem::path& path) = 0;
   virtual void checkpoint_failed(int64_t step, const Error& error) = 0;
   virtual void log(std::string_view message) = 0;
-  /// A sentence about the data or the result that the user should see.
+  /// Called with a sentence about the data or the result that the user should see.
   virtual void warn(std::string_view message) { log(message); }
   /// Reports the time that the run has taken so far, as often as metrics are reported.
   virtual void times(const RunTimes& /*times*/) {}

@@ -33,7 +33,7 @@ class RunClock {
   /// Attributes the time to the `count` steps that ended since the previous call. The time of the
   /// first call is not counted.
   void steps_done(int64_t count);
-  /// Attribute the time to an evaluation or a checkpoint.
+  /// These attribute the time to an evaluation or a checkpoint.
   void evaluation_done();
   void checkpoint_done();
   void set_data_wait(double seconds) { times_.data_wait_seconds = seconds; }

@@ -28,13 +28,13 @@ std::string range_text(const AttributeRule& rule) {
 }
 
 bool in_range(const AttributeRule& rule, double v) {
-  // These comparisons make NaN out of range.
+  // Comparisons with NaN are false, so NaN is out of range.
   const bool above = rule.min_excluded ? v > rule.min : v >= rule.min;
   const bool below = rule.max_excluded ? v < rule.max : v <= rule.max;
   return above && below;
 }
 
-// The choices as "word or char or ", to which the caller appends what else is accepted.
+// Returns the choices as "word or char or ", to which the caller appends what else is accepted.
 std::string choices_text(const AttributeRule& rule) {
   std::string text;
   for (const std::string_view c : rule.choices) text += std::string(c) + " or ";
@@ -69,9 +69,9 @@ struct Problem {
 };
 
 Problem type_problem(const AttributeRule& rule) {
-  return {"FIELD_TYPE", "has the wrong type, expected " +
-                            (rule.kind == Kind::kText ? "" : choices_text(rule)) +
-                            std::string(expected_type(rule.kind))};
+  return {"FIELD_TYPE_INVALID", "has the wrong type, expected " +
+                                    (rule.kind == Kind::kText ? "" : choices_text(rule)) +
+                                    std::string(expected_type(rule.kind))};
 }
 
 // Checks that a text is one of the choices. The message also names the other type that the rule

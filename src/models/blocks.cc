@@ -114,7 +114,7 @@ class BlockChecker {
                     "has " + std::to_string(names.size()) + " names, expected at most " +
                         std::to_string(kNamesMax));
   }
-  // Whether further violations would only be counted. Checks that take long stop then.
+  // Returns whether further violations would only be counted. Checks that take long stop then.
   bool is_full() const { return violations_.count() >= Violations::kMax; }
 
   void check_block(const BlockSpec& block, size_t i) {
@@ -317,8 +317,8 @@ class BlockExpander {
     std::string block;   // the block's name
   };
 
-  // Translates a reference inside a block to a full name. A name that is not in scope becomes one
-  // that no earlier layer has, so that resolve_layers refuses it with its usual message.
+  // Translates a reference inside a block to a full name. A name outside the scope is replaced by a
+  // name that no earlier layer has, so that resolve_layers refuses it with its usual message.
   static std::string translate(const std::string& reference, const Scope& scope,
                                const std::string& prefix) {
     const std::string head = reference.substr(0, reference.find('.'));

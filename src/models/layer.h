@@ -52,7 +52,7 @@ struct LayerKind {
 const std::vector<LayerKind>& layer_kinds();
 const LayerKind* find_layer_kind(std::string_view op);
 
-// The layer kinds of each family.
+// Returns the layer kinds of each family.
 std::vector<LayerKind> dense_layers();
 std::vector<LayerKind> image_layers();
 std::vector<LayerKind> elementwise_layers();
@@ -81,14 +81,14 @@ struct ResolvedLayer {
   std::string where;                // "model.layers[3] 'conv2'"
 };
 
-/// Whether `part` is one valid part of a name, [a-z][a-z0-9_]* with at most 63 characters.
+/// Returns whether `part` is one valid part of a name, [a-z][a-z0-9_]* with at most 63 characters.
 /// kNameRule is the error text for an invalid name.
 bool is_name_part(std::string_view part);
 constexpr const char* kNameRule =
     " is not a name, expected a letter, then letters, digits and _, lower case, at most 63";
 
-/// The names of all layers of a list. A layer without a name gets that of its op (or block) and a
-/// counter.
+/// Returns the names of all layers of a list. A layer without a name gets that of its op (or block)
+/// and a counter.
 std::vector<std::string> name_layers(const std::vector<LayerSpec>& layers);
 
 /// Checks names, attributes and inputs of all layers, and reports all problems together. `preset`
@@ -110,7 +110,7 @@ class LayerBuilder {
   const Graph& graph() const { return model_.graph; }
   const TensorType& type(TensorId id) const { return model_.graph.tensor(id).type; }
   const Shape& shape(TensorId id) const { return type(id).shape; }
-  /// True while the model's last layer is built, whose size may follow from the dataset.
+  /// Returns true while the model's last layer is built, whose size may follow from the dataset.
   bool is_last() const { return is_last_; }
   void set_last(bool last) { is_last_ = last; }
 
@@ -119,16 +119,17 @@ class LayerBuilder {
   /// Adds a trained tensor "<layer>.<suffix>". Refuses a shape that is too large.
   Result<TensorId> add_parameter(const ResolvedLayer& layer, std::string_view suffix, Shape shape,
                                  Initializer initializer);
-  /// PyTorch's default for Linear and Conv: weight and bias uniform in +-1/sqrt(fan_in).
+  /// Adds a parameter with PyTorch's default for Linear and Conv: weight and bias uniform in
+  /// +-1/sqrt(fan_in).
   Result<TensorId> add_fan_in_parameter(const ResolvedLayer& layer, std::string_view suffix,
                                         Shape shape, int64_t fan_in);
-  /// Adds "<layer>.weight" of `shape` and, unless `bias: false`, "<layer>.bias" of `units`. The
-  /// layer's `initializer` determines their first values (weight_rules below). `fan_in` and
-  /// `fan_out` are defined as in PyTorch.
   struct Weights {
     TensorId weight = kNoTensor, bias = kNoTensor;
     bool tied = false;  // the weight belongs to another layer
   };
+  /// Adds "<layer>.weight" of `shape` and, unless `bias: false`, "<layer>.bias" of `units`. The
+  /// layer's `initializer` determines their first values (weight_rules()). `fan_in` and
+  /// `fan_out` are defined as in PyTorch.
   Result<Weights> add_weights(const ResolvedLayer& layer, Shape shape, int64_t units,
                               int64_t fan_in, int64_t fan_out);
   /// Adds x W^T + b as a node called `name`, with a low-rank addition if the layer is a target of
@@ -143,11 +144,11 @@ class LayerBuilder {
   Result<TensorId> add_node(const ResolvedLayer& layer, std::string name, std::string_view op,
                             Attributes attributes, std::vector<TensorId> inputs,
                             std::vector<std::string> saved = {});
-  /// The same for an op with `count` outputs; returns all of them: "name", "name.1", "name.2", ...
+  /// Adds a node with `count` outputs and returns all of them: "name", "name.1", "name.2", ...
   Result<std::vector<TensorId>> add_node_with_outputs(const ResolvedLayer& layer,
                                                       std::string_view op, Attributes attributes,
                                                       std::vector<TensorId> inputs, int64_t count);
-  /// True if axis 0 of the tensor is the batch, because the tensor depends on the data. In
+  /// Returns true if axis 0 of the tensor is the batch, because the tensor depends on the data. In
   /// parameters, constants, and tensors computed from these alone, axis 0 has size 1.
   bool has_batch(TensorId id);
   /// Returns the graph input with the number of the optimizer step, which keys random numbers. The
@@ -183,7 +184,8 @@ class LayerBuilder {
 ///   normal          weight normal with standard deviation initializer_std, bias 0
 std::vector<AttributeRule> weight_rules();
 
-/// Returns the inputs of a product. Without a bias there are two, and not a kNoTensor at the end.
+/// Returns the inputs of a product. Without a bias there are only two, without a kNoTensor in its
+/// place.
 std::vector<TensorId> with_bias(TensorId x, TensorId weight, TensorId bias);
 
 }  // namespace trainyard

@@ -123,8 +123,8 @@ bool LayerBuilder::is_lora_target(const std::string& layer) const {
   return matches_any(options_.lora.targets, layer);
 }
 
-// W x + b + scale * B A x. The scale multiplies A x, [N, rank], which is the smallest of the
-// operands.
+// Adds nodes for W x + b + scale * B A x. The scale multiplies A x, [N, rank], which is the
+// smallest of the operands.
 Result<TensorId> LayerBuilder::add_lora(const ResolvedLayer& layer, const std::string& name,
                                         TensorId x, const Weights& w) {
   const LoraSpec& lora = options_.lora;

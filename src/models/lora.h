@@ -14,7 +14,7 @@ namespace trainyard {
 inline constexpr std::string_view kLoraA = ".lora_A.weight";
 inline constexpr std::string_view kLoraB = ".lora_B.weight";
 
-/// Whether this is the name of a LoRA parameter.
+/// Returns whether this is the name of a LoRA parameter.
 inline bool is_lora(std::string_view name) {
   return name.ends_with(kLoraA) || name.ends_with(kLoraB);
 }

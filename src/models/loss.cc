@@ -38,8 +38,8 @@ std::string_view target_text(TargetForm target) {
   return "";
 }
 
-// The reason why a loss does not fit the data although it fits the form of the target; empty if it
-// fits.
+// Returns the reason why a loss does not fit the data although it fits the form of the target;
+// empty if it fits.
 std::string_view misfit(const LossKind& kind, const ModelInterface& data) {
   if (kind.field != "binary_cross_entropy") return "";
   if (data.target == kClass && data.outputs != 2) {
@@ -87,7 +87,7 @@ const LossKind* choose_kind(const LossSpec& spec, const ModelInterface& data,
   return kind;
 }
 
-// The checks that depend on the number of classes K, which the attribute rules cannot express.
+// Checks what depends on the number of classes K, which the attribute rules cannot express.
 void check_classes(const Attributes& attributes, const std::string& path, int64_t K,
                    Violations& violations) {
   const auto refuse = [&](const std::string& name, std::string description) {
@@ -171,7 +171,8 @@ ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violati
   return data;
 }
 
-// The field by which the model requests its categorical columns as codes; empty if it does not.
+// Returns the field by which the model requests its categorical columns as codes; empty if it does
+// not.
 std::string embedding_field(const ModelSpec& spec) {
   const PresetKind* preset = find_preset_kind(spec.preset);
   if (preset != nullptr && spec.parameters.find(kEmbeddingParameter) != nullptr &&

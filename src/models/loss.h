@@ -33,11 +33,11 @@ struct Objective {
   Attributes attributes;  // attributes of the loss, checked; `balanced` class weights are replaced
                           // by numbers
 
-  /// True if the input's pixels are scaled to [0, 1], because they are the targets of a
+  /// Returns true if the input's pixels are scaled to [0, 1], because they are the targets of a
   /// cross-entropy; otherwise the input is standardized.
   bool unit_input() const;
-  /// True if a training step computes the scores of all classes and there are few enough to copy.
-  /// The training loop then reports how many rows were predicted correctly.
+  /// Returns true if a training step computes the scores of all classes and there are few enough to
+  /// copy. The training loop then reports how many rows were predicted correctly.
   bool reads_scores() const;
   /// Rows with this label do not count in the loss and the metrics; -1: all rows count.
   int64_t ignored_label() const { return attributes.get_int("ignore_index", -1); }

@@ -133,7 +133,7 @@ struct ModelInterface {
   bool category_codes = false;
   std::vector<int64_t> class_counts = {};  // training rows of each class; empty: unknown
 
-  /// Returns the same interface, with categories as codes.
+  /// Returns this interface with categories as codes.
   ModelInterface with_category_codes() const;
   bool classification() const { return target == TargetForm::kClass; }
   int64_t classes() const { return classification() ? std::max<int64_t>(outputs, 2) : 0; }

@@ -26,8 +26,8 @@ class Network {
   /// Returns the type of the output that "name" or "name.1" refers to; nullptr if there is no such
   /// output.
   const TensorType* find(const std::string& reference) const;
-  /// True if the output has one value for each sample of the batch; false if it does not depend on
-  /// the data.
+  /// Returns true if the output has one value for each sample of the batch; false if it does not
+  /// depend on the data.
   bool has_batch(const std::string& reference);
 
   LayerBuilder& builder() { return builder_; }

@@ -20,11 +20,11 @@ struct PresetKind {
   bool reconstructs = false;  // the model learns to reconstruct its input
 };
 
-/// All presets, in the order of the families, and the preset of a given name, or null.
+/// These return all presets, in the order of the families, and the preset of a given name, or null.
 const std::vector<PresetKind>& preset_kinds();
 const PresetKind* find_preset_kind(std::string_view name);
 
-// The presets of each family.
+// Returns the presets of each family.
 std::vector<PresetKind> classic_presets();
 std::vector<PresetKind> vgg_presets();
 std::vector<PresetKind> resnet_presets();

@@ -36,8 +36,8 @@ bool is_layer_name(std::string_view name) {
   return true;
 }
 
-// Whether `group` is the prefix of another name: "layer1/0/conv1" is in the groups "layer1" and
-// "layer1/0".
+// Returns whether `group` is the prefix of another name: "layer1/0/conv1" is in the groups "layer1"
+// and "layer1/0".
 bool is_group(const std::string& group, const std::set<std::string>& names) {
   const auto behind = names.lower_bound(group + "/");
   return behind != names.end() && behind->starts_with(group + "/");

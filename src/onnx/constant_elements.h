@@ -13,8 +13,8 @@
 
 namespace trainyard::onnx {
 
-/// Whether a constant may have `elements` elements; false for -1, the result of product() for
-/// impossible sizes.
+/// Returns whether a constant may have `elements` elements; false for -1, the result of product()
+/// for impossible sizes.
 bool may_hold(int64_t elements);
 /// Returns the number of elements; -1 if the sizes are impossible.
 int64_t product(const std::vector<int64_t>& dims);
@@ -36,7 +36,7 @@ std::optional<std::vector<int64_t>> broadcast_steps(const std::vector<int64_t>& 
 std::optional<std::vector<int64_t>> broadcast_dims(const std::vector<int64_t>& a,
                                                    const std::vector<int64_t>& b);
 
-/// Element i of a constant; for a splat, the single stored element.
+/// Returns element i of a constant; for a splat, the single stored element.
 template <typename T>
 const T& at(const std::vector<T>& values, const Constant& c, int64_t i) {
   return values[c.is_splat ? 0 : static_cast<size_t>(i)];

@@ -55,7 +55,7 @@ Result<std::vector<int64_t>> any_batch(const Node& node, const Node& other) {
   return shape;
 }
 
-/// The names of the ONNX values, by tensor.
+/// Returns the names of the ONNX values, by tensor.
 std::vector<std::string> value_names(const Model& model, const std::string& input) {
   std::vector<std::string> names;
   for (const TensorInfo& t : model.graph.tensors()) {

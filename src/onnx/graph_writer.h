@@ -31,8 +31,8 @@ constexpr int64_t kBatch = -1;
 
 class GraphWriter {
  public:
-  /// Add a node with one output, whose name is returned, or with several. An operand that is left
-  /// out before others is "".
+  /// These add a node with one output, whose name is returned, or with several. An operand that is
+  /// left out before others is "".
   std::string add_node(std::string_view op, std::vector<std::string> inputs, std::string output,
                        const Attributes& attributes = {});
   void add_node_with_outputs(std::string_view op, const std::vector<std::string>& inputs,
@@ -42,8 +42,8 @@ class GraphWriter {
   /// Keeps a reference to `bytes` until the graph has been written.
   void add_initializer(const std::string& name, const TensorType& type,
                        std::span<const std::byte> bytes);
-  /// Return the name of a constant; equal constants are stored once. A list is I64 of rank 1, a
-  /// number has rank 0.
+  /// These return the name of a constant; equal constants are stored once. A list is I64 of rank 1,
+  /// a number has rank 0.
   std::string constant(const std::vector<int64_t>& values);
   std::string constant(float value);
   std::string constant(int64_t value);
@@ -64,7 +64,7 @@ class GraphWriter {
   std::string add_codes(const std::string& texts, const std::vector<std::string>& names,
                         const std::string& output);
 
-  /// Whether an initializer or the output of a node has this name.
+  /// Returns whether an initializer or the output of a node has this name.
   bool has_value(const std::string& name) const { return values_.contains(name); }
   /// Returns the ONNX operators of all nodes so far.
   const std::set<std::string, std::less<>>& ops() const { return ops_; }
@@ -84,7 +84,7 @@ class GraphWriter {
   std::set<std::string, std::less<>> ops_;
 };
 
-/// ONNX's code of an element type.
+/// Returns ONNX's code of an element type.
 int64_t data_type_of(DType dtype);
 
 }  // namespace trainyard::onnx

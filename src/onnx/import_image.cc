@@ -157,7 +157,7 @@ Status import_conv(NodeImport& n) {
 
 // --- pools ---
 
-// Imports an average pool with ceil_mode and count_include_pad. Cells behind the padding do not
+// Imports an average pool with ceil_mode and count_include_pad. Cells beyond the padding do not
 // count in ONNX, and no window begins there. The layer does not support both attributes together,
 // so a Pad layer adds the padding, and the pool treats its result as the image.
 Result<std::string> padded_pool(NodeImport& n, const Image& image, const Window& w) {
@@ -243,7 +243,8 @@ Result<Attributes> resized(NodeImport& n, const Image& image, const std::optiona
     const double size = static_cast<double>(image.sizes[i]) * scales[i];
     return size == std::floor(size);
   });
-  // With align_corners the size matters, which ONNX does not round in this case.
+  // With align_corners, positions depend on the result's size, and ONNX uses the size before
+  // rounding.
   const bool rounds =
       !is_whole && n.get_text("coordinate_transformation_mode", "") == "align_corners";
   if (scales[0] == scales[1] && !rounds) return Attributes{{"scales", scales[0]}};

@@ -53,8 +53,8 @@ struct ImportedModel {
   int64_t nodes = 0;         // nodes on which the output depends
   int64_t folded_nodes = 0;  // those of `nodes` that are computed during the import
   int64_t parameter_count = 0;
-  /// Rules that freeze the layers' parameters whose values are fixed in the file. Only for files
-  /// that name their parameters (trained_parameters.h).
+  /// Rules that freeze the layers' parameters whose values are fixed in the file. Empty unless the
+  /// file names its parameters (trained_parameters.h).
   std::vector<FreezeRule> freezes;
   std::vector<std::string> notes;  // messages for the user, one sentence each
 };

@@ -19,8 +19,8 @@ Status channel_vectors(NodeImport& n, size_t first, size_t count, int64_t channe
   return {};
 }
 
-/// Arranges the input with the batch and the channels in front. With `as_image`, 3 or more
-/// dimensions become an image, in which all dimensions behind the third are joined.
+/// Arranges the input with the batch and the channels first. With `as_image`, 3 or more dimensions
+/// become an image, in which all dimensions after the third are joined.
 Result<Importer::Canonical> channels_first(NodeImport& n, bool as_image) {
   ASSIGN_OR_RETURN(View x, n.view(0));
   if (x.rank() < 2 || x.dims[0] != std::vector<int>{0}) {
@@ -78,7 +78,7 @@ bool is_fixed(const Constant& c, float value) {
   return !c.trainable && c.uniform() && c.floats->front() == value;
 }
 
-/// Returns the node behind the Reshape that restores the shape after the normalization of groups;
+/// Returns the node that reads the Reshape which restores the shape after a group normalization;
 /// null if there is none or several.
 const NodeProto* reader_after_reshape(const Importer& importer, const NodeProto& norm) {
   const NodeProto* reshape = importer.only_reader(norm.outputs[0]);
@@ -99,7 +99,7 @@ std::string source_of(const Importer& importer, std::string value) {
 }
 
 // Recognizes a group normalization: [N, C, ...] reshaped to [N, G, rest], normalized with scale 1
-// and bias 0, and reshaped back. Scale and shift per channel are taken over when the nodes behind
+// and bias 0, and reshaped back. Scale and shift per channel are absorbed when the following nodes
 // are imported (absorb_affine).
 Result<bool> import_reshaped_groups(NodeImport& n) {
   ASSIGN_OR_RETURN(const Constant* scale, n.floats(1, "scale"));

@@ -12,7 +12,8 @@ using Ints = std::vector<int64_t>;
 
 // --- products ---
 
-/// Whether the value is a constant vector of `units` numbers; dimensions of 1 in front are allowed.
+/// Returns whether the value is a constant vector of `units` numbers; leading dimensions of 1 are
+/// allowed.
 bool is_bias(const Value& value, int64_t units) {
   const auto* c = std::get_if<Constant>(&value);
   return c != nullptr && c->is_float && !c->is_splat && !c->dims.empty() && !has_batch(c->dims) &&

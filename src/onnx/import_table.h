@@ -41,7 +41,7 @@ class NodeImport {
   Result<const Constant*> floats(size_t i, const char* what) const;
   Result<std::vector<Extent>> extents(size_t i, const char* what) const;
   Result<std::vector<int64_t>> ints(size_t i, const char* what) const;
-  /// One constant number of either type.
+  /// Returns one constant number of either type.
   Result<double> number(size_t i, const char* what) const;
   /// Returns the values of an attribute or else of input i; nothing if neither is given.
   Result<std::optional<std::vector<int64_t>>> ints_of(std::string_view attribute, size_t i) const;
@@ -88,7 +88,7 @@ Status check_node_attributes(const NodeProto& node, const ImportRow& row);
 /// Returns the table of docs/onnx.md.
 std::string import_table_markdown();
 
-// The rows of each family of operations.
+// Returns the rows of each family of operations.
 std::vector<ImportRow> constant_imports();
 std::vector<ImportRow> elementwise_imports();
 std::vector<ImportRow> image_imports();
@@ -114,8 +114,8 @@ Status import_greater(NodeImport& n);
 /// returns true.
 Result<bool> absorb_affine(NodeImport& n);
 
-/// Element `index` along an axis, which is removed; or several elements, whose indices must be an
-/// ascending range.
+/// Returns element `index` along an axis, which is removed; or several elements, whose indices must
+/// be an ascending range.
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index);
 Result<View> take_range(NodeImport& n, const View& x, int64_t axis,
                         const std::vector<int64_t>& indices);

@@ -54,9 +54,9 @@ struct Constant {
   /// Returns the number of elements; `dims` must not include the batch.
   int64_t elements() const;
   int64_t stored() const { return is_float ? std::ssize(*floats) : std::ssize(*ints); }
-  /// True if the constant has no elements, which no output of a layer can have.
+  /// Returns true if the constant has no elements, which no output of a layer can have.
   bool empty() const;
-  /// True if all elements are equal.
+  /// Returns true if all elements are equal.
   bool uniform() const;
 };
 /// Returns the transpose of a matrix of static sizes.
@@ -70,7 +70,7 @@ struct Numbers {
 };
 /// Returns all elements of a constant of floats; `dims` must not include the batch.
 Numbers numbers_of(const Constant& c);
-/// `count` elements of `c`, of which number i is element from(i).
+/// Returns `count` elements of `c`, of which number i is element from(i).
 Numbers numbers_of(const Constant& c, int64_t count, const std::function<int64_t(int64_t)>& from);
 Constant float_constant(std::vector<int64_t> dims, std::vector<float> values);
 Constant int_constant(std::vector<int64_t> dims, std::vector<Extent> values);

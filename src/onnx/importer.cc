@@ -171,7 +171,7 @@ Status Importer::choose_nodes() {
     nodes_.push_back(&node);
     for (const std::string& input : node.inputs) readers_[input].push_back(&node);
   }
-  // Constants come first, because a pattern may need one that is defined behind the pattern's first
+  // Constants come first, because a pattern may need one that is defined after the pattern's first
   // node (import_erf).
   std::stable_partition(nodes_.begin(), nodes_.end(),
                         [](const NodeProto* n) { return n->op == "Constant"; });

@@ -41,18 +41,20 @@ class Importer {
   std::vector<int64_t> sizes_of(const std::string& layer) const;
   bool has_batch(const std::string& layer) { return network_->has_batch(layer); }
   bool is_tokens(const std::string& layer) const;
-  /// The name for a layer with this weight, from the initializer's name: "conv1.weight" -> "conv1".
+  /// Returns the name for a layer with this weight, from the initializer's name: "conv1.weight" ->
+  /// "conv1".
   static std::string name_hint(const Constant& weight);
   /// Returns the linear layer or embedding whose "weight" is exactly this initializer; "" if there
   /// is none.
   std::string layer_to_tie(const std::string& initializer) const;
   void remember_weight(const std::string& initializer, const std::string& layer);
-  /// True if several nodes read this trained constant, so that it must become a layer of its own.
+  /// Returns true if several nodes read this trained constant, so that it must become a layer of
+  /// its own.
   bool is_shared(const Constant& c) const;
-  /// True if the constant is fixed zeros, which have no effect as a bias. If the file does not name
-  /// its parameters, an initializer may be trained and never counts as fixed.
+  /// Returns true if the constant is fixed zeros, which have no effect as a bias. If the file does
+  /// not name its parameters, an initializer may be trained and never counts as fixed.
   bool is_no_bias(const Constant& c) const;
-  /// True if the file says which of its constants are trained (trained_parameters.h).
+  /// Returns true if the file says which of its constants are trained (trained_parameters.h).
   bool names_parameters() const { return trained_.has_value(); }
 
   // --- views ---
@@ -62,9 +64,8 @@ class Importer {
   /// that this takes.
   Result<std::string> arrange(const View& view, const std::vector<std::vector<int>>& groups);
 
-  /// A view whose layer has the batch in front and then one axis per run of atoms in each
-  /// dimension, in the order of the dimensions. With `keep_ones`, dimensions of size 1 have an axis
-  /// too.
+  /// A view whose layer has the batch as its first axis, and then, for each dimension in order, one
+  /// axis per run of adjacent atoms. With `keep_ones`, dimensions of size 1 have an axis too.
   struct Canonical {
     std::string layer;
     View view;
@@ -80,10 +81,12 @@ class Importer {
   /// Returns a binary layer (Add, Mul, ...) with broadcasting.
   Result<View> binary(std::string_view op, const Value& a, const Value& b);
   Result<View> unary(std::string_view op, Attributes attributes, const View& x);
-  /// x w^T + bias over the last dimension. `weight` is [units, features]; `bias` may be null.
+  /// Adds a layer for x w^T + bias over the last dimension. `weight` is [units, features]; `bias`
+  /// may be null.
   Result<View> linear(const View& x, const Constant& weight, const Constant* bias);
   Result<View> mat_mul(const Value& a, const Value& b);
-  /// Returns the same elements with other sizes, given as for ONNX's Reshape but without 0 and -1.
+  /// Returns the elements of `x` with other sizes, given as for ONNX's Reshape but without 0 and
+  /// -1.
   Result<View> reshape(View x, const std::vector<Extent>& dims);
 
   // --- the graph ---

@@ -11,7 +11,7 @@ namespace {
 // The limit of a Constant layer (src/models/layers/arithmetic.cc).
 constexpr float kConstantMax = 1e30f;
 
-/// `values` with permuted axes. `sizes` are the dimensions before the permutation.
+/// Returns `values` with permuted axes. `sizes` are the dimensions before the permutation.
 template <typename T>
 std::vector<T> permuted(const std::vector<T>& values, const std::vector<int64_t>& sizes,
                         const std::vector<int>& order) {
@@ -123,8 +123,8 @@ bool Importer::is_no_bias(const Constant& c) const {
          c.uniform() && c.floats->front() == 0;
 }
 
-// Identifies a trained constant. If it was moved, it has no name, but its origins still identify
-// it.
+// Identifies a trained constant. One whose elements were moved is no longer an initializer, but the
+// origins of its elements still identify it.
 std::string Importer::identity_of(const Constant& c) const {
   if (!c.initializer.empty() || !c.origins) return c.initializer;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a

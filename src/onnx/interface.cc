@@ -26,7 +26,7 @@ std::string cast(GraphWriter& onnx, const std::string& x, DType dtype, const std
   return onnx.add_node("Cast", {x}, name, {{"to", data_type_of(dtype)}});
 }
 
-/// (x scale - mean) / std, in double. `shape` is the shape of mean and std.
+/// Adds nodes for (x scale - mean) / std, in double. `shape` is the shape of mean and std.
 std::string standardize(GraphWriter& onnx, const std::string& x, double scale, const Shape& shape,
                         const std::vector<double>& mean, const std::vector<double>& std) {
   const std::string name = x + ":";

@@ -27,7 +27,7 @@
 
 namespace trainyard::onnx {
 
-/// True for the names above, which no other value of the graph may have.
+/// Returns true for the names above, which no other value of the graph may have.
 bool is_interface_name(std::string_view name);
 
 struct InputNames {
@@ -36,8 +36,8 @@ struct InputNames {
 };
 /// Adds the inputs and the preprocessing nodes.
 InputNames write_inputs(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p);
-/// Returns the same with raw rows. ONNX_UNSUPPORTED for inputs that ONNX cannot read (dates, and
-/// texts that become tokens), and for images, which are always raw.
+/// Adds the inputs and the preprocessing nodes for raw rows. ONNX_UNSUPPORTED for inputs that ONNX
+/// cannot read (dates, and texts that become tokens), and for images, which are always raw.
 Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& schema,
                                     const Preprocessing& p);
 

@@ -22,7 +22,7 @@ namespace trainyard::onnx {
 inline constexpr size_t kNodesMax = 100'000;
 inline constexpr size_t kRankMax = 8;
 
-/// INVALID_ARGUMENT/ONNX_INVALID: the file is broken. `what` says where and how.
+/// Returns INVALID_ARGUMENT/ONNX_INVALID for a broken file. `what` says where and how.
 Error invalid_file(const std::string& what);
 
 /// The values of TensorProto.DataType.
@@ -87,7 +87,7 @@ struct NodeProto {
   std::vector<AttributeProto> attributes;
 
   const AttributeProto* find(std::string_view attribute) const;
-  /// "Conv 'conv1'"; a node without a name is described by its first output.
+  /// Returns text such as "Conv 'conv1'"; a node without a name is described by its first output.
   std::string describe() const;
 };
 
@@ -112,7 +112,7 @@ struct GraphProto {
 
 class OnnxFile {
  public:
-  /// NOT_FOUND/FILE_NOT_FOUND, or ONNX_INVALID with the problem and its place.
+  /// Error: NOT_FOUND/FILE_NOT_FOUND, or ONNX_INVALID with the problem and its place.
   static Result<OnnxFile> open(const std::filesystem::path& path);
   /// Keeps a reference to `bytes`. Files with external data must be in `folder`.
   static Result<OnnxFile> parse(std::span<const std::byte> bytes,

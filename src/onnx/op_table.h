@@ -33,22 +33,22 @@ class NodeWriter {
   std::string_view op() const { return node_.op->type(); }
   const Attributes& attributes() const { return node_.attributes; }
   const std::vector<int64_t>& any_batch() const { return any_batch_; }
-  /// The name of a value I64 [1] with the number of samples.
+  /// Returns the name of a value I64 [1] with the number of samples.
   std::string batch() { return onnx_.batch_of(source_); }
 
   bool has_input(size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != kNoTensor; }
-  /// Names of operands; "" for an operand that is left out.
+  /// These return the names of operands; "" for an operand that is left out.
   std::string input(size_t i) const { return has_input(i) ? name(node_.inputs[i]) : ""; }
   std::vector<std::string> inputs() const;
   std::string output(size_t i = 0) const { return name(node_.outputs.at(i)); }
   std::vector<std::string> outputs() const;
   /// Axis 0 must not be used if it is the batch, since the batch size of the file is unknown.
   const Shape& shape(size_t i) const { return graph_.tensor(node_.inputs.at(i)).type.shape; }
-  /// A name for an intermediate value.
+  /// Returns a name for an intermediate value.
   std::string between(std::string_view what) const { return node_.name + ":" + std::string(what); }
 
   GraphWriter& onnx() { return onnx_; }
-  /// Add a node that computes the op's output, or one that computes between(what), which is
+  /// These add a node that computes the op's output, or one that computes between(what), which is
   /// returned.
   void put(std::string_view op, std::vector<std::string> inputs, const Attributes& a = {}) {
     onnx_.add_node(op, std::move(inputs), output(), a);
@@ -79,7 +79,7 @@ struct OpRow {
 };
 
 const std::vector<OpRow>& op_rows();
-/// Null if the op has no ONNX form.
+/// Returns null if the op has no ONNX form.
 const OpRow* find_op_row(std::string_view op);
 /// Refuses a graph with ops that have no ONNX form, and names all of them.
 Status check_ops(const Graph& graph);
@@ -89,7 +89,7 @@ void write_node(NodeWriter& w);
 /// Returns the table of docs/onnx.md.
 std::string op_table_markdown();
 
-// The rows of each family of ops.
+// Returns the rows of each family of ops.
 std::vector<OpRow> elementwise_rows();
 std::vector<OpRow> image_rows();
 std::vector<OpRow> shape_rows();

@@ -19,7 +19,7 @@ namespace trainyard::onnx {
 
 class ProtobufMessage {
  public:
-  /// int32, int64, enum: a varint; negative numbers take ten bytes.
+  /// Adds an int32, int64 or enum as a varint; negative numbers take ten bytes.
   void add_int(int field, int64_t value);
   void add_float(int field, float value);
   void add_text(int field, std::string_view value);

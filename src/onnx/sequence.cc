@@ -22,7 +22,8 @@ void write_layer_normalization(NodeWriter& w) {
          {"epsilon", w.attributes().get_float("epsilon", 1e-5)}});
 }
 
-// y = x / sqrt(mean(x^2) + epsilon) * scale. ONNX has an RMSNormalization node only since opset 23.
+// Writes nodes for y = x / sqrt(mean(x^2) + epsilon) * scale. ONNX has an RMSNormalization node
+// only since opset 23.
 void write_rms_normalization(NodeWriter& w) {
   std::vector<int64_t> axes;
   for (int64_t i = normalization_axis(w.attributes(), w.shape(0)); i < w.shape(0).rank(); ++i) {
@@ -36,7 +37,8 @@ void write_rms_normalization(NodeWriter& w) {
   w.put("Mul", {w.put_between("normal", "Div", {w.input(0), rms}), w.input(1)});
 }
 
-// softmax(scale q k^T + mask) v for each head. ONNX has an Attention node only since opset 23.
+// Writes nodes for softmax(scale q k^T + mask) v of each head. ONNX has an Attention node only
+// since opset 23.
 void write_attention(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   const int64_t heads = w.attributes().get_int("q_num_heads", 1);

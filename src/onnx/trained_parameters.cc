@@ -92,8 +92,8 @@ class RuleFolder {
   }
 
  private:
-  /// The rules for a set of names: if earlier rules train them (`trained`), or freeze them
-  /// (`frozen`).
+  /// The shortest rules for a set of names in two cases: earlier rules train all of them
+  /// (`trained`), or freeze all of them (`frozen`).
   struct Lists {
     Rules trained, frozen;
   };

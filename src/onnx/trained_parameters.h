@@ -22,8 +22,8 @@ inline constexpr const char* kTrainedParametersKey = "trainyard.trained_paramete
 
 class TrainedParameters {
  public:
-  /// Nothing if the metadata does not have the key. ONNX_INVALID if the value is not a list of
-  /// names.
+  /// Returns nothing if the metadata does not have the key. ONNX_INVALID if the value is not a list
+  /// of names.
   static Result<std::optional<TrainedParameters>> read(
       const std::map<std::string, std::string>& metadata);
 

@@ -22,7 +22,7 @@ namespace trainyard {
 
 /// Returns all ops of this file: "Elu", ..., and their gradients "EluGrad", ...: (saved, dy) -> dx.
 std::span<const Op* const> activation_ops();
-/// True for "Elu" and the others, false for their gradients.
+/// Returns true for "Elu" and the others, false for their gradients.
 bool is_activation(const Op& op);
 
 // Passes recognize these ops by their address.

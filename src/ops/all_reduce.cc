@@ -13,12 +13,12 @@ Result<std::vector<TensorType>> infer_bucket(const InferContext& c, int64_t firs
   names.resize(static_cast<size_t>(c.input_count()), "gradient");
   OpChecks check(c, std::move(names), 0, {"bucket"});
   check.require(
-      count >= 1 && count <= kBucketTensorsMax, "INPUT_COUNT", "gradient",
+      count >= 1 && count <= kBucketTensorsMax, "INPUT_COUNT_INVALID", "gradient",
       std::to_string(count) + " are given, expected 1.." + std::to_string(kBucketTensorsMax));
   check.int_in("bucket", -1, 0, std::numeric_limits<int32_t>::max());
   std::vector<TensorType> types;
   for (int64_t i = first; i < c.input_count() && check.ok(); ++i) {
-    check.require(c.has_input(i), "INPUT_COUNT", "gradient", "none may be left out");
+    check.require(c.has_input(i), "INPUT_COUNT_INVALID", "gradient", "none may be left out");
     check.float_type(i);
     if (check.ok()) types.push_back(c.input(i));
   }

@@ -5,17 +5,18 @@
 #include <limits>
 
 #include "src/ops/shape_helpers.h"
+#include "src/ops/tf32.h"
 
 namespace trainyard {
 namespace {
 
-/// Checks query, which is input `first`, and the inputs behind it: key, value and step.
+/// Checks query, which is input `first`, and the inputs after it: key, value and step.
 void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   check.float_type(first).rank(first, 3).not_empty(first);
   for (int64_t i = first + 1; i < first + 3; ++i) {
     check.same_dtype(i, first).rank(i, 3).not_empty(i);
   }
-  check.require(c.has_input(first + 1) == c.has_input(first + 2), "INPUT_COUNT", "value",
+  check.require(c.has_input(first + 1) == c.has_input(first + 2), "INPUT_COUNT_INVALID", "value",
                 "expected key and value, or neither of them");
   check.int_in("q_num_heads", 0, 1, 65536).int_in("is_causal", 0, 0, 1);
   const double scale = c.attributes().get_float("scale", 1);
@@ -24,7 +25,7 @@ void check_operands(OpChecks& check, const InferContext& c, int64_t first) {
   const double dropout = c.attributes().get_float("dropout", 0);
   check.require(dropout >= 0 && dropout < 1, "ATTRIBUTE_OUT_OF_RANGE", "dropout",
                 std::to_string(dropout) + " is out of range, expected 0 or more and less than 1");
-  check.require((dropout > 0) == c.has_input(first + 3), "INPUT_COUNT", "step",
+  check.require((dropout > 0) == c.has_input(first + 3), "INPUT_COUNT_INVALID", "step",
                 "must be given with dropout, and only then");
   check.dtype(first + 3, DType::kI64).shape(first + 3, {1});
   check.int_in("stream", 0, 0, std::numeric_limits<uint32_t>::max());
@@ -51,7 +52,8 @@ Shape log_sum_exp_shape(const InferContext& c, int64_t first) {
   return {q[0], c.attributes().get_int("q_num_heads", 1), q[1]};
 }
 
-/// FLOPs of one product over all pairs of positions; with is_causal half of the pairs count.
+/// Returns the FLOPs of one product over all pairs of positions; with is_causal half of the pairs
+/// count.
 int64_t pair_flops(const Graph& graph, const Node& node, const Shape& y, TensorId key) {
   const int64_t keys = key == kNoTensor ? y[1] : graph.tensor(key).type.shape[1];
   const int64_t flops = 2 * y.elements() * keys;
@@ -63,8 +65,9 @@ class Attention final : public Op {
   std::string_view type() const override { return "Attention"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"query", "key", "value", "step"}, 1,
-                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank"});
+    OpChecks check(
+        c, {"query", "key", "value", "step"}, 1,
+        {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank", kTf32Attribute});
     check_operands(check, c, 0);
     if (!check.ok()) return check.error();
     const DType dtype = c.input(0).dtype;
@@ -104,8 +107,9 @@ class AttentionGrad final : public Op {
   std::string_view type() const override { return "AttentionGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"y", "log_sum_exp", "dy", "query", "key", "value", "step"}, 4,
-                   {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank"});
+    OpChecks check(
+        c, {"y", "log_sum_exp", "dy", "query", "key", "value", "step"}, 4,
+        {"q_num_heads", "is_causal", "scale", "dropout", "seed", "stream", "rank", kTf32Attribute});
     check_operands(check, c, 3);
     if (!check.ok()) return check.error();
     check.same_dtype(0, 3).shape(0, output_shape(c, 3));

@@ -72,7 +72,7 @@ class BatchNormalizationReluGrad final : public Op {
                   "expected b or y, and not both");
     if (check.ok() && c.has_input(6)) check.same_dtype(6, 0).same_shape(6, 0);
     if (skip_) {
-      check.require(c.has_input(7), "INPUT_COUNT", "skip", "this input is required");
+      check.require(c.has_input(7), "INPUT_COUNT_INVALID", "skip", "this input is required");
       if (check.ok()) check.same_dtype(7, 0).same_shape(7, 0);
     }
     if (!check.ok()) return check.error();

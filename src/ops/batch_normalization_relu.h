@@ -1,6 +1,6 @@
-// src/ops/batch_normalization_relu.h: BatchNormalization fused with the ReLU behind it, in one
-// sweep over memory. No layer creates these ops: src/passes/fuse.cc and recompute.cc insert them
-// into graphs.
+// src/ops/batch_normalization_relu.h: BatchNormalization fused with the ReLU after it, in one sweep
+// over memory. No layer creates these ops: src/passes/fuse.cc and recompute.cc insert them into
+// graphs.
 //
 // BatchNormalizationRelu: y = max(0, BatchNormalization(x) + residual)
 // Inputs     as BatchNormalization; residual, as x, optional.

@@ -54,7 +54,7 @@ Result<std::vector<TensorType>> infer_parts(OpChecks& check, const InferContext&
   return types;
 }
 
-// The attributes of the gradient node: the axis of the forward node, and explicit sizes.
+// Returns the attributes of the gradient node: the axis of the forward node, and explicit sizes.
 Attributes part_attributes(int64_t axis, std::vector<int64_t> sizes) {
   return {{"axis", axis}, {"split", std::move(sizes)}};
 }
@@ -84,12 +84,13 @@ class SplitGrad final : public Op {
     OpChecks check(c, std::vector<std::string_view>(names.begin(), names.end()), 0,
                    std::vector<std::string_view>{"axis", "split"});
     const std::vector<int64_t> sizes = c.attributes().get_ints("split", {});
-    check.require(static_cast<int64_t>(sizes.size()) == c.input_count(), "INPUT_COUNT", "split",
+    check.require(static_cast<int64_t>(sizes.size()) == c.input_count(), "INPUT_COUNT_INVALID",
+                  "split",
                   "has " + std::to_string(sizes.size()) + " entries for " +
                       std::to_string(c.input_count()) + " inputs");
     int64_t first = 0;
     while (first < c.input_count() && !c.has_input(first)) ++first;
-    check.require(first < c.input_count(), "INPUT_COUNT", "dy0", "no input is given");
+    check.require(first < c.input_count(), "INPUT_COUNT_INVALID", "dy0", "no input is given");
     if (!check.ok()) return check.error();
     const TensorType& dy = c.input(first);
     const int64_t axis =
@@ -117,7 +118,7 @@ class Concat final : public Op {
                    static_cast<int64_t>(names.size()), std::vector<std::string_view>{"axis"});
     check.require(c.attributes().find("axis") != nullptr, "ATTRIBUTE_REQUIRED", "axis",
                   "this attribute is required");
-    check.require(c.input_count() <= kPartsMax, "INPUT_COUNT", "inputs",
+    check.require(c.input_count() <= kPartsMax, "INPUT_COUNT_INVALID", "inputs",
                   "more than 1024 are given");
     check.float_type(0).rank_at_least(0, 1).not_empty(0);
     if (!check.ok()) return check.error();

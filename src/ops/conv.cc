@@ -6,7 +6,7 @@
 namespace trainyard {
 namespace {
 
-// The checks common to the forward and the gradient op. x is input 0, w input 1.
+// Does the checks common to the forward and the gradient op. x is input 0, w input 1.
 void check_conv(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 4).not_empty(0).same_dtype(1, 0).rank(1, 4).not_empty(1);
   check.int_in("group", 1, 1, 65536);
@@ -33,7 +33,7 @@ Shape output_shape(const InferContext& c) {
   return window_output(window_of(c.attributes(), w[2], w[3]), c.input(0).shape, w[0]);
 }
 
-// FLOPs of one convolution with an output of shape `y`.
+// Returns the FLOPs of one convolution with an output of shape `y`.
 int64_t conv_flops(const Shape& w, const Shape& y) { return 2 * y.elements() * w[1] * w[2] * w[3]; }
 
 class Conv : public Op {

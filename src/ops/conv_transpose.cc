@@ -16,7 +16,7 @@ Shape output_shape(const Attributes& attributes, const Shape& x, const Shape& w)
               window.pad_right};
 }
 
-// The checks common to the forward and the gradient op. x is input 0, w input 1.
+// Does the checks common to the forward and the gradient op. x is input 0, w input 1.
 void check_conv_transpose(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 4).not_empty(0).same_dtype(1, 0).rank(1, 4).not_empty(1);
   check.int_in("group", 1, 1, 65536);

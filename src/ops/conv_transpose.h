@@ -19,8 +19,8 @@ namespace trainyard {
 const Op* conv_transpose_op();       // "ConvTranspose"
 const Op* conv_transpose_grad_op();  // "ConvTransposeGrad": (x, w, dy) -> (dx, dw, db)
 
-/// Dimensions of the convolution from y to x, of which this op is the transpose; the kernels take
-/// these.
+/// Returns the dimensions of the convolution from y to x, of which this op is the transpose; the
+/// kernels take these.
 kernels::ConvDims conv_transpose_dims(const Attributes& attributes, const Shape& x, const Shape& w);
 
 }  // namespace trainyard

@@ -32,7 +32,7 @@ class DistinctRows final : public Op {
                       " or more, and fewer than 2^30 in a step");
     check.require(
         c.has_input(kKept) == c.has_input(kMicroStep) && (micro_batches == 1 || c.has_input(kKept)),
-        "INPUT_COUNT", "kept",
+        "INPUT_COUNT_INVALID", "kept",
         "and micro_step must be given together, and if micro_batches is above 1");
     const Shape rows{
         distinct_rows_size(c.attributes().get_int("table", 1), counted, micro_batches)};

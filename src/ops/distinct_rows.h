@@ -20,7 +20,7 @@ namespace trainyard {
 
 const Op* distinct_rows_op();  // "DistinctRows"
 
-/// R, the length of `rows`.
+/// Returns R, the length of `rows`.
 int64_t distinct_rows_size(int64_t table, int64_t counted, int64_t micro_batches);
 
 }  // namespace trainyard

@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-// The checks common to the forward and the gradient op. x is input 0, w input 1.
+// Does the checks common to the forward and the gradient op. x is input 0, w input 1.
 void check_gemm(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank(0, 2).not_empty(0).same_dtype(1, 0).rank(1, 2).not_empty(1);
   check.int_in("transB", 0, 1, 1);
@@ -20,12 +20,14 @@ void check_gemm(OpChecks& check, const InferContext& c) {
                     " features, expected " + std::to_string(x[1]) + " as x " + x.to_string());
 }
 
-/// Whether x has all ranks' rows and the other inputs (weights, bias, dy) are all of spread `part`.
+/// Returns whether x has all ranks' rows and the other inputs (weights, bias, dy) are all of spread
+/// `part`.
 bool are_of(Spread part, const std::vector<Spread>& inputs) {
   const auto is_of = [part](Spread p) { return p == part; };
   return inputs[0] == Spread::kGathered && std::all_of(inputs.begin() + 1, inputs.end(), is_of);
 }
-/// Whether x has this rank's units of all rows, and w the weights that multiply these units.
+/// Returns whether x has this rank's units of all rows, and w the weights that multiply these
+/// units.
 bool read_units(const std::vector<Spread>& inputs) {
   return inputs[0] == Spread::kUnits && inputs[1] == Spread::kUnits;
 }
@@ -74,7 +76,7 @@ class Gemm : public Op {
     if (are_of(Spread::kUnits, inputs)) return std::vector(outputs, Spread::kUnits);
     const bool is_plain = type() == "Gemm";
     if (is_plain && are_of(Spread::kClasses, inputs)) return std::vector{Spread::kClasses};
-    // Not with a bias, since every rank would add it.
+    // A node with a bias is excluded, since every rank would add the bias.
     if (is_plain && read_units(inputs) && inputs.size() == 2) return std::vector{Spread::kSummand};
     return Op::spread(inputs, outputs);
   }

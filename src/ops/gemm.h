@@ -46,7 +46,8 @@ const Op* gelu_gemm_grad_op();  // "GeluGemmGrad": (x, w, dy, pre) -> dpre, dw, 
 
 const Op* gemm_relu_op();       // "GemmRelu": (x, w, b) -> y, mask
 const Op* relu_gemm_grad_op();  // "ReluGemmGrad": (x, w, dy, mask) -> dpre, dw, db
-/// Bytes of the mask of one row of K values; the row is padded to a multiple of 128 bits.
+/// Returns the bytes of the mask of one row of K values; the row is padded to a multiple of 128
+/// bits.
 constexpr int64_t relu_mask_bytes(int64_t K) { return (K + 127) / 128 * 16; }
 
 }  // namespace trainyard

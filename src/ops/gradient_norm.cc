@@ -10,7 +10,7 @@ namespace trainyard {
 namespace {
 
 /// Checks the inputs. OpChecks cannot do this, because it needs a name for each input, and the
-/// number of gradients is not limited. `others` is the number of inputs behind the gradients.
+/// number of gradients is not limited. `others` is the number of inputs after the gradients.
 Status check_gradients(const InferContext& c, std::initializer_list<std::string_view> attributes,
                        int64_t others) {
   for (const auto& [name, value] : c.attributes().items()) {
@@ -19,7 +19,7 @@ Status check_gradients(const InferContext& c, std::initializer_list<std::string_
     }
   }
   if (c.input_count() <= others || !c.has_input(0) || !is_float(c.input(0).dtype)) {
-    return field_error("INPUT_COUNT", "gradients", "expected at least one, of floats");
+    return field_error("INPUT_COUNT_INVALID", "gradients", "expected at least one, of floats");
   }
   for (int64_t i = 1; i < c.input_count(); ++i) {
     if (!c.has_input(i) || c.input(i).dtype != c.input(0).dtype) {
@@ -30,7 +30,8 @@ Status check_gradients(const InferContext& c, std::initializer_list<std::string_
   return {};
 }
 
-/// The cost of a sum of squares: all bytes of the inputs, and one product and one sum per element.
+/// Returns the cost of a sum of squares: all bytes of the inputs, and one product and one sum per
+/// element.
 Cost cost_of_squares(const Op& op, const Graph& graph, const Node& node) {
   Cost cost = op.Op::cost(graph, node);
   for (const TensorId id : node.inputs) cost.flops += 2 * graph.tensor(id).type.shape.elements();

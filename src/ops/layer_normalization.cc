@@ -20,7 +20,7 @@ Shape statistics_shape(const Shape& x, int64_t axis) {
   return Shape(std::move(dims));
 }
 
-// The checks common to all forward and gradient ops. x is input 0, scale input 1.
+// Does the checks common to all forward and gradient ops. x is input 0, scale input 1.
 void check_common(OpChecks& check, const InferContext& c) {
   check.float_type(0).rank_at_least(0, 1).not_empty(0).same_dtype(1, 0);
   if (!check.ok()) return;
@@ -104,8 +104,8 @@ class RmsNormalization final : public Op {
   PrecisionRule precision_rule() const override { return {.f32_outputs = {1}}; }
 };
 
-// The checks common to all gradient ops. dy is input 2, inv_std_dev or inv_rms input 3, mean input
-// 4.
+// Does the checks common to all gradient ops. dy is input 2, inv_std_dev or inv_rms input 3, mean
+// input 4.
 void check_gradient(OpChecks& check, const InferContext& c) {
   check_common(check, c);
   check.same_dtype(2, 0).same_shape(2, 0);
@@ -177,10 +177,11 @@ class SkipNormalization final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "scale", "b", "skip", "step"}, 2,
                    {"form", "axis", "epsilon", "ratio", "seed", "stream", "rank"});
-    check.require(c.has_input(kSkip), "INPUT_COUNT", "skip", "this input is required");
+    check.require(c.has_input(kSkip), "INPUT_COUNT_INVALID", "skip", "this input is required");
     check_form(check, c);
     if (check.ok() && is_rms(c.attributes())) {
-      check.require(!c.has_input(2), "INPUT_COUNT", "b", "the form rms does not take this input");
+      check.require(!c.has_input(2), "INPUT_COUNT_INVALID", "b",
+                    "the form rms does not take this input");
     }
     check_optional_dropout(check, c, kStep);
     check_common(check, c);
@@ -218,10 +219,10 @@ class SkipNormalizationGrad final : public Op {
     check_form(check, c);
     if (check.ok()) {
       const bool has_mean = !is_rms(c.attributes());
-      check.require(c.has_input(kMean) == has_mean, "INPUT_COUNT", "mean",
+      check.require(c.has_input(kMean) == has_mean, "INPUT_COUNT_INVALID", "mean",
                     has_mean ? "this input is required" : "the form rms does not take this input");
     }
-    check.require(c.has_input(kSkip) || c.has_input(kStep), "INPUT_COUNT", "skip",
+    check.require(c.has_input(kSkip) || c.has_input(kStep), "INPUT_COUNT_INVALID", "skip",
                   "this input is required where there is no dropout");
     check_gradient(check, c);
     check.same_dtype(kSkip, 0).same_shape(kSkip, 0);

@@ -5,7 +5,7 @@
 // Outputs    y, as x; LayerNormalization: mean and inv_std_dev, RMSNormalization: inv_rms, of shape
 //            x.shape[:axis] followed by ones, written for backward (may be left out).
 // Attributes axis, default -1; epsilon, default 1e-5, in (0, 1].
-// Saves      x, scale and the outputs behind y.
+// Saves      x, scale and the outputs after y.
 // Gradients  x, scale, b, assigned by one node; unneeded outputs are left out.
 // Refuses    empty inputs; axis out of range; scale or b of another shape.
 // Kernels    layer_norm_forward, layer_norm_backward (kernels/layer_norm.h)

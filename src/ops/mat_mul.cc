@@ -11,8 +11,8 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-// The dimensions of an operand as matrices: a vector is a row on the left and a column on the
-// right.
+// Returns the dimensions of an operand as matrices: a vector is a row on the left and a column on
+// the right.
 Dims left_dims(const Shape& a) { return a.rank() == 1 ? Dims{1, a[0]} : a.dims(); }
 Dims right_dims(const Shape& b) { return b.rank() == 1 ? Dims{b[0], 1} : b.dims(); }
 

@@ -19,7 +19,7 @@
 
 namespace trainyard {
 
-/// Whether the pool's window is small enough for keep_winner.
+/// Returns whether the pool's window is small enough for keep_winner.
 bool has_byte_cells(const Attributes& pool);
 
 const Op* max_pool_op();  // "MaxPool"

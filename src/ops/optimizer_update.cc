@@ -13,7 +13,7 @@ using Names = std::vector<std::string_view>;
 
 struct UpdateRow {
   std::string_view type;
-  Names inputs;                // the inputs behind p, g and learning_rate, and before rows
+  Names inputs;                // the inputs after p, g and learning_rate, and before rows
   int64_t required = 0;        // how many of `inputs` are required
   Names attributes;            // in addition to weight_decay and rate_factor
   std::vector<int64_t> state;  // indices of the updated inputs, in addition to p
@@ -46,7 +46,7 @@ void check_adafactor(OpChecks& check, const InferContext& c) {
   const FactoredShapes shapes = factored_shapes(c.input(0).shape);
   check.same_dtype(4, 0).shape(4, shapes.column).same_dtype(5, 0).shape(5, shapes.row);
   if (!check.ok()) return;
-  check.require(c.has_input(5) == (c.input(0).shape.rank() > 1), "INPUT_COUNT", "row",
+  check.require(c.has_input(5) == (c.input(0).shape.rank() > 1), "INPUT_COUNT_INVALID", "row",
                 "must be given for matrices, and only for these");
 }
 

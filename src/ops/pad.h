@@ -1,7 +1,7 @@
 // src/ops/pad.h: adds elements around a tensor, ONNX Pad.
 // Inputs     x, of any rank.    Output  y
 // Attributes pads (required): the number of elements before each of the axes, then the number
-//            behind each; axes (default all); mode "constant" (default), "reflect" (the border
+//            after each; axes (default all); mode "constant" (default), "reflect" (the border
 //            itself is not repeated) or "edge"; value 0, for mode constant.
 // Saves      nothing; the gradient node has the attribute shape, that of x.
 // Gradients  x, assigned.

@@ -10,8 +10,8 @@
 
 namespace trainyard {
 
-/// Nodes that together compute the same as `node`, run one after another on its inputs and outputs.
-/// Some work in place on an output. Empty if the op does not consist of others.
+/// Returns nodes that together compute the same as `node`, run one after another on its inputs and
+/// outputs. Some work in place on an output. Empty if the op does not consist of others.
 std::vector<Node> parts_of(const Node& node);
 bool has_parts(std::string_view op_type);
 

@@ -27,7 +27,7 @@ const std::vector<LossRow>& loss_rows() {
 }
 #undef TRAINYARD_TYPES
 
-// The checks common to the forward and the gradient op.
+// Does the checks common to the forward and the gradient op.
 void check_inputs(OpChecks& check, const InferContext& c, const LossRow& row) {
   check.float_type(0).not_empty(0);
   if (row.takes_classes && check.ok() && c.input(1).dtype == DType::kI32) {

@@ -19,7 +19,7 @@ Sizes sizes_of(const InferContext& c) {
   return {x[0], x[1], x[2], c.input(2).shape[1], c.input(1).shape[0]};
 }
 
-/// The checks common to the forward and the gradient op. x is input 0, w input 1, r input 2.
+/// Does the checks common to the forward and the gradient op. x is input 0, w input 1, r input 2.
 void check_weights(OpChecks& check, const InferContext& c, Cell cell) {
   check.float_type(0).rank(0, 3).not_empty(0);
   check.same_dtype(1, 0).rank(1, 2).not_empty(1);

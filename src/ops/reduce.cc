@@ -21,7 +21,7 @@ std::vector<int64_t> reduce_axes(const Attributes& attributes, int64_t rank) {
 
 namespace {
 
-// The shape of y. Refuses wrong axes.
+// Returns the shape of y. Refuses wrong axes.
 Shape reduced_shape(OpChecks& check, const InferContext& c, const Shape& x) {
   checked_axes(check, "axes", c.attributes().get_ints("axes", {}), x.rank());
   check.int_in("keepdims", 1, 0, 1);

@@ -16,7 +16,7 @@ constexpr int64_t kNumberMax = std::numeric_limits<int32_t>::max();
 OpChecks check_rows(const InferContext& c, std::string_view input) {
   OpChecks check(c, std::vector<std::string_view>(static_cast<size_t>(c.input_count()), input), 1,
                  {"bucket", kRanks, kFactor});
-  check.require(c.input_count() <= kBucketTensorsMax, "INPUT_COUNT", input,
+  check.require(c.input_count() <= kBucketTensorsMax, "INPUT_COUNT_INVALID", input,
                 std::to_string(c.input_count()) + " are given, expected 1.." +
                     std::to_string(kBucketTensorsMax));
   check.int_in("bucket", -1, 0, kNumberMax - 1).int_in(kRanks, 0, 2, kNumberMax);
@@ -24,7 +24,7 @@ OpChecks check_rows(const InferContext& c, std::string_view input) {
   check.require(!is_scaled || c.attributes().get_float(kFactor, 0) > 0, "ATTRIBUTE_OUT_OF_RANGE",
                 kFactor, "expected more than 0");
   for (int64_t i = 0; i < c.input_count() && check.ok(); ++i) {
-    check.require(c.has_input(i), "INPUT_COUNT", input, "none may be left out");
+    check.require(c.has_input(i), "INPUT_COUNT_INVALID", input, "none may be left out");
     check.rank_at_least(i, 1).not_empty(i);
     if (is_scaled) check.float_type(i);
   }
@@ -45,7 +45,7 @@ std::optional<std::vector<Spread>> spread_all(const std::vector<Spread>& inputs,
   return std::vector(inputs.size(), given);
 }
 
-/// Returns the exchange never converts tensors to 16 bits.
+/// Returns a rule by which the exchange never converts tensors to 16 bits.
 PrecisionRule all_as_typed() {
   std::vector<int64_t> all(static_cast<size_t>(kBucketTensorsMax));
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);

@@ -26,7 +26,7 @@ namespace trainyard {
 const Op* gather_rows_op();   // "GatherRows"
 const Op* scatter_rows_op();  // "ScatterRows"
 
-/// `factor` of a GatherRows or ScatterRows node; 1 for any other type.
+/// Returns `factor` of a GatherRows or ScatterRows node; 1 for any other type.
 double row_factor(std::string_view op_type, const Attributes& attributes);
 
 }  // namespace trainyard

@@ -48,7 +48,7 @@ class SampleClasses final : public Op {
                       "] or more, and fewer than 2^31 columns");
     check.require(
         c.has_input(kKept) == c.has_input(kMicroStep) && (micro_batches == 1 || c.has_input(kKept)),
-        "INPUT_COUNT", "kept",
+        "INPUT_COUNT_INVALID", "kept",
         "and micro_step must be given together, and if micro_batches is above 1");
     const Shape columns{samples + counted * micro_batches};
     check.shape(kKept, columns);
@@ -97,7 +97,8 @@ class TakeRows final : public Op {
   }
 };
 
-/// The checks common to the loss and its gradient. `scores` is the name of input 0 in messages.
+/// Does the checks common to the loss and its gradient. `scores` is the name of input 0 in
+/// messages.
 void check_columns(OpChecks& check, const InferContext& c, std::string_view scores) {
   check.float_type(0).rank(0, 2).not_empty(0).dtype(1, DType::kI32);
   check.int_in("samples", 0, 1, kIndexMax);

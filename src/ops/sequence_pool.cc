@@ -9,7 +9,7 @@ void check_mode(OpChecks& check, const InferContext& c) {
   const std::string mode = c.attributes().get_string("mode", "mean");
   check.require(mode == "mean" || mode == "first" || mode == "last", "ATTRIBUTE_OUT_OF_RANGE",
                 "mode", "'" + mode + "' is not known, expected mean, first or last");
-  check.require(mode != "first" || !c.has_input(1), "INPUT_COUNT", "tokens",
+  check.require(mode != "first" || !c.has_input(1), "INPUT_COUNT_INVALID", "tokens",
                 "mode first takes no tokens, expected one input");
 }
 

@@ -15,12 +15,12 @@ OpChecks::OpChecks(const InferContext& c, std::vector<std::string_view> input_na
     : c_(c), input_names_(std::move(input_names)) {
   const auto accepted = static_cast<int64_t>(input_names_.size());
   if (c.input_count() > accepted) {
-    refuse("INPUT_COUNT", "inputs",
+    refuse("INPUT_COUNT_INVALID", "inputs",
            std::to_string(c.input_count()) + " are given, expected at most " +
                std::to_string(accepted));
   }
   for (int64_t i = 0; i < required && ok_; ++i) {
-    if (!c.has_input(i)) refuse("INPUT_COUNT", input_name(i), "this input is required");
+    if (!c.has_input(i)) refuse("INPUT_COUNT_INVALID", input_name(i), "this input is required");
   }
   const std::vector<std::string> known(attribute_names.begin(), attribute_names.end());
   for (const auto& [name, value] : c.attributes().items()) {

@@ -22,7 +22,7 @@ class OpChecks {
   /// attributes with other names.
   OpChecks(const InferContext& c, std::initializer_list<std::string_view> input_names,
            int64_t required, std::initializer_list<std::string_view> attribute_names = {});
-  /// The same for lists of names that are built at run time.
+  /// Does these checks with lists of names that are built at run time.
   OpChecks(const InferContext& c, std::vector<std::string_view> input_names, int64_t required,
            const std::vector<std::string_view>& attribute_names);
 
@@ -36,7 +36,8 @@ class OpChecks {
   OpChecks& not_empty(int64_t i);                     // every dimension is at least 1
   /// Checks that an integer attribute is in [low, high]; if it is absent, checks `fallback`.
   OpChecks& int_in(std::string_view attribute, int64_t fallback, int64_t low, int64_t high);
-  /// Any other check: refuses unless `condition`. `field` is the name of an attribute or input.
+  /// Does any other check: refuses unless `condition`. `field` is the name of an attribute or
+  /// input.
   OpChecks& require(bool condition, std::string_view reason, std::string_view field,
                     std::string_view description);
 

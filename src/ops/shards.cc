@@ -25,10 +25,10 @@ OpChecks checks_of(const InferContext& c, std::string_view input, int64_t first,
 void check_tensors(OpChecks& check, const InferContext& c, std::string_view input, int64_t first,
                    int64_t count_max) {
   const int64_t count = c.input_count() - first;
-  check.require(count >= 1 && count <= count_max, "INPUT_COUNT", input,
+  check.require(count >= 1 && count <= count_max, "INPUT_COUNT_INVALID", input,
                 std::to_string(count) + " are given, expected 1.." + std::to_string(count_max));
   for (int64_t i = first; i < c.input_count() && check.ok(); ++i) {
-    check.require(c.has_input(i), "INPUT_COUNT", input, "none may be left out");
+    check.require(c.has_input(i), "INPUT_COUNT_INVALID", input, "none may be left out");
     check.float_type(i);
   }
 }
@@ -66,7 +66,7 @@ class ReduceScatterDone final : public Op {
     OpChecks check = checks_of(c, "shard", 1, {"bucket"});
     check_tensors(check, c, "shard", 1, 2 * kBucketTensorsMax);
     check.int_in("bucket", -1, 0, kIntMax);
-    check.require(c.input_count() % 2 == 1, "INPUT_COUNT", "gradient",
+    check.require(c.input_count() % 2 == 1, "INPUT_COUNT_INVALID", "gradient",
                   "expected as many as shards");
     if (!check.ok()) return check.error();
     std::vector<TensorType> types;
@@ -177,7 +177,7 @@ class GatherShardsDone final : public Op {
     OpChecks check = checks_of(c, "whole", 0, {"bucket"});
     check_tensors(check, c, "whole", 0, 2 * kBucketTensorsMax);
     check.int_in("bucket", -1, 0, kIntMax);
-    check.require(c.input_count() % 2 == 0, "INPUT_COUNT", "shard",
+    check.require(c.input_count() % 2 == 0, "INPUT_COUNT_INVALID", "shard",
                   "expected as many as whole tensors");
     if (!check.ok()) return check.error();
     std::vector<TensorType> types;

@@ -82,13 +82,13 @@ kernels::ShardRange updated_range(const Graph& graph, const Node& node);
 /// twice, and -1 stands for no row.
 void check_updated(OpChecks& check, const InferContext& c, std::span<const int64_t> inputs,
                    int64_t rows);
-/// For spread() of an update: gradient and state have the parameter's spread, or kElements if the
-/// rank has the whole parameter; all other inputs are kOwn. `parts` are the indices of gradient and
-/// state.
+/// Implements spread() of an update: gradient and state have the parameter's spread, or kElements
+/// if the rank has the whole parameter; all other inputs are kOwn. `parts` are the indices of
+/// gradient and state.
 std::optional<std::vector<Spread>> spread_updated(const std::vector<Spread>& inputs,
                                                   std::span<const int64_t> parts);
-/// The same for an update that cannot work on a shard of a whole tensor: inputs 0 and 1 have the
-/// same spread.
+/// Implements spread() of an update that cannot work on a shard of a whole tensor: inputs 0 and 1
+/// have the same spread.
 std::optional<std::vector<Spread>> spread_equally(const std::vector<Spread>& inputs);
 /// Implements cost() of an update.
 Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flops_per_element);

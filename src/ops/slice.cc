@@ -33,8 +33,8 @@ SliceBox slice_box(const Attributes& attributes, const Shape& x) {
 
 namespace {
 
-// The shape of y. Checks that the lists have the same length, axes are in range, steps are at least
-// 1, and y is not empty.
+// Returns the shape of y. Checks that the lists have the same length, axes are in range, steps are
+// at least 1, and y is not empty.
 Shape checked_slice(OpChecks& check, const InferContext& c, const Shape& x) {
   const Attributes& a = c.attributes();
   const size_t count = a.get_ints("starts", {}).size();

@@ -8,12 +8,12 @@
 namespace trainyard {
 namespace {
 
-// Whether input 1 has the share of each class in each row, instead of one label per row.
+// Returns whether input 1 has the share of each class in each row, instead of one label per row.
 bool has_shares(const InferContext& c) {
   return c.has_input(0) && c.has_input(1) && c.input(1).dtype == c.input(0).dtype;
 }
 
-// The checks common to the forward and the gradient op. `scores` is the name of input 0 in
+// Does the checks common to the forward and the gradient op. `scores` is the name of input 0 in
 // messages; labels are input 1.
 void check_scores(OpChecks& check, const InferContext& c, std::string_view scores) {
   check.float_type(0).rank(0, 2).not_empty(0);

@@ -19,8 +19,8 @@ OpChecks split_checks(const InferContext& c, std::initializer_list<std::string_v
           {kClassCount, kRank, kRanks, "label_smoothing", "ignore_index", "class_weights"}};
 }
 
-/// The checks common to all three ops: input 0 has a column for each of this rank's classes, input
-/// 1 is the labels. `scores` is the name of input 0 in messages.
+/// Does the checks common to all three ops: input 0 has a column for each of this rank's classes,
+/// input 1 is the labels. `scores` is the name of input 0 in messages.
 void check_parts(OpChecks& check, const InferContext& c, std::string_view scores) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   check.float_type(0).rank(0, 2).not_empty(0).dtype(1, DType::kI32);

@@ -11,7 +11,7 @@ std::string text_of(const std::vector<int64_t>& values) { return Shape(values).t
 
 bool is_dilated(const kernels::Window& w) { return w.height() != w.R || w.width() != w.S; }
 
-/// True if each of `count` windows along one dimension has a cell inside the image.
+/// Returns true if each of `count` windows along one dimension has a cell inside the image.
 bool windows_meet(int64_t count, int64_t stride, int64_t pad, int64_t cells, int64_t dilation,
                   int64_t size) {
   for (int64_t p = 0; p < count; ++p) {

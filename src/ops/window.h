@@ -24,10 +24,11 @@ kernels::Window pool_window(const Attributes& attributes, const Shape& x);
 
 /// Refuses a window larger than the padded image `x` [N, C, H, W].
 void check_window_fits(OpChecks& check, const kernels::Window& window, const Shape& x);
-/// The same for a pool. Also refuses a pool with a window that has no cell inside the image.
+/// Refuses a pool with a window larger than the padded image `x` [N, C, H, W], or with a window
+/// that has no cell inside the image.
 void check_pool_fits(OpChecks& check, const Attributes& attributes, const Shape& x);
 
-/// [N, channels, P, Q].
+/// Returns [N, channels, P, Q].
 Shape window_output(const kernels::Window& window, const Shape& x, int64_t channels);
 
 /// Checks the attribute input_shape of a gradient node that does not read the forward input: four

@@ -25,7 +25,8 @@ using Bucket = std::vector<TensorId>;
 /// Fills buckets with the gradients, each once, in the order in which the graph computes them.
 std::vector<Bucket> fill_buckets(const Graph& graph, const std::map<TensorId, TensorId>& gradients,
                                  const BucketSpec& spec);
-/// The last bucket whose exchange begins before anything waits for the exchange of `bucket`.
+/// Returns the last bucket whose exchange begins before anything waits for the exchange of
+/// `bucket`.
 size_t last_started_before_wait(size_t bucket, size_t buckets, const BucketSpec& spec);
 
 /// Appends nodes that average each of `gradients` (by parameter) over all ranks

@@ -64,7 +64,8 @@ class Updates {
     info.spread = spread.value_or(p.spread);
     return graph_.add_tensor(std::move(info));
   }
-  /// Whether this rank updates only a shard of the parameter, although it has the whole parameter.
+  /// Returns whether this rank updates only a shard of the parameter, although it has the whole
+  /// parameter.
   bool is_sharded() const {
     return updater_.is_sharded && graph_.tensor(p_).spread == Spread::kOwn;
   }

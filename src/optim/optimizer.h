@@ -245,9 +245,9 @@ PreparedGradients append_clipping(Graph& graph, const GradientSpec& spec,
                                   const std::map<TensorId, TensorId>& gradients,
                                   TensorId loss_scale = kNoTensor, const Updater& updater = {});
 
-/// True if the optimizer updates each element of a parameter independently of the others.
+/// Returns true if the optimizer updates each element of a parameter independently of the others.
 bool updates_elements(const OptimizerSpec& spec);
-/// True if, in addition, the optimizer has state that ranks can shard.
+/// Returns true if, in addition, the optimizer has state that ranks can shard.
 bool can_shard(const OptimizerSpec& spec);
 
 }  // namespace trainyard

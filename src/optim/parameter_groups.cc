@@ -19,14 +19,14 @@ std::string field_of(size_t index, const char* field) {
   return "recipe.parameter_groups[" + std::to_string(index) + "]." + field;
 }
 
-// Whether the node looks up rows of a table. Such a table does not count as a matrix: it multiplies
-// nothing, and an update changes few of its rows.
+// Returns whether the node looks up rows of a table. Such a table does not count as a matrix: it
+// multiplies nothing, and an update changes few of its rows.
 bool is_lookup(const Node& node) {
   const std::string_view type = node.op->type();
   return type == "Gather" || type == "SplitGather" || type == "Embedding" || type == "EmbeddingBag";
 }
 
-/// Forward nodes that read a parameter, by parameter.
+/// Returns the forward nodes that read a parameter, by parameter.
 std::map<TensorId, std::vector<NodeId>> readers_of(const Graph& graph) {
   std::map<TensorId, std::vector<NodeId>> readers;
   for (NodeId k = 0; k < static_cast<NodeId>(graph.nodes().size()); ++k) {
@@ -37,7 +37,7 @@ std::map<TensorId, std::vector<NodeId>> readers_of(const Graph& graph) {
   return readers;
 }
 
-/// Whether the parameter has rank 2 or more and is not only a lookup table.
+/// Returns whether the parameter has rank 2 or more and is not only a lookup table.
 bool is_matrix(const Graph& graph, TensorId id, const std::vector<NodeId>& readers) {
   return graph.tensor(id).type.shape.rank() >= 2 &&
          !std::ranges::all_of(readers, [&](NodeId k) { return is_lookup(graph.node(k)); });

@@ -11,8 +11,8 @@ double cosine(double from, double to, double share) {
   return to + 0.5 * (from - to) * (1 + std::cos(std::numbers::pi * share));
 }
 
-/// Two cosines as in torch.optim.lr_scheduler.OneCycleLR: the rate rises to `base`, then falls to
-/// almost 0.
+/// Follows two cosines as torch.optim.lr_scheduler.OneCycleLR does: the rate rises to `base`, then
+/// falls to almost 0.
 double one_cycle(const ScheduleSpec& s, double base, int64_t done, int64_t steps) {
   const double first = base / s.div_factor;
   const double peak = s.pct_start * static_cast<double>(steps) - 1;

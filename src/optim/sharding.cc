@@ -126,7 +126,7 @@ void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& b
   std::vector<int64_t> numbers;
   std::vector<TensorId> all;
   for (size_t b = 0; b < buckets.size(); ++b) {
-    // The numbers after those of the reductions.
+    // Uses the numbers after those of the reductions.
     numbers.push_back(static_cast<int64_t>(buckets.size() + b));
     graph
         .add_node("all_gather_" + std::to_string(b) + "/start", *all_gather_start_op(),

@@ -40,10 +40,10 @@ constexpr bool has(Shard shard, Shard part) {
 constexpr bool shards_optimizer(Shard shard) { return has(shard, Shard::kOptimizer); }
 constexpr bool splits_head(Shard shard) { return has(shard, Shard::kHead); }
 constexpr bool splits_mlp(Shard shard) { return has(shard, Shard::kMlp); }
-/// Whether layers are split, which needs ranks of one node.
+/// Returns whether layers are split, which needs ranks of one node.
 constexpr bool splits_layers(Shard shard) { return splits_head(shard) || splits_mlp(shard); }
 constexpr bool shards_parameters(Shard shard) { return has(shard, Shard::kParameters); }
-/// The canonical one of the equivalent ways to write `shard`.
+/// Returns the canonical one of the equivalent ways to write `shard`.
 constexpr Shard canonical(Shard shard) {
   const bool is_redundant = shards_parameters(shard) && shards_optimizer(shard);
   return is_redundant ? static_cast<Shard>(static_cast<uint8_t>(shard) &
@@ -85,7 +85,7 @@ inline constexpr BucketSpec kFreeEarly = {
 /// shards. Returns the shard by whole tensor.
 std::map<TensorId, TensorId> shard_parameters(Graph& graph, int64_t ranks);
 
-/// Appends, behind the updates, the nodes that gather the whole parameters on all ranks. The
+/// Appends, after the updates, the nodes that gather the whole parameters on all ranks. The
 /// exchange of a bucket begins once all of its parameters are updated.
 void append_all_gather(Graph& graph, const std::vector<std::vector<TensorId>>& buckets,
                        int64_t ranks);

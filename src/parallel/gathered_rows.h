@@ -23,8 +23,8 @@ struct GatheredRows {
 };
 using GatheredTables = std::map<TensorId, GatheredRows>;  // by parameter
 
-/// Exchange numbers (src/ops/shards.h) for labels (index 0) and for the indices of lookups (index 1
-/// and up); no other exchanges use them.
+/// Returns the exchange number (src/ops/shards.h) for labels (index 0) or for the indices of
+/// lookups (index 1 and up). No other exchange uses these numbers.
 int64_t rows_exchange(int64_t index);
 
 /// The tensors in which a list of row indices grows over the micro-batches of a step.
@@ -38,8 +38,8 @@ KeptRows add_kept_rows(Graph& graph, const std::string& name, int64_t size, int6
 /// created on first use.
 TensorId micro_step_input(Graph& graph);
 
-/// Gradients by parameter. The gradient of a table in `tables` is that of its gathered rows; its
-/// entry in `rules` then refers to their indices.
+/// Returns the gradients by parameter. The gradient of a table in `tables` is that of its gathered
+/// rows; its entry in `rules` then refers to their indices.
 std::map<TensorId, TensorId> differentiate_gathered(Graph& graph, TensorId loss,
                                                     std::set<TensorId> frozen, TensorId loss_scale,
                                                     const GatheredTables& tables,

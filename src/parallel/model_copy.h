@@ -72,7 +72,7 @@ class ModelCopy {
       copies_;  // original tensor -> its copy, for all tensors copied so far
 };
 
-/// For each tensor, the nodes that read it.
+/// Returns for each tensor the nodes that read it.
 inline std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers(graph.tensors().size());
   for (NodeId k = 0; k < std::ssize(graph.nodes()); ++k) {

@@ -28,9 +28,9 @@ namespace trainyard {
 Status gather_lookups(Model& model, const Recipe& recipe, const std::set<TensorId>& frozen,
                       Rank rank, GatheredTables& tables);
 
-/// FIELD_CONFLICT if the recipe cannot work with a lookup that updates single rows.
+/// Error: FIELD_CONFLICT if the recipe cannot work with a lookup that updates single rows.
 Status check_lookup(const Lookup& lookup, const Recipe& recipe);
-/// The node named `name`, or kNoNode.
+/// Returns the node named `name`, or kNoNode.
 NodeId find_node(const Graph& graph, const std::string& name);
 
 }  // namespace trainyard

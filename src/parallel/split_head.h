@@ -28,8 +28,9 @@ namespace trainyard {
 
 struct SplitModel {
   Model model;
-  int64_t classes =
-      0;  // number of all ranks' classes; `model` outputs this rank's, for the rows of all ranks
+  // The number of classes of all ranks. `model` computes the scores of this rank's classes, for the
+  // rows of all ranks.
+  int64_t classes = 0;
 };
 
 /// `model` must not be differentiated yet; it has a loss, or is built to evaluate. Refuses, naming

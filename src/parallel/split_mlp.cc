@@ -42,8 +42,8 @@ struct Pair {
   std::vector<NodeId> activations = {}, dropouts = {};
 };
 
-/// Whether the activation maps 0 to 0 and has a finite gradient there, so that the padding units of
-/// a rank's shard stay 0.
+/// Returns whether the activation maps 0 to 0 and has a finite gradient there, so that the padding
+/// units of a rank's shard stay 0.
 bool keeps_zero(const Op& op) {
   constexpr std::array<std::string_view, 14> kThose = {
       "Relu",     "Tanh",      "Gelu",  "LeakyRelu",       "Elu", "Selu", "Celu", "Mish",
@@ -72,8 +72,8 @@ class PairFinder {
   }
 
  private:
-  /// Whether node `k` is a dense layer with unshared, unsharded weights that runs on this rank's
-  /// rows.
+  /// Returns whether node `k` is a dense layer with unshared, unsharded weights that runs on this
+  /// rank's rows.
   bool is_dense(NodeId k) const {
     const Node& node = graph_.node(k);
     if (node.op != gemm_op() || graph_.tensor(node.inputs[0]).spread != Spread::kOwn) return false;
@@ -117,8 +117,8 @@ class PairFinder {
       at = node.outputs[0];
     }
   }
-  /// Whether the pair can be sharded by unit: padding units must stay 0, and dropout must draw the
-  /// same values for a unit as on one device.
+  /// Returns whether the pair can be sharded by unit: padding units must stay 0, and dropout must
+  /// draw the same values for a unit as on one device.
   bool can_be_cut(const Pair& pair) const {
     const int64_t units = graph_.tensor(graph_.node(pair.first).outputs[0]).type.shape[1];
     const bool are_drawn_alike = units % kUnitsDrawnTogether == 0 &&
@@ -219,7 +219,7 @@ class PairSplitter final : private ModelCopy {
     next_exchange_ += kExchangesOfPair;
   }
 
-  /// Dropout on the rows of all ranks, with draws at the same positions as on one device.
+  /// Adds dropout on the rows of all ranks, with draws at the same positions as on one device.
   void add_dropout(NodeId k) {
     const Node& node = graph_.node(k);
     const int64_t units = dropouts_.at(k);

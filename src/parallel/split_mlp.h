@@ -52,8 +52,8 @@ Result<SplitMlp> split_mlp(const Model& model, Rank rank, int64_t copies);
 /// Splits the same pairs in a model that is built to evaluate.
 Model split_mlp(const Model& model, Rank rank, const std::vector<SplitPair>& pairs);
 
-/// The name of the layer to which a split node belongs; a product over the positions of a sequence
-/// is a node inside its layer.
+/// Returns the name of the layer to which a split node belongs; a product over the positions of a
+/// sequence is a node inside its layer.
 std::string layer_of(std::string_view node_name);
 
 /// Returns the numbers that a device stores per weight: the weight, its gradient, optimizer state,

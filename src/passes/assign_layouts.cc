@@ -13,14 +13,14 @@
 namespace trainyard {
 namespace {
 
-/// Whether the pass may choose the tensor's layout. Parameters, their gradients, and tensors of
-/// other ranks are always row-major.
+/// Returns whether the pass may choose the tensor's layout. Parameters, their gradients, and
+/// tensors of other ranks are always row-major.
 bool has_layout_choice(const TensorInfo& t) {
   return t.type.shape.rank() == 4 && (t.role == Role::kActivation || t.role == Role::kInput);
 }
 
-/// Whether the node can run in either layout. The rank-4 operands of an elementwise op must all
-/// have the same layout, so it stays row-major if one of them is a parameter or a parameter's
+/// Returns whether the node can run in either layout. The rank-4 operands of an elementwise op must
+/// all have the same layout, so it stays row-major if one of them is a parameter or a parameter's
 /// gradient. Other ops, such as convolutions, also read row-major filters; only their images, input
 /// 0 and output 0, matter.
 bool is_flexible(const Graph& graph, const Node& node) {

@@ -7,7 +7,6 @@
 
 #include "src/graph/op.h"
 #include "src/ops/activation.h"
-#include "src/ops/attention.h"
 #include "src/ops/cast.h"
 #include "src/ops/gemm.h"
 #include "src/ops/tf32.h"
@@ -20,7 +19,8 @@ bool may_be_narrowed(const TensorInfo& t) {
   return t.role == Role::kActivation && t.type.dtype == DType::kF32;
 }
 
-/// Whether an op's results may be far larger than its operands. The largest F16 number is 65504.
+/// Returns whether an op's results may be far larger than its operands. The largest F16 number is
+/// 65504.
 bool grows(const Op& op) {
   const std::string_view type = op.type();
   return type == "Exp" || type == "Pow" || type == "Reciprocal" || type == "ReduceSum" ||
@@ -84,7 +84,7 @@ std::vector<bool> factors_of_backward(const Graph& graph) {
   return found;
 }
 
-/// Whether a library adds the node's bias in the 16-bit type of its result.
+/// Returns whether a library adds the node's bias in the 16-bit type of its result.
 bool adds_bias_in_half(const Graph& graph, const Node& node) {
   return adds_bias(node) && graph.tensor(node.inputs[kBias]).role == Role::kParameter &&
          graph.tensor(node.outputs[0]).is_half();
@@ -141,8 +141,7 @@ void allow_tf32(Graph& graph) {
   std::vector<Node> nodes = graph.nodes();
   for (Node& node : nodes) {
     const bool multiplies = !node.op->precision_rule().factors.empty();
-    const bool is_attention = node.op == attention_op() || node.op == attention_grad_op();
-    if (!multiplies || is_attention) continue;
+    if (!multiplies) continue;
     if (graph.tensor(node.inputs[0]).type.dtype != DType::kF32) continue;
     node.attributes.set(std::string(kTf32Attribute), int64_t{1});
   }

@@ -19,8 +19,8 @@ namespace trainyard {
 /// Requires a `storage` other than kAsTyped.
 void assign_half(Graph& graph, Storage storage, Processor processor = Processor::kCpu);
 
-/// Sets kTf32Attribute (src/ops/tf32.h) on products that a library computes. Attention is not among
-/// them: this program's own kernel computes it, in F32.
+/// Sets kTf32Attribute (src/ops/tf32.h) on every op that multiplies F32 operands: products,
+/// convolutions, recurrent layers, and attention.
 void allow_tf32(Graph& graph);
 
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// src/passes/fuse_convolutions.h: fuses a convolution with a bias and the ReLU behind it.
+// src/passes/fuse_convolutions.h: fuses a convolution with a bias and the ReLU after it.
 //
 //   Conv, Relu          -> ConvRelu
 //   ReluGrad, ConvGrad  -> ReluConvGrad, whose last output is the gradient between the two

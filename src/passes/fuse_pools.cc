@@ -31,8 +31,8 @@ class Pools : public NodeEdits {
   static TensorId winner_of(const Node& pool) {
     return pool.outputs.size() > 1 ? pool.outputs[1] : kNoTensor;
   }
-  /// Whether the pool can include ReLU: if it has a gradient, this must read winners, and a winner
-  /// must have a value for "none".
+  /// Returns whether the pool can include ReLU: if it has a gradient, this must read winners, and a
+  /// winner must have a value for "none".
   bool takes_relu(const Node& pool) const {
     if (winner_of(pool) != kNoTensor) return has_byte_cells(with_relu(pool).attributes);
     return std::ranges::none_of(readers(pool.inputs[0]), [&](size_t reader) {

@@ -56,7 +56,7 @@ class Products : public NodeEdits {
     *reader = *next;
     return shaped;
   }
-  /// Whether any node but k reads `id` or a reshape of it.
+  /// Returns whether any node but k reads `id` or a reshape of it.
   bool has_other_reader(TensorId id, size_t k) const {
     if (is_marked(id)) return true;
     for (const size_t reader : readers(id)) {
@@ -161,8 +161,8 @@ class ReluProducts : public NodeEdits {
   std::set<TensorId> fused_;  // the outputs of GemmRelu nodes
 };
 
-/// For every GemmRelu with a ReluGemmGrad, adds a mask as an output of the former and an input of
-/// the latter.
+/// For every GemmRelu with a ReluGemmGrad, adds a mask as an output of the GemmRelu and an input of
+/// the ReluGemmGrad.
 void add_masks(Graph& graph) {
   std::vector<Node> nodes = graph.nodes();
   std::map<TensorId, Node*> gradients;  // ReluGemmGrad nodes, by their input x

@@ -8,7 +8,7 @@
 // and back, are removed. Runs after recompute, which cuts graphs between the nodes that this pass
 // fuses.
 //
-// For GPUs only, because the mask is a tensor that no other backend needs:
+// The pass runs only for GPUs, because the mask is a tensor that no other backend needs:
 //
 //   Gemm, Relu           -> GemmRelu; a mask is an output if the gradient below reads it
 //   GemmGrad, ReluGrad   -> ReluGemmGrad, if x of the product is the output of that ReLU

@@ -36,7 +36,7 @@ class Sums : public NodeEdits {
   }
 
  private:
-  /// Whether the node is a sum of two computed tensors of the same shape.
+  /// Returns whether the node is a sum of two computed tensors of the same shape.
   bool is_plain_sum(const Node& n) const {
     if (n.op != add_op()) return false;
     const TensorType& sum = tensor(n.outputs[0]).type;
@@ -77,8 +77,8 @@ class Sums : public NodeEdits {
     replace(add, std::move(fused));
   }
 
-  /// Node k, the gradient of a normalization, as a SkipNormalizationGrad that has no skip and no
-  /// dropout yet.
+  /// Returns node k, the gradient of a normalization, as a SkipNormalizationGrad that has no skip
+  /// and no dropout yet.
   Node gradient_of_sum(size_t k, NormalizationForm form) const {
     const std::vector<TensorId>&in = node(k).inputs, &out = node(k).outputs;
     Node fused = node(k);
@@ -155,7 +155,7 @@ class Sums : public NodeEdits {
     }
   }
 
-  /// Node `norm` as a SkipNormalizationGrad, if it is the gradient of a normalization.
+  /// Returns node `norm` as a SkipNormalizationGrad, if it is the gradient of a normalization.
   std::optional<Node> as_gradient_of_sum(size_t norm) const {
     using enum NormalizationForm;
     if (node(norm).op == skip_normalization_grad_op()) return node(norm);

@@ -1,5 +1,5 @@
-// src/passes/fuse_sums.h: fuses a residual sum with the normalization of it, and with a dropout in
-// front of the sum.
+// src/passes/fuse_sums.h: fuses a residual sum with the normalization of it, and with a dropout
+// before the sum.
 //
 //   Add, LayerNormalization      -> SkipNormalization, whose last output is the sum
 //   LayerNormalizationGrad, Add  -> SkipNormalizationGrad, which adds the gradient of the sum from

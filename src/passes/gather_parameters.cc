@@ -110,8 +110,9 @@ class ParameterGathering {
     for (auto id = first; id != backward.end(); ++id) add_to_group(kBackwardPass, *id);
   }
 
-  /// All parameters that a node is the first to read are in one group, so that a group is no longer
-  /// needed when the next one is.
+  /// Adds the parameter to the newest group, or begins a group. Parameters that the same
+  /// node is the first to read are in one group, so that a group is no longer needed when the next
+  /// one is.
   void add_to_group(Pass pass, TensorId id) {
     const size_t reader = uses_[pass].at(id).first;
     const auto count = groups_.empty() ? 0 : std::ssize(groups_.back().read);
@@ -128,8 +129,8 @@ class ParameterGathering {
     g.bytes += graph_.tensor(id).stored_bytes();
   }
 
-  /// Adds a node at the end of the graph, where all inputs exist; run() moves it in front of node
-  /// `before`.
+  /// Adds a node at the end of the graph, where all inputs exist; run() moves it to the position
+  /// before node `before`.
   std::vector<TensorId> add(size_t before, std::string name, const Op& op, Attributes attributes,
                             std::vector<TensorId> inputs, std::vector<std::string> names) {
     before_[before].push_back(graph_
@@ -140,8 +141,8 @@ class ParameterGathering {
     return graph_.node(before_[before].back()).outputs;
   }
 
-  /// The name of a gathered tensor: "fc1.weight/gathered", or "fc1.weight/gathered_again" in the
-  /// backward pass.
+  /// Returns the name of a gathered tensor: "fc1.weight/gathered", or "fc1.weight/gathered_again"
+  /// in the backward pass.
   std::string name_of(const Group& g, TensorId read, const char* what) const {
     const TensorInfo& t = graph_.tensor(read);
     return graph_.tensor(gathers_.shards.at(parameter_of(read))).name + "/" + what +
@@ -172,7 +173,7 @@ class ParameterGathering {
     store_alike(g, g.started);
   }
 
-  /// The shard of the parameter `read`, in the same storage.
+  /// Returns the shard of the parameter `read`, in the same storage.
   TensorId shard_of(const Group& g, TensorId read, size_t before) {
     const TensorId shard = gathers_.shards.at(parameter_of(read));
     const Storage storage = graph_.tensor(read).storage;

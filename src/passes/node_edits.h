@@ -47,8 +47,8 @@ class NodeEdits {
     if (readers(id).size() != 1 || is_marked(id)) return std::nullopt;
     return readers(id)[0];
   }
-  /// Whether `id` is a computed activation. Gradients of parameters and parameters are excluded:
-  /// they are always row-major, and the operands of a fused op must share a layout.
+  /// Returns whether `id` is a computed activation. Gradients of parameters and parameters are
+  /// excluded: they are always row-major, and the operands of a fused op must share a layout.
   bool is_activation(TensorId id) const {
     return tensor(id).role == Role::kActivation && tensor(id).producer != kNoNode;
   }
@@ -91,12 +91,12 @@ class NodeInsertions {
   size_t count() const { return nodes_.size(); }
   const Node& node(size_t k) const { return nodes_[k]; }
 
-  /// Inserts a node in front of node k, behind those inserted there earlier. Returns its output.
+  /// Inserts a node before node k, after those inserted there earlier. Returns its output.
   TensorId insert_before(size_t k, const std::string& name, const Op& op, TensorId input,
                          Phase phase) {
     return insert(before_[k], name, op, input, phase);
   }
-  /// Inserts a node in front of all nodes, behind those inserted there earlier. Returns its output.
+  /// Inserts a node before all nodes, after those inserted there earlier. Returns its output.
   TensorId insert_first(const std::string& name, const Op& op, TensorId input, Phase phase) {
     return insert(first_, name, op, input, phase);
   }

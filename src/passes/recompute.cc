@@ -87,7 +87,7 @@ class Recomputation {
     int64_t open = 0;  // number of computed tensors that a later forward node reads
     std::vector<int64_t> closing(static_cast<size_t>(forward_count_) + 1);
     std::vector<NodeId> ends;
-    NodeId narrow = kNoNode;   // the last node behind which the graph can be cut
+    NodeId narrow = kNoNode;   // the last node after which the graph can be cut
     bool has_product = false;  // whether the current segment has a product
     for (NodeId k = 0; k < forward_count_; ++k) {
       if (is_product(k)) {
@@ -131,7 +131,7 @@ class Recomputation {
 
    private:
     const Recomputation& r_;
-    const NodeId end_;  // the node behind the segment
+    const NodeId end_;  // the node after the segment
     std::set<TensorId> extra_;
   };
 
@@ -183,8 +183,9 @@ class Recomputation {
     }
   }
 
-  /// True if a node of [begin, end) computes `id` and can be repeated. For a batch normalization,
-  /// only the main output can be recomputed; its saved statistics are small and kept.
+  /// Returns true if a node of [begin, end) computes `id` and can be repeated. For a batch
+  /// normalization, only the main output can be recomputed; its saved statistics are small and
+  /// kept.
   bool can_repeat(TensorId id, NodeId begin, NodeId end) const {
     const NodeId producer = graph_.tensor(id).producer;
     if (producer < begin || producer >= end) return false;
@@ -241,7 +242,7 @@ class Recomputation {
   std::vector<NodeId> first_reader_behind_;  // by tensor: its first reader after the forward pass
   std::vector<bool> is_marked_;              // by tensor: whether it is a marked output
   std::vector<NodeId> ends_;
-  std::map<NodeId, std::vector<Node>> clones_;  // copies, by the node in front of which they run
+  std::map<NodeId, std::vector<Node>> clones_;  // copies, by the node before which they run
   std::map<TensorId, TensorId> recomputed_;     // the copy of each tensor that is recomputed
 };
 

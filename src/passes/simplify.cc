@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-/// `value` rounded to the tensor's type.
+/// Returns `value` rounded to the tensor's type.
 double rounded(DType dtype, double value) {
   return dtype == DType::kF32 ? static_cast<double>(static_cast<float>(value)) : value;
 }

@@ -11,7 +11,7 @@ namespace trainyard {
 namespace {
 
 /// Places parameters, state, optimizer state and accumulators one after another. Tensors of an
-/// earlier program of the job keep their place, and new ones follow behind.
+/// earlier program of the job keep their place, and new ones follow.
 void place_persistent(Program& program, const PersistentLayout* earlier) {
   int64_t end = earlier == nullptr ? 0 : earlier->size_bytes;
   MemoryBreakdown& memory = program.memory;

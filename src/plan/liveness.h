@@ -22,8 +22,8 @@ struct Buffer {
 std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order,
                                  int64_t alignment);
 
-/// Whether the node's output has the elements of its input in the same order. If layout and storage
-/// are equal, both tensors share memory and nothing is copied.
+/// Returns whether the node's output has the elements of its input in the same order. If layout and
+/// storage are equal, both tensors share memory and nothing is copied.
 bool is_view(const Node& node);
 
 constexpr bool is_persistent(Role role) {

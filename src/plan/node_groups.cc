@@ -25,7 +25,7 @@ class Touched {
     all_.insert(all_.end(), other.all_.begin(), other.all_.end());
     written_.insert(written_.end(), other.written_.begin(), other.written_.end());
   }
-  /// Whether neither side writes memory that the other reads or writes.
+  /// Returns whether neither side writes memory that the other reads or writes.
   bool is_apart_from(const Touched& other) const {
     return !overlap(written_, other.all_) && !overlap(all_, other.written_);
   }

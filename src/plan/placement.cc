@@ -93,7 +93,7 @@ class Timeline {
 
   void add(const Buffer& buffer, Range bytes) { add(1, 0, leaves_ - 1, buffer, bytes); }
 
-  /// Ranges in use at any of the buffer's steps, sorted by offset.
+  /// Returns the ranges in use at any of the buffer's steps, sorted by offset.
   const std::vector<Range>& find_used(const Buffer& buffer) {
     found_.clear();
     find(1, 0, leaves_ - 1, buffer);
@@ -102,8 +102,8 @@ class Timeline {
 
  private:
   struct Node {
-    Ranges any;  // in use at one or more of the node's steps, without ranges that are in `all` of a
-                 // node above
+    // in use at one or more of the node's steps, except what `all` of an ancestor contains
+    Ranges any;
     Ranges all;  // in use at all of the node's steps
   };
 
@@ -136,7 +136,7 @@ class Timeline {
   RangeMerger found_;
 };
 
-/// The start of the smallest gap in `used` that fits, or the first byte behind all ranges.
+/// Returns the start of the smallest gap in `used` that fits, or the first byte after all ranges.
 int64_t find_offset(const std::vector<Range>& used, int64_t size_bytes) {
   int64_t best_offset = -1;
   int64_t best_gap = std::numeric_limits<int64_t>::max();

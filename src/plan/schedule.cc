@@ -34,15 +34,15 @@ std::vector<std::set<NodeId>> update_predecessors(const Graph& graph) {
       const TensorId id = node.inputs.at(static_cast<size_t>(i));
       if (id == kNoTensor) continue;
       for (const NodeId reader : readers[static_cast<size_t>(id)]) {
-        if (reader < k) mine.insert(reader);  // later readers update the result of this node
+        if (reader < k) mine.insert(reader);  // readers after node k need its result
       }
     }
   }
   return before;
 }
 
-/// Bytes that an update keeps alive while it waits: those of the computed tensors that it reads.
-/// They are padded as on the host, so that the order is the same on every device.
+/// Returns the bytes that an update keeps alive while it waits: those of the computed tensors that
+/// it reads. They are padded as on the host, so that the order is the same on every device.
 int64_t deferred_bytes(const Graph& graph, const Node& update) {
   int64_t bytes = 0;
   for (const TensorId id : update.inputs) {

@@ -16,7 +16,7 @@ constexpr double kNearBest = 0.95;
 constexpr int64_t kNodesPlannedMax = 100'000;  // in all trials together, which takes some seconds
 constexpr int kTriesLeast = 3;
 
-/// 12345.6 -> "12,346"; a rate below 100 has two or three digits.
+/// Converts 12345.6 to "12,346"; a rate below 100 has two or three digits.
 std::string rate_text(double rows_per_second) {
   if (rows_per_second < 100) {
     std::string text = std::to_string(rows_per_second);

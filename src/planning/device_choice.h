@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "src/base/result.h"
+#include "src/job/recipe.h"
 #include "src/plan/device_traits.h"
 #include "src/planning/devices.h"
 
@@ -22,10 +23,15 @@ struct DeviceChoice {
 DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
                            const Devices& devices);
 
+/// Returns whether some of the devices cannot compute in this precision.
+bool any_is_too_old(const Devices& devices, Precision precision);
+/// Returns the devices that can compute in this precision; the others become `too_old`.
+Devices devices_for(Devices devices, Precision precision);
+
 /// Refuses a job that the devices can never run: INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);
 
-/// Whether the job may run on a GPU, now or when one becomes usable again.
+/// Returns whether the job may run on a GPU, now or when one becomes usable again.
 bool may_get_gpu(DeviceWish wish, const Devices& devices);
 
 /// Returns the traits of a plan that is valid wherever the job may run; the worker plans again for
@@ -34,7 +40,7 @@ bool may_get_gpu(DeviceWish wish, const Devices& devices);
 DeviceTraits traits_for(DeviceWish wish, const Devices& devices);
 /// Returns the traits of the product's backends for a processor.
 DeviceTraits traits_of(Processor processor);
-/// The traits of a device of this name.
+/// Returns the traits of a device of this name.
 DeviceTraits traits_on(std::string_view device);
 
 /// Returns the device by whose rates and memory `batch_size: auto` is chosen: the one on which the

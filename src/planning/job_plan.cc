@@ -47,9 +47,9 @@ void warn_of_last_batch(const Recipe& recipe, const RunShape& shape,
   }
 }
 
-/// True if a uniform distribution of classes has a higher mean log probability for the training
-/// rows' classes than the log-uniform distribution, which assumes that classes are numbered by
-/// falling frequency.
+/// Returns true if a uniform distribution of classes has a higher mean log probability for the
+/// training rows' classes than the log-uniform distribution, which assumes that classes are
+/// numbered by falling frequency.
 bool is_uniform_better(const std::vector<int64_t>& class_counts) {
   const auto classes = std::ssize(class_counts);
   const math::Candidates zipf = math::candidates_of(classes, true);

@@ -33,7 +33,7 @@ struct LayerRow {
 std::vector<LayerRow> layer_table(const Graph& graph);
 
 enum class PlanDump : uint8_t { kNone, kGraph, kProgram, kMemory };
-/// "graph", "program", "memory".
+/// Finds a dump by its name: "graph", "program" or "memory".
 std::optional<PlanDump> find_plan_dump(std::string_view name);
 
 struct JobPlan {

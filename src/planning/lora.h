@@ -15,7 +15,8 @@ namespace trainyard {
 /// Checks the ranges of recipe.lora. Refusals name the fields as users write them.
 Status check_lora(const LoraSpec& lora);
 
-/// Parameter groups that precede the recipe's own groups and freeze all parameters except A and B.
+/// Returns parameter groups that precede the recipe's own groups and freeze all parameters except A
+/// and B.
 std::vector<ParameterGroup> lora_groups(const LoraSpec& lora);
 
 /// Checks recipe.lora against the built model. Refuses a target pattern that matches no layer, and

@@ -24,7 +24,8 @@ struct MemoryRoom {
   int64_t plan_bytes_max() const {
     return std::max<int64_t>(0, available_bytes() - overhead_bytes);
   }
-  /// Whether a plan of `plan_bytes` bytes fits. If the device's memory is unknown, every plan fits.
+  /// Returns whether a plan of `plan_bytes` bytes fits. If the device's memory is unknown, every
+  /// plan fits.
   bool holds(int64_t plan_bytes) const {
     return memory_bytes == 0 || plan_bytes <= plan_bytes_max();
   }
@@ -41,7 +42,7 @@ struct JobMemory {
 /// resident dataset.
 int64_t bytes_on(const DeviceTraits& traits, const RunPlan& plan);
 
-/// True if a job with this wish may run on the device.
+/// Returns true if a job with this wish may run on the device.
 bool may_use(DeviceWish wish, const Device& device);
 
 /// Returns the device with the most free memory among those that the job may use. For `gpus` > 1,

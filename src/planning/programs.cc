@@ -34,7 +34,7 @@ TensorId add_index_input(Graph& graph, const std::string& name) {
   return graph.add_tensor({name, {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
 }
 
-/// A tensor with a parameter's shape, sharded over the ranks as the parameter is.
+/// Returns a tensor with a parameter's shape, sharded over the ranks as the parameter is.
 TensorInfo like(const TensorInfo& parameter, std::string name, Role role) {
   TensorInfo info{std::move(name), parameter.type, role, Layout::kRowMajor, kNoNode, {}};
   info.shard_like(parameter);
@@ -195,7 +195,7 @@ void for_each_program(const RunPrograms& programs, const F& f) {
   }
 }
 
-/// The last program that extends the persistent segment, which thus contains all of the segment.
+/// Returns the last program that extends the persistent segment, and thus contains all of it.
 const Program& last_of(const RunPrograms& programs) {
   const Program* last = &programs.train.program;
   if (programs.update.has_value()) last = &programs.update->program;
@@ -380,10 +380,8 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora,
                                        DeviceTraits traits) {
-  BuildOptions options;
-  options.batch_size = batch_size;
-  options.training = false;
-  options.lora = lora;
+  if (Status s = check_model_precision(precision, traits); !s.ok()) return s.error();
+  const BuildOptions options{.batch_size = batch_size, .training = false, .lora = lora};
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   return compile_forward(std::move(model), batch_size, persistent, precision, traits);
 }
@@ -521,7 +519,7 @@ std::vector<PlannedPair> plan_pairs(const RunPrograms& programs, int64_t micro_b
   return planned;
 }
 
-/// `state_saved_bytes`: the bytes that sharding of the optimizer state saves on each device.
+/// `state_saved_bytes` is the bytes that sharding of the optimizer state saves on each device.
 CheckpointPlan plan_checkpoints(const RunPlan& run, const Recipe& recipe,
                                 int64_t state_saved_bytes) {
   CheckpointPlan plan;

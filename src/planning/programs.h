@@ -87,7 +87,8 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
                                 const DatasetSchema& schema, const RunShape& shape,
                                 int64_t rank = 0, const std::stop_token& stop = {});
 
-/// The node names of a step's exchanges, in the order in which they begin; empty on one device.
+/// Returns the node names of a step's exchanges, in the order in which they begin; empty on one
+/// device.
 std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches = 1);
 /// Returns the number of exchanges that one run of the program begins.
 int64_t exchanges_in(const Program& program);

@@ -72,7 +72,7 @@ void check_unused(const Recipe& r, Violations& violations) {
   }
 }
 
-// The first 16 divisors of n, for messages that list the accepted values.
+// Returns the first 16 divisors of n, for messages that list the accepted values.
 std::string divisors(int64_t n) {
   std::string text;
   int shown = 0;
@@ -109,7 +109,16 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
-/// " or head or mlp": the parts of `shard` that do not depend on the optimizer's state.
+void check_precision(Precision precision, DeviceTraits traits, Violations& violations) {
+  if (precision != Precision::kBf16 || traits.has_bf16) return;
+  violations.add("FIELD_UNSUPPORTED", "recipe.precision",
+                 "bf16 needs a GPU of compute capability 8.0 or later, and this one is older; "
+                 "expected " +
+                     std::string(kPrecisionsWithoutBf16));
+}
+
+/// Returns text such as " or head or mlp": the parts of `shard` that do not depend on the
+/// optimizer's state.
 std::string left_over(Shard shard) {
   std::string text;
   for (const Shard part : {Shard::kHead, Shard::kMlp}) {
@@ -263,8 +272,8 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
 }
 
 /// A checkpoint is kept for good if its step is a multiple of both `checkpoint_every_steps` and
-/// `keep_checkpoints_every_steps`. So the latter must be a multiple of the former, or fewer
-/// checkpoints than requested would be kept.
+/// `keep_checkpoints_every_steps`. So keep_checkpoints_every_steps must be a multiple of
+/// checkpoint_every_steps, or fewer checkpoints than requested would be kept.
 Status check_kept(const Recipe& r, const RunShape& shape) {
   const int64_t every = r.keep_checkpoints_every_steps;
   if (every == 0) return {};
@@ -287,6 +296,13 @@ Status check_kept(const Recipe& r, const RunShape& shape) {
 
 }  // namespace
 
+Status check_model_precision(Precision precision, DeviceTraits traits) {
+  if (precision != Precision::kBf16 || traits.has_bf16) return {};
+  return make_error(ErrorCode::kFailedPrecondition, "PRECISION_UNSUPPORTED",
+                    "the model computes in bf16, which needs a GPU of compute capability 8.0 or "
+                    "later, and this one is older; use the CPU or another GPU");
+}
+
 Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const DatasetSchema& schema,
                               int64_t ranks, DeviceTraits traits) {
   Violations violations;
@@ -305,6 +321,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   check_accumulation(r, violations);
   check_ranks(r, ranks, violations);
   check_shard(r, ranks, violations);
+  check_precision(r.precision, traits, violations);
   if (r.clip_norm > 0 && r.clip_value > 0) {
     violations.add("FIELD_UNUSED", "recipe.clip_gradients",
                    "has both norm and value; expected exactly one");

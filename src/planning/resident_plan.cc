@@ -14,9 +14,9 @@ int64_t take(ResidentPlan& plan, int64_t bytes, int64_t alignment) {
   return at;
 }
 
-/// True if evaluations can read the resident rows. F32 rows of moved images were standardized as
-/// augmented images are, which may differ in the last bit from unmodified ones. Byte rows are
-/// standardized later, by a table.
+/// Returns true if evaluations can read the resident rows. F32 rows of moved images were
+/// standardized as augmented images are, which may differ in the last bit from unmodified ones.
+/// Byte rows are standardized later, by a table.
 bool are_as_evaluated(const ResidentForm& form) { return form.layout.bytes || !form.layout.moved; }
 
 }  // namespace

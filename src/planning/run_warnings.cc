@@ -12,10 +12,11 @@ namespace {
 // for hundreds of thousands of parameters, or a thousand images for a ResNet-18 without initial
 // weights.
 constexpr int64_t kParametersPerRow = 500;
-constexpr int64_t kParametersPerSample = 10000;  // for images and texts, which contain more each
+// for images and texts, which contain more information than a row of a table
+constexpr int64_t kParametersPerSample = 10000;
 
-/// " Column 'day' makes 6610 of the 6620 inputs, ..." if one column makes at least half of the
-/// inputs, else empty.
+/// Returns text such as " Column 'day' makes 6610 of the 6620 inputs, ..." if one column makes at
+/// least half of the inputs, else empty.
 std::string widest_column(const DatasetSchema& schema) {
   const ColumnSchema* widest = nullptr;
   int64_t inputs = 0;

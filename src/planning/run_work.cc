@@ -8,8 +8,8 @@ namespace {
 
 int64_t quotient_up(int64_t a, int64_t b) { return b > 0 ? (a + b - 1) / b : 0; }
 
-/// The loader's work for a row. It is empty if the rows are resident on a GPU, and for augmented
-/// and tokenized rows, whose time is not measured.
+/// Returns the loader's work for a row. It is empty if the rows are resident on a GPU, and for
+/// augmented and tokenized rows, whose time is not measured.
 RowWork row_work(const RunShape& shape, const Recipe& recipe, const DatasetSchema& schema) {
   if (shape.resident.has_value() && shape.traits.processor == Processor::kGpu) return {};
   if (!recipe.augmentation.empty()) return {};

@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-/// The work of one rank. `plan` must be the result of describe_run() for the same programs.
+/// Returns the work of one rank. `plan` must be the result of describe_run() for the same programs.
 RunWork run_work(const RunPrograms& programs, const RunShape& shape, const Recipe& recipe,
                  const DatasetSchema& schema, const RunPlan& plan);
 

@@ -57,8 +57,8 @@ std::optional<FitChoice> choose_fit(Recipe& recipe, const ShardingPlans& plans,
                                     const RunPlan& as_written, const MemoryRoom& room,
                                     DeviceTraits traits);
 
-/// "; a step takes about 27% longer by forecast". Without step times, compares the FLOPs of a step:
-/// "; a step computes 33% more", or empty if the FLOPs are the same.
+/// Returns text such as "; a step takes about 27% longer by forecast". Without step times, compares
+/// the FLOPs of a step: "; a step computes 33% more", or empty if the FLOPs are the same.
 std::string cost_text(const FitChoice& choice, int64_t flops_per_step);
 
 }  // namespace trainyard

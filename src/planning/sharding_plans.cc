@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kMicroBatchesMax = 1024;  // more micro-batches hardly save any more memory
 
-/// Why the mean gradient of micro-batches differs from that of the whole batch; empty if it does
-/// not.
+/// Returns why the mean gradient of micro-batches differs from that of the whole batch; empty if it
+/// does not.
 std::string micro_batch_effect(const Graph& graph, const Attributes& loss) {
   if (loss.find("class_weights") != nullptr) return "each micro-batch has its own sum of weights";
   if (loss.find("ignore_index") != nullptr) return "each micro-batch ignores other labels";
@@ -35,7 +35,7 @@ int64_t sent_bytes(const RunPlan& plan) {
   return bytes;
 }
 
-/// "12% slower": a step time compared with that of the chosen plan.
+/// Returns text such as "12% slower": a step time compared with that of the chosen plan.
 std::string compared(const TimeRange& step, const TimeRange& chosen) {
   const long percent = std::lround(100 * (step.seconds / chosen.seconds - 1));
   if (percent == 0) return "as fast";

@@ -57,7 +57,7 @@ enum class ShardingVerdict : uint8_t {
   kDoesNotFit,
   kRefused,  // a spec that requests it would be refused
 };
-/// "chosen", "fits", "changes the result", "does not fit", "refused".
+/// Returns one of "chosen", "fits", "changes the result", "does not fit", "refused".
 std::string_view name_of(ShardingVerdict verdict);
 
 struct ShardingRow {
@@ -99,8 +99,8 @@ struct ShardingPlans {
   // change the result; plans that do not fit, by their bytes; refused plans.
   std::vector<ShardingRow> rows;
   std::optional<ShardingPlan> chosen;  // nullopt if nothing fits
-  bool by_forecast = false;            // predicted times decided against the first plan that fits
-  int64_t programs = 0;                // the number of compiled programs
+  bool by_forecast = false;  // predicted times led to another plan than the first that fits
+  int64_t programs = 0;      // the number of compiled programs
   int64_t left_out = 0;  // combinations of shard and recompute not tried because of programs_max
 };
 

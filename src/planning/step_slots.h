@@ -43,8 +43,8 @@ struct StepSlots {
   /// Returns the memory on a device with a resident dataset: the inputs of all steps, then their
   /// results.
   int64_t device_bytes() const { return together * (input_bytes + result_bytes); }
-  /// This rank's part of a micro-batch of a step's batch. A micro-batch has the same rows as on a
-  /// single device, and each rank computes an equal part of them.
+  /// Returns this rank's part of a micro-batch of a step's batch. A micro-batch has the same rows
+  /// as on a single device, and each rank computes an equal part of them.
   template <typename T>
   std::span<T> part(std::span<T> batch, int64_t micro_batch) const {
     const size_t size = batch.size() / static_cast<size_t>(micro_batches * rank.count);

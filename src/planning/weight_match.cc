@@ -66,7 +66,8 @@ std::map<std::string, size_t> rename_all(const InitialWeights& spec,
   return by_name;
 }
 
-/// Why the source's tensor `there` cannot initialize the model's tensor `here`; empty if it can.
+/// Returns why the source's tensor `there` cannot initialize the model's tensor `here`; empty if it
+/// can.
 std::string difference(const TensorInfo& here, const FileTensor& there) {
   if (there.shape != here.type.shape) {
     return here.name + " " + there.shape.to_string() + " where " + here.type.shape.to_string() +

@@ -28,7 +28,7 @@ struct WeightMatch {
 Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const FileTensor> source,
                                   std::span<const TensorInfo> model);
 
-/// The report that a job with this recipe would give.
+/// Returns the report that a job with this recipe would give.
 Result<InitialWeightsReport> plan_initial_weights(const ModelSpec& model, const Recipe& recipe,
                                                   const DatasetSchema& schema,
                                                   std::span<const FileTensor> source);

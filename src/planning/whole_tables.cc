@@ -14,8 +14,8 @@ namespace {
 // No warning is given for fewer bytes, since a core moves them in less than 20 ms.
 constexpr int64_t kWorthBytes = int64_t{64} << 20;
 
-/// Bytes that the gradient and the update of a whole table move in a step. `lookup` is the name of
-/// the node that reads it, `table` that of its tensor.
+/// Returns the bytes that the gradient and the update of a whole table move in a step. `lookup` is
+/// the name of the node that reads it, `table` that of its tensor.
 int64_t whole_table_bytes(const RunPrograms& programs, const std::string& lookup,
                           const std::string& table, int64_t micro_batches) {
   int64_t bytes = 0;

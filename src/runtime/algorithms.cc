@@ -218,7 +218,7 @@ bool Algorithms::choose(const std::string& device_class, const std::string& key,
 }
 
 /// Returns a choice that is now recorded for this host: one that another process has recorded
-/// meanwhile, or a new one. Nothing if none can be made or recorded.
+/// meanwhile, or a new one. Returns nothing if no choice can be made and recorded.
 std::optional<std::string> Algorithms::time_and_record(const std::string& device_class,
                                                        const std::string& key,
                                                        const AlgorithmProblem& problem,
@@ -278,8 +278,8 @@ std::optional<std::string> Algorithms::time_and_record(const std::string& device
   return timed->choice;
 }
 
-/// Whether the recorded choice was not timed because the job at that time was too short, and this
-/// job is longer.
+/// Returns whether the recorded choice was not timed because the job at that time was too short,
+/// and this job is longer.
 bool Algorithms::is_left_to(const TimedChoice& recorded) const {
   return times_ && recorded.left_by_steps > 0 &&
          (!steps_.has_value() || *steps_ > recorded.left_by_steps);

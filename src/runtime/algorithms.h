@@ -94,7 +94,7 @@ class Algorithms {
   void report_to(std::function<void(const std::string&)> say);
   /// Returns all choices made so far.
   AlgorithmRecord used() const;
-  /// Messages for the job's log since the last call.
+  /// Returns the messages for the job's log since the last call.
   std::vector<std::string> take_messages();
 
  private:

@@ -20,6 +20,7 @@
 #include "src/plan/device_traits.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/communicator.h"
+#include "src/runtime/device_peak.h"
 
 namespace trainyard {
 
@@ -58,8 +59,8 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual int64_t workspace_bytes() const { return 0; }
-  /// True if the kernel reads and writes tensors in their stored type. Otherwise it gets F32
-  /// tensors only, and a host backend converts before and after it (half_kernel.h).
+  /// Returns true if the kernel reads and writes tensors in their stored type. Otherwise it gets
+  /// F32 tensors only, and a host backend converts before and after it (half_kernel.h).
   virtual bool accepts_stored_types() const { return false; }
   virtual void run(const KernelArgs& args) = 0;
 };
@@ -88,14 +89,6 @@ class Stopwatch {
   /// Waits for the points since the last take(), and returns each in seconds since the first of
   /// them.
   virtual std::vector<double> take() = 0;
-};
-
-/// The peak rates of a device, per second. 0: not known.
-struct DevicePeak {
-  double f32_flops = 0;   // a multiply-add counts as two
-  double half_flops = 0;  // products of 16-bit numbers with F32 sums
-  double bytes = 0;       // bytes read from and written to its memory
-  std::string source;     // origin of the numbers, such as "measured with 2 threads"
 };
 
 /// Describes one of the processes that train a job together, for its backends (join.h). It has only
@@ -145,8 +138,10 @@ class Backend {
   /// the workspace. Programs are compiled for it (CompileOptions::alignment).
   virtual int64_t alignment() const = 0;
   /// Returns the device's properties that programs are compiled for.
-  DeviceTraits traits() const { return {alignment(), processor()}; }
-  /// Zeroed device memory, aligned to alignment(). Throws std::bad_alloc.
+  DeviceTraits traits() const { return {alignment(), processor(), has_bf16()}; }
+  /// Returns whether the device computes with tensors that are stored in bfloat16.
+  virtual bool has_bf16() const { return true; }
+  /// Allocates zeroed device memory, aligned to alignment(). Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
   virtual void copy_to_device(void* device, const void* host, int64_t bytes) = 0;
@@ -158,8 +153,8 @@ class Backend {
   /// Waits until all submitted work is done.
   virtual void synchronize() = 0;
 
-  /// Whether gather_rows() and copy_pieces() are implemented. Then a dataset may be resident in the
-  /// device's memory, and batches are gathered there.
+  /// Returns whether gather_rows() and copy_pieces() are implemented. Then a dataset may be
+  /// resident in the device's memory, and batches are gathered there.
   virtual bool supports_resident_rows() const { return false; }
   /// Submits the gathering of a batch (kernels/resident_rows.h), together with at most
   /// kernels::kCopyPiecesMax copies. All pointers, also those in `resident`, are device pointers.
@@ -169,8 +164,8 @@ class Backend {
   /// Submits copies within the device.
   virtual void copy_pieces(std::span<const kernels::CopyPiece> pieces);
 
-  /// Whether kernels run asynchronously after their submission. Then the next step is submitted
-  /// before the results of the current one are read.
+  /// Returns whether kernels run asynchronously after their submission. Then the next step is
+  /// submitted before the results of the current one are read.
   virtual bool runs_ahead() const { return false; }
   /// Returns a stopwatch for kernels that are submitted one by one; it must not be used during a
   /// recording.
@@ -178,7 +173,8 @@ class Backend {
   /// Returns the peak rates; if they are measured, the first call takes a moment.
   virtual DevicePeak peak() const { return {}; }
 
-  /// Host memory for begin_copy_to_host(), aligned to kHostAlignment. Throws std::bad_alloc.
+  /// Allocates host memory for begin_copy_to_host(), aligned to kHostAlignment. Throws
+  /// std::bad_alloc.
   virtual void* allocate_host(int64_t bytes);
   virtual void release_host(void* memory) noexcept;
   /// Submits a copy after all work so far. `host`, from allocate_host(), contains the bytes once a
@@ -203,7 +199,7 @@ class Backend {
   /// processes. FAILED_PRECONDITION if the devices cannot be joined; UNAVAILABLE/RANKS_UNCONNECTED
   /// or DEADLINE_EXCEEDED/RANKS_MISSING if they do not find each other; CANCELLED/STOPPED.
   virtual Status join(std::span<Backend* const> ranks, const ProcessGroup& group);
-  /// This backend's end of the connection; nullptr before connect() or join().
+  /// Returns this backend's end of the connection; nullptr before connect() or join().
   virtual Communicator* communicator() { return nullptr; }
 };
 

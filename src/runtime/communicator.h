@@ -65,14 +65,15 @@ class Communicator {
   /// Throws an error that has occurred between the devices and that no call has reported yet.
   virtual void check() const {}
   /// Ends all waiting for other ranks: waiting calls throw ExchangeAborted on a host, and give
-  /// undefined results on a GPU. Afterwards the job can only be ended.
+  /// undefined results on a GPU. Afterwards the job can only be ended. Does not wait itself, not
+  /// even for recordings that contain exchanges and have not been destroyed.
   virtual void abort() noexcept = 0;
   /// Returns the job's other processes, if there are any (peers.h). The ranks of each process
   /// follow those of the previous one.
   virtual Peers* peers() const { return nullptr; }
-  /// True if exchanges use the connections of peers(), on a rank's thread. Otherwise exchanges do
-  /// not notice the end of another process, so the thread that waits for the ranks must call
-  /// Peers::check().
+  /// Returns true if exchanges use the connections of peers(), on a rank's thread. Otherwise
+  /// exchanges do not notice the end of another process, so the thread that waits for the ranks
+  /// must call Peers::check().
   virtual bool sends_by_peers() const { return false; }
   /// Describes the connection for users, e.g. "NCCL 2.28.9 through eth0 (10.0.0.7)". Empty if there
   /// is nothing to describe.

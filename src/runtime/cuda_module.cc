@@ -70,6 +70,9 @@ Result<std::unique_ptr<Backend>> open_cuda_backend(const std::filesystem::path& 
   if (answer == CudaModuleStatus::kBusy) {
     return refuse(ErrorCode::kUnavailable, kDeviceBusy, module, text.data());
   }
+  if (answer == CudaModuleStatus::kHost) {
+    return refuse(ErrorCode::kFailedPrecondition, kHostFault, module, text.data());
+  }
   return refuse(ErrorCode::kFailedPrecondition,
                 answer == CudaModuleStatus::kMismatch ? "CUDA_MODULE_MISMATCH" : "CUDA_UNAVAILABLE",
                 module, text.data());

@@ -21,18 +21,24 @@ namespace trainyard {
 
 /// Increased when the layout of Backend, Kernel, KernelArgs or a type that they use changes.
 constexpr int kCudaModuleAbi = 5;
-/// Compiler and version of this build; the module compares it with its own.
+/// Returns the compiler and version of this build; the module compares it with its own.
 const char* cuda_module_build();
 /// The C entry point. If it returns kOpen, the caller owns `*backend`; otherwise `error` contains a
 /// sentence, null-terminated and truncated to error_size. Throws nothing.
-enum class CudaModuleStatus : int { kOpen = 0, kMismatch = 1, kUnavailable = 2, kBusy = 3 };
+enum class CudaModuleStatus : int {
+  kOpen = 0,
+  kMismatch = 1,
+  kUnavailable = 2,
+  kBusy = 3,
+  kHost = 4,
+};
 using CudaModuleOpen = CudaModuleStatus(int abi, const char* build, int device, Backend** backend,
                                         char* error, size_t error_size);
 constexpr const char* kCudaModuleEntry = "trainyard_cuda_open";
 
-/// <folder of the running program>/../lib/trainyard/libtrainyard_cuda.so, as in an installation and
-/// in the build tree. The environment variable TRAINYARD_CUDA_MODULE, an absolute path, replaces
-/// it.
+/// Returns <folder of the running program>/../lib/trainyard/libtrainyard_cuda.so, as in an
+/// installation and in the build tree. The environment variable TRAINYARD_CUDA_MODULE, an absolute
+/// path, replaces it.
 std::filesystem::path cuda_module_path();
 
 /// Returns the backend of GPU `device`, an ordinal among the GPUs that are visible to CUDA
@@ -40,8 +46,10 @@ std::filesystem::path cuda_module_path();
 /// NOT_FOUND / CUDA_MODULE_MISSING: this installation has no module.
 /// FAILED_PRECONDITION / CUDA_LIBRARY_MISSING: a CUDA library that it links is not there.
 /// FAILED_PRECONDITION / CUDA_MODULE_MISMATCH: not a Trainyard module, or one of another build.
-/// FAILED_PRECONDITION / CUDA_UNAVAILABLE: no driver, no such device, or it does not start.
-/// UNAVAILABLE / DEVICE_BUSY: another process uses it exclusively; it may become free again.
+/// FAILED_PRECONDITION / HOST_FAULT: the driver or a service of this host does not work, or there
+/// is no driver. The GPU may be intact. FAILED_PRECONDITION / CUDA_UNAVAILABLE: no such device, no
+/// code for it, or it does not start. UNAVAILABLE / DEVICE_BUSY: another process uses it
+/// exclusively; it may become free again.
 Result<std::unique_ptr<Backend>> open_cuda_backend(const std::filesystem::path& module, int device);
 
 }  // namespace trainyard

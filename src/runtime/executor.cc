@@ -35,7 +35,7 @@ void permute(const Shape& shape, size_t size, bool to_channels_last, const std::
   }
 }
 
-/// Index of the first NaN or infinity, or -1.
+/// Returns the index of the first NaN or infinity, or -1.
 template <typename T>
 int64_t first_non_finite(std::span<const std::byte> bytes) {
   for (size_t i = 0; i * sizeof(T) < bytes.size(); ++i) {

@@ -113,9 +113,10 @@ class Executor {
   /// copies it, for callers that copy on the device.
   void* place_to_write(TensorId id) const;
   const void* place_to_read(TensorId id) const;
-  /// A read in two parts, so that the device continues meanwhile. begin_read() submits a copy of
-  /// the tensor in its stored form to `host`, of stored_bytes(); after it has arrived, take()
-  /// converts it to the result of read(). Only for tensors that are stored row-major.
+  /// These read a tensor in two parts, so that the device can continue in between. begin_read()
+  /// submits a copy of the tensor in its stored form to `host`, of stored_bytes(); after it has
+  /// arrived, take() converts it to the result of read(). Only for tensors that are stored
+  /// row-major.
   int64_t stored_bytes(TensorId id) const;
   void begin_read(TensorId id, std::byte* host) const;
   void take(TensorId id, const std::byte* host, std::span<std::byte> bytes) const;
@@ -124,10 +125,12 @@ class Executor {
   void run();
   /// Submits the kernels one by one, for callers that record several runs as one.
   void run_kernels();
-  /// Whether run() waits after each node, so that a fault on a GPU can be attributed to its kernel.
+  /// Sets whether run() waits after each node, so that a fault on a GPU can be attributed to its
+  /// kernel.
   void wait_after_nodes(bool waits) { waits_after_nodes_ = waits || checks_numerics_; }
   bool waits_behind_nodes() const { return waits_after_nodes_; }
-  /// Highest byte of the arena that any step uses, workspace included; compared with the plan.
+  /// Returns the highest byte of the arena that any step uses, workspace included; compared with
+  /// the plan.
   int64_t used_bytes() const { return used_bytes_; }
 
  private:

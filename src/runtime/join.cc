@@ -11,8 +11,8 @@
 namespace trainyard {
 namespace {
 
-// The form in which processes send an error to each other: code, reason and message, one per line.
-// Empty: no error.
+// Returns the form in which processes send an error to each other: code, reason and message, one
+// per line. Empty: no error.
 std::string to_text(const Status& status) {
   if (status.ok()) return {};
   const Error& e = status.error();
@@ -31,8 +31,8 @@ Error to_error(const std::string& text, const std::string& whose) {
                     whose + ": " + text.substr(second + 1));
 }
 
-/// Rank by significance: the smallest value is the cause, for which other processes stop or wait in
-/// vain.
+/// Orders errors by significance: the smallest value is the cause, for which other processes stop
+/// or wait in vain.
 int order_of(const Error& e) {
   if (e.code == ErrorCode::kCancelled) return 0;
   const bool follows = e.code == ErrorCode::kAborted || e.code == ErrorCode::kDeadlineExceeded;

@@ -13,9 +13,9 @@
 
 namespace trainyard {
 
-/// OK if `here` is OK in all processes. Otherwise the same error in all of them, prefixed with the
-/// ranks of the process that caused it. A stop takes precedence over a failure, and a failure over
-/// an error of a process that only waited for the failed one. Throws RankLost.
+/// Returns OK if `here` is OK in all processes. Otherwise the same error in all of them, prefixed
+/// with the ranks of the process that caused it. A stop takes precedence over a failure, and a
+/// failure over an error of a process that only waited for the failed one. Throws RankLost.
 Status agree(Peers& peers, const Status& here);
 
 /// Opens this process's devices, peers->ranks_each() of them, and connects them with those of the

@@ -25,6 +25,7 @@ struct NvmlDevice {
   std::string model;
   std::string uuid;      // the identifier for CUDA_VISIBLE_DEVICES
   std::string gpu_uuid;  // of the whole GPU; equal to `uuid` if it is not an instance
+  int capability = 0;    // ten times the compute capability, such as 75; 0: unknown
   int64_t memory_bytes = 0;
   int64_t memory_used_bytes = 0;
   // Empty if the driver does not report the value, e.g. for an instance.
@@ -45,8 +46,8 @@ constexpr const char* kNvmlLibrary = "libnvidia-ml.so.1";
 
 class Nvml {
  public:
-  /// NOT_FOUND/NVML_NOT_FOUND if the library is missing, UNAVAILABLE/NVML_FAILED if it does not
-  /// start (no driver, mismatching versions). Messages advise what to install.
+  /// Error: NOT_FOUND/NVML_NOT_FOUND if the library is missing, UNAVAILABLE/NVML_FAILED if it does
+  /// not start (no driver, mismatching versions). Messages advise what to install.
   static Result<std::unique_ptr<Nvml>> load(const std::string& library);
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -55,8 +56,8 @@ class Nvml {
   /// Lists all devices. A GPU in MIG mode is replaced by its instances, or has an error if it has
   /// none. UNAVAILABLE/NVML_FAILED if the driver no longer responds.
   Result<std::vector<NvmlDevice>> read_devices() const;
-  /// Errors since the last call, oldest first. Does not wait. Empty if the driver does not report
-  /// errors, as in some virtual machines.
+  /// Returns the errors since the last call, oldest first. Does not wait. Empty if the driver does
+  /// not report errors, as in some virtual machines.
   std::vector<NvmlXid> take_xids() const;
   std::string driver_version() const;
 

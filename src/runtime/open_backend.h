@@ -18,8 +18,8 @@ namespace trainyard {
 /// of set_visible_gpus() and open_cuda_backend().
 Result<std::unique_ptr<Backend>> open_backend(std::string_view device, int threads);
 
-/// OK if these devices can train one job: one device, or several different whole GPUs. Otherwise
-/// INVALID_ARGUMENT/DEVICES_INVALID for the field `field`.
+/// Returns OK if these devices can train one job: one device, or several different whole GPUs.
+/// Otherwise INVALID_ARGUMENT/DEVICES_INVALID for the field `field`.
 Status check_devices(std::span<const std::string> devices, const std::string& field);
 
 /// Returns the backends of these devices, each with `threads`; several backends are connected. They

@@ -194,7 +194,7 @@ Result<std::unique_ptr<PeerLink>> PeerLink::begin_connect(const PeerIdentity& me
                                    &hints, &found) == 0;
   const Handle<addrinfo, ::freeaddrinfo> address(found);
   if (!valid || address == nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "PEER_ENDPOINT",
+    return make_error(ErrorCode::kInvalidArgument, "PEER_ENDPOINT_INVALID",
                       "endpoints[" + std::to_string(peer) + "]: " + endpoint.address + " port " +
                           std::to_string(endpoint.port) +
                           " is not a numeric address with a port from 1 to 65535");
@@ -202,7 +202,7 @@ Result<std::unique_ptr<PeerLink>> PeerLink::begin_connect(const PeerIdentity& me
   UniqueFd socket(
       ::socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP));
   if (!socket) {
-    return make_error(ErrorCode::kUnavailable, "PEER_SOCKET",
+    return make_error(ErrorCode::kUnavailable, "PEER_SOCKET_FAILED",
                       std::string("no socket for another process: ") + std::strerror(errno));
   }
   const int result = ::connect(socket.get(), address->ai_addr, address->ai_addrlen);

@@ -38,7 +38,7 @@ inline constexpr size_t kPeerKeyBytes = 32;
 
 class PeerLink {
  public:
-  /// Starts to connect to process `peer`. PEER_ENDPOINT if the address is invalid.
+  /// Starts to connect to process `peer`. PEER_ENDPOINT_INVALID if the address is invalid.
   static Result<std::unique_ptr<PeerLink>> begin_connect(const PeerIdentity& me, int64_t peer,
                                                          const PeerEndpoint& endpoint);
   /// Wraps a socket that another process has connected.
@@ -50,9 +50,9 @@ class PeerLink {
   enum class Progress : uint8_t { kDone, kWaits, kFailed };
   /// Continues connecting and the handshake. After kDone the identity of peer() is proven.
   Progress shake_hands();
-  /// For a failed link: whether nothing listens at the address (yet).
+  /// Returns, for a failed link, whether nothing listens at the address (yet).
   bool connection_refused() const { return connection_refused_; }
-  /// For a failed link: whether the other end rejected this end's proof.
+  /// Returns, for a failed link, whether the other end rejected this end's proof.
   bool was_refused() const { return was_refused_; }
   int64_t peer() const { return peer_; }
   const std::string& address() const { return address_; }
@@ -69,7 +69,7 @@ class PeerLink {
 
   int fd() const { return fd_; }
   short events() const { return events_; }  // events for poll() that the link waits for
-  /// For a failed link: whether the other process closed it in an orderly way.
+  /// Returns, for a failed link, whether the other process closed it in an orderly way.
   bool ended_orderly() const { return ended_orderly_; }
   /// Reads and discards received data; true once the end of the connection was reached.
   bool drain_to_end();

@@ -251,7 +251,7 @@ void Peers::check_for_ended() {
     if (p == index()) continue;
     PeerLink& link = *lines_[static_cast<size_t>(p)].link;
     pollfd polled{link.fd(), POLLRDHUP, 0};
-    // After its end, no data is received that anybody waits for.
+    // If the other end has closed the connection, nobody waits for the data that is still in it.
     if (::poll(&polled, 1, 0) > 0 && link.drain_to_end()) lose(p);
   }
 }

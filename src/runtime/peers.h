@@ -30,7 +30,7 @@ namespace trainyard {
 /// A listening socket at which the other processes reach this one.
 class PeerListener {
  public:
-  /// Listens at a free port of a numeric address of this host. UNAVAILABLE/PEER_LISTENER.
+  /// Listens at a free port of a numeric address of this host. UNAVAILABLE/PEER_LISTENER_FAILED.
   static Result<PeerListener> open(const std::string& address);
   const PeerEndpoint& endpoint() const { return endpoint_; }
   int fd() const { return socket_.get(); }
@@ -53,9 +53,9 @@ struct PeerOptions {
 class Peers {
  public:
   /// Connects to all other processes. `all` has the endpoint of each process, this one included.
-  /// Errors: INVALID_ARGUMENT/PEER_ENDPOINT, PEER_GROUP; UNAUTHENTICATED/PEER_KEY if another
-  /// process has another key; DEADLINE_EXCEEDED/PEERS_MISSING, with the names of the missing ones;
-  /// CANCELLED/STOPPED.
+  /// Errors: INVALID_ARGUMENT/PEER_ENDPOINT_INVALID, PEER_GROUP_INVALID;
+  /// UNAUTHENTICATED/PEER_KEY_REJECTED if another process has another key;
+  /// DEADLINE_EXCEEDED/PEERS_MISSING, with the names of the missing ones; CANCELLED/STOPPED.
   static Result<std::shared_ptr<Peers>> connect(PeerListener listener, PeerIdentity me,
                                                 const std::vector<PeerEndpoint>& all,
                                                 const PeerOptions& options = {},
@@ -71,10 +71,11 @@ class Peers {
   int64_t first_rank() const { return index() * ranks_each(); }
   /// Returns the address at which the other processes reach this one.
   const std::string& address() const { return address_; }
-  /// The limit given to connect(); it also applies to other setup that the processes do together.
+  /// Returns the limit given to connect(); it also applies to other setup that the processes do
+  /// together.
   std::chrono::milliseconds connect_limit() const { return options_.connect_limit; }
   const std::stop_token& stop() const { return stop_; }
-  /// "rank 2", or "ranks 4 to 7".
+  /// Returns text such as "rank 2" or "ranks 4 to 7".
   std::string name_of(int64_t process) const;
 
   // Indexed by process; this process's own entry is empty.
@@ -91,20 +92,20 @@ class Peers {
   static constexpr size_t kTextBytesMax = 4096;
   /// Returns, in every process, the text that process 0 passed, truncated to kTextBytesMax bytes.
   std::string of_first(std::string_view text);
-  /// Whether `here` is true in any process.
+  /// Returns whether `here` is true in any process.
   bool any(bool here);
   static constexpr size_t kTextOfEachMax = 1000;
   /// Returns the texts of all processes, each truncated to kTextOfEachMax bytes.
   std::vector<std::string> all_texts(std::string_view here);
-  /// Throws RankLost if a process has ended. To be called only between the calls above, and only
-  /// while no process can have reached its regular end.
+  /// Throws RankLost if a process has ended. Must be called only between the calls above, and
+  /// only while no process can have reached its regular end.
   void check();
 
   /// Makes the current or else the next call to a function above throw ExchangeAborted.
   void abort() noexcept;
   /// Returns the process that a call currently waits for, or -1.
   int64_t awaited() const { return awaited_; }
-  /// Bytes sent and received since the connection was made.
+  /// Returns the bytes sent and received since the connection was made.
   int64_t moved_bytes() const;
 
  private:
@@ -122,15 +123,15 @@ class Peers {
   void begin(Line& line, std::span<const std::span<const std::byte>> out,
              std::span<const std::span<std::byte>> in);
   void check_header(int64_t process);
-  /// True if all transfers are complete; otherwise fills polled_ for wait().
+  /// Returns true if all transfers are complete; otherwise fills polled_ for wait().
   bool continue_all();
   void exchange_all(const Outgoing& out, const Incoming& in);
   [[noreturn]] void give_up();
   void wait(std::chrono::steady_clock::time_point since);
   [[noreturn]] void lose(int64_t process);
   void check_for_ended();
-  /// Finds the process whose end caused that of `process`, which has closed its connection in an
-  /// orderly way, as after giving up.
+  /// Finds the process whose end caused the end of `process`, which has closed its connection in an
+  /// orderly way (as a process that gives up does).
   int64_t find_first_ended(int64_t process);
   void close_all() noexcept;
 

@@ -29,7 +29,7 @@ constexpr size_t kUnknownConnectionsMax = 16;
 Status check_group(const PeerIdentity& me, const std::vector<PeerEndpoint>& all,
                    const PeerOptions& options) {
   const auto refuse = [](const std::string& message) {
-    return make_error(ErrorCode::kInvalidArgument, "PEER_GROUP", message);
+    return make_error(ErrorCode::kInvalidArgument, "PEER_GROUP_INVALID", message);
   };
   if (me.count < 1 || options.ranks_each < 1 || me.count * options.ranks_each > kRanksMax) {
     return refuse("ranks: " + std::to_string(me.count) + " processes of " +
@@ -55,7 +55,7 @@ Status check_group(const PeerIdentity& me, const std::vector<PeerEndpoint>& all,
 
 Result<PeerListener> PeerListener::open(const std::string& address) {
   const auto refuse = [&](const std::string& what) {
-    return make_error(ErrorCode::kUnavailable, "PEER_LISTENER",
+    return make_error(ErrorCode::kUnavailable, "PEER_LISTENER_FAILED",
                       "cannot listen for the other processes of this job at " +
                           quoted_value(address) + ": " + what);
   };
@@ -167,7 +167,7 @@ class Peers::Connecting {
       } else if (p.to < 0) {
         ++turned_away_;
       } else if (p.link->was_refused()) {
-        return make_error(ErrorCode::kUnauthenticated, "PEER_KEY",
+        return make_error(ErrorCode::kUnauthenticated, "PEER_KEY_REJECTED",
                           peers_.name_of(p.to) + " (" + p.link->address() +
                               ") rejected this process's key: it belongs to another attempt");
       } else {

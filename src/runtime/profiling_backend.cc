@@ -55,8 +55,7 @@ NodeWork work_of(const Graph& graph, const Node& node) {
 
 double least_seconds(const NodeWork& work, const DevicePeak& peak) {
   double flops = work.multiplies_half ? peak.half_flops : peak.f32_flops;
-  // Tensor cores multiply half as many TF32 numbers per cycle as 16-bit numbers.
-  if (work.multiplies_tf32 && peak.half_flops > 0) flops = peak.half_flops / 2;
+  if (work.multiplies_tf32 && peak.tf32_flops > 0) flops = peak.tf32_flops;
   double seconds = 0;
   if (flops > 0) seconds = static_cast<double>(work.cost.flops) / flops;
   if (peak.bytes > 0) {

@@ -33,8 +33,8 @@ std::vector<NvmlDevice> visible_gpus(std::vector<NvmlDevice> all,
 /// Returns the environment's value of CUDA_VISIBLE_DEVICES.
 std::optional<std::string> visible_gpus_setting();
 
-/// The name of the n-th visible GPU, from 0, for callers that name none: "devices/gpu-2" if two
-/// GPUs are hidden. NOT_FOUND/DEVICE_NOT_FOUND if there are fewer; without NVML and
+/// Returns the name of the n-th visible GPU, from 0, for callers that name none: "devices/gpu-2" if
+/// two GPUs are hidden. NOT_FOUND/DEVICE_NOT_FOUND if there are fewer; without NVML and
 /// CUDA_VISIBLE_DEVICES this cannot be checked.
 Result<std::string> nth_visible_gpu(int n, const std::string& nvml_library = kNvmlLibrary);
 

@@ -26,8 +26,8 @@ class Shape {
   const std::vector<int64_t>& dims() const { return dims_; }
   bool operator==(const Shape&) const = default;
 
-  /// Product of the dimensions. Faults if a dimension is negative or the product exceeds
-  /// kElementsMax: check shapes from user input with fits() first.
+  /// Returns the product of the dimensions. Faults if a dimension is negative or the product
+  /// exceeds kElementsMax: check shapes from user input with fits() first.
   int64_t elements() const {
     TRAINYARD_CHECK(fits(), "shape " + to_string() + " is out of range");
     int64_t n = 1;
@@ -61,7 +61,7 @@ class Shape {
 /// of other ranks, parameters, and the inputs and outputs of a program are row-major.
 enum class Layout : uint8_t { kRowMajor, kChannelsLast };
 
-/// True where both layouts store the same bytes in the same order.
+/// Returns true if both layouts store the same bytes in the same order.
 inline bool layouts_share_bytes(const Shape& s) {
   return s.rank() != 4 || s[1] <= 1 || s[2] * s[3] <= 1;
 }

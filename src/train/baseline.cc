@@ -86,7 +86,7 @@ std::optional<std::string> Baseline::compare(const std::string& prefix, const Ev
   const double own_loss = value_of(model, "loss"), other_loss = value_of(baseline, "loss");
   if (std::isnan(other) || std::isnan(other_loss))
     return std::nullopt;  // no row has a label that counts
-  // The comparisons are false for a NaN of the model, so that it is not better.
+  // If the model gives NaN, the comparisons are false, so it does not count as better.
   const bool better = (classes ? own > other : own < other) || own_loss < other_loss;
   if (better) return std::nullopt;
   return "the model is no better than a constant prediction that ignores the inputs: " + prefix +

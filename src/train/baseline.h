@@ -18,11 +18,11 @@ namespace trainyard {
 /// that the largest class is predicted; for numbers it is the mean of the training rows.
 class Baseline {
  public:
-  /// Nothing for targets without a constant prediction: the next token, the input itself.
+  /// Returns nothing for targets without a constant prediction: the next token, the input itself.
   static std::optional<Baseline> of(const Objective& objective, const Partition& train,
                                     std::span<const int64_t> rows);
 
-  /// The metrics of `names` except confusion_matrix, with the formulas used for a model.
+  /// Computes the metrics of `names` except confusion_matrix, with the formulas used for a model.
   /// `progressed`, if given, is called regularly.
   Evaluation evaluate(const Partition& partition, std::span<const int64_t> rows,
                       const Preprocessing& preprocessing, const std::vector<std::string>& names,

@@ -40,7 +40,7 @@ class BatchSource {
                                TrainingSession& session);
 
   Kind kind() const { return kind_; }
-  /// Where evaluation reads the held-out rows: on the devices or on the host.
+  /// Returns where evaluation reads the held-out rows: on the devices or on the host.
   RowsFrom held_out() const;
   /// Returns the loader's options for batches from step `first_step` on.
   Loader::Options options(int64_t first_step) const;

@@ -23,9 +23,9 @@ class CheckpointWriter {
 
   /// Calls `write` on a new thread. `write` must own its data. No other write may be under way.
   void begin(int64_t step, std::function<Result<std::filesystem::path>()> write);
-  /// Whether a write has begun whose result has not been taken.
+  /// Returns whether a write has begun whose result has not been taken.
   bool under_way() const { return written_.valid(); }
-  /// Whether take() would return without waiting.
+  /// Returns whether take() would return without waiting.
   bool done() const;
   /// Waits for the write under way and releases its data. Rethrows an exception of `write`.
   Written take();

@@ -11,8 +11,8 @@ namespace trainyard {
 
 namespace {
 
-// The number of bytes of each token's text. An unknown token counts as one byte, since its own text
-// is not stored.
+// Returns the number of bytes of each token's text. An unknown token counts as one byte, since its
+// own text is not stored.
 std::vector<int64_t> bytes_of_tokens(const TextSchema& schema) {
   std::vector<int64_t> bytes;
   for (const std::string& text : token_texts(schema)) {
@@ -54,7 +54,7 @@ void Evaluator::run(const Partition& partition, std::span<const int64_t> selecte
   }
 }
 
-/// The class of a row, or the token after position `position` of a window.
+/// Returns the class of a row, or the token after position `position` of a window.
 int32_t Evaluator::label_of(const Partition& partition, int64_t row, size_t position) const {
   const auto at = static_cast<size_t>(row);
   return transform_.stream() ? partition.tokens[at + 1 + position] : partition.target_class[at];

@@ -70,7 +70,7 @@ class Evaluator {
   std::vector<kernels::ResidentSample> samples_;
 };
 
-/// One point per metric, with the key "<prefix>/<metric>".
+/// Returns one point per metric, with the key "<prefix>/<metric>".
 std::vector<MetricPoint> to_metrics(const Evaluation& e, const std::string& prefix, int64_t step);
 
 }  // namespace trainyard

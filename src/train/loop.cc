@@ -19,7 +19,7 @@ constexpr float kLossScaleMin = 0x1p-16f;
 // Number of last steps whose mean loss is compared with the first loss.
 constexpr size_t kLastLosses = 8;
 
-// Whether `step` is a multiple of `interval`; false for an interval of 0.
+// Returns whether `step` is a multiple of `interval`; false for an interval of 0.
 bool is_multiple(int64_t step, int64_t interval) { return interval > 0 && step % interval == 0; }
 
 }  // namespace
@@ -161,7 +161,7 @@ Status Loop::finish_step() {
     return not_finite("the gradients of step " + std::to_string(state_.step + 1) +
                           " are not finite in fp16, although the loss scale is only " +
                           short_number(static_cast<double>(*result.loss_scale)),
-                      "recipe.precision: bf16 or ");
+                      "recipe.precision: bf16 or tf32 or ");
   }
   ++state_.step;
   progressed();

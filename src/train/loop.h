@@ -55,14 +55,14 @@ class Loop {
   /// steps: the first step is step 1.
   Status run(const std::stop_token& stop);
 
-  /// After run(): the metrics of the last step, and those of the model on the validation rows and
-  /// the test set.
+  /// Returns, after run(), the metrics of the last step, and those of the model on the validation
+  /// rows and the test set.
   const std::vector<MetricPoint>& final_metrics() const { return final_metrics_; }
   const LoopState& state() const { return state_; }
   /// Returns the model: the last weights, their moving averages, or the weights of the best
   /// evaluation.
   const Snapshot& model() const { return model_; }
-  /// [label][prediction] by "val" and "test", if the job reports confusion matrices.
+  /// Returns counts [label][prediction] by "val" and "test", if the job reports confusion matrices.
   const ConfusionMatrices& confusion() const { return confusion_; }
   /// See TrainResult.
   const std::vector<MetricPoint>& baselines() const { return baselines_; }
@@ -83,13 +83,14 @@ class Loop {
   Status finish_step();
   /// Returns the number of steps submitted so far, finished or not.
   int64_t steps_begun() const { return state_.step + std::ssize(under_way_); }
-  /// Whether the weights after this step are needed, for an evaluation, a checkpoint or the result.
-  /// Checkpoints that are due by time are not considered.
+  /// Returns whether the weights after this step are needed, for an evaluation, a checkpoint or the
+  /// result. Checkpoints that are due by time are not considered.
   bool needs_weights(int64_t step) const;
   bool is_evaluation_step(int64_t step) const;
-  /// Whether the recipe requests a checkpoint after this step.
+  /// Returns whether the recipe requests a checkpoint after this step.
   bool is_checkpoint_step(int64_t step) const;
-  /// Whether a checkpoint is due after the last submitted step, because of its number or the time.
+  /// Returns whether a checkpoint is due after the last submitted step, because of its number or
+  /// the time.
   bool saves_now();
   /// Computes the accuracy of a step. If no row of the batch counts, the previous value stays.
   void count_correct(std::span<const int32_t> labels, std::span<const float> logits);
@@ -109,7 +110,7 @@ class Loop {
   void add_baseline(const std::string& prefix, const Evaluation& e, const Partition& partition,
                     std::span<const int64_t> rows, int64_t step);
   void warn(std::optional<std::string> message);
-  /// Whether this step's evaluation was the best so far and its checkpoint must be kept.
+  /// Returns whether this step's evaluation was the best so far and its checkpoint must be kept.
   bool keeps_this() const;
   /// Starts to write a checkpoint, after waiting for the one under way. Returns an error if weights
   /// are not finite. A failing disk is reported, and training continues.

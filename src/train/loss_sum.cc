@@ -23,7 +23,7 @@ LossSum::LossSum(const Objective& objective)
   entropy_ = -at_label * std::log(at_label) - (classes - 1) * share * std::log(share);
 }
 
-// Same formula as kernels/softmax_xent.h.
+// Uses the formula of kernels/softmax_xent.h.
 void LossSum::add_scores(std::span<const float> scores, int64_t label, double cross_entropy) {
   const auto at = static_cast<size_t>(label);
   if (kind_ == Kind::kBinary) {

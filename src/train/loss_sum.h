@@ -20,7 +20,7 @@ class LossSum {
   void add_scores(std::span<const float> scores, int64_t label, double cross_entropy);
   /// Adds one number of the output and its target, in the units in which the model trains.
   void add_number(double y, double target);
-  /// The mean loss; NaN if no row was added.
+  /// Returns the mean loss; NaN if no row was added.
   double value() const;
 
  private:

@@ -16,9 +16,9 @@ namespace trainyard {
 
 namespace {
 
-/// Area under the ROC curve of score[i * stride + offset], where rows with the label `positive` are
-/// the positives; computed from the rank sum (Mann, Whitney 1947). Nothing if all rows, or none,
-/// are positive.
+/// Returns the area under the ROC curve of score[i * stride + offset], where rows with the label
+/// `positive` are the positives; computed from the rank sum (Mann, Whitney 1947). Nothing if all
+/// rows, or none, are positive.
 std::optional<double> area_under_curve(const std::vector<double>& scores, size_t stride,
                                        size_t offset, const std::vector<int32_t>& labels,
                                        int32_t positive) {
@@ -53,8 +53,8 @@ double ratio(int64_t part, int64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-/// Sum of e^(z - top) over very many scores, computed in vector lanes: 1 ns per score instead of 7
-/// ns, with each term rounded to float.
+/// Returns the sum of e^(z - top) over very many scores, computed in vector lanes: 1 ns per score
+/// instead of 7 ns, with each term rounded to float.
 double sum_of_many(std::span<const float> logits, float top) {
   constexpr size_t kLanes = 16,
                    kBlock =

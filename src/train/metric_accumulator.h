@@ -27,9 +27,9 @@
 
 namespace trainyard {
 
-/// Cross-entropy of one row, by log-sum-exp.
+/// Returns the cross-entropy of one row, by log-sum-exp.
 double cross_entropy(std::span<const float> logits, int64_t label);
-/// Index of the largest value; the first one if there are several.
+/// Returns the index of the largest value; the first one if there are several.
 int64_t argmax(std::span<const float> values);
 /// One score per class from the model's output. A single logit z for two classes becomes the scores
 /// 0 and z, whose softmax is 1 - sigmoid(z) and sigmoid(z).
@@ -59,9 +59,9 @@ class MetricAccumulator {
   /// `target` in the target's own units.
   void add_number(double output, double output_target, double predicted, double target);
 
-  /// Value of one of the metrics, except "confusion_matrix".
+  /// Returns the value of one of the metrics, except "confusion_matrix".
   double value(const std::string& name) const;
-  /// [label][prediction]: number of rows; empty unless requested.
+  /// Returns the number of rows as [label][prediction]; empty unless requested.
   const std::vector<std::vector<int64_t>>& confusion() const { return confusion_; }
 
  private:

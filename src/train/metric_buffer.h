@@ -22,7 +22,7 @@ class MetricBuffer {
   void add(std::string_view key, int64_t step, double value) {
     points_.push_back({std::string(key), step, value});
   }
-  /// Whether the points should be reported now.
+  /// Returns whether the points should be reported now.
   bool due() const {
     return points_.size() + 8 > kPointsMax || Clock::now() - last_flush_ >= kInterval;
   }

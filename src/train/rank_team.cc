@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "src/base/detached_call.h"
 #include "src/base/mutex.h"
 
 namespace trainyard {
@@ -28,6 +29,8 @@ struct RankTeam::Shared {
   std::vector<bool> busy TRAINYARD_GUARDED_BY(mutex);  // by rank
   std::optional<Failure> failure TRAINYARD_GUARDED_BY(mutex);
   bool ends TRAINYARD_GUARDED_BY(mutex) = false;
+  // Set if a thread was detached. That thread is then the last owner of this object.
+  std::optional<UnfinishedWork> detached TRAINYARD_GUARDED_BY(mutex);
 
   bool all_returned() const TRAINYARD_REQUIRES(mutex) {
     return std::ranges::none_of(busy, [](bool b) { return b; });
@@ -99,14 +102,24 @@ bool RankTeam::is_busy(size_t rank) const {
   return shared_->busy[rank];
 }
 
-void RankTeam::gather(double limit_s) {
+void RankTeam::end(std::function<void(size_t)> last, double limit_s) {
   MutexLock lock(shared_->mutex);
-  shared_->back.wait_until(lock, after(limit_s), [&]() TRAINYARD_REQUIRES(shared_->mutex) {
-    return shared_->all_returned();
-  });
+  const auto all_return = [&]() TRAINYARD_REQUIRES(shared_->mutex) {
+    return shared_->back.wait_until(lock, after(limit_s), [&]() TRAINYARD_REQUIRES(shared_->mutex) {
+      return shared_->all_returned();
+    });
+  };
+  if (all_return()) {
+    shared_->task = std::move(last);
+    shared_->busy.assign(shared_->busy.size(), true);
+    shared_->begun.notify_all();
+    (void)all_return();
+  }
   shared_->task = nullptr;
   for (size_t r = 0; r < threads_.size(); ++r) {
-    if (shared_->busy[r]) threads_[r].detach();
+    if (!shared_->busy[r]) continue;
+    threads_[r].detach();
+    if (!shared_->detached.has_value()) shared_->detached.emplace();
   }
 }
 

@@ -15,7 +15,7 @@ namespace trainyard {
 class RankTeam {
  public:
   explicit RankTeam(size_t ranks);
-  /// Joins the threads, except those that gather() has detached.
+  /// Joins the threads, except those that end() has detached.
   ~RankTeam();
   RankTeam(const RankTeam&) = delete;
   RankTeam& operator=(const RankTeam&) = delete;
@@ -32,11 +32,13 @@ class RankTeam {
   /// stuck task keeps using it.
   std::optional<Failure> run(std::function<void(size_t)> task, double limit_s,
                              const std::function<std::optional<Failure>()>& watch);
-  /// Whether the rank's task is still running.
+  /// Returns whether the rank's task is still running.
   bool is_busy(size_t rank) const;
-  /// Waits up to `limit_s` for running tasks and detaches the threads of those that are still
-  /// running. The team must not be used afterwards.
-  void gather(double limit_s);
+  /// Waits up to `limit_s` for running tasks. If all have returned, calls last(rank) for all ranks,
+  /// each on its own thread, and waits as long again. Detaches the threads that are still busy
+  /// then; they count as unfinished work (src/base/detached_call.h). The team must not be used
+  /// afterwards.
+  void end(std::function<void(size_t)> last, double limit_s);
 
  private:
   struct Shared;

@@ -67,12 +67,24 @@ ReplicatedSession::ReplicatedSession(std::vector<RunPrograms> programs,
       kNoLimit);
 }
 
-// If an exception ends the session, a step under way on GPUs may wait for ranks of a process that
-// has ended, and the sessions' destructors would wait for that step. So the exchanges are aborted
-// first.
+// The sessions' destructors wait for the steps under way, so they run on the ranks' threads, with
+// the time limit of a step. If an exception ends the session, a step on GPUs may wait for ranks of
+// a process that has ended; then the exchanges are aborted first.
 ReplicatedSession::~ReplicatedSession() {
-  if (!must_check_peers() || std::uncaught_exceptions() == exceptions_before_) return;
+  if (gave_up_) return;
+  const bool is_alone = must_check_peers() && std::uncaught_exceptions() > exceptions_before_;
+  const std::optional<RankTeam::Failure> failure =
+      is_alone ? RankTeam::Failure{}
+               : team_.run([all = replicas_](size_t r) { all->sessions[r] = nullptr; },
+                           step_limit_s(), [this] { return watch(); });
+  if (failure.has_value()) give_up();
+}
+
+void ReplicatedSession::give_up() {
+  gave_up_ = true;
   for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
+  // NCCL ends an aborted communicator after its recordings have been destroyed, with the sessions.
+  team_.end([all = replicas_](size_t r) { all->sessions[r] = nullptr; }, limits_.grace_s);
 }
 
 bool ReplicatedSession::must_check_peers() const {
@@ -105,14 +117,13 @@ void ReplicatedSession::fail(const RankTeam::Failure& failure, double limit_s) {
     silent = find_ended(limits_.grace_s * kGraceMultiple);
     if (!silent.has_value()) silent.emplace(stopped, is_first() ? peers_->ranks_each() : 0);
   }
-  for (const RankDevice& device : replicas_->devices) device.backend->communicator()->abort();
-  team_.gather(limits_.grace_s);
+  give_up();
   if (silent.has_value()) throw RankLost(*silent);
   if (!failure.rank.has_value()) throw RankStopped(stopped);
   try {
     std::rethrow_exception(failure.error);
   } catch (const CudaError& e) {
-    // NCCL reports the end of a process by an error of its own, perhaps before the connections do.
+    // When a process ends, NCCL may return an error before the connections show the end.
     if (const auto gone = find_ended(kEndedWithinS)) throw RankLost(*gone);
     throw CudaError(name_of(*failure.rank) + ": " + e.what(), e.code(), e.fault());
   }

@@ -38,8 +38,8 @@ class RanksDiffer : public CudaError {
 /// Time limits in seconds after which a rank is considered stopped.
 struct StepLimits {
   double first_s = 900;  // for each of the first steps, which include setup
-  double least_s = 120;  // for later steps: at least this, or ...
-  double times = 20;     // ... this multiple of the slowest step so far
+  double least_s = 120;  // the shortest limit for later steps
+  double times = 20;     // if longer, the limit is this multiple of the slowest step so far
   double grace_s = 10;   // for ranks to return after the run was given up
 };
 
@@ -109,7 +109,7 @@ class ReplicatedSession final : public TrainingSession {
     return peers_ == nullptr ? std::ssize(replicas_->devices) : peers_->ranks();
   }
   int64_t first_rank() const { return peers_ == nullptr ? 0 : peers_->first_rank(); }
-  /// This process's rank `r`'s part of a span that covers all ranks.
+  /// Returns the part of a span over all ranks that belongs to rank `r` of this process.
   template <typename T>
   std::span<const T> of_rank(std::span<const T> all, size_t r) const {
     const size_t size = all.size() / static_cast<size_t>(all_ranks());
@@ -121,24 +121,27 @@ class ReplicatedSession final : public TrainingSession {
   /// Joins the ranks' outputs of the step in the order of the batch's rows.
   void join_logits(const std::vector<StepResult>& parts);
   [[noreturn]] void fail(const RankTeam::Failure& failure, double limit_s);
+  /// Aborts the exchanges and, if all ranks then return, destroys their sessions. Takes at most
+  /// twice StepLimits::grace_s.
+  void give_up();
   std::string describe_stop(double limit_s) const;
-  /// "rank 3 (devices/gpu-1)"; `rank` counts within this process.
+  /// Returns text such as "rank 3 (devices/gpu-1)"; `rank` counts within this process.
   std::string name_of(size_t rank) const;
   /// Returns the process for which this one's connections wait, if it has exceeded the limit.
   std::optional<RankLost> find_silent(double limit_s) const;
-  /// True if exchanges bypass the connections between processes, as between GPUs. Then an exchange
-  /// does not notice the end of another process, so this session must check for it.
+  /// Returns true if exchanges bypass the connections between processes, as between GPUs. Then an
+  /// exchange does not notice the end of another process, so this session must check for it.
   bool must_check_peers() const;
-  /// Whether all ranks of this process wait in an exchange with ranks of other processes (between
-  /// GPUs).
+  /// Returns whether all ranks of this process wait in an exchange with ranks of other processes
+  /// (between GPUs).
   bool waits_for_others() const;
-  /// Another process that has ended, or ends within `within_s`.
+  /// Returns another process that has ended, or ends within `within_s`.
   std::optional<RankLost> find_ended(double within_s) const;
-  /// Names of the other processes, e.g. "ranks 2 to 3, ranks 4 to 5".
+  /// Returns the names of the other processes, e.g. "ranks 2 to 3, ranks 4 to 5".
   std::string names_of_others() const;
   /// Returns the checksums of all processes' ranks, by rank.
   std::vector<std::map<std::string, uint32_t>> all_checksums() const;
-  /// Losses and outputs of all ranks, by rank; each has its part of every micro-batch.
+  /// Returns the losses and outputs of all ranks, by rank; each has its part of every micro-batch.
   std::vector<StepResult> all_results();
   double step_limit_s() const;
   /// Copies rank 0's running statistics to all ranks, once after each step.
@@ -153,13 +156,14 @@ class ReplicatedSession final : public TrainingSession {
   std::vector<float> logits_, gathered_, evaluated_row_;
   int64_t evaluations_ = 0;  // finished runs of the evaluation program
   bool evaluates_ = false;
-  std::vector<float> shared_rows_;           // rows of an evaluation's output, starting at ...
-  int64_t shared_first_ = 0;                 // ... this row of the batch
+  std::vector<float> shared_rows_;           // some rows of an evaluation's output
+  int64_t shared_first_ = 0;                 // the row of the batch at which shared_rows_ starts
   std::deque<Clock::time_point> under_way_;  // start times of the submitted steps
   int64_t first_step_ = 0, steps_begun_ = 0, steps_finished_ = 0;
   int64_t state_of_ = -1;  // value of steps_begun_ when all ranks last received rank 0's state
   double slowest_s_ = 0;
   const int exceptions_before_;
+  bool gave_up_ = false;
   RankTeam team_;  // last member, so that its threads end first
 };
 

@@ -32,9 +32,9 @@ class ResidentSteps {
   ResidentSteps(Backend& backend, ResidentDataset& data, const StepSlots& slots, StepProgram train,
                 StepProgram update, StepProgram average);
 
-  /// How many of the next `most` steps to submit together: a power of two, so that few recordings
-  /// serve all counts. Returns 1 until every kernel has run, and while the executor waits after
-  /// each node.
+  /// Returns how many of the next `most` steps to submit together: a power of two, so that few
+  /// recordings serve all counts. Returns 1 until every kernel has run, and while the executor
+  /// waits after each node.
   int64_t together(int64_t most) const;
   /// Submits `count` steps, at most slots.together. next() returns the inputs of one step after the
   /// other; they may be reused when it is called again. After a mark that is made later has been
@@ -52,8 +52,8 @@ class ResidentSteps {
   void submit_micro_batch(int64_t step, int64_t micro_batch);
   void submit_step(int64_t step);
   void submit_kernels(const StepProgram& program);
-  /// Queue a copy between a tensor and a slot. Queued copies share a launch as long as they belong
-  /// to one program, since its inputs and outputs do not share memory.
+  /// These queue a copy between a tensor and a slot. Queued copies share a launch as long as they
+  /// belong to one program, since its inputs and outputs do not share memory.
   void load(const StepProgram& program, TensorId id, const std::byte* from);
   void store(const StepProgram& program, TensorId id, std::byte* to);
   void add_copy(const StepProgram& program, const kernels::CopyPiece& copy);

@@ -1,5 +1,5 @@
-// src/train/resume.h: writes a job's checkpoints and resumes from them; the loop's own state in
-// them.
+// src/train/resume.h: writes a job's checkpoints, which include the state of the training loop, and
+// resumes from them.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct LoopState {
   StoppingState stopping;
 };
 
-/// Name of the first parameter or state tensor with a NaN or an infinity, or empty.
+/// Returns the name of the first parameter or state tensor with a NaN or an infinity, or empty.
 std::string find_not_finite(const Snapshot& snapshot);
 
 /// Writes the checkpoint of `state` and then prunes older ones. `algorithms` are those that were

@@ -92,7 +92,6 @@ Session::Session(RunPrograms programs, Backend& backend, int64_t micro_batches, 
   }
   if (evaluate.has_value()) {
     evaluation_batch_ = evaluate_ids_.batch_size;
-    evaluation_exchanges_ = exchanges_in(evaluate->program()) > 0;
     evaluate_.emplace(std::move(*evaluate), *arena_);
     evaluation_rows_ = evaluation_batch_ * (evaluate_ids_.split_classes > 0 ? rank_.count : 1);
     const size_t size = elements(evaluate_->program().graph, evaluate_ids_.output);
@@ -482,9 +481,9 @@ void Session::evaluate_resident(std::span<const kernels::ResidentSample> samples
 
 void Session::run_evaluation() {
   evaluate_->run();
-  // The program exchanges data with other ranks. Waiting here lets the caller detect a missing
-  // rank.
-  if (evaluation_exchanges_) backend_.wait(backend_.mark());
+  // Waiting on the rank's thread lets the caller notice a rank that has stopped, or that waits for
+  // others. The outputs are read without a time limit.
+  if (rank_.count > 1) backend_.wait(backend_.mark());
   evaluation_first_ = evaluation_rows_;  // no output has been read back yet
 }
 

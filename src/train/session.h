@@ -19,13 +19,13 @@
 
 namespace trainyard {
 
-/// OK if the backend has a kernel for every op of the programs, else
+/// Returns OK if the backend has a kernel for every op of the programs, else
 /// FAILED_PRECONDITION/MODEL_OP_UNSUPPORTED with the names of the ops without one.
 Status check_kernels(const RunPrograms& programs, const Backend& backend);
 
-/// Bytes of workspace that the programs' kernels need in addition to the plan. The size is exact,
-/// but depends on the backend and its threads, so the kernels must be prepared to compute it.
-/// Allocates nothing on the device.
+/// Returns the bytes of workspace that the programs' kernels need in addition to the plan. The size
+/// is exact, but depends on the backend and its threads, so the kernels must be prepared to compute
+/// it. Allocates nothing on the device.
 int64_t measure_workspace(RunPrograms programs, Backend& backend);
 
 /// Allocates device memory only in the constructor, make_resident() and stage_rows().
@@ -41,21 +41,22 @@ class Session final : public TrainingSession {
   /// Returns a snapshot of the sessions of all ranks, including this one: sharded tensors are
   /// joined from all of them.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
-  /// Returns where a rank's shards are in a snapshot (kAll) or in evaluated weights (kEvaluated).
+  /// The tensors in a snapshot (kAll) or in evaluated weights (kEvaluated).
   enum class Copied : uint8_t { kAll, kEvaluated };
+  /// Returns where a rank's shards are in `snapshot`.
   std::vector<std::span<std::byte>> parts_of(Snapshot& snapshot, Rank rank, Copied copied) const;
   Snapshot evaluated_weights() const override { return evaluated_weights(std::vector{this}); }
   Snapshot evaluated_weights(const std::vector<const Session*>& ranks) const;
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
-  /// A checksum per tensor, by name, for the tensors that must be equal on all ranks: all except
-  /// running statistics and shards.
+  /// Returns a checksum per tensor, by name, for the tensors that must be equal on all ranks: all
+  /// except running statistics and shards.
   std::map<std::string, uint32_t> checksums() const;
   /// Copies the state that is neither trained nor the optimizer's, such as running statistics, from
   /// another session of the same job.
   void copy_state(const Session& from) { write_state(from.read_state()); }
-  /// This state, with all tensors concatenated.
+  /// Returns this state, with all tensors concatenated.
   std::vector<std::byte> read_state() const;
   void write_state(std::span<const std::byte> values);
 
@@ -78,7 +79,8 @@ class Session final : public TrainingSession {
   /// last ranks may have fewer classes than columns.
   int64_t split_classes() const { return train_ids_.split_classes; }
   int64_t output_columns() const;
-  /// Elements per row of an evaluation's output, and the number of rows that one read returns.
+  /// These return the number of elements per row of an evaluation's output, and the number of rows
+  /// that one read returns.
   int64_t evaluation_row_elements() const { return evaluation_row_elements_; }
   int64_t evaluation_rows_read() const {
     return std::ssize(evaluation_output_) / std::max<int64_t>(1, evaluation_row_elements_);
@@ -146,7 +148,6 @@ class Session final : public TrainingSession {
   std::vector<Saved> saved_;  // weights and optimizer state, in the order of the programs
   std::map<std::string, size_t, std::less<>> saved_by_name_;
   int64_t evaluation_batch_ = 0, evaluation_rows_ = 0;  // rows per input batch; rows per output
-  bool evaluation_exchanges_ = false;  // the evaluation program exchanges data with other ranks
   std::vector<std::unique_ptr<Submission>>
       submissions_;                       // a ring of those that may be under way at a time
   int64_t submitted_ = 0, finished_ = 0;  // number of submissions

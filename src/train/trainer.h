@@ -42,7 +42,7 @@ struct TrainResult {
 Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& devices, Files& files,
                           Reporter& reporter, std::stop_token stop,
                           const Clock& clock = system_clock());
-/// Like the above, on one device that the caller owns.
+/// Trains the job on one device, which the caller owns.
 Result<TrainResult> train(const TrainJob& job, Backend& backend, Files& files, Reporter& reporter,
                           std::stop_token stop, const Clock& clock = system_clock());
 

@@ -52,7 +52,7 @@ class TrainingSession : public BatchModel {
   /// Writes weights to where evaluated_weights() reads them. Training afterwards is undefined.
   virtual void set_evaluated_weights(const Snapshot& weights) = 0;
 
-  /// Parameters and state, as targets for initial weights from another model.
+  /// Returns the parameters and state, as targets for initial weights from another model.
   virtual std::vector<TensorInfo> weight_tensors() const = 0;
   /// `name` must be one of weight_tensors(), and `bytes` must have its size.
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
@@ -61,8 +61,8 @@ class TrainingSession : public BatchModel {
   /// May be called once, before the first step. Afterwards steps are given by their samples, and
   /// evaluate_resident() may be called if the plan has evaluation_rows.
   virtual void make_resident(const ResidentSource& source) = 0;
-  /// The alternative to make_resident() for larger datasets: steps are given by their samples and
-  /// the samples' rows.
+  /// Replaces make_resident() for larger datasets: steps are given by their samples and the
+  /// samples' rows.
   virtual void stage_rows(const StagedSource& source) = 0;
 
   struct StepInputs {
@@ -87,15 +87,15 @@ class TrainingSession : public BatchModel {
     std::optional<float> loss_scale;
     bool skipped = false;
   };
-  /// One optimizer step over all its micro-batches.
+  /// Runs one optimizer step over all its micro-batches.
   StepResult run_step(const StepInputs& inputs) {
     begin_step(inputs);
     return finish_step();
   }
-  /// A step in two parts. The next begin_steps() may be called before the steps of the previous
-  /// call are finished, so that a device that runs ahead does not wait while its results are
-  /// processed. `inputs` may be reused when begin_step() returns.
   static constexpr int64_t kSubmittedAhead = 1;
+  /// These run a step in two parts. The next begin_steps() may be called before the steps of the
+  /// previous call are finished, so that a device that runs ahead does not wait while its results
+  /// are processed. `inputs` may be reused when begin_step() returns.
   void begin_step(const StepInputs& inputs) {
     begin_steps(1, [&] { return inputs; });
   }
@@ -103,12 +103,12 @@ class TrainingSession : public BatchModel {
   /// time. Each step is finished separately. next() returns the inputs of one step after the other;
   /// they may be reused when it is called again and after the last step.
   virtual void begin_steps(int64_t count, const std::function<StepInputs()>& next) = 0;
-  /// How many of the next `most` steps to begin together.
+  /// Returns how many of the next `most` steps to begin together.
   virtual int64_t together(int64_t most) const = 0;
   virtual StepResult finish_step() = 0;
-  /// Whether it is useful to begin a step before the previous one is finished.
+  /// Returns whether it is useful to begin a step before the previous one is finished.
   virtual bool runs_ahead() const = 0;
-  /// Whether later steps wait after each node (Executor::wait_after_nodes()).
+  /// Sets whether later steps wait after each node (Executor::wait_after_nodes()).
   virtual void wait_after_nodes(bool waits) = 0;
 
   // For a job that several processes train together (src/runtime/peers.h): information that only
@@ -116,7 +116,7 @@ class TrainingSession : public BatchModel {
   // processes must call these functions in the same order. The first process reports, and writes
   // checkpoints and the model.
   virtual bool is_first() const { return true; }
-  /// Whether `here` is true in any process.
+  /// Returns whether `here` is true in any process.
   virtual bool any(bool here) { return here; }
   /// Returns the text of the first process; at most Peers::kTextBytesMax bytes of it.
   virtual std::string of_first(std::string text) { return text; }

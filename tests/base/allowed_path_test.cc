@@ -62,7 +62,7 @@ TEST_F(AllowedPaths, FilesAndFoldersInsideAreOpened) {
   }
 }
 
-TEST_F(AllowedPaths, WhatIsReadIsWhatWasOpened) {
+TEST_F(AllowedPaths, ReadsComeFromTheOpenedFile) {
   const auto file = open(in_root("a.csv"));
   ASSERT_TRUE(file.ok());
   fs::rename(top_ / "root/a.csv", top_ / "root/moved.csv");
@@ -70,7 +70,7 @@ TEST_F(AllowedPaths, WhatIsReadIsWhatWasOpened) {
   EXPECT_EQ(content_digest(*file).value(), sha256_hex("content"));
 }
 
-TEST_F(AllowedPaths, NothingOutsideIsReachedOrTold) {
+TEST_F(AllowedPaths, NothingOutsideIsOpenedOrRevealed) {
   for (const std::string& path :
        {(top_ / "outside/secret.txt").string(), (top_ / "outside/nothing").string(),
         (top_ / "root-beside/d.txt").string(), in_root("../outside/secret.txt"),
@@ -86,7 +86,7 @@ TEST_F(AllowedPaths, NothingOutsideIsReachedOrTold) {
   EXPECT_EQ(open_allowed_path(in_root("a.csv"), {}, "x").error().reason, "SERVER_PATH_DISABLED");
 }
 
-TEST_F(AllowedPaths, LinksAndOthersAreRefused) {
+TEST_F(AllowedPaths, LinksAndSpecialFilesAreRefused) {
   fs::create_symlink(top_ / "outside/secret.txt", top_ / "root/link");
   fs::create_symlink("a.csv", top_ / "root/inside-link");
   fs::create_symlink(top_ / "outside", top_ / "root/away");
@@ -107,7 +107,7 @@ TEST_F(AllowedPaths, LinksAndOthersAreRefused) {
   }
 }
 
-TEST_F(AllowedPaths, AChangeIsSeen) {
+TEST_F(AllowedPaths, AChangedFileIsDetected) {
   const std::string before = stamp("tree"), file = stamp("a.csv");
   EXPECT_EQ(stamp("tree"), before);
   EXPECT_EQ(stamp("a.csv"), file);

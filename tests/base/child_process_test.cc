@@ -55,7 +55,8 @@ TEST(RunProgram, ConnectsTheGivenDescriptors) {
   EXPECT_EQ(read_all(out->read), "one\ntwo\n");
 }
 
-/// The signals that a program ignores or blocks, in hexadecimal, as /proc/self/status shows them.
+/// Returns the signals that a program ignores or blocks, in hexadecimal, as /proc/self/status shows
+/// them.
 std::string signals_of(ProgramRun run) {
   std::optional<Pipe> out = Pipe::make();
   if (!out) return "no pipe";
@@ -65,7 +66,7 @@ std::string signals_of(ProgramRun run) {
   return status == 0 ? read_all(out->read) : "failed";
 }
 
-TEST(RunProgram, GivesSignalsTheirDefaultsWhateverThisProcessIgnoresOrBlocks) {
+TEST(RunProgram, ResetsSignalsToTheirDefaults) {
   sigset_t blocked, before;
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
@@ -82,7 +83,7 @@ TEST(RunProgram, GivesSignalsTheirDefaultsWhateverThisProcessIgnoresOrBlocks) {
   EXPECT_EQ(bits("SigIgn:") & (1U << (SIGPIPE - 1)), 0U) << signals;
 }
 
-TEST(RunProgram, KeepsInterruptsAwayOnRequest) {
+TEST(RunProgram, ShieldsTheProgramFromInterruptsOnRequest) {
   ProgramRun run = shell("kill -INT $$; exit 3");
   run.ignores_interrupts = true;
   const std::optional<int> status = run_program(run);

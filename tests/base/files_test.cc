@@ -72,7 +72,7 @@ TEST(Files, FailedRenameLeavesNoTemporaryFile) {
 }
 
 // First the file is synced, then renamed, then the directory with its name is synced.
-TEST(Files, WhatIsWrittenSurvivesAPowerCut) {
+TEST(Files, WrittenFilesSurviveAPowerCut) {
   const auto folder = temporary_folder();
   synced.clear();
   ASSERT_TRUE(replace_file(local_files(), folder / "a", "one").ok());

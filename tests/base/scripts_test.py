@@ -13,7 +13,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(SOURCE / "tests/e2e"))
 from harness import is_running, wait_until  # noqa: E402
 
-# Takes the first line of `script` and fails the tests named there. Records its arguments.
+# This ctest removes the first line of the file `script`, fails the tests named there, and records its arguments.
 FAKE_CTEST = """#!/bin/bash
 cd {folder}
 echo "$*" >>arguments
@@ -47,13 +47,13 @@ class RunTests(unittest.TestCase):
         self.calls = (self.folder / "arguments").read_text().splitlines()
         return done.returncode, done.stdout
 
-    def test_when_all_pass_nothing_runs_again(self):
+    def test_passed_tests_are_not_repeated(self):
         # CTest left a list of failures of an earlier run, which must not count for this one.
         (self.folder / "build/Testing/Temporary/LastTestsFailed.log").write_text("1:of_before\n")
         self.assertEqual(self.run_tests(""), (0, "went on\n"))
         self.assertEqual(self.calls, ["--preset p -j 9"])
 
-    def test_one_that_passes_the_second_time_is_listed_and_fails_nothing(self):
+    def test_a_test_that_passes_the_second_time_is_listed_and_does_not_fail(self):
         status, said = self.run_tests("b_test", "")
         self.assertEqual(status, 0, said)
         self.assertEqual(self.calls[1:], [f"--test-dir {self.folder}/build --output-on-failure --rerun-failed -j 1"])
@@ -61,7 +61,7 @@ class RunTests(unittest.TestCase):
         self.assertEqual(said.count("  b_test\n"), 2, "where it happened, and at the end")
         self.assertTrue(said.endswith("  b_test\n"), said)
 
-    def test_one_that_fails_twice_fails_the_run(self):
+    def test_a_test_that_fails_twice_fails_the_run(self):
         status, said = self.run_tests("a_test b_test c_test", "b_test")
         self.assertEqual(status, 1, said)
         self.assertNotIn("went on", said)
@@ -69,7 +69,7 @@ class RunTests(unittest.TestCase):
         self.assertIn("2 passed only when run again", said)
         self.assertIn("  a_test\n  c_test\n", said)
 
-    def test_more_than_three_that_pass_the_second_time_fail_the_run(self):
+    def test_more_than_three_flaky_tests_fail_the_run(self):
         status, said = self.run_tests("a b c", "")
         self.assertEqual(status, 0, said)
         status, said = self.run_tests("a b c d", "")
@@ -96,7 +96,7 @@ class BusyLoops(unittest.TestCase):
 
     @staticmethod
     def busy(session):
-        """The PIDs in a session that have used the processor for at least 0.1 s."""
+        """Returns the PIDs in a session that have used the processor for at least 0.1 s."""
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             try:
@@ -110,14 +110,14 @@ class BusyLoops(unittest.TestCase):
     def assert_ended(self, loops):
         wait_until(lambda: not any(map(is_running, loops)), "the loops have ended")
 
-    def test_they_end_with_the_command_whose_status_counts(self):
+    def test_busy_loops_end_with_the_command_and_return_its_status(self):
         script, loops = self.start("bash -c 'read -r line; exit 3'")
         script.stdin.write(b"go on\n")
         script.stdin.flush()
         self.assertEqual(script.wait(60), 3)
         self.assert_ended(loops)
 
-    def test_they_end_with_a_script_that_is_interrupted_or_killed(self):
+    def test_busy_loops_end_with_an_interrupted_or_killed_script(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             script, loops = self.start("sleep 1000")
             os.killpg(script.pid, number)

@@ -18,7 +18,7 @@ TEST(Sha256, MatchesPublishedExamples) {
   EXPECT_EQ(sha256_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST(Sha256, OnlyLowerCaseHexIsAName) {
+TEST(Sha256, OnlyLowerCaseHexIsAccepted) {
   EXPECT_TRUE(is_sha256_hex(sha256_hex("x")));
   EXPECT_FALSE(is_sha256_hex("../../etc/passwd"));
   EXPECT_FALSE(is_sha256_hex(std::string(64, 'A')));
@@ -26,7 +26,7 @@ TEST(Sha256, OnlyLowerCaseHexIsAName) {
 
 // If no file descriptor is free, the error must not say that the file is missing, so that the
 // caller retries.
-TEST(Sha256, AFileThatCannotBeReadNowIsNotOneThatIsMissing) {
+TEST(Sha256, AnUnreadableFileIsNotReportedAsMissing) {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("sha256_test-" + std::to_string(::getpid()));
   std::ofstream(path) << "abc";

@@ -35,7 +35,7 @@ class TarOfFolder : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(TarOfFolder, HoldsTheFilesInOrderAndNothingElse) {
+TEST_F(TarOfFolder, ContainsOnlyTheFilesInOrder) {
   write("b/2.png", std::string(512, 'x'));
   write("b.png", "one");
   write("b/.hidden", "x");
@@ -55,7 +55,7 @@ TEST_F(TarOfFolder, HoldsTheFilesInOrderAndNothingElse) {
   EXPECT_EQ(whole(), bytes);
 }
 
-TEST_F(TarOfFolder, EveryPieceIsThatOfTheWhole) {
+TEST_F(TarOfFolder, EveryPieceMatchesTheWhole) {
   write("a/1.png", std::string(700, 'a'));
   write("a/2.png", "bc");
   write(std::string(99, 'd') + "/" + std::string(99, 'e'), "long");      // name and prefix fields
@@ -72,7 +72,7 @@ TEST_F(TarOfFolder, EveryPieceIsThatOfTheWhole) {
   }
 }
 
-TEST_F(TarOfFolder, RefusesWhatItCannotPack) {
+TEST_F(TarOfFolder, RefusesUnsupportedFiles) {
   EXPECT_NE(TarFolder::open(folder_).error().message.find("there are no files"), std::string::npos);
   write("a/1.png", "abc");
   fs::create_directory_symlink(folder_ / "a", folder_ / "a/again");

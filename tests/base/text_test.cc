@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-TEST(NearestName, FindsATypoAndNothingFarAway) {
+TEST(NearestName, CorrectsTyposAndSuggestsNothingDistant) {
   const std::vector<std::string> names = {"learning_rate", "momentum", "type"};
   EXPECT_EQ(nearest_name("learningrate", names), "learning_rate");
   EXPECT_EQ(nearest_name("momentun", names), "momentum");

@@ -16,15 +16,17 @@ double seconds_of(const std::stop_token& stop, Seconds time_max) {
   return Seconds(std::chrono::steady_clock::now() - begin).count();
 }
 
-TEST(WaitForStop, WaitsItsTime) { EXPECT_GE(seconds_of(std::stop_token(), Seconds(0.02)), 0.02); }
+TEST(WaitForStop, WaitsForTheGivenTime) {
+  EXPECT_GE(seconds_of(std::stop_token(), Seconds(0.02)), 0.02);
+}
 
-TEST(WaitForStop, EndsWhenAskedTo) {
+TEST(WaitForStop, EndsOnRequest) {
   std::stop_source source;
   source.request_stop();
   EXPECT_LT(seconds_of(source.get_token(), Seconds(60)), 30);
 }
 
-TEST(WaitForStop, TakesTimesThatNoClockCounts) {
+TEST(WaitForStop, AcceptsTimesBeyondTheClocksRange) {
   for (const double forever : {1e300, std::numeric_limits<double>::infinity()}) {
     std::stop_source source;
     const std::jthread asks([&] {

@@ -28,15 +28,15 @@ BenchModel bench_model(const std::string& name);
 /// The values are pseudo-random.
 class ResidentRowsOf {
  public:
-  /// Whether a job's dataset would be resident: those of MNIST and CIFAR fit on a device
+  /// Returns whether a job's dataset would be resident: those of MNIST and CIFAR fit on a device
   /// (kResidentBytesMax), that of ImageNet does not, and text comes from the host in the
   /// benchmarks.
   static bool are_resident(const BenchModel& model);
   ResidentRowsOf(const BenchModel& model, int64_t rows, int64_t alignment);
 
   ResidentSource source() const { return {plan_, transform_, partition(), {}}; }
-  /// The samples of batch `step`: `count` consecutive rows, starting again at the first row after
-  /// the last.
+  /// Returns the samples of batch `step`: `count` consecutive rows, starting again at the first row
+  /// after the last.
   std::vector<kernels::ResidentSample> samples(int64_t step, int64_t count) const;
 
  private:

@@ -56,13 +56,13 @@ class StoppedProcess(Process):
 
 
 def read_cpu_seconds(pid):
-    """CPU seconds of all threads of a process, including threads that have ended."""
+    """Returns the CPU seconds of all threads of a process, including threads that have ended."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def read_machine_seconds():
-    """CPU seconds of all cores together: used by any process, and stolen by the hypervisor."""
+    """Returns the CPU seconds of all cores together: used by any process, and stolen by the hypervisor."""
     fields = [int(f) / TICKS for f in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     user, nice, system, _, _, interrupts, soft_interrupts, steal = fields[:8]
     return user + nice + system + interrupts + soft_interrupts, steal

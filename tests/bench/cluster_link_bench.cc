@@ -126,7 +126,7 @@ class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::Worker
     send(std::move(report));
   }
 
-  /// The times from a report to its acknowledgement in milliseconds, since the last call.
+  /// Returns the times from a report to its acknowledgement in milliseconds, since the last call.
   std::vector<double> take_latencies() {
     const std::lock_guard lock(mu_);
     return std::exchange(latencies_, {});

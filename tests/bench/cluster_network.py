@@ -88,7 +88,7 @@ class Hosts(slurm.Slurm):
                        "latency", "400ms")
 
     def counted(self):
-        """The bytes sent to and received from all nodes so far."""
+        """Returns the bytes sent to and received from all nodes so far."""
         def read(node, which):
             return int(pathlib.Path(f"/sys/class/net/ty{node}a/statistics/{which}_bytes").read_text())
         return (sum(read(n, "tx") for n in self.node_names()), sum(read(n, "rx") for n in self.node_names()))
@@ -102,7 +102,7 @@ def spec(folder, name, resources, epochs):
 
 
 def cpu_ms(pid):
-    """The CPU time of all threads of the process so far."""
+    """Returns the CPU time of all threads of the process so far."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Training speed and memory on one GPU compared with PyTorch: eager, torch.compile and CUDA graphs,
-in turns within one run.
+"""Compares training speed and memory on one GPU with PyTorch: eager, torch.compile and CUDA graphs, in turns within one
+run.
 
-    python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
-                                       [--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE] [--emulated]
+python3 tests/bench/compare_gpu.py build/gpu/bin/train_bench [--pairs 5] [--seconds 1] [--rows lenet5:64:fp32,...]
+[--limit SECONDS] [--no-cpu] [--cpu-batch 32] [--json FILE] [--emulated]
 
-Each of PyTorch's ways is tried; the best one is then compared with Trainyard in alternating turns.
+Each of PyTorch's modes is tried; the best one is then compared with Trainyard in alternating turns.
 On both sides batches start in host memory, as a loader provides them (pinned and copied
 asynchronously on PyTorch's side). The table has the medians, the ratio, the share of the GPU's peak
 by the plan's FLOPs, and each side's device memory: Trainyard's as planned and as counted by the
@@ -38,8 +38,8 @@ ROWS = ("gpt2_small:1024:32:bf16,resnet50:224:256:bf16,lenet5:64:tf32,mlp_small:
 PEAKS = {"H200": {"bf16": 989, "tf32": 495, "fp32": 67}, "H100": {"bf16": 989, "tf32": 495, "fp32": 67},
          "A100": {"bf16": 312, "tf32": 156, "fp32": 19.5}}
 
-# The goals on an H100 or H200, by model of bench_models.h: speed relative to the best of PyTorch's
-# ways, and samples/s.
+# The goals on an H100 or H200, by model of bench_models.h: speed relative to the best of PyTorch's modes, and
+# samples/s.
 RATIO_GOALS = {"gpt2_small:1024": 1.15, "resnet50:224": 1.3, "vgg16:224": 1.1, "resnet18": 1.5, "lenet5": 2.5,
                "mlp_small": 3.0}
 RATE_GOALS = {"gpt2_small:1024": 400e3 / 1024, "resnet50:224": 5000, "vit_base:224": 3500, "lenet5": 600e3}
@@ -51,7 +51,7 @@ SMALL_GPT2 = 4  # a batch size without a goal
 
 
 def judge(rows):
-    """The goals of measured rows, as (what, wanted, got, whether it is met); None: not measured."""
+    """Returns the goals of measured rows, as (what, wanted, got, whether it is met); None: not measured."""
     goals = []
 
     def add(what, wanted, got, is_passed):
@@ -86,7 +86,7 @@ def print_goals(rows):
 
 
 def peer():
-    """Serves PyTorch in one of its ways, in a process of its own."""
+    """Serves PyTorch in one of its modes (eager, compiled or CUDA graphs), in a process of its own."""
     import torch
 
     way, device = os.environ["PEER_WAY"], os.environ["PEER_DEVICE"]
@@ -204,14 +204,14 @@ def query_gpu(fields, form=""):
 
 
 class Gpu:
-    """The first GPU as the driver reports it, and PyTorch's ways on it."""
+    """The first GPU as the driver reports it, and PyTorch's modes on it."""
     ways, peer_device = ("eager", "compile", "graph"), "cuda"
 
     def __init__(self):
         self.name = query_gpu("name,driver_version")
 
     def used_bytes(self):
-        """Used by all processes together."""
+        """Returns the GPU memory that all processes together use."""
         return int(query_gpu("memory.used", ",nounits")) << 20
 
     def free_bytes(self):

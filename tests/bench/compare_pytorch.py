@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Training speed compared with PyTorch: the same cores, the same arithmetic, in turns within one
-run.
+"""Compares training speed with PyTorch: the same cores, the same arithmetic, in turns within one run.
 
-    venv/bin/python tests/bench/compare_pytorch.py build/release/bin/train_bench --json run.json --out run.md --readme README.md
-        [--pairs 7] [--seconds 1] [--models resnet18,vgg11:224] [--batches 64] [--isa avx512,avx2] [--precision fp32,bf16]
-    venv/bin/python tests/bench/compare_pytorch.py --render run.json [more.json] --out run.md --readme README.md
+venv/bin/python tests/bench/compare_pytorch.py build/release/bin/train_bench --json run.json --out run.md --readme README.md
+[--pairs 7] [--seconds 1] [--models resnet18,vgg11:224] [--batches 64] [--isa avx512,avx2] [--precision fp32,bf16]
+venv/bin/python tests/bench/compare_pytorch.py --render run.json [more.json] --out run.md --readme README.md
 
 Both sides do the same work: shapes, optimizer, learning rate, number of batches. Each turn starts
 from the initial weights and optimizer state, which are restored before the clock starts. Rows
@@ -72,8 +71,8 @@ class Setting(typing.NamedTuple):
 
 
 def environment(limits, **more):
-    """The environment of this process without variables that limit or change a library's dispatch,
-    plus these limits."""
+    """Returns the environment of this process without variables that limit or change a library's dispatch, plus these
+    limits."""
     return {**{name: value for name, value in os.environ.items() if name not in LIMITING}, **limits, **more}
 
 
@@ -195,7 +194,7 @@ def first_line_with(word, text):
 
 
 def describe_sides(args, isa):
-    """The libraries of each side and their versions, as reported by themselves."""
+    """Returns the libraries of each side and their versions, as reported by themselves."""
     run = subprocess.run([args.train_bench, "--memory", "mlp_small", "8"], check=True, capture_output=True, text=True,
                          env=environment(OUR_LIMITS[isa], ONEDNN_VERBOSE="1"))
     meter = start_ours(args, isa, "fp32")

@@ -15,8 +15,8 @@ from peer_models import NAMES
 BEGIN, END = "<!-- compare_pytorch.py --readme writes from here -->", "<!-- to here -->"
 ISA_NAMES = {"avx2": "AVX2", "avx512": "AVX-512"}
 MIB = 1024 * 1024
-WAITING_SHARE_MAX = 0.01  # of a turn's time: above it, the waiting side was not asleep
-OTHERS_SHARE_MAX = 0.05   # of the cores' time in a turn: above it, others disturbed the turn
+WAITING_SHARE_MAX = 0.01  # the waiting side's CPU time / a turn's time; with more it was not asleep
+OTHERS_SHARE_MAX = 0.05   # other processes' CPU time / the cores' time in a turn; more disturbs the turn
 
 
 def describe_processor(cpuinfo):
@@ -41,7 +41,7 @@ def rates_of(row, side):
 
 
 def faults_of(pair, cores):
-    """The reasons to doubt a pair; it counts nevertheless."""
+    """Returns the reasons to doubt a pair; it counts nevertheless."""
     faults = []
     for side, other in (("ours", "PyTorch"), ("theirs", "ours")):
         turn = pair[side]
@@ -55,8 +55,8 @@ def faults_of(pair, cores):
 
 
 def summarize(row, peaks):
-    """The medians, the ratio with its range, and each side's share of the fp32 peak of the row's
-    instruction set."""
+    """Returns the medians, the ratio with its range, and each side's share of the fp32 peak of the row's instruction
+    set."""
     ratios = ratios_of(row)
     ours, theirs = (statistics.median(rates_of(row, side)) for side in ("ours", "theirs"))
     peak = max(peaks[row["isa"]].values())
@@ -87,8 +87,8 @@ def describe_peaks(peaks):
 
 
 def make_readme_table(result, link):
-    """A paragraph, and one line per model and precision; for instruction sets other than the first,
-    only ratio and share."""
+    """Returns a paragraph, and one line per model and precision; for instruction sets other than the first, only ratio
+    and share."""
     run, peaks = result["run"], result["peaks"]
     first, *others = list(peaks)
     base = min(row["memory"]["their_base_bytes"] for row in result["rows"]) / MIB
@@ -157,8 +157,7 @@ def make_pairs_table(result):
 
 
 def make_report(result):
-    """The whole run as Markdown: the two sides, the rows, the trials that chose settings, every
-    pair."""
+    """Returns the whole run as Markdown: the two sides, the rows, the trials that chose settings, every pair."""
     run, peaks, rows = result["run"], result["peaks"], result["rows"]
     faulty = sum(1 for row in rows for pair in row["pairs"] if faults_of(pair, run["cores"]))
     lines = [f"# Training speed and memory compared with PyTorch {run['torch']}", "",

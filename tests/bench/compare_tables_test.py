@@ -134,7 +134,7 @@ class Waiting(unittest.TestCase):
         self.assertGreater(facts["own_cpu_s"], 0)
         self.assertLessEqual(facts["waiting_cpu_s"], 0.02)
 
-    def test_the_books_say_when_the_waiting_side_ran(self):
+    def test_cpu_accounting_reports_when_the_waiting_side_ran(self):
         first, second = self.processes
         os.kill(second.process.pid, signal.SIGCONT)
         deadline, used = time.monotonic() + 30, 0
@@ -159,7 +159,7 @@ class Waiting(unittest.TestCase):
 
     @staticmethod
     def runs(process):
-        """Whether the process exists, stopped or not; a zombie does not count."""
+        """Returns whether the process exists, stopped or not; a zombie does not count."""
         try:
             return (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
         except OSError:

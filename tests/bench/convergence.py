@@ -39,7 +39,7 @@ from reference_transformers import GPT2, initialize_transformer  # noqa: E402
 
 
 def permutation(n, seed, stream, step):
-    """As in src/base/philox.cc: the indices sorted by random 64-bit keys."""
+    """Returns the indices sorted by random 64-bit keys, as src/base/philox.cc does."""
     r = philox_u32(seed, stream, step, (n + 1) // 2 * 4).astype(np.uint64)
     keys = r[0::2] << np.uint64(32) | r[1::2]
     return np.argsort(keys[:n], kind="stable")
@@ -222,7 +222,7 @@ def run_torch(case, threads):
 
 
 def difference(ours, theirs):
-    """The largest relative difference between the first 50 losses."""
+    """Returns the largest relative difference between the first 50 losses."""
     return max(abs(a - b) / b for a, b in zip(ours[:50], theirs[:50]))
 
 

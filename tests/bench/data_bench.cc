@@ -49,8 +49,8 @@ double best_of(const std::function<void()>& work) {
   return best;
 }
 
-/// The number of bytes of a source after decompression; with `lines` it also finds the line ends,
-/// as a reader must.
+/// Returns the number of bytes of a source after decompression; with `lines` it also finds the line
+/// ends, as a reader must.
 int64_t scan(const fs::path& path, bool lines) {
   const auto source = open_file_source(path, "data").value();
   std::vector<char> chunk(1 << 20);
@@ -119,9 +119,9 @@ void bench_dataset(const fs::path& folder) {
   }
 }
 
-/// The host's work for one step: whole batches, compared with the row numbers that it sends to a
-/// device with a resident dataset. Prints the seconds of one loader thread and the bytes that are
-/// sent.
+/// Measures the host's work for one step: making whole batches, and making only the row numbers
+/// that it sends to a device with a resident dataset. Prints the seconds of one loader thread and
+/// the bytes that are sent.
 void bench_samples(const fs::path& folder) {
   const Dataset d = Dataset::open(folder, false).value();
   const std::vector<int64_t> rows = split_rows(d.train().rows, 0.1, 1).train;

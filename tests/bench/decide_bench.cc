@@ -31,7 +31,7 @@ struct Setting {
   bool preemption = false, fair = false;
 };
 
-/// CPU time of this thread, in microseconds.
+/// Returns the CPU time of this thread, in microseconds.
 double cpu_us() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);

@@ -48,8 +48,8 @@ def split(data: defaults_data.Data, seed: int) -> tuple[pd.DataFrame, pd.DataFra
 
 
 def with_parts_of_dates(frame: pd.DataFrame, dates: list[str]) -> pd.DataFrame:
-    """The numbers that a Trainyard dataset derives from a date, and the month and the hour, which
-    help trees."""
+    """Returns the numbers that a Trainyard dataset derives from a date, and the month and the hour, which help
+    trees."""
     frame = frame.copy()
     for name in dates:
         when = pd.to_datetime(frame.pop(name))
@@ -63,8 +63,8 @@ def with_parts_of_dates(frame: pd.DataFrame, dates: list[str]) -> pd.DataFrame:
 
 
 def prepared(frame: pd.DataFrame, model):
-    """A pipeline for networks and linear models: standardized numbers, one-hot categories, means
-    for missing values."""
+    """Returns a pipeline for networks and linear models: standardized numbers, one-hot categories, means for missing
+    values."""
     texts = [name for name in frame.columns if not pd.api.types.is_numeric_dtype(frame[name])]
     numbers = [name for name in frame.columns if name not in texts]
     columns = make_column_transformer(
@@ -80,7 +80,7 @@ def standardized_target(model) -> TransformedTargetRegressor:
 
 
 def rivals(data: defaults_data.Data, frame: pd.DataFrame, seed: int) -> dict:
-    """Untrained scikit-learn models, by name."""
+    """Returns untrained scikit-learn models, by name."""
     if data.kind == "text":
         return {"linear": make_pipeline(TfidfVectorizer(), LogisticRegression(max_iter=1000))}
     if data.kind == "class":
@@ -159,18 +159,18 @@ def mean_of(result: dict, model: str) -> float:
 
 
 def best_mlp(result: dict) -> str:
-    """scikit-learn's MLP with or without early stopping, whichever is better on these data."""
+    """Returns the name of scikit-learn's MLP with or without early stopping, whichever is better on these data."""
     return max(("mlp", "mlp_stopped"), key=lambda model: mean_of(result, model))
 
 
 def differences(result: dict, rival: str) -> np.ndarray:
-    """The differences of the scores, split by split, because all models have the same splits."""
+    """Returns the differences of the scores, split by split, because all models have the same splits."""
     return np.array([scores["trainyard"] - scores[rival] for scores in result["scores"]])
 
 
 def sentences(tables: dict) -> list[str]:
-    """Sentences that say how often a job is at least as good as the better MLP, judged by the
-    spread of its scores and, more strictly, by that of the differences."""
+    """Returns sentences that say how often a job is at least as good as the better MLP, judged by the spread of its
+    scores and, more strictly, by that of the differences."""
     behind, behind_by_split, medians = [], [], {"boosting": [], "the better MLP": []}
     for name, result in tables.items():
         difference = differences(result, best_mlp(result))

@@ -117,8 +117,7 @@ def _stocks() -> Data:
 
 
 def _docstrings() -> Data:
-    """The first paragraphs of docstrings; the class is the package, whose own name is removed from
-    the text."""
+    """Returns the first paragraphs of docstrings; the class is the package, whose own name is removed from the text."""
     texts: dict[str, str] = {}
     for package in DOCSTRING_PACKAGES:
         root = importlib.import_module(package)

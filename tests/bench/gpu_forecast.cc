@@ -30,7 +30,8 @@ constexpr std::pair<const char*, int> kOthers[] = {{"resnet34:224", 64},
 
 double all_us(const TimeByBasis& us) { return std::accumulate(us.begin(), us.end(), 0.0); }
 
-/// The kernels with their times, in the order of the program; the kernels of a group count as one.
+/// Returns the kernels with their times, in the order of the program; the kernels of a group count
+/// as one.
 std::vector<RateSample> timed_nodes(const Program& program, const StepCount& count,
                                     const AlgorithmTimes& times) {
   const std::vector<NodeWorkload> nodes = node_workloads(program);
@@ -47,7 +48,7 @@ std::vector<RateSample> timed_nodes(const Program& program, const StepCount& cou
   return samples;
 }
 
-/// The time of a step outside its nodes.
+/// Returns the time of a step outside its nodes.
 double rest_seconds(const StepPrediction& step, const StepCount& count,
                     const AlgorithmTimes& times) {
   double us = step.ms() * 1e3;
@@ -64,7 +65,7 @@ double input_bytes(const BoundProgram& train) {
   return bytes;
 }
 
-/// The rates that calibrate() would measure.
+/// Returns the rates that calibrate() would measure.
 DeviceRates rates_of(Precision precision, const AlgorithmTimes& times) {
   constexpr double kShortStep = 5e-3;
   DeviceRates rates;

@@ -20,8 +20,8 @@ struct ForecastRow {
   bool is_in_range() const { return modelled_s >= forecast.low && modelled_s <= forecast.high; }
 };
 
-/// The steps of the first run, and others with sizes between and beyond those of the probes. Throws
-/// std::runtime_error if a step cannot be forecast.
+/// Returns the steps of the first run, and others with sizes between and beyond those of the
+/// probes. Throws std::runtime_error if a step cannot be forecast.
 std::vector<ForecastRow> forecast_rows(const AlgorithmTimes& times);
 
 }  // namespace trainyard::bench

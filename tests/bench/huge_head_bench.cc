@@ -81,8 +81,8 @@ ModelSpec model_of(const Options& options, const Way& way) {
   return model;
 }
 
-/// The bytes a second that copies of 256 MiB read and write, with one copy on each of `ranks`
-/// cores.
+/// Returns the bytes a second that copies of 256 MiB read and write, with one copy on each of
+/// `ranks` cores.
 double copied_per_second(int64_t ranks) {
   constexpr size_t kBytes = size_t{256} << 20;
   std::vector<std::vector<char>> memory(static_cast<size_t>(2 * ranks),
@@ -103,7 +103,7 @@ double copied_per_second(int64_t ranks) {
   return best;
 }
 
-/// The least bytes that a step of one rank moves.
+/// Returns the least bytes that a step of one rank moves.
 int64_t moved_bytes(const RunPrograms& programs, int64_t micro_batches) {
   int64_t bytes = programs.train.program.bytes * micro_batches;
   if (programs.update.has_value()) bytes += programs.update->program.bytes;

@@ -67,7 +67,8 @@ void BM_Peak(benchmark::State& state) {
 }
 BENCHMARK(BM_Peak);
 
-// The convolutions of LeNet (batch 64), of ResNet-18 on 32 x 32 (batch 32), and of a text CNN.
+// Returns the convolutions of LeNet (batch 64), of ResNet-18 on 32 x 32 (batch 32), and of a text
+// CNN.
 const std::vector<std::pair<std::string, ConvDims>>& convolutions() {
   static const std::vector<std::pair<std::string, ConvDims>> all = {
       {"lenet1", {{64, 1, 28, 28}, 20, {5, 5}}},
@@ -164,7 +165,7 @@ void BM_MaxPoolGrad(benchmark::State& state) {
 }
 BENCHMARK(BM_MaxPoolGrad)->UseRealTime();
 
-// The forward pass of training, with 64 channels and with LeNet's 20.
+// Measures the forward pass of training, with 64 channels and with LeNet's 20.
 void BM_BatchNorm(benchmark::State& state) {
   const BatchNormDims d{{16, state.range(0), 56, 56}, 1e-5, 0.9};
   const ImageStrides s = ImageStrides::channels_last(d.x);
@@ -187,7 +188,7 @@ void BM_BatchNorm(benchmark::State& state) {
 }
 BENCHMARK(BM_BatchNorm)->Arg(64)->Arg(20)->UseRealTime();
 
-// F, K of the layers of 784-512-512-10 and of LeNet's 800-500-10, batch 64.
+// Adds F and K of the layers of 784-512-512-10 and of LeNet's 800-500-10, batch 64.
 void gemm_layers(benchmark::internal::Benchmark* b) {
   for (const auto& [F, K] : {std::pair{784, 512}, {512, 512}, {512, 10}, {784, 256}, {800, 500}}) {
     b->Args({F, K});

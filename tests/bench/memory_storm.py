@@ -145,7 +145,7 @@ def main():
 
 
 def running_jobs(daemon):
-    """The names of the jobs that have a worker; while jobs are queued, waits until one has."""
+    """Returns the names of the jobs that have a worker; while jobs are queued, waits until one has."""
     while True:
         jobs = daemon.json("list", "--state", "starting", "--state", "running").get("jobs", [])
         if jobs or not daemon.json("list", "--state", "queued", "--limit", "1").get("jobs", []):

@@ -26,8 +26,7 @@ WARM_UP_STEPS, WARM_UP_SECONDS = 3, 0.2
 
 
 def flushes_denormals():
-    """Whether every thread of the pool flushes denormal numbers: each gets a part of four million
-    of them."""
+    """Returns whether every thread of the pool flushes denormal numbers: each gets a part of four million of them."""
     results = torch.full((1 << 22,), 1e-40) * 1
     share = results.count_nonzero().item() / results.numel()
     if share not in (0, 1):

@@ -171,8 +171,8 @@ PresetJob job_of(const std::string& name) {
   return job;
 }
 
-/// The memory limit is `share` of what the unchanged recipe needs beyond the memory kept between
-/// steps.
+/// Measures with a memory limit that is `share` of what the unchanged recipe needs beyond the
+/// memory kept between steps.
 void time_layouts(const PresetJob& job, int64_t ranks, double share) {
   ShardingQuery query;
   query.free = {true, true, true};

@@ -49,7 +49,7 @@ def write_images(folder):
 
 
 def cpu_seconds(pid):
-    """CPU seconds of the process, and of its children that have ended."""
+    """Returns the CPU seconds of the process, and of its children that have ended."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     user, system, of_children, in_children = (int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15])
     return user + system, of_children + in_children

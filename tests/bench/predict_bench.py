@@ -25,7 +25,7 @@ CLIENTS = (1, 8, 64)
 
 
 def cpu_ms(pid, children):
-    """The CPU time of a process, or of its children that have ended and were waited for."""
+    """Returns the CPU time of a process, or of its children that have ended and were waited for."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(map(int, fields[13:15] if children else fields[11:13])) * TICK_MS
 

@@ -9,7 +9,7 @@
 
 namespace trainyard {
 
-/// The CPU seconds of all threads together.
+/// Returns the CPU seconds of all threads together.
 inline double cpu_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
@@ -19,7 +19,7 @@ inline double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-/// The number behind a word in a file of /proc; 0 if the word does not occur.
+/// Returns the number after a word in a file of /proc; 0 if the word does not occur.
 inline int64_t number_in(const char* file, const std::string& key) {
   std::ifstream in(file);
   std::string word;
@@ -29,7 +29,7 @@ inline int64_t number_in(const char* file, const std::string& key) {
   }
   return 0;
 }
-/// The bytes written to files that the disk has to store.
+/// Returns the bytes written to files that the disk has to store.
 inline int64_t written_bytes() { return number_in("/proc/self/io", "write_bytes:"); }
 
 }  // namespace trainyard

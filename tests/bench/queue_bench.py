@@ -76,11 +76,11 @@ class Measured:
         return self.log_path.read_bytes().count(f"event={event} ".encode())
 
     def cpu_seconds(self):
-        """The CPU seconds of all its threads, without its children (clock_getcpuclockid)."""
+        """Returns the CPU seconds of all its threads, without its children (clock_getcpuclockid)."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def children_cpu_seconds(self):
-        """The CPU seconds of the children that have ended."""
+        """Returns the CPU seconds of the children that have ended."""
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return sum(map(int, fields[13:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -100,7 +100,7 @@ class Measured:
 
 
 def template(programs, folder):
-    """A stopped daemon's state with one waiting job of each kind, the smallest as the newest."""
+    """Returns a stopped daemon's state with one waiting job of each kind, the smallest as the newest."""
     harness.BIN = programs
     daemon = harness.Daemon(folder / "template", "--threads-per-job", "1").start()
     try:
@@ -165,8 +165,7 @@ def measure_short_jobs(programs, made, folder):
 
 
 def count_fsyncs(programs, made, folder):
-    """The number of fsyncs for each of some short jobs: those of the store, and all including the
-    workers'."""
+    """Returns the number of fsyncs for each of some short jobs: those of the store, and all including the workers'."""
     state, calls = copy_state(made, folder, 1000, alike=True), folder / "calls"
     trace = ("strace", "-f", "-y", "--seccomp-bpf", "-o", calls, "-e", "trace=fsync,fdatasync", "--signal=none")
     daemon = Measured(programs, state, trace)
@@ -199,7 +198,7 @@ def measure(programs, clients, state, folder):
     numbers = {}
     daemon = Measured(programs, state)
     try:
-        serving = daemon.wait_for("serving")
+        serving = daemon.wait_for("daemon_started")
         cpu = daemon.cpu_seconds()
         starting = daemon.wait_for("job_starting")
         numbers.update(serving_ms=1000 * serving, serving_cpu_ms=1000 * cpu, starting_ms=1000 * starting,

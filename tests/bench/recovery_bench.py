@@ -32,14 +32,14 @@ WEEK_STEPS = 7 * 24 * 3600 * 10  # at ten steps a second
 
 
 def spec(folder, name, every, epochs):
-    """A job with a network of 1.2 million parameters whose steps take some milliseconds."""
+    """Returns a job with a network of 1.2 million parameters whose steps take some milliseconds."""
     path = digits_spec(folder, name, "  mlp: {hidden: [1024, 1024]}", f"  checkpoint_every_steps: {every}\n")
     path.write_text(path.read_text().replace("epochs: 3", f"epochs: {epochs}"))
     return path
 
 
 def seconds_running(daemon, name):
-    """The seconds between the events RUNNING and SUCCEEDED."""
+    """Returns the seconds between the events RUNNING and SUCCEEDED."""
     times = {e["state"]["state"]: datetime.datetime.fromisoformat(e["time"]) for e in daemon.events(name) if "state" in e}
     return (times["SUCCEEDED"] - times["RUNNING"]).total_seconds()
 

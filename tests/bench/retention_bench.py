@@ -58,7 +58,7 @@ def copy_ended_job(state, copies, more_events):
 
 
 def cpu_seconds(process):
-    """The CPU seconds of all its threads, without its children (clock_getcpuclockid)."""
+    """Returns the CPU seconds of all its threads, without its children (clock_getcpuclockid)."""
     return time.clock_gettime((~process.pid << 3) | 2)
 
 

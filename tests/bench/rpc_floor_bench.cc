@@ -76,7 +76,7 @@ class Echo final : public v1::WithRawCallbackMethod_UploadFile<
   }
 };
 
-/// The CPU seconds of another running process.
+/// Returns the CPU seconds of another running process.
 double cpu_seconds_of(pid_t pid) {
   clockid_t clock = 0;
   timespec used{};

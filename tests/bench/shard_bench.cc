@@ -154,7 +154,7 @@ class Way {
   int64_t step_ = 0;
 };
 
-/// The FLOPs of the products in one rank's step.
+/// Returns the FLOPs of the products in one rank's step.
 double product_flops(const RunPlan& plan) {
   double flops = 0;
   for (const WorkItem& item : plan.work.step.items) {
@@ -163,7 +163,7 @@ double product_flops(const RunPlan& plan) {
   return flops;
 }
 
-/// `peak`: the FLOP/s of one thread while all ranks' threads work.
+/// `peak` is the FLOP/s of one thread while all ranks' threads work.
 void report(const char* name, Way& way, const RateModel& rates, double peak) {
   const double mib = 1024.0 * 1024.0;
   const auto of = [&](int64_t bytes) { return static_cast<double>(bytes) / mib; };

@@ -34,7 +34,7 @@ def spec(folder, name, epochs):
 
 
 def cpu_seconds(pid):
-    """The CPU seconds of a process, and of the children that it has waited for."""
+    """Returns the CPU seconds of a process, and of the children that it has waited for."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     own, children = sum(map(int, fields[11:13])), sum(map(int, fields[13:15]))
     return own / os.sysconf("SC_CLK_TCK"), children / os.sysconf("SC_CLK_TCK")
@@ -74,7 +74,7 @@ def in_daemon(folder, epochs):
 
 
 def fsyncs(folder, epochs):
-    """The fsyncs per second of `local run`, including its start and end."""
+    """Returns the fsyncs per second of `local run`, including its start and end."""
     path, out = spec(folder, "traced", epochs), folder / "calls"
     begin = time.monotonic()
     subprocess.run(["strace", "-f", "--seccomp-bpf", "-c", "-o", out, "-e", "trace=fsync,fdatasync", harness.BIN / "trainyard", "local",

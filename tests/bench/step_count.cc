@@ -57,7 +57,7 @@ void add(std::vector<OperandCount>& sums, const std::vector<OperandCount>& more)
   }
 }
 
-/// Prepares and runs everything with another backend, and counts the submitted works by node.
+/// Prepares and runs everything with another backend, and counts the submitted operations by node.
 class CountingBackend final : public ForwardingBackend {
  public:
   explicit CountingBackend(Backend& inner) : ForwardingBackend(inner) {

@@ -44,19 +44,20 @@ struct NodeCount {
   std::vector<OperandCount> inputs, outputs;
   std::vector<AskedAlgorithm> asked;
   int64_t members = 1;        // the number of nodes in the group
-  testing::WorkCounts works;  // works submitted in one step
+  testing::WorkCounts works;  // operations submitted to the GPU in one step
   bool touches_half() const;
 };
 
 struct StepCount {
   int64_t together = 1;            // steps that are submitted together if the dataset is resident
   bool has_resident_rows = false;  // whether the dataset is resident and recordings gather rows
-  testing::WorkCounts recorded;    // works of the recording of `together` steps
-  int64_t outside = 0;             // works outside the recording: these steps' inputs and results
-  std::vector<NodeCount> nodes;    // the nodes of one step
+  testing::WorkCounts recorded;    // operations in the recording of `together` steps
+  int64_t outside = 0;  // operations outside the recording: these steps' inputs and results
+  std::vector<NodeCount> nodes;  // the nodes of one step
 
   testing::WorkCounts of_nodes() const;
-  /// The works of the recording for each step that belong to no node: its rows, inputs and results.
+  /// Returns the number of a recording's operations, per step, that belong to no node but move
+  /// rows, inputs and results.
   double around_nodes() const;
 };
 

@@ -47,7 +47,7 @@ struct Sweep {
   std::string_view source;
 };
 std::span<const Sweep> sweeps();
-/// For ops that are not in the table: moves each operand once.
+/// Returns the sweep for ops that are not in the table: it moves each operand once.
 const Sweep& default_sweep();
 
 /// A number of the device or of a library, with its source.
@@ -84,7 +84,8 @@ struct MeasuredRow {
   std::string_view precision;
   double ms;          // 0: no step within 45 s
   double least, aim;  // samples/s: the required minimum, and the goal; 0: none
-  // The changes since then that make it faster; empty: none, so the model must reproduce the time.
+  // Changes since the first run that make the step faster. If empty, there are none, so the model
+  // must reproduce the time.
   std::string_view changed = "";
 };
 std::span<const MeasuredRow> measured_rows();

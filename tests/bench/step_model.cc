@@ -66,7 +66,7 @@ void measure_convolution(KeyedProblem& p, std::map<std::string, std::vector<int6
   p.bytes = static_cast<double>((image + filter + output) * bytes_of(p.operands));
 }
 
-/// The engine of a choice such as "cudnn engine=70 2=4"; -1: not a choice of cuDNN's.
+/// Returns the engine of a choice such as "cudnn engine=70 2=4"; -1: not a choice of cuDNN's.
 int engine_of(const std::string& choice) {
   constexpr std::string_view kWord = "engine=";
   const size_t found = choice.find(kWord);
@@ -81,7 +81,7 @@ std::string engine_class(const KeyedProblem& p, int engine) {
          (p.tf32 ? " tf32" : "");
 }
 
-/// The key without the workspace.
+/// Returns the key without the workspace.
 std::string problem_of(std::string key) {
   const size_t word = key.find(" workspace=");
   if (word != key.npos) key.erase(word, std::min(key.find(' ', word + 1), key.size()) - word);
@@ -98,7 +98,7 @@ Charge stated_rate(const KeyedProblem& p) {
   return {us_by_rate(p, facts()), Basis::kEstimate, how.str()};
 }
 
-/// Whether a convolution may run on our own kernel, which is then the first choice.
+/// Returns whether a convolution may run on our own kernel, which is then the first choice.
 bool is_direct(const std::string& key) { return key.ends_with(" direct"); }
 bool is_direct(const NodeCount& node) {
   return std::ranges::any_of(node.asked,
@@ -128,7 +128,7 @@ double engine_70_us(const KeyedProblem& p) {
   return rate_us(p.flops, p.bytes, f.engine_70_flops.value * share);
 }
 
-// Passes of our own kernels.
+// The following functions compute times of our own kernels (Sweep).
 
 /// A parsed word of Sweep::reads or writes.
 struct Word {
@@ -150,8 +150,8 @@ Word word_of(const NodeCount& node, std::string_view text) {
   return word;
 }
 
-/// The bytes of the scores of a head with its loss, in the operands' type: rows of x [N, F] by
-/// classes, which are the rows of w [K, F]. They are in the workspace.
+/// Returns the bytes of the scores of a head with its loss, in the operands' type: rows of x [N, F]
+/// by classes, which are the rows of w [K, F]. They are in the workspace.
 double scores_bytes(const NodeCount& node) {
   const OperandCount &x = node.inputs.at(0), &w = node.inputs.at(1);
   const auto width = static_cast<double>(w.shape[w.shape.rank() - 1]);
@@ -208,7 +208,7 @@ Moved moved_by(const Sweep& sweep, const NodeCount& node) {
   return {words_bytes(node, sweep.reads), words_bytes(node, sweep.writes)};
 }
 
-/// The bytes a second that a kernel's loads in flight allow (Little's law).
+/// Returns the bytes a second that a kernel's loads in flight allow (Little's law).
 double loads_bandwidth(const Sweep& sweep, int64_t element_bytes) {
   const Facts& f = facts();
   // registers of a block
@@ -219,7 +219,7 @@ double loads_bandwidth(const Sweep& sweep, int64_t element_bytes) {
   return f.multiprocessors.value * threads * bytes / (f.latency_us.value * 1e-6);
 }
 
-/// The element size of the first tensor that the pass reads.
+/// Returns the element size of the first tensor that the pass reads.
 int64_t element_bytes_of(const Sweep& sweep, const NodeCount& node) {
   if (sweep.op.empty()) return node.touches_half() ? 2 : 4;
   for (const std::string& text : words_of(sweep.reads)) {
@@ -466,8 +466,8 @@ double StepPrediction::ms() const { return std::accumulate(us.begin(), us.end(),
 
 namespace {
 
-/// The requests of the way in which the node ran. A convolution may run as a product, and has then
-/// requested algorithms for both ways.
+/// Returns the requests of the way in which the node ran. A convolution may run as a product, and
+/// has then requested algorithms for both ways.
 std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
   std::vector<AskedAlgorithm> asked = node.asked;
   const auto is_convolution = [](const AskedAlgorithm& a) {
@@ -479,7 +479,7 @@ std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
   return asked;
 }
 
-/// How often each product of a node runs: once, or once for each chunk of its rows.
+/// Returns how often each product of a node runs: once, or once for each chunk of its rows.
 double repeats(const NodeCount& node) {
   const auto products = std::ranges::count_if(node.asked, [](const AskedAlgorithm& a) {
     return !parse_algorithm_key(a.key).is_convolution;

@@ -63,8 +63,8 @@ class AlgorithmTimes {
   /// Throws std::runtime_error if the file cannot be read.
   explicit AlgorithmTimes(const std::filesystem::path& file);
 
-  /// The timed algorithm, which also fits into a larger workspace; else the first applicable of the
-  /// following, which `how` names:
+  /// Returns the timed algorithm, which also fits into a larger workspace; else the first
+  /// applicable of the following, which `how` names:
   ///   our own             a small convolution's stated wait and rate
   ///   engine 70           its fitted rate by tiles of the filter
   ///   another engine      the mean rate of its timed problems, if the file names the engine
@@ -89,8 +89,8 @@ class AlgorithmTimes {
   struct Rate {
     double flops = 0, us = 0;
   };
-  /// The recorded entry of this problem; nullptr if there is none, or if it only says that a
-  /// smaller workspace left the naive engine or no timing.
+  /// Returns the entry of this key. Without one, returns an entry of the same problem with a
+  /// smaller workspace if it has a time and an engine other than the naive one; else nullptr.
   const Entry* find(const std::string& key) const;
   const Entry* find_alike(const KeyedProblem& problem, int64_t pass, const std::string& operands,
                           bool tf32) const;
@@ -119,12 +119,12 @@ struct StepPrediction {
 };
 
 StepPrediction predict(const StepCount& step, const AlgorithmTimes& times);
-/// The time of one of the step's nodes.
+/// Returns the time of one of the step's nodes.
 TimeByBasis node_us(const NodeCount& node, const AlgorithmTimes& times);
-/// The bytes that a node reads and writes: each pass of our kernels, and the operands of libraries
-/// once.
+/// Returns the bytes that a node reads and writes: each pass of our kernels, and the operands of
+/// libraries once.
 double moved_bytes(const NodeCount& node, const AlgorithmTimes& times);
-/// The file of the first run's algorithms.
+/// Returns the file of the first run's algorithms.
 std::filesystem::path first_run_algorithms();
 
 }  // namespace trainyard::bench

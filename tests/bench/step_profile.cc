@@ -22,7 +22,7 @@
 namespace trainyard {
 namespace {
 
-/// Uniform numbers in [0, 1), or tokens and labels, for a tensor.
+/// Returns uniform numbers in [0, 1), or tokens and labels, for a tensor.
 std::vector<std::byte> random_values(const TensorType& type, int64_t codes) {
   std::vector<std::byte> bytes(static_cast<size_t>(type.bytes()));
   for (int64_t i = 0; i < type.shape.elements(); ++i) {

@@ -135,8 +135,8 @@ void measure_metrics(Store& store, const Job& job, const std::filesystem::path& 
               4096.0 * static_cast<double>(pages() - pages_before) / (points / 2));
 }
 
-/// Measures the end of a job on which `count` others depend and which ends them too, and submits at
-/// the same time.
+/// Measures how long the end of a job takes if it also ends `count` jobs that depend on it, and how
+/// long submits take meanwhile.
 void measure_dependents(Store& store, int count) {
   NewJob asked = bench_job();
   asked.id = "hub";

@@ -111,7 +111,8 @@ class Case {
     run(0.1);                           // touches memory and wakes threads
   }
 
-  /// Samples per second over at least `seconds`, from the initial weights and optimizer state.
+  /// Returns the samples per second over at least `seconds`, from the initial weights and optimizer
+  /// state.
   double run(double seconds) {
     session_->initialize(1);
     step_ = 0;
@@ -129,8 +130,8 @@ class Case {
     return static_cast<double>(steps * batch_) / seconds_since(start);
   }
 
-  /// The seconds of one step of a recording alone, of at most `replays` replays in about `seconds`;
-  /// nothing if the backend does not record. The weights change.
+  /// Returns the seconds of one step of a recording alone, of at most `replays` replays in about
+  /// `seconds`; nothing if the backend does not record. The weights change.
   std::optional<double> replay(int64_t replays, double seconds) {
     Recording* const steps = backend_.recording();
     if (steps == nullptr) return std::nullopt;
@@ -152,11 +153,11 @@ class Case {
         .value();
   }
 
-  /// GFLOP per sample: all multiplications and additions that the plan counts.
+  /// Returns the GFLOP per sample: all multiplications and additions that the plan counts.
   double gflop_per_sample() const {
     return static_cast<double>(flops_) / static_cast<double>(batch_) * 1e-9;
   }
-  /// The loss of the last step of run(), and the number of steps.
+  /// Returns the loss of the last step of run(), and the number of steps.
   float loss() const { return loss_; }
   int64_t steps() const { return step_; }
   int64_t planned_bytes() const { return session_->arena_planned_bytes(); }
@@ -297,7 +298,7 @@ void serve(const std::string& device, Precision precision) {
   }
 }
 
-// The largest resident memory of the process in bytes, as counted by the kernel.
+// Returns the largest resident memory of the process in bytes, as counted by the kernel.
 int64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

@@ -27,7 +27,7 @@
 namespace trainyard::client {
 namespace {
 
-/// The CPU seconds of all threads of another process; 0 if there is none.
+/// Returns the CPU seconds of all threads of another process; 0 if there is none.
 double cpu_seconds_of(pid_t pid) {
   clockid_t clock = 0;
   timespec time{};

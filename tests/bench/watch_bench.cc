@@ -143,7 +143,7 @@ class Bench {
     w.stream->StartCall(&w);
   }
 
-  /// The number of the job's newest event; -1 if the daemon does not answer.
+  /// Returns the number of the job's newest event; -1 if the daemon does not answer.
   int64_t find_newest() {
     Watcher w;
     w.stub = std::make_unique<grpc::GenericStub>(channel(0));

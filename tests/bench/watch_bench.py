@@ -49,7 +49,7 @@ def cpu_s(pid):
 
 
 def machine_busy_s():
-    """The CPU time of all processes on the machine."""
+    """Returns the CPU time of all processes on the machine."""
     ticks = list(map(int, pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]))
     return (sum(ticks) - ticks[3] - ticks[4]) / TICKS
 
@@ -77,7 +77,7 @@ class Peak(threading.Thread):
 
 
 def training(daemon):
-    """The step in the store, read while the daemon runs, and the time of the reading."""
+    """Returns the step in the store, read while the daemon runs, and the time of the reading."""
     with sqlite3.connect(f"file:{daemon.state / 'trainyard.db'}?mode=ro", uri=True) as store:
         progress = store.execute("SELECT progress FROM jobs ORDER BY number DESC").fetchone()[0]
     step = 0

@@ -41,7 +41,7 @@ TEST(AxisTicks, AreRoundNumbersWithinTheRange) {
   EXPECT_GE(axis_ticks(3.2, 3.9, 6, true).size(), 3u);
 }
 
-TEST(AxisTicks, ReadShort) {
+TEST(AxisTicks, HaveShortLabels) {
   EXPECT_EQ(tick_text(0.05), "0.05");
   EXPECT_EQ(tick_text(12000), "12k");
   EXPECT_EQ(tick_text(2.5e6), "2.5M");
@@ -49,7 +49,7 @@ TEST(AxisTicks, ReadShort) {
   EXPECT_EQ(tick_text(1e-6), "1e-06");
 }
 
-TEST(Smooth, BeginsAtTheFirstValueAndForgets) {
+TEST(Smooth, StartsAtTheFirstValueAndDecays) {
   const Curve out = smooth({"a", {{1, 4}, {2, 4}, {3, kNaN}, {4, 0}}}, 0.5);
   EXPECT_DOUBLE_EQ(out.points[0].second, 4);
   EXPECT_DOUBLE_EQ(out.points[1].second, 4);
@@ -94,7 +94,7 @@ TEST(DrawTerminal, NoLineIsLongerThanTheTerminal) {
   }
 }
 
-TEST(DrawTerminal, WhatCannotBeShownLeavesAGapAndNothingIsAllRight) {
+TEST(DrawTerminal, NonFiniteValuesLeaveAGapAndNoValuesAreAccepted) {
   const double infinity = std::numeric_limits<double>::infinity();
   const Chart odd{"t", {{"a", {{0, kNaN}, {1, 1}, {2, infinity}, {3, 0}, {4, 2}}}}, true};
   EXPECT_GT(count(draw_terminal(odd, {40, 6, false, false}), "*"), 2);
@@ -121,7 +121,7 @@ TEST(DrawSvg, OnePathForEachPieceAndTextIsEscaped) {
   EXPECT_EQ(count(svg, "M"), 3 + 2) << "a gap is no line";
 }
 
-TEST(DrawSvg, AJobHasOneColourValidationIsDashedAndATestIsALine) {
+TEST(DrawSvg, EachJobHasOneColourWithValidationDashedAndTestAsALine) {
   Curve train{"a train", {{0, 1}, {10, 0}}}, val{"a val", {{0, 2}, {10, 1}}},
       test{"a test 0.5", {{10, 0.5}}};
   val.stroke = Stroke::kDashed;
@@ -138,7 +138,7 @@ TEST(DrawSvg, AJobHasOneColourValidationIsDashedAndATestIsALine) {
   EXPECT_EQ(count(text, "\x1b[33m") + count(text, "\x1b[32m"), 0) << "one color";
 }
 
-TEST(DrawSvg, ALongCurveIsThinnedToWhatCanBeSeen) {
+TEST(DrawSvg, ALongCurveIsThinnedToTheResolution) {
   Curve curve{"noise", {}};
   for (int i = 0; i < 1'000'000; ++i) curve.points.emplace_back(i, i % 7);
   const std::string svg = draw_svg({{"t", {std::move(curve)}}});
@@ -158,12 +158,12 @@ struct Picture {
     pixels.resize(PNG_IMAGE_SIZE(image));
     if (png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr) == 0) width = 0;
   }
-  /// The colour of a pixel as 0xrrggbb.
+  /// Returns the colour of a pixel as 0xrrggbb.
   unsigned at(size_t x, size_t y) const {
     const unsigned char* p = &pixels[(y * width + x) * 3];
     return unsigned{p[0]} << 16 | unsigned{p[1]} << 8 | p[2];
   }
-  /// The number of pixels in the rectangle that are not white.
+  /// Returns the number of pixels in the rectangle that are not white.
   int ink(size_t left, size_t top, size_t right, size_t bottom) const {
     int count = 0;
     for (size_t y = top; y < bottom; ++y) {
@@ -175,7 +175,7 @@ struct Picture {
   std::vector<unsigned char> pixels;
 };
 
-TEST(DrawPng, HasInkWhereLinesAndTextAre) {
+TEST(DrawPng, DrawsLinesAndText) {
   const auto drawn =
       draw_png({{"loss", {{"up", {{0, 0}, {100, 1}}}, {"down", {{0, 1}, {100, 0}}, 1}}},
                 {"one", {{"point", {{5, 5}}}}}});

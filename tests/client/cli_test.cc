@@ -104,7 +104,7 @@ TEST_F(Cli, SubmitPrintsTheNameAlone) {
   EXPECT_EQ(server_.state().submits[0].spec().dataset().name(), "digits");
 }
 
-TEST_F(Cli, SubmitReadsStandardInputAndSets) {
+TEST_F(Cli, SubmitReadsStandardInputAndAppliesSet) {
   const Done done =
       run({"submit", "-", "--set", "recipe.epochs=7", "--set=name=other-name"}, slurp(spec()));
   EXPECT_EQ(done.code, 0) << done.err;
@@ -125,7 +125,7 @@ TEST_F(Cli, SubmitUploadsTheDataThatASpecNames) {
   EXPECT_EQ(server_.state().complete.size(), 1u);
 }
 
-TEST_F(Cli, UploadTellsWhichVersionItIs) {
+TEST_F(Cli, UploadPrintsTheVersion) {
   const std::vector<std::string> upload = {
       "dataset",  "upload", "--csv",  testing::source_path("examples/digits.csv.gz"),
       "--target", "c64",    "--name", "digits"};
@@ -188,7 +188,7 @@ v1::JobPlan deep_plan(int blocks) {
   return plan;
 }
 
-TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
+TEST_F(Cli, PlanShowsTheCostOfThePrecisionOnItsDevice) {
   const auto described = [&](v1::Recipe::Precision precision, const char* device) {
     server_.state().plan = deep_plan(1);
     server_.state().plan.mutable_run()->set_precision(precision);
@@ -206,7 +206,7 @@ TEST_F(Cli, PlanTellsWhatThePrecisionCostsOnItsDevice) {
   EXPECT_EQ(described(v1::Recipe::FP16, "devices/gpu-0").find("slower"), std::string::npos);
 }
 
-TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
+TEST_F(Cli, PlanShowsTheLongestTimeLostByAKill) {
   const auto described = [&](int64_t steps, double seconds) {
     server_.state().plan = deep_plan(1);
     v1::CheckpointPlan& plan = *server_.state().plan.mutable_run()->mutable_checkpoints();
@@ -225,7 +225,7 @@ TEST_F(Cli, PlanTellsWhatAKillCostsAtMost) {
       "3 MiB, written in under 1% of the run's time; an interruption loses at most 102 s of work");
 }
 
-TEST_F(Cli, PlanTellsWhatGpusExchangeAndWhatShardingSaves) {
+TEST_F(Cli, PlanShowsTheExchangeOfGpusAndTheSavingsOfSharding) {
   server_.state().plan = deep_plan(1);
   v1::RunPlan& plan = *server_.state().plan.mutable_run();
   EXPECT_EQ(run({"plan", spec()}).out.find("exchanges"), std::string::npos);
@@ -311,7 +311,7 @@ TEST_F(Cli, PlanOfADatasetsNameAsksTheServer) {
   EXPECT_EQ(server_.state().plans[1].dump(), v1::PlanJobRequest::MEMORY);
 }
 
-TEST_F(Cli, PlanTellsARepeatedBlockOnceAndCutsNames) {
+TEST_F(Cli, PlanShowsARepeatedBlockOnceAndShortensNames) {
   server_.state().plan = deep_plan(40);
   const Done done = run({"plan", spec()});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -332,7 +332,7 @@ TEST_F(Cli, PlanOfAJobThatDoesNotFitIsShownAndExitsAsSubmitDoes) {
   EXPECT_NE(done.out.find("1 GiB more"), std::string::npos) << done.out;
 }
 
-TEST_F(Cli, PlanShowsLayoutsOnRequestAndPointsAtThemWhereTheyMatter) {
+TEST_F(Cli, PlanShowsShardingPlansOnRequestAndMentionsThemWhenUseful) {
   server_.state().plan = deep_plan(1);
   EXPECT_EQ(run({"plan", spec()}).out.find("--sharding-plans"), std::string::npos);
   server_.state().plan.mutable_spec()->mutable_resources()->set_gpus(2);
@@ -363,7 +363,7 @@ TEST_F(Cli, PlanShowsLayoutsOnRequestAndPointsAtThemWhereTheyMatter) {
       << both.err;
 }
 
-TEST_F(Cli, LayoutsOfFilesAreComparedHere) {
+TEST_F(Cli, ShardingPlansOfSpecFilesAreComparedWithoutAServer) {
   server_.stop();
   const Done done = run({"plan", testing::source_path("examples/digits_cnn.yaml"), "--threads", "1",
                          "--sharding-plans"});
@@ -398,7 +398,7 @@ TEST_F(Cli, ABadSpecNeedsNoServer) {
                 ":3:10: recipe.epoch: unknown field, did you mean 'epochs'? [FIELD_UNKNOWN]\n");
 }
 
-TEST_F(Cli, SeveralProblemsStandOnALineEach) {
+TEST_F(Cli, SeveralProblemsHaveALineEach) {
   const Done done = run(
       {"submit", spec("dataset: {name: d}\nmodel: {lenet5: }\nrecipe: {epoch: 1, seeed: 2}\n")});
   EXPECT_EQ(done.code, 2);
@@ -440,7 +440,7 @@ INSTANTIATE_TEST_SUITE_P(
                       CodeCase{ErrorCode::kDataLoss, 1},
                       CodeCase{ErrorCode::kDeadlineExceeded, 124}));
 
-TEST_F(Cli, AServerThatDoesNotRunIsSevenAndSaysHowToStartIt) {
+TEST_F(Cli, AServerThatIsNotRunningIsExitCode7AndSaysHowToStartIt) {
   const Done done = run({"list", "--server", "unix:" + (server_.folder() / "none.sock").string()});
   EXPECT_EQ(done.code, 7);
   EXPECT_NE(done.err.find("[SERVER_NOT_RUNNING]"), std::string::npos) << done.err;
@@ -455,7 +455,7 @@ TEST_F(Cli, ErrorsAreObjectsForPrograms) {
             "{\"error\":{\"code\":\"NOT_FOUND\",\"reason\":\"JOB_NOT_FOUND\",\"messa");
 }
 
-TEST_F(Cli, ListTurnsPages) {
+TEST_F(Cli, ListReadsAllPages) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 5);
   add_job(server_.state(), "digits-2", v1::QUEUED, 0);
   add_job(server_.state(), "digits-3", v1::FAILED, 0);
@@ -502,7 +502,7 @@ TEST_F(Cli, WaitExitsWithTheJobsOutcome) {
   EXPECT_NE(slow.err.find("WAIT_TIMEOUT"), std::string::npos) << slow.err;
 }
 
-TEST_F(Cli, WaitKnowsTheEndOfAJobThatIsGoneByThen) {
+TEST_F(Cli, WaitReportsTheEndOfAJobThatWasDeletedMeanwhile) {
   add_job(server_.state(), "bad-1", v1::FAILED, 5);
   v1::Job& job = server_.state().jobs["projects/default/jobs/bad-1"];
   job.set_state(v1::RUNNING);  // while wait starts; later calls do not find the job
@@ -527,7 +527,7 @@ TEST_F(Cli, WatchWritesLinesIntoAPipe) {
   EXPECT_EQ(done.out.find('\r'), std::string::npos);
 }
 
-TEST_F(Cli, WatchAsJsonLinesIsTheStream) {
+TEST_F(Cli, WatchPrintsTheStreamAsJsonLines) {
   add_job(server_.state(), "digits-1", v1::FAILED, 10);
   const Done done = run({"watch", "digits-1", "-o", "jsonl", "--after", "4"});
   EXPECT_EQ(done.code, 1);
@@ -567,7 +567,7 @@ TEST_F(Cli, WatchEndsWithTheResultThatTheJobReports) {
   EXPECT_NE(done.out.find("val/accuracy 0.8125", end), std::string::npos) << done.out;
 }
 
-TEST_F(Cli, LogsShowLinesAndStatesAndEnd) {
+TEST_F(Cli, LogsShowLinesAndStatesUntilTheEnd) {
   add_job(server_.state(), "digits-1", v1::RUNNING, 8);
   const Done done = run({"logs", "digits-1"});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -576,7 +576,7 @@ TEST_F(Cli, LogsShowLinesAndStatesAndEnd) {
             "\\x1b[2J now\n");
 }
 
-TEST_F(Cli, ExplainTellsWhatBecameOfAJob) {
+TEST_F(Cli, ExplainShowsTheHistoryOfAJob) {
   add_job(server_.state(), "digits-1", v1::FAILED, 5);
   const Done done = run({"explain", "digits-1"});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -600,7 +600,7 @@ TEST_F(Cli, CancelAndDelete) {
   EXPECT_EQ(run({"delete", "digits-1", "-y"}).code, 4);
 }
 
-TEST_F(Cli, PrioritizeSaysWhatItDidAndWhatItExpects) {
+TEST_F(Cli, PrioritizeReportsTheChangeAndTheExpectedStart) {
   add_job(server_.state(), "digits-1", v1::QUEUED, 0);
   const Done done = run({"prioritize", "digits-1", "--priority", "-5"});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -617,7 +617,7 @@ TEST_F(Cli, PrioritizeSaysWhatItDidAndWhatItExpects) {
             "digits-1 has priority 5, if it returns to the queue\n");
 }
 
-TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
+TEST_F(Cli, PauseAndResumeSayWhatHappensToTheJob) {
   add_job(server_.state(), "digits-1", v1::QUEUED, 0);
   add_job(server_.state(), "digits-2", v1::RUNNING, 5);
   EXPECT_EQ(run({"pause", "digits-1", "digits-2"}).err,
@@ -633,7 +633,7 @@ TEST_F(Cli, PauseAndResumeSayWhatBecomesOfTheJob) {
 
 // The server copies a checkpoint before it replies. With the usual deadline, the client would
 // report a failure although the fork of a large model was created.
-TEST_F(Cli, AForkHasAnHour) {
+TEST_F(Cli, ForkHasATimeoutOfAnHour) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
   ASSERT_EQ(run({"fork", "digits-1"}).code, 0);
   const std::vector<double> deadlines_s = server_.state().fork_deadlines_s;
@@ -675,13 +675,13 @@ TEST_F(Cli, RetryAndForkPrintTheNewJobAndWhereItBegins) {
   EXPECT_EQ(server_.state().forks.size(), 2u) << "what is wrong is not sent";
 }
 
-TEST_F(Cli, CheckpointsAreListedAsForkTakesThem) {
+TEST_F(Cli, CheckpointsAreListedInTheFormThatForkAccepts) {
   const Done list = run({"checkpoint", "list", "digits-1", "-o", "name"});
   EXPECT_EQ(list.out, "digits-1@1200\ndigits-1@900\n") << list.err;
   EXPECT_NE(run({"checkpoint", "list", "digits-1"}).out.find("3 MiB"), std::string::npos);
 }
 
-TEST_F(Cli, GetYamlIsASpecFileThatSubmitTakes) {
+TEST_F(Cli, GetYamlPrintsASpecThatSubmitAccepts) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 5);
   v1::JobSpec& spec = *server_.state().jobs["projects/default/jobs/digits-1"].mutable_spec();
   spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
@@ -815,7 +815,7 @@ TEST_F(Cli, PlotDrawsJobsTogether) {
   EXPECT_EQ(run({"plot", "digits-1", "--rows", "1"}).code, 2);
 }
 
-TEST_F(Cli, HealthIsZeroOrOne) {
+TEST_F(Cli, HealthExitsWithZeroOrOne) {
   const Done good = run({"health"});
   EXPECT_EQ(good.code, 0) << good.err;
   EXPECT_EQ(good.out, "SERVING\n");
@@ -844,7 +844,7 @@ TEST_F(Cli, DaemonAndDevicesAndVersion) {
   EXPECT_EQ(run({"--version"}).code, 0);
 }
 
-TEST_F(Cli, UsageErrorsAreTwoAndSuggestTheNearest) {
+TEST_F(Cli, UsageErrorsAreExitCode2AndSuggestTheNearestName) {
   const auto says = [&](const std::vector<std::string>& arguments, const std::string& words) {
     const Done done = run(arguments);
     EXPECT_EQ(done.code, 2) << done.out << done.err;
@@ -881,12 +881,12 @@ TEST_F(Cli, HelpBeginsWithExamples) {
       << "global options may stand first";
 }
 
-/// Whether a program of this name is installed. Tests that need it are skipped otherwise.
+/// Returns whether a program of this name is installed. Tests that need it are skipped otherwise.
 bool is_installed(const std::string& program) {
   return std::system(("command -v " + program + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/// The output of a shell command.
+/// Returns the output of a shell command.
 std::string printed_by(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string out;
@@ -1039,7 +1039,7 @@ TEST_F(Cli, ATokenFromAFileIsSent) {
   EXPECT_EQ(run({"get", "digits-1", "--token-file", token}).code, 3);
 }
 
-TEST_F(Cli, ForcedColourColours) {
+TEST_F(Cli, ForcedColourIsUsed) {
   add_job(server_.state(), "digits-1", v1::FAILED, 0);
   EXPECT_EQ(run({"list"}).out.find('\x1b'), std::string::npos);
   environment_ = {"FORCE_COLOR=1"};
@@ -1047,7 +1047,7 @@ TEST_F(Cli, ForcedColourColours) {
   EXPECT_EQ(run({"list", "--no-color"}).out.find('\x1b'), std::string::npos);
 }
 
-TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
+TEST_F(Cli, LocalRunTrainsWithoutAServerAndResumes) {
   server_.stop();
   const std::string spec_path = testing::source_path("examples/digits_cnn.yaml");
   const std::string out = server_.folder() / "run";
@@ -1075,7 +1075,7 @@ TEST_F(Cli, LocalRunTrainsWithoutAServerAndGoesOnWhereItStopped) {
       << shapes.err;
 }
 
-TEST_F(Cli, WithoutTheEngineACommandSaysWhatIsMissingWhoNeedsItAndWhereItIs) {
+TEST_F(Cli, WithoutTheEngineACommandNamesTheMissingProgramAndItsPackage) {
   server_.stop();
   move_away();
   const std::string spec_path = testing::source_path("examples/digits_cnn.yaml");
@@ -1147,7 +1147,7 @@ TEST_F(Cli, LocalRunShowsWhereTheTimeOfAStepGoes) {
   EXPECT_NE(done.err.find("remove --out"), std::string::npos) << done.err;
 }
 
-TEST_F(Cli, AnOnnxFileInASpecIsItsModelAndFirstWeights) {
+TEST_F(Cli, AnOnnxFileInASpecGivesModelAndInitialWeights) {
   server_.stop();
   const std::string example = testing::source_path("examples/digits_onnx.yaml");
   Done done = run({"plan", example, "-o", "json"});
@@ -1192,7 +1192,7 @@ TEST_F(Cli, PreviewWritesAPngWithoutAServer) {
   EXPECT_NE(done.err.find("expected 1..8"), std::string::npos) << done.err;
 }
 
-TEST_F(Cli, AReaderThatLeavesIsNoCrash) {
+TEST_F(Cli, AClosedPipeIsNoCrash) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 30);
   const std::string command =
       std::string("TRAINYARD_SERVER=") + server_.address() + " " + TRAINYARD_PROGRAM +
@@ -1200,7 +1200,7 @@ TEST_F(Cli, AReaderThatLeavesIsNoCrash) {
   EXPECT_EQ(std::system(("bash -c '" + command + "'").c_str()), 0);
 }
 
-TEST_F(Cli, GcShowsWhatGoesWithBytesAndRemovesNothingUnasked) {
+TEST_F(Cli, GcShowsItemsWithBytesAndRemovesNothingUnlessConfirmed) {
   const auto asked = [&] {
     const std::scoped_lock lock(server_.state().mu);
     return server_.state().collections;
@@ -1247,7 +1247,7 @@ TEST_F(Cli, GcShowsWhatGoesWithBytesAndRemovesNothingUnasked) {
   }
 }
 
-TEST_F(Cli, ABackupIsAFileThatARestoreTakes) {
+TEST_F(Cli, ABackupFileCanBeRestored) {
   const std::string file = server_.folder() / "backup.tar";
   const std::string state = server_.folder() / "restored";
   Done done = run({"server", "backup", file});
@@ -1349,7 +1349,7 @@ TEST_F(Cli, ARefusedMemberIsShownWithTheLineOfItsValue) {
   const std::string text =
       slurp(spec()) + "array:\n  grid:\n    recipe.seed:\n      - 1\n      - x\n";
   server_.state().submit_error =
-      make_error(ErrorCode::kInvalidArgument, "FIELD_TYPE", "member 1: why");
+      make_error(ErrorCode::kInvalidArgument, "FIELD_TYPE_INVALID", "member 1: why");
   server_.state().submit_error.violations = {{"array.grid.recipe.seed[1]", "why"}};
   const Done done = run({"submit", spec(text)});
   EXPECT_EQ(done.code, 2);
@@ -1373,7 +1373,7 @@ TEST_F(Cli, ListHasALineForAnArrayInPlaceOfItsMembers) {
   EXPECT_EQ(run({"list", "-o", "name"}).out, "alone\nsweep-0\nsweep-1\nsweep-2\n");
 }
 
-TEST_F(Cli, AnArrayIsShownWithItsMembersTheBestFirst) {
+TEST_F(Cli, AnArrayIsShownWithItsBestMembersFirst) {
   add_sweep(server_.state());
   Done done = run({"array", "get", "sweep"});
   EXPECT_EQ(done.code, 0) << done.err;
@@ -1406,7 +1406,7 @@ TEST_F(Cli, AnArrayIsShownWithItsMembersTheBestFirst) {
       << done.out;
 }
 
-TEST_F(Cli, ArraysAreSteeredAndDeleted) {
+TEST_F(Cli, ArraysAreCancelledPausedResumedAndDeleted) {
   add_sweep(server_.state());
   for (const char* command : {"pause", "resume", "cancel"}) {
     const Done done = run({"array", command, "sweep"});

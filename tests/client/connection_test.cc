@@ -59,7 +59,7 @@ TEST_F(ConnectionTest, FlagBeatsEnvironmentBeatsFile) {
   EXPECT_EQ(resolve(flags)->server, "unix:/from/flag");
 }
 
-TEST_F(ConnectionTest, WithoutAnyTheUsualSocketIsTaken) {
+TEST_F(ConnectionTest, WithoutSettingsTheDefaultSocketIsUsed) {
   vars_["HOME"] = folder_.string();
   const auto connection = resolve();
   ASSERT_TRUE(connection.ok());

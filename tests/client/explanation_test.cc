@@ -49,7 +49,7 @@ class ExplanationTest : public ::testing::Test {
     explainer_.add(event_);
     if (error.empty()) job_.set_checkpoint_step(step);
   }
-  /// The whole page, one line per sentence.
+  /// Returns the whole page, one line per sentence.
   std::string page() const {
     const Explanation e = explainer_.explain(job_);
     std::string text = e.now + "\n";
@@ -65,7 +65,7 @@ class ExplanationTest : public ::testing::Test {
   Explainer explainer_;
 };
 
-TEST_F(ExplanationTest, AKilledWorkerAndAFailureAreToldInOrder) {
+TEST_F(ExplanationTest, AKilledWorkerAndAFailureAreShownInOrder) {
   state(0, v1::QUEUED, "SUBMITTED", "");
   state(1, v1::STARTING, "CPU_FALLBACK", "Runs on the CPU. No GPU can be used now.");
   state(1, v1::RUNNING, "", "");
@@ -108,7 +108,7 @@ TEST_F(ExplanationTest, AJobThatWaitsSaysWhyAndWhatHelps) {
             "cpu}' the job would run on the CPU.\n");
 }
 
-TEST_F(ExplanationTest, TheCpuHelpsNoJobThatAskedForItNorOneThatIsTooLarge) {
+TEST_F(ExplanationTest, TheCpuIsNotSuggestedToJobsThatCannotUseIt) {
   const std::string on_the_cpu = "the job would run on the CPU";
   state(0, v1::QUEUED, "NO_DEVICE",
         "Needs 101 GiB of memory, 21 GiB more than gpu-0 has for it (80 GiB).");
@@ -123,7 +123,7 @@ TEST_F(ExplanationTest, TheCpuHelpsNoJobThatAskedForItNorOneThatIsTooLarge) {
   EXPECT_NE(text.find("says why no device can be used"), std::string::npos) << text;
 }
 
-TEST_F(ExplanationTest, ARunningJobSaysWhatAnInterruptionWouldCost) {
+TEST_F(ExplanationTest, ARunningJobShowsTheCostOfAnInterruption) {
   state(1, v1::STARTING, "DEVICE_ASSIGNED", "");
   state(1, v1::RUNNING, "", "");
   step(1, 7);
@@ -133,7 +133,7 @@ TEST_F(ExplanationTest, ARunningJobSaysWhatAnInterruptionWouldCost) {
   EXPECT_NE(text.find("It is training: step 7 of 1,000 on cpu.\n"), std::string::npos) << text;
   EXPECT_NE(text.find("No checkpoint yet: after an interruption, the job restarts from step 0."),
             std::string::npos);
-  state(1, v1::QUEUED, "WORKER_HUNG", "The worker was silent.");
+  state(1, v1::QUEUED, "WORKER_NOT_RESPONDING", "The worker was silent.");
   state(2, v1::STARTING, "DEVICE_ASSIGNED", "");
   state(2, v1::RUNNING, "", "");
   text = page();
@@ -163,7 +163,7 @@ TEST_F(ExplanationTest, ASuccessNamesItsModel) {
       << text;
 }
 
-TEST_F(ExplanationTest, AJobThatLostItsOldEventsSaysWhatIsLeft) {
+TEST_F(ExplanationTest, AJobWithThinnedEventsSaysWhichRemain) {
   state(1, v1::STARTING, "DEVICE_ASSIGNED", "");
   state(1, v1::SUCCEEDED, "COMPLETED", "All steps are done.");
   job_.set_events_thinned(true);
@@ -177,7 +177,7 @@ TEST_F(ExplanationTest, AJobThatLostItsOldEventsSaysWhatIsLeft) {
 
 // When a daemon adopts a worker, no state changes: the server writes a line to the job's log, among
 // the worker's lines.
-TEST_F(ExplanationTest, WhatTheServerSaysInTheLogIsPartOfTheStory) {
+TEST_F(ExplanationTest, MessagesOfTheServerAreIncluded) {
   state(1, v1::STARTING, "DEVICE_ASSIGNED", "");
   const auto log = [&](const std::string& text, bool from_server) {
     next(1).mutable_log()->set_text(text);
@@ -194,7 +194,7 @@ TEST_F(ExplanationTest, WhatTheServerSaysInTheLogIsPartOfTheStory) {
       << text;
 }
 
-TEST_F(ExplanationTest, APausedJobSaysHowItGoesOn) {
+TEST_F(ExplanationTest, APausedJobSaysHowToResume) {
   state(0, v1::QUEUED, "WAITING_FOR_SCHEDULER",
         "A fork of projects/default/jobs/parent from the checkpoint of step 100; it waits for the "
         "scheduler.");

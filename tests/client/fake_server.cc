@@ -405,7 +405,7 @@ class UploadIn final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
     }
     if (s_.upload_damage_chunks > 0) {
       --s_.upload_damage_chunks;
-      return refuse(ErrorCode::kDataLoss, "CHUNK_CHECKSUM", "damaged on the way");
+      return refuse(ErrorCode::kDataLoss, "CHUNK_CHECKSUM_MISMATCH", "damaged on the way");
     }
     have += chunk.data();
     taken_ += size;

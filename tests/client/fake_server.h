@@ -38,7 +38,7 @@ struct FakeState {
   int64_t watch_skip_seq = 0;     // sequence number of an event to omit, against the contract
   int64_t watch_oldest_seq = 1;
   int64_t upload_cut_bytes = 0;  // > 0: each stream breaks after this many bytes
-  int upload_damage_chunks = 0;  // number of chunks refused with CHUNK_CHECKSUM
+  int upload_damage_chunks = 0;  // number of chunks refused with CHUNK_CHECKSUM_MISMATCH
   Error upload_error;
   Error dataset_error;           // of a CreateDataset call that only validates
   int dataset_polls = 0;         // number of GetDataset calls that return INGESTING

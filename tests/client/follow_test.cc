@@ -50,7 +50,7 @@ TEST_F(Follow, ReadsAFinishedJobToItsEnd) {
   EXPECT_TRUE(seen_.empty());
 }
 
-TEST_F(Follow, GoesOnAfterTheLastEventSeen) {
+TEST_F(Follow, ContinuesAfterTheLastEventSeen) {
   add_job(server_.state(), "digits-1", v1::FAILED, 20);
   server_.state().watch_cut_events = 6;
   ASSERT_TRUE(follow().ok());
@@ -59,7 +59,7 @@ TEST_F(Follow, GoesOnAfterTheLastEventSeen) {
   EXPECT_EQ(server_.state().watch_after, (std::vector<int64_t>{0, 6, 12, 18}));
 }
 
-TEST_F(Follow, MetricsArriveAsTheyWereBeforeTheyWerePacked) {
+TEST_F(Follow, PackedMetricsRoundTrip) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 3);
   v1::Event& event = server_.state().events[kName][1];
   event.clear_kind();
@@ -80,7 +80,7 @@ TEST_F(Follow, MetricsArriveAsTheyWereBeforeTheyWerePacked) {
   EXPECT_EQ(seen[1].SerializeAsString(), event.SerializeAsString());
 }
 
-TEST_F(Follow, DamagedMetricsAreTold) {
+TEST_F(Follow, DamagedMetricsAreReported) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 3);
   v1::Event& event = server_.state().events[kName][1];
   event.mutable_packed_metrics()->add_series()->set_key("train/loss");  // a series without a value
@@ -110,7 +110,7 @@ TEST_F(Follow, SurvivesARestartOfTheServer) {
   EXPECT_GE(reconnects_, 1);
 }
 
-TEST_F(Follow, ANumberThatIsMissingIsAnError) {
+TEST_F(Follow, AMissingNumberIsAnError) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 9);
   server_.state().watch_skip_seq = 4;
   const Status status = follow();
@@ -119,7 +119,7 @@ TEST_F(Follow, ANumberThatIsMissingIsAnError) {
   EXPECT_EQ(seen_, numbers(1, 3));
 }
 
-TEST_F(Follow, EventsThatTheServerSaysAreMissingAreNoGap) {
+TEST_F(Follow, EventsThatTheServerDeclaresMissingAreNotAGap) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 9);
   server_.state().watch_skip_seq = 4;
   server_.state().watch_oldest_seq = 5;
@@ -145,14 +145,14 @@ TEST_F(Follow, AStopEndsAQuietStream) {
   EXPECT_EQ(count, 2);
 }
 
-TEST_F(Follow, AJobThatDoesNotExistIsToldAtOnce) {
+TEST_F(Follow, AMissingJobIsReportedAtOnce) {
   const Status status = follow();
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().reason, "JOB_NOT_FOUND");
   EXPECT_EQ(status.error().code, ErrorCode::kNotFound);
 }
 
-TEST(Client, ASubmitWithARequestIdIsTriedAgain) {
+TEST(Client, ASubmitWithARequestIdIsRetried) {
   FakeServer server;
   auto client = std::move(*Client::connect(server.connection()));
   v1::SubmitJobRequest request;
@@ -184,7 +184,7 @@ TEST(Client, DetailsOfARefusalArrive) {
   EXPECT_EQ(refused.error().violations[0].field, "spec.recipe.epochs");
 }
 
-TEST(Client, ASilentAddressIsToldAtOnce) {
+TEST(Client, AnAddressThatDoesNotAnswerIsReportedAtOnce) {
   Connection connection;
   connection.server = "unix:/nowhere/at/all.sock";
   const auto client = Client::connect(connection);
@@ -223,7 +223,7 @@ TEST(Dataset, IsUploadedCreatedAndAwaited) {
   EXPECT_EQ(failed.error().reason, "DATASET_INVALID");
 }
 
-TEST(Dataset, IsRefusedBeforeItsFilesTravel) {
+TEST(Dataset, IsRefusedBeforeItsFilesAreSent) {
   FakeServer server;
   auto client = std::move(*Client::connect(server.connection()));
   server.state().dataset_error =

@@ -6,7 +6,7 @@
 namespace trainyard::cli {
 namespace {
 
-TEST(ForecastView, ATableOfDevicesWithWhatTheyRestOn) {
+TEST(ForecastView, ATableOfDevicesWithTheirBasis) {
   v1::RunPlan plan;
   EXPECT_EQ(render_forecasts(plan, false), "");
   v1::Forecast& cpu = *plan.add_forecasts();
@@ -61,7 +61,7 @@ TEST(ForecastView, AClusterWithItsTimeLimit) {
   EXPECT_EQ(text().find("limit of"), std::string::npos) << text();
 }
 
-TEST(ForecastView, WhatRemainsOfARunningJob) {
+TEST(ForecastView, TheRemainingTimeOfARunningJob) {
   v1::Progress progress;
   EXPECT_EQ(remaining_text(progress), "");
   progress.set_remaining_seconds(100);
@@ -78,7 +78,7 @@ TEST(ForecastView, WhatRemainsOfARunningJob) {
             "held back by data");
 }
 
-TEST(ForecastView, WhatBecameOfForecasts) {
+TEST(ForecastView, ForecastsAndOutcomes) {
   v1::ListDevicesResponse list;
   v1::Device& cpu = *list.add_devices();
   cpu.set_name("devices/cpu");

@@ -21,7 +21,7 @@ std::string indented(const std::string& text) {
   return result + "\n";
 }
 
-TEST(ImportedModel, StandsInAJobFileAsItIs) {
+TEST(ImportedModel, CanBePastedIntoAJobFile) {
   const auto golden =
       SafetensorsFile::open(testing::source_path("tests/golden/onnx_models.safetensors"));
   ASSERT_TRUE(golden.ok()) << golden.error().message;
@@ -45,7 +45,7 @@ TEST(ImportedModel, StandsInAJobFileAsItIs) {
   EXPECT_GT(models, 5);
 }
 
-TEST(ImportedModel, SmallNumbersAreNumbersForEveryReaderOfYaml) {
+TEST(ImportedModel, SmallNumbersAreReadAsNumbersByEveryYamlReader) {
   const LayerSpec layer{"norm", "BatchNormalization", {}, {{"epsilon", 1e-5}}};
   EXPECT_NE(onnx::layers_to_yaml({layer}).find("epsilon: 1.0e-05"), std::string::npos);
 }

@@ -64,7 +64,7 @@ class Init : public ::testing::Test {
   fs::path folder_;
 };
 
-/// A table of passengers with every kind of problematic column.
+/// Returns a table of passengers with every kind of problematic column.
 std::string people(int count) {
   std::string text = "PassengerId,name,age,port,joined,ship,ticket,fate,survived\n";
   for (int i = 0; i < count; ++i) {
@@ -129,7 +129,7 @@ TEST_F(Init, PredictsTheColumnThatIsNamedLikeATarget) {
   EXPECT_NE(typo.find("The columns are 'Species', 'length'"), std::string::npos) << typo;
 }
 
-TEST_F(Init, TakesTheLastColumnThatIsFitWhereNoNameTells) {
+TEST_F(Init, UsesTheLastSuitableColumnIfNoNameIsTelling) {
   std::string rows = "weight,width,code\n";
   for (int i = 0; i < 60; ++i) {
     rows += std::to_string(i % 7) + ".5," + std::to_string(i * i % 37) + ".25,x" +
@@ -140,7 +140,7 @@ TEST_F(Init, TakesTheLastColumnThatIsFitWhereNoNameTells) {
   EXPECT_EQ(dataset(path).csv().target_kind(), v1::CsvFormat::NUMERIC);
 }
 
-TEST_F(Init, KnowsDelimitersHeadersAndPixels) {
+TEST_F(Init, RecognizesDelimitersHeadersAndPixels) {
   const std::string semicolons = "a;b;label\n1;2;x\n3;4;y\n5;7;x\n";
   EXPECT_EQ(dataset(write("s.csv", semicolons)).csv().delimiter(), ";");
   EXPECT_EQ(dataset(write("t.tsv", "a\tb\tlabel\n1\t2\tx\n3\t4\ty\n")).csv().delimiter(), "\t");
@@ -157,7 +157,7 @@ TEST_F(Init, KnowsDelimitersHeadersAndPixels) {
             (std::vector<int64_t>{1, 8, 8}));
 }
 
-TEST_F(Init, ReadsTextWhereTextIsWhatThereIs) {
+TEST_F(Init, RecognizesText) {
   std::string rows;
   for (int i = 0; i < 60; ++i) {
     rows += std::to_string(i % 4) + ",\"Headline number " + std::to_string(i) +
@@ -219,7 +219,7 @@ TEST_F(Init, IdentifiersBeyond32BitsAreLeftOut) {
   EXPECT_EQ(dataset(write("ids.csv", rows)).csv().ignore(0), "id");
 }
 
-TEST_F(Init, AColumnThatIsTheOnlyOneStaysAndIsTold) {
+TEST_F(Init, TheOnlyColumnIsKeptWithAWarning) {
   std::string rows = "x,y\n";
   for (int i = 0; i < 100; ++i) {
     rows += std::to_string(i) + ".5," + std::to_string(2 * i) + ".25\n";
@@ -236,7 +236,7 @@ TEST_F(Init, AColumnThatIsTheOnlyOneStaysAndIsTold) {
             std::string::npos);
 }
 
-TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
+TEST_F(Init, NamesUnsupportedFormatsAndHowToConvertThem) {
   struct Case {
     const char* name;
     std::string bytes;
@@ -289,7 +289,7 @@ TEST_F(Init, NamesWhatItCannotReadAndHowToConvertIt) {
   EXPECT_NE(refusal(folder_ / "nothing.csv").find("no such file or folder"), std::string::npos);
 }
 
-TEST_F(Init, LooksAtTheBeginningOfALargeTable) {
+TEST_F(Init, ReadsTheBeginningOfALargeTable) {
   std::string rows = "x,y\n";
   constexpr int kRows = 100'000;
   for (int i = 0; i < kRows; ++i) {
@@ -303,7 +303,7 @@ TEST_F(Init, LooksAtTheBeginningOfALargeTable) {
   EXPECT_NE(made->found.find("init read the first"), std::string::npos) << made->found;
 }
 
-TEST(FirstGuess, FitsTheRowsOfEveryKindOfData) {
+TEST(FirstGuess, SuitsEveryKindOfData) {
   using Kind = DataFacts::Kind;
   for (const Kind kind : {Kind::kTable, Kind::kImages, Kind::kTextRows, Kind::kText}) {
     for (const int64_t rows : {1, 2, 5, 30, 150, 999, 1797, 20'000, 54'000, 3'000'000}) {
@@ -340,7 +340,7 @@ TEST(FirstGuess, LeavesOutNoMoreThanAFewPerCentOfAnEpoch) {
 }
 
 // These settings have been measured. A change of a number needs a new measurement.
-TEST(FirstGuess, IsTheRuleThatWasMeasured) {
+TEST(FirstGuess, FollowsTheMeasuredRule) {
   const FirstGuess few = first_guess({DataFacts::Kind::kTable, 150, 3, 4, {}});
   EXPECT_EQ(few.model, "mlp: {hidden: [128], dropout: 0.2}");
   EXPECT_EQ(few.validation_split, 0.1);

@@ -39,7 +39,7 @@ v1::Event event(std::vector<int64_t> steps, std::vector<double> values) {
   return e;
 }
 
-TEST(MetricHistory, AResumedJobTellsStepsAgainAndTheLastCounts) {
+TEST(MetricHistory, AResumedJobRepeatsStepsAndTheLastReportCounts) {
   MetricHistory history;
   history.add(event({1, 2, 3, 4}, {9, 8, 7, 6}));
   history.add(event({3, 4, 5}, {0.7, 0.6, 0.5}));
@@ -51,7 +51,7 @@ TEST(MetricHistory, AResumedJobTellsStepsAgainAndTheLastCounts) {
   EXPECT_EQ(samples[0].time_s, 100.5);
 }
 
-TEST(MetricHistory, ValuesThatAreNotFiniteComeBack) {
+TEST(MetricHistory, NonFiniteValuesRoundTrip) {
   v1::Event e = event({1, 2, 3}, {0, 1, 0});
   auto& series = *e.mutable_metrics()->mutable_series(0);
   series.add_non_finite()->set_kind(v1::NonFinite::NOT_A_NUMBER);
@@ -67,7 +67,7 @@ TEST(MetricHistory, ValuesThatAreNotFiniteComeBack) {
   EXPECT_EQ(samples[2].value, -INFINITY);
 }
 
-TEST(ReadEvents, EndsAtTheNewestEventOfARunningJob) {
+TEST(ReadEvents, StopsAtTheNewestEventOfARunningJob) {
   FakeServer server;
   add_job(server.state(), "digits-1", v1::RUNNING, 6);
   const auto client = Client::connect(server.connection());
@@ -81,7 +81,7 @@ TEST(ReadEvents, EndsAtTheNewestEventOfARunningJob) {
 }
 
 // The first record of every file must equal that of TensorFlow's own writer at time 1.0.
-TEST(TensorBoard, TheFirstRecordIsTensorFlows) {
+TEST(TensorBoard, TheFirstRecordMatchesTensorFlow) {
   const auto folder = FakeServer().folder();
   auto file = TensorBoardFile::create(folder, 1.0, "x");
   ASSERT_TRUE(file.ok());
@@ -123,7 +123,7 @@ TEST(TensorBoard, AZeroIsAValue) {
   EXPECT_TRUE(parsed.summary().value(0).has_simple_value()) << "readers skip a value without it";
 }
 
-TEST(TensorBoard, AFolderThatCannotBeIsRefused) {
+TEST(TensorBoard, AnImpossibleFolderIsRefused) {
   FakeServer server;
   std::ofstream(server.folder() / "file") << "x";
   const auto file = TensorBoardFile::create(server.folder() / "file" / "runs", 5, "x");

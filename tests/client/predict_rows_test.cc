@@ -31,7 +31,7 @@ TEST(PredictRows, CsvPiecesRepeatTheHeaderAndKeepQuotedLines) {
   EXPECT_EQ(*bare, (std::vector<std::string>{"1,2\n3,4\n", "5,6"}));
 }
 
-TEST(PredictRows, ARowThatFitsNoMessageIsRefused) {
+TEST(PredictRows, ARowTooLargeForAMessageIsRefused) {
   const auto pieces = split_csv("a\n" + std::string(50, 'x') + "\n", true, 20);
   ASSERT_FALSE(pieces.ok());
   EXPECT_EQ(pieces.error().reason, "DATASET_INVALID");

@@ -30,7 +30,7 @@ TEST(Progress, AWideTerminalShowsEverything) {
 }
 
 // The bar must not move when numbers get shorter or vanish.
-TEST(Progress, TheBarStandsStillWhileNumbersChange) {
+TEST(Progress, TheBarDoesNotMoveWhenNumbersChange) {
   for (const int width : {60, 80, 100, 120, 160}) {
     ProgressState s = half_way();
     const size_t end = render_bar(s, width, false, false).find(']');
@@ -58,7 +58,7 @@ TEST(Progress, UnicodeBarsFillByEighths) {
       << render_bar(s, 160, true, false);
 }
 
-TEST(Progress, EachWidthIsKeptAndTheShareIsTheLastToGo) {
+TEST(Progress, EveryWidthIsRespectedAndThePercentageIsDroppedLast) {
   for (int width = 1; width < 170; ++width) {
     for (const bool utf8 : {false, true}) {
       const std::string bar = render_bar(half_way(), width, utf8, false);
@@ -74,7 +74,7 @@ TEST(Progress, EachWidthIsKeptAndTheShareIsTheLastToGo) {
   EXPECT_EQ(narrow.find("samples/s"), std::string::npos) << narrow;
 }
 
-TEST(Progress, NothingKnownYetIsNoDivisionByZero) {
+TEST(Progress, NoDataYetIsNoDivisionByZero) {
   ProgressState s;
   EXPECT_EQ(render_line(s), "0%");
   s.metrics = {{"train/loss", std::nan("")}};
@@ -118,7 +118,7 @@ TEST(Progress, ATerminalIsRedrawnAtMostTenTimesASecond) {
   EXPECT_EQ(s.out.back(), '\n');
 }
 
-TEST(Progress, AnEarlyEndIsToldAsSuchWithTheResultsMetrics) {
+TEST(Progress, AnEarlyEndIsReportedWithTheResultsMetrics) {
   Sink s(true, 100);
   Progress progress("j", s.sink);
   progress.plan(1000, 100, 64);
@@ -135,7 +135,7 @@ TEST(Progress, AnEarlyEndIsToldAsSuchWithTheResultsMetrics) {
   EXPECT_EQ(s.out.find("ETA"), std::string::npos) << s.out;
 }
 
-TEST(Progress, ANoteStandsAboveTheBarInOneWrite) {
+TEST(Progress, ANoteIsPrintedAboveTheBarInOneWrite) {
   Sink s(true, 60);
   Progress progress("j", s.sink);
   progress.plan(10, 5, 1);

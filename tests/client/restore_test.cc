@@ -113,7 +113,7 @@ TEST_F(Restore, MakesTheFolder) {
   EXPECT_EQ(fs::status(state_).permissions(), fs::perms::owner_all);
 }
 
-TEST_F(Restore, TakesAnEmptyFolderAndNewParents) {
+TEST_F(Restore, AcceptsAnEmptyFolderAndCreatesParents) {
   write(good());
   fs::create_directories(state_);
   EXPECT_TRUE(restore().ok());
@@ -135,7 +135,7 @@ TEST_F(Restore, FillsAFolderThatCannotBeReplaced) {
   }
 }
 
-TEST_F(Restore, RefusesAFolderThatHoldsSomething) {
+TEST_F(Restore, RefusesAFolderThatIsNotEmpty) {
   write(good());
   fs::create_directories(state_);
   std::ofstream(state_ / "mine") << "x";
@@ -146,7 +146,7 @@ TEST_F(Restore, RefusesAFolderThatHoldsSomething) {
   EXPECT_FALSE(fs::exists(state_ / "trainyard.db"));
 }
 
-TEST_F(Restore, RefusesAnArchiveThatWasCutAnywhere) {
+TEST_F(Restore, RefusesATruncatedArchive) {
   write(good());
   const std::string whole = slurp_file(file_);
   size_t end = whole.find_last_not_of('\0');
@@ -180,7 +180,7 @@ TEST_F(Restore, RefusesPathsThatLeaveTheFolder) {
   refuse_with({(root_ / "absolute").string(), "x"}, "does not belong");
 }
 
-TEST_F(Restore, RefusesWhatIsNotARegularFile) {
+TEST_F(Restore, RefusesEntriesThatAreNotRegularFiles) {
   refuse_with({"uploads/link", "/etc/passwd", AE_IFLNK}, "regular");
   refuse_with({"uploads/hard", "trainyard.db", 0}, "regular");
   refuse_with({"uploads/folder", "", AE_IFDIR}, "regular");
@@ -188,7 +188,7 @@ TEST_F(Restore, RefusesWhatIsNotARegularFile) {
   refuse_with({"uploads/device", "", AE_IFCHR}, "regular");
 }
 
-TEST_F(Restore, RefusesWhatComesTwiceOrUnnamedOrNotAtAll) {
+TEST_F(Restore, RefusesDuplicateUnlistedAndMissingFiles) {
   refuse_with({"trainyard.db", "other"}, "twice");
   refuse_with({"uploads/extra", "x"}, "does not name");
   std::vector<Entry> entries = good();
@@ -205,7 +205,7 @@ TEST_F(Restore, RefusesWhatComesTwiceOrUnnamedOrNotAtAll) {
   expect_refused("BACKUP_DAMAGED", "no store");
 }
 
-TEST_F(Restore, RefusesALaterFormatAndWhatIsNoArchive) {
+TEST_F(Restore, RefusesALaterFormatAndOtherFiles) {
   std::vector<Entry> entries = good();
   std::string& text = entries.back().content;
   text.replace(text.find("\"format_version\": 1"), 19, "\"format_version\": 2");
@@ -217,7 +217,7 @@ TEST_F(Restore, RefusesALaterFormatAndWhatIsNoArchive) {
   EXPECT_EQ(restore().error().reason, "FILE_NOT_FOUND");
 }
 
-TEST_F(Restore, AStopLeavesNothing) {
+TEST_F(Restore, AnInterruptLeavesNothing) {
   write(good());
   std::stop_source stop;
   const auto done = restore_backup(
@@ -239,7 +239,7 @@ class BackupCall : public Restore {
   std::stop_source stop_;
 };
 
-TEST_F(BackupCall, WritesAnArchiveThatARestoreTakes) {
+TEST_F(BackupCall, WritesAnArchiveThatCanBeRestored) {
   const auto done = back_up();
   ASSERT_TRUE(done.ok()) << done.error().message;
   EXPECT_EQ(done->file_count(), 2);
@@ -249,13 +249,13 @@ TEST_F(BackupCall, WritesAnArchiveThatARestoreTakes) {
   EXPECT_EQ(fs::status(file_).permissions(), fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST_F(BackupCall, WhatIsDamagedOnTheWayLeavesNoFile) {
+TEST_F(BackupCall, DamageInTransitLeavesNoFile) {
   server_.state().backup_fault = "digest";
   EXPECT_EQ(back_up().error().reason, "BACKUP_DAMAGED");
   expect_nothing_left();
 }
 
-TEST_F(BackupCall, AnEndTooEarlyLeavesTheEarlierFile) {
+TEST_F(BackupCall, AnEarlyEndKeepsTheEarlierFile) {
   std::ofstream(file_) << "the earlier one";
   server_.state().backup_fault = "early";
   EXPECT_EQ(back_up().error().reason, "STREAM_MALFORMED");
@@ -269,7 +269,7 @@ TEST_F(BackupCall, PathsOfTheServerAreNotTrusted) {
   expect_nothing_left();
 }
 
-TEST_F(BackupCall, AStopLeavesNoFile) {
+TEST_F(BackupCall, AnInterruptLeavesNoFile) {
   stop_.request_stop();
   EXPECT_EQ(back_up().error().code, ErrorCode::kCancelled);
   expect_nothing_left();

@@ -96,7 +96,7 @@ v1::JobPlan of_gpus() {
   return plan;
 }
 
-TEST(ShardingView, ATableOfAWideTerminalHasTheReasons) {
+TEST(ShardingView, AWideTerminalShowsTheReasons) {
   EXPECT_EQ(
       render_sharding_plans(of_gpus(), false, 120, true),
       "SHARD            RECOMPUTE  MICRO    MEMORY    STEP     SENT  WHY\n"
@@ -132,7 +132,7 @@ TEST(ShardingView, EightyColumnsAreEnough) {
   EXPECT_NE(text.find("optimizer or none"), std::string::npos) << "a refusal is whole\n" << text;
 }
 
-TEST(ShardingView, OfOneDeviceWithoutRatesThereAreFewerColumns) {
+TEST(ShardingView, OneDeviceWithoutRatesHasFewerColumns) {
   v1::JobPlan plan;
   plan.mutable_fit()->set_message("the job needs 9 GiB of memory, 1 GiB more");
   add(plan, {{v1::Resources::NONE},

@@ -39,7 +39,7 @@ std::string text_of(const YAML::Node& node) {
   return text;
 }
 
-/// A complete job file around a model or recipe.
+/// Returns a complete job file around a model or recipe.
 std::string job_with(const std::string& part, const std::string& text) {
   std::string job = part + ":";
   if (text.find('\n') == text.npos) {

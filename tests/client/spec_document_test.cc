@@ -57,7 +57,7 @@ TEST(SpecDocument, SetEditsTheTree) {
   EXPECT_EQ(document->root().find("a")->value.find("b"), nullptr);
 }
 
-TEST(SpecDocument, SetRefusesWhatIsNoAssignment) {
+TEST(SpecDocument, SetRefusesTextThatIsNotAnAssignment) {
   auto document = spec::Document::parse("a: {list: [1]}\n", "f.yaml");
   ASSERT_TRUE(document.ok());
   const auto message = [&](const char* text) {
@@ -77,7 +77,7 @@ TEST(SpecDocument, SetRefusesWhatIsNoAssignment) {
 
 // The reader must return for arbitrary bytes. Mutations of a spec find inputs that a list of cases
 // misses.
-TEST(SpecDocument, AnyBytesAreAnsweredAndNeverCrash) {
+TEST(SpecDocument, ArbitraryBytesNeverCrash) {
   const std::string yaml =
       "name: a\nmodel:\n  layers:\n    - conv: {out_channels: 8, pads: [1, 1]}\n      name: "
       "\"c\\u00e9\"\n    - relu:\n"

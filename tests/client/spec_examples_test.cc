@@ -60,7 +60,7 @@ TEST(SpecExamples, EveryBlockInTheReferenceIsAccepted) {
   EXPECT_GE(count, 6);
 }
 
-// The text of the block of docs/job_spec.md that contains `mark`.
+// Returns the text of the block of docs/job_spec.md that contains `mark`.
 std::string block_with(const std::string& mark) {
   std::ifstream in(testing::source_path("docs/job_spec.md"));
   std::stringstream all;

@@ -77,7 +77,7 @@ TEST(SpecFile, ReadsTheSameFromJson) {
   EXPECT_EQ(spec->file.recipe().steps(), 100);
 }
 
-TEST(SpecFile, AllProblemsComeAtOnceUpToSixteen) {
+TEST(SpecFile, UpToSixteenProblemsAreReportedAtOnce) {
   std::string text = "dataset: {name: d}\nmodel: {mlp: {hidden: [a, b]}}\nrecipe:\n";
   for (int i = 0; i < 20; ++i) text += "  wrong" + std::to_string(i) + ": 1\n";
   const auto spec = parse_spec_file(text, "job.yaml", "", {});
@@ -106,7 +106,7 @@ TEST(SpecFile, SetUsesTheSameRules) {
             Lines{"--set recipe.epochs: 'many', expected a whole number"});
 }
 
-TEST(SpecFile, TheServersRefusalGetsThePlaceInTheFile) {
+TEST(SpecFile, TheServersErrorGetsItsPositionInTheFile) {
   const auto spec =
       parse_spec_file(spec_with("{lenet5: {}}", "\n  epochs: 0\n  optimizer: {learning_rate: 0}"),
                       "job.yaml", "", {});
@@ -117,7 +117,7 @@ TEST(SpecFile, TheServersRefusalGetsThePlaceInTheFile) {
   EXPECT_EQ(one.reason, "FIELD_OUT_OF_RANGE");
 }
 
-TEST(SpecFile, TheServersRefusalNamesTheOptionOnceAndNoFieldOfARequest) {
+TEST(SpecFile, TheServersErrorNamesTheOptionOnceAndNoRequestField) {
   auto spec = parse_spec_file(spec_with("{lenet5: {}}", "\n  epochs: 3"), "job.yaml", "",
                               std::vector<std::string>{"recipe.epochs=0"});
   ASSERT_TRUE(spec.ok()) << spec.error().message;

@@ -8,8 +8,8 @@
 
 namespace trainyard::client {
 
-/// "position: field: description" of each problem of `text` (named job.yaml); empty if the text is
-/// accepted.
+/// Returns "position: field: description" of each problem of `text` (named job.yaml); empty if the
+/// text is accepted.
 inline std::vector<std::string> problems_of(const std::string& text,
                                             const std::vector<std::string>& sets = {}) {
   const auto spec = parse_spec_file(text, "job.yaml", "", sets);
@@ -20,7 +20,7 @@ inline std::vector<std::string> problems_of(const std::string& text,
   return lines;
 }
 
-/// A complete spec, each part of which can be replaced.
+/// Returns a complete spec, each part of which can be replaced.
 inline std::string spec_with(
     const std::string& model = "{lenet5: {}}",
     const std::string& recipe = "{epochs: 1, optimizer: {learning_rate: 0.1}}",

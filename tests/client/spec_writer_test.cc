@@ -24,7 +24,7 @@ void expect_the_same_again(const v1::JobSpec& spec) {
   }
 }
 
-TEST(SpecWriter, EveryCaseThatIsReadIsWrittenSoThatItIsReadAgain) {
+TEST(SpecWriter, EveryValidCaseRoundTrips) {
   int count = 0;
   for (const YAML::Node& node : YAML::LoadFile(testing::source_path("tests/spec_cases.yaml"))) {
     if (!node["gives"] || node["dataset"]) continue;
@@ -52,7 +52,7 @@ TEST(SpecWriter, EveryCaseThatIsReadIsWrittenSoThatItIsReadAgain) {
   EXPECT_GT(count, 15);
 }
 
-TEST(SpecWriter, NumbersAndTextsKeepTheirValuesAndTheirKinds) {
+TEST(SpecWriter, NumbersAndTextsKeepValueAndType) {
   v1::JobSpec spec;
   spec.mutable_dataset()->set_name("d");
   spec.mutable_model()->mutable_mlp();

@@ -42,7 +42,7 @@ TEST(Table, OnANarrowTerminalSentencesAreCutAndNamesAreWhole) {
             "a-name-of-some-length  loss 0.25  waits for...\n");
 }
 
-TEST(Table, OnATerminalNamesAreCutInTheMiddleWhereNothingElseHelps) {
+TEST(Table, OnATerminalNamesAreShortenedInTheMiddleAsALastResort) {
   Table table({{.title = "NAME", .is_name = true},
                {"STATE"},
                {.title = "METRICS", .shortens = true, .shortest = 9},
@@ -58,7 +58,7 @@ TEST(Table, OnATerminalNamesAreCutInTheMiddleWhereNothingElseHelps) {
       << "in a pipe it is whole";
 }
 
-TEST(Table, FieldsGoOnBelowWhereLinesAreTooShort) {
+TEST(Table, FieldsWrapIfLinesAreTooShort) {
   EXPECT_EQ(
       render_fields({{"job", "a"}, {"warning", "one two three four five six seven"}}, false, 34),
       "job:      a\n"
@@ -68,7 +68,7 @@ TEST(Table, FieldsGoOnBelowWhereLinesAreTooShort) {
             "  a\nword-that-is-longer-than-the-line-itself\nb");
 }
 
-TEST(Table, ControlBytesAreShownAndNotObeyed) {
+TEST(Table, ControlBytesAreEscaped) {
   EXPECT_EQ(safe_text("a\x1b[31mred\n\t\x7f"), "a\\x1b[31mred\\x0a\\x09\\u{7f}");
   EXPECT_EQ(safe_text("bad \xff\xc3 utf8"), "bad \\xff\\xc3 utf8");
   EXPECT_EQ(safe_text("\xe2\x80\xae"
@@ -114,7 +114,7 @@ TEST(Output, FieldsWithoutValuesAreLeftOut) {
             "job:      a\ndataset:  d\n");
 }
 
-TEST(Output, JsonKeepsTheProtosNamesAndTheirDefaults) {
+TEST(Output, JsonHasTheProtosNamesAndDefaults) {
   v1::Job job;
   job.set_name("projects/default/jobs/a");
   job.set_state(v1::QUEUED);
@@ -125,7 +125,7 @@ TEST(Output, JsonKeepsTheProtosNamesAndTheirDefaults) {
   EXPECT_NE(json.find("\"cancel_requested\":false"), std::string::npos) << json;
 }
 
-TEST(Output, YamlQuotesWhatWouldReadAsSomethingElse) {
+TEST(Output, YamlQuotesAmbiguousText) {
   v1::Job job;
   job.set_name("projects/default/jobs/a");
   job.set_message("it's \"no: good\"");
@@ -140,7 +140,7 @@ TEST(Output, YamlQuotesWhatWouldReadAsSomethingElse) {
   EXPECT_NE(yaml.find("    layers:\n      - name: c1\n"), std::string::npos) << yaml;
 }
 
-TEST(Output, NumbersAsPeopleReadThem) {
+TEST(Output, NumbersAreReadable) {
   EXPECT_EQ(human_number(0.0123456), "0.01235");
   EXPECT_EQ(human_number(12345.6), "12346");
   EXPECT_EQ(human_number(31234, true), "31.2k");

@@ -11,7 +11,7 @@
 namespace trainyard {
 namespace {
 
-TEST(CommandsTemporaryFolder, IsMadeByTheFirstCallAndRemovedWithItsFiles) {
+TEST(CommandsTemporaryFolder, IsCreatedByTheFirstCallAndRemovedAtTheEnd) {
   const TemporaryFolder parent;
   const char* const before = ::getenv("TMPDIR");
   const std::string restored = before == nullptr ? "" : before;

@@ -122,7 +122,7 @@ TEST(UploadFlags, PathsMayBeOnTheServer) {
             "--cifar or --arrays");
 }
 
-TEST(UploadFlags, RefusalsNameTheOptionInTheWordsOfSpecFiles) {
+TEST(UploadFlags, ErrorsNameTheOptionInTheWordsOfSpecFiles) {
   const auto csv = [](Arguments more) {
     more.insert(more.begin(), {"--csv", "a", "--target", "y"});
     return refusal(more);
@@ -150,7 +150,7 @@ TEST(UploadFlags, RefusalsNameTheOptionInTheWordsOfSpecFiles) {
             "without @");
 }
 
-TEST(UploadFlags, WhatAFormatDoesNotHaveIsRefused) {
+TEST(UploadFlags, OptionsOfOtherFormatsAreRefused) {
   EXPECT_EQ(refusal({"--images", "a", "--target", "y"}),
             "--target: images has no such option, only csv and jsonl have");
   EXPECT_EQ(refusal({"--csv", "a", "--target", "y", "--no-header", "--size", "3,3"}),

@@ -46,7 +46,7 @@ TEST_F(Upload, SendsAFileOnceAndNotAgain) {
   EXPECT_TRUE(server_.state().contract_breaks.empty());
 }
 
-TEST_F(Upload, GoesOnWhereTheStreamBroke) {
+TEST_F(Upload, ContinuesWhereTheStreamBroke) {
   server_.state().upload_cut_bytes = 2 * kMiB;  // each stream breaks after two chunks
   const auto sha256 = upload();
   ASSERT_TRUE(sha256.ok()) << sha256.error().message;
@@ -75,7 +75,7 @@ TEST_F(Upload, SendsANewFileAtOnceUnderAnotherName) {
   EXPECT_TRUE(server_.state().contract_breaks.empty());
 }
 
-TEST_F(Upload, AFileThatOnlyLooksLikeThePartIsSentWhole) {
+TEST_F(Upload, AFileThatDiffersFromThePartIsSentCompletely) {
   std::stop_source stop;
   const auto cut = upload_file(
       *client_, path_,
@@ -105,11 +105,11 @@ TEST_F(Upload, GivesUpWhenNothingArrives) {
   server_.state().upload_damage_chunks = 1000;
   const auto sha256 = upload();
   ASSERT_FALSE(sha256.ok());
-  EXPECT_EQ(sha256.error().reason, "CHUNK_CHECKSUM");
+  EXPECT_EQ(sha256.error().reason, "CHUNK_CHECKSUM_MISMATCH");
   EXPECT_LE(server_.state().upload_streams, kUploadTriesMax + 1);
 }
 
-TEST_F(Upload, ARefusalIsNotTriedAgain) {
+TEST_F(Upload, ARefusalIsNotRetried) {
   server_.state().upload_error =
       make_error(ErrorCode::kResourceExhausted, "UPLOAD_TOO_LARGE", "too large");
   const auto sha256 = upload();
@@ -118,7 +118,7 @@ TEST_F(Upload, ARefusalIsNotTriedAgain) {
   EXPECT_EQ(server_.state().upload_streams, 1);
 }
 
-TEST_F(Upload, MissingAndEmptyFilesAreRefusedHere) {
+TEST_F(Upload, MissingAndEmptyFilesAreRefusedByTheClient) {
   const auto missing = upload_file(*client_, server_.folder() / "none", nullptr, {});
   ASSERT_FALSE(missing.ok());
   EXPECT_EQ(missing.error().code, ErrorCode::kNotFound);
@@ -129,7 +129,7 @@ TEST_F(Upload, MissingAndEmptyFilesAreRefusedHere) {
   EXPECT_FALSE(upload_file(*client_, server_.folder(), nullptr, {}).ok()) << "a folder is no file";
 }
 
-TEST_F(Upload, AStopLeavesThePart) {
+TEST_F(Upload, AnInterruptKeepsThePart) {
   std::stop_source stop;
   const auto sha256 = upload_file(
       *client_, path_,

@@ -11,6 +11,7 @@
 
 #include "kernels/math/philox.h"
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/fused_attention.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/parity.h"
@@ -174,7 +175,7 @@ TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
     dy.fill(9);
-    const Result got = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    const Result got = run_fused(device, c, kAttentionWorkspaceMost, operands, dy);
     if (HasFailure()) return;
 
     const AttentionDims d = dims_of(c);
@@ -212,7 +213,7 @@ TEST(EmulatedAttention, PartsAreTheWhole) {
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
     dy.fill(9);
-    const Result whole = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    const Result whole = run_fused(device, c, kAttentionWorkspaceMost, operands, dy);
     constexpr int64_t kHead = 128 * 128 * 2;  // bytes of ds for one head
     // The budgets allow two sequences at a time, one, two heads of one sequence, and less than one
     // head.
@@ -222,7 +223,7 @@ TEST(EmulatedAttention, PartsAreTheWhole) {
       SCOPED_TRACE(budget);
       const int64_t before = calls();
       const Result got = run_fused(device, c, budget, operands, dy);
-      EXPECT_EQ(calls() - before, 1 + parts);
+      EXPECT_EQ(calls() - before, 1 + parts + 1);  // and the trial of the part's plan
       for (size_t i = 0; i < whole.tensors.size(); ++i) {
         EXPECT_EQ(got.tensors[i].stored, whole.tensors[i].stored);
       }
@@ -249,6 +250,82 @@ TEST(EmulatedAttention, RefusesWhatIsNotForCudnn) {
   EXPECT_FALSE(finds(other));
 }
 
+/// Restores the fakes' settings at the end of each test.
+class AttentionEngines : public ::testing::Test {
+ protected:
+  ~AttentionEngines() override {
+    testing::set_broken_algorithm(-1);
+    testing::set_device_capability(9, 0);
+    testing::set_dnn_version(CUDNN_VERSION);
+  }
+  /// The workspace of the plan that is used, by which the fake's engines differ; -1 without a plan.
+  static int64_t workspace(bool backward, int64_t most = kAttentionWorkspaceMost) {
+    const Device device(0);
+    const auto plan =
+        FusedAttention::find(device, {backward, dims_of(kCases[0]), Format::kBf16}, most);
+    if (plan == nullptr) return -1;
+    const AttentionDims d = dims_of(kCases[0]);
+    return plan->workspace_bytes() - (backward ? aligned(d.N * d.H * d.Tq * 4) : 0);
+  }
+  static constexpr int64_t kTensorCores = 512, kBackwards = 1024, kOfBlackwell = 2048;
+};
+
+// The first engine that the fake proposes makes a plan, but does not run.
+TEST_F(AttentionEngines, AnEngineThatDoesNotRunIsLeftOut) {
+  const Device device(0);
+  const auto plan = FusedAttention::find(device, {true, dims_of(kCases[0]), Format::kBf16});
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(testing::last_refusal(), "The engine does not run");
+}
+
+// cuDNN's heuristics do not propose the engine for the gradient on these GPUs.
+TEST_F(AttentionEngines, BlackwellHasOneOfItsOwn) {
+  EXPECT_EQ(workspace(true), kTensorCores);
+  for (const int capability : {100, 103}) {
+    testing::set_device_capability(capability / 10, capability % 10);
+    EXPECT_EQ(workspace(true), kOfBlackwell);
+    EXPECT_EQ(workspace(false), kTensorCores);
+    EXPECT_EQ(workspace(true, 1),
+              kOfBlackwell);  // for the whole batch: there is no ds to be stored
+  }
+  testing::set_broken_algorithm(2);  // that engine
+  EXPECT_EQ(workspace(true), kTensorCores);
+  testing::set_broken_algorithm(-1);
+  testing::set_device_capability(12, 0);
+  EXPECT_EQ(workspace(true), kTensorCores);
+}
+
+TEST_F(AttentionEngines, TheOneOfBlackwellIsNamedByVersion) {
+  const AttentionProblem gradient{true, dims_of(kCases[0]), Format::kBf16};
+  const auto named = [&](int capability, size_t version) {
+    const auto engines = preferred_engines(gradient, capability, version);
+    return engines.size() == 1 ? words_of(engines[0]) : std::to_string(engines.size());
+  };
+  EXPECT_EQ(named(100, 91801), "cudnn engine=5 24=31 14=2");
+  EXPECT_EQ(named(103, 92202), "cudnn engine=5 24=31 14=2");
+  EXPECT_EQ(named(103, 92300), "cudnn engine=5 40=3 41=2 24=2 38=0 27=0 14=2");
+  EXPECT_EQ(named(110, 91900), "cudnn engine=17 24=31 14=2");
+  EXPECT_EQ(named(120, 91900), "0");
+  EXPECT_EQ(named(90, 91900), "0");
+  EXPECT_TRUE(preferred_engines({false, gradient.dims, Format::kBf16}, 100, 91900).empty());
+}
+
+// Gradients of earlier versions could be wrong.
+TEST_F(AttentionEngines, AnOldVersionIsNotUsedAndNamed) {
+  for (const size_t version : {91600, 91701, 91800}) {
+    testing::set_dnn_version(version);
+    EXPECT_EQ(workspace(true), -1);
+    EXPECT_EQ(workspace(false), -1);
+  }
+  testing::set_dnn_version(91701);
+  EXPECT_EQ(CudaBackend(0).warning(),
+            "cuDNN 9.17.1 is too old for attention, whose gradients could be wrong before 9.18.1: "
+            "attention in 16 bits runs on slower kernels of F32; install cuDNN 9.18.1 or later");
+  testing::set_dnn_version(91801);
+  EXPECT_EQ(workspace(true), kTensorCores);
+  EXPECT_EQ(CudaBackend(0).warning(), "");
+}
+
 // Compiling an engine takes most of a second, so layers of the same shape share a plan.
 TEST(EmulatedAttention, OneProblemHasOnePlan) {
   const Device device(0);
@@ -261,7 +338,8 @@ TEST(EmulatedAttention, OneProblemHasOnePlan) {
   EXPECT_NE(FusedAttention::find(device, {false, d, Format::kF16}), first);
 }
 
-/// The number of cuDNN calls in one run of a case, forward and backward.
+/// The number of cuDNN calls in one run of a case, forward and backward. An earlier run has tried
+/// its engines out.
 int64_t cudnn_calls(CudaBackend& cuda, const std::string& name, Precision precision) {
   const auto& cases = testing::graph_cases();
   const auto test = std::ranges::find(cases, name, &testing::GraphCase::name);
@@ -273,6 +351,7 @@ int64_t cudnn_calls(CudaBackend& cuda, const std::string& name, Precision precis
   const testing::CaseGraph c = testing::with_gradients(test->build(DType::kF32), &gradients);
   testing::RunOptions options;
   options.precision = precision;
+  testing::run_case(c, cuda, options);
   const int64_t before = testing::submitted_works().of(WorkKind::kDnn);
   testing::run_case(c, cuda, options);
   return testing::submitted_works().of(WorkKind::kDnn) - before;
@@ -295,12 +374,41 @@ TEST(EmulatedAttention, RepeatsBitByBit) {
   testing::expect_repeats(cuda, Precision::kBf16, "Attention/eights");
 }
 
-TEST(EmulatedAttention, OurKernelsStandInForAMissingEngine) {
-  testing::set_graph_engines(false);
+// Every width, mask, packing and dropout: with dropout 16-bit operands are ours as well.
+TEST(EmulatedAttention, OurKernelsOnTensorCoresComputeWhatTheReferenceDoes) {
   CudaBackend cuda(0);
+  testing::expect_parity(cuda, Precision::kTf32, testing::Cases::kAll, "Attention/");
+  testing::set_graph_engines(false);
   EXPECT_EQ(cudnn_calls(cuda, "Attention/eights", Precision::kBf16), 0);
   testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "Attention/eights");
+  testing::expect_parity(cuda, Precision::kFp16, testing::Cases::kAll, "Attention/dropout");
   testing::set_graph_engines(true);
+}
+
+testing::CaseResult attention_result(CudaBackend& cuda, const std::string& name,
+                                     Precision precision) {
+  const auto& cases = testing::graph_cases();
+  const auto test = std::ranges::find(cases, name, &testing::GraphCase::name);
+  std::map<TensorId, TensorId> gradients;
+  testing::RunOptions options;
+  options.precision = precision;
+  return testing::run_case(testing::with_gradients(test->build(DType::kF32), &gradients), cuda,
+                           options);
+}
+
+TEST(EmulatedAttention, OnlyTf32JobsRoundToTf32) {
+  CudaBackend cuda(0);
+  testing::set_device_capability(7, 5);
+  CudaBackend turing(0);  // has no such instructions
+  testing::set_device_capability(9, 0);
+  for (const std::string name : {"Attention/tiles_causal", "Attention/width_dropout"}) {
+    const auto strict = attention_result(cuda, name, Precision::kFp32).values;
+    EXPECT_NE(attention_result(cuda, name, Precision::kTf32).values, strict) << name;
+    EXPECT_EQ(attention_result(turing, name, Precision::kTf32).values, strict) << name;
+  }
+  // Wide heads have kernels in F32 only.
+  EXPECT_EQ(attention_result(cuda, "Attention/wide_causal", Precision::kTf32).values,
+            attention_result(cuda, "Attention/wide_causal", Precision::kFp32).values);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "src/ops/head_loss.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/cublaslt_matmul.h"
 #include "src/runtime/cuda/head_loss.h"
 #include "src/runtime/forwarding_backend.h"
@@ -100,7 +101,7 @@ TEST(HeadInChunks, GivesWhatOneChunkGives) {
       SCOPED_TRACE(std::string(name_of(precision)) + ", " + std::to_string(rows) + " rows");
       options.precision = precision;
       const testing::CaseGraph c = head(rows);
-      InChunks small(1), whole(cuda::kScoresBytesMax);
+      InChunks small(1), whole(cuda::kScoresBytesMost);
       const testing::CaseResult got = testing::run_case(c, small, options);
       const testing::CaseResult expected = testing::run_case(c, whole, options);
       EXPECT_EQ(small.heads, 1);
@@ -181,7 +182,7 @@ TEST(HeadInChunks, HoldsTheScoresOfOneChunk) {
   const testing::CaseGraph c = head(1100);
   testing::RunOptions options;
   options.keep_all = false;
-  InChunks small(1), whole(cuda::kScoresBytesMax);
+  InChunks small(1), whole(cuda::kScoresBytesMost);
   const int64_t in_chunks = testing::run_case(c, small, options).planned_bytes;
   EXPECT_LE(in_chunks + (1100 - 128) * 64 * 4 - 9 * 256,
             testing::run_case(c, whole, options).planned_bytes);

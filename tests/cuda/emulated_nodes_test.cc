@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <thread>
 
 #include "src/job/train_job.h"
@@ -15,6 +16,8 @@
 #include "tests/cuda/many_buckets.h"
 #include "tests/cuda/ranks.h"
 #include "tests/engine/peers_support.h"
+#include "tests/support/must_end.h"
+#include "tests/support/patience.h"
 
 namespace trainyard {
 namespace {
@@ -45,6 +48,10 @@ Result<std::vector<RankDevice>> join_gpus(const std::shared_ptr<Peers>& peers) {
     }
     return devices;
   });
+}
+
+bool nccl_has_ended_all() {
+  return eventually([] { return testing::open_nccl_comms() == 0; });
 }
 
 /// Simulates the end of the process, even if other objects still refer to `peers`.
@@ -103,7 +110,7 @@ void expect_the_bits_of_local_gpus(Shard shard, int64_t micro_batches = 1) {
                 bytes_of(local.checkpoints / "step-000000005" / file))
           << file;
     }
-    EXPECT_EQ(testing::open_nccl_comms(), 0);
+    EXPECT_TRUE(nccl_has_ended_all());
   }
 }
 
@@ -140,7 +147,7 @@ Error refusal_of_both(const PeerOptions& options, const std::vector<std::stop_so
   });
   EXPECT_EQ(errors[0].message, errors[1].message);
   EXPECT_EQ(errors[0].reason, errors[1].reason);
-  EXPECT_EQ(testing::open_nccl_comms(), 0) << "not aborted";
+  EXPECT_TRUE(nccl_has_ended_all()) << "not aborted";
   return errors[0];
 }
 
@@ -222,7 +229,7 @@ TEST(EmulatedNodes, AProcessThatGoesEndsTheOthers) {
       }
       if (p == 1) end(*peers[at]);
     });
-    EXPECT_EQ(testing::open_nccl_comms(), 0);
+    EXPECT_TRUE(nccl_has_ended_all());
   }
 }
 
@@ -256,6 +263,56 @@ TEST(EmulatedNodes, ARankThatStopsIsNamedByItsProcess) {
     testing::release_device();
   });
   std::this_thread::sleep_for(milliseconds(300));  // lets the abandoned threads end
+}
+
+// NCCL reports a link that broke to all processes, and a process that has ended meanwhile is named.
+TEST(EmulatedNodes, ABrokenLinkEndsAll) {
+  const auto peers = connect_peers(2, {.ranks_each = 2});
+  std::barrier recorded(2);
+  must_end("the job", [&] {
+    on_each(2, [&](int64_t p) {
+      const auto at = static_cast<size_t>(p);
+      ManyBuckets job(join_gpus(peers[at]).value(),
+                      {.first_s = 600, .least_s = 600, .grace_s = 600});
+      job.losses(3);  // the second step records
+      recorded.arrive_and_wait();
+      if (p == 0) testing::break_link_after(10);
+      std::string text;
+      try {
+        while (true) job.losses(1);
+      } catch (const CudaError& e) {
+        text = e.what();
+        EXPECT_NE(text.find("exchanging gradients on GPU "), text.npos) << text;
+      } catch (const RankLost& e) {
+        text = e.what();
+        EXPECT_NE(text.find(" (127.0.0.1) has aborted the job"), text.npos) << text;
+      }
+      end(*peers[at]);
+    });
+  });
+  testing::break_link_after(-1);
+  EXPECT_TRUE(nccl_has_ended_all());
+}
+
+TEST(EmulatedNodes, AStopOfOneEndsAll) {
+  const Workspace w;
+  make_dataset(w, true, 60);
+  const auto peers = connect_peers(2, {.ranks_each = 2});
+  must_end("the job", [&] {
+    on_each(2, [&](int64_t p) {
+      const auto devices = join_gpus(peers[static_cast<size_t>(p)]).value();
+      Recorder recorder;
+      std::stop_source stop;
+      if (p == 1) {
+        recorder.stop_step = 5;
+        recorder.stop = &stop;
+      }
+      const auto result = train(testing::rank_job(w, "job-" + std::to_string(p)), devices,
+                                local_files(), recorder, stop.get_token());
+      EXPECT_EQ(result.error().reason, "STOPPED");
+    });
+  });
+  EXPECT_TRUE(nccl_has_ended_all());
 }
 
 // All ranks of this process wait in an exchange, and the other process sends no reason.

@@ -70,6 +70,33 @@ TEST(EmulatedCuda, ProductsWithoutEpilogues) {
   testing::expect_parity(cuda, Precision::kBf16, testing::Cases::kAll, "Gemm");
   testing::set_product_epilogues(true);
 }
+// No document says which epilogues the real library has for which types and transposition, whether
+// its algorithms run, or whether their ReLU keeps NaN. Each seed draws another library.
+TEST(EmulatedCuda, ProductsOfAnUnevenLibrary) {
+  testing::ProductCounts all;
+  for (const uint64_t seed : {1, 2, 3, 4}) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    testing::set_product_seed(seed);
+    cuda::CudaBackend cuda(0);
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      testing::expect_parity(cuda, precision, testing::Cases::kAll, "Gemm");
+      testing::expect_parity(cuda, precision, testing::Cases::kOneOfEachOp, "MatMul");
+    }
+    testing::expect_nan_through_relu(cuda);
+    const testing::ProductCounts drawn = testing::product_counts();
+    all.missing_epilogues += drawn.missing_epilogues;
+    all.failed_runs += drawn.failed_runs;
+    all.without_workspace += drawn.without_workspace;
+    all.lost_nan += drawn.lost_nan;
+    all.empty_results += drawn.empty_results;
+  }
+  testing::set_product_seed(0);
+  EXPECT_GT(all.missing_epilogues, 0);
+  EXPECT_GT(all.failed_runs, 0);
+  EXPECT_GT(all.without_workspace, 0);
+  EXPECT_GT(all.lost_nan, 0);
+  EXPECT_GT(all.empty_results, 0);
+}
 // Epilogues that the library offers are used: a GELU and its gradient, and the gradients of two
 // biases.
 TEST(EmulatedCuda, EpiloguesSaveLaunches) {
@@ -237,6 +264,24 @@ TEST(EmulatedCuda, PassesItsCheck) {
     return true;
   });
   EXPECT_EQ(check.failure(), "");
+}
+
+// A GPU without bfloat16 is checked in fp16, whose first steps overflow and are skipped.
+TEST(EmulatedCuda, PassesItsCheckWithoutBfloat16) {
+  testing::set_device_capability(7, 5);
+  std::vector<std::string> names;
+  {
+    cuda::CudaBackend cuda(0);
+    const auto cpu = make_cpu_backend(2);
+    const DeviceCheck check = check_device(cuda, *cpu, [&](const DeviceCheckRow& row) {
+      names.push_back(row.network);
+      return true;
+    });
+    EXPECT_EQ(check.failure(), "");
+  }
+  testing::set_device_capability(9, 0);
+  EXPECT_NE(std::ranges::find(names, "resnet18 fp16"), names.end());
+  EXPECT_EQ(std::ranges::find(names, "resnet18 bf16"), names.end());
 }
 
 TEST(EmulatedCuda, RecordsAStepAndReplaysIt) {

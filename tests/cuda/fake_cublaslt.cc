@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/math/philox.h"
 #include "tests/cuda/fake_cuda.h"
 
 namespace {
@@ -91,6 +93,9 @@ Opaque* wrap(T* p) {
   return handle;
 }
 bool has_epilogues = true;
+uint64_t product_seed = 0;
+trainyard::testing::ProductCounts drawn_counts;
+std::atomic<int64_t> slow_count = 0;
 
 /// The operations applied to the sum of a product.
 struct Epilogue {
@@ -145,6 +150,48 @@ int64_t bytes_of(const Layout& l) {
   return elements * trainyard::kernels::cuda::element_bytes(format_of(l));
 }
 
+/// What the seed draws for a product (set_product_seed).
+enum class Oddity : uint8_t { kMissing, kFails, kNoWorkspace, kLosesNan, kEmptyResult };
+/// A number for all products of the same types, transposition and epilogue.
+uint64_t kind_of(const Operation& op, const Layout& a, const Layout& c) {
+  uint64_t kind = 0;
+  for (const uint64_t part :
+       {uint64_t{
+            get<uint32_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT)},
+        static_cast<uint64_t>(get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSA, 0)),
+        static_cast<uint64_t>(get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSB, 0)),
+        static_cast<uint64_t>(a.type), static_cast<uint64_t>(c.type), uint64_t{op.tf32}}) {
+    kind = kind * 1009 + part;
+  }
+  return kind;
+}
+/// Whether the seed draws the oddity for this kind of product, and for one of its algorithms.
+bool has(Oddity oddity, uint64_t kind, uint64_t algorithm = 0) {
+  if (product_seed == 0) return false;
+  const uint32_t drawn =
+      trainyard::math::philox_u32(product_seed, static_cast<uint32_t>(oddity), kind, algorithm);
+  return drawn % 3 == 0;
+}
+constexpr int kLastAlgorithm = kAlgorithms - 1;  // which always runs and keeps NaN
+bool fails(uint64_t kind, uint64_t algorithm) {
+  return algorithm != kLastAlgorithm && has(Oddity::kFails, kind, algorithm);
+}
+bool cuts_nan(uint64_t kind, uint64_t algorithm) {
+  return !trainyard::testing::relu_heeds_nan() ||
+         trainyard::testing::loses_nan(static_cast<int64_t>(algorithm)) ||
+         (algorithm != kLastAlgorithm && has(Oddity::kLosesNan, kind, algorithm));
+}
+
+/// Whether cuBLASLt has only slow kernels for the product. In 16 bits, the fast ones load 16 bytes:
+/// the stored rows of each matrix, and the distances between them, must be multiples of that.
+bool is_slow(const Layout& a, const Layout& b, const Layout& c) {
+  if (a.type == CUDA_R_32F) return false;
+  return std::ranges::any_of(std::initializer_list<const Layout*>{&a, &b, &c}, [](const Layout* l) {
+    const int64_t element = trainyard::kernels::cuda::element_bytes(format_of(*l));
+    return l->rows * element % 16 != 0 || l->leading * element % 16 != 0;
+  });
+}
+
 /// The reason why cuBLASLt would refuse the product; empty if the product is valid.
 std::string why_impossible(const Operation& op, const Layout& a, const Layout& b, const Layout& c) {
   const bool ta = get<int32_t>(op.attributes, CUBLASLT_MATMUL_DESC_TRANSA, 0) == CUBLAS_OP_T;
@@ -154,11 +201,18 @@ std::string why_impossible(const Operation& op, const Layout& a, const Layout& b
     return "The sizes of the matrices do not fit";
   }
   if (op.tf32 && a.type != CUDA_R_32F) return "TF32 is of operands in F32";
+  if ((op.tf32 || a.type == CUDA_R_16BF) && !trainyard::testing::has_bf16_and_tf32()) {
+    return "The device has no products of this type";
+  }
   if (a.type != b.type || (c.type != CUDA_R_32F && c.type != a.type)) {
     return "There is no product of these types";
   }
   const Epilogue epilogue(op.attributes);
   if (!has_epilogues && epilogue.is_more()) return "There is no such epilogue";
+  if (epilogue.is_more() && has(Oddity::kMissing, kind_of(op, a, c))) {
+    ++drawn_counts.missing_epilogues;
+    return "There is no such epilogue for these types";
+  }
   const auto aux_leading = get<int64_t>(op.attributes, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
   const int64_t multiple = epilogue.has_bits() ? kBitsOfARow : epilogue.has_matrix() ? 8 : 0;
   if (multiple > 0 && (aux_leading % multiple != 0 || aux_leading < c.rows)) {
@@ -177,8 +231,8 @@ std::string why_impossible(const Operation& op, const Layout& a, const Layout& b
   return "";
 }
 
-/// The content of an algorithm: a magic word, its number, its scheme, and the alignments declared
-/// for a, b, c and d, 16 bits each.
+/// The content of an algorithm: a magic word, its number, its scheme, the alignments declared for
+/// a, b, c and d, 16 bits each, and the bytes of its workspace.
 constexpr uint64_t kAlgorithmWord = 0x79617264;
 using Alignments = std::array<uint32_t, 4>;
 constexpr uint32_t kAlignmentDefault = 256;
@@ -189,7 +243,7 @@ Alignments alignments_of(const cublasLtMatmulAlgo_t& algorithm) {
   }
   return all;
 }
-cublasLtMatmulAlgo_t make_algorithm(int index, const Alignments& alignments) {
+cublasLtMatmulAlgo_t make_algorithm(int index, const Alignments& alignments, uint64_t kind) {
   cublasLtMatmulAlgo_t algorithm{};
   algorithm.data[0] = kAlgorithmWord;
   algorithm.data[1] = static_cast<uint64_t>(index);
@@ -197,6 +251,8 @@ cublasLtMatmulAlgo_t make_algorithm(int index, const Alignments& alignments) {
   for (size_t i = 0; i < alignments.size(); ++i) {
     algorithm.data[3] |= uint64_t{alignments[i]} << (16 * i);
   }
+  const auto number = static_cast<uint64_t>(index);
+  algorithm.data[4] = has(Oddity::kNoWorkspace, kind, number) ? 0 : 4096 * (1 + number);
   return algorithm;
 }
 /// A pointer passed to a product.
@@ -207,9 +263,7 @@ struct Memory {
 };
 constexpr int64_t kVectorAlignment = 16;  // alignment of memory that an epilogue accesses
 /// The workspace that the backend must provide; no tensor may overlap it.
-size_t workspace_of(const cublasLtMatmulAlgo_t& algorithm) {
-  return 4096 * (1 + algorithm.data[1]);
-}
+size_t workspace_of(const cublasLtMatmulAlgo_t& algorithm) { return algorithm.data[4]; }
 /// The index of the `q`-th of `k` terms in an algorithm's order: ascending, descending, or the even
 /// indices first.
 int64_t term(uint64_t algorithm, int64_t q, int64_t k) {
@@ -223,6 +277,12 @@ int64_t term(uint64_t algorithm, int64_t q, int64_t k) {
 
 namespace trainyard::testing {
 void set_product_epilogues(bool available) { has_epilogues = available; }
+void set_product_seed(uint64_t seed) {
+  product_seed = seed;
+  drawn_counts = {};
+}
+ProductCounts product_counts() { return drawn_counts; }
+int64_t slow_products() { return slow_count; }
 }  // namespace trainyard::testing
 
 extern "C" {
@@ -318,10 +378,16 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
         of(p), CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES + static_cast<int>(i), kAlignmentDefault);
   }
   const auto most = get<uint64_t>(of(p), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0);
+  const uint64_t kind = kind_of(of(d), of(a), of(c));
+  if (has(Oddity::kEmptyResult, kind) && *found < requested) {
+    results[*found] = {};
+    results[(*found)++].state = CUBLAS_STATUS_NOT_SUPPORTED;
+    ++drawn_counts.empty_results;
+  }
   for (int i = 0; i < kAlgorithms && *found < requested; ++i) {
     cublasLtMatmulHeuristicResult_t& result = results[*found];
     result = {};
-    result.algo = make_algorithm(i, alignments);
+    result.algo = make_algorithm(i, alignments, kind);
     result.workspaceSize = workspace_of(result.algo);
     if (result.workspaceSize <= most) ++*found;
   }
@@ -370,6 +436,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     return CUBLAS_STATUS_EXECUTION_FAILED;
   }
   const Operation op = of(operation);
+  const uint64_t kind = kind_of(op, of(a_layout), of(c_layout));
+  if (fails(kind, algorithm.data[1])) {
+    ++drawn_counts.failed_runs;
+    return refuse(CUBLAS_STATUS_EXECUTION_FAILED, "The algorithm does not run");
+  }
   const Layout la = of(a_layout), lb = of(b_layout), lc = of(c_layout);
   const float scale = *static_cast<const float*>(alpha), old = *static_cast<const float*>(beta);
   if (const std::string why = why_impossible(op, la, lb, lc); !why.empty() || c != d) {
@@ -415,9 +486,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
           lc.type) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  slow_count += is_slow(la, lb, lc) ? 1 : 0;
+  drawn_counts.without_workspace += workspace_of(algorithm) == 0 ? 1 : 0;
+  const bool cuts = epilogue.relu && cuts_nan(kind, algorithm.data[1]);
+  drawn_counts.lost_nan += cuts && product_seed != 0 ? 1 : 0;
   trainyard::testing::submit_to_stream(stream, trainyard::testing::WorkKind::kProduct, [=] {
     trainyard::testing::spend_algorithm_cost(algorithm.data[1]);
-    std::memset(workspace, 0xFF, workspace_of(algorithm));  // NaN in every type
+    if (workspace_of(algorithm) > 0) {
+      std::memset(workspace, 0xFF, workspace_of(algorithm));  // NaN in every type
+    }
     const int64_t k = ta ? la.rows : la.columns;
     const int32_t batch = batch_of(lc);
     const Layout like_c{lc.type, 0, 0, 0, {}};
@@ -451,7 +528,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
           auto* const bits = static_cast<uint8_t*>(aux) + (i + j * aux_leading) / 8;
           const auto bit = static_cast<uint8_t>(1 << i % 8);
           if (epilogue.relu) {
-            const bool passes = trainyard::testing::relu_heeds_nan() ? !(sum <= 0) : sum > 0;
+            const bool passes = cuts ? sum > 0 : !(sum <= 0);
             if (epilogue.keeps_bits) {
               *bits = static_cast<uint8_t>(passes ? *bits | bit : *bits & ~bit);
             }

@@ -12,7 +12,8 @@
 // device memory of the size that the layout requires; leading dimensions that are too small; a
 // workspace that is missing, too small, or not at a multiple of 256 bytes. cuDNN itself does not
 // refuse the last one: some of its engines compute wrong results then. Each product and each plan
-// starts with a workspace of NaN.
+// starts with a workspace of NaN. cuDNN's first proposal is an engine that makes a plan and then
+// fails when it runs.
 //
 // While works are counted (set_counting), nothing is computed and device memory consists of
 // addresses only, so that a step of any size can be examined.
@@ -23,6 +24,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "kernels/cuda/stream.h"
@@ -44,6 +46,10 @@ struct WorkCounts {
 
 /// Runs the work, or adds it to the stream's recording.
 void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work);
+/// Whether the stream is being recorded; then the recording keeps `object` until it is destroyed in
+/// both of its forms, as a CUDA graph and as an executable one, like a user object of CUDA.
+bool is_recorded(CUstream_st* stream);
+void keep_with_recording(CUstream_st* stream, std::shared_ptr<const void> object);
 /// While on, works are counted but not run, and newly allocated device memory must not be accessed.
 /// The clock of events then advances by one millisecond for each work.
 void set_counting(bool on);
@@ -59,6 +65,22 @@ int64_t device_bytes();
 void set_device_limit(int64_t bytes);
 /// Whether cuBLASLt has other epilogues than that of a bias.
 void set_product_epilogues(bool available);
+/// Makes cuBLASLt as uneven as the real one may be, in a way that the seed draws for each kind of
+/// product: by epilogue, types and transposition some products have no algorithm. Of the others,
+/// some algorithms fail when they run, need no workspace, or have a ReLU that loses NaN; the last
+/// one always runs. The heuristic's first result may be none at all, which only its state tells. 0:
+/// everything works.
+void set_product_seed(uint64_t seed);
+/// How often something that the seed draws has happened.
+struct ProductCounts {
+  int64_t missing_epilogues = 0, failed_runs = 0, without_workspace = 0, lost_nan = 0,
+          empty_results = 0;
+};
+ProductCounts product_counts();
+/// The number of products in 16 bits that were submitted in a form for which cuBLASLt has only slow
+/// kernels, because rows or strides of a matrix are no multiples of 16 bytes. Source: cuBLAS
+/// documentation, "Tensor Core Usage".
+int64_t slow_products();
 /// Sets how long algorithm `index` of a product, or the engine `index` places after the first good
 /// one, takes by the clock of events, in addition to its real time. The initial values are 300, 100
 /// and 200 ms, so that the second is the fastest. Each has its own order of summation.
@@ -77,15 +99,21 @@ constexpr int64_t kWorkspaceAlignment = 256;
 /// restored; -1: none.
 void set_broken_algorithm(int index);
 void set_refused_algorithm(int index);
+/// Sets an algorithm whose ReLU loses NaN; -1: none.
+void set_nan_loser(int index);
 /// The number of products and convolutions created from recorded choices so far.
 int64_t restored_algorithms();
-/// Only the fakes call the next three.
+/// Only the fakes call the next four.
 bool is_algorithm_broken(int64_t index);
 bool is_algorithm_refused(int64_t index);
+/// Whether ReLU loses NaN in this algorithm alone.
+bool loses_nan(int64_t index);
 void count_restored_algorithm();
 /// Advances the clock for the work that runs.
 void spend_algorithm_cost(size_t index);
 constexpr int kAlgorithms = 3;
+/// Sets the version of cuDNN, in the form of cudnnGetVersion().
+void set_dnn_version(size_t version);
 /// Sets the name of all devices.
 void set_device_model(const char* name);
 /// Sets the number of devices; call it before the first one is opened.
@@ -96,10 +124,14 @@ void release_device();
 int device_of(CUstream_st* stream);
 /// Sets the result of ncclCommGetAsyncError; 0 is no error.
 void set_nccl_async_error(int error);
+/// After `exchanges` further ones of this process's ranks, the link breaks: NCCL reports a remote
+/// error, and exchanges wait until their rank is aborted; -1: never.
+void break_link_after(int64_t exchanges);
 /// Sets how this rank's start among several processes ends: with an error, never (ncclInProgress),
 /// or successfully (0).
 void set_nccl_start(int rank, int error);
-/// The number of communicators that were neither destroyed nor aborted.
+/// The number of communicators that NCCL has not yet ended. It ends one that was destroyed or
+/// aborted when no recording with its exchanges exists any more.
 int64_t open_nccl_comms();
 /// Element `i` of a tensor.
 inline float read_element(kernels::cuda::Format format, const void* data, int64_t i) {
@@ -125,12 +157,26 @@ bool is_context_broken();
 void leave_error(int error);
 /// Simulates that another process has exclusive use of all devices.
 void set_devices_busy(bool busy);
+/// Sets the error with which CUDA does not start on this host; 0: it starts.
+void set_start_fault(int error);
+/// Simulates a process that has not used CUDA yet: the next call makes the device's context.
+void forget_contexts();
+/// The flags with which the device's context was made. Throws std::out_of_range without a context.
+unsigned context_flags(int device);
+/// The number of waits during which the host polled instead of sleeping.
+int64_t polling_host_waits();
 /// Whether the driver can run the compiled code.
 void set_has_code(bool has_code);
 /// Sets the CUDA version that the driver supports, in CUDA's encoding; 0: no driver.
 void set_driver_cuda(int version);
-/// Sets the memory of every device.
+/// Sets the memory of every device. An allocation that exceeds it fails as out of memory, unless
+/// works are only counted.
 void set_device_memory(int64_t bytes);
+/// Sets the compute capability of every device. Below 8.0 the libraries have neither bfloat16 nor
+/// TF32.
+void set_device_capability(int major, int minor);
+/// Only the fakes call this: whether the devices have bfloat16 and TF32.
+bool has_bf16_and_tf32();
 /// The number of recordings uploaded so far.
 int64_t uploaded_recordings();
 /// Whether cuDNN proposes engines for convolutions.

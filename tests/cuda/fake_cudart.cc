@@ -38,6 +38,7 @@ struct Recorded {
   Work work;
   CUevent_st* event;
 };
+using Kept = std::vector<std::shared_ptr<const void>>;
 struct CUstream_st {
   int device = 0;
   std::deque<Work> queue;             // submitted, but not yet run
@@ -47,9 +48,11 @@ struct CUstream_st {
   bool broken = false;                // a call was made that cannot be recorded
   std::vector<Recorded> recorded;     // the recording, if this is an origin stream
   std::vector<CUstream_st*> members;  // streams of this origin's recording
+  Kept kept;                          // objects that this origin's recording keeps
 };
 struct CUevent_st {
   bool timed = false;
+  bool sleeps = false;  // whether the host sleeps while it waits for the event
   bool recorded = false;
   std::shared_ptr<double> ms;     // set when the stream reaches the event
   CUstream_st* stream = nullptr;  // nullptr: nothing to wait for
@@ -59,9 +62,11 @@ struct CUevent_st {
 };
 struct CUgraph_st {
   std::vector<Recorded> recorded;
+  Kept kept;
 };
 struct CUgraphExec_st {
   std::vector<Recorded> recorded;
+  Kept kept;
 };
 
 namespace {
@@ -104,7 +109,8 @@ cudaError_t fail(cudaError_t error) {
 
 // TRAINYARD_FAKE_CUDA_FAULT, for tests of a whole daemon: "after=N" is an illegal memory access in
 // the N-th work, which every later call returns, as on a GPU; "wrong" makes copies to the host add
-// to a number; with "busy=FILE" another process has the devices as long as FILE exists.
+// to a number; with "busy=FILE" another process has the devices as long as FILE exists; with
+// "start=N,FILE" CUDA does not start, with error N, as long as FILE exists.
 std::atomic<int64_t> works_before_fault = [] {
   const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
   return text != nullptr && std::strncmp(text, "after=", 6) == 0 ? std::atoll(text + 6) : -1;
@@ -121,7 +127,53 @@ const std::string busy_file = [] {
   const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
   return text != nullptr && std::strncmp(text, "busy=", 5) == 0 ? text + 5 : "";
 }();
+struct StartFault {
+  int error = 0;
+  std::string file;
+};
+const StartFault fault_of_file = []() -> StartFault {
+  const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
+  const char* const comma = text != nullptr ? std::strchr(text, ',') : nullptr;
+  if (comma == nullptr || std::strncmp(text, "start=", 6) != 0) return {};
+  return {std::atoi(text + 6), comma + 1};
+}();
+int start_error = 0;
+
+/// The error with which CUDA does not start in this process; cudaSuccess if it does.
+cudaError_t fault_at_start() {
+  if (start_error != 0) return static_cast<cudaError_t>(start_error);
+  const bool is_there =
+      !fault_of_file.file.empty() && access(fault_of_file.file.c_str(), F_OK) == 0;
+  return is_there ? static_cast<cudaError_t>(fault_of_file.error) : cudaSuccess;
+}
+
 bool devices_busy = false, has_code = true;
+// The flags with which each device's context was made, by device.
+std::map<int, unsigned> contexts;
+int64_t polling_waits = 0;
+
+/// Makes the device's context with these flags unless it exists.
+cudaError_t need_context(int device, unsigned flags) {
+  if (devices_busy || (!busy_file.empty() && access(busy_file.c_str(), F_OK) == 0)) {
+    return fail(cudaErrorDevicesUnavailable);
+  }
+  const std::scoped_lock lock(mutex);
+  contexts.try_emplace(device, flags);
+  return cudaSuccess;
+}
+
+/// Whether the host sleeps while it waits for a stream of the device.
+bool has_sleeping_context(int device) {
+  const std::scoped_lock lock(mutex);
+  const auto made = contexts.find(device);
+  return made != contexts.end() && (made->second & cudaDeviceScheduleBlockingSync) != 0;
+}
+
+/// Counts a wait of the host, unless the host sleeps.
+void note_wait(bool sleeps) {
+  const std::scoped_lock lock(mutex);
+  if (!sleeps) ++polling_waits;
+}
 int driver_cuda = CUDART_VERSION;
 int64_t device_memory = int64_t{80} << 30, uploaded = 0;
 
@@ -147,13 +199,13 @@ int visible_devices() {
   return count;
 }
 
-/// Refuses a call that must not happen while a stream records.
-cudaError_t must_not_record() {
-  if (is_lost()) return fail(lost());
+/// Refuses a call that must not happen while a stream records, whatever the context's state is.
+cudaError_t may_not_record() {
   if (recording_stream == nullptr) return cudaSuccess;
   recording_stream->broken = true;
   return fail(cudaErrorStreamCaptureUnsupported);
 }
+cudaError_t must_not_record() { return is_lost() ? fail(lost()) : may_not_record(); }
 
 void wait_if_stalled(int device, WorkKind kind) {
   std::unique_lock lock(stall.mutex);
@@ -211,6 +263,8 @@ std::atomic<double> spent_ms = 0;
 std::atomic<const char*> device_model = "Emulated GPU";
 std::atomic<int> broken_algorithm = -1, refused_algorithm = -1;
 std::atomic<int64_t> restored = 0;
+
+std::atomic<int> capability = 90, nan_loser = -1;
 
 double now_ms() {
   if (counts_only) return static_cast<double>(submitted.all());
@@ -270,6 +324,10 @@ namespace trainyard::testing {
 void submit_to_stream(CUstream_st* stream, WorkKind kind, std::function<void()> work) {
   submit(stream, {kind, std::move(work)});
 }
+bool is_recorded(CUstream_st* stream) { return stream->origin != nullptr; }
+void keep_with_recording(CUstream_st* stream, std::shared_ptr<const void> object) {
+  stream->origin->kept.push_back(std::move(object));
+}
 void set_counting(bool on) { counts_only = on; }
 WorkCounts submitted_works() { return submitted; }
 WorkCounts recorded_works() { return newest_recording; }
@@ -295,6 +353,8 @@ void set_device_model(const char* name) { device_model = name; }
 void set_algorithm_cost(size_t index, double ms) { algorithm_costs[index] = ms; }
 void set_broken_algorithm(int index) { broken_algorithm = index; }
 void set_refused_algorithm(int index) { refused_algorithm = index; }
+void set_nan_loser(int index) { nan_loser = index; }
+bool loses_nan(int64_t index) { return index == nan_loser; }
 int64_t restored_algorithms() { return restored; }
 bool is_algorithm_broken(int64_t index) { return index == broken_algorithm; }
 bool is_algorithm_refused(int64_t index) { return index == refused_algorithm; }
@@ -330,9 +390,24 @@ void set_fault_after(int64_t works, int error) {
 bool is_context_broken() { return is_lost(); }
 void leave_error(int error) { last_error = static_cast<cudaError_t>(error); }
 void set_devices_busy(bool busy) { devices_busy = busy; }
+void set_start_fault(int error) { start_error = error; }
+void forget_contexts() {
+  const std::scoped_lock lock(mutex);
+  contexts.clear();
+}
+unsigned context_flags(int device) {
+  const std::scoped_lock lock(mutex);
+  return contexts.at(device);
+}
+int64_t polling_host_waits() {
+  const std::scoped_lock lock(mutex);
+  return polling_waits;
+}
 void set_has_code(bool has) { has_code = has; }
 void set_driver_cuda(int version) { driver_cuda = version; }
 void set_device_memory(int64_t bytes) { device_memory = bytes; }
+void set_device_capability(int major, int minor) { capability = 10 * major + minor; }
+bool has_bf16_and_tf32() { return capability >= 80; }
 int64_t uploaded_recordings() { return uploaded; }
 int device_of(CUstream_st* stream) { return stream->device; }
 
@@ -352,6 +427,12 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "uncorrectable ECC error encountered";
     case cudaErrorDevicesUnavailable:
       return "CUDA-capable device(s) is/are busy or unavailable";
+    case cudaErrorSystemNotReady:
+      return "system not yet initialized";
+    case cudaErrorSystemDriverMismatch:
+      return "system has unsupported display driver / cuda driver combination";
+    case cudaErrorUnknown:
+      return "unknown error";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureUnjoined:
@@ -363,6 +444,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return last_error; }
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (const cudaError_t e = fault_at_start(); e != cudaSuccess) return fail(e);
   if (driver_cuda < CUDART_VERSION) return fail(cudaErrorInsufficientDriver);
   *count = visible_devices();
   return cudaSuccess;
@@ -378,7 +460,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
   std::strcpy(properties->name, device_model);
-  properties->major = 9;
+  properties->major = capability / 10;
+  properties->minor = capability % 10;
   properties->multiProcessorCount = 2;
   properties->totalGlobalMem = static_cast<size_t>(device_memory);
   return cudaSuccess;
@@ -392,6 +475,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     case cudaDevAttrGlobalMemoryBusWidth:  // bits
       *value = 64;
       return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = capability / 10;
+      return cudaSuccess;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = capability % 10;
+      return cudaSuccess;
     default:
       return fail(cudaErrorInvalidValue);
   }
@@ -400,22 +489,36 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};
   return has_code ? cudaSuccess : fail(cudaErrorNoKernelImageForDevice);
 }
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize ||
+      !trainyard::kernels::cuda::emulator::raise_shared_limit(kernel, value)) {
+    return fail(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= visible_devices()) return fail(cudaErrorInvalidDevice);
-  if (devices_busy || (!busy_file.empty() && access(busy_file.c_str(), F_OK) == 0)) {
-    return fail(cudaErrorDevicesUnavailable);
+  // Without cudaInitDevice, the context gets the default flags.
+  if (const cudaError_t e = need_context(device, cudaDeviceScheduleAuto); e != cudaSuccess) {
+    return e;
   }
   current_device = device;
   return cudaSuccess;
 }
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
+  if (device < 0 || device >= visible_devices()) return fail(cudaErrorInvalidDevice);
+  if (flags != cudaInitDeviceFlagsAreValid) return fail(cudaErrorInvalidValue);
+  return need_context(device, device_flags);
+}
 
 cudaError_t cudaMalloc(void** memory, size_t size) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
-  if (static_cast<int64_t>(size) > limit) return fail(cudaErrorMemoryAllocation);
+  const int64_t free = counts_only ? limit : device_memory * visible_devices() - allocated;
+  if (static_cast<int64_t>(size) > std::min(limit, free)) return fail(cudaErrorMemoryAllocation);
   *memory = nullptr;
   if (size == 0) return cudaSuccess;
   if (counts_only) {
@@ -437,6 +540,7 @@ cudaError_t cudaMalloc(void** memory, size_t size) {
 }
 cudaError_t cudaFree(void* memory) {
   if (memory == nullptr) return cudaSuccess;
+  if (const cudaError_t e = may_not_record(); e != cudaSuccess) return e;
   const std::scoped_lock lock(mutex);
   const auto it = allocations.find(memory);
   if (it == allocations.end()) return fail(cudaErrorInvalidValue);
@@ -455,6 +559,7 @@ cudaError_t cudaMallocHost(void** memory, size_t size) {
   return *memory == nullptr ? fail(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* memory) {
+  if (const cudaError_t e = may_not_record(); e != cudaSuccess) return e;
   std::free(memory);
   return cudaSuccess;
 }
@@ -465,6 +570,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size, cudaMemcpyK
   if ((kind != cudaMemcpyDeviceToHost && !is_device_range(to, size)) ||
       (kind != cudaMemcpyHostToDevice && !is_device_range(from, size))) {
     return fail(cudaErrorInvalidValue);
+  }
+  const auto *begin = static_cast<const std::byte*>(from), *target = static_cast<std::byte*>(to);
+  if (kind == cudaMemcpyDeviceToDevice && begin < target + size && target < begin + size) {
+    return fail(cudaErrorInvalidValue);  // CUDA does not define what a copy onto itself gives
   }
   if (computes_wrongly && kind == cudaMemcpyDeviceToHost && size >= sizeof(float)) {
     submit(stream, {WorkKind::kCopy, [=] {
@@ -502,6 +611,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  note_wait(has_sleeping_context(stream->device));
   drain(*stream, stream->submitted);
   return must_not_record();
 }
@@ -530,6 +640,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
   (*event)->timed = (flags & cudaEventDisableTiming) == 0;
+  (*event)->sleeps = (flags & cudaEventBlockingSync) != 0;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -558,6 +669,7 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  note_wait(event->sleeps);
   if (event->stream != nullptr) drain(*event->stream, event->position);
   return must_not_record();
 }
@@ -575,6 +687,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = nullptr;
   if (recording_stream != stream) return fail(cudaErrorIllegalState);
   recording_stream = nullptr;
+  Kept kept = std::exchange(stream->kept, {});
   bool unjoined = false;
   for (CUstream_st* member : stream->members) {
     unjoined |= member != stream && member->joined < member->works;
@@ -587,11 +700,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (const Recorded& item : stream->recorded) {
     if (item.kind == Recorded::kWork) count(newest_recording, *item.work.kind);
   }
-  *graph = new CUgraph_st{std::move(stream->recorded)};
+  *graph = new CUgraph_st{std::move(stream->recorded), std::move(kept)};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->recorded};
+  *exec = new CUgraphExec_st{graph->recorded, graph->kept};
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {

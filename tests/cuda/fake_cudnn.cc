@@ -5,8 +5,10 @@
 // (fake_cudnn_graph.h). See fake_cuda.h.
 //
 // Before the first allowed engine, the heuristic proposes the naive engine, which the backend must
-// use last, and one engine of each kind that is not allowed; those write NaN, or round as TF32
-// does. Some problems have no engine, so that tests cover all of the backend's fallbacks: a bias or
+// use last, one engine of each kind that is not allowed (those write NaN, or round as TF32 does),
+// and one that makes a plan and fails when it runs. For the gradient of attention on compute
+// capability 10, an engine exists that the heuristic does not propose, as in cuDNN 9.18. Some
+// problems have no engine, so that tests cover all of the backend's fallbacks: a bias or
 // results of another type than the operands, as in cuDNN 9.19 for an H100; asymmetric pads in F32
 // and in gradients.
 #include <cudnn.h>
@@ -40,6 +42,7 @@ using trainyard::testing::DnnTensor;
 bool has_engines = true, has_graph_engines = true;  // for convolutions, and for other graphs
 bool has_wide_gradients = false, has_fast_engines = true;
 bool heeds_nan = true, reads_workspace = false;
+size_t dnn_version = CUDNN_VERSION;
 
 thread_local std::string words;  // the newest refusal's message, until it is read
 
@@ -374,6 +377,11 @@ std::vector<DnnOperation> operations_of(const Descriptor& graph) {
   return operations;
 }
 
+/// The gradient has five products, attention itself has two.
+bool is_attention_gradient(const std::vector<DnnOperation>& operations) {
+  return std::ranges::count(operations, DnnOperation::Kind::kMatmul, &DnnOperation::kind) == 5;
+}
+
 bool is_convolution(const Descriptor& graph) {
   switch (child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS).type) {
     case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR:
@@ -427,12 +435,28 @@ struct ConvolutionEpilogue {
   }
 };
 
+/// Whether cuDNN has an engine for a graph of attention. Source: cuDNN Frontend,
+/// operations/Attention: the elements of a head are a multiple of 8, and there is no gradient of
+/// one query and one key.
+bool has_attention_engine(const std::vector<DnnOperation>& operations) {
+  const auto first =
+      std::ranges::find(operations, DnnOperation::Kind::kMatmul, &DnnOperation::kind);
+  if (first == operations.end()) return true;
+  const bool is_gradient = is_attention_gradient(operations);
+  return first->x.size[3] % 8 == 0 &&
+         !(is_gradient && first->x.size[2] == 1 && first->b->size[3] == 1);
+}
+
 bool has_engine(const Descriptor& graph) {
-  if (!is_convolution(graph)) return has_graph_engines;
+  if (!is_convolution(graph)) {
+    return has_graph_engines && trainyard::testing::has_bf16_and_tf32() &&
+           has_attention_engine(operations_of(graph));
+  }
   if (!has_engines) return false;
   const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
   const bool half = operand.type != CUDNN_DATA_FLOAT;
+  if (operand.type == CUDNN_DATA_BFLOAT16 && !is_new) return false;
   const ConvolutionEpilogue epilogue(graph, p.y);
   if (epilogue.has_bias && epilogue.bias[0].type != operand.type) return false;
   const cudnnDataType_t made = (epilogue.has_bias ? epilogue.output[0] : p.result()).type;
@@ -449,16 +473,52 @@ enum Engine : int64_t {
   kGreedy,       // needs an impossibly large workspace
   kUnwilling,    // refuses to make a plan
   kGood,
-  kBackwards,  // as good, but sums from the last product to the first
-  kNaive,      // as good as kGood, but its notes call it a last resort
+  kBackwards,   // as good, but sums from the last product to the first
+  kNaive,       // as good as kGood, but its notes call it a last resort
+  kIdle,        // makes a plan, and fails when it runs
+  kUnproposed,  // for the gradient of attention on compute capability 10; called engine 5 there
   kEngines,
 };
-constexpr int64_t kKnobValue = 7;
+constexpr int64_t kUnproposedNumber = 5;
+bool is_good(int64_t engine) { return engine >= kGood && engine != kIdle; }
 int64_t workspace_of_engine(int64_t engine) {
-  return engine == kGreedy ? int64_t{1} << 50 : engine == kBackwards ? 1024 : 512;
+  switch (engine) {
+    case kGreedy:
+      return int64_t{1} << 50;
+    case kUnproposed:
+      return 2048;
+    case kBackwards:
+      return 1024;
+    default:
+      return 512;
+  }
 }
 /// The engine's index for set_algorithm_cost() (fake_cuda.h).
-int64_t algorithm_of(int64_t engine) { return engine == kBackwards ? 1 : 0; }
+int64_t algorithm_of(int64_t engine) {
+  return engine == kUnproposed ? 2 : engine == kBackwards ? 1 : 0;
+}
+/// The settings of an engine: types and values of knobs.
+using Knobs = std::vector<std::pair<cudnnBackendKnobType_t, int64_t>>;
+Knobs knobs_of(int64_t engine) {
+  if (engine == kUnproposed) return {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}, {CUDNN_KNOB_TYPE_STAGES, 2}};
+  return {{CUDNN_KNOB_TYPE_TILE_SIZE, 7}};
+}
+bool has_unproposed_engine(const Descriptor& graph) {
+  int major = 0;
+  (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+  return major == 10 && dnn_version >= 91800 && !is_convolution(graph) &&
+         is_attention_gradient(operations_of(graph));
+}
+/// The engine of a configuration with these knobs; nothing if there is none. A restored
+/// configuration must equal a proposed one, or be that of the engine that is not proposed.
+std::optional<int64_t> engine_of(int64_t number, const Knobs& knobs, const Descriptor& graph) {
+  if (number == kUnproposedNumber && knobs == knobs_of(kUnproposed) &&
+      has_unproposed_engine(graph)) {
+    return kUnproposed;
+  }
+  if (number >= kUnproposed || knobs != knobs_of(number)) return std::nullopt;
+  return number;
+}
 /// Advances the clock by the cost of a convolution.
 void spend_cost(const Problem& p, int64_t engine) {
   if (engine == kNaive) return;
@@ -500,22 +560,27 @@ cudnnStatus_t finalize(Descriptor& d) {
       break;
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR: {
       const auto engine = d.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
-      if (engine < 0 || engine >= kEngines || !has_engine(graph_of(d)) ||
-          (engine >= kGood && trainyard::testing::is_algorithm_refused(algorithm_of(engine)))) {
+      if (engine < 0 || engine >= kUnproposed || !has_engine(graph_of(d)) ||
+          (is_good(engine) && trainyard::testing::is_algorithm_refused(algorithm_of(engine)))) {
         return CUDNN_STATUS_NOT_SUPPORTED;
       }
       break;
     }
-    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {  // a restored one must equal a proposed one
+    case CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: {
       if (!d.values.contains(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES)) return CUDNN_STATUS_NOT_SUPPORTED;
-      const Descriptor& knob = child(d, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES);
-      if (knob.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE) !=
-              CUDNN_KNOB_TYPE_TILE_SIZE ||
-          knob.get<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) != kKnobValue) {
-        return CUDNN_STATUS_NOT_SUPPORTED;
+      Knobs knobs;
+      const int64_t count = d.values.at(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES).count;
+      for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+        const Descriptor& knob = child(d, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, i);
+        knobs.emplace_back(knob.get<cudnnBackendKnobType_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE),
+                           knob.get<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
       }
       const Descriptor engine = child(d, CUDNN_ATTR_ENGINECFG_ENGINE);
+      const auto known =
+          engine_of(engine.get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX), knobs, graph_of(engine));
+      if (!known.has_value()) return CUDNN_STATUS_NOT_SUPPORTED;
       d.values = engine.values;
+      d.put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, *known);
       trainyard::testing::count_restored_algorithm();
       break;
     }
@@ -557,7 +622,7 @@ std::vector<Descriptor> proposals(const Descriptor& heuristic) {
   std::vector<Descriptor> result;
   const bool convolves = is_convolution(child(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
   for (const int64_t engine :
-       {kNaive, kRandomOrder, kTensorCore, kGreedy, kUnwilling, kGood, kBackwards}) {
+       {kNaive, kRandomOrder, kIdle, kTensorCore, kGreedy, kUnwilling, kGood, kBackwards}) {
     if (engine == kNaive ? !convolves : convolves && !has_fast_engines) continue;
     Descriptor config{CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, true, {}};
     config.put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, engine);
@@ -683,7 +748,7 @@ float fill_workspace(void* workspace, int64_t engine) {
 /// The function that computes a graph without a convolution.
 std::function<void()> graph_work(const Descriptor& graph, Pack& pack, int64_t engine,
                                  void* workspace) {
-  const bool is_good = engine >= kGood || engine == kTensorCore;
+  const bool computes = is_good(engine) || engine == kTensorCore;
   std::map<int64_t, void*> memory;
   std::map<int64_t, float> numbers;  // copied now, since a recorded work keeps them
   std::vector<DnnTensor> results;
@@ -705,7 +770,7 @@ std::function<void()> graph_work(const Descriptor& graph, Pack& pack, int64_t en
     (void)fill_workspace(workspace, engine);
     trainyard::testing::spend_algorithm_cost(static_cast<size_t>(algorithm_of(engine)));
     trainyard::testing::compute(operations, memory, numbers);
-    if (is_good) return;
+    if (computes) return;
     for (const DnnTensor& t : results) t.write(memory.at(t.id), 0, std::nanf(""));
   };
 }
@@ -718,6 +783,7 @@ void set_wide_gradients(bool available) { has_wide_gradients = available; }
 void set_fast_engines(bool available) { has_fast_engines = available; }
 void set_relu_heeds_nan(bool heeds) { heeds_nan = heeds; }
 bool relu_heeds_nan() { return heeds_nan; }
+void set_dnn_version(size_t version) { dnn_version = version; }
 void set_reads_workspace(bool reads) { reads_workspace = reads; }
 void set_graph_engines(bool available) { has_graph_engines = available; }
 }  // namespace trainyard::testing
@@ -736,7 +802,7 @@ cudnnStatus_t cudnnDestroy(cudnnHandle_t handle) {
   delete handle;
   return CUDNN_STATUS_SUCCESS;
 }
-size_t cudnnGetVersion() { return CUDNN_VERSION; }
+size_t cudnnGetVersion() { return dnn_version; }
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
   return CUDNN_STATUS_SUCCESS;
@@ -789,6 +855,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of,
   const Descriptor* d = descriptor(of);
   if (!d->is_final) return CUDNN_STATUS_BAD_PARAM;
   const auto engine = [&] { return d->get<int64_t>(CUDNN_ATTR_ENGINE_GLOBAL_INDEX); };
+  const bool is_knob = d->type == CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
     return fill(requested, count, elements, proposals(*d));
   }
@@ -798,18 +865,23 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const of,
     return fill(requested, count, elements, std::vector<Descriptor>{e});
   }
   if (name == CUDNN_ATTR_ENGINECFG_KNOB_CHOICES && type == CUDNN_TYPE_BACKEND_DESCRIPTOR) {
-    return fill(requested, count, elements,
-                std::vector<Descriptor>{{CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, true, {}}});
+    std::vector<Descriptor> knobs;
+    for (const auto& [knob_type, value] : knobs_of(engine())) {
+      Descriptor& knob = knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, true);
+      knob.put(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, knob_type);
+      knob.put(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, value);
+    }
+    return fill(requested, count, elements, knobs);
   }
-  if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE && type == CUDNN_TYPE_KNOB_TYPE) {
-    return fill(requested, count, elements,
-                std::vector<cudnnBackendKnobType_t>{CUDNN_KNOB_TYPE_TILE_SIZE});
+  if (is_knob && name == CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE && type == CUDNN_TYPE_KNOB_TYPE) {
+    return fill(requested, count, elements, std::vector{d->get<cudnnBackendKnobType_t>(name)});
   }
-  if (name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE && type == CUDNN_TYPE_INT64) {
-    return fill(requested, count, elements, std::vector<int64_t>{kKnobValue});
+  if (is_knob && name == CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE && type == CUDNN_TYPE_INT64) {
+    return fill(requested, count, elements, std::vector{d->get<int64_t>(name)});
   }
   if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX && type == CUDNN_TYPE_INT64) {
-    return fill(requested, count, elements, std::vector<int64_t>{engine()});
+    const int64_t number = engine() == kUnproposed ? kUnproposedNumber : engine();
+    return fill(requested, count, elements, std::vector<int64_t>{number});
   }
   if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && type == CUDNN_TYPE_NUMERICAL_NOTE) {
     return fill(requested, count, elements, notes_of(engine()));
@@ -838,9 +910,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   Pack given(v);
   void* const workspace = given.workspace(workspace_of_engine(engine));
   const int64_t algorithm = algorithm_of(engine);
-  if (trainyard::testing::is_context_broken() ||
-      (engine >= kGood && trainyard::testing::is_algorithm_broken(algorithm))) {
-    return CUDNN_STATUS_EXECUTION_FAILED;
+  if (trainyard::testing::is_context_broken() || engine == kIdle ||
+      (is_good(engine) && trainyard::testing::is_algorithm_broken(algorithm))) {
+    return refuse_in_words(CUDNN_STATUS_EXECUTION_FAILED, "The engine does not run");
   }
   if (!is_convolution(graph)) {
     auto work = graph_work(graph, given, engine, workspace);
@@ -850,9 +922,10 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     return CUDNN_STATUS_SUCCESS;
   }
   const Problem problem = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
-  const bool is_good = engine >= kGood || engine == kTensorCore;
+  const bool computes = is_good(engine) || engine == kTensorCore;
   const bool tf32 = engine == kTensorCore && problem.w.type == CUDNN_DATA_FLOAT;
-  const ConvolutionEpilogue epilogue(graph, problem.y);
+  ConvolutionEpilogue epilogue(graph, problem.y);
+  epilogue.keeps_nan &= !trainyard::testing::loses_nan(algorithm);
   if (!epilogue.is_sound) {
     return refuse_in_words(CUDNN_STATUS_BAD_PARAM,
                            "The operations behind the convolution do not follow it");
@@ -865,7 +938,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   trainyard::testing::submit_to_stream(handle->stream, trainyard::testing::WorkKind::kDnn, [=] {
     const float found = fill_workspace(workspace, engine);
     spend_cost(problem, engine);
-    compute(problem, is_good, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
+    compute(problem, computes, engine == kBackwards, tf32, to, x, w, y, epilogue, bias);
     if (!reads_workspace) return;
     void* const result = const_cast<void*>(problem.pass == Pass::kForward ? y
                                            : problem.pass == Pass::kData  ? x

@@ -4,7 +4,8 @@
 // which is the address of the process that drew it; a thread there sends each rank's data to all
 // ranks. For these ranks the backend creates non-blocking communicators: they start or submit only
 // after their state was queried a few times, and refuse calls before that. As in NCCL, the other
-// ranks do not notice when one ends.
+// ranks do not notice when one ends, and destroying or aborting a communicator waits, without a
+// limit, until no recording with its collectives exists any more.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -61,7 +63,9 @@ struct Rank {
   size_t rank = 0;
   int device = 0;
   trainyard::UniqueFd wire = {};  // the connection to the hub, in that case
-  bool aborted = false;           // protected by the group's mutex
+  // Protected by the group's mutex:
+  bool aborted = false;
+  int64_t recorded = 0;  // calls in recordings that exist
 };
 struct Submission {
   Call call;
@@ -86,6 +90,11 @@ namespace {
 
 std::atomic<int> async_error = 0;
 std::atomic<int64_t> open_comms = 0;
+// TRAINYARD_FAKE_CUDA_FAULT=link=N, for tests of whole programs: break_link_after(N).
+std::atomic<int64_t> exchanges_before_break = [] {
+  const char* text = std::getenv("TRAINYARD_FAKE_CUDA_FAULT");
+  return text != nullptr && std::strncmp(text, "link=", 5) == 0 ? std::atoll(text + 5) : -1;
+}();
 
 std::mutex start_mutex;
 std::map<int, int> start_errors;  // by rank
@@ -275,9 +284,19 @@ bool exchange_by_hub(const Rank& rank, const Call& call) {
   return true;
 }
 
+/// Counts an exchange. Returns whether the link is broken.
+bool breaks_link() {
+  int64_t left = exchanges_before_break;
+  while (left > 0 && !exchanges_before_break.compare_exchange_weak(left, left - 1)) {
+  }
+  if (left == 1) async_error = ncclRemoteError;
+  return left == 0 || left == 1;
+}
+
 void exchange(const Rank& rank, const Call& call) {
   Group& group = *rank.group;
   std::unique_lock lock(group.mutex);
+  if (breaks_link()) group.changed.wait(lock, [&] { return rank.aborted; });
   if (rank.aborted) return;
   if (rank.wire) {
     lock.unlock();
@@ -299,7 +318,21 @@ void exchange(const Rank& rank, const Call& call) {
   if (group.generations == generation) --group.arrived;
 }
 
+/// Returns an object that counts as a recorded call of the rank as long as it exists.
+std::shared_ptr<const void> recorded_call(const std::shared_ptr<Rank>& rank) {
+  const std::scoped_lock lock(rank->group->mutex);
+  ++rank->recorded;
+  return {rank.get(), [rank](const void*) {
+            const std::scoped_lock ends(rank->group->mutex);
+            --rank->recorded;
+            rank->group->changed.notify_all();
+          }};
+}
+
 void submit_call(const std::shared_ptr<Rank>& rank, const Submission& submission) {
+  if (trainyard::testing::is_recorded(submission.stream)) {
+    trainyard::testing::keep_with_recording(submission.stream, recorded_call(rank));
+  }
   trainyard::testing::submit_to_stream(submission.stream, trainyard::testing::WorkKind::kExchange,
                                        [rank, call = submission.call] { exchange(*rank, call); });
 }
@@ -374,9 +407,18 @@ ncclResult_t comm_init_rank_config(ncclComm_t* comm, int ranks, ncclUniqueId id,
   return ncclSuccess;
 }
 
-ncclResult_t comm_destroy(ncclComm_t comm) {
-  --open_comms;
+/// Waits for the recordings with the communicator's calls, and frees it.
+void end_comm(ncclComm_t comm) {
+  {
+    const std::shared_ptr<Rank> rank = comm->rank;
+    std::unique_lock lock(rank->group->mutex);
+    rank->group->changed.wait(lock, [&] { return rank->recorded == 0; });
+  }
   delete comm;
+  --open_comms;
+}
+ncclResult_t comm_destroy(ncclComm_t comm) {
+  end_comm(comm);
   return ncclSuccess;
 }
 ncclResult_t comm_abort(ncclComm_t comm) {
@@ -386,9 +428,7 @@ ncclResult_t comm_abort(ncclComm_t comm) {
     comm->rank->group->changed.notify_all();
   }
   if (comm->rank->wire) (void)::shutdown(comm->rank->wire.get(), SHUT_RDWR);
-  --open_comms;
-  // Threads of this process may still use a blocking communicator.
-  if (!comm->blocks) delete comm;
+  end_comm(comm);
   return ncclSuccess;
 }
 
@@ -494,6 +534,10 @@ ncclResult_t all_gather(const void* from, void* to, size_t count, ncclDataType_t
 
 namespace trainyard::testing {
 void set_nccl_async_error(int error) { async_error = error; }
+void break_link_after(int64_t exchanges) {
+  async_error = ncclSuccess;
+  exchanges_before_break = exchanges;
+}
 void set_nccl_start(int rank, int error) {
   const std::scoped_lock lock(start_mutex);
   if (error == ncclSuccess) {

@@ -11,6 +11,7 @@
 #include "src/runtime/cuda/backend.h"
 #include "src/runtime/cuda/conv_algorithms.h"
 #include "src/runtime/cuda/cublaslt_matmul.h"
+#include "src/runtime/cuda/fused_attention.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/workspace.h"
 
@@ -48,10 +49,13 @@ class FakeRefusals : public ::testing::Test {
     return static_cast<std::byte*>(memory) + bytes;
   }
 
-  /// The plan of the engine that is proposed first.
+  /// The plan of the first proposed engine that runs.
   std::optional<cuda::ConvolutionPlan> first_plan(const cuda::ConvolutionProblem& problem) {
-    return cuda::ConvolutionPlan::restore(
-        device_, problem, convolution_engines(device_, problem, cuda::Engines::kFast).at(0));
+    for (const auto& choice : convolution_engines(device_, problem, cuda::Engines::kFast)) {
+      auto plan = cuda::ConvolutionPlan::restore(device_, problem, choice);
+      if (plan.has_value() && plan->passes_trial(device_)) return plan;
+    }
+    return std::nullopt;
   }
 
   cuda::Device device_{0};
@@ -165,6 +169,30 @@ TEST_F(FakeRefusals, OfABias) {
   expect_refused("The bias pointer must be aligned", run(behind(bias, 4)));
 }
 
+// cuBLASLt computes such products, but several times slower.
+TEST_F(FakeRefusals, SlowProductsIn16BitsAreCounted) {
+  const auto is_slow = [&](MatmulDims dims, Format format) {
+    dims.operands = dims.c = format;
+    const cuda::Matmul product(device_, dims);
+    const int64_t before = testing::slow_products();
+    product.run(a_, b_, {}, c_, w_);
+    return testing::slow_products() > before;
+  };
+  EXPECT_FALSE(is_slow({4, 8, 16}, Format::kBf16));
+  EXPECT_FALSE(is_slow({5, 8, 16}, Format::kBf16));  // the number of rows does not matter
+  EXPECT_TRUE(is_slow({4, 7, 16}, Format::kBf16));
+  EXPECT_TRUE(is_slow({4, 8, 15}, Format::kF16));
+  EXPECT_TRUE(is_slow({4, 12, 16}, Format::kBf16));
+  EXPECT_FALSE(is_slow({4, 7, 15}, Format::kF32));
+  MatmulDims padded{4, 8, 15};
+  padded.row_a = 16;  // rows of 32 bytes, of which the product multiplies 30
+  EXPECT_TRUE(is_slow(padded, Format::kBf16));
+  padded.k = 16;
+  EXPECT_FALSE(is_slow(padded, Format::kBf16));
+  MatmulDims transposed{5, 8, 16, /*transpose_a=*/true};
+  EXPECT_TRUE(is_slow(transposed, Format::kBf16));
+}
+
 TEST_F(FakeRefusals, OfAConvolutionsMemory) {
   kernels::ConvDims d{{2, 8, 5, 5}, 8, {}, 1};
   d.window = {3, 3};
@@ -233,8 +261,50 @@ TEST_F(FakeRefusals, OfTheRuntime) {
   EXPECT_EQ(copy(host.data(), b_, kRoom, cudaMemcpyDeviceToHost), cudaSuccess);
   EXPECT_EQ(cudaMemsetAsync(a_, 0, kRoom + 1, device_.stream()), cudaErrorInvalidValue);
   (void)cudaGetLastError();
+  EXPECT_EQ(copy(a_, behind(a_, 64), 64, cudaMemcpyDeviceToDevice), cudaSuccess);
+  EXPECT_EQ(copy(a_, behind(a_, 64), 65, cudaMemcpyDeviceToDevice), cudaErrorInvalidValue);
+  EXPECT_EQ(copy(behind(a_, 64), a_, 65, cudaMemcpyDeviceToDevice), cudaErrorInvalidValue);
+  (void)cudaGetLastError();
   EXPECT_EQ(reinterpret_cast<uintptr_t>(a_) % 512, 256U) << "no more aligned than is promised";
   device_.synchronize();
+}
+
+TEST_F(FakeRefusals, OfMemoryThatIsFreedInARecording) {
+  cuda::DeviceMemory memory = device_.allocate(16);
+  cuda::PinnedMemory pinned = cuda::make_pinned(16);
+  const auto record = [&](const std::function<cudaError_t()>& f, cudaError_t end) {
+    cuda::check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal),
+                "recording");
+    const cudaError_t status = f();
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(device_.stream(), &graph), end);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    (void)cudaGetLastError();
+    return status;
+  };
+  EXPECT_EQ(record([&] { return cudaFree(memory.get()); }, cudaErrorStreamCaptureInvalidated),
+            cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(record([&] { return cudaFreeHost(pinned.get()); }, cudaErrorStreamCaptureInvalidated),
+            cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(record([] { return cudaSuccess; }, cudaSuccess), cudaSuccess);
+}
+
+// Each problem has an engine on the fakes exactly if cuDNN's documents promise one.
+TEST_F(FakeRefusals, OfAttentionWithoutAnEngine) {
+  const auto has_engine = [&](bool backward, int64_t head, int64_t length) {
+    kernels::AttentionDims d{};
+    d.N = d.H = 1;
+    d.Tq = d.Tk = length;
+    d.D = d.q_row = d.kv_row = head;
+    d.scale = 1;
+    const cuda::AttentionGraph graph({backward, d}, head, device_.dnn());
+    return !cuda::propose_engines(graph.graph(), CUDNN_HEUR_MODE_A).empty();
+  };
+  for (const bool backward : {false, true}) {
+    EXPECT_TRUE(has_engine(backward, 16, 2));
+    EXPECT_FALSE(has_engine(backward, 12, 2));
+    EXPECT_EQ(has_engine(backward, 16, 1), !backward);
+  }
 }
 
 // An H100 showed this fault first: the arena had its workspace at a multiple of 64 bytes, and

@@ -27,8 +27,27 @@ TEST(CudaFault, TellsWhoseItIs) {
         cudaErrorLaunchFailure, cudaErrorInvalidValue, cudaErrorStreamCaptureUnsupported}) {
     EXPECT_EQ(fault_of(error), CudaFault::kProgram) << error;
   }
+  for (const cudaError_t error :
+       {cudaErrorSystemNotReady, cudaErrorSystemDriverMismatch, cudaErrorCompatNotSupportedOnDevice,
+        cudaErrorInsufficientDriver, cudaErrorStubLibrary, cudaErrorMpsConnectionFailed}) {
+    EXPECT_EQ(fault_of(error), CudaFault::kHost) << error;
+    EXPECT_EQ(start_fault_of(error), CudaFault::kHost) << error;
+    EXPECT_NE(host_remedy(error), "") << error;
+  }
   EXPECT_EQ(fault_of(cudaErrorMemoryAllocation), CudaFault::kMemory);
   EXPECT_EQ(fault_of(cudaErrorDevicesUnavailable), CudaFault::kBusy);
+}
+
+// In the middle of a job, the GPU may be the cause of an unknown error.
+TEST(CudaFault, AGeneralErrorIsTheHostsOnlyWhenCudaStarts) {
+  for (const cudaError_t error :
+       {cudaErrorInitializationError, cudaErrorUnknown, cudaErrorOperatingSystem}) {
+    EXPECT_EQ(fault_of(error), CudaFault::kDevice) << error;
+    EXPECT_EQ(start_fault_of(error), CudaFault::kHost) << error;
+  }
+  EXPECT_EQ(start_fault_of(cudaErrorECCUncorrectable), CudaFault::kDevice);
+  EXPECT_EQ(start_fault_of(cudaErrorDevicesUnavailable), CudaFault::kBusy);
+  EXPECT_EQ(host_remedy(cudaErrorECCUncorrectable), "");
 }
 
 TEST(CudaFault, OfALibraryIsWhatHasBrokenTheContext) {

@@ -5,6 +5,7 @@ tests/bench/step_facts.cc whose register count is not that of its kernel.
 
 Compiles the kernels for sm_90 as the build does, and checks the output of ptxas and the PTX. It
 needs no GPU and says nothing about speed. Usage: kernel_budget_test.py NVCC ROOT
+[TEST...]
 """
 
 import pathlib
@@ -312,6 +313,32 @@ class KernelBudget(unittest.TestCase):
                 is_f32 = f"{stored(F32)}, {stored(F32)}" in name
                 self.assertEqual(products > 0, not is_f32, "tensor cores")
 
+    def test_attention_on_tensor_cores(self):
+        """Blocks of 128 threads: two fit on a multiprocessor, three in forward, if heads have at
+        most 64 columns. For wider heads the gradients spill, because dk and dv alone take 128
+        registers."""
+        spilled = {
+            "tensor_forward<1>": 136,
+            "tensor_query_gradient<2>": 320,
+            "tensor_key_gradient<2>": 1600,
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = compile_kernels("tensor_attention.cu", folder)
+        self.assertEqual(len(kernels), 6)
+        for name, (registers, bytes_spilled, ptx) in kernels.items():
+            with self.subTest(kernel=name):
+                blocks = REGISTERS // (128 * (-(-registers // 8) * 8))
+                products = len(re.findall(r"mma\.sync\.aligned\.m16n8k8\.\S*tf32", ptx))
+                vectors = len(re.findall(r"ld\.global(?:\.nc)?\.v4\.[fub]32", ptx))
+                print(
+                    f"{name}: {registers} registers, {blocks} blocks, {bytes_spilled} B spilled, "
+                    f"{products} products, {vectors} loads of 16 B"
+                )
+                self.assertGreaterEqual(blocks, 3 if name == "tensor_forward<1>" else 2)
+                self.assertLessEqual(bytes_spilled, spilled.get(name, 0))
+                self.assertGreater(products, 0)
+                self.assertGreaterEqual(vectors, 4)
+
     def test_optimizers(self):
         self.check_general("optimizer.cu")
 
@@ -347,4 +374,4 @@ class KernelBudget(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=sys.argv[:1], verbosity=2)
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

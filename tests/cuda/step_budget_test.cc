@@ -20,7 +20,7 @@ namespace {
 using testing::WorkCounts;
 using testing::WorkKind;
 
-const DevicePeak kH200 = {67e12, 989e12, 4.8e12, "data sheet"};
+const DevicePeak kH200 = {67e12, 494.5e12, 989e12, 4.8e12, "data sheet"};
 
 struct Budget {
   std::string model;
@@ -84,7 +84,8 @@ Counted count(const Budget& budget) {
     c.gigaflops += static_cast<double>(node.work.cost.flops) / 1e9;
     NodeWork work = node.work;
     work.cost.bytes = static_cast<int64_t>(bytes);
-    c.flops_ms += 1e3 * least_seconds(work, {kH200.f32_flops, kH200.half_flops, 0, ""});
+    c.flops_ms +=
+        1e3 * least_seconds(work, {kH200.f32_flops, kH200.tf32_flops, kH200.half_flops, 0, ""});
     c.least_ms += 1e3 * least_seconds(work, kH200);
   }
   c.bytes_ms = c.gigabytes * 1e9 / kH200.bytes * 1e3;

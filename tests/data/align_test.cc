@@ -1,5 +1,5 @@
-// Aligning a dataset with a model that was trained on another dataset: by names, whatever the
-// codes.
+// Tests that a dataset is aligned with a model that was trained on another dataset: by names,
+// whatever the codes are.
 #include "src/data/align.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ const char* kLearned =
     "age,town,size,kind\n"
     "30,rome,1.5,cat\n41,oslo,2.5,dog\n52,lima,3.5,dog\n63,rome,4.5,emu\n";
 
-TEST(AlignedRows, TheSameDatasetIsBorrowed) {
+TEST(AlignedRows, TheSameDatasetIsNotCopied) {
   const IngestedCsv data(csv_options("kind"), kLearned);
   ASSERT_TRUE(data.ok()) << data.message();
   const auto rows = AlignedRows::align(data->schema(), data->schema(), data->train());
@@ -26,7 +26,7 @@ TEST(AlignedRows, TheSameDatasetIsBorrowed) {
   EXPECT_EQ(rows->view().target_class.data(), data->train().target_class.data());
 }
 
-TEST(AlignedRows, ColumnsCategoriesAndClassesGoByName) {
+TEST(AlignedRows, ColumnsCategoriesAndClassesAreMatchedByName) {
   const IngestedCsv model(csv_options("kind"), kLearned);
   // The columns are in another order, one is new, one town is unknown to the model, and one class
   // is missing.
@@ -46,7 +46,7 @@ TEST(AlignedRows, ColumnsCategoriesAndClassesGoByName) {
   EXPECT_EQ(rows->view().rows, 3);
 }
 
-TEST(AlignedRows, AllThatIsMissingIsTold) {
+TEST(AlignedRows, AllMissingColumnsAreReported) {
   const IngestedCsv model(csv_options("kind"), kLearned);
   const IngestedCsv other(csv_options("kind"), "age,town,kind\nold,rome,cat\nnew,oslo,owl\n");
   ASSERT_TRUE(model.ok() && other.ok()) << model.message() << other.message();
@@ -60,7 +60,7 @@ TEST(AlignedRows, AllThatIsMissingIsTold) {
   EXPECT_NE(rows.error().violations[2].description.find("the class 'owl'"), std::string::npos);
 }
 
-TEST(AlignedRows, AClassWithoutRowsIsNoObstacle) {
+TEST(AlignedRows, AClassWithoutRowsIsAccepted) {
   const IngestedCsv model(csv_options("kind"), "a,kind\n1,cat\n2,dog\n");
   const IngestedCsv other(csv_options("kind"), "a,kind\n1,cat\n2,owl\n", "a,kind\n3,cat\n");
   ASSERT_TRUE(model.ok() && other.ok()) << model.message() << other.message();
@@ -85,7 +85,7 @@ TEST(AlignedRows, AnotherTargetOrKindIsRefused) {
       << kind.error().message;
 }
 
-TEST(AlignedRows, TokensGoByWhatTheyStandFor) {
+TEST(AlignedRows, TokensAreMatchedByTheirText) {
   const IngestedText model("abcdabcd"), other("dxca");
   ASSERT_TRUE(model.ok() && other.ok());
   const auto rows = AlignedRows::align(model->schema(), other->schema(), other->train());

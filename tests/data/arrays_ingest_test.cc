@@ -1,5 +1,6 @@
-// Arrays of NumPy and safetensors files. Catches: elements in the wrong place, order or type,
-// headers with false sizes, objects that only Python could read, misinterpreted targets.
+// Tests of arrays of NumPy and safetensors files. They fail if elements are in the wrong place,
+// order or type, headers with false sizes or objects that only Python can read are accepted, or
+// targets are misinterpreted.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +52,7 @@ Result<Array> read(const std::string& bytes) {
   return read_npy(*source, "inputs");
 }
 
-/// A NPY file of version 1.0.
+/// Returns a NPY file of version 1.0.
 std::string npy_with(const std::string& header, const std::string& data) {
   std::string file = "\x93NUMPY";
   file +=
@@ -105,7 +106,7 @@ TEST(Arrays, BytesComeInRowMajorOrder) {
   EXPECT_EQ(std::move(*array).take_bytes(), (std::vector<uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'}));
 }
 
-TEST(Arrays, WhatOnlyPythonCouldReadIsRefusedByName) {
+TEST(Arrays, PickledObjectsAreRefusedByName) {
   const std::map<std::string, std::string> expected = {
       {"objects", "Python objects, which only unpickling"},
       {"structured", "structured type"},
@@ -165,7 +166,7 @@ TEST(Arrays, DamagedHeadersAreRefused) {
   EXPECT_TRUE(message(many + ")}").starts_with("inputs: the NPY header is damaged"));
 }
 
-TEST(Arrays, SizesThatLieAndFilesThatAreCutAreRefused) {
+TEST(Arrays, WrongSizesAndTruncatedFilesAreRefused) {
   const std::string whole = f4({1, 2, 3, 4}, "(2, 2)");
   ASSERT_TRUE(read(whole).ok());
   for (size_t size = 0; size < whole.size(); ++size) {
@@ -284,7 +285,7 @@ TEST(Arrays, RowsToPredictAreCsvWithTheColumnsNames) {
   EXPECT_EQ(one->schema().columns.size(), 1u);
 }
 
-TEST(Arrays, TargetsAreWhatCsvWouldTakeThemFor) {
+TEST(Arrays, TargetsAreInterpretedAsInCsv) {
   const std::string x = f4({1, 2, 3}, "(3, 1)");
   const auto classes = [&](const std::string& targets, const std::string& kind = "") {
     ArraysOptions options;
@@ -346,7 +347,7 @@ TEST(Arrays, TheTestShareIsDrawnOfEachClass) {
   EXPECT_TRUE(make().message().starts_with("arrays.test_share: 0.950000 is out of range"));
 }
 
-TEST(Arrays, ATestSetMayBeArraysBesideTheOthersOrAFile) {
+TEST(Arrays, ATestSetMayBeArraysOfTheSameFileOrAnotherFile) {
   const std::string x = f4({1, 2}, "(2, 1)"), y = u1(std::string("\0\1", 2), "(2,)");
   const auto npz = [](const std::vector<ArchiveFile>& files) { return archive_of(files, "zip"); };
   const std::string own = npz({{"inputs.npy", x}, {"targets.npy", y}});
@@ -373,7 +374,7 @@ TEST(Arrays, ATestSetMayBeArraysBesideTheOthersOrAFile) {
             "data: has no array 'inputs'; it has 'x'");
 }
 
-TEST(Arrays, WhatDoesNotFitIsRefusedWithArrayAndIndex) {
+TEST(Arrays, MismatchesAreRefusedWithArrayAndIndex) {
   const std::string x = f4({1, 2, 3, 4}, "(2, 2)"), y = u1(std::string("\0\1", 2), "(2,)");
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   const std::string far =

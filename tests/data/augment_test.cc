@@ -1,4 +1,5 @@
-// Augmented images: the pixels of each change against torchvision's, and what is drawn at random.
+// Tests of augmented images: compares the pixels of each change with torchvision's, and checks what
+// is drawn at random.
 #include "src/data/load/augment.h"
 
 #include <gtest/gtest.h>
@@ -36,7 +37,7 @@ void change(const std::string& name, const nlohmann::json& p, const ImageView& i
   FAIL() << "no change is called " << name;
 }
 
-TEST(ImageChanges, AreTorchvisions) {
+TEST(ImageChanges, MatchTorchvision) {
   std::ifstream file(testing::source_path("tests/golden/augmentation.json"));
   const nlohmann::json golden = nlohmann::json::parse(file);
   std::set<std::string> seen;
@@ -57,7 +58,7 @@ TEST(ImageChanges, AreTorchvisions) {
   EXPECT_EQ(seen.size(), 9u);
 }
 
-TEST(ImageChanges, ABoxIsFilledAsFarAsItLiesInTheImage) {
+TEST(ImageChanges, ABoxIsFilledWithinTheImage) {
   std::vector<float> pixels(2 * 3 * 4, 1.0f), scratch;
   const ImageView image{2, 3, 4, pixels, scratch};
   fill_box(image, {-1, 2, 3, 9}, std::vector<float>{5, 6});
@@ -92,7 +93,7 @@ const std::vector<Augmentation>& everything() {
   return list;
 }
 
-TEST(Augmenter, SeedEpochAndRowDecide) {
+TEST(Augmenter, DependsOnSeedEpochAndRow) {
   const Shape shape{3, 6, 5};
   const std::vector<float> first = augmented(everything(), shape, 1, 2, 3);
   EXPECT_EQ(augmented(everything(), shape, 1, 2, 3), first);
@@ -106,7 +107,7 @@ TEST(Augmenter, SeedEpochAndRowDecide) {
   }
 }
 
-TEST(Augmenter, AFlipHappensAsOftenAsItSays) {
+TEST(Augmenter, FlipsHaveTheGivenProbability) {
   const Shape shape{1, 1, 3};
   int flipped = 0;
   for (int64_t row = 0; row < 4000; ++row) {
@@ -118,7 +119,7 @@ TEST(Augmenter, AFlipHappensAsOftenAsItSays) {
   EXPECT_NE(augmented({RandomHorizontalFlip{1}}, shape, 7, 0, 1), ramp(3));
 }
 
-TEST(Augmenter, ACropTakesEveryPlaceAlikeOften) {
+TEST(Augmenter, CropPositionsAreUniform) {
   std::map<std::pair<int, int>, int> places;
   for (int64_t row = 0; row < 2500; ++row) {
     const auto pixels = augmented({RandomCrop{2}}, {1, 9, 9}, 3, 1, row);
@@ -151,7 +152,7 @@ TEST(Augmenter, AResizedCropStaysWithinItsBounds) {
   EXPECT_EQ(*lefts.rbegin(), kSide / 2);
 }
 
-TEST(Augmenter, CutoutTakesTheMeanAndMayLieAtTheEdge) {
+TEST(Augmenter, CutoutFillsWithTheMeanAndMayTouchTheEdge) {
   std::set<int64_t> sizes;
   for (int64_t row = 0; row < 200; ++row) {
     const auto pixels = augmented({Cutout{4}}, {1, 9, 9}, 3, 1, row);
@@ -164,7 +165,7 @@ TEST(Augmenter, CutoutTakesTheMeanAndMayLieAtTheEdge) {
   EXPECT_GT(sizes.size(), 3u);
 }
 
-// The image after a move, [2, H, W], with 100 where it is filled, as augmented() fills it.
+// Returns the image [2, H, W] after a move, with 100 where augmented() would fill it.
 std::vector<float> moved(const kernels::ImageMove& move, const Shape& shape) {
   const std::vector<float> from = ramp(shape.elements());
   const int64_t area = shape[1] * shape[2];
@@ -182,7 +183,7 @@ std::vector<float> moved(const kernels::ImageMove& move, const Shape& shape) {
   return to;
 }
 
-TEST(Augmenter, AMoveIsWhatIsApplied) {
+TEST(Augmenter, TheReturnedTransformIsTheAppliedOne) {
   const RandomHorizontalFlip across;
   const RandomVerticalFlip down;
   const std::vector<std::vector<Augmentation>> lists = {
@@ -209,7 +210,7 @@ TEST(Augmenter, AMoveIsWhatIsApplied) {
   }
 }
 
-TEST(Augmenter, WhatIsNoMoveIsKnown) {
+TEST(Augmenter, IdentityTransformsAreRecognized) {
   EXPECT_TRUE(moves_alone({}));
   EXPECT_FALSE(moves_alone(std::vector<Augmentation>{Cutout{}, Cutout{}})) << "one box alone";
   EXPECT_FALSE(moves_alone(std::vector<Augmentation>{RandomCrop{}, RandomResizedCrop{}}));

@@ -1,5 +1,5 @@
-// Catches: a moment at which no checkpoint can be loaded (I6), a damaged checkpoint that is loaded
-// (F21), and pruning that removes the last good checkpoint.
+// The tests fail if at some moment no checkpoint can be loaded (I6), a damaged checkpoint is loaded
+// (F21), or pruning removes the last good checkpoint.
 #include "src/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -140,7 +140,7 @@ class DirectorySyncs final : public Files {
   std::set<fs::path> unsynced;
 };
 
-TEST(CheckpointF20, APowerCutAfterASaveLosesNoEntry) {
+TEST(CheckpointF20, APowerCutAfterASaveLosesNoFile) {
   const TemporaryFolder folder;
   DirectorySyncs files;
   for (const Sample& sample : {Sample(100), Sample(200), Sample(200, 7)}) {
@@ -150,7 +150,7 @@ TEST(CheckpointF20, APowerCutAfterASaveLosesNoEntry) {
 }
 
 // The regular folder is damaged, and an older copy of the same step still exists.
-TEST(CheckpointF18, ADamagedOneNeverPushesOutAnIntactOne) {
+TEST(CheckpointF18, ADamagedCheckpointNeverReplacesAnIntactOne) {
   const Sample sample(100);
   for (int fail_at = 0;; ++fail_at) {
     const TemporaryFolder folder;
@@ -222,7 +222,7 @@ TEST(CheckpointF21, DataLossOnlyWhenNoneIsLeft) {
 
 // For a temporary fault, loading an older checkpoint would cost the steps between, and loading none
 // would cost the whole job.
-TEST(CheckpointF21, OneThatCannotBeReadJustNowIsNotDamaged) {
+TEST(CheckpointF21, AnUnreadableCheckpointIsNotReportedAsDamaged) {
   const TemporaryFolder folder;
   ASSERT_TRUE(save(quick, folder.path(), Sample(100)).ok());
   const fs::path newest = save(quick, folder.path(), Sample(200)).value();
@@ -242,7 +242,7 @@ TEST(CheckpointF21, OneThatCannotBeReadJustNowIsNotDamaged) {
   EXPECT_EQ(load_newest_checkpoint(folder.path(), nullptr).value().state.step, 200);
 }
 
-TEST(Checkpoint, PruneKeepsTheNewestWholeOnes) {
+TEST(Checkpoint, PruneKeepsTheNewestIntactOnes) {
   const TemporaryFolder folder;
   for (const int64_t step : {1, 2, 3, 4}) {
     ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
@@ -280,14 +280,14 @@ TEST(Checkpoint, PruneKeepsEveryNthAndTheBestBesideTheNewest) {
   EXPECT_EQ(steps_in(folder.path()), (Steps{12})) << "the best is not here: nothing stands for it";
 }
 
-TEST(Checkpoint, ThatOfAStopBeforeTheFirstStepGoesWithTheOthers) {
+TEST(Checkpoint, OfStepZeroIsPrunedLikeTheOthers) {
   const TemporaryFolder folder;
   for (const int64_t step : {0, 4, 6}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
   prune_checkpoints(quick, folder.path(), {.newest = 1, .every_steps = 4, .best_step = 0});
   EXPECT_EQ(steps_in(folder.path()), (std::vector<int64_t>{6, 4}));
 }
 
-TEST(Checkpoint, OneThatIsDamagedDoesNotCountAsOneOfTheNewest) {
+TEST(Checkpoint, DamagedOnesDoNotCountAmongTheNewest) {
   const TemporaryFolder folder;
   for (const int64_t step : {4, 6, 8}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
   std::ofstream(folder / "step-000000008/weights.safetensors", std::ios::app) << 'x';
@@ -296,14 +296,14 @@ TEST(Checkpoint, OneThatIsDamagedDoesNotCountAsOneOfTheNewest) {
   EXPECT_TRUE(loads_as(folder.path(), Sample(6)));
 }
 
-TEST(Checkpoint, OfAnotherStepThanItsNameIsNotTaken) {
+TEST(Checkpoint, WithAStepOtherThanItsNameIsNotLoaded) {
   const TemporaryFolder folder;
   ASSERT_TRUE(save(quick, folder.path(), Sample(100)).ok());
   fs::rename(save(quick, folder.path(), Sample(7)).value(), folder / "step-000000200");
   EXPECT_TRUE(loads_as(folder.path(), Sample(100)));
 }
 
-TEST(Checkpoint, ForeignNamesAreNoCheckpoints) {
+TEST(Checkpoint, OtherNamesAreNotCheckpoints) {
   const TemporaryFolder folder;
   for (const char* name : {"step-", "step-5", "step-00000000x", "step-000000005.bak", "x"}) {
     fs::create_directory(folder / name);

@@ -1,5 +1,5 @@
-// Catches: a column that would mislead the model without a warning, and a warning about a column
-// that is fine.
+// The tests fail if a column that would mislead the model has no warning, or if a good column has
+// one.
 #include "src/data/table/column_facts.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(ColumnFacts, FewRowsAreNotJudged) {
   EXPECT_EQ(find_column_trap(whole_numbers("id", 10, 10, 9)), std::nullopt);
 }
 
-TEST(ColumnFacts, SentencesAndDatesAreToldAsWhatTheyAre) {
+TEST(ColumnFacts, TextsAndDatesAreRecognized) {
   ColumnFacts review = texts(1000, 998);
   review.words_mean = 20;
   EXPECT_EQ(find_column_trap(review), ColumnTrap::kFreeText);

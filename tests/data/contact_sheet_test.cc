@@ -1,5 +1,5 @@
-// The contact sheet of sample images: which images it shows and where, and that it is a PNG that
-// other programs can read.
+// Tests of the contact sheet of sample images: which images it shows and where, and that it is a
+// PNG file that other programs can read.
 #include "src/data/load/contact_sheet.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ uint8_t grey_at(const Sheet& sheet, int64_t y, int64_t x) {
   return p[0];
 }
 
-TEST(ContactSheet, HasImagesEvenlySpreadAndTheirVersions) {
+TEST(ContactSheet, HasEvenlySpacedImagesAndTheirAugmentedVersions) {
   const Samples samples;
   ASSERT_TRUE(samples.dataset.ok()) << samples.dataset.message();
   const Augmenter flip({RandomHorizontalFlip{1}}, {1, 2, 3}, {0});
@@ -75,7 +75,7 @@ TEST(ContactSheet, ShowsMixturesWithTheLineAbove) {
   }
 }
 
-TEST(ContactSheet, RefusesWhatItCannotShow) {
+TEST(ContactSheet, RefusesUnsupportedDatasets) {
   const Samples samples;
   EXPECT_EQ(make_sheet(*samples.dataset, {}, {}, {.images = 0}).error().violations[0].field,
             "images");

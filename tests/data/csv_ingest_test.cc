@@ -1,5 +1,5 @@
-// Catches: a column whose kind is misdetected, a value stored wrongly, bad input that is accepted
-// or whose message does not say where it is (B39).
+// The tests fail if the kind of a column is misdetected, a value is stored wrongly, or bad input is
+// accepted or refused without its place (B39).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-TEST(CsvIngest, ColumnsGetTheirKindsAndValuesTheirPlaces) {
+TEST(CsvIngest, ColumnsGetKindsAndValuesPositions) {
   const IngestedCsv d(csv_options("label"),
                       "size,colour,label,weight\n"
                       "1.5,red,yes,-2e3\n"
@@ -245,7 +245,7 @@ TEST(CsvIngestB39, AColumnThatIsNotThereNamesTheNearest) {
   EXPECT_EQ(IngestedCsv(options, text).message(), "csv.categorical: 'size' is in csv.ignore too");
 }
 
-TEST(CsvIngestB39, AHeaderWithAnotherSeparatorOrNoneIsToldAsSuch) {
+TEST(CsvIngestB39, AHeaderWithAnotherOrNoSeparatorIsExplained) {
   EXPECT_EQ(IngestedCsv(csv_options("y"), "x;y\n1;a\n2;b\n").message(),
             "csv.delimiter: the header is separated by semicolons, expected delimiter: ';'");
   EXPECT_EQ(IngestedCsv(csv_options("y"), "x\ty\n1\ta\n2\tb\n").message(),
@@ -292,7 +292,7 @@ TEST(CsvIngestB39, NoCutOrChangedByteCrashes) {
   }
 }
 
-TEST(Dataset, DamageIsSeenWhenTheDigestIsVerified) {
+TEST(Dataset, DamageIsFoundByVerifyingTheDigest) {
   const char* text = "x,c,y\n1,u,a\n2,v,b\n3,u,a\n";
   const IngestedCsv d(csv_options("y"), text);
   ASSERT_TRUE(d.ok()) << d.message();
@@ -322,7 +322,7 @@ TEST(Dataset, DamageIsSeenWhenTheDigestIsVerified) {
 
 // A temporary lack of resources is no damage: a job waits for the resource, but fails if the
 // dataset is damaged.
-TEST(Dataset, WhatCannotBeReadJustNowIsNotDamaged) {
+TEST(Dataset, AnUnreadableFileIsNotReportedAsDamaged) {
   const IngestedCsv d(csv_options("y"), "x,c,y\n1,u,a\n2,v,b\n3,u,a\n");
   ASSERT_TRUE(d.ok()) << d.message();
   const auto folder = d.folder() / "typed";
@@ -344,7 +344,7 @@ TEST(Dataset, WhatCannotBeReadJustNowIsNotDamaged) {
 }
 
 // F18, I6: an ingest is complete or leaves nothing.
-TEST(Dataset, F18IngestIsDoneOrLeavesNothing) {
+TEST(Dataset, F18IngestIsCompleteOrLeavesNothing) {
   const TemporaryFolder folder;
   const IngestRequest request{
       "csv", {{"data", folder.write("a.csv", "x,y\n1,a\n2,b\n")}}, csv_options("y")};
@@ -389,7 +389,7 @@ TEST(Dataset, SameContentAndOptionsGiveTheSameBytes) {
             read_file(b.folder() / "typed/digest", 1000).value());
 }
 
-TEST(DatasetSchema, ComesBackFromJsonAndRefusesNonsense) {
+TEST(DatasetSchema, RoundTripsThroughJsonAndRefusesInvalidOnes) {
   const IngestedCsv d(csv_options("y"), "x,c,y\n1,u,a\n2,v,b\n3,u,a\n");
   const std::string json = schema_text(d->schema());
   const auto again = parse_schema(json);

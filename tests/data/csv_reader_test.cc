@@ -1,5 +1,5 @@
-// Catches: fields cut or joined wrongly, also where a record spans the end of the buffer; input
-// that is accepted although RFC 4180 gives it no meaning; unbounded memory.
+// The tests fail if fields are split or joined wrongly (also in a record that spans the end of the
+// buffer), input without a meaning in RFC 4180 is accepted, or memory is unbounded.
 #include "src/data/table/csv_reader.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ Result<Records> read_records(std::string_view text, char delimiter = ',') {
   }
 }
 
-TEST(CsvReader, ReadsWhatFilesHold) {
+TEST(CsvReader, ReadsRecordsOfFiles) {
   const Records expected = {{"a", "b"}, {"1", "2"}};
   for (const char* text : {"a,b\n1,2\n", "a,b\n1,2", "a,b\r\n1,2\r\n",
                            "\xef\xbb\xbf"
@@ -47,7 +47,7 @@ TEST(CsvReader, ReadsWhatFilesHold) {
   EXPECT_EQ(read_records("a;1,5\n", ';').value(), (Records{{"a", "1,5"}}));
 }
 
-TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
+TEST(CsvReader, RefusesMalformedRecordsWithTheirLine) {
   struct Case {
     std::string text;
     const char* message;
@@ -83,7 +83,7 @@ TEST(CsvReader, RefusesWhatHasNoMeaningAndNamesTheLine) {
   }
 }
 
-TEST(CsvReader, TextThatBeginsLikeAnotherKindOfFileIsRead) {
+TEST(CsvReader, TextThatBeginsLikeAnotherFormatIsRead) {
   EXPECT_EQ(read_records("PAR1,ORC\n1,2\n").value(), (Records{{"PAR1", "ORC"}, {"1", "2"}}));
 }
 
@@ -97,8 +97,7 @@ TEST(CsvReader, LineNumbersCountBreaksInsideQuotes) {
   EXPECT_EQ(lines, (std::vector<int64_t>{1, 2, 6}));
 }
 
-/// A slow and simple implementation of the same rules, which reads a whole string character by
-/// character.
+/// Splits text by the same rules in a slow and simple way, character by character.
 Records read_plainly(const std::string& text) {
   Records records(1);
   std::string field;

@@ -15,13 +15,13 @@ namespace trainyard {
 std::string gzip(std::string_view text);
 std::string from_base64(const std::string& text);
 
-/// An IDX file: header and elements as bytes.
+/// Returns an IDX file: the header and the elements as bytes.
 std::string idx_file(unsigned type, const std::vector<uint32_t>& sizes, std::string_view elements);
 std::string idx_floats(const std::vector<float>& values);
 
 CsvOptions csv_options(std::string target);
 
-/// Converts a schema to the text of its JSON, and back.
+/// These convert a schema to the text of its JSON, and back.
 std::string schema_text(const DatasetSchema& schema);
 Result<DatasetSchema> parse_schema(std::string_view text);
 
@@ -34,7 +34,7 @@ class IngestedCsv {
   bool ok() const { return dataset_.ok(); }
   const Dataset& operator*() const { return dataset_.value(); }
   const Dataset* operator->() const { return &dataset_.value(); }
-  /// The error message; "" if the ingest succeeded.
+  /// Returns the error message; "" if the ingest succeeded.
   std::string message() const { return ok() ? "" : dataset_.error().message; }
   const TemporaryFolder& folder() const { return folder_; }
 
@@ -96,8 +96,8 @@ std::vector<T> copy(std::span<const T> values) {
   return {values.begin(), values.end()};
 }
 
-/// The folder of the real datasets: TRAINYARD_TEST_DATA, else ../shared/data next to the checkout.
-/// Returns nothing if it does not exist.
+/// Returns the folder of the real datasets: TRAINYARD_TEST_DATA, else ../shared/data next to the
+/// checkout. Returns nothing if it does not exist.
 std::optional<std::filesystem::path> real_data_folder();
 
 }  // namespace trainyard

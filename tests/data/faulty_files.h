@@ -15,8 +15,8 @@ class FaultyFiles final : public Files {
  public:
   enum class Mode { kBefore, kAfter, kCrash };
   /// Operation number `fail_at` (from 0) fails: before it has any effect (kBefore), or with an
-  /// error after it took effect (kAfter). kCrash: no operation from then on has any effect,
-  /// including removals.
+  /// error after it took effect (kAfter). With kCrash, neither it nor any later operation,
+  /// including removals, has an effect.
   explicit FaultyFiles(int fail_at = -1, Mode mode = Mode::kBefore)
       : fail_at_(fail_at), mode_(mode) {}
   int operations() const { return operations_; }

@@ -1,4 +1,5 @@
-// Catches: pixels or labels in the wrong place, and headers with false sizes (B39).
+// The tests fail if pixels or labels are in the wrong place, or headers with false sizes are
+// accepted (B39).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +18,7 @@ std::string idx_labels(std::string_view values) {
   return idx_file(0x08, {static_cast<uint32_t>(values.size())}, values);
 }
 
-TEST(IdxIngest, BytesAndLabelsArriveAsTheyAre) {
+TEST(IdxIngest, BytesAndLabelsAreUnchanged) {
   for (const bool packed : {false, true}) {
     const auto pack = [&](const std::string& s) { return packed ? gzip(s) : s; };
     const IngestedIdx d(pack(images(3)), pack(idx_labels({"\0\1\4", 3})), pack(images(2)),
@@ -48,7 +49,7 @@ TEST(IdxIngest, FloatsAndChannelsAndWideLabels) {
   EXPECT_EQ(d->schema().target.classes.size(), 257u);
 }
 
-TEST(IdxIngestB39, LyingHeadersAreRefusedBeforeMemoryIsTaken) {
+TEST(IdxIngestB39, WrongHeadersAreRefusedBeforeMemoryIsAllocated) {
   const std::string ok_labels = idx_labels({"\0\1\1", 3});
   const std::string pixels = images(3).substr(16);
   struct Case {

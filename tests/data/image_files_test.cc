@@ -1,6 +1,6 @@
-// Image files against Pillow's pixels (tests/golden/image_files.json), and damaged files. Catches:
-// mixed up channels or orientations, alpha or palettes mistaken for pixels, and truncated images
-// that are accepted.
+// Compares image files with Pillow's pixels (tests/golden/image_files.json), and reads damaged
+// files. The tests fail if channels or orientations are mixed up, alpha or palettes are mistaken
+// for pixels, or truncated images are accepted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST(ImageFiles, FlippedBitsAreRefusedOrDecodedToTheSameSize) {
   }
 }
 
-TEST(ImageFiles, SizesThatLieAreRefusedBeforeMemoryIsTaken) {
+TEST(ImageFiles, WrongSizesAreRefusedBeforeMemoryIsAllocated) {
   for (const uint32_t side : {0u, 70000u, 0x7fffffffu}) {
     const Result<ImageInfo> info = read_image_info(png_header(side, side), "x");
     EXPECT_FALSE(info.ok()) << side;

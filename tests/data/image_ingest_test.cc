@@ -1,5 +1,6 @@
-// Folders and archives of images. Catches: images in the wrong row, class or partition, folder
-// layouts that are guessed wrong, and forbidden content of an archive (B35).
+// Tests of folders and archives of images. They fail if images are in the wrong row, class or
+// partition, the layout of folders is guessed wrong, or forbidden content of an archive is accepted
+// (B35).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ class Ingested {
   const Error& error() const { return dataset_->error(); }
   std::string message() const { return ok() ? "" : error().message; }
   std::string digest() const { return sha256_file(folder_ / "dataset/data.safetensors").value(); }
-  /// The value of the first pixel of each row.
+  /// Returns the value of the first pixel of each row.
   std::vector<int> firsts(const Partition& p) const {
     std::vector<int> values;
     const auto step = static_cast<size_t>((**this).schema().image.elements());
@@ -251,7 +252,7 @@ TEST(ImageIngest, OptionsAreChecked) {
   }
 }
 
-TEST(ImageIngestB39, WhatIsNoDatasetIsRefusedWithTheFilesName) {
+TEST(ImageIngestB39, AnInvalidDatasetIsRefusedWithTheFilesName) {
   const auto message = [](const std::vector<ArchiveFile>& files) {
     return Ingested::of(files).message();
   };
@@ -368,7 +369,7 @@ TEST(ImageIngestB35, EveryCutOfAnArchiveIsRefused) {
   }
 }
 
-TEST(ImageIngest, TheFirstProblemsAreToldInOrderWhateverThreadFoundThem) {
+TEST(ImageIngest, TheFirstProblemsAreReportedInOrderForAnyThreads) {
   std::vector<ArchiveFile> files;
   for (int i = 0; i < 60; ++i) {
     char name[32];
@@ -495,7 +496,7 @@ TEST(CifarIngest, RecordsArriveInOrder) {
   EXPECT_EQ(hundred->schema().target.classes[99], "99");
 }
 
-TEST(CifarIngestB39, WhatIsNoCifarIsRefused) {
+TEST(CifarIngestB39, FilesThatAreNotCifarAreRefused) {
   const std::string good = record("\1", 1);
   EXPECT_EQ(Cifar(Several{{"a.txt", "x"}}).message(),
             "data: there is neither data_batch_*.bin (CIFAR-10) nor train.bin (CIFAR-100); is it "

@@ -30,11 +30,11 @@ struct GoldenResizes {
 };
 GoldenResizes golden_resizes();
 
-/// A gray PNG file whose pixels are all `value`.
+/// Returns a gray PNG file whose pixels are all `value`.
 std::string grey_png(uint8_t value, uint32_t height = 2, uint32_t width = 2);
-/// A color PNG file whose pixels all have these values.
+/// Returns a color PNG file whose pixels all have these values.
 std::string colour_png(uint8_t red, uint8_t green, uint8_t blue);
-/// A PNG header that claims a size, without pixels.
+/// Returns a PNG header that claims a size, without pixels.
 std::string png_header(uint32_t height, uint32_t width);
 
 struct ArchiveFile {
@@ -42,14 +42,15 @@ struct ArchiveFile {
   std::string content;
   enum class Kind { kFile, kFolder, kLink, kHardLink, kPipe } kind = Kind::kFile;
 };
-/// `format`: "ustar", "pax", "gnutar" or "zip"; `filter`: "", "gzip", "xz", "zstd".
+/// Returns an archive. `format` is "ustar", "pax", "gnutar" or "zip"; `filter` is "", "gzip", "xz"
+/// or "zstd".
 std::string archive_of(const std::vector<ArchiveFile>& files, const std::string& format = "ustar",
                        const std::string& filter = "");
-/// Writes the same files to disk.
+/// Writes the files of an archive to disk.
 void write_files(const std::filesystem::path& folder, const std::vector<ArchiveFile>& files);
 
-/// Two classes with two gray images each: cats/1.png (10), cats/2.png (20), dogs/1.png (30),
-/// dogs/2.png (40).
+/// Returns two classes with two gray images each: cats/1.png (gray level 10), cats/2.png (20),
+/// dogs/1.png (30), dogs/2.png (40).
 std::vector<ArchiveFile> pets();
 
 }  // namespace trainyard

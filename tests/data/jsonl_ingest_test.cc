@@ -1,6 +1,6 @@
-// JSON lines, dates and tabs. Catches: a member stored in another column, a value that has another
-// meaning than in CSV, a date whose parts are not those of its instant, a prediction that reads
-// JSON lines or dates differently.
+// Tests of JSON lines, dates and tabs. They fail if a member is stored in another column, a value
+// has another meaning than in CSV, the parts of a date are not those of its instant, or a
+// prediction reads JSON lines or dates differently.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -102,7 +102,7 @@ TEST(JsonLines, BadLinesAreRefusedWithLineAndMember) {
   EXPECT_TRUE(message(good + "{\"a\": " + deep + "\n").starts_with(place + ", member 'a': an obj"));
 }
 
-TEST(JsonLines, TextColumnsAreReadAsThoseOfCsv) {
+TEST(JsonLines, TextColumnsAreReadLikeThoseOfCsv) {
   CsvOptions options = csv_options("y");
   options.text = {"t"};
   options.max_length = 3;
@@ -113,7 +113,7 @@ TEST(JsonLines, TextColumnsAreReadAsThoseOfCsv) {
   EXPECT_EQ(copy(d->train().tokens), (std::vector<int32_t>{3, 2, 0, 2, 4, 0}));
 }
 
-TEST(JsonLines, ATextMayBeAMemberOfEachLine) {
+TEST(JsonLines, TextMayBeAMemberOfEachLine) {
   TextOptions options;
   options.tokenizer = "byte";
   options.field = "text";
@@ -156,7 +156,7 @@ TEST(Dates, PartsAreThoseThatPythonFinds) {
   }
 }
 
-TEST(Dates, WhatIsNoDateIsNone) {
+TEST(Dates, OtherTextsAreNotDates) {
   for (const char* text : {"",
                            "2026",
                            "2026-1-1",
@@ -236,7 +236,7 @@ TEST(Dates, ColumnsOfDatesBecomeNumbersInTrainingAndInPredict) {
             "as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
 }
 
-TEST(Dates, ATimeInTheTrainingRowsAddsTheDay) {
+TEST(Dates, ATimeOfDayInTheTrainingRowsAddsItsColumns) {
   const std::string csv = "when,y\n2026-01-05T06:00:00+00:00,p\n2026-01-05,q\n";
   const IngestedCsv d(with_date("when"), csv);
   ASSERT_TRUE(d.ok()) << d.message();
@@ -252,7 +252,7 @@ TEST(Dates, ATimeInTheTrainingRowsAddsTheDay) {
   EXPECT_EQ(copy(lines->train().numeric), copy(d->train().numeric));
 }
 
-TEST(Dates, OptionsMustFit) {
+TEST(Dates, OptionsMustMatch) {
   const std::string rows = "a,when,when.days,y\n1,2026-01-05,1,p\n2,2026-13-05,2,q\n";
   const auto refused = [&](auto change) {
     CsvOptions options = with_date("when");
@@ -279,7 +279,7 @@ TEST(Dates, OptionsMustFit) {
             "such as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
 }
 
-TEST(Tabs, SeparateFieldsThatMayBeEmptyOrHoldBlanks) {
+TEST(Tabs, SeparateFieldsThatMayBeEmptyOrContainBlanks) {
   CsvOptions options = csv_options("y");
   options.delimiter = '\t';
   const IngestedCsv d(options, "a\tb\ty\n1\tx y\tp\n\t\tq\n3\t\"x\ty\"\tp\n");

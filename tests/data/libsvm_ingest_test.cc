@@ -1,5 +1,5 @@
-// Catches: a value in another column than its index says, a zero that is treated as missing, and an
-// invalid file that is accepted.
+// The tests fail if a value is in another column than its index says, a zero is treated as missing,
+// or an invalid file is accepted.
 #include <gtest/gtest.h>
 
 #include "tests/data/data_samples.h"
@@ -15,7 +15,7 @@ IngestedFiles ingested_libsvm(const std::string& train, const std::string& test 
   return {request, sources};
 }
 
-TEST(Libsvm, WhatIsLeftOutIsZero) {
+TEST(Libsvm, OmittedValuesAreZero) {
   const std::string rows = "+1 1:0.5 3:-2 # a comment\n\n-1 2:1e1\r\n+1\n";
   for (const std::string& text : {rows, gzip(rows)}) {
     const IngestedFiles d = ingested_libsvm(text, "-1 3:7\n");
@@ -36,7 +36,7 @@ TEST(Libsvm, LabelsWithAPointAreNumbers) {
   EXPECT_EQ(copy(d->train().target_numeric), (std::vector<float>{1.5, -2}));
 }
 
-TEST(Libsvm, RefusesWhatItIsNotByTheLine) {
+TEST(Libsvm, RefusesOtherTextWithTheLine) {
   const auto message = [](const std::string& train, const std::string& test = "") {
     return ingested_libsvm(train, test).message();
   };

@@ -1,5 +1,5 @@
-// Catches: batches that depend on threads, on the queue or on where a run was resumed; rows lost or
-// repeated within an epoch; a loader whose destructor hangs.
+// The tests fail if batches depend on threads, on the queue or on where a run was resumed, rows are
+// lost or repeated within an epoch, or the destructor of a loader hangs.
 #include "src/data/load/loader.h"
 
 #include <gtest/gtest.h>
@@ -72,8 +72,8 @@ TEST(Loader, BatchesFollowTheEpochsPermutation) {
   EXPECT_EQ(epochs.size(), 3u);
 }
 
-// The order of PyTorch's DistributedSampler with drop_last=False: the epoch's order, followed by
-// its beginning until the last batch is complete.
+// Returns the order of PyTorch's DistributedSampler with drop_last=False: the epoch's order,
+// followed by its beginning until the last batch is complete.
 std::vector<float> completed_order(int64_t rows, const Loader::Options& options, uint64_t epoch) {
   std::vector<int64_t> order(static_cast<size_t>(rows));
   std::iota(order.begin(), order.end(), 0);
@@ -155,7 +155,7 @@ TEST(Loader, SameBatchesForAnyThreadsQueueAndTiming) {
 }
 
 // An order has a number for each row, and each epoch has its own order.
-TEST(Loader, OrdersOfEpochsThatAreOverAreForgotten) {
+TEST(Loader, OrdersOfPastEpochsAreReleased) {
   const SmallDataset sample;
   constexpr int64_t kRows = 1 << 17;  // an order takes 1 MiB
   const std::vector<int64_t> rows(kRows, 3);
@@ -172,7 +172,7 @@ TEST(Loader, OrdersOfEpochsThatAreOverAreForgotten) {
   EXPECT_LT(used() - before, 16 << 20);
 }
 
-TEST(Loader, ResumeGoesOnWithTheSameBatches) {
+TEST(Loader, ResumeContinuesWithTheSameBatches) {
   const SmallDataset sample;
   for (const bool drop_last : {true, false}) {
     Loader::Options options;
@@ -203,7 +203,7 @@ TEST(Loader, ASubsetOfRowsStaysASubset) {
   }
 }
 
-TEST(Loader, DestructionNeverHangs) {
+TEST(Loader, DestructorNeverHangs) {
   const SmallDataset sample;
   Loader::Options options;
   options.batch_size = 2;
@@ -232,7 +232,7 @@ TEST(Loader, ImpossibleOptionsAreFaults) {
   EXPECT_THROW(make(options, {-1}), InvariantError);
 }
 
-TEST(FillBatch, TakesRowsInOrderAndAShortLastBatch) {
+TEST(FillBatch, UsesRowsInOrderWithAShortLastBatch) {
   const SmallDataset sample;
   const RowTransform transform(sample.dataset->schema(), sample.p);
   Batch batch;

@@ -1,5 +1,5 @@
-// Catches: rows without a target that are trained on, or that stop an ingest which should leave
-// them out; row numbers of later mistakes that do not count these rows.
+// The tests fail if rows without a target are trained on, if they stop an ingest that should leave
+// them out, or if the row numbers of later mistakes do not count them.
 #include <gtest/gtest.h>
 
 #include "src/data/statistics.h"
@@ -14,14 +14,14 @@ CsvOptions skipping(std::string target) {
   return options;
 }
 
-TEST(MissingTarget, IsRefusedWithAWayOut) {
+TEST(MissingTarget, IsRefusedWithARemedy) {
   const IngestedCsv d(csv_options("y"), "x,y\n1,a\n2,\n3,b\n");
   EXPECT_EQ(d.message(),
             "data: row 2 (line 3), column 'y': the target is missing, but every row needs one; "
             "`missing_target: skip` leaves such rows out");
 }
 
-TEST(MissingTarget, SkippedRowsCountNowhere) {
+TEST(MissingTarget, SkippedRowsAreCountedNowhere) {
   const IngestedCsv d(skipping("y"), "x,c,y\n1,red,a\n9,blue,\n,red,b\n3,green,NA\n",
                       "x,c,y\n5,red,\n6,red,b\n");
   ASSERT_TRUE(d.ok()) << d.message();
@@ -72,7 +72,7 @@ TEST(MissingTarget, AFileWithoutAnyTargetIsRefused) {
             "csv.target: 'labl' is not a column; did you mean 'label'?");
 }
 
-TEST(MissingTarget, TextsOfSkippedRowsTeachNoWords) {
+TEST(MissingTarget, TextsOfSkippedRowsAddNoWords) {
   CsvOptions options = skipping("y");
   options.text = {"t"};
   const IngestedCsv d(options, "t,y\nthe cat,a\nunheard of,\nthe dog,b\n");
@@ -80,7 +80,7 @@ TEST(MissingTarget, TextsOfSkippedRowsTeachNoWords) {
   EXPECT_EQ(d->schema().text.pieces, (std::vector<std::string>{"the", "cat", "dog"}));
 }
 
-TEST(MissingTarget, JsonLinesThatLackTheMember) {
+TEST(MissingTarget, JsonLinesWithoutTheMember) {
   for (const size_t block : {size_t{0}, size_t{16}}) {
     TemporaryFolder folder;
     CsvOptions options = skipping("y");

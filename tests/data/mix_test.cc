@@ -1,6 +1,6 @@
-// Catches: pixels or class shares that differ from torchvision's for the same draw
-// (tests/golden/make_mix_golden.py), shares that do not follow the beta distribution, and batches
-// that depend on threads or on where a run was resumed.
+// The tests fail if pixels or class shares differ from torchvision's for the same draw
+// (tests/golden/make_mix_golden.py), shares do not follow the beta distribution, or batches depend
+// on threads or on where a run was resumed.
 #include "src/data/load/mix.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
+TEST(Mixer, MatchesTorchvisionsPixelsAndShares) {
   std::ifstream file(testing::source_path("tests/golden/mix.json"));
   const Json golden = Json::parse(file);
   const auto dims = golden["image"].get<std::vector<int64_t>>();
@@ -31,7 +31,7 @@ TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
     SCOPED_TRACE(expected["share"].dump() + expected["centre"].dump());
     const auto result = expected["images"].get<std::vector<float>>();
     const int64_t rows = std::ssize(result) / size;
-    // Equals batch(100) of the script.
+    // These are the images and labels of batch(100) in tests/golden/make_mix_golden.py.
     std::vector<float> images;
     std::vector<int32_t> labels;
     for (int64_t n = 0; n < rows; ++n) {
@@ -62,7 +62,7 @@ TEST(Mixer, GivesTorchvisionsPixelsAndShares) {
   }
 }
 
-/// 20000 draws in ascending order.
+/// Returns 20000 draws in ascending order.
 std::vector<double> draws_of(double alpha) {
   std::vector<double> draws;
   for (uint64_t step = 0; step < 20000; ++step) {
@@ -103,7 +103,7 @@ TEST(Mixer, SharesAreDrawnFromTheBetaDistribution) {
   }
 }
 
-TEST(Mixer, SeedAndStepDecideAndEachMixingHasItsTurn) {
+TEST(Mixer, DependsOnSeedAndStepAndUsesEachMixing) {
   const Mixer mixer({Mixup{1}, Cutmix{1}}, {1, 6, 4}, 3);
   int cuts = 0;
   for (int64_t step = 0; step < 2000; ++step) {
@@ -118,7 +118,7 @@ TEST(Mixer, SeedAndStepDecideAndEachMixingHasItsTurn) {
   EXPECT_FALSE(Mixer({Mixup{}}, {1, 6, 4}, 3).draw(0, 0).cuts);
 }
 
-TEST(Mixer, BatchesAreTheSameForAnyThreadsAndWhereverTheyBegin) {
+TEST(Mixer, BatchesAreTheSameForAnyThreadsAndAnyStart) {
   std::string pixels, labels;
   for (int i = 0; i < 30; ++i) {
     for (int k = 0; k < 6; ++k) pixels += static_cast<char>(i * 7 + k * 3);

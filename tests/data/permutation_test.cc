@@ -1,5 +1,5 @@
-// Catches: a shuffle that repeats or loses rows, depends on anything but its key, or differs from
-// its definition (sorted by Philox keys).
+// The tests fail if a shuffle repeats or loses rows, depends on anything but its key, or differs
+// from its definition (sorting by Philox keys).
 #include <gtest/gtest.h>
 
 #include <algorithm>

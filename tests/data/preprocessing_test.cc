@@ -1,5 +1,5 @@
-// Catches: statistics that include rows other than training rows, a transform that differs in
-// prediction, numbers that change when they are written to JSON and read back.
+// The tests fail if statistics include rows other than training rows, a transform differs in
+// prediction, or numbers change when they are written to JSON and read back.
 #include "src/data/preprocessing.h"
 
 #include <gtest/gtest.h>
@@ -146,7 +146,7 @@ TEST(Preprocessing, JsonKeepsEveryBit) {
   EXPECT_FALSE(Preprocessing::from_json(uneven.to_json()).ok());
 }
 
-TEST(Preprocessing, ForAnotherSchemaIsAFault) {
+TEST(Preprocessing, OfAnotherSchemaIsAFault) {
   const IngestedCsv d(csv_options("price"), kTable);
   const Preprocessing empty;
   EXPECT_FALSE(empty.fits(d->schema()));

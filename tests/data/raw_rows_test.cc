@@ -1,5 +1,5 @@
-// Catches: a prediction that reads a column, category or pixel differently from training, and bad
-// rows that are accepted.
+// The tests fail if a prediction reads a column, category or pixel differently from training, or
+// bad rows are accepted.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ struct Table {
   IngestedCsv dataset;
 };
 
-TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
+TEST(RawRows, EveryFormatGivesTheSameRows) {
   const Table table;
   for (const char* text : {
            "size,colour\n1.5,red\n,green\n",                // columns by name
@@ -49,7 +49,7 @@ TEST(RawRows, EveryFormOfTheSameRowsReadsTheSame) {
   EXPECT_EQ(table.parse(gzip("1.5,red\n"))->rows, 1);
 }
 
-TEST(RawRows, CategoriesThatTrainingNeverSawAreNoted) {
+TEST(RawRows, UnseenCategoriesAreReported) {
   const Table table;
   const auto rows =
       table.parse("size,colour\n1,red\n2,green\n3,\n4,mau" + std::string(100, 'v') + "\xc3\xa9\n");

@@ -1,5 +1,5 @@
-// Real files, which may contain what the small files of the unit tests lack. Skipped if the folder
-// of data does not exist; the digits dataset is part of the project.
+// Reads real files, which may contain what the small files of the unit tests lack. The tests are
+// skipped if the folder of data does not exist; the digits dataset is part of the project.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -101,7 +101,7 @@ TEST_F(RealData, TitanicHasMissingValuesAndCategories) {
   }
 }
 
-TEST_F(RealData, TitanicTellsOfTheAnswerInWords) {
+TEST_F(RealData, TitanicWarnsOfAColumnThatRevealsTheTarget) {
   const auto d = csv("titanic.csv", csv_options("survived"));
   ASSERT_TRUE(d.ok()) << d.error().message;
   ASSERT_EQ(d->schema().warnings.size(), 1u);

@@ -1,5 +1,5 @@
-// Catches: a file that differs after writing and reading, a broken header that is accepted (B36:
-// every rule has a case here), and a crash on a truncated file or a flipped bit.
+// The tests fail if a file differs after writing and reading, a broken header is accepted (B36:
+// every rule has a case here), or a truncated file or a flipped bit causes a crash.
 #include "src/checkpoint/safetensors.h"
 
 #include <gtest/gtest.h>

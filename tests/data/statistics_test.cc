@@ -1,5 +1,5 @@
-// Catches: counts that include test rows or missing values, a schema that loses its statistics when
-// it is written and read, and a dataset without statistics, from an older version, that cannot be
+// The tests fail if counts include test rows or missing values, a schema loses its statistics when
+// it is written and read, or a dataset of an older version, which has no statistics, cannot be
 // read.
 #include "src/data/statistics.h"
 

@@ -1,5 +1,5 @@
-// Catches: text that is split differently from SentencePiece, text that decoding does not restore,
-// a model that depends on more than the text, damaged models that are accepted.
+// The tests fail if text is split differently from SentencePiece, decoding does not restore the
+// text, a model depends on more than the text, or a damaged model is accepted.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -59,7 +59,7 @@ bool can_train() {
 #define NEEDS_TRAINING() \
   if (!can_train()) GTEST_SKIP() << "built without SentencePiece"
 
-TEST(Base64, IsThatOfTheStandardAndNothingElse) {
+TEST(Base64, AcceptsOnlyTheStandardEncoding) {
   for (const auto& [bytes, text] :
        std::vector<std::pair<std::string, std::string>>{{"", ""},
                                                         {"f", "Zg=="},
@@ -76,7 +76,7 @@ TEST(Base64, IsThatOfTheStandardAndNothingElse) {
   }
 }
 
-TEST(Subwords, AreThoseOfSentencePiece) {
+TEST(Subwords, MatchSentencePiece) {
   const nlohmann::json& g = golden();
   for (const nlohmann::json& c : g["cases"]) {
     for (const int64_t max_length : {0, 4096}) {
@@ -94,7 +94,7 @@ TEST(Subwords, AreThoseOfSentencePiece) {
   }
 }
 
-TEST(Subwords, EveryTextComesBack) {
+TEST(Subwords, EveryTextRoundTrips) {
   for (const nlohmann::json& c : golden()["cases"]) {
     const TextSchema schema = schema_of(c, 0);
     for (const std::string text : {"\xe2\x96\x81 a blank\xe2\x96\x81that is none \xe2\x96\x85",
@@ -161,7 +161,7 @@ TEST(Subwords, DamagedModelsAreRefusedOrHarmless) {
   }
 }
 
-TEST(SubwordSample, IsBoundedSpreadAndOfTheTextAlone) {
+TEST(SubwordSample, IsBoundedEvenlySpreadAndDependsOnlyOnTheText) {
   SentenceSample a, b;
   std::string line(1000, 'x');
   for (int i = 0; i < 40'000; ++i) {  // 40 MB in total
@@ -195,7 +195,7 @@ std::string training_text() {
   return text;
 }
 
-TEST(SubwordIngest, AStreamComesBackAndTheModelIsOfTheTextAlone) {
+TEST(SubwordIngest, AStreamRoundTripsAndTheModelDependsOnlyOnTheText) {
   NEEDS_TRAINING();
   const std::string text = training_text();
   for (const std::string kind : {"bpe", "unigram"}) {
@@ -228,7 +228,7 @@ TEST(SubwordIngest, AStreamComesBackAndTheModelIsOfTheTextAlone) {
   }
 }
 
-TEST(SubwordIngest, RowsArePaddedAndRowsToPredictReadAlike) {
+TEST(SubwordIngest, RowsArePaddedAndRowsToPredictAreReadAlike) {
   NEEDS_TRAINING();
   CsvOptions options = csv_options("label");
   options.text = {"title"};
@@ -251,7 +251,7 @@ TEST(SubwordIngest, RowsArePaddedAndRowsToPredictReadAlike) {
   EXPECT_EQ(decode(text, std::span(rows->tokens).last(8)), "\xf0\x9f\x98\x80");
 }
 
-TEST(SubwordIngest, ADatasetOfOtherPiecesIsCutAnew) {
+TEST(SubwordIngest, ADatasetWithAnotherVocabularyIsTokenizedAgain) {
   NEEDS_TRAINING();
   const std::string text = training_text();
   const std::string other = "The wind blows on the hill.\nNobody saw the tower.\n";
@@ -264,7 +264,7 @@ TEST(SubwordIngest, ADatasetOfOtherPiecesIsCutAnew) {
   EXPECT_EQ(aligned->view().rows, std::ssize(tokens));
 }
 
-TEST(SubwordIngest, RefusesWhatCannotBeLearned) {
+TEST(SubwordIngest, RefusesAVocabularyThatCannotBeLearned) {
   NEEDS_TRAINING();
   const auto message = [](std::string_view text, TextOptions options) {
     return IngestedText(text, options).message();

@@ -1,7 +1,7 @@
-// Catches: a dataset or a refusal that depends on the number of threads that read a table or on the
-// block boundaries: records split at a line break in quotes, rows out of order, category codes or
-// columns of JSON lines in another order, the wrong one of several errors, a header or a byte order
-// mark that is read twice.
+// The tests fail if a dataset or a refusal depends on the number of threads that read a table or on
+// the block boundaries: if records are split at a line break in quotes, rows, category codes or
+// columns of JSON lines are in another order, another one of several errors is reported, or a
+// header or byte order mark is read twice.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -22,7 +22,7 @@ std::string bytes_as_text(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
-/// The complete result of a read, or its complete error, as comparable texts.
+/// Returns the complete result of a read, or its complete error, as comparable texts.
 std::vector<std::string> outcome(const Result<TypedDataset>& read) {
   if (!read.ok()) {
     std::vector<std::string> said = {read.error().message, read.error().reason};
@@ -44,7 +44,8 @@ std::vector<std::string> outcome(const Result<TypedDataset>& read) {
   return made;
 }
 
-/// Reads the files row by row and by threads, and expects equal results. Returns the error message,
+/// Reads the files row by row and with threads, and expects equal results. Returns the error
+/// message,
 /// "" if the files were accepted.
 std::string expect_same(const CsvOptions& options, std::string_view train,
                         std::string_view test = {}) {
@@ -79,7 +80,7 @@ class Random {
   uint64_t count_ = 0;
 };
 
-/// Three columns and a target, with all variants of syntax that a file may contain.
+/// Returns three columns and a target, with all variants of syntax that a file may contain.
 std::string random_csv(Random& random, int rows) {
   std::string text = random.one_of({"", "\xef\xbb\xbf", "\n\r\n"});
   text += "number,name,note,y\n";
@@ -101,7 +102,7 @@ std::string random_csv(Random& random, int rows) {
   return text;
 }
 
-TEST(TableThreads, ReadAnyTableAsOneRowAfterAnother) {
+TEST(TableThreads, ReadAnyTableLikeASingleThread) {
   for (uint64_t seed = 0; seed < 12; ++seed) {
     Random random(seed);
     const std::string text = random_csv(random, 60);
@@ -129,14 +130,15 @@ TEST(TableThreads, ReadTablesOfEveryKind) {
   EXPECT_EQ(expect_same(options, "when,y\n2026-01-31,1\n,2\n2026-01-31T12:30,3.5\n"), "");
 }
 
-TEST(TableThreads, ReadJsonLinesAsOneRowAfterAnother) {
+TEST(TableThreads, ReadJsonLinesLikeASingleThread) {
   CsvOptions options = csv_options("y");
   options.json_lines = true;
   std::string text = "\xef\xbb\xbf";
   Random random(5);
   for (int i = 0; i < 100; ++i) {
     text += "{\"y\": " + std::to_string(random.below(3));
-    // The order of the members depends on the line, and so on where a block begins.
+    // Lines have different members, so the member that a block sees first depends on where the
+    // block begins.
     if (random.below(3) > 0) text += ", \"a\": " + std::to_string(random.below(100));
     if (random.below(20) == 0) text += R"(, "rare": "x")";
     if (i > 50 && random.below(4) == 0) text += R"(, "late\u0021": 2.5)";
@@ -148,7 +150,7 @@ TEST(TableThreads, ReadJsonLinesAsOneRowAfterAnother) {
   EXPECT_NE(expect_same(options, text + "{\"y\": [1]}\n{\"y\": {}}\n"), "");
 }
 
-TEST(TableThreads, RefuseWhatTheFirstBadRowDeserves) {
+TEST(TableThreads, ReportTheFirstBadRow) {
   const std::string good = "1,\"a\nb\",0\n2,c,1\n";
   std::string rows;
   for (int i = 0; i < 40; ++i) rows += good;
@@ -182,7 +184,7 @@ TEST(TableThreads, CountCategoriesOfAllBlocksTogether) {
             "the column out with `ignore`");
 }
 
-TEST(RecordBlocks, EndWhereARecordDoesAndHoldEveryByteOnce) {
+TEST(RecordBlocks, EndAtRecordsAndCoverEveryByteOnce) {
   const std::string text = "skip1,\"2\n3\"\n4,5\n\"\n\"\"\n\",6\n7";
   for (size_t size = 1; size < 30; ++size) {
     const auto source = open_plain_source(text);
@@ -201,7 +203,7 @@ TEST(RecordBlocks, EndWhereARecordDoesAndHoldEveryByteOnce) {
   }
 }
 
-TEST(CellReader, ReadsShortNumbersAsFromCharsDoes) {
+TEST(CellReader, ReadsShortNumbersLikeFromChars) {
   const CellReader cells({"", "NA"});
   Random random(3);
   for (int i = 0; i < 200'000; ++i) {

@@ -1,5 +1,5 @@
-// Folders and archives of texts. Catches: texts in the wrong row, class or partition, files that
-// are joined in another order, bytes that are not valid text.
+// Tests of folders and archives of texts. They fail if texts are in the wrong row, class or
+// partition, files are joined in another order, or bytes that are not valid text are accepted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ TEST(TextFiles, PartitionsTestFilesAndShares) {
       of(files, options).message().starts_with("text_files.test_share: there already is a test "));
 }
 
-TEST(TextFiles, WhatIsNoTextIsRefusedWithFileAndByte) {
+TEST(TextFiles, InvalidTextIsRefusedWithFileAndByte) {
   const auto with = [](const std::string& path, const std::string& content,
                        const TextFilesOptions& options = {}) {
     Files files = reviews();

@@ -1,6 +1,6 @@
-// Catches: tokens that do not match the vocabulary, text cut in the middle of a character, bytes
-// that are not valid text, windows that contain validation text or exceed the end, batches of a
-// stream whose targets are not the next tokens.
+// The tests fail if tokens do not match the vocabulary, text is cut in the middle of a character,
+// bytes that are not valid text are accepted, windows contain validation text or exceed the end, or
+// the targets of a stream's batches are not the next tokens.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Tokens = std::vector<int32_t>;
 
-TEST(Utf8, CodePointsSurviveTheWayThere) {
+TEST(Utf8, CodePointsRoundTrip) {
   for (const char32_t c :
        {U'\0', U'a', U'\x7f', U'\x80', U'\x7ff', U'\x800', U'\xffff', U'\x10000', U'\x10ffff'}) {
     std::string text;
@@ -57,7 +57,7 @@ TEST(TextIngest, CharactersOfTheTrainingPartAreTheVocabulary) {
   EXPECT_EQ(interface.padding, -1);
 }
 
-TEST(TextIngest, BytesTakeAnything) {
+TEST(TextIngest, BytesAcceptAnyContent) {
   TextOptions options;
   options.tokenizer = "byte";
   const IngestedText d(std::string_view("\xff\0a", 3), options);
@@ -66,7 +66,7 @@ TEST(TextIngest, BytesTakeAnything) {
   EXPECT_EQ(d->schema().text.vocabulary_size(), 256);
 }
 
-TEST(TextIngest, TheTestShareIsTheEndAndCutsNoCharacter) {
+TEST(TextIngest, TheTestShareIsTheEndAndSplitsNoCharacter) {
   TextOptions options;
   options.test_share = 0.4;
   const IngestedText d("abc\xc3\xa9\xe2\x82\xac", options);  // 5 characters
@@ -82,7 +82,7 @@ TEST(TextIngest, ReadsGzipAndDropsAByteOrderMark) {
   EXPECT_EQ(copy(plain->train().tokens), copy(packed->train().tokens));
 }
 
-TEST(TextIngest, RefusesWhatIsNoText) {
+TEST(TextIngest, RefusesInvalidText) {
   TextOptions words;
   words.tokenizer = "word";
   TextOptions share;
@@ -126,7 +126,7 @@ constexpr std::string_view kRows =
     "2,,A \xc3\x89toile!,sky\n"
     "3,the,the cat NA,animal\n";
 
-TEST(CsvText, WordsStandByFrequencyAndRowsArePadded) {
+TEST(CsvText, WordsAreOrderedByFrequencyAndRowsArePadded) {
   const IngestedCsv d(text_options({"body", "title"}), kRows);
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetSchema& s = d->schema();
@@ -211,7 +211,7 @@ TEST(CsvText, RefusesOptionsThatDoNotFit) {
          "data: row 1 (line 2), column 'title': byte 2 of the text ('\\xff') is not UTF-8");
 }
 
-TEST(CsvText, RowsToPredictReadAsTheTrainingRows) {
+TEST(CsvText, RowsToPredictAreReadLikeTrainingRows) {
   const IngestedCsv d(text_options({"title", "body"}), kRows);
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetSchema& s = d->schema();
@@ -233,7 +233,7 @@ TEST(CsvText, RowsToPredictReadAsTheTrainingRows) {
   EXPECT_EQ(parse_raw_rows(s, "text", "").error().message, "rows: there are no rows");
 }
 
-TEST(Windows, ValidationIsTheEndAndTrainingStaysOutOfIt) {
+TEST(Windows, ValidationIsTheEndAndTrainingExcludesIt) {
   for (const int64_t tokens : {2, 3, 7, 8, 9, 10, 11, 16, 17, 40, 101}) {
     for (const int64_t length : {1, 2, 3, 7, 8}) {
       for (const double share : {0.0, 0.1, 0.5}) {
@@ -251,7 +251,7 @@ TEST(Windows, ValidationIsTheEndAndTrainingStaysOutOfIt) {
         }
         EXPECT_GE(plan.shift_max, 0);
         EXPECT_LT(plan.shift_max, std::max<int64_t>(length, 1));
-        // Fewer tokens than two windows remain unused.
+        // The unused tokens are fewer than those of two windows.
         EXPECT_LT(end - 1 - plan.train * length, 2 * length) << tokens << " " << length;
         if (end - 1 >= length) {
           EXPECT_GE(plan.train, 1);

@@ -1,5 +1,5 @@
-// Catches: a problem of a dataset for which ingest gives no warning, a warning about data that is
-// fine, and warnings that are lost between the ingest and the readers of the dataset.
+// The tests fail if ingest gives no warning for a problem of a dataset or gives one for good data,
+// or if warnings are lost between the ingest and the readers of the dataset.
 #include "src/data/warnings.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace trainyard {
 namespace {
 
-/// The header and a line for each row.
+/// Returns the header and a line for each row.
 std::string table(const std::string& header, int rows, const std::function<std::string(int)>& row) {
   std::string text = header + "\n";
   for (int i = 0; i < rows; ++i) text += row(i) + "\n";
@@ -20,10 +20,10 @@ std::string table(const std::string& header, int rows, const std::function<std::
 }
 
 std::string str(int i) { return std::to_string(i); }
-/// A pseudo-random number from 0 to 1 as text.
+/// Returns a pseudo-random number from 0 to 1 as text.
 std::string noise(int i) { return std::to_string((i * 7919 % 1009) / 1009.0); }
 
-/// "KEY column,column" for each warning, as stored in the dataset's folder.
+/// Returns a text "KEY column,column" for each warning in the dataset's folder.
 std::vector<std::string> warnings_of(const IngestedCsv& d) {
   EXPECT_TRUE(d.ok()) << d.message();
   std::vector<std::string> all;
@@ -42,7 +42,7 @@ std::vector<std::string> warnings_of(const std::string& text, CsvOptions options
 
 using Keys = std::vector<std::string>;
 
-TEST(DataWarnings, ColumnsThatRarelyHelp) {
+TEST(DataWarnings, ColumnsOfLittleUse) {
   const std::string text = table("row,name,day,fixed,empty,size,y", 60, [](int i) {
     const std::string day =
         "2026-" + std::string(i < 30 ? "01-" : "02-") + (i % 28 < 9 ? "0" : "") + str(i % 28 + 1);
@@ -71,7 +71,7 @@ TEST(DataWarnings, SentencesSayWhatToDo) {
       "Leave it out: list it in dataset.csv.ignore.");
 }
 
-TEST(DataWarnings, ManyColumnsOfAKindAreToldTogether) {
+TEST(DataWarnings, ManyColumnsWithOneProblemShareAWarning) {
   const IngestedCsv d(csv_options("y"), table("a,b,c,d,size,y", 30, [](int i) {
                         return "1,2,3,4," + noise(i) + "," + str(i % 2);
                       }));
@@ -81,7 +81,7 @@ TEST(DataWarnings, ManyColumnsOfAKindAreToldTogether) {
   EXPECT_TRUE(message.ends_with("The others: 'b', 'c', 'd'")) << message;
 }
 
-TEST(DataWarnings, AColumnThatTellsTheClass) {
+TEST(DataWarnings, AColumnThatRevealsTheClass) {
   const auto rows = [](const std::function<std::string(int)>& leak) {
     return table("leak,size,y", 400, [&](int i) {
       return leak(i) + "," + noise(i) + "," + (i * 7919 % 5 < 2 ? "yes" : "no");
@@ -106,7 +106,7 @@ TEST(DataWarnings, AColumnThatTellsTheClass) {
       << "the ranges overlap";
 }
 
-TEST(DataWarnings, FewRowsOrManyValuesTellNothing) {
+TEST(DataWarnings, FewRowsOrManyValuesGiveNoWarning) {
   // 20 rows are too few to conclude anything; and with 60 values in 240 rows, values determine the
   // class by chance.
   EXPECT_EQ(
@@ -123,7 +123,7 @@ TEST(DataWarnings, FewRowsOrManyValuesTellNothing) {
             Keys{});
 }
 
-TEST(DataWarnings, AColumnThatFollowsANumber) {
+TEST(DataWarnings, AColumnThatRevealsANumericTarget) {
   const auto rows = [](double noise_size) {
     return table("copy,size,y", 100, [&](int i) {
       const double y = i * 7919 % 1009 / 10.0;
@@ -135,7 +135,7 @@ TEST(DataWarnings, AColumnThatFollowsANumber) {
   EXPECT_EQ(warnings_of(rows(2)), Keys{});
 }
 
-TEST(DataWarnings, ClassesThatHardlyOccur) {
+TEST(DataWarnings, RareClasses) {
   const auto rows = [](int rare) {
     return table("size,y", 100 + rare,
                  [](int i) { return noise(i) + "," + (i >= 100 ? "rare" : str(i % 2)); });
@@ -144,13 +144,14 @@ TEST(DataWarnings, ClassesThatHardlyOccur) {
   EXPECT_EQ(warnings_of(rows(kClassRowsMin)), Keys{});
 }
 
-TEST(DataWarnings, TestRowsThatAreTrainedOn) {
+TEST(DataWarnings, TestRowsAmongTheTrainingRows) {
   const auto rows = [](int first, int count) {
     return table("a,b,y", count, [first](int i) {
       return noise(i + first) + "," + noise((i + first) * 5) + "," + str((i + first) % 2);
     });
   };
-  EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(195, 100)), Keys{"TEST_COPIES"});
+  EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(195, 100)),
+            Keys{"TEST_ROWS_IN_TRAINING_SET"});
   EXPECT_EQ(warnings_of(rows(0, 200), csv_options("y"), rows(200, 100)), Keys{});
 }
 
@@ -191,7 +192,7 @@ RowCopies copies_of(const NumberRows& seen, const NumberRows& held_out) {
   return count_copies(schema, seen.view(), seen.rows, held_out.view(), held_out.rows);
 }
 
-TEST(RowCopies, CountsRowsThatWereSeenWithTheirTarget) {
+TEST(RowCopies, CountsRowsSeenWithTheSameTarget) {
   const RowCopies c = copies_of({{1, 2, 2, 3}, {0, 1, 1, 0}}, {{2, 2, 3, 4, 1}, {1, 1, 1, 0, 0}});
   EXPECT_EQ(c.rows, 5);
   EXPECT_EQ(c.copies, 4);

@@ -1,5 +1,5 @@
-// Catches: half-precision numbers that are converted wrongly, a data type of the format that is
-// refused or misread, and a false header that is accepted.
+// The tests fail if half-precision numbers are converted wrongly, a data type of the format is
+// refused or misread, or a false header is accepted.
 #include "src/checkpoint/weights_file.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(WeightsFile, OtherTypesAreWidenedOrRounded) {
   EXPECT_FALSE(converts_to_f32("BOOL"));
 }
 
-TEST(WeightsFile, TakesEveryTypeOfTheFormat) {
+TEST(WeightsFile, AcceptsEveryTypeOfTheFormat) {
   const std::string header = R"({"a":{"dtype":"BF16","shape":[3],"data_offsets":[0,6]},)"
                              R"("b":{"dtype":"BOOL","shape":[1],"data_offsets":[6,7]},)"
                              R"("n":{"dtype":"I64","shape":[],"data_offsets":[7,15]}})";
@@ -83,7 +83,7 @@ TEST(WeightsFile, TakesEveryTypeOfTheFormat) {
   EXPECT_EQ(ours.error().metadata.at("rule"), "dtype_unsupported");
 }
 
-TEST(WeightsFile, LiesInTheHeaderAreRefused) {
+TEST(WeightsFile, WrongHeadersAreRefused) {
   const auto rule = [](const std::string& header, size_t bytes) {
     const auto parsed = parse_weights(file_of(header, std::string(bytes, '\0')));
     return parsed.ok() ? std::string("accepted") : parsed.error().metadata.at("rule");

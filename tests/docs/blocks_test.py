@@ -65,6 +65,9 @@ def our_program(words):
         words = words[3:]
     elif words[:1] == ["sudo"]:
         words = words[1:]
+    if words[:2] == ["podman", "run"]:  # an image has the name of its target, and its entry point is the daemon
+        image = next((i for i, word in enumerate(words) if word.startswith("trainyard:")), None)
+        return image and ("trainyardd", words[image + 1 :])
     starts = [i for i, word in enumerate(words) if pathlib.PurePath(word).name in PROGRAMS]
     if not starts or not (starts[0] == 0 or words[0] == "srun" or {"exec", "run"} & set(words[:3])):
         return None

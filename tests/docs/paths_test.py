@@ -41,8 +41,8 @@ PLACEHOLDER = re.compile(r"<[^<>/]*>|\{[^{},]*\}|\.\.\.+|(?<![A-Za-z])(?:[A-Z]+|
 
 @functools.cache
 def files():
-    """The repository's files as paths from its root: the files that git tracks, or all files of a
-    source archive."""
+    """Returns the repository's files as paths from its root: the files that git tracks, or all files of a source
+    archive."""
     try:
         listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
                                 capture_output=True, check=True).stdout.decode().split("\0")
@@ -54,13 +54,13 @@ def files():
 
 @functools.cache
 def paths():
-    """All files, and the folders that contain them."""
+    """Returns all files, and the folders that contain them."""
     return files() | {parent.as_posix() for path in files() for parent in pathlib.PurePosixPath(path).parents}
 
 
 @functools.cache
 def stems():
-    """Files without their suffixes."""
+    """Returns the files without their suffixes."""
     return frozenset(re.sub(r"(.)\.\w+", r"\1", path) for path in files())
 
 
@@ -85,7 +85,7 @@ def alternatives(pattern):
 
 @functools.cache
 def exists(path):
-    """Whether the path from the root exists. It may contain placeholders."""
+    """Returns whether the path from the root exists. It may contain placeholders."""
     path = os.path.normpath(path)
     if path in paths() or path in stems() or path in GENERATED:
         return True
@@ -105,7 +105,7 @@ def tidy(word):
 
 @functools.cache
 def anchors(page):
-    """The anchors that GitHub generates for a page's headings."""
+    """Returns the anchors that GitHub generates for a page's headings."""
     found = set()
     for heading in HEADING.findall(FENCE.sub("", (ROOT / page).read_text())):
         text = LINK.sub(lambda link: link[0][1:link[0].index("]")], heading).replace("`", "").lower()
@@ -132,7 +132,7 @@ def broken_links(text, page):
 
 
 def missing_paths(text, page):
-    """Words of the text that name a path that does not exist."""
+    """Yields the words of the text that name a path that does not exist."""
     folder = os.path.dirname(page)
     for word in word_of_root().findall(text):
         word = tidy(word)

@@ -36,7 +36,7 @@ HARMFUL = {
 
 
 def settings(text):
-    """The last value of each key. Sections are ignored, since no key is in two of them."""
+    """Returns the last value of each key. Sections are ignored, since no key is in two of them."""
     return dict(re.findall(r"^(\w+)=(.*)$", text, re.M))
 
 
@@ -47,8 +47,8 @@ def analyze(*arguments):
 
 
 def checked(text, program):
-    """Systemd's complaints about the unit, checked with a program of this machine instead of the
-    installed one."""
+    """Returns systemd's complaints about the unit, checked with a program of this machine instead of the installed
+    one."""
     with tempfile.TemporaryDirectory() as folder:
         unit = pathlib.Path(folder) / UNIT.name
         unit.write_text(text.replace("/usr/bin/trainyardd", str(program)))

@@ -28,8 +28,7 @@ PATIENCE_S = 120.0 * PATIENCE_FACTOR
 
 
 def promised_s(seconds):
-    """The limit for something promised within `seconds`, on a machine that may be four times
-    slower."""
+    """Returns the limit for something promised within `seconds`, on a machine that may be four times slower."""
     return 4.0 * seconds * PATIENCE_FACTOR
 
 
@@ -46,14 +45,12 @@ def wait_until(condition, what, timeout_s=PATIENCE_S, interval_s=0.02):
 
 
 def preloaded(library):
-    """The LD_PRELOAD value for a process with this library, followed by the test's own
-    libraries."""
+    """Returns the LD_PRELOAD value for a process with this library, followed by the test's own libraries."""
     return ":".join(filter(None, [str(library), os.environ.get("LD_PRELOAD")]))
 
 
 def is_running(pid):
-    """Whether a process runs. An ended process may stay in /proc as a zombie if nobody reaps
-    orphans."""
+    """Returns whether a process runs. An ended process may stay in /proc as a zombie if nobody reaps orphans."""
     try:
         state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
@@ -62,7 +59,7 @@ def is_running(pid):
 
 
 def threads_of(pid):
-    """The stack of each thread of a process, as far as gdb can show it."""
+    """Returns the stack of each thread of a process, as far as gdb can show it."""
     if shutil.which("gdb") is None:
         return "(no gdb here)"
     done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "thread apply all backtrace 12"],
@@ -100,8 +97,8 @@ class Daemon:
         return self
 
     def slow_worker(self):
-        """A worker program whose syncs are delayed like the daemon's (tests/support/slow_sync.cc),
-        since the daemon does not pass on its own environment."""
+        """Returns a worker program whose syncs are delayed like the daemon's (tests/support/slow_sync.cc), since the
+        daemon does not pass on its own environment."""
         script = self.state.parent / (self.state.name + ".worker")
         if not script.exists():  # the daemon would see a changed program as another one
             variables = " ".join(f"{name}={os.environ[name]}" for name in ("LD_PRELOAD", "TRAINYARD_SYNC_DELAY_MS"))
@@ -154,13 +151,13 @@ class Daemon:
         return self.cli("submit", spec, *arguments).stdout.strip()
 
     def events(self, name, after=0):
-        """All events of a finished job, as dictionaries."""
+        """Returns all events of a finished job, as dictionaries."""
         lines = self.cli("watch", name, "--after", after, "-o", "jsonl", check=False).stdout.splitlines()
         messages = [json.loads(line) for line in lines if line.strip()]
         return [m["event"] if "event" in m else m for m in messages if "seq" in m or "event" in m]
 
     def worker_pids(self):
-        """The PIDs of the workers of this state folder, whichever daemon started them."""
+        """Returns the PIDs of the workers of this state folder, whichever daemon started them."""
         option = b"\0--socket\0" + os.fsencode(self.state / "worker.sock") + b"\0"
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -267,7 +264,7 @@ class DisturbedTest(DaemonTest):
         wait_until(there, f"{name} is at step {step}")
 
     def steps(self, name):
-        """The steps of the job's metrics, in the order in which they were reported."""
+        """Returns the steps of the job's metrics, in the order in which they were reported."""
         return [int(s) for e in self.daemon.events(name) for series in e.get("metrics", {}).get("series", [])
                 if series["key"] == "train/loss" for s in series["steps"]]
 

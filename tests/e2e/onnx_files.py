@@ -18,7 +18,7 @@ def proto(*fields):
 
 
 def tiny_file(*operations):
-    """An ONNX file with a chain of nodes on an input [N, 4]."""
+    """Returns an ONNX file with a chain of nodes on an input [N, 4]."""
     def tensor(name):
         sizes = proto((1, proto((2, "N"))), (1, proto((1, 4))))
         return proto((1, name), (2, proto((1, proto((1, 1), (2, sizes))))))
@@ -29,6 +29,6 @@ def tiny_file(*operations):
 
 
 def with_trained_parameters(content, names):
-    """The file's bytes with metadata that says that only these initializers are trained
-    (docs/onnx.md). Repeated fields may be anywhere in a message, so they are appended."""
+    """Returns the file's bytes with metadata that says that only these initializers are trained (docs/onnx.md).
+    Repeated fields may be anywhere in a message, so they are appended."""
     return content + proto((14, proto((1, "trainyard.trained_parameters"), (2, json.dumps(names)))))

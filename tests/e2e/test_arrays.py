@@ -115,13 +115,13 @@ class Arrays(DaemonTest):
             self.daemon.cli("array", "delete", f"halves{attempt}", "--yes")
         self.assertEqual(found, {3000}, "sent twice, stored once")
 
-    def test_what_is_wrong_is_refused_with_the_member_and_the_line(self):
+    def test_errors_name_the_member_and_the_line(self):
         spec = self.spec("wrong", "array:\n  grid:\n    recipe.optimizer.learning_rate: [0.1, -1]\n")
         refused = self.daemon.cli("submit", spec, check=False)
         self.assert_refused(refused, 2, "wrong.yaml:", "member 1 (recipe.optimizer.learning_rate: -1)", "more than 0")
         spec = self.spec("wrong", "array: {random: {count: 10000000, values: {recipe.seed: {integers: {low: 0, high: "
                          "9}}}}}\n")
-        self.assert_refused(self.daemon.cli("submit", spec, check=False), 2, "ARRAY_SIZE", "10000000", "at most 10000")
+        self.assert_refused(self.daemon.cli("submit", spec, check=False), 2, "ARRAY_SIZE_INVALID", "10000000", "at most 10000")
         self.assertNotIn("wrong", self.daemon.cli("list", "-o", "name").stdout)
 
 

@@ -45,7 +45,7 @@ class Away(DisturbedTest):
         wait_until(lambda: shown("get"), f"get {name} says why it waits")
         wait_until(lambda: "the job then continues by itself" in (shown("explain") or ""), f"explain {name} says why it waits")
 
-    def test_a_dataset_that_is_away_makes_its_job_wait(self):
+    def test_an_unreadable_dataset_makes_its_job_wait(self):
         self.pause("dataset-away")
         folder = self.dataset()
         away = folder.rename(self.folder / "away")
@@ -56,7 +56,7 @@ class Away(DisturbedTest):
             away.rename(folder)
         self.finish("dataset-away")
 
-    def test_a_job_waits_for_the_weights_that_it_begins_with(self):
+    def test_a_job_waits_for_unreadable_initial_weights(self):
         spec = self.spec("weights-away")
         spec.write_text(spec.read_text() + "  initial_weights: {model: undisturbed}\n")
         folder = self.daemon.state / "models" / self.daemon.job("undisturbed")["uid"]
@@ -72,7 +72,7 @@ class Away(DisturbedTest):
             away.rename(folder)
         self.daemon.cli("wait", "weights-away")
 
-    def test_a_checkpoint_that_cannot_be_read_is_waited_for_and_not_passed_over(self):
+    def test_an_unreadable_checkpoint_is_waited_for_and_not_skipped(self):
         job = self.pause("unreadable")
         step = int(job["checkpoint_step"])
         file = self.daemon.state / "jobs" / job["uid"] / "checkpoints" / f"step-{step:09}" / "weights.safetensors"
@@ -85,7 +85,7 @@ class Away(DisturbedTest):
         steps = self.steps("unreadable")
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "each step once: no older checkpoint was taken")
 
-    def test_a_mapped_file_that_cannot_be_read_ends_no_job(self):
+    def test_a_mapped_file_that_cannot_be_read_fails_no_job(self):
         self.daemon.submit(self.spec("faults"))
         self.wait_for_step("faults", 50)
         folder = self.dataset()

@@ -50,7 +50,7 @@ class Backup(DaemonTest):
         text = daemon.cli("metrics", "export", name, "--json", "-").stdout
         return json.loads(text)["jobs"][0]["metrics"]["train/loss"]
 
-    def test_a_job_that_ran_goes_on_elsewhere_with_the_same_result(self):
+    def test_a_running_job_continues_on_another_host_with_the_same_result(self):
         name = self.long_job("goes-on", epochs=2000)
         queued = self.long_job("queued-behind", epochs=3)
         self.wait_for_checkpoint(name)
@@ -154,7 +154,7 @@ class Backup(DaemonTest):
         wait_until(lambda: not staging.exists(), "the links are removed")
         self.daemon.cli("server", "backup", archive)  # the place for a backup is free again
 
-    def test_what_a_restore_refuses(self):
+    def test_restore_refuses_invalid_archives_and_folders(self):
         archive = self.folder / "refused.tar"
         self.daemon.cli("server", "backup", archive)
         whole = archive.read_bytes()
@@ -179,7 +179,7 @@ class Backup(DaemonTest):
                                             check=False), 7, "SERVER_NOT_RUNNING")
         self.assertEqual(archive.read_bytes(), whole, "a server that is not there cost the earlier backup")
 
-    def test_check_tells_what_is_damaged(self):
+    def test_check_names_damaged_files(self):
         self.daemon.submit(digits_spec(self.folder, "model-of"), "--wait")
         name = self.long_job("damaged")
         self.wait_for_checkpoint(name)
@@ -218,7 +218,7 @@ class Backup(DaemonTest):
 class LowDisk(DaemonTest):
     arguments = ["--disk-free-bytes-min", "60000GiB"]
 
-    def test_nothing_new_is_accepted_and_the_operator_is_told(self):
+    def test_a_full_disk_refuses_new_work_and_warns_the_operator(self):
         done = self.daemon.cli("submit", digits_spec(self.folder, "no-room"), check=False)
         self.assert_refused(done, 6, "DISK_LOW", "free", "58.6 TiB")
         self.assertIn("disk_free_bytes_min", self.daemon.cli("daemon", "status").stdout)

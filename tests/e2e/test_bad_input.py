@@ -60,7 +60,7 @@ recipe: {epochs: 1, optimizer: {learning_rate: 0.1}}
     def test_missing_file(self):
         self.assert_refused(self.submit(self.changed("digits.csv.gz", "no.csv.gz")), 4, "no.csv.gz")
 
-    def test_target_column_not_there(self):
+    def test_target_column_missing(self):
         self.assert_refused(self.csv("1,2,x\n3,4,y\n", target="label"), 2, "label")
 
     def test_ragged_rows_are_named(self):
@@ -89,7 +89,7 @@ recipe: {epochs: 1, batch_size: 1, optimizer: {learning_rate: 0.1}}
         self.write("labels", labels)
         return self.submit(IDX_SPEC.format())
 
-    def test_idx_headers_that_lie(self):
+    def test_wrong_idx_headers(self):
         labels = struct.pack(">II", 0x801, 4) + bytes([0, 1, 0, 1])
         good = struct.pack(">IIII", 0x803, 4, 3, 3) + bytes(36)
         self.assert_refused(self.idx(good[:-1], labels), 2)  # truncated data
@@ -125,7 +125,7 @@ recipe: {epochs: 1, batch_size: 1, optimizer: {learning_rate: 0.1}}
         done = self.submit(self.changed("hidden: [64]", "hidden: [65536, 65536, 65536, 65536]"))
         self.assert_refused(done, 2, "RESOURCES_IMPOSSIBLE", "GiB")
 
-    def test_gpu_where_there_is_none(self):
+    def test_gpu_on_a_server_without_one(self):
         if any(d["kind"] == "GPU" for d in self.daemon.json("device", "list")["devices"]):
             self.skipTest("this machine has a GPU")
         text = digits_spec(self.folder, "wants-gpu").read_text() + "resources: {device: gpu}\n"
@@ -136,7 +136,7 @@ recipe: {epochs: 1, batch_size: 1, optimizer: {learning_rate: 0.1}}
         for name in ("..", "UPPER", "a" * 300, "%2e%2e", "x;rm -rf"):
             self.assert_refused(self.daemon.cli("get", name, check=False), 2, "NAME_MALFORMED")
 
-    def test_same_name_other_content(self):
+    def test_same_name_with_other_content(self):
         self.daemon.submit(digits_spec(self.folder, "taken-name"))
         text = digits_spec(self.folder, "taken-name").read_text().replace("seed: 7", "seed: 9")
         self.assert_refused(self.submit(text), 5, "JOB_EXISTS")

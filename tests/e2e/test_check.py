@@ -79,7 +79,7 @@ done; exit 1""")
         self.stand_in("ctest", "false")
         self.assertEqual(self.check("slow"), (1, {"slow": "FAILED"}))
 
-    def test_each_commit_has_one_mode_and_all_of_them_have_turns(self):
+    def test_each_commit_has_one_mode_and_all_modes_take_turns(self):
         script = self.tree / "scripts" / "check"
         text = script.read_text()
         turns = re.search(r"^readonly turn_modes=\((.*)\)$", text, re.MULTILINE)[1].split()
@@ -93,20 +93,20 @@ done; exit 1""")
             chosen += outcomes
         self.assertEqual(sorted(chosen), sorted(MODES))
 
-    def test_a_failure_is_told_and_the_others_still_run(self):
+    def test_a_failure_is_reported_and_the_others_still_run(self):
         self.stand_in("ctest", "[[ $* != *address* ]]")
         status, outcomes = self.check("address", "thread")
         self.assertEqual((status, outcomes), (1, {"address": "FAILED", "thread": "passed"}))
         self.stand_in("cmake", "false")
         self.assertEqual(self.check("clang"), (1, {"clang": "FAILED"}))
 
-    def test_a_missing_tool_fails_all_and_is_no_pass_alone(self):
+    def test_a_missing_tool_fails_the_run_and_its_mode(self):
         (self.tools / "clang-tidy").unlink()
         self.assertEqual(self.check("clang"), (77, {"clang": "skipped"}))
         status, outcomes = self.check("--all")
         self.assertEqual((status, outcomes["clang"], outcomes["debug"]), (1, "skipped", "passed"))
 
-    def test_clang_tidy_looks_at_what_changed(self):
+    def test_clang_tidy_checks_changed_files(self):
         self.stand_in("git", 'case $1 in rev-parse) echo 1 ;; diff) printf "README.md\\nsrc/graph/graph.h\\n" ;; esac')
         self.assertEqual(self.check("clang")[0], 0)
         self.assertIn("clang-tidy -p build/clang --quiet src/graph/graph.cc\n", self.log.read_text())

@@ -39,7 +39,7 @@ class Manners(DaemonTest):
     def test_second_daemon_on_the_same_folder(self):
         self.one_line(run_daemon("--state-dir", self.daemon.state), str(self.daemon.process.pid))
 
-    def test_a_second_signal_ends_it_in_its_own_way(self):
+    def test_a_second_signal_ends_the_daemon_at_once(self):
         daemon = Daemon(self.folder / "signalled").start()
         self.addCleanup(daemon.stop)
         for _ in range(3):
@@ -123,14 +123,14 @@ class Manners(DaemonTest):
             folder = self.folder / "port"
             self.one_line(run_daemon("--state-dir", folder, "--listen", f"127.0.0.1:{port}"), str(port))
 
-    def test_foreign_address_needs_tls_or_an_explicit_word(self):
+    def test_foreign_address_needs_tls_or_insecure(self):
         self.one_line(run_daemon("--state-dir", self.folder / "open", "--listen", "0.0.0.0:0"), "tls_certificate", "insecure")
 
     def test_unknown_configuration_key(self):
         path = self.write("config.yaml", "state_dirr: /tmp/x\n")
         self.one_line(run_daemon("--config", path), "state_dirr", "state_dir")
 
-    def test_store_that_is_no_database(self):
+    def test_store_that_is_not_a_database(self):
         folder = self.folder / "garbage"
         folder.mkdir()
         Daemon(folder).start().stop()

@@ -62,7 +62,7 @@ class Demo(unittest.TestCase):
 
 
 class Interrupted(DaemonTest):
-    def test_a_client_that_needs_no_temporary_folder_makes_none(self):
+    def test_a_client_creates_no_unneeded_temporary_folder(self):
         """If the client created a folder, a signal that ends the client would leave it behind."""
         spec = digits_spec(self.folder, "plain")
         self.daemon.cli("submit", spec, "--wait", env={"TMPDIR": self.folder / "missing"})

@@ -17,7 +17,7 @@ class Digits(DaemonTest):
         cls.done = cls.daemon.cli("submit", EXAMPLES / "digits_cnn.yaml", "--watch")
         cls.name = cls.done.stdout.splitlines()[0].strip()
 
-    def test_submit_prints_the_name_alone_and_the_job_succeeds(self):
+    def test_submit_prints_only_the_name_and_the_job_succeeds(self):
         self.assertRegex(self.name, r"^[a-z][a-z0-9-]*$")
         job = self.daemon.job(self.name)
         self.assertEqual(job["state"], "SUCCEEDED", job)
@@ -37,7 +37,7 @@ class Digits(DaemonTest):
         self.assertEqual(len(steps), total)
         self.assertEqual(steps, list(range(steps[0], steps[0] + total)))
 
-    def test_watch_after_a_sequence_number_is_the_rest_of_the_stream(self):
+    def test_watch_after_a_sequence_number_gives_the_rest_of_the_stream(self):
         events = self.daemon.events(self.name)
         self.assertEqual(self.daemon.events(self.name, after=3), events[3:])
 
@@ -97,7 +97,7 @@ class Digits(DaemonTest):
         self.daemon.submit(spec, "--wait")
         self.assertEqual(len(self.daemon.json("dataset", "list")["datasets"]), len(before))
 
-    def test_wait_tells_the_outcome_of_a_failed_job(self):
+    def test_wait_reports_the_outcome_of_a_failed_job(self):
         spec = digits_spec(self.folder, "explodes").read_text().replace("learning_rate: 0.05", "learning_rate: 1e6")
         path = self.write("explodes.yaml", spec)
         name = self.daemon.submit(path)

@@ -17,7 +17,7 @@ import get_data  # noqa: E402
 
 
 def data_of(spec):
-    """The files and folders named in a dataset's spec."""
+    """Returns the files and folders named in a dataset's spec."""
     text = re.sub(r"#.*", "", spec.read_text())
     return re.findall(r"^  (?:path|\w+_(?:images|labels)): (\S+)", text, re.MULTILINE)
 
@@ -39,18 +39,19 @@ class Examples(unittest.TestCase):
                 else:
                     self.assertTrue((EXAMPLES / path).is_file(), f"{spec}: {path}")
 
-    def test_made_up_data_has_the_form_that_the_specs_expect(self):
+    def test_generated_data_has_the_form_that_the_specs_expect(self):
         subprocess.run([sys.executable, EXAMPLES / "get_data.py", "--made", "--into", self.folder, *get_data.SETS], check=True,
                        stdout=subprocess.DEVNULL)
         for spec in sorted(EXAMPLES.glob("*.yaml")):
-            # The data of these is in the repository, or a tokenizer would train for minutes.
+            # Skipped: the data of digits is in the repository, and training the tokenizer of shakespeare_bpe takes
+            # minutes.
             if spec.name.startswith(("digits", "shakespeare_bpe")):
                 continue
             copied = shutil.copy(spec, self.folder)
             done = subprocess.run([BIN / "trainyard", "plan", copied, "--local"], capture_output=True, text=True, check=False)
             self.assertEqual(done.returncode, 0, f"{spec.name}: {done.stderr}")
 
-    def test_what_is_downloaded_is_what_was_meant_or_is_not_written(self):
+    def test_downloads_with_a_wrong_digest_are_not_written(self):
         source = self.folder / "rows.csv"
         source.write_text("a,b\n1,2\n")
         with self.assertRaises(SystemExit) as refused:
@@ -59,7 +60,7 @@ class Examples(unittest.TestCase):
         digest = "492d5ea496056f1a6a6592241032fab764c321596317930b4fa0e1e8bc3b7470"
         self.assertEqual(get_data.download("tabular/rows.csv", source.as_uri(), digest), source.read_bytes())
 
-    def test_a_word_that_is_no_data_is_answered_with_those_that_are(self):
+    def test_an_unknown_dataset_name_lists_the_known_ones(self):
         done = subprocess.run([sys.executable, EXAMPLES / "get_data.py", "titanik"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)
         self.assertIn("'titanik' is not known, expected titanic", done.stderr)

@@ -25,7 +25,7 @@ class MeasuredTest(DaemonTest):
 
 
 class ABatchSize(MeasuredTest):
-    def test_is_chosen_once(self):
+    def test_the_batch_size_is_chosen_once(self):
         wait_until(self.known, "rates are measured", timeout_s=2 * PATIENCE_S, interval_s=0.5)
         spec = digits_spec(self.folder, "chosen", recipe="  checkpoint_every_steps: 10\n  epochs: 20\n")
         spec.write_text(spec.read_text().replace("batch_size: 50", "batch_size: auto").replace("  epochs: 3\n", ""))
@@ -76,7 +76,7 @@ class Forecasts(MeasuredTest):
         self.daemon.stop()
         self.daemon.start()
         self.assertEqual(self.forecast()["step_seconds"], times["step_seconds"])
-        self.assertNotIn("measuring_rates", self.daemon.log_path.read_text().rsplit("event=serving", 1)[1])
+        self.assertNotIn("rates_measurement_started", self.daemon.log_path.read_text().rsplit("event=daemon_started", 1)[1])
 
     def test_a_negative_price_is_refused(self):
         done = subprocess.run([BIN / "trainyardd", "--state-dir", str(self.daemon.state), "--gpu-price-per-hour=-1"],

@@ -41,7 +41,7 @@ def npz(**arrays):
 
 
 def rows(count):
-    """Rows of two columns, and a class that says whether the first is larger."""
+    """Returns rows of two columns, and a class that says whether the first is larger."""
     pairs = [(i * 7 % 11 / 11, i * 5 % 13 / 13) for i in range(count)]
     return pairs, [int(a > b) for a, b in pairs]
 

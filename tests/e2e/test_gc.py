@@ -31,7 +31,7 @@ class Gc(DaemonTest):
         items = self.daemon.json("server", "gc", *arguments).get("items", [])
         return {i["name"].rsplit("/", 1)[-1] if i["kind"] == "CHECKPOINTS" else i["name"]: i for i in items}
 
-    def test_a_dry_run_tells_what_a_run_frees(self):
+    def test_a_dry_run_lists_what_a_run_frees(self):
         name = self.run_job("done")
         self.assertEqual(self.daemon.cli("server", "gc", "--dry-run").stdout, "nothing to remove\n", "it ended just now")
         size = sum(f.stat().st_size for f in self.folder_of(name).rglob("*") if f.is_file())
@@ -70,7 +70,7 @@ class Gc(DaemonTest):
         self.assertIn(fork, self.names("--older-than", "0", "--unsuccessful-jobs", "--yes"))
         self.assertEqual(self.steps_of(fork), [])
 
-    def test_leftovers_go_after_an_hour(self):
+    def test_leftovers_are_removed_after_an_hour(self):
         for name in ("jobs/0123456789abcdef", "models/left"):
             (self.daemon.state / name).mkdir()
             (self.daemon.state / name / "file").write_text("x" * 1000)
@@ -92,7 +92,7 @@ class Gc(DaemonTest):
         store.close()
         self.daemon.start()
 
-    def test_thinned_events_are_told_wherever_events_are_shown(self):
+    def test_thinned_events_are_mentioned_wherever_events_are_shown(self):
         name = self.run_job("thinned")
         before = self.daemon.events(name)
         values = self.daemon.job(name)["progress"]["metrics"]
@@ -120,7 +120,7 @@ class Gc(DaemonTest):
         fork = self.daemon.cli("fork", name, "--name", "of-thinned", "--set", "recipe.epochs=4").stdout.split()[0]
         self.daemon.cli("wait", fork)
 
-    def test_jobs_go_by_rule_and_a_fork_of_one_goes_on(self):
+    def test_jobs_are_removed_by_rule_and_a_fork_of_one_continues(self):
         parent = self.run_job("ruled")
         fork = self.daemon.cli("fork", parent, "--name", "ruled-fork", "--set", "recipe.epochs=2000").stdout.split()[0]
         wait_until(lambda: self.daemon.job(fork)["state"] == "RUNNING", "the fork runs")
@@ -167,7 +167,7 @@ class Gc(DaemonTest):
             os.close(ours)
             os.close(theirs)
 
-    def test_it_asks_and_takes_no_for_an_answer(self):
+    def test_it_asks_and_accepts_a_no(self):
         name = self.run_job("asked")
         self.assert_refused(self.daemon.cli("server", "gc", "--older-than", "0", check=False), 2, "--yes")
         no = self.asked("n\n")
@@ -178,7 +178,7 @@ class Gc(DaemonTest):
         self.assertIn(" freed\n", yes.stdout)
         self.assertEqual(self.steps_of(name), [])
 
-    def test_what_ends_while_it_asks_stays(self):
+    def test_jobs_that_end_while_it_asks_are_kept(self):
         named = self.run_job("named")
         ours, theirs = pty.openpty()
         try:
@@ -201,7 +201,7 @@ class Gc(DaemonTest):
         self.assertEqual(self.steps_of(named), [])
         self.assertTrue(self.steps_of(later), "nobody was asked about it")
 
-    def test_a_job_keeps_every_nth_and_the_best(self):
+    def test_a_job_keeps_every_nth_and_the_best_checkpoint(self):
         name = self.run_job("keeps", recipe="""  validation_split: 0.2
   evaluate_every_steps: 7
   checkpoint_every_steps: 10

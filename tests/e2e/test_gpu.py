@@ -92,7 +92,7 @@ class AGpuThatWorks(OnAGpu):
         return (folder / "model.safetensors").read_bytes()
 
     def plan(self):
-        """The plan of the job that the tests of algorithms submit."""
+        """Returns the plan of the job that the tests of algorithms submit."""
         return self.daemon.json("plan", digits_spec(self.folder, "planned"), "--upload", "--set", "resources.device=gpu",
                                 "--set", "recipe.epochs=1")
 
@@ -100,7 +100,7 @@ class AGpuThatWorks(OnAGpu):
         wait_until(lambda: int(self.daemon.job(name).get("progress", {}).get("step", 0)) >= steps, f"{steps} steps", 120)
 
     def algorithms(self):
-        """The content of the daemon's only file of timed algorithms."""
+        """Returns the content of the daemon's only file of timed algorithms."""
         (table,) = (self.folder / "state/algorithms").glob("*.json")
         return table.read_text()
 
@@ -214,6 +214,17 @@ class AGpuThatFails(OnAGpu):
     def test_one_that_faults_says_which_call_failed(self):
         self.begin(TRAINYARD_FAKE_CUDA_FAULT="after=200")
         self.assertIn("illegal memory access", self.quarantined())
+
+    def test_a_host_without_its_fabric_manager_quarantines_none(self):
+        self.begin(TRAINYARD_FAKE_CUDA_FAULT="start=802,/dev/null")
+        gpu = self.checked()
+        self.assertEqual(gpu["health"], "UNKNOWN", gpu)
+        self.assertIn("A problem of this host, not of the GPU: ", gpu["reason"])
+        self.assertIn("systemctl start nvidia-fabricmanager", gpu["reason"])
+        self.succeed(self.submit("falls-back", "auto", "recipe.epochs=1"), "devices/cpu")
+        waits = self.submit("waits", "gpu", "recipe.epochs=1")
+        wait_until(lambda: "nvidia-fabricmanager" in self.daemon.job(waits).get("message", ""), "it says why", 30)
+        self.assertEqual(self.daemon.job(waits)["state"], "QUEUED")
 
     def test_one_with_a_hardware_error_says_which(self):
         self.begin("devices=1,xid=48")

@@ -12,7 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from unittest import mock
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "bench")]
@@ -54,9 +56,9 @@ class Runner(unittest.TestCase):
     def step(self, name, script, limit_s=30.0, **more):
         return runner.Step(name, ["bash", "-c", script], limit_s, **more)
 
-    def run_stages(self, *made):
+    def run_stages(self, *made, **more):
         results = runner.Results(self.out, {"commit": "fake"}, "a")
-        right = runner.run_stages(list(made), results)
+        right = runner.run_stages(list(made), results, **more)
         written = json.loads((self.out / "results.json").read_text())
         return right, {s["step"]: s for s in written["steps"]}
 
@@ -97,6 +99,65 @@ class Runner(unittest.TestCase):
         self.assertFalse(right)
         self.assertEqual({n: s["state"] for n, s in steps.items()},
                          {"long": "cut short", "late": "not begun", "other": "ok"})
+
+    def test_steps_that_hang_together_share_the_time_to_end_by_themselves(self):
+        calls, now = [], [100.0]
+
+        class Deaf:
+            def __init__(self, pid):
+                self.pid = pid
+
+            def terminate(self):
+                calls.append("terminate")
+
+            def wait(self, timeout=None):
+                if timeout is not None:
+                    calls.append("wait")
+                    now[0] += timeout
+                    raise subprocess.TimeoutExpired("deaf", timeout)
+
+        with mock.patch.object(runner, "descendants", lambda pid: []), mock.patch.object(runner.os, "kill", lambda *_: calls.append("kill")), \
+                mock.patch.object(runner.time, "monotonic", lambda: now[0]):
+            runner.end_all([Deaf(1000001 + i) for i in range(4)])
+        self.assertEqual(calls, ["terminate"] * 4 + ["wait"] * 4 + ["kill"] * 4)
+        self.assertAlmostEqual(now[0] - 100, runner.GRACE_S)
+
+    def test_the_time_of_the_whole_run_ends_every_stage(self):
+        right, steps = self.run_stages(
+            self.stage([self.step("first", "true")], [self.step("hangs", "sleep 1000")]),
+            runner.Stage("b", "the next", 30, [[self.step("other", "true")]]), until=time.monotonic() + 2)
+        self.assertFalse(right)
+        self.assertEqual({n: s["state"] for n, s in steps.items()}, {"first": "ok", "hangs": "cut short", "other": "not begun"})
+        self.assertEqual(steps["other"]["findings"], ["the time of the whole run was over"])
+
+    def test_a_step_that_ends_by_itself_is_told_how_long_it_may_work(self):
+        limited = self.step("limited", "echo $SECONDS_LEFT", 100, seconds_variable="SECONDS_LEFT", seconds_max=70)
+        self.run_stages(self.stage([limited]), until=time.monotonic() + 41)
+        self.assertAlmostEqual(float((self.out / "a_limited.log").read_text()), 30, delta=1)
+        self.run_stages(self.stage([limited], limit_s=1000))
+        self.assertEqual((self.out / "a_limited.log").read_text(), "70\n")
+
+    def test_nothing_more_runs_if_no_gpu_can_be_used(self):
+        said = "trainyard: no NVIDIA driver is loaded on this machine (error 35) [CUDA_UNAVAILABLE]"
+        right, steps = self.run_stages(
+            self.stage([self.step("check", f"echo '{said}'; exit 1", is_hopeless=output.why_no_gpu)], [self.step("next", "true")]),
+            runner.Stage("b", "the next", 30, [[self.step("other", "true")]]))
+        self.assertFalse(right)
+        self.assertEqual(list(steps), ["check"])
+        self.assertEqual((self.out / "results.md").read_text().splitlines()[0],
+                         f"BROKEN, and nothing more was run: {said}.")
+
+    def test_a_check_that_fails_for_another_reason_is_not_hopeless(self):
+        _, steps = self.run_stages(self.stage(
+            [self.step("check", "echo 'wrong weights [DEVICE_CHECK_FAILED]'; exit 1", is_hopeless=output.why_no_gpu)],
+            [self.step("next", "true")]))
+        self.assertEqual(steps["next"]["state"], "ok")
+
+    def test_only_steps_that_may_skip_themselves_do(self):
+        right, steps = self.run_stages(self.stage([self.step("may", "exit 77", may_skip_itself=True)]))
+        self.assertEqual((right, steps["may"]["state"]), (True, "skipped"))
+        right, steps = self.run_stages(self.stage([self.step("may_not", "exit 77")]))
+        self.assertEqual((right, steps["may_not"]["state"]), (False, "failed"))
 
     def test_what_ended_is_written_though_the_whole_is_killed(self):
         pid = self.out / "pid"
@@ -175,13 +236,13 @@ unittest.main(verbosity=2)"""
 
 
 def family(name):
-    """The family of a preset or benchmark model, whose name may include a size: resnet50:224,
-    gpt2_mini, vit_base."""
+    """Returns the family of a preset or benchmark model, whose name may include a size: resnet50:224, gpt2_mini,
+    vit_base."""
     return re.sub(r"^(?:(vgg|resnet)\d+|(vit|gpt2|mlp)_\w+)$", lambda m: m[1] or m[2], name.partition(":")[0])
 
 
 def is_run_by(name, command):
-    """Whether this GoogleTest command line runs the test `name`."""
+    """Returns whether this GoogleTest command line runs the test `name`."""
     chosen = next((str(word).split("=", 1)[1] for word in command if str(word).startswith("--gtest_filter=")), "*")
     wanted, _, unwanted = chosen.partition("-")
     return any(fnmatch.fnmatchcase(name, p) for p in (wanted or "*").split(":")) and \
@@ -240,23 +301,33 @@ class EverythingIsInAStage(unittest.TestCase):
         self.assertGreater(len(users), 5)
         self.assertEqual([name for name in users if name not in run.split()], [])
 
+    def test_stage_a_begins_with_what_tells_most(self):
+        batches = [[step.name for step in batch] for batch in stages.check_and_parity(pathlib.Path("bin"), emulated=False)]
+        self.assertEqual(batches[0], ["check"])
+        self.assertLessEqual({"parity_fp32", "parity_bf16", "real_shapes"}, set(batches[1]))
+        self.assertTrue(all("candidates" in name for name in batches[-1]), batches[-1])
+        self.assertFalse([name for batch in batches[:-1] for name in batch if "candidates" in name])
+
     def test_steps_that_look_at_candidates_end_before_they_are_cut_short(self):
         for emulated in (False, True):
             for stage in stages.stages(place.Place({}, pathlib.Path("m"), [], emulated), pathlib.Path("bin"), pathlib.Path("out"),
                                        pathlib.Path("data"), "a"):
-                limited = [step for batch in stage.batches for step in batch if "TRAINYARD_CANDIDATE_SECONDS" in step.env]
+                limited = [step for batch in stage.batches for step in batch if step.seconds_variable]
                 self.assertGreaterEqual(len(limited), 8)
                 for step in limited:
+                    self.assertEqual(step.seconds_variable, "TRAINYARD_CANDIDATE_SECONDS")
                     self.assertIn("Candidates", " ".join(map(str, step.command)))
-                    self.assertLess(float(step.env["TRAINYARD_CANDIDATE_SECONDS"]), 0.8 * step.limit_s)
+                    self.assertLess(step.seconds_max, 0.8 * step.limit_s)
 
 
 class Stages(unittest.TestCase):
     def test_limits_keep_what_they_promise_and_are_documented(self):
         limits = stages.LIMITS_S
-        self.assertLessEqual(max(limits.values()), 540)
         self.assertLessEqual(limits["a"] + limits["b"] + limits["c"], 540)
-        self.assertLessEqual(sum(limits.values()), 25 * 60)
+        self.assertLessEqual(limits["e"] + limits["f"], 540)
+        self.assertLessEqual(stages.CALL_S, 560)
+        self.assertLess(540 + stages.FINISH_S, stages.CALL_S)
+        self.assertEqual(stages.FIRST_CALL, "abc")
         head = (place.ROOT / "scripts/gpu_check").read_text()
         self.assertEqual({m[0]: int(m[1]) for m in re.findall(r"^\| (\w) \|.*\| (\d+) \|$", head, re.MULTILINE)}, limits)
 
@@ -281,6 +352,8 @@ class Stages(unittest.TestCase):
         self.refused(1, "cifar10/cifar10-jpg.tar.xz: not in /nowhere", "--pack", "x.tar.xz", "--data", "/nowhere")
         self.refused(1, "--pack: /nowhere is not there", "--pack", "/nowhere/x.tar.xz")
         self.refused(2, "--stage: 'ax' is not known, expected letters of abcdef", "--stage", "ax")
+        self.refused(2, "--limit: is needed for stage d, which takes what is left of a lease", "--stage", "d")
+        self.refused(2, "--limit: 5 is too short, expected more than 15 seconds", "--limit", "5")
         self.refused(2, "--rows: 'resnet50:bf16' is not known, expected model:batch:precision", "--rows", "resnet50:bf16")
         with tempfile.TemporaryDirectory() as empty:
             self.refused(1, f"not there: {empty}/bin/trainyard, ", "--build", empty, "--out", empty)

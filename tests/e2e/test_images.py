@@ -11,7 +11,7 @@ from harness import DaemonTest
 
 
 def png(shade, height=8, width=8):
-    """A grey image whose left half is bright and whose right half has this shade."""
+    """Returns a grey image whose left half is bright and whose right half has this shade."""
     def chunk(name, body):
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
     rows = b"".join(b"\0" + b"\xf0" * (width // 2) + bytes([shade]) * (width - width // 2) for _ in range(height))

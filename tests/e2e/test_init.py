@@ -14,12 +14,12 @@ FEW = ("--set", "recipe.epochs=2")
 
 
 def draws(count, seed=1):
-    """Reproducible numbers in [0, 1) that look random."""
+    """Returns reproducible numbers in [0, 1) that look random."""
     return [(i * 7919 + seed * 104729) % 10007 / 10007 for i in range(count)]
 
 
 def png(width, height, gray):
-    """A gray image of one shade."""
+    """Returns a gray image of one shade."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rows = (b"\0" + bytes([gray]) * width) * height
@@ -118,7 +118,7 @@ class Init(DaemonTest):
             self.write(f"reviews/{('bad', 'good')[i % 2]}/{i}.txt", f"A {('dull', 'fine')[i % 2]} film, number {i}.\n")
         self.trains(self.init("reviews")[1], *FEW)
 
-    def test_arrays_and_their_partners(self):
+    def test_arrays_with_inputs_and_targets(self):
         def npy(descr, shape, data):
             header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
             header += " " * (-(len(header) + 11) % 64) + "\n"
@@ -130,7 +130,7 @@ class Init(DaemonTest):
         self.assertIn("60 rows and 3 columns", answer["found"])
         self.trains(spec, *FEW)
 
-    def test_what_is_no_data_is_answered_with_help(self):
+    def test_unsupported_files_are_answered_with_help(self):
         def refused(path, exit_code, *words):
             self.assert_refused(self.daemon.cli("init", path, check=False, cwd=self.folder), exit_code, *words)
         refused("nowhere.csv", 4, "nowhere.csv: there is no such file or folder")

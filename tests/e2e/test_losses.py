@@ -9,7 +9,7 @@ from harness import DaemonTest, digits_spec
 
 
 def two_classes(rows):
-    """Rows whose class is "yes" if a sum of two of the three columns is large."""
+    """Returns rows whose class is "yes" if a sum of two of the three columns is large."""
     text = "a,b,c,answer\n"
     for i in range(rows):
         a, b = math.sin(i * 1.7), math.cos(i * 0.9)
@@ -74,7 +74,7 @@ class Losses(DaemonTest):
         self.assertIn("fc1.weight", report["taken"]["names"])
         self.assertRegex(self.daemon.cli("get", "answers-2").stdout, r"initial weights: +of \S*answers-1; 4 loaded \(fc1")
 
-    def test_an_autoencoder_gives_images_back(self):
+    def test_an_autoencoder_reconstructs_images(self):
         # Pixels have a standard deviation of 6. As fractions of 255 they are all dark: an untrained
         # grey is off by 120, and little more can be learned.
         for name, bound, loss in [("squeeze", 4.5, ""), ("shares", 8, "  loss: binary_cross_entropy")]:
@@ -98,7 +98,7 @@ class Losses(DaemonTest):
             self.assertEqual(line[0].split(",")[:3], ["row", "x0", "x1"])
             self.assertEqual(len(line[1].split(",")), 65)
 
-    def test_what_does_not_fit_is_refused_with_its_place(self):
+    def test_mismatches_are_refused_with_their_position(self):
         cases = [
             ("{huber: {delta: 1}}", "model.loss", "does not fit a target of classes"),
             ("{binary_cross_entropy: {pos_weight: 0}}", "model.loss.binary_cross_entropy", "pos_weight: 0 is out of range, expected (0, 1000000]"),

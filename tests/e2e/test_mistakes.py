@@ -39,13 +39,13 @@ def table(header=HEADER, rows=ROWS, separator=","):
 
 
 def in_job(title, old, new, *words, exit_code=2, arguments=()):
-    """A submit of JOB in which `old` is replaced by `new`."""
+    """Returns the case of submitting JOB with `old` replaced by `new`."""
     assert old in JOB, old
     return title, ["submit", "job.yaml", *arguments], words, exit_code, {"job.yaml": JOB.replace(old, new)}, new
 
 
 def with_data(title, content, *words, old="", new="", exit_code=2):
-    """A submit of JOB whose data file has this content."""
+    """Returns the case of submitting JOB whose data file has this content."""
     job = JOB.replace("people.csv", "data.csv").replace(old, new) if old else JOB.replace("people.csv", "data.csv")
     return title, ["submit", "job.yaml"], words, exit_code, {"job.yaml": job, "data.csv": content}, new
 

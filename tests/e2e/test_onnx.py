@@ -43,7 +43,7 @@ DIGITS = f"""
 
 
 def spec(dataset, model, recipe=""):
-    # So many steps make the outputs differ between rows.
+    # Most models need 40 steps until their outputs differ between rows.
     steps = 3 if "vit_" in model or "vgg" in model else 40
     return f"""
 dataset:{dataset}
@@ -65,7 +65,7 @@ def digits_rows():
 
 
 def wide_images():
-    """36 grey images of 32 x 32 pixels, 12 of each of three classes."""
+    """Returns the lines of a CSV file with 36 grey images of 32 x 32 pixels, 12 of each of three classes."""
     lines = [",".join([f"p{i}" for i in range(1024)] + ["kind"])]
     for row in range(36):
         pixels = [(row * 37 + i * (i % 7 + row % 3) + i // 32 * 11) % 256 for i in range(1024)]
@@ -74,7 +74,7 @@ def wide_images():
 
 
 def passengers(target):
-    """Numeric columns, one far from 0, with missing values, and categories."""
+    """Returns the lines of a CSV file with numeric columns, one far from 0, with missing values, and categories."""
     lines = ["year,age,port,fare,cabin," + target]
     for i in range(80):
         age = "" if i % 9 == 4 else str(i * 7 % 61 + 0.5)
@@ -290,7 +290,7 @@ LAYERS = {
 
 
 def tokens_of(texts, text):
-    """A short implementation of the tokenization that a file's metadata describes."""
+    """Returns a short implementation of the tokenization that a file's metadata describes."""
     ids = {piece: i + text["first_piece_id"] for i, piece in enumerate(text["pieces"])}
     rows = []
     for line in texts:
@@ -319,7 +319,7 @@ class File:
         self.inputs = {i.name: i for i in self.session.get_inputs()}
 
     def run(self, feeds, count):
-        """All outputs for the first `count` rows."""
+        """Returns all outputs for the first `count` rows."""
         names = [o.name for o in self.session.get_outputs()]
         return dict(zip(names, self.session.run(names, {k: v[:count] for k, v in feeds.items()})))
 
@@ -355,7 +355,7 @@ class OnnxInASpec(DaemonTest):
     """`model: {onnx: FILE}`: one command creates a job from another program's network and
     weights."""
 
-    def test_one_command_trains_on(self):
+    def test_one_command_continues_training(self):
         job = self.daemon.submit(EXAMPLES / "digits_onnx.yaml", "--wait")
         metrics = self.daemon.job(job)["progress"]["metrics"]
         self.assertGreater(metrics["val/accuracy"], 0.95)
@@ -372,7 +372,7 @@ class OnnxInASpec(DaemonTest):
         self.assertEqual(self.daemon.json("submit", EXAMPLES / "digits_onnx.yaml", "--dry-run")["spec"]["recipe"]
                          ["initial_weights"]["model"], weights)
 
-    def test_a_last_layer_that_is_left_out_is_a_new_head(self):
+    def test_an_omitted_last_layer_becomes_a_new_head(self):
         rows = gzip.open(EXAMPLES / "digits.csv.gz", "rt").read().splitlines()
         self.write("three.csv", "\n".join(r for r in rows if r.rsplit(",", 1)[1] in "012") + "\n")
         text = f"""dataset:
@@ -395,7 +395,7 @@ recipe:
         self.assertIn("conv2.weight", report["taken"]["names"])
 
     def hints(self, *arguments):
-        """The hints that a command prints in addition to its result if stderr is a terminal."""
+        """Returns the hints that a command prints in addition to its result if stderr is a terminal."""
         reader, writer = pty.openpty()
         termios.tcsetwinsize(writer, (50, 250))  # wide enough that no sentence is wrapped
         subprocess.run([BIN / "trainyard", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=writer, check=True,
@@ -410,7 +410,7 @@ recipe:
         os.close(reader)
         return text.decode()
 
-    def test_what_the_file_does_not_train_is_frozen_before_the_recipes_own_groups(self):
+    def test_fixed_parameters_are_frozen_before_the_recipes_groups(self):
         file = with_trained_parameters((EXAMPLES / "digits_0_to_4.onnx").read_bytes(), ["conv2.weight", "fc.weight", "fc.bias"])
         (self.folder / "named.onnx").write_bytes(file)
         text = f"dataset:{DIGITS}\nmodel:\n  onnx: named.onnx\nrecipe: {{steps: 2, optimizer: {{learning_rate: 0.1}}"
@@ -433,7 +433,7 @@ recipe:
         self.assertIn("recipe.parameter_groups freezes the weights that the file does not train.", hints)
         self.assertNotIn("the recipe needs", hints)
 
-    def test_all_that_is_missing_is_told_at_once_and_nothing_is_submitted(self):
+    def test_everything_missing_is_reported_at_once_and_nothing_is_submitted(self):
         self.write("odd.onnx", tiny_file("Relu", "Sign", "Det", "Sign"))
         path = self.write("odd.yaml", "dataset: {name: any}\nmodel:\n  onnx: odd.onnx\n"
                                       "recipe: {steps: 1, optimizer: {learning_rate: 0.1}}\n")

@@ -62,7 +62,7 @@ class Outlive(DisturbedTest):
         self.assertEqual(told.count("The daemon was restarted; the worker continued training."), 2)
         self.assert_never_interrupted("outlives")
 
-    def test_a_job_whose_end_nobody_heard_of_is_done(self):
+    def test_the_end_of_a_job_without_a_daemon_is_imported(self):
         pid = self.begin("alone")
         self.daemon.kill()
         wait_until(lambda: not is_running(pid), "it ends by itself, when nobody has listened for a while")
@@ -71,7 +71,7 @@ class Outlive(DisturbedTest):
         self.assert_never_interrupted("alone")
         self.assertFalse(list((self.daemon.state / "jobs").glob("*/reports-*")), "what was taken goes")
 
-    def test_what_a_worker_told_nobody_before_it_was_killed_is_not_lost(self):
+    def test_reports_of_a_killed_worker_without_a_daemon_are_not_lost(self):
         pid = self.begin("both")
         self.daemon.kill()
         time.sleep(0.3)
@@ -84,7 +84,7 @@ class Outlive(DisturbedTest):
         self.assertIn("DAEMON_RESTARTED", reasons)
         self.assertEqual(set(self.steps("both")), set(range(1, max(self.steps("both")) + 1)), "a step is missing")
 
-    def test_a_request_that_was_taken_before_the_daemon_died_is_carried_out(self):
+    def test_a_request_accepted_before_the_daemon_died_is_carried_out(self):
         pid = self.begin("asked")
         os.kill(pid, signal.SIGSTOP)
         self.daemon.cli("pause", "asked")
@@ -100,7 +100,7 @@ class Outlive(DisturbedTest):
         steps = self.steps("asked")
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "each step once, in order")
 
-    def test_a_stop_drains_what_was_adopted(self):
+    def test_a_stop_drains_adopted_workers(self):
         pid = self.begin("drained")
         self.daemon.kill()
         self.daemon.start()
@@ -171,15 +171,15 @@ class Replaced(DisturbedTest):
         fresh.chmod(0o755)
         fresh.rename(self.program)
 
-    def test_a_daemon_is_upgraded_under_a_running_job(self):
+    def test_a_daemon_is_upgraded_while_a_job_runs(self):
         self.daemon.submit(self.spec("upgraded"))
         self.wait_for_step("upgraded", FIRST_STEP)
         (worker,) = self.daemon.worker_pids()
         daemon = self.daemon.process.pid
-        served = self.daemon.log().count("event=serving")
+        served = self.daemon.log().count("event=daemon_started")
         self.replace(lambda path: shutil.copy2(BIN / "trainyardd", path))
         self.daemon.process.send_signal(signal.SIGUSR2)
-        wait_until(lambda: self.daemon.log().count("event=serving") > served, "the new one serves")
+        wait_until(lambda: self.daemon.log().count("event=daemon_started") > served, "the new one serves")
         self.assertEqual(self.daemon.process.pid, daemon)
         self.assertIsNone(self.daemon.process.poll())
         self.assertNotIn("(deleted)", os.readlink(f"/proc/{daemon}/exe"), "it is the new file that runs")
@@ -190,13 +190,13 @@ class Replaced(DisturbedTest):
         steps = self.steps("upgraded")
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "each step once, in order")
 
-    def test_a_program_that_does_not_take_its_settings_does_not_take_its_place(self):
+    def test_a_program_that_refuses_the_settings_does_not_replace_the_daemon(self):
         self.replace(lambda path: path.write_text("#!/bin/sh\nexit 2\n"))
-        before = self.daemon.log().count("event=serving")
+        before = self.daemon.log().count("event=daemon_started")
         self.daemon.process.send_signal(signal.SIGUSR2)
-        wait_until(lambda: "event=not_replaced" in self.daemon.log(), "it says so")
+        wait_until(lambda: "event=daemon_not_replaced" in self.daemon.log(), "it says so")
         self.assertEqual(self.daemon.cli("health").returncode, 0)
-        self.assertEqual(self.daemon.log().count("event=serving"), before)
+        self.assertEqual(self.daemon.log().count("event=daemon_started"), before)
         self.replace(lambda path: shutil.copy2(BIN / "trainyardd", path))
 
 

@@ -51,7 +51,7 @@ class Placement(DisturbedTest):
         steps = self.steps("lower")
         self.assertEqual(steps, list(range(1, len(steps) + 1)), "each step once, in order")
 
-    def test_the_queue_says_what_is_before_a_job(self):
+    def test_the_queue_shows_the_jobs_before_a_job(self):
         whole = self.spec("whole", priority=9, resources="exclusive: true, threads: 1, device: cpu")
         self.daemon.submit(whole, "--set", "recipe.epochs=100000")  # runs until it is cancelled
         self.wait_for_step("whole", 1)

@@ -18,7 +18,7 @@ ROWS = "size,colour,kind\n" + "".join(f"{i},{'red' if i % 2 else 'blue'},{'a' if
 
 
 def png(grey):
-    """A grey image of 4 x 4 pixels."""
+    """Returns a grey image of 4 x 4 pixels."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
     rows = b"".join(b"\0" + bytes([grey]) * 4 for _ in range(4))
@@ -88,7 +88,7 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
         shutil.copy(EXAMPLES / "digits.csv.gz", self.root / "digits.csv.gz")
         self.upload("--csv", self.root / "digits.csv.gz", "--no-header", "--target", "c64", "--image", "1,8,8")
 
-    def test_nothing_else_is_reached(self):
+    def test_files_outside_the_allowed_folders_are_refused(self):
         secret = self.write("secret.csv", ROWS)
         self.put("inside.csv", ROWS)
         os.symlink(secret, self.root / "link.csv")
@@ -161,7 +161,7 @@ recipe: {{epochs: 2, batch_size: 2, optimizer: {{type: sgd, learning_rate: 0.1}}
         self.upload("--csv", path, "--target", "kind", "--name", "moving")
         self.assertEqual(state("moving"), "READY")
 
-    def test_a_server_that_allows_nothing_says_so(self):
+    def test_a_server_without_allowed_folders_says_so(self):
         path = self.put("closed.csv", ROWS)
         daemon = Daemon(self.folder / "closed").start()
         done = daemon.cli("dataset", "upload", "--on-server", "--csv", path, "--target", "kind", check=False)

@@ -56,12 +56,12 @@ output: {cls.cluster.folder}/log/job-%j.log
 
     @classmethod
     def worker_of_nodes(cls):
-        """The worker program that nodes start."""
+        """Returns the worker program that nodes start."""
         return BIN / "trainyard-worker"
 
     @classmethod
     def arguments_of_link(cls, port):
-        """Options with the address at which workers reach the port, if it differs."""
+        """Returns options with the address at which workers reach the port, if it differs."""
         return []
 
     def setUp(self):
@@ -87,7 +87,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return path
 
     def slurm_jobs(self, states="all"):
-        """Slurm's jobs, newest first: number, name, state, nodes."""
+        """Returns Slurm's jobs, newest first: number, name, state, nodes."""
         shown = self.cluster.run("squeue", "--noheader", f"--states={states}", "-o", "%A %j %T %N", "--sort=-i").stdout
         return [line.split() for line in shown.splitlines()]
 
@@ -96,7 +96,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         return [job for job in self.slurm_jobs(states) if f"-{uid}-" in job[1]]
 
     def workers(self, name):
-        """The PIDs of the job's workers in the cluster."""
+        """Returns the PIDs of the job's workers in the cluster."""
         uid = self.daemon.job(name)["uid"]
         pids = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -114,7 +114,7 @@ output: {cls.cluster.folder}/log/job-%j.log
         self.wait_for_step(name, step)
 
     def assert_whole(self, name, attempts=1):
-        """Checks that the job ended with the undisturbed bits and reported each step of its last
+        """Checks that the job ended with the same bits as an undisturbed run and reported each step of its last
         attempts once."""
         self.finish(name)
         self.assertEqual(self.daemon.job(name)["attempt"], attempts)
@@ -130,7 +130,7 @@ output: {cls.cluster.folder}/log/job-%j.log
 
 
 class Handed(SlurmTest):
-    def test_a_job_in_the_cluster_has_the_bits_of_one_here(self):
+    def test_a_job_in_the_cluster_has_the_bits_of_a_local_one(self):
         self.begin("handed")
         (number, name, state, node), = self.jobs_of("handed")
         self.assertEqual(state, "RUNNING")
@@ -147,7 +147,7 @@ class Handed(SlurmTest):
         self.assertEqual(list((self.cache / "work").glob("*")), [], "the node keeps data alone")
         self.assertEqual(len([p for p in (self.cache / "datasets").iterdir() if p.is_dir()]), 1)
 
-    def test_secrets_are_nowhere_to_be_seen(self):
+    def test_secrets_are_visible_nowhere(self):
         self.begin("secretive")
         job = self.daemon.job("secretive")
         task = f"{job['uid']}-{job['attempt']}"
@@ -171,7 +171,7 @@ class Handed(SlurmTest):
         self.assertIn(secret, script, "the secret is what the script says, or this test finds nothing")
         self.assert_whole("secretive")
 
-    def test_those_that_find_no_node_wait_and_say_why(self):
+    def test_jobs_without_a_free_node_wait_and_say_why(self):
         blocker = self.cluster.run("sbatch", "--parsable", "-N4", "--exclusive", "--output=/dev/null",
                                    input="#!/bin/sh\nsleep 600\n").stdout.strip()
         try:
@@ -327,23 +327,23 @@ class Disturbed(SlurmTest):
         self.daemon.submit(self.spec("twice"))
         self.assert_whole("twice")
 
-    def test_answers_that_are_no_evidence(self):
+    def test_inconclusive_answers(self):
         self.begin("doubted", step=5)
         for lie in ("empty", "garbage", "fail", "slow=2"):
             (pid,) = self.workers("doubted")
             os.kill(pid, signal.SIGSTOP)  # otherwise it could end before all lies are used
             self.cluster.lie("squeue", lie)
-            # When the second run starts, the first has been read.
+            # When squeue runs for the second time, the daemon has read the output of the first run.
             self.wait_until_run("squeue", times=2)
             os.kill(pid, signal.SIGCONT)
         self.lie_nothing()
         self.assert_whole("doubted")
 
-    def test_a_controller_that_is_away(self):
+    def test_an_unreachable_controller(self):
         self.begin("headless", step=5)
-        silent = self.daemon.log().count("event=cluster_silent")
+        silent = self.daemon.log().count("event=cluster_not_responding")
         self.cluster.kill_controller()
-        wait_until(lambda: self.daemon.log().count("event=cluster_silent") > silent, "the daemon has noticed")
+        wait_until(lambda: self.daemon.log().count("event=cluster_not_responding") > silent, "the daemon has noticed")
         self.cluster.start_controller()
         self.assert_whole("headless")
 
@@ -358,7 +358,7 @@ class Disturbed(SlurmTest):
             # Slurm may take minutes to clean up the node; the other tests' jobs use other nodes.
             wait_until(lambda: not self.cluster.node_state(node).startswith("down"), "the node is back")
 
-    def test_an_administrator(self):
+    def test_jobs_cancelled_or_requeued_by_an_administrator(self):
         self.begin("requeued")
         number = self.jobs_of("requeued")[0][0]
         # Slurm refuses a requeue of jobs submitted without this flag.
@@ -398,7 +398,7 @@ class StormyTest(SlurmTest):
 
 
 class Stormy(StormyTest):
-    def test_a_storm_and_a_silence_change_nothing(self):
+    def test_network_faults_and_silence_change_nothing(self):
         self.begin("stormy", step=5)
         self.link.silence("back")  # the worker receives nothing more and reconnects
         self.assert_whole("stormy")
@@ -410,7 +410,7 @@ class Stormy(StormyTest):
 class TimeLimit(SlurmTest):
     epochs = 600
 
-    def test_a_job_that_is_longer_than_its_place_goes_on_in_links(self):
+    def test_a_job_longer_than_its_time_limit_continues_in_several_starts(self):
         # Slurm's limits are minutes, so this squeue reports an end in six seconds.
         honest = self.cluster.bin / "squeue"
         honest.rename(self.cluster.bin / "honest_squeue")
@@ -423,14 +423,14 @@ exec {self.cluster.bin}/honest_squeue "$@"
         self.daemon.cli("wait", "links")
         self.assertEqual(self.digest("links"), self.expected)
         self.assertGreater(self.daemon.job("links")["attempt"], 1)
-        self.assertIn("CONTINUES", [e["state"]["reason"] for e in self.daemon.events("links") if "state" in e])
+        self.assertIn("TIME_LIMIT_CONTINUED", [e["state"]["reason"] for e in self.daemon.events("links") if "state" in e])
 
 
 class Refused(SlurmTest):
     epochs = 3
     described = "partition: absent\n"
 
-    def test_what_slurm_refuses_waits_here_and_says_so(self):
+    def test_a_job_that_slurm_refuses_waits_and_says_so(self):
         names = [f"refused-{i}" for i in range(5)]
         for name in names:
             self.daemon.submit(self.spec(name))

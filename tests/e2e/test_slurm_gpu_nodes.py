@@ -27,10 +27,12 @@ class GpuNodes(SlurmNodesTest):
         library.mkdir()
         (library / "libnvidia-ml.so.1").symlink_to(NVML)
         cls.lacks_gpus = cls.cluster.folder / "the second node has one GPU"
+        cls.broken_link = cls.cluster.folder / "the next worker's link breaks"
         worker = cls.cluster.folder / "worker-with-gpus"
         worker.write_text(f"""#!/bin/sh
 gpus=4
 [ -e "{cls.lacks_gpus}" ] && [ "$SLURM_PROCID" = 1 ] && gpus=1
+mv "{cls.broken_link}" "{cls.broken_link}, once" 2>/dev/null && export TRAINYARD_FAKE_CUDA_FAULT=link=400
 export TRAINYARD_CUDA_MODULE='{MODULE}' LD_LIBRARY_PATH='{library}'
 export TRAINYARD_FAKE_CUDA_DEVICES=$gpus TRAINYARD_NVML_SCRIPT=devices=$gpus
 exec '{BIN / "trainyard-worker"}' "$@"
@@ -39,7 +41,7 @@ exec '{BIN / "trainyard-worker"}' "$@"
         return worker
 
     def resources(self, name):
-        return "nodes: 1, gpus: 4" if name == "undisturbed" else "nodes: 2, gpus: 2"
+        return "nodes: 1, gpus: 4" if name in ("undisturbed", "broken-link") else "nodes: 2, gpus: 2"
 
     def spec(self, name, shard="optimizer"):
         path = super().spec(name)
@@ -58,7 +60,7 @@ exec '{BIN / "trainyard-worker"}' "$@"
         said = next(line for line in self.logs("spread") if line.startswith("connected by "))
         self.assertRegex(said, r"^connected by ranks 0 to 1: NCCL \S+ through lo \(127.0.0.1\); ranks 2 to 3: NCCL ")
 
-    def test_a_killed_worker_and_a_killed_first(self):
+    def test_a_killed_worker_and_a_killed_first_rank(self):
         for rank in (1, 0):
             name = f"killed-{rank}"
             self.begin(name)
@@ -68,7 +70,15 @@ exec '{BIN / "trainyard-worker"}' "$@"
         reasons = [e["state"].get("reason") for e in self.daemon.events("killed-1") if "state" in e]
         self.assertIn("RANK_LOST", reasons)
 
-    def test_a_node_without_its_gpus_is_told_and_waited_for(self):
+    def test_a_link_that_breaks_is_a_fault_of_the_device(self):
+        self.broken_link.touch()
+        self.daemon.submit(self.spec("broken-link"))
+        self.assert_whole("broken-link", attempts=2)
+        states = [e["state"] for e in self.daemon.events("broken-link") if "state" in e]
+        (message,) = [s["message"] for s in states if s.get("reason") == "DEVICE_FAULT"]
+        self.assertIn("exchanging gradients on GPU 0: an error of NCCL", message)
+
+    def test_a_node_without_its_gpus_is_reported_and_waited_for(self):
         self.lacks_gpus.touch()
         try:
             self.daemon.submit(self.spec("lacking"))

@@ -41,7 +41,7 @@ class SlurmNodesTest(SlurmTest):
 
 
 class Nodes(SlurmNodesTest):
-    def test_it_has_a_worker_on_each_node(self):
+    def test_a_job_has_a_worker_on_each_node(self):
         self.begin("spread")
         (_, _, state, nodes), = self.jobs_of("spread")
         self.assertEqual((state, nodes), ("RUNNING", "n[1-4]"))
@@ -50,7 +50,7 @@ class Nodes(SlurmNodesTest):
         self.assert_whole("spread")
         self.assert_gone("spread")
 
-    def test_a_killed_rank_and_a_killed_first(self):
+    def test_a_killed_rank_and_a_killed_first_rank(self):
         for rank in (2, 0):
             name = f"killed-{rank}"
             self.begin(name)
@@ -72,7 +72,7 @@ class Nodes(SlurmNodesTest):
         self.assert_whole("failing", attempts=2)  # it needs all four nodes
         self.cluster.wait_for_nodes()
 
-    def test_a_node_that_is_given_out_although_it_has_failed(self):
+    def test_a_failed_node_that_slurm_still_allocates(self):
         self.begin("misplaced")
         self.cluster.kill_node("n3")
         try:  # srun tries to reach the node for ten seconds, unless Slurm has noticed its loss
@@ -83,7 +83,7 @@ class Nodes(SlurmNodesTest):
         self.finish("misplaced")
         reasons = {e["state"]["reason"] for e in self.daemon.events("misplaced")
                    if e.get("state", {}).get("state") == "QUEUED"} - {"WAITING_FOR_SCHEDULER"}
-        self.assertLessEqual(reasons, {"RANK_LOST", "WORKER_START_FAILED", "CLUSTER_TOOK_BACK"}, "none is the job's own fault")
+        self.assertLessEqual(reasons, {"RANK_LOST", "WORKER_START_FAILED", "CLUSTER_RECLAIMED"}, "none is the job's own fault")
         self.assertEqual(set(self.steps("misplaced")), set(range(1, max(self.steps("misplaced")) + 1)), "no step is missing")
         self.cluster.wait_for_nodes()
 
@@ -95,7 +95,7 @@ class Nodes(SlurmNodesTest):
         self.assertEqual(self.daemon.job("orphans")["state"], "RUNNING")
         self.assert_whole("orphans")
 
-    def test_a_cancel_ends_all(self):
+    def test_a_cancel_ends_all_ranks(self):
         self.begin("cancelled")
         pids = self.workers("cancelled")
         self.assertEqual(len(pids), NODES)

@@ -77,7 +77,7 @@ class Steer(DisturbedTest):
         self.daemon.cli("resume", "killed")
         self.finish("killed")
 
-    def test_a_worker_that_does_not_answer_is_ended_within_the_grace(self):
+    def test_a_worker_that_does_not_respond_is_killed_within_the_grace(self):
         self.daemon.submit(self.spec("deaf-one"))
         self.wait_for_step("deaf-one", 50)
         pid = self.daemon.worker_pids()[0]
@@ -128,7 +128,7 @@ class Steer(DisturbedTest):
         listed = self.daemon.json("checkpoint", "list", "parent")["checkpoints"]
         steps = [int(c["step"]) for c in listed]
         self.assertEqual(len(steps), 3)
-        # The fork waits behind it while its parent is deleted.
+        # The fork is later in the queue, and waits while its parent is deleted.
         self.daemon.submit(self.spec("blocker"))
         self.daemon.cli("fork", f"parent@{steps[1]}", "--set", f"recipe.epochs={EPOCHS + 1}", "--name", "forked")
         self.daemon.cli("retry", "parent", "--name", "retry-2")
@@ -141,7 +141,7 @@ class Steer(DisturbedTest):
         self.assertEqual(self.digest("retry-2"), self.expected)
         self.assertEqual(self.steps("forked")[0], steps[1] + 1)
 
-    def test_what_a_fork_may_not_change_is_refused_by_name(self):
+    def test_forbidden_changes_of_a_fork_are_refused_by_name(self):
         self.daemon.submit(self.spec("strict"))
         self.wait_for_step("strict", 50)
         self.daemon.cli("pause", "strict")
@@ -161,18 +161,18 @@ class Steer(DisturbedTest):
         self.assertEqual(len(list((self.daemon.state / "jobs").iterdir())), before, "its files are gone again")
         self.daemon.cli("cancel", "strict")
 
-    def test_a_job_as_yaml_is_submitted_again_as_it_is(self):
+    def test_a_job_printed_as_yaml_can_be_submitted_again(self):
         text = self.daemon.cli("get", "undisturbed", "-o", "yaml").stdout
         self.daemon.cli("submit", self.write("again.yaml", text + "\nname: the-same\n"), "--wait")
         self.assertEqual(self.digest("the-same"), self.expected)
         self.assertEqual(json.dumps(self.daemon.job("the-same")["spec"], sort_keys=True),
                          json.dumps(self.daemon.job("undisturbed")["spec"], sort_keys=True))
 
-    def test_a_job_out_of_time_is_forked_with_more_of_it_to_the_same_bits(self):
+    def test_a_job_at_its_time_limit_is_forked_with_a_longer_one_to_the_same_bits(self):
         # The job would run for hours, so the limit ends it on any machine.
         self.daemon.submit(self.spec("hurried"), "--set", "recipe.epochs=1000000", "--set", "resources.time_limit_seconds=1")
         hurried = self.wait_for_state("hurried", "FAILED")
-        self.assertEqual(hurried["reason"], "TIME_LIMIT", hurried)
+        self.assertEqual(hurried["reason"], "TIME_LIMIT_REACHED", hurried)
         self.assertEqual(hurried["checkpoint_step"], hurried["progress"]["step"], "no step is lost")
         self.assertIn("trainyard fork hurried", self.daemon.cli("explain", "hurried").stdout)
         self.assertIn("time limit", self.daemon.cli("get", "hurried").stdout)
@@ -182,7 +182,7 @@ class Steer(DisturbedTest):
         self.daemon.submit(self.spec("in-time"), *more, "--wait")
         self.assertEqual(self.digest("unhurried"), self.digest("in-time"))
 
-    def test_a_drained_device_is_left_and_comes_back(self):
+    def test_a_drained_device_gets_no_jobs_until_it_is_resumed(self):
         self.daemon.submit(self.spec("leaves"))
         self.wait_for_step("leaves", 50)
         drained = self.daemon.cli("device", "drain", "cpu", "--reason", "new memory", "--pause")

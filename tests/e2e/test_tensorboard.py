@@ -24,7 +24,7 @@ RECIPE = "  validation_split: 0.2\n"
 
 
 def scalars_of(folder):
-    """All scalars of a run as {key: [(step, time, value)]}."""
+    """Returns all scalars of a run as {key: [(step, time, value)]}."""
     reader = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
     reader.Reload()
     tags = reader.Tags()
@@ -33,7 +33,7 @@ def scalars_of(folder):
 
 
 class TensorBoard(DaemonTest):
-    def test_an_exported_job_is_read_whole(self):
+    def test_an_exported_job_is_read_completely(self):
         job = self.daemon.submit(digits_spec(self.folder, "curves", recipe=RECIPE), "--wait")
         runs = self.folder / "runs"
         self.daemon.cli("metrics", "export", job, "--tensorboard", runs)
@@ -48,7 +48,7 @@ class TensorBoard(DaemonTest):
                 # Values are stored in single precision.
                 self.assertAlmostEqual(value, wanted, delta=1e-6 * max(1, abs(wanted)))
 
-    def test_a_local_run_is_read_whole(self):
+    def test_a_local_run_is_read_completely(self):
         spec = digits_spec(self.folder, "local-curves", recipe=RECIPE)
         out = self.folder / "local"
         result = json.loads(self.daemon.cli("local", "run", spec, "--tensorboard", out, "-o", "json").stdout)

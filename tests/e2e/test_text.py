@@ -9,7 +9,7 @@ TOPICS = {"sport": ["team", "match", "goal", "coach"], "money": ["bank", "rates"
 
 
 def news(rows):
-    """Rows of two topics that differ in only two words."""
+    """Returns rows of two topics that differ in only two words."""
     text = "topic,title,body,id\n"
     for i in range(rows):
         topic = ("sport", "money")[i % 2]
@@ -167,7 +167,7 @@ recipe: {epochs: 15, batch_size: 16, validation_split: 0.25, optimizer: {type: a
         answer = self.daemon.json("predict", "pieces", "--text", lines)
         self.assertEqual([p["label"] for p in answer["predictions"]], ["sport", "money"])
 
-    def test_what_is_no_text_is_refused_with_its_byte(self):
+    def test_invalid_text_is_refused_with_its_byte(self):
         path = self.write("latin1.txt", "caf\xe9 noir".encode("latin-1"))
         done = self.daemon.cli("dataset", "upload", "--text", path, check=False)
         self.assert_refused(done, done.returncode, "byte 3", "UTF-8")

@@ -235,7 +235,7 @@ def text_rows():
 
 class TorchWeights(DaemonTest):
     def data(self, kind):
-        """The rows, the CSV with labels, and the input of `predict`."""
+        """Returns the rows, the CSV with labels, and the input of `predict`."""
         if kind == "text":
             rows = text_rows()
             csv = "label,words\n" + "".join(f"{'abc'[i % 3]},{row}\n" for i, row in enumerate(rows))
@@ -339,7 +339,7 @@ class TorchWeights(DaemonTest):
         for key, tensor in module.state_dict().items():
             torch.testing.assert_close(state[key], tensor, rtol=0, atol=1e-20, msg=key)
 
-    def test_mistakes_are_told_by_name(self):
+    def test_mistakes_are_reported_by_name(self):
         with self.assertRaisesRegex(torch_weights.WeightsError, r"gpt2 has no tensor for: transformer\.conv1\.weight"):
             torch_weights.to_trainyard({"conv1.weight": torch.zeros(1)}, "gpt2")
         with self.assertRaisesRegex(torch_weights.WeightsError, "text_cnn has no tensors named: h0_ln_1.weight"):

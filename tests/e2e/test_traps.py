@@ -9,8 +9,7 @@ from harness import DaemonTest
 
 
 def people(count, leak=True):
-    """A table of survivors: age, port, an identifier and, with `leak`, a column that reveals the
-    target."""
+    """Returns a table of survivors: age, port, an identifier and, with `leak`, a column that reveals the target."""
     lines = ["id,age,port,fate,survived"]
     for i in range(count):
         survived = int((i * 7919 % 1009) / 1009 < 0.3 + 0.4 * (i % 3 == 0))
@@ -35,7 +34,7 @@ class Traps(DaemonTest):
     def keys(self, dataset):
         return {w["key"]: w for w in self.daemon.json("dataset", "get", dataset)["schema"]["warnings"]}
 
-    def test_a_dataset_warns_until_its_spec_follows_the_advice(self):
+    def test_a_dataset_has_warnings_until_its_spec_follows_the_advice(self):
         path = self.write("people.csv", people(300))
         upload = ("dataset", "upload", "--csv", path, "--target", "survived", "--name")
         told = self.daemon.cli(*upload, "trapped")
@@ -65,7 +64,7 @@ class Traps(DaemonTest):
         self.assertNotIn("warning", clean.stderr)
         self.assertEqual(self.keys("clean"), {})
 
-    def test_results_stand_beside_their_baselines(self):
+    def test_results_are_shown_with_their_baselines(self):
         path = self.write("fair.csv", people(300))
         self.daemon.cli("dataset", "upload", "--csv", path, "--target", "survived", "--name", "fair", "--ignore", "id")
         spec = self.write("fair.yaml", JOB % ("fair", 10, "0.01"))
@@ -103,7 +102,7 @@ class Traps(DaemonTest):
         self.assertEqual((schema["train_rows"], schema["skipped_rows"]), (59, 1))
         self.assertIn("1 row without a target", self.daemon.cli("dataset", "get", "holes").stdout)
 
-    def test_a_category_that_training_never_saw_is_named(self):
+    def test_an_unseen_category_is_named(self):
         path = self.write("ports.csv", people(90))
         self.daemon.cli("dataset", "upload", "--csv", path, "--target", "survived", "--name", "ports", "--ignore", "id")
         job = self.daemon.submit(self.write("ports.yaml", JOB % ("ports", 1, "0.01")), "--wait")

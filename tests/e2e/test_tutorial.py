@@ -42,7 +42,7 @@ class Tutorial(DaemonTest):
         self.assertEqual(again.returncode, 2)
         self.assertIn("expected a new or an empty folder", again.stderr)
 
-    def test_a_server_that_is_named_from_here_is_found_from_the_tutorials_folder(self):
+    def test_a_relative_server_path_works_in_the_tutorials_folder(self):
         (self.scratch / "client.yaml").write_text("context: here\ncontexts:\n  here: {server: 'unix:" + str(self.daemon.socket) + "'}\n")
         (self.scratch / "there.sock").symlink_to(self.daemon.socket)
         (self.scratch / "token").write_text("a-token-that-the-socket-does-not-need\n")

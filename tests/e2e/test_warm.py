@@ -38,7 +38,7 @@ class Warm(DaemonTest):
         self.daemon.start()
 
     def predict(self, model, rows):
-        """The predictions, and whether the worker was warm."""
+        """Returns the predictions, and whether the worker was warm."""
         answer = json.loads(self.daemon.cli("predict", model, "--csv", "-", "-o", "json", input=rows).stdout)
         self.assertGreater(int(answer.get("compute_us", 0)), 0)
         return answer["predictions"], answer.get("warm", False)
@@ -62,7 +62,7 @@ class Warm(DaemonTest):
             self.assertEqual(warm, cold, "bit for bit, as JSON writes them")
             self.assertEqual(self.worker(), pid)
 
-    def test_calls_that_come_together_get_what_each_gets_alone(self):
+    def test_batched_calls_get_the_same_answers_as_single_ones(self):
         for model in self.models:
             self.restart("--warm-workers-max", "0")
             alone = [self.predict(model, rows_of(i, 1 + i % 3))[0] for i in range(12)]
@@ -90,7 +90,7 @@ class Warm(DaemonTest):
             self.assert_refused(bad.result(), 2, "DATASET_INVALID")
         self.assertEqual(self.predict("dense", rows_of(3, 2)), (good, True))
 
-    def test_a_killed_worker_costs_no_call_its_answer(self):
+    def test_calls_survive_a_killed_worker(self):
         self.restart()
         rows = rows_of(7, 5)
         expected, _ = self.predict("dense", rows)
@@ -131,7 +131,7 @@ class Warm(DaemonTest):
         self.predict("dense", rows_of(0, 1))
         wait_until(lambda: not self.daemon.worker_pids(), "an idle worker ends")
 
-    def test_memory_bounds_what_is_kept(self):
+    def test_warm_workers_are_bounded_by_memory(self):
         self.restart("--warm-memory-bytes-max", "1MiB")  # less than any worker uses
         self.assertFalse(self.predict("dense", rows_of(0, 1))[1])
         wait_until(lambda: not self.daemon.worker_pids(), "it is not kept")

@@ -28,7 +28,7 @@ def floats(tensor):
 
 
 def safetensors(tensors):
-    """The bytes of a safetensors file of {name: (dtype, shape, bytes)}."""
+    """Returns the bytes of a safetensors file of {name: (dtype, shape, bytes)}."""
     header, offset = {}, 0
     for name, (dtype, shape, data) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
@@ -67,12 +67,12 @@ class Weights(DaemonTest):
         return read_safetensors(self.folder / f"out-{name}" / "model.safetensors")
 
     def digits(self, classes, name):
-        """A CSV with only the rows of these classes."""
+        """Returns a CSV with only the rows of these classes."""
         with gzip.open(EXAMPLES / "digits.csv.gz", "rt") as file:
             rows = [row for row in file if int(row.rsplit(",", 1)[1]) in classes]
         return self.write(name, "".join(rows))
 
-    def test_a_file_of_other_types_and_names_is_uploaded_and_begins_a_job(self):
+    def test_a_file_with_other_types_and_names_initializes_a_job(self):
         self.train("source", epochs=8)
         ours = self.export("source")
         # Weights in another program's style: a prefix, half and double precision, counters and an
@@ -141,7 +141,7 @@ class Weights(DaemonTest):
         plan = json.loads(self.daemon.cli("plan", self.spec("local-file", recipe=recipe), "-o", "json").stdout)
         self.assertEqual(int(plan["run"]["initial_weights"]["taken"]["count"]), 6)
 
-    def test_what_does_not_fit_is_refused_at_once(self):
+    def test_mismatched_weights_are_refused_at_once(self):
         good = {"fc1.weight": ("F32", [2, 2], b"\0" * 16)}
         bad = safetensors(good)
         lies = self.write("lies.safetensors", bad.replace(b"[0, 16]", b"[0, 12]"))
@@ -173,7 +173,7 @@ class Weights(DaemonTest):
         refused("{}", "does not name a source")
         refused("{path: nowhere.safetensors}", "no such file")
 
-    def test_a_model_that_a_job_needs_stays(self):
+    def test_a_model_that_a_job_needs_cannot_be_deleted(self):
         self.train("needed", epochs=1)
         self.daemon.cli("submit", self.spec("needs", recipe="  initial_weights: {job: needed}\n", epochs=100000))
         self.assert_refused(self.daemon.cli("model", "delete", "needed", "--yes", check=False), 5, "needs",
@@ -182,7 +182,7 @@ class Weights(DaemonTest):
         wait_until(lambda: self.daemon.job("needs")["state"] == "CANCELLED", "the job is cancelled")
         self.daemon.cli("model", "delete", "needed", "--yes")
 
-    def test_a_job_goes_on_from_its_checkpoint_without_the_model_it_began_with(self):
+    def test_a_job_resumes_without_its_initial_model(self):
         self.train("first-base", epochs=1)
         recipe = "  initial_weights: {job: first-base}\n  checkpoint_every_steps: 40\n"
         self.daemon.cli("submit", self.spec("orphan", recipe=recipe, epochs=100000))
@@ -219,12 +219,12 @@ class Weights(DaemonTest):
             self.assertEqual(before[name], after[name], name)
         self.assertEqual(after["fc3.weight"][1], [10, 32])
         self.assertRegex(self.daemon.cli("get", "digits-0-9").stdout, r"parameters: +5,018, 330 trained")
-        # Without a request for a new head, its shape is refused by name.
+        # If no new head is requested, the refusal names the head's weight and its shape.
         done = self.daemon.cli("submit", self.spec("no-head", recipe="  initial_weights: {job: digits-0-4}\n"),
                                check=False)
         self.assertIn("fc3.weight [5, 32] where [10, 32] is needed", done.stderr)
 
-    def test_low_rank_additions_leave_with_the_model(self):
+    def test_low_rank_additions_are_merged_into_the_exported_model(self):
         self.train("lora-base", data=self.digits(range(5), "five.csv"), epochs=15)
         recipe = """  initial_weights: {job: lora-base, exclude: ["fc3.*"]}
   lora: {rank: 8, alpha: 16, dropout: 0.05, targets: [fc1, fc2]}
@@ -268,7 +268,7 @@ class Weights(DaemonTest):
         ended, begun = (j["progress"]["metrics"]["val/loss"] for j in (job, after))
         self.assertLess(abs(ended - begun), 1e-6 * ended)
 
-    def test_lora_that_cannot_be_is_refused(self):
+    def test_impossible_lora_is_refused(self):
         def refused(lora, *words, groups=""):
             done = self.daemon.cli("submit", self.spec("no-lora", recipe=f"  lora: {lora}\n{groups}"), check=False)
             self.assertEqual(done.returncode, 2, done.stdout + done.stderr)

@@ -1,6 +1,7 @@
-// Catches: a problem that gets another algorithm the second time, be it in the same process, in the
-// next one, in two concurrent processes or after a resume; a choice that is timed but not recorded;
-// a damaged or foreign file that ends a job or is lost; a record that is read back as another.
+// The tests catch a problem that gets another algorithm the second time, be it in the same process,
+// in the next one, in two concurrent processes or after a resume; a choice that is timed but not
+// recorded; a damaged or foreign file that ends a job or is lost; a record that is read back as
+// another.
 #include "src/runtime/algorithms.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,7 @@ class Folder {
     fs::remove_all(path_, ignored);
   }
   const fs::path& path() const { return path_; }
-  /// The only file of choices in the folder.
+  /// Returns the only file of choices in the folder.
   fs::path file() const {
     for (const auto& entry : fs::directory_iterator(path_)) {
       if (entry.path().extension() == ".json") return entry.path();
@@ -109,7 +110,7 @@ TEST(Algorithms, AreTimedOnceAndKept) {
   EXPECT_EQ(library.taken, "another day");
 }
 
-TEST(Algorithms, OfACheckpointComeFirst) {
+TEST(Algorithms, OfACheckpointArePreferred) {
   const Folder folder;
   Library library;
   Algorithms first({folder.path()});
@@ -126,7 +127,7 @@ TEST(Algorithms, OfACheckpointComeFirst) {
 
 // A short job makes the same choice twice, however long each timing takes; a longer job times the
 // problems that the short one skipped.
-TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
+TEST(Algorithms, ALongerJobTimesWhatAShortJobSkipped) {
   const Folder folder;
   Library library;
   const auto ask = [&](int64_t steps, double free_s) {
@@ -156,7 +157,7 @@ TEST(Algorithms, WhatAShortJobLeavesALongerOneTimes) {
 
 // Later problems may be timed because of the time that the timed choices save: 4 us in each of 10^9
 // steps are over an hour.
-TEST(Algorithms, ALongJobIsWorthMoreTiming) {
+TEST(Algorithms, ALongJobTimesMoreCandidates) {
   const Folder folder;
   Library library;
   library.takes = std::chrono::milliseconds(2);
@@ -172,7 +173,7 @@ TEST(Algorithms, ALongJobIsWorthMoreTiming) {
   EXPECT_TRUE(said[1].starts_with("timing algorithms: 2 problems so far")) << said[1];
 }
 
-TEST(Algorithms, AreNotTimedWhereNothingIsRecorded) {
+TEST(Algorithms, AreNotTimedWithoutAFileToRecordThem) {
   Library library;
   Algorithms nowhere({fs::path()});
   EXPECT_EQ(library.ask(nowhere), "first");
@@ -221,7 +222,7 @@ class FullDisk final : public Files {
   Status remove_all(const fs::path& p) override { return local_files().remove_all(p); }
 };
 
-TEST(Algorithms, WhatWasTimedAndCannotBeWrittenIsNotTaken) {
+TEST(Algorithms, ATimedChoiceThatCannotBeWrittenIsNotUsed) {
   const Folder folder;
   FullDisk disk;
   Library library;
@@ -232,7 +233,7 @@ TEST(Algorithms, WhatWasTimedAndCannotBeWrittenIsNotTaken) {
   EXPECT_NE(all(algorithms.take_messages()).find("no space left"), std::string::npos);
 }
 
-TEST(Algorithms, ARefusedChoiceIsMadeAnew) {
+TEST(Algorithms, ARefusedChoiceIsTimedAgain) {
   const Folder folder;
   Library library;
   Algorithms first({folder.path()});
@@ -253,7 +254,7 @@ TEST(Algorithms, ARefusedChoiceIsMadeAnew) {
   EXPECT_EQ(library.timed, 2);
 }
 
-TEST(Algorithms, AFileThatCannotBeReadIsPutAside) {
+TEST(Algorithms, AnUnreadableFileIsMovedAside) {
   const std::string entry = R"({"candidates": 1, "choice": "fast", "first_us": 0, "taken_us": 0})";
   const auto file_with = [&](const std::string& key, const std::string& value) {
     return R"({"format": 1, "device_class": ")" + kClass + R"(", "choices": {")" + key + R"(": )" +
@@ -288,7 +289,7 @@ TEST(Algorithms, AFileThatCannotBeReadIsPutAside) {
     EXPECT_EQ(library.ask(third), "fast");
     EXPECT_EQ(library.timed, 2);
   }
-  // A valid version of the files above, as a control.
+  // As a control: a valid version of the files above is accepted.
   const Folder folder;
   Library library;
   Algorithms first({folder.path()});
@@ -300,7 +301,7 @@ TEST(Algorithms, AFileThatCannotBeReadIsPutAside) {
 }
 
 // Without the common file each process and each thread would choose a different algorithm.
-TEST(Algorithms, AreOneForAllWhoAskAtOnce) {
+TEST(Algorithms, AreTimedOnceForConcurrentRequests) {
   const Folder folder;
   constexpr int kProcesses = 4, kThreads = 3, kKeys = 5;
   std::vector<pid_t> children;
@@ -356,7 +357,7 @@ TEST(AlgorithmRecord, IsReadBackAndChecked) {
   }
 }
 
-TEST(LocalAlgorithmsFolder, IsWhatTheEnvironmentSays) {
+TEST(LocalAlgorithmsFolder, FollowsTheEnvironment) {
   ::setenv("TRAINYARD_ALGORITHMS", "/srv/algorithms", 1);
   EXPECT_EQ(local_algorithms_folder().value(), "/srv/algorithms");
   ::setenv("TRAINYARD_ALGORITHMS", "off", 1);

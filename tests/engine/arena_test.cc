@@ -25,7 +25,8 @@ using testing::WatchingBackend;
 // only after every n-th kernel.
 constexpr int64_t kComparedBytesMax = int64_t{1} << 30;
 
-/// Zero bytes, which are valid tokens, classes and numbers. Empty if the input is the target.
+/// Returns zero bytes, which are valid tokens, classes and numbers. Empty if the input is the
+/// target.
 std::vector<std::byte> zeros(const BoundProgram& bound, TensorId id) {
   if (id == kNoTensor) return {};
   return std::vector<std::byte>(static_cast<size_t>(bound.program.graph.tensor(id).type.bytes()));
@@ -110,7 +111,7 @@ TEST(Arena, OfEveryPresetIsUsedToThePlannedByte) {
   EXPECT_EQ(missing, std::set<std::string>()) << "presets without a row";
 }
 
-// A step that consists of several programs, in one arena.
+// A step consists of several programs, all in one arena.
 TEST(Arena, OfMicroBatchesAndAveragedWeightsIsUsedToThePlannedByte) {
   for (SmallPreset& preset : small_presets()) {
     if (preset.name != "lenet5" && preset.name != "gpt2") continue;
@@ -187,7 +188,7 @@ class CarelessBackend final : public HostBackend {
 };
 
 // A watch that detects nothing would let the tests above pass.
-TEST(Arena, WatchSeesWhatIsWrittenTooFarAndWhatIsNeverWritten) {
+TEST(Arena, WatchFindsWritesBeyondABufferAndBuffersNeverWritten) {
   const auto watch = [](int64_t count) {
     testing::CaseBuilder b(DType::kF32);
     const TensorId x = b.input("x", {1, 20});

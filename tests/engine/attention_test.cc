@@ -1,5 +1,5 @@
-// Dropout of attention's probabilities. The cases in tests/support/sequence_cases.cc cover its
-// gradient and its parity between backends.
+// Tests of the dropout of attention's probabilities. The cases in tests/support/sequence_cases.cc
+// cover its gradient and its parity between backends.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,8 +15,8 @@ using testing::CaseGraph;
 
 constexpr int64_t kKeys = 90, kQueries = 70, kHeads = 3;
 
-/// The dropout mask m. Queries of 0 give all keys the same weight, and value j is 1 at element j
-/// only, so y[i, j] is m[i, j] / keys.
+/// Returns the dropout mask m. Queries of 0 give all keys the same weight, and value j is 1 at
+/// element j only, so y[i, j] is m[i, j] / keys.
 std::vector<double> masks(Backend& backend, double ratio, int64_t step, int64_t stream) {
   CaseBuilder b(DType::kF32);
   const TensorId q = b.input("q", {1, kQueries, kHeads * kKeys}),
@@ -51,7 +51,7 @@ TEST(AttentionDropout, DropsTheShareAndScalesTheRest) {
   }
 }
 
-TEST(AttentionDropout, DrawsAnewForEachStepLayerQueryAndHead) {
+TEST(AttentionDropout, DrawsDifferForEachStepLayerQueryAndHead) {
   const auto cpu = make_cpu_backend(1);
   const std::vector<double> y = masks(*cpu, 0.5, 4, 9);
   EXPECT_EQ(y, masks(*cpu, 0.5, 4, 9));

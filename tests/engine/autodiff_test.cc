@@ -1,5 +1,5 @@
-// The structure of the backward pass: which gradients are summed, in which order, and which are
-// omitted.
+// Tests of the structure of the backward pass: which gradients are summed, in which order, and
+// which are omitted.
 #include <gtest/gtest.h>
 
 #include "src/autodiff/differentiate.h"

@@ -1,5 +1,5 @@
-// Catches: a model that is no better than the baseline, or that diverged, without a warning; a
-// warning about a good model; baselines computed from other rows.
+// The tests catch a model that is no better than the baseline, or that diverged, without a warning;
+// a warning about a good model; baselines computed from other rows.
 #include "src/train/baseline.h"
 
 #include <gtest/gtest.h>
@@ -110,7 +110,7 @@ TEST(Baseline, OfNumbersIsTheMean) {
   EXPECT_LT(by_key(result.final_metrics).at("val/rmse"), baselines.at("val/rmse"));
 }
 
-TEST(Baseline, AModelThatLearnedNothingIsTold) {
+TEST(Baseline, WarnsOfAModelThatLearnedNothing) {
   const Workspace w;
   make_dataset(w, false, 200);
   TrainJob job = job_in(w, "nothing");
@@ -125,7 +125,7 @@ TEST(Baseline, AModelThatLearnedNothingIsTold) {
   EXPECT_EQ(recorder.line_with("no better"), result.warnings[0]);
 }
 
-TEST(Baseline, TrainingThatDivergedIsToldAlsoAfterAResume) {
+TEST(Baseline, WarnsOfDivergenceAlsoAfterAResume) {
   const Workspace w;
   make_dataset(w, false, 200);
   TrainJob job = job_in(w, "diverged");

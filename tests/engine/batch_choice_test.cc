@@ -1,4 +1,4 @@
-// Catches: wrong choices of the batch size for `batch_size: auto`.
+// The tests catch wrong choices of the batch size for `batch_size: auto`.
 #include "src/planning/batch_choice.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-/// A device on which a step takes `begins` seconds and each row 1 ms, with 1000 bytes a row.
+/// A device on which a step takes `begins` seconds plus 1 ms per row, and needs 1000 bytes per row.
 struct PretendDevice {
   double begins = 0.01;
   int64_t train_rows = 100'000;
@@ -62,7 +62,7 @@ TEST(BatchChoice, MoreRowsThanTheBestAreNotBetter) {
       << choice.message;
 }
 
-TEST(BatchChoice, NoMoreThanFitsAndThanThereAre) {
+TEST(BatchChoice, IsLimitedByMemoryAndByTheNumberOfRows) {
   PretendDevice memory{.begins = 1, .bytes_max = 100'000};
   EXPECT_EQ(memory.rows(), 64);
   EXPECT_EQ(memory.tried.back(), 128) << "what needs more is not planned";
@@ -73,13 +73,13 @@ TEST(BatchChoice, NoMoreThanFitsAndThanThereAre) {
   EXPECT_EQ(least.rows, 1) << "the caller refuses it, or makes it fit";
 }
 
-TEST(BatchChoice, TheUnitDividesIt) {
+TEST(BatchChoice, IsAMultipleOfTheUnit) {
   PretendDevice device{.unit = 12};
   EXPECT_EQ(device.rows(), 192);
   EXPECT_TRUE(std::ranges::all_of(device.tried, [](int64_t rows) { return rows % 12 == 0; }));
 }
 
-TEST(BatchChoice, WithoutRatesItIsTheDefaultOrWhatFitsOfIt) {
+TEST(BatchChoice, WithoutRatesItIsTheDefaultOrTheLargestThatFits) {
   const BatchChoice choice = PretendDevice{.knows_rates = false}.choose().value();
   EXPECT_EQ(choice.rows, 64);
   EXPECT_EQ(choice.message,
@@ -90,14 +90,14 @@ TEST(BatchChoice, WithoutRatesItIsTheDefaultOrWhatFitsOfIt) {
   EXPECT_EQ((PretendDevice{.unit = 3, .knows_rates = false}.rows()), 48);
 }
 
-TEST(BatchChoice, LargeNetworksArePlannedAFewTimes) {
+TEST(BatchChoice, LargeNetworksArePlannedOnlyAFewTimes) {
   PretendDevice device{.begins = 1, .nodes = 30'000};
   const int64_t chosen = device.rows();
   EXPECT_LE(device.tried.size(), 3u);
   EXPECT_GE(chosen, 1024);
 }
 
-TEST(BatchChoice, WhatAnySizeHasIsSaidOfOne) {
+TEST(BatchChoice, AnErrorOfAllSizesIsReportedOnce) {
   const auto mixes = [](bool of_the_model) {
     return choose_batch_size({1, 0, [=](int64_t rows) -> Result<BatchTrial> {
                                 if (rows == 1) {

@@ -53,7 +53,7 @@ BlockSpec dense() {
                {"units"});
 }
 
-TEST(Blocks, AreNamedByWhereTheyStand) {
+TEST(Blocks, AreNamedByTheirPosition) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(names(model({dense()},
                         {use("dense", {{"units", int64_t{4}}}),
@@ -63,7 +63,7 @@ TEST(Blocks, AreNamedByWhereTheyStand) {
                    "deep/0/relu1", "deep/1/gemm1", "deep/1/relu1", "gemm1"}));
 }
 
-TEST(Blocks, GiveTheGraphThatIsWrittenByHand) {
+TEST(Blocks, GiveTheGraphOfTheExpandedLayers) {
   const BlockSpec residual =
       block("residual",
             {layer("Gemm", {}, "branch", {}, {{"units", "units"}, {"bias", "bias"}}), layer("Tanh"),
@@ -85,7 +85,7 @@ TEST(Blocks, GiveTheGraphThatIsWrittenByHand) {
             build_model(by_hand, kRows, {.batch_size = 4})->graph.dump());
 }
 
-TEST(Blocks, TakeSeveralInputsAndEachOther) {
+TEST(Blocks, HaveSeveralInputsAndMayBeNested) {
   const BlockSpec join = block("join",
                                {layer("Gemm", {{"units", int64_t{5}}}, "left", {"a"}),
                                 layer("Gemm", {{"units", int64_t{5}}}, "right", {"b"}),
@@ -148,7 +148,7 @@ TEST(BlockRefusals, NameTheBlockAndTheLayer) {
   EXPECT_EQ(nothing.violations.size(), 1u);
 }
 
-TEST(BlockRefusals, OfDefinitionsAndUses) {
+TEST(BlockRefusals, CoverDefinitionsAndUses) {
   const Attributes four{{"units", int64_t{4}}};
   const auto message = [](const ModelSpec& spec) { return rows_refusal(spec).message; };
   EXPECT_NE(message(model({dense()}, {use("dnse", four), layer("Gemm")})).find("'dense'"),
@@ -217,7 +217,7 @@ TEST(BlockRefusals, GroupsAndLayersShareNoName) {
 
 // Blocks that expand exponentially are refused before any layer is created; the largest allowed
 // model is checked and built in well under a second.
-TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
+TEST(BlockLimits, AreCheckedBeforeExpansion) {
   std::vector<BlockSpec> blocks = {block("b0", {layer("Relu")})};
   for (int i = 1; i < 60; ++i) {
     const std::string before = "b" + std::to_string(i - 1);
@@ -234,7 +234,7 @@ TEST(BlockLimits, AreCheckedBeforeAnythingIsMade) {
 
 // The model has few layers, but each has a long attribute; or the attribute is short, but repeated
 // by nested blocks.
-TEST(BlockLimits, CountWhatIsRepeatedInEachLayer) {
+TEST(BlockLimits, CountNamesAndValuesOfEveryRepetition) {
   const Attributes long_list{{"shape", std::vector<int64_t>(20'000, 1)}};
   const Error e = rows_refusal(model({block("b", {layer("Reshape", long_list)})},
                                      {use("b", {}, "x", {}, 9000), layer("Gemm")}));

@@ -41,7 +41,7 @@ TEST(Calibrate, EveryPresetCanBeForecast) {
   }
 }
 
-TEST(Calibrate, EndsWhenItIsAskedTo) {
+TEST(Calibrate, StopsOnRequest) {
   std::stop_source stop;
   stop.request_stop();
   const std::unique_ptr<Backend> cpu = make_cpu_backend(1);

@@ -1,6 +1,6 @@
-// Categorical columns as embeddings, from the spec to predictions: which layers a preset expands
-// to, what is refused, that a model with category codes is never given one-hot rows or the reverse,
-// and that interrupted and resumed training gives the same bits.
+// Tests of categorical columns as embeddings, from the spec to predictions: which layers a preset
+// expands to, what is refused, that a model with category codes is never given one-hot rows or the
+// reverse, and that interrupted and resumed training gives the same bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ using testing::bytes_of;
 using testing::Recorder;
 using testing::Workspace;
 
-// Two numeric columns, then "color" with 3 and "Größe" with 300 categories.
+// Returns two numeric columns, then "color" with 3 and "Größe" with 300 categories.
 ModelInterface table() {
   ModelInterface interface { {2 + 3 + 300}, 0, TargetForm::kClass, 2 };
   interface.categories = {{"colour", 3},
@@ -53,7 +53,7 @@ Shape shape_of(const Model& model, const std::string& name) {
 }
 
 TEST(CategoryEmbedding, WidthsFollowFastai) {
-  // The results of fastai's emb_sz_rule for the categories and "#na#".
+  // The numbers are the results of fastai's emb_sz_rule for the categories and "#na#".
   EXPECT_EQ(category_embedding_dim(1), 2);
   EXPECT_EQ(category_embedding_dim(5), 4);
   EXPECT_EQ(category_embedding_dim(9), 6);
@@ -92,7 +92,7 @@ TEST(CategoryEmbedding, PresetEqualsItsWrittenOutLayers) {
   }
 }
 
-TEST(CategoryEmbedding, WithoutItNothingChanges) {
+TEST(CategoryEmbedding, WithoutItModelsAreUnchanged) {
   ModelSpec spec = embedded("auto");
   spec.parameters = {{"hidden", int64_t{8}}};
   ModelInterface plain = table();
@@ -165,9 +165,9 @@ TEST(CategoryEmbedding, SurvivesTheModelFile) {
   }
 }
 
-/// The class is the parity of the shop's number, which the number itself as an input of a linear
-/// sum could not express. Some shops are missing, and the test rows contain one that training never
-/// saw.
+/// Makes a dataset whose class is the parity of the shop's number. A linear model with the number
+/// itself as an input could not learn it. Some shops are missing, and the test rows contain one
+/// that training never saw.
 void make_shops(const Workspace& w) {
   const auto write = [&](const std::filesystem::path& path, int first, int count) {
     std::ofstream out(path);

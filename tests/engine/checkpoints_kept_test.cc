@@ -1,4 +1,4 @@
-// Catches: training that waits for a disk when it need not, or does not wait when it must; a
+// The tests catch training that waits for a disk when it need not, or does not wait when it must; a
 // checkpoint that is reported before it is durable or before the metrics up to it; a retention rule
 // that removes a checkpoint that it should keep.
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ class BlockedFiles final : public Files {
   bool unblocked_ = false;
 };
 
-/// A job of 12 steps without evaluations, so that each progress report is a step.
+/// Returns a job of 12 steps without evaluations, so that each progress report is a step.
 TrainJob plain_job(const Workspace& w, const std::string& name, int64_t between) {
   TrainJob job;
   job.model.preset = "mlp";
@@ -104,7 +104,7 @@ std::vector<int64_t> steps_kept(const TrainJob& job) {
   return steps;
 }
 
-TEST(CheckpointBeside, StepsGoOnWhileOneIsWritten) {
+TEST(CheckpointBeside, StepsContinueWhileACheckpointIsWritten) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   UnsyncedFiles quick;
@@ -160,7 +160,7 @@ int64_t steps_behind_a_disk_that_hangs(const TrainJob& job, Recorder& r, Blocked
 
 // The run reports no progress meanwhile: a write that never ends counts as a stall
 // (docs/decisions/lost-and-stalled-workers.md).
-TEST(CheckpointBeside, TheNextOneWaitsForTheOneUnderWay) {
+TEST(CheckpointBeside, TheNextCheckpointWaitsForTheOneBeingWritten) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   BlockedFiles blocked;
@@ -169,7 +169,7 @@ TEST(CheckpointBeside, TheNextOneWaitsForTheOneUnderWay) {
   EXPECT_EQ(r.saved, (std::vector<int64_t>{3, 6, 9, 12}));
 }
 
-TEST(CheckpointBeside, TheEndWaitsForTheOneUnderWay) {
+TEST(CheckpointBeside, TheEndWaitsForTheCheckpointBeingWritten) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   BlockedFiles blocked;
@@ -179,7 +179,7 @@ TEST(CheckpointBeside, TheEndWaitsForTheOneUnderWay) {
   EXPECT_EQ(r.saved, (std::vector<int64_t>{12}));
 }
 
-TEST(CheckpointBeside, AFailureIsReportedAndTrainingGoesOn) {
+TEST(CheckpointBeside, AFailureIsReportedAndTrainingContinues) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   BlockedFiles blocked;
@@ -216,7 +216,7 @@ TEST(CheckpointBeside, AStopSavesTheStepWhereItStops) {
   EXPECT_EQ(steps_kept(job).front(), r.saved[1]);
 }
 
-TEST(CheckpointBeside, AFaultWaitsForTheOneUnderWayAndItCounts) {
+TEST(CheckpointBeside, AFaultWaitsForTheCheckpointBeingWrittenWhichCounts) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   BlockedFiles blocked;
@@ -237,7 +237,7 @@ TEST(CheckpointBeside, AFaultWaitsForTheOneUnderWayAndItCounts) {
   EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{5}));
 }
 
-TEST(CheckpointBeside, ALossThatIsNotFiniteNamesTheOneUnderWay) {
+TEST(CheckpointBeside, ANonFiniteLossNamesTheCheckpointBeingWritten) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   TrainJob job = plain_job(w, "a", 1);
@@ -278,7 +278,7 @@ TEST(CheckpointsKept, EveryNthStaysBesideTheNewest) {
   EXPECT_EQ(steps_kept(job), (std::vector<int64_t>{12, 10, 5}));
 }
 
-TEST(CheckpointPace, GivesACheckpointAHundredTimesWhatItCosts) {
+TEST(CheckpointPace, IntervalIsAHundredTimesTheCostOfACheckpoint) {
   constexpr int64_t kSecond = 1'000'000;
   CheckpointPace pace(int64_t{100} << 20, 0);
   const int64_t most = checkpoint_interval_max_us(int64_t{100} << 20);
@@ -364,7 +364,7 @@ TEST(CheckpointsByTime, StepsOfTheRecipeAreKeptExactly) {
 }
 
 // A slow write blocks the steps only once the next checkpoint of the plan is due.
-TEST(CheckpointsByTime, ASlowDiskIsWaitedForOnlyAtTheEndOfTheInterval) {
+TEST(CheckpointsByTime, TrainingWaitsForASlowDiskOnlyAtTheEndOfTheInterval) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   BlockedFiles blocked;
@@ -380,7 +380,7 @@ TEST(CheckpointsByTime, ASlowDiskIsWaitedForOnlyAtTheEndOfTheInterval) {
 
 // Evaluations are at even steps and checkpoints at multiples of 7, so the best step gets a
 // checkpoint of its own.
-TEST(CheckpointsKept, TheBestStaysAndIsTakenBehindItsEvaluation) {
+TEST(CheckpointsKept, TheBestStaysAndIsWrittenAfterItsEvaluation) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 64);
   TrainJob job = plain_job(w, "a", 7);

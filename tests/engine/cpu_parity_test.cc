@@ -1,6 +1,6 @@
-// The cpu backend against the reference loops in double, for every op, gradient and update: on the
-// table of small cases, and on sizes at which kernels split their work over threads. All memory
-// starts as NaN, to catch a kernel that does not write all elements.
+// Compares the cpu backend with the reference loops in double, for every op, gradient and update:
+// on the table of small cases, and on sizes at which kernels split their work over threads. All
+// memory starts as NaN, to catch a kernel that does not write all elements.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -131,7 +131,7 @@ CaseGraph conv_net(DType dtype, int64_t N, int64_t C, int64_t K) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
   const TensorId x = b.image("x", {N, C, 14, 13});
-  // No bias: in front of a normalization its gradient is 0, of which only rounding errors would be
+  // There is no bias: before a normalization its gradient is 0, so only rounding errors would be
   // compared.
   const TensorId h = b.one("h", "Conv", same, {x, b.parameter("w1", {K, C, 3, 3})});
   const TensorId n = b.node("n", "BatchNormalization", {{"training_mode", int64_t{1}}},
@@ -163,8 +163,8 @@ CaseGraph update(DType dtype, const std::string& op, int64_t count) {
   return b.finish_update();
 }
 
-// An embedding table, positions, one attention block on a residual stream, and pooling. T must
-// exceed one tile of queries.
+// Returns an embedding table, positions, one attention block on a residual stream, and pooling. T
+// must exceed one tile of queries.
 CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, bool causal) {
   CaseBuilder b(dtype);
   const int64_t width = H * D, rows = N * T;
@@ -188,7 +188,7 @@ CaseGraph transformer(DType dtype, int64_t N, int64_t T, int64_t H, int64_t D, b
   return b.finish(b.one("y", "SequencePool", {{"mode", std::string("mean")}}, {r, tokens}));
 }
 
-// Two recurrent layers over one sequence, one in each direction.
+// Returns two recurrent layers over one sequence, one in each direction.
 CaseGraph recurrent(DType dtype, const std::string& op, int64_t N, int64_t T, int64_t F,
                     int64_t H) {
   CaseBuilder b(dtype);
@@ -209,7 +209,7 @@ TEST(CpuParity, SequencesThatAreSplitOverThreads) {
   const std::vector<GraphCase> cases = {
       {"LSTM 19x6x70x67", [](DType t) { return recurrent(t, "LSTM", 19, 6, 70, 67); }},
       {"GRU 19x6x70x67", [](DType t) { return recurrent(t, "GRU", 19, 6, 70, 67); }},
-      // Here the product with x, which is computed before the steps, exceeds the cache.
+      // In these cases the product with x, which is computed before the steps, exceeds the cache.
       {"LSTM 3x2x700x150", [](DType t) { return recurrent(t, "LSTM", 3, 2, 700, 150); }},
       {"GRU 3x2x700x150", [](DType t) { return recurrent(t, "GRU", 3, 2, 700, 150); }},
       {"causal 3x70x2x17", [](DType t) { return transformer(t, 3, 70, 2, 17, true); }},

@@ -50,9 +50,9 @@ int64_t denormals_of(const CaseResult& result, const std::string& name) {
   return count;
 }
 
-// Every op, gradient and update of the table, with numbers so small that products or halves are
-// denormal: about 2^-66, and 2^-122, which is 16 times the smallest normal number.
-TEST(Denormals, NoKernelGivesOne) {
+// Runs every op, gradient and update of the table of cases with numbers so small that products or
+// halves are denormal: about 2^-66, and 2^-122, which is 16 times the smallest normal number.
+TEST(Denormals, NoKernelProducesOne) {
   const auto reference = make_reference_backend();
   int64_t would_be = 0;
   for (const double scale : {0x1p-66, 0x1p-122}) {
@@ -77,7 +77,8 @@ TEST(Denormals, NoKernelGivesOne) {
   EXPECT_GT(would_be, 10'000) << "the numbers are not small enough to tell anything";
 }
 
-/// The tensors that a layer, its loss and its gradient compute from numbers of 2^-40 to 2^-90.
+/// Returns the tensors that a layer, its loss and its gradient compute from numbers of 2^-40 to
+/// 2^-90.
 std::map<std::string, std::vector<double>> small_values(int threads) {
   CaseBuilder b(DType::kF32);
   const Shape shape = {512, 512};  // large enough that kernels split it over three threads
@@ -115,7 +116,7 @@ TEST(Denormals, ACopyKeepsItsBits) {
   for (const double value : result.values.at("y")) EXPECT_EQ(value, static_cast<double>(1e-40f));
 }
 
-TEST(Denormals, ARunLeavesTheThreadAsItWas) {
+TEST(Denormals, ARunRestoresTheThreadsMode) {
   ASSERT_EQ(flush_mode(), 0u);
   CaseBuilder b(DType::kF32);
   const CaseGraph c = b.finish(b.one("y", "Relu", {}, {b.input("x", {4, 3})}));

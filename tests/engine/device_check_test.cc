@@ -1,5 +1,5 @@
-// Catches: a device check that trusts a device which computes something else, or that does not
-// trust one that computes the same.
+// The tests fail if the device check trusts a device that computes wrong results, or rejects one
+// that computes correctly.
 #include "src/calibration/device_check.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(DeviceCheck, TrustsTheCpu) {
   std::printf("largest differences: loss %.1e, weights %.1e\n", loss, weights);
 }
 
-TEST(DeviceCheck, TellsWhatIsWrong) {
+TEST(DeviceCheck, ReportsTheDifference) {
   BrokenBackend wrong("LayerNormalization", false);
   const DeviceCheck check = check_device(wrong, *make_cpu_backend(2));
   for (const DeviceCheckRow& row : check.rows) {
@@ -94,8 +94,9 @@ class WrongFilterBackend final : public ForwardingBackend {
   };
 };
 
-// One filter of eight, in one of twenty convolutions: in bf16, losses and weights do not show it.
-TEST(DeviceCheck, SeesOneWrongFilterGradient) {
+// One filter of eight is wrong, in one of twenty convolutions. In bf16, losses and weights do not
+// show it.
+TEST(DeviceCheck, FindsOneWrongFilterGradient) {
   WrongFilterBackend wrong;
   const DeviceCheck check = check_device(wrong, *make_cpu_backend(2));
   for (const DeviceCheckRow& row : check.rows) {
@@ -110,7 +111,7 @@ TEST(DeviceCheck, SeesOneWrongFilterGradient) {
   EXPECT_NE(bf16.find("its gradient of layer2/0/conv2.weight differs"), std::string::npos) << bf16;
 }
 
-TEST(DeviceCheck, EndsWhereItIsToldTo) {
+TEST(DeviceCheck, StopsOnRequest) {
   BrokenBackend wrong("LayerNormalization", false);
   const auto judge = make_cpu_backend(2);
   const DeviceCheck check =
@@ -119,7 +120,7 @@ TEST(DeviceCheck, EndsWhereItIsToldTo) {
   EXPECT_LT(check.rows.size(), 11U);
 }
 
-TEST(DeviceCheck, SeesWhatDoesNotRepeat) {
+TEST(DeviceCheck, FindsResultsThatDoNotRepeat) {
   BrokenBackend changing("GlobalAveragePool", true);
   const DeviceCheck check = check_device(changing, *make_cpu_backend(2));
   EXPECT_EQ(check.failure(), "resnet18: a second run gave different bits");

@@ -1,5 +1,5 @@
-// A program bound to memory: what programs share, and what the executor checks when values are
-// written and read.
+// Tests of a program bound to memory: what programs share, and what the executor checks when values
+// are written and read.
 #include "src/runtime/executor.h"
 
 #include <gtest/gtest.h>
@@ -134,7 +134,7 @@ class DemandingBackend final : public HostBackend {
   void* base_ = nullptr;
 };
 
-/// The message of the exception that `f` throws; empty if there is none.
+/// Returns the message of the exception that `f` throws; empty if there is none.
 std::string fault_of(const std::function<void()>& f) {
   try {
     f();
@@ -144,7 +144,7 @@ std::string fault_of(const std::function<void()>& f) {
   return "";
 }
 
-TEST(Executor, FaultsOnMemoryThatIsNotAlignedAsTheBackendAsks) {
+TEST(Executor, FaultsOnMemoryWithoutTheBackendsAlignment) {
   DemandingBackend backend;
   const CaseGraph c = small_net();
   const auto bind = [&](int64_t alignment) {

@@ -1,4 +1,5 @@
-// The forecast of work that was not measured from measured rates, and the parts of a job's time.
+// Tests of forecasts: measured rates give the time of work that was not measured itself, and the
+// parts of a job's time are right.
 #include "src/forecast/forecast.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ NodeWorkload product(const std::string& op, double m, double n, double k) {
   return w;
 }
 
-/// Samples that follow law(); `slower` multiplies all times.
+/// Returns rates from samples that follow law(); `slower` multiplies all times.
 DeviceRates rates_by_law(double slower = 1) {
   DeviceRates rates;
   const auto add = [&](NodeWorkload w) {
@@ -84,7 +85,7 @@ RunPlan plan_of(int64_t batch, double learning_rate = 0.01) {
   return plan_run(model, recipe, schema).value();
 }
 
-TEST(Rates, FindTheLawBehindThem) {
+TEST(Rates, FitTheUnderlyingLaw) {
   const RateModel rates(rates_by_law());
   for (const NodeWorkload& w : {product("Gemm", 100, 100, 100), product("GemmGrad", 700, 300, 400),
                                 node("Relu", 5e5, 5e6), node("SgdUpdate", 3e6, 3e7, 3e7)}) {
@@ -97,7 +98,7 @@ TEST(Rates, FindTheLawBehindThem) {
 }
 
 // A reshape only renames its operand's memory, and a GPU runs all updates as one node.
-TEST(StepWork, ViewsAreFreeAndAGpuJoinsUpdates) {
+TEST(StepWork, ViewsAreFreeAndAGpuMergesUpdates) {
   ModelSpec model;
   model.preset = "gpt2";
   for (const auto& [name, value] : {std::pair("n_layer", 2), {"n_embd", 16}, {"n_head", 2}}) {
@@ -129,7 +130,7 @@ TEST(StepWork, ViewsAreFreeAndAGpuJoinsUpdates) {
   EXPECT_EQ(forecast_step(views, RateModel(rates))->time.seconds, one);
 }
 
-TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {
+TEST(Rates, AnOpThatOnlyMovesBytesStandsInForOthers) {
   const RateModel rates(rates_by_law());
   const std::optional<NodeTime> pad = rates.time(node("Pad", 0, 1e6));
   ASSERT_TRUE(pad.has_value());
@@ -142,7 +143,7 @@ TEST(Rates, AnOpThatOnlyMovesBytesIsTakenForOthers) {
 
 // The fit may attribute all of an op's time to its far bytes; a node of that op without any must
 // still take some time.
-TEST(Rates, ANodeWithoutWhatItsOpWasFittedByTakesTheTimeOfOthers) {
+TEST(Rates, ANodeWithoutFittedRatesUsesThoseOfOtherOps) {
   // A Flatten that is not a view is a copy like any other.
   for (const char* op : {"Gather", "FlattenGrad"}) {
     DeviceRates measured = rates_by_law();
@@ -159,7 +160,7 @@ TEST(Rates, ANodeWithoutWhatItsOpWasFittedByTakesTheTimeOfOthers) {
   }
 }
 
-TEST(Rates, AreReadAsTheyWereWritten) {
+TEST(Rates, RoundTrip) {
   const DeviceRates rates = rates_by_law();
   const Result<DeviceRates> again = parse_rates(to_json_text(rates));
   ASSERT_TRUE(again.ok()) << again.error().message;
@@ -270,7 +271,7 @@ TEST(Forecast, TheBoundOfAStepIsWhatItsNodesTakeAtTheDevicesBestRates) {
   EXPECT_LT(forecast.bound.seconds, forecast.step.seconds);
 }
 
-/// A step on several linked devices; without the link it takes a second.
+/// Returns a step on several linked devices; without the link it takes a second.
 StepWork linked(Processor processor, LinkWork beside, LinkWork alone) {
   StepWork work;
   work.processor = processor;
@@ -280,7 +281,7 @@ StepWork linked(Processor processor, LinkWork beside, LinkWork alone) {
   return work;
 }
 
-TEST(Forecast, WhatGpusSendIsHiddenBehindHalfOfTheComputing) {
+TEST(Forecast, HalfOfTheComputationHidesTheExchangeOfGpus) {
   const RateModel rates(rates_by_law());
   const auto step = [&](LinkWork beside, LinkWork alone) {
     return forecast_step(linked(Processor::kGpu, beside, alone), rates).value();
@@ -324,7 +325,7 @@ TEST(Forecast, NodesSendOverAnAssumedNetwork) {
   }
 }
 
-TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
+TEST(Forecast, AnAssumptionIsStatedWhereTheForecastUsesIt) {
   const StepWork gpus = linked(Processor::kGpu, {1, 1e6}, {});
   EXPECT_EQ(assumed_link(gpus),
             "the link between its GPUs is not measured: 20 GB/s are assumed, 8 to 300 in the "
@@ -346,7 +347,7 @@ TEST(Forecast, TheAssumptionIsSaidWhereSomethingRestsOnIt) {
             forecast_step(linked(Processor::kCpu, {}, {}), rates)->time.seconds);
 }
 
-/// The number of exchanges in a step, and how many of them overlap computation.
+/// Returns the number of exchanges in a step, and how many of them overlap computation.
 std::pair<double, double> exchanges_of(Shard shard, int64_t accumulate_steps) {
   DatasetSchema schema;
   schema.columns.resize(500);
@@ -373,7 +374,7 @@ std::pair<double, double> exchanges_of(Shard shard, int64_t accumulate_steps) {
   return {planned, step.sent_overlapped.exchanges};
 }
 
-TEST(RunWork, AllButTheLastExchangeOfAKindGoOnBesideTheBackwardPass) {
+TEST(RunWork, AllButTheLastExchangeOverlapTheBackwardPass) {
   const auto [whole, beside] = exchanges_of(Shard::kNone, 1);
   ASSERT_GT(whole, 2);
   EXPECT_EQ(beside, whole - 1);
@@ -384,7 +385,7 @@ TEST(RunWork, AllButTheLastExchangeOfAKindGoOnBesideTheBackwardPass) {
   EXPECT_LE(beside_split, split - 4) << "rows, labels, sums and the rows' gradient";
 }
 
-TEST(RunWork, EvaluationsExchangeToo) {
+TEST(RunWork, IncludesTheExchangeOfEvaluations) {
   DatasetSchema schema;
   schema.columns.resize(20);
   for (int i = 0; i < 100; ++i) schema.target.classes.push_back(std::to_string(i));
@@ -416,7 +417,7 @@ TEST(RunWork, EvaluationsExchangeToo) {
             weights * sizeof(float) / 2);
 }
 
-TEST(Forecast, WhatWasMeasuredTakesItsPlace) {
+TEST(Forecast, AMeasuredTimeReplacesTheForecast) {
   const RunWork work = plan_of(100).work;
   const MeasuredSteps measured{{0.5, 0.4, 0.6}, 3};
   const RunForecast run = forecast_run(work, RateModel(rates_by_law()), measured).value();
@@ -439,14 +440,14 @@ TEST(Forecast, ALoaderThatIsSlowerLimitsTheStep) {
   EXPECT_GT(run.rows_per_second_needed, 1000);
 }
 
-TEST(StepWork, ItsDigestIsThatOfWhatIsComputed) {
+TEST(StepWork, ItsDigestDependsOnTheComputation) {
   const std::string digest = plan_of(64).work.step.digest;
   EXPECT_EQ(digest.size(), 64u);
   EXPECT_EQ(plan_of(64, 0.5).work.step.digest, digest);
   EXPECT_NE(plan_of(65).work.step.digest, digest);
 }
 
-TEST(StepWork, BytesAreFarOnceMuchWasTouchedSince) {
+TEST(StepWork, BytesCountAsUncachedAfterMuchOtherTraffic) {
   const auto far = [](int64_t batch) {
     double bytes = 0, far_bytes = 0;
     for (const WorkItem& item : plan_of(batch).work.step.items) {
@@ -459,7 +460,7 @@ TEST(StepWork, BytesAreFarOnceMuchWasTouchedSince) {
   EXPECT_GT(far(8000), 0.3);  // activations of 16 MB
 }
 
-TEST(RunClock, LeavesTheFirstStepsAndPausesOut) {
+TEST(RunClock, ExcludesFirstStepsAndPauses) {
   RunClock clock;
   clock.begin();
   std::this_thread::sleep_for(std::chrono::milliseconds(30));

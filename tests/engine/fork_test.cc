@@ -1,5 +1,5 @@
-// Runs that fork from a checkpoint of another run: what they keep, what may differ, and that a
-// failing disk leaves no partial files.
+// Tests of runs that fork from a checkpoint of another run: what they keep, what may differ, and
+// that a failing disk leaves no partial files.
 #include "src/job/fork.h"
 
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST_F(ForkTest, WithoutAChangeItIsTheSameRunToTheLastBit) {
 }
 
 // The checkpoint is one that an upgrade to a version with another arithmetic would leave.
-TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
+TEST_F(ForkTest, ARunWithOtherArithmeticContinuesOnlyAsAFork) {
   run_parent();
   Fork before{checkpoint(), *find_state(checkpoint()), {}};
   auto extra = nlohmann::json::parse(before.state.extra_json);
@@ -133,7 +133,7 @@ TEST_F(ForkTest, ARunOfAnotherArithmeticGoesOnAsAForkAlone) {
   EXPECT_EQ(recorder.plan.first_step, kStep);
 }
 
-TEST_F(ForkTest, ItsFilesAreTheParentsAndStayWhenThoseGo) {
+TEST_F(ForkTest, ItsFilesAreLinkedToTheParentsAndSurviveTheirDeletion) {
   run_parent();
   const TrainJob job = child([](TrainJob& j) { j.recipe.optimizer.learning_rate = 0.1; });
   const auto fork = plan_fork(checkpoint(), job);
@@ -155,7 +155,7 @@ TEST_F(ForkTest, ItsFilesAreTheParentsAndStayWhenThoseGo) {
             bytes_of(parent_.model_output / "model.safetensors"));
 }
 
-TEST_F(ForkTest, AForkOfAForkBeginsWhereThatDid) {
+TEST_F(ForkTest, AForkOfAForkStartsFromTheSameCheckpoint) {
   run_parent();
   TrainJob first = child([](TrainJob& j) { j.recipe.steps = 20; });
   const auto fork = plan_fork(checkpoint(), first);
@@ -173,7 +173,7 @@ TEST_F(ForkTest, AForkOfAForkBeginsWhereThatDid) {
   EXPECT_TRUE(run_job(second, recorder).ok());
 }
 
-TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
+TEST_F(ForkTest, AllowedChangesTrainAndOthersAreNamed) {
   run_parent();
   const std::vector<std::pair<std::string, Change>> allowed = {
       {"recipe.steps", [](TrainJob& j) { j.recipe.steps = 9; }},
@@ -240,13 +240,13 @@ TEST_F(ForkTest, WhatMayDifferTrainsAndWhatMayNotIsNamed) {
     SCOPED_TRACE(field);
     const auto fork = plan_fork(checkpoint(), child(change));
     ASSERT_FALSE(fork.ok());
-    EXPECT_EQ(fork.error().reason, "FORK_CHANGES");
+    EXPECT_EQ(fork.error().reason, "FORK_CHANGE_UNSUPPORTED");
     ASSERT_FALSE(fork.error().violations.empty());
     EXPECT_EQ(fork.error().violations[0].field, field);
   }
 }
 
-TEST_F(ForkTest, ItsBestModelAndItsPatienceAreItsOwnWhereTheyChanged) {
+TEST_F(ForkTest, ChangedMetricsRestartBestModelAndPatience) {
   run_parent();
   const auto extra = [&](const Change& change) {
     const auto fork = plan_fork(checkpoint(), child(change));
@@ -260,7 +260,7 @@ TEST_F(ForkTest, ItsBestModelAndItsPatienceAreItsOwnWhereTheyChanged) {
   EXPECT_EQ(patient.find("\"stopping\":{\"any\""), std::string::npos) << patient;
 }
 
-TEST_F(ForkTest, AMissingOrDamagedCheckpointIsToldFromAForeignOne) {
+TEST_F(ForkTest, MissingDamagedAndForeignCheckpointsAreDistinguished) {
   run_parent();
   const TrainJob same = child([](TrainJob&) {});
   EXPECT_EQ(plan_fork({parent_.checkpoints / "step-000000003", 3, false}, same).error().reason,
@@ -277,7 +277,7 @@ TEST_F(ForkTest, AMissingOrDamagedCheckpointIsToldFromAForeignOne) {
   EXPECT_EQ(fork.error().violations.at(0).field, "spec.dataset");
 }
 
-TEST_F(ForkTest, F18AFailingDiskLeavesAForkThatIsWholeOrNone) {
+TEST_F(ForkTest, F18AFailingDiskLeavesACompleteForkOrNone) {
   run_parent();
   const TrainJob job = child([](TrainJob& j) { j.recipe.optimizer.learning_rate = 0.1; });
   const auto fork = plan_fork(checkpoint(), job);

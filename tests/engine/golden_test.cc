@@ -1,4 +1,4 @@
-// Training runs against PyTorch. Initial weights and batches are Philox numbers that
+// Compares training runs with PyTorch. Initial weights and batches are Philox numbers that
 // tests/golden/make_pytorch_golden.py draws too, so the losses of 100 steps and the final weights
 // must agree. This catches any error in a formula, an initial value or the order of an optimizer's
 // operations.

@@ -1,4 +1,4 @@
-// Transformers against PyTorch: initial weights and batches are Philox numbers that
+// Compares transformers with PyTorch: initial weights and batches are Philox numbers that
 // tests/golden/make_transformer_golden.py draws too, so the losses of 50 steps must agree within
 // 1e-4 relative.
 #include <gtest/gtest.h>

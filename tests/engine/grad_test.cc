@@ -1,4 +1,4 @@
-// Every op's gradient against central differences of its own forward pass, in double. A wrong
+// Compares every op's gradient with central differences of its own forward pass, in double. A wrong
 // formula, a wrong sum over readers, an output that is not written and memory that is reused too
 // early all give a number that differs.
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// The refusals of the image ops, with the message that the user reads, and the shapes they infer.
+// Tests of the refusals of the image ops, with the message that the user reads, and the shapes they
+// infer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +52,7 @@ TEST(ConvInfer, GivesTheOutputShape) {
             (Shape{1, 6, 5, 3}));
 }
 
-TEST(ConvTransposeInfer, GivesTheOutputShapeAndRefusesWhatDoesNotFit) {
+TEST(ConvTransposeInfer, GivesTheOutputShapeAndRefusesMismatches) {
   const Shape x{2, 4, 7, 5}, w{4, 6, 3, 3};
   EXPECT_EQ(output({"ConvTranspose", {x, w, {6}}, {}}), (Shape{2, 6, 9, 7}));
   EXPECT_EQ(output({"ConvTranspose",
@@ -72,7 +73,7 @@ TEST(ConvTransposeInfer, GivesTheOutputShapeAndRefusesWhatDoesNotFit) {
   EXPECT_EQ(refusal({"ConvTranspose", {x, w, {5}}, {}}), "b: shape [5], expected [6]");
 }
 
-TEST(ConvInfer, RefusesWhatDoesNotFit) {
+TEST(ConvInfer, RefusesMismatchedShapes) {
   const Shape x{2, 3, 8, 8}, w{4, 3, 3, 3};
   EXPECT_EQ(refusal({"Conv", {{2, 3, 8}, w}, {}}),
             "x: shape [2, 3, 8] has rank 3, expected rank 4");
@@ -115,7 +116,7 @@ TEST(PoolInfer, GivesTheOutputShape) {
   EXPECT_EQ(output({"GlobalAveragePool", {{3, 5, 7, 2}}, {}}), (Shape{3, 5, 1, 1}));
 }
 
-TEST(PoolInfer, RefusesWhatDoesNotFit) {
+TEST(PoolInfer, RefusesMismatchedShapes) {
   for (const std::string op : {"MaxPool", "AveragePool"}) {
     EXPECT_EQ(refusal({op, {{1, 2, 5, 5}}, {}}),
               "kernel_shape: this attribute is required, for example [2, 2]");
@@ -131,7 +132,7 @@ TEST(PoolInfer, RefusesWhatDoesNotFit) {
         output({op, {{1, 2, 5, 5}}, {{"kernel_shape", Ints{2, 2}}, {"ceil_mode", int64_t{1}}}}),
         (Shape{1, 2, 4, 4}));
     // PyTorch's rule: 2-cell windows with stride 2 over 5 cells, and 3-cell windows over 6; a last
-    // window that would begin in the padding behind the image is dropped.
+    // window that would begin in the padding after the image is dropped.
     EXPECT_EQ(
         output(
             {op,

@@ -96,7 +96,7 @@ TEST(ImagePresets, InitialDistributionsAreThoseOfTorchvision) {
   EXPECT_EQ(tensor(vgg, "classifier/6.bias").initializer.kind, Initializer::Kind::kConstant);
 }
 
-TEST(ImagePresets, RefuseWhatTheyDoNotFit) {
+TEST(ImagePresets, RefuseUnsuitableImages) {
   EXPECT_EQ(refusal_message(preset("vgg16"), images(28, 10)),
             "model.vgg16: needs images of at least 32x32, but one sample of the dataset is "
             "[3, 28, 28]");

@@ -1,5 +1,5 @@
-// Absurd models: which are refused, with the layer's name, and how long the largest accepted model
-// takes to plan.
+// Tests of absurd models: which are refused, with the layer's name, and how long the largest
+// accepted model takes to plan.
 #include <gtest/gtest.h>
 
 #include "src/job/recipe.h"
@@ -23,7 +23,7 @@ LayerSpec layer(std::string op, Attributes attributes = {}, std::string name = "
   return spec;
 }
 
-/// The refusal of a model whose layers are `layers` and a classifier.
+/// Returns the refusal of a model whose layers are `layers` and a classifier.
 std::string refusal(std::vector<LayerSpec> layers, const ModelInterface& interface = kImages) {
   layers.push_back(layer("Gemm"));
   ModelSpec spec;
@@ -82,8 +82,8 @@ TEST(Limits, ImpossibleShapesAreRefusedWithTheLayersName) {
             first +
                 "kernel_shape: [9, 9] (dilated) is larger than the image [8, 8] with its "
                 "padding, [8, 8]");
-  // The window's two cells are 9 apart: one is in the padding in front of the image, the other in
-  // the padding behind it.
+  // The window's two cells are 9 apart: one is in the padding before the image, the other in the
+  // padding after it.
   EXPECT_EQ(said("AveragePool", {{"kernel_shape", int64_t{2}},
                                  {"dilations", int64_t{9}},
                                  {"pads", int64_t{1}},

@@ -1,7 +1,7 @@
-// precision: fp16. A step whose gradients overflow changes nothing but the scale, whatever the
-// optimizer; the first step that does not overflow equals that of fp32; a job resumed from its
-// checkpoint gives the same bits. Catches: a kernel that changes a weight, a momentum or a step
-// count in a skipped step; gradients that are not divided by the scale.
+// Tests of precision fp16. A step whose gradients overflow changes nothing but the scale, whatever
+// the optimizer; the first step that does not overflow equals that of fp32; a job resumed from its
+// checkpoint gives the same bits. The tests fail if a kernel changes a weight, a momentum or a step
+// count in a skipped step, or if gradients are not divided by the scale.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,7 +66,7 @@ class Steps {
     return session_->run_step(
         {std::as_bytes(std::span(x_)), std::as_bytes(std::span(y_)), steps_++, rate_});
   }
-  /// All tensors of a checkpoint except those of the loss scale, by name.
+  /// Returns all tensors of a checkpoint except those of the loss scale, by name.
   std::map<std::string, std::vector<std::byte>> kept() const {
     std::map<std::string, std::vector<std::byte>> bytes;
     const Snapshot snapshot = session_->snapshot();
@@ -111,7 +111,7 @@ struct Case {
   double clip_norm, clip_value;
 };
 
-TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstTakenOneIsThatOfFp32) {
+TEST(LossScaling, ASkippedStepChangesNothingAndTheFirstOtherMatchesFp32) {
   const auto backend = testing::make_tested_backend(2);
   for (const Case& c : std::vector<Case>{{"sgd", 1, 0, 0},
                                          {"sgd", 1, 0.5, 0},
@@ -186,7 +186,7 @@ TrainJob scaling_job_in(const Workspace& w, const std::string& name, ModelSpec m
 
 // The job is stopped while it skips steps, and again later; the checkpoint has the scale and its
 // counters.
-TEST(LossScaling, AJobSkipsTellsLearnsAndResumesToTheSameBits) {
+TEST(LossScaling, AJobSkipsReportsLearnsAndResumesToTheSameBits) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100);
   const TrainJob whole = scaling_job_in(w, "whole", steep_model());

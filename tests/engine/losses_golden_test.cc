@@ -1,4 +1,4 @@
-// Every loss with its options, the autoencoders, and tables with embedded categories, against
+// Compares every loss with its options, the autoencoders, and tables with embedded categories with
 // PyTorch (see tests/golden/make_losses_golden.py): the loss of each of 50 steps must agree within
 // 1e-4 relative. Before each step the model is evaluated on the same batch: the loss of the
 // evaluation must equal the loss of the training step.
@@ -56,7 +56,7 @@ struct GoldenBatch {
   }
 };
 
-// The next functions equal those of the same names in the script.
+// The next functions compute what those of the same names in tests/golden/make_losses_golden.py do.
 GoldenBatch features(int64_t step) {
   GoldenBatch b;
   for (int64_t i = 0; i < size_of("batch") * size_of("features"); ++i) {

@@ -1,5 +1,5 @@
-// The options of the loss and `target: input`, where the input is its own target: refusals, and
-// whole runs whose metrics and predictions must be consistent.
+// Tests of the options of the loss and `target: input`, where the input is its own target:
+// refusals, and whole runs whose metrics and predictions must be consistent.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ ModelSpec autoencoder(Attributes parameters = {}, LossSpec loss = {}) {
   return spec;
 }
 
-TEST(Losses, FollowTheTargetWhereTheSpecIsSilent) {
+TEST(Losses, AreChosenByTheTargetIfTheSpecHasNone) {
   EXPECT_EQ(find_objective({}, kTenClasses)->loss->field, "softmax_cross_entropy");
   EXPECT_EQ(find_objective({}, kText)->loss->field, "softmax_cross_entropy");
   EXPECT_EQ(find_objective({}, kNumber)->loss->field, "mean_squared_error");
@@ -134,7 +134,7 @@ std::vector<Refusal> refusals() {
   };
 }
 
-TEST(Losses, RefuseWhatDoesNotFitNamingTheField) {
+TEST(Losses, RefuseMismatchesNamingTheField) {
   for (const Refusal& r : refusals()) {
     SCOPED_TRACE(r.name);
     const auto objective = find_objective(r.spec, r.data);
@@ -279,7 +279,7 @@ std::vector<Prediction> predict_here(const Workspace& w, const std::string& csv)
   return predictor->predict(parse_raw_rows(predictor->schema(), "csv", csv).value());
 }
 
-/// Rows of four columns; the class "a" or "b" is the sign of the sum of two of them.
+/// Makes a dataset of four columns; the class "a" or "b" is the sign of the sum of two of them.
 void make_two_classes(const Workspace& w, int rows, int test_rows) {
   const auto write = [&](const std::filesystem::path& path, int first, int count) {
     std::ofstream out(path);
@@ -356,8 +356,8 @@ TEST(Losses, TwoClassesTrainByOneScoreAndArePredicted) {
   EXPECT_EQ(confusion[0][0] + confusion[1][1], correct);
 }
 
-/// The mean squared difference between the predictions and the rows of the file, in the rows' own
-/// units.
+/// Returns the mean squared difference between the predictions and the rows of the file, in the
+/// rows' own units.
 double squared_error(const std::vector<Prediction>& predictions, const std::string& csv,
                      size_t columns) {
   std::istringstream rows(csv);
@@ -379,7 +379,7 @@ double squared_error(const std::vector<Prediction>& predictions, const std::stri
 
 // Pixels are scaled to [0, 1] for the model; predictions must be pixels again, as accurate as the
 // metrics say.
-TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
+TEST(Autoencoder, ReconstructsImagesInTheirOwnUnits) {
   // The pixels' own variance is 17. Divided by 255 they are all dark, and there is little more to
   // learn: a constant medium gray has an error of 15,000.
   for (const auto& [loss, bound] :
@@ -400,7 +400,7 @@ TEST(Autoencoder, GivesImagesBackInTheirOwnUnits) {
   }
 }
 
-TEST(Autoencoder, GivesRowsBackInTheirOwnUnits) {
+TEST(Autoencoder, ReconstructsRowsInTheirOwnUnits) {
   const Workspace w;
   make_dataset(w, false, 200, 40);
   ModelSpec model = with_loss("");

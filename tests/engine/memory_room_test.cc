@@ -1,5 +1,5 @@
-// Catches: a job that is admitted to a device whose memory is too small for it, or rejected by a
-// device whose memory suffices.
+// The tests catch a job that is admitted to a device whose memory is too small for it, or rejected
+// by a device whose memory suffices.
 #include "src/planning/memory_room.h"
 
 #include <gtest/gtest.h>
@@ -21,21 +21,21 @@ Device gpu(const std::string& name, int64_t memory, int64_t used, int64_t overhe
   return d;
 }
 
-TEST(MemoryRoom, WhatEachProcessTakesIsKeptFree) {
+TEST(MemoryRoom, TheOverheadOfEachProcessIsReserved) {
   const Devices devices{{gpu("devices/gpu-0", 80 * kGiB, 0, kGiB)}, ""};
   const MemoryRoom room = largest_room(DeviceWish::kGpu, 1, devices, {}, 0);
   EXPECT_EQ(room.available_bytes(), 80 * kGiB);
   EXPECT_EQ(room.plan_bytes_max(), 79 * kGiB);
 }
 
-TEST(MemoryRoom, WhatOurOwnJobsTakeComesBackWithTheirProcesses) {
+TEST(MemoryRoom, MemoryOfOwnJobsIsFreeOnceTheirProcessesEnd) {
   const Devices devices{{gpu("devices/gpu-0", 80 * kGiB, 21 * kGiB, kGiB)}, ""};
   EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, {}, 0).plan_bytes_max(), 58 * kGiB);
   const std::vector<JobMemory> job_memory = {{"devices/gpu-0", 20 * kGiB}};
   EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, job_memory, 0).plan_bytes_max(), 79 * kGiB);
 }
 
-TEST(MemoryRoom, TheDeviceWithMostRoomForAPlanCounts) {
+TEST(MemoryRoom, TheDeviceWithTheMostFreeMemoryDecides) {
   const Devices devices{
       {gpu("devices/gpu-0", 80 * kGiB, 0, 3 * kGiB), gpu("devices/gpu-1", 79 * kGiB, 0, kGiB)}, ""};
   EXPECT_EQ(largest_room(DeviceWish::kGpu, 1, devices, {}, 0).device, "devices/gpu-1");

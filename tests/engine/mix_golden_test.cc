@@ -1,5 +1,5 @@
-// Training on mixed images against PyTorch, which trains on the output of torchvision's MixUp and
-// CutMix (tests/golden/make_mix_golden.py): the loss of each of 30 steps must agree within 1e-5
+// Compares training on mixed images with PyTorch, which trains on the output of torchvision's MixUp
+// and CutMix (tests/golden/make_mix_golden.py): the loss of each of 30 steps must agree within 1e-5
 // relative.
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ const Json& mix_golden() {
   return json;
 }
 
-// Equals batch() of the script.
+// Computes what batch() in tests/golden/make_mix_golden.py computes.
 void mix_batch(int64_t step, std::vector<float>& images, std::vector<int32_t>& labels) {
   const uint64_t seed = mix_golden()["seed"], rows = mix_golden()["batch"];
   const auto dims = mix_golden()["image"].get<std::vector<uint64_t>>();

@@ -131,7 +131,7 @@ TEST(ModelBuild, BranchesJoinByName) {
   EXPECT_EQ(tensor(model, "gemm1.weight").type.shape, (Shape{3, 8}));
 }
 
-TEST(ModelBuild, EvaluationLeavesDropoutAndLossOut) {
+TEST(ModelBuild, EvaluationOmitsDropoutAndLoss) {
   const ModelSpec spec = preset("mlp", {{"hidden", int64_t{4}}, {"dropout", 0.5}});
   const Model model = build_model(spec, kDigits28, {.batch_size = 2, .training = false}).value();
   EXPECT_EQ(model.graph.dump().find("Dropout"), std::string::npos);
@@ -157,7 +157,7 @@ TEST(ModelBuild, ReshapeInfersOneSize) {
       << e.message;
 }
 
-TEST(ModelRefusals, ComeAllAtOnceWithNearestNames) {
+TEST(ModelRefusals, AreReportedTogetherWithNearestNames) {
   const Error e = digits_refusal(layers({layer("Conv", {{"out_chanels", int64_t{3}},
                                                         {"kernel_shape", int64_t{3}},
                                                         {"strides", std::vector<int64_t>{0, 1}}}),

@@ -1,4 +1,4 @@
-// The uses of trained models: continuing a text, and evaluation on other datasets.
+// Tests of the uses of trained models: continuing a text, and evaluation on other datasets.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,12 +39,12 @@ TEST(DrawToken, FollowsTheProbabilities) {
   EXPECT_NEAR(counts[2], 0.3 * kCount, 4 * std::sqrt(kCount * 0.21));
   EXPECT_NEAR(counts[3], 0.2 * kCount, 4 * std::sqrt(kCount * 0.16));
   EXPECT_EQ(counts.count(1), 0u);
-  // A temperature of 1/2 squares the odds: 25 : 9 : 4.
+  // A temperature of 1/2 squares the odds, which become 25 : 9 : 4.
   counts = draws(logits, {.temperature = 0.5}, kCount);
   EXPECT_NEAR(counts[0], 25.0 / 38 * kCount, 4 * std::sqrt(kCount * 0.23));
 }
 
-TEST(DrawToken, TopKAndTopPLeaveTheLikeliest) {
+TEST(DrawToken, TopKAndTopPKeepTheLikeliest) {
   const std::vector<float> logits = {std::log(0.2f), std::log(0.5f), std::log(0.3f)};
   EXPECT_EQ(draws(logits, {.top_k = 2}, 500).count(0), 0u);
   EXPECT_EQ(draws(logits, {.top_k = 2}, 500).size(), 2u);
@@ -54,7 +54,7 @@ TEST(DrawToken, TopKAndTopPLeaveTheLikeliest) {
   EXPECT_EQ(draws(logits, {.top_p = 1}, 500).size(), 3u);
 }
 
-TEST(DrawToken, GreedyTakesTheFirstOfTheLikeliest) {
+TEST(DrawToken, GreedyChoosesTheFirstOfTheLikeliest) {
   const std::vector<float> logits = {1, 3, 3, 2};
   for (int i = 0; i < 20; ++i) EXPECT_EQ(draw_token(logits, {.temperature = 0}, i), 1);
 }
@@ -123,14 +123,14 @@ class Letters : public ::testing::Test {
   const std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
 };
 
-TEST_F(Letters, GoesOnBeyondItsContextFromAnyPrompt) {
+TEST_F(Letters, GeneratesBeyondItsContextFromAnyPrompt) {
   const Sampling greedy{.temperature = 0};
   EXPECT_EQ(generate("c", 3, greedy).value(), "def");  // the prompt is shorter than the context
   EXPECT_EQ(generate("abcde", 4, greedy).value(), "fgab");
   EXPECT_EQ(generate("efgabcdefgabc", 30, greedy).value(), "defgabcdefgabcdefgabcdefgabcde");
 }
 
-TEST_F(Letters, TheSeedMakesTheText) {
+TEST_F(Letters, TheSeedDeterminesTheText) {
   const Sampling warm{.temperature = 30, .seed = 3};  // so hot that nearly any letter is drawn
   const std::string text = generate("a", 60, warm).value();
   EXPECT_EQ(text.size(), 60u);
@@ -171,7 +171,7 @@ TEST_F(Letters, IsMeasuredOnAnotherText) {
 
 // At a high temperature, a model over subwords and bytes draws incomplete UTF-8 characters; they
 // must never be returned.
-TEST(Subwords, GoOnInWholeCharacters) {
+TEST(Subwords, ContinueInWholeCharacters) {
   const char* program = std::getenv("TRAINYARD_TOKENIZER_PROGRAM");
   if (program == nullptr || !std::filesystem::exists(program)) {
     GTEST_SKIP() << "built without SentencePiece";
@@ -232,7 +232,7 @@ TEST(Subwords, GoOnInWholeCharacters) {
   EXPECT_LT(values.at("bits_per_byte"), values.at("loss") / std::log(2));
 }
 
-TEST(EvaluateModel, GivesWhatTheTrainingReported) {
+TEST(EvaluateModel, MatchesTheMetricsOfTraining) {
   const Workspace w;
   TrainJob job;
   job.dataset = testing::make_dataset(w, true, 120, 45);
@@ -269,7 +269,7 @@ TEST(EvaluateModel, GivesWhatTheTrainingReported) {
   EXPECT_NE(unknown.error().message.find("r2"), std::string::npos);
 }
 
-TEST(EvaluateModel, ATestSetThatIsNotThereIsRefused) {
+TEST(EvaluateModel, AMissingTestSetIsRefused) {
   const Workspace w;
   TrainJob job;
   job.dataset = testing::make_dataset(w, true, 60);
@@ -284,7 +284,7 @@ TEST(EvaluateModel, ATestSetThatIsNotThereIsRefused) {
   ASSERT_TRUE(train(job, *backend, local_files(), recorder, {}).ok());
   const auto measured = evaluate_model(w / "model", job.dataset, "test", {}, *backend);
   ASSERT_FALSE(measured.ok());
-  EXPECT_EQ(measured.error().reason, "EVALUATE_NO_ROWS");
+  EXPECT_EQ(measured.error().reason, "EVALUATE_ROWS_MISSING");
 }
 
 TEST(ClassFigures, AreThoseOfTheTextbook) {

@@ -1,30 +1,24 @@
-// One job over several processes, each with its own ranks: it gives the same bits as the same
-// number of local ranks, all processes take the same decisions, and none keeps running when one
-// ends.
-#include <fcntl.h>
+// Tests of one job over several processes, each with its own ranks: it gives the same bits as the
+// same number of local ranks, all processes take the same decisions, and none keeps running when
+// one ends.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <mutex>
 #include <thread>
 
 #include "src/base/clock.h"
-#include "src/base/handle.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/job/train_job.h"
 #include "src/train/trainer.h"
 #include "tests/engine/peers_support.h"
+#include "tests/engine/rank_children.h"
 #include "tests/engine/rank_support.h"
 #include "tests/engine/split_support.h"
 #include "tests/support/patience.h"
 #include "tests/support/storm_relay.h"
-
-extern char** environ;
 
 namespace trainyard {
 namespace {
@@ -38,6 +32,7 @@ using testing::joined_devices;
 using testing::make_dataset;
 using testing::on_each;
 using testing::plain_job;
+using testing::RankChild;
 using testing::Recorder;
 using testing::weights_of;
 using testing::Workspace;
@@ -200,7 +195,7 @@ TEST(Nodes, SparseLookups) {
   }
   EXPECT_EQ(weights_of(spread), weights_of(local));
 }
-// Here the network delivers bytes late and in irregular bursts.
+// In this test the network delivers bytes late and in irregular bursts.
 TEST(Nodes, ABadNetworkChangesNoBit) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 100, 20);
@@ -269,7 +264,7 @@ class HastyClock final : public Clock {
 };
 
 // Clocks differ, so the first process alone decides when a checkpoint is due by time.
-TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
+TEST(Nodes, CheckpointsFollowTheClockOfRankZero) {
   const Workspace w;
   make_dataset(w, true, 100);
   for (const int64_t hasty : {0, 1}) {
@@ -291,7 +286,7 @@ TEST(Nodes, CheckpointsAreDueByTheFirstClock) {
 }
 
 // A stop signal may reach a single node only.
-TEST(Nodes, AStopOfOneStopsAllBehindTheSameStepAndTheyGoOn) {
+TEST(Nodes, AStopOfOneStopsAllAfterTheSameStepAndTheyResume) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto job_of = [&](const std::string& name) {
@@ -329,7 +324,7 @@ TEST(Nodes, AStopOfOneStopsAllBehindTheSameStepAndTheyGoOn) {
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
-TEST(Nodes, ACheckpointOfThemGoesOnLocallyAndBack) {
+TEST(Nodes, ACheckpointResumesLocallyAndOnNodesAgain) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob whole = plain_job(w, "whole");
@@ -353,7 +348,7 @@ TEST(Nodes, ACheckpointOfThemGoesOnLocallyAndBack) {
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
-TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
+TEST(Nodes, DifferentJobsAndCheckpointsAreRefused) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob job = plain_job(w, "a");
@@ -392,88 +387,17 @@ TEST(Nodes, OtherJobsAndOtherCheckpointsAreRefused) {
             "RANKS_DIFFER");
 }
 
-/// A child process that runs rank_process.
-class Child {
- public:
-  Child(int64_t index, int64_t count, const Workspace& w, int quiet_ms, const std::string& work,
-        Shard shard) {
-    const std::filesystem::path program =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "rank_process";
-    std::vector<std::string> words{program.string(),
-                                   std::to_string(index),
-                                   std::to_string(count),
-                                   (w / "dataset").string(),
-                                   (w / work).string(),
-                                   std::to_string(quiet_ms),
-                                   "600",
-                                   name_of(shard)};
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    int in[2], out[2];
-    EXPECT_EQ(::pipe2(in, O_CLOEXEC) + ::pipe2(out, O_CLOEXEC), 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    EXPECT_EQ(::posix_spawn(&pid_, words[0].c_str(), &actions, nullptr, arguments.data(), environ),
-              0);
-    posix_spawn_file_actions_destroy(&actions);
-    ::close(in[0]);
-    ::close(out[1]);
-    in_.reset(in[1]);
-    out_.reset(::fdopen(out[0], "r"));
-  }
-  ~Child() {
-    kill(SIGKILL);
-    if (!reaped_) ::waitpid(pid_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  void write(const std::string& text) {
-    EXPECT_EQ(::write(in_.get(), text.data(), text.size()), std::ssize(text));
-  }
-  /// Returns the next line that begins with `begin`; "" at the end of the output.
-  std::string line(const std::string& begin) {
-    char text[512];
-    while (std::fgets(text, sizeof text, out_.get()) != nullptr) {
-      std::string line(text);
-      while (!line.empty() && line.back() == '\n') line.pop_back();
-      if (line.starts_with(begin)) return line;
-    }
-    return "";
-  }
-  void kill(int signal) const { (void)::kill(pid_, signal); }
-  /// Waits for the process to end. Returns its exit status, or minus the signal.
-  int wait() {
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    reaped_ = true;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
- private:
-  pid_t pid_ = -1;
-  bool reaped_ = false;
-  UniqueFd in_;
-  std::unique_ptr<FILE, int (*)(FILE*)> out_{nullptr, std::fclose};
-};
-
-std::vector<std::unique_ptr<Child>> start_children(const Workspace& w, int quiet_ms,
-                                                   const std::string& work = "work",
-                                                   Shard shard = Shard::kOptimizer) {
-  std::vector<std::unique_ptr<Child>> children;
-  for (int64_t p = 0; p < 4; ++p) {
-    children.push_back(std::make_unique<Child>(p, 4, w, quiet_ms, work, shard));
-  }
-  std::string ports;
-  for (auto& child : children) ports += child->line("port ").substr(5) + "\n";
-  for (auto& child : children) child->write(ports);
-  return children;
+std::vector<std::unique_ptr<RankChild>> start_children(const Workspace& w, int quiet_ms,
+                                                       const std::string& work = "work",
+                                                       Shard shard = Shard::kOptimizer) {
+  return testing::start_rank_children({.program = "rank_process",
+                                       .dataset = w / "dataset",
+                                       .work = w / work,
+                                       .quiet_ms = quiet_ms,
+                                       .shard = shard});
 }
 
-TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
+TEST(Nodes, AKilledProcessIsNamedByAllOthers) {
   const Workspace w;
   make_dataset(w, true, 100);
   auto children = start_children(w, 900'000);
@@ -501,7 +425,7 @@ TEST(Nodes, AKilledProcessIsNamedByAllOthersAtOnce) {
 }
 
 // A killed process loses its shards, but the first process's checkpoint has them all.
-TEST(Nodes, ShardedParametersOutliveAKilledProcess) {
+TEST(Nodes, ShardedParametersSurviveAKilledProcess) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto start = [&](const std::string& work) {
@@ -525,7 +449,7 @@ TEST(Nodes, ShardedParametersOutliveAKilledProcess) {
               bytes_of(w / "calm/model/model.safetensors"));
 }
 
-TEST(Nodes, AProcessThatStandsStillIsNamed) {
+TEST(Nodes, AStalledProcessIsNamed) {
   const Workspace w;
   make_dataset(w, true, 100);
   auto children = start_children(w, 4000);

@@ -1,4 +1,4 @@
-// Values and gradients of single ops, and initial distributions of layers, against PyTorch
+// Compares values and gradients of single ops, and initial distributions of layers, with PyTorch
 // (tests/golden/make_op_golden.py).
 #include <gtest/gtest.h>
 
@@ -24,7 +24,8 @@ const Json& golden() {
   return json;
 }
 
-/// The tensor's norm and its product with the random vector "probe", which the golden file has.
+/// Returns the tensor's norm and its product with the random vector "probe", which the golden file
+/// has.
 std::pair<double, double> probes(const std::vector<double>& values) {
   testing::CaseBuilder b(DType::kF64);
   const TensorId probe = b.input("probe", {std::ssize(values)});
@@ -73,11 +74,11 @@ void run_cases(Backend& backend, DType dtype, double bound) {
 }
 
 // This engine's reference and PyTorch both compute in double, but add in different orders.
-TEST(PyTorchOps, ReferenceGivesTheSameValuesAndGradients) {
+TEST(PyTorchOps, ReferenceMatchesValuesAndGradients) {
   run_cases(*make_reference_backend(), DType::kF64, 1e-12);
 }
 // The bound is that between two backends (tests/engine/cpu_parity_test.cc).
-TEST(PyTorchOps, CpuGivesTheSameValuesAndGradients) {
+TEST(PyTorchOps, CpuMatchesValuesAndGradients) {
   run_cases(*make_cpu_backend(2), DType::kF32, 3e-5);
 }
 
@@ -175,8 +176,8 @@ TEST(PyTorchStarts, EachKindOfLayerStartsAsPyTorchsDoes) {
         EXPECT_EQ(largest, theirs_largest);
         continue;
       }
-      // Four standard errors of the ratio of two deviations, each with a relative error of sqrt(1 /
-      // 2n).
+      // The bound is four standard errors of the ratio of two deviations, each with a relative
+      // error of sqrt(1 / 2n).
       EXPECT_NEAR(deviation / theirs, 1, 4 / std::sqrt(n));
       // The largest value of a uniform draw is below its bound by a relative error of about 1/n;
       // that of a normal draw grows slowly with n and varies by about a tenth.

@@ -1,4 +1,4 @@
-// Optimizers against PyTorch's documented algorithms, which are implemented again here
+// Tests of optimizers against PyTorch's documented algorithms, which are implemented again here
 // independently of kernels/math; schedules against rates computed by hand; refusals by field.
 #include "src/optim/optimizer.h"
 
@@ -118,7 +118,7 @@ TEST(Adam, FollowsPyTorchsAlgorithm) {
   }
 }
 
-TEST(Optimizer, KeepsItsStateBesideTheWeightsByName) {
+TEST(Optimizer, StoresItsStateNextToTheWeightsByName) {
   const auto states = [](const OptimizerSpec& spec) {
     CaseBuilder b(DType::kF32);
     CaseGraph c = b.finish(b.parameter("fc1.weight", {2, 3}));
@@ -136,7 +136,7 @@ TEST(Optimizer, KeepsItsStateBesideTheWeightsByName) {
   EXPECT_EQ(states({.type = "adamw"}), (Names{"fc1.weight.exp_avg", "fc1.weight.exp_avg_sq"}));
 }
 
-TEST(Optimizer, SharesTheStepWithDropout) {
+TEST(Optimizer, UsesTheStepOfDropout) {
   CaseBuilder b(DType::kF32);
   const TensorId step = b.step(0);
   const TensorId y = b.one("y", "Dropout", {{"ratio", 0.5}}, {b.parameter("p", {4}), step});

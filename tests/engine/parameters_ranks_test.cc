@@ -1,7 +1,8 @@
-// Parameters sharded over several devices, which are host backends here, and gathered where they
-// are read: the bits of plain data parallelism, in the planned memory, and with checkpoints from
-// and to any sharding. Catches a gather that comes too late or whose result is read too long, a
-// gradient that outlives its exchange, a shard that is mistaken for a whole tensor.
+// Tests of parameters that are sharded over several devices, which are host backends here, and
+// gathered where they are read: they must give the bits of plain data parallelism, use the planned
+// memory, and load and write checkpoints of any sharding. The tests catch a gather that comes too
+// late or whose result is read too long, a gradient that outlives its exchange, a shard that is
+// mistaken for a whole tensor.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,8 +65,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// Two layers with weights of several sizes: some are divided evenly, some unevenly, and some are
-/// so small that a rank has none.
+/// Sets two layers with weights of several sizes: some are divided evenly, some unevenly, and some
+/// are so small that a rank has none.
 Change mlp(const Change& more = nullptr) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -120,8 +121,8 @@ void expect_the_same_bits(const Change& change, bool text = false) {
   }
 }
 
-TEST(ParameterRanks, HaveTheBitsOfWholeParametersInAnMlp) { expect_the_same_bits(mlp()); }
-TEST(ParameterRanks, HaveThemWithEveryOptimizerThatCan) {
+TEST(ParameterRanks, EqualWholeParametersInAnMlp) { expect_the_same_bits(mlp()); }
+TEST(ParameterRanks, EqualWholeParametersWithEverySupportedOptimizer) {
   for (const char* type : {"sgd", "adam", "lion", "rmsprop"}) {
     SCOPED_TRACE(type);
     expect_the_same_bits(mlp([&](TrainJob& job) {
@@ -130,18 +131,20 @@ TEST(ParameterRanks, HaveThemWithEveryOptimizerThatCan) {
     }));
   }
 }
-TEST(ParameterRanks, HaveThemInAConvolutionalNetworkWithBatchNormalizationAndDropout) {
+TEST(ParameterRanks, EqualWholeParametersInAConvolutionalNetworkWithBatchNormalizationAndDropout) {
   expect_the_same_bits([](TrainJob& job) { job.model = image_model(); });
 }
 // The embedding and the head share one table.
-TEST(ParameterRanks, HaveThemInATransformer) { expect_the_same_bits(transformer(), true); }
-TEST(ParameterRanks, HaveThemWithRecompute) {
+TEST(ParameterRanks, EqualWholeParametersInATransformer) {
+  expect_the_same_bits(transformer(), true);
+}
+TEST(ParameterRanks, EqualWholeParametersWithRecompute) {
   for (const Recompute recompute : {Recompute::kBlocks, Recompute::kFull}) {
     expect_the_same_bits(transformer([&](TrainJob& job) { job.recipe.recompute = recompute; }),
                          true);
   }
 }
-TEST(ParameterRanks, HaveThemWithClippingAndAverages) {
+TEST(ParameterRanks, EqualWholeParametersWithClippingAndAverages) {
   expect_the_same_bits(mlp([](TrainJob& job) {
     job.recipe.clip_norm = 0.3;
     job.recipe.metrics = {"gradient_norm"};
@@ -150,7 +153,7 @@ TEST(ParameterRanks, HaveThemWithClippingAndAverages) {
   }));
   expect_the_same_bits(mlp([](TrainJob& job) { job.recipe.clip_value = 0.01; }));
 }
-TEST(ParameterRanks, HaveThemWithFrozenLayersAndLowRankAdditions) {
+TEST(ParameterRanks, EqualWholeParametersWithFrozenLayersAndLowRankAdditions) {
   expect_the_same_bits(mlp([](TrainJob& job) {
     job.recipe.parameter_groups = {{.match = "gemm1.*", .freeze = true},
                                    {.match = "*.bias", .learning_rate_factor = 2}};
@@ -159,7 +162,7 @@ TEST(ParameterRanks, HaveThemWithFrozenLayersAndLowRankAdditions) {
     job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
   }));
 }
-TEST(ParameterRanks, HaveThemIn16Bits) {
+TEST(ParameterRanks, EqualWholeParametersIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     const auto change = [&](TrainJob& job) {
@@ -240,7 +243,7 @@ TEST(ParameterRanks, SumShardsOverMicroBatches) {
   }
 }
 
-TEST(ParameterRanks, ResumeLikeNeverStopped) {
+TEST(ParameterRanks, ResumeAsIfNeverStopped) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto change = mlp([](TrainJob& job) {
@@ -258,7 +261,7 @@ TEST(ParameterRanks, ResumeLikeNeverStopped) {
 }
 
 // A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
-TEST(ParameterRanks, CheckpointsOfEveryLayoutGoOnInEveryOther) {
+TEST(ParameterRanks, CheckpointsOfEveryShardingPlanResumeInEveryOther) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto change = mlp([](TrainJob& job) {
@@ -297,7 +300,7 @@ TEST(ParameterRanks, CheckpointsOfEveryLayoutGoOnInEveryOther) {
 }
 // As long as the number of ranks is the same, the bits do not depend on how each part of the run
 // was sharded.
-TEST(ParameterRanks, TakeTurnsWithWholeParametersToTheSameBits) {
+TEST(ParameterRanks, AlternateWithWholeParametersToTheSameBits) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto change = mlp([](TrainJob& job) { job.recipe.checkpoint_every_steps = 6; });
@@ -322,7 +325,7 @@ Change deep(int64_t layers, int64_t width = kWidth) {
     job.recipe.steps = 3;
   };
 }
-/// A deep model without two layers that could form a pair (src/parallel/split_mlp.h).
+/// Returns a deep model without two layers that could form a pair (src/parallel/split_mlp.h).
 Change without_pairs(int64_t layers) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -340,7 +343,7 @@ int64_t transient_bytes(const MemoryBreakdown& memory) {
   return memory.activation_bytes + memory.gradient_bytes + memory.input_bytes;
 }
 
-TEST(ParameterRanks, HoldTheirPartAndTheLayersInUse) {
+TEST(ParameterRanks, NeedMemoryForTheirPartAndTheLayersInUse) {
   const Workspace w;
   make_dataset(w, true, 100);
   const DatasetSchema schema = read_schema(w / "dataset").value();
@@ -387,7 +390,7 @@ TEST(ParameterRanks, HoldTheirPartAndTheLayersInUse) {
 }
 
 // Clipping must wait for all gradients; only their shards are kept until then.
-TEST(ParameterRanks, ClipShardsWhoseWholeGradientsAreGone) {
+TEST(ParameterRanks, ClipShardsAfterWholeGradientsAreFreed) {
   const Workspace w;
   make_dataset(w, true, 100);
   const DatasetSchema schema = read_schema(w / "dataset").value();
@@ -400,7 +403,7 @@ TEST(ParameterRanks, ClipShardsWhoseWholeGradientsAreGone) {
   EXPECT_LT(gradient_bytes(kParameters), 23 * kWeight / 4 + 3 * kWeight);
 }
 
-TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
+TEST(ParameterRanks, TrainAModelThatFitsInNoOtherWay) {
   const Workspace w;
   make_dataset(w, true, 100);
   Recorder unbounded, r;
@@ -408,7 +411,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   run(job_on(w, "unbounded", kUnsharded, model), 4, unbounded);
   const TrainJob sharded = job_on(w, "sharded", kParameters, model);
   const DatasetSchema schema = read_schema(w / "dataset").value();
-  // Neither the weights with their whole optimizer state fit, nor the weights with a shard of it.
+  // The weights do not fit, whether with their whole optimizer state or with a shard of it.
   const int64_t limit =
       plan_run(sharded.model, sharded.recipe, schema, 4).value().memory.total() + kWeight / 2;
   EXPECT_LT(limit, unbounded.plan.memory.parameter_bytes + unbounded.plan.memory.optimizer_bytes);
@@ -426,7 +429,7 @@ TEST(ParameterRanks, TrainAModelThatFitsNoDeviceInAnyOtherWay) {
   EXPECT_EQ(r.series["train/loss"], unbounded.series["train/loss"]);
 }
 
-TEST(ParameterRanks, AreChosenLast) {
+TEST(ParameterRanks, AreTheLastChoice) {
   const Workspace w;
   make_dataset(w, true, 100);
   const DatasetSchema schema = read_schema(w / "dataset").value();
@@ -458,7 +461,7 @@ TEST(ParameterRanks, AreChosenLast) {
   EXPECT_FALSE(shards_parameters(find(muon, of(kParameters)).shard));
 }
 
-TEST(ParameterRanks, PlanWhatTheyExchange) {
+TEST(ParameterRanks, PlanTheirExchange) {
   const Workspace w;
   make_dataset(w, true, 100);
   const DatasetSchema schema = read_schema(w / "dataset").value();
@@ -490,8 +493,8 @@ TEST(ParameterRanks, PlanWhatTheyExchange) {
   EXPECT_EQ(half[1].bytes, of[1].bytes);
 }
 
-/// The steps during which the gathered tensors of each group are in memory: from the group's start
-/// to the last node that reads one of its tensors.
+/// Returns the steps during which the gathered tensors of each group are in memory: from the
+/// group's start to the last node that reads one of its tensors.
 std::vector<std::pair<size_t, size_t>> gathered_steps(const Program& program) {
   std::vector<std::pair<size_t, size_t>> lives;
   std::map<TensorId, size_t> group_of;
@@ -562,7 +565,7 @@ TEST(ParameterRanks, AShardIsNotAWholeTensor) {
   EXPECT_EQ(shard.whole_type().shape, (Shape{3}));
   const auto refused = graph.add_node("y", *relu_op(), {}, {p}, {"y"});
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().reason, "SPREAD_MISMATCH");
+  EXPECT_EQ(refused.error().reason, "SHARDING_UNSUPPORTED");
   EXPECT_NE(refused.error().message.find("p (elements)"), std::string::npos);
   const Attributes gather{{"bucket", int64_t{0}},
                           {kRank, int64_t{0}},

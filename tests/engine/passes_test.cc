@@ -1,6 +1,6 @@
-// Each pass by itself: the graph that it makes of a small graph (golden files), and that results
-// with and without it agree to the bit. Catches a pass that loses a reader, moves a node before its
-// inputs or lets running statistics be updated twice.
+// Tests of each pass by itself: the graph that it makes of a small graph (golden files), and that
+// results with and without it agree to the bit. The tests catch a pass that loses a reader, moves a
+// node before its inputs or lets running statistics be updated twice.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,8 +33,8 @@ using Ints = std::vector<int64_t>;
 
 constexpr uint64_t kRandomGraphs = 60;
 
-/// Residual blocks as in ResNet, dropout and a head; every parameter's gradient is a program
-/// output.
+/// Returns residual blocks as in ResNet, dropout and a head; every parameter's gradient is a
+/// program output.
 CaseGraph blocks(DType dtype, int count) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};
@@ -71,7 +71,8 @@ CaseGraph blocks(DType dtype, int count) {
 int64_t count_of(const Graph& graph, std::string_view op) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) { return n.op->type() == op; });
 }
-/// Counts SkipNormalization or its gradient, of a form, with or without dropout.
+/// Counts the nodes of SkipNormalization or its gradient that have this form, with or without
+/// dropout.
 int64_t count_sums(const Graph& graph, std::string_view op, std::string_view form, bool drops) {
   return std::ranges::count_if(graph.nodes(), [&](const Node& n) {
     return n.op->type() == op && n.attributes.get_string("form", "") == form &&
@@ -131,7 +132,7 @@ TEST(PassFuse, PutsSumsOfGradientsIntoNormalizations) {
   EXPECT_EQ(count_of(marked.graph, "SkipBatchNormalizationReluGrad"), 0);
 }
 
-TEST(PassFuse, LeavesAloneWhatSomebodyElseReads) {
+TEST(PassFuse, LeavesNodesWithOtherReaders) {
   CaseBuilder b(DType::kF32);
   const TensorId n = b.node("n", "BatchNormalization", {},
                             {b.input("x", {3, 4}), b.parameter("s", {4}), b.parameter("b", {4}),
@@ -173,7 +174,7 @@ TEST(PassFuse, ChangesNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions with bias and ReLU, as in VGG.
+/// Returns convolutions with bias and ReLU, as in VGG.
 CaseGraph plain_net(bool bias = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 8, 6});
@@ -204,7 +205,7 @@ TEST(PassFuse, PutsReluIntoConvolutions) {
   EXPECT_EQ(count_of(without.graph, "ReluGrad"), 3);
 }
 
-TEST(PassFuse, LeavesConvolutionsThatSomebodyElseReads) {
+TEST(PassFuse, LeavesConvolutionsWithOtherReaders) {
   for (const bool marked : {true, false}) {
     CaseBuilder b(DType::kF32);
     const TensorId pre =
@@ -248,7 +249,7 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Convolutions and pools, with ReLU in front of the pool as in VGG, or behind it as in LeNet.
+/// Returns convolutions and pools, with ReLU before the pool as in VGG, or after it as in LeNet.
 CaseGraph pooled_net(bool before, bool keeps = true, bool trained = true) {
   CaseBuilder b(DType::kF32);
   TensorId x = b.input("x", {2, 3, 9, 8});
@@ -291,9 +292,9 @@ TEST(PassFuse, PutsReluIntoPools) {
   }
 }
 
-// A ReLU whose result has other readers is not fused, nor is one in a window with so many cells
-// that a byte cannot number them.
-TEST(PassFuse, LeavesPoolsWhoseReluIsNotTheirsAlone) {
+// A ReLU is not fused if its result has other readers, or if the pool's window has more cells than
+// a byte can number.
+TEST(PassFuse, LeavesPoolsWhoseReluHasOtherReaders) {
   const auto fused_pools = [](int64_t side, bool before, bool marked, bool read_twice) {
     CaseBuilder b(DType::kF32);
     const TensorId x = b.image("x", {1, 1, 17, 17});
@@ -353,7 +354,7 @@ TEST(PassFuse, PoolsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Fully connected layers with ReLU between them, and a dropout behind the second one.
+/// Returns fully connected layers with ReLU between them, and a dropout after the second one.
 CaseGraph relu_net(bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -371,7 +372,7 @@ CaseGraph relu_net(bool dropped = false) {
       b.finish(b.one("y", "Gemm", trans_b, {x, b.parameter("w3", {3, 9})})), &gradients);
 }
 
-TEST(PassFuse, PutsReluIntoProductsForAGpuAlone) {
+TEST(PassFuse, FusesReluIntoProductsOnlyForAGpu) {
   for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
     for (const bool dropped : {false, true}) {
       const bool gpu = processor == Processor::kGpu;
@@ -408,8 +409,8 @@ TEST(PassFuse, ProductsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
-/// Blocks as in a transformer, with GELU between reshapes, and normalized sums, one of whose terms
-/// may go through dropout.
+/// Returns blocks as in a transformer, with GELU between reshapes, and normalized sums, one of
+/// whose terms may go through dropout.
 CaseGraph positions_net(int count, bool dropped = false) {
   CaseBuilder b(DType::kF32);
   const TensorId step = b.step(7);
@@ -468,14 +469,15 @@ TEST(PassFuse, PutsDropoutInFrontOfSumsIntoNormalizations) {
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "layer", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalization", "rms", /*drops=*/true), 1);
   EXPECT_EQ(count_of(c.graph, "Dropout") + count_of(c.graph, "Add"), 0);
-  // Backward, the last sum has no residual branch; the first normalization's x is not a sum.
+  // In the backward pass, the last sum has no residual branch, and the first normalization's x is
+  // not a sum.
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "rms", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/true), 1);
   EXPECT_EQ(count_sums(c.graph, "SkipNormalizationGrad", "layer", /*drops=*/false), 1);
   EXPECT_EQ(count_of(c.graph, "DropoutGrad"), 0);
 }
 
-TEST(SkipNormalization, RefusesWhatItsFormDoesNotTake) {
+TEST(SkipNormalization, RefusesInputsOfOtherForms) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.input("x", {3, 8}), scale = b.parameter("scale", {8});
   const TensorId inv = b.input("inv", {3, 1}), step = b.step(7), none = kNoTensor;
@@ -508,7 +510,7 @@ TEST(SkipNormalization, RefusesWhatItsFormDoesNotTake) {
             "skip: this input is required where there is no dropout");
 }
 
-TEST(PassFuse, LeavesDropoutThatSomebodyElseReads) {
+TEST(PassFuse, LeavesDropoutWithOtherReaders) {
   for (const bool marked : {true, false}) {
     CaseBuilder b(DType::kF32);
     const TensorId x = b.one("x", "Tanh", {}, {b.input("p", {3, 8})});
@@ -538,7 +540,7 @@ TEST(PassFuse, InferenceKeepsNoProductBehindGelu) {
 
 // cuBLASLt's GELU is the tanh form, so the exact form keeps its own kernel. Program outputs are not
 // fused away.
-TEST(PassFuse, LeavesOtherGelusAndWhatIsMarked) {
+TEST(PassFuse, LeavesOtherGelusAndMarkedNodes) {
   for (const bool exact : {true, false}) {
     CaseBuilder b(DType::kF32);
     const TensorId h = b.one("h", "Gemm", {{"transB", int64_t{1}}},
@@ -585,7 +587,8 @@ TEST(PassFuse, ProductsAndSumsChangeNoBitOnTheCpu) {
   }
 }
 
-/// A head whose rows are positions, its loss by `make_loss(builder, scores)`, and the gradients.
+/// Returns a head whose rows are positions, its loss by `make_loss(builder, scores)`, and the
+/// gradients.
 CaseGraph head(const std::function<std::vector<TensorId>(CaseBuilder&, TensorId)>& make_loss,
                const std::function<void(Graph&, TensorId)>& inspect = {}) {
   CaseBuilder b(DType::kF32);
@@ -607,7 +610,7 @@ std::vector<TensorId> cross_entropy(CaseBuilder& b, TensorId z) {
 }
 
 // Fails if a pass leaves the scores in the graph, where a plan or an evaluation would see them.
-TEST(PassHead, PutsHeadAndLossTogetherForAGpuAlone) {
+TEST(PassHead, FusesHeadAndLossOnlyForAGpu) {
   for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
     CaseGraph c = head(cross_entropy);
     run_passes(c.graph, {}, Recompute::kNone, Precision::kFp32, processor);
@@ -627,7 +630,7 @@ TEST(PassHead, PutsHeadAndLossTogetherForAGpuAlone) {
   EXPECT_EQ(count_of(without.graph, "GemmSoftmaxCrossEntropyLoss"), 0);
 }
 
-TEST(PassHead, LeavesWhatSomebodyElseReadsAndOtherLosses) {
+TEST(PassHead, LeavesNodesWithOtherReadersAndOtherLosses) {
   const auto divergence = [](CaseBuilder& b, TensorId z) {
     return b.node("loss", "KullbackLeiblerDivergence", {{"label_smoothing", 0.25}},
                   {z, b.labels("labels", 6, 5)}, 2);
@@ -682,7 +685,7 @@ TEST(PassHead, ChangesNoBitOnTheCpu) {
   }
 }
 
-TEST(PassRecompute, ClonesAreInFrontOfTheirReaders) {
+TEST(PassRecompute, ClonesPrecedeTheirReaders) {
   CaseGraph c = blocks(DType::kF32, 2);
   fuse(c.graph);
   recompute_activations(c.graph, Recompute::kBlocks);
@@ -716,7 +719,7 @@ TEST(PassRecompute, ChangesNoBitAndSavesMemory) {
 
 // The last tensor of a segment is kept. Its readers in the backward pass come before the recomputed
 // nodes and must not be made to wait for them.
-TEST(PassRecompute, LeavesANormalizationAtACutAsItIs) {
+TEST(PassRecompute, DoesNotRecomputeANormalizationAtACut) {
   CaseBuilder b(DType::kF32);
   const Attributes trans_b{{"transB", int64_t{1}}};
   TensorId x = b.input("x", {6, 16});
@@ -757,7 +760,7 @@ TEST(PassFold, ConstantsBecomeOne) {
   EXPECT_EQ(folded.attributes.get_float("value", 0), static_cast<double>(0.1f + 0.2f));
 }
 
-TEST(PassDeadCode, DropsWhatNobodyNeedsAndKeepsUpdates) {
+TEST(PassDeadCode, DropsUnusedNodesAndKeepsUpdates) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.input("x", {4, 3});
   b.one("unused", "Tanh", {}, {b.one("also_unused", "Relu", {}, {x})});
@@ -787,8 +790,8 @@ TEST(PassOptions, AreSwitchedOffByName) {
   ::unsetenv("TRAINYARD_WITHOUT_PASSES");
 }
 
-// On random graphs: all passes against none, recomputed against kept tensors, and every byte of the
-// plan used.
+// On random graphs, results with all passes equal those without, results with recomputed tensors
+// equal those with kept ones, and every byte of the plan is used.
 TEST(PassRandom, ResultsAgreeAndThePlanIsExact) {
   const auto cpu = make_cpu_backend(2);
   for (uint64_t seed = 0; seed < kRandomGraphs; ++seed) {

@@ -26,7 +26,7 @@ std::vector<std::shared_ptr<Peers>> connect_peers(int64_t processes,
                                                   const SeenAs& seen_as = {},
                                                   const std::vector<std::stop_source>& stops = {});
 
-/// The CPU devices of one process's ranks.
+/// Returns the CPU devices of one process's ranks.
 std::vector<RankDevice> joined_devices(const std::shared_ptr<Peers>& peers);
 
 }  // namespace trainyard::testing

@@ -1,5 +1,5 @@
-// The connections between the processes of a job: which peers are accepted, what is exchanged and
-// in which order it is summed, and which process is named when one ends.
+// Tests of the connections between the processes of a job: which peers are accepted, what is
+// exchanged and in which order it is summed, and which process is named when one ends.
 #include "src/runtime/peers.h"
 
 #include <arpa/inet.h>
@@ -118,7 +118,7 @@ void expect_the_bits_of_threads(Exchange exchange, const std::vector<int64_t>& s
 
 class Exchanges : public ::testing::TestWithParam<Exchange> {};
 
-TEST_P(Exchanges, SmallTensorsAndTheRestOfADivision) {
+TEST_P(Exchanges, SmallTensorsAndRemainders) {
   for (const auto& [processes, each] : {std::pair(2, 1), {3, 1}, {4, 1}, {2, 2}, {1, 2}}) {
     expect_the_bits_of_threads<float>(GetParam(), {1, 5, 17, 1, 1000, 33}, processes, each);
     expect_the_bits_of_threads<double>(GetParam(), {3, 1, 64, 129}, processes, each);
@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(All, Exchanges,
 
 // A ring all-reduce sends 2 (N - 1) / N of a tensor's bytes from each process; reduce-scatter and
 // all-gather, its two halves, send half of that each.
-TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
+TEST(Peers, BytesSentAreThoseOfARing) {
   // elements of 4 bytes, in several rounds
   constexpr int64_t kElements = 3 * kRoundBytes / 4 / 64 * 64;
   for (const int64_t processes : {2, 4}) {
@@ -154,14 +154,14 @@ TEST(Peers, WhatTravelsIsWhatARingWouldSend) {
         const auto parts = tensors[at].parts();
         mine->plan(exchange, parts);
         mine->run(exchange, parts);
-        // Bytes in both directions, with a few bytes in front of each message.
+        // The bytes are those of both directions, plus a few before each message.
         EXPECT_NEAR(static_cast<double>(peers[at]->moved_bytes()), 2 * times * of_tensor, 1000);
       });
     }
   }
 }
 
-TEST(Peers, WhatOneAloneKnowsBecomesOneAnswer) {
+TEST(Peers, TheAnswerOfOneReachesAll) {
   const auto peers = connect_peers(4);
   on_each(4, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
@@ -180,7 +180,7 @@ TEST(Peers, WhatOneAloneKnowsBecomesOneAnswer) {
   });
 }
 
-TEST(Peers, WhatEachSaysIsHeardByAll) {
+TEST(Peers, MessagesOfEachReachAll) {
   const auto peers = connect_peers(3, {.ranks_each = 2});
   on_each(3, [&](int64_t p) {
     Peers& mine = *peers[static_cast<size_t>(p)];
@@ -191,7 +191,7 @@ TEST(Peers, WhatEachSaysIsHeardByAll) {
   });
 }
 
-/// The common verdict of three processes that report these statuses.
+/// Returns the common verdict of three processes that report these statuses.
 Status agreed(const std::vector<Status>& said) {
   const auto peers = connect_peers(3, {.ranks_each = 2});
   std::vector<Status> heard(3);
@@ -210,7 +210,7 @@ Status agreed(const std::vector<Status>& said) {
 }
 
 // The most informative error wins: most processes only notice that another one is missing.
-TEST(Peers, TheyAgreeOnWhatTellsMost) {
+TEST(Peers, TheyAgreeOnTheMostInformativeError) {
   using enum ErrorCode;
   const Status good;
   const Status late = make_error(kDeadlineExceeded, "RANKS_MISSING", "it has waited");
@@ -225,7 +225,7 @@ TEST(Peers, TheyAgreeOnWhatTellsMost) {
   EXPECT_EQ(agreed({good, late, lost}).error().message, "ranks 2 to 3: it has waited");
 }
 
-TEST(Peers, AFaultOfOneEndsAllBeforeTheyConnect) {
+TEST(Peers, AFaultOfOneBeforeConnectingEndsAll) {
   const auto peers = connect_peers(2);
   on_each(2, [&](int64_t p) {
     const auto open = [&]() -> Result<std::vector<RankDevice>> {
@@ -248,7 +248,7 @@ TEST(Peers, AFaultOfOneEndsAllBeforeTheyConnect) {
 
 // Nobody reads between exchanges. check() must not consume data that was sent in advance, and
 // reports only a closed connection.
-TEST(Peers, WhoLooksNoticesAnEndAndNothingElse) {
+TEST(Peers, APollNoticesOnlyAnEnd) {
   auto peers = connect_peers(2);
   std::atomic<bool> sent{false}, looked{false};
   on_each(2, [&](int64_t p) {
@@ -292,7 +292,7 @@ TEST(Peers, AnotherKeyIsRefused) {
         Peers::connect(p == 0 ? std::move(first) : std::move(second), {p, 2, key}, all, options);
     ASSERT_FALSE(made.ok());
     if (p == 1) {
-      EXPECT_EQ(made.error().reason, "PEER_KEY");
+      EXPECT_EQ(made.error().reason, "PEER_KEY_REJECTED");
       EXPECT_NE(made.error().message.find("rank 0 (127.0.0.1)"), std::string::npos)
           << made.error().message;
     } else {
@@ -316,7 +316,7 @@ int connect_to(const PeerEndpoint& endpoint) {
 }
 
 // Cluster ports get scanned; connections without the key must not delay the rendezvous.
-TEST(Peers, StrangersDoNotHoldThemUp) {
+TEST(Peers, OtherConnectionsDoNotDelayThem) {
   std::vector<PeerListener> listeners;
   std::vector<PeerEndpoint> endpoints;
   for (int p = 0; p < 3; ++p) {
@@ -339,7 +339,7 @@ TEST(Peers, StrangersDoNotHoldThemUp) {
   EXPECT_LT(steady_clock::now() - begin, promised(milliseconds(5000)));
 }
 
-TEST(Peers, WhoDoesNotComeIsNamed) {
+TEST(Peers, AMissingProcessIsNamed) {
   auto first = PeerListener::open("127.0.0.1").value();
   auto last = PeerListener::open("127.0.0.1").value();
   const std::vector<PeerEndpoint> all{first.endpoint(), {"127.0.0.1", 1}, last.endpoint()};
@@ -354,7 +354,7 @@ TEST(Peers, WhoDoesNotComeIsNamed) {
   });
 }
 
-TEST(Peers, AGroupThatCannotBeIsRefusedByField) {
+TEST(Peers, AnInvalidGroupIsRefusedByField) {
   const auto reason = [](PeerIdentity me, std::vector<PeerEndpoint> all, PeerOptions options) {
     const auto made =
         Peers::connect(PeerListener::open("127.0.0.1").value(), std::move(me), all, options);
@@ -371,7 +371,7 @@ TEST(Peers, AGroupThatCannotBeIsRefusedByField) {
             "endpoints[0]: node-1 port 9 is not a numeric address with a port from 1 to 65535");
 }
 
-TEST(Peers, OneThatGivesUpIsNamedToAll) {
+TEST(Peers, AProcessThatGivesUpIsNamedToAll) {
   auto peers = connect_peers(4);
   on_each(4, [&](int64_t p) {
     auto& mine = peers[static_cast<size_t>(p)];
@@ -383,7 +383,7 @@ TEST(Peers, OneThatGivesUpIsNamedToAll) {
   });
 }
 
-TEST(Peers, OneThatIsSilentIsNamed) {
+TEST(Peers, AProcessThatDoesNotRespondIsNamed) {
   const auto peers = connect_peers(3, {.silence_limit = milliseconds(1000)});
   std::latch named(2);
   on_each(3, [&](int64_t p) {
@@ -398,7 +398,7 @@ TEST(Peers, OneThatIsSilentIsNamed) {
   });
 }
 
-TEST(Peers, OneThatDoesNotReadIsNamedByAProcessThatOnlySends) {
+TEST(Peers, AProcessThatDoesNotReadIsNamedByTheSender) {
   const auto peers = connect_peers(2, {.silence_limit = milliseconds(1000)});
   const std::vector<std::byte> data(size_t{64} << 20);  // more than sockets buffer
   std::latch named(1);
@@ -452,9 +452,9 @@ std::string exchange_until_lost(Peers& mine, int64_t count, int rounds) {
   });
 }
 
-// Catches a process that waits forever because its own bytes still leave, or because the other end
-// of a connection that is silent in one direction has noticed nothing.
-TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
+// A connection is silent in one direction. The test catches a process that waits forever because
+// its own bytes still leave, or because the other end has noticed nothing.
+TEST(Peers, ASilentDirectionEndsAllAndNamesARank) {
   using Way = testing::StormRelay::Way;
   for (const auto& ways : {std::vector{Way::kThere}, {Way::kBack}, {Way::kThere, Way::kBack}}) {
     StormyPeers stormy(3, {.delay = milliseconds(2)}, {.silence_limit = milliseconds(1500)});
@@ -477,7 +477,7 @@ TEST(Peers, ASilenceOfOneDirectionEndsAllAndNamesARank) {
   }
 }
 
-TEST(Peers, AResetAtAnyByteEndsAllAndNothingWrongArrives) {
+TEST(Peers, AResetAtAnyByteEndsAllWithoutWrongData) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     StormyPeers stormy(3, {.seed = seed, .delay = milliseconds(1)}, {});
@@ -509,7 +509,7 @@ TEST(Peers, AnAbortWakesWhoeverWaits) {
             "the exchange was aborted");
 }
 
-TEST(Peers, OtherSizesAreAFaultAndNoMemory) {
+TEST(Peers, DifferentSizesAreAFaultWithoutAllocation) {
   const auto peers = connect_peers(2);
   on_each(2, [&](int64_t p) {
     std::vector<std::byte> all(p == 0 ? 2000 : 4000);

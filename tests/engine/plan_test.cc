@@ -1,4 +1,5 @@
-// The memory plan: exact text for two small jobs, and invariants over graphs of random structure.
+// Tests of the memory plan: exact text for two small jobs, and invariants over graphs of random
+// structure.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -113,7 +114,7 @@ TEST(PlanRandom, ReusedMemoryAndLayoutChangeNoBit) {
 }
 
 // A verify() that checks nothing would let the tests above pass.
-TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
+TEST(PlanVerify, CatchesABufferThatIsFreedTooEarly) {
   const Program good = training_program(mlp(), {});
   const auto find = [&](const char* name) {
     return static_cast<size_t>(good.graph.find_tensor(name).value());
@@ -133,8 +134,8 @@ TEST(PlanVerify, CatchesABufferThatIsGivenAwayTooEarly) {
   EXPECT_THROW(verify(bad), InvariantError);
 }
 
-// Tests each check separately: where one is missing, another finds most faults.
-TEST(PlanVerify, NamesWhatIsWrong) {
+// Tests each check of verify() separately, since another check finds most faults, too.
+TEST(PlanVerify, NamesTheProblem) {
   const Program good = training_program(mlp(), {});
   const auto at = [&](Program& p, const char* name) -> Placement& {
     return p.placements[static_cast<size_t>(p.graph.find_tensor(name).value())];
@@ -167,7 +168,7 @@ TEST(PlanVerify, NamesWhatIsWrong) {
   expect_fault(bad, "loss does not outlive the run");
 }
 
-TEST(PlanVerify, CatchesWhatIsOverwrittenWhileItIsRead) {
+TEST(PlanVerify, CatchesABufferOverwrittenWhileItIsRead) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.input("x", {4, 4});
   const TensorId a = b.one("relu", "Relu", {}, {x});
@@ -205,12 +206,12 @@ TEST(PlanVerify, CatchesAReadAfterTheUpdate) {
   };
   const auto read = place_of("mean/update"), update = place_of("fc1.weight/update");
   ASSERT_LT(read, update);
-  std::rotate(read, read + 1, update + 1);  // moves the average behind the update
+  std::rotate(read, read + 1, update + 1);  // moves the average after the update
   EXPECT_THROW(verify(p), InvariantError);
 }
 
 // A GPU's libraries need a larger alignment than a cache line; the plan must include it.
-TEST(PlanAlignment, EveryPlaceIsAMultipleOfTheDevices) {
+TEST(PlanAlignment, EveryOffsetIsAlignedForTheDevice) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     const CaseGraph c = random_training_graph(seed, DType::kF32);
@@ -232,14 +233,14 @@ TEST(PlanAlignment, AnotherProgramOfTheJobFollowsTheFirst) {
             layout.by_name.at("fc2.bias").offset_bytes);
 }
 
-TEST(PlanVerify, CatchesAPlaceThatIsNotAligned) {
+TEST(PlanVerify, CatchesAnUnalignedOffset) {
   Program program = training_program(mlp(), {});
   ASSERT_NO_THROW(verify(program));
   program.alignment = 256;
   EXPECT_THROW(verify(program), InvariantError);
 }
 
-/// Two layers of `width` units and a small layer, with biases.
+/// Returns two layers of `width` units and a small layer, with biases.
 CaseGraph three_layers(int64_t width) {
   CaseBuilder b(DType::kF32);
   TensorId h = b.input("x", {2, width});
@@ -261,7 +262,7 @@ size_t step_of(const Program& p, std::string_view name) {
   return p.order.size();
 }
 
-TEST(PlanSchedule, UpdatesALargeParameterAsSoonAsItsGradientIsThere) {
+TEST(PlanSchedule, UpdatesALargeParameterOnceItsGradientIsComputed) {
   const Program p = training_program(three_layers(300), {});  // fc2.weight has 360 kB
   EXPECT_EQ(step_of(p, "fc2.weight/update"), step_of(p, "fc2/grad") + 1);
   EXPECT_LT(step_of(p, "fc2.weight/update"), step_of(p, "fc1/grad"));
@@ -327,7 +328,7 @@ TEST(PlanSchedule, GradientsThatWaitAreBounded) {
   EXPECT_LE(most, kDeferredMax);
 }
 
-TEST(PlanMemory, ElementwiseOpsRunInPlaceWhereNobodyReadsTheInputAgain) {
+TEST(PlanMemory, ElementwiseOpsRunInPlaceIfTheInputIsNotReadAgain) {
   CaseBuilder b(DType::kF32);
   const TensorId x = b.one("x", "Gemm", {{"transB", int64_t{1}}},
                            {b.input("in", {4, 4}), b.parameter("w", {4, 4})});
@@ -344,7 +345,7 @@ TEST(PlanMemory, ElementwiseOpsRunInPlaceWhereNobodyReadsTheInputAgain) {
 
 // A reshape shares its operand's memory, however long both names are read; and no op may overwrite
 // the memory under one name while the other is still read.
-TEST(PlanMemory, AReshapeIsASecondNameOfTheSameMemory) {
+TEST(PlanMemory, AReshapeSharesTheMemoryOfItsInput) {
   CaseBuilder b(DType::kF32);
   const TensorId p = b.parameter("p", {4, 6});
   const TensorId x = b.one("x", "Tanh", {}, {p});
@@ -404,7 +405,7 @@ TEST(PlacementBestFit, FillsTheSmallestGapThatFits) {
   EXPECT_EQ(placed.size_bytes, 512);
 }
 
-/// Best fit as placement.h defines it, by comparing all pairs of buffers.
+/// Places by best fit as placement.h defines it, by comparing all pairs of buffers.
 PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   std::vector<size_t> by_size(buffers.size()), by_offset;
   std::iota(by_size.begin(), by_size.end(), size_t{0});
@@ -431,8 +432,8 @@ PlacedBuffers place_by_pairs(const std::vector<Buffer>& buffers) {
   return placed;
 }
 
-// Catches a free byte range that is lost or invented, for arbitrary lifetimes.
-TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
+// This test catches a free byte range that is lost or invented, for arbitrary lifetimes.
+TEST(PlacementBestFit, MatchesTheSearchOverAllPairs) {
   for (uint32_t round = 0; round < 200; ++round) {
     std::mt19937 random(round);
     const auto below = [&](int64_t n) {
@@ -451,9 +452,9 @@ TEST(PlacementBestFit, PlacesAsALookAtAllPairsDoes) {
   }
 }
 
-// BatchNormalization with ReLU computes its mask from its own input, so with kept winners nothing
-// else reads the pool's input, as in ResNet's stem.
-TEST(PlanMemory, WhatIsPooledIsFreeWhereWinnersAreKept) {
+// BatchNormalization with ReLU computes its mask from its own input. So if the pool keeps its
+// winners, nothing else reads the pool's input, as in ResNet's stem.
+TEST(PlanMemory, InputsOfPoolsAreFreedIfIndicesAreKept) {
   const auto planned = [](bool keeps) {
     CaseBuilder b(DType::kF32);
     const TensorId h =

@@ -1,6 +1,6 @@
-// Catches: a plan of another recipe than the job gets; a job that is changed although it fits, or
-// stays unchanged although a change would make it fit; needless queries for the memory of running
-// jobs; a verdict that omits the kernels' workspace.
+// The tests catch a plan of another recipe than the job gets; a job that is changed although it
+// fits, or stays unchanged although a change would make it fit; needless queries for the memory of
+// running jobs; a verdict that omits the kernels' workspace.
 #include "src/planning/planner.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ int64_t recomputed() {
   return bytes_with(job_of(1), [](Recipe& r) { r.recompute = Recompute::kFull; });
 }
 
-TEST(Planner, AJobThatFitsStaysAsItIsWritten) {
+TEST(Planner, AJobThatFitsIsNotChanged) {
   const Machine machine = machine_with(1, 64 * kMiB);
   PlannedRun planned = planned_on(machine, job_of(1));
   EXPECT_FALSE(planned.choice.has_value());
@@ -44,7 +44,7 @@ TEST(Planner, AJobThatFitsStaysAsItIsWritten) {
   EXPECT_TRUE(judged(machine, job_of(1), planned).fits);
 }
 
-TEST(Planner, AChoiceIsInTheRecipeAndThePlanIsOfIt) {
+TEST(Planner, AChoiceIsWrittenIntoTheRecipeAndPlanned) {
   const Machine machine = machine_with(1, recomputed());
   PlannedRun planned = planned_on(machine, job_of(1));
   ASSERT_TRUE(planned.choice.has_value());
@@ -60,7 +60,7 @@ TEST(Planner, AChoiceIsInTheRecipeAndThePlanIsOfIt) {
   EXPECT_TRUE(judged(machine, job_of(1), planned).fits);
 }
 
-TEST(Planner, WhatTheSpecNamesIsNotChosen) {
+TEST(Planner, FieldsOfTheSpecAreNotChosen) {
   JobToPlan named = job_of(1);
   named.free = {};
   const Machine machine = machine_with(1, recomputed());
@@ -91,7 +91,7 @@ TEST(Planner, RowsStayOnTheHostBeforeAnythingElseChanges) {
   EXPECT_EQ(planned.plan.warnings.size(), 1u) << "that is said once";
 }
 
-TEST(Planner, ThePlanHoldsWhereverTheJobMayRun) {
+TEST(Planner, ThePlanIsValidForEveryEligibleDevice) {
   const Machine machine = machine_with(1, 64 * kMiB);
   JobToPlan any = job_of(0);
   const PlannedRun everywhere = planned_on(machine, any);
@@ -105,7 +105,7 @@ TEST(Planner, ThePlanHoldsWhereverTheJobMayRun) {
   EXPECT_EQ(cpu.plan.run.dataset_bytes, 0);
 }
 
-TEST(Planner, RunningJobsAreAskedForOnlyWhereTheyMatter) {
+TEST(Planner, RunningJobsAreQueriedOnlyIfNeeded) {
   Machine machine = machine_with(1, 64 * kMiB + 2 * whole());
   const int64_t used = 64 * kMiB + 2 * whole() - recomputed();
   machine.devices.devices[1].memory_used_bytes = used;
@@ -195,7 +195,7 @@ TEST(Planner, PlansMayComeFromACache) {
   EXPECT_EQ(asked, (std::vector<Recompute>{Recompute::kNone, Recompute::kNone, now, now}));
 }
 
-TEST(Planner, LayersAndADumpAreForWhoAsks) {
+TEST(Planner, LayersAndADumpAreComputedOnRequest) {
   PlanOptions options = kWhereItStarts;
   options.with_layers = true;
   options.dump = PlanDump::kMemory;
@@ -204,6 +204,62 @@ TEST(Planner, LayersAndADumpAreForWhoAsks) {
   EXPECT_GE(planned.plan.layers.size(), 9u);
   EXPECT_FALSE(planned.plan.dump.empty());
   EXPECT_FALSE(planned.plan.warnings.empty()) << "no rows are held out";
+}
+
+Machine machine_with_t4() {
+  Machine machine = machine_with(1, 64 * kMiB);
+  machine.devices.devices[1].model = "Tesla T4";
+  machine.devices.devices[1].capability = 75;
+  return machine;
+}
+
+TEST(Planner, Bf16OnAGpuWithoutItIsRefusedWithWhatTheGpuAccepts) {
+  JobToPlan job = job_of(1);
+  job.recipe.precision = Precision::kBf16;
+  const auto refused = plan_on(machine_with_t4(), job, table(), std::nullopt, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "spec.recipe.precision: bf16 needs a GPU of compute capability 8.0 or later, and "
+            "devices/gpu-0 (Tesla T4) has 7.5; expected fp16 (half precision with loss scaling), "
+            "tf32 or fp32");
+  for (const Precision accepted : {Precision::kFp16, Precision::kTf32, Precision::kFp32}) {
+    job.recipe.precision = accepted;
+    EXPECT_EQ(planned_on(machine_with_t4(), job).device.device, "devices/gpu-0");
+  }
+}
+
+TEST(Planner, Bf16IsPlannedForTheDeviceThatHasIt) {
+  JobToPlan any = job_of(0);
+  any.recipe.precision = Precision::kBf16;
+  const PlannedRun on_cpu = planned_on(machine_with_t4(), any, kWhereItStarts);
+  EXPECT_EQ(on_cpu.device.device, "devices/cpu");
+  EXPECT_EQ(on_cpu.device.advice,
+            "The CPU: bf16 needs a GPU of compute capability 8.0 or later, and devices/gpu-0 "
+            "(Tesla T4) has 7.5.");
+  Machine both = machine_with_t4();
+  both.devices.devices.push_back(device_named("devices/gpu-1", 64 * kMiB));
+  both.devices.devices[2].capability = 80;
+  PlannedRun planned = planned_on(both, any, kWhereItStarts);
+  EXPECT_EQ(planned.device.device, "devices/gpu-1");
+  // The memory is that of the GPU on which the job may run.
+  both.devices.devices[2].memory_bytes = kMiB / 64;
+  any.wish = DeviceWish::kGpu;
+  EXPECT_FALSE(judged(both, any, planned).fits);
+}
+
+// The worker's own check, for a GPU whose compute capability the daemon does not know.
+TEST(Planner, ARecipeInBf16IsRefusedByItsName) {
+  JobToPlan job = job_of(1);
+  job.recipe.precision = Precision::kBf16;
+  DeviceTraits old = kGpuTraits;
+  old.has_bf16 = false;
+  const auto refused = plan_run(job.model, job.recipe, table(), 1, old);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "recipe.precision: bf16 needs a GPU of compute capability 8.0 or later, and this one "
+            "is older; expected fp16 (half precision with loss scaling), tf32 or fp32");
+  job.recipe.precision = Precision::kFp16;
+  EXPECT_TRUE(plan_run(job.model, job.recipe, table(), 1, old).ok());
 }
 
 TEST(Planner, WeightsThatDoNotMatchAreRefusedOrReported) {
@@ -221,7 +277,7 @@ TEST(Planner, WeightsThatDoNotMatchAreRefusedOrReported) {
   EXPECT_EQ(reported->lacks_weights->message, plan(true).error().message);
 }
 
-TEST(Planner, DevicesThatAreMissingAreNamed) {
+TEST(Planner, MissingDevicesAreNamed) {
   const Result<PlannedRun> refused = plan_on(machine_with(1), job_of(2), table(), std::nullopt, {});
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "RESOURCES_IMPOSSIBLE");

@@ -22,8 +22,8 @@ inline DatasetSchema table() {
   return schema;
 }
 
-/// A job of eight layers of 64 units, whose activations outweigh their parameters. If `gpus` is
-/// above 0, it requests that number of GPUs.
+/// Returns a job of eight layers of 64 units, whose activations outweigh their parameters. If
+/// `gpus` is above 0, it requests that number of GPUs.
 inline JobToPlan job_of(int32_t gpus) {
   JobToPlan job;
   job.model.preset = "mlp";
@@ -43,7 +43,7 @@ inline RunPlan plan_of(const JobToPlan& job, DeviceTraits traits = kGpuTraits) {
   return plan_run(job.model, job.recipe, table(), job.ranks(), traits).value();
 }
 
-/// The memory that the job needs on a GPU after a change to its recipe.
+/// Returns the memory that the job needs on a GPU after a change to its recipe.
 inline int64_t bytes_with(JobToPlan job, const std::function<void(Recipe&)>& change) {
   change(job.recipe);
   return plan_of(job).memory.total();
@@ -57,12 +57,12 @@ inline Device device_named(const std::string& name, int64_t memory_bytes = 0) {
   return device;
 }
 
-/// The step time where no rates are known.
+/// Returns the step time where no rates are known.
 inline Result<TimeRange> unknown(const Device&, const RunWork&) {
   return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", "this server measures no rates");
 }
 
-/// A machine with a CPU and `gpus` GPUs of one model.
+/// Returns a machine with a CPU and `gpus` GPUs of one model.
 inline Machine machine_with(int gpus, int64_t gpu_bytes = 0, int64_t cpu_bytes = 0) {
   Machine machine;
   machine.devices.devices.push_back(device_named("devices/cpu", cpu_bytes));

@@ -1,7 +1,7 @@
-// precision: bf16 and fp16. Tests which tensors are stored in 16 bits (golden file and rules), and
-// their values: each node gives the result of its F32 kernel for the values of its inputs, rounded
-// once. So the result depends on the graph only, whether a kernel reads 16 bits itself or its
-// inputs are converted. Also tests tf32, which changes no storage.
+// Tests of precision bf16 and fp16: which tensors are stored in 16 bits (golden file and rules),
+// and their values: each node gives the result of its F32 kernel for the values of its inputs,
+// rounded once. So the result depends on the graph only, whether a kernel reads 16 bits itself or
+// its inputs are converted. Also tests tf32, which changes no storage.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ CaseGraph differentiated(CaseGraph c) {
   return c.loss == kNoTensor ? std::move(c) : testing::with_gradients(std::move(c), &gradients);
 }
 
-/// A convolution with its normalization, a dense layer, and a loss on reshaped scores.
+/// Returns a convolution with its normalization, a dense layer, and a loss on reshaped scores.
 CaseGraph small_conv_net() {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("conv", "Conv", {{"pads", Ints{1, 1, 1, 1}}},
@@ -97,8 +97,8 @@ void expect_rules(Storage storage) {
     EXPECT_EQ(wide.graph.dump(), dump) << "F64 is left alone";
   }
 }
-TEST(PassPrecision, KeepsWhatMustStayF32) { expect_rules(Storage::kBf16); }
-TEST(PassPrecision, KeepsWhatMustStayF32InFp16) { expect_rules(Storage::kF16); }
+TEST(PassPrecision, KeepsSensitiveOpsInF32) { expect_rules(Storage::kBf16); }
+TEST(PassPrecision, KeepsSensitiveOpsInF32WithFp16) { expect_rules(Storage::kF16); }
 
 // cuBLASLt adds only a bias of the result's type, so on a GPU biases are copied to 16 bits with the
 // weights.
@@ -130,7 +130,7 @@ TEST(PassPrecision, AGpuReadsABiasAsItsProductIsStored) {
 }
 
 // A result that may be far larger than the inputs is not stored in a format that ends at 65504.
-TEST(PassPrecision, Fp16KeepsWhatGrowsInF32) {
+TEST(PassPrecision, Fp16KeepsSumsInF32) {
   CaseBuilder b(DType::kF32);
   const TensorId h = b.one("h", "Relu", {}, {b.input("x", {4, 3})});
   const TensorId e = b.one("e", "Exp", {}, {h}), t = b.one("t", "Tanh", {}, {e});
@@ -143,7 +143,7 @@ TEST(PassPrecision, Fp16KeepsWhatGrowsInF32) {
   EXPECT_TRUE(brain.graph.tensor(e).is_bf16());
 }
 
-// TF32 is only a flag for the backend: each product computed by a library has it, and nothing else
+// TF32 is only a flag for the backend: each op that multiplies has it, and nothing else
 // changes. A device without such instructions gives the bits of fp32.
 TEST(PassPrecision, Tf32IsAnAttributeOfProducts) {
   const auto cpu = make_cpu_backend(2);
@@ -155,8 +155,7 @@ TEST(PassPrecision, Tf32IsAnAttributeOfProducts) {
     c.graph.verify();
     for (const Node& node : c.graph.nodes()) {
       const bool multiplies = !node.op->precision_rule().factors.empty();
-      const bool is_ours = node.op->type().starts_with("Attention");
-      EXPECT_EQ(allows_tf32(node), multiplies && !is_ours) << node.name;
+      EXPECT_EQ(allows_tf32(node), multiplies) << node.name;
     }
     for (const TensorInfo& t : c.graph.tensors()) EXPECT_EQ(t.storage, Storage::kAsTyped) << t.name;
     CaseGraph wide = differentiated(test.build(DType::kF64));

@@ -76,7 +76,7 @@ class RowProgram {
     }
     return row;
   }
-  /// The output of each row of the batch.
+  /// Returns the output of each row of the batch.
   std::vector<std::vector<float>> run(const std::vector<std::vector<std::byte>>& rows) {
     std::vector<std::byte> input;
     for (const auto& row : rows) input.insert(input.end(), row.begin(), row.end());
@@ -122,8 +122,8 @@ void check(const SmallPreset& preset, Precision precision, int threads) {
 }
 
 class PredictRows : public ::testing::TestWithParam<SmallPreset> {};
-/// The small presets without those that repeat the layers of a smaller one, and without the vision
-/// transformers, which take minutes.
+/// Returns the small presets without those that repeat the layers of a smaller one, and without the
+/// vision transformers, which take minutes.
 std::vector<SmallPreset> presets() {
   std::vector<SmallPreset> all = small_presets();
   std::erase_if(all, [](const SmallPreset& preset) {
@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(Presets, PredictRows, ::testing::ValuesIn(presets()),
                            return preset.param.name + "_" + std::to_string(preset.index);
                          });
 
-TEST_P(PredictRows, DependOnThemselvesAlone) {
+TEST_P(PredictRows, DoNotDependOnEachOther) {
   for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
     for (const int threads : {1, 2}) {
       SCOPED_TRACE(std::string(name_of(precision)) + ", " + std::to_string(threads) + " threads");

@@ -1,8 +1,5 @@
-// One of several processes that train a job, for tests that kill processes. It writes its
-// listener's port to standard output and then reads the ports of all processes from standard input.
-// It prints "step N" after each step, and at the end "done", "lost RANK" or "error REASON".
-//
-//   rank_process INDEX COUNT DATASET WORK QUIET_MS STEPS optimizer|parameters
+#include "tests/engine/rank_process.h"
+
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -15,7 +12,7 @@
 #include "tests/engine/peers_support.h"
 #include "tests/engine/rank_support.h"
 
-namespace trainyard {
+namespace trainyard::testing {
 namespace {
 
 class Printer final : public Reporter {
@@ -40,7 +37,9 @@ class Printer final : public Reporter {
   int64_t steps_ = 0;
 };
 
-int run_process(int argc, char** argv) {
+}  // namespace
+
+int run_rank_process(int argc, char** argv, const JoinDevices& join) {
   if (argc != 8) return 2;
   const int64_t index = std::atoll(argv[1]), count = std::atoll(argv[2]);
   auto listener = PeerListener::open("127.0.0.1").value();
@@ -52,10 +51,9 @@ int run_process(int argc, char** argv) {
     all.push_back({"127.0.0.1", port});
   }
   const PeerOptions options{.silence_limit = std::chrono::milliseconds(std::atoll(argv[5]))};
-  auto peers =
-      Peers::connect(std::move(listener), {index, count, testing::kPeerKey}, all, options).value();
+  auto peers = Peers::connect(std::move(listener), {index, count, kPeerKey}, all, options).value();
   TrainJob job;
-  job.model = testing::image_model();
+  job.model = image_model();
   job.recipe.steps = std::atoll(argv[6]);
   job.recipe.batch_size = 16;
   job.recipe.optimizer = default_optimizer("adamw");
@@ -69,7 +67,7 @@ int run_process(int argc, char** argv) {
   job.model_output = std::filesystem::path(argv[4]) / "model";
   Printer printer;
   try {
-    const auto result = train(job, testing::joined_devices(peers), local_files(), printer, {});
+    const auto result = train(job, join(peers), local_files(), printer, {});
     Printer::say(result.ok() ? "done" : "error " + result.error().reason);
     return result.ok() ? 0 : 1;
   } catch (const RankLost& e) {
@@ -80,7 +78,4 @@ int run_process(int argc, char** argv) {
   return 1;
 }
 
-}  // namespace
-}  // namespace trainyard
-
-int main(int argc, char** argv) { return trainyard::run_process(argc, argv); }
+}  // namespace trainyard::testing

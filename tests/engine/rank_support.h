@@ -44,13 +44,13 @@ class SmallBackend final : public HostBackend {
   std::unique_ptr<Backend> inner_;
 };
 
-/// CPUs with limited memory that train together.
+/// Returns CPUs with limited memory that train together.
 std::vector<RankDevice> small_devices(int64_t ranks, int64_t limit_bytes);
 
-/// A model without batch normalization, whose statistics are each rank's own, but with everything
-/// else that draws random numbers or reduces over rows.
+/// Returns a model without batch normalization, whose statistics are each rank's own, but with
+/// everything else that draws random numbers or reduces over rows.
 ModelSpec plain_model();
-/// A job of 30 steps with plain_model() on the dataset in the workspace.
+/// Returns a job of 30 steps with plain_model() on the dataset in the workspace.
 TrainJob plain_job(const Workspace& w, const std::string& name);
 /// Trains the job; a refusal fails the test.
 TrainResult run(const TrainJob& job, int64_t ranks, Recorder& recorder);
@@ -68,7 +68,7 @@ void go_on(TrainJob job, const RankLayout& layout, int64_t stop_step, Recorder& 
 Recorder expect_to_resume(const std::function<TrainJob(const std::string& name)>& job_of,
                           int64_t ranks, int64_t step);
 
-/// The content of the trained model's weight file.
+/// Returns the content of the trained model's weight file.
 std::string weights_of(const TrainJob& job);
 
 }  // namespace trainyard::testing

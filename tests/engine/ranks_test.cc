@@ -1,6 +1,6 @@
-// One job on several devices, which are host backends here: they follow the loss curve of one
-// device, their weights have the same bits, they stop and resume, and report which rank stopped or
-// failed.
+// Tests of one job on several devices, which are host backends here: they follow the loss curve of
+// one device, their weights have the same bits, they stop and resume, and report which rank stopped
+// or failed.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -71,7 +71,7 @@ void expect_one_curve(const std::function<void(TrainJob&)>& change, double toler
 TEST(Ranks, FollowTheCurveOfOneDevice) {
   expect_one_curve([](TrainJob&) {});
 }
-TEST(Ranks, FollowItWithMicroBatchesClippingAndAverage) {
+TEST(Ranks, FollowTheCurveWithMicroBatchesClippingAndAverage) {
   expect_one_curve([](TrainJob& job) {
     job.recipe.accumulate_steps = 2;
     job.recipe.clip_norm = 0.5;
@@ -79,14 +79,14 @@ TEST(Ranks, FollowItWithMicroBatchesClippingAndAverage) {
     job.recipe.metrics = {"gradient_norm"};
   });
 }
-TEST(Ranks, FollowItWhereTheFirstRowsCompleteTheLastBatch) {
+TEST(Ranks, FollowTheCurveWithACompletedLastBatch) {
   expect_one_curve([](TrainJob& job) {
     job.recipe.batch_size = 24;  // out of 80 rows
     job.recipe.accumulate_steps = 2;
     job.recipe.drop_last = false;
   });
 }
-TEST(Ranks, FollowItWithAdamClippingAndFrozenLayers) {
+TEST(Ranks, FollowTheCurveWithAdamClippingAndFrozenLayers) {
   expect_one_curve(
       [](TrainJob& job) {
         job.recipe.optimizer = default_optimizer("adamw");
@@ -96,13 +96,13 @@ TEST(Ranks, FollowItWithAdamClippingAndFrozenLayers) {
       },
       1e-4);  // Adam divides by the square root of small numbers
 }
-TEST(Ranks, FollowItInBf16) {
+TEST(Ranks, FollowTheCurveInBf16) {
   expect_one_curve([](TrainJob& job) { job.recipe.precision = Precision::kBf16; }, 2e-2);
 }
 
 // Each rank has its own running statistics, and the saved model has those of the first rank. The
 // ranks' joint evaluation must equal an evaluation of the saved model.
-TEST(Ranks, EvaluateTogetherWhatTheModelIs) {
+TEST(Ranks, EvaluateTogetherLikeOneDevice) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 100, 45);
   for (const double ema : {0.0, 0.9}) {
@@ -132,8 +132,9 @@ TEST(Ranks, GiveTheSameBitsTwice) {
   EXPECT_EQ(ra.series["train/loss"], rb.series["train/loss"]);
 }
 
-// With batch normalization and dropout: state that only a rank has must not change the resumed run.
-TEST(Ranks, ResumeLikeNeverStopped) {
+// The model has batch normalization and dropout. The state that each rank has of its own must not
+// change a resumed run.
+TEST(Ranks, ResumeAsIfNeverStopped) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob whole = plain_job(w, "whole");
@@ -157,7 +158,7 @@ TEST(Ranks, ResumeLikeNeverStopped) {
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
-TEST(Ranks, ACheckpointGoesOnWithAnotherCount) {
+TEST(Ranks, ACheckpointResumesWithAnotherNumberOfDevices) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob whole = plain_job(w, "whole");
@@ -278,7 +279,7 @@ TEST(Ranks, F32TheFirstThatStopsIsNamed) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
-TEST(Ranks, AStopBehindTheLastExchangeIsNamed) {
+TEST(Ranks, AStopAfterTheLastExchangeIsNamed) {
   std::latch release(1);
   Disturbance d(2, [&](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm2.bias/update" && run == 1) release.wait();
@@ -315,7 +316,7 @@ TEST(Ranks, AStopInAnEvaluationIsNamed) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
-TEST(Ranks, AStopBehindAnEvaluationIsNamedByItsStep) {
+TEST(Ranks, AStopAfterAnEvaluationNamesItsStep) {
   std::latch release(1);
   const auto hook = [&](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm2/grad" && run == 2) release.wait();
@@ -329,6 +330,23 @@ TEST(Ranks, AStopBehindAnEvaluationIsNamedByItsStep) {
             "continued within 2.4 s, and the other ranks are waiting for it");
   release.count_down();
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
+}
+
+// Exit handlers and destructors of a GPU's libraries would wait for the stopped rank.
+TEST(RanksDeathTest, AStoppedRankDoesNotKeepTheProcess) {
+  const auto stop_one = [] {
+    std::atexit([] { std::_Exit(9); });
+    RankTeam team(2);
+    const auto failure = team.run(
+        [](size_t r) {
+          if (r == 1) std::latch(1).wait();
+        },
+        0.05, [] { return std::nullopt; });
+    if (!failure.has_value()) std::_Exit(1);
+    team.end([](size_t) { std::_Exit(2); }, 0.05);  // the last task needs all ranks
+    std::exit(7);
+  };
+  EXPECT_EXIT(stop_one(), ::testing::ExitedWithCode(7), "");
 }
 
 TEST(Ranks, F32AFaultOfOneEndsAll) {
@@ -362,7 +380,7 @@ void flip_a_bit(const std::string& node, int run, const KernelArgs& args) {
   *args.mut<uint8_t>(0) ^= 1;
 }
 
-TEST(Ranks, F34ABitThatChangedOnOneIsFoundBeforeItsCheckpoint) {
+TEST(Ranks, F34AFlippedBitOnOneRankIsFoundBeforeTheCheckpoint) {
   Disturbance d(4, flip_a_bit);
   d.step(0);
   d.session->check_replicas(1);
@@ -373,7 +391,7 @@ TEST(Ranks, F34ABitThatChangedOnOneIsFoundBeforeItsCheckpoint) {
             "after step 2: a device, its memory or a link has changed bits without an error");
 }
 
-TEST(Ranks, F34OfTwoNobodyKnowsWhich) {
+TEST(Ranks, F34OfTwoDifferingRanksNeitherIsBlamed) {
   Disturbance d(2, flip_a_bit);
   d.step(0);
   d.step(1);

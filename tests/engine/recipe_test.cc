@@ -1,5 +1,6 @@
-// The parts of a recipe other than the optimizer, in whole runs on small data: each takes effect as
-// documented, resumes to the last bit, and is refused by its field where it makes no sense.
+// Tests of the parts of a recipe other than the optimizer, in whole runs on small data: each takes
+// effect as documented, resumes to the last bit, and is refused by its field where it makes no
+// sense.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -133,7 +134,7 @@ TEST(Recipe, AccumulationGivesTheLargeBatchsResult) {
 }
 
 // Both micro-batches contain the same rows, so that only dropout makes them differ.
-TEST(Recipe, EachMicroBatchDropsUnitsOfItsOwn) {
+TEST(Recipe, EachMicroBatchDropsDifferentUnits) {
   constexpr int64_t kRows = 4, kFeatures = 8;
   const auto backend = testing::make_tested_backend(1);
   const ModelInterface interface { {kFeatures}, 0, TargetForm::kClass, 3 };
@@ -314,7 +315,7 @@ TEST(Recipe, KeepsTheModelOfTheBestEvaluation) {
 }
 
 // The ROC AUC of a single row is NaN.
-TEST(Recipe, WhatIsNotANumberIsNeverTheBest) {
+TEST(Recipe, NaNIsNeverTheBest) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob job = job_in(w, "a");

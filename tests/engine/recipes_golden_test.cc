@@ -1,5 +1,5 @@
-// Optimizers, clipping, accumulation, parameter groups, low-rank additions, the moving average,
-// schedules and metrics against PyTorch (tests/golden/make_recipes_golden.py describes how).
+// Compares optimizers, clipping, accumulation, parameter groups, low-rank additions, the moving
+// average, schedules and metrics with PyTorch (tests/golden/make_recipes_golden.py describes how).
 //
 // Bounds: the loss of each of 50 steps within 1e-4 relative. Final weights within 2e-4 of their
 // root mean square: the steps of sign-like optimizers do not shrink with the gradient, so that an
@@ -42,7 +42,7 @@ struct RecipeBatch {
   std::vector<int32_t> target;
 };
 
-// Equals batch() of the script.
+// Returns what batch() in tests/golden/make_recipes_golden.py returns.
 RecipeBatch recipe_batch(int64_t step) {
   const uint64_t seed = recipes_golden()["seed"];
   const int64_t rows = recipes_golden()["batch"], features = recipes_golden()["features"];
@@ -206,7 +206,7 @@ void expect_values(const MetricAccumulator& metrics, const Json& values) {
   }
 }
 
-// The objective with the target's default loss.
+// Returns the objective with the target's default loss.
 Objective objective_of(const ModelInterface& interface) {
   return find_objective({}, interface).value();
 }

@@ -1,4 +1,4 @@
-// model.loss: sampled_softmax against PyTorch with the same candidates
+// Compares model.loss: sampled_softmax with PyTorch with the same candidates
 // (tests/golden/make_sampled_golden.py draws them again): losses of 20 steps within 1e-5, and rows
 // of the head after these steps, trained by plain gradient descent and by Adam. Adam's update of a
 // head's rows is that of torch.optim.SparseAdam.

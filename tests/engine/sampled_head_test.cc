@@ -1,6 +1,6 @@
-// model.loss: sampled_softmax in whole jobs: only the rows of drawn classes and labels change, no
-// computed tensor is as large as the head, evaluations use all classes, any number of devices draws
-// the same classes, and a resumed run continues with the same draws.
+// Tests of model.loss: sampled_softmax in whole jobs: only the rows of drawn classes and labels
+// change, no computed tensor is as large as the head, evaluations use all classes, any number of
+// devices draws the same classes, and a resumed run continues with the same draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,8 +110,8 @@ void expect_near_series(const std::map<int64_t, double>& got,
   }
 }
 
-// One step from a known state: exactly the rows that the op reports as gathered change.
-TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
+// After one step from a known state, exactly those rows differ that the op reports as gathered.
+TEST(SampledHead, UpdatesOnlyTheSampledRows) {
   constexpr int64_t kClasses = 400, kSamples = 12;
   const ModelInterface interface { {8}, 0, TargetForm::kClass, kClasses };
   for (const char* type : {"sgd", "adamw", "rmsprop", "lion"}) {
@@ -157,7 +157,7 @@ TEST(SampledHead, UpdatesOnlyTheRowsThatWereTaken) {
   }
 }
 
-TEST(SampledHead, AnyNumberOfDevicesFollowsTheSameCurve) {
+TEST(SampledHead, FollowsTheSameCurveOnAnyNumberOfDevices) {
   const Workspace w;
   make_zipf_classes(w, 300, 400);
   const std::vector<std::pair<const char*, Change>> ways = {
@@ -272,7 +272,7 @@ TEST(SampledHead, TrainsOverAVocabularyInEveryPrecision) {
 }
 
 // Compared by the exact loss of the test rows, which both runs report.
-TEST(SampledHead, ReachesWhatTheLossOverAllClassesReaches) {
+TEST(SampledHead, ReachesTheMetricsOfTheFullLoss) {
   const Workspace w;
   make_zipf_classes(w, 1000, 6000);
   const auto reached = [&](const char* name, int64_t samples) {
@@ -345,7 +345,7 @@ TEST(VeryManyClasses, TrainOnOneDeviceAndSplitOverSeveral) {
   }
 }
 
-// From a file to predictions, which list only the most probable classes.
+// Tests all stages from a file to predictions, which list only the most probable classes.
 TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   const Workspace w;
   constexpr int64_t kClasses = kClassesListedMax + 5;
@@ -387,7 +387,7 @@ TEST(VeryManyClasses, AreIngestedTrainedEvaluatedAndPredicted) {
   }
 }
 
-// The losses of tests/golden/make_sampled_golden.py, on one device and split over several.
+// Expects the losses of tests/golden/make_sampled_golden.py, on one device and split over several.
 TEST(VeryManyClasses, HaveTheLossesOfPyTorch) {
   std::ifstream file(testing::source_path("tests/golden/sampled_softmax.json"));
   const auto golden = nlohmann::json::parse(file);
@@ -446,7 +446,7 @@ TEST(VeryManyClasses, HaveTheCrossEntropyOfAll) {
   }
 }
 
-TEST(SampledHead, WarnsOfClassesThatAreNotByFallingFrequency) {
+TEST(SampledHead, WarnsOfClassesThatAreNotSortedByFrequency) {
   const Workspace w;
   make_zipf_classes(w, 300, 900);
   const TrainJob job = sampled_job_on(w, "a", 20);

@@ -1,5 +1,6 @@
-// Optimizer state sharded over several devices, which are host backends here: the bits of unsharded
-// state, in the planned memory, with checkpoints from and to any number of devices.
+// Tests of optimizer state that is sharded over several devices, which are host backends here: it
+// must give the bits of unsharded state, use the planned memory, and load and write checkpoints of
+// any number of devices.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,10 +103,10 @@ RecipeChange recipe_optimizer(const char* type, double rate) {
   };
 }
 
-TEST(ShardedRanks, HaveTheBitsOfWholeStateWithMomentum) {
+TEST(ShardedRanks, EqualWholeStateWithMomentum) {
   expect_the_bits_of_whole_state([](Recipe& recipe) { recipe.optimizer.nesterov = true; });
 }
-TEST(ShardedRanks, HaveTheBitsOfWholeStateWithEveryOptimizerThatCan) {
+TEST(ShardedRanks, EqualWholeStateWithEverySupportedOptimizer) {
   for (const char* type : {"adam", "adamw", "lion"}) {
     SCOPED_TRACE(type);
     expect_the_bits_of_whole_state(recipe_optimizer(type, 0.002));
@@ -116,14 +117,14 @@ TEST(ShardedRanks, HaveTheBitsOfWholeStateWithEveryOptimizerThatCan) {
     recipe.optimizer.momentum = 0.5;
   });
 }
-TEST(ShardedRanks, HaveTheBitsOfWholeStateWithClippingByNorm) {
+TEST(ShardedRanks, EqualWholeStateWithClippingByNorm) {
   expect_the_bits_of_whole_state([](Recipe& recipe) {
     recipe_optimizer("adamw", 0.002)(recipe);
     recipe.clip_norm = 0.3;
     recipe.metrics = {"gradient_norm"};
   });
 }
-TEST(ShardedRanks, HaveTheBitsOfWholeStateWithMicroBatchesAveragesAndFrozenLayers) {
+TEST(ShardedRanks, EqualWholeStateWithMicroBatchesAveragesAndFrozenLayers) {
   expect_the_bits_of_whole_state([](Recipe& recipe) {
     recipe_optimizer("adamw", 0.002)(recipe);
     recipe.accumulate_steps = 2;
@@ -135,7 +136,7 @@ TEST(ShardedRanks, HaveTheBitsOfWholeStateWithMicroBatchesAveragesAndFrozenLayer
   });
   expect_the_bits_of_whole_state([](Recipe& recipe) { recipe.clip_value = 0.01; });
 }
-TEST(ShardedRanks, HaveTheBitsOfWholeStateIn16Bits) {
+TEST(ShardedRanks, EqualWholeStateIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     expect_the_bits_of_whole_state([&](Recipe& recipe) {
@@ -145,7 +146,7 @@ TEST(ShardedRanks, HaveTheBitsOfWholeStateIn16Bits) {
     });
   }
 }
-TEST(ShardedRanks, HaveTheBitsOfWholeStateWithLowRankAdditions) {
+TEST(ShardedRanks, EqualWholeStateWithLowRankAdditions) {
   expect_the_bits_of_whole_state([](Recipe& recipe) {
     recipe_optimizer("adamw", 0.01)(recipe);
     recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
@@ -176,7 +177,7 @@ TEST(ShardedRanks, FollowTheCurveOfOneDevice) {
   }
 }
 
-TEST(ShardedRanks, ResumeLikeNeverStopped) {
+TEST(ShardedRanks, ResumeAsIfNeverStopped) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto job_of = [&](const std::string& name) {
@@ -227,7 +228,7 @@ std::string travel(TrainJob job, const std::vector<Leg>& legs) {
 }
 
 // A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
-TEST(ShardedRanks, CheckpointsGoOnWithAnyDevicesShardedOrNot) {
+TEST(ShardedRanks, CheckpointsResumeOnAnyDevicesShardedOrNot) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto job_of = [&](const std::string& name) {
@@ -251,7 +252,7 @@ TEST(ShardedRanks, CheckpointsGoOnWithAnyDevicesShardedOrNot) {
   EXPECT_EQ(travel(job_of("often"), {{4, kSharded, 6}, {4, kWhole, 12}, {4, kSharded, 0}}), never);
 }
 
-/// A wide model, most of whose memory is optimizer state.
+/// Returns a wide model, most of whose memory is optimizer state.
 TrainJob wide_job(const Workspace& w, const std::string& name, Shard shard) {
   TrainJob job = plain_job(w, name);
   job.model = {};
@@ -266,7 +267,7 @@ TrainJob wide_job(const Workspace& w, const std::string& name, Shard shard) {
   return job;
 }
 
-TEST(ShardedRanks, HoldTheirPartOfTheStateAndNoMore) {
+TEST(ShardedRanks, StoreOnlyTheirPartOfTheState) {
   const Workspace w;
   make_dataset(w, true, 100);
   Recorder whole;
@@ -293,7 +294,7 @@ TEST(ShardedRanks, HoldTheirPartOfTheStateAndNoMore) {
 }
 
 // Clipping must wait for all gradients; unsharded, they need as much memory as the weights.
-TEST(ShardedRanks, ClipShardsWhoseWholeGradientsAreGone) {
+TEST(ShardedRanks, ClipShardsAfterWholeGradientsAreFreed) {
   const Workspace w;
   make_dataset(w, true, 100);
   const auto gradient_bytes = [&](Shard shard) {
@@ -327,7 +328,7 @@ TEST(ShardedRanks, TrainAModelThatFitsNoDeviceWithWholeState) {
   EXPECT_EQ(r.series["train/loss"], unbounded.series["train/loss"]);
 }
 
-TEST(ShardedRanks, AreChosenWhereNothingElseMakesAJobFit) {
+TEST(ShardedRanks, AreChosenIfNothingElseMakesAJobFit) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob job = wide_job(w, "job", Shard::kNone);
@@ -361,7 +362,7 @@ TEST(ShardedRanks, AreChosenWhereNothingElseMakesAJobFit) {
 }
 
 // Recompute gives the same bits and needs no fast link between devices, so it is preferred.
-TEST(ShardedRanks, AreNotChosenWhereRecomputeSuffices) {
+TEST(ShardedRanks, AreNotChosenIfRecomputeSuffices) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob job = wide_job(w, "job", Shard::kNone);
@@ -380,7 +381,7 @@ TEST(ShardedRanks, AreNotChosenWhereRecomputeSuffices) {
   EXPECT_NE(fit->recompute, Recompute::kNone);
 }
 
-TEST(ShardedRanks, PlanWhatTheyExchange) {
+TEST(ShardedRanks, PlanTheirExchange) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob job = wide_job(w, "job", Shard::kNone);
@@ -439,7 +440,7 @@ TEST(ShardedRanks, RefusalsNameTheFieldAndWhatIsAccepted) {
 
 // For any buckets: a shard is updated after its gradient's exchange, a parameter is gathered after
 // its update, and nothing reads it afterwards.
-TEST(ShardedRanks, ExchangesStandWhereTheyMust) {
+TEST(ShardedRanks, ExchangesAreInTheRequiredOrder) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob job = wide_job(w, "job", Shard::kOptimizer);

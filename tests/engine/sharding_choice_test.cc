@@ -1,5 +1,5 @@
-// Catches: a choice that the recipe does not get or that its message misstates, and step times of a
-// device that the job would not get.
+// The tests catch a choice that the recipe does not get or that its message misstates, and step
+// times of a device that the job would not get.
 #include "src/planning/sharding_choice.h"
 
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ TEST(ShardingChoice, IsWrittenIntoTheRecipe) {
 }
 
 // At these rates, recompute is expensive and micro-batches are free.
-TEST(ShardingChoice, WhatAForecastDecidedIsSaidToBeSo) {
+TEST(ShardingChoice, ChoicesByForecastAreReportedAsSuch) {
   const int64_t limit =
       std::max(bytes_with(job_of(1), [](Recipe& r) { r.recompute = Recompute::kFull; }),
                bytes_with(job_of(1), [](Recipe& r) { r.accumulate_steps = 8; }));
@@ -75,7 +75,7 @@ TEST(ShardingChoice, WhatAForecastDecidedIsSaidToBeSo) {
 }
 
 // A job that may run on the CPU is planned with the CPU's passes, but with the GPU's rates.
-TEST(ShardingChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
+TEST(ShardingChoice, TimesAreThoseOfTheDeviceOnWhichTheJobFits) {
   Asked asked(job_of(1), 64 * kMiB);
   int calls = 0;
   const StepTimeOn times = [&](const Device& device, const RunWork& work) -> Result<TimeRange> {
@@ -94,7 +94,7 @@ TEST(ShardingChoice, TimesAreThoseOfTheDeviceThatHasTheRoom) {
             std::string::npos);
 }
 
-TEST(ShardingChoice, WhatAFitCostsIsTimeWhereThatIsForecastElseWork) {
+TEST(ShardingChoice, CostsOfAFitAreForecastTimeOrElseWork) {
   FitChoice choice;
   choice.flops_as_written = 1000;
   EXPECT_EQ(cost_text(choice, 1330), "; a step computes 33% more");

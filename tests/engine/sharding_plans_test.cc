@@ -1,5 +1,5 @@
-// Catches: a sharding plan that is missing, has other bytes than the job would need, is rejected
-// for a false reason, or is chosen against the forecast or by rates that are unknown.
+// The tests catch a sharding plan that is missing, has other bytes than the job would need, is
+// rejected for a false reason, or is chosen against the forecast or by rates that are unknown.
 #include "src/planning/sharding_plans.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ LayerSpec layer_of(const char* op, int64_t units = 0) {
   return spec;
 }
 
-/// A model whose activations outweigh its parameters.
+/// Returns a model whose activations outweigh its parameters.
 ModelSpec deep(bool normalized = false) {
   ModelSpec model;
   for (int i = 0; i < 12; ++i) {
@@ -35,7 +35,7 @@ ModelSpec deep(bool normalized = false) {
   return model;
 }
 
-/// A model whose parameters outweigh its activations.
+/// Returns a model whose parameters outweigh its activations.
 ModelSpec wide() {
   ModelSpec model;
   model.layers = {layer_of("Gemm", 600), layer_of("Relu"), layer_of("Gemm")};
@@ -87,7 +87,8 @@ const ShardingRow* find(const ShardingPlans& shardings, const ShardingPlan& shar
   return row == shardings.rows.end() ? nullptr : &*row;
 }
 
-/// Step times by a formula: the extra seconds of a level of recompute and of a further micro-batch.
+/// Returns a function that forecasts a second for a step, `recompute` more for each level of
+/// recompute, and `micro_batches` more for each further micro-batch.
 StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
   return [=](const Recipe& recipe, const RunPlan&) -> std::optional<TimeRange> {
     const double seconds = 1 + recompute * static_cast<double>(recipe.recompute) +
@@ -96,14 +97,14 @@ StepTimes times_by(double recompute, double micro_batches, double range = 0.1) {
   };
 }
 
-/// All sharding sets that are tried: unsharded, and each set.
+/// Returns all sharding sets that are tried: unsharded, and each set.
 std::vector<Shard> all_sets() {
   std::vector<Shard> sets = {Shard::kNone};
   for (const Shard set : shard_sets()) sets.push_back(set);
   return sets;
 }
 
-TEST(ShardSets, StandBehindTheirParts) {
+TEST(ShardSets, FollowTheirParts) {
   const std::vector<Shard> sets = shard_sets();
   for (const Shard set : {Shard::kOptimizer, Shard::kHead, kBoth}) {
     EXPECT_EQ(std::ranges::count(sets, set), 1) << name_of(set);
@@ -158,7 +159,7 @@ TEST(ShardingPlans, OneDeviceHasNothingToShard) {
   for (const ShardingRow& row : found.rows) EXPECT_EQ(row.sharding.shard, Shard::kNone);
 }
 
-TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
+TEST(ShardingPlans, AreRankedWithTheirDifferences) {
   ShardingQuery query = query_of(0, 4);
   query.step_times = times_by(0.25, 0.5);
   const ShardingPlans found = shardings_of(wide(), adam(), query);
@@ -170,7 +171,8 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   EXPECT_EQ(find(found, {Shard::kNone, Recompute::kFull, 1})->message, "50% slower");
   EXPECT_EQ(find(found, {Shard::kOptimizer, Recompute::kNone, 1})->message, "as fast");
 
-  // Faster than a job that fits unchanged: within the forecast's uncertainty, and beyond it.
+  // Recompute is faster than the job as written, which fits: at first by less than the forecast's
+  // error, then by more.
   query.step_times = times_by(-0.05, 0);
   EXPECT_EQ(
       find(shardings_of(wide(), adam(), query), {Shard::kNone, Recompute::kBlocks, 1})->message,
@@ -182,7 +184,7 @@ TEST(ShardingPlans, AreRankedAndTheLosersSayByHowMuch) {
   EXPECT_EQ(*faster.chosen, ShardingPlan{}) << "what fits as it is written stays so";
 }
 
-TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
+TEST(ShardingPlans, PlansThatDoNotFitSayByHowMuchAndSuggestMicroBatches) {
   const ModelSpec model = deep();
   const int64_t limit = bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4});
   const ShardingPlans found = shardings_of(model, adam(), query_of(limit));
@@ -209,7 +211,7 @@ TEST(ShardingPlans, WhatDoesNotFitSaysByHowMuchAndTheFewestMicroBatchesFollow) {
   }
 }
 
-TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
+TEST(ShardingPlans, AJobThatFitsOnlyShardedIsShardedAndOtherPlansSayWhyNot) {
   const Recipe recipe = adam(8);
   ShardingQuery query = query_of(0, 4);
   query.traits = {kCudaAlignment, Processor::kGpu};  // a GPU's plan excludes the host's copy
@@ -236,7 +238,7 @@ TEST(ShardingPlans, AJobThatFitsOnlyShardedIsAndTheOthersSayWhy) {
 
 // Recompute changes no bit, but micro-batches do; so micro-batches come first only if they are
 // certainly faster.
-TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
+TEST(ShardingPlans, TheFirstPlanWithinTheForecastsErrorIsChosen) {
   const ModelSpec model = deep();
   const int64_t limit = std::max(bytes_of(model, adam(), {Shard::kNone, Recompute::kFull, 1}),
                                  bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 96}));
@@ -267,7 +269,7 @@ TEST(ShardingPlans, TheFirstThatTheForecastCannotTellFromTheFastestIsChosen) {
 
 // Choosing only compiles fewer programs than listing all plans, but makes the same choice, whether
 // rates are known or not.
-TEST(ShardingPlans, AChoiceIsThatOfAllPlans) {
+TEST(ShardingPlans, TheChoiceIsTheBestOfAllPlans) {
   for (const ModelSpec& model : {deep(), wide()}) {
     const int64_t whole = bytes_of(model, adam(), {}, 4);
     for (const StepTimes& times : {StepTimes(), times_by(0.5, 0.001), times_by(0.01, 0.5)}) {
@@ -286,7 +288,7 @@ TEST(ShardingPlans, AChoiceIsThatOfAllPlans) {
   }
 }
 
-TEST(ShardingPlans, ARefusedOneSaysWhatASpecThatNamesItIsTold) {
+TEST(ShardingPlans, ARefusedPlanHasTheErrorOfASpecThatNamesIt) {
   Recipe recipe = adam();
   recipe.optimizer = default_optimizer("muon");
   Recipe named = recipe;
@@ -317,7 +319,7 @@ TEST(ShardingPlans, ARefusedOneSaysWhatASpecThatNamesItIsTold) {
   }
 }
 
-TEST(ShardingPlans, WhatTheSpecNamesStays) {
+TEST(ShardingPlans, FieldsOfTheSpecAreKept) {
   const ModelSpec model = deep();
   Recipe recipe = adam();
   recipe.shard = Shard::kHead;
@@ -336,7 +338,7 @@ TEST(ShardingPlans, WhatTheSpecNamesStays) {
   EXPECT_EQ(found.rows.size(), 2u);
 }
 
-TEST(ShardingPlans, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
+TEST(ShardingPlans, MicroBatchesThatChangeTheResultAreShownAndNeverChosen) {
   const ModelSpec model = deep(/*normalized=*/true);
   ShardingQuery query = query_of(bytes_of(model, adam(), {Shard::kNone, Recompute::kNone, 4}));
   query.free.recompute = false;
@@ -350,7 +352,7 @@ TEST(ShardingPlans, MicroBatchesThatTrainOtherwiseAreShownAndNeverChosen) {
             "batch normalization computes its statistics over each micro-batch");
 }
 
-TEST(ShardingPlans, SoManyProgramsAreCompiledAtMost) {
+TEST(ShardingPlans, TheNumberOfCompiledProgramsIsBounded) {
   const Recipe recipe = adam(720);  // allows 29 numbers of micro-batches
   ShardingQuery query = query_of(lasting_bytes(planned(deep(), recipe, {}, 1).memory) + 1);
   const ShardingPlans one = shardings_of(deep(), recipe, query);
@@ -382,7 +384,7 @@ TEST(ShardingPlans, OfAVeryLargeNetworkAreFewer) {
   EXPECT_GT(found.left_out, 0);
 }
 
-TEST(ShardingPlans, NobodyWaitsForThem) {
+TEST(ShardingPlans, ArePlannedWithoutDelayingOtherCalls) {
   std::stop_source stop;
   stop.request_stop();
   const auto stopped =
@@ -401,7 +403,7 @@ TEST(ShardingPlans, NobodyWaitsForThem) {
   EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
 }
 
-TEST(ShardingPlans, ASpecThatIsWrongIsRefusedAsAnyPlanOfIt) {
+TEST(ShardingPlans, AnInvalidSpecIsRefusedLikeAnyPlanOfIt) {
   Recipe recipe = adam(0);
   const auto found = enumerate_sharding_plans(deep(), recipe, digits(), query_of(0));
   ASSERT_FALSE(found.ok());

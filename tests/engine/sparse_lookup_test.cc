@@ -1,7 +1,7 @@
-// embedding: {sparse: true} in whole jobs: only the rows of a step's tokens change; only the table
-// and its state are as large as the table; the numbers are those of PyTorch and of the plain layer;
-// micro-batches and devices share one list of rows; and unsupported combinations are refused by
-// their field.
+// Tests of embedding: {sparse: true} in whole jobs: only the rows of a step's tokens change; only
+// the table and its state are as large as the table; the numbers are those of PyTorch and of the
+// plain layer; micro-batches and devices share one list of rows; and unsupported combinations are
+// refused by their field.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,8 +46,8 @@ LayerSpec embedding(int64_t sparse, int64_t width, int64_t rows = 0) {
   return {"embedding", "Embedding", {}, attributes};
 }
 
-/// A job that predicts the next letter of a text from windows of 4 letters, 6 windows a step. The
-/// text has 14 letters, the table 300 rows.
+/// Returns a job that predicts the next letter of a text from windows of 4 letters, 6 windows a
+/// step. The text has 14 letters, the table 300 rows.
 TrainJob job_on(const Workspace& w, const std::string& name, int64_t sparse,
                 const Change& change = nullptr) {
   TrainJob job = testing::plain_job(w, name);
@@ -114,7 +114,7 @@ class Steps {
             {std::as_bytes(std::span(tokens)), std::as_bytes(std::span(labels)), steps_++, rate_})
         .loss;
   }
-  /// A tensor of the model or of the optimizer, by name.
+  /// Returns a tensor of the model or of the optimizer, by name.
   std::vector<float> tensor(const std::string& name) const {
     const Snapshot snapshot = session_->snapshot();
     for (const auto* all : {&snapshot.weights, &snapshot.optimizer}) {
@@ -151,7 +151,7 @@ std::set<int64_t> rows_that_differ(const std::vector<float>& a, const std::vecto
 }
 
 // Weights and state change in exactly the rows of the tokens, over all micro-batches and ranks.
-TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepNames) {
+TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepUses) {
   constexpr int64_t kTokens = 500, kWidth = 8;
   const ModelInterface interface { {3}, kTokens, TargetForm::kClass, 4 };
   const std::vector<int32_t> tokens = {7, 499, 7, 0, 31, 7, 31, 31, 31, 7, 250, 2};
@@ -181,8 +181,9 @@ TEST(SparseLookup, UpdatesOnlyTheRowsThatAStepNames) {
   }
 }
 
-// A batch in which all tokens are the same, and one with more tokens than the table has rows.
-TEST(SparseLookup, TakesWhatIsAllEqualAndMoreTokensThanRows) {
+// Trains on a batch in which all tokens are the same, and on one with more tokens than the table
+// has rows.
+TEST(SparseLookup, AcceptsEqualTokensAndMoreTokensThanRows) {
   for (const int64_t tokens_of : {5, 500}) {
     const ModelInterface interface { {3}, tokens_of, TargetForm::kClass, 4 };
     Recipe recipe;
@@ -236,7 +237,7 @@ TEST(SparseLookup, IsThePlainLayerUnderPlainDescent) {
   }
 }
 
-// The norm sums fewer numbers, in another order.
+// The norm sums fewer numbers than that of the plain layer, in another order.
 TEST(SparseLookup, ClipsByTheNormOfThePlainLayer) {
   const Workspace w;
   testing::make_text(w, 2000);
@@ -253,7 +254,7 @@ TEST(SparseLookup, ClipsByTheNormOfThePlainLayer) {
   }
 }
 
-TEST(SparseLookup, AnyNumberOfDevicesAndMicroBatchesFollowsTheSameCurve) {
+TEST(SparseLookup, FollowsTheSameCurveOnAnyNumberOfDevicesAndMicroBatches) {
   const Workspace w;
   testing::make_text(w, 2000);
   const std::vector<std::pair<const char*, Change>> ways = {
@@ -297,7 +298,7 @@ TEST(SparseLookup, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // Checkpoints and models do not depend on how the table was trained.
-TEST(SparseLookup, EvaluatesAndPredictsAsThePlainLayer) {
+TEST(SparseLookup, EvaluatesAndPredictsLikeThePlainLayer) {
   const Workspace w;
   testing::make_text(w, 2000);
   const TrainJob sparse = job_on(w, "sparse", kSparse), plain = job_on(w, "plain", kPlain);
@@ -316,7 +317,7 @@ TEST(SparseLookup, EvaluatesAndPredictsAsThePlainLayer) {
   EXPECT_EQ(evaluation.values.front().second, of_sparse.series.at("test/loss").at(30));
 }
 
-TEST(SparseLookup, OfAFrozenTableDoesNothing) {
+TEST(SparseLookup, OfAFrozenTableChangesNothing) {
   const Workspace w;
   testing::make_text(w, 2000);
   const auto program = [&](int64_t sparse, const Change& change) {
@@ -387,8 +388,8 @@ TEST(SparseLookup, FollowsPyTorch) {
   }
 }
 
-// The planned bytes, and the warning about tables that would profit from `sparse`.
-TEST(SparseLookup, IsProposedWhereATableTakesMostOfAStep) {
+// Checks the planned bytes, and the warning about tables that would profit from `sparse`.
+TEST(SparseLookup, IsSuggestedIfATableTakesMostOfAStep) {
   const Workspace w;
   testing::make_text(w, 2000);
   const auto proposal = [&](int64_t sparse, int64_t rows, const Change& change = nullptr) {
@@ -421,7 +422,7 @@ TEST(SparseLookup, IsProposedWhereATableTakesMostOfAStep) {
             "");
 }
 
-TEST(SparseLookup, TakesGradientsByTheRowsThatAreNamed) {
+TEST(SparseLookup, ComputesGradientsOnlyForTheRowsInUse) {
   const Workspace w;
   testing::make_text(w, 2000);
   const auto plan_of = [&](int64_t sparse) {

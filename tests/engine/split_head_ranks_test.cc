@@ -1,5 +1,6 @@
-// The head and its loss split by class over several devices, which are host backends here: the
-// losses of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of a head and its loss that are split by class over several devices, which are host
+// backends here: they must reproduce the losses of one device, use the planned memory, and load and
+// write checkpoints of any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -85,11 +86,11 @@ TEST(SplitHead, FollowsTheCurveOfOneDevice) {
   expect_the_curve_of_one_device(11, optimizer("sgd", 0.02, 0.9));
 }
 // The last rank has no class, the one before it only half of its columns.
-TEST(SplitHead, FollowsItWithFewerClassesThanColumns) {
+TEST(SplitHead, FollowsTheCurveWithFewerClassesThanColumns) {
   expect_the_curve_of_one_device(5, nullptr);
   expect_the_curve_of_one_device(2, nullptr);
 }
-TEST(SplitHead, FollowsItWithEveryOptimizerThatCan) {
+TEST(SplitHead, FollowsTheCurveWithEverySupportedOptimizer) {
   for (const char* type : {"adam", "lion", "rmsprop"}) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device(7, optimizer(type, 0.001));
@@ -98,7 +99,7 @@ TEST(SplitHead, FollowsItWithEveryOptimizerThatCan) {
   expect_the_curve_of_one_device(7, optimizer("muon", 0.002, 0.9), 1e-4, {Shard::kHead});
   expect_the_curve_of_one_device(7, optimizer("sgd", 0.02), 1e-5, {Shard::kHead});
 }
-TEST(SplitHead, FollowsItWithEveryKindOfTarget) {
+TEST(SplitHead, FollowsTheCurveWithEveryKindOfTarget) {
   expect_the_curve_of_one_device(7, [](TrainJob& job) {
     job.model.loss = {"SoftmaxCrossEntropyLoss", {{"label_smoothing", 0.2}}};
   });
@@ -112,14 +113,14 @@ TEST(SplitHead, FollowsItWithEveryKindOfTarget) {
     job.model.loss = {"SoftmaxCrossEntropyLoss", {{"class_weights", std::string("balanced")}}};
   });
 }
-TEST(SplitHead, FollowsItWithClippedGradients) {
+TEST(SplitHead, FollowsTheCurveWithClippedGradients) {
   expect_the_curve_of_one_device(11, [](TrainJob& job) {
     job.recipe.clip_norm = 0.3;
     job.recipe.metrics = {"gradient_norm"};
   });
   expect_the_curve_of_one_device(11, [](TrainJob& job) { job.recipe.clip_value = 0.01; });
 }
-TEST(SplitHead, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
+TEST(SplitHead, FollowsTheCurveWithMicroBatchesAveragesAndFrozenLayers) {
   expect_the_curve_of_one_device(11, [](TrainJob& job) {
     job.recipe.accumulate_steps = 2;
     job.recipe.clip_norm = 0.3;
@@ -140,8 +141,8 @@ TEST(SplitHead, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
     job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
   });
 }
-// The loss curve of one device, within the precision of 16 bits.
-TEST(SplitHead, FollowsItIn16Bits) {
+// The loss curve must equal that of one device, within the precision of 16 bits.
+TEST(SplitHead, FollowsTheCurveIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     expect_the_curve_of_one_device(
@@ -150,7 +151,7 @@ TEST(SplitHead, FollowsItIn16Bits) {
   }
 }
 
-/// A text model whose head has weights of its own and is applied to each position.
+/// Returns a text model whose head has weights of its own and is applied to each position.
 Change text_model() {
   return [](TrainJob& job) {
     job.model.layers = {{"", "Embedding", {}, {{"embedding_dim", int64_t{12}}}},
@@ -159,7 +160,7 @@ Change text_model() {
     job.recipe.context_length = 6;
   };
 }
-TEST(SplitHead, FollowsItOverAVocabulary) {
+TEST(SplitHead, FollowsTheCurveOverAVocabulary) {
   const Workspace w;
   make_text(w);
   Recorder expected;
@@ -172,7 +173,7 @@ TEST(SplitHead, FollowsItOverAVocabulary) {
   }
 }
 
-// The losses of PyTorch's plain run (golden_test.cc), with the head split over ranks.
+// With the head split over ranks, the losses equal those of PyTorch's plain run (golden_test.cc).
 TEST(SplitHead, HasTheLossesOfPyTorch) {
   constexpr int64_t kPixels = 784, kClasses = 10;
   std::ifstream file(testing::source_path("tests/golden/pytorch_training.json"));
@@ -236,7 +237,7 @@ TEST(SplitHead, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
-TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
+TEST(SplitHead, CheckpointsResumeInAnyShardingPlan) {
   const Workspace w;
   make_classes(w, 11, 120);
   const auto change = [](TrainJob& job) {
@@ -259,8 +260,9 @@ TEST(SplitHead, CheckpointsGoOnInAnyLayout) {
   }
 }
 
-// The model saved by split training is that of one device: prediction does not depend on ranks.
-TEST(SplitHead, ModelsPredictAsOfOneDevice) {
+// A model that several devices trained with a split head is saved as one device would save it, so
+// predictions do not depend on the number of ranks.
+TEST(SplitHead, ModelsPredictLikeThoseOfOneDevice) {
   const Workspace w;
   make_classes(w, 11, 120);
   const TrainJob one = split_head_job_on(w, "one", Shard::kNone),
@@ -274,7 +276,7 @@ TEST(SplitHead, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model most of whose memory is the head's.
+/// Returns a model most of whose memory is the head's.
 Change wide(int64_t features) {
   return [=](TrainJob& job) {
     job.model.layers[0].attributes.set("units", features);
@@ -282,7 +284,7 @@ Change wide(int64_t features) {
   };
 }
 
-TEST(SplitHead, RanksHoldTheirClassesAndNoMore) {
+TEST(SplitHead, RanksStoreOnlyTheirClasses) {
   constexpr int64_t kClasses = 1001, kFeatures = 96;
   const Workspace w;
   make_classes(w, kClasses, 1100);
@@ -337,7 +339,7 @@ TEST(SplitHead, TrainsAModelWhoseHeadFitsNoDevice) {
   expect_the_curve(unbounded, r, 1e-5);
 }
 
-TEST(SplitHead, IsChosenWhereNothingElseMakesAJobFit) {
+TEST(SplitHead, IsChosenIfNothingElseMakesAJobFit) {
   const Workspace w;
   make_classes(w, 1001, 1100);
   const TrainJob job = split_head_job_on(w, "job", Shard::kNone, wide(96));
@@ -362,7 +364,7 @@ TEST(SplitHead, IsChosenWhereNothingElseMakesAJobFit) {
   EXPECT_EQ(advice.shard, Shard::kHead);
 }
 
-TEST(SplitHead, PlansWhatRanksExchange) {
+TEST(SplitHead, PlansTheExchangeOfRanks) {
   const Workspace w;
   make_classes(w, 11, 120);
   TrainJob job = split_head_job_on(w, "job", Shard::kHead);
@@ -391,7 +393,7 @@ TEST(SplitHead, PlansWhatRanksExchange) {
 
 // All ranks run the same program with the same memory layout, and every exchange has its own
 // number.
-TEST(SplitHead, RanksDifferByAttributesAlone) {
+TEST(SplitHead, RanksDifferOnlyByAttributes) {
   const Workspace w;
   make_classes(w, 5, 120);
   TrainJob job = split_head_job_on(w, "job", Shard::kOptimizer | Shard::kHead);
@@ -435,18 +437,19 @@ TEST(SplitHead, GraphsRefuseAConversionThatIsNotPlanned) {
     return node.ok() ? "" : node.error().reason;
   };
   EXPECT_EQ(refused("own rows by classes", *gemm_op(), {{"transB", int64_t{1}}}, {x, w}),
-            "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("all rows by all classes", *gemm_op(), {{"transB", int64_t{1}}}, {all, whole}),
-            "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("mean of classes", *all_reduce_start_op(), {{"bucket", int64_t{0}}}, {dw}),
-            "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("rows of what is whole", *scatter_rows_op(), rows, {all}), "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("gathered sums", *gather_rows_op(), rows, {dx}), "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("rows of what is whole", *scatter_rows_op(), rows, {all}),
+            "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("gathered sums", *gather_rows_op(), rows, {dx}), "SHARDING_UNSUPPORTED");
   const auto z = graph.add_node("z", *gemm_op(), {{"transB", int64_t{1}}}, {all, w}, {"z"});
   ASSERT_TRUE(z.ok()) << z.error().message;
   const TensorId scores = graph.node(*z).outputs[0];
   EXPECT_EQ(graph.tensor(scores).spread, Spread::kClasses);
-  EXPECT_EQ(refused("tanh of classes", get_op("Tanh"), {}, {scores}), "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("tanh of classes", get_op("Tanh"), {}, {scores}), "SHARDING_UNSUPPORTED");
   graph.verify();
 }
 

@@ -1,5 +1,6 @@
-// Pairs of dense layers split by hidden unit over several devices, which are host backends here:
-// the losses of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of pairs of dense layers that are split by hidden unit over several devices, which are host
+// backends here: they must reproduce the losses of one device, use the planned memory, and load and
+// write checkpoints of any sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -53,7 +54,7 @@ constexpr Shard kWhole = Shard::kNone, kState = Shard::kOptimizer, kHead = Shard
 LayerSpec dense(const char* name, int64_t units) { return {name, "Gemm", {}, {{"units", units}}}; }
 LayerSpec activation(const char* type) { return {"", type, {}, {}}; }
 
-/// Two layers with `units` hidden units between them, and a head.
+/// Sets a model of two layers with `units` hidden units between them, and a head.
 void model_of(TrainJob& job, int64_t units, const char* type, int64_t width = 20) {
   job.model = {};
   job.model.layers = {dense("fc1", units),
@@ -101,12 +102,12 @@ TEST(SplitMlp, FollowsTheCurveOfOneDevice) {
   expect_the_curve_of_one_device(optimizer("sgd", 0.02, 0.9));
 }
 // 50 units are divided into 17, 17 and 16; 5 units over 4 ranks into 2, 2, 1 and 0.
-TEST(SplitMlp, FollowsItWithFewerUnitsThanRows) {
+TEST(SplitMlp, FollowsTheCurveWithFewerUnitsThanRows) {
   expect_the_curve_of_one_device(nullptr, 1e-5, {kMlp, kAll}, {3});
   expect_the_curve_of_one_device([](TrainJob& job) { model_of(job, 5, "Tanh", 60); }, 1e-5,
                                  {kMlp, kAll}, {3, 4});
 }
-TEST(SplitMlp, FollowsItWithEveryActivationThatCan) {
+TEST(SplitMlp, FollowsTheCurveWithEverySupportedActivation) {
   for (const char* type : {"Relu", "Tanh", "Swish", "LeakyRelu", "Mish", "HardSwish"}) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device([=](TrainJob& job) { model_of(job, 50, type); }, 1e-5, {kMlp},
@@ -120,14 +121,14 @@ TEST(SplitMlp, FollowsItWithEveryActivationThatCan) {
                                    {3, 4});
   }
 }
-TEST(SplitMlp, FollowsItWithEveryOptimizerThatCan) {
+TEST(SplitMlp, FollowsTheCurveWithEverySupportedOptimizer) {
   for (const char* type : {"adam", "lion", "rmsprop"}) {
     SCOPED_TRACE(type);
     expect_the_curve_of_one_device(optimizer(type, 0.001));
   }
   expect_the_curve_of_one_device(optimizer("sgd", 0.02), 1e-5, {kMlp, kHead | kMlp});
 }
-/// Two layers with `units` hidden units and a dropout between them, as in VGG's classifier.
+/// Sets two layers with `units` hidden units and a dropout between them, as in VGG's classifier.
 Change dropped(int64_t units) {
   return [=](TrainJob& job) {
     model_of(job, units, "Relu", 24);
@@ -135,8 +136,8 @@ Change dropped(int64_t units) {
                             {"drop", "Dropout", {}, {{"ratio", 0.4}}});
   };
 }
-// Each rank draws for its units the dropout that one device draws for them.
-TEST(SplitMlp, FollowsItWithDropoutBetween) {
+// Each rank must draw the same dropout for its units as one device does.
+TEST(SplitMlp, FollowsTheCurveWithDropoutBetween) {
   expect_the_curve_of_one_device(dropped(48), 1e-5, {kMlp, kAll}, {2, 3, 4});
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
@@ -149,7 +150,7 @@ TEST(SplitMlp, FollowsItWithDropoutBetween) {
 }
 // If a rank's units are not a multiple of 4, the pair stays whole, and the next pair is tried. The
 // evaluation program, which has no dropout, must be split the same way.
-TEST(SplitMlp, LeavesAPairWholeWhoseDrawsCannotBeCut) {
+TEST(SplitMlp, DoesNotSplitAPairWhoseRandomDrawsCannotBeSplit) {
   const Workspace w;
   make_classes(w, 7, 120);
   Recorder expected, got;
@@ -162,7 +163,7 @@ TEST(SplitMlp, LeavesAPairWholeWhoseDrawsCannotBeCut) {
 }
 
 /// The preset groups its layers into pairs: 1 and 2, 3 and the head.
-TEST(SplitMlp, FollowsItWithSeveralPairs) {
+TEST(SplitMlp, FollowsTheCurveWithSeveralPairs) {
   const auto three = [](TrainJob& job) {
     job.model = {};
     job.model.preset = "mlp";
@@ -172,7 +173,7 @@ TEST(SplitMlp, FollowsItWithSeveralPairs) {
   expect_the_curve_of_one_device(three, 1e-5, {kAll}, {2, 4}, 1);
 }
 // All weights belong to the pair, so no gradient is exchanged.
-TEST(SplitMlp, FollowsItWithNothingBesideThePair) {
+TEST(SplitMlp, FollowsTheCurveWithOnlyThePair) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.model.layers = {dense("fc1", 40), activation("Relu"), {"head", "Gemm", {}, {}}};
@@ -181,14 +182,14 @@ TEST(SplitMlp, FollowsItWithNothingBesideThePair) {
       },
       1e-5, {kMlp, kState | kMlp});
 }
-TEST(SplitMlp, FollowsItWithClippedGradients) {
+TEST(SplitMlp, FollowsTheCurveWithClippedGradients) {
   expect_the_curve_of_one_device([](TrainJob& job) {
     job.recipe.clip_norm = 0.3;
     job.recipe.metrics = {"gradient_norm"};
   });
   expect_the_curve_of_one_device([](TrainJob& job) { job.recipe.clip_value = 0.01; });
 }
-TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
+TEST(SplitMlp, FollowsTheCurveWithMicroBatchesAveragesAndFrozenLayers) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.recipe.batch_size = 24;
@@ -215,8 +216,8 @@ TEST(SplitMlp, FollowsItWithMicroBatchesAveragesAndFrozenLayers) {
       },
       1e-5, {kMlp});
 }
-// The loss curve of one device, within the precision of 16 bits.
-TEST(SplitMlp, FollowsItIn16Bits) {
+// The loss curve must equal that of one device, within the precision of 16 bits.
+TEST(SplitMlp, FollowsTheCurveIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     expect_the_curve_of_one_device([&](TrainJob& job) { job.recipe.precision = precision; },
@@ -224,7 +225,7 @@ TEST(SplitMlp, FollowsItIn16Bits) {
   }
 }
 
-/// A small transformer, each of whose blocks ends in a pair.
+/// Returns a small transformer, each of whose blocks ends in a pair.
 Change transformer(int64_t recompute = 0) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -238,7 +239,7 @@ Change transformer(int64_t recompute = 0) {
     job.recipe.context_length = 6;
   };
 }
-TEST(SplitMlp, FollowsItInATransformer) {
+TEST(SplitMlp, FollowsTheCurveInATransformer) {
   const Workspace w;
   make_text(w);
   Recorder expected;
@@ -282,7 +283,7 @@ TEST(SplitMlp, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // A checkpoint has whole tensors, so the sharding of the run that wrote it does not matter.
-TEST(SplitMlp, CheckpointsGoOnInAnyLayout) {
+TEST(SplitMlp, CheckpointsResumeInAnyShardingPlan) {
   const Workspace w;
   make_classes(w, 7, 120);
   const auto change = [](TrainJob& job) {
@@ -311,7 +312,7 @@ TEST(SplitMlp, CheckpointsGoOnInAnyLayout) {
 }
 
 // Sharding changes no initial value, and no rank writes to another rank's part.
-TEST(SplitMlp, WeightsBeginAsOnOneDevice) {
+TEST(SplitMlp, WeightsAreInitializedAsOnOneDevice) {
   const Workspace w;
   make_classes(w, 7, 120);
   const auto change = [](TrainJob& job) {
@@ -329,7 +330,7 @@ TEST(SplitMlp, WeightsBeginAsOnOneDevice) {
   }
 }
 
-TEST(SplitMlp, ModelsPredictAsOfOneDevice) {
+TEST(SplitMlp, ModelsPredictLikeThoseOfOneDevice) {
   const Workspace w;
   make_classes(w, 7, 120);
   const TrainJob one = job_on(w, "one", kWhole), split = job_on(w, "split", kMlp);
@@ -342,7 +343,7 @@ TEST(SplitMlp, ModelsPredictAsOfOneDevice) {
   ASSERT_TRUE(predictor.ok()) << predictor.error().message;
 }
 
-/// A model most of whose memory is the pair's.
+/// A model whose memory is mostly that of one pair of dense layers.
 constexpr int64_t kUnits = 901, kWidth = 64;
 Change wide() {
   return [](TrainJob& job) {
@@ -351,7 +352,7 @@ Change wide() {
   };
 }
 
-TEST(SplitMlp, RanksHoldTheirUnitsAndNoMore) {
+TEST(SplitMlp, RanksStoreOnlyTheirUnits) {
   const Workspace w;
   make_classes(w, 7, 120);
   Recorder whole;
@@ -400,7 +401,7 @@ TEST(SplitMlp, TrainsAModelWhosePairFitsNoDevice) {
   expect_the_curve(unbounded, r, 1e-5);
 }
 
-TEST(SplitMlp, IsChosenWhereNothingElseMakesAJobFit) {
+TEST(SplitMlp, IsChosenIfNothingElseMakesAJobFit) {
   const Workspace w;
   make_classes(w, 7, 120);
   const TrainJob job = job_on(w, "job", kWhole, wide());
@@ -426,7 +427,7 @@ TEST(SplitMlp, IsChosenWhereNothingElseMakesAJobFit) {
       << "layers are split within a node";
 }
 
-TEST(SplitMlp, PlansWhatRanksExchange) {
+TEST(SplitMlp, PlansTheExchangeOfRanks) {
   const Workspace w;
   make_classes(w, 7, 120);
   TrainJob job = job_on(w, "job", kMlp, [](TrainJob& changed) {
@@ -445,7 +446,7 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
     ASSERT_EQ(plan.pairs.size(), 2u);
     EXPECT_EQ(plan.pairs[0].first + plan.pairs[0].second, "infc1");
     EXPECT_EQ(plan.pairs[1].first + plan.pairs[1].second, "fc2head");
-    // x, y and dy of 16 rows, and dx if weights in front of the pair need it.
+    // x, y and dy of 16 rows, and dx if weights before the pair need it.
     EXPECT_EQ(plan.pairs[0].exchanged_bytes, 4 * 16 * (8 + 50 + 50));
     EXPECT_EQ(plan.pairs[1].exchanged_bytes, 4 * 16 * (50 + 7 + 7 + 50));
     ASSERT_EQ(plan.exchanges.size(), 3u);
@@ -461,8 +462,9 @@ TEST(SplitMlp, PlansWhatRanksExchange) {
   }
 }
 
-// The rule of split_mlp.h at its limit: 4 P for weights, gradients and state against R (2 D + D').
-TEST(SplitMlp, SplitsWhereThatSavesMemory) {
+// The rule of split_mlp.h is tested at its limit: 4 P for weights, gradients and state against R (2
+// D + D').
+TEST(SplitMlp, SplitsIfThatSavesMemory) {
   const Workspace w;
   make_classes(w, 7, 600);
   // P = 50 (8 + 1 + 20) = 1,450; 2 D + D' = 36; the limit is 161.1 rows.
@@ -503,7 +505,7 @@ TEST(SplitMlp, FindsTheClassifierOfVgg) {
 
 // All ranks run the same program with the same memory layout, and every exchange has its own
 // number.
-TEST(SplitMlp, RanksDifferByAttributesAlone) {
+TEST(SplitMlp, RanksDifferOnlyByAttributes) {
   const Workspace w;
   make_classes(w, 5, 120);
   TrainJob job = job_on(w, "job", kAll, [](TrainJob& changed) {
@@ -568,7 +570,7 @@ TEST(SplitMlp, GraphsRefuseAConversionThatIsNotPlanned) {
   EXPECT_EQ(graph.tensor(summand).spread, Spread::kSummand);
   const TensorId y = given("y", *scatter_rows_op(), rows, {summand});
   EXPECT_EQ(graph.tensor(y).spread, Spread::kOwn);
-  const std::string mismatch = "SPREAD_MISMATCH";
+  const std::string mismatch = "SHARDING_UNSUPPORTED";
   EXPECT_EQ(refused("own rows by units", *gemm_op(), product, {x, w1}), mismatch);
   EXPECT_EQ(refused("units and classes", *gemm_op(), product, {active, of_classes}), mismatch);
   EXPECT_EQ(refused("a whole bias of units", *gemm_op(), product, {all, classes, b1}), mismatch);

@@ -15,14 +15,14 @@ using Change = std::function<void(TrainJob&)>;
 /// Replaces the job's optimizer.
 Change optimizer(const char* type, double rate, double momentum = 0);
 
-/// A dataset with the columns x0 .. x7 and a class y, from the lines that `write_row` writes. Lines
-/// after the first `rows` are the test set.
+/// Makes a dataset with the columns x0 .. x7 and a class y, from the lines that `write_row` writes.
+/// Lines after the first `rows` are the test set.
 void make_rows(const Workspace& w, int64_t rows, int64_t test_rows,
                const std::function<void(std::ostream& out, int64_t row)>& write_row);
-/// A dataset of rows of eight numbers that correlate with their class; each of `classes` occurs at
-/// least once.
+/// Makes a dataset of rows of eight numbers that correlate with their class; each of `classes`
+/// occurs at least once.
 void make_classes(const Workspace& w, int64_t classes, int64_t rows);
-/// A dataset from a text of 13 letters; the tokenizer determines the vocabulary.
+/// Makes a dataset from a text of 13 letters; the tokenizer determines the vocabulary.
 void make_text(const Workspace& w, int letters = 900, const char* tokenizer = "char");
 
 /// Expects every series of `got` to be within `bound` of the one-device run `expected`.
@@ -45,7 +45,7 @@ void expect_the_curve_over(const std::vector<RankLayout>& legs, int64_t steps_ea
 /// Calls expect_to_resume() twice and expects the same bits each time.
 void expect_the_same_bits_twice(const std::function<TrainJob(const std::string& name)>& job_of,
                                 int64_t ranks, int64_t step);
-/// The largest difference between corresponding numbers of two jobs' weight files.
+/// Returns the largest difference between corresponding numbers of two jobs' weight files.
 double distance(const TrainJob& a, const TrainJob& b);
 
 }  // namespace trainyard::testing

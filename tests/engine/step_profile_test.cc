@@ -1,5 +1,5 @@
-// Catches: a profile that omits nodes, includes unrequested timings, or changes results; a trace
-// that viewers cannot read.
+// The tests catch a profile that omits nodes, includes unrequested timings, or changes results; a
+// trace that viewers cannot read.
 #include "src/calibration/step_profile.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(StepProfile, ChangesNothing) {
   }
 }
 
-TEST(StepProfile, StopsWhenItIsAsked) {
+TEST(StepProfile, StopsOnRequest) {
   Small small;
   const auto cpu = make_cpu_backend(1);
   ProfilingBackend backend(*cpu);
@@ -110,7 +110,7 @@ TEST(StepProfile, StopsWhenItIsAsked) {
   EXPECT_EQ(profile.error().code, ErrorCode::kCancelled);
 }
 
-TEST(StepProfile, LeastTimeIsThatOfWhatIsScarcer) {
+TEST(StepProfile, LeastTimeIsThatOfTheBottleneck) {
   NodeWork work;
   work.cost = {1000, 100};
   DevicePeak peak;
@@ -124,15 +124,15 @@ TEST(StepProfile, LeastTimeIsThatOfWhatIsScarcer) {
   EXPECT_EQ(least_seconds(work, peak), 100);
   work.multiplies_half = false;
   work.multiplies_tf32 = true;
-  peak.half_flops = 400;
-  EXPECT_EQ(least_seconds(work, peak), 20)
-      << "TF32 has half the rate of 16 bits: 5 s, the bytes take 20";
-  peak.half_flops = 0;
+  peak.tf32_flops = 40;
+  EXPECT_EQ(least_seconds(work, peak), 25);
+  peak.tf32_flops = 0;
   peak.f32_flops = 10;
-  EXPECT_EQ(least_seconds(work, peak), 100) << "a CPU computes TF32 as F32";
+  EXPECT_EQ(least_seconds(work, peak), 100)
+      << "a CPU, or a GPU without TF32, computes it as F32, however fast 16 bits are";
 }
 
-TEST(StepProfile, ProductsOf16BitsAreTold) {
+TEST(StepProfile, ProductsOf16BitsAreMarked) {
   Small small(1, Precision::kBf16);
   bool any = false;
   for (const NodeProfile& node : profile_of(small).nodes) {
@@ -166,7 +166,7 @@ TEST(StepProfile, JsonHasEveryNodeAndItsShareOfTheBoundAndTheSumsOfOps) {
   }
 }
 
-TEST(StepProfile, TheTraceIsWhatViewersRead) {
+TEST(StepProfile, TheTraceHasTheFormatOfViewers) {
   Small small;
   const StepProfile profile = profile_of(small);
   const nlohmann::json trace = nlohmann::json::parse(chrome_trace(profile));

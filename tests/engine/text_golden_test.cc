@@ -1,6 +1,6 @@
-// Models of sequences and text against PyTorch. Initial weights and batches are Philox numbers that
-// tests/golden/make_text_golden.py draws too. A misplaced gate, an omitted bias or padding that is
-// not masked shows in the first steps, a truncated gradient soon after.
+// Compares models of sequences and text with PyTorch. Initial weights and batches are Philox
+// numbers that tests/golden/make_text_golden.py draws too. A misplaced gate, an omitted bias or
+// padding that is not masked shows in the first steps, a truncated gradient soon after.
 //
 // Bound: the loss of each of 50 steps within 1e-4 relative.
 #include <gtest/gtest.h>
@@ -37,13 +37,12 @@ const Json& text_golden() {
   return json;
 }
 
-// Equals numbers() and tokens() in tests/golden/make_text_golden.py. A batch of tokens has no
-// `numbers`.
 struct TextBatch {
-  std::vector<float> numbers;
+  std::vector<float> numbers;  // empty for text
   std::vector<int32_t> tokens;
   std::vector<int32_t> target;
 };
+// Returns the batch of numbers() or, for text, of tokens() in tests/golden/make_text_golden.py.
 TextBatch batch_of(bool text, uint64_t step) {
   const uint64_t seed = text_golden()["seed"];
   const int64_t rows = text_golden()["batch_size"];

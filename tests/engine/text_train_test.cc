@@ -1,6 +1,7 @@
-// Text through the whole engine: ingest, loader, training, evaluation, prediction, and refusals.
-// Catches windows that are counted wrongly, a loss that is not the mean over tokens, a resumed run
-// that gets other windows, and raw text that is tokenized differently from the training rows.
+// Tests of text in the whole engine: ingest, loader, training, evaluation, prediction, and
+// refusals. The tests catch windows that are counted wrongly, a loss that is not the mean over
+// tokens, a resumed run that gets other windows, and raw text that is tokenized differently from
+// the training rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -40,7 +41,7 @@ DatasetSchema ingest_text(const Workspace& w, const std::string& text, double te
   return schema.ok() ? *std::move(schema) : DatasetSchema{};
 }
 
-// Rows of two topics, which differ only in their words.
+// Ingests rows of two topics, which differ only in their words.
 DatasetSchema ingest_news(const Workspace& w, int64_t rows) {
   std::string csv = "topic,headline\n";
   for (int64_t i = 0; i < rows; ++i) {
@@ -103,7 +104,7 @@ TrainJob bigram_job(const Workspace& w, const std::string& name) {
   return job;
 }
 
-TEST(TextTraining, LearnsWhatFollowsWhat) {
+TEST(TextTraining, LearnsASequence) {
   const Workspace w;
   ingest_text(w, periodic_text(700), 0.1);
   const auto backend = testing::make_tested_backend(1);
@@ -174,7 +175,7 @@ TEST(TextTraining, RowsAreClassifiedAndRawTextIsReadAlike) {
   EXPECT_EQ(classes[static_cast<size_t>(predictions[1].label)], "money");
 }
 
-TEST(TextTraining, RefusesWhatDoesNotFit) {
+TEST(TextTraining, RefusesMismatches) {
   const Workspace stream_folder;
   const Workspace rows_folder;
   const DatasetSchema stream = ingest_text(stream_folder, periodic_text(100), 0);

@@ -1,6 +1,6 @@
-// recipe.precision: tf32, the default. It is only a flag for GPUs. On the CPU a run gives the bits
-// of fp32, whatever the model: catches a pass or a kernel that does not recognise a product with
-// the flag.
+// Tests of the default precision, tf32, which is only a flag for GPUs: on the CPU every model must
+// give the bits of fp32. They fail if a pass or a kernel does not recognise a product with the
+// flag.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +27,7 @@ void fill(std::vector<std::byte>& bytes, const F& value_of) {
   }
 }
 
-/// Numbers in [0, 1), or classes or tokens 0, 1, 2. Empty if the input is the target.
+/// Returns numbers in [0, 1), or classes or tokens 0, 1, 2. Empty if the input is the target.
 std::vector<std::byte> some_values(const BoundProgram& bound, TensorId id) {
   if (id == kNoTensor) return {};
   const TensorType& type = bound.program.graph.tensor(id).type;

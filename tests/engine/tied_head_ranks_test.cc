@@ -1,6 +1,7 @@
-// A head that shares an embedding's table, as in GPT-2, split by class over several devices, which
-// are host backends here; each token is looked up on the rank that has its row. Expects the losses
-// of one device, in the planned memory, with checkpoints from and to any sharding.
+// Tests of a head that shares an embedding's table, as in GPT-2, split by class over several
+// devices, which are host backends here; each token is looked up on the rank that has its row.
+// Expects the losses of one device, in the planned memory, with checkpoints from and to any
+// sharding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,8 +67,8 @@ TrainJob job_on(const Workspace& w, const std::string& name, Shard shard,
   return job;
 }
 
-/// A model with two embeddings, one of which shares its table with the head, and a bias; `more`
-/// layers are between them and the head.
+/// Returns a model with two embeddings, one of which shares its table with the head, and a bias;
+/// `more` layers are between them and the head.
 Change layers(std::vector<LayerSpec> more = {}) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -112,10 +113,10 @@ void expect_the_curve_of_one_device(const Change& change, double bound = 1e-5,
 TEST(TiedHead, FollowsTheCurveOfOneDevice) {
   expect_the_curve_of_one_device(nullptr, 1e-5, {kHead, kState, kSharded, kEvery});
 }
-TEST(TiedHead, FollowsItBesideAnEmbeddingOfItsOwnAndWithABias) {
+TEST(TiedHead, FollowsTheCurveWithASeparateEmbeddingAndABias) {
   expect_the_curve_of_one_device(layers());
 }
-TEST(TiedHead, FollowsItWithEveryOptimizerThatCan) {
+TEST(TiedHead, FollowsTheCurveWithEverySupportedOptimizer) {
   expect_the_curve_of_one_device(optimizer("sgd", 0.02, 0.9), 1e-5, {kHead, kState}, {3});
   expect_the_curve_of_one_device(optimizer("sgd", 0.05), 1e-5, {kHead}, {3});
   for (const char* type : {"adam", "rmsprop"}) {
@@ -125,7 +126,7 @@ TEST(TiedHead, FollowsItWithEveryOptimizerThatCan) {
   // Muon leaves the table to AdamW.
   expect_the_curve_of_one_device(optimizer("muon", 0.002, 0.9), 1e-4, {kHead}, {3});
 }
-TEST(TiedHead, FollowsItWithEveryKindOfTarget) {
+TEST(TiedHead, FollowsTheCurveWithEveryKindOfTarget) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.model.loss = {"SoftmaxCrossEntropyLoss", {{"label_smoothing", 0.2}}};
@@ -138,7 +139,7 @@ TEST(TiedHead, FollowsItWithEveryKindOfTarget) {
       },
       1e-5, {kHead}, {4});
 }
-TEST(TiedHead, FollowsItWithClippedGradients) {
+TEST(TiedHead, FollowsTheCurveWithClippedGradients) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.recipe.clip_norm = 0.3;
@@ -148,7 +149,7 @@ TEST(TiedHead, FollowsItWithClippedGradients) {
   expect_the_curve_of_one_device([](TrainJob& job) { job.recipe.clip_value = 0.01; }, 1e-5, {kHead},
                                  {2});
 }
-TEST(TiedHead, FollowsItWithMicroBatchesAndAverages) {
+TEST(TiedHead, FollowsTheCurveWithMicroBatchesAndAverages) {
   expect_the_curve_of_one_device(
       [](TrainJob& job) {
         job.recipe.accumulate_steps = 2;
@@ -158,7 +159,7 @@ TEST(TiedHead, FollowsItWithMicroBatchesAndAverages) {
       },
       1e-5, {kHead, kEvery}, {2, 3});
 }
-TEST(TiedHead, FollowsItWithDropoutAndRecompute) {
+TEST(TiedHead, FollowsTheCurveWithDropoutAndRecompute) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlocks, Recompute::kFull}) {
     expect_the_curve_of_one_device(
         [&](TrainJob& job) {
@@ -168,8 +169,8 @@ TEST(TiedHead, FollowsItWithDropoutAndRecompute) {
         1e-5, {kHead}, {3});
   }
 }
-// A frozen table has no gradient, but the layers behind it still have theirs.
-TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
+// A frozen table has no gradient, but the layers after it still have theirs.
+TEST(TiedHead, FollowsTheCurveWithFrozenLayersAndLora) {
   for (const char* frozen : {"wte.*", "h0*"}) {
     SCOPED_TRACE(frozen);
     expect_the_curve_of_one_device(
@@ -182,8 +183,8 @@ TEST(TiedHead, FollowsItWithFrozenLayersAndLora) {
       },
       1e-5, {kHead}, {3});
 }
-// The loss curve of one device, within the precision of 16 bits.
-TEST(TiedHead, FollowsItIn16Bits) {
+// The loss curve must equal that of one device, within the precision of 16 bits.
+TEST(TiedHead, FollowsTheCurveIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));
     expect_the_curve_of_one_device([&](TrainJob& job) { job.recipe.precision = precision; },
@@ -210,7 +211,7 @@ TEST(TiedHead, GivesTheSameBitsTwiceAndAfterAResume) {
 }
 
 // A checkpoint has the whole table, so the sharding of the run that wrote it does not matter.
-TEST(TiedHead, CheckpointsGoOnInAnyLayout) {
+TEST(TiedHead, CheckpointsResumeInAnyShardingPlan) {
   const Workspace w;
   make_text(w);
   const auto change = [](TrainJob& job) {
@@ -232,7 +233,7 @@ TEST(TiedHead, CheckpointsGoOnInAnyLayout) {
 
 // The job starts from given weights, and its result is a whole model again. (AdamW would turn the
 // rounding errors that are the gradient of a key's bias into full steps.)
-TEST(TiedHead, BeginsWithGivenWeightsAndGivesWholeOnes) {
+TEST(TiedHead, StartsFromGivenWeightsAndExportsWholeOnes) {
   const Workspace w;
   make_text(w);
   const TrainJob source = job_on(w, "source", kHead);
@@ -260,8 +261,8 @@ TEST(TiedHead, BeginsWithGivenWeightsAndGivesWholeOnes) {
 
 constexpr int64_t kBytes = 256;  // the vocabulary of a byte tokenizer
 
-/// A model most of whose memory is the table's, with only an activation between the embedding and
-/// the head; three steps.
+/// Returns a model most of whose memory is the table's, with only an activation between the
+/// embedding and the head; three steps.
 Change wide(int64_t width) {
   return [=](TrainJob& job) {
     job.model = {};
@@ -274,7 +275,7 @@ Change wide(int64_t width) {
   };
 }
 
-TEST(TiedHead, RanksHoldTheirPartOfTheTableAndNoMore) {
+TEST(TiedHead, RanksStoreOnlyTheirPartOfTheTable) {
   const Workspace w;
   make_text(w, 900, "byte");
   Recorder whole;
@@ -299,7 +300,7 @@ TEST(TiedHead, RanksHoldTheirPartOfTheTableAndNoMore) {
   }
 }
 
-/// The schema of a text with `words` words, for plans only: nothing is trained.
+/// Returns the schema of a text with `words` words, for plans only: nothing is trained.
 DatasetSchema vocabulary(int64_t words) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kText;
@@ -310,7 +311,7 @@ DatasetSchema vocabulary(int64_t words) {
   return schema;
 }
 
-TEST(TiedHead, PlansWhatRanksExchangeAndSave) {
+TEST(TiedHead, PlansTheExchangeAndTheSavingsOfRanks) {
   constexpr int64_t kWords = 3001, kPositions = kBatch * kContext;
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);
@@ -362,7 +363,7 @@ TEST(TiedHead, TrainsAModelWhoseTableFitsNoDevice) {
 
 // All ranks run the same program with the same memory layout, and every exchange has its own
 // number.
-TEST(TiedHead, RanksDifferByAttributesAlone) {
+TEST(TiedHead, RanksDifferOnlyByAttributes) {
   const Workspace w;
   make_text(w);
   TrainJob job = job_on(w, "job", kEvery);
@@ -387,7 +388,7 @@ TEST(TiedHead, RanksDifferByAttributesAlone) {
 }
 
 // After all passes, no node reads a shard as a whole tensor or the reverse.
-TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
+TEST(TiedHead, ProgramsKeepTheOriginOfTensors) {
   const Workspace w;
   make_text(w);
   for (const Shard shard : {kHead, kState, kEvery}) {
@@ -414,9 +415,9 @@ TEST(TiedHead, ProgramsKeepWhatTensorsAreOf) {
   }
 }
 
-// Every sharding set is also tried for GPT-2, and a model that does not fit whole fits with a split
-// head.
-TEST(TiedHead, LayoutsOfGpt2HaveASplitHead) {
+// Every sharding set is also tried for GPT-2, and a model that is too large for one device fits
+// with a split head.
+TEST(TiedHead, ShardingPlansOfGpt2HaveASplitHead) {
   const Workspace w;
   TrainJob job = job_on(w, "job", kWhole);
   const DatasetSchema schema = vocabulary(3001);
@@ -464,11 +465,12 @@ TEST(TiedHead, GraphsRefuseALookupThatIsNotPlanned) {
     return node.ok() ? "" : node.error().reason;
   };
   EXPECT_EQ(refused("own tokens in a part", *split_gather_op(), ranks, {part, own}),
-            "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("all tokens in the whole", *split_gather_op(), ranks, {whole, all}),
-            "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("a part for the whole", *gather_op(), {}, {part, own}), "SPREAD_MISMATCH");
-  EXPECT_EQ(refused("own gradients", *split_gather_grad_op(), table, {own, dy}), "SPREAD_MISMATCH");
+            "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("a part for the whole", *gather_op(), {}, {part, own}), "SHARDING_UNSUPPORTED");
+  EXPECT_EQ(refused("own gradients", *split_gather_grad_op(), table, {own, dy}),
+            "SHARDING_UNSUPPORTED");
   EXPECT_EQ(refused("no rank", *split_gather_op(), {{"ranks", int64_t{2}}}, {part, all}),
             "ATTRIBUTE_OUT_OF_RANGE");
   EXPECT_EQ(refused("another rank", *split_gather_op(),
@@ -478,7 +480,7 @@ TEST(TiedHead, GraphsRefuseALookupThatIsNotPlanned) {
   ASSERT_TRUE(y.ok()) << y.error().message;
   const TensorId vectors = graph.node(*y).outputs[0];
   EXPECT_EQ(graph.tensor(vectors).spread, Spread::kSummand);
-  EXPECT_EQ(refused("gelu of a summand", get_op("Gelu"), {}, {vectors}), "SPREAD_MISMATCH");
+  EXPECT_EQ(refused("gelu of a summand", get_op("Gelu"), {}, {vectors}), "SHARDING_UNSUPPORTED");
   const auto grad =
       graph.add_node("grad", *split_gather_grad_op(), table, {all, all_dy}, {"dtable"});
   ASSERT_TRUE(grad.ok()) << grad.error().message;
@@ -486,7 +488,7 @@ TEST(TiedHead, GraphsRefuseALookupThatIsNotPlanned) {
   graph.verify();
 }
 
-TEST(TiedHead, RefusesATableThatAnythingElseReads) {
+TEST(TiedHead, RefusesATableWithOtherReaders) {
   const Workspace w;
   make_text(w);
   const auto refusal = [&](const Change& change) {

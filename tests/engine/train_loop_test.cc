@@ -80,7 +80,7 @@ class Waits final : public HostBackend {
   std::unique_ptr<Backend> inner_ = make_cpu_backend(1);
 };
 
-TEST(Training, WaitsBehindNodesUntilItsFirstCheckpointToNameAFault) {
+TEST(Training, WaitsAfterEachNodeUntilTheFirstCheckpointToNameAFault) {
   const Workspace w;
   make_dataset(w, /*images=*/true, 60);
   const auto job = [&](const std::string& name) {
@@ -175,7 +175,7 @@ TEST(Training, SameSeedGivesTheSameBits) {
 
 // A test of whole runs could not distinguish the seed's effect on batches from its effect on
 // initial weights, so this test checks the batches directly.
-TEST(Training, BatchesAreThoseTheRecipeAsksFor) {
+TEST(Training, BatchesFollowTheRecipe) {
   Recipe recipe;
   recipe.batch_size = 12;
   recipe.seed = 41;
@@ -198,7 +198,7 @@ TEST(Training, BatchesAreThoseTheRecipeAsksFor) {
   EXPECT_EQ(options.first_step, 9);
 }
 
-TEST(Training, WithoutDropLastAnEpochEndsBehindItsCompletedBatch) {
+TEST(Training, WithoutDropLastAnEpochEndsAfterItsCompletedBatch) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob job = image_job(w, "a");  // 80 training rows: 3 batches of 24, and 8 rows
@@ -216,7 +216,7 @@ TEST(Training, WithoutDropLastAnEpochEndsBehindItsCompletedBatch) {
 }
 
 // A batch that has each row twice has the same mean gradient as a batch that has each row once.
-TEST(Training, ABatchOfRepeatedRowsTrainsAsItsRowsDo) {
+TEST(Training, ABatchOfRepeatedRowsTrainsLikeItsRows) {
   const Workspace w;
   make_dataset(w, /*images=*/false, 8);
   TrainJob once = image_job(w, "once");
@@ -254,7 +254,7 @@ TEST(Training, EvaluationAndCheckpointsChangeNoBit) {
   EXPECT_EQ(rb.saved, (std::vector<int64_t>{4, 8, 12, 15}));
 }
 
-TEST(Training, TheLastStepIsEvaluatedAndSavedWhateverIsDue) {
+TEST(Training, TheLastStepIsAlwaysEvaluatedAndSaved) {
   const Workspace w;
   make_dataset(w, true, 100);
   TrainJob job = image_job(w, "a");
@@ -417,7 +417,7 @@ TEST(Training, ResumesFromAnOlderCheckpointAfterAKill) {
   EXPECT_EQ(weights_of(parts), weights_of(whole));
 }
 
-TEST(Training, WhereEveryCheckpointIsDamagedNothingStartsAgain) {
+TEST(Training, AJobWithOnlyDamagedCheckpointsDoesNotStartOver) {
   const Workspace w;
   make_dataset(w, true, 100);
   const TrainJob job = image_job(w, "a");
@@ -474,8 +474,8 @@ TEST(Training, FinishedJobResumesToTheSameModelAndMetrics) {
   EXPECT_EQ(bytes_of(job.model_output / "model.json"), info);
 }
 
-// A job of 40 rows and 4 steps, which writes a checkpoint after every second step, and the model.
-// Tests let each of its file operations fail in turn.
+// Returns a job of 40 rows and 4 steps, which writes a checkpoint after every second step, and the
+// model. Tests let each of its file operations fail in turn.
 TrainJob short_job(const Workspace& w, const std::string& name) {
   TrainJob job = image_job(w, name);
   job.recipe.epochs = 0;
@@ -504,7 +504,7 @@ TEST(Training, DyingAtAnyFileOperationCostsNoBit) {
   }
 }
 
-TEST(Training, FailingDiskIsReportedAndTrainingGoesOn) {
+TEST(Training, AFailingDiskIsReportedAndTrainingContinues) {
   const Workspace w;
   make_dataset(w, true, 40);
   FaultyFiles count;

@@ -1,5 +1,6 @@
-// End-to-end: MNIST from IDX files to test accuracy, with the recipes of examples/mnist_mlp.yaml
-// and examples/mnist_lenet5.yaml. Skipped if TRAINYARD_TEST_DATA has no mnist/ folder.
+// Tests everything from MNIST's IDX files to the accuracy on its test set, with the recipes of
+// examples/mnist_mlp.yaml and examples/mnist_lenet5.yaml. Skipped if TRAINYARD_TEST_DATA has no
+// mnist/ folder.
 #include <gtest/gtest.h>
 
 #include <chrono>

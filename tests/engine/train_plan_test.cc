@@ -1,4 +1,5 @@
-// The plans and refusals of plan_run, and that evaluation counts each row once for any batch size.
+// Tests of the plans and refusals of plan_run, and that evaluation counts each row once for any
+// batch size.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,12 +81,12 @@ StepMemory step_memory(const ModelSpec& model, const ModelInterface& interface, 
   return memory;
 }
 
-/// The plan's bytes on a CPU, where device memory is host memory.
+/// Returns the plan's bytes on a CPU, where device memory is host memory.
 int64_t bytes_on_cpu(const RunPlan& plan) { return plan.memory.total() + plan.host_bytes; }
 
-// Catches a GPU's plan that includes the scores of a whole batch, and one that lacks scores that
-// are read back.
-TEST(PlanRun, ALanguageModelOnAGpuHoldsNoScores) {
+// This test catches a GPU's plan that includes the scores of a whole batch, and one that lacks
+// scores that are read back.
+TEST(PlanRun, ALanguageModelOnAGpuStoresNoScores) {
   constexpr int64_t kVocabulary = 5000, kContext = 32;
   ModelSpec gpt2;
   gpt2.preset = "gpt2";
@@ -206,7 +207,7 @@ constexpr int64_t kStepOfFive = 64 + 320 + 64 + 64 + 3 * 64;
 
 // The expected bytes are rows of 64 bytes, a table of 1 KiB, and the buffers of the steps that are
 // submitted together.
-TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
+TEST(PlanRun, ReportsTheResidentDataset) {
   const auto dataset_bytes = [](const Recipe& recipe, int64_t rows = 100, int64_t ranks = 1) {
     return plan_run(mlp(), recipe, digits_schema(rows), ranks).value().dataset_bytes;
   };
@@ -232,7 +233,7 @@ TEST(PlanRun, TellsWhatAGpuHoldsOfTheDataset) {
 
 // A batch of 25 rows is evaluated (13 and 12 on two ranks), and each row takes 64 bytes. With
 // augmentation, evaluation needs a second table.
-TEST(PlanRun, TellsWhatEvaluationsOfHeldRowsNeed) {
+TEST(PlanRun, ReportsTheMemoryOfResidentEvaluations) {
   const auto dataset_bytes = [](const Recipe& recipe, int64_t ranks = 1) {
     return plan_run(mlp(), recipe, digits_schema(100), ranks).value().dataset_bytes;
   };
@@ -246,8 +247,8 @@ TEST(PlanRun, TellsWhatEvaluationsOfHeldRowsNeed) {
   EXPECT_EQ(dataset_bytes(moved), moved_without + 25 * 64 + 1024);
 }
 
-// The copy from which a checkpoint is written, and five batches of the loader.
-TEST(PlanRun, TellsWhatTheHostHoldsBesides) {
+// The host stores the copy from which a checkpoint is written, and five batches of the loader.
+TEST(PlanRun, ReportsTheMemoryOfTheHost) {
   const auto plan_of = [](const Recipe& recipe) {
     return plan_run(mlp(), recipe, digits_schema(100)).value();
   };
@@ -290,7 +291,7 @@ TEST(PlanRun, OnlyShortStepsOfOneDeviceAreSubmittedTogether) {
   EXPECT_EQ(together({20'000, 20'000}), 1) << "400 million parameters: milliseconds of bytes";
 }
 
-TEST(PlanRun, CountsWhatAGpuHoldsAsItIsStored) {
+TEST(PlanRun, CountsResidentRowsInTheirStoredForm) {
   DatasetSchema table;
   table.columns = {{ColumnSchema::Kind::kNumeric, "a", {}},
                    {ColumnSchema::Kind::kCategorical, "b", {"x", "y", "z"}}};
@@ -323,7 +324,7 @@ TEST(PlanRun, NamesTheFieldTheValueAndWhatIsAccepted) {
             "recipe.schedule.warmup_steps: 21 is more than the job's 20 steps, expected 0..20");
 }
 
-TEST(PlanRun, TellsWhatAKillCostsAtMost) {
+TEST(PlanRun, ReportsTheLongestTimeLostByAKill) {
   Recipe recipe = good_recipe();
   const CheckpointPlan by_time = plan_run(mlp(), recipe, digits_schema(100))->checkpoints;
   EXPECT_EQ(by_time.lost_steps_max, 0);
@@ -339,7 +340,7 @@ TEST(PlanRun, TellsWhatAKillCostsAtMost) {
       << "all of the job's";
 }
 
-TEST(PlanRun, RefusesCheckpointsToKeepThatThereCannotBe) {
+TEST(PlanRun, RefusesToKeepCheckpointsThatAreNeverWritten) {
   // The job has two epochs of 10 steps.
   const auto after = [](int64_t every, int64_t between) {
     return refusal_after([&](Recipe& r) {
@@ -384,7 +385,7 @@ TEST(PlanRun, RefusesEveryBadLearningRateAndSplit) {
             "that leaves both");
 }
 
-TEST(PlanRun, RefusesWhatHasNoEffect) {
+TEST(PlanRun, RefusesFieldsWithoutEffect) {
   const Error momentum = refusal_after([](Recipe& r) {
     r.optimizer.type = "adam";
     r.optimizer.momentum = 0.9;
@@ -396,7 +397,7 @@ TEST(PlanRun, RefusesWhatHasNoEffect) {
   EXPECT_EQ(refusal_after([](Recipe& r) { r.evaluate_every_steps = 3; }).reason, "FIELD_UNUSED");
 }
 
-TEST(PlanRun, TellsAllProblemsAtOnce) {
+TEST(PlanRun, ReportsAllProblemsAtOnce) {
   const Error e = refusal_after([](Recipe& r) {
     r.batch_size = 1000;
     r.epochs = 2000000;
@@ -487,7 +488,7 @@ LayerSpec layer_of(const char* op) {
   return spec;
 }
 
-/// A model whose activations outweigh its parameters: 12 layers of 16 units.
+/// Returns a model whose activations outweigh its parameters: 12 layers of 16 units.
 ModelSpec deep_mlp() {
   ModelSpec model;
   for (int i = 0; i < 12; ++i) {
@@ -515,7 +516,7 @@ int64_t bytes_with(const ModelSpec& model, Recompute recompute, int64_t accumula
   return bytes_of(model, changed);
 }
 
-TEST(FindFit, ChangesNothingThatFitsAndNothingThatIsNotFree) {
+TEST(FindFit, ChangesNoFittingJobAndNoFixedField) {
   const int64_t whole = bytes_with(deep_mlp(), Recompute::kNone, 1);
   const auto find = [&](int64_t limit, FitFreedom free) {
     return find_fit(deep_mlp(), large_batch(), digits_schema(100), limit, free);
@@ -526,7 +527,7 @@ TEST(FindFit, ChangesNothingThatFitsAndNothingThatIsNotFree) {
   EXPECT_FALSE(find(1000, {true, true}).has_value()) << "less than the weights";
 }
 
-TEST(FindFit, TakesTheFewestMicroBatchesThatFit) {
+TEST(FindFit, UsesTheFewestMicroBatchesThatFit) {
   const int64_t limit = bytes_with(deep_mlp(), Recompute::kNone, 3);
   const std::optional<Fit> fit =
       find_fit(deep_mlp(), large_batch(), digits_schema(100), limit, {false, true});
@@ -561,7 +562,7 @@ TEST(FindFit, RecomputesBeforeItSplitsAndDoesBothWhereNeitherSuffices) {
   }
 }
 
-TEST(FindFit, LeavesBatchesWholeWhereTheyGiveTheResult) {
+TEST(FindFit, DoesNotSplitBatchesWhereThatChangesTheResult) {
   ModelSpec normalized = deep_mlp();
   normalized.layers.insert(normalized.layers.begin() + 1, layer_of("BatchNormalization"));
   ModelSpec weighted = deep_mlp();
@@ -576,7 +577,7 @@ TEST(FindFit, LeavesBatchesWholeWhereTheyGiveTheResult) {
 }
 
 // Planning is repeated until a stop request arrives during a plan.
-TEST(PlanRun, EndsSoonAfterItIsStopped) {
+TEST(PlanRun, StopsSoonOnRequest) {
   const auto layer = [](const char* op) {
     LayerSpec spec;
     spec.op = op;

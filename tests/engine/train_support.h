@@ -43,7 +43,7 @@ class Workspace {
 std::filesystem::path make_dataset(const Workspace& workspace, bool images, int64_t rows,
                                    int64_t test_rows = 0);
 
-/// A small convolutional network with every kind of layer that has state or draws numbers.
+/// Returns a small convolutional network with every kind of layer that has state or draws numbers.
 ModelSpec image_model(double dropout = 0.3);
 
 class Recorder final : public Reporter {
@@ -68,7 +68,8 @@ class Recorder final : public Reporter {
     failed.emplace_back(step, error);
   }
   void log(std::string_view message) override { lines.emplace_back(message); }
-  /// The first line that contains `part`; empty if none does. The other lines depend on the device.
+  /// Returns the first line that contains `part`; empty if none does. The other lines depend on the
+  /// device.
   std::string line_with(std::string_view part) const {
     for (const std::string& line : lines) {
       if (line.find(part) != line.npos) return line;
@@ -91,7 +92,7 @@ class Recorder final : public Reporter {
   std::function<void(int64_t)> on_progress;  // called with `signs`
 };
 
-/// The file's bytes; a missing file fails the test.
+/// Returns the file's bytes; a missing file fails the test.
 std::string bytes_of(const std::filesystem::path& path);
 
 }  // namespace trainyard::testing

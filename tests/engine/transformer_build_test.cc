@@ -1,5 +1,5 @@
-// Transformer presets and their layers: parameter counts known from publications, shared weights,
-// and refusals that name the layer.
+// Tests of transformer presets and their layers: parameter counts known from publications, shared
+// weights, and refusals that name the layer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -54,7 +54,7 @@ TEST(TransformerPresets, VitHasTheKnownParameterCounts) {
             5717416 - 2 * 192);
 }
 
-TEST(TransformerPresets, Gpt2StartsAsItsPaperSays) {
+TEST(TransformerPresets, Gpt2IsInitializedAsInItsPaper) {
   const Model model = build(preset("gpt2"), kGptText);
   EXPECT_EQ(tensor(model, "wte.weight").initializer.kind, Initializer::Kind::kNormal);
   EXPECT_EQ(tensor(model, "wte.weight").initializer.b, 0.02);
@@ -85,7 +85,7 @@ TEST(TransformerPresets, BuildWithDropoutAndForEvaluation) {
   }
 }
 
-TEST(TransformerPresets, RefuseDataThatTheyDoNotFit) {
+TEST(TransformerPresets, RefuseUnsuitableData) {
   expect_refusal(preset("gpt2"), kReviews, "model.gpt2", "next token");
   expect_refusal(preset("gpt2"), kImageNet, "model.gpt2", "[3, 224, 224]");
   expect_refusal(preset("gpt2", {{"n_head", int64_t{7}}}), kCharacters, "model.gpt2.n_head",

@@ -8,7 +8,7 @@
 namespace trainyard {
 namespace {
 
-/// The first of these interfaces that the preset accepts.
+/// Returns the first of these interfaces that the preset accepts.
 ModelInterface interface_of(const ModelSpec& model) {
   const ModelInterface all[] = {
       {{3, 32, 32}, 0, TargetForm::kClass, 10},

@@ -13,7 +13,7 @@ An event is {"seq", "attempt", "digest"} and, for a change of state, "state". Th
 of the store after everything has stopped: {"jobs": {NAME: {"state", "reason", "attempt", "request",
 "kind", "weights", "events", "origin"}}, "workers": [PID], "expected": {KIND: digest of the weights
 of an undisturbed run}, "crowd": {NAME: STATE or None}}. The crowd are jobs that waited from the
-beginning behind all others, with their final states; some of them are among the jobs too. A job's
+beginning with the lowest priority, with their final states; some are among the jobs too. A job's
 origin is the name of the job that it retries or forks, or None. Both have the same spec, and so the
 same request and weights.
 """
@@ -31,8 +31,7 @@ LOST_TOO_OFTEN = {"CRASH_LOOP"}  # the only reason with which kills alone may en
 
 
 def check(history, end):
-    """The broken promises, each with the invariant of RELIABILITY.md, section 6, that it
-    violates."""
+    """Returns the broken promises, each with the invariant of RELIABILITY.md, section 6, that it violates."""
     return [*submits(history, end), *event_logs(end), *streams(history, end), *observations(history, end),
             *outcomes(end), *cancels(history, end), *crowd(end)]
 

@@ -13,7 +13,7 @@ def event(seq, attempt, state=None):
 
 
 def job(request, last, reason="COMPLETED", kind="mlp", weights="w-mlp"):
-    """A job that was lost once and then ended in the state `last`."""
+    """Returns a job that was lost once and then ended in the state `last`."""
     events = [event(1, 0, "QUEUED"), event(2, 1, "STARTING"), event(3, 1, "RUNNING"), event(4, 1),
               event(5, 1, "QUEUED"), event(6, 2, "STARTING"), event(7, 2, "RUNNING"), event(8, 2), event(9, 2, last)]
     return {"state": last, "reason": reason, "attempt": 2, "request": request, "kind": kind, "weights": weights,
@@ -43,7 +43,7 @@ def sound():
 
 
 class History(unittest.TestCase):
-    def test_what_can_be_true_is_accepted(self):
+    def test_consistent_histories_are_accepted(self):
         self.assertEqual(history.check(*sound()), [])
 
     def refuses(self, invariant, words, plant):
@@ -52,18 +52,18 @@ class History(unittest.TestCase):
         found = history.check(calls, end)
         self.assertTrue(any(line.startswith(invariant + ":") and words in line for line in found), found)
 
-    def test_an_acknowledged_job_that_is_gone(self):
+    def test_an_acknowledged_job_that_is_lost(self):
         def plant(calls, end):
             del end["jobs"]["three"]
             calls[4]["job"] = "three"
         self.refuses("I1", "is not there", plant)
 
-    def test_one_of_the_crowd_that_is_gone_or_never_ends(self):
+    def test_a_job_of_the_crowd_that_is_lost_or_never_ends(self):
         self.refuses("I1", "c2 waited and is not there", lambda calls, end: end["crowd"].update(c2=None))
         self.refuses("I4", "c2 waited", lambda calls, end: end["crowd"].update(c2="QUEUED"))
         self.refuses("I9", "c1", lambda calls, end: end["jobs"]["c1"].update(weights="other"))
 
-    def test_a_watched_or_seen_job_that_is_gone(self):
+    def test_a_watched_or_listed_job_that_is_lost(self):
         self.refuses("I1", "was seen", lambda calls, end: end["jobs"].pop("three"))
         self.refuses("I1", "was watched", lambda calls, end: end["jobs"].pop("two"))
 
@@ -73,11 +73,11 @@ class History(unittest.TestCase):
     def test_one_request_and_two_jobs(self):
         self.refuses("I2", "made", lambda calls, end: end["jobs"]["two"].update(request="r1"))
 
-    def test_an_acknowledged_copy_that_is_gone_or_of_another(self):
+    def test_an_acknowledged_copy_that_is_lost_or_of_another_job(self):
         self.refuses("I1", "as made of", lambda calls, end: end["jobs"].pop("copy"))
         self.refuses("I1", "as made of", lambda calls, end: end["jobs"]["copy"].update(origin="one"))
 
-    def test_a_job_that_nobody_asked_for(self):
+    def test_a_job_that_was_never_submitted(self):
         self.refuses("I2", "nobody", lambda calls, end: end["jobs"]["two"].update(request="r9"))
 
     def test_a_job_that_never_ends(self):
@@ -127,11 +127,11 @@ class History(unittest.TestCase):
     def test_a_failure_that_kills_do_not_explain(self):
         self.refuses("I7", "INTERNAL", lambda calls, end: end["jobs"]["three"].update(reason="INTERNAL"))
 
-    def test_a_worker_that_is_left(self):
+    def test_a_worker_that_is_left_running(self):
         self.refuses("I8", "[77]", lambda calls, end: end.update(workers=[77]))
 
     def test_every_transition_is_that_of_the_daemon(self):
-        """The table of transitions equals that of server/store/job_state.h."""
+        """Checks that the table of transitions equals that of server/store/job_state.h."""
         import pathlib
         import re
         text = (pathlib.Path(__file__).resolve().parents[2] / "server/store/job_state.h").read_text()

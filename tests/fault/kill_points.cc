@@ -12,7 +12,6 @@
 //
 // A point is an operation and its file. Parts that differ between runs are replaced by *, as in
 // "rename models/*.tmp" and "fdatasync trainyard.db-wal".
-// "rename models/*.tmp" and "fdatasync trainyard.db-wal".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -4,13 +4,14 @@ A commit point is before or after an operation on a file of the state folder, a 
 or a secret passed to a worker. The daemon starts again, the client continues, and all promises must
 hold: I1 to I6, I8, I9 (F01, F02, F03, F07, F18, F26 at exact points).
 
-The work runs once with kill_points.cc, which logs the points. POINTS lists all of them: an unlisted
-point is a new commit point, and the test fails until it is listed and thus tested. Killing at all
-of them, before and after, takes an hour. A normal run takes the first occurrence of each point that
-starts a step of its own (its text is not empty), and --more others, chosen by the seed. With
---waiting, that many jobs wait behind those of the work. They run when nothing else does, and are
-cancelled and removed with the work's jobs. With --watchers, that many clients follow the work's
-jobs through every restart.
+A fixed sequence of requests, the workload, runs once with kill_points.cc, which logs the points.
+POINTS lists all of them: an unlisted point is a new commit point, and the test fails until it is
+listed and thus tested. Killing at all of them, before and after, takes an hour. A normal run takes
+the first occurrence of each point that starts a step of its own (its text is not empty), and --more
+others, chosen by the seed. With --waiting, that many jobs, the crowd, wait with a lower priority
+than the workload's jobs. They run when nothing else does, and are cancelled and removed with the
+workload's jobs. With --watchers, that many clients follow the workload's jobs through every
+restart.
 
     python3 tests/fault/kill_points_test.py --all
     python3 tests/fault/kill_points_test.py --waiting 10000 --watchers 100 --more 0 --only trainyard.db
@@ -134,8 +135,8 @@ class KilledDaemon(Daemon):
 
 
 class Crowd:
-    """Jobs that wait behind the work, in the state of a stopped daemon, and the number of clients
-    that watch the work."""
+    """Jobs that wait until the workload is done, in the state of a stopped daemon, and the number of clients that watch
+    the workload."""
 
     def __init__(self, folder, waiting, watchers):
         self.state, self.watchers, self.names = folder / "state", watchers, []
@@ -144,7 +145,7 @@ class Crowd:
         shutil.copy(EXAMPLES / "digits.csv.gz", folder)
         daemon = Daemon(self.state, "--threads-per-job", "1", "--cpu-slots", "2").start()
         try:
-            # Its rows differ from the work's, which the work must still upload.
+            # The crowd has other rows than the workload, so that the workload still uploads its own.
             self.names = submit_crowd(daemon, Clients(daemon, folder, 0, 0), waiting, number=1)
         finally:
             daemon.stop()
@@ -277,7 +278,7 @@ class Work:
         # The rule deletes the other jobs in several steps.
         self.daemon.cli("server", "gc", "--keep-jobs", "2", "--yes")
         self.daemon.cli("server", "gc", "--keep-jobs", "1", "--yes")
-        # The crowd jobs that the rule kept.
+        # These are the jobs of the crowd that the rule kept.
         crowd = [name for name in list_jobs(self.daemon) if name in self.crowd_end]
         crowd_models = [name for name, state in self.crowd_end.items() if state == "SUCCEEDED"]
         for what, name in (*(("", name) for name in self.ends), *(("model", name) for name in self.succeeded()),
@@ -318,7 +319,7 @@ class Place:
 
 
 def run(place, crowd, killed=None, log=""):
-    """Does the work, with or without a kill at (program, "POINT#k before"). Returns the work, the
+    """Runs the workload, with or without a kill at (program, "POINT#k before"). Returns the Work, the
     problems, the folder, and whether the kill happened."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="trainyard-points-"))
     if crowd.names:
@@ -345,8 +346,7 @@ def run(place, crowd, killed=None, log=""):
 
 
 def left_behind(state):
-    """Files that nothing refers to after everything was deleted, and after one more start and
-    stop."""
+    """Returns the files that nothing refers to after everything was deleted, and after one more start and stop."""
     daemon = Daemon(state).start()
     jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
     found = [f"I4: {job['name']} was deleted and is there" for job in jobs]
@@ -358,7 +358,7 @@ def left_behind(state):
 
 
 def trace(place, crowd, program):
-    """The points in the order of a run without a kill, and the digest of its weights."""
+    """Returns the points in the order of a run without a kill, and the digest of its weights."""
     with tempfile.NamedTemporaryFile() as log:
         work, found, folder, _ = run(place, crowd, log=(program, log.name))
         points = pathlib.Path(log.name).read_text().splitlines()

@@ -283,7 +283,7 @@ def kill_round(daemon, rng):
 
 
 def undisturbed(daemon, clients):
-    """The digest of the weights of each kind in an undisturbed run."""
+    """Returns the digest of the weights of each kind in an undisturbed run."""
     digests = {}
     for kind in sorted(KINDS):
         name = daemon.submit(clients.write_spec(kind, 0), "--wait")
@@ -314,14 +314,13 @@ def submit_crowd(daemon, clients, count, number=0):
 
 
 def list_jobs(daemon):
-    """All jobs by name."""
+    """Returns all jobs by name."""
     jobs = json.loads(daemon.cli("list", "--limit", 100000, "-o", "json").stdout)["jobs"]
     return {job["name"].rsplit("/")[-1]: job for job in jobs}
 
 
 def end_crowd(daemon, names):
-    """Cancels the crowd jobs that still wait, many per call, and returns the final state of
-    each."""
+    """Cancels the jobs of the crowd that still wait, many per call, and returns the final state of each."""
     for first in range(0, len(names), CANCELLED_AT_ONCE):
         daemon.cli("cancel", *names[first:first + CANCELLED_AT_ONCE])
     deadline = time.monotonic() + PATIENCE_S
@@ -357,7 +356,7 @@ def describe_end(daemon, expected, crowd_names):
 
 
 def settle(daemon, crowd_names):
-    """Waits for all jobs except the crowd's to end, and resumes jobs that a client paused."""
+    """Waits until all jobs outside the crowd have ended, and resumes jobs that a client paused."""
     deadline = time.monotonic() + PATIENCE_S
     behind = set(crowd_names)
     while time.monotonic() < deadline:

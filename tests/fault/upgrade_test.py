@@ -56,8 +56,8 @@ def make_older(state):
 
 
 def rows(path):
-    """Every row except the record that a daemon ran. Reads a copy of the files, since SQLite would
-    empty the log."""
+    """Returns every row except the record that a daemon ran. Reads a copy of the files, since SQLite would empty the
+    log."""
     with tempfile.TemporaryDirectory() as folder:
         for suffix in ("", "-wal"):
             if pathlib.Path(f"{path}{suffix}").exists():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the first inputs of tests/fuzz/corpus: small files of each format, right and nearly right.
 
-    python3 tests/fuzz/make_corpus.py     # needs Pillow
+python3 tests/fuzz/make_corpus.py     # needs Pillow
 
-What a fuzzer has found stands beside them under names that begin with found_, and stays.
+Inputs found by a fuzzer are kept in the same folders, under names that begin with found_.
 """
 
 import base64
@@ -140,7 +140,7 @@ def jsonl():
 
 
 def subword():
-    """Models that SentencePiece has learnt, from the tokenizer's own golden file."""
+    """Writes models that SentencePiece has learned, from the tokenizer's own golden file."""
     for case in json.loads((GOLDEN / "subword.json").read_text())["cases"]:
         model = base64.b64decode(case["model"])
         write("subword", case["kind"], bytes([case["kind"] == "unigram"]) + model)
@@ -215,7 +215,7 @@ def schema():
 
 
 def onnx():
-    """Node tests of many kinds, from the importer's own golden file."""
+    """Writes node tests of many kinds, from the importer's own golden file."""
     with open(GOLDEN / "onnx_nodes.safetensors", "rb") as file:
         length = struct.unpack("<Q", file.read(8))[0]
         header = json.loads(file.read(length))

@@ -107,7 +107,7 @@ def engine_name(name):
 
 
 def initialize_images(model, seed):
-    """torchvision's initial weights, drawn as the engine draws them."""
+    """Sets torchvision's initial weights, drawn as the engine draws them."""
     vgg = isinstance(model, Vgg)
     with torch.no_grad():
         for name, m in model.named_modules():

@@ -18,7 +18,7 @@ BILINEAR = InterpolationMode.BILINEAR
 
 
 def image(channels, height, width):
-    """Integers from 0 to 255, including some gray and some saturated pixels."""
+    """Returns integers from 0 to 255, including some gray and some saturated pixels."""
     i = torch.arange(channels * height * width)
     pixels = (i * i * 7 + i * 31 + 13) % 256
     pixels = pixels.reshape(channels, height, width).float()

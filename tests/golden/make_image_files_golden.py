@@ -21,7 +21,7 @@ rng = np.random.default_rng(7)
 
 
 def smooth(channels: int, height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
-    """A picture that JPEG compresses well: waves, different for each channel."""
+    """Returns a picture that JPEG compresses well: waves, different for each channel."""
     y, x = np.mgrid[0:height, 0:width]
     planes = [127 + 100 * np.sin(x / (3 + c) + c) * np.cos(y / (4 - c / 2)) for c in range(channels)]
     return np.stack(planes, -1).round().clip(0, 255).astype(np.uint8)

@@ -38,7 +38,7 @@ CASES = [
 
 
 def image_batch(step, batch):
-    """Equals golden_batch() in reference_models.py, for images [3, SIDE, SIDE]."""
+    """Returns the batch of golden_batch() in reference_models.py, for images [3, SIDE, SIDE]."""
     pixels = 3 * SIDE * SIDE
     labels = philox_u32(SEED, stream_of("golden/label"), step, batch) % CLASSES
     noise = uniform01(SEED, stream_of("golden/noise"), step, batch * pixels).reshape(batch, pixels)
@@ -82,7 +82,7 @@ def golden(case, name, width, batch, options, optimizer):
         values = p.numpy().astype(np.float64).reshape(-1)
         reference = exact_state[key].numpy().reshape(-1)
         norm = np.linalg.norm(values)
-        if norm > 1e-5:  # a bias in front of batch normalization is only rounding error
+        if norm > 1e-5:  # the gradient of a bias before batch normalization is only rounding error
             distance = max(distance, np.linalg.norm(values - reference) / norm)
         norms[engine_name(key)] = float(f"{norm:.7g}")
     print(f"{case}: loss {losses[0]:.4f} -> {losses[-1]:.6f}; PyTorch fp32 against fp64: "

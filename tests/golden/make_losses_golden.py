@@ -71,8 +71,8 @@ def token_batch(step):
 
 
 def table_batch(step):
-    """Four numbers and two codes. The first code determines the class, and the first number
-    correlates with it."""
+    """Returns four numbers and two codes. The first code determines the class, and the first number correlates with
+    it."""
     x = (2 * uniform("numbers", step, BATCH * NUMBERS) - 1).reshape(BATCH, NUMBERS)
     codes = [integers(f"codes{i}", step, BATCH) % (count + 1)
              for i, count in enumerate(CATEGORIES.values())]
@@ -87,7 +87,7 @@ def table_number_batch(step):
 
 
 def row_batch(step):
-    """Twelve columns that are derived from three numbers plus noise."""
+    """Returns twelve columns that are derived from three numbers plus noise."""
     code = 2 * uniform("code", step, BATCH * 3).reshape(BATCH, 3) - 1
     noise = uniform("noise", step, BATCH * FEATURES).reshape(BATCH, FEATURES) - 0.5
     x = np.empty((BATCH, FEATURES))
@@ -97,7 +97,7 @@ def row_batch(step):
 
 
 def pixel_batch(step):
-    """Pixels in [0, 1): a bright half, left or right, and noise."""
+    """Returns pixels in [0, 1): a bright half, left or right, and noise."""
     channels, rows, columns = IMAGE
     side = integers("side", step, BATCH) % 2
     noise = uniform("pixel", step, BATCH * channels * rows * columns)

@@ -28,7 +28,7 @@ DRAWN = 3  # rows in each batch of `draws`
 
 
 class Draws:
-    """The numbers of a stream, one after the other, as in src/data/load/mix.cc."""
+    """Draws the numbers of a stream one after another, as in src/data/load/mix.cc."""
 
     def __init__(self, step):
         self.numbers = iter(philox_u32(SEED, stream_of("mix"), step, 4096))
@@ -68,7 +68,7 @@ def mix(cuts, share, centre, images, labels):
 
 
 def batch(step):
-    """Images whose brightest channel and column identify the class."""
+    """Returns images whose brightest channel and column identify the class."""
     count = BATCH * math.prod(IMAGE)
     x = torch.from_numpy(uniform01(SEED, stream_of("mix/x"), step, count)).float().reshape(BATCH, *IMAGE)
     y = torch.from_numpy((philox_u32(SEED, stream_of("mix/label"), step, BATCH) % CLASSES).astype("int64"))

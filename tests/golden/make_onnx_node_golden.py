@@ -37,7 +37,7 @@ INPUT_BYTES_MAX, OUTPUT_BYTES_MAX, EXPANDED_BYTES_MAX = 1 << 14, 1 << 14, 1 << 1
 
 
 def claimed():
-    """The names of the operations in the importer's table."""
+    """Returns the names of the operations in the importer's table."""
     text = (HERE.parent.parent / "docs" / "onnx.md").read_text()
     table = text[text.index("| ONNX | becomes |"):]
     return set(re.findall(r"^\| (\w+) \|", table.split("\n\n")[0], re.M)) - {"ONNX"}

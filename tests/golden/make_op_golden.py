@@ -22,7 +22,7 @@ SEED = 20240229
 
 
 def draw(name, shape):
-    """Equals draw() in tests/support/graph_cases.cc."""
+    """Returns what draw() in tests/support/graph_cases.cc returns."""
     count = int(np.prod(shape))
     u = uniform01(SEED, stream_of(name), 0, count) * 2 - 1
     return torch.from_numpy((np.where(u < 0, -0.1, 0.1) + 0.9 * u).reshape(shape))
@@ -175,8 +175,8 @@ def resampled():
 
 
 def starts():
-    """For each parameter of a layer that is large enough for statistics: its largest absolute value
-    and its deviation."""
+    """Returns, for each parameter of a layer that is large enough for statistics, its largest absolute value and its
+    deviation."""
     torch.manual_seed(1)
     nn = torch.nn
     # name, PyTorch's layer, and the engine's names of its parameters where they differ

@@ -186,7 +186,7 @@ def train(case):
 
 
 def frozen_and_scaled(model):
-    """Equals the parameter groups of the case below."""
+    """Returns PyTorch's parameter groups for the case "groups" below."""
     groups = []
     for name, p in model.named_parameters():
         if name.startswith("fc1."):
@@ -234,7 +234,8 @@ CASES = [
 
 
 def schedules():
-    """Learning rates of 40 steps by torch.optim.lr_scheduler; a warm-up is a LinearLR in front."""
+    """Returns the learning rates of 40 steps by torch.optim.lr_scheduler; a warm-up is a LinearLR
+    before the schedule."""
     from torch.optim import lr_scheduler as s
 
     total, warmup, base, least = 40, 6, 0.2, 0.02
@@ -287,7 +288,8 @@ def schedules():
 
 
 def area_under_curve(score, positive):
-    """The share of pairs in which the positive row has the higher score; equal scores count half.
+    """Returns the share of pairs in which the positive row has the higher score; equal scores count
+    half.
     """
     p, n = score[positive], score[~positive]
     return float(((p[:, None] > n).sum() + 0.5 * (p[:, None] == n).sum()) / (p.size * n.size))

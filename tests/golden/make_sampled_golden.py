@@ -35,7 +35,7 @@ def probability(k, distribution):
 
 
 def candidates(step, distribution):
-    """The first SAMPLES distinct draws, and the number of draws that were needed."""
+    """Returns the first SAMPLES distinct draws, and the number of draws that were needed."""
     words = philox_u32(SEED, stream_of("head/sample"), step, 40 * SAMPLES).astype(np.uint64).reshape(-1, 2)
     u = ((words[:, 0] << np.uint64(32) | words[:, 1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     if distribution == "uniform":

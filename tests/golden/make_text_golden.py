@@ -35,7 +35,7 @@ def numbers(step):
 
 
 def tokens(step):
-    """Rows of 1 to LENGTH tokens, drawn from a part of the vocabulary that depends on the label."""
+    """Returns rows of 1 to LENGTH tokens, drawn from a part of the vocabulary that depends on the label."""
     labels = philox_u32(SEED, stream_of("golden/label"), step, BATCH) % CLASSES
     lengths = 1 + philox_u32(SEED, stream_of("golden/length"), step, BATCH) % LENGTH
     draw = philox_u32(SEED, stream_of("golden/token"), step, BATCH * LENGTH).reshape(BATCH, LENGTH)

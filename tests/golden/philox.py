@@ -8,7 +8,7 @@ import numpy as np
 
 
 def stream_of(name):
-    """FNV-1a, 32 bit, as in src/base/philox.h."""
+    """Returns the 32-bit FNV-1a hash, as in src/base/philox.h."""
     h = 2166136261
     for byte in name.encode():
         h = ((h ^ byte) * 16777619) & 0xFFFFFFFF
@@ -40,12 +40,12 @@ def philox_u32(seed, stream, step, count):
 
 
 def uniform01(seed, stream, step, count):
-    """Uniform numbers in [0, 1) from the top 24 bits, exact in float and double."""
+    """Returns uniform numbers in [0, 1) from the top 24 bits, exact in float and double."""
     return (philox_u32(seed, stream, step, count) >> np.uint32(8)).astype(np.float64) * 2.0**-24
 
 
 def initial_uniform(seed, name, shape, fan_in):
-    """PyTorch's default for Linear and Conv, drawn as in src/train/initialize.cc."""
+    """Returns PyTorch's default weights of Linear and Conv, drawn as in src/train/initialize.cc."""
     bound = 1.0 / np.sqrt(float(fan_in))
     count = int(np.prod(shape))
     u = uniform01(seed, stream_of(name), 0, count)
@@ -53,7 +53,8 @@ def initial_uniform(seed, name, shape, fan_in):
 
 
 def initial_normal(seed, name, shape, deviation):
-    """Normal numbers by the Box-Muller transform of pairs of draws, as in src/train/initialize.cc.
+    """Returns normal numbers by the Box-Muller transform of pairs of draws, as in
+    src/train/initialize.cc.
     """
     count = int(np.prod(shape))
     pairs = uniform01(seed, stream_of(name), 0, 2 * count).reshape(count, 2)

@@ -15,7 +15,7 @@ def uniform(name, shape, fan_in):
 
 
 def normal(name, shape):
-    """Normal numbers as in src/train/initialize.cc: element i uses draws 2i and 2i + 1
+    """Returns normal numbers as in src/train/initialize.cc: element i uses draws 2i and 2i + 1
     (Box-Muller)."""
     u = uniform01(SEED, stream_of(name), 0, 2 * int(np.prod(shape))).reshape(-1, 2)
     z = np.sqrt(-2 * np.log(1 - u[:, 0])) * np.cos(2 * np.pi * u[:, 1])

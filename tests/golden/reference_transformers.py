@@ -149,7 +149,7 @@ def text_class_batch(seed, step, batch, context, vocabulary, classes):
 
 
 def image_batch(seed, step, batch, image, classes):
-    """Equals golden_batch() in reference_models.py, for any size."""
+    """Returns the batch of golden_batch() in reference_models.py, for any size."""
     pixels = int(np.prod(image))
     label = philox_u32(seed, stream_of("golden/label"), step, batch).astype(np.int64) % classes
     noise = uniform01(seed, stream_of("golden/noise"), step, batch * pixels).reshape(batch, pixels)

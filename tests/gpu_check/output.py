@@ -5,6 +5,7 @@ import json
 import re
 
 SAID_MAX = 300  # characters of one failure
+ENGINES = "engines of the failing case:"  # printed by tests/cuda/parity.cc after a failure
 TRACE = re.compile(r"^\S+:\d+: (.*)$")  # a line below "Google Test trace:"
 
 
@@ -27,6 +28,9 @@ def of_gtest(output):
                 if lines[at].strip():
                     said.append(lines[at].strip())
             failures.append(f"{test}: {', '.join(case) + ': ' if case else ''}{'; '.join(said)[:SAID_MAX]}")
+        elif line == ENGINES:
+            engines = itertools.takewhile(lambda x: x.startswith("  "), lines[i + 1:])
+            failures.append(f"{line} {'; '.join(map(str.strip, engines)) or 'none'}")
         elif line.startswith("[  FAILED  ] ") and line.rstrip().endswith("ms)"):
             names.append(line[13:].split()[0].rstrip(","))
     if re.search(r"^\[  PASSED  \] 0 tests\.$", output, re.MULTILINE) and not failures and not names:
@@ -45,6 +49,14 @@ def of_gtest_notes(output):
     left_out = [line[:SAID_MAX] for line in output.splitlines() if line.startswith("left out: ")]
     return nothing + left_out + [f"skipped: {name}: {reason}"[:SAID_MAX] for name, reason in
                       itertools.zip_longest(skipped, reasons[:len(skipped)], fillvalue="no reason was given")]
+
+
+NO_GPU = re.compile(r"CUDA_UNAVAILABLE|CUDA_LIBRARY_MISSING|CUDA_MODULE_MISMATCH|CUDA_MODULE_MISSING|DEVICE_NOT_FOUND|DEVICE_BUSY")
+
+
+def why_no_gpu(output):
+    """Why no program can use the GPU, for the output of `trainyard local check`; "" if one can."""
+    return next((line.strip()[:SAID_MAX] for line in output.splitlines() if NO_GPU.search(line)), "")
 
 
 def of_unittest(output):
@@ -82,3 +94,22 @@ def of_algorithms(folder):
                 lines.append(f"{library}: {len(timed)} problems timed, {changed} better than the first proposal; "
                              f"once each: {first:.0f} us by first proposals, {taken:.0f} us as taken")
     return "\n".join(lines)
+
+
+def of_offers(path):
+    """One line for each fused operation that the libraries were asked for: for how many problems it
+    can be used, and for how many an algorithm lost NaN (src/runtime/cuda/offers.h)."""
+    try:
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    except (OSError, ValueError):
+        return []
+    found = {}
+    for row in rows:
+        counts = found.setdefault(f"{row['library']}: {row['operation']}, {row['formats']}", {})
+        counts.setdefault(row["offer"], set()).add(row["problem"])
+    lines = []
+    for what, counts in sorted(found.items()):
+        offered, refused, loses = (counts.get(offer, set()) for offer in ("offered", "none", "loses NaN"))
+        lines.append(f"{what}: used for {len(offered)} of {len(offered | refused)} problems"
+                     + (f"; for {len(loses)} an algorithm lost NaN" if loses else ""))
+    return lines

@@ -98,6 +98,14 @@ def fill(folder, build, source_data, emulated):
     return place
 
 
+def compress(folder, file, preset=6):
+    # Programs share most of their code; a dictionary that spans several of them finds the
+    # repetitions.
+    run("tar", "-C", folder.parent, "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-cf", file, "-I",
+        f"xz --lzma2=preset={preset},dict=128MiB", folder.name)
+    return os.path.getsize(file)
+
+
 def pack(file, build, source_data, emulated):
     """Writes the archive and prints its content."""
     if not file.parent.is_dir():
@@ -111,12 +119,8 @@ def pack(file, build, source_data, emulated):
         folder = pathlib.Path(scratch) / "trainyard_gpu_check"
         folder.mkdir()
         place = fill(folder, build, source_data, emulated)
-        # Programs share most of their code; a dictionary that spans several of them finds the
-        # repetitions.
-        run("tar", "-C", scratch, "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "-cf", file, "-I",
-            "xz --lzma2=preset=6,dict=128MiB", folder.name)
+        size = compress(folder, file)
         whole = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
-    size = os.path.getsize(file)
     print(f"{file}: {size / 1e6:.1f} MB packed, {whole / 1e6:.0f} MB unpacked"
           + (", with an emulated GPU" if emulated else ", for " + ", ".join(place.architectures)))
     if size > BYTES_MAX:

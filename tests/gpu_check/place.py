@@ -20,6 +20,7 @@ TESTS = {"cuda_parity_test": "cuda", "cuda_device_test": "cuda", "train_test": "
 EMULATED_MODULE, EMULATED_NVML = "libtrainyard_cuda_emulated.so", "libfake_nvml.so"
 # Libraries that the module opens by name when needed, in addition to those that it links.
 OPENED_LATER = ("libnvrtc.so", "libnccl.so.2")
+OFFERS = "library_offers.jsonl"  # in OUT: which fused operations the libraries offered (src/runtime/cuda/offers.h)
 
 
 class Refused(Exception):
@@ -107,12 +108,15 @@ def cuda_folders(module):
     return folders, missing
 
 
-def make_launchers(place, out):
-    """Creates a folder of scripts that start the programs with their libraries, module and golden
-    data.
+@dataclasses.dataclass
+class Launchers:
+    folder: pathlib.Path  # scripts that start the programs with their libraries, module and golden data
+    missing: list  # the names of CUDA's libraries that were found nowhere
+    library_path: str  # the LD_LIBRARY_PATH of the scripts
 
-    The environment of this process is not changed, since PyTorch must not get our libraries.
-    """
+
+def make_launchers(place, out):
+    """The environment of this process is not changed, since PyTorch must not get our libraries."""
     cuda, missing = ([], []) if place.emulated else cuda_folders(place.module)
     library_path = [str(f) for f in [*cuda, *place.libraries]] + \
         [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
@@ -123,7 +127,7 @@ def make_launchers(place, out):
         link.symlink_to(place.nvml)
         library_path.insert(0, str(link.parent))
     env = {"LD_LIBRARY_PATH": ":".join(dict.fromkeys(library_path)), "TRAINYARD_CUDA_MODULE": place.module,
-           "TRAINYARD_SOURCE_DIR": ROOT, "TRAINYARD_TEST_DEVICE": "gpu-0"}
+           "TRAINYARD_SOURCE_DIR": ROOT, "TRAINYARD_TEST_DEVICE": "gpu-0", "TRAINYARD_LIBRARY_OFFERS": out / OFFERS}
     if "trainyard-tokenizer" in place.programs:
         env["TRAINYARD_TOKENIZER_PROGRAM"] = place.programs["trainyard-tokenizer"]
     if place.emulated:
@@ -135,4 +139,4 @@ def make_launchers(place, out):
         script = folder / name
         script.write_text(f"#!/bin/sh\n{words} exec {shlex.quote(str(program))} \"$@\"\n")
         script.chmod(0o755)
-    return folder, missing
+    return Launchers(folder, missing, env["LD_LIBRARY_PATH"])

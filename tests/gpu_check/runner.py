@@ -9,8 +9,10 @@ import signal
 import subprocess
 import time
 
-GRACE_S = 3.0  # between terminating a process and killing it
-SHOWN_MAX = 12  # lines of failures in the table; results.json has all
+from gpu_check import report
+
+GRACE_S = 3.0  # between terminating processes and killing them
+TICK_S = 1.0  # between two calls of the watch's tick() while steps run
 
 
 @dataclasses.dataclass
@@ -23,6 +25,18 @@ class Step:
     findings: object = None  # converts the output to a list of lines that describe the failures
     notes: object = None  # converts the output to lines that are shown even without a failure
     skip: str = ""  # why the step cannot run here
+    # Whether the exit status 77 means that the step cannot run here; else it is a failure, since a
+    # test that skips everything shows nothing.
+    may_skip_itself: bool = False
+    # A variable that gets the seconds that the step may work, and the most that it needs: a step
+    # that ends by itself is not cut short if it begins late.
+    seconds_variable: str = ""
+    seconds_max: float = 0
+    # Converts the output of a failure to a reason why no later step can succeed, or "".
+    is_hopeless: object = None
+    # Converts the output of a failure to (description, command, environment) of its first failing
+    # case alone, to run it again with the libraries' logs; None if there is none.
+    failing_case: object = None
 
 
 @dataclasses.dataclass
@@ -51,20 +65,26 @@ def descendants(pid):
     return found
 
 
-def end(process):
-    """Ends a process and all its descendants, which may have sessions of their own."""
-    pids = {process.pid, *descendants(process.pid)}
-    process.terminate()
-    try:
-        process.wait(GRACE_S)
-    except subprocess.TimeoutExpired:
-        pids |= set(descendants(process.pid))  # processes that it has started meanwhile
+def end_all(processes):
+    """Ends processes and all their descendants, which may have sessions of their own. All have the
+    same few seconds to end by themselves."""
+    pids = set()
+    for process in processes:
+        pids |= {process.pid, *descendants(process.pid)}
+        process.terminate()
+    until = time.monotonic() + GRACE_S
+    for process in processes:
+        try:
+            process.wait(max(until - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            pids |= set(descendants(process.pid))  # processes that it has started meanwhile
     for pid in pids:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    process.wait()
+    for process in processes:
+        process.wait()
 
 
 class Results:
@@ -101,19 +121,12 @@ class Results:
         new.replace(path)
 
     def failed(self):
-        return any(s["state"] not in ("ok", "skipped") for s in self.steps)
+        return "hopeless" in self.content or any(s["state"] not in ("ok", "skipped") for s in self.steps)
 
-    def table(self):
-        lines = ["| stage | step | result | seconds, of at most | |", "| --- | --- | --- | --- | --- |"]
-        for s in self.all_steps():
-            said = s.get("findings", []) + s.get("notes", [])
-            if len(said) > SHOWN_MAX:
-                said = said[:SHOWN_MAX] + [f"and {len(said) - SHOWN_MAX} more in results.json"]
-            seconds = f"{s['seconds']:.1f}" if "seconds" in s else "-"
-            words = "<br>".join(line.replace("|", "\\|") for line in said)
-            result = s["state"] if s["state"] in ("ok", "skipped") else f"**{s['state']}**"
-            lines.append(f"| {s['stage']} | {s['step']} | {result} | {seconds} / {s['limit_s']:.0f} | {words} |")
-        return "\n".join(lines) + "\n"
+    def write_report(self):
+        self.content["summary"] = report.first_sentence(self.content, self.all_steps())
+        self.write()
+        (self.out / "results.md").write_text(report.text(self.content, self.all_steps()))
 
 
 class Running:
@@ -123,11 +136,14 @@ class Running:
         self.began = time.monotonic()
         self.deadline = self.began + limit_s
         self.entry = results.add(stage, step, "running")
+        env = dict(os.environ, **step.env)
+        if step.seconds_variable:
+            env[step.seconds_variable] = f"{min(step.seconds_max, 0.75 * limit_s):.0f}"
         with open(self.log, "wb") as log:
             try:
                 self.process = subprocess.Popen(
                     [str(word) for word in step.command], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    env=dict(os.environ, **step.env), start_new_session=True)
+                    env=env, start_new_session=True)
             except OSError as e:
                 self.process = None
                 self.finish("failed", [f"it does not start: {e}"])
@@ -136,17 +152,19 @@ class Running:
         if self.process is None:
             return True
         code = self.process.poll()
-        if code is not None:
+        if code == 77 and self.step.may_skip_itself:
+            self.finish("skipped", [])
+        elif code is not None:
             said = [] if code == 0 else [f"exit status {code}"] if code > 0 else [f"ended by signal {-code}"]
             self.finish("ok" if code == 0 else "failed", said)
-        elif time.monotonic() >= self.deadline:
-            self.cut_short()
         return self.process is None
 
-    def cut_short(self):
-        seconds = time.monotonic() - self.began
-        end(self.process)
-        self.finish("cut short", [f"it had not ended after {seconds:.0f} s"])
+    def has_time(self):
+        return time.monotonic() < self.deadline
+
+    def finish_cut_short(self):
+        """Notes the end of a step whose process end_all() has ended."""
+        self.finish("cut short", [f"it had not ended after {time.monotonic() - self.began:.0f} s"])
 
     def read(self, reader, output):
         try:
@@ -156,60 +174,85 @@ class Running:
 
     def finish(self, state, said):
         output = self.log.read_text(errors="replace")
-        findings = self.read(self.step.findings, output) if state != "ok" else []
+        findings = self.read(self.step.findings, output) if state not in report.GOOD else []
         if state == "failed" and not findings:
             findings = [line for line in output.splitlines() if line.strip()][-3:]
         notes = self.read(self.step.notes, output)
         self.process = None
         self.entry.update(state=state, seconds=round(time.monotonic() - self.began, 2), findings=said + findings,
                           notes=notes)
+        if state == "failed" and self.step.is_hopeless and (why := self.step.is_hopeless(output)):
+            self.results.content.setdefault("hopeless", why)
         self.results.write()
         print(f"  {self.step.name:30} {state:10} {self.entry['seconds']:7.1f} s", flush=True)
-        for line in (said + findings)[:SHOWN_MAX]:
+        for line in (said + findings)[:report.SHOWN_MAX]:
             print(f"      {line}", flush=True)
         for line in notes:
             print(f"      {line}", flush=True)
 
 
-def run_batch(stage, batch, stage_end, results, stop):
-    running = []
+def cut_short(running):
+    end_all([r.process for r in running if r.process is not None])
+    for r in running:
+        r.finish_cut_short()
+
+
+class Watch:
+    """What a run does beside its steps. This one does nothing."""
+
+    def tick(self):
+        """Called every TICK_S while steps run."""
+
+    def after_batch(self, ended, seconds_left):
+        """Called with the steps of a batch, each with its entry in the results and its log."""
+
+
+def run_batch(stage, batch, until, why_over, results, stop, watch):
+    running, begun = [], []
     for step in batch:
-        left = stage_end - time.monotonic()
+        left = until - time.monotonic()
         if step.skip:
             results.add(stage, step, "skipped", notes=[step.skip])
             print(f"  {step.name:30} skipped    {step.skip}", flush=True)
         elif left < 1:
-            results.add(stage, step, "not begun", findings=["the stage's time was over"])
-            print(f"  {step.name:30} not begun, the stage's time was over", flush=True)
+            results.add(stage, step, "not begun", findings=[why_over])
+            print(f"  {step.name:30} not begun, {why_over}", flush=True)
         else:
             running.append(Running(stage, step, results, min(step.limit_s, left)))
+    begun, ticked = list(running), time.monotonic()
     while (running := [r for r in running if not r.is_done()]) and not stop:
+        if (late := [r for r in running if not r.has_time()]):
+            cut_short(late)
+        if time.monotonic() - ticked >= TICK_S:
+            watch.tick()
+            ticked = time.monotonic()
         time.sleep(0.05)
-    for r in running:
-        r.cut_short()
+    cut_short(running)
+    watch.after_batch([(r.step, r.entry, r.log) for r in begun], until - time.monotonic())
 
 
-def run_stages(stages, results):
-    """Returns true if every step succeeded. SIGINT and SIGTERM end the running steps, and the table
-    is still printed."""
-    stop = []
+def run_stages(stages, results, until=float("inf"), watch=None):
+    """Returns true if every step succeeded. `until`, in the time of time.monotonic(), is when the
+    last step must have ended. SIGINT and SIGTERM end the running steps, and the results stay
+    complete. Ends early if a step shows that no later one can succeed."""
+    watch, stop = watch or Watch(), []
     before = {number: signal.signal(number, lambda n, frame: stop.append(signal.Signals(n).name))
               for number in (signal.SIGINT, signal.SIGTERM)}
     for stage in stages:
-        if stop:
+        if stop or "hopeless" in results.content:
             break
         print(f"({stage.letter}) {stage.title}, at most {stage.limit_s:.0f} s", flush=True)
         stage_end = time.monotonic() + stage.limit_s
+        why_over = "the stage's time was over" if stage_end < until else "the time of the whole run was over"
         for batch in stage.batches:
-            if not stop:
-                run_batch(stage, batch, stage_end, results, stop)
+            if not stop and "hopeless" not in results.content:
+                run_batch(stage, batch, min(stage_end, until), why_over, results, stop, watch)
+                results.write_report()
     for number, handler in before.items():
         signal.signal(number, handler)
     if stop:
         results.content["interrupted"] = stop[0]
-        results.write()
         print(f"interrupted by {stop[0]}: what follows was not run", flush=True)
-    table = results.table()
-    (results.out / "results.md").write_text(table)
-    print("\n" + table, flush=True)
+    results.content["ended"] = True
+    results.write_report()
     return not stop and not results.failed()

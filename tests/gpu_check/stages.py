@@ -6,13 +6,17 @@ import os
 import shutil
 import sys
 
-from gpu_check import output
+from gpu_check import library_logs, output
 from gpu_check.place import ROOT
 from gpu_check.runner import Stage, Step
 
-# Limits in seconds, for one H100 with 16 cores. (a) to (c) together, and every other stage by
-# itself, fit into nine minutes; all stages together into 25.
-LIMITS_S = {"a": 150, "b": 170, "c": 220, "d": 380, "e": 460, "f": 120}
+# Limits in seconds, for one H100 with 16 cores. A lease is 15 minutes, and one call of it at most
+# ten: (a) to (c) together fit into nine minutes, and so do (e) and (f) in another lease. (d) gets
+# what is left of the first lease, by --limit.
+LIMITS_S = {"a": 150, "b": 170, "c": 220, "d": 380, "e": 420, "f": 120}
+FIRST_CALL = "abc"
+CALL_S = 560  # limit of a call: nine minutes of stages, and the start
+FINISH_S = 15  # of these, for ending what hangs, and writing the results
 TITLES = {"a": "check and parity by case", "b": "whole jobs", "c": "the daemon", "d": "profiles and replay alone",
           "e": "beside PyTorch", "f": "compute-sanitizer"}
 EMULATOR_IS_SLOWER = 6  # the factor for the limits of the few steps that run on the emulator
@@ -27,8 +31,9 @@ PRECISIONS = ("bf16", "tf32", "fp32", "fp16")
 PARITY = {"fp32": "", "bf16": "InBf16", "fp16": "InFp16", "tf32": "InTf32"}
 PARITY_S = 90  # limit of a step that checks kernels
 # For a step that checks every algorithm. The number of algorithms on a GPU is not known in advance,
-# so the step ends by itself, well within PARITY_S, and reports what it omitted.
+# so the step ends by itself, well within the time that it has, and reports what it omitted.
 CANDIDATES_S = 70
+CANDIDATES_VARIABLE = "TRAINYARD_CANDIDATE_SECONDS"
 # In 16 bits cuDNN has up to 26 algorithms for one problem, so several processes share them.
 SHAPES_PARTS = {"bf16": 2, "fp16": 2}
 TABLE_PARTS = {"bf16": 3, "fp16": 3}
@@ -40,8 +45,9 @@ SANITIZE_OURS = ("--kernel-name", "kns=trainyard")
 
 
 def gtest(launchers, name, program, limit_s, gtest_filter="", env=None):
-    command = [launchers / program] + ([f"--gtest_filter={gtest_filter}"] if gtest_filter else [])
-    return Step(name, command, limit_s, env or {}, output.of_gtest, output.of_gtest_notes)
+    command, env = [launchers / program] + ([f"--gtest_filter={gtest_filter}"] if gtest_filter else []), env or {}
+    return Step(name, command, limit_s, env, output.of_gtest, output.of_gtest_notes,
+                failing_case=lambda text: library_logs.gtest_case(command, env, text))
 
 
 def check_and_parity(launchers, emulated):
@@ -56,29 +62,35 @@ def check_and_parity(launchers, emulated):
             count = parts.get(precision, 1)
             for part in range(1, count + 1):
                 of = f"_{part}_of_{count}" if count > 1 else ""
-                steps.append(parity(f"{name}_{precision}{of}", f"CudaCandidates.{test}{suffix}", case,
-                                    TRAINYARD_CANDIDATE_SECONDS=str(scale * CANDIDATES_S),
-                                    TRAINYARD_CANDIDATE_PART=f"{part}/{count}"))
+                step = parity(f"{name}_{precision}{of}", f"CudaCandidates.{test}{suffix}", case,
+                              TRAINYARD_CANDIDATE_PART=f"{part}/{count}")
+                step.seconds_variable, step.seconds_max = CANDIDATES_VARIABLE, scale * CANDIDATES_S
+                steps.append(step)
         return steps
 
     cases = "Gemm" if emulated else ""
-    shapes = [parity("real_shapes", "Cuda.RealShapes"), *candidates("candidates", "OfRealShapes", SHAPES_PARTS)]
-    for step in shapes:
+    check = [launchers / "trainyard", "local", "check", "--device", "gpu-0"]
+    real_shapes = parity("real_shapes", "Cuda.RealShapes")
+    shape_candidates = candidates("candidates", "OfRealShapes", SHAPES_PARTS)
+    for step in [real_shapes, *shape_candidates]:
         step.skip = "an emulator takes hours for the shapes of real networks" if emulated else ""
+    # Processes act as several nodes, as far as the GPUs here allow; then NCCL uses sockets between
+    # them, as between hosts.
+    nodes = [gtest(launchers, "nodes", "cuda_device_test", 60, "CudaNodes.*"),
+             gtest(launchers, "nodes_by_sockets", "cuda_device_test", 60, "CudaNodes.TwoProcesses*",
+                   {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"})]
+    for step in nodes:
+        step.may_skip_itself = True  # with one GPU
+    # What tells most comes first. The candidates, which use whatever time is left, come last.
     return [
-        [Step("programs_start", [launchers / "trainyard", "version"], 15)],
-        [Step("check", [launchers / "trainyard", "local", "check", "--device", "gpu-0"], 60)],
-        [parity(f"parity_{p}", f"Cuda.EveryCaseOfTheTable{suffix}", cases) for p, suffix in PARITY.items()] + shapes
-        + candidates("table_candidates", "OfTheTable", TABLE_PARTS, cases)
-        + [parity("others", "Cuda.*-Cuda.EveryCaseOfTheTable*:Cuda.RealShapes", cases)],
+        [Step("check", check, 60, is_hopeless=output.why_no_gpu)],
+        [*(parity(f"parity_{p}", f"Cuda.EveryCaseOfTheTable{suffix}", cases) for p, suffix in PARITY.items()), real_shapes,
+         parity("others", "Cuda.*-Cuda.EveryCaseOfTheTable*:Cuda.RealShapes", cases)],
         [parity("workspace", "Workspace.*")],
         [gtest(launchers, "networks", "cuda_device_test", 60,
                "*GathersTheBatches*:*EvaluatesTheRows*" if emulated else "-CudaNodes.*")],
-        # Processes act as several nodes, as far as the GPUs here allow; then NCCL uses sockets
-        # between them, as between hosts.
-        [gtest(launchers, "nodes", "cuda_device_test", 60, "CudaNodes.*"),
-         gtest(launchers, "nodes_by_sockets", "cuda_device_test", 60, "CudaNodes.TwoProcesses*",
-               {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"})],
+        nodes,
+        shape_candidates + candidates("table_candidates", "OfTheTable", TABLE_PARTS, cases),
     ]
 
 
@@ -140,8 +152,7 @@ def profiles(launchers, out, emulated):
     return batches
 
 
-def pytorch(launchers, out, emulated, rows, why_not):
-    limit_s = LIMITS_S["e"]
+def pytorch(launchers, out, emulated, rows, why_not, limit_s):
     command = [sys.executable, ROOT / "tests/bench/compare_gpu.py", launchers / "train_bench", "--json",
                out / "speed.json", "--limit", limit_s - 90, "--pairs", 3, "--cpu-batch", 4]
     if emulated:
@@ -174,17 +185,19 @@ def sanitizer(launchers, emulated):
     return [[step("memcheck", SANITIZE_OURS), step("racecheck", SANITIZE_OURS), step("initcheck", [], "Conv")]]
 
 
-def stages(place, launchers, out, data, letters, rows="", why_no_pytorch=""):
-    """The stages named by `letters`, in their order. `rows` are the rows of stage (e)."""
+def stages(place, launchers, out, data, letters, rows="", why_no_pytorch="", limit_s=float("inf")):
+    """The stages named by `letters`, in their order. `rows` are the rows of stage (e); `limit_s` is
+    the time of the whole run, in which (e) must know its part."""
+    scale = EMULATOR_IS_SLOWER if place.emulated else 1
     made = {
         "a": lambda: check_and_parity(launchers, place.emulated),
         "b": lambda: whole_jobs(launchers, place.emulated),
         "c": lambda: daemon(launchers, out, data, place.emulated),
         "d": lambda: profiles(launchers, out, place.emulated),
-        "e": lambda: pytorch(launchers, out, place.emulated, rows, why_no_pytorch),
+        "e": lambda: pytorch(launchers, out, place.emulated, rows, why_no_pytorch,
+                             min(LIMITS_S["e"], limit_s / scale - FINISH_S)),
         "f": lambda: sanitizer(launchers, place.emulated),
     }
-    scale = EMULATOR_IS_SLOWER if place.emulated else 1
     result = [Stage(letter, TITLES[letter], scale * LIMITS_S[letter], made[letter]()) for letter in LIMITS_S
               if letter in letters]
     for stage in result:

@@ -1,5 +1,5 @@
-// Catches: a kernel that trusts its arguments. A wrong call must get an error that names the kernel
-// and the argument, before anything is written.
+// The tests catch a kernel that trusts its arguments. A wrong call must get an error that names the
+// kernel and the argument, before anything is written.
 #include "kernels/contract.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST_F(ContractTest, SizesStartAtOne) {
       "dropout: count is -3, not 1 or more");
 }
 
-TEST_F(ContractTest, OperandsAreThere) {
+TEST_F(ContractTest, OperandsAreRequired) {
   expect_refused(
       [&] {
         cpu::dropout({4, 0.5, 1, 2}, nullptr, x_.data(), y_.data(), team_);
@@ -85,7 +85,7 @@ TEST_F(ContractTest, NumbersAreInTheirRange) {
       "softmax_xent_forward: weights are not one for each class");
 }
 
-TEST_F(ContractTest, WorkspacesAreThereAndAligned) {
+TEST_F(ContractTest, WorkspacesAreRequiredAndAligned) {
   const PointwiseLossOperands<float, float> o{.y = x_.data(), .t = x_.data(), .loss = &loss_};
   const math::MeanSquaredError f;
   expect_refused([&] { cpu::pointwise_loss(f, 4, o, team_); },

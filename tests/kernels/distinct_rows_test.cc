@@ -1,6 +1,6 @@
-// The distinct rows that a batch's indices name: each row once, in the order of first occurrence,
-// and for every index the position of its row; lists that grow over the micro-batches of a step;
-// equal results on every backend.
+// Tests of the distinct rows that a batch's indices name: each row once, in the order of first
+// occurrence, and for every index the position of its row; lists that grow over the micro-batches
+// of a step; equal results on every backend.
 #include "kernels/distinct_rows.h"
 
 #include <gtest/gtest.h>
@@ -55,14 +55,14 @@ Found find_by_cpu(const Batch& b, int threads) {
   });
 }
 
-TEST(DistinctRows, StandInTheOrderInWhichTheyAppear) {
+TEST(DistinctRows, AreInOrderOfFirstAppearance) {
   const Indices indices = {5, 2, 5, 9, 2, 0};
   const Found f = find_by_reference({indices, indices, 10, 6});
   EXPECT_EQ(f.rows, (Indices{5, 2, 9, 0, -1, -1}));
   EXPECT_EQ(f.position, (Indices{0, 1, 0, 2, 1, 3}));
 }
 
-TEST(DistinctRows, OfAllRanksHaveOnePlaceEach) {
+TEST(DistinctRows, OfAllRanksHaveOneIndexEach) {
   const Indices all = {4, 4, 7, 1, 7, 4};
   const Found first = find_by_reference({{4, 4, 7}, all, 8, 6});
   const Found last = find_by_reference({{1, 7, 4}, all, 8, 6});
@@ -73,7 +73,7 @@ TEST(DistinctRows, OfAllRanksHaveOnePlaceEach) {
 
 // A row keeps its position when later micro-batches add rows, and a new step starts with an empty
 // list.
-TEST(DistinctRows, GrowOverMicroBatchesAndBeginAnew) {
+TEST(DistinctRows, GrowOverMicroBatchesAndStartEmptyEachStep) {
   Indices kept(5, 3);  // the list of the previous step, which must be ignored
   const std::vector<std::pair<Indices, Found>> batches = {
       {{8, 6}, {{8, 6, -1, -1, -1}, {0, 1}, {8, 6, -1, -1, -1}}},
@@ -111,7 +111,7 @@ TEST(DistinctRows, AreTheSameOnEveryTeam) {
   }
 }
 
-TEST(DistinctRows, RefuseWhatBreaksTheContract) {
+TEST(DistinctRows, RefuseViolationsOfTheContract) {
   const Indices indices = {1, 2, 3};
   EXPECT_THROW(find_by_reference({indices, indices, 10, 2}), ContractError);
   EXPECT_THROW(find_by_reference({indices, {1, 2}, 10, 3}), ContractError);

@@ -1,5 +1,5 @@
-// The mode in which denormal numbers count as 0: its effect, which threads it applies to, and that
-// it ends.
+// Tests of the mode in which denormal numbers count as 0: its effect, which threads it applies to,
+// and that it ends.
 #include "kernels/cpu/flush_denormals.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr float kSmall = 1e-30f;  // a normal number whose square is denormal
 [[gnu::noinline]] float product(float x, float y) { return x * y; }
 [[gnu::noinline]] double product(double x, double y) { return x * y; }
 
-TEST(FlushDenormals, ZeroesWhatIsReadAndWhatIsWritten) {
+TEST(FlushDenormals, ZeroesInputsAndOutputs) {
   EXPECT_EQ(product(kDenormal, 1.0f), kDenormal);
   EXPECT_NE(product(kSmall, 1e-10f), 0);
   {
@@ -38,7 +38,7 @@ TEST(FlushDenormals, ZeroesWhatIsReadAndWhatIsWritten) {
   EXPECT_EQ(product(kDenormal, 1.0f), kDenormal);
 }
 
-TEST(FlushDenormals, EndsWithTheModeOfBefore) {
+TEST(FlushDenormals, RestoresTheEarlierMode) {
   ASSERT_EQ(flush_mode(), 0u);
   const auto control = float_control();
   {
@@ -58,7 +58,7 @@ TEST(FlushDenormals, EndsWithTheModeOfBefore) {
   EXPECT_EQ(flush_mode(), 0u);
 }
 
-// Otherwise a sum's bits would depend on the thread that computed its part.
+// If threads had different modes, a sum's bits would depend on the thread that computed each part.
 TEST(FlushDenormals, AllThreadsOfATeamHaveTheCallersMode) {
   for (const int size : {1, 2, 4}) {
     Team team(size);
@@ -75,7 +75,7 @@ TEST(FlushDenormals, AllThreadsOfATeamHaveTheCallersMode) {
   }
 }
 
-TEST(FlushDenormals, ATeamThatIsMadeByAThreadThatFlushesFollowsItsCaller) {
+TEST(FlushDenormals, ATeamFollowsTheModeOfItsCaller) {
   const auto flushed = std::make_unique<FlushDenormals>();
   Team team(2);
   std::array<uint64_t, 2> modes{};

@@ -1,6 +1,6 @@
-// Rounding to 16 bits and back: against the definition (the nearer one of the two neighbors, found
-// by trying both in double), at the limits of the formats, and the loops of every backend against
-// the formula.
+// Tests of rounding to 16 bits and back: against the definition (the nearer one of the two
+// neighbors, found by trying both in double), at the limits of the formats, and the loops of every
+// backend against the formula.
 #include "kernels/half.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ uint16_t narrowed(float x) { return math::narrow<Bf16>(x).bits; }
 uint16_t narrowed_f16(float x) { return math::narrow<F16>(x).bits; }
 
 // Every 16-bit pattern is a number that rounds to itself.
-TEST(Bf16, WhatFitsIsUnchanged) {
+TEST(Bf16, RepresentableValuesAreUnchanged) {
   for (uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
     const Bf16 x{static_cast<uint16_t>(bits)};
     const float wide = math::widen(x);
@@ -78,7 +78,7 @@ TEST(Bf16, Edges) {
 }
 
 // Every 16-bit pattern has the value that the format defines, and rounds to itself.
-TEST(F16, WhatFitsIsUnchanged) {
+TEST(F16, RepresentableValuesAreUnchanged) {
   for (uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
     const F16 x{static_cast<uint16_t>(bits)};
     const float wide = math::widen(x);
@@ -172,8 +172,8 @@ void expect_loops_are_the_formula() {
     EXPECT_EQ(y[x.size()], 5.0f);
   }
 }
-TEST(Bf16, LoopsAreTheFormula) { expect_loops_are_the_formula<Bf16>(); }
-TEST(F16, LoopsAreTheFormula) { expect_loops_are_the_formula<F16>(); }
+TEST(Bf16, LoopsMatchTheFormula) { expect_loops_are_the_formula<Bf16>(); }
+TEST(F16, LoopsMatchTheFormula) { expect_loops_are_the_formula<F16>(); }
 
 }  // namespace
 }  // namespace trainyard

@@ -1,4 +1,4 @@
-// Parity of the cpu image kernels with the reference loops, over irregular sizes and both layouts.
+// Compares the cpu image kernels with the reference loops, over irregular sizes and both layouts.
 // Outputs start as NaN, to catch a kernel that does not write all cells.
 #include <gtest/gtest.h>
 
@@ -325,7 +325,7 @@ TEST(PoolKernels, CpuMatchesTheReferenceLoops) {
 
 // A pool that includes ReLU equals a pool followed by ReLU: value, mask and gradient, with a NaN
 // among the values.
-TEST(PoolKernels, ReluOfAMaximumIsBothInOne) {
+TEST(PoolKernels, FusedReluOfAMaximumMatchesBothSteps) {
   cpu::Team team(2);
   for (PoolDims d : pool_cases()) {
     for (const bool channels_last : {true, false}) {

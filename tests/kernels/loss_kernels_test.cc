@@ -1,4 +1,4 @@
-// Losses and updates of the reference kernels against values computed by hand.
+// Compares losses and updates of the reference kernels with values computed by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -64,7 +64,7 @@ TEST(SoftmaxXent, NaNInALogitReachesTheLoss) {
 }
 
 // If no row of a batch counts, the mean divides by 0: loss and gradient must be 0, not NaN.
-TEST(SoftmaxXent, ABatchWithoutARowThatCountsTeachesNothing) {
+TEST(SoftmaxXent, ABatchWithOnlyIgnoredRowsHasNoGradient) {
   const std::vector<double> z = {1, 2, 3, 4};
   const std::vector<int32_t> label = {1, 1};
   for (const bool weights : {false, true}) {

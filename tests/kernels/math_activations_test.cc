@@ -1,5 +1,5 @@
-// The formulas of activations: known values, extremes, NaN. The engine's gradient test checks
-// derivatives.
+// Tests of the formulas of activations: known values, extremes, NaN. The engine's gradient test
+// checks derivatives.
 #include "kernels/math/activations.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TYPED_TEST(Activations, StayFiniteAtTheExtremes) {
 }
 
 // A NaN must reach the loss, so no activation may remove it.
-TYPED_TEST(Activations, LetNaNThrough) {
+TYPED_TEST(Activations, PropagateNaN) {
   using T = TypeParam;
   const T nan = std::numeric_limits<T>::quiet_NaN();
   EXPECT_TRUE(std::isnan(Relu::f(nan)));

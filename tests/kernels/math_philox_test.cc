@@ -1,4 +1,4 @@
-// Philox against the test vectors that its authors publish with Random123 (kat_vectors,
+// Checks Philox against the test vectors that its authors publish with Random123 (kat_vectors,
 // philox4x32-10): a mistake in a constant or a round changes every random number of every job.
 #include "kernels/math/philox.h"
 
@@ -47,7 +47,7 @@ TEST(Philox, CountsBlocksOfFourAndSeparatesItsKeys) {
   EXPECT_NE(base, philox_u32(7, 3, 5, uint64_t{4} << 32));  // both words of the index matter
 }
 
-TEST(Philox, DrawsUniformNumbersBelowOneAlikeInBothPrecisions) {
+TEST(Philox, DrawsTheSameUniformNumbersInBothPrecisions) {
   EXPECT_EQ(uniform01<float>(0), 0.0f);
   EXPECT_LT(uniform01<float>(0xffffffff), 1.0f);
   double sum = 0;
@@ -60,7 +60,7 @@ TEST(Philox, DrawsUniformNumbersBelowOneAlikeInBothPrecisions) {
   EXPECT_NEAR(sum / kCount, 0.5, 0.005);  // five standard errors
 }
 
-TEST(Dropout, DropsTheShareThatWasAskedFor) {
+TEST(Dropout, DropsTheRequestedShare) {
   for (const double ratio : {0.0, 0.1, 0.5, 0.999}) {
     const uint32_t threshold = dropout_threshold(ratio);
     int64_t dropped = 0;

@@ -1,5 +1,5 @@
-// The float functions exp, tanh and erf against the library's double versions, over their whole
-// range.
+// Checks the float functions exp, tanh and erf against the library's double versions, over their
+// whole range.
 #include "kernels/math/transcendental.h"
 
 #include <gtest/gtest.h>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The error in units in the last place of the exact value; for subnormal values, in units of the
-// smallest normal number.
+// Returns the error in units in the last place of the exact value; for subnormal values, in units
+// of the smallest normal number.
 double ulps(float actual, double exact) {
   const float rounded = static_cast<float>(exact);
   const double unit =

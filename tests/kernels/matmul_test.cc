@@ -1,5 +1,5 @@
-// The property on which Gemm's forward pass and predictions rely: a row of a product depends only
-// on its own operand row.
+// Tests of the property on which Gemm's forward pass and predictions rely: a row of a product
+// depends only on its own operand row.
 #include "kernels/cpu/matmul.h"
 
 #include <gtest/gtest.h>

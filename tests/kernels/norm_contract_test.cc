@@ -1,5 +1,5 @@
-// Catches: a normalization, a pool or an attention kernel that trusts its operands. A wrong call
-// must get an error that names the kernel and the operand, before anything is written.
+// The tests catch a normalization, a pool or an attention kernel that trusts its operands. A wrong
+// call must get an error that names the kernel and the operand, before anything is written.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class NormContract : public ::testing::Test {
   const cpu::Run run_{team_, workspace_};
 };
 
-TEST_F(NormContract, FormsHaveTheirOperands) {
+TEST_F(NormContract, EachFormHasItsOperands) {
   LayerNormOperands<float> o{.x = x_.data(), .scale = a_.data(), .y = y_.data()};
   EXPECT_EQ(refusal([&] {
               cpu::layer_norm_forward({0, 4}, o, run_);
@@ -66,7 +66,7 @@ TEST_F(NormContract, FormsHaveTheirOperands) {
             "layer_norm_backward: workspace is missing");
 }
 
-TEST_F(NormContract, MasksAreFoundInOneWay) {
+TEST_F(NormContract, MasksAreGivenInOneWay) {
   const BatchNormDims d{{4, 4, 1, 1}};
   const ImageStrides s = ImageStrides::channels_last(d.x);
   BatchNormGradOperands<float> o{.x = x_.data(),
@@ -99,7 +99,7 @@ TEST_F(NormContract, GroupsDivideTheChannels) {
             "group_norm_forward: groups is not a divisor of the channels");
 }
 
-TEST_F(NormContract, PoolsKnowTheWinnerOrLookForIt) {
+TEST_F(NormContract, PoolsStoreTheMaximumsIndexOrSearchForIt) {
   const PoolDims d{{1, 1, 4, 4}, {2, 2, 2, 2}};
   const PoolStrides s{ImageStrides::channels_last(d.x), ImageStrides::channels_last(d.y())};
   const MaxPoolGradOperands<float> both{
@@ -137,7 +137,7 @@ TEST_F(NormContract, DropoutOfAttentionNeedsTheStep) {
             "attention_forward: k is missing");
 }
 
-TEST_F(NormContract, SoftmaxHasAWidth) {
+TEST_F(NormContract, SoftmaxNeedsAWidth) {
   EXPECT_EQ(refusal([&] {
               cpu::softmax_forward({4, 0, 1}, x_.data(), y_.data(), team_);
             }),

@@ -1,5 +1,5 @@
-// Candidates of a sampled softmax: which classes are drawn, how often, and equally on every
-// backend; and that with all classes as candidates the loss is that of the full softmax.
+// Tests of the candidates of a sampled softmax: which classes are drawn, how often, and equally on
+// every backend; and that with all classes as candidates the loss is that of the full softmax.
 #include "kernels/sampled_xent.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(Candidates, FollowTheirDistribution) {
   }
 }
 
-TEST(SampleClasses, DrawsEachOnceAndFindsEveryLabel) {
+TEST(SampleClasses, DrawsEachClassOnceAndIncludesEveryLabel) {
   for (const bool log_uniform : {true, false}) {
     for (const auto& [classes, samples] : std::vector<std::pair<int64_t, int64_t>>{
              {2, 1}, {10, 5}, {1000, 500}, {1000, 20}, {1000000, 3000}}) {

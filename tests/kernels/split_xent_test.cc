@@ -149,7 +149,7 @@ TEST(SplitXent, PartsGiveTheWhole) {
 
 // A class with the score -infinity has the probability 0 in every part, even if its part has no
 // other class.
-TEST(SplitXent, PartsOfScoresThatAreInfiniteCountForNothing) {
+TEST(SplitXent, InfinitelySmallScoresDoNotCount) {
   const double none = -std::numeric_limits<double>::infinity();
   const std::vector<double> z = {none, none, 1, 2, none, none, none, 3, none, 4, 5, none};
   const std::vector<int32_t> label = {2, 3};
@@ -163,7 +163,7 @@ TEST(SplitXent, PartsOfScoresThatAreInfiniteCountForNothing) {
   }
 }
 
-TEST(SplitXent, ANumberThatIsNoneReachesEveryPartsLoss) {
+TEST(SplitXent, NaNReachesEveryPartsLoss) {
   std::vector<float> z(12, 0.5f);
   const std::vector<int32_t> label = {0, 1};
   for (size_t at : {size_t{0}, size_t{3}, size_t{11}}) {

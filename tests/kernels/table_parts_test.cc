@@ -51,7 +51,7 @@ void expect_parts_of_a_whole(const Lookup& l, const Run& run) {
         down(own.size(), nan);
     for (size_t i = 0; i < own.size(); ++i) {
       const size_t at = static_cast<size_t>(part * each * l.width) + i;
-      own[i] = at < table.size() ? table[at] : nan;  // a lookup must not read behind the table
+      own[i] = at < table.size() ? table[at] : nan;  // a lookup must not read beyond the table
     }
     run.forward(d, own.data(), index.data(), y.data());
     for (int64_t i = 0; i < l.count * l.width; ++i) {

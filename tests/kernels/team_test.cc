@@ -1,4 +1,4 @@
-// The thread team: each index runs once, with any load, and exceptions reach the caller.
+// Tests of the thread team: each index runs once, with any load, and exceptions reach the caller.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -82,7 +82,7 @@ TEST(Team, WakesACallerThatIsAboutToSleep) {
   EXPECT_EQ(rounds, 3000);
 }
 
-TEST(Team, ThrowsWhatAThreadThrew) {
+TEST(Team, RethrowsAThreadsException) {
   Team team(3);
   for (const int thrower : {0, 1, 2}) {
     const auto run = [&] {

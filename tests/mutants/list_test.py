@@ -41,7 +41,7 @@ class List(unittest.TestCase):
         self.assertEqual(wrong, [])
         mutants.apply_all(self.mutants)  # all of them together must fit, too
 
-    def test_every_mutant_is_run_by_a_program_that_there_is(self):
+    def test_every_mutant_is_run_by_an_existing_program(self):
         known = set()
         for page in SOURCE.glob("tests/*/CMakeLists.txt"):
             known.update(re.findall(r"trainyard_test\((\w+)", page.read_text()))
@@ -50,7 +50,7 @@ class List(unittest.TestCase):
             for test in mutant.tests:
                 self.assertIn(mutants.program_of(test), known, mutant.name)
 
-    def test_the_product_knows_nothing_of_mutants(self):
+    def test_the_product_does_not_mention_mutants(self):
         for path in {mutant.path for mutant in self.mutants}:
             self.assertNotIn("mutant", (SOURCE / path).read_text(), path)
 
@@ -59,11 +59,11 @@ class Rewriting(unittest.TestCase):
     def rewritten(self, text, *changes):
         return mutants.mutate(text, list(changes)).removeprefix(mutants.INCLUDE)
 
-    def test_an_expression_is_chosen_and_keeps_its_line_breaks(self):
+    def test_a_mutated_expression_keeps_its_line_breaks(self):
         self.assertEqual(self.rewritten("f(a <\n  b);", one("a < b", "a > b")),
                          "f((::trainyard::mutant(7) ? (a > b) : (a <\n  b)));")
 
-    def test_a_statement_is_left_out_or_another(self):
+    def test_a_mutated_statement_is_omitted_or_replaced(self):
         self.assertEqual(self.rewritten("if (x) wait();", one("wait();", "")),
                          "if (x) { if (!::trainyard::mutant(7)) { wait(); } }")
         self.assertEqual(self.rewritten("wait();", one("wait();", "go();")),
@@ -73,7 +73,7 @@ class Rewriting(unittest.TestCase):
         self.assertEqual(self.rewritten("x = s; y = s;", one("s", "t", within="y = s")),
                          "x = s; y = (::trainyard::mutant(7) ? (t) : (s));")
 
-    def test_what_is_not_there_or_not_once_is_refused_by_name(self):
+    def test_text_that_is_missing_or_ambiguous_is_refused_by_name(self):
         for text, count in [("b", 0), ("a + a", 2)]:
             with self.assertRaisesRegex(mutants.Mistake, rf"mutant 7 \(somewhere/a\.cc.*{count} places"):
                 self.rewritten(text, one("a", "c"))

@@ -7,7 +7,7 @@
 
 namespace trainyard {
 
-/// True if TRAINYARD_MUTANT is `number`. The first such call creates the file
+/// Returns true if TRAINYARD_MUTANT is `number`. The first such call creates the file
 /// TRAINYARD_MUTANT_REACHED, which distinguishes a mutant that no test reaches from one that no
 /// test notices. The function is static, since files compiled for other instruction sets need their
 /// own copy.

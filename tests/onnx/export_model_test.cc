@@ -1,5 +1,5 @@
-// The export of a model folder to a file: the file is complete or absent, and refusals state the
-// reason. tests/e2e/test_onnx.py checks the results of ONNX runtimes.
+// Tests of the export of a model folder to a file: the file is complete or absent, and refusals
+// state the reason. tests/e2e/test_onnx.py checks the results of ONNX runtimes.
 #include "src/onnx/export_model.h"
 
 #include <gtest/gtest.h>
@@ -119,7 +119,7 @@ TEST_F(OnnxExport, WritesWeightsUnderTheirNames) {
 
 // An exported file imports as the same layers with the same names; the import ignores the file's
 // preprocessing.
-TEST_F(OnnxExport, ComesBackAsTheLayersThatItWas) {
+TEST_F(OnnxExport, RoundTripsToTheSameLayers) {
   write();
   ASSERT_TRUE(run().ok());
   const auto model = import_model(file(), ImportOptions{});
@@ -144,7 +144,7 @@ TEST_F(OnnxExport, NeverReplacesAFile) {
   EXPECT_EQ(std::string((std::istreambuf_iterator<char>(in)), {}), "somebody's");
 }
 
-TEST_F(OnnxExport, RefusesAFolderThatIsNotThere) {
+TEST_F(OnnxExport, RefusesAMissingFolder) {
   write();
   expect_refusal(export_model(local_files(), folder_ / "model", folder_ / "away" / "m.onnx"),
                  "FILE_NOT_FOUND", "away");
@@ -152,7 +152,7 @@ TEST_F(OnnxExport, RefusesAFolderThatIsNotThere) {
   expect_nothing_left();
 }
 
-TEST_F(OnnxExport, LeavesNothingBehindWhenItFails) {
+TEST_F(OnnxExport, LeavesNothingOnFailure) {
   write(/*without=*/"fc1.weight");
   const auto refused = run();
   EXPECT_FALSE(refused.ok());

@@ -1,7 +1,7 @@
-// Broken and malicious files: each is refused with a sentence and has no other effect. A file
-// written by PyTorch is truncated at every byte and changed at every byte; other files are built
-// with specific mistakes. Catches a false length that is trusted, and a path that leaves the
-// model's folder.
+// Tests of broken and malicious files: each is refused with a sentence and has no other effect. A
+// file written by PyTorch is truncated at every byte and changed at every byte; other files are
+// built with specific mistakes. The tests catch a false length that is trusted, and a path that
+// leaves the model's folder.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -41,12 +41,12 @@ std::string refusal(const std::string& bytes, const fs::path& folder = {}) {
 #define EXPECT_REPORTS(text, part) \
   EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
-TEST(OnnxBadInput, TakesTheFilesThatTheOthersAreMadeFrom) {
+TEST(OnnxBadInput, AcceptsTheUnchangedFiles) {
   const std::string good = model_of({{"Relu", {"x"}, {"y"}}});
   EXPECT_TRUE(import_bytes(std::as_bytes(std::span(good))).ok());
 }
 
-TEST(OnnxBadInput, CutAtEveryByteIsRefusedOrAWholeModel) {
+TEST(OnnxBadInput, ATruncationAtAnyByteIsRefusedOrACompleteModel) {
   const std::vector<std::byte> whole = golden_file("mlp_torchscript");
   for (size_t size = 0; size < whole.size(); ++size) {
     const auto model = import_bytes(std::span(whole).first(size));
@@ -54,7 +54,7 @@ TEST(OnnxBadInput, CutAtEveryByteIsRefusedOrAWholeModel) {
   }
 }
 
-TEST(OnnxBadInput, ChangedAtEveryByteNeverEndsThis) {
+TEST(OnnxBadInput, AChangeOfAnyByteNeverCrashes) {
   for (const auto& [name, step] : {std::pair("mlp_torchscript", 1), {"residual_torchscript", 5}}) {
     std::vector<std::byte> bytes = golden_file(name);
     int taken = 0;
@@ -70,7 +70,7 @@ TEST(OnnxBadInput, ChangedAtEveryByteNeverEndsThis) {
   }
 }
 
-TEST(OnnxBadInput, LengthsThatLieAreRefusedBeforeMemoryIsTaken) {
+TEST(OnnxBadInput, WrongLengthsAreRefusedBeforeMemoryIsAllocated) {
   // The first file claims a graph of 2^60 bytes, the second a tensor of 2^39 elements of which it
   // has four bytes.
   EXPECT_REPORTS(refusal(std::string("\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x10", 10)), "are left");
@@ -86,7 +86,7 @@ TEST(OnnxBadInput, LengthsThatLieAreRefusedBeforeMemoryIsTaken) {
                  "impossible");
 }
 
-TEST(OnnxBadInput, GraphsThatAreNoneAreRefused) {
+TEST(OnnxBadInput, InvalidGraphsAreRefused) {
   EXPECT_REPORTS(refusal(""), "no graph");
   EXPECT_REPORTS(refusal("\xff"), "not a valid ONNX file");
   EXPECT_REPORTS(refusal(model_of({{"Add", {"x", "y"}, {"z"}}, {"Relu", {"z"}, {"y"}}})),
@@ -161,7 +161,7 @@ TEST_F(OnnxExternalData, IsReadFromTheModelsFolder) {
   EXPECT_TRUE(import_bytes(std::as_bytes(std::span(bytes)), folder()).ok());
 }
 
-TEST_F(OnnxExternalData, IsReadFromNowhereElse) {
+TEST_F(OnnxExternalData, IsReadOnlyFromTheModelsFolder) {
   for (const std::string& location :
        {std::string("../outside.bin"), (root_ / "outside.bin").string(),
         std::string("parts/../../outside.bin"), std::string("link.bin"),

@@ -1,6 +1,7 @@
-// Models written by PyTorch's two exporters (tests/golden/make_onnx_models_golden.py): they give
-// PyTorch's outputs, and training continues as in PyTorch. Catches weights that are stored in the
-// wrong place, a batch whose samples are mixed up, and parameters that do not train.
+// Tests with models written by PyTorch's two exporters (tests/golden/make_onnx_models_golden.py):
+// they give PyTorch's outputs, and training continues as in PyTorch. The tests catch weights that
+// are stored in the wrong place, a batch whose samples are mixed up, and parameters that do not
+// train.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -47,7 +48,7 @@ class OnnxImportModels : public ::testing::TestWithParam<std::string> {
   }
 };
 
-TEST_P(OnnxImportModels, GiveWhatPyTorchGives) {
+TEST_P(OnnxImportModels, MatchPyTorch) {
   const Result<ImportedModel> model = import();
   ASSERT_TRUE(model.ok()) << model.error().message;
   const TensorView& input = part("input");
@@ -67,7 +68,7 @@ TEST_P(OnnxImportModels, GiveWhatPyTorchGives) {
   }
 }
 
-TEST_P(OnnxImportModels, TrainOnAsInPyTorch) {
+TEST_P(OnnxImportModels, ContinueTrainingAsInPyTorch) {
   if (golden().find(GetParam() + "/losses") == nullptr) GTEST_SKIP() << "is only computed";
   const Result<ImportedModel> model = import();
   ASSERT_TRUE(model.ok()) << model.error().message;

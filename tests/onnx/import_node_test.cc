@@ -1,8 +1,8 @@
-// The node tests of the onnx package, and cases of older opsets
+// Runs the node tests of the onnx package, and cases of older opsets
 // (tests/golden/make_onnx_node_golden.py): each is imported as a model and run. It is imported
 // first with the file's batch dimension, if it has one, and then as one sample, with no dimension
-// as the batch; every import that succeeds must give the expected numbers. Catches a wrong meaning
-// of an attribute, a default or an opset.
+// as the batch; every import that succeeds must give the expected numbers. The tests catch a wrong
+// meaning of an attribute, a default or an opset.
 //
 // onnx_nodes_refused.txt lists exactly the tests that neither import accepts, with the reason.
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ std::map<std::string, std::string> refused_tests() {
   return refused;
 }
 
-TEST(OnnxImportNodes, GiveWhatTheNodeTestsExpect) {
+TEST(OnnxImportNodes, MatchTheNodeTestsOfOnnx) {
   const auto file = SafetensorsFile::open(kFolder + "onnx_nodes.safetensors");
   ASSERT_TRUE(file.ok()) << file.error().message;
   const std::map<std::string, std::string> known = refused_tests();

@@ -13,7 +13,8 @@
 
 namespace trainyard::testing {
 
-/// The model's outputs for `batch` samples, row-major, with the batch as the first dimension.
+/// Returns the model's outputs for `batch` samples, row-major, with the batch as the first
+/// dimension.
 std::vector<double> run_imported(const onnx::ImportedModel& model, int64_t batch,
                                  const std::vector<double>& input, Backend& backend);
 
@@ -26,7 +27,7 @@ struct FileNode {
   std::string op;
   std::vector<std::string> inputs, outputs;
 };
-/// An initializer of floats; `raw` contains their bytes.
+/// Returns an initializer of floats; `raw` contains their bytes.
 onnx::ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,
                              const std::string& raw);
 std::string model_of(const std::vector<FileNode>& nodes,
@@ -34,7 +35,7 @@ std::string model_of(const std::vector<FileNode>& nodes,
                      const std::string& output = "y",
                      const std::map<std::string, std::string>& metadata = {});
 
-/// The numbers of a tensor of a golden file.
+/// Returns the numbers of a tensor of a golden file.
 std::vector<double> numbers_of(const TensorView& tensor);
 
 }  // namespace trainyard::testing

@@ -1,5 +1,5 @@
-// The table of imports is printed in docs/onnx.md, and each of its layers exists. Catches a row
-// that the documentation lacks.
+// The table of imports is printed in docs/onnx.md, and each of its layers exists. The tests catch a
+// row that the documentation lacks.
 #include "src/onnx/import_table.h"
 #include "tests/support/source_path.h"
 
@@ -11,7 +11,7 @@
 namespace trainyard::onnx {
 namespace {
 
-TEST(OnnxImportTable, StandsInTheDocumentation) {
+TEST(OnnxImportTable, IsInTheDocumentation) {
   std::ifstream file(testing::source_path("docs/onnx.md"));
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   EXPECT_NE(text.find("\n" + import_table_markdown()), std::string::npos)
@@ -19,7 +19,7 @@ TEST(OnnxImportTable, StandsInTheDocumentation) {
       << import_table_markdown();
 }
 
-TEST(OnnxImportTable, HasEachOperationOnceAndAWayToTakeIt) {
+TEST(OnnxImportTable, HasEachOperationOnceWithAnImporter) {
   for (size_t i = 0; i < import_rows().size(); ++i) {
     const ImportRow& row = import_rows()[i];
     EXPECT_EQ(find_import_row(row.op), &row) << row.op << " appears twice";

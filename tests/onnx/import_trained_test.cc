@@ -1,6 +1,7 @@
-// Files that name their trained parameters: exactly these are trained. Catches a constant that is
-// trained, a parameter that is evaluated like a constant, and a parameter that would be trained
-// twice. client/python/tests/test_torch_random.py trains such files and compares with PyTorch.
+// Tests of files that name their trained parameters: exactly these are trained. The tests catch a
+// constant that is trained, a parameter that is evaluated like a constant, and a parameter that
+// would be trained twice. client/python/tests/test_torch_random.py trains such files and compares
+// with PyTorch.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -22,7 +23,7 @@ ProtobufMessage numbers(const std::string& name, const std::vector<int64_t>& dim
   return floats(name, dims, raw);
 }
 
-/// `trained`: the JSON list in the file's metadata.
+/// `trained` is the JSON list in the file's metadata.
 Result<ImportedModel> import_nodes(const std::vector<FileNode>& nodes,
                                    std::vector<ProtobufMessage> tensors,
                                    const std::string& trained) {
@@ -51,7 +52,7 @@ std::string yaml_of(const Result<ImportedModel>& model) {
 #define EXPECT_REPORTS(text, part) \
   EXPECT_NE(std::string(text).find(part), std::string::npos) << (text)
 
-TEST(OnnxTrainedParameters, TrainWhatIsNamedAndNothingElse) {
+TEST(OnnxTrainedParameters, TrainOnlyTheNamedOnes) {
   const std::vector<FileNode> nodes = {{"Mul", {"x", "w"}, {"y"}}};
   const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
   EXPECT_REPORTS(yaml_of(trained), "parameter: {shape: [2]}");
@@ -68,7 +69,7 @@ TEST(OnnxTrainedParameters, MayBeASingleNumber) {
   EXPECT_REPORTS(yaml_of(model), "parameter: {shape: [1]}");
 }
 
-TEST(OnnxTrainedParameters, AreNotComputedWithBeforeTheyAreTrained) {
+TEST(OnnxTrainedParameters, AreNotFoldedIntoConstants) {
   const std::vector<FileNode> nodes = {{"Exp", {"w"}, {"e"}}, {"Mul", {"x", "e"}, {"y"}}};
   const auto trained = import_nodes(nodes, list(numbers("w", {2}, {1, 2})), R"(["w"])");
   EXPECT_REPORTS(yaml_of(trained), "- exp:");
@@ -95,7 +96,7 @@ TEST(OnnxTrainedParameters, OfOtherNodesAreFrozen) {
 }
 
 // PyTorch's exporter writes torch.arange() as floats that CastLike converts to integers.
-TEST(OnnxTrainedParameters, LeaveOtherNumbersToBeCastLikeWholeOnes) {
+TEST(OnnxTrainedParameters, LetOtherValuesBeCastLikeIntegers) {
   const auto model = import_nodes({{"Shape", {"w"}, {"s"}},
                                    {"CastLike", {"w", "s"}, {"whole"}},
                                    {"CastLike", {"whole", "w"}, {"back"}},
@@ -107,7 +108,7 @@ TEST(OnnxTrainedParameters, LeaveOtherNumbersToBeCastLikeWholeOnes) {
 }
 
 // The parameter is a frozen class token of zeros.
-TEST(OnnxTrainedParameters, LeaveEqualNumbersToStandBeforeEverySample) {
+TEST(OnnxTrainedParameters, LetEqualValuesBeBroadcastOverSamples) {
   const auto model = import_nodes(
       {{"Shape", {"x"}, {"s"}},
        {"Expand", {"w", "s"}, {"token"}},
@@ -145,7 +146,7 @@ TEST(OnnxTrainedParameters, ThatArePartOfAWeightAreRefusedByName) {
   EXPECT_REPORTS(yaml_of(model), "also has numbers that are fixed");
 }
 
-TEST(OnnxTrainedParameters, ThatDecideSomethingAreRefused) {
+TEST(OnnxTrainedParameters, ThatControlTheGraphAreRefused) {
   const auto model = import_nodes(
       {{"Less", {"w", "w"}, {"c"}}, {"Cast", {"c"}, {"d"}}, {"Mul", {"x", "d"}, {"y"}}},
       list(numbers("w", {2}, {1, 2})), R"(["w"])");
@@ -189,7 +190,7 @@ TEST(OnnxTrainedParameters, AreFrozenByTheShorterList) {
   EXPECT_EQ(rules_text({}, {"a.weight"}), "a.*");
 }
 
-TEST(OnnxTrainedParameters, AreFrozenByPatternsOfWhatNamesBeginOrEndWith) {
+TEST(OnnxTrainedParameters, AreFrozenByPrefixOrSuffixPatterns) {
   EXPECT_EQ(rules_text({"enc_1_a.weight", "enc_10.weight", "fc.bias"},
                        {"enc_0_a.weight", "enc_0_b.weight", "enc_0_b.bias", "enc_2.weight"}),
             "enc_0_* enc_2.*");

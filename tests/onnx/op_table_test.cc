@@ -1,5 +1,6 @@
-// The table of ops is complete, matches the exported nodes, and is printed in docs/onnx.md. Catches
-// a new op without an ONNX form, and a row that names other nodes than the export writes.
+// The table of ops is complete, matches the exported nodes, and is printed in docs/onnx.md. The
+// tests catch a new op without an ONNX form, and a row that names other nodes than the export
+// writes.
 #include "src/onnx/op_table.h"
 
 #include <gtest/gtest.h>

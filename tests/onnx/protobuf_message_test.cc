@@ -1,5 +1,5 @@
-// The wire format against the bytes in its documentation, and against itself: borrowed data must be
-// serialized as if it had been copied.
+// Checks the wire format against the bytes in its documentation, and against itself: borrowed data
+// must be serialized as if it had been copied.
 #include "src/onnx/protobuf_message.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::string hex(const ProtobufMessage& message) {
   return text;
 }
 
-TEST(ProtobufMessage, NumbersAsDocumented) {
+TEST(ProtobufMessage, NumbersAreEncodedAsDocumented) {
   ProtobufMessage m;
   m.add_int(1, 150);
   EXPECT_EQ(hex(m), "089601");
@@ -48,7 +48,7 @@ TEST(ProtobufMessage, NumbersAsDocumented) {
   EXPECT_EQ(hex(m), "150000803f15000020be");
 }
 
-TEST(ProtobufMessage, TextAndMessagesAsDocumented) {
+TEST(ProtobufMessage, TextAndMessagesAreEncodedAsDocumented) {
   ProtobufMessage text;
   text.add_text(2, "testing");
   EXPECT_EQ(hex(text), "120774657374696e67");

@@ -16,7 +16,7 @@ BIN = pathlib.Path(sys.argv[-1])
 
 
 class Alone(unittest.TestCase):
-    def test_the_command_line_needs_the_c_library_alone(self):
+    def test_the_command_line_needs_only_the_c_library(self):
         found = needs_of_alone(BIN / "trainyard")
         print(f"needs GLIBC_{found.glibc} or later: {', '.join(found.libraries)}")
 

@@ -21,7 +21,7 @@ def newest(versions):
 
 
 def needs(*files):
-    """The combined requirements of all files."""
+    """Returns the combined requirements of all files."""
     libraries, versions = set(), {"GLIBC": set(), "GLIBCXX": set()}
     for file in files:
         said = subprocess.run(["objdump", "-p", str(file)], check=True, capture_output=True, text=True).stdout
@@ -32,8 +32,8 @@ def needs(*files):
 
 
 def needs_of_alone(file):
-    """The requirements of a program that must be a single file. Refuses a program that needs more
-    than the C library."""
+    """Returns the requirements of a program that must be a single file. Refuses a program that needs more than the C
+    library."""
     found = needs(file)
     if foreign := [name for name in found.libraries if not GLIBC.match(name)]:
         raise Refused(f"{file} needs {', '.join(foreign)}, expected the C library's own alone")

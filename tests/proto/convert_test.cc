@@ -46,7 +46,7 @@ TEST(ConvertSpec, PresetAndDefaults) {
   EXPECT_TRUE(spec->recipe.drop_last);
 }
 
-TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
+TEST(ConvertSpec, ShardIsOneValueOrAList) {
   const auto shard_of = [](const std::string& shards) {
     const auto spec = to_engine(parse_spec(std::string("model { mlp { hidden: 4 } } ") + kRecipe +
                                            " resources { " + shards + " }"));
@@ -78,7 +78,7 @@ TEST(ConvertSpec, WhatIsShardedIsOneOrSeveral) {
   EXPECT_EQ(to_proto(Shard::kNone), std::vector{v1::Resources::NONE});
 }
 
-TEST(ConvertSpec, FalseIsNotLeftOut) {
+TEST(ConvertSpec, ExplicitFalseIsKept) {
   const auto spec = to_engine(
       parse_spec("model { mlp { hidden: 4 } } recipe { epochs: 2 shuffle: false drop_last: false "
                  "optimizer { learning_rate: 0.1 } }"));
@@ -132,8 +132,8 @@ TEST(ConvertSpec, BlocksKeepTheirValuesAndTypes) {
   EXPECT_TRUE(names_field(null.error(), "model.layers[0].use.with.p"));
 }
 
-// Whether the message has a field for each rule. It may have more: MaxPool and AveragePool share
-// one message.
+// Returns whether the message has a field for each rule. It may have more: MaxPool and AveragePool
+// share one message.
 bool has_all(const google::protobuf::Descriptor& message, const std::vector<AttributeRule>& rules) {
   for (const AttributeRule& rule : rules) {
     if (message.FindFieldByName(std::string(rule.name)) == nullptr) return false;
@@ -313,7 +313,7 @@ TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
   EXPECT_EQ(spec->recipe.steps, 9);
 }
 
-TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
+TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
     steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1 precision: BF16
     optimizer { type: MUON learning_rate: 0.02 fallback_learning_rate: 0.001
@@ -364,7 +364,7 @@ TEST(ConvertSpec, RecipesSayAllThatTheEngineKnows) {
   EXPECT_EQ(r.metrics.size(), 2u);
 }
 
-TEST(ConvertSpec, RecipesWithoutSenseAreRefusedByTheirFields) {
+TEST(ConvertSpec, InvalidRecipesAreRefusedByField) {
   const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
     steps: 1 accumulate_steps: 0
     optimizer { type: LION learning_rate: 0.1 epsilon: 1e-8 }
@@ -383,7 +383,7 @@ TEST(ConvertSpec, RecipesWithoutSenseAreRefusedByTheirFields) {
   }
 }
 
-TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {
+TEST(ConvertSpec, AllProblemsAreReportedAtOnceByField) {
   const auto spec = to_engine(parse_spec(R"(
     recipe { epochs: 1 steps: 1 batch_size: 0 optimizer { type: ADAM momentum: 0.9 } schedule { gamma: 0.5 } }
     resources { threads: 0 } priority: 101)"));
@@ -395,7 +395,7 @@ TEST(ConvertSpec, AllProblemsAtOnceByTheirNames) {
   }
 }
 
-TEST(ConvertSpec, ABatchSizeThatIsLeftToAServerIsNoNumber) {
+TEST(ConvertSpec, ABatchSizeThatTheServerChoosesIsNotSet) {
   const auto refusal = [](const std::string& size) {
     const auto spec =
         to_engine(parse_spec("model { mlp {} } recipe { epochs: 1 batch_size: " + size +
@@ -448,7 +448,7 @@ TEST(ConvertSpec, TwoArchitecturesAndEmptyLayersAreRefused) {
   EXPECT_TRUE(names_field(spec.error(), "model.layers[0]"));
 }
 
-TEST(ConvertSpec, AnOnnxFileIsTheClientsToRead) {
+TEST(ConvertSpec, AnOnnxFileIsReadByTheClient) {
   const auto refused =
       to_engine(parse_spec("model { onnx: \"/etc/net.onnx\" } " + std::string(kRecipe)));
   ASSERT_FALSE(refused.ok());
@@ -456,7 +456,7 @@ TEST(ConvertSpec, AnOnnxFileIsTheClientsToRead) {
   EXPECT_TRUE(names_field(refused.error(), "model.onnx")) << refused.error().message;
 }
 
-TEST(ConvertSpec, PrecisionIsReadAndTold) {
+TEST(ConvertSpec, PrecisionIsReadAndWritten) {
   v1::JobSpec spec = parse_spec(std::string("model { lenet5 {} }") + kRecipe);
   EXPECT_EQ(to_engine(spec)->recipe.precision, Precision::kTf32) << "the default";
   for (const auto& [name, precision] : {std::pair{v1::Recipe::FP32, Precision::kFp32},
@@ -696,7 +696,7 @@ TEST(ConvertData, JsonLinesAndTextFilesHaveTheOptionsOfCsv) {
   EXPECT_EQ(wire.warnings(0).count(), 2);
 }
 
-TEST(ConvertData, TheWayImagesWereResizedTravels) {
+TEST(ConvertData, ResizeModeSurvivesTheWire) {
   DatasetSchema schema;
   schema.kind = DatasetSchema::Kind::kImage;
   schema.image = Shape{1, 2, 2};
@@ -810,7 +810,7 @@ TEST(ConvertRun, ConfusionMatricesStayShort) {
   EXPECT_EQ(large[0].mistakes_size(), 20);
 }
 
-TEST(ConvertRun, InitialWeightsAreToldWithTheirNumbers) {
+TEST(ConvertRun, InitialWeightsAreReportedWithTheirCounts) {
   RunPlan plan;
   EXPECT_FALSE(to_proto(plan).has_initial_weights());
   plan.initial_weights.emplace();

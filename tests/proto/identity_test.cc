@@ -25,7 +25,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
-/// Fields that are deliberately not part of the identity, and the reasons.
+/// Returns the fields that are deliberately not part of the identity, and the reasons.
 const std::map<std::string, std::string>& left_out() {
   static const std::map<std::string, std::string> reasons = {
       {"JobSpec.dataset", "a name; the dataset's content is known by its digest"},
@@ -45,12 +45,12 @@ const std::map<std::string, std::string>& left_out() {
   return reasons;
 }
 
-/// The name in the form "Loss.Huber.delta".
+/// Returns the name in the form "Loss.Huber.delta".
 std::string full_name(const FieldDescriptor& field) {
   return field.full_name().substr(std::string_view("trainyard.v1.").size());
 }
 
-/// The identity of the run that a spec describes; nothing if the spec is refused.
+/// Returns the identity of the run that a spec describes; nothing if the spec is refused.
 std::optional<RunIdentity> identity_of(const v1::JobSpec& spec,
                                        const std::string& dataset = "a dataset") {
   const auto engine = to_engine(spec);
@@ -58,7 +58,7 @@ std::optional<RunIdentity> identity_of(const v1::JobSpec& spec,
   return RunIdentity(engine->model, engine->recipe, dataset);
 }
 
-/// Specs that together set every field, each where it has an effect.
+/// Returns specs that together set every field, each where it has an effect.
 std::vector<v1::JobSpec> specs() {
   const std::string model = "model { mlp { hidden: [4] } }";
   const auto recipe = [&](const std::string& fields) {
@@ -254,7 +254,7 @@ class FieldWalk {
     }
   }
 
-  /// Fields that a difference reports under another name than the spec's.
+  /// Returns the fields that a difference reports under another name than the spec's.
   static const std::set<std::string>& renamed() {
     static const std::set<std::string> names = {"InitialWeights.job", "InitialWeights.model",
                                                 "InitialWeights.path", "Optimizer.type"};
@@ -278,7 +278,7 @@ void add_fields(const Descriptor& type, std::set<std::string>& names) {
   }
 }
 
-// One spec for each preset, layer, loss and augmentation, with all of its settings.
+// Returns one spec for each preset, layer, loss and augmentation, with all of its settings.
 std::vector<v1::JobSpec> specs_of_each_kind() {
   std::vector<v1::JobSpec> out;
   const v1::JobSpec plain = specs().front();
@@ -329,7 +329,7 @@ TEST(RunIdentity, ChangesWithEveryFieldOfASpecOrThereIsAReason) {
 
 RunIdentity plain_identity() { return *identity_of(specs().front()); }
 
-TEST(RunIdentity, KnowsTheDatasetByItsDigest) {
+TEST(RunIdentity, IdentifiesTheDatasetByItsDigest) {
   const RunIdentity other = *identity_of(specs().front(), "another dataset");
   EXPECT_EQ(other.difference(plain_identity().record()),
             "dataset: the checkpoint has a dataset, the job has another dataset");
@@ -347,8 +347,9 @@ TEST(RunIdentity, NamesEachFieldThatDiffers) {
             "recipe.seed: the checkpoint has 1, the job has 2");
 }
 
-// Otherwise each new field would invalidate the checkpoints of all running jobs at an upgrade.
-TEST(RunIdentity, AFieldThatCameLaterHadItsDefault) {
+// A missing field counts as its default, since each new field would else invalidate the checkpoints
+// of all running jobs at an upgrade.
+TEST(RunIdentity, AMissingFieldMeansItsDefault) {
   const RunIdentity job = plain_identity();
   nlohmann::json description = nlohmann::json::parse(job.record().description);
   EXPECT_EQ(description["recipe"].erase("augmentation"), 1u);  // it has its default value here
@@ -360,7 +361,7 @@ TEST(RunIdentity, AFieldThatCameLaterHadItsDefault) {
 }
 
 // A changed default would change the meaning of a checkpoint that lacks the field.
-TEST(RunIdentity, DefaultsOfARecipeStay) {
+TEST(RunIdentity, DefaultsOfARecipeDoNotChange) {
   nlohmann::json now = fields_to_json(Recipe());
   const auto then = nlohmann::json::parse(R"({
     "epochs": 0, "steps": 0, "batch_size": 64, "seed": 0, "shuffle": true, "drop_last": true,
@@ -386,7 +387,7 @@ TEST(RunIdentity, AnotherRuleIsRefusedAsSuch) {
   }
 }
 
-TEST(RunIdentity, TellsARunOfAnotherArithmetic) {
+TEST(RunIdentity, RecognizesARunWithOtherArithmetic) {
   const RunIdentity job = plain_identity();
   nlohmann::json description = nlohmann::json::parse(job.record().description);
   description["arithmetic"] = "denormal numbers as they are";

@@ -52,7 +52,7 @@ Machine gpus_with(int count, int64_t memory_bytes) {
   return machine;
 }
 
-TEST(PlanOnTheWire, WhatTheSpecLeavesOpenMayBeChosen) {
+TEST(PlanOnTheWire, FieldsThatTheSpecOmitsMayBeChosen) {
   const JobToPlan open = job_of(spec_of(2));
   EXPECT_TRUE(open.free.recompute);
   EXPECT_TRUE(open.free.accumulate_steps);
@@ -69,7 +69,7 @@ TEST(PlanOnTheWire, WhatTheSpecLeavesOpenMayBeChosen) {
   EXPECT_FALSE(closed.free.shard);
 }
 
-TEST(PlanOnTheWire, WhatOtherFieldsForbidIsRefusedInTheirWords) {
+TEST(PlanOnTheWire, PlansThatOtherFieldsForbidAreRefusedWithTheirMessage) {
   v1::JobSpec spec = spec_of(1);
   spec.mutable_resources()->set_device(v1::Resources::CPU);
   spec.mutable_resources()->set_cluster("cluster");
@@ -84,7 +84,7 @@ TEST(PlanOnTheWire, WhatOtherFieldsForbidIsRefusedInTheirWords) {
   EXPECT_EQ(refused.error().message, named.error().message);
 }
 
-TEST(PlanOnTheWire, RowsHaveWhatTheProcessNeedsBesides) {
+TEST(PlanOnTheWire, RowsIncludeTheOverheadOfTheProcess) {
   const Machine machine = gpus_with(2, 65 * kMiB);
   PlanOptions options;
   options.all_shardings = true;
@@ -111,7 +111,7 @@ TEST(PlanOnTheWire, RowsHaveWhatTheProcessNeedsBesides) {
   EXPECT_FALSE(plan.run().has_fit_choice());
 }
 
-TEST(PlanOnTheWire, AChoiceHasOnlyWhatDiffers) {
+TEST(PlanOnTheWire, AChoiceListsOnlyDifferences) {
   FitChoice choice;
   choice.accumulate_steps = 4;
   choice.bytes_as_written = 10;
@@ -147,6 +147,24 @@ TEST(PlanOnTheWire, AVerdictHasAdviceOnlyIfItDoesNotFit) {
   EXPECT_EQ(wire.message(), "too large");
   ASSERT_EQ(wire.shard_size(), 1);
   EXPECT_EQ(wire.shard(0), v1::Resources::OPTIMIZER);
+}
+
+TEST(PlanOnTheWire, AdviceNamesOptimizersThatKeepLess) {
+  MemoryFit fit;
+  fit.fits = false;
+  fit.advice.optimizers = {{"lion", true, 1, 4}, {"sgd"}};
+  const v1::MemoryFit wire = to_proto(fit);
+  ASSERT_EQ(wire.optimizers_size(), 2);
+  EXPECT_EQ(wire.optimizers(0).type(), "lion");
+  EXPECT_TRUE(wire.optimizers(0).without_clip_norm());
+  EXPECT_EQ(wire.optimizers(0).accumulate_steps(), 1);
+  EXPECT_EQ(wire.optimizers(0).batch_size(), 4);
+  EXPECT_EQ(wire.optimizers(1).type(), "sgd");
+  EXPECT_EQ(wire.optimizers(1).batch_size(), 0);
+  EXPECT_EQ(describe(fit.advice),
+            "recipe.optimizer.type: lion with no recipe.clip_gradients.norm and "
+            "recipe.accumulate_steps: 1 and recipe.batch_size: 4 or recipe.optimizer.type: sgd "
+            "would fit");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The rows of the plain fields of a recipe and of resources, beside what else describes them: their
-// structs and the wire. A field that was added to one of them alone fails here.
+// Compares the rows of the plain fields of a recipe and of resources with their structs and their
+// messages. A field that was added to one of them alone fails here.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -22,8 +22,8 @@ Names row_names(const S& spec) {
   return names;
 }
 
-/// Fields of a message that have no row, except those in `others`. A field of a nested message is
-/// named like "ema.decay".
+/// Returns the fields of a message that have no row, except those in `others`. A field of a nested
+/// message is named like "ema.decay".
 Names without_row(const Descriptor& type, const Names& rows, const Names& others) {
   Names missing;
   for (int i = 0; i < type.field_count(); ++i) {
@@ -85,7 +85,7 @@ TEST(RecipeFields, DefaultsAreInTheirRange) {
   EXPECT_TRUE(violations.empty()) << violations.to_error().message;
 }
 
-TEST(RecipeFields, AZeroThatMeansOffIsRefusedWhereItIsWrittenOut) {
+TEST(RecipeFields, AnExplicitZeroOfAnOptionalFieldIsRefused) {
   v1::JobSpec spec;
   spec.mutable_model()->mutable_mlp();
   v1::Recipe& recipe = *spec.mutable_recipe();

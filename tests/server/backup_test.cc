@@ -84,7 +84,7 @@ class Backup : public StateFolderTest {
   }
 };
 
-TEST_F(Backup, TheCopyIsAStoreOfTheSameInstant) {
+TEST_F(Backup, TheCopyIsAConsistentSnapshot) {
   const std::string sha256 = add_upload("content");
   ASSERT_TRUE(store_->uploads().begin({"default", sha256_hex("x"), 900}).ok());
   const Job job = start_job("running");
@@ -105,7 +105,7 @@ TEST_F(Backup, TheCopyIsAStoreOfTheSameInstant) {
   EXPECT_EQ(store_->jobs().find_attempt(job.uid, 1)->pid, 4711) << "the running store is unchanged";
 }
 
-TEST_F(Backup, ACopyWithoutItsStoreIsNotTakenForANewOne) {
+TEST_F(Backup, ACopyWithoutItsStoreIsNotAcceptedAsANewState) {
   add_upload("one");
   const auto backup = take();
   finish(*backup);
@@ -116,7 +116,7 @@ TEST_F(Backup, ACopyWithoutItsStoreIsNotTakenForANewOne) {
   EXPECT_EQ(opened.error().reason, "STORE_MISSING");
 }
 
-TEST_F(Backup, ACheckpointThatTheStoreDoesNotKnowIsLeftOut) {
+TEST_F(Backup, ACheckpointUnknownToTheStoreIsLeftOut) {
   const Job job = start_job("job-a");
   save(job, 100);
   report(job, 100);
@@ -129,7 +129,7 @@ TEST_F(Backup, ACheckpointThatTheStoreDoesNotKnowIsLeftOut) {
   EXPECT_TRUE(backup->warnings().empty());
 }
 
-TEST_F(Backup, WhereOnlyANewerCheckpointIsLeftTheJobDoesNotStartOver) {
+TEST_F(Backup, AJobWhoseOnlyCheckpointIsNewerDoesNotStartOver) {
   const Job job = start_job("job-a");
   report(job, 100);  // only the report: the checkpoint's folder has been pruned
   save(job, 200);
@@ -142,7 +142,7 @@ TEST_F(Backup, WhereOnlyANewerCheckpointIsLeftTheJobDoesNotStartOver) {
   EXPECT_NE(backup->warnings()[0].find("job-a"), std::string::npos) << backup->warnings()[0];
 }
 
-TEST_F(Backup, WhatIsRemovedMeanwhileStays) {
+TEST_F(Backup, FilesRemovedDuringABackupStayInIt) {
   const std::string sha256 = add_upload("content");
   const Job job = start_job("job-a");
   save(job, 100);
@@ -157,7 +157,7 @@ TEST_F(Backup, WhatIsRemovedMeanwhileStays) {
   EXPECT_TRUE(load_newest_checkpoint(StatePaths(restored).checkpoints(job.uid), nullptr).ok());
 }
 
-TEST_F(Backup, WhatTheServerLacksIsSaidByName) {
+TEST_F(Backup, FilesMissingOnTheServerAreNamed) {
   fs::remove(paths_.upload(add_upload("content")));
   const auto backup = take();
   ASSERT_NE(backup, nullptr);
@@ -166,7 +166,7 @@ TEST_F(Backup, WhatTheServerLacksIsSaidByName) {
   finish(*backup);
 }
 
-TEST_F(Backup, FilesThatNothingNamesAreLeftOut) {
+TEST_F(Backup, UnreferencedFilesAreLeftOut) {
   write(paths_.dataset("stray") / "digest", "x");
   write(paths_.model("stray") / "model.json", "x");
   write(paths_.upload_part(sha256_hex("x"), 5), "half");
@@ -179,7 +179,7 @@ TEST_F(Backup, FilesThatNothingNamesAreLeftOut) {
 }
 
 // Fails if a backup contains a file of -1 bytes but reports that it is complete.
-TEST_F(Backup, AFileWhoseSizeIsNotKnownIsAnError) {
+TEST_F(Backup, AFileOfUnknownSizeIsAnError) {
   const fs::path links = folder_.path() / "links";
   fs::create_directories(links / "models/m");
   std::ofstream(links / "models/m/model.json") << "{}";
@@ -221,7 +221,7 @@ TEST_F(Backup, TheLinksAreRemovedAtItsEndAndByTheNextStart) {
   EXPECT_FALSE(fs::exists(paths_.backup()));
 }
 
-TEST_F(Backup, BackupsOneAfterAnotherWhileCheckpointsComeAndGo) {
+TEST_F(Backup, ConsecutiveBackupsSucceedWhileCheckpointsChange) {
   const Job job = start_job("job-a");
   std::atomic<bool> stop = false;
   std::thread worker([&] {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kSecondUs = 1'000'000;
 
-/// Rates of a node on which every product takes `seconds`.
+/// Returns the rates of a node on which every product takes `seconds`.
 DeviceRates rates_of(double seconds) {
   DeviceRates rates = product_rates(seconds);
   rates.process_seconds = 1;
@@ -110,7 +110,7 @@ class ClusterRatesTest : public ::testing::Test {
   }
 };
 
-TEST_F(ClusterRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
+TEST_F(ClusterRatesTest, TheFirstFinishedJobMeasuresAndLaterOnesAreForecast) {
   const auto rates = open();
   v1::Forecast f = rates->forecast(query_of());
   EXPECT_EQ(f.device(), "clusters/slurm");
@@ -157,7 +157,7 @@ TEST_F(ClusterRatesTest, TheFirstJobThatEndsMeasuresAndLaterOnesAreForecast) {
   }
 }
 
-TEST_F(ClusterRatesTest, SeveralKindsAreOneRangeAndTheLastSeenIsLikely) {
+TEST_F(ClusterRatesTest, SeveralKindsOfNodesGiveARangeAndTheLastSeenIsTheLikeliest) {
   const auto rates = open();
   measure(*rates, use_of("t1", "Fast CPU"), 0.5);
   clock.pass(kSecondUs);
@@ -180,7 +180,7 @@ TEST_F(ClusterRatesTest, SeveralKindsAreOneRangeAndTheLastSeenIsLikely) {
   }
 }
 
-TEST_F(ClusterRatesTest, WhatJobsTookCorrectsTheirOwnKind) {
+TEST_F(ClusterRatesTest, MeasuredTimesOfJobsCorrectForecastsOfTheirKind) {
   const auto rates = open();
   measure(*rates, use_of("t1", "Slow CPU"), 2);
   clock.pass(kSecondUs);
@@ -208,13 +208,13 @@ TEST_F(ClusterRatesTest, WhatJobsTookCorrectsTheirOwnKind) {
   EXPECT_EQ(described.forecasts().missing(), "");
 }
 
-TEST_F(ClusterRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
+TEST_F(ClusterRatesTest, AfterAWorkerDiesDuringAMeasurementTheNextOneMeasures) {
   const auto rates = open();
   ASSERT_TRUE(rates->job_ended(use_of("t1")));
   rates->worker_gone("t1");
   EXPECT_NE(rates->forecast(query_of()).basis().find("ended before it had measured"),
             std::string::npos);
-  EXPECT_EQ(rates->take("t1", to_json_text(rates_of(1))).error().reason, "RATES_NOT_ASKED");
+  EXPECT_EQ(rates->take("t1", to_json_text(rates_of(1))).error().reason, "RATES_NOT_REQUESTED");
   ASSERT_TRUE(rates->job_ended(use_of("t2")));
   rates->worker_gone("t2");
   ASSERT_TRUE(rates->job_ended(use_of("t3")));
@@ -230,7 +230,7 @@ TEST_F(ClusterRatesTest, AWorkerThatDiesWhileItMeasuresIsFollowedByTheNext) {
   EXPECT_GT(rates->forecast(query_of()).total_seconds(), 0);
 }
 
-TEST_F(ClusterRatesTest, RatesThatNoNodeHasAreRefused) {
+TEST_F(ClusterRatesTest, ImplausibleRatesAreRefused) {
   const auto rates = open();
   const auto refused = [&](const std::string& task, const std::string& json) {
     clock.pass(3600 * kSecondUs);
@@ -269,7 +269,7 @@ TEST_F(ClusterRatesTest, RatesThatNoNodeHasAreRefused) {
   EXPECT_TRUE(store->forecasts().node_rates()->empty());
 }
 
-TEST_F(ClusterRatesTest, FactsThatSayNothingMeasureNothing) {
+TEST_F(ClusterRatesTest, NodesWithoutFactsAreNotMeasured) {
   const auto rates = open();
   NodeUse unknown = use_of("t1");
   unknown.facts.set_cpu_model("\n\x01");
@@ -289,7 +289,7 @@ TEST_F(ClusterRatesTest, FactsThatSayNothingMeasureNothing) {
   EXPECT_EQ(node_name(use_of("t").facts, /*on_gpus=*/true), "") << "no GPU was told";
 }
 
-TEST_F(ClusterRatesTest, GpusAreOfTheirModelWhateverTheThreads) {
+TEST_F(ClusterRatesTest, RatesOfGpusDependOnTheModelAndNotOnTheThreads) {
   const auto rates = open();
   NodeUse use = use_of("t1", "Fast CPU", 8);
   use.on_gpus = true;
@@ -311,7 +311,7 @@ TEST_F(ClusterRatesTest, GpusAreOfTheirModelWhateverTheThreads) {
   EXPECT_EQ(described.node_types(0).memory_bytes(), int64_t{79} << 30);
 }
 
-TEST_F(ClusterRatesTest, ATimeLimitMakesLinksAndAPriceCosts) {
+TEST_F(ClusterRatesTest, ATimeLimitGivesSeveralStartsAndAPriceGivesACost) {
   config.time_limit_seconds = 600;
   config.price_per_hour = 3.6;
   const auto rates = open();
@@ -333,7 +333,7 @@ TEST_F(ClusterRatesTest, ATimeLimitMakesLinksAndAPriceCosts) {
   EXPECT_EQ(rates->forecast(wide).devices(), 3);
 }
 
-TEST_F(ClusterRatesTest, TheLimitIsTheWorkersWhereTheFileHasNone) {
+TEST_F(ClusterRatesTest, WithoutALimitInTheFileTheWorkersLimitIsUsed) {
   const auto rates = open();
   NodeUse use = use_of("t1");
   use.facts.set_time_limit_seconds(60);
@@ -358,7 +358,7 @@ TEST(StartsWithin, LeavesTimeForCheckpointsAndStarts) {
   EXPECT_EQ(starts_within(3600, 0, 0), 1);
 }
 
-TEST_F(ClusterRatesTest, OverSeveralNodesTheNetworkIsAssumedAndSaid) {
+TEST_F(ClusterRatesTest, ForecastsOverSeveralNodesStateTheAssumedNetwork) {
   const auto rates = open();
   measure(*rates, use_of("t1"), 0.5);
   ClusterQuery query = query_of();
@@ -379,7 +379,7 @@ TEST_F(ClusterRatesTest, OverSeveralNodesTheNetworkIsAssumedAndSaid) {
       << f.basis();
 }
 
-TEST_F(ClusterRatesTest, AClusterIsNotMeasuredWhereItsFileSaysSo) {
+TEST_F(ClusterRatesTest, AClusterIsNotMeasuredIfItsFileForbidsIt) {
   config.measure_nodes = false;
   const auto rates = open();
   EXPECT_FALSE(rates->job_ended(use_of("t1")));
@@ -387,7 +387,7 @@ TEST_F(ClusterRatesTest, AClusterIsNotMeasuredWhereItsFileSaysSo) {
             std::string::npos);
 }
 
-TEST(ClusterAdvice, IsOfAClusterThatIsTwiceAsFast) {
+TEST(ClusterAdvice, IsGivenIfAClusterIsTwiceAsFast) {
   v1::Forecast here, there;
   here.set_total_seconds(1440);
   there.set_device("clusters/slurm");

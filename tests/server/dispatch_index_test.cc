@@ -51,7 +51,7 @@ class DispatchIndexTest : public ::testing::Test {
   DispatchIndex index_{policy_, {}, clusters_, clock_};
 };
 
-TEST_F(DispatchIndexTest, AWaitingJobIsOfferedAndARunningOneHoldsItsDevice) {
+TEST_F(DispatchIndexTest, AWaitingJobIsListedAndARunningOneOccupiesItsDevice) {
   EXPECT_TRUE(index_.is_idle());
   index_.take(job(JobState::kQueued));
   ASSERT_EQ(pass().here.starts.size(), 1u);
@@ -63,7 +63,7 @@ TEST_F(DispatchIndexTest, AWaitingJobIsOfferedAndARunningOneHoldsItsDevice) {
   EXPECT_FALSE(index_.is_idle());
 }
 
-TEST_F(DispatchIndexTest, APlaceIsFreeOnceTheProcessIsGone) {
+TEST_F(DispatchIndexTest, ASlotIsFreeOnceTheProcessHasEnded) {
   index_.add_process("u1", {"devices/gpu-0"});
   index_.take(job(JobState::kRunning, {"devices/gpu-0"}));
   (void)pass();
@@ -76,7 +76,7 @@ TEST_F(DispatchIndexTest, APlaceIsFreeOnceTheProcessIsGone) {
 }
 
 // The store already shows the job as waiting again before the end of its process is noticed.
-TEST_F(DispatchIndexTest, TheNextAttemptIsNotTheOneThatWasAskedToStop) {
+TEST_F(DispatchIndexTest, AStopRequestDoesNotApplyToTheNextAttempt) {
   index_.add_process("u1", {"devices/gpu-0"});
   index_.take(job(JobState::kRunning, {"devices/gpu-0"}));
   (void)pass();
@@ -89,7 +89,7 @@ TEST_F(DispatchIndexTest, TheNextAttemptIsNotTheOneThatWasAskedToStop) {
   EXPECT_FALSE(on_gpu()[0].stopping);
 }
 
-TEST_F(DispatchIndexTest, AJobDoesNotStartBesideItsLastProcess) {
+TEST_F(DispatchIndexTest, AJobDoesNotStartWhileItsLastProcessRuns) {
   index_.add_process("u1", {"devices/gpu-0"});
   index_.take(job(JobState::kRunning, {"devices/gpu-0"}));
   index_.take(job(JobState::kQueued));
@@ -98,7 +98,7 @@ TEST_F(DispatchIndexTest, AJobDoesNotStartBesideItsLastProcess) {
   EXPECT_EQ(pass().here.starts.size(), 1u);
 }
 
-TEST_F(DispatchIndexTest, AClusterGetsNoMoreJobsThanMayWaitThere) {
+TEST_F(DispatchIndexTest, AClusterGetsAtMostWaitingMaxJobs) {
   ClusterConfig config;
   config.name = "c";
   config.waiting_max = 2;
@@ -116,7 +116,7 @@ TEST_F(DispatchIndexTest, AClusterGetsNoMoreJobsThanMayWaitThere) {
   EXPECT_EQ(index.decide(std::move(devices), /*draining=*/false).to_clusters.starts.size(), 2u);
 }
 
-TEST_F(DispatchIndexTest, WhatCannotBeIsAFault) {
+TEST_F(DispatchIndexTest, ImpossibleChangesFailACheck) {
   EXPECT_THROW(index_.remove_process("u1"), InvariantError);
   EXPECT_THROW(index_.leave("u1"), InvariantError);
   EXPECT_THROW(index_.add_process("u1", {}), InvariantError);

@@ -151,7 +151,7 @@ class ServiceDispatcher : public ::testing::Test {
     return text;
   }
 
-  /// The state changes of all jobs, sorted by time.
+  /// Returns the state changes of all jobs, sorted by time.
   std::vector<Moment> read_moments() {
     std::vector<Moment> moments;
     for (const auto& [id, ask] : asks_) {
@@ -216,7 +216,7 @@ class ServiceDispatcher : public ::testing::Test {
     for (const auto& [id, ask] : asks_) EXPECT_EQ(ended[id], 1) << id << ": " << get(id).message;
     EXPECT_EQ(workers_->out_of_memory(), 0);
   }
-  /// The jobs that were started between the submission and the first start of job `id`.
+  /// Returns the jobs that were started between the submission and the first start of job `id`.
   std::vector<std::string> overtakers(const std::vector<Moment>& moments, const std::string& id) {
     std::vector<std::string> started;
     bool waits = false;

@@ -129,7 +129,7 @@ TEST_F(EventsHub, WatcherOfAFinishedJobEndsAtOnce) {
   EXPECT_TRUE(none.ended());
 }
 
-TEST_F(EventsHub, RefusesWhatCannotBeWatched) {
+TEST_F(EventsHub, RefusesUnknownJobsAndInvalidPositions) {
   const Job job = run_job(*store);
   const auto ignore = [](const Result<EventRun>&) {};
   EXPECT_EQ(hub->watch("nobody", 0, ignore).error().reason, "JOB_NOT_FOUND");
@@ -174,7 +174,7 @@ TEST_F(EventsHub, AnswersEachRequestOnce) {
   EXPECT_EQ(client.told(), before + 1);
 }
 
-TEST_F(EventsHub, WatchersAtTheSamePlaceShareTheBytes) {
+TEST_F(EventsHub, WatchersAtTheSamePositionShareTheBytes) {
   const Job job = run_job(*store);
   Client one(*hub, job.uid, 3), other(*hub, job.uid, 3);
   for (int n = 2; n < 12; ++n) log(job, n);
@@ -203,7 +203,7 @@ TEST_F(EventsHub, ResumesInTheMiddleOfABlock) {
   EXPECT_EQ(events.front().seq(), 10);
 }
 
-TEST_F(EventsHub, WhoIsFarBehindGetsSmallPiecesAndEveryEvent) {
+TEST_F(EventsHub, AWatcherFarBehindGetsEveryEventInSmallPieces) {
   const Job job = run_job(*store);
   Client fast(*hub, job.uid, 3), slow(*hub, job.uid, 3);
   const std::string text(4000, 'x');
@@ -227,7 +227,7 @@ TEST_F(EventsHub, WhoIsFarBehindGetsSmallPiecesAndEveryEvent) {
   }
 }
 
-TEST_F(EventsHub, AJobNobodyWatchesAnyMoreKeepsNothing) {
+TEST_F(EventsHub, AJobWithoutWatchersKeepsNoMemory) {
   const Job job = run_job(*store);
   std::weak_ptr<const EventBlock> kept;
   {
@@ -240,7 +240,7 @@ TEST_F(EventsHub, AJobNobodyWatchesAnyMoreKeepsNothing) {
   EXPECT_TRUE(eventually([&] { return kept.expired(); }));
 }
 
-TEST_F(EventsHub, F25SleepingWatcherHoldsNobodyUp) {
+TEST_F(EventsHub, F25ASleepingWatcherDoesNotDelayOthers) {
   const Job job = run_job(*store);
   Client sleeping(*hub, job.uid, 3);
   sleeping.read(0);
@@ -253,7 +253,7 @@ TEST_F(EventsHub, F25SleepingWatcherHoldsNobodyUp) {
   EXPECT_EQ(sleeping.last(), 23);
 }
 
-TEST_F(EventsHub, WatcherThatIsGoneIsNotCalled) {
+TEST_F(EventsHub, ARemovedWatcherIsNotCalled) {
   const Job job = run_job(*store);
   std::atomic<bool> writing = true;
   std::jthread writer([&] {

@@ -172,6 +172,9 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
   if (act == "busy_twice" && task.attempt() <= 2) {
     return worker.outcome(v1::Outcome::REFUSED, "DEVICE_BUSY", "another process has it");
   }
+  if (act == "host_fault_twice" && task.attempt() <= 2) {
+    return worker.outcome(v1::Outcome::REFUSED, "HOST_FAULT", "system not ready (error 802)");
+  }
   if (act == "storage_trouble_twice" && task.attempt() <= 2) {
     return worker.outcome(
         v1::Outcome::REFUSED, "STORAGE_ERROR",
@@ -434,7 +437,7 @@ int run(const std::string& socket, const std::string& task) {
   request.set_task(task);
   request.set_nonce(nonce);
   request.set_version(TRAINYARD_VERSION);
-  // The worker of a recorded exchange sent no protocol range.
+  // The worker whose exchange was recorded sent no protocol range.
   if (std::getenv("TRAINYARD_EXCHANGE") == nullptr) {
     request.set_protocol_min(kProtocols.oldest);
     request.set_protocol_max(kProtocols.newest);

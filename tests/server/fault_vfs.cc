@@ -59,8 +59,8 @@ int control_file(sqlite3_file* f, int op, void* arg) {
   return real(f)->pMethods->xFileControl(real(f), op, arg);
 }
 int sector_size(sqlite3_file* f) { return real(f)->pMethods->xSectorSize(real(f)); }
-// Promises SQLite no device guarantees, so that it takes no short cut that after_power_cut() does
-// not model.
+// Tells SQLite that the device guarantees nothing. With guarantees SQLite would take
+// shortcuts that after_power_cut() does not model.
 int characteristics(sqlite3_file*) { return 0; }
 int shm_map(sqlite3_file* f, int page, int size, int extend, void volatile** out) {
   return real(f)->pMethods->xShmMap(real(f), page, size, extend, out);
@@ -76,7 +76,8 @@ const sqlite3_io_methods kMethods = {
     lock_file, unlock_file, check_lock, control_file, sector_size,   characteristics, shm_map,
     shm_lock,  shm_barrier, shm_unmap,  nullptr,      nullptr};
 
-/// The default layer. The static keeps it even after a test has made the fault layer the default.
+/// Returns the default layer. The static keeps it even after a test has made the fault layer the
+/// default.
 sqlite3_vfs* base_vfs() {
   static sqlite3_vfs* const base = sqlite3_vfs_find(nullptr);
   return base;

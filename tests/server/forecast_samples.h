@@ -15,14 +15,14 @@ inline NodeWorkload product_of(double size) {
   return node;
 }
 
-/// Rates of a device on which every product takes `seconds`.
+/// Returns the rates of a device on which every product takes `seconds`.
 inline DeviceRates product_rates(double seconds) {
   DeviceRates rates;
   for (const double size : {1e3, 1e4, 1e5}) rates.samples.push_back({product_of(size), seconds});
   return rates;
 }
 
-/// A run of `steps` steps, each of which is one product.
+/// Returns a run of `steps` steps, each of which is one product.
 inline RunWork work_of_products(int64_t steps) {
   RunWork work;
   work.step.items = {{product_of(1e4), 1}};

@@ -18,7 +18,7 @@
 namespace trainyard::server {
 namespace {
 
-/// Rates, as JSON, of a device on which every node takes `seconds`.
+/// Returns the rates, as JSON, of a device on which every node takes `seconds`.
 std::string rates_text(double seconds) {
   DeviceRates rates = product_rates(seconds);
   rates.watts = 100;
@@ -142,7 +142,7 @@ TEST_F(ForecasterTest, RatesAreMeasuredOnceAndKept) {
   EXPECT_EQ(again->forecast(q, other)[0].step_seconds(), 0);
 }
 
-TEST_F(ForecasterTest, NothingIsMeasuredWhileAJobIsThere) {
+TEST_F(ForecasterTest, NothingIsMeasuredWhileAJobRuns) {
   const Job job = store->jobs().submit(new_job("waits")).value();
   const auto forecaster = open();
   start(*forecaster);
@@ -152,7 +152,7 @@ TEST_F(ForecasterTest, NothingIsMeasuredWhileAJobIsThere) {
   forecast_after(*forecaster, 2);
 }
 
-TEST_F(ForecasterTest, WhatAJobDisturbedIsMeasuredAgain) {
+TEST_F(ForecasterTest, ADisturbedMeasurementIsRepeated) {
   const auto forecaster = open();
   std::atomic<int> calls = 0;
   forecaster->start([&](const Device&, int32_t, v1::Recipe::Precision, Done<std::string> done) {
@@ -167,7 +167,7 @@ TEST_F(ForecasterTest, WhatAJobDisturbedIsMeasuredAgain) {
   EXPECT_EQ(calls, 3);
 }
 
-TEST_F(ForecasterTest, AFailureIsTold) {
+TEST_F(ForecasterTest, AFailureIsReported) {
   const auto forecaster = open();
   forecaster->start([](const Device&, int32_t, v1::Recipe::Precision, Done<std::string> done) {
     done(make_error(ErrorCode::kInternal, "WORKER_LOST", "the worker fell over"));
@@ -180,7 +180,7 @@ TEST_F(ForecasterTest, AFailureIsTold) {
   })) << "the failure is not told";
 }
 
-TEST_F(ForecasterTest, ADrainedGpuIsLeftAlone) {
+TEST_F(ForecasterTest, ADrainedGpuIsNotMeasured) {
   Devices drained = devices();
   drained.devices[1].schedulable = false;
   inventory.set(drained);

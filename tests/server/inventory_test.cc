@@ -76,10 +76,19 @@ TEST_F(InventoryTest, GpusAreListedByNvml) {
   EXPECT_EQ(d.devices[2].kind, DeviceKind::kGpu);
   EXPECT_EQ(d.devices[2].model, "NVIDIA H200");
   EXPECT_EQ(d.devices[2].uuid, "GPU-1");
+  EXPECT_EQ(d.devices[2].capability, 90);
   EXPECT_EQ(d.devices[2].memory_bytes, int64_t{141} << 30);
   EXPECT_EQ(d.devices[2].memory_used_bytes, int64_t{1} << 30);
   EXPECT_TRUE(d.devices[2].schedulable);
   EXPECT_EQ(d.note, "");
+}
+
+TEST_F(InventoryTest, AGpuWithoutBfloat16IsKnown) {
+  script("devices=1,cc=75");
+  const Devices d = make_local_inventory(options)->read();
+  EXPECT_EQ(d.devices.at(1).capability, 75);
+  EXPECT_FALSE(has_bf16(d.devices[1]));
+  EXPECT_TRUE(has_bf16(d.devices[0])) << "the CPU";
 }
 
 TEST_F(InventoryTest, WithoutNvmlTheNoteSaysWhatToInstall) {
@@ -97,7 +106,7 @@ TEST_F(InventoryTest, LibraryThatIsNotNvmlIsNamed) {
   EXPECT_NE(d.note.find("nvmlInit_v2"), std::string::npos) << d.note;
 }
 
-TEST_F(InventoryTest, DriverThatIsNotLoadedIsSaidAndTriedAgain) {
+TEST_F(InventoryTest, ADriverThatIsNotLoadedIsReportedAndRetried) {
   script("init=9");
   const std::unique_ptr<Inventory> inventory = make_local_inventory(options);
   const Devices d = inventory->read();
@@ -116,7 +125,7 @@ TEST_F(InventoryTest, WithoutTheCudaModuleAGpuIsShownButNotUsed) {
   EXPECT_NE(d.note.find("libtrainyard_cuda.so"), std::string::npos);
 }
 
-TEST_F(InventoryTest, F28LostGpuIsUnknownTheOtherGoesOn) {
+TEST_F(InventoryTest, F28ALostGpuIsUnknownAndTheOtherContinues) {
   script("devices=2,broken=1");
   const Devices d = make_local_inventory(options)->read();
   ASSERT_EQ(d.devices.size(), 3u);
@@ -150,6 +159,7 @@ TEST_F(InventoryTest, InstancesOfAGpuAreDevices) {
   EXPECT_EQ(d.devices[2].model, "NVIDIA H200 MIG 1g.18gb");
   EXPECT_EQ(d.devices[2].memory_bytes, int64_t{16} << 30);
   EXPECT_TRUE(d.devices[2].is_instance);
+  EXPECT_EQ(d.devices[2].capability, 90) << "that of its GPU";
   EXPECT_EQ(d.devices[3].name, "devices/gpu-1");
   EXPECT_FALSE(d.devices[3].is_instance);
   EXPECT_NE(alike(d.devices[1]), alike(d.devices[2])) << "they cannot share a job";
@@ -175,7 +185,7 @@ TEST_F(InventoryTest, AGpuInMigModeWithoutInstancesSaysWhatToDo) {
   EXPECT_NE(d.devices[1].reason.find("cannot list"), std::string::npos) << d.devices[1].reason;
 }
 
-TEST_F(InventoryTest, GpusThatAreHiddenFromTheServerAreNotListed) {
+TEST_F(InventoryTest, HiddenGpusAreNotListed) {
   script("devices=3");
   options.visible_gpus = "2,GPU-0";
   Devices d = make_local_inventory(options)->read();
@@ -220,7 +230,7 @@ TEST_F(InventoryTest, F29AnApplicationsXidAsksForACheck) {
   EXPECT_EQ(inventory->read().devices[2].faults_reported, 2) << "one that nobody knows";
 }
 
-TEST(Xid, IsASentenceAndAnEffect) {
+TEST(Xid, HasAMessageAndAnEffect) {
   EXPECT_EQ(describe_xid(48).sentence, "XID 48: a double-bit ECC error (hardware)");
   EXPECT_EQ(describe_xid(48).effect, XidEffect::kReset);
   EXPECT_EQ(describe_xid(13).effect, XidEffect::kCheck);
@@ -265,7 +275,7 @@ class CheckedInventoryTest : public ::testing::Test {
   int changes_ = 0;
 };
 
-TEST_F(CheckedInventoryTest, AGpuTakesJobsAfterItsCheckAlone) {
+TEST_F(CheckedInventoryTest, AGpuGetsJobsOnlyAfterItsCheck) {
   EXPECT_FALSE(inventory_->read().devices[1].schedulable);
   EXPECT_TRUE(inventory_->read().devices[0].schedulable) << "the CPU";
   start();
@@ -312,7 +322,7 @@ TEST_F(CheckedInventoryTest, AGpuThatFailedAJobIsCheckedAgain) {
   EXPECT_EQ(running_[0].first, "devices/gpu-1");
 }
 
-TEST_F(CheckedInventoryTest, AGpuOfWhichTheDriverToldIsCheckedAgain) {
+TEST_F(CheckedInventoryTest, AGpuWithADriverErrorIsCheckedAgain) {
   start();
   end();
   end();
@@ -326,7 +336,7 @@ TEST_F(CheckedInventoryTest, AGpuOfWhichTheDriverToldIsCheckedAgain) {
   EXPECT_TRUE(running_.empty());
 }
 
-TEST_F(CheckedInventoryTest, KeepsFreeWhatAProcessTakesAndAGibibyteAtLeast) {
+TEST_F(CheckedInventoryTest, ReservesTheMemoryOfAProcessAndAtLeastOneGibibyte) {
   constexpr int64_t kLeast = CheckedInventory::kOverheadLeastBytes;
   EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast) << "before it is known";
   start();
@@ -343,13 +353,27 @@ TEST_F(CheckedInventoryTest, KeepsFreeWhatAProcessTakesAndAGibibyteAtLeast) {
       << "other jobs may have been on it this time";
 }
 
-TEST_F(CheckedInventoryTest, WhatAnotherProcessTookMeanwhileIsNotAWorkersOwn) {
+TEST_F(CheckedInventoryTest, KeepsAQuarterOfASmallGpuFree) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  Device small = gpu(0);
+  small.memory_bytes = 2048 * kMiB;
+  Device larger = gpu(1);
+  larger.memory_bytes = 4096 * kMiB;
+  inner_->set({{Device{}, small, larger}, ""});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 512 * kMiB);
+  EXPECT_EQ(inventory_->read().devices[2].overhead_bytes, 1024 * kMiB);
+  start();
+  end(CheckPassed{600 * kMiB, ""});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 600 * kMiB) << "it takes more";
+}
+
+TEST_F(CheckedInventoryTest, MemoryThatAnotherProcessTookDuringTheCheckIsNotCountedAsTheWorkers) {
   start();
   end(CheckPassed{CheckedInventory::kOverheadMostBytes + 1, ""});
   EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, CheckedInventory::kOverheadLeastBytes);
 }
 
-TEST_F(CheckedInventoryTest, AGpuOfJobsThatAnEarlierDaemonStartedIsCheckedWhenTheyHaveEnded) {
+TEST_F(CheckedInventoryTest, AGpuWithAdoptedJobsIsCheckedAfterTheyEnd) {
   inventory_->set_inherited("devices/gpu-0", true);
   inventory_->set_inherited("devices/gpu-0", true);
   inventory_->set_inherited("devices/gpu-1", true);
@@ -367,7 +391,7 @@ TEST_F(CheckedInventoryTest, AGpuOfJobsThatAnEarlierDaemonStartedIsCheckedWhenTh
 
 // Compute mode EXCLUSIVE_PROCESS: the GPU is healthy and available again when the other process
 // ends.
-TEST_F(CheckedInventoryTest, AGpuThatAnotherProcessHasIsBusyAndSoonCheckedAgain) {
+TEST_F(CheckedInventoryTest, AGpuUsedByAnotherProcessIsBusyAndCheckedAgainSoon) {
   start();
   end(make_error(ErrorCode::kUnavailable, "DEVICE_BUSY", "another process has it"));
   end();
@@ -386,7 +410,26 @@ TEST_F(CheckedInventoryTest, AGpuThatAnotherProcessHasIsBusyAndSoonCheckedAgain)
   EXPECT_FALSE(busy.busy);
 }
 
-TEST_F(CheckedInventoryTest, AGpuThatLacksSomethingIsDegradedAndTakesJobs) {
+// A driver that was upgraded but not loaded, or a Fabric Manager that does not run.
+TEST_F(CheckedInventoryTest, AGpuOfAHostOnWhichCudaDoesNotStartIsNotQuarantined) {
+  start();
+  end(make_error(ErrorCode::kFailedPrecondition, "HOST_FAULT", "error 802; start it"));
+  end();
+  Device gpu = inventory_->read().devices[1];
+  EXPECT_EQ(gpu.health, DeviceHealth::kUnknown);
+  EXPECT_EQ(gpu.reason, "A problem of this host, not of the GPU: error 802; start it.");
+  EXPECT_FALSE(gpu.schedulable || gpu.checking || gpu.busy);
+  EXPECT_TRUE(running_.empty());
+  clock_.pass(CheckedInventory::kHostRetryUs);
+  EXPECT_TRUE(inventory_->read().devices[1].checking) << "the host may be mended";
+  ASSERT_EQ(running_.size(), 1U);
+  end();
+  gpu = inventory_->read().devices[1];
+  EXPECT_TRUE(gpu.schedulable);
+  EXPECT_EQ(gpu.health, DeviceHealth::kHealthy);
+}
+
+TEST_F(CheckedInventoryTest, AGpuWithAMissingLibraryIsDegradedAndGetsJobs) {
   start();
   end(CheckPassed{0, "libnvrtc.so.13 is missing."});
   const Device gpu = inventory_->read().devices[1];
@@ -395,7 +438,7 @@ TEST_F(CheckedInventoryTest, AGpuThatLacksSomethingIsDegradedAndTakesJobs) {
   EXPECT_TRUE(gpu.schedulable);
 }
 
-TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {
+TEST_F(CheckedInventoryTest, AnUnusableGpuIsNotChecked) {
   Device lost = gpu(0);
   lost.schedulable = false;
   lost.reason = "The driver does not answer.";
@@ -406,7 +449,7 @@ TEST_F(CheckedInventoryTest, WhatIsAlreadyUnusableIsNotChecked) {
   EXPECT_EQ(inventory_->read().note, "No GPU.");
 }
 
-TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsNobodys) {
+TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsIgnored) {
   start();
   inventory_->stop();
   end();
@@ -415,7 +458,7 @@ TEST_F(CheckedInventoryTest, AnAnswerAfterTheEndIsNobodys) {
   end();
 }
 
-TEST_F(InventoryTest, FakeAnswersWhatItIsToldTo) {
+TEST_F(InventoryTest, FakeAnswersAsConfigured) {
   FakeInventory fake({{Device{}}, "note"});
   EXPECT_EQ(fake.read().devices.size(), 1u);
   fake.set({});

@@ -32,7 +32,7 @@ inline void make_older_store(const std::filesystem::path& state_dir, int schema)
   db.execute("UPDATE jobs SET message = 'in the log' WHERE id = 'open-1'");
 }
 
-/// Every row of every table as text, without the record that a daemon opened the store.
+/// Returns every row of every table as text, without the record that a daemon opened the store.
 inline std::string rows_of(Connection& db) {
   std::vector<std::string> tables;
   {

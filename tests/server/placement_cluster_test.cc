@@ -163,7 +163,7 @@ TEST_F(Cluster, SaysHowAWorkerFailed) {
       << text;
 }
 
-TEST_F(Cluster, WithdrawsWhatRunsAndWhatWaits) {
+TEST_F(Cluster, WithdrawsRunningAndWaitingJobs) {
   const PlacementHandle running = submit();
   wait_for_worker();
   ASSERT_TRUE(placement_->withdraw(running).ok());
@@ -181,7 +181,7 @@ TEST_F(Cluster, WithdrawsWhatRunsAndWhatWaits) {
   EXPECT_EQ(wait_for(waiting, Seen::kEnded).how.substr(0, 9), "CANCELLED");
 }
 
-TEST_F(Cluster, SaysWhyOneWaitsAndRefusesWhatCannotBe) {
+TEST_F(Cluster, SaysWhyAJobWaitsAndRefusesImpossibleRequests) {
   SlurmProfile brief = profile_;
   brief.partition = "brief";  // this partition allows one minute, and the attempt asks for ten
   SlurmPlacement in_brief(brief);
@@ -213,7 +213,7 @@ TEST_F(Cluster, ChecksTheCluster) {
   EXPECT_NE(SlurmPlacement(profile_).check().text.find("expected 'elsewhere'"), std::string::npos);
 }
 
-TEST_F(Cluster, SeesWhatOthersEnd) {
+TEST_F(Cluster, NoticesJobsThatOthersEnd) {
   const PlacementHandle cancelled = submit();
   wait_for_worker();
   slurm("scancel", {cancelled.id});
@@ -232,7 +232,7 @@ TEST_F(Cluster, SeesWhatOthersEnd) {
   slurm("scancel", {"--name=urgent"});
 }
 
-TEST_F(Cluster, SeesARequeueAsTheEndAndStartsNoSecondWorker) {
+TEST_F(Cluster, TreatsARequeueAsTheEndAndStartsNoSecondWorker) {
   const PlacementHandle handle = submit();
   wait_for_worker();
   slurm("scontrol", {"update", "job", handle.id, "requeue=1"});
@@ -256,7 +256,7 @@ TEST_F(Cluster, FindsASubmissionWhoseAnswerWasLost) {
   EXPECT_EQ(wait_for({"", intent_.name}, Seen::kGranted).handle, **found);
 }
 
-TEST_F(Cluster, FindsNothingOfASubmissionThatNeverArrived) {
+TEST_F(Cluster, DoesNotFindASubmissionThatNeverArrived) {
   control({"lie", "sbatch", "once:fail"});
   ASSERT_TRUE(std::holds_alternative<SubmitUnknown>(placement_->submit(intent_)));
   const auto found = placement_->find(intent_.name);
@@ -280,7 +280,7 @@ TEST_F(Cluster, RunsOneOfTwoSubmissionsAndWithdrawsBoth) {
   EXPECT_EQ(noted("starts"), "start\n");
 }
 
-TEST_F(Cluster, ConcludesNothingFromLies) {
+TEST_F(Cluster, ConcludesNothingFromWrongAnswers) {
   const PlacementHandle handle = submit();
   wait_for_worker();
   for (const char* lie : {"empty", "garbage", "endless", "fail"}) {
@@ -304,7 +304,7 @@ TEST_F(Cluster, ConcludesNothingFromLies) {
   EXPECT_TRUE(worker_lives());
 }
 
-TEST_F(Cluster, OutlivesTheController) {
+TEST_F(Cluster, SurvivesARestartOfTheController) {
   const PlacementHandle handle = submit();
   wait_for_worker();
   wait_for(handle, Seen::kGranted);
@@ -332,7 +332,7 @@ TEST_F(Cluster, OutlivesTheController) {
   EXPECT_TRUE(worker_lives());
 }
 
-TEST_F(Cluster, SeesTheLossOfANode) {
+TEST_F(Cluster, NoticesTheLossOfANode) {
   const PlacementHandle handle = submit();
   wait_for_worker();
   const std::string node = wait_for(handle, Seen::kGranted).nodes;
@@ -347,7 +347,7 @@ TEST_F(Cluster, SeesTheLossOfANode) {
 }
 
 // Must be the last test: after it the controller has forgotten all earlier jobs.
-TEST_F(Cluster, TellsItsJobsFromThoseThatGotTheirIds) {
+TEST_F(Cluster, DistinguishesItsJobsFromThoseThatReuseTheirIds) {
   const PlacementHandle handle = submit();
   wait_for_worker();
   control({"kill-controller"});

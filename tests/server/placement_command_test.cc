@@ -45,7 +45,7 @@ class Command : public ::testing::Test {
   CommandFolder folder_;
 };
 
-TEST_F(Command, GivesBackWhatWasPrintedAndTheStatus) {
+TEST_F(Command, ReturnsOutputAndStatus) {
   const CommandAnswer answer = run("cat; echo complaint >&2; exit 7", 20'000, "a question");
   EXPECT_EQ(answer.end, End::kExited);
   EXPECT_EQ(answer.number, 7);
@@ -54,7 +54,7 @@ TEST_F(Command, GivesBackWhatWasPrintedAndTheStatus) {
   EXPECT_EQ(describe(answer), "exit status 7: complaint");
 }
 
-TEST_F(Command, HasNoEnvironmentAndNoDescriptorsOfOurs) {
+TEST_F(Command, InheritsNoEnvironmentAndNoDescriptors) {
   ::setenv("TRAINYARD_TEST_LEAK", "1", 1);
   const int leak = ::open("/dev/null", O_RDONLY);  // inheritable: no O_CLOEXEC
   const CommandAnswer answer = run("env; ls /proc/$$/fd");
@@ -67,7 +67,7 @@ TEST_F(Command, HasNoEnvironmentAndNoDescriptorsOfOurs) {
   EXPECT_TRUE(fds == "0\n1\n2\n" || fds == "0\n1\n10\n2\n" || fds == "0\n1\n2\n255\n") << fds;
 }
 
-TEST_F(Command, IsKilledAtItsDeadlineWithWhatItStarted) {
+TEST_F(Command, IsKilledAtItsDeadlineWithItsChildren) {
   const auto began = std::chrono::steady_clock::now();
   const CommandAnswer answer =
       run("trap '' TERM; sleep 3600 & echo $! >$folder/child; echo $$ >$folder/self; wait",
@@ -79,7 +79,7 @@ TEST_F(Command, IsKilledAtItsDeadlineWithWhatItStarted) {
 }
 
 // Fails if a stopping daemon waits for a cluster that does not respond.
-TEST_F(Command, HasTwoMoreSecondsOnceItIsToStop) {
+TEST_F(Command, HasTwoSecondsToEndAfterAStop) {
   std::stop_source stop;
   CommandRequest request;
   request.environment = {"PATH=/usr/bin:/bin"};
@@ -108,7 +108,7 @@ TEST_F(Command, HasTwoMoreSecondsOnceItIsToStop) {
   EXPECT_EQ(folder_.read("started"), "");
 }
 
-TEST_F(Command, LeavesNothingBehindThatItStartedAndForgot) {
+TEST_F(Command, LeavesNoOrphanedChildren) {
   // The grandchild keeps the pipes open, so that reading to end of file would take an hour.
   const auto began = std::chrono::steady_clock::now();
   const CommandAnswer answer = run("sleep 3600 & echo $! >$folder/child; echo done");
@@ -125,14 +125,14 @@ TEST_F(Command, IsKilledWhenItPrintsWithoutEnd) {
   expect_ended("self");
 }
 
-TEST_F(Command, KeepsTheFirstComplaintsAndStillMeetsItsDeadline) {
+TEST_F(Command, KeepsTheFirstErrorOutputAndItsDeadline) {
   const CommandAnswer answer = run("exec yes >&2", 500);
   EXPECT_EQ(answer.end, End::kTimedOut);
   EXPECT_EQ(answer.errors.size(), 64u << 10);
   EXPECT_EQ(answer.output, "");
 }
 
-TEST_F(Command, TakesMuchInputAndNeedNotReadIt) {
+TEST_F(Command, AcceptsLargeInputAlsoIfItIsNotRead) {
   const std::string much(3 << 20, 'x');
   EXPECT_EQ(run("wc -c", 20'000, much).output, std::to_string(much.size()) + "\n");
   EXPECT_TRUE(run("exec <&-; exit 0", 20'000, much).succeeded());
@@ -151,7 +151,7 @@ TEST_F(Command, SaysWhenItWasKilledOrCouldNotBeStarted) {
   }
 }
 
-TEST_F(Command, EscapesBytesThatAreNoText) {
+TEST_F(Command, EscapesBytesThatAreNotText) {
   const CommandAnswer answer = run("printf '\\377\\033[31m\\000red\\n' >&2; exit 1");
   EXPECT_EQ(describe(answer), "exit status 1: ??[31m?red");
 }

@@ -33,7 +33,7 @@ class Watch : public ::testing::Test {
   EndWatch watch_{rules_, now_};
 };
 
-TEST_F(Watch, FollowsWhatIsSeen) {
+TEST_F(Watch, FollowsTheObservedStates) {
   EXPECT_EQ(watch_.verdict(now_).fate, Fate::kUnknown);
   EXPECT_EQ(after(sighting(Seen::kWaiting), kSecond), Fate::kWaiting);
   EXPECT_EQ(after(sighting(Seen::kGranted), kSecond), Fate::kGranted);
@@ -43,7 +43,7 @@ TEST_F(Watch, FollowsWhatIsSeen) {
   EXPECT_EQ(after(sighting(Seen::kGranted), kSecond), Fate::kOver) << "over stays";
 }
 
-TEST_F(Watch, BelievesNoEndWhileTheWorkerReports) {
+TEST_F(Watch, IgnoresAnEndWhileTheWorkerReports) {
   // A cluster that has lost contact with a node reports NODE_FAIL although the worker still trains.
   watch_.heard(now_);
   after(sighting(Seen::kGranted), kSecond);
@@ -56,35 +56,35 @@ TEST_F(Watch, BelievesNoEndWhileTheWorkerReports) {
   EXPECT_TRUE(watch_.verdict(now_ + 30 * kSecond).may_linger);
 }
 
-TEST_F(Watch, BelievesTheLatestLook) {
+TEST_F(Watch, UsesTheLatestQuery) {
   watch_.heard(now_);
   EXPECT_EQ(after(sighting(Seen::kEnded, "CANCELLED"), kSecond), Fate::kUnknown);
   EXPECT_EQ(after(sighting(Seen::kGranted), kSecond), Fate::kGranted);
   EXPECT_EQ(watch_.verdict(now_ + kMinute).fate, Fate::kGranted);
 }
 
-TEST_F(Watch, AfterARestartGivesAnAttachedWorkerTimeToBeHeard) {
+TEST_F(Watch, AfterARestartWaitsForAnAttachedWorkerToReport) {
   EndWatch again(rules_, now_, true);
   again.saw(sighting(Seen::kEnded, "NODE_FAIL"), now_);
   EXPECT_EQ(again.verdict(now_).fate, Fate::kUnknown);
   EXPECT_EQ(again.verdict(now_ + 30 * kSecond).fate, Fate::kOver);
 }
 
-TEST_F(Watch, TakesARequeueForAnEnd) {
+TEST_F(Watch, TreatsARequeueAsAnEnd) {
   EXPECT_EQ(after(sighting(Seen::kWaiting), kSecond), Fate::kWaiting);
   EXPECT_EQ(after(sighting(Seen::kGranted), kSecond), Fate::kGranted);
   EXPECT_EQ(after(sighting(Seen::kWaiting), kSecond), Fate::kOver);
   EXPECT_EQ(watch_.verdict(now_).why, "the cluster ended it: REQUEUED");
 }
 
-TEST_F(Watch, TakesADuplicateThatWaitsForNoRequeue) {
+TEST_F(Watch, DoesNotMistakeAWaitingDuplicateForARequeue) {
   after(sighting(Seen::kGranted), kSecond);
   Sighting other = sighting(Seen::kWaiting);
   other.handle.id = "18";
   EXPECT_EQ(after(other, kSecond), Fate::kWaiting);
 }
 
-TEST_F(Watch, NeedsALongUnbrokenAbsence) {
+TEST_F(Watch, EndsAfterALongUninterruptedAbsence) {
   EXPECT_EQ(after(sighting(Seen::kGranted), kSecond), Fate::kGranted);
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(after(sighting(Seen::kUnseen), kMinute), Fate::kUnknown) << i;
@@ -93,7 +93,7 @@ TEST_F(Watch, NeedsALongUnbrokenAbsence) {
   EXPECT_TRUE(watch_.verdict(now_).may_linger);
 }
 
-TEST_F(Watch, StartsAnewWhenItIsSeenOrHeard) {
+TEST_F(Watch, RestartsTheAbsenceWhenTheJobIsObservedOrReports) {
   for (int i = 0; i < 10; ++i) after(sighting(Seen::kUnseen), kMinute);
   EXPECT_EQ(after(sighting(Seen::kGranted), kMinute), Fate::kGranted);
   for (int i = 0; i < 10; ++i) after(sighting(Seen::kUnseen), kMinute);
@@ -103,7 +103,7 @@ TEST_F(Watch, StartsAnewWhenItIsSeenOrHeard) {
   }
 }
 
-TEST_F(Watch, CountsNoTimeInWhichNothingWasAnswered) {
+TEST_F(Watch, IgnoresTimeWithoutAnswers) {
   after(sighting(Seen::kUnseen), kMinute);
   for (int i = 0; i < 200; ++i) {
     watch_.saw_nothing();
@@ -316,7 +316,7 @@ class Model {
       return true;
     }
     if (event == Event::kQueryEmpty) {
-      // A controller with an old state recovers sooner than an absence counts as the end.
+      // A controller with an old state recovers before the absence of an attempt counts as its end.
       if (!shown || ++w.lies > 3) return false;
       w.watch->saw(sighting(Seen::kUnseen), w.now);
       return true;
@@ -393,7 +393,7 @@ class Model {
   std::vector<Event> path_;
 };
 
-TEST(EndWatchModel, GivesNoLiveAttemptUpAndCountsNoTwoCopies) {
+TEST(EndWatchModel, NeverEndsALiveAttemptAndNeverRunsTwoCopies) {
   Model model;
   model.explore(World{}, 8);
   // The exploration must reach the interesting states often enough.

@@ -12,7 +12,7 @@
 namespace trainyard::server {
 namespace {
 
-/// A line in squeue's output format, with the requested widths.
+/// Returns a line in squeue's output format, with the requested widths.
 std::string line(const std::string& id, const std::string& name, const std::string& state,
                  int restarts = 0, const std::string& reason = "None",
                  const std::string& start = "1795790378", const std::string& nodes = "n1") {
@@ -47,7 +47,7 @@ class FakeSlurm : public ::testing::Test {
     folder_.write("squeue", "echo \"$*\" >>$folder/asked\ncase \"$*\" in\n*--jobs=*) " + by_id +
                                 " ;;\n*) cat $folder/listed ;;\nesac");
   }
-  /// A script that prints this text.
+  /// Returns a script that prints this text.
   static std::string shown(const std::string& text) { return "printf '%s' '" + text + "'"; }
   Sighting observe_one(const PlacementHandle& handle = kHandle) {
     const PlacementHandle handles[] = {handle};
@@ -56,7 +56,7 @@ class FakeSlurm : public ::testing::Test {
     EXPECT_EQ(seen->size(), 1u);
     return seen.ok() && seen->size() == 1 ? seen->front() : Sighting{};
   }
-  /// True if the query failed or its result says nothing about the attempt.
+  /// Returns true if the query failed or its result says nothing about the attempt.
   static bool no_evidence(SlurmPlacement& placement) {
     const PlacementHandle handles[] = {kHandle};
     const auto seen = placement.observe(handles);
@@ -78,7 +78,7 @@ class FakeSlurm : public ::testing::Test {
 
 constexpr char kNoSuchJob[] = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1";
 
-TEST_F(FakeSlurm, SubmitsWithTheScriptOnStandardInputAndNoSecretElsewhere) {
+TEST_F(FakeSlurm, SubmitsTheScriptOnStandardInputWithoutLeakingTheSecret) {
   const SubmitAnswer answer =
       submit("echo \"$@\" >$folder/argv; env >$folder/env; cat >$folder/script; echo 17");
   ASSERT_TRUE(std::holds_alternative<Submitted>(answer));
@@ -96,7 +96,7 @@ TEST_F(FakeSlurm, SubmitsWithTheScriptOnStandardInputAndNoSecretElsewhere) {
   }
 }
 
-TEST_F(FakeSlurm, TakesOnlyANumberForASubmission) {
+TEST_F(FakeSlurm, AcceptsOnlyANumberAsTheIdOfASubmission) {
   EXPECT_TRUE(std::holds_alternative<Submitted>(submit("echo 17")));
   EXPECT_TRUE(
       std::holds_alternative<Submitted>(submit("echo 'Welcome to the site'; echo '17;big'")));
@@ -120,7 +120,7 @@ TEST_F(FakeSlurm, ConcludesNothingFromASubmissionWhoseAnswerIsLost) {
   }
 }
 
-TEST_F(FakeSlurm, AsksNothingOnceItIsToStopAndConcludesNothing) {
+TEST_F(FakeSlurm, AfterAStopRunsNoCommandAndConcludesNothing) {
   squeue("");
   placement_.stop();
   EXPECT_TRUE(std::holds_alternative<SubmitUnknown>(submit("echo here >$folder/asked; echo 17")))
@@ -159,7 +159,7 @@ TEST_F(FakeSlurm, RefusesWithSlurmsWords) {
   EXPECT_NE(std::get<SubmitRefused>(none).text.find("No such file"), std::string::npos);
 }
 
-TEST_F(FakeSlurm, TellsRefusalsOfTheProfileFromThoseOfARequestAndOfNow) {
+TEST_F(FakeSlurm, DistinguishesRefusalsOfProfileRequestAndMoment) {
   using enum SubmitRefused::Cause;
   const struct {
     const char* text;
@@ -215,7 +215,7 @@ TEST_F(FakeSlurm, RefusesIntentsThatWouldChangeTheScript) {
   EXPECT_EQ(folder_.read("called"), "");
 }
 
-TEST_F(FakeSlurm, SeesStates) {
+TEST_F(FakeSlurm, ReadsStates) {
   using enum Seen;
   const struct {
     const char* state;
@@ -247,7 +247,7 @@ TEST_F(FakeSlurm, SeesStates) {
   EXPECT_EQ(observe_one().nodes, "n1");
 }
 
-TEST_F(FakeSlurm, AsksOnceForManyAndByName) {
+TEST_F(FakeSlurm, QueriesManyJobsAtOnceByName) {
   std::string listed;
   std::vector<PlacementHandle> handles;
   for (int i = 1; i <= 100; ++i) {
@@ -267,7 +267,7 @@ TEST_F(FakeSlurm, AsksOnceForManyAndByName) {
 
 // Fails if the attempts are queried by name in many commands, for each of which a controller would
 // send its whole list.
-TEST_F(FakeSlurm, AsksOnceForThousandsToo) {
+TEST_F(FakeSlurm, QueriesThousandsAtOnce) {
   std::string listed;
   std::vector<PlacementHandle> handles;
   for (int i = 1; i <= 1200; ++i) {
@@ -289,7 +289,7 @@ TEST_F(FakeSlurm, AsksOnceForThousandsToo) {
   EXPECT_NE(asked.find("Name:13"), std::string::npos) << "the longest of ours and two more";
 }
 
-TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
+TEST_F(FakeSlurm, ConcludesNothingFromFailuresGarbageOrDelays) {
   squeue("");
   for (const char* answer :
        {"exit 1", "kill -9 $$", "exec sleep 60", "exec yes", "echo garbage",
@@ -320,7 +320,7 @@ TEST_F(FakeSlurm, TakesNoFailureGarbageOrDelayForEvidence) {
   EXPECT_TRUE(no_evidence(placement_));
 }
 
-TEST_F(FakeSlurm, TakesAnEmptyListForNoEvidenceUnlessTheIdIsUnknownToo) {
+TEST_F(FakeSlurm, ConcludesFromAnEmptyListOnlyIfTheIdIsUnknownToo) {
   squeue("", kNoSuchJob);
   EXPECT_EQ(observe_one().seen, Seen::kUnseen);
   squeue("", "exit 0");  // empty for each kind of query
@@ -334,7 +334,7 @@ TEST_F(FakeSlurm, TakesAnEmptyListForNoEvidenceUnlessTheIdIsUnknownToo) {
   EXPECT_EQ(observe_one().seen, Seen::kGranted) << "the list was not complete";
 }
 
-TEST_F(FakeSlurm, BelievesNoOtherClusterAndNoneThatHasNoName) {
+TEST_F(FakeSlurm, RejectsAnotherClusterAndOneWithoutAName) {
   squeue("", kNoSuchJob);
   EXPECT_EQ(observe_one().seen, Seen::kUnseen);  // the cluster's name is known from here on
   cluster("another");
@@ -353,7 +353,7 @@ TEST_F(FakeSlurm, BelievesNoOtherClusterAndNoneThatHasNoName) {
   EXPECT_FALSE(placement.find(kName).ok());
 }
 
-TEST_F(FakeSlurm, TakesNoJobWithAReusedIdForOurs) {
+TEST_F(FakeSlurm, IgnoresAForeignJobWithAReusedId) {
   squeue("", shown(line("17", "some|one\xff-elses", "RUNNING")));
   EXPECT_EQ(observe_one().seen, Seen::kUnseen);
   folder_.write("scancel", "echo \"$*\" >$folder/cancelled");
@@ -379,7 +379,7 @@ TEST_F(FakeSlurm, CountsADuplicateLikeTheFirst) {
   EXPECT_EQ(placement_.find(kName)->value().id, "17");
 }
 
-TEST_F(FakeSlurm, FindsByExactNameOrSaysThatThereIsNone) {
+TEST_F(FakeSlurm, FindsAJobByExactNameOrReportsThatNoneExists) {
   squeue(line("17", kName, "PENDING", 0, "Priority"));
   EXPECT_EQ(placement_.find(kName)->value(), kHandle);
   squeue(line("17", std::string(kName) + "0", "RUNNING"));  // attempt 10 is a different attempt
@@ -389,7 +389,7 @@ TEST_F(FakeSlurm, FindsByExactNameOrSaysThatThereIsNone) {
   EXPECT_EQ(observe_one({"", kName}).seen, Seen::kUnseen);
 }
 
-TEST_F(FakeSlurm, LooksAtSixteenAbsentOnesAndTakesTurns) {
+TEST_F(FakeSlurm, QueriesSixteenAbsentJobsInTurn) {
   std::vector<PlacementHandle> handles;
   for (int i = 1; i <= 40; ++i) {
     handles.push_back({std::to_string(i), "ty-i-j-" + std::to_string(i)});
@@ -407,7 +407,7 @@ TEST_F(FakeSlurm, LooksAtSixteenAbsentOnesAndTakesTurns) {
   EXPECT_EQ(observed.size(), 40u);
 }
 
-TEST_F(FakeSlurm, LooksNoLongerThanOneCommandMayTake) {
+TEST_F(FakeSlurm, QueriesTakeNoLongerThanOneCommand) {
   std::vector<PlacementHandle> handles;
   for (int i = 1; i <= 16; ++i) {
     handles.push_back({std::to_string(i), "ty-i-j-" + std::to_string(i)});
@@ -419,7 +419,7 @@ TEST_F(FakeSlurm, LooksNoLongerThanOneCommandMayTake) {
   EXPECT_LE(std::count(asked.begin(), asked.end(), '\n'), 2) << "the list, and the first of them";
 }
 
-TEST_F(FakeSlurm, ExplainsAnEndFromTheControllerOrAccounting) {
+TEST_F(FakeSlurm, ReadsTheCauseOfAnEndFromTheControllerOrAccounting) {
   folder_.write("scontrol",
                 "case \"$*\" in\n*'show job'*) echo 'JobId=17 JobName=ty-inst-01jobuid-1 "
                 "JobState=FAILED Reason=NonZeroExitCode ExitCode=7:0 NodeList=n1' ;;\nesac");
@@ -485,7 +485,7 @@ TEST_F(FakeSlurm, ChecksIfTheProfileIsRefused) {
   EXPECT_EQ(placement_.check().refused, "");
 }
 
-TEST(SlurmVersion, WarnsOfTheFaultyOnesAlone) {
+TEST(SlurmVersion, WarnsOnlyOfFaultyVersions) {
   for (const char* text : {"slurm 22.05.5", "slurm-wlm 22.05.6", "slurm 22.05.7", "22.05.8"}) {
     EXPECT_NE(version_warning(text), "") << text;
   }
@@ -559,7 +559,7 @@ TEST(SlurmScript, GpusOfSeveralNodesAreOneTaskOnEach) {
   }
 }
 
-TEST(SlurmScript, AsksForWhatTheProfileAndTheAttemptSay) {
+TEST(SlurmScript, RequestsTheResourcesOfProfileAndAttempt) {
   SlurmProfile profile = test_profile();
   profile.partition = "gpu";
   profile.gres_type = "h100";

@@ -72,7 +72,7 @@ class CommandFolder {
     std::filesystem::rename(file + ".new", file);
     return file;
   }
-  /// The content of a file that a command has written; empty if the file does not exist.
+  /// Returns the content of a file that a command has written; empty if the file does not exist.
   std::string read(const std::string& name) const {
     std::ifstream in(path_ / name, std::ios::binary);
     std::ostringstream text;

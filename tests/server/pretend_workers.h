@@ -64,13 +64,13 @@ class ScriptedDevices final : public Inventory {
     const std::lock_guard lock(mu_);
     others_[device] = bytes;
   }
-  /// Does the same at the next reading, but only if all of these jobs have taken their memory by
-  /// then.
+  /// Sets the memory of outside processes at the next reading, but only if all of these jobs have
+  /// taken their memory by then.
   void set_others_beside(std::vector<std::string> uids, const std::string& device, int64_t bytes) {
     const std::lock_guard lock(mu_);
     coming_ = {device, bytes, std::move(uids)};
   }
-  /// Takes memory for a job. Returns false if too little is left, of which a real worker would die.
+  /// Takes memory for a job. Returns false if too little is left; a real worker would fail then.
   bool take(const std::string& device, const std::string& uid, int64_t bytes) {
     const std::lock_guard lock(mu_);
     holders_[device][uid] = bytes + find(device).overhead_bytes;
@@ -82,12 +82,12 @@ class ScriptedDevices final : public Inventory {
   }
   using Holders =
       std::map<std::string, std::map<std::string, int64_t>>;  // bytes, by device and job
-  /// The jobs that used memory at the last reading.
+  /// Returns the jobs that used memory at the last reading.
   Holders last_holders() {
     const std::lock_guard lock(mu_);
     return last_holders_;
   }
-  /// The memory that outside processes used at the last reading, by device.
+  /// Returns the memory that outside processes used at the last reading, by device.
   std::map<std::string, int64_t> last_others() {
     const std::lock_guard lock(mu_);
     return last_others_;

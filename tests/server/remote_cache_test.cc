@@ -34,7 +34,7 @@ void age(const fs::path& root, const std::string& digest, int hours) {
   fs::last_write_time(lock, fs::last_write_time(lock) - std::chrono::hours(hours));
 }
 
-TEST(RemoteCache, ADatasetIsPulledOnce) {
+TEST(RemoteCache, ADatasetIsDownloadedOnce) {
   const TemporaryDirectory root;
   const NodeCache cache(root.path(), 1000);
   const std::string digest = sha256_hex("a");
@@ -47,15 +47,15 @@ TEST(RemoteCache, ADatasetIsPulledOnce) {
   EXPECT_EQ(count, 1);
 }
 
-TEST(RemoteCache, APartOfADatasetIsNone) {
+TEST(RemoteCache, APartialDatasetIsNotUsed) {
   const TemporaryDirectory root;
   const NodeCache cache(root.path(), 1000);
   const std::string digest = sha256_hex("a");
   const auto fails = [](const fs::path& folder, const NodeCache::MakeRoom&) -> Status {
     std::ofstream(folder / "half") << "x";
-    return make_error(ErrorCode::kUnavailable, "LINK_LOST", "cut");
+    return make_error(ErrorCode::kUnavailable, "CONNECTION_LOST", "cut");
   };
-  EXPECT_EQ(cache.lock_dataset(digest, fails, {}).error().reason, "LINK_LOST");
+  EXPECT_EQ(cache.lock_dataset(digest, fails, {}).error().reason, "CONNECTION_LOST");
   EXPECT_FALSE(fs::exists(root.path() / "datasets" / digest));
   bool goes_on = false;
   const auto locked =
@@ -69,7 +69,7 @@ TEST(RemoteCache, APartOfADatasetIsNone) {
   EXPECT_TRUE(goes_on);
 }
 
-TEST(RemoteCache, TwoDoNotPullTheSame) {
+TEST(RemoteCache, TwoWorkersDoNotDownloadTheSame) {
   const TemporaryDirectory root;
   const NodeCache cache(root.path(), 1000);
   const std::string digest = sha256_hex("a");
@@ -88,7 +88,7 @@ TEST(RemoteCache, TwoDoNotPullTheSame) {
   EXPECT_EQ(count, 1);
 }
 
-TEST(RemoteCache, WhoWaitsCanBeStopped) {
+TEST(RemoteCache, AWaitingWorkerCanBeStopped) {
   const TemporaryDirectory root;
   const NodeCache cache(root.path(), 1000);
   const std::string digest = sha256_hex("a");
@@ -102,7 +102,7 @@ TEST(RemoteCache, WhoWaitsCanBeStopped) {
   EXPECT_EQ(cache.lock_dataset(digest, waits, {}).error().reason, "TEST");
 }
 
-TEST(RemoteCache, WhatWasNotUsedForLongestGoesFirst) {
+TEST(RemoteCache, TheLeastRecentlyUsedIsRemovedFirst) {
   const TemporaryDirectory root;
   const NodeCache cache(root.path(), 250);
   std::vector<std::string> digests;
@@ -117,7 +117,7 @@ TEST(RemoteCache, WhatWasNotUsedForLongestGoesFirst) {
   EXPECT_FALSE(fs::exists(root.path() / "datasets" / digests[1]));
 }
 
-TEST(RemoteCache, WhatIsInUseStays) {
+TEST(RemoteCache, DatasetsInUseAreKept) {
   const TemporaryDirectory root;
   const NodeCache cache(root.path(), 150);
   const auto locked = cache.lock_dataset(sha256_hex("a"), filled(100), {});
@@ -127,7 +127,7 @@ TEST(RemoteCache, WhatIsInUseStays) {
   EXPECT_TRUE(fs::exists(locked->folder / "rows"));
 }
 
-TEST(RemoteCache, WhatAKilledWorkerLeavesIsSwept) {
+TEST(RemoteCache, FilesOfAKilledWorkerAreRemoved) {
   const TemporaryDirectory root;
   const NodeCache cache(root.path(), 150);
   fs::create_directories(root.path() / "work/killed-1/checkpoints");
@@ -143,7 +143,7 @@ TEST(RemoteCache, WhatAKilledWorkerLeavesIsSwept) {
   EXPECT_TRUE(fs::is_empty(root.path() / "work"));
 }
 
-TEST(RemoteCache, NamesStayInTheFolder) {
+TEST(RemoteCache, NamesCannotLeaveTheFolder) {
   for (const char* name : {"", "..", "a/b", "a.b", "a b"}) EXPECT_FALSE(is_plain_name(name));
   EXPECT_TRUE(is_plain_name("0123abcDEF-12_"));
   const TemporaryDirectory root;

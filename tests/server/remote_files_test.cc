@@ -155,7 +155,7 @@ class RemoteWorkerFiles : public ::testing::Test {
   std::unique_ptr<WorkerFiles> files_;
 };
 
-TEST_F(RemoteWorkerFiles, TheListNamesWhatMayBeRead) {
+TEST_F(RemoteWorkerFiles, TheListNamesTheReadableFiles) {
   const v1::ListFilesResponse listed = list(v1::FILE_SET_DATASET);
   ASSERT_EQ(listed.files_size(), 2);
   EXPECT_EQ(listed.files(1).name(), "sub/rows");
@@ -172,7 +172,7 @@ TEST_F(RemoteWorkerFiles, TheListNamesWhatMayBeRead) {
   EXPECT_EQ(list(v1::FILE_SET_DATASET).files(1).sha256(), sha256_hex("012345678987"));
 }
 
-TEST_F(RemoteWorkerFiles, NamesThatLeadAstrayAreUnknown) {
+TEST_F(RemoteWorkerFiles, NamesOutsideTheFolderAreUnknown) {
   for (const char* name : {"../secret", "/etc/passwd", "sub/../../secret", "", ".", "sub",
                            "./schema.json", "sub//rows", "schema.json/"}) {
     EXPECT_EQ(read(v1::FILE_SET_DATASET, name), "FILE_NOT_FOUND") << name;
@@ -205,7 +205,7 @@ TEST_F(RemoteWorkerFiles, AFileIsFoundWithoutAListOfTheOthers) {
   EXPECT_EQ(read(v1::FILE_SET_DATASET, std::string(5000, 'a')), "FILE_NOT_FOUND");
 }
 
-TEST_F(RemoteWorkerFiles, APushedCheckpointIsOneLikeAnyOther) {
+TEST_F(RemoteWorkerFiles, AnUploadedCheckpointIsLikeAnyOther) {
   const auto files = make_checkpoint(30);
   EXPECT_EQ(push(start_of(v1::FILE_SET_CHECKPOINT, 30, files), joined(files)), "");
   EXPECT_EQ(steps(), std::vector<int64_t>{30});
@@ -223,7 +223,7 @@ TEST_F(RemoteWorkerFiles, APushedCheckpointIsOneLikeAnyOther) {
 }
 
 // Fails if an attempt could resume from half a checkpoint.
-TEST_F(RemoteWorkerFiles, ATruncatedPushIsNoCheckpointAndGoesOn) {
+TEST_F(RemoteWorkerFiles, ATruncatedUploadIsNoCheckpointAndContinues) {
   const auto files = make_checkpoint(30);
   const std::string all = joined(files);
   auto start = start_of(v1::FILE_SET_CHECKPOINT, 30, files);
@@ -233,21 +233,21 @@ TEST_F(RemoteWorkerFiles, ATruncatedPushIsNoCheckpointAndGoesOn) {
   EXPECT_EQ(list(v1::FILE_SET_RESUME).files_size(), 0);
   const auto again = files_->begin_push(start);
   ASSERT_FALSE(again.ok());
-  EXPECT_EQ(again.error().reason, "PUSH_OFFSET");
+  EXPECT_EQ(again.error().reason, "PUSH_OFFSET_MISMATCH");
   EXPECT_EQ(again.error().metadata.at("offset"), std::to_string(half));
   start.set_offset(static_cast<int64_t>(half));
   EXPECT_EQ(push(start, all.substr(half)), "");
   EXPECT_EQ(steps(), std::vector<int64_t>{30});
 }
 
-TEST_F(RemoteWorkerFiles, OtherBytesThanDeclaredAreDropped) {
+TEST_F(RemoteWorkerFiles, BytesOtherThanDeclaredAreDropped) {
   const auto files = make_checkpoint(30);
   const auto start = start_of(v1::FILE_SET_CHECKPOINT, 30, files);
   std::string all = joined(files);
   all[all.size() / 3] ^= 1;
   EXPECT_EQ(push(start, all), "CONTENT_HASH_MISMATCH");
   EXPECT_TRUE(fs::is_empty(owner_->granted.checkpoints)) << "the part went too";
-  EXPECT_EQ(push(start, joined(files) + "x"), "PUSH_TOO_LONG");
+  EXPECT_EQ(push(start, joined(files) + "x"), "PUSH_TOO_LARGE");
   EXPECT_TRUE(steps().empty());
   // The checkpoint in these bytes is of step 30, but the push declares step 31.
   fs::remove_all(owner_->granted.checkpoints);
@@ -255,7 +255,7 @@ TEST_F(RemoteWorkerFiles, OtherBytesThanDeclaredAreDropped) {
             "CONTENT_HASH_MISMATCH");
 }
 
-TEST_F(RemoteWorkerFiles, RoomIsBounded) {
+TEST_F(RemoteWorkerFiles, SizesAreLimited) {
   auto files = make_checkpoint(30);
   auto start = start_of(v1::FILE_SET_CHECKPOINT, 30, files);
   free_ = 1000;
@@ -281,7 +281,7 @@ TEST_F(RemoteWorkerFiles, OneStreamAtATimeWritesAFolder) {
 }
 
 // Fails if an attempt that has ended can still change the files that the next attempt reads.
-TEST_F(RemoteWorkerFiles, WhoseTaskIsOverInstallsNothing) {
+TEST_F(RemoteWorkerFiles, AfterTheEndOfATaskNothingIsInstalled) {
   const auto files = make_checkpoint(30);
   auto push = files_->begin_push(start_of(v1::FILE_SET_CHECKPOINT, 30, files));
   ASSERT_TRUE(push.ok());
@@ -294,7 +294,7 @@ TEST_F(RemoteWorkerFiles, WhoseTaskIsOverInstallsNothing) {
   EXPECT_TRUE(steps().empty());
 }
 
-TEST_F(RemoteWorkerFiles, ADamagedCheckpointIsSkippedAndTold) {
+TEST_F(RemoteWorkerFiles, ADamagedCheckpointIsSkippedAndReported) {
   for (const int64_t step : {30, 40}) {
     const auto files = make_checkpoint(step);
     EXPECT_EQ(push(start_of(v1::FILE_SET_CHECKPOINT, step, files), joined(files)), "");
@@ -321,7 +321,7 @@ TEST_F(RemoteWorkerFiles, AModelIsReplacedAsAWhole) {
 }
 
 // Fails if a part continues in the wrong file, so that the push is dropped.
-TEST_F(RemoteWorkerFiles, APartGoesOnBehindAFileWithoutBytes) {
+TEST_F(RemoteWorkerFiles, APartialUploadContinuesAfterAnEmptyFile) {
   const std::map<std::string, std::string> files = {
       {"adapter_config.json", "{}"}, {"model.json", ""}, {"model.safetensors", "0123456789"}};
   auto start = start_of(v1::FILE_SET_MODEL, 0, files);
@@ -336,7 +336,7 @@ TEST_F(RemoteWorkerFiles, APartGoesOnBehindAFileWithoutBytes) {
   }
 }
 
-TEST_F(RemoteWorkerFiles, WithoutAFolderToPushIntoNothingIsRemoved) {
+TEST_F(RemoteWorkerFiles, WithoutATargetFolderNothingIsRemoved) {
   owner_->granted.model.clear();
   const std::map<std::string, std::string> files = {{"model.json", ""}, {"model.safetensors", "x"}};
   EXPECT_THROW((void)files_->begin_push(start_of(v1::FILE_SET_MODEL, 0, files)), InvariantError);
@@ -358,7 +358,7 @@ class WorkerEndpointFiles : public ::testing::Test {
   fs::path root_;
 };
 
-TEST_F(WorkerEndpointFiles, KeysSurviveARestartAndAreTheOwnersAlone) {
+TEST_F(WorkerEndpointFiles, KeysSurviveARestartAndArePrivate) {
   const auto first = open();
   ASSERT_TRUE(first.ok()) << first.error().message;
   const std::string secret = (*first)->enrolment_secret("uid-1");
@@ -380,7 +380,7 @@ TEST_F(WorkerEndpointFiles, KeysSurviveARestartAndAreTheOwnersAlone) {
   EXPECT_NE((*third)->enrolment_secret("uid-1"), secret) << "a lost key makes old secrets useless";
 }
 
-TEST_F(WorkerEndpointFiles, ADamagedFileIsNotReplacedInSilence) {
+TEST_F(WorkerEndpointFiles, ADamagedFileIsNotReplacedSilently) {
   ASSERT_TRUE(open().ok());
   std::ofstream(root_ / "workers/identity.pem") << "no PEM";
   auto endpoint = open();
@@ -394,7 +394,7 @@ TEST_F(WorkerEndpointFiles, ADamagedFileIsNotReplacedInSilence) {
   EXPECT_EQ(endpoint.error().reason, "WORKER_IDENTITY_INVALID");
 }
 
-TEST_F(WorkerEndpointFiles, WorkersAreToldWhereToCome) {
+TEST_F(WorkerEndpointFiles, WorkersGetTheAddressOfTheEndpoint) {
   const auto endpoint = open();
   ASSERT_TRUE(endpoint.ok());
   (*endpoint)->set_port(4711);

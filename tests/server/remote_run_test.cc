@@ -245,7 +245,7 @@ class RemoteRun : public ::testing::Test {
     EXPECT_TRUE(eventually([&] { return get(id).state == state && idle(); }))
         << get(id).reason << ": " << get(id).message;
   }
-  /// The reason given to the placement when it was last asked to end a task.
+  /// Returns the reason given to the placement when it was last asked to end a task.
   std::string withdrawn() {
     const std::lock_guard lock(mu_);
     return withdrawn_;
@@ -255,7 +255,7 @@ class RemoteRun : public ::testing::Test {
     const auto sha = sha256_file(paths_.model(get(id).uid) / "model.safetensors");
     return sha.ok() ? *sha : sha.error().message;
   }
-  /// All evaluation values in the order in which they were reported.
+  /// Returns all evaluation values in the order in which they were reported.
   std::vector<std::string> evaluations(const std::string& id) {
     std::vector<std::string> values;
     for (const v1::Event& event : all_events(*store_, get(id).uid)) {
@@ -285,7 +285,7 @@ class RemoteRun : public ::testing::Test {
   const StatePaths paths_{root_.path() / "state"};
   std::unique_ptr<Store> store_;
   v1::DatasetSchema schema_;
-  /// The basis that a forecast names for a job like those of make_job().
+  /// Returns the basis that a forecast names for a job like those of make_job().
   std::string basis() {
     ClusterQuery query;
     query.cluster = "slurm";
@@ -357,7 +357,7 @@ TEST_F(RemoteRun, AnEmptyHostTrainsTheSameBits) {
 
 // Fails if the link drops a checkpoint that the recipe keeps, or if daemon and worker prune
 // differently.
-TEST_F(RemoteRun, WhatIsToStayStays) {
+TEST_F(RemoteRun, KeepsTheSameCheckpointsAsALocalJob) {
   make_job("here", kSteps, kSteps / 4);
   run_here("here");
   make_job("there", kSteps, kSteps / 4);
@@ -368,7 +368,7 @@ TEST_F(RemoteRun, WhatIsToStayStays) {
   EXPECT_GE(checkpoints("there").size(), 4u);
 }
 
-TEST_F(RemoteRun, AKilledOneIsResumedFromWhatItPushed) {
+TEST_F(RemoteRun, AKilledWorkerIsResumedFromItsUploadedCheckpoint) {
   make_job("here", 4 * kSteps);
   run_here("here");
   make_job("there", 4 * kSteps);
@@ -393,7 +393,7 @@ TEST_F(RemoteRun, AKilledOneIsResumedFromWhatItPushed) {
   EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work")) << "the next one sweeps";
 }
 
-TEST_F(RemoteRun, ALinkThatIsCutLosesAndDoublesNothing) {
+TEST_F(RemoteRun, ABrokenConnectionLosesAndRepeatsNothing) {
   make_job("here", 4 * kSteps);
   run_here("here");
   make_job("there", 4 * kSteps);
@@ -415,7 +415,7 @@ TEST_F(RemoteRun, ALinkThatIsCutLosesAndDoublesNothing) {
 }
 
 // Fails if a job fails because too many workers request their data at the same time.
-TEST_F(RemoteRun, ADaemonThatIsBusyIsAskedAgain) {
+TEST_F(RemoteRun, CallsToABusyDaemonAreRetried) {
   make_job("there", kSteps);
   std::promise<void> free;
   const std::shared_future<void> is_free = free.get_future().share();
@@ -436,7 +436,7 @@ TEST_F(RemoteRun, ADaemonThatIsBusyIsAskedAgain) {
 }
 
 // A router that drops a connection silently sends no reset, so both sides must detect the loss.
-TEST_F(RemoteRun, ALinkThatIsForgottenIsNoticed) {
+TEST_F(RemoteRun, AConnectionDroppedByTheNetworkIsNoticed) {
   make_job("there", 8 * kSteps);
   TcpRelay relay(port_->port());
   RemoteWorkers worker;
@@ -451,7 +451,7 @@ TEST_F(RemoteRun, ALinkThatIsForgottenIsNoticed) {
 }
 
 // Fails if a reconnection loses or repeats a report, or continues a file at the wrong byte.
-TEST_F(RemoteRun, AStormOfDelaysStallsAndResetsChangesNothing) {
+TEST_F(RemoteRun, DelaysStallsAndResetsChangeNoResult) {
   make_job("here", kSteps);
   run_here("here");
   make_job("there", kSteps);
@@ -476,7 +476,7 @@ TEST_F(RemoteRun, AStormOfDelaysStallsAndResetsChangesNothing) {
 // Bytes are dropped in one direction or in both, without a reset. Two workers reconnect. The third
 // cannot and ends when its lease expires; the next attempt resumes from the checkpoint that it had
 // pushed.
-TEST_F(RemoteRun, ASilentLinkIsLeftAndALeaseEnds) {
+TEST_F(RemoteRun, ASilentConnectionIsReplacedAndALeaseEnds) {
   using Way = testing::StormRelay::Way;
   make_job("here", 8 * kSteps);
   run_here("here");
@@ -514,7 +514,7 @@ TEST_F(RemoteRun, ASilentLinkIsLeftAndALeaseEnds) {
 }
 
 // Fails if every worker sends five reports a second: a thousand workers would overload the store.
-TEST_F(RemoteRun, MetricsComeOnceASecondAndBeforeWhateverElseComes) {
+TEST_F(RemoteRun, MetricsAreSentEachSecondAndBeforeOtherEvents) {
   NewJob slow;
   slow.id = "there";
   slow.spec = make_job("like", 2000).spec;
@@ -543,7 +543,7 @@ TEST_F(RemoteRun, MetricsComeOnceASecondAndBeforeWhateverElseComes) {
             std::chrono::duration_cast<std::chrono::seconds>(passed).count() + others + 2);
 }
 
-TEST_F(RemoteRun, TheNextDaemonTakesItOver) {
+TEST_F(RemoteRun, TheNextDaemonAdoptsTheWorker) {
   make_job("here", 8 * kSteps);
   run_here("here");
   make_job("there", 8 * kSteps);
@@ -565,7 +565,7 @@ TEST_F(RemoteRun, TheNextDaemonTakesItOver) {
   EXPECT_EQ(evaluations("there"), evaluations("here"));
 }
 
-TEST_F(RemoteRun, AWorkerMeasuresItsNodeWhenItsJobIsOver) {
+TEST_F(RemoteRun, AWorkerMeasuresItsNodeAfterItsJob) {
   measures_ = true;
   make_job("first", kSteps);
   RemoteWorkers worker;
@@ -595,7 +595,7 @@ TEST_F(RemoteRun, AWorkerMeasuresItsNodeWhenItsJobIsOver) {
 
 // Fails if the death of a worker after its job's outcome was stored repeats the job, or if the
 // nodes are then never measured.
-TEST_F(RemoteRun, AWorkerThatIsKilledWhileItMeasuresLosesNothing) {
+TEST_F(RemoteRun, AWorkerKilledDuringAMeasurementLosesNothing) {
   measures_ = true;
   make_job("first", kSteps);
   RemoteWorkers worker;
@@ -638,7 +638,7 @@ TEST_F(RemoteRun, ASecondWorkerWithTheSecretIsRefused) {
   ASSERT_TRUE(eventually([&] { return get("there").state == JobState::kRunning; }));
   spawn(second, first.task, endpoint_->attach_address());
   EXPECT_EQ(wait(second).number, 1);
-  EXPECT_NE(second.output.find("ENROLMENT_SPENT"), std::string::npos) << second.output;
+  EXPECT_NE(second.output.find("ENROLMENT_USED"), std::string::npos) << second.output;
   EXPECT_EQ(wait(first).number, 0) << first.output;
   wait_for("there", JobState::kSucceeded);
 }
@@ -653,7 +653,7 @@ TEST_F(RemoteRun, AFencedWorkerEndsAtOnce) {
   EXPECT_TRUE(fs::is_empty(fs::path(cache()) / "work"));
 }
 
-TEST_F(RemoteRun, ATimeLimitIsMetByGoingOnElsewhere) {
+TEST_F(RemoteRun, BeforeATimeLimitTheJobIsRequeued) {
   // The job takes longer than its limit even on a machine twice as fast, and the limit leaves time
   // for a slow start.
   constexpr int64_t kLong = 20 * kSteps;
@@ -666,7 +666,7 @@ TEST_F(RemoteRun, ATimeLimitIsMetByGoingOnElsewhere) {
   EXPECT_EQ(wait(worker).number, 0) << worker.output;
   wait_for("there", JobState::kQueued);
   const Job stopped = get("there");
-  EXPECT_EQ(stopped.reason, "CONTINUES") << stopped.message;
+  EXPECT_EQ(stopped.reason, "TIME_LIMIT_CONTINUED") << stopped.message;
   EXPECT_GT(stopped.checkpoint_step, 0);
   EXPECT_LT(stopped.checkpoint_step, kLong);
   run_remote("there", endpoint_->attach_address());
@@ -674,17 +674,17 @@ TEST_F(RemoteRun, ATimeLimitIsMetByGoingOnElsewhere) {
 }
 
 // Fails if a job restarts endlessly because its time limit does not leave time for one step.
-TEST_F(RemoteRun, ATimeLimitWithoutTimeCounts) {
+TEST_F(RemoteRun, ATimeLimitThatIsTooShortCountsAsALoss) {
   make_job("there", kSteps);
   RemoteWorkers worker;
   spawn(worker, expect("there"), endpoint_->attach_address(),
         {"--end-time", std::to_string(std::time(nullptr))});
   EXPECT_EQ(wait(worker).number, 0) << worker.output;
   wait_for("there", JobState::kQueued);
-  EXPECT_EQ(get("there").reason, "TIME_LIMIT_SHORT") << get("there").message;
+  EXPECT_EQ(get("there").reason, "TIME_LIMIT_TOO_SHORT") << get("there").message;
 }
 
-TEST_F(RemoteRun, AHostWithoutTheDeviceIsNoFaultOfTheJob) {
+TEST_F(RemoteRun, AHostWithoutTheDeviceDoesNotFailTheJob) {
   const Job job = make_job("there", kSteps);
   const Job started = store_->jobs()
                           .start_attempt(job.uid, {"devices/gpu-0", "devices/gpu-1"}, "", "R", "M")
@@ -699,7 +699,7 @@ TEST_F(RemoteRun, AHostWithoutTheDeviceIsNoFaultOfTheJob) {
   EXPECT_EQ(get("there").reason, "DEVICE_NOT_FOUND") << get("there").message;
 }
 
-TEST_F(RemoteRun, WithoutASecretNothingIsAsked) {
+TEST_F(RemoteRun, WithoutASecretNoCallIsMade) {
   make_job("there", kSteps);
   const std::string task = expect("there");
   RemoteWorkers worker;
@@ -715,7 +715,7 @@ TEST_F(RemoteRun, WithoutASecretNothingIsAsked) {
   EXPECT_FALSE(fs::exists(cache()));
 }
 
-TEST_F(RemoteRun, ACancelledOneStopsAndBringsItsCheckpoint) {
+TEST_F(RemoteRun, ACancelledJobStopsAndUploadsItsCheckpoint) {
   make_job("there", 400 * kSteps);
   RemoteWorkers worker;
   spawn(worker, expect("there"), endpoint_->attach_address());
@@ -727,7 +727,7 @@ TEST_F(RemoteRun, ACancelledOneStopsAndBringsItsCheckpoint) {
   EXPECT_FALSE(fs::is_empty(paths_.checkpoints(get("there").uid)));
 }
 
-TEST_F(RemoteRun, AFullDiskOfTheDaemonStopsNoTraining) {
+TEST_F(RemoteRun, AFullDiskOfTheDaemonDoesNotStopTraining) {
   make_job("there", 8 * kSteps);
   free_bytes_ = 0;
   RemoteWorkers worker;
@@ -799,7 +799,7 @@ class HoldingOwner final : public TaskOwner {
 
 // Fails if the reports of many workers overflow the store's queue, which would break streams and
 // make them reconnect while the store is busiest.
-TEST_F(RemoteRun, ManyStreamsWaitForASlowStoreInsteadOfFillingIt) {
+TEST_F(RemoteRun, ManyStreamsWaitForASlowStore) {
   constexpr size_t kStreams = 60, kEach = 70;
   constexpr size_t kAtMost = 2048 + kStreams;  // each stream may have 64 unanswered reports
   grpc::SslCredentialsOptions trusted;
@@ -872,7 +872,7 @@ class NodesRun : public RemoteRun {
     return submitted;
   }
 
-  /// The digest of the model that ranks in threads of this process train for the job.
+  /// Returns the digest of the model that ranks in threads of this process train for the job.
   std::string model_of_local_ranks(const Job& job) {
     const EngineSpec spec = to_engine(job.spec).value();
     TrainJob local;
@@ -928,7 +928,7 @@ TEST_F(NodesRun, FourWorkersTrainTheBitsOfFourLocalRanks) {
   }
 }
 
-TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllGoOnTogether) {
+TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllResumeTogether) {
   const Job job = make_nodes_job("nodes", 2000);
   {
     std::array<RemoteWorkers, kNodes> workers;
@@ -960,7 +960,7 @@ TEST_F(NodesRun, AKilledRankEndsTheAttemptAndAllGoOnTogether) {
 
 // The daemon does not see the traffic between ranks. It notices a rank that stands still because
 // the attempt makes no progress, and the attempt is over when the placement reports its end.
-TEST_F(NodesRun, ARankThatStandsStillEndsTheAttemptAndAllGoOnTogether) {
+TEST_F(NodesRun, AStalledRankEndsTheAttemptAndAllResumeTogether) {
   stop_daemon();
   stall_ms_ = 1'500;
   start_daemon("127.0.0.1:0");
@@ -988,7 +988,7 @@ TEST_F(NodesRun, ARankThatStandsStillEndsTheAttemptAndAllGoOnTogether) {
   EXPECT_EQ(model_of("nodes"), model_of_local_ranks(job));
 }
 
-TEST_F(NodesRun, AStormTowardsTheDaemonChangesNoBit) {
+TEST_F(NodesRun, NetworkFaultsTowardsTheDaemonChangeNoBit) {
   const Job job = make_nodes_job("nodes", 400);
   testing::StormRelay relay(port_->port(), {.seed = 3,
                                             .delay = 100ms,
@@ -1020,7 +1020,7 @@ TEST_F(NodesRun, ACancelReachesAllOfThem) {
   wait_for("nodes", JobState::kCancelled);
 }
 
-TEST_F(NodesRun, EachRankComesOnceAndOthersThanTheFirstMayOnlyRead) {
+TEST_F(NodesRun, EachRankAttachesOnceAndOnlyRankZeroMayWrite) {
   make_nodes_job("nodes", 400);
   const std::string task = expect("nodes");
   const auto channel =

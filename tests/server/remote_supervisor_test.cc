@@ -192,7 +192,7 @@ TEST_F(RemoteSupervisor, AnImpossibleTaskFailsACheck) {
 
 // Fails if a second worker can enrol with a used secret, if a guessed secret is accepted, or if a
 // worker cannot repeat an enrolment whose reply was lost.
-TEST_F(RemoteSupervisor, ASecretBuysOneCredential) {
+TEST_F(RemoteSupervisor, ASecretIsValidForOneCredential) {
   const auto owner = expect("t1");
   EXPECT_EQ(attach("t1", ""), "ATTEMPT_FENCED") << "nobody has enrolled";
   EXPECT_EQ(enrol("t1", sha256_hex("guessed"), kKey), "ATTEMPT_FENCED");
@@ -203,13 +203,13 @@ TEST_F(RemoteSupervisor, ASecretBuysOneCredential) {
   EXPECT_EQ(owner->digest, sha256_hex(nonce())) << "its digest alone is recorded";
   EXPECT_EQ(enrol("t1", kSecret, kKey), "") << "the answer was lost";
   EXPECT_EQ(owner->enrolments, 1);
-  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
+  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_USED");
   EXPECT_EQ(attach("t1", kSecret), "ATTEMPT_FENCED") << "the secret is no credential";
   EXPECT_EQ(attach("t1", nonce()), "");
 }
 
 // Fails if a credential is accepted before it is durable.
-TEST_F(RemoteSupervisor, AnEnrolmentThatIsNotRecordedIsNone) {
+TEST_F(RemoteSupervisor, AnEnrolmentThatIsNotRecordedIsRefused) {
   const auto owner = expect("t1");
   owner->enrol_status = make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "no");
   EXPECT_EQ(enrol("t1", kSecret, kKey), "STORAGE_ERROR");
@@ -224,7 +224,7 @@ TEST_F(RemoteSupervisor, AWorkerWithoutACommonVersionIsRefused) {
   EXPECT_EQ(enrol("t1", kSecret, kKey, {kProtocols.newest + 1, 100}), "VERSION_SKEW");
 }
 
-TEST_F(RemoteSupervisor, EachTaskHasItsDoor) {
+TEST_F(RemoteSupervisor, LocalAndRemoteTasksHaveTheirOwnEndpoint) {
   expect("t1");
   EXPECT_EQ(enrol("t1", kSecret, kKey), "");
   EXPECT_EQ(attach("t1", nonce(), WorkerEndpointKind::kLocal), "ATTEMPT_FENCED");
@@ -236,7 +236,7 @@ TEST_F(RemoteSupervisor, EachTaskHasItsDoor) {
   EXPECT_TRUE(supervisor_->admit("t1", nonce()).ok());
 }
 
-TEST_F(RemoteSupervisor, SilenceIsToldAndOnlyTheLeaseEndsIt) {
+TEST_F(RemoteSupervisor, SilenceIsReportedAndOnlyTheEndOfTheLeaseEndsTheTask) {
   const auto owner = expect("t1", /*lease_ms=*/promised(1'500ms).count());
   std::this_thread::sleep_for(400ms);
   EXPECT_FALSE(supervisor_->silent_ms("t1").value_or(0) >= 200) << "it waits in a queue";
@@ -256,7 +256,7 @@ TEST_F(RemoteSupervisor, SilenceIsToldAndOnlyTheLeaseEndsIt) {
   EXPECT_EQ(attach("t1", nonce()), "ATTEMPT_FENCED");
 }
 
-TEST_F(RemoteSupervisor, AnOutcomeEndsItOnceItsStreamIsClosed) {
+TEST_F(RemoteSupervisor, ATaskEndsAfterItsOutcomeOnceItsStreamIsClosed) {
   const auto owner = expect("t1");
   const auto sink = come("t1");
   v1::WorkerReport report;
@@ -278,11 +278,11 @@ TEST_F(RemoteSupervisor, AnOutcomeEndsItOnceItsStreamIsClosed) {
 
 // Fails if a worker ends before it receives the request to measure, or if rates are accepted from a
 // worker that was not asked to measure.
-TEST_F(RemoteSupervisor, ANodeIsMeasuredBehindTheOutcomeOfItsJob) {
+TEST_F(RemoteSupervisor, ANodeIsMeasuredAfterTheOutcomeOfItsJob) {
   const auto owner = expect("t1");
   owner->measure = v1::CalibrateTask();
   const auto sink = come("t1");
-  EXPECT_EQ(send_rates("t1", nonce()), "RATES_NOT_ASKED") << "the job goes on";
+  EXPECT_EQ(send_rates("t1", nonce()), "RATES_NOT_REQUESTED") << "the job goes on";
   owner->report_status = make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "no");
   supervisor_->report("t1", success(), [](const Status&) {});
   EXPECT_EQ(sink->measurements, 0) << "the outcome is not stored";
@@ -328,7 +328,7 @@ TEST_F(RemoteSupervisor, AStopIsSentAndThenWithdrawn) {
   EXPECT_TRUE(owner->end()->stop_asked);
 }
 
-TEST_F(RemoteSupervisor, AStopWithdrawsAtOnceWhoHasNotCome) {
+TEST_F(RemoteSupervisor, AStopWithdrawsAWorkerThatHasNotEnrolled) {
   expect("t1");
   supervisor_->stop("t1", "pause", 3'600'000);
   EXPECT_TRUE(eventually([&] { return !withdrawn().empty(); }));
@@ -338,7 +338,7 @@ TEST_F(RemoteSupervisor, AStopWithdrawsAtOnceWhoHasNotCome) {
   EXPECT_EQ(sink->stops, 1);
 }
 
-TEST_F(RemoteSupervisor, AStallIsWithdrawn) {
+TEST_F(RemoteSupervisor, AStalledWorkerIsWithdrawn) {
   const auto owner = expect("t1");
   come("t1");
   beat("t1", 2'000);
@@ -347,7 +347,7 @@ TEST_F(RemoteSupervisor, AStallIsWithdrawn) {
 }
 
 // Fails if a daemon that stops or starts treats such a worker as a child process of its own.
-TEST_F(RemoteSupervisor, TheDaemonsEndLeavesIt) {
+TEST_F(RemoteSupervisor, ItsWorkerSurvivesTheDaemon) {
   const auto owner = expect("t1");
   const auto sink = come("t1");
   supervisor_->stop_all("drain", 100);
@@ -363,14 +363,14 @@ TEST_F(RemoteSupervisor, TheDaemonsEndLeavesIt) {
 
   SetUp();  // starts the next daemon, whose store contains the digest
   const auto next = expect("t1", 60'000, sha256_hex(nonce()));
-  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_SPENT");
+  EXPECT_EQ(enrol("t1", kSecret, sha256_hex("another key")), "ENROLMENT_USED");
   auto again = std::make_shared<RemoteSink>();
   EXPECT_EQ(connect("t1", nonce(), again), "") << "it need not attach again";
   supervisor_->stop("t1", "cancel");
   EXPECT_EQ(again->stops, 1);
 }
 
-TEST_F(RemoteSupervisor, ASupervisorEndsWithSuchTasks) {
+TEST_F(RemoteSupervisor, ASupervisorWithRemoteTasksCanBeDestroyed) {
   const auto owner = expect("t1");
   supervisor_.reset();  // the destructor does not wait for the tasks
   EXPECT_FALSE(owner->end());

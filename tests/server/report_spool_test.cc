@@ -44,7 +44,7 @@ class Spool : public ::testing::Test {
 
 using Numbers = std::vector<int64_t>;
 
-TEST_F(Spool, GivesBackWhatIsNotAcknowledgedInOrder) {
+TEST_F(Spool, ReturnsUnacknowledgedReportsInOrder) {
   EXPECT_EQ(numbers(), Numbers{}) << "there is no file yet";
   ReportSpool spool = ReportSpool::create(path_).value();
   EXPECT_EQ(numbers(), Numbers{});
@@ -65,7 +65,7 @@ TEST_F(Spool, GivesBackWhatIsNotAcknowledgedInOrder) {
   EXPECT_EQ(numbers(), Numbers{7});
 }
 
-TEST_F(Spool, ACutOrDamagedEndCostsNothingBeforeIt) {
+TEST_F(Spool, ATruncatedOrDamagedEndLosesNothingBeforeIt) {
   std::vector<int64_t> ends;
   {
     ReportSpool spool = ReportSpool::create(path_).value();
@@ -114,7 +114,7 @@ TEST_F(Spool, AFullDiskLeavesWholeRecordsAndNoGap) {
   EXPECT_EQ(numbers(), (Numbers{3, 4}));
 }
 
-TEST_F(Spool, AFolderThatIsNotThereIsToldWithTheFile) {
+TEST_F(Spool, AMissingFolderIsReportedWithTheFile) {
   const Result<ReportSpool> spool = ReportSpool::create("/nonexistent/reports-1");
   ASSERT_FALSE(spool.ok());
   EXPECT_NE(spool.error().message.find("/nonexistent/reports-1"), std::string::npos);

@@ -24,7 +24,7 @@ std::string submitted(const Decisions& d) {
   return text;
 }
 
-TEST(SchedCluster, HandsOverAsManyAsMayWaitThere) {
+TEST(SchedCluster, SubmitsAtMostWaitingMaxJobs) {
   Queue queue;
   for (int i = 1; i <= 5; ++i) queue.put(cluster_job("j" + std::to_string(i), i, i == 4 ? 7 : 0));
   const Shares none;
@@ -36,7 +36,7 @@ TEST(SchedCluster, HandsOverAsManyAsMayWaitThere) {
   EXPECT_EQ(submitted(decide_cluster(queue, {"slurm", 2, 0, true}, none, 0)), "");
 }
 
-TEST(SchedCluster, WhoHasUsedLessComesFirst) {
+TEST(SchedCluster, TheOwnerWithLessUseComesFirst) {
   Queue queue;
   queue.put(cluster_job("a1", 1, 0, "anna"));
   queue.put(cluster_job("a2", 2, 0, "anna"));
@@ -72,7 +72,7 @@ TEST(SchedCluster, ARefusedClusterIsTriedWithOneJobAtATime) {
   EXPECT_EQ(submitted(decide_cluster(queue, cluster, none, 8'000'000)), "");
 }
 
-TEST(SchedCluster, ARestingJobIsPassedAndWakesTheNextLook) {
+TEST(SchedCluster, AJobInBackoffIsPassedOverAndSetsTheNextWakeTime) {
   Queue queue;
   WaitingJob resting = cluster_job("rests", 1, 9);
   resting.retry_time_us = 5'000'000;
@@ -111,7 +111,7 @@ TEST(SchedCluster, EveryWaitingJobCanSayWhy) {
   EXPECT_EQ(cluster_reason(rests, &cluster, 0, 0)->reason, "RETRY_BACKOFF");
 }
 
-TEST(SchedCluster, TellsAJobsPlaceAsItIsHandedOver) {
+TEST(SchedCluster, ReportsAJobsPositionInTheOrderOfSubmission) {
   Queue queue;
   for (int i = 1; i <= 2'100; ++i)
     queue.put(cluster_job("j" + std::to_string(i), i, i == 7 ? 5 : 0));
@@ -131,14 +131,14 @@ TEST(SchedCluster, TellsAJobsPlaceAsItIsHandedOver) {
   }
 }
 
-TEST(SchedCluster, NamesPools) {
+TEST(SchedCluster, NamesClusters) {
   EXPECT_EQ(cluster_of({"clusters/a"}), "a");
   EXPECT_EQ(cluster_of({"devices/cpu"}), "");
   EXPECT_EQ(cluster_of({}), "");
 }
 
 // An attempt in a cluster does not use the server's own devices.
-TEST(SchedCluster, ItsJobsAreNoneOfTheFleets) {
+TEST(SchedCluster, ItsJobsAreNotScheduledOnLocalDevices) {
   JobBrief brief;
   brief.uid = "u";
   brief.state = JobState::kRunning;

@@ -36,7 +36,7 @@ WaitingJob bare_gpu_job(std::string uid, int64_t order, int32_t gpus, int32_t pr
   j.asked.gpus = gpus;
   return j;
 }
-/// The started jobs with the full names of their devices.
+/// Returns the started jobs with the full names of their devices.
 Strings started_by_name(const Decided& d) {
   Strings uids;
   for (const StartDecision& s : d.starts) {
@@ -59,7 +59,7 @@ TEST(SchedDecide, PriorityFirstThenOrderOfSubmission) {
   EXPECT_FALSE(d.waits[0].message.empty());
 }
 
-TEST(SchedDecide, SlotsInUseAreTaken) {
+TEST(SchedDecide, SlotsInUseAreNotFree) {
   Scene s;
   s.inventory.devices = {bare_cpu(2)};
   s.placed = {{"x", {"devices/cpu"}, "x"}};
@@ -70,7 +70,7 @@ TEST(SchedDecide, SlotsInUseAreTaken) {
   EXPECT_TRUE(decide(s, 0).starts.empty());
 }
 
-TEST(SchedDecide, AutoRunsOnTheCpuWithAReasonWhereNoGpuIs) {
+TEST(SchedDecide, AutoRunsOnTheCpuWithAReasonIfThereIsNoGpu) {
   Scene s;
   s.inventory.devices = {bare_cpu()};
   s.inventory.note = "No GPU: libnvidia-ml.so.1 was not found.";
@@ -81,7 +81,7 @@ TEST(SchedDecide, AutoRunsOnTheCpuWithAReasonWhereNoGpuIs) {
   EXPECT_EQ(d.starts[0].message, "Runs on the CPU: no GPU can be used now.");
 }
 
-TEST(SchedDecide, AutoTakesAGpuAndWaitsForABusyOne) {
+TEST(SchedDecide, AutoUsesAGpuAndWaitsForABusyOne) {
   Scene s;
   s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
   s.waiting = {bare_job("a", 1), bare_job("b", 2), bare_job("c", 3),
@@ -104,7 +104,7 @@ TEST(SchedDecide, AutoWaitsForAGpuThatIsBeingChecked) {
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, s.inventory).ok());
 }
 
-TEST(SchedDecide, AutoWaitsForAGpuThatAnotherProcessHas) {
+TEST(SchedDecide, AutoWaitsForAGpuUsedByAnotherProcess) {
   Scene s;
   s.inventory.devices = {bare_cpu(), bare_gpu(0, false)};
   s.inventory.devices[1].busy = true;
@@ -125,6 +125,56 @@ TEST(SchedDecide, InstancesAreNotGivenToOneJobTogether) {
   s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("one", 2, 1), bare_gpu_job("two", 3, 1)};
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"one@devices/gpu-0", "two@devices/gpu-1"}));
   EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, 2, s.inventory).ok());
+}
+
+/// A job whose precision is bf16.
+WaitingJob bare_bf16_job(std::string uid, int64_t order, DeviceWish wish) {
+  WaitingJob j = bare_job(std::move(uid), order, 0, wish);
+  j.asked.bf16 = true;
+  return j;
+}
+Device bare_t4(int index) {
+  Device d = bare_gpu(index);
+  d.model = "Tesla T4";
+  d.capability = 75;
+  return d;
+}
+
+TEST(SchedDecide, OnlyAGpuWithBfloat16RunsAJobThatNeedsIt) {
+  Scene s;
+  s.inventory.devices = {bare_cpu(), bare_t4(0), bare_gpu(1)};
+  s.inventory.devices[2].capability = 80;
+  s.waiting = {bare_bf16_job("first", 1, DeviceWish::kGpu),
+               bare_bf16_job("second", 2, DeviceWish::kGpu),
+               bare_job("third", 3, 0, DeviceWish::kGpu)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(started_by_name(d), (Strings{"first@devices/gpu-1", "third@devices/gpu-0"}));
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].uid, "second");
+  EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
+}
+
+TEST(SchedDecide, AutoWithBf16RunsOnTheCpuWhereNoGpuHasIt) {
+  Scene s;
+  s.inventory.devices = {bare_cpu(), bare_t4(0)};
+  s.waiting = {bare_bf16_job("a", 1, DeviceWish::kAuto)};
+  const Decided d = decide(s, 0);
+  ASSERT_EQ(started_by_name(d), (Strings{"a@devices/cpu"}));
+  EXPECT_EQ(d.starts[0].message, "Runs on the CPU: no GPU with bfloat16 can be used now.");
+}
+
+// The GPU that the job was submitted for has been exchanged.
+TEST(SchedDecide, AJobSaysThatItWaitsForAGpuWithBfloat16) {
+  Scene s;
+  s.inventory.devices = {bare_cpu(), bare_t4(0)};
+  s.waiting = {bare_bf16_job("a", 1, DeviceWish::kGpu)};
+  const Decided d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty());
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
+  EXPECT_EQ(d.waits[0].message,
+            "Waits for a GPU: none is usable now. recipe.precision: bf16 needs one of compute "
+            "capability 8.0 or later.");
 }
 
 TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
@@ -149,7 +199,7 @@ TEST(SchedDecide, NextAttemptKeepsToTheKindOfDevice) {
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"a@devices/cpu"}));
 }
 
-TEST(SchedDecide, F31PauseAfterALossHoldsNobodyUpAndWakes) {
+TEST(SchedDecide, F31BackoffAfterALossDelaysNoOtherJobAndWakes) {
   Scene s;
   s.inventory.devices = {bare_cpu()};
   s.waiting = {bare_job("poison", 1, 100), bare_job("next", 2)};
@@ -189,7 +239,7 @@ Device gpu_of(int index, const std::string& model) {
   return d;
 }
 
-TEST(SchedDecide, SeveralGpusAreTakenAtOnceOrNone) {
+TEST(SchedDecide, SeveralGpusAreAssignedTogetherOrNotAtAll) {
   Scene s;
   s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1), bare_gpu(2), bare_gpu(3)};
   s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("three", 2, 3)};
@@ -216,7 +266,7 @@ TEST(SchedDecide, SeveralGpusAreOfOneModel) {
   EXPECT_TRUE(d.starts.empty()) << "one of each is free";
 }
 
-TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
+TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByLaterJobs) {
   Scene s;
   s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
   s.placed = {{"x", {"devices/gpu-0"}, "x"}};
@@ -235,7 +285,7 @@ TEST(SchedDecide, AJobOfSeveralGpusIsNotStarvedByThoseBehindIt) {
             (Strings{"pair@devices/gpu-0@devices/gpu-1", "on-cpu@devices/cpu"}));
 }
 
-TEST(SchedDecide, OnlyGpusThatCouldMakeItUpAreKept) {
+TEST(SchedDecide, OnlyGpusThatCouldFormTheGroupAreReserved) {
   Scene s;
   s.inventory.devices = {bare_cpu(), gpu_of(0, "A"), gpu_of(1, "A"), gpu_of(2, "B")};
   s.placed = {{"x", {"devices/gpu-0"}, "x"}};
@@ -260,7 +310,7 @@ TEST(SchedDecide, GpusThatAreBeingCheckedAreWaitedForTogether) {
   EXPECT_NE(d.waits[0].message.find("being checked"), std::string::npos) << d.waits[0].message;
 }
 
-TEST(SchedDecide, APauseKeepsNoGpus) {
+TEST(SchedDecide, AJobInBackoffReservesNoGpus) {
   Scene s;
   s.inventory.devices = {bare_cpu(), bare_gpu(0), bare_gpu(1)};
   s.waiting = {bare_gpu_job("pair", 1, 2), bare_gpu_job("one", 2, 1)};
@@ -268,7 +318,7 @@ TEST(SchedDecide, APauseKeepsNoGpus) {
   EXPECT_EQ(started_by_name(decide(s, 0)), (Strings{"one@devices/gpu-0"}));
 }
 
-TEST(SchedSatisfiable, SoManyGpusOfOneModelMustBeThere) {
+TEST(SchedSatisfiable, AllGpusOfAJobMustBeOfOneModel) {
   Devices devices;
   devices.devices = {bare_cpu(), gpu_of(0, "A"), gpu_of(1, "B"), gpu_of(2, "A")};
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 2, devices).ok());
@@ -280,7 +330,7 @@ TEST(SchedSatisfiable, SoManyGpusOfOneModelMustBeThere) {
   EXPECT_EQ(refused.error().metadata.at("gpu_max"), "2");
 }
 
-TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
+TEST(SchedSatisfiable, AGpuJobIsImpossibleIfNoGpuIsUsable) {
   Devices devices;
   devices.devices = {bare_cpu()};
   devices.note = "No GPU: install the driver.";
@@ -296,7 +346,7 @@ TEST(SchedSatisfiable, GpuIsImpossibleWhereNoneCanEverRun) {
   EXPECT_TRUE(check_satisfiable(DeviceWish::kGpu, 1, devices).ok());
 }
 
-TEST(SchedWaitingJob, IsAQueuedOneThatNobodyCancelled) {
+TEST(SchedWaitingJob, IsAQueuedJobThatIsNotCancelled) {
   JobBrief queued;
   queued.uid = "q";
   queued.order = 7;

@@ -15,7 +15,7 @@ Job running_job() {
   return job;
 }
 
-TEST(SchedRetry, PausesGrowAndStayBounded) {
+TEST(SchedRetry, BackoffGrowsAndIsBounded) {
   Job job = running_job();
   int64_t last = 0;
   for (; job.workers_lost < kWorkersLostMax; ++job.workers_lost, ++job.attempt) {
@@ -35,7 +35,7 @@ TEST(SchedRetry, PausesGrowAndStayBounded) {
   EXPECT_NE(end.message.find("signal 9"), std::string::npos);
 }
 
-TEST(SchedRetry, AKernelThatFailsIsTriedLessOften) {
+TEST(SchedRetry, AFailingKernelIsRetriedLessOften) {
   Job job = running_job();
   job.workers_lost = kKernelFaultsMax - 1;
   EXPECT_EQ(after_worker_lost(job, "R", "m", 0, kKernelFaultsMax).to, JobState::kQueued);
@@ -44,17 +44,17 @@ TEST(SchedRetry, AKernelThatFailsIsTriedLessOften) {
   EXPECT_EQ(after_worker_lost(job, "R", "m", 0).to, JobState::kQueued);
 }
 
-TEST(SchedRetry, WorkThatStandsStillThreeTimesEndsTheJobAndIsNoAttempt) {
+TEST(SchedRetry, ThreeStallsEndTheJobAndDoNotCountAsAttempts) {
   Job job = running_job();
   for (; job.workers_lost < kStallsMax; ++job.workers_lost) {
     const Move move = after_stall(job, "It stood still.", 0);
     EXPECT_EQ(move.to, JobState::kQueued);
-    EXPECT_EQ(move.reason, "STALLED");
+    EXPECT_EQ(move.reason, "WORKER_STALLED");
     EXPECT_TRUE(move.worker_lost && move.uncounted);
   }
   const Move end = after_stall(job, "It stood still.", 0);
   EXPECT_EQ(end.to, JobState::kFailed);
-  EXPECT_EQ(end.reason, "STALLED");
+  EXPECT_EQ(end.reason, "WORKER_STALLED");
   EXPECT_NE(end.message.find("lost 3 times without a new checkpoint in between; the last time: It "
                              "stood still."),
             std::string::npos)
@@ -63,13 +63,13 @@ TEST(SchedRetry, WorkThatStandsStillThreeTimesEndsTheJobAndIsNoAttempt) {
   EXPECT_EQ(after_stall(job, "It stood still.", 0).reason, "CANCELLED");
 }
 
-TEST(SchedRetry, ProgressDoesNotRunForEver) {
+TEST(SchedRetry, ProgressDoesNotAllowEndlessRetries) {
   Job job = running_job();
   job.attempt = kAttemptsMax;
   EXPECT_EQ(after_worker_lost(job, "R", "m", 0).reason, "CRASH_LOOP");
 }
 
-TEST(SchedRetry, AttemptsThatEndedByTheHostsTroubleDoNotCount) {
+TEST(SchedRetry, AttemptsEndedByHostProblemsDoNotCount) {
   Job job = running_job();
   job.attempt = 3 * kAttemptsMax;
   job.attempts_uncounted = job.attempt - 1;
@@ -85,7 +85,7 @@ TEST(SchedRetry, CancelledJobEnds) {
   EXPECT_EQ(after_worker_lost(job, "R", "m", 0).to, JobState::kCancelled);
 }
 
-TEST(SchedRetry, JobsLostTogetherDoNotReturnTogether) {
+TEST(SchedRetry, JobsLostTogetherAreRetriedAtDifferentTimes) {
   Job a = running_job();
   Job b = running_job();
   b.uid = "4567";
@@ -122,7 +122,7 @@ TEST(SchedRetry, ARefusedRequestFailsAfterAnHourUnlessItHasRun) {
   EXPECT_EQ(after_cluster_refusal(job, of_request, 10 * kRefusalsMax, 1000).to, JobState::kQueued);
 }
 
-TEST(SchedRetry, AFaultOfTheClustersFileFailsNoJob) {
+TEST(SchedRetry, AnErrorInTheClustersFileFailsNoJob) {
   const Error of_cluster = make_error(ErrorCode::kFailedPrecondition, kClusterRefused,
                                       "the cluster p refused the job: no such partition");
   const Move move = after_cluster_refusal(running_job(), of_cluster, 10 * kRefusalsMax, 1000);

@@ -91,7 +91,7 @@ TEST(SchedPacking, AnIdleGpuComesFirstThenTheTightest) {
   EXPECT_EQ(started(decide(s, 0)), (Strings{"a@gpu-2", "b@gpu-1"}));
 }
 
-TEST(SchedPacking, SlotsRemainACap) {
+TEST(SchedPacking, SlotsLimitTheNumberOfJobs) {
   Scene s;
   s.inventory.devices = {gpu(0, 80 * kGiB, 2)};
   s.waiting = {gpu_job("a", 1, kGiB), gpu_job("b", 2, kGiB), gpu_job("c", 3, kGiB)};
@@ -113,7 +113,7 @@ TEST(SchedPacking, OnTheCpuThreadsAreAtMostTheCores) {
   EXPECT_EQ(started(d), (Strings{"wide@cpu"})) << "more threads than cores: it has them all";
 }
 
-TEST(SchedPacking, TheCpusMemoryDecidesToo) {
+TEST(SchedPacking, TheMemoryOfTheCpuIsConsidered) {
   Scene s;
   s.inventory.devices = {cpu(8, 8 * kGiB)};
   s.waiting = {cpu_job("a", 1, 1, 5 * kGiB), cpu_job("b", 2, 1, 4 * kGiB)};
@@ -137,7 +137,7 @@ TEST(SchedPacking, AnExclusiveJobSharesWithNone) {
   EXPECT_EQ(started(decide(s, 0)), (Strings{"a@gpu-0"}));
 }
 
-TEST(SchedPacking, WhatOthersHoldIsNotThere) {
+TEST(SchedPacking, MemoryOfOtherProcessesIsNotAvailable) {
   Scene s;
   s.inventory.devices = {gpu(0)};
   s.inventory.devices[0].others_bytes = 50 * kGiB;
@@ -155,7 +155,7 @@ TEST(SchedPacking, WhatOthersHoldIsNotThere) {
 
 // No device has room for this job now, so its line of the queue is skipped. The job must still get
 // a reason, and its line must be checked again as soon as the memory is free.
-TEST(SchedPacking, WhatOthersHeldIsUsedAtTheNextLook) {
+TEST(SchedPacking, MemoryFreedByOthersIsUsedInTheNextPass) {
   Scene s;
   s.inventory.devices = {gpu(0)};
   s.inventory.devices[0].others_bytes = 70 * kGiB;
@@ -180,7 +180,7 @@ TEST(SchedPacking, MemoryIsWaitedForOnADeviceThatIsLargeEnough) {
   EXPECT_TRUE(has(d.wait("a"), "31 GiB more than gpu-0 has for it")) << d.wait("a").message;
 }
 
-TEST(SchedPacking, OthersMayLeaveTooFewDevicesForAJobOfSeveral) {
+TEST(SchedPacking, MemoryOfOtherProcessesMayLeaveTooFewDevices) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1), gpu(2)};
   s.inventory.devices[1].others_bytes = 60 * kGiB;
@@ -203,7 +203,7 @@ TEST(SchedPacking, OthersMayLeaveTooFewDevicesForAJobOfSeveral) {
 
 // ---- Reservations --------------------------------------------------------------------------
 
-TEST(SchedBackfill, OnlyThoseSlipInWhoEndBeforeTheReservedStart) {
+TEST(SchedBackfill, OnlyJobsThatEndBeforeTheReservedStartAreBackfilled) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
   s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB, 60)};
@@ -220,7 +220,7 @@ TEST(SchedBackfill, OnlyThoseSlipInWhoEndBeforeTheReservedStart) {
   EXPECT_FALSE(has(d.wait("pair"), "higher priority"));
 }
 
-TEST(SchedBackfill, WhatIsNotNeededIsFree) {
+TEST(SchedBackfill, MemoryThatAReservationDoesNotNeedIsFree) {
   Scene s;
   s.inventory.devices = {gpu(0)};
   s.placed = {on("x", {"devices/gpu-0"}, 50 * kGiB, 60)};
@@ -233,7 +233,7 @@ TEST(SchedBackfill, WhatIsNotNeededIsFree) {
 }
 
 // A time limit serves as an upper forecast. If both exist, the lower one counts.
-TEST(SchedBackfill, ATimeLimitBoundsWhereNoForecastIs) {
+TEST(SchedBackfill, WithoutAForecastTheTimeLimitBoundsAJob) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
   s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};
@@ -286,7 +286,7 @@ TEST(SchedBackfill, EachModelOfGpuIsReservedForItsOwnFirst) {
 
 // For a gang behind a job of unknown end, free devices are reserved only for a limited time. Then
 // they are lent to a job whose run time is known, and reserved again.
-TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
+TEST(SchedBackfill, AReservationWithUnknownStartIsLentAfterItsTime) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
   s.placed = {on("endless", {"devices/gpu-0"}, 70 * kGiB)};
@@ -318,12 +318,12 @@ TEST(SchedBackfill, WhatIsKeptForAnUnknownStartIsLentAfterItsTime) {
   EXPECT_TRUE(decide(s, 69 * kMinuteUs).starts.empty());
   EXPECT_EQ(started(decide(s, 70 * kMinuteUs)), (Strings{"short@gpu-1"}));
 
-  // Once the start is known, only jobs that end before it slip in.
+  // Once the reserved start is known, only jobs that end before it may still start.
   s.placed[0].end = {71 * kMinuteUs, 72 * kMinuteUs, 75 * kMinuteUs};
   EXPECT_TRUE(decide(s, 70 * kMinuteUs).starts.empty());
 }
 
-TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
+TEST(SchedBackfill, NothingIsBackfilledIfTheReservedStartIsUnknown) {
   Scene s;
   s.inventory.devices = {gpu(0)};
   s.placed = {on("x", {"devices/gpu-0"}, 50 * kGiB)};
@@ -335,7 +335,7 @@ TEST(SchedBackfill, NothingSlipsInWhereTheStartIsUnknown) {
   EXPECT_TRUE(has(d.wait("short"), "are lent to others until")) << d.wait("short").message;
 }
 
-TEST(SchedBackfill, WhatTheReservedJobCanNeverUseIsNotKeptForIt) {
+TEST(SchedBackfill, DevicesThatTheReservedJobCannotUseAreNotReserved) {
   Scene s;
   s.inventory.devices = {gpu(0), gpu(1)};
   s.inventory.devices[1].others_bytes = 60 * kGiB;
@@ -345,7 +345,7 @@ TEST(SchedBackfill, WhatTheReservedJobCanNeverUseIsNotKeptForIt) {
   EXPECT_EQ(started(d), (Strings{"small@gpu-1"})) << d.text();
 }
 
-TEST(SchedBackfill, AKindOfDeviceDoesNotHoldUpAnother) {
+TEST(SchedBackfill, AWaitForOneKindOfDeviceDoesNotDelayAnother) {
   Scene s;
   s.inventory.devices = {cpu(), gpu(0)};
   s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB)};
@@ -353,7 +353,7 @@ TEST(SchedBackfill, AKindOfDeviceDoesNotHoldUpAnother) {
   EXPECT_EQ(started(decide(s, 0)), (Strings{"c@cpu"}));
 }
 
-TEST(SchedBackfill, ALineIsLookedIntoBehindItsFirst) {
+TEST(SchedBackfill, JobsAfterTheFirstOfAQueueAreConsidered) {
   Scene s;
   s.inventory.devices = {gpu(0, 80 * kGiB, 1)};
   s.placed = {on("x", {"devices/gpu-0"}, kGiB, 100)};
@@ -431,7 +431,7 @@ TEST_F(SchedPreemption, TheLowestPriorityThenTheLeastLostWork) {
   EXPECT_EQ(stopped(later), (Strings{"a"}));
 }
 
-TEST_F(SchedPreemption, ThoseWhoAreNotStoppedYetAreNamedOnce) {
+TEST_F(SchedPreemption, JobsThatAreStillStoppingAreNotPreemptedAgain) {
   s.inventory.devices = {gpu(0), gpu(1)};
   s.placed = {on("gang", {"devices/gpu-0", "devices/gpu-1"}, 60 * kGiB, 1000),
               on("beside", {"devices/gpu-0"}, 10 * kGiB, 1000)};
@@ -449,7 +449,7 @@ TEST_F(SchedPreemption, NoMoreAreStoppedThanItNeeds) {
   EXPECT_EQ(stopped(later), (Strings{"large"}));
 }
 
-TEST_F(SchedPreemption, OneThatCouldNotFitEvenThenStopsNobody) {
+TEST_F(SchedPreemption, AJobThatWouldNotFitPreemptsNothing) {
   s.placed.push_back(on("equal", {"devices/gpu-0"}, 5 * kGiB));
   s.placed[1].priority = 5;
   s.waiting[0] = gpu_job("high", 1, 75 * kGiB);
@@ -489,7 +489,7 @@ TEST(SchedShares, AnOwnerWhoHasUsedLessGoesFirst) {
   EXPECT_EQ(started(decide(s, now)), (Strings{"of-ann@gpu-0"})) << "priority comes before shares";
 }
 
-TEST(SchedShares, WhatTheStoreKeptCountsOnAsIfItHadBeenSeen) {
+TEST(SchedShares, StoredUsageDecaysAsIfTheDaemonHadRun) {
   constexpr int64_t kHourUs = 60 * kMinuteUs;
   const int64_t now = 100 * kHourUs;
   Shares seen(24 * kHourUs), kept(24 * kHourUs);
@@ -501,7 +501,7 @@ TEST(SchedShares, WhatTheStoreKeptCountsOnAsIfItHadBeenSeen) {
   EXPECT_GT(kept.usage("ann", now), 1000);
 }
 
-TEST(SchedShares, WhatStartsTogetherIsSharedOut) {
+TEST(SchedShares, SimultaneousStartsAreSharedBetweenOwners) {
   Shares shares(24 * 60 * kMinuteUs);
   Scene s;
   s.shares = &shares;
@@ -518,7 +518,7 @@ TEST(SchedShares, WhatStartsTogetherIsSharedOut) {
             (Strings{"ann-0@gpu-0", "bob-4@gpu-0", "ann-1@gpu-0", "bob-5@gpu-0"}));
 }
 
-TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
+TEST(SchedAuto, ChoosesTheKindOfDeviceOnWhichTheJobEndsFirst) {
   Scene s;
   s.inventory.devices = {cpu(), gpu(0, 80 * kGiB, 1)};
   s.waiting = {job("a", 1, DeviceWish::kAuto, kGiB, 60)};
@@ -540,7 +540,7 @@ TEST(SchedAuto, TheKindOnWhichItEndsFirst) {
   EXPECT_TRUE(decide(s, 0).starts.empty()) << "other bits";
 }
 
-/// A job that takes minutes on a GPU and an hour on the CPU.
+/// Returns a job that takes minutes on a GPU and an hour on the CPU.
 WaitingJob either(const std::string& uid, int64_t order) {
   WaitingJob j = job(uid, order, DeviceWish::kAuto, kGiB, 60);
   j.on_gpu.rest = {kMinuteUs, 2 * kMinuteUs, 3 * kMinuteUs};
@@ -581,13 +581,13 @@ TEST(SchedAuto, JobsAheadCountThoughAGpuHasFreeSlots) {
   }
   const Decided d = decide(s, 0);
   ASSERT_EQ(started(d), (Strings{"a@cpu"})) << d.wait("a").message;
-  // The GPU is reserved for the first job ahead. The wait: x takes 10 minutes, then nine jobs take
-  // 20 minutes each.
+  // The GPU is reserved for the first of the jobs before this one. The wait consists of 10 minutes
+  // for x and 20 minutes for each of nine jobs.
   EXPECT_NE(d.starts[0].message.find("including a wait of 3 h 10 min"), std::string::npos)
       << d.starts[0].message;
 }
 
-TEST(SchedAuto, HoweverManyAreComparedInOneLook) {
+TEST(SchedAuto, AnyNumberIsComparedInOnePass) {
   Scene s;
   s.inventory.devices = {cpu(64, 800 * kGiB), gpu(0)};
   s.placed = {on("x", {"devices/gpu-0"}, 79 * kGiB, 600)};
@@ -595,7 +595,7 @@ TEST(SchedAuto, HoweverManyAreComparedInOneLook) {
   EXPECT_EQ(decide(s, 0).starts.size(), 40u) << "all on the CPU";
 }
 
-TEST(SchedAuto, WhatIsBeforeAJobIsSummedOverLongQueues) {
+TEST(SchedAuto, WaitingTimesAreSummedOverLongQueues) {
   Queue queue;
   double sum = 0;
   for (int i = 0; i < 3000; ++i) {
@@ -619,7 +619,7 @@ TEST(SchedAuto, WhatIsBeforeAJobIsSummedOverLongQueues) {
 
 // ---- What is expected ----------------------------------------------------------------------
 
-TEST(SchedProjection, OneAfterAnotherByTheForecasts) {
+TEST(SchedProjection, JobsFollowOneAnotherByForecast) {
   Scene s;
   s.inventory.devices = {gpu(0, 80 * kGiB, 1)};
   s.placed = {on("x", {"devices/gpu-0"}, kGiB, 10)};
@@ -644,7 +644,7 @@ TEST(SchedProjection, OneAfterAnotherByTheForecasts) {
   EXPECT_EQ(until[1].start.likely_us, p[1].start.likely_us);
 }
 
-TEST(SchedProjection, AnAutoJobTakesWhatIsFreeFirstAndEndsItThere) {
+TEST(SchedProjection, AnAutoJobUsesTheDeviceThatIsFreeFirst) {
   Scene s;
   s.inventory.devices = {cpu(1), gpu(0, 80 * kGiB, 1)};
   s.placed = {on("on-gpu", {"devices/gpu-0"}, kGiB, 100), on("on-cpu", {"devices/cpu"}, kGiB, 10)};

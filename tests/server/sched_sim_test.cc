@@ -23,7 +23,7 @@ ClusterOptions equal_gpus(int gpus, int slots = 4) {
   return options;
 }
 
-/// Options of a world in which forecasts are correct and only jobs come and go.
+/// Returns the options of a world in which forecasts are correct and only jobs come and go.
 SimulationOptions strict_options() {
   SimulationOptions options;
   options.strict = true;
@@ -76,7 +76,7 @@ Results run(const ClusterOptions& cluster_options, std::vector<TraceJob> jobs,
   return results;
 }
 
-TEST(SchedSim, TracesAreAsThePapersTell) {
+TEST(SchedSim, TracesMatchTheirPublications) {
   const Cluster cluster = make_cluster({.gpus = 1024});
   TraceOptions options;
   options.jobs = 50'000;
@@ -116,7 +116,7 @@ TEST(SchedSim, TheSameSeedIsTheSameRun) {
   EXPECT_NE(digest(1), digest(2));
 }
 
-TEST(SchedSim, InvariantsHoldWhileDevicesWorkersAndOthersComeAndGo) {
+TEST(SchedSim, InvariantsHoldWhileDevicesWorkersAndOtherProcessesChange) {
   for (uint64_t seed = 1; seed <= 12 && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     ClusterOptions cluster{.gpus = static_cast<int>(1 + seed * seed)};
@@ -215,7 +215,7 @@ TEST(SchedSim, AJobThatNeedsEveryDeviceStartsWithinItsBound) {
 // One job has neither a forecast nor a time limit, and a gang needs its device too. After the time
 // limit for reserving, small jobs get the devices reserved for the gang, which still starts soon
 // after the end of that job.
-TEST(SchedSim, AGangBehindAJobOfUnknownEndNeitherStarvesNorKeepsItsDevicesIdle) {
+TEST(SchedSim, AMultiDeviceJobBehindAnUnknownEndNeitherStarvesNorIdlesDevices) {
   constexpr int64_t kSmallS = 600, kUnknownS = 12 * 3600, kKeptS = 900;
   std::vector<TraceJob> jobs = {job_of(0, 1, 78, kUnknownS)};
   jobs[0].is_forecast = false;
@@ -242,7 +242,7 @@ TEST(SchedSim, AGangBehindAJobOfUnknownEndNeitherStarvesNorKeepsItsDevicesIdle) 
 
 // Jobs of higher priority that fit only one of two models keep that model busy forever. A job that
 // fits the other model waits there only for the running jobs, though smaller jobs keep arriving.
-TEST(SchedSim, AStreamForOneModelStarvesNobodyOnTheOther) {
+TEST(SchedSim, JobsForOneModelDoNotStarveThoseForAnother) {
   ClusterOptions cluster;
   cluster.gpus = 2;
   cluster.gpus_per_host = 1;
@@ -299,7 +299,7 @@ double wait_among(const std::function<TraceJob(Random&, double)>& small, int64_t
 
 // Forecasts are never corrected, so that some running jobs are always overdue, and each scheduling
 // pass expects them to end soon.
-TEST(SchedSim, AJobThatNeedsEveryDeviceStartsAlsoWhereForecastsAreWrong) {
+TEST(SchedSim, AJobThatNeedsEveryDeviceStartsDespiteWrongForecasts) {
   // A job whose forecast ends before the reserved start may slip in, even if the forecast is wrong.
   // So the bound is the longest upper forecast plus the true run time of one such job.
   constexpr double kLongestS = 1200, kTooHigh = 1.5, kSpread = 0.5;
@@ -323,7 +323,7 @@ TEST(SchedSim, AJobThatNeedsEveryDeviceStartsAlsoWhereForecastsAreWrong) {
   }
 }
 
-TEST(SchedSim, WhatIsPreemptedReturnsAndEnds) {
+TEST(SchedSim, PreemptedJobsResumeAndEnd) {
   std::vector<TraceJob> jobs;
   for (int i = 0; i < 8; ++i) jobs.push_back(job_of(i, 1, 70, 20'000));
   for (int i = 0; i < 10; ++i) {
@@ -390,7 +390,7 @@ Results run_broken(const std::vector<TraceJob>& jobs, Broken::Change change,
   return simulation.run(policy);
 }
 
-TEST(SchedSim, BrokenRulesAreSeen) {
+TEST(SchedSim, BrokenRulesAreDetected) {
   const auto keep = [](const World&, Plan&) {};
   const std::vector<TraceJob> two = {job_of(0, 1, 70, 1000), job_of(0, 1, 70, 1000)};
   EXPECT_EQ(run_broken(two, keep).violation_count(), 0);
@@ -431,7 +431,7 @@ TEST(SchedSim, BrokenRulesAreSeen) {
 
 // A gang needs more memory of each GPU than outside processes ever leave, so no policy could start
 // it. The job that waits behind it forever could have started, so it counts as starved.
-TEST(SchedSim, WhoCouldNeverStartIsNotCountedAsStarved) {
+TEST(SchedSim, JobsThatCouldNeverStartAreNotCountedAsStarved) {
   const std::vector<TraceJob> jobs = {job_of(48 * 3600, 2, 79, 1000),
                                       job_of(48 * 3600 + 1, 1, 1, 1000)};
   SimulationOptions options;
@@ -449,7 +449,7 @@ TEST(SchedSim, WhoCouldNeverStartIsNotCountedAsStarved) {
   EXPECT_EQ(r.count("starved"), 1);
 }
 
-TEST(SchedSim, BrokenPromisesAreSeen) {
+TEST(SchedSim, BrokenReservationsAreDetected) {
   // A gang is first in order, but the policy gives its devices to single jobs behind it.
   std::vector<TraceJob> jobs = {job_of(0, 1, 70, 1000), job_of(1, 2, 70, 1000)};
   for (int i = 0; i < 10; ++i) jobs.push_back(job_of(2 + 400 * i, 1, 70, 5000));
@@ -479,7 +479,7 @@ TEST(SchedSim, BrokenPromisesAreSeen) {
   EXPECT_GT(run_broken(jobs, preempt_all, 600 * kSecondUs).count("preemption"), 0);
 }
 
-TEST(SchedSim, AFailingRunIsMadeSmall) {
+TEST(SchedSim, AFailingRunIsMinimized) {
   const Cluster cluster = make_cluster(equal_gpus(4));
   const TraceOptions trace = exact_trace(TraceShape::kHelios, 5, 200);
   const auto pairs_share = [](const World& world) -> std::unique_ptr<SchedulingPolicy> {

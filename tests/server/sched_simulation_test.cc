@@ -17,7 +17,7 @@ namespace {
 class Simulation {
  public:
   struct Options {
-    bool changes = true;        // priorities, devices and outside memory change; workers are lost
+    bool changes = true;        // priorities, devices and others' memory change; workers are lost
     bool all_forecast = false;  // every job has a correct forecast
   };
 
@@ -55,7 +55,7 @@ class Simulation {
     run_pass();
   }
 
-  /// No jobs arrive any more, and all jobs that can run do so.
+  /// Lets all jobs that can run do so, while no new jobs arrive.
   void drain() {
     for (Device& d : scene_.inventory.devices) {
       d.schedulable = true;
@@ -240,7 +240,8 @@ class Simulation {
     for (const Device& d : scene_.inventory.devices) {
       int64_t bytes = 0;
       int jobs = 0, threads = 0, exclusive = 0;
-      // False if no job was just placed: the device may have changed under its jobs.
+      // False if no job was just placed; the device may then have lost capacity since its jobs
+      // started.
       bool fresh = false;
       for (const PlacedJob& p : scene_.placed) {
         if (std::ranges::find(p.devices, d.name) == p.devices.end()) continue;
@@ -334,7 +335,7 @@ TEST(SchedSimulation, ReservedStartsAreKept) {
 }
 
 // Small jobs keep arriving, and there is always room for one more of them.
-TEST(SchedSimulation, AJobOfAllDevicesStartsThoughSmallOnesKeepComing) {
+TEST(SchedSimulation, AJobOfAllDevicesStartsDespiteAStreamOfSmallOnes) {
   Scene s;
   for (int i = 0; i < 4; ++i) {
     Device& d = s.inventory.devices.emplace_back();

@@ -41,7 +41,7 @@ struct Decided {
   bool more = false;
   std::vector<Reservation> reservations;
 
-  /// The decisions as text, to compare and print them.
+  /// Returns the decisions as text, to compare and print them.
   std::string text() const {
     std::string text;
     for (const StartDecision& s : starts) {

@@ -76,7 +76,7 @@ class AcceptorTest : public ::testing::Test {
   Acceptor acceptor_;  // declared last, so that it stops before the members above are destroyed
 };
 
-TEST_F(AcceptorTest, HoldsItsBoundAndForgetsWhatWasClosed) {
+TEST_F(AcceptorTest, LimitsOpenConnectionsAndForgetsClosedOnes) {
   ASSERT_TRUE(acceptor_.listen_unix(path_, {3, 3}, keep()).ok());
   acceptor_.start();
   std::deque<UniqueFd> clients;
@@ -88,7 +88,7 @@ TEST_F(AcceptorTest, HoldsItsBoundAndForgetsWhatWasClosed) {
   EXPECT_TRUE(has_taken(3));
 }
 
-TEST_F(AcceptorTest, OnePeerDoesNotTakeAllOfIt) {
+TEST_F(AcceptorTest, OnePeerCannotUseAllConnections) {
   const Result<int> port = acceptor_.listen_tcp({"127.0.0.1", 0}, {10, 2}, keep());
   ASSERT_TRUE(port.ok());
   acceptor_.start();
@@ -100,7 +100,7 @@ TEST_F(AcceptorTest, OnePeerDoesNotTakeAllOfIt) {
   EXPECT_TRUE(has_taken(2)) << "what was closed counts no more";
 }
 
-TEST_F(AcceptorTest, ANameIsServedAtTheAddressesThatAreThere) {
+TEST_F(AcceptorTest, AHostNameIsServedAtItsAvailableAddresses) {
   const Result<int> port = acceptor_.listen_tcp({"localhost", 0}, {10, 10}, keep());
   ASSERT_TRUE(port.ok()) << port.error().message;
   acceptor_.start();
@@ -108,7 +108,7 @@ TEST_F(AcceptorTest, ANameIsServedAtTheAddressesThatAreThere) {
   EXPECT_TRUE(has_taken(1));
 }
 
-TEST_F(AcceptorTest, F35GoesOnAfterNoDescriptorWasFree) {
+TEST_F(AcceptorTest, F35AcceptsAgainAfterRunningOutOfDescriptors) {
   ASSERT_TRUE(acceptor_.listen_unix(path_, {1000, 1000}, keep()).ok());
   acceptor_.start();
   // The clients' descriptors count too, so create these sockets before the descriptors run out.

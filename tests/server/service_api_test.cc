@@ -15,7 +15,7 @@
 namespace trainyard::server {
 namespace {
 
-/// A self-signed certificate for 127.0.0.1 and its key, as PEM files.
+/// Writes a self-signed certificate for 127.0.0.1 and its key as PEM files.
 void make_certificate(const std::filesystem::path& certificate, const std::filesystem::path& key) {
   EVP_PKEY* pkey = EVP_EC_gen("P-256");
   X509* x509 = X509_new();
@@ -66,7 +66,7 @@ class ServiceApi : public ServiceTest {
   }
 };
 
-TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
+TEST_F(ServiceApi, EveryUnaryMethodRefusesMalformedBytesWithAMessage) {
   for (
       const char* method :
       {"JobService/SubmitJob",        "JobService/PlanJob",           "JobService/GetJob",
@@ -97,14 +97,14 @@ TEST_F(ServiceApi, EveryUnaryMethodRefusesBrokenBytesInWords) {
       << "a name that is not UTF-8";
 }
 
-TEST_F(ServiceApi, AMessageTooLargeIsRefusedAndTheDaemonLives) {
+TEST_F(ServiceApi, AMessageTooLargeIsRefusedAndTheDaemonContinues) {
   EXPECT_EQ(call_raw("/trainyard.v1.JobService/GetJob", std::string(5 << 20, 'x')).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
   v1::ServerInfo info;
   EXPECT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok());
 }
 
-TEST_F(ServiceApi, ACutUploadIsAPauseAndTheNextStreamGoesOn) {
+TEST_F(ServiceApi, AnInterruptedUploadContinuesOnTheNextStream) {
   const std::string content(100'000, 'c');
   v1::Upload up;
   ASSERT_TRUE(upload(content, &up, /*finish=*/false).ok());
@@ -138,7 +138,7 @@ TEST_F(ServiceApi, ACutUploadIsAPauseAndTheNextStreamGoesOn) {
 
 // One message is stored while the next one arrives: none may be lost, and none stored after a
 // refusal.
-TEST_F(ServiceApi, ADamagedChunkEndsAStreamOfManyWhereItIs) {
+TEST_F(ServiceApi, ADamagedChunkEndsTheStreamAtItsOffset) {
   constexpr int64_t kChunks = 50, kBytes = 10'000, kDamaged = 30;
   std::string content;
   for (int64_t i = 0; i < kChunks * kBytes; ++i) content += static_cast<char>(i * 131 >> 7);
@@ -163,7 +163,7 @@ TEST_F(ServiceApi, ADamagedChunkEndsAStreamOfManyWhereItIs) {
     stream->WritesDone();
     return stream->Finish();
   };
-  EXPECT_EQ(reason_of(send(0, kDamaged)), "CHUNK_CHECKSUM");
+  EXPECT_EQ(reason_of(send(0, kDamaged)), "CHUNK_CHECKSUM_MISMATCH");
   v1::GetUploadRequest get;
   get.set_name("projects/default/uploads/" + sha256_hex(content));
   ASSERT_TRUE(datasets_->GetUpload(context().get(), get, &up).ok());
@@ -173,7 +173,7 @@ TEST_F(ServiceApi, ADamagedChunkEndsAStreamOfManyWhereItIs) {
   EXPECT_TRUE(up.complete());
 }
 
-TEST_F(ServiceApi, ADatasetIsCheckedBeforeItsFilesTravel) {
+TEST_F(ServiceApi, ADatasetIsCheckedBeforeItsFilesAreSent) {
   v1::CreateDatasetRequest create;
   create.set_validate_only(true);
   create.set_dataset_id("a-table");
@@ -254,7 +254,7 @@ TEST_F(ServiceApi, ADatasetIsIngestedOnceAndAFailedOneSaysWhy) {
   EXPECT_FALSE(std::filesystem::exists(config_.state_dir / "datasets" / digest));
 }
 
-TEST_F(ServiceApi, ASmallDatasetWaitsForNoLargeOnes) {
+TEST_F(ServiceApi, ASmallDatasetDoesNotWaitForLargeOnes) {
   std::string rows;
   for (int64_t i = 0; rows.size() < (20u << 20); ++i) {
     rows += std::to_string(i * 7919 % 100'003) + (i % 2 == 0 ? ".5,x\n" : ".25,y\n");
@@ -361,7 +361,7 @@ TEST_F(ServiceApi, AJobTrainsOnTheVersionThatWasNewestWhenItWasSubmitted) {
 // The file is kept once, as long as a model refers to it, and a model that a job needs cannot be
 // deleted. The result of a submit is cached for the next submit of the same spec, but not after the
 // dataset has changed.
-TEST_F(ServiceApi, ASpecThatWasJustAcceptedFollowsItsDataset) {
+TEST_F(ServiceApi, ANewSubmitUsesTheNewestVersionOfItsDataset) {
   make_dataset();
   const auto dataset_of = [&](const std::string& id) {
     v1::Job job;
@@ -385,7 +385,7 @@ TEST_F(ServiceApi, ASpecThatWasJustAcceptedFollowsItsDataset) {
   EXPECT_EQ(dataset_of("job-c1"), "DATASET_NOT_FOUND");
 }
 
-TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
+TEST_F(ServiceApi, AModelOfWeightsIsCreatedFromAnUpload) {
   make_dataset();
   const auto file = [](const std::string& name) {
     const std::string header =
@@ -473,7 +473,7 @@ TEST_F(ServiceApi, AModelOfWeightsAloneIsMadeOfAnUpload) {
   EXPECT_EQ(model.tensors(0).name(), "odd.weight");
 }
 
-TEST_F(ServiceApi, SystemTellsOfDevicesAndItself) {
+TEST_F(ServiceApi, SystemInfoListsDevicesAndTheServer) {
   v1::ServerInfo info;
   ASSERT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok());
   EXPECT_EQ(info.version(), TRAINYARD_VERSION);
@@ -485,7 +485,7 @@ TEST_F(ServiceApi, SystemTellsOfDevicesAndItself) {
   EXPECT_EQ(devices.note(), "no GPU in this test");
 }
 
-TEST_F(ServiceApi, TheSocketIsItsOwnersAlone) {
+TEST_F(ServiceApi, TheSocketIsPrivateToItsOwner) {
   struct stat st {};
   ASSERT_EQ(::stat(config_.socket.c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 0777, 0600u);
@@ -500,7 +500,7 @@ TEST_F(ServiceApi, F24ASecondDaemonOnTheSameStateIsRefusedByPid) {
   EXPECT_NE(second.error().message.find(std::to_string(::getpid())), std::string::npos);
 }
 
-TEST_F(ServiceApi, APortThatIsTakenIsOneSentence) {
+TEST_F(ServiceApi, APortInUseGivesOneMessage) {
   stop();
   config_.listen = "127.0.0.1:0";
   start();
@@ -520,7 +520,7 @@ TEST_F(ServiceApi, APortThatIsTakenIsOneSentence) {
   EXPECT_EQ(third.error().reason, "ADDRESS_IN_USE") << "a served socket is not taken over";
 }
 
-TEST_F(ServiceApi, OnTcpEveryMethodAsksForTheTokenBeforeAnythingElse) {
+TEST_F(ServiceApi, OnTcpEveryMethodRequiresTheToken) {
   stop();
   std::filesystem::create_directories(root_);
   std::ofstream(root_ / "token") << "0123456789abcdef0123\n";
@@ -570,7 +570,7 @@ TEST_F(ServiceApi, OnTcpEveryMethodAsksForTheTokenBeforeAnythingElse) {
   EXPECT_TRUE(system_->GetServerInfo(context().get(), {}, &info).ok()) << "the file mode suffices";
 }
 
-TEST_F(ServiceApi, OverTlsNothingButHealthIsThereWithoutTheToken) {
+TEST_F(ServiceApi, OverTlsOnlyHealthNeedsNoToken) {
   stop();
   std::filesystem::create_directories(root_);
   std::ofstream(root_ / "token") << "0123456789abcdef0123\n";
@@ -604,7 +604,7 @@ TEST_F(ServiceApi, OverTlsNothingButHealthIsThereWithoutTheToken) {
 
 // The acceptor (server/rpc/acceptor.h) accepts connections and passes them to gRPC. If this loses
 // the server's arguments, the connections have no maximum age and stay open forever.
-TEST_F(ServiceApi, ConnectionsThatWereHandedOverEndAtTheirAge) {
+TEST_F(ServiceApi, AcceptedConnectionsEndAtTheirMaximumAge) {
   stop();
   config_.listen = "127.0.0.1:0";
   change_parts_ = [](DaemonParts& parts) {
@@ -625,7 +625,7 @@ TEST_F(ServiceApi, ConnectionsThatWereHandedOverEndAtTheirAge) {
   }
 }
 
-TEST_F(ServiceApi, ConnectionsThatWereHandedOverShareTheQuotaOfTheServer) {
+TEST_F(ServiceApi, AcceptedConnectionsShareTheQuotaOfTheServer) {
   const auto call_large = [&] {
     return call_raw("/trainyard.v1.JobService/GetJob", std::string(3 << 20, 'x'));
   };
@@ -645,7 +645,7 @@ TEST_F(ServiceApi, ConnectionsThatWereHandedOverShareTheQuotaOfTheServer) {
   }
 }
 
-TEST_F(ServiceApi, AnswersNeverHoldWhereOurFilesLie) {
+TEST_F(ServiceApi, ResponsesNeverContainPathsOfTheServer) {
   make_dataset();
   std::filesystem::remove_all(config_.state_dir / "datasets" / dataset_.digest());
   v1::Job job;

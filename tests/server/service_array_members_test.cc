@@ -59,7 +59,7 @@ TEST(ArrayMembers, AGridCountsThroughTheLastFieldFirst) {
   EXPECT_EQ(expand_array(array)->members[5][0].where, "array.grid.model.mlp.hidden[1]");
 }
 
-TEST(ArrayMembers, TenMillionAreRefusedBeforeTheyAreMade) {
+TEST(ArrayMembers, TenMillionMembersAreRefusedBeforeTheyAreExpanded) {
   v1::ArraySpec array;
   std::vector<std::string> values;
   for (int i = 0; i < 1000; ++i) values.push_back(std::to_string(i));
@@ -67,32 +67,33 @@ TEST(ArrayMembers, TenMillionAreRefusedBeforeTheyAreMade) {
   add(array, "recipe.epochs", {values.begin(), values.begin() + 100});
   add(array, "recipe.batch_size", {values.begin(), values.begin() + 100});
   EXPECT_EQ(
-      refusal(array, "ARRAY_SIZE"),
+      refusal(array, "ARRAY_SIZE_INVALID"),
       "array.grid: 100 * 100 * 1000 values are 10000000 members, expected at most 10000 members; "
       "submit several arrays, or draw some at random");
   for (int i = 0; i < 12; ++i) {
     add(array, "model.layers[" + std::to_string(i) + "].conv.out_channels", values);
   }
-  EXPECT_NE(refusal(array, "ARRAY_SIZE").find("1e+43 members"), std::string::npos)
+  EXPECT_NE(refusal(array, "ARRAY_SIZE_INVALID").find("1e+43 members"), std::string::npos)
       << "more than a number of 64 bits holds";
 
   v1::ArraySpec random;
   random.mutable_random()->set_count(10'000'000);
   set_range(*draw(random, "recipe.seed").mutable_integers(), 0, 1);
-  EXPECT_NE(refusal(random, "ARRAY_SIZE").find("10000000 is out of range"), std::string::npos);
+  EXPECT_NE(refusal(random, "ARRAY_SIZE_INVALID").find("10000000 is out of range"),
+            std::string::npos);
   random.mutable_random()->set_count(0);
-  refusal(random, "ARRAY_SIZE");
+  refusal(random, "ARRAY_SIZE_INVALID");
 
   v1::ArraySpec list;
   for (int i = 0; i < 10'001; ++i) {
     (*list.add_list()->mutable_values())["recipe.seed"] = std::to_string(i);
   }
-  EXPECT_NE(refusal(list, "ARRAY_SIZE").find("has 10001 members"), std::string::npos);
+  EXPECT_NE(refusal(list, "ARRAY_SIZE_INVALID").find("has 10001 members"), std::string::npos);
   list.mutable_list()->RemoveLast();
   EXPECT_EQ(members_of(list).size(), 10'000u);
 }
 
-TEST(ArrayMembers, ExactlyOneWayOfSayingThem) {
+TEST(ArrayMembers, ExactlyOneWayToDefineMembersIsRequired) {
   v1::ArraySpec array;
   refusal(array, "FIELD_REQUIRED");
   add(array, "recipe.seed", {"1"});
@@ -105,7 +106,7 @@ TEST(ArrayMembers, ExactlyOneWayOfSayingThem) {
   EXPECT_NE(refusal(array, "FIELD_REQUIRED").find("array.list[1]"), std::string::npos);
 }
 
-TEST(ArrayMembers, FieldsAreNamedOnceAndApart) {
+TEST(ArrayMembers, FieldsMustBeDistinctAndNotNested) {
   const auto grid = [](const std::vector<std::string>& paths) {
     v1::ArraySpec array;
     for (const std::string& path : paths) add(array, path, {"1"});
@@ -127,12 +128,14 @@ TEST(ArrayMembers, FieldsAreNamedOnceAndApart) {
                            "model.layers[x]", "model.layers[1", "model.layers.conv", "labels[0]"}) {
     SCOPED_TRACE(path);
     const Error e = expand_array(grid({path})).error();
-    EXPECT_TRUE(e.reason == "FIELD_PATH" || e.reason == "FIELD_UNKNOWN") << e.reason << e.message;
+    EXPECT_TRUE(e.reason == "FIELD_PATH_INVALID" || e.reason == "FIELD_UNKNOWN")
+        << e.reason << e.message;
   }
-  refusal(grid({std::string(5000, 'x')}), "FIELD_PATH");
+  refusal(grid({std::string(5000, 'x')}), "FIELD_PATH_INVALID");
   std::vector<std::string> many;
   for (int i = 0; i < 33; ++i) many.push_back("model.layers[" + std::to_string(i) + "].gemm.units");
-  EXPECT_NE(refusal(grid(many), "ARRAY_SIZE").find("members of an array may differ in at most 32"),
+  EXPECT_NE(refusal(grid(many), "ARRAY_SIZE_INVALID")
+                .find("members of an array may differ in at most 32"),
             std::string::npos);
   many.pop_back();
   EXPECT_EQ(members_of(grid(many)).size(), 1u);
@@ -148,7 +151,7 @@ TEST(ArrayMembers, FieldsAreNamedOnceAndApart) {
 TEST(ArrayMembers, ValuesAreJson) {
   v1::ArraySpec array;
   add(array, "recipe.optimizer.type", {"adam"});
-  EXPECT_NE(refusal(array, "FIELD_TYPE").find("is not JSON"), std::string::npos);
+  EXPECT_NE(refusal(array, "FIELD_TYPE_INVALID").find("is not JSON"), std::string::npos);
   array.clear_grid();
   add(array, "recipe.seed", {"1" + std::string(kArrayValueBytesMax, '0')});
   refusal(array, "FIELD_OUT_OF_RANGE");
@@ -170,7 +173,7 @@ v1::ArraySpec drawn(int count, uint64_t seed) {
   return array;
 }
 
-TEST(ArrayMembers, DrawsStayInTheirRangesAndReachAllOfThem) {
+TEST(ArrayMembers, DrawsCoverTheirRangesAndStayInside) {
   std::map<std::string, int> batches, types;
   double below = 0, sum = 0;
   const std::vector<Values> members = members_of(drawn(4000, 1));
@@ -233,7 +236,8 @@ TEST(ArrayMembers, RangesAreChecked) {
   refusal(with([](v1::ArrayDraw& d) { set_range(*d.mutable_uniform(), 0, INFINITY); }),
           "FIELD_OUT_OF_RANGE");
   refusal(with([](v1::ArrayDraw& d) { d.mutable_choice(); }), "FIELD_REQUIRED");
-  refusal(with([](v1::ArrayDraw& d) { d.mutable_choice()->add_values("adam"); }), "FIELD_TYPE");
+  refusal(with([](v1::ArrayDraw& d) { d.mutable_choice()->add_values("adam"); }),
+          "FIELD_TYPE_INVALID");
   const std::vector<Values> widest =
       members_of(with([](v1::ArrayDraw& d) { set_range(*d.mutable_integers(), -9e15, 9e15); }));
   EXPECT_EQ(widest.size(), 1u);
@@ -252,7 +256,7 @@ Status set(v1::JobSpec& spec, const std::string& path, const std::string& json) 
   return field.set(spec, json, "here");
 }
 
-TEST(SpecField, TakesWhatSpecFilesTake) {
+TEST(SpecField, AcceptsTheSameValuesAsSpecFiles) {
   v1::JobSpec spec = base();
   for (const auto& [path, json] : std::vector<std::pair<std::string, std::string>>{
            {"recipe.optimizer.learning_rate", "1"},
@@ -296,25 +300,25 @@ TEST(SpecField, TakesWhatSpecFilesTake) {
   EXPECT_EQ(spec.model().layers_size(), 2);
 }
 
-TEST(SpecField, RefusesWhatSpecFilesRefuse) {
+TEST(SpecField, RefusesTheSameValuesAsSpecFiles) {
   for (const auto& [path, json, reason] : std::vector<std::array<std::string, 3>>{
-           {"recipe.optimizer.learning_rate", "\"0.1\"", "FIELD_TYPE"},
+           {"recipe.optimizer.learning_rate", "\"0.1\"", "FIELD_TYPE_INVALID"},
            {"recipe.optimizer.type", "\"adm\"", "FIELD_UNSUPPORTED"},
            {"recipe.optimizer.type", "\"ADAM\"", "FIELD_UNSUPPORTED"},
            {"recipe.optimizer.type", "1", "FIELD_UNSUPPORTED"},
-           {"recipe.epochs", "1.5", "FIELD_TYPE"},
-           {"recipe.epochs", "1e3", "FIELD_TYPE"},
+           {"recipe.epochs", "1.5", "FIELD_TYPE_INVALID"},
+           {"recipe.epochs", "1e3", "FIELD_TYPE_INVALID"},
            {"recipe.seed", "-1", "FIELD_OUT_OF_RANGE"},
            {"priority", "3000000000", "FIELD_OUT_OF_RANGE"},
-           {"recipe.optimizer.nesterov", "1", "FIELD_TYPE"},
+           {"recipe.optimizer.nesterov", "1", "FIELD_TYPE_INVALID"},
            {"recipe.optimizer", "{\"lr\": 1}", "FIELD_UNKNOWN"},
-           {"recipe.optimizer", "[1]", "FIELD_TYPE"},
-           {"recipe.metrics", "{\"a\": 1}", "FIELD_TYPE"},
+           {"recipe.optimizer", "[1]", "FIELD_TYPE_INVALID"},
+           {"recipe.metrics", "{\"a\": 1}", "FIELD_TYPE_INVALID"},
            {"model", "{\"lenet5\": {}, \"mlp\": {}}", "FIELD_CONFLICT"},
-           {"model.layers[0]", "{\"relu\": {}}", "FIELD_PATH"},
-           {"model.resnet18.stem", "\"x\"", "FIELD_PATH"},
-           {"labels.a", "1", "FIELD_TYPE"},
-           {"labels", "{\"a\": 1}", "FIELD_TYPE"}}) {
+           {"model.layers[0]", "{\"relu\": {}}", "FIELD_PATH_INVALID"},
+           {"model.resnet18.stem", "\"x\"", "FIELD_PATH_INVALID"},
+           {"labels.a", "1", "FIELD_TYPE_INVALID"},
+           {"labels", "{\"a\": 1}", "FIELD_TYPE_INVALID"}}) {
     SCOPED_TRACE(path + " " + json);
     v1::JobSpec spec = base();
     Status s = set(spec, path, json);

@@ -81,7 +81,7 @@ class ServiceArray : public ServiceTest {
   }
 };
 
-TEST_F(ServiceArray, MembersTrainAsAnyJob) {
+TEST_F(ServiceArray, MembersTrainLikeAnyJob) {
   v1::SubmitArrayRequest request = array_request("sweep");
   add(request, "recipe.optimizer.learning_rate", {"0.1", "0.2"});
   add(request, "model.mlp.hidden", {"[4]", "[5, 6]", "7"});
@@ -172,7 +172,7 @@ TEST_F(ServiceArray, RefusalsNameTheMemberAndItsValue) {
   request = array_request("sweep");
   add(request, "model.mlp.hidden", {"[4]", "\"four\""});
   EXPECT_NE(
-      refused(request, "FIELD_TYPE")
+      refused(request, "FIELD_TYPE_INVALID")
           .find("member 1 (model.mlp.hidden: \"four\"): array.grid.model.mlp.hidden[1]: 'four' "
                 "(text), expected a whole number"),
       std::string::npos);
@@ -180,22 +180,23 @@ TEST_F(ServiceArray, RefusalsNameTheMemberAndItsValue) {
   add(request, "recipe.seed", numbers(10));
   add(request, "recipe.batch_size", numbers(1'000, 1));
   add(request, "recipe.epochs", numbers(1'000, 1));
-  EXPECT_NE(refused(request, "ARRAY_SIZE").find("10000000 members"), std::string::npos);
+  EXPECT_NE(refused(request, "ARRAY_SIZE_INVALID").find("10000000 members"), std::string::npos);
   request = array_request("sweep");
   add(request, "recipe.epochs", numbers(1'001, 1));
-  const std::string plans = refused(request, "ARRAY_PLANS");
+  const std::string plans = refused(request, "ARRAY_PLANS_TOO_MANY");
   EXPECT_NE(plans.find("(recipe.epochs): 1001 plans, expected at most 1000"), std::string::npos)
       << plans;
   request = array_request("sweep");
   add(request, "labels.note", numbers(2));
-  EXPECT_NE(refused(request, "FIELD_TYPE").find("array.grid.labels.note[0]"), std::string::npos);
+  EXPECT_NE(refused(request, "FIELD_TYPE_INVALID").find("array.grid.labels.note[0]"),
+            std::string::npos);
   request = array_request("sweep");
   (*request.mutable_spec()->mutable_labels())["long"] = std::string(250, 'x');
   for (int i = 0; i < 31; ++i) {
     (*request.mutable_spec()->mutable_labels())["key" + std::to_string(i)] = std::string(256, 'y');
   }
   add(request, "recipe.seed", numbers(10'000));
-  EXPECT_NE(refused(request, "ARRAY_SIZE").find("64 MiB"), std::string::npos);
+  EXPECT_NE(refused(request, "ARRAY_SIZE_INVALID").find("64 MiB"), std::string::npos);
   request = array_request(std::string(58, 'a'));
   add(request, "recipe.seed", {"1"});
   EXPECT_NE(refused(request, "NAME_MALFORMED").find("4 to 57 characters"), std::string::npos);
@@ -215,7 +216,7 @@ TEST_F(ServiceArray, ValidateOnlyStoresNothing) {
   EXPECT_EQ(list({}).jobs_size(), 0);
 }
 
-TEST_F(ServiceArray, ARepeatedRequestHasTheSameArrayAlsoAfterARestart) {
+TEST_F(ServiceArray, ARepeatedRequestReturnsTheSameArrayAlsoAfterARestart) {
   v1::SubmitArrayRequest request = array_request("");
   add(request, "recipe.seed", numbers(3));
   request.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad2");

@@ -42,7 +42,7 @@ class ServiceBackup : public ServiceTest {
   fs::path staging() const { return StatePaths(config_.state_dir).backup(); }
 };
 
-TEST_F(ServiceBackup, SendsEverythingAndLeavesNothing) {
+TEST_F(ServiceBackup, SendsEverythingAndLeavesNoLeftovers) {
   make_dataset();
   submit("done", "");
   wait_for("done", v1::SUCCEEDED);
@@ -72,7 +72,7 @@ TEST_F(ServiceBackup, SendsEverythingAndLeavesNothing) {
   EXPECT_EQ(get("running").state(), v1::RUNNING);
 }
 
-TEST_F(ServiceBackup, OneAtATimeAndOtherCallsAreAnsweredMeanwhile) {
+TEST_F(ServiceBackup, RunsOneAtATimeWithoutBlockingOtherCalls) {
   v1::Upload up;
   ASSERT_TRUE(upload(std::string(8 << 20, 'x'), &up).ok());  // more than a stream buffers
   auto c = context();
@@ -95,7 +95,7 @@ TEST_F(ServiceBackup, OneAtATimeAndOtherCallsAreAnsweredMeanwhile) {
   EXPECT_GT(summary.file_count(), 0);
 }
 
-TEST_F(ServiceBackup, AClientThatLeavesFreesThePlaceAndTheLinks) {
+TEST_F(ServiceBackup, AClientThatDisconnectsReleasesTheBackupAndItsLinks) {
   v1::Upload up;
   ASSERT_TRUE(upload(std::string(16 << 20, 'x'), &up).ok());
   {
@@ -117,7 +117,7 @@ TEST_F(ServiceBackup, AClientThatLeavesFreesThePlaceAndTheLinks) {
   }));
 }
 
-TEST_F(ServiceBackup, AClientThatTakesNothingLosesThePlaceAndIsTold) {
+TEST_F(ServiceBackup, AClientThatReadsNothingEndsTheBackupWithAnError) {
   stop();
   change_parts_ = [](DaemonParts& parts) { parts.backup_stall_ms = 300; };
   start();
@@ -157,14 +157,14 @@ TEST_F(ServiceBackup, ADaemonThatStopsDoesNotWaitForIt) {
   EXPECT_FALSE(read_all(stream, files, summary).ok());
 }
 
-TEST_F(ServiceBackup, AStartRemovesWhatAKilledDaemonLeft) {
+TEST_F(ServiceBackup, AStartRemovesLeftoversOfAKilledDaemon) {
   stop();
   fs::create_directories(staging() / "uploads");
   start();
   EXPECT_FALSE(fs::exists(staging()));
 }
 
-TEST_F(ServiceBackup, DamageThatTheServerKnowsIsSaid) {
+TEST_F(ServiceBackup, KnownDamageIsReported) {
   v1::Upload up;
   ASSERT_TRUE(upload("content", &up).ok());
   std::ofstream(StatePaths(config_.state_dir).upload(sha256_hex("content"))) << "CONTENT";

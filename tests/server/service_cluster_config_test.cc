@@ -36,7 +36,7 @@ measure_nodes: false
 price_per_hour: 2.5
 )";
 
-TEST(ClusterConfig, ReadsWhatItKnows) {
+TEST(ClusterConfig, ReadsAllKnownKeys) {
   const Result<ClusterConfig> cluster = parse_cluster(kWhole, "p.yaml");
   ASSERT_TRUE(cluster.ok()) << cluster.error().message;
   EXPECT_EQ(cluster->name, "slurm");
@@ -52,7 +52,7 @@ TEST(ClusterConfig, ReadsWhatItKnows) {
   EXPECT_EQ(cluster->price_per_hour, 2.5);
 }
 
-TEST(ClusterConfig, RefusesTheRestByItsLine) {
+TEST(ClusterConfig, RefusesUnknownKeysWithTheirLine) {
   const std::string base = "name: s\nkind: slurm\nworker: /w\ncache: /c\n";
   ASSERT_TRUE(parse_cluster(base, "p").ok());
   const struct {
@@ -88,7 +88,7 @@ TEST(ClusterConfig, RefusesTheRestByItsLine) {
   EXPECT_FALSE(parse_cluster("a: [", "p").ok());
 }
 
-TEST(ClusterConfig, OneNameOnce) {
+TEST(ClusterConfig, RefusesADuplicateName) {
   const TemporaryDirectory folder;
   for (const char* file : {"a.yaml", "b.yaml"}) {
     std::ofstream(folder.path() / file) << "name: s\nkind: slurm\nworker: /w\ncache: /c\n";
@@ -131,7 +131,7 @@ TEST(ClusterDevices, FillInASpec) {
   EXPECT_EQ(node.cluster, "slurm");
 }
 
-TEST(ClusterDevices, NameWhatIsWrong) {
+TEST(ClusterDevices, NameTheWrongField) {
   const std::vector<ClusterConfig> clusters = {
       *parse_cluster(kWhole, "p"), *parse_cluster("name: cpus\nkind: slurm\nworker: /w\n"
                                                   "cache: /c\n",

@@ -64,7 +64,7 @@ class ClusterForecastTest : public ::testing::Test {
   std::unique_ptr<ClusterRates> rates_;
 };
 
-TEST_F(ClusterForecastTest, APlanSaysTheTimeBesideTheLimit) {
+TEST_F(ClusterForecastTest, APlanShowsTheTimeAndTheLimit) {
   v1::RunPlan plan;
   const ClusterQuery query = cluster_query(spec("cpus"), work(), "key", 500);
   add_cluster_forecast(*rates_, query, plan);
@@ -85,7 +85,7 @@ TEST_F(ClusterForecastTest, APlanSaysTheTimeBesideTheLimit) {
   EXPECT_EQ(plan.device_advice().find("limit"), std::string::npos) << plan.device_advice();
 }
 
-TEST_F(ClusterForecastTest, AClusterThatIsTwiceAsFastIsNamedToWhoTakesAnyDevice) {
+TEST_F(ClusterForecastTest, AJobWithDeviceAutoIsToldOfAFasterCluster) {
   EXPECT_EQ(advice(1e6), "") << "nothing is measured";
   measure("cpus", false, 4, 1);
   measure("gpus", true, 1, 0.1);

@@ -240,7 +240,7 @@ class ClustersTest : public ::testing::Test {
   std::unique_ptr<Clusters> clusters_;
 };
 
-TEST_F(ClustersTest, WaitsIsGrantedAndEnds) {
+TEST_F(ClustersTest, AnAttemptWaitsRunsAndEnds) {
   begin();
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
@@ -258,7 +258,7 @@ TEST_F(ClustersTest, WaitsIsGrantedAndEnds) {
   EXPECT_FALSE(clusters_->find("a"));
 }
 
-TEST_F(ClustersTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
+TEST_F(ClustersTest, AWaitingAttemptHasAForecastOfItsEnd) {
   begin();
   submit_attempt("unknown");
   rest_ = {0, 50, 60, 70};
@@ -293,7 +293,7 @@ TEST_F(ClustersTest, WhatWaitsThereSaysWhenItWouldEndByForecast) {
   EXPECT_EQ(view.jobs[1].why.message.find("forecast"), std::string::npos);
 }
 
-TEST_F(ClustersTest, ARefusalEndsTheAttemptInTheClustersWords) {
+TEST_F(ClustersTest, ARefusalEndsTheAttemptWithTheClustersMessage) {
   begin("r");
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
@@ -303,7 +303,7 @@ TEST_F(ClustersTest, ARefusalEndsTheAttemptInTheClustersWords) {
   EXPECT_FALSE(clusters_->refusal("p")) << "others may ask for less";
 }
 
-TEST_F(ClustersTest, ARefusalOfNowIsNobodysFault) {
+TEST_F(ClustersTest, ATemporaryRefusalIsNotTheJobsFault) {
   begin("b");
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
@@ -315,7 +315,7 @@ TEST_F(ClustersTest, ARefusalOfNowIsNobodysFault) {
 
 // Fails if every waiting job is submitted with sbatch again and again to a partition whose name is
 // misspelt.
-TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
+TEST_F(ClustersTest, ARefusingClusterIsTriedWithOneJobAndOpensOnSuccess) {
   begin("pp");
   const auto first = submit_attempt("a"), second = submit_attempt("b");
   for (const auto& owner : {first, second}) {
@@ -341,7 +341,7 @@ TEST_F(ClustersTest, ARefusedClusterAsksOnceAndOpensWhenAJobIsTaken) {
   EXPECT_FALSE(fourth->end());
 }
 
-TEST_F(ClustersTest, WhatTheCheckFindsRefusedIsNotSubmitted) {
+TEST_F(ClustersTest, AClusterThatItsCheckFindsRefusingGetsNoSubmission) {
   begin("", "no such account");
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return owner->end().has_value(); }));
@@ -353,7 +353,7 @@ TEST_F(ClustersTest, WhatTheCheckFindsRefusedIsNotSubmitted) {
   EXPECT_FALSE(clusters_->refusal("p"));
 }
 
-TEST_F(ClustersTest, ALostAnswerIsFoundByItsName) {
+TEST_F(ClustersTest, ASubmissionWithoutAnAnswerIsFoundByItsName) {
   begin("l");
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
@@ -364,7 +364,7 @@ TEST_F(ClustersTest, ALostAnswerIsFoundByItsName) {
 
 // The daemon resubmits only when the first submission can no longer arrive and two replies in a row
 // did not list it.
-TEST_F(ClustersTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
+TEST_F(ClustersTest, ASubmissionThatWasNotFoundIsRepeatedUnderItsName) {
   begin("n");
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
@@ -378,7 +378,7 @@ TEST_F(ClustersTest, WhatWasNotFoundIsSubmittedAgainUnderItsName) {
   EXPECT_EQ(cluster_->read(&FakeCluster::submits), 2u);
 }
 
-TEST_F(ClustersTest, AnAttemptIsHandedOverOnceByItsNameToAClusterThatIsThere) {
+TEST_F(ClustersTest, AnAttemptIsSubmittedOnceUnderItsName) {
   begin();
   const auto owner = submit_attempt("a");
   ClusterAttempt attempt;
@@ -393,7 +393,7 @@ TEST_F(ClustersTest, AnAttemptIsHandedOverOnceByItsNameToAClusterThatIsThere) {
   EXPECT_EQ(clusters_->sights("p").size(), 1u);
 }
 
-TEST_F(ClustersTest, ASilentClusterDecidesNothing) {
+TEST_F(ClustersTest, WithoutAnswersFromTheClusterNothingIsDecided) {
   begin();
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
@@ -410,7 +410,7 @@ TEST_F(ClustersTest, ASilentClusterDecidesNothing) {
 }
 
 // Fails if a stopping daemon waits for each command of a cluster that does not reply.
-TEST_F(ClustersTest, AnEndWaitsForNoClusterAndLeavesTheRestToTheNextDaemon) {
+TEST_F(ClustersTest, AStopDoesNotWaitForAClusterAndLeavesAttemptsToTheNextDaemon) {
   begin("s");
   const auto asked = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return cluster_->read(&FakeCluster::submits) == 1; }));
@@ -420,7 +420,7 @@ TEST_F(ClustersTest, AnEndWaitsForNoClusterAndLeavesTheRestToTheNextDaemon) {
   EXPECT_FALSE(asked->end() || waits->end());
 }
 
-TEST_F(ClustersTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
+TEST_F(ClustersTest, AnAttemptOfAnEarlierDaemonIsAdoptedOrSubmitted) {
   begin();
   {
     const MutexLock lock(cluster_->mu);
@@ -435,7 +435,7 @@ TEST_F(ClustersTest, AnEarlierDaemonsIsTakenUpOrSubmitted) {
   EXPECT_GE(cluster_->read(&FakeCluster::finds), 2);
 }
 
-TEST_F(ClustersTest, WithdrawnIsOverWhenTheClusterShowsIt) {
+TEST_F(ClustersTest, AWithdrawnAttemptEndsWhenTheClusterConfirmsIt) {
   begin();
   cluster_->obeys = false;
   const auto owner = submit_attempt("a");
@@ -450,7 +450,7 @@ TEST_F(ClustersTest, WithdrawnIsOverWhenTheClusterShowsIt) {
   EXPECT_TRUE(owner->end()->stop_asked);
 }
 
-TEST_F(ClustersTest, WhatLingersBehindAnOutcomeIsTakenBack) {
+TEST_F(ClustersTest, ASlurmJobThatOutlivesItsOutcomeIsWithdrawn) {
   begin();
   (void)submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));
@@ -462,7 +462,7 @@ TEST_F(ClustersTest, WhatLingersBehindAnOutcomeIsTakenBack) {
   ASSERT_TRUE(in_time([&] { return !cluster_->read(&FakeCluster::withdrawn).empty(); }));
 }
 
-TEST_F(ClustersTest, ANodeWithoutAWorkerIsGivenBack) {
+TEST_F(ClustersTest, AnAllocationWithoutAWorkerIsReleased) {
   begin();
   const auto owner = submit_attempt("a");
   ASSERT_TRUE(eventually([&] { return found() == "100"; }));

@@ -20,7 +20,7 @@ std::string refusal_of(std::string_view text) {
   return s.ok() ? "" : s.error().message;
 }
 
-TEST(ServiceConfig, RulesOfWhatIsKeptAreNumbersTimesOrBoth) {
+TEST(ServiceConfig, RetentionRulesAreNumbersTimesOrBoth) {
   Config config;
   EXPECT_NE(describe_config(config).find("keep_jobs: all\nkeep_events: all\n"), std::string::npos);
   const auto shown = [&](const std::string& text) {
@@ -80,7 +80,7 @@ TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_EQ(refusal_of(""), "");
 }
 
-TEST(ServiceConfig, WorkersElsewhereAreToldAnAddressThatTheyCanReach) {
+TEST(ServiceConfig, RemoteWorkersGetAReachableAddress) {
   const auto completed = [](const std::string& text) {
     Config config;
     EXPECT_TRUE(apply_config_text("state_dir: /tmp/a\n" + text, "f", config).ok());
@@ -118,7 +118,7 @@ TEST(ServiceConfig, PricesAreNotNegative) {
   EXPECT_FALSE(apply_setting("measure_after_seconds", "-2", config).ok());
 }
 
-TEST(ServiceConfig, ABoundOfFreeSpaceMayBeZero) {
+TEST(ServiceConfig, AMinimumOfFreeSpaceMayBeZero) {
   Config config;
   EXPECT_EQ(config.disk_free_bytes_min, 1 << 30);
   ASSERT_TRUE(apply_setting("disk_free_bytes_min", "512MiB", config).ok());
@@ -158,7 +158,7 @@ TEST(ServiceConfig, ASettingThatRepeatsIsAListInTheFileAndSeveralFlags) {
   }
 }
 
-TEST(ServiceConfig, AListenerBeyondLoopbackNeedsTlsAndTokenOrAWord) {
+TEST(ServiceConfig, AListenerBeyondLoopbackNeedsTlsAndTokensOrInsecure) {
   const auto complete = [](const char* listen, bool tls, bool token, bool insecure) {
     Config config;
     config.state_dir = "/tmp/a";
@@ -206,7 +206,7 @@ class ServiceTokens : public ::testing::Test {
       std::filesystem::temp_directory_path() / ("token-" + std::to_string(::getpid()));
 };
 
-TEST_F(ServiceTokens, AreReadFromAPrivateFileAlone) {
+TEST_F(ServiceTokens, AreReadOnlyFromAPrivateFile) {
   const Result<Tokens> tokens = load("0123456789abcdef\n");
   ASSERT_TRUE(tokens.ok()) << tokens.error().message;
   ASSERT_NE(tokens->find_name("0123456789abcdef"), nullptr);
@@ -232,7 +232,7 @@ TEST_F(ServiceTokens, MayHaveNames) {
   EXPECT_EQ(tokens->find_name("ada 0123456789abcdef-ada"), nullptr);
 }
 
-TEST_F(ServiceTokens, AFileThatIsWrongIsRefusedByItsLine) {
+TEST_F(ServiceTokens, AnInvalidFileIsRefusedWithTheLine) {
   EXPECT_NE(refusal("short\n").find("line 1: expected a token of 16 to 512"), std::string::npos);
   EXPECT_NE(
       refusal("ada fedcba9876543210\nbob fedcba9876543210\n").find("line 2: an earlier line has"),

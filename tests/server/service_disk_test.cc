@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMiB = 1 << 20;
 
-TEST(DiskWatch, SaysWhatIsFreeWhatIsNeededAndWhatHelps) {
+TEST(DiskWatch, ReportsFreeAndRequiredSpaceAndTheRemedy) {
   int64_t free = 100 * kMiB;
   DiskWatch disk("/", 64 * kMiB, [&](const auto&) { return std::optional<int64_t>(free); });
   EXPECT_TRUE(disk.check().ok());
@@ -38,7 +38,7 @@ TEST(DiskWatch, SaysWhatIsFreeWhatIsNeededAndWhatHelps) {
   EXPECT_FALSE(disk.warning());
 }
 
-TEST(DiskWatch, ZeroAndADiskThatSaysNothingAreRoom) {
+TEST(DiskWatch, ALimitOfZeroOrAnUnknownDiskCountsAsRoom) {
   DiskWatch off("/", 0, [](const auto&) { return std::optional<int64_t>(0); });
   EXPECT_TRUE(off.check(int64_t{1} << 50).ok());
   DiskWatch silent("/", kMiB, [](const auto&) { return std::optional<int64_t>(); });
@@ -60,7 +60,7 @@ class ServiceDisk : public ServiceTest {
   std::atomic<int64_t> free_ = int64_t{100} << 30;
 };
 
-TEST_F(ServiceDisk, WhatIsNewIsRefusedAndWhatRunsGoesOn) {
+TEST_F(ServiceDisk, NewWorkIsRefusedAndRunningWorkContinues) {
   make_dataset();
   const v1::SubmitJobRequest known = [] {
     v1::SubmitJobRequest r = job_request("running", "wait_for_stop");
@@ -113,7 +113,7 @@ TEST_F(ServiceDisk, WhatIsNewIsRefusedAndWhatRunsGoesOn) {
   EXPECT_TRUE(upload("new content", &up).ok());
 }
 
-TEST_F(ServiceDisk, AnUploadThatMeetsTheBoundKeepsWhatItHas) {
+TEST_F(ServiceDisk, AnUploadThatReachesTheLimitKeepsItsBytes) {
   const std::string content(3 * kChunkBytes, 'x');
   auto c = context();
   v1::Upload up;
@@ -181,7 +181,7 @@ class StuckFiles final : public UnsyncedFiles {
   int waiting_ = 0;
 };
 
-TEST_F(ServiceDisk, UploadsOnADiskThatIsStuckHoldUpNoOtherCall) {
+TEST_F(ServiceDisk, UploadsOnAStalledDiskDoNotDelayOtherCalls) {
   // The number of the daemon's threads for streams of files, and that for other calls.
   constexpr int kThreads = 8;
   StuckFiles files;

@@ -13,7 +13,7 @@ namespace trainyard::server {
 namespace {
 
 // No event announces the end of another process, so the dispatcher must find out by itself.
-TEST_F(ServiceDispatcher, AJobStartsWhenAnotherProcessHasGivenItsMemoryBack) {
+TEST_F(ServiceDispatcher, AJobStartsOnceAnotherProcessHasFreedItsMemory) {
   start({gpu(0, 80)});
   devices_->set_others("devices/gpu-0", 60 * kGiB);
   ScriptedJob ask;
@@ -50,7 +50,7 @@ TEST_F(ServiceDispatcher, ARunningJobIsExpectedToEndByItsOwnSteps) {
   wait_until_idle();
 }
 
-TEST_F(ServiceDispatcher, JobsThatShareADeviceAreKnownToTheStore) {
+TEST_F(ServiceDispatcher, JobsThatShareADeviceAreStored) {
   start({gpu(0, 80), gpu(1, 80)});
   ScriptedJob alone;
   alone.id = "alone";
@@ -119,7 +119,7 @@ TEST_F(ServiceDispatcher, RandomJobsArePackedAndNoneRunsOutOfMemory) {
 }
 
 // Memory that is promised to a worker is not free, even if the device still reports it as free.
-TEST_F(ServiceDispatcher, JobsThatStartTogetherDoNotMeanTheSameMemory) {
+TEST_F(ServiceDispatcher, JobsThatStartTogetherDoNotGetTheSameMemory) {
   start({cpu(), gpu(0, 80)});
   devices_->set_others("devices/gpu-0", 10 * kGiB);
   for (int i = 0; i < 12; ++i) {
@@ -133,7 +133,7 @@ TEST_F(ServiceDispatcher, JobsThatStartTogetherDoNotMeanTheSameMemory) {
   check(read_moments());
 }
 
-TEST_F(ServiceDispatcher, APreemptedJobComesBackAndEnds) {
+TEST_F(ServiceDispatcher, APreemptedJobResumesAndEnds) {
   Policy policy;
   policy.preemption = Preemption::kPriority;
   policy.preempt_after_us = 200'000;
@@ -197,14 +197,14 @@ TEST_F(ServiceDispatcher, AJobThatNeedsEveryGpuIsNotOvertaken) {
   }
 }
 
-TEST_F(ServiceDispatcher, AnAttemptOfAClusterThatIsGoneComesBackAtTheNextStart) {
+TEST_F(ServiceDispatcher, AnAttemptOfARemovedClusterIsRequeuedAtTheNextStart) {
   start({gpu(0, 80)});
   NewJob asked = new_job("away");
   asked.spec.mutable_dataset()->set_name("projects/default/datasets/digits@1");
   asked.spec.mutable_resources()->set_cluster("gone");
   const Job job = store_->jobs().submit(std::move(asked)).value();
   const std::string place = std::string(kClusterPrefix) + "gone";
-  ASSERT_TRUE(store_->jobs().start_attempt(job.uid, {place}, "", "HANDED_OVER", "").ok());
+  ASSERT_TRUE(store_->jobs().start_attempt(job.uid, {place}, "", "SUBMITTED_TO_CLUSTER", "").ok());
   dispatcher_->halt();  // leaves the attempt as the next daemon finds it
   ASSERT_TRUE(dispatcher_->recover().ok());
   EXPECT_TRUE(eventually([&] { return get("away").state == JobState::kQueued; }));
@@ -212,7 +212,7 @@ TEST_F(ServiceDispatcher, AnAttemptOfAClusterThatIsGoneComesBackAtTheNextStart) 
       << get("away").message;
 }
 
-TEST_F(ServiceDispatcher, WhatAnOwnerUsedBeforeTheStartCounts) {
+TEST_F(ServiceDispatcher, UsageBeforeTheStartCounts) {
   Policy policy;
   policy.half_life_us = int64_t{24 * 3600} * 1'000'000;
   ASSERT_TRUE(store_->jobs().keep_uses(policy.half_life_us).ok());

@@ -51,7 +51,7 @@ class ServiceForecast : public ServiceTest {
   }
 };
 
-TEST_F(ServiceForecast, IsChosenByRatesAndStored) {
+TEST_F(ServiceForecast, BatchSizeIsChosenByRatesAndStored) {
   measure();
   v1::SubmitJobRequest request = auto_request("chosen");
   request.set_validate_only(true);
@@ -88,7 +88,7 @@ TEST_F(ServiceForecast, WithoutRatesItIsTheDefault) {
   EXPECT_FALSE(accepted(job_request("named", "")).plan().has_fit_choice());
 }
 
-TEST_F(ServiceForecast, WhatIsWrongIsSaidOfTheSpecAndNotOfATrial) {
+TEST_F(ServiceForecast, ErrorsNameTheSpecAndNotATrialSize) {
   v1::SubmitJobRequest request = auto_request("wrong");
   request.mutable_spec()->mutable_recipe()->set_batch_size(-4);
   EXPECT_NE(refusal(request).find("-4 is out of range, expected at least 1, or auto"),
@@ -101,7 +101,7 @@ TEST_F(ServiceForecast, WhatIsWrongIsSaidOfTheSpecAndNotOfATrial) {
   EXPECT_EQ(said.find("batch_size"), std::string::npos) << said;
 }
 
-TEST_F(ServiceForecast, MicroBatchesOfTheSpecDivideIt) {
+TEST_F(ServiceForecast, BatchSizeIsAMultipleOfMicroBatches) {
   v1::SubmitJobRequest request = auto_request("micro");
   request.mutable_spec()->mutable_recipe()->set_accumulate_steps(4);
   const v1::Job job = accepted(request);
@@ -109,7 +109,7 @@ TEST_F(ServiceForecast, MicroBatchesOfTheSpecDivideIt) {
   EXPECT_EQ(job.spec().recipe().accumulate_steps(), 4);
 }
 
-TEST_F(ServiceForecast, DevicesTellWhatTheStepsOfTheirJobsTakeBesideTheForecast) {
+TEST_F(ServiceForecast, DevicesShowMeasuredAndForecastStepTimes) {
   measure();
   for (const char* id : {"slow-one", "new-one"}) {
     v1::SubmitJobRequest request = job_request(id, "wait_for_stop");
@@ -157,7 +157,7 @@ class ServiceGpuBatch : public ServiceForecast {
   }
 };
 
-TEST_F(ServiceGpuBatch, GpusDivideIt) {
+TEST_F(ServiceGpuBatch, BatchSizeIsAMultipleOfGpus) {
   for (const auto& [gpus, rows] : {std::pair(1, 64), std::pair(2, 64), std::pair(3, 48)}) {
     v1::SubmitJobRequest request = auto_request("gpus");
     request.mutable_spec()->mutable_resources()->set_device(v1::Resources::GPU);
@@ -186,7 +186,7 @@ class ServiceSmallBatch : public ServiceForecast {
   }
 };
 
-TEST_F(ServiceSmallBatch, WhatMakesAJobFitCostsTimeByForecast) {
+TEST_F(ServiceSmallBatch, ChangesThatMakeAJobFitHaveAForecastCost) {
   v1::SubmitJobRequest request = deep_request("costs", 80);
   request.set_validate_only(true);
   const std::string work = accepted(request).plan().fit_choice().message();
@@ -204,7 +204,7 @@ TEST_F(ServiceSmallBatch, WhatMakesAJobFitCostsTimeByForecast) {
             choice.SerializeAsString());
 }
 
-TEST_F(ServiceSmallBatch, LayoutsAreRankedByRatesAndASubmitGetsTheChosenOne) {
+TEST_F(ServiceSmallBatch, ShardingPlansAreRankedByRatesAndSubmitUsesTheChosenOne) {
   measure();
   v1::PlanJobRequest request;
   *request.mutable_spec() = deep_request("ranked", 80).spec();

@@ -81,7 +81,7 @@ class ServiceGarbage : public ServiceTest {
 
 const std::string kJobs = "projects/default/jobs/";
 
-TEST_F(ServiceGarbage, TakesCheckpointsOfJobsThatSucceededAndSaysSoBefore) {
+TEST_F(ServiceGarbage, RemovesCheckpointsOfSucceededJobsAndListsThemInADryRun) {
   make_dataset();
   for (const char* id : {"done", "failed", "cancelled", "runs"}) {
     const std::string act = id;
@@ -124,7 +124,7 @@ TEST_F(ServiceGarbage, TakesCheckpointsOfJobsThatSucceededAndSaysSoBefore) {
   }
 }
 
-TEST_F(ServiceGarbage, AJobWithoutCheckpointsSaysSo) {
+TEST_F(ServiceGarbage, AJobWhoseCheckpointsWereRemovedSaysSo) {
   make_dataset();
   submit("done", "die_once");
   wait_for("done", v1::SUCCEEDED);
@@ -149,7 +149,7 @@ TEST_F(ServiceGarbage, AJobWithoutCheckpointsSaysSo) {
   EXPECT_EQ(get("done").checkpoint_step(), 0) << "after a restart too";
 }
 
-TEST_F(ServiceGarbage, WhatEndedLatelyAndWhatHasNoModelStays) {
+TEST_F(ServiceGarbage, RecentJobsAndJobsWithoutAModelAreKept) {
   make_dataset();
   submit("done", "");
   wait_for("done", v1::SUCCEEDED);
@@ -164,7 +164,7 @@ TEST_F(ServiceGarbage, WhatEndedLatelyAndWhatHasNoModelStays) {
   EXPECT_TRUE(fs::exists(checkpoints("done") / "step-000000005"));
 }
 
-TEST_F(ServiceGarbage, FilesThatAnotherJobHasTooFreeNothing) {
+TEST_F(ServiceGarbage, FilesSharedWithAnotherJobFreeNoSpace) {
   make_dataset();
   for (const char* id : {"parent", "fork"}) {
     submit(id, "");
@@ -192,7 +192,7 @@ TEST_F(ServiceGarbage, FilesThatAnotherJobHasTooFreeNothing) {
             1000u);
 }
 
-TEST_F(ServiceGarbage, TakesFilesThatNothingRefersToAfterAnHour) {
+TEST_F(ServiceGarbage, RemovesUnreferencedFilesAfterAnHour) {
   make_dataset();
   submit("done", "");
   wait_for("done", v1::SUCCEEDED);
@@ -234,14 +234,14 @@ TEST_F(ServiceGarbage, TakesFilesThatNothingRefersToAfterAnHour) {
   EXPECT_FALSE(fs::is_empty(root / "uploads")) << "the dataset's, which is not an hour old";
 }
 
-TEST_F(ServiceGarbage, AnUploadUnderWayStaysWhateverItsAge) {
+TEST_F(ServiceGarbage, AnActiveUploadIsKeptAtAnyAge) {
   const std::string content(100'000, 'c');
   v1::Upload up;
   ASSERT_TRUE(upload(content, &up, /*finish=*/false).ok());
   const fs::path part = paths().upload_part(sha256_hex(content), std::ssize(content));
   ASSERT_TRUE(fs::exists(part));
   age(part);
-  // Such a link exists while an upload is being completed.
+  // A link of both names exists while an upload is being completed.
   fs::create_hard_link(part, paths().upload(sha256_hex(content)));
   age(paths().upload(sha256_hex(content)));
   EXPECT_TRUE(names(collect(request(false))).empty());

@@ -8,7 +8,8 @@
 namespace trainyard::server {
 namespace {
 
-/// Delays every sync of the store by 0.5 s, longer than a dying worker lives after its outcome.
+/// Delays every sync of the store by 0.5 s, longer than a worker takes to end after it has sent its
+/// outcome.
 class SlowStore {
  public:
   SlowStore() : usual_(sqlite3_vfs_find(nullptr)), slow_("slow") {
@@ -31,7 +32,7 @@ class ServiceIngest : public ServiceTest {
 };
 
 // Covers the faults F07, I1 and I6.
-TEST_F(ServiceIngest, F07AWorkerThatDiesBehindItsOutcomeTakesNoDatasetWithIt) {
+TEST_F(ServiceIngest, F07AWorkerThatDiesAfterItsOutcomeLosesNoDataset) {
   stop();
   slow_ = std::make_unique<SlowStore>();
   start();

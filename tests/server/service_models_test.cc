@@ -39,7 +39,7 @@ class ServiceModels : public ServiceTest {
     return {response.predictions(0).label(), response.predictions(0).label_index(),
             response.warm()};
   }
-  /// The PID of the worker that serves the model.
+  /// Returns the PID of the worker that serves the model.
   pid_t pid_of(const std::string& id) { return std::stoi(predict(id, "pid").label); }
   static bool ends(pid_t pid) {
     return eventually([&] { return ::kill(pid, 0) != 0; });
@@ -90,7 +90,7 @@ TEST_F(ServiceModels, PredictAnswersAndSaysWhetherItWasWarm) {
   EXPECT_EQ(predict("nothing", "1").label, "MODEL_NOT_FOUND");
 }
 
-TEST_F(ServiceModels, ARefusalIsOfItsCallAlone) {
+TEST_F(ServiceModels, ARefusalAffectsOnlyItsCall) {
   train("oracle");
   int64_t together = 0;
   for (int wait_ms = 300; wait_ms < 60'000 && together < 2; wait_ms *= 2) {
@@ -120,7 +120,7 @@ TEST_F(ServiceModels, ALostWorkerIsReplaced) {
   EXPECT_EQ(predict("oracle", "x").label, "x");
 }
 
-TEST_F(ServiceModels, ALateCallIsStopped) {
+TEST_F(ServiceModels, ACallPastItsDeadlineIsStopped) {
   train("oracle");
   config_.predict_timeout_seconds = 1;
   restart();

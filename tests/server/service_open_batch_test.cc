@@ -6,7 +6,7 @@
 namespace trainyard::server {
 namespace {
 
-TEST(OpenBatch, MicroBatchesAndGpusDivideIt) {
+TEST(OpenBatch, IsAMultipleOfMicroBatchesAndGpus) {
   v1::JobSpec spec;
   EXPECT_FALSE(batch_size_is_open(spec));
   spec.mutable_recipe()->set_batch_size(0);

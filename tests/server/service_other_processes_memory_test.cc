@@ -35,7 +35,7 @@ class OtherProcessesMemoryTest : public ::testing::Test {
   int64_t now_us_ = 1'000'000'000;
 };
 
-TEST_F(OtherProcessesMemoryTest, IsWhatIsInUseBeyondThePlansOfOurs) {
+TEST_F(OtherProcessesMemoryTest, IsTheMemoryInUseBeyondOurPlans) {
   EXPECT_EQ(gib_when_used(10), 10);
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(31), 10);
@@ -43,7 +43,7 @@ TEST_F(OtherProcessesMemoryTest, IsWhatIsInUseBeyondThePlansOfOurs) {
   EXPECT_EQ(gib_when_used(60), 39) << "someone has come";
 }
 
-TEST_F(OtherProcessesMemoryTest, AJobThatStartsIsNotTakenForOthers) {
+TEST_F(OtherProcessesMemoryTest, AStartingJobIsNotCountedAsOtherMemory) {
   EXPECT_EQ(gib_when_used(10), 10);
   place("a", 20, false);
   EXPECT_EQ(gib_when_used(10), 10) << "it has taken nothing yet";
@@ -55,9 +55,9 @@ TEST_F(OtherProcessesMemoryTest, AJobThatStartsIsNotTakenForOthers) {
   EXPECT_EQ(gib_when_used(31), 10) << "they have left";
 }
 
-// Otherwise jobs that start there one after another would be promised memory that other processes
-// use.
-TEST_F(OtherProcessesMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmaller) {
+// If the death of a worker lowered the estimate for good, jobs that start there one after another
+// would be promised memory that other processes use.
+TEST_F(OtherProcessesMemoryTest, AWorkerThatHasJustEndedDoesNotReduceOtherMemory) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(31), 10);
   EXPECT_EQ(gib_when_used(10), 0) << "its memory is free, its end is not known";
@@ -67,8 +67,9 @@ TEST_F(OtherProcessesMemoryTest, AWorkerThatHasJustDiedDoesNotMakeTheOthersSmall
   EXPECT_EQ(gib_when_used(31), 10) << "it has taken its own";
 }
 
-// Otherwise a job that needs the whole device would lose its reservation whenever another job ends.
-TEST_F(OtherProcessesMemoryTest, AJobThatEndsWhileAnotherStartsIsNotTakenForOthers) {
+// If the memory of an ending job counted as that of other processes, a job that needs the whole
+// device would lose its reservation whenever another job ends.
+TEST_F(OtherProcessesMemoryTest, AJobThatEndsWhileAnotherStartsIsNotCountedAsOtherMemory) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(21), 0);
   place("b", 20, false);
@@ -77,7 +78,7 @@ TEST_F(OtherProcessesMemoryTest, AJobThatEndsWhileAnotherStartsIsNotTakenForOthe
   EXPECT_EQ(gib_when_used(21), 0);
 }
 
-TEST_F(OtherProcessesMemoryTest, OthersThatHaveLeftStayAway) {
+TEST_F(OtherProcessesMemoryTest, MemoryThatOthersFreedIsNotCountedAgain) {
   place("a", 20, true);
   EXPECT_EQ(gib_when_used(31), 10);
   EXPECT_EQ(gib_when_used(21), 0);
@@ -88,14 +89,14 @@ TEST_F(OtherProcessesMemoryTest, OthersThatHaveLeftStayAway) {
   EXPECT_EQ(gib_when_used(21), 0) << "it is what 'b' has taken";
 }
 
-TEST_F(OtherProcessesMemoryTest, ALookInBetweenLeavesNoTrace) {
+TEST_F(OtherProcessesMemoryTest, AMeasurementDuringAStartLeavesNoTrace) {
   gpu_.memory_used_bytes = 30 * kGiB;
   EXPECT_EQ(others_memory_.estimate(gpu_, fleet_), 30 * kGiB);
   place("a", 20, false);
   EXPECT_EQ(gib_when_used(20), 0) << "it may be all the job's";
 }
 
-TEST_F(OtherProcessesMemoryTest, LittleComesAndGoes) {
+TEST_F(OtherProcessesMemoryTest, SmallChangesAreIgnored) {
   gpu_.memory_used_bytes = OtherProcessesMemory::kIgnoredBytes;
   EXPECT_EQ(others_memory_.update(gpu_, fleet_, now_us_), 0);
   gpu_.memory_bytes = 0;

@@ -22,7 +22,7 @@ class ServiceOwner : public ServiceTest {
     make_dataset();
   }
 
-  /// The name that the kernel reports for the user of this process.
+  /// Returns the name that the kernel reports for the user of this process.
   static std::string me() {
     const passwd* user = ::getpwuid(::getuid());
     return user != nullptr ? user->pw_name : "uid:" + std::to_string(::getuid());
@@ -129,7 +129,7 @@ class ServiceOwner : public ServiceTest {
   }
 };
 
-TEST_F(ServiceOwner, OnTheUnixSocketItIsTheUserOfTheOtherEnd) {
+TEST_F(ServiceOwner, OnTheUnixSocketTheOwnerIsThePeersUser) {
   const v1::Job job = submit("mine-1", "");
   EXPECT_EQ(job.owner(), me());
   wait_for("mine-1", v1::SUCCEEDED);
@@ -147,7 +147,7 @@ TEST_F(ServiceOwner, OnTheUnixSocketItIsTheUserOfTheOtherEnd) {
   EXPECT_EQ(get("mine-1").owner(), me()) << "stored";
 }
 
-TEST_F(ServiceOwner, MetadataOfTheCallersOwnChangesNothing) {
+TEST_F(ServiceOwner, TheCallersMetadataDoesNotChangeTheOwner) {
   auto c = context();
   c->AddMetadata("trainyard_user", "root-of-all");
   c->AddMetadata("authorization", "Bearer root-of-all-tokens");
@@ -156,7 +156,7 @@ TEST_F(ServiceOwner, MetadataOfTheCallersOwnChangesNothing) {
   EXPECT_EQ(job.owner(), me());
 }
 
-TEST_F(ServiceOwner, OnTcpItIsTheTokensName) {
+TEST_F(ServiceOwner, OnTcpTheOwnerIsTheTokensName) {
   serve_on_tcp("ada 0123456789abcdef-ada\nbob 0123456789abcdef-bob\n0123456789abcdef-any\n");
   v1::Job job;
   ASSERT_TRUE(jobs_
@@ -181,7 +181,7 @@ TEST_F(ServiceOwner, OnTcpItIsTheTokensName) {
   EXPECT_EQ(get("hers").owner(), "ada");
 }
 
-TEST_F(ServiceOwner, OnTcpWithoutTokensItIsAnonymous) {
+TEST_F(ServiceOwner, OnTcpWithoutTokensTheOwnerIsAnonymous) {
   serve_on_tcp("");
   EXPECT_EQ(submit("anyones", "").owner(), "anonymous");
   EXPECT_EQ(list_mine(), std::vector<std::string>{"anyones"});
@@ -234,7 +234,7 @@ TEST_F(ServiceOwner, ADrainMaySendTheJobsBackToTheQueue) {
   ASSERT_TRUE(cancel("leaves", &job).ok());
 }
 
-TEST_F(ServiceOwner, ADeviceThatIsNotThereIsRefusedWithThoseThatAre) {
+TEST_F(ServiceOwner, AnUnknownDeviceIsRefusedWithTheKnownOnes) {
   v1::Device device;
   grpc::Status s = drain("devices/gpu-7", "", false, &device);
   EXPECT_EQ(s.error_code(), grpc::StatusCode::NOT_FOUND);
@@ -248,7 +248,7 @@ TEST_F(ServiceOwner, ADeviceThatIsNotThereIsRefusedWithThoseThatAre) {
   EXPECT_FALSE(get_device("devices/cpu").has_drain());
 }
 
-TEST_F(ServiceOwner, WhatOthersHoldOfADeviceIsToldAsItIsNow) {
+TEST_F(ServiceOwner, MemoryOfOtherProcessesIsReportedAsOfNow) {
   constexpr int64_t kGiB = int64_t{1} << 30;
   const auto others_when_used = [&](int64_t bytes) {
     Devices now = inventory_->read();
@@ -291,7 +291,7 @@ class ServiceDrainedGpu : public ServiceOwner {
   }
 };
 
-TEST_F(ServiceDrainedGpu, IsKnownByItsUuidAndKeepsItsMarkWhileItIsAway) {
+TEST_F(ServiceDrainedGpu, IsIdentifiedByItsUuidAndStaysDrainedWhileAbsent) {
   v1::Device device;
   ASSERT_TRUE(drain("devices/gpu-1", "hot", false, &device).ok());
   stop();
@@ -310,7 +310,7 @@ TEST_F(ServiceDrainedGpu, IsKnownByItsUuidAndKeepsItsMarkWhileItIsAway) {
   EXPECT_TRUE(get_device("devices/gpu-1").name().empty());
 }
 
-TEST_F(ServiceDrainedGpu, IsResumedByItsNameEvenIfAnotherOneHasThatNow) {
+TEST_F(ServiceDrainedGpu, IsResumedByItsNameEvenIfAnotherGpuHasThatNameNow) {
   v1::Device device;
   ASSERT_TRUE(drain("devices/gpu-1", "hot", false, &device).ok());
   const Device cpu = inventory_->read().devices.at(0);
@@ -356,13 +356,13 @@ TEST_F(ServiceDrainedGpu, AJobMayBeSubmittedForIt) {
   })) << get("waits").message();
 }
 
-TEST_F(ServiceOwner, AJobThatHasTrainedAsLongAsItMayEndsAndIsRetriedFromThere) {
+TEST_F(ServiceOwner, AJobAtItsTimeLimitEndsAndARetryContinues) {
   v1::SubmitJobRequest request = job_request("limited", "wait_for_stop");
   request.mutable_spec()->mutable_resources()->set_time_limit_seconds(1);
   v1::Job job;
   ASSERT_TRUE(submit(request, &job).ok());
   const v1::Job ended = wait_for("limited", v1::FAILED);
-  EXPECT_EQ(ended.reason(), "TIME_LIMIT");
+  EXPECT_EQ(ended.reason(), "TIME_LIMIT_REACHED");
   EXPECT_EQ(ended.attempt(), 1);
   EXPECT_EQ(ended.checkpoint_step(), 5);
   EXPECT_GE(ended.run_seconds(), 1.0);
@@ -390,7 +390,7 @@ TEST_F(ServiceOwner, ATimeLimitHoldsOverARestart) {
   stop();
   start();
   const v1::Job ended = wait_for("limited", v1::FAILED);
-  EXPECT_EQ(ended.reason(), "TIME_LIMIT");
+  EXPECT_EQ(ended.reason(), "TIME_LIMIT_REACHED");
   EXPECT_EQ(ended.attempt(), 2);
 }
 
@@ -438,7 +438,7 @@ TEST_F(ServiceOwner, AJobStartsOnceTheOneBeforeItHasSucceeded) {
 }
 
 // A client that never got the reply sends the request again.
-TEST_F(ServiceOwner, ARequestSentAgainHasItsJobWhateverBecameOfTheOneBeforeIt) {
+TEST_F(ServiceOwner, ARepeatedRequestReturnsItsJobAlsoIfItsDependencyIsGone) {
   submit("first", "wait_for_stop");
   v1::SubmitJobRequest request = request_after("second", "first", v1::JobDependency::SUCCESS);
   request.set_request_id("7d444840-9dc0-11d1-b245-5ffdce74fad2");
@@ -469,7 +469,7 @@ TEST_F(ServiceOwner, ARequestSentAgainHasItsJobWhateverBecameOfTheOneBeforeIt) {
   EXPECT_EQ(reason_of(submit(request, &job)), "JOB_NOT_FOUND");
 }
 
-TEST_F(ServiceOwner, WhatAJobHadBeforeItNeverStartedIsNotAskedForAgain) {
+TEST_F(ServiceOwner, ARetryOfAnUnstartedJobDoesNotCheckItsDependencyAgain) {
   submit("first", "slow");
   v1::Job job;
   ASSERT_TRUE(submit(request_after("second", "first", v1::JobDependency::SUCCESS), &job).ok());
@@ -491,7 +491,7 @@ TEST_F(ServiceOwner, WhatAJobHadBeforeItNeverStartedIsNotAskedForAgain) {
       << "it was cancelled before it had what it waited for";
 }
 
-TEST_F(ServiceOwner, AModelThatIsGoneIsNotComingAgain) {
+TEST_F(ServiceOwner, ADeletedModelIsNotWaitedFor) {
   submit("base", "");
   wait_for("base", v1::SUCCEEDED);
   v1::SubmitJobRequest request = request_after("tuned", "base", v1::JobDependency::SUCCESS);

@@ -47,7 +47,7 @@ std::string read_all(Process& process) {
   }
 }
 
-TEST(ServiceProcess, GetsItsSecretOnStdinAndNothingElseOfOurs) {
+TEST(ServiceProcess, GetsItsSecretOnStdinAndInheritsNothingElse) {
   const int leaked = ::open("/dev/null", O_RDONLY);  // no O_CLOEXEC, as a library may do
   Process process = spawn_shell("read nonce; echo got $nonce; env; ls -1 /proc/self/fd | wc -l");
   ASSERT_TRUE(process.write_stdin("secret\n").ok());
@@ -70,7 +70,7 @@ TEST(ServiceProcess, ReportsExitCodesAndSignals) {
   EXPECT_EQ(signal.number, SIGSEGV);
 }
 
-TEST(ServiceProcess, AProgramThatIsNotThereIsAnErrorAndNoProcess) {
+TEST(ServiceProcess, AMissingProgramIsAnErrorAndStartsNoProcess) {
   const Result<Process> process = Process::spawn({"/nowhere/worker", {}, {}});
   ASSERT_FALSE(process.ok());
   EXPECT_EQ(process.error().reason, "WORKER_START_FAILED");
@@ -78,7 +78,7 @@ TEST(ServiceProcess, AProgramThatIsNotThereIsAnErrorAndNoProcess) {
   EXPECT_EQ(process.error().message.find("/nowhere"), std::string::npos) << "a server's path";
 }
 
-TEST(ServiceProcess, TheGroupGoesWithIt) {
+TEST(ServiceProcess, ItsProcessGroupEndsWithIt) {
   Process process = spawn_shell("sleep 1000 & echo $!; wait");
   char text[32] = {};
   pollfd entry{process.output(), POLLIN, 0};
@@ -115,7 +115,7 @@ TEST(ServiceProcess, AProcessIsAdoptedOnlyIfItIsTheSame) {
   EXPECT_FALSE(Process::adopt(pid, start, "TRAINYARD_TASK=job-1"));
 }
 
-TEST(ServiceProcess, WhatItPrintsWhileNobodyReadsIsThereForTheNextReader) {
+TEST(ServiceProcess, OutputWithoutAReaderIsKeptForTheNextReader) {
   SpawnRequest request;
   request.program = "/bin/sh";
   request.arguments = {"-c", "trap '' PIPE; read line; echo alone; while :; do echo more; done"};
@@ -140,7 +140,7 @@ TEST(ServiceProcess, WhatItPrintsWhileNobodyReadsIsThereForTheNextReader) {
   EXPECT_EQ(wait_for_end(*next).number, SIGKILL) << "its parent is still this process";
 }
 
-TEST(ServiceProcess, F36AFloodOfOutputIsHeldAndNeverBlocks) {
+TEST(ServiceProcess, F36AFloodOfOutputIsBoundedAndNeverBlocks) {
   const std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("output-" + std::to_string(::getpid()) + ".log");
   OutputLog log(path);

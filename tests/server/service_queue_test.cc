@@ -42,7 +42,7 @@ class QueueTest : public ServiceTest {
   }
 };
 
-TEST_F(QueueTest, AJobOfHigherPriorityIsMadeRoomFor) {
+TEST_F(QueueTest, APreemptionMakesRoomForHigherPriority) {
   config_.cpu_slots = 1;
   config_.preemption = true;
   config_.preempt_after_seconds = 0;
@@ -65,7 +65,7 @@ TEST_F(QueueTest, AJobOfHigherPriorityIsMadeRoomFor) {
   EXPECT_EQ(std::ranges::count(reported, "WORKER_STOPPED"), 0);
 }
 
-TEST_F(QueueTest, WithoutPreemptionItWaitsAndSaysSo) {
+TEST_F(QueueTest, WithoutPreemptionAJobWaitsAndSaysSo) {
   config_.cpu_slots = 1;
   restart();
   submit_with("lower", 0);
@@ -78,7 +78,7 @@ TEST_F(QueueTest, WithoutPreemptionItWaitsAndSaysSo) {
   EXPECT_EQ(get("lower").state(), v1::RUNNING);
 }
 
-TEST_F(QueueTest, TheQueueIsToldInItsOrder) {
+TEST_F(QueueTest, TheQueueIsListedInOrder) {
   config_.cpu_slots = 1;
   restart();
   submit_with("running", 9);

@@ -34,7 +34,7 @@ class ReadSpecTest : public ServiceTest {
   }
 };
 
-TEST_F(ReadSpecTest, AJobComesAsTheOtherCallsTakeIt) {
+TEST_F(ReadSpecTest, AJobIsReturnedInTheFormOfOtherCalls) {
   const v1::ReadSpecResponse found = read(Request::JOB, kJob);
   ASSERT_EQ(found.problem_count(), 0);
   EXPECT_EQ(found.name(), "first");
@@ -89,7 +89,7 @@ TEST_F(ReadSpecTest, OverridesComeAfterTheTextAndGridsAfterThem) {
   request.add_set("recipe.epochs");
   const v1::ReadSpecResponse wrong = read(request);
   ASSERT_EQ(wrong.problems_size(), 1);
-  EXPECT_EQ(wrong.problems(0).reason(), "FIELD_PATH");
+  EXPECT_EQ(wrong.problems(0).reason(), "FIELD_PATH_INVALID");
   EXPECT_EQ(wrong.problems(0).position(), "--set recipe.epochs");
 }
 
@@ -115,14 +115,14 @@ TEST_F(ReadSpecTest, ProblemsHaveReasonFieldAndPosition) {
             "SPEC_TOO_LARGE");
 }
 
-TEST_F(ReadSpecTest, PartsAreReadByThemselves) {
+TEST_F(ReadSpecTest, PartsAreReadAlone) {
   EXPECT_EQ(read(Request::MODEL, "layers: [{gemm: {units: 3}}]").model().layers_size(), 1);
   EXPECT_EQ(read(Request::MODEL, "layer: []").problems(0).field(), "model.layer");
   EXPECT_EQ(read(Request::ARRAY, "random: {count: 3}").array().random().count(), 3);
   EXPECT_EQ(read(Request::ARRAY, "gird: {}").problems(0).field(), "array.gird");
 }
 
-TEST_F(ReadSpecTest, ARequestThatIsWrongIsRefused) {
+TEST_F(ReadSpecTest, AnInvalidRequestIsRefused) {
   Request request;
   request.set_text(kJob);
   v1::ReadSpecResponse response;

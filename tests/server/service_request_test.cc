@@ -18,7 +18,7 @@
 namespace trainyard::server {
 namespace {
 
-TEST(ServiceNames, AWellFormedNameGivesItsId) {
+TEST(ServiceNames, AValidNameGivesItsId) {
   const Result<std::string> id =
       parse_name(Collection::kJobs, "name", "projects/default/jobs/my-job-7");
   ASSERT_TRUE(id.ok());
@@ -75,7 +75,7 @@ TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {
       << "versions are the server's to give";
 }
 
-TEST(ServiceNames, AnotherProjectAnswersAlikeWhetherOrNotTheThingExists) {
+TEST(ServiceNames, AnotherProjectGivesTheSameAnswerForExistingAndMissingNames) {
   const Result<std::string> id = parse_name(Collection::kJobs, "name", "projects/other/jobs/abcd");
   ASSERT_FALSE(id.ok());
   EXPECT_EQ(id.error().code, ErrorCode::kPermissionDenied);
@@ -128,7 +128,7 @@ TEST(ServiceStatus, CarriesOneErrorInfoAndTheViolations) {
   EXPECT_EQ(bad.field_violations(0).field(), "recipe.steps");
 }
 
-TEST(ServiceStatus, DetailsAreCutToWhatTrailersHoldAndNeverDropped) {
+TEST(ServiceStatus, DetailsAreTruncatedToTheTrailersLimitAndNeverDropped) {
   Error e = field_error("FIELD_UNKNOWN", "a", std::string(5000, 'x'));
   for (int i = 0; i < 100; ++i) {
     e.violations.push_back({"f" + std::string(500, 'y'), std::string(900, 'z')});
@@ -174,7 +174,7 @@ std::string repeated(const std::string& piece, size_t count) {
   return bytes;
 }
 
-/// A serialized SubmitJobRequest with these bytes as the model.
+/// Returns a serialized SubmitJobRequest with these bytes as the model.
 std::string request_with_model(const std::string& model) { return field_of(3, field_of(2, model)); }
 
 std::string request_refusal_of(const std::string& bytes) {
@@ -184,7 +184,7 @@ std::string request_refusal_of(const std::string& bytes) {
   return s.ok() ? "" : s.error().reason;
 }
 
-/// The peak memory of this process in MiB.
+/// Returns the peak memory of this process in MiB.
 int64_t peak_mib() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
@@ -192,14 +192,14 @@ int64_t peak_mib() {
 }
 
 // Parsing these 4 MiB would need 528 MiB.
-TEST(ServiceElements, MillionsOfEmptyLayersAreRefusedUnparsed) {
+TEST(ServiceElements, MillionsOfEmptyLayersAreRefusedBeforeParsing) {
   const std::string bytes = request_with_model(repeated(field_of(3, ""), 2'000'000));
   const int64_t before = peak_mib();
   EXPECT_EQ(request_refusal_of(bytes), "REQUEST_TOO_LARGE");
   EXPECT_LT(peak_mib() - before, 64);
 }
 
-TEST(ServiceElements, EveryWayToHoldManyIsCounted) {
+TEST(ServiceElements, ElementsOfEveryKindAreCounted) {
   constexpr size_t kMany = kRequestElementsMax + 1;
   const std::string layer_with_inputs = field_of(3, repeated(field_of(2, "x"), kMany));
   const std::string labels = field_of(3, repeated(field_of(6, field_of(1, "a")), kMany));
@@ -217,7 +217,7 @@ TEST(ServiceElements, EveryWayToHoldManyIsCounted) {
   EXPECT_EQ(request_refusal_of(request_with_model(block)), "REQUEST_MALFORMED");
 }
 
-TEST(ServiceElements, AsManyAsAreAllowedAreParsed) {
+TEST(ServiceElements, TheAllowedNumberIsParsed) {
   // The spec and its model are two of the allowed elements.
   const std::string layer = field_of(3, "");
   EXPECT_EQ(request_refusal_of(request_with_model(repeated(layer, kRequestElementsMax - 2))), "");

@@ -46,7 +46,7 @@ class ServiceRetention : public ServiceTest {
     EXPECT_EQ(response.warnings_size(), 0) << response.warnings(0);
     return response;
   }
-  /// The IDs of the items of this kind.
+  /// Returns the IDs of the items of this kind.
   static Names names(const v1::CollectGarbageResponse& response, Item::Kind kind) {
     Names names;
     for (const Item& item : response.items()) {
@@ -124,7 +124,7 @@ class ServiceRetention : public ServiceTest {
   }
 };
 
-TEST_F(ServiceRetention, KeptJobsAreTheNewestAndWhatGoesIsToldBefore) {
+TEST_F(ServiceRetention, TheNewestJobsAreKeptAndADryRunListsTheOthers) {
   make_dataset();
   run("first");
   run("second", "refuse");
@@ -166,7 +166,7 @@ TEST_F(ServiceRetention, KeptJobsAreTheNewestAndWhatGoesIsToldBefore) {
   EXPECT_TRUE(collect(asked).items().empty()) << "a job stays that one of the two keeps";
 }
 
-TEST_F(ServiceRetention, WhatWasNamedGoesAndNothingElse) {
+TEST_F(ServiceRetention, OnlyTheNamedItemsAreRemoved) {
   make_dataset();
   run("first");
   run("second");
@@ -195,7 +195,7 @@ TEST_F(ServiceRetention, WhatWasNamedGoesAndNothingElse) {
   EXPECT_EQ(names(collect(asked), Item::JOB), Names{"second"}) << "as of now";
 }
 
-TEST_F(ServiceRetention, ThinnedEventsKeepTheStoryAndSaySo) {
+TEST_F(ServiceRetention, ThinnedEventsKeepStatesAndLastMetrics) {
   make_dataset();
   run("job-1", "die_once");
   const v1::Job before = get("job-1");
@@ -325,7 +325,7 @@ TEST_F(ServiceRetention, TheDaemonAppliesItsRulesByItself) {
   EXPECT_TRUE(collect(all_stay).items().empty());
 }
 
-TEST_F(ServiceRetention, JobsWithoutAnythingToThinDoNotHideTheOthers) {
+TEST_F(ServiceRetention, JobsWithNothingToThinDoNotBlockOthers) {
   constexpr int kCopies = 10'002;  // more than one call returns
   make_dataset();
   run("quiet", "refuse");
@@ -361,7 +361,7 @@ class ServiceDamagedEvents : public ServiceRetention {
   }
 };
 
-TEST_F(ServiceDamagedEvents, AreLeftAloneByACollectionThatSaysSo) {
+TEST_F(ServiceDamagedEvents, AreKeptAndReportedByGarbageCollection) {
   damage_one();
   start();
   for (const bool dry_run : {true, false}) {
@@ -378,7 +378,7 @@ TEST_F(ServiceDamagedEvents, AreLeftAloneByACollectionThatSaysSo) {
   EXPECT_EQ(count_jobs("events_thinned = 0"), 1);
 }
 
-TEST_F(ServiceDamagedEvents, DoNotKeepTheDaemonFromTheJobsBehind) {
+TEST_F(ServiceDamagedEvents, DoNotBlockRetentionOfLaterJobs) {
   damage_one();
   age_jobs(7200);
   config_.keep_events_seconds = 3600;
@@ -447,7 +447,7 @@ class RetentionPieces : public ::testing::Test {
   Retention retention_{*store_, local_files(), paths_, clock_};
 };
 
-TEST_F(RetentionPieces, OthersHaveTheirTurnBetweenAThousandRows) {
+TEST_F(RetentionPieces, OtherChangesRunBetweenAThousandRows) {
   std::vector<EndedJob> jobs;
   for (int i = 0; i < 20; ++i) jobs.push_back(end_job(600));
   const int64_t before = commits();
@@ -458,7 +458,7 @@ TEST_F(RetentionPieces, OthersHaveTheirTurnBetweenAThousandRows) {
   for (const EndedJob& job : jobs) EXPECT_EQ(thinned(job), EventsThinned::kDone);
 }
 
-TEST_F(RetentionPieces, WhatWasInterruptedIsNotToldAsDone) {
+TEST_F(RetentionPieces, AnInterruptedRemovalIsNotReportedAsDone) {
   const std::vector<EndedJob> jobs = {end_job(2500), end_job(10)};
   int asked = 0;
   const std::vector<Status> cut = retention_.thin(jobs, [&] { return ++asked > 1; });
@@ -477,7 +477,7 @@ TEST_F(RetentionPieces, WhatWasInterruptedIsNotToldAsDone) {
 }
 
 // Fails if a fault can delete the files of all jobs instead of one job's.
-TEST_F(RetentionPieces, NothingIsRemovedThatIsNotOfOneJob) {
+TEST_F(RetentionPieces, OnlyFilesOfTheJobAreRemoved) {
   const EndedJob ended = end_job(1);
   EndedJob runs = ended;
   runs.state = JobState::kRunning;
@@ -511,7 +511,7 @@ TEST_F(RetentionPieces, NothingIsRemovedThatIsNotOfOneJob) {
   EXPECT_TRUE(std::filesystem::exists(paths_.job(ended.uid)));
 }
 
-TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsWhatIsOfUse) {
+TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsUsefulFiles) {
   make_dataset();
   run("done");
   submit("runs", "wait_for_stop");

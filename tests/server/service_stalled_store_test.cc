@@ -156,7 +156,7 @@ class ServiceStalledStore : public ::testing::Test {
   std::atomic<int> gone_{0};
 };
 
-TEST_F(ServiceStalledStore, OtherWorkersStartEndAndMeetTheirDeadlines) {
+TEST_F(ServiceStalledStore, DoesNotDelayStartsEndsAndDeadlinesOfOtherWorkers) {
   start_supervisor(/*silence_ms=*/2'000);
   const Job fresh = start_job("fresh", "nonce");
   gate_.close();
@@ -177,7 +177,7 @@ TEST_F(ServiceStalledStore, OtherWorkersStartEndAndMeetTheirDeadlines) {
   EXPECT_EQ(gone_, 0);
 }
 
-TEST_F(ServiceStalledStore, WhatAWorkerLeftIsStoredInOrderOnceTheStoreAnswers) {
+TEST_F(ServiceStalledStore, ReportsOfAWorkerAreStoredInOrderOnceTheStoreAnswers) {
   constexpr int kReports = 300;  // more than the supervisor takes in one batch
   start_supervisor();
   const Job job = start_job("job", "nonce");
@@ -218,7 +218,7 @@ TEST_F(ServiceStalledStore, WhatAWorkerLeftIsStoredInOrderOnceTheStoreAnswers) {
   EXPECT_FALSE(std::filesystem::exists(paths_.spool(job.uid, job.attempt)));
 }
 
-TEST_F(ServiceStalledStore, ADaemonLeavesNoWorkerThatTheNextOneCouldNotFind) {
+TEST_F(ServiceStalledStore, ADaemonLeavesNoUnrecordedWorker) {
   start_supervisor();
   const Job job = start_job("job", "nonce");
   gate_.close();

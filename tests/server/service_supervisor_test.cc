@@ -155,7 +155,7 @@ class ServiceSupervisor : public ::testing::Test {
   std::unique_ptr<Supervisor> supervisor_;
 };
 
-TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceIsLetIn) {
+TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceMayAttach) {
   start_supervisor("sleep 1000");
   auto owner = std::make_shared<Owner>();
   auto sink = std::make_shared<Sink>();
@@ -181,7 +181,7 @@ TEST_F(ServiceSupervisor, OnlyTheWorkerWithTheNonceIsLetIn) {
 }
 
 // An index may mean another GPU to CUDA than to NVML if some GPUs are hidden, or after a reboot.
-TEST_F(ServiceSupervisor, AWorkerSeesTheGpusOfItsTaskAlone) {
+TEST_F(ServiceSupervisor, AWorkerSeesOnlyTheGpusOfItsTask) {
   ::setenv("CUDA_VISIBLE_DEVICES", "0,1,2", 1);
   start_supervisor("echo sees $CUDA_VISIBLE_DEVICES");
   const auto sees = [&](std::vector<std::string> gpus) {
@@ -204,7 +204,7 @@ TEST(Protocol, BothSidesAgreeOnTheNewestVersionThatTheyShare) {
   EXPECT_EQ(agree({0, 0}, kFirst), std::nullopt) << "a range that was not set";
 }
 
-TEST_F(ServiceSupervisor, F38BuildsMayDifferWhereTheirProtocolsMeet) {
+TEST_F(ServiceSupervisor, F38BuildsMayDifferIfTheyShareAProtocol) {
   start_supervisor("sleep 1000");
   auto owner = std::make_shared<Owner>();
   const std::string task = start(owner);
@@ -225,7 +225,7 @@ TEST_F(ServiceSupervisor, F38BuildsMayDifferWhereTheirProtocolsMeet) {
   EXPECT_TRUE(owner->wait().version_skew);
 }
 
-TEST_F(ServiceSupervisor, ATaskThatOutlivesItsDaemonIsTheNextOnes) {
+TEST_F(ServiceSupervisor, ATaskThatOutlivesItsDaemonIsAdoptedByTheNext) {
   options_.unattended_ms = 60'000;
   start_supervisor("sleep 1000");
   auto owner = std::make_shared<Owner>();
@@ -257,7 +257,7 @@ TEST_F(ServiceSupervisor, ATaskThatOutlivesItsDaemonIsTheNextOnes) {
   EXPECT_EQ(next->pid(), 0) << "it was spawned once";
 }
 
-TEST_F(ServiceSupervisor, WhatIsGoneBeforeItIsAdoptedWasLostFromSight) {
+TEST_F(ServiceSupervisor, AWorkerThatEndedBeforeAdoptionIsLostFromSight) {
   start_supervisor("sleep 1000");
   auto owner = std::make_shared<Owner>();
   adopt("job-1", "nonce", 0, owner);
@@ -267,7 +267,7 @@ TEST_F(ServiceSupervisor, WhatIsGoneBeforeItIsAdoptedWasLostFromSight) {
   auto other = std::make_shared<Owner>();
   adopt("job-2", "nonce", ::getpid(), other);
   EXPECT_TRUE(other->wait().lost_from_sight);
-  // This process is the task's, but it never reports and is killed.
+  // The task's process never reports, so it is killed.
   options_.silence_ms = 200;
   options_.unattended_ms = 60'000;
   start_supervisor("trap '' TERM; while :; do sleep 1; done");
@@ -288,7 +288,7 @@ TEST_F(ServiceSupervisor, WhatIsGoneBeforeItIsAdoptedWasLostFromSight) {
   EXPECT_FALSE(end.lost_from_sight);
 }
 
-TEST_F(ServiceSupervisor, WithoutATimeToGoOnAWorkerEndsWithItsDaemon) {
+TEST_F(ServiceSupervisor, WithoutUnattendedTimeAWorkerEndsWithItsDaemon) {
   start_supervisor("sleep 1000");  // unattended_ms is 0
   auto owner = std::make_shared<Owner>();
   Supervisor::NewTask fresh;
@@ -323,7 +323,7 @@ TEST_F(ServiceSupervisor, AnAttachedWorkerIsToldToStopBeforeItIsSignalled) {
   supervisor_->stop(task, "cancel");  // the task has ended: no error
 }
 
-TEST_F(ServiceSupervisor, AStopThatComesBeforeTheStreamIsDeliveredWithIt) {
+TEST_F(ServiceSupervisor, AStopBeforeTheStreamIsDeliveredWithIt) {
   start_supervisor("trap '' TERM; sleep 1000");
   auto owner = std::make_shared<Owner>();
   auto sink = std::make_shared<Sink>();
@@ -350,7 +350,7 @@ TEST_F(ServiceSupervisor, F12AWorkerThatIgnoresEverythingIsKilled) {
   EXPECT_EQ(supervisor_->task_count(), 0);
 }
 
-TEST_F(ServiceSupervisor, F10AStoppedProcessIsFoundSilentAndEnded) {
+TEST_F(ServiceSupervisor, F10AStoppedProcessIsSilentAndKilled) {
   options_.silence_ms = 300;
   start_supervisor("kill -STOP $$");
   auto owner = std::make_shared<Owner>();
@@ -379,7 +379,7 @@ TEST_F(ServiceSupervisor, AReportKeepsAWorkerAlive) {
   EXPECT_TRUE(owner->wait().silent);
 }
 
-TEST_F(ServiceSupervisor, ATaskHasItsTimeAndNoMore) {
+TEST_F(ServiceSupervisor, ATaskIsStoppedAtItsTimeLimit) {
   start_supervisor("sleep 1000");
   auto owner = std::make_shared<Owner>();
   start(owner, 200);
@@ -388,7 +388,7 @@ TEST_F(ServiceSupervisor, ATaskHasItsTimeAndNoMore) {
   EXPECT_FALSE(end.silent);
 }
 
-TEST_F(ServiceSupervisor, AProgramThatIsNotThereEndsAtOnceWithTheReason) {
+TEST_F(ServiceSupervisor, AMissingProgramEndsAtOnceWithTheReason) {
   options_.worker = root_ / "nothing";
   supervisor_ = std::make_unique<Supervisor>(options_);
   auto owner = std::make_shared<Owner>();
@@ -407,7 +407,7 @@ TEST_F(ServiceSupervisor, AWorkerThatCouldNotBeRecordedGetsNoNonce) {
   EXPECT_FALSE(std::filesystem::exists(root_ / task));
 }
 
-TEST_F(ServiceSupervisor, F13WhatAWorkerLeavesBehindGoesWithIt) {
+TEST_F(ServiceSupervisor, F13ChildrenOfAWorkerEndWithIt) {
   start_supervisor("setsid sh -c 'echo $$ > " + root_.string() + "/left.tmp; mv " + root_.string() +
                    "/left.tmp " + root_.string() + "/left; exec sleep 1000' &\nwhile [ ! -e " +
                    root_.string() + "/left ]; do sleep 0.01; done\nexit 0");
@@ -433,7 +433,7 @@ class Shell {
   std::FILE* input_;
 };
 
-TEST_F(ServiceSupervisor, F13ASubreaperFindsWhatIsLeftBehindAmongItsOwnChildren) {
+TEST_F(ServiceSupervisor, F13ASubreaperFindsOrphansAmongItsChildren) {
   options_.adopt_orphans = true;
   // The worker starts a detached process, which starts another one. When the first is killed, the
   // second becomes a child of this process.

@@ -63,9 +63,9 @@ class ServiceTrace : public ServiceDispatcher {
     }
   }
 
-  // Changes outside memory only on a device where no job starts or stops. On other devices the
-  // dispatcher cannot tell which memory is a job's own, and outside memory could take the memory
-  // promised to a job.
+  // Changes the memory that outside processes use, only on a device where no job starts or stops.
+  // On other devices the dispatcher cannot tell which memory is a job's own, and outside processes
+  // could take the memory promised to a job.
   void let_others_come_and_go() {
     const std::vector<Device>& all = devices_->all();
     const auto i = static_cast<size_t>(random_.below(static_cast<int>(all.size())));
@@ -163,7 +163,7 @@ class ServiceTrace : public ServiceDispatcher {
     placed.exclusive = job.exclusive;
     return placed;
   }
-  /// Returns the limit that these jobs and the outside memory exceed together, or "".
+  /// Returns the limit that these jobs and outside processes exceed together, or "".
   static std::string excess(const Device& device, const std::vector<PlacedJob>& jobs,
                             int64_t others) {
     int64_t bytes = others;
@@ -189,7 +189,7 @@ class ServiceTrace : public ServiceDispatcher {
       if ((device.kind == DeviceKind::kGpu) != (job.device == v1::Resources::GPU)) continue;
       std::vector<PlacedJob> jobs = before.on.at(device.name);
       // Until a starting or stopping worker is settled, the dispatcher may count more memory as
-      // outside memory.
+      // that of outside processes.
       const auto held = before.holders.find(device.name);
       const bool settled = std::ranges::all_of(jobs, [&](const PlacedJob& other) {
         return other.running && !other.stopping && held != before.holders.end() &&
@@ -286,7 +286,7 @@ class ServiceTrace : public ServiceDispatcher {
   int others_came_ = 0, first_waited_ = 0;
 };
 
-TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemoryChanges) {
+TEST_F(ServiceTrace, AThousandJobsOfATraceEndDespiteChangingMemoryOfOthers) {
   run(12, 0.05, {});
   size_t together = 0, gangs = 0;
   for (const Before& before : decisions_) {
@@ -302,7 +302,7 @@ TEST_F(ServiceTrace, AThousandJobsOfATraceArePackedAndEndBesideOthersWhoseMemory
   EXPECT_GT(workers_->attempts(), kJobs) << "no worker was lost";
 }
 
-TEST_F(ServiceTrace, JobsThatArePreemptedGoOnWhereTheyWereAndAllEnd) {
+TEST_F(ServiceTrace, PreemptedJobsResumeAndAllEnd) {
   Policy policy;
   policy.preemption = Preemption::kPriority;
   policy.preempt_after_us = 50'000;

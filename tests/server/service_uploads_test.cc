@@ -63,7 +63,7 @@ class ServiceUploads : public ::testing::Test {
   std::string sha_;
 };
 
-TEST_F(ServiceUploads, ABrokenUploadGoesOnWhereItStopped) {
+TEST_F(ServiceUploads, ABrokenUploadContinuesWhereItStopped) {
   {
     auto writer = open(0);
     ASSERT_TRUE(send(*writer, 0, 1000).ok());
@@ -132,7 +132,7 @@ TEST_F(ServiceUploads, F26EachFailingFileOperationCostsNothingCommitted) {
 }
 
 // F20: a power cut or a user may have deleted bytes that the row in the store still promises.
-TEST_F(ServiceUploads, F26APartThatIsGoneIsSentFromItsStart) {
+TEST_F(ServiceUploads, F26ALostPartialUploadRestartsFromTheBeginning) {
   const auto size = static_cast<int64_t>(content_.size());
   {
     auto writer = open(0);
@@ -162,7 +162,7 @@ TEST_F(ServiceUploads, WrongContentIsDroppedAndCanBeSentAgain) {
   EXPECT_TRUE(writer->finish().ok());
 }
 
-TEST_F(ServiceUploads, AnUploadMayLearnItsDigestAtTheEnd) {
+TEST_F(ServiceUploads, AnUploadMayDeclareItsDigestAtTheEnd) {
   const std::string made_up = sha256_hex("what the file looks like");
   const auto size = static_cast<int64_t>(content_.size());
   EXPECT_FALSE(store_->uploads().has_size("default", size).value());
@@ -191,8 +191,8 @@ TEST_F(ServiceUploads, AnUploadMayLearnItsDigestAtTheEnd) {
   EXPECT_TRUE(uploads_->find(sha_)->complete);
 }
 
-// Large enough for a thread that hashes while the bytes arrive, also across a pause.
-TEST_F(ServiceUploads, ALargeUploadIsHashedAsItComes) {
+// The upload is large enough that a thread hashes its bytes while they arrive, also across a pause.
+TEST_F(ServiceUploads, ALargeUploadIsHashedAsItArrives) {
   Uploads uploads(*store_, local_files(), clock_, StatePaths(root_), 1 << 30);
   content_.assign(static_cast<size_t>(3 * FollowingDigest::kThreadBytes + 7), 'l');
   for (size_t i = 0; i < content_.size(); i += 1000) content_[i] = static_cast<char>(i);
@@ -233,12 +233,12 @@ TEST_F(ServiceUploads, WrongContentIsFoundAfterAResumeToo) {
   EXPECT_EQ(writer->finish().error().reason, "CONTENT_HASH_MISMATCH");
 }
 
-TEST_F(ServiceUploads, ADamagedChunkIsRefusedAndWhatCameBeforeStays) {
+TEST_F(ServiceUploads, ADamagedChunkIsRefusedAndEarlierBytesAreKept) {
   auto writer = open(0);
   ASSERT_TRUE(send(*writer, 0, 1000).ok());
   const Status damaged = writer->append(1000, content_.substr(1000, 10), 12345);
   ASSERT_FALSE(damaged.ok());
-  EXPECT_EQ(damaged.error().reason, "CHUNK_CHECKSUM");
+  EXPECT_EQ(damaged.error().reason, "CHUNK_CHECKSUM_MISMATCH");
   EXPECT_EQ(damaged.error().code, ErrorCode::kDataLoss);
   ASSERT_TRUE(writer->pause().ok());
   EXPECT_EQ(uploads_->find(sha_)->committed_size, 1000);
@@ -263,7 +263,7 @@ TEST_F(ServiceUploads, OffsetsSizesAndChunksAreChecked) {
   EXPECT_TRUE(uploads_->open(other, 10, 0).ok()) << "a refusal must not keep the claim";
 }
 
-TEST_F(ServiceUploads, AnAbandonedPartExpiresAndABusyOneDoesNot) {
+TEST_F(ServiceUploads, AnAbandonedUploadExpiresAndAnActiveOneDoesNot) {
   {
     auto writer = open(0);
     ASSERT_TRUE(send(*writer, 0, 1000).ok());
@@ -277,7 +277,7 @@ TEST_F(ServiceUploads, AnAbandonedPartExpiresAndABusyOneDoesNot) {
   EXPECT_FALSE(std::filesystem::exists(StatePaths(root_).upload_part(sha_, 5000)));
 }
 
-TEST_F(ServiceUploads, WhoDeclaresAWrongSizeIsInNobodysWay) {
+TEST_F(ServiceUploads, AWrongDeclaredSizeDoesNotBlockOthers) {
   auto wrong = uploads_->open(sha_, 7, 0);
   ASSERT_TRUE(wrong.ok());
   ASSERT_TRUE((*wrong)->append(0, "abc", crc32c("abc")).ok());
@@ -297,7 +297,7 @@ TEST_F(ServiceUploads, WhoDeclaresAWrongSizeIsInNobodysWay) {
   EXPECT_TRUE(uploads_->find(sha_, 7)->complete) << "content is known by its digest";
 }
 
-TEST_F(ServiceUploads, ContentThatNothingRefersToIsCollectedAfterAnHour) {
+TEST_F(ServiceUploads, UnreferencedContentIsRemovedAfterAnHour) {
   {
     auto writer = open(0);
     ASSERT_TRUE(send(*writer, 0, 5000).ok());

@@ -163,7 +163,7 @@ class ServiceWarmWorkers : public ::testing::Test {
     EXPECT_TRUE(supervisor_->connect(first, worker.commands).ok());
     return worker;
   }
-  /// The texts of the calls that the worker received last.
+  /// Returns the texts of the calls that the worker received last.
   static std::string texts(const Worker& worker) {
     std::string all;
     for (const v1::ServeCall& c : worker.calls.calls()) {
@@ -227,7 +227,7 @@ TEST_F(ServiceWarmWorkers, CallsThatWaitForABatchFormTheNext) {
   EXPECT_EQ(supervisor_->task_count(), 1);
 }
 
-TEST_F(ServiceWarmWorkers, ACallTakesTheIdleWorkerOfItsModelWhateverItsKind) {
+TEST_F(ServiceWarmWorkers, ACallOfAnyKindUsesTheIdleWorkerOfItsModel) {
   start();
   Caller a, b, c;
   call("m", "a", a);
@@ -283,7 +283,7 @@ TEST_F(ServiceWarmWorkers, WaitingIsBoundedForEachModelAndInAll) {
   EXPECT_FALSE(callers[3].answered());
 }
 
-TEST_F(ServiceWarmWorkers, BytesThatWaitAreBounded) {
+TEST_F(ServiceWarmWorkers, WaitingBytesAreBounded) {
   limits_[0].model_bytes_max = 2000;
   start();
   Caller first, large, larger, small;
@@ -295,7 +295,7 @@ TEST_F(ServiceWarmWorkers, BytesThatWaitAreBounded) {
   EXPECT_FALSE(small.answered());
 }
 
-TEST_F(ServiceWarmWorkers, BytesThatWereTakenWaitNoMore) {
+TEST_F(ServiceWarmWorkers, BytesInProgressDoNotCountAsWaiting) {
   limits_[0].bytes_max = 2000;
   start();
   Caller first, large, small, again;
@@ -334,7 +334,7 @@ TEST_F(ServiceWarmWorkers, ACallThatKillsWorkersHarmsNoOther) {
   EXPECT_EQ(good.answer(), "good");
 }
 
-TEST_F(ServiceWarmWorkers, AWorkerThatIsLostCostsACallNothing) {
+TEST_F(ServiceWarmWorkers, ACallSurvivesTheLossOfItsWorker) {
   start();
   Caller a, b;
   call("m", "a", a);
@@ -352,7 +352,7 @@ TEST_F(ServiceWarmWorkers, AWorkerThatIsLostCostsACallNothing) {
   EXPECT_EQ(b.answer(), "b");
 }
 
-TEST_F(ServiceWarmWorkers, ATextThatHasBegunDoesNotBeginAgain) {
+TEST_F(ServiceWarmWorkers, AGenerationThatHasBegunIsNotRestarted) {
   start();
   Caller a;
   call("m", "a", a, Kind::kGenerate);
@@ -364,7 +364,7 @@ TEST_F(ServiceWarmWorkers, ATextThatHasBegunDoesNotBeginAgain) {
   EXPECT_EQ(a.answer(), "WORKER_LOST");
 }
 
-TEST_F(ServiceWarmWorkers, ALateCallEndsItsWorkerAndHarmsNoOther) {
+TEST_F(ServiceWarmWorkers, ACallPastItsDeadlineEndsItsWorkerAndHarmsNoOther) {
   limits_[0].time_max_ms = 2000;
   start();
   Caller first, slow, good;
@@ -399,7 +399,7 @@ TEST_F(ServiceWarmWorkers, NoCallWaitsForEver) {
   EXPECT_EQ(supervisor_->task_count(), 1);
 }
 
-TEST_F(ServiceWarmWorkers, ASecondWorkerHelpsWhereABatchTakesLong) {
+TEST_F(ServiceWarmWorkers, ASecondWorkerStartsIfABatchTakesLong) {
   limits_[0].running_max = 2;
   start();
   Caller a, large, small;
@@ -459,7 +459,7 @@ TEST_F(ServiceWarmWorkers, TheirMemoryIsBounded) {
   EXPECT_EQ(c.answer(), "c") << "one that is too large by itself is not kept";
 }
 
-TEST_F(ServiceWarmWorkers, NoneIsKeptWhereNoneMay) {
+TEST_F(ServiceWarmWorkers, NoWorkerIsKeptIfNoneIsAllowed) {
   options_.workers_max = 0;
   start();
   Caller a, b;
@@ -505,7 +505,7 @@ TEST_F(ServiceWarmWorkers, ADeletedModelHasNoWorkers) {
   expect_stopped(n);
 }
 
-TEST_F(ServiceWarmWorkers, ACancelledTextStopsAndItsWorkerStays) {
+TEST_F(ServiceWarmWorkers, ACancelledGenerationStopsAndItsWorkerStays) {
   start();
   Caller a, b, c;
   const CallNumber running = call("m", "a", a, Kind::kGenerate);
@@ -529,7 +529,7 @@ TEST_F(ServiceWarmWorkers, ACancelledTextStopsAndItsWorkerStays) {
   warm_->cancel(running);  // too late, so it has no effect
 }
 
-TEST_F(ServiceWarmWorkers, ACancelledTextThatGoesOnEndsItsWorker) {
+TEST_F(ServiceWarmWorkers, ACancelledGenerationThatContinuesEndsItsWorker) {
   start();
   Caller a;
   const CallNumber running = call("m", "a", a, Kind::kGenerate);
@@ -540,7 +540,7 @@ TEST_F(ServiceWarmWorkers, ACancelledTextThatGoesOnEndsItsWorker) {
   EXPECT_TRUE(eventually([&] { return supervisor_->task_count() == 0; }));
 }
 
-TEST_F(ServiceWarmWorkers, DrainingAnswersEverybody) {
+TEST_F(ServiceWarmWorkers, DrainingAnswersEveryCall) {
   limits_[0].running_max = 2;
   start();
   Caller idle, running, waiting, later;

@@ -24,7 +24,7 @@ class ServiceWorkerEndpoint : public ServiceTest {
   }
 };
 
-TEST_F(ServiceWorkerEndpoint, ServesTheCallsOfWorkersAlone) {
+TEST_F(ServiceWorkerEndpoint, ServesOnlyTheCallsOfWorkers) {
   const auto channel = open();
   const auto workers = v1::WorkerService::NewStub(channel);
   v1::Assignment assignment;
@@ -57,7 +57,7 @@ TEST_F(ServiceWorkerEndpoint, ServesTheCallsOfWorkersAlone) {
             grpc::StatusCode::UNIMPLEMENTED);
 }
 
-TEST_F(ServiceWorkerEndpoint, ATaskOfThisHostHasNoDoorThere) {
+TEST_F(ServiceWorkerEndpoint, ALocalTaskCannotUseTheRemoteEndpoint) {
   make_dataset();
   submit("long", "hang");
   ASSERT_TRUE(eventually([&] { return get("long").state() == v1::RUNNING; }));
@@ -70,7 +70,7 @@ TEST_F(ServiceWorkerEndpoint, ATaskOfThisHostHasNoDoorThere) {
   EXPECT_EQ(reason_of(workers->Enrol(context().get(), enrol, &enrolled)), "ATTEMPT_FENCED");
 }
 
-TEST_F(ServiceWorkerEndpoint, WantsItsNameAndNoPlainText) {
+TEST_F(ServiceWorkerEndpoint, RequiresTlsWithItsName) {
   const auto ask = [this](const std::shared_ptr<grpc::Channel>& channel) {
     v1::Assignment assignment;
     const auto workers = v1::WorkerService::NewStub(channel);
@@ -83,7 +83,7 @@ TEST_F(ServiceWorkerEndpoint, WantsItsNameAndNoPlainText) {
   EXPECT_EQ(ask(open()), grpc::StatusCode::ABORTED);
 }
 
-TEST_F(ServiceWorkerEndpoint, TheSocketOfThisHostKnowsNoEnrolment) {
+TEST_F(ServiceWorkerEndpoint, TheLocalSocketRefusesEnrolment) {
   const auto workers = v1::WorkerService::NewStub(grpc::CreateChannel(
       "unix:" + (config_.state_dir / "worker.sock").string(), grpc::InsecureChannelCredentials()));
   v1::EnrolResponse enrolled;
@@ -91,7 +91,7 @@ TEST_F(ServiceWorkerEndpoint, TheSocketOfThisHostKnowsNoEnrolment) {
             grpc::StatusCode::UNIMPLEMENTED);
 }
 
-TEST_F(ServiceWorkerEndpoint, KeepsItsCertificateAndIsShutWithoutASetting) {
+TEST_F(ServiceWorkerEndpoint, KeepsItsCertificateAndIsClosedByDefault) {
   const std::string certificate = daemon_->worker_endpoint()->certificate_pem();
   stop();
   start();

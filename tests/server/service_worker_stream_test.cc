@@ -70,7 +70,7 @@ class SlowOwner final : public TaskOwner {
   std::vector<Done<void>> waiting_;
 };
 
-TEST(ServiceWorkerStream, AReportDoesNotOvertakeTheOneBeforeIt) {
+TEST(ServiceWorkerStream, ReportsKeepTheirOrder) {
   const std::filesystem::path root =
       std::filesystem::temp_directory_path() / ("stream" + std::to_string(::getpid()));
   std::filesystem::create_directories(root);

@@ -87,7 +87,7 @@ class StateChecked : public StateFolderTest {
     return job;
   }
 
-  /// The lines of the check's output that do not say "ok", after the daemon has ended.
+  /// Returns the lines of the check's output that do not say "ok", after the daemon has ended.
   std::string findings() {
     store_.reset();
     const auto before = contents();
@@ -121,7 +121,7 @@ class StateChecked : public StateFolderTest {
   int64_t damaged_ = -1;
 };
 
-TEST_F(StateChecked, AWholeStateIsWell) {
+TEST_F(StateChecked, AnIntactStatePasses) {
   add_dataset("digits");
   add_model("model-a");
   add_checkpoint(start_job("job-a"), 100);
@@ -166,7 +166,7 @@ TEST_F(StateChecked, AMissingCheckpointIsNamed) {
   expect_words(findings(), {"job-a:", "step 100 is missing", "starts over"});
 }
 
-TEST_F(StateChecked, ADamagedUploadIsNamedByWhatItIsFor) {
+TEST_F(StateChecked, ADamagedUploadIsNamedWithItsUse) {
   const std::string sha256 = add_upload("weights of a model");
   NewWeights weights;
   weights.project = "default";
@@ -177,7 +177,7 @@ TEST_F(StateChecked, ADamagedUploadIsNamedByWhatItIsFor) {
   expect_words(findings(), {"upload   damaged  model w-imported", sha256, "upload it again"});
 }
 
-TEST_F(StateChecked, FilesThatNothingRefersToAreCounted) {
+TEST_F(StateChecked, UnreferencedFilesAreCounted) {
   write(paths_.dataset("stray") / "data.safetensors", std::string(5000, 'x'));
   write(paths_.upload("left.5.part"), "half");
   expect_words(findings(), {"files    unused  datasets/stray, 4.88 KiB", "uploads/left.5.part"});
@@ -197,7 +197,7 @@ TEST_F(StateChecked, ADamagedPageOfTheStoreIsFound) {
   EXPECT_GT(damaged_, 0);
 }
 
-TEST_F(StateChecked, TheLogOfADaemonThatWasKilledIsReadAndALostOneIsFound) {
+TEST_F(StateChecked, TheLogOfAKilledDaemonIsReadAndALostLogIsFound) {
   ASSERT_TRUE(store_->jobs().submit(new_job("job-a")).ok());
   const fs::path copy = folder_.path() / "copy";
   fs::copy(state_, copy, fs::copy_options::recursive);  // as after a power cut
@@ -214,7 +214,7 @@ TEST_F(StateChecked, TheLogOfADaemonThatWasKilledIsReadAndALostOneIsFound) {
   result = check_state(copy, line, line);
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->damaged, 1);
-  expect_words(text, {"STORE_LOST_COMMITS"});
+  expect_words(text, {"STORE_COMMITS_LOST"});
 
   fs::remove(copy / "trainyard.db-wal");
   result = check_state(copy, line, line);
@@ -234,7 +234,7 @@ TEST_F(StateChecked, AStoreOfAnEarlierVersionIsNotCalledDamaged) {
   EXPECT_EQ(damaged_, 0);
 }
 
-TEST_F(StateChecked, ACopyOfBeforeAnUpgradeIsKnownAndADamagedOneIsNamed) {
+TEST_F(StateChecked, ACopyFromBeforeAnUpgradeIsAcceptedAndADamagedOneIsNamed) {
   add_model("model-a");
   const Job lost = start_job("since");  // a job that only a store that was set aside knows
   write(paths_.job(lost.uid) / "notes", "x");
@@ -263,7 +263,7 @@ TEST_F(StateChecked, ACopyOfBeforeAnUpgradeIsKnownAndADamagedOneIsNamed) {
   expect_words(findings(), {"files    unused  jobs/" + lost.uid});
 }
 
-TEST_F(StateChecked, AFolderInUseIsRefusedAndANewOneIsNotMade) {
+TEST_F(StateChecked, AFolderInUseIsRefusedAndAMissingOneIsNotCreated) {
   const auto line = [](const std::string&) {};
   const auto busy = check_state(state_, line, line);
   ASSERT_FALSE(busy.ok());

@@ -62,7 +62,7 @@ class StoreArray : public ::testing::Test {
     for (const auto& [state, count] : array->states) out[std::string(name_of(state))] = count;
     return out;
   }
-  /// The same counts, computed by listing the jobs of the array.
+  /// Returns the counts of states() as computed from a list of the array's jobs.
   std::map<std::string, int64_t> counted(const std::string& id) {
     std::map<std::string, int64_t> out;
     for (const Job& job : list({.page_size = 1000, .array = id})) {
@@ -154,7 +154,7 @@ TEST_F(StoreArray, MembersAreJobsWithTheirValuesAndSurviveAReopening) {
   EXPECT_EQ(states("sweep"), (std::map<std::string, int64_t>{{"QUEUED", 3}}));
 }
 
-TEST_F(StoreArray, TheSchedulerIsToldOfEveryMember) {
+TEST_F(StoreArray, TheSchedulerIsNotifiedOfEveryMember) {
   std::mutex mu;
   std::set<std::string> reported;
   store->observe([&](std::span<const JobChange> changes) {
@@ -191,7 +191,7 @@ TEST_F(StoreArray, AllMembersAreStoredOrNone) {
   EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("mine", 2)).error().reason,
             "ARRAY_EXISTS");
   const Error full = answer_of(arrays(), &ArrayStore::submit, array_of("many", 6)).error();
-  EXPECT_EQ(full.reason, "QUOTA_QUEUED_JOBS");
+  EXPECT_EQ(full.reason, "QUEUED_JOBS_QUOTA_EXCEEDED");
   EXPECT_NE(full.message.find("would add 6"), std::string::npos) << full.message;
   EXPECT_EQ(answer_of(arrays(), &ArrayStore::submit, array_of("many", 5)).value().size, 5)
       << "5 are there";
@@ -215,7 +215,7 @@ TEST_F(StoreArray, AJobCannotTakeAMembersName) {
   EXPECT_EQ(ids(list({.no_members = true})), (std::vector<std::string>{"sweep", "sweep-2"}));
 }
 
-TEST_F(StoreArray, ARequestThatIsSentAgainHasItsArray) {
+TEST_F(StoreArray, ARepeatedRequestReturnsItsArray) {
   NewArray asked = array_of("", 3);
   asked.request_id = "7d444840-9dc0-11d1-b245-5ffdce74fad2";
   asked.request_digest = "one";
@@ -306,7 +306,7 @@ TEST_F(StoreArray, ArraysAreListedNewestFirstInPages) {
   EXPECT_EQ(arrays().list(query).error().reason, "PAGE_TOKEN_INVALID");
 }
 
-TEST_F(StoreArray, SteeringReachesEveryMemberThatHasNotEnded) {
+TEST_F(StoreArray, CancelAndPauseReachEveryActiveMember) {
   const int size = 2 * kMembersMax + 10;
   submit("other", 1);
   submit("sweep", size);
@@ -352,7 +352,7 @@ TEST_F(StoreArray, SteeringReachesEveryMemberThatHasNotEnded) {
       "ARRAY_NOT_FOUND");
 }
 
-TEST_F(StoreArray, MembersAreSteeredInTheOrderOfTheirNumbers) {
+TEST_F(StoreArray, MembersAreCancelledAndPausedInOrder) {
   submit("sweep", 3);
   start("sweep-0");
   ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).ok());
@@ -360,7 +360,7 @@ TEST_F(StoreArray, MembersAreSteeredInTheOrderOfTheirNumbers) {
   EXPECT_EQ(states("sweep")["CANCELLED"], 2);
 }
 
-TEST_F(StoreArray, OtherChangesGetInBetweenTheMembers) {
+TEST_F(StoreArray, OtherChangesAreWrittenBetweenMembers) {
   submit("sweep", 10 * static_cast<int>(kMembersMax));
   std::mutex mu;
   std::vector<std::string> order;
@@ -378,7 +378,7 @@ TEST_F(StoreArray, OtherChangesGetInBetweenTheMembers) {
 
 // In one transaction, three arrays of 3,000 members would take 40 s, and the single job would wait
 // for all of them.
-TEST_F(StoreArray, ArraysThatComeTogetherHoldTheWriterUpOneByOne) {
+TEST_F(StoreArray, ArraysSubmittedTogetherAreWrittenOneByOne) {
   std::promise<void> all;
   std::atomic<int> left = 4;
   const auto answered = [&](const auto& result) {
@@ -402,7 +402,7 @@ TEST_F(StoreArray, ArraysThatComeTogetherHoldTheWriterUpOneByOne) {
   EXPECT_LE(before, 1) << "it waits for the one that is being stored";
 }
 
-TEST_F(StoreArray, TwoThatWantTheOppositeBothEnd) {
+TEST_F(StoreArray, ConcurrentPauseAndResumeBothEnd) {
   submit("sweep", 3 * static_cast<int>(kMembersMax));
   std::promise<void> paused, resumed;
   arrays().steer("default", "sweep", Steering::kPause, [&](const auto&) { paused.set_value(); });
@@ -411,7 +411,7 @@ TEST_F(StoreArray, TwoThatWantTheOppositeBothEnd) {
   resumed.get_future().wait();
 }
 
-TEST_F(StoreArray, TheRowGoesWithItsLastMember) {
+TEST_F(StoreArray, TheArrayIsDeletedWithItsLastMember) {
   submit("sweep", 2);
   const Error unfinished = arrays().remove_some("default", "sweep").error();
   EXPECT_EQ(unfinished.reason, "JOB_STATE_CONFLICT");
@@ -425,10 +425,10 @@ TEST_F(StoreArray, TheRowGoesWithItsLastMember) {
   submit("sweep", 1);
 }
 
-TEST_F(StoreArray, ADeletionTakesAllMembersAndNothingElse) {
+TEST_F(StoreArray, ADeletionRemovesOnlyAndAllMembers) {
   const int size = static_cast<int>(kMembersMax) + 3;
   submit("sweep", size);
-  submit("swee", 2);  // its name is a prefix of the other's
+  submit("swee", 2);  // its name is a prefix of the other name
   ASSERT_TRUE(answer_of(arrays(), &ArrayStore::steer, "default", "sweep", Steering::kCancel).ok());
   const RemovedMembers first = arrays().remove_some("default", "sweep").value();
   EXPECT_FALSE(first.all);
@@ -467,7 +467,7 @@ TEST_F(StoreArray, MembersWaitForOtherJobs) {
     asked.after.push_back({id, true});
   }
   const Error many = answer_of(arrays(), &ArrayStore::submit, asked).error();
-  EXPECT_EQ(many.reason, "ARRAY_SIZE");
+  EXPECT_EQ(many.reason, "ARRAY_SIZE_INVALID");
   EXPECT_NE(many.message.find("30000 dependencies, expected at most 20000"), std::string::npos)
       << many.message;
 }

@@ -38,7 +38,7 @@ NewJob numbered_job(int i) {
   return job;
 }
 
-// The work of a small daemon: it submits jobs, runs one to its end and cancels one. Calls
+// Does what a small daemon would do: submits jobs, runs one to its end and cancels one. Calls
 // `acknowledged` after each acknowledged step.
 void work(Store& store, const std::function<void(char)>& acknowledged) {
   for (int i = 0; i < kJobs; ++i)
@@ -100,12 +100,11 @@ StoreOptions crash_options(const fs::path& directory) {
   return options;
 }
 
-// Runs the work in a child process that exits at its n-th operation. Returns the acknowledged
-// steps, and whether the work completed without reaching that operation.
 struct Crashed {
-  std::string seen;
-  bool came_through = false;
+  std::string seen;           // the acknowledged steps
+  bool came_through = false;  // whether work() ended without reaching the operation
 };
+// Runs work() in a child process that exits at its n-th operation.
 Crashed crash_at(const fs::path& directory, int n, bool after_commit) {
   int pipe_fds[2];
   EXPECT_EQ(::pipe(pipe_fds), 0);
@@ -264,7 +263,7 @@ TEST(StoreCrash, F22AnUpgradeThatIsKilledAtAnyWriteLosesNothing) {
   EXPECT_GT(upgraded, 0);
 }
 
-TEST(StoreCrash, F22ThePowerMayGoAsSoonAsTheMigrationBegins) {
+TEST(StoreCrash, F22APowerCutAtTheBeginningOfTheMigrationIsSafe) {
   const int before = newest_schema_version() - 1;
   const std::string name = "trainyard.db.schema-" + std::to_string(before);
   TemporaryDirectory directory;

@@ -57,7 +57,7 @@ TEST_F(StoreData, DatasetIsIngestedOnceForADigest) {
   EXPECT_TRUE(datasets.list_ingesting().value().empty());
 }
 
-TEST_F(StoreData, FailedDatasetIsTriedAgain) {
+TEST_F(StoreData, AFailedDatasetIsRetried) {
   ASSERT_TRUE(datasets.create(new_dataset("digits", "d1")).ok());
   ASSERT_TRUE(
       answer_of(datasets, &DatasetStore::set_failed, "d1", "DATASET_INVALID", "row 3: ragged")
@@ -90,7 +90,7 @@ TEST_F(StoreData, OtherContentIsTheNextVersionAndTheNewestsContentIsThatOneAgain
             "there is no dataset 'nobody@1'.");
 }
 
-TEST_F(StoreData, AVersionsNumberIsNeverGivenAgain) {
+TEST_F(StoreData, VersionNumbersAreNeverReused) {
   ready("digits", "d1");
   ready("digits", "d2");
   ASSERT_TRUE(datasets.remove("default", {"digits", 2}).ok());
@@ -103,7 +103,7 @@ TEST_F(StoreData, AVersionsNumberIsNeverGivenAgain) {
   EXPECT_EQ(store->datasets().create(new_dataset("digits", "d1")).value().dataset.version, 4);
 }
 
-TEST_F(StoreData, CreatesAtOnceGetNumbersOfTheirOwn) {
+TEST_F(StoreData, ConcurrentCreatesGetDistinctNumbers) {
   constexpr int kThreads = 4, kEach = 25;
   std::vector<std::set<int32_t>> versions(kThreads);
   {
@@ -125,7 +125,7 @@ TEST_F(StoreData, CreatesAtOnceGetNumbersOfTheirOwn) {
   EXPECT_EQ(*all.rbegin(), kThreads * kEach);
 }
 
-TEST_F(StoreData, WhoNeedsDataPassesOverFailedVersions) {
+TEST_F(StoreData, FailedVersionsAreNotUsed) {
   ready("digits", "d1");
   ASSERT_TRUE(datasets.create(new_dataset("digits", "d2")).ok());
   ASSERT_TRUE(
@@ -158,7 +158,7 @@ TEST_F(StoreData, SubmitNeedsAReadyDatasetAndKeepsIt) {
   EXPECT_EQ(datasets.remove("default", {"digits"}).error().reason, "DATASET_NOT_FOUND");
 }
 
-TEST_F(StoreData, AJobKeepsItsVersionAndWhoRemovesAllIsToldOfIt) {
+TEST_F(StoreData, AJobKeepsItsVersionAndRemovingAllVersionsNamesTheJob) {
   ready("digits", "d1");
   ready("digits", "d2");
   ready("digits", "d3");
@@ -257,7 +257,7 @@ TEST_F(StoreData, F26IdleUploadsAreListedAndForgotten) {
   EXPECT_TRUE(uploads.list_idle(clock.wall_us()).value().empty());
 }
 
-TEST_F(StoreData, ContentThatNothingRefersToIsListedOnceItIsOld) {
+TEST_F(StoreData, UnreferencedContentIsListedOnceItIsOld) {
   NewDataset dataset = new_dataset("digits", "1111");
   dataset.spec.add_sources()->set_sha256("used");
   ASSERT_TRUE(datasets.create(dataset).ok());
@@ -293,7 +293,7 @@ TEST_F(StoreData, F26TheFileOfAModelIsNotForgotten) {
 
 // F03 for deletions: the row is deleted and the daemon ends before the files are. The next daemon
 // must learn which files to delete.
-TEST_F(StoreData, F03WhatADeletionLeftIsToldToTheNextStart) {
+TEST_F(StoreData, F03LeftoversOfADeletionAreListedAtTheNextStart) {
   const Job job = run_job(*store, new_job("trained"));
   AttemptUpdate end = update_of(job, 2);
   end.move = move_to(JobState::kSucceeded);

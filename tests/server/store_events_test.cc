@@ -42,7 +42,7 @@ void expect_same(const v1::Event& event) {
   EXPECT_EQ(read.SerializeAsString(), event.SerializeAsString()) << event.DebugString();
 }
 
-TEST(EventPayload, MetricsComeBackAsTheyWere) {
+TEST(EventPayload, MetricsRoundTrip) {
   v1::Event event = metrics_event();
   add_series(event, "train/loss", 16380, 300,
              [](int i) { return 1.0F / static_cast<float>(i + 1); });
@@ -70,7 +70,7 @@ TEST(EventPayload, MetricsComeBackAsTheyWere) {
   expect_same(not_finite);
 }
 
-TEST(EventPayload, WhateverElseAWorkerSendsIsKept) {
+TEST(EventPayload, OtherEventsAreKeptUnchanged) {
   v1::Event event = metrics_event();
   expect_same(event);  // a batch without any series
   add_series(event, "train/loss", 1, 2, [](int i) { return i; });
@@ -124,7 +124,7 @@ TEST(EventPayload, DamagedOnesAreRefused) {
   EXPECT_FALSE(unpack_event("\x0a\xff", event));
 }
 
-/// The packed bytes per step of two series, the first of which has float values.
+/// Returns the packed bytes per step of two series, the first of which has float values.
 double bytes_a_step(int steps, int batch) {
   v1::Event event = metrics_event();
   add_series(event, "train/loss", 1'000'000, steps,
@@ -134,19 +134,19 @@ double bytes_a_step(int steps, int batch) {
   return static_cast<double>(pack_event(event).size()) / steps;
 }
 
-TEST(EventPayload, AStepTakesItsValuesAndNoMore) {
+TEST(EventPayload, AStepUsesOnlyTheBytesOfItsValues) {
   EXPECT_LT(bytes_a_step(1000, 64), 8.2);
   EXPECT_LT(bytes_a_step(1000, 50), 12.2) << "fiftieths are no floats";
 }
 
-/// An event of about `bytes` bytes when packed.
+/// Returns an event of about `bytes` bytes when packed.
 v1::Event log_of(size_t bytes) {
   std::string text;
   for (size_t i = 0; i < bytes; ++i) text += static_cast<char>('a' + i * i % 26);
   return log_event(std::move(text));
 }
 
-TEST(EventRows, LongEventsAreReadBackAndGoWithTheirJob) {
+TEST(EventRows, LongEventsAreReadBackAndDeletedWithTheirJob) {
   const TemporaryDirectory directory;
   FakeClock clock;
   std::unique_ptr<Store> store = open_or_die(small_options(directory.path()), clock);

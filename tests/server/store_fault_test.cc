@@ -108,7 +108,7 @@ TEST_F(StoreFault, F17EachWriteThatFindsTheDiskFullIsRefusedAndForgotten) {
 
 // On a full disk, the remaining dependent jobs are settled with the next change instead of in an
 // endless retry.
-TEST_F(StoreFault, F17JobsThatWaitAreToldOnceThereIsRoom) {
+TEST_F(StoreFault, F17WaitingJobsAreNotifiedOnceThereIsRoom) {
   options.checkpoint_pages = 1'000'000;  // so that each sync belongs to a commit
   const auto store = open_or_die(options);
   const Job hub = run_job(*store, new_job("hub"));
@@ -173,7 +173,7 @@ TEST_F(StoreFault, F23LockedStoreIsABoundedWait) {
   EXPECT_TRUE(store->health().ok());
 }
 
-TEST_F(StoreFault, F23QueueOfChangesIsBoundedAndEveryoneIsAnswered) {
+TEST_F(StoreFault, F23TheQueueOfChangesIsBoundedAndEveryChangeIsAnswered) {
   options.busy_timeout_ms = 300;
   options.queued_jobs_max = 1 << 20;
   const std::unique_ptr<Store> store = open_or_die(options);

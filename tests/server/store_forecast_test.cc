@@ -51,7 +51,7 @@ class StoreForecast : public ::testing::Test {
   }
 };
 
-TEST_F(StoreForecast, WhatAJobTookBesideAnotherIsNotItsDevicesOwn) {
+TEST_F(StoreForecast, TimesOfJobsThatSharedADeviceAreIgnored) {
   finish("beside", 100, 0.9, JobState::kSucceeded, /*shared=*/true);
   finish("alone", 100, 0.6);
   const std::vector<ForecastOutcome> all = store->forecasts().outcomes(0).value();
@@ -59,7 +59,7 @@ TEST_F(StoreForecast, WhatAJobTookBesideAnotherIsNotItsDevicesOwn) {
   EXPECT_EQ(all[0].step_measured, 0.6);
 }
 
-TEST_F(StoreForecast, RatesOfAKeyTakeThePlaceOfOlderOnes) {
+TEST_F(StoreForecast, NewRatesReplaceOlderOnes) {
   ASSERT_TRUE(answer_of(store->forecasts(), &ForecastStore::save_rates,
                         StoredRates{{"cpu", 2, v1::Recipe::FP32}, 1, "old"})
                   .ok());
@@ -77,7 +77,7 @@ TEST_F(StoreForecast, RatesOfAKeyTakeThePlaceOfOlderOnes) {
   EXPECT_EQ(all[1].time_us, 2);
 }
 
-TEST_F(StoreForecast, NodesOfAClusterAreKeptApartAndForgotten) {
+TEST_F(StoreForecast, NodesOfAClusterAreDistinguishedAndExpire) {
   const auto rates = [](const std::string& cluster, const std::string& node, int64_t seen_us) {
     return StoredNodeRates{.key = {cluster, node, 2, v1::Recipe::FP32},
                            .build = "b1",
@@ -161,7 +161,7 @@ TEST(Forecasts, AreOfTheModelOfGpuThatAJobHas) {
   EXPECT_EQ(forecast_on({}, "devices/cpu"), nullptr);
 }
 
-TEST_F(StoreForecast, AnOutcomeIsOfTheModelOfGpuOrOfNone) {
+TEST_F(StoreForecast, AnOutcomeHasTheModelOfGpuOrNone) {
   const auto finish_on = [&](const std::string& id, const std::string& device) {
     NewJob asked = new_job(id);
     asked.plan.set_steps_total(100);
@@ -191,13 +191,13 @@ TEST_F(StoreForecast, AnOutcomeIsOfTheModelOfGpuOrOfNone) {
   EXPECT_EQ(all[0].device_model, "Fast GPU");
 }
 
-TEST_F(StoreForecast, TooFewStepsAndFailedJobsSayNothing) {
+TEST_F(StoreForecast, TooFewStepsAndFailedJobsAreIgnored) {
   finish("short", kOutcomeStepsMin - 1, 0.75);
   finish("failed", 100, 0.75, JobState::kFailed);
   EXPECT_TRUE(store->forecasts().outcomes(0).value().empty());
 }
 
-TEST_F(StoreForecast, TheWorkersPlanLeavesTheForecasts) {
+TEST_F(StoreForecast, TheWorkersPlanKeepsTheForecasts) {
   NewJob asked = new_job("kept");
   asked.plan.add_forecasts()->set_step_seconds(0.5);
   Job job = store->jobs().submit(asked).value();
@@ -212,7 +212,7 @@ TEST_F(StoreForecast, TheWorkersPlanLeavesTheForecasts) {
   EXPECT_EQ(job.plan.forecasts(0).step_seconds(), 0.5);
 }
 
-TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
+TEST_F(StoreForecast, AJobThatIsNotRunningContinuesFromItsCheckpoint) {
   NewJob asked = new_job("killed");
   asked.plan.set_steps_total(1'000);
   v1::Forecast& forecast = *asked.plan.add_forecasts();
@@ -261,7 +261,7 @@ TEST_F(StoreForecast, AJobThatIsNotRunningGoesOnFromItsCheckpoint) {
   EXPECT_NEAR(read().on_cpu.rest_s, 40, 1e-9);
 }
 
-TEST(Needs, OfARunningJobAreThoseOfItsModelOfGpu) {
+TEST(Needs, OfARunningJobDependOnItsModelOfGpu) {
   v1::RunPlan plan;
   for (const auto& [device, seconds] : {std::pair("devices/gpu-0", 100), {"devices/gpu-1", 10}}) {
     v1::Forecast& forecast = *plan.add_forecasts();
@@ -279,7 +279,7 @@ TEST(Needs, OfARunningJobAreThoseOfItsModelOfGpu) {
   EXPECT_NEAR(waiting.on_gpu.rest_high_s, 100, 1e-9) << "it may get either";
 }
 
-TEST(Remaining, IsForecastAndThenMeasured) {
+TEST(Remaining, IsForecastThenMeasured) {
   v1::RunPlan plan;
   plan.set_steps_total(1000);
   v1::Forecast& forecast = *plan.add_forecasts();
@@ -339,7 +339,7 @@ TEST(Remaining, IsForecastAndThenMeasured) {
   EXPECT_EQ(remaining.forecast_share, 0);
 }
 
-TEST(Remaining, TellsTheShareOfTheBoundAndWhatItIsMadeOf) {
+TEST(Remaining, ReportsTheBoundShareAndItsParts) {
   v1::RunPlan plan;
   plan.set_steps_total(1000);
   v1::Forecast& forecast = *plan.add_forecasts();

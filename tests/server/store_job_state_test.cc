@@ -17,14 +17,14 @@ constexpr bool kMay[7][7] = {{0, 1, 0, 1, 0, 1, 1},   // QUEUED
                              {0, 0, 0, 0, 0, 0, 0},   // FAILED
                              {0, 0, 0, 0, 0, 0, 0}};  // CANCELLED
 
-TEST(JobState, MovesAreExactlyTheTable) {
+TEST(JobState, TransitionsAreExactlyThoseOfTheTable) {
   for (const JobState from : kJobStates)
     for (const JobState to : kJobStates)
       EXPECT_EQ(can_move(from, to), kMay[static_cast<int>(from) - 1][static_cast<int>(to) - 1])
           << name_of(from) << " -> " << name_of(to);
 }
 
-TEST(JobState, TerminalStatesAreThoseWithoutAMove) {
+TEST(JobState, TerminalStatesAreThoseWithoutATransition) {
   for (const JobState from : kJobStates) {
     bool any = false;
     for (const JobState to : kJobStates) any |= can_move(from, to);
@@ -32,7 +32,7 @@ TEST(JobState, TerminalStatesAreThoseWithoutAMove) {
   }
 }
 
-TEST(JobState, NumbersAndNamesAreTheWires) {
+TEST(JobState, NumbersAndNamesMatchTheWire) {
   EXPECT_EQ(static_cast<int>(kJobStates.size()), v1::JobState_descriptor()->value_count() - 1);
   for (const JobState s : kJobStates)
     EXPECT_EQ(v1::JobState_Name(static_cast<v1::JobState>(s)), name_of(s));

@@ -28,7 +28,7 @@ class StoreJob : public ::testing::Test {
   std::unique_ptr<Store> store = open_or_die(small_options(directory.path()), clock);
 };
 
-TEST_F(StoreJob, SubmittedJobIsThereAfterReopening) {
+TEST_F(StoreJob, ASubmittedJobSurvivesReopening) {
   NewJob asked = new_job("first");
   asked.spec.set_priority(7);
   asked.plan.set_parameter_count(123);
@@ -47,7 +47,7 @@ TEST_F(StoreJob, SubmittedJobIsThereAfterReopening) {
   EXPECT_EQ(events[0].state().state(), v1::QUEUED);
 }
 
-TEST_F(StoreJob, MadeUpIdsAreDifferentAndValid) {
+TEST_F(StoreJob, GeneratedIdsAreDifferentAndValid) {
   const Job a = jobs().submit(new_job()).value();
   const Job b = jobs().submit(new_job()).value();
   EXPECT_NE(a.id, b.id);
@@ -56,7 +56,7 @@ TEST_F(StoreJob, MadeUpIdsAreDifferentAndValid) {
   EXPECT_GE(a.id.size(), 4u);
 }
 
-TEST_F(StoreJob, TakenIdIsRefused) {
+TEST_F(StoreJob, AnIdInUseIsRefused) {
   ASSERT_TRUE(jobs().submit(new_job("mine")).ok());
   const Result<Job> second = jobs().submit(new_job("mine"));
   ASSERT_FALSE(second.ok());
@@ -125,7 +125,7 @@ TEST_F(StoreJob, QuotaOfQueuedJobsFollowsTheirState) {
   const Result<Job> refused = jobs().submit(new_job("job-c"));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kResourceExhausted);
-  EXPECT_EQ(refused.error().reason, "QUOTA_QUEUED_JOBS");
+  EXPECT_EQ(refused.error().reason, "QUEUED_JOBS_QUOTA_EXCEEDED");
   ASSERT_TRUE(jobs().start_attempt(a.uid, {"devices/cpu"}, "n", "R", "m").ok());
   ASSERT_TRUE(jobs().submit(new_job("job-c")).ok());
   ASSERT_FALSE(jobs().submit(new_job("job-d")).ok());
@@ -217,7 +217,7 @@ TEST_F(StoreJob, LifeOfAJobIsOneSequenceOfEvents) {
   EXPECT_TRUE(jobs().list_active().value().empty());
 }
 
-TEST_F(StoreJob, ReportSentAgainChangesNothing) {
+TEST_F(StoreJob, ARepeatedReportChangesNothing) {
   const Job job = run_job(*store);
   AttemptUpdate log = update_of(job, 2);
   log.events.push_back(log_event("once"));
@@ -277,7 +277,7 @@ TEST_F(StoreJob, ACredentialIsRecordedOnce) {
   ASSERT_TRUE(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "a").ok())
       << "the answer was lost";
   EXPECT_EQ(answer_of(jobs(), &JobStore::set_nonce, job.uid, 1, "b").error().reason,
-            "ENROLMENT_SPENT");
+            "ENROLMENT_USED");
   EXPECT_EQ(jobs().find_attempt(job.uid, 1).value().nonce_digest, "a");
   AttemptUpdate end = update_of(job);
   end.move = move_to(JobState::kQueued);
@@ -302,7 +302,7 @@ TEST_F(StoreJob, TerminalStateIsWrittenOnce) {
   EXPECT_FALSE(jobs().find_uid(job.uid).value().cancel_requested);
 }
 
-TEST_F(StoreJob, RefusedMoveLeavesNoTrace) {
+TEST_F(StoreJob, ARefusedTransitionChangesNothing) {
   const Job job = jobs().submit(new_job()).value();
   EXPECT_EQ(
       answer_of(jobs(), &JobStore::move, job.uid, move_to(JobState::kSucceeded)).error().reason,
@@ -325,7 +325,7 @@ TEST_F(StoreJob, CancelOfAWaitingJobEndsItAtOnce) {
   EXPECT_EQ(jobs().request_cancel("default", "nobody").error().reason, "JOB_NOT_FOUND");
 }
 
-TEST_F(StoreJob, PriorityIsAnotherOneAfterReopeningAndWakesTheScheduler) {
+TEST_F(StoreJob, AChangedPriorityIsDurableAndWakesTheScheduler) {
   const Job job = jobs().submit(new_job("wait")).value();
   std::vector<bool> reschedules;
   std::mutex mu;
@@ -391,7 +391,7 @@ TEST_F(StoreJob, ARunningJobPausesWhereItWouldGoBackToTheQueue) {
   EXPECT_EQ(paused.retry_time_us, 0);
 }
 
-TEST_F(StoreJob, APauseIsTakenBackOrOvertakenByTheEnd) {
+TEST_F(StoreJob, APauseIsRevokedOrSupersededByTheEnd) {
   const Job job = run_job(*store, new_job("runs"));
   ASSERT_TRUE(jobs().request_pause("default", "runs").ok());
   EXPECT_FALSE(jobs().resume("default", "runs").value().pause_requested);
@@ -410,7 +410,7 @@ TEST_F(StoreJob, APauseIsTakenBackOrOvertakenByTheEnd) {
   EXPECT_EQ(jobs().resume("default", "ends").error().reason, "JOB_STATE_CONFLICT");
 }
 
-TEST_F(StoreJob, ACancelComesBeforeAPause) {
+TEST_F(StoreJob, ACancelHasPrecedenceOverAPause) {
   const Job job = run_job(*store, new_job("both"));
   ASSERT_TRUE(jobs().request_pause("default", "both").ok());
   ASSERT_TRUE(jobs().request_cancel("default", "both").ok());
@@ -421,7 +421,7 @@ TEST_F(StoreJob, ACancelComesBeforeAPause) {
             JobState::kCancelled);
 }
 
-TEST_F(StoreJob, ARestartOfTheDaemonPausesWhatWasAskedTo) {
+TEST_F(StoreJob, ARestartPausesJobsWithAPauseRequest) {
   const Job job = run_job(*store, new_job("asked"));
   ASSERT_TRUE(jobs().request_pause("default", "asked").ok());
   reopen();
@@ -598,7 +598,7 @@ TEST_F(StoreJob, ListOfSeveralStatesIsInOneOrder) {
 }
 
 // The scheduler's index is filled by a read and then updated by notifications, which must agree.
-TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
+TEST_F(StoreJob, JobSummariesMatchTheJobs) {
   std::map<std::string, JobBrief> reported;
   std::mutex mu;
   store->observe([&](std::span<const JobChange> changes) {
@@ -656,7 +656,7 @@ TEST_F(StoreJob, BriefsAreToldAsTheyAreRead) {
   EXPECT_EQ(read.at(paused.uid).state, JobState::kPaused);
 }
 
-TEST_F(StoreJob, ListByLabelsPagesOverAllJobsThatHaveThem) {
+TEST_F(StoreJob, ListByLabelsPagesOverAllMatchingJobs) {
   std::vector<std::string> wanted;
   for (int i = 0; i < 12; ++i) {
     NewJob asked = new_job("job-" + std::to_string(i));
@@ -697,7 +697,7 @@ TEST_F(StoreJob, ListByLabelsPagesOverAllJobsThatHaveThem) {
   EXPECT_EQ(jobs().list(query).error().reason, "PAGE_TOKEN_INVALID");
 }
 
-TEST_F(StoreJob, PageTokenIsRefusedWhenChangedOrUsedElsewhere) {
+TEST_F(StoreJob, APageTokenIsRefusedIfChangedOrUsedWithAnotherRequest) {
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(jobs().submit(new_job()).ok());
   JobQuery query;
   query.page_size = 1;
@@ -725,7 +725,7 @@ TEST_F(StoreJob, PageTokenIsRefusedWhenChangedOrUsedElsewhere) {
   EXPECT_TRUE(jobs().list(query).ok());
 }
 
-TEST_F(StoreJob, RemoveTakesEventsAndLeavesTheModel) {
+TEST_F(StoreJob, RemoveDeletesEventsAndKeepsTheModel) {
   Job job = run_job(*store, new_job("done"));
   EXPECT_EQ(jobs().remove("default", "done").error().reason, "JOB_STATE_CONFLICT");
   AttemptUpdate end = update_of(job);
@@ -742,7 +742,7 @@ TEST_F(StoreJob, RemoveTakesEventsAndLeavesTheModel) {
   EXPECT_TRUE(jobs().submit(new_job("done")).ok());
 }
 
-TEST_F(StoreJob, OnlyAJobThatHasEndedForgetsItsCheckpoints) {
+TEST_F(StoreJob, OnlyAnEndedJobDropsItsCheckpoints) {
   Job job = run_job(*store, new_job("done"));
   AttemptUpdate update = update_of(job);
   update.events.emplace_back().mutable_checkpoint()->set_step(5);

@@ -40,7 +40,7 @@ class StoreOpen : public ::testing::Test {
   fs::path db = directory.path() / "state/trainyard.db";
 };
 
-TEST_F(StoreOpen, F24SecondDaemonIsRefusedAndToldThePid) {
+TEST_F(StoreOpen, F24ASecondDaemonIsRefusedWithThePid) {
   const std::unique_ptr<Store> first = open_or_die(options);
   const Error e = refused();
   EXPECT_EQ(e.reason, "STATE_DIR_LOCKED");
@@ -78,7 +78,7 @@ TEST_F(StoreOpen, F24LockThatAKilledDaemonsChildStillHasIsWaitedFor) {
   EXPECT_TRUE(next.ok()) << next.error().message;
 }
 
-TEST_F(StoreOpen, F22OtherFileIsNeverReplaced) {
+TEST_F(StoreOpen, F22AnotherFileIsNeverReplaced) {
   fs::create_directories(options.state_dir);
   for (const std::string& text : {std::string(), std::string("hello, not a database")}) {
     write(db, text);
@@ -104,7 +104,7 @@ TEST_F(StoreOpen, F22NewerSchemaIsRefused) {
 }
 
 /// Fails if a migration loses rows, or if names in old jobs no longer refer to anything.
-TEST_F(StoreOpen, WhatAnEarlierSchemaHadIsThereAfterTheUpgrade) {
+TEST_F(StoreOpen, DataOfAnEarlierSchemaSurvivesTheUpgrade) {
   make_older_store(options.state_dir, 1);
   const std::unique_ptr<Store> store = open_or_die(options);
   DatasetStore& datasets = store->datasets();
@@ -129,14 +129,14 @@ TEST_F(StoreOpen, WhatAnEarlierSchemaHadIsThereAfterTheUpgrade) {
   EXPECT_TRUE(store->jobs().submit(std::move(next)).ok());
 }
 
-TEST_F(StoreOpen, F22MissingStoreIsNotMadeAnew) {
+TEST_F(StoreOpen, F22AMissingStoreIsNotCreated) {
   make();
   fs::remove(db);
   EXPECT_EQ(refused().reason, "STORE_MISSING");
   EXPECT_FALSE(fs::exists(db));
 }
 
-TEST_F(StoreOpen, F22StoreThatMustExistIsNotMade) {
+TEST_F(StoreOpen, F22ARequiredStoreIsNotCreated) {
   options.must_exist = true;
   EXPECT_EQ(refused().reason, "STORE_MISSING");
   EXPECT_FALSE(fs::exists(db));
@@ -184,20 +184,20 @@ TEST_F(StoreOpen, F22ACutOrDamagedLogIsNoticed) {
   for (const std::string& damaged : {std::string(), saved.substr(0, saved.size() / 2), flipped}) {
     write(wal, damaged);
     const Error e = refused();
-    EXPECT_EQ(e.reason, "STORE_LOST_COMMITS");
+    EXPECT_EQ(e.reason, "STORE_COMMITS_LOST");
     EXPECT_NE(e.message.find("were acknowledged"), std::string::npos) << e.message;
     EXPECT_NE(e.message.find("trainyard.db.commit"), std::string::npos) << "the remedy";
     // It must be refused again, even if the first attempt to open has changed the log.
-    EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+    EXPECT_EQ(refused().reason, "STORE_COMMITS_LOST");
   }
 }
 
-TEST_F(StoreOpen, F22ALogThatWasRestoredIsWholeAgain) {
+TEST_F(StoreOpen, F22ARestoredLogIsAccepted) {
   kill_with_five_jobs(options);
   const fs::path wal = db.string() + "-wal";
   const std::string saved_wal = content(wal), saved_db = content(db);
   write(wal, "");
-  EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+  EXPECT_EQ(refused().reason, "STORE_COMMITS_LOST");
   write(wal, saved_wal);  // restore a backup of both files
   write(db, saved_db);
   const std::unique_ptr<Store> store = open_or_die(options);
@@ -207,7 +207,7 @@ TEST_F(StoreOpen, F22ALogThatWasRestoredIsWholeAgain) {
 TEST_F(StoreOpen, F22TheLossOfALogCanBeAccepted) {
   kill_with_five_jobs(options);
   write(db.string() + "-wal", "");
-  EXPECT_EQ(refused().reason, "STORE_LOST_COMMITS");
+  EXPECT_EQ(refused().reason, "STORE_COMMITS_LOST");
   fs::remove(db.string() + ".commit");
   {
     const std::unique_ptr<Store> store = open_or_die(options);
@@ -217,7 +217,7 @@ TEST_F(StoreOpen, F22TheLossOfALogCanBeAccepted) {
   EXPECT_EQ(open_or_die(options)->jobs().list({}).value().jobs.size(), 1u);
 }
 
-TEST_F(StoreOpen, TheCommitMarkOutlivesATornWrite) {
+TEST_F(StoreOpen, TheCommitMarkSurvivesATornWrite) {
   const fs::path path = db.string() + ".commit";
   fs::create_directories(options.state_dir);
   CommitMark mark = CommitMark::open(path, 41).value();
@@ -297,7 +297,7 @@ TEST_F(StoreOpen, ReadersNeverCheckpoint) {
 }
 
 // The writer is never idle here. Without WAL checkpoints the log would grow to 12 MiB.
-TEST_F(StoreOpen, TheLogIsBoundedThoughChangesKeepComing) {
+TEST_F(StoreOpen, TheLogIsBoundedUnderContinuousChanges) {
   constexpr int kSubmits = 8000;
   options.checkpoint_pages = 8;
   options.queued_jobs_max = kSubmits;

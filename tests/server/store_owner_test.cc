@@ -53,7 +53,7 @@ class StoreOwner : public ::testing::Test {
     return answer_of(jobs(), &JobStore::update_attempt, std::move(ended)).value();
   }
 
-  /// The number of unfinished jobs that wait for another job.
+  /// Returns the number of unfinished jobs that wait for another job.
   int64_t count_waiting() {
     int64_t waiting = 0;
     const auto count = [&](const JobBrief& job) { waiting += job.waits_for > 0 ? 1 : 0; };
@@ -126,7 +126,7 @@ TEST_F(StoreOwner, TheTimeLimitCountsWhatTheAttemptsTrainedAndNothingElse) {
   back.move = move_to(JobState::kQueued);
   job = answer_of(jobs(), &JobStore::update_attempt, back).value();
   EXPECT_EQ(job.state, JobState::kFailed);
-  EXPECT_EQ(job.reason, "TIME_LIMIT");
+  EXPECT_EQ(job.reason, "TIME_LIMIT_REACHED");
   EXPECT_NE(job.message.find("10 s, of at most 10 s"), std::string::npos) << job.message;
   EXPECT_NE(job.message.find("checkpoint of step 70"), std::string::npos) << job.message;
 }
@@ -148,7 +148,7 @@ TEST_F(StoreOwner, AWorkerOutOfSightHasTrainedUpToItsNewestEvent) {
   EXPECT_EQ(back.run_time_us, 3'000'000);
 }
 
-TEST_F(StoreOwner, ACancelComesBeforeATimeLimitAndThatBeforeAPause) {
+TEST_F(StoreOwner, ACancelPrecedesATimeLimitWhichPrecedesAPause) {
   const auto end_late = [&](const std::string& id, bool cancels) {
     NewJob asked = new_job(id);
     asked.spec.mutable_resources()->set_time_limit_seconds(1);
@@ -162,11 +162,11 @@ TEST_F(StoreOwner, ACancelComesBeforeATimeLimitAndThatBeforeAPause) {
     back.move = move_to(JobState::kQueued);
     return answer_of(jobs(), &JobStore::update_attempt, back).value();
   };
-  EXPECT_EQ(end_late("paused", false).reason, "TIME_LIMIT");
+  EXPECT_EQ(end_late("paused", false).reason, "TIME_LIMIT_REACHED");
   EXPECT_EQ(end_late("cancelled", true).reason, "CANCELLED");
 }
 
-TEST_F(StoreOwner, AJobWaitsForAnotherAndIsWokenByItsSuccess) {
+TEST_F(StoreOwner, AJobWaitsForAnotherAndStartsAfterItsSuccess) {
   std::map<std::string, JobBrief> reported;
   std::mutex mu;
   store->observe([&](std::span<const JobChange> changes) {
@@ -193,7 +193,7 @@ TEST_F(StoreOwner, AJobWaitsForAnotherAndIsWokenByItsSuccess) {
   EXPECT_EQ(reported.at(waiting.uid).waits_for, 0) << "the scheduler hears of it";
 }
 
-TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
+TEST_F(StoreOwner, JobsThatWaitForAFailedJobFailTransitively) {
   constexpr int kLength = 2'000;  // a recursive implementation would overflow the stack
   ASSERT_TRUE(jobs().submit(new_job("link-0")).ok());
   for (int i = 1; i <= kLength; ++i) {
@@ -222,7 +222,7 @@ TEST_F(StoreOwner, WhatWaitsForAFailureEndsWithItAllTheWayDown) {
   EXPECT_EQ(get("cleanup").state, JobState::kQueued);
 }
 
-TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
+TEST_F(StoreOwner, ThousandsOfWaitingJobsAreSettledInPiecesAlsoOverARestart) {
   constexpr int kWaiters = 3'000;
   std::mutex mu;
   size_t commit_max = 0;  // largest number of changes in a commit
@@ -267,8 +267,8 @@ TEST_F(StoreOwner, ThousandsOfWaitersAreSettledInPiecesAlsoOverARestart) {
   EXPECT_LE(commit_max, static_cast<size_t>(kSettledMax) + 3) << "with three commands";
 }
 
-// The state after a daemon died right after the commit that ends a job.
-TEST_F(StoreOwner, WhatADeadDaemonLeftUnsettledIsSettledAtTheOpening) {
+// A daemon died right after the commit that ends a job.
+TEST_F(StoreOwner, DependenciesLeftByAKilledDaemonAreSettledAtTheOpening) {
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
   ASSERT_TRUE(jobs().submit(new_job("other")).ok());
   ASSERT_TRUE(jobs().submit(job_after("needs-it", {{"first"}})).ok());
@@ -290,7 +290,7 @@ TEST_F(StoreOwner, WhatADeadDaemonLeftUnsettledIsSettledAtTheOpening) {
   EXPECT_TRUE(jobs().remove("default", "first").ok());
 }
 
-TEST_F(StoreOwner, ACancelledWaiterNeitherRunsNorHoldsOthers) {
+TEST_F(StoreOwner, ACancelledWaitingJobNeitherRunsNorBlocksOthers) {
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
   ASSERT_TRUE(jobs().submit(job_after("second", {{"first"}})).ok());
   ASSERT_TRUE(jobs().submit(job_after("third", {{"second", true}})).ok());
@@ -302,7 +302,7 @@ TEST_F(StoreOwner, ACancelledWaiterNeitherRunsNorHoldsOthers) {
   ASSERT_TRUE(jobs().remove("default", "first").ok());
 }
 
-TEST_F(StoreOwner, APausedWaiterSaysWhatItWaitsForWhenItIsBack) {
+TEST_F(StoreOwner, APausedWaitingJobNamesItsDependencyAfterAResume) {
   ASSERT_TRUE(jobs().submit(new_job("first")).ok());
   ASSERT_TRUE(jobs().submit(job_after("second", {{"first"}})).ok());
   ASSERT_TRUE(jobs().request_pause("default", "second").ok());
@@ -315,7 +315,7 @@ TEST_F(StoreOwner, APausedWaiterSaysWhatItWaitsForWhenItIsBack) {
   EXPECT_EQ(jobs().resume("default", "second").value().reason, "WAITING_FOR_SCHEDULER");
 }
 
-TEST_F(StoreOwner, OnlyAJobThatIsThereAndMayStillSucceedIsWaitedFor) {
+TEST_F(StoreOwner, OnlyAnExistingJobThatCanStillSucceedIsWaitedFor) {
   const Result<Job> unknown = jobs().submit(job_after("a-job", {{"nowhere"}}));
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().code, ErrorCode::kNotFound);
@@ -359,7 +359,7 @@ TEST_F(StoreOwner, AJobMayWaitForTheModelThatAnotherWillMake) {
 constexpr int64_t kHourUs = int64_t{3600} * 1'000'000;
 constexpr int64_t kDayUs = 24 * kHourUs;
 
-TEST_F(StoreOwner, WhatAnOwnerHasUsedOutlivesTheJob) {
+TEST_F(StoreOwner, TheUsageOfAnOwnerOutlivesTheJob) {
   ASSERT_TRUE(jobs().keep_uses(kDayUs).ok());
   const auto use = [&](const std::string& id, const std::string& owner, int64_t hours) {
     Job job = jobs().submit(job_of(id, owner)).value();
@@ -400,7 +400,7 @@ TEST_F(StoreOwner, WhatAnOwnerHasUsedOutlivesTheJob) {
   EXPECT_EQ(uses.past.size(), 2u) << "it is counted at its end";
 }
 
-TEST_F(StoreOwner, UsesAreCountedFromAttemptsWhereNoneWereKept) {
+TEST_F(StoreOwner, MissingUsageIsComputedFromAttempts) {
   clock.pass(kDayUs);
   (void)jobs().submit(job_of("long-ago", "old")).value();
   finish("long-ago", JobState::kFailed);

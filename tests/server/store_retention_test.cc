@@ -62,7 +62,7 @@ EndedQuery page_of_two() {
   return query;
 }
 
-TEST_F(StoreRetention, FinishedJobsComeByTheirEndsAndOthersNever) {
+TEST_F(StoreRetention, OnlyFinishedJobsAreListedInOrderOfTheirEnds) {
   const Job late = run_job(*store_, new_job("late"));  // submitted first, ends last
   const Job runs = run_job(*store_, new_job("runs"));
   (void)store_->jobs().submit(new_job("waits")).value();
@@ -125,7 +125,7 @@ TEST_F(StoreRetention, OnlyAFinishedJobIsRemovedOrThinned) {
             "JOB_NOT_FOUND");
 }
 
-TEST_F(StoreRetention, ThinnedEventsLeaveAGapThatTheJobTells) {
+TEST_F(StoreRetention, ThinnedEventsLeaveAGapThatTheJobDeclares) {
   const Job job = end_job("one", JobState::kFailed, 10);  // 1..3: states, 4..13: lines, 14: end
   ASSERT_EQ(job.newest_seq, 14);
   EXPECT_EQ(read_events(store_->jobs(), job.uid, 0, 100)->oldest_seq, 1);
@@ -167,7 +167,7 @@ TEST_F(StoreRetention, AnEventIsReplacedInItsPlace) {
   EXPECT_EQ(left[0].SerializeAsString(), instead.SerializeAsString());
 }
 
-TEST_F(StoreRetention, NothingToThinIsToldToNobody) {
+TEST_F(StoreRetention, ThinningNothingNotifiesNobody) {
   const Job job = end_job("one");
   ASSERT_TRUE(thin(job, {}, EventsThinned::kNothingToThin).ok());
   EXPECT_EQ(ids(to_thin()), Ids());

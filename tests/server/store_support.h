@@ -124,7 +124,7 @@ inline Result<EventBatch> read_events(const JobStore& jobs, const std::string& u
   return batch;
 }
 
-/// All events of a job, read in small batches; fails the test on a gap.
+/// Returns all events of a job, read in small batches; fails the test on a gap.
 inline std::vector<v1::Event> all_events(Store& store, const std::string& uid) {
   std::vector<v1::Event> events;
   for (;;) {

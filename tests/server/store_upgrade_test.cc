@@ -96,7 +96,7 @@ class StoreUpgrade : public ::testing::Test {
   StoreOptions options = small_options(state);
 };
 
-TEST_F(StoreUpgrade, AWholeCopyIsThereBeforeTheMigration) {
+TEST_F(StoreUpgrade, ACompleteCopyExistsBeforeTheMigration) {
   const std::string before = make_older();
   ASSERT_GT(fs::file_size(db.string() + "-wal"), 0u);
   std::string at_migration, reported;
@@ -112,7 +112,7 @@ TEST_F(StoreUpgrade, AWholeCopyIsThereBeforeTheMigration) {
   EXPECT_EQ(store->jobs().find("default", "open-1").value().message, "in the log");
 }
 
-TEST_F(StoreUpgrade, WhatOwnersHadUsedBeforeIsCounted) {
+TEST_F(StoreUpgrade, EarlierUsageOfOwnersIsCounted) {
   constexpr int64_t kYearUs = int64_t{8760} * 3600 * 1'000'000;
   make_older();
   const std::unique_ptr<Store> store = open_or_die(options);
@@ -123,14 +123,14 @@ TEST_F(StoreUpgrade, WhatOwnersHadUsedBeforeIsCounted) {
   EXPECT_EQ(uses.running.size(), 1u);
 }
 
-TEST_F(StoreUpgrade, ANewStoreAndALaterStartLeaveNoCopy) {
+TEST_F(StoreUpgrade, ANewStoreAndALaterStartMakeNoCopy) {
   options.copied = [](const SchemaCopy&) { ADD_FAILURE() << "nothing was migrated"; };
   open_or_die(options);
   open_or_die(options);
   EXPECT_TRUE(copies().empty());
 }
 
-TEST_F(StoreUpgrade, TheWayBackHasTheSameRowsAndTheStoreThatWasUpgradedIsKept) {
+TEST_F(StoreUpgrade, AnUndoRestoresTheRowsAndKeepsTheUpgradedStore) {
   const std::string before = make_older();
   const std::string after = upgraded_and_killed();
   ASSERT_NE(after, before);
@@ -149,7 +149,7 @@ TEST_F(StoreUpgrade, TheWayBackHasTheSameRowsAndTheStoreThatWasUpgradedIsKept) {
   EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
 }
 
-TEST_F(StoreUpgrade, TheWayBackCanBeTakenBack) {
+TEST_F(StoreUpgrade, AnUndoCanBeUndone) {
   make_older();
   {
     const std::unique_ptr<Store> store = open_or_die(options);
@@ -180,7 +180,7 @@ TEST_F(StoreUpgrade, WithoutRoomForTheCopyNothingChanges) {
   open_or_die(options);
 }
 
-TEST_F(StoreUpgrade, OneCopyIsKeptTheNewest) {
+TEST_F(StoreUpgrade, OnlyTheNewestCopyIsKept) {
   make_older_store(state, kBefore - 1);
   StoreOptions earlier = options;
   earlier.schema_newest = kBefore;
@@ -190,7 +190,7 @@ TEST_F(StoreUpgrade, OneCopyIsKeptTheNewest) {
   EXPECT_EQ(copies(), std::vector{name_of_copy(kBefore)});
 }
 
-TEST_F(StoreUpgrade, AnEarlierProgramNamesTheWayBack) {
+TEST_F(StoreUpgrade, AnEarlierProgramNamesTheUndoCommand) {
   make_older();
   open_or_die(options);
   options.schema_newest = kBefore;
@@ -204,9 +204,9 @@ TEST_F(StoreUpgrade, AnEarlierProgramNamesTheWayBack) {
   EXPECT_EQ(e.message.find("undo-upgrade"), std::string::npos) << e.message;
 }
 
-TEST_F(StoreUpgrade, WhatCannotBeUndoneIsRefusedAndChangesNothing) {
+TEST_F(StoreUpgrade, AnImpossibleUndoIsRefusedAndChangesNothing) {
   make_older();
-  EXPECT_EQ(not_undone().reason, "NO_SCHEMA_COPY");
+  EXPECT_EQ(not_undone().reason, "SCHEMA_COPY_NOT_FOUND");
   std::unique_ptr<Store> store = open_or_die(options);
   EXPECT_EQ(not_undone().reason, "STATE_DIR_LOCKED");
   const Job job = run_job(*store, new_job("live"));
@@ -239,7 +239,7 @@ TEST_F(StoreUpgrade, WhatCannotBeUndoneIsRefusedAndChangesNothing) {
 
 /// Ends an undo at each file operation except SQLite's own (for those see store_crash_test.cc) and
 /// repeats it. Meanwhile the daemon of either version must start with its complete store.
-TEST_F(StoreUpgrade, AnUndoThatIsCutShortCanBeRepeated) {
+TEST_F(StoreUpgrade, AnInterruptedUndoCanBeRepeated) {
   int cut = 0;
   for (int at = 0; cut == at; ++at) {
     for (const auto mode : {FaultyFiles::Mode::kCrash, FaultyFiles::Mode::kAfter}) {
@@ -263,7 +263,7 @@ TEST_F(StoreUpgrade, AnUndoThatIsCutShortCanBeRepeated) {
   EXPECT_GE(cut, 4);  // removals, the link, its sync, the rename
 }
 
-TEST_F(StoreUpgrade, ACopyThatIsCutShortIsMadeAgain) {
+TEST_F(StoreUpgrade, AnInterruptedCopyIsRepeated) {
   int cut = 0;
   for (int at = 0; cut == at; ++at) {
     for (const auto mode : {FaultyFiles::Mode::kCrash, FaultyFiles::Mode::kAfter}) {

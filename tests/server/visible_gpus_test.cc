@@ -22,7 +22,7 @@ class VisibleGpus : public ::testing::Test {
     }
     return text;
   }
-  /// The CUDA setting for these devices, or the error.
+  /// Returns the CUDA setting for these devices, or the error.
   static std::string shown(const std::vector<std::string>& devices,
                            const std::string& library = FAKE_NVML_LIBRARY) {
     const Status s = set_visible_gpus(devices, library);
@@ -40,7 +40,7 @@ TEST_F(VisibleGpus, NamesAreParsed) {
   }
 }
 
-TEST_F(VisibleGpus, TheSettingIsReadAsCudaReadsIt) {
+TEST_F(VisibleGpus, TheSettingIsReadLikeCudaDoes) {
   EXPECT_EQ(names(std::nullopt), "gpu-0-mig-0 gpu-0-mig-2 gpu-1 gpu-2");
   EXPECT_EQ(names("2,1"), "gpu-1 gpu-2");
   EXPECT_EQ(names("0"), "gpu-0-mig-0 gpu-0-mig-2") << "all instances of it";
@@ -51,7 +51,7 @@ TEST_F(VisibleGpus, TheSettingIsReadAsCudaReadsIt) {
   EXPECT_EQ(names(""), "");
 }
 
-TEST_F(VisibleGpus, AreShownByUuidInTheJobsOrder) {
+TEST_F(VisibleGpus, AreListedByUuidInTheJobsOrder) {
   EXPECT_EQ(shown({"devices/cpu"}), "unset");
   EXPECT_EQ(shown({"devices/gpu-2", "devices/gpu-1"}), "GPU-2,GPU-1");
   EXPECT_EQ(shown({"devices/gpu-2", "devices/gpu-1"}), "GPU-2,GPU-1") << "once more";
@@ -61,7 +61,7 @@ TEST_F(VisibleGpus, AreShownByUuidInTheJobsOrder) {
   EXPECT_EQ(shown({"devices/gpu-0-mig-2"}), "MIG-0-2");
 }
 
-TEST_F(VisibleGpus, TheFirstIsTakenWhereNoneIsNamed) {
+TEST_F(VisibleGpus, TheFirstIsUsedIfNoneIsNamed) {
   const std::string none = "libnvidia-ml-that-is-not-there.so.1";
   EXPECT_EQ(nth_visible_gpu(0, FAKE_NVML_LIBRARY).value(), "devices/gpu-0-mig-0");
   EXPECT_EQ(nth_visible_gpu(1, none).value(), "devices/gpu-1");
@@ -73,7 +73,7 @@ TEST_F(VisibleGpus, TheFirstIsTakenWhereNoneIsNamed) {
   EXPECT_EQ(nth_visible_gpu(0, none).value(), "devices/gpu-2");
 }
 
-TEST_F(VisibleGpus, ThatAreNotThereAreRefusedWithThoseThatAre) {
+TEST_F(VisibleGpus, UnknownOnesAreRefusedWithTheKnownOnes) {
   EXPECT_EQ(shown({"devices/gpu-3"}),
             "devices/gpu-3 is not available: there is gpu-0-mig-0, gpu-0-mig-2, gpu-1, gpu-2");
   ::setenv("TRAINYARD_NVML_SCRIPT", "devices=2,broken=1", 1);
@@ -83,7 +83,7 @@ TEST_F(VisibleGpus, ThatAreNotThereAreRefusedWithThoseThatAre) {
             "devices/gpu-0 is not available: the NVIDIA driver shows no GPU");
 }
 
-TEST_F(VisibleGpus, AreShownByNumberWhereThereIsNoNvml) {
+TEST_F(VisibleGpus, AreListedByNumberWithoutNvml) {
   const std::string none = "libnvidia-ml-that-is-not-there.so.1";
   EXPECT_EQ(shown({"devices/gpu-3", "devices/gpu-1"}, none), "3,1");
   EXPECT_EQ(shown({"devices/gpu-1"}, none), "1");

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kSecond = 1'000'000;
 constexpr int64_t kIntervalMs = 5'000;
 
-TEST(WorkerPace, IdleGrowsFromReadToReadAndASignEndsIt) {
+TEST(WorkerPace, IdleTimeGrowsWithEachReadAndProgressResetsIt) {
   Pace pace;
   pace.begin(0);
   EXPECT_EQ(pace.read(100 * kSecond, kIntervalMs).idle_ms, 0) << "from the first look on";
@@ -21,7 +21,7 @@ TEST(WorkerPace, IdleGrowsFromReadToReadAndASignEndsIt) {
   EXPECT_EQ(pace.read(120 * kSecond, kIntervalMs).idle_ms, 5'000);
 }
 
-TEST(WorkerPace, ATimeInWhichNobodyRanIsNotIdle) {
+TEST(WorkerPace, TimeWhileTheProcessWasPausedIsNotIdle) {
   Pace pace;
   pace.begin(0);
   (void)pace.read(0, kIntervalMs);
@@ -29,7 +29,7 @@ TEST(WorkerPace, ATimeInWhichNobodyRanIsNotIdle) {
       << "a container that was paused for an hour";
 }
 
-TEST(WorkerPace, NothingIsExpectedBeforeTheBeginningAndBehindTheEnd) {
+TEST(WorkerPace, NothingIsExpectedBeforeTheStartAndAfterTheEnd) {
   Pace pace;
   (void)pace.read(0, kIntervalMs);
   EXPECT_EQ(pace.read(5 * kSecond, kIntervalMs).idle_ms, 0);
@@ -39,7 +39,7 @@ TEST(WorkerPace, NothingIsExpectedBeforeTheBeginningAndBehindTheEnd) {
   EXPECT_EQ(pace.read(15 * kSecond, kIntervalMs).idle_ms, 0);
 }
 
-TEST(WorkerPace, UsualIsTheGuessAndThenTheMedianOfTheNewest) {
+TEST(WorkerPace, UsualTimeIsAGuessAndThenTheMedianOfTheNewest) {
   Pace pace;
   pace.begin(70'000);
   EXPECT_EQ(pace.read(0, kIntervalMs).usual_ms, 70'000);

@@ -63,7 +63,7 @@ class Daemon final : public v1::WorkerService::Service {
     const std::lock_guard lock(mu_);
     return newest_;
   }
-  /// The number of reports received, including repeated ones.
+  /// Returns the number of reports received, including repeated ones.
   int64_t received() {
     const std::lock_guard lock(mu_);
     return received_;
@@ -154,7 +154,7 @@ class WorkerReports : public ::testing::Test {
 };
 
 // The reports exceed the queue in memory: training does not wait, and the next daemon receives all.
-TEST_F(WorkerReports, MoreThanMemoryHoldsWaitOnDiskForTheNextDaemon) {
+TEST_F(WorkerReports, ReportsBeyondTheMemoryLimitWaitOnDisk) {
   constexpr int64_t kMany = 45'000;
   come();
   ReportStream& stream = begin();
@@ -192,7 +192,7 @@ TEST_F(WorkerReports, ANewStreamCarriesOneReportUntilItIsAcknowledged) {
   EXPECT_FALSE(daemon_.gaps());
 }
 
-TEST_F(WorkerReports, AWorkerThatIsDoneLeavesItsReportsToTheNextDaemon) {
+TEST_F(WorkerReports, AFinishedWorkerLeavesItsReportsToTheNextDaemon) {
   options_.away_after = 200ms;
   ReportStream& stream = begin();
   for (int i = 0; i < 3; ++i) stream.send(line());
@@ -201,7 +201,7 @@ TEST_F(WorkerReports, AWorkerThatIsDoneLeavesItsReportsToTheNextDaemon) {
   EXPECT_EQ(stops_, 0) << "it is not asked to stop: it is done";
 }
 
-TEST_F(WorkerReports, WithoutASpoolItWaitsForItsDaemonAsLongAsItMay) {
+TEST_F(WorkerReports, WithoutASpoolAWorkerWaitsForItsDaemonUntilItsLimit) {
   options_.away_after = 100ms;
   options_.unattended = 700ms;
   options_.spool.clear();
@@ -214,7 +214,7 @@ TEST_F(WorkerReports, WithoutASpoolItWaitsForItsDaemonAsLongAsItMay) {
   EXPECT_EQ(stops_, 1);
 }
 
-TEST_F(WorkerReports, WithoutItsFolderNobodyWillComeForIt) {
+TEST_F(WorkerReports, AWorkerStopsIfItsFolderIsRemoved) {
   come();
   ReportStream& stream = begin();
   stream.send(line());
@@ -237,7 +237,7 @@ TEST_F(WorkerReports, ADaemonOfAnotherVersionGetsTheSpoolAndAStop) {
   EXPECT_EQ(spooled(), 2);
 }
 
-TEST_F(WorkerReports, AWorkerThatIsFencedDropsItsReports) {
+TEST_F(WorkerReports, AFencedWorkerDropsItsReports) {
   daemon_.refusal = refusal_of(grpc::StatusCode::ABORTED, "ATTEMPT_FENCED");
   come();
   ReportStream& stream = begin();
@@ -248,7 +248,7 @@ TEST_F(WorkerReports, AWorkerThatIsFencedDropsItsReports) {
 
 // A worker whose outcome is refused has not completed its task, although no report waits to be
 // sent.
-TEST_F(WorkerReports, WhatIsReportedAfterTheFenceIsNotSent) {
+TEST_F(WorkerReports, ReportsAfterTheFenceAreNotSent) {
   daemon_.refusal = refusal_of(grpc::StatusCode::ABORTED, "ATTEMPT_FENCED");
   come();
   ReportStream& stream = begin();
@@ -258,7 +258,7 @@ TEST_F(WorkerReports, WhatIsReportedAfterTheFenceIsNotSent) {
   EXPECT_FALSE(stream.drain());
 }
 
-TEST_F(WorkerReports, AFullDiskCostsTheSpoolAndNoReport) {
+TEST_F(WorkerReports, AFullDiskLosesTheSpoolAndNoReport) {
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The number of bytes that this process has read by system calls.
+/// Returns the number of bytes that this process has read by system calls.
 int64_t bytes_read() {
   std::ifstream io("/proc/self/io");
   std::string name;
@@ -41,14 +41,14 @@ class WorkerServerSource : public ::testing::Test {
     return std::move(ServerSource::open(source, 0, roots)).value();
   }
   static constexpr int64_t kBytes = 8 << 20;
-  // A time at which the files' time stamps are old enough to be trusted.
+  // Returns a time at which the files' time stamps are old enough to be trusted.
   static int64_t later() { return std::time(nullptr) + 60; }
 
   fs::path root_;
   std::string content_;
 };
 
-TEST_F(WorkerServerSource, IsNotReadAgainWhileItsStampIsTheSame) {
+TEST_F(WorkerServerSource, IsNotReadAgainWhileItsTimestampIsTheSame) {
   for (const std::string name : {"rows.csv", "folder"}) {
     const ServerSource first = open(name);
     const std::string stamp = first.trusted_stamp(later());
@@ -69,7 +69,7 @@ TEST_F(WorkerServerSource, IsNotReadAgainWhileItsStampIsTheSame) {
   }
 }
 
-TEST_F(WorkerServerSource, AChangeIsFoundWhereItsStampDiffers) {
+TEST_F(WorkerServerSource, AChangeIsFoundIfTheTimestampDiffers) {
   const std::string stamp = open("rows.csv").trusted_stamp(later());
   const std::string digest = sha256_hex(content_);
   content_[5] = 'd';  // the size stays the same
@@ -81,7 +81,7 @@ TEST_F(WorkerServerSource, AChangeIsFoundWhereItsStampDiffers) {
   EXPECT_TRUE(open("rows.csv").check_content(sha256_hex(content_), stamp).ok());
 }
 
-TEST_F(WorkerServerSource, AStampOfAFileThatWasChangedJustNowIsNotTrusted) {
+TEST_F(WorkerServerSource, TheTimestampOfAFileChangedJustNowIsNotTrusted) {
   const int64_t now = std::time(nullptr);
   EXPECT_EQ(open("rows.csv").trusted_stamp(now), "");
   EXPECT_EQ(open("folder").trusted_stamp(now), "");

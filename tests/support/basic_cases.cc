@@ -6,7 +6,7 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// A 1x1 convolution, next to which tensors are channels-last if the options allow it.
+// Returns a 1x1 convolution, next to which tensors are channels-last if the options allow it.
 TensorId conv(CaseBuilder& b, const std::string& name, TensorId x, int64_t C) {
   return b.one(name, "Conv", {}, {x, b.parameter(name + "_w", {C, C, 1, 1})});
 }
@@ -39,8 +39,8 @@ CaseGraph power(DType dtype, const Shape& a, const Shape& c) {
   return b.finish(b.one("y", "Pow", {}, {base, b.parameter("b", c)}));
 }
 
-// Arithmetic between convolutions: the operands have the same layout, or the second is of lower
-// rank and row-major.
+// Returns arithmetic between convolutions: the operands have the same layout, or the second is of
+// lower rank and row-major.
 CaseGraph image_arithmetic(DType dtype, const std::string& op, const Shape& other) {
   CaseBuilder b(dtype);
   const TensorId x = conv(b, "h", b.image("x", {2, 3, 5, 4}), 3);

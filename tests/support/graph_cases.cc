@@ -67,7 +67,7 @@ CaseGraph shared_weight(DType dtype) {
   return b.finish(b.one("y", "Gemm", {{"transB", int64_t{1}}}, {a, w}));
 }
 
-// The loss after it has a different gradient for each element, so a wrong order of elements shows.
+// The loss has a different gradient for each element of y, so a wrong order of elements is noticed.
 CaseGraph flatten(DType dtype, const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId x = b.image("x", shape);
@@ -180,8 +180,8 @@ void append_losses(std::vector<GraphCase>& cases) {
   }
 }
 
-// Sizes: more rows than a block has threads, rows longer than one pass of a warp or a block, and
-// more elements than a block handles.
+// Appends losses with more rows than a block has threads, rows longer than one pass of a warp or a
+// block, and more elements than a block handles.
 void append_large_losses(std::vector<GraphCase>& cases) {
   const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
     cases.push_back({std::move(name), std::move(build), /*is_large=*/true});
@@ -289,8 +289,8 @@ CaseGraph muon_update(DType dtype, const Shape& shape, bool nesterov, bool match
   return b.finish_update();
 }
 
-// One rank's shard of a parameter of 35 elements. Of two ranks the last owns 3 elements, of four
-// ranks the last owns none.
+// Returns an update of one rank's shard of a parameter of 35 elements. Of two ranks the last owns 3
+// elements, of four ranks the last owns none.
 CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks) {
   CaseBuilder b(dtype);
   const TensorId p = b.parameter("p", {5, 7});
@@ -313,7 +313,7 @@ CaseGraph shard_update(DType dtype, const char* op, int64_t rank, int64_t ranks)
   return b.finish_update();
 }
 
-// The norm of the gradients of several ranks, of which this rank has a shard.
+// Returns the norm of gradients that are sharded over several ranks.
 CaseGraph norm_of_shards(DType dtype, bool scaled) {
   CaseBuilder b(dtype);
   const auto squares =
@@ -329,7 +329,7 @@ CaseGraph norm_of_shards(DType dtype, bool scaled) {
   return b.finish_update();
 }
 
-// The same norm for gradients that each rank has completely: `firsts` is where this rank's part
+// Returns the norm of gradients that each rank has completely: `firsts` is where this rank's part
 // begins.
 CaseGraph norm_of_parts(DType dtype) {
   CaseBuilder b(dtype);
@@ -363,8 +363,8 @@ CaseGraph scaled_clip(DType dtype, double max_norm) {
   return b.finish_update();
 }
 
-// The update of the loss scale after a valid step: the last one before the scale grows, or an
-// earlier one.
+// Returns the update of the loss scale after a valid step: the last one before the scale grows, or
+// an earlier one.
 CaseGraph loss_scale(DType dtype, int64_t good_steps) {
   CaseBuilder b(dtype);
   b.node("update", "LossScaleUpdate", {{"interval", int64_t{5}}},
@@ -374,7 +374,8 @@ CaseGraph loss_scale(DType dtype, int64_t good_steps) {
   return b.finish_update();
 }
 
-/// The same case in a step that loss scaling skips: nothing may change.
+/// Returns the case `c` with a gradient that overflows, so that loss scaling skips the step:
+/// nothing may change.
 CaseGraph skipped(CaseGraph c) {
   c.values.at(c.graph.find_tensor("learning_rate").value()) = {std::nan("")};
   c.values.at(c.graph.find_tensor("g").value())[0] = std::numeric_limits<double>::infinity();

@@ -24,12 +24,12 @@ struct CaseGraph {
 struct GraphCase {
   std::string name;  // such as "Gemm/no_bias"
   std::function<CaseGraph(DType)> build;
-  /// A large case has a size for which kernels have separate code, too many elements for central
-  /// differences.
+  /// True for a size at which kernels use separate code. Such a case has too many elements for
+  /// central differences.
   bool is_large = false;
 };
 
-/// All cases. Names are unique.
+/// Returns all cases. Their names are unique.
 const std::vector<GraphCase>& graph_cases();
 
 /// Builds a case. Values are drawn by tensor name from [-1, -0.1] and [0.1, 1]: far from the kinks
@@ -39,8 +39,8 @@ class CaseBuilder {
   explicit CaseBuilder(DType dtype) : dtype_(dtype) {}
 
   TensorId parameter(const std::string& name, Shape shape);
-  /// An activation [N, C, H, W] whose gradient is checked: a parameter [N, C*H*W], reshaped.
-  /// Parameters are always row-major, so only an activation can become channels-last.
+  /// Returns an activation [N, C, H, W] whose gradient is checked: a parameter [N, C*H*W],
+  /// reshaped. Parameters are always row-major, so only an activation can become channels-last.
   TensorId image(const std::string& name, const Shape& shape);
   TensorId state(const std::string& name, Shape shape, double value);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
@@ -51,7 +51,7 @@ class CaseBuilder {
   TensorId class_statistics(const std::string& name, int64_t rows);          // from all ranks
   TensorId tokens(const std::string& name, Shape shape, int64_t vocabulary,  // I32, any rank
                   Spread spread = Spread::kOwn);
-  /// Row numbers of a table, I32, which a node keeps from one micro-batch to the next.
+  /// Returns row numbers of a table, I32, which a node keeps from one micro-batch to the next.
   TensorId kept_rows(const std::string& name, std::vector<double> values);
   TensorId step(int64_t value);                              // I64 [1]
   TensorId counter(const std::string& name, int64_t value);  // I64 [1], owned by the optimizer
@@ -82,18 +82,21 @@ class CaseBuilder {
   CaseGraph c_;
 };
 
-/// Rows of tests/support/image_cases.cc: convolution, pooling, normalization.
+/// Appends the rows of tests/support/image_cases.cc: convolution, pooling, normalization.
 void append_image_cases(std::vector<GraphCase>& cases);
-/// Rows of tests/support/sequence_cases.cc: normalization of positions, embeddings, attention.
+/// Appends the rows of tests/support/sequence_cases.cc: normalization of positions, embeddings,
+/// attention.
 void append_sequence_cases(std::vector<GraphCase>& cases);
 
-/// Rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions, losses.
+/// Appends the rows of tests/support/basic_cases.cc: movement, arithmetic, activations, reductions,
+/// losses.
 void append_basic_cases(std::vector<GraphCase>& cases);
-/// Rows of tests/support/sampled_head_cases.cc: a loss over sampled classes.
+/// Appends the rows of tests/support/sampled_head_cases.cc: a loss over sampled classes.
 void append_sampled_head_cases(std::vector<GraphCase>& cases);
-/// Rows of tests/support/split_head_cases.cc: a head whose classes are split over several ranks.
+/// Appends the rows of tests/support/split_head_cases.cc: a head whose classes are split over
+/// several ranks.
 void append_split_head_cases(std::vector<GraphCase>& cases);
-/// Rows of tests/support/text_cases.cc: recurrent layers, bags of tokens.
+/// Appends the rows of tests/support/text_cases.cc: recurrent layers, bags of tokens.
 void append_text_cases(std::vector<GraphCase>& cases);
 
 }  // namespace trainyard::testing

@@ -12,7 +12,7 @@ CaseGraph conv(DType dtype, const Shape& x, const Shape& w, bool bias, Attribute
   return b.finish(b.one("y", "Conv", std::move(attributes), inputs));
 }
 
-/// A convolution followed by ReLU, which a pass fuses into one op.
+/// Returns a convolution followed by ReLU, which a pass fuses into one op.
 CaseGraph conv_relu(DType dtype, const Shape& x, const Shape& w, Attributes attributes) {
   CaseBuilder b(dtype);
   const TensorId pre = b.one("pre", "Conv", std::move(attributes),
@@ -42,8 +42,8 @@ CaseGraph pool(DType dtype, const std::string& op, const Shape& x, Attributes at
   return b.finish(b.node("y", op, std::move(attributes), {b.image("x", x)}, outputs)[0]);
 }
 
-// Max pooling between convolutions: backward keeps only the winners' indices, so x can be freed
-// early.
+// Returns max pooling between convolutions: backward keeps only the winners' indices, so x can be
+// freed early.
 CaseGraph max_pool_between(DType dtype, int64_t C, Attributes attributes) {
   CaseBuilder b(dtype);
   attributes.set("keep_winner", int64_t{1});
@@ -53,7 +53,7 @@ CaseGraph max_pool_between(DType dtype, int64_t C, Attributes attributes) {
   return b.finish(b.one("z", "Conv", {}, {y, b.parameter("w2", {2, C, 1, 1})}));
 }
 
-// ReLU before or after a pool, which a pass fuses with it (src/passes/fuse_pools.h).
+// Returns ReLU before or after a pool, which a pass fuses with it (src/passes/fuse_pools.h).
 CaseGraph max_pool_and_relu(DType dtype, int64_t C, bool before, Attributes attributes) {
   CaseBuilder b(dtype);
   attributes.set("keep_winner", int64_t{1});
@@ -100,7 +100,7 @@ CaseGraph resampled_net(DType dtype, const std::string& op, Attributes attribute
   return b.finish(b.one("y", "Conv", {}, {r, b.parameter("w2", {3, 5, 2, 2})}));
 }
 
-// BatchNormalization followed by ReLU, which a pass fuses.
+// Returns BatchNormalization followed by ReLU, which a pass fuses.
 CaseGraph batch_norm_relu(DType dtype, bool is_image) {
   CaseBuilder b(dtype);
   const TensorId x = is_image ? b.image("x", {3, 5, 3, 2}) : b.parameter("x", {7, 3});
@@ -113,7 +113,8 @@ CaseGraph batch_norm_relu(DType dtype, bool is_image) {
   return b.finish(b.one("y", "Relu", {}, {outputs[0]}));
 }
 
-// Between two convolutions, in channels-last. The number of channels fills whole vectors.
+// Returns a batch normalization between two convolutions, in channels-last. The number of channels
+// fills whole vectors.
 CaseGraph batch_norm_between(DType dtype, const Shape& shape, bool relu) {
   CaseBuilder b(dtype);
   const int64_t C = shape[1];
@@ -174,8 +175,8 @@ CaseGraph batch_norm_replay(DType dtype, bool residual) {
   return c;
 }
 
-// Two branches over one image, elementwise ops between layers, and a flatten: one channels-last
-// component and its boundaries.
+// Returns two branches over one image, elementwise ops between layers, and a flatten, so that the
+// layout pass makes one group of nodes channels-last.
 CaseGraph residual_net(DType dtype) {
   CaseBuilder b(dtype);
   const Attributes same{{"pads", Ints{1, 1, 1, 1}}};

@@ -22,7 +22,8 @@ inline int patience_factor() {
 
 inline std::chrono::seconds patience() { return std::chrono::seconds(120) * patience_factor(); }
 
-/// The limit for something promised within `time`, on a machine that may be four times slower.
+/// Returns the limit for something promised within `time`, on a machine that may be four times
+/// slower.
 inline std::chrono::milliseconds promised(std::chrono::milliseconds time) {
   return 4 * time * patience_factor();
 }

@@ -7,8 +7,8 @@
 
 namespace trainyard::testing {
 
-/// Forward, backward and update of a random network with a batch of `rows` rows: skip connections,
-/// shared weights, branches, images.
+/// Returns forward, backward and update of a random network with a batch of `rows` rows: skip
+/// connections, shared weights, branches, images.
 CaseGraph random_training_graph(uint64_t seed, DType dtype, int64_t rows = 3);
 
 }  // namespace trainyard::testing

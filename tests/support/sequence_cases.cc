@@ -20,8 +20,8 @@ CaseGraph rms_norm(DType dtype, const Shape& x, double epsilon) {
                          {b.parameter("x", x), b.parameter("scale", {x[x.rank() - 1]})}, 2)[0]);
 }
 
-// Two terms, the normalization of their sum, and another reader of the sum, which a pass fuses.
-// With `dropped`, the second term goes through dropout.
+// Returns two terms, the normalization of their sum, and another reader of the sum, which a pass
+// fuses. With `dropped`, the second term goes through dropout.
 CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, bool bias,
                         bool dropped = false) {
   CaseBuilder b(dtype);
@@ -42,7 +42,8 @@ CaseGraph residual_norm(DType dtype, const std::string& op, const Shape& shape, 
   return b.finish(b.one("z", "Add", {}, {b.one("h", "Tanh", {}, {y}), sum}));
 }
 
-// A sum with dropout that only the normalization reads, so its gradient comes from there alone.
+// Returns a sum with dropout that only the normalization reads, so its gradient comes from there
+// alone.
 CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
   CaseBuilder b(dtype);
   const TensorId x = b.one("x", "Tanh", {}, {b.parameter("px", shape)});
@@ -53,8 +54,8 @@ CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
   return b.finish(b.node("y", op, {}, {b.one("sum", "Add", {}, {kept, x}), scale}, outputs)[0]);
 }
 
-// A transformer's first feed-forward layer: rows of the product are positions, and GELU is between
-// the reshapes.
+// Returns a transformer's first feed-forward layer: rows of the product are positions, and GELU is
+// between the reshapes.
 CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, bool positions) {
   CaseBuilder b(dtype);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -71,7 +72,7 @@ CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, boo
       b.one("y", "Gemm", trans_b, {rows, b.parameter("w2", {3, K}), b.parameter("b2", {3})}));
 }
 
-// Fully connected layers with ReLU between them, as in an MLP.
+// Returns fully connected layers with ReLU between them, as in an MLP.
 CaseGraph relu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias) {
   CaseBuilder b(dtype);
   const Attributes trans_b{{"transB", int64_t{1}}};
@@ -267,8 +268,8 @@ CaseGraph softmax(DType dtype, const std::string& op, const Shape& x, int64_t ax
   return b.finish(b.one("y", op, {{"axis", axis}}, {b.parameter("x", x)}));
 }
 
-// Rows and tables larger than one thread, warp, block or tile handles, with widths that are
-// multiples of four and others.
+// Appends cases with rows and tables larger than one thread, warp, block or tile handles, with
+// widths that are multiples of four and others.
 void append_large(std::vector<GraphCase>& cases) {
   const auto row = [&](std::string name, std::function<CaseGraph(DType)> build) {
     cases.push_back({std::move(name), std::move(build), /*is_large=*/true});

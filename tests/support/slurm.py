@@ -116,7 +116,7 @@ PartitionName=urgent Nodes={nodes} PriorityTier=10 MaxTime=INFINITE State=UP
 
 
 def missing():
-    """The reason why no Slurm can be started here, or None."""
+    """Returns the reason why no Slurm can be started here, or None."""
     absent = [name for name in PROGRAMS if shutil.which(name, path=SEARCHED) is None]
     if absent:
         return f"{', '.join(absent)} not found: apt-get install slurm-wlm munge"
@@ -126,8 +126,7 @@ def missing():
 
 
 def free_ports(count):
-    """Ports on which nothing listens now. Another program may take one; start() then tries
-    again."""
+    """Returns ports on which nothing listens now. Another program may take one; start() then tries again."""
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
         each.bind(("127.0.0.1", 0))
@@ -138,8 +137,7 @@ def free_ports(count):
 
 
 def start_time(pid):
-    """The start time of a process, which distinguishes processes with the same PID. None if it has
-    ended."""
+    """Returns the start time of a process, which distinguishes processes with the same PID. None if it has ended."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except OSError:
@@ -182,7 +180,7 @@ class Cluster:
             fresh.rename(path)
 
     def runs(self, command):
-        """The number of runs of the wrapper `command`."""
+        """Returns the number of runs of the wrapper `command`."""
         path = self.folder / "runs" / command
         return path.stat().st_size if path.exists() else 0
 
@@ -302,7 +300,7 @@ class Cluster:
                 self._signal(int(pid), number)
 
     def _tagged(self):
-        """Processes of Slurm and its jobs: their environment names this cluster's configuration."""
+        """Yields the processes of Slurm and its jobs: their environment names this cluster's configuration."""
         for entry in pathlib.Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
                 if self._environment_of(entry.name).get("SLURM_CONF") == str(self.conf):
@@ -394,7 +392,7 @@ class Slurm(Cluster):
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _is_slurms(self, pid):
-        """False for a test's own process, which may also have SLURM_CONF of this cluster."""
+        """Returns false for a test's own process, which may also have SLURM_CONF of this cluster."""
         words = self._words(pid)
         return "SLURM_JOB_ID" in self._environment_of(pid) or bool(words and words[0].startswith("slurmstepd"))
 
@@ -402,8 +400,7 @@ class Slurm(Cluster):
         return [f"n{number}" for number in range(1, self.count + 1)]
 
     def _write_gpus(self):
-        """Device files, each of which is another /dev/null; with only a count, the nodes would be
-        INVAL."""
+        """Makes device files, each of which is another /dev/null; with only a count, the nodes would be INVAL."""
         for number in range(4):
             path = self.folder / f"gpu{number}"
             if not path.exists():

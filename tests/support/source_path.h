@@ -6,7 +6,7 @@
 
 namespace trainyard::testing {
 
-/// The absolute path of a file or folder of the repository. The environment variable
+/// Returns the absolute path of a file or folder of the repository. The environment variable
 /// TRAINYARD_SOURCE_DIR names the repository on a machine that only runs the tests; the default is
 /// the folder from which they were built.
 std::string source_path(const std::string& path);

@@ -57,7 +57,7 @@ class StormRelay {
 
   int port() const { return forwarder_.port(); }
   std::string address() const { return forwarder_.address(); }
-  /// Open connections forward nothing in this direction any more: bytes are read and dropped.
+  /// From now on, open connections forward nothing in this direction: bytes are read and dropped.
   void silence(Way way) { ++silences_[static_cast<size_t>(way)]; }
   /// Silences all open and future connections in both directions, like a host that is cut off
   /// without notice.
@@ -88,7 +88,7 @@ class StormRelay {
       z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
       return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
     }
-    /// The number of bytes until the next event; the largest number if events are off.
+    /// Returns the number of bytes until the next event; the largest number if events are off.
     int64_t after(double mean) {
       if (mean <= 0) return std::numeric_limits<int64_t>::max();
       return 1 + static_cast<int64_t>(-mean * std::log1p(-uniform()));
@@ -122,7 +122,7 @@ class StormRelay {
     pump(near, far, static_cast<uint64_t>(number));
   }
 
-  /// With an SO_LINGER time of 0, close() sends a reset.
+  /// Prepares both ends for a reset: with an SO_LINGER time of 0, close() sends one.
   void break_off(const UniqueFd& near, const UniqueFd& far) {
     const linger now{1, 0};
     for (const UniqueFd* end : {&near, &far}) {

@@ -35,9 +35,9 @@ class WatchingBackend final : public HostBackend {
   void copy_to_device(void* device, const void* host, int64_t bytes) override;
 
   int64_t allocated_bytes() const { return bytes_; }
-  /// The end of the last cache line before byte `end` that was ever written to.
+  /// Returns the end of the last cache line before byte `end` that was ever written to.
   int64_t touched_end(int64_t end) const;
-  /// The end of the largest workspace that a kernel had. Part of it stays untouched, since
+  /// Returns the end of the largest workspace that a kernel had. Part of it stays untouched, since
   /// libraries request additional bytes for alignment and a kernel's workspace has room for every
   /// thread.
   int64_t workspace_end() const { return workspace_end_; }

@@ -42,7 +42,7 @@ def daemon(daemon_folder):
 
 @pytest.fixture
 def own_daemon():
-    """A daemon that a test may kill."""
+    """Yields a daemon that a test may kill."""
     with tempfile.TemporaryDirectory(prefix="trainyard-py-") as folder:
         running = Daemon(pathlib.Path(folder) / "state").start()
         yield running
@@ -64,7 +64,7 @@ def digits():
 
 
 def digits_spec(**changes):
-    """A small job on the digits, as a dict; `changes` replace parts of its recipe."""
+    """Returns a small job on the digits, as a dict; `changes` replace parts of its recipe."""
     return {
         "dataset": {"path": str(DIGITS),
                     "csv": {"header": False, "target": "c64", "target_kind": "class", "image": [1, 8, 8]}},

@@ -1,4 +1,4 @@
-"""The command line can restore a backup that this client wrote."""
+"""Tests that the command line can restore a backup that this client wrote."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The choice of server and credentials, and the errors if there is no server."""
+"""Tests of the choice of server and credentials, and of the errors if there is no server."""
 
 import inspect
 import os
@@ -24,7 +24,7 @@ def resolved(address=None, env=None, **given):
     return resolve(address, **{**NOTHING, **given}, env=env or {})
 
 
-def test_the_server_tells_about_itself(client):
+def test_system_info_describes_the_server(client):
     assert client.health() is True
     info = client.server_info()
     assert info.version == trainyard.__version__ and not info.draining
@@ -34,13 +34,13 @@ def test_the_server_tells_about_itself(client):
     assert not devices[0].HasField("forecasts")
 
 
-def test_forecasts_come_for_who_asks(client, trained):
+def test_forecasts_are_listed_on_request(client, trained):
     cpu = client.devices(forecasts=True)[0]
     assert cpu.name == "devices/cpu" and cpu.HasField("forecasts")
     assert all(rates.flops_per_second > 0 for rates in cpu.forecasts.rates) and cpu.forecasts.price_per_hour == 0
 
 
-def test_a_drained_device_is_told_until_it_is_resumed(client):
+def test_a_drained_device_is_shown_until_it_is_resumed(client):
     drained = client.drain_device("cpu", reason="a new fan")
     assert drained.drain.reason == "a new fan" and client.devices()[0].HasField("drain")
     assert not client.resume_device(drained).HasField("drain")
@@ -100,7 +100,7 @@ def test_wrong_timeouts():
         refused(trainyard.InvalidArgumentError, lambda: trainyard.Client("a:1", timeout_s=timeout), "timeout_s")
 
 
-def test_nobody_listens(tmp_path):
+def test_no_server_is_listening(tmp_path):
     for path in (tmp_path / "none.sock", tmp_path / "dead.sock"):
         if path.name == "dead.sock":
             with socket.socket(socket.AF_UNIX) as dead:
@@ -115,7 +115,7 @@ def test_nobody_listens(tmp_path):
         assert refused(trainyard.UnavailableError, lambda: next(client.watch("x"))).reason == "SERVER_UNREACHABLE"
 
 
-def test_a_server_that_never_answers_is_given_up(tmp_path):
+def test_a_server_that_never_answers_ends_with_a_timeout(tmp_path):
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(str(tmp_path / "mute.sock"))
         mute.listen()
@@ -124,7 +124,7 @@ def test_a_server_that_never_answers_is_given_up(tmp_path):
                 client.jobs()
 
 
-def test_a_stream_that_falls_silent_is_unavailable(client, monkeypatch):
+def test_a_stream_without_messages_is_unavailable(client, monkeypatch):
     from conftest import ENDLESS, digits_spec
 
     from trainyard import _rpc as rpc
@@ -133,14 +133,14 @@ def test_a_stream_that_falls_silent_is_unavailable(client, monkeypatch):
     monkeypatch.setattr(rpc, "SILENCE_S_MAX", 0.5)
     with client._channel.stream(rpc.WATCH_JOB, rpc.WATCH_JOB.request(name=blocker.name)) as messages:
         error = refused(trainyard.UnavailableError, lambda: list(messages))
-    assert error.reason == "SERVER_SILENT"
+    assert error.reason == "SERVER_NOT_RESPONDING"
     client.cancel(job)
     client.cancel(blocker)
 
 
 @pytest.fixture(scope="module")
 def secured():
-    """A daemon on TCP with TLS and a token."""
+    """Yields a daemon on TCP with TLS and a token."""
     with tempfile.TemporaryDirectory(prefix="trainyard-py-") as name:
         folder = pathlib.Path(name)
         made = subprocess.run(

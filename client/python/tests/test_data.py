@@ -1,4 +1,4 @@
-"""Datasets from files, arrays and frames; models and predictions; and the errors of each."""
+"""Tests of datasets from files, arrays and frames, of models and predictions, and of their errors."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from trainyard import data, v1
 CSV = {"header": False, "target": "c64", "target_kind": "class", "image": [1, 8, 8]}
 
 
-def test_upload_dataset_takes_a_dataset_or_a_whole_spec_and_sends_content_once(client):
+def test_upload_dataset_accepts_a_dataset_or_a_spec_and_sends_content_once(client):
     second = []
     alone = client.upload_dataset({"path": str(DIGITS), "csv": CSV}, name="digits")
     whole = client.upload_dataset(digits_spec(), name="digits", progress=second.append)
@@ -31,7 +31,7 @@ def test_upload_dataset_takes_a_dataset_or_a_whole_spec_and_sends_content_once(c
     assert [s.filename for s in alone.spec.sources] == ["digits.csv.gz"]
 
 
-def test_progress_counts_to_the_end_and_its_errors_come_out(client, tmp_path):
+def test_progress_reaches_the_end_and_its_errors_are_raised(client, tmp_path):
     rows = np.random.default_rng(1).normal(size=(60_000, 3))
     path = tmp_path / "rows.csv"
     path.write_bytes(data.table_to_csv(rows, rows.sum(1)))
@@ -51,7 +51,7 @@ def test_progress_counts_to_the_end_and_its_errors_come_out(client, tmp_path):
     assert seen[0].done_bytes == 3 << 20, "it went on behind the two chunks that the first try had brought"
 
 
-def test_an_upload_goes_on_behind_what_the_server_has(client, tmp_path):
+def test_an_upload_continues_where_the_server_stopped(client, tmp_path):
     """A stream that ends before `finish` is only paused: the next one begins at the committed size."""
     text = b"a,b,target\n" + b"".join(b"%d,%d,%d\n" % (i, i * 7, i % 3) for i in range(150_000))
     (tmp_path / "long.csv").write_bytes(text)
@@ -97,7 +97,7 @@ def test_datasets_that_are_refused(client, tmp_path):
     refused(trainyard.NotFoundError, lambda: client.dataset("nobody"), "DATASET_NOT_FOUND")
 
 
-def test_other_content_under_a_name_is_its_next_version(client):
+def test_new_content_under_a_name_is_its_next_version(client):
     frame = pd.DataFrame({"a": range(40), "y": [i % 2 for i in range(40)]})
     first = client.upload_frame(frame, "y", name="versions")
     second = client.upload_frame(frame.assign(a=frame.a + 1), "y", name="versions")
@@ -166,7 +166,7 @@ def test_dates_of_a_frame_are_dates(client):
     assert [c.name for c in ignored][0] == "day.days" and len(ignored) == 5
 
 
-def test_a_model_of_frames_finds_columns_by_name(client):
+def test_a_model_of_frames_matches_columns_by_name(client):
     rng = np.random.default_rng(3)
     frame = pd.DataFrame({"a": rng.normal(size=400), "b": rng.choice(["u", "v"], 400)})
     frame["price"] = 3 * frame["a"] + (frame["b"] == "u") * 2 + 10
@@ -234,7 +234,7 @@ def test_every_number_reads_back_the_same():
     assert struct.unpack(">BBBBIii", big) == (0, 0, 0x0C, 1, 2, 1, 300)
 
 
-def test_predict_takes_lists_arrays_and_frames_and_they_agree(client, trained, digits):
+def test_predict_gives_the_same_for_lists_arrays_and_frames(client, trained, digits):
     pixels, labels = digits
     wanted = client.predict(trained, pixels)
     assert sum(int(a) == b for a, b in zip(wanted.labels, labels)) > 1700
@@ -250,7 +250,7 @@ def test_predict_takes_lists_arrays_and_frames_and_they_agree(client, trained, d
     assert client.predict("trained", pixels[:1]).labels == wanted.labels[:1]
 
 
-def test_many_rows_go_in_pieces(client, trained, digits, monkeypatch):
+def test_many_rows_are_sent_in_pieces(client, trained, digits, monkeypatch):
     pixels = digits[0][:100]
     whole = client.predict(trained, pixels)
     monkeypatch.setattr("trainyard.predictions.REQUEST_BYTES_MAX", 5000)
@@ -318,7 +318,7 @@ def test_models_are_listed_and_deleted(client):
     assert client.job(job).state == trainyard.JobState.SUCCEEDED
 
 
-def test_weights_of_a_file_begin_a_job(client, trained, tmp_path):
+def test_a_job_starts_from_the_weights_of_a_file(client, trained, tmp_path):
     weights, _ = client.download_model(trained, tmp_path)
     model = client.upload_weights(weights, name="file-weights")
     assert model.job == "" and {t.name for t in model.tensors} == {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}
@@ -342,7 +342,7 @@ def test_weights_of_a_file_begin_a_job(client, trained, tmp_path):
     client.delete_model("file-weights")
 
 
-def test_names_that_are_no_text_become_text(client):
+def test_column_names_are_converted_to_text(client):
     frame = pd.DataFrame({0: [i * 1.5 for i in range(40)], 1: ["a", "b"] * 20, 2: range(40), 4: [0, 1] * 20})
     dataset = client.upload_frame(frame, 4, target_kind="class", ignore=2, categorical=[1])
     assert [column.name for column in dataset.schema.columns] == ["0", "1"] and dataset.schema.target == "4"
@@ -354,7 +354,7 @@ def test_names_that_are_no_text_become_text(client):
     assert client.predict(job, frame[[1, 0]].to_dict("list")) == wanted
 
 
-def test_values_that_no_cell_can_hold_are_refused_with_a_remedy(client, trained):
+def test_unsupported_cell_values_are_refused_with_a_remedy(client, trained):
     def wrong(values, *words):
         frame = pd.DataFrame({"x": values, "y": [0, 1] * (len(values) // 2)})
         refused(trainyard.InvalidArgumentError, lambda: client.upload_frame(frame, "y"), "column 'x'", *words)
@@ -371,7 +371,7 @@ def test_values_that_no_cell_can_hold_are_refused_with_a_remedy(client, trained)
     refused(trainyard.InvalidArgumentError, lambda: client.predict(trained, missing), "needs all pixels")
 
 
-def test_what_is_no_plain_frame_is_refused_with_a_remedy(client, trained):
+def test_unsupported_frames_are_refused_with_a_remedy(client, trained):
     levels = pd.DataFrame([[1, 2], [3, 4]], columns=pd.MultiIndex.from_tuples([("a", "b"), ("y", "")]))
     for target in ("y", ("y", "")):
         refused(trainyard.InvalidArgumentError, lambda t=target: client.upload_frame(levels, t), "MultiIndex", "'_'.join")

@@ -1,4 +1,4 @@
-"""A dry run of a collection reports what it would free, in bytes, and removes nothing."""
+"""Tests that a dry run of a garbage collection reports what it would free, in bytes, and removes nothing."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import trainyard
 from trainyard import v1
 
 
-def test_a_dry_run_tells_what_goes_and_removes_nothing(client, trained):
+def test_a_dry_run_lists_items_and_removes_nothing(client, trained):
     assert list(client.collect_garbage(dry_run=True).items) == [], "everything is younger than 7 days"
     answers = [client.collect_garbage(dry_run=True, older_than_seconds=0) for _ in range(2)]
     for answer in answers:
@@ -15,7 +15,7 @@ def test_a_dry_run_tells_what_goes_and_removes_nothing(client, trained):
         assert item.freed_bytes > 0 and answer.freed_bytes >= item.freed_bytes
 
 
-def test_as_of_is_what_a_dry_run_answered(client, trained):
+def test_a_run_accepts_the_as_of_of_a_dry_run(client, trained):
     planned = client.collect_garbage(dry_run=True, older_than_seconds=0)
     again = client.collect_garbage(dry_run=True, older_than_seconds=0, as_of=planned.as_of)
     assert again.as_of == planned.as_of

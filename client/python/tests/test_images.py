@@ -1,4 +1,4 @@
-"""Folders of images as datasets, and image files to predict."""
+"""Tests of folders of images as datasets, and of predictions for image files."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def test_a_folder_is_a_dataset_and_the_command_line_packs_the_same_bytes(client,
     assert [s.sha256 for s in dataset.spec.sources] == [s["sha256"] for s in told["spec"]["sources"]]
 
 
-def test_the_tar_is_one_that_others_read_in_any_pieces(tmp_path):
+def test_the_tar_is_readable_by_others_in_any_pieces(tmp_path):
     root = tmp_path / "files"
     contents = {"a/1.png": b"one", "a.png": b"x" * 512, "b/" + "n" * 99: b"", "c" * 120 + "/" + "d" * 130: b"long",
                 "e" * 99 + "/" + "f" * 99: b"split", "V\u00f6gel/1.png": b"v"}
@@ -72,7 +72,7 @@ def test_the_tar_is_one_that_others_read_in_any_pieces(tmp_path):
     refused(trainyard.InvalidArgumentError, lambda: TarFolder(tmp_path / "empty"), "there are no files")
 
 
-def test_predict_takes_paths_bytes_pillow_and_arrays_and_they_agree(client, shades, pictures, monkeypatch):
+def test_predict_gives_the_same_for_paths_bytes_pillow_and_arrays(client, shades, pictures, monkeypatch):
     assert client.job(shades).progress.metrics["test/accuracy"] == 1
     paths = sorted((pictures / "train").glob("*/*.png"))
     wanted = client.predict(shades, paths)
@@ -86,7 +86,7 @@ def test_predict_takes_paths_bytes_pillow_and_arrays_and_they_agree(client, shad
     assert client.predict(shades, paths) == wanted
 
 
-def test_what_is_no_image_is_refused(client, shades, pictures, tmp_path):
+def test_files_that_are_not_images_are_refused(client, shades, pictures, tmp_path):
     (tmp_path / "text.png").write_text("hello")
     good = pictures / "test" / "dark" / "0.jpg"
     refused(trainyard.InvalidArgumentError, lambda: client.predict(shades, [good, tmp_path / "text.png"]), "text.png")

@@ -1,4 +1,4 @@
-"""Submit, get, watch, wait, metrics, cancel, delete, and the errors of each."""
+"""Tests of submit, get, watch, wait, metrics, cancel and delete, and of their errors."""
 
 import getpass
 import json
@@ -39,7 +39,7 @@ def test_a_spec_may_be_a_path_a_text_or_a_dict_and_means_the_same(client, tmp_pa
     assert jobs[0].uid == "" and jobs[0].name not in [j.name for j in client.jobs()]
 
 
-def test_the_precision_is_in_the_answer_and_a_wrong_one_is_told_the_right_ones(client):
+def test_the_precision_is_returned_and_a_wrong_one_lists_the_valid_ones(client):
     recipe = type(client.check(digits_spec()).spec.recipe)
     assert client.check(digits_spec()).spec.recipe.precision == recipe.TF32
     assert client.check(digits_spec(precision="fp32")).spec.recipe.precision == recipe.FP32
@@ -63,7 +63,7 @@ def test_a_spec_may_name_an_onnx_file(client, daemon, tmp_path):
         refused(trainyard.NotFoundError, lambda: other.check(example), "no-such-program")
 
 
-def test_what_an_onnx_file_does_not_train_is_frozen_before_the_recipes_own_groups(client, tmp_path):
+def test_fixed_parameters_of_an_onnx_file_are_frozen_before_the_recipes_groups(client, tmp_path):
     file = (SOURCE / "examples/digits_0_to_4.onnx").read_bytes()
     (tmp_path / "named.onnx").write_bytes(with_trained_parameters(file, ["conv2.weight", "fc.weight", "fc.bias"]))
 
@@ -90,7 +90,7 @@ def test_paths_are_relative_to_the_spec_file_or_the_folder_given(client, tmp_pat
     refused(trainyard.NotFoundError, lambda: client.check(spec, folder=SOURCE), "rows.csv.gz: no such file")
 
 
-def test_submit_tells_progress_and_a_request_id_makes_it_safe_to_repeat(client):
+def test_submit_reports_progress_and_a_request_id_makes_it_safe_to_repeat(client):
     spec = digits_spec(epochs=1)
     request = str(uuid.uuid4())
     first = client.submit(spec, request_id=request)
@@ -99,7 +99,7 @@ def test_submit_tells_progress_and_a_request_id_makes_it_safe_to_repeat(client):
     client.wait(first)
 
 
-def test_wait_returns_the_end_and_the_job_learned(client, trained):
+def test_wait_returns_the_ended_job_and_it_has_learned(client, trained):
     assert trained.state == JobState.SUCCEEDED and trainyard.is_final(trained.state)
     assert trained.model == "projects/default/models/trained"
     assert trained.progress.metrics["val/accuracy"] > 0.9
@@ -121,7 +121,7 @@ def test_watch_yields_every_event_once_and_typed(client, trained):
     assert list(client.watch(trained, after=len(events))) == []
 
 
-def test_watch_refuses_what_cannot_be(client, trained):
+def test_watch_refuses_invalid_arguments(client, trained):
     refused(trainyard.InvalidArgumentError, lambda: next(client.watch(trained, after=-1)), "expected a sequence number")
     error = refused(trainyard.InvalidArgumentError, lambda: next(client.watch(trained, after=10_000)))
     assert (error.reason, error.code) == ("SEQUENCE_IN_FUTURE", "OUT_OF_RANGE")
@@ -185,7 +185,7 @@ def test_jobs_are_listed_newest_first_across_pages(client, trained, monkeypatch)
     refused(trainyard.InvalidArgumentError, lambda: client.jobs(limit=0), "expected 1 or more")
 
 
-def test_plan_shows_layers_and_memory_and_what_a_job_lacks(client):
+def test_plan_shows_layers_and_memory_and_missing_memory(client):
     plan = client.plan(digits_spec())
     assert [layer.op for layer in plan.layers if layer.parameter_count] == ["Gemm", "Gemm"]
     assert plan.run.parameter_count == 4810 and plan.run.memory.parameter_bytes >= 4 * 4810
@@ -246,14 +246,14 @@ def test_a_spec_that_cannot_be_read(client, spec, words):
     refused(trainyard.InvalidArgumentError, lambda: client.submit(spec), *words)
 
 
-def test_a_spec_file_that_is_not_there_or_no_text(client, tmp_path):
+def test_a_spec_file_that_is_missing_or_not_text(client, tmp_path):
     refused(trainyard.NotFoundError, lambda: client.submit(tmp_path / "none.yaml"), "none.yaml: no such file")
     refused(trainyard.InvalidArgumentError, lambda: client.submit(tmp_path), "is data, expected a job file")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
     refused(trainyard.InvalidArgumentError, lambda: client.submit(tmp_path / "binary.yaml"), "not UTF-8")
 
 
-def test_what_the_server_refuses_comes_with_its_place_too(client):
+def test_errors_of_the_server_have_their_position_too(client):
     text = (f"dataset:\n  path: {DIGITS}\n  csv: {{header: false, target: c64, image: [1, 8, 8]}}\n"
             "model:\n  layers:\n    - conv: {out_channels: 4, kernel_shape: [20, 20]}\n    - flatten:\n    - gemm:\n"
             "recipe: {epochs: 1, optimizer: {learning_rate: 0.1}}\n")
@@ -271,11 +271,11 @@ def test_a_name_in_use_is_a_conflict(client, trained):
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "projects/default/models/trained", "projects/default/jobs/"])
-def test_names_of_a_wrong_form(client, name):
+def test_malformed_names(client, name):
     assert refused(trainyard.InvalidArgumentError, lambda: client.job(name)).reason == "NAME_MALFORMED"
 
 
-def test_a_watch_goes_on_across_a_daemon_that_was_killed(own_daemon):
+def test_a_watch_continues_after_the_daemon_was_killed(own_daemon):
     client = trainyard.Client(f"unix:{own_daemon.socket}")
     job = client.submit(digits_spec(epochs=40, checkpoint_every_steps=100))
     breaks, events = [], []
@@ -301,7 +301,7 @@ def test_a_watch_goes_on_across_a_daemon_that_was_killed(own_daemon):
     assert list(client.metrics(job).index) == list(range(1, client.job(job).progress.steps_total + 1))
 
 
-def test_wait_goes_on_across_a_daemon_that_stopped_in_good_order(own_daemon):
+def test_wait_continues_after_the_daemon_was_stopped(own_daemon):
     client = trainyard.Client(f"unix:{own_daemon.socket}")
     job = client.submit(digits_spec(epochs=30, checkpoint_every_steps=100))
     done = []
@@ -337,7 +337,7 @@ def test_pause_resume_retry_and_fork_give_the_undisturbed_result(client):
     assert again.spec == whole.spec
     client.cancel(again)
     error = refused(trainyard.InvalidArgumentError, lambda: client.fork(job, changes={"recipe.seed": 6}), "recipe.seed")
-    assert error.reason == "FORK_CHANGES"
+    assert error.reason == "FORK_CHANGE_UNSUPPORTED"
     forked = client.fork(job, step=steps[-1], changes={"recipe.epochs": 61, "recipe.schedule": {"type": "cosine"}})
     assert forked.origin.step == steps[-1] and len(forked.origin.changes) == 2
     assert client.wait(forked).progress.step == 61 * whole.plan.steps_per_epoch
@@ -401,7 +401,7 @@ def test_an_array_of_endless_jobs_is_paused_and_cancelled(client):
     client.delete_array(array)
 
 
-def test_what_is_wrong_with_an_array_is_told_with_its_place(client):
+def test_errors_of_an_array_have_their_position(client):
     spec = digits_spec()
     refused(trainyard.InvalidArgumentError, lambda: client.submit_array(spec), "array: is missing")
     refused(trainyard.InvalidArgumentError, lambda: client.submit(dict(spec, array={"grid": {"recipe.seed": [1]}})),

@@ -1,4 +1,4 @@
-"""`trainyard.load`: an export predicts in this process what the server predicts, for the same raw rows."""
+"""Tests that a model of `trainyard.load` predicts in this process what the server predicts for the same raw rows."""
 
 import builtins
 import json
@@ -107,7 +107,7 @@ NO_DATES = ["2023-02-29", "2024-1-1", "2024-01-01T24:00", "2024-01-01T10", "2024
             "2024-01-01T10:20 Z", "1.2.2024"]
 
 
-def test_random_cells_mean_the_same_here_and_there(client, late):
+def test_random_cells_are_read_as_on_the_server(client, late):
     name, model = late
     draw = random.Random(0)
     refusals = 0
@@ -133,7 +133,7 @@ def test_random_cells_mean_the_same_here_and_there(client, late):
     assert 10 < refusals < 40
 
 
-def test_a_regression_with_embedded_categories_is_in_the_targets_units(client, train):
+def test_a_regression_with_embedded_categories_predicts_in_the_targets_units(client, train):
     data = client.upload_frame(trips().drop(columns="late"), "price", name="prices", ignore=["note"])
     model = train("price", data, {"mlp": {"hidden": [8], "embedding": "auto"}})
     frame = trips(60).drop(columns=["price", "late", "note"])
@@ -201,7 +201,7 @@ def test_images_are_arrays(client, train, digits):
     refused(trainyard.InvalidArgumentError, lambda: local.predict([[None] * 64]), "column 'c0'", "needs all pixels")
 
 
-def test_what_is_wrong_with_rows_is_told_with_row_and_column(late):
+def test_errors_in_rows_name_row_and_column(late):
     _, model = late
     row = {"year": 1, "age": 2, "port": "S", "day": "2024-01-01", "deck": 0, "left_at": None}
 
@@ -224,7 +224,7 @@ def test_what_is_wrong_with_rows_is_told_with_row_and_column(late):
     wrong([], "at least one")
 
 
-def test_a_model_says_what_it_is(late):
+def test_a_model_describes_itself(late):
     _, model = late
     assert model.classes == ("no", "yes") and model.task == "classification" and model.target == "late"
     assert model.columns == ("year", "age", "port", "day", "deck", "left_at")
@@ -232,7 +232,7 @@ def test_a_model_says_what_it_is(late):
                            "deck, left_at>")
 
 
-def test_load_takes_a_file_or_a_folder(client, late, tmp_path):
+def test_load_accepts_a_file_or_a_folder(client, late, tmp_path):
     folder = tmp_path / "late"
     client.download_model("late", folder)
     rows = trips(9).drop(columns=["price", "note"])
@@ -245,7 +245,7 @@ def test_load_takes_a_file_or_a_folder(client, late, tmp_path):
     assert trainyard.load(str(folder / "model.onnx")).predict(rows) == expected
 
 
-def test_load_refuses_what_is_no_export(client, tmp_path, monkeypatch):
+def test_load_refuses_other_files(client, tmp_path, monkeypatch):
     refused(trainyard.NotFoundError, lambda: trainyard.load(tmp_path / "none"), "there is no such file", "model export")
     refused(trainyard.NotFoundError, lambda: trainyard.load(tmp_path), "neither model.onnx nor model.json", "model export")
     (tmp_path / "model.onnx").write_bytes(b"something else")
@@ -298,7 +298,7 @@ def test_csv_that_this_package_writes_is_read_back():
     assert list(csv_records("a , b\n\n\t\n 1,\n")) == [["a", "b"], ["1", ""]]
 
 
-def test_dates_are_those_of_the_server():
+def test_dates_are_read_as_on_the_server():
     for golden in json.loads((SOURCE / "tests/golden/dates.json").read_text()):
         assert read_date(golden["text"], 7) == pytest.approx(golden["parts"], abs=1e-12), golden["text"]
     assert read_date("2024-01-01T00:00:59.9999999999999999999", 1)[0] == pytest.approx(19723 + 60 / 86400)  # not 60 s

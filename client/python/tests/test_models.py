@@ -1,4 +1,4 @@
-"""Calls on trained models: continuing text, and evaluation on datasets."""
+"""Tests of calls on trained models: the continuation of text, and evaluation on datasets."""
 
 import pandas as pd
 import pytest
@@ -9,7 +9,7 @@ import trainyard
 
 @pytest.fixture(scope="session")
 def letters(client, tmp_path_factory):
-    """A language model that has learned the fixed order of seven letters."""
+    """Returns a language model that has learned the fixed order of seven letters."""
     folder = tmp_path_factory.mktemp("letters")
     (folder / "input.txt").write_text("abcdefg" * 200)
     spec = {"dataset": {"path": "input.txt", "text": {}},
@@ -19,7 +19,7 @@ def letters(client, tmp_path_factory):
     return client.wait(client.submit(spec, folder=folder))
 
 
-def test_text_goes_on_piece_by_piece_and_the_seed_makes_it(client, letters):
+def test_text_is_generated_in_pieces_and_depends_on_the_seed(client, letters):
     pieces = list(client.generate(letters, "abc", tokens=9, temperature=0))
     assert "".join(pieces) == "defgabcde"
     warm = {"tokens": 40, "temperature": 20.0, "seed": 7}
@@ -29,7 +29,7 @@ def test_text_goes_on_piece_by_piece_and_the_seed_makes_it(client, letters):
     assert "".join(client.generate(letters, "abc", tokens=9, temperature=20.0, top_k=1)) == "defgabcde"
 
 
-def test_leaving_the_loop_ends_it(client, letters):
+def test_leaving_the_loop_ends_the_generation(client, letters):
     for _ in range(6):  # more calls than may run and wait at a time
         for piece in client.generate(letters, "a", tokens=60_000):
             assert piece
@@ -49,7 +49,7 @@ def test_generate_refuses(client, letters, trained):
     refused(trainyard.NotFoundError, run(model="nobody"), "nobody")
 
 
-def test_traps_are_told_in_the_dataset_the_result_and_the_predictions(client):
+def test_warnings_are_in_the_dataset_the_result_and_the_predictions(client):
     frame = pd.DataFrame({"id": range(1000, 1080), "size": [i * 31 % 80 / 7 for i in range(80)],
                           "colour": ["red", "blue"] * 40, "big": [int(i * 31 % 80 > 40) for i in range(80)]})
     dataset = client.upload_frame(frame, "big", name="traps", target_kind="class")

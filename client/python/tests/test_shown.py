@@ -1,4 +1,4 @@
-"""Output for people: printed events, progress that ends with the result, and a job in a notebook."""
+"""Tests of output for people: printed events, progress that ends with the result, and a job in a notebook."""
 
 import io
 import sys
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(scope="module")
 def best(client):
-    """A job whose model is that of its first evaluation, since the highest loss counts as the best."""
+    """Returns a job whose model is that of its first evaluation, since the highest loss counts as the best."""
     spec = digits_spec(keep_best={"metric": "val/loss", "mode": "max"})
     job = client.wait(client.submit(spec, name="best-first"))
     series = client.metric_series(job)["val/accuracy"]
@@ -67,7 +67,7 @@ def test_progress_ends_with_the_result_that_the_job_reports(client, best, capsys
     assert "QUEUED" in lines[0] and "\r" not in "".join(lines)
 
 
-def test_a_terminal_has_a_bar_that_gives_way_to_the_result(client, best, monkeypatch):
+def test_a_terminal_shows_a_bar_and_then_the_result(client, best, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("trainyard.job_view._REDRAW_S", 0)
     out = Terminal()
@@ -81,7 +81,7 @@ def test_a_terminal_has_a_bar_that_gives_way_to_the_result(client, best, monkeyp
     assert drawn[-1].startswith("\x1b[Kbest-first: SUCCEEDED") and out.getvalue().endswith("\n")
 
 
-def test_progress_tells_of_a_job_that_did_not_succeed(client, capsys):
+def test_progress_reports_a_job_that_did_not_succeed(client, capsys):
     job = client.submit(digits_spec(epochs=100_000), name="cut-short")
     for event in client.watch(job):
         if isinstance(event, MetricsEvent):

@@ -1,4 +1,4 @@
-"""How specs reach the server's parser: all specs of the manual and the examples, texts, dicts and data."""
+"""Tests that all kinds of specs reach the server's parser: those of the manual and the examples, texts, dicts, data."""
 
 import re
 
@@ -35,7 +35,7 @@ def test_every_example_is_read(client, path):
 
 
 @pytest.mark.parametrize("name, content", [("rows.csv", "a,b\n1,2\n"), ("row.jsonl", '{"a": 1}\n'), ("photos", None)])
-def test_data_in_place_of_a_spec_is_sent_to_init(client, tmp_path, name, content):
+def test_data_instead_of_a_spec_suggests_init(client, tmp_path, name, content):
     path = tmp_path / name
     path.mkdir() if content is None else path.write_text(content)
     for spec in (path, str(path)):
@@ -44,7 +44,7 @@ def test_data_in_place_of_a_spec_is_sent_to_init(client, tmp_path, name, content
         assert refused.value.reason == "SPEC_IS_DATA"
 
 
-def test_a_dict_reads_as_its_yaml_does(client):
+def test_a_dict_is_read_like_its_yaml(client):
     text = "dataset: {name: x}\nmodel:\n  layers:\n    - conv: {out_channels: 4, kernel_shape: 3}\n    - relu:\n" \
            "    - gemm: {units: 3}\nrecipe: {steps: 7, optimizer: {type: lion, learning_rate: 1e-4}}\n" \
            "labels: {run: \"5\"}\npriority: -3\n"
@@ -72,12 +72,12 @@ def test_a_dict_is_held_to_the_same_limits_and_has_no_positions(client):
     itself: list[object] = []
     itself.append(itself)
     for fields, reason, words in (
-            ({"model": [[nested]], "dataset": "d", "recipe": {}}, "FIELD_TYPE", "model: a list"),
+            ({"model": [[nested]], "dataset": "d", "recipe": {}}, "FIELD_TYPE_INVALID", "model: a list"),
             ({"model": [[[nested]]]}, "SPEC_TOO_DEEP", "nested more than 32 levels deep"),
             ({"model": {"layers": itself}}, "SPEC_TOO_DEEP", "model.layers[0][0]"),
-            ({5: "x"}, "FIELD_TYPE", "the key 5 is not text"), ({"name": {1}}, "FIELD_TYPE", "name: a value of type set"),
-            ({"name": "\ud800"}, "FIELD_TYPE", "name: '\\ud800', expected text that UTF-8 can encode"),
-            ({"recipe": {"seed": [float("inf")]}}, "FIELD_TYPE", "recipe.seed[0]: inf, expected a finite number"),
+            ({5: "x"}, "FIELD_TYPE_INVALID", "the key 5 is not text"), ({"name": {1}}, "FIELD_TYPE_INVALID", "name: a value of type set"),
+            ({"name": "\ud800"}, "FIELD_TYPE_INVALID", "name: '\\ud800', expected text that UTF-8 can encode"),
+            ({"recipe": {"seed": [float("inf")]}}, "FIELD_TYPE_INVALID", "recipe.seed[0]: inf, expected a finite number"),
             ({"labels": {"a": [0] * 100_000}}, "SPEC_TOO_LARGE", "more than 100000 values"),
             ({"labels": {"a": "x" * (1 << 20)}}, "SPEC_TOO_LARGE", "larger than 1 MiB")):
         with pytest.raises(InvalidArgumentError) as refused:

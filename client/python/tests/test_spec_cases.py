@@ -1,4 +1,4 @@
-"""The cases of tests/spec_cases.yaml through the server: ReadSpec must return what the command line's reader
+"""Sends the cases of tests/spec_cases.yaml to the server: ReadSpec must return what the command line's reader
 returns."""
 
 import pytest
@@ -65,7 +65,7 @@ def test_every_case_gives_what_the_command_line_reads(client, case, tmp_path, mo
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if "gives" in c and not {"dataset", "array"} & c.keys()], ids=lambda c: c["case"])
-def test_what_a_case_gives_is_written_as_a_spec_that_gives_it_again(client, case, tmp_path, monkeypatch):
+def test_every_case_round_trips_through_a_written_spec(client, case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (kind,) = {"job", "model", "recipe"} & case.keys()
     (tmp_path / "spec").write_bytes(spec_of(kind, text_of(case[kind])))
@@ -74,5 +74,5 @@ def test_what_a_case_gives_is_written_as_a_spec_that_gives_it_again(client, case
     assert message_of(client, "job", write_message(spec)) == spec
 
 
-def test_the_cases_are_many_and_each_has_a_name_of_its_own():
+def test_there_are_many_cases_with_distinct_names():
     assert len({case["case"] for case in CASES}) == len(CASES) > 60

@@ -1,4 +1,4 @@
-"""Converts torch.nn.Modules to jobs. Skipped without PyTorch and its exporter's packages."""
+"""Tests that torch.nn.Modules are converted to jobs. Skipped without PyTorch and its exporter's packages."""
 
 import copy
 
@@ -21,7 +21,7 @@ def module():
                                torch.nn.Flatten(), torch.nn.Linear(512, 10))
 
 
-def test_a_module_trains_on_and_starts_from_its_weights(client, module, tmp_path):
+def test_a_module_continues_training_from_its_weights(client, module, tmp_path):
     parts = from_torch(module, torch.zeros(2, 1, 8, 8), tmp_path / "net", program=PROGRAM)
     assert module.training and (tmp_path / "net/model.safetensors").exists()
     spec = digits_spec(steps=1, **parts["recipe"])
@@ -33,7 +33,7 @@ def test_a_module_trains_on_and_starts_from_its_weights(client, module, tmp_path
     assert client.wait(client.submit(fresh)).progress.metrics["train/loss"] != job.progress.metrics["train/loss"]
 
 
-def test_a_frozen_module_trains_its_new_head_alone(client, module, tmp_path):
+def test_a_frozen_module_trains_only_its_new_head(client, module, tmp_path):
     frozen = copy.deepcopy(module).requires_grad_(False)
     frozen[-1] = torch.nn.Linear(512, 10)
     parts = from_torch(frozen, torch.zeros(2, 1, 8, 8), tmp_path / "net", program=PROGRAM)
@@ -51,7 +51,7 @@ def test_dropout_is_part_of_the_model(tmp_path):
     assert [layer["dropout"]["ratio"] for layer in parts["model"]["layers"] if "dropout" in layer] == [0.25] * 4 + [0.5]
 
 
-def test_a_gru_of_several_layers_comes_over(tmp_path):
+def test_a_gru_of_several_layers_is_imported(tmp_path):
     class Recurrent(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -80,7 +80,7 @@ def refused_module(module, shape, folder, *words):
     (torch.nn.BatchNorm1d(4, momentum=None), "momentum=None"),
     (torch.nn.InstanceNorm1d(4, track_running_stats=True), "track_running_stats=True"),
 ])
-def test_a_setting_that_onnx_does_not_hold_is_refused_by_its_submodule(module, words, tmp_path):
+def test_a_setting_that_onnx_cannot_express_is_refused_by_its_submodule(module, words, tmp_path):
     error = refused_module(torch.nn.ModuleDict({"inner": module}), (4,), tmp_path, "inner: ", words)
     assert error.reason == "MODULE_UNSUPPORTED" and not (tmp_path / "refused").exists()
 
@@ -102,11 +102,11 @@ class TwoNorms(torch.nn.Module):
     (torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(3, 4, 3)), (3, 6, 6), "weight"),
     (TwoNorms(), (4,), "used elsewhere"),
 ])
-def test_what_no_layer_trains_alike_is_refused(module, shape, words, tmp_path):
+def test_modules_that_no_layer_trains_equally_are_refused(module, shape, words, tmp_path):
     assert refused_module(module, shape, tmp_path, words).reason == "ONNX_UNSUPPORTED"
 
 
-def test_what_has_no_layer_is_told(module, tmp_path):
+def test_modules_without_a_layer_are_reported(module, tmp_path):
     class Odd(torch.nn.Module):
         def forward(self, x):
             return torch.sort(x, dim=1).values

@@ -1,7 +1,7 @@
-"""Random networks train as in PyTorch: each is converted by from_torch, then trained here and in PyTorch for some steps
-of SGD on the same batches in the same order, and compared weight by weight, running statistics included. Detects a
-constant of the exported graph that is trained, a parameter that is not trained, is trained twice or is misplaced, and
-weight decay of frozen parameters. Dropout is 0, since PyTorch's random numbers cannot be reproduced
+"""Tests that random networks train as in PyTorch: each is converted by from_torch, then trained here and in PyTorch for
+some steps of SGD on the same batches in the same order, and compared weight by weight, running statistics included.
+Detects a constant of the exported graph that is trained, a parameter that is not trained, is trained twice or is
+misplaced, and weight decay of frozen parameters. Dropout is 0, since PyTorch's random numbers cannot be reproduced
 (test_torch_models.py covers dropout). Skipped without PyTorch and its exporter's packages; `scripts/test --torch`
 installs them.
 
@@ -123,7 +123,7 @@ class Recurrent(nn.Module):
 
 
 class Positions(nn.Module):
-    """A table of positions that is an nn.Embedding, but of which all rows are read."""
+    """A table of positions in an nn.Embedding, all rows of which are read."""
 
     def __init__(self, length, width):
         super().__init__()
@@ -340,7 +340,7 @@ def standardized(inputs):
 
 
 def train_in_pytorch(module, inputs, targets, optimizer):
-    """Returns the module's weights after STEPS, in float32."""
+    """Trains the module for STEPS steps, in float32."""
     module.train()
     sgd = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=optimizer["learning_rate"],
                           momentum=optimizer["momentum"], weight_decay=optimizer["weight_decay"])

@@ -1,4 +1,4 @@
-"""Guarantees of the API that the client itself does not need, tested only with messages."""
+"""Tests guarantees of the API that the client itself does not need, tested only with messages."""
 
 import grpc
 import pytest
@@ -22,7 +22,7 @@ def channel(daemon):
         yield opened
 
 
-def test_the_table_of_methods_is_the_protos():
+def test_the_table_of_methods_matches_the_protos():
     declared = {}
     for module in (v1.job_service_pb2, v1.dataset_service_pb2, v1.model_service_pb2, v1.system_service_pb2):
         for service in module.DESCRIPTOR.services_by_name.values():
@@ -79,7 +79,7 @@ def test_errors_carry_one_error_info_of_our_domain(channel):
     assert error_details_pb2.ErrorInfo.FromString(info.value).domain == "trainyard"
 
 
-def test_uploads_refuse_what_does_not_continue(client):
+def test_uploads_refuse_wrong_offsets(client):
     start = dict(sha256="0" * 64, size_bytes=100)
     chunk = v1.UploadFileRequest(chunk=dict(offset=0, data=b"x" * 50, crc32c=1))
     error = refused(trainyard.InvalidArgumentError, lambda: client._channel.send(
@@ -87,7 +87,7 @@ def test_uploads_refuse_what_does_not_continue(client):
     assert (error.reason, error.metadata["committed_size"]) == ("UPLOAD_OFFSET_MISMATCH", "0")
     error = refused(trainyard.InternalError, lambda: client._channel.send(
         rpc.UPLOAD_FILE, iter([v1.UploadFileRequest(start=start), chunk])))
-    assert (error.reason, error.code) == ("CHUNK_CHECKSUM", "DATA_LOSS")
+    assert (error.reason, error.code) == ("CHUNK_CHECKSUM_MISMATCH", "DATA_LOSS")
 
 
 def test_a_request_id_with_another_body_is_refused(client):

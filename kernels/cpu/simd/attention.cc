@@ -28,7 +28,7 @@ void multiply(int64_t M, int64_t N, int64_t K, const float* a, int64_t a_row, in
   multiply_columns<kRowStep, kAccumulate>(M, N / kLanes, K, a, a_row, a_step, b, b_row, c, c_row);
 }
 
-/// to [padded rows, width] = factor * from [rows, D], padded with 0.
+/// Fills `to` [padded rows, width] with factor * from [rows, D], padded with 0.
 void pack_rows(int64_t rows, int64_t padded, int64_t D, int64_t width, const float* from,
                int64_t from_row, float factor, float* to) {
   for (int64_t t = 0; t < padded; ++t, to += width) {
@@ -39,7 +39,7 @@ void pack_rows(int64_t rows, int64_t padded, int64_t D, int64_t width, const flo
   }
 }
 
-/// to [D, 64] = the transpose of a tile [rows, D], padded with 0 up to `columns`.
+/// Fills `to` [D, 64] with the transpose of a tile [rows, D], padded with 0 up to `columns`.
 void pack_tile(int64_t rows, int64_t columns, int64_t D, const float* from, int64_t from_row,
                float* to) {
   if (rows == kTile) {
@@ -99,7 +99,7 @@ void mask(const HeadDims& d, int64_t i0, int64_t rows, const KeyTile& tile, floa
   }
 }
 
-/// m [rows, 64]: the dropout factors of a tile's probabilities.
+/// Fills m [rows, 64] with the dropout factors of a tile's probabilities.
 void draw_mask(const HeadDropout& dropout, int64_t i0, int64_t rows, int64_t j0, float* m) {
   const uint32_t threshold = math::dropout_threshold(dropout.ratio);
   const float scale = static_cast<float>(1 / (1 - dropout.ratio));
@@ -208,7 +208,7 @@ int64_t backward_scratch(const HeadDims& d) {
          mask_scratch(d);
 }
 
-/// s becomes p = exp(s - lse), dp becomes ds = p * (dp - delta).
+/// Changes s to p = exp(s - lse), and dp to ds = p * (dp - delta).
 void softmax_backward(int64_t rows, int64_t columns, const float* lse, const float* delta, float* s,
                       float* dp) {
   for (int64_t r = 0; r < rows; ++r) {

@@ -19,7 +19,7 @@ void for_patch_rows(const ConvDims& d, int64_t first, int64_t rows, const F& f) 
     const int64_t n = g / P, h0 = (g % P) * win.stride_h - win.pad_top;
     for (int64_t q = 0; q < Q; ++q) {
       const int64_t w0 = q * win.stride_w - win.pad_left;
-      // Both are in [0, S], since a window may be entirely in the padding.
+      // `begin` and `fits` are in [0, S], since a window may be entirely in the padding.
       const int64_t begin = w0 < 0 ? (-w0 < win.S ? -w0 : win.S) : 0;
       const int64_t fits = W - w0 < win.S ? (W - w0 > begin ? W - w0 : begin) : win.S;
       for (int64_t r = 0; r < win.R; ++r, column += win.S * C) {

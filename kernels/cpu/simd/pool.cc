@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kChunk = 64;  // channels whose running maximum is kept on the stack
 
-// Whether x replaces the maximum found so far: a larger number does, and so does any NaN
+// Returns whether x replaces the maximum found so far: a larger number does, and so does any NaN
 // (kernels/pool.h).
 inline __attribute__((always_inline)) bool beats(float x, float best) {
   return (x > best) | (x != x);
@@ -84,7 +84,7 @@ inline __attribute__((always_inline)) Cells cells_of(const PoolDims& d, int64_t 
           first_inside(w0, win.dilation_w),
           end_inside(w0, win.S, win.dilation_w, d.x.W)};
 }
-// Offset of the window's cell (r, s) in its image.
+// Returns the offset of the window's cell (r, s) in its image.
 inline __attribute__((always_inline)) int64_t cell_at(const PoolDims& d, const Cells& k, int64_t r,
                                                       int64_t s) {
   return ((k.h0 + r * d.window.dilation_h) * d.x.W + k.w0 + s * d.window.dilation_w) * d.x.C;
@@ -102,8 +102,8 @@ inline __attribute__((always_inline)) Sizes sizes_of(const PoolDims& d) {
   return {P, Q, d.x.H * d.x.W * d.x.C, P * Q * d.x.C};
 }
 
-// Whether the windows tile the image: every pixel then belongs to at most one window, so that dx
-// can be assigned instead of accumulated.
+// Returns whether the windows tile the image: every pixel then belongs to at most one window, so
+// that dx can be assigned instead of accumulated.
 inline __attribute__((always_inline)) bool is_2x2_tiling(const Window& w) {
   return w.R == 2 && w.S == 2 && w.stride_h == 2 && w.stride_w == 2 && w.pad_top == 0 &&
          w.pad_left == 0 && w.pad_bottom == 0 && w.pad_right == 0 && w.dilation_h == 1 &&

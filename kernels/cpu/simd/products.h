@@ -46,7 +46,8 @@ template <int64_t kRows, int64_t kVectors, bool kAccumulate>
   }
 }
 
-/// multiply_block for any number of rows M: blocks of kRows rows, then the remainder.
+/// Does what multiply_block does for any number of rows M: in blocks of kRows rows, then the
+/// remainder.
 template <int64_t kRows, int64_t kVectors, bool kAccumulate>
 static void multiply_rows(int64_t M, int64_t K, const float* a, int64_t a_row, int64_t a_step,
                           const float* b, int64_t b_row, float* c, int64_t c_row) {

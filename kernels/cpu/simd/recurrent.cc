@@ -77,7 +77,8 @@ struct Gru {
   }
 };
 
-/// Size of a panel: the biases of its columns, then [F, kGates] and [H, kGates] vectors.
+/// Returns the size of a panel: the biases of its columns, then [F, kGates] and [H, kGates]
+/// vectors.
 template <typename Cell>
 int64_t panel_floats(const CellSizes& d) {
   return kWidth + (d.F + d.H) * Cell::kGates * kLanes;
@@ -88,8 +89,8 @@ int64_t packed_floats(const CellSizes& d) {
   return padded(d.H) / kLanes * panel_floats<Cell>(d);
 }
 
-/// to [K, kGates, kLanes] = the transpose of the rows of w [kGates H, K] that belong to kLanes
-/// units from `unit` on.
+/// Fills `to` [K, kGates, kLanes] with the transpose of the rows of w [kGates H, K] that belong to
+/// kLanes units from `unit` on.
 template <typename Cell>
 void pack_weights(int64_t K, int64_t H, int64_t unit, const int* gates, const float* w, float* to) {
   for (int64_t column = 0; column < Cell::kGates; ++column) {

@@ -6,8 +6,8 @@
 // selects a lower instruction set, so that tests can run all of them, and so that different hosts
 // can produce the same bits.
 //
-// Code in those sources must not call functions that are not inlined, except the C library's: the
-// linker keeps a single copy of such a function, and a copy compiled for AVX-512 would then run on
+// Code in those sources may only call inlined functions and the C library. Of a function that is
+// not inlined the linker keeps a single copy, and a copy compiled for AVX-512 would then run on
 // every CPU.
 #pragma once
 

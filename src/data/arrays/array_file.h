@@ -56,9 +56,9 @@ class Array {
   /// Returns all elements of an array of bytes (type().u8()) in row-major order. They are moved
   /// instead of copied if they are owned and in this order already.
   std::vector<uint8_t> take_bytes() &&;
-  /// Row `row` of an array [N] or [N, 1] as text: numbers in the shortest form that reads back the
-  /// same, "true" and "false", texts without trailing zeros. DATASET_INVALID for a text that cannot
-  /// be converted to UTF-8.
+  /// Returns row `row` of an array [N] or [N, 1] as text: numbers in the shortest form that reads
+  /// back the same, "true" and "false", texts without trailing zeros. DATASET_INVALID for a text
+  /// that cannot be converted to UTF-8.
   Result<std::string> cell(int64_t row, const std::string& what) const;
 
  private:
@@ -86,7 +86,7 @@ class ArrayFile {
   /// safetensors. A refusal of an array contains its name.
   static Result<ArrayFile> read(const std::filesystem::path& path, const std::string& what,
                                 std::span<const std::string> names);
-  /// The names of all arrays of the file, read or not, in the file's order.
+  /// Returns the names of all arrays of the file, read or not, in the file's order.
   const std::vector<std::string>& all_names() const { return all_names_; }
   bool has(const std::string& name) const { return arrays_.contains(name); }
   /// Removes and returns an array. If the file does not have it, the error lists all_names().

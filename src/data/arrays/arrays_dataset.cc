@@ -176,7 +176,7 @@ Result<TargetSchema::Kind> target_kind(const ArraysOptions& options, const Named
   return infer_target(options.target_kind, counts, values.size());
 }
 
-/// The name of a class. Whole numbers are written without a decimal point.
+/// Returns the name of a class. Whole numbers are written without a decimal point.
 std::string class_name(const Cell& cell, std::string text) {
   return cell.is_whole() ? whole_number_text(cell.value) : std::move(text);
 }

@@ -41,12 +41,11 @@ Status check_paths(const ListedFiles& files, const std::string& what);
 /// `in_folders`, each file must still be in a folder below it.
 size_t root_of(const ListedFiles& files, bool partitioned, bool in_folders);
 
-/// Sets `part` of each file by its partition's folder, which it removes from the path. `skipped`
-/// counts files that belong to neither partition.
 struct Parts {
   bool has_test = false;
-  int64_t skipped = 0;
+  int64_t skipped = 0;  // number of files that belong to neither partition
 };
+/// Sets `part` of each file by its partition's folder, which it removes from the path.
 Result<Parts> split_parts(const ListedFiles& files, ShortPaths& paths, const std::string& what);
 
 /// Sets `label` to the name of the class's folder. A refusal of a file outside of such folders ends

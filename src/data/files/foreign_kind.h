@@ -15,11 +15,11 @@ struct ForeignKind {
   std::string_view remedy = {};
 };
 
-/// The kind of a file with the first bytes `start`; null if it is not known or if `start` is valid
-/// text, which may begin with the same bytes by chance.
+/// Returns the kind of a file with the first bytes `start`; null if it is not known or if `start`
+/// is valid text, which may begin with the same bytes by chance.
 const ForeignKind* find_foreign_kind(std::string_view start);
 
-/// Advice for such a file, as a sentence. `file` is its name.
+/// Returns advice for such a file, as a sentence. `file` is its name.
 std::string remedy_of(const ForeignKind& kind, const std::string& file);
 
 /// Returns a command that converts `file` with pandas: "python3 -c \"...\"". In `read` and `write`,

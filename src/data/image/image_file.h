@@ -37,8 +37,8 @@ struct ImagePixels {
 /// type or more than kImagePixelsMax pixels.
 Result<ImageInfo> read_image_info(std::string_view bytes, const std::string& what);
 
-/// Decodes the pixels of the image turned upright, with `channels` (1 or 3) channels. Refusals as
-/// above, and for damage in the pixels.
+/// Decodes the pixels of the image turned upright, with `channels` (1 or 3) channels. Refuses
+/// what read_image_info() refuses, and damaged pixels.
 Result<ImagePixels> decode_image(std::string_view bytes, int64_t channels, const std::string& what);
 
 }  // namespace trainyard

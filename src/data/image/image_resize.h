@@ -20,7 +20,7 @@ enum class ResizeMode : uint8_t {
   kCrop,     // scales the largest centered part that has the target's aspect ratio
   kPad,      // scales the whole image to fit and centers it on black
 };
-/// "none", "stretch", "crop", "pad".
+/// Returns one of "none", "stretch", "crop", "pad".
 std::string_view name_of(ResizeMode mode);
 std::optional<ResizeMode> find_resize(std::string_view name);
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kImages = "images";
 
-/// Refuses models whose input image files cannot be.
+/// Refuses models whose input image files cannot provide: other inputs than images of 8-bit pixels
+/// with 1 or 3 channels.
 Status check_model(const DatasetSchema& schema) {
   if (schema.kind != DatasetSchema::Kind::kImage) {
     return dataset_error(kImages, std::string("the model was trained on ") +

@@ -85,7 +85,8 @@ Error refusal(const PngReader& reader, const std::string& what) {
   return dataset_error(what, std::string("the PNG image cannot be read: ") + reader.message);
 }
 
-/// True if the palette has a color that is not gray, or, without a palette, if the type has color.
+/// Returns true if the palette has a color that is not gray, or, without a palette, if the type has
+/// color.
 bool has_colour(const PngReader& reader) {
   if (png_get_color_type(reader.png, reader.info) != PNG_COLOR_TYPE_PALETTE) {
     return (png_get_color_type(reader.png, reader.info) & PNG_COLOR_MASK_COLOR) != 0;

@@ -87,7 +87,8 @@ nlohmann::json write(const IngestRequest& request) {
   return fields_to_json(request.*kOptions);
 }
 
-/// The set to which the sources belong: the first that has one of their roles, else the last.
+/// Returns the set to which the sources belong: the first that has one of their roles, else the
+/// last.
 const SourceSet& set_of(const SourceFormat& format, const std::vector<IngestSource>& sources) {
   const auto holds = [](const std::vector<std::string>& roles, const IngestSource& source) {
     return std::ranges::find(roles, source.role) != roles.end();

@@ -54,8 +54,8 @@ std::vector<std::string> feature_columns(const DatasetSchema& schema) {
   return names;
 }
 
-/// Whether the first row is a header: it names at least half of the features. Values hardly ever
-/// equal columns' names. A header with a typo is still recognized, so that the error names the
+/// Returns whether the first row is a header: it names at least half of the features. Values hardly
+/// ever equal columns' names. A header with a typo is still recognized, so that the error names the
 /// column.
 bool is_header(std::span<const std::string_view> fields, const std::vector<std::string>& features) {
   const std::unordered_set<std::string_view> names(fields.begin(), fields.end());
@@ -64,7 +64,7 @@ bool is_header(std::span<const std::string_view> fields, const std::vector<std::
   return 2 * known >= std::ssize(features);
 }
 
-/// The names of the columns of rows without a header, determined by their number.
+/// Returns the names of the columns of rows without a header, determined by their number.
 Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
                                                    const std::vector<std::string>& features,
                                                    std::span<const std::string_view> fields) {

@@ -29,7 +29,7 @@ class Draws {
     return low + (high - low) * (u * 0x1p-32);
   }
   bool chance(double p) { return uniform(0, 1) < p; }
-  /// A whole number in [0, count).
+  /// Returns a whole number in [0, count).
   int64_t below(int64_t count) {
     return std::min(static_cast<int64_t>(uniform(0, static_cast<double>(count))), count - 1);
   }

@@ -42,8 +42,8 @@ struct RandomRotation {
   double degrees = 0;
 };
 /// Scales brightness, contrast and saturation by random factors between 1 - x and 1 + x, never
-/// below 0, and shifts the hue within [-hue, hue] of a full turn, all in random order. Only for
-/// pixels of 8 bits; saturation and hue only for three channels.
+/// below 0, and shifts the hue within [-hue, hue] of a full turn, all in random order. The
+/// pixels must have 8 bits; saturation and hue require three channels.
 struct ColorJitter {
   double brightness = 0, contrast = 0, saturation = 0, hue = 0;
 };
@@ -56,8 +56,8 @@ struct Cutout {
 using Augmentation = std::variant<RandomHorizontalFlip, RandomVerticalFlip, RandomCrop,
                                   RandomResizedCrop, RandomRotation, ColorJitter, Cutout>;
 
-/// True if an ImageMove can express all augmentations: flips, crops with padding, and at most one
-/// cutout.
+/// Returns true if an ImageMove can express all augmentations: flips, crops with padding, and at
+/// most one cutout.
 bool moves_alone(std::span<const Augmentation> list);
 
 /// Const and thread-safe after construction.
@@ -72,8 +72,8 @@ class Augmenter {
   /// Changes an image [C, H, W] in place. `scratch` is a buffer that calls may reuse.
   void apply(std::span<float> image, uint64_t seed, int64_t epoch, int64_t row,
              std::vector<float>& scratch) const;
-  /// Returns the same random change as an ImageMove, for a device that applies it itself. Only for
-  /// lists that pass moves_alone().
+  /// Returns the random change of apply() as an ImageMove, for a device that applies it itself. The
+  /// list must pass moves_alone().
   kernels::ImageMove draw_move(uint64_t seed, int64_t epoch, int64_t row) const;
   /// Returns the values with which a cutout fills, by channel.
   std::span<const float> mean() const { return mean_; }

@@ -200,8 +200,8 @@ struct Loader::Impl {
     const std::shared_ptr<const std::vector<int64_t>> order =
         options.shuffle ? order_of(epoch, oldest_epoch) : nullptr;
     std::vector<int64_t> selected(static_cast<size_t>(options.batch_size));
-    // After the last row of the order continues with the first one; this happens only in the last
-    // batch of an epoch without drop_last.
+    // The first row of the order follows after the last one; this happens only in the last batch of
+    // an epoch without drop_last.
     auto place = static_cast<size_t>(step % steps_per_epoch * options.batch_size);
     for (int64_t& row : selected) {
       row = rows[order ? static_cast<size_t>((*order)[place]) : place];

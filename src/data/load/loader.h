@@ -36,7 +36,7 @@ Split split_rows(int64_t rows, double validation_fraction, uint64_t seed);
 /// tokens.
 Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
                     uint64_t seed);
-/// All rows, or windows, of the test set.
+/// Returns all rows, or windows, of the test set.
 std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length);
 
 /// Returns the number of batches in an epoch of `rows` rows. Planning calls it without the data.

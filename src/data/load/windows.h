@@ -27,7 +27,7 @@ struct WindowPlan {
 WindowPlan plan_windows(const DatasetSchema& schema, int64_t context_length,
                         double validation_fraction);
 
-/// The beginnings of `count` adjacent windows from token `first` on.
+/// Returns the beginnings of `count` adjacent windows from token `first` on.
 std::vector<int64_t> window_starts(int64_t first, int64_t count, int64_t context_length);
 
 }  // namespace trainyard

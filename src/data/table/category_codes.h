@@ -14,20 +14,20 @@ class CategoryCodes {
   /// Begins with a list of names; each name's code is its index.
   explicit CategoryCodes(const std::vector<std::string>& names);
 
-  /// The code of the name; -1 for an unknown name.
+  /// Returns the code of the name; -1 for an unknown name.
   int32_t find(std::string_view name) const;
-  /// The code of the name, which is added if it is unknown.
+  /// Returns the code of the name, which is added if it is unknown.
   int32_t add(std::string_view name);
   int64_t count() const { return static_cast<int64_t>(names_.size()); }
 
-  /// All names in the order of their codes.
+  /// Returns all names in the order of their codes.
   const std::vector<std::string>& names() const { return names_; }
   /// Returns the names sorted (as numbers if all are whole numbers, else by bytes). Sets
   /// new_codes[code] to the index of the name with this code.
   std::vector<std::string> sorted(std::vector<int32_t>& new_codes) const;
 
  private:
-  /// The index of the name's slot, or of the free slot into which it can be inserted.
+  /// Returns the index of the name's slot, or of the free slot into which it can be inserted.
   size_t slot_of(std::string_view name, size_t hash) const;
   void grow();
 

@@ -35,7 +35,7 @@ std::string field_of(std::string_view options, const char* field) {
   return "dataset." + std::string(options) + "." + field;
 }
 
-/// Advice for texts that were read as categories: " Or list it in dataset.csv.date ...".
+/// Returns advice for texts that were read as categories: " Or list it in dataset.csv.date ...".
 std::string or_read_as(std::string_view options, const char* field, const char* effect) {
   if (options.empty()) return "";
   return " Or list it in " + field_of(options, field) + " " + effect;

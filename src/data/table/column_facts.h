@@ -49,20 +49,23 @@ std::string_view key_of(ColumnTrap trap);
 /// Returns the number of rows, or of different values, that the trap concerns.
 int64_t count_of(ColumnTrap trap, const ColumnFacts& column);
 
-/// Whether a column of numbers may be an identifier, so that `distinct` must be counted to decide.
+/// Returns whether a column of numbers may be an identifier, so that `distinct` must be counted to
+/// decide.
 bool may_count_rows(const ColumnFacts& column);
 
-/// "Leave it out: list it in dataset.csv.ignore." `options` as for describe().
+/// Returns "Leave it out: list it in dataset.csv.ignore." `options` as for describe().
 std::string leave_out(std::string_view options);
 
-/// Two sentences: the finding and advice. `options` is the field with the format's options, "csv"
-/// or "jsonl", whose `ignore`, `date` and `text` the advice names; empty for formats without them.
+/// Returns two sentences: the finding and advice. `options` is the field with the format's options,
+/// "csv" or "jsonl", whose `ignore`, `date` and `text` the advice names; empty for formats without
+/// them.
 std::string describe(ColumnTrap trap, const ColumnFacts& column, std::string_view options);
 
 /// Returns the number of words in a text, for `words_mean`.
 double count_words(std::string_view text);
 
-/// True for typical names of identifiers: "id", "PassengerId", "order_id", "Unnamed: 0", "uuid".
+/// Returns true for typical names of identifiers: "id", "PassengerId", "order_id", "Unnamed: 0",
+/// "uuid".
 bool is_identifier_name(std::string_view name);
 
 }  // namespace trainyard

@@ -78,7 +78,7 @@ bool read_short_number(std::string_view text, double& value) {
   return true;
 }
 
-/// Whether the value, whose absolute value is at most kExactMax, has no fraction.
+/// Returns whether the value, whose absolute value is at most kExactMax, has no fraction.
 bool has_no_fraction(double value) {
   return value == static_cast<double>(static_cast<int64_t>(value));
 }

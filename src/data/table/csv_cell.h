@@ -40,7 +40,7 @@ class CellReader {
   bool empty_is_missing_ = false;
 };
 
-/// The decimal text of a whole number, as in class names: "7" for 7.0.
+/// Returns the decimal text of a whole number, as in class names: "7" for 7.0.
 std::string whole_number_text(double value);
 
 }  // namespace trainyard

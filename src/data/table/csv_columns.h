@@ -51,14 +51,14 @@ std::string target_value(const Cell& cell, std::string_view text);
 /// Adds the target's value to `values` unless this has more than kTargetValuesMax values already.
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values);
 
-/// The columns' names from the header's fields. A column with an empty field is named by its
-/// position: "c3". Refuses names that are repeated, too long or not UTF-8.
+/// Returns the columns' names from the header's fields. A column with an empty field is named by
+/// its position: "c3". Refuses names that are repeated, too long or not UTF-8.
 Result<std::vector<std::string>> header_names(std::span<const std::string_view> fields,
                                               const std::string& what);
-/// The names of columns without a header: "c0", "c1", ...
+/// Returns the names of columns without a header: "c0", "c1", ...
 std::vector<std::string> numbered_names(size_t count);
 
-/// True for rows that the options skip because their target is missing.
+/// Returns true for rows that the options skip because their target is missing.
 bool is_skipped(const CsvOptions& options, const CellReader& cells,
                 std::span<const std::string_view> fields, size_t target);
 

@@ -56,7 +56,7 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
   return counter.learn(options.vocabulary_size, options.json_lines ? "jsonl" : "csv", schema.text);
 }
 
-/// Whether all pixels of the file, if it has any, are whole numbers from 0 to 255.
+/// Returns whether all pixels of the file, if it has any, are whole numbers from 0 to 255.
 bool has_only_bytes(const TableFile& file) {
   for (size_t i = 0; i < file.layout.roles.size(); ++i) {
     if (file.layout.roles[i].kind == RoleKind::kPixel && !file.scan.counts[i].bytes) return false;

@@ -207,7 +207,7 @@ bool CsvReader::next_plain(std::vector<std::string_view>& fields) {
   }
 }
 
-/// The field without the blanks around it and without the CR of a CRLF.
+/// Returns the field without the blanks around it and without the CR of a CRLF.
 std::string_view CsvReader::plain_field(size_t begin, size_t end, bool last) const {
   const char* const b = buffer_.data();
   while (begin < end && is_blank(b[begin])) ++begin;
@@ -270,7 +270,8 @@ Result<CsvReader::Outcome> CsvReader::scan() {
   }
 }
 
-/// The position of the closing quote of the field whose opening quote is at `open`, or kNeedMore.
+/// Returns the position of the closing quote of the field whose opening quote is at `open`, or
+/// kNeedMore.
 Result<size_t> CsvReader::scan_quoted(size_t open) {
   const char* const b = buffer_.data();
   const int64_t open_line = line_after_;

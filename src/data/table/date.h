@@ -32,7 +32,7 @@ std::optional<Date> parse_date(std::string_view text);
 
 /// Returns the number of columns that a date column becomes. `times`: a value has a time.
 constexpr size_t date_parts(bool times) { return times ? 7 : 5; }
-/// The names of the columns of date column `name`: "when.days", "when.year_sin", ...
+/// Returns the names of the columns of date column `name`: "when.days", "when.year_sin", ...
 std::vector<std::string> date_column_names(const std::string& name, bool times);
 /// Writes the first out.size() of the date's numbers, in the order above.
 void write_date(const Date& date, std::span<float> out);

@@ -10,7 +10,7 @@
 namespace trainyard {
 namespace {
 
-/// The end of the last complete record in the text; 0 if there is none.
+/// Returns the end of the last complete record in the text; 0 if there is none.
 size_t find_last_end(const char* text, size_t size, bool quotes) {
   bool inside = false;  // whether the position is inside a quoted field; begins at the text's end
   if (quotes && std::memchr(text, '"', size) != nullptr) {

@@ -16,7 +16,7 @@ namespace trainyard {
 class TableReader {
  public:
   virtual ~TableReader() = default;
-  /// The columns' names. For JSON lines, names are appended when rows have new members.
+  /// Returns the columns' names. For JSON lines, names are appended when rows have new members.
   virtual const std::vector<std::string>& names() const = 0;
   /// Reads the next row; returns false at the end. The views are valid until the following call.
   /// Refusal: DATASET_INVALID with the line, after which nothing can be read.

@@ -28,8 +28,8 @@ constexpr size_t kSentenceBytes = 4096;
 constexpr size_t kSentencesBytesMax = size_t{16} << 20;
 constexpr size_t kMessageBytesMax = 4096;
 
-/// Whether `c` may not occur in a piece: SentencePiece reserves these characters or cannot read
-/// them.
+/// Returns whether `c` may not occur in a piece: SentencePiece reserves these characters or cannot
+/// read them.
 bool ends_sentence(char32_t c) {
   return c < 0x20 || c == 0x2581 || c == 0x2585 || (c & 0xfffe) == 0xfffe ||
          (c >= 0xfdd0 && c <= 0xfdef);
@@ -90,7 +90,7 @@ std::optional<int64_t> pieces_needed(std::string_view message) {
 }  // namespace
 
 void SentenceSample::add(std::string_view text) {
-  size_t begin = 0, end = 0;  // the current sentence's, in `text`
+  size_t begin = 0, end = 0;  // the current sentence in `text`
   std::string_view rest = text;
   while (!rest.empty()) {
     const char32_t c = take_code_point(rest);

@@ -23,7 +23,8 @@ Status check_size(int64_t bytes, const std::string& what) {
   return check_memory(bytes * 5, what);
 }
 
-/// Reads the whole file. Its size is checked while it is read, because gzip does not tell it.
+/// Reads the whole file. Its size is checked while it is read, because a gzip file does not state
+/// it.
 Result<std::string> read_file_text(ByteSource& source, const std::string& what) {
   std::string text;
   std::vector<char> buffer(size_t{1} << 20);
@@ -145,7 +146,7 @@ Status check_options(const TextOptions& options, bool has_test) {
   return {};
 }
 
-/// Byte offset at which the last `count` code points of a UTF-8 text begin.
+/// Returns the byte offset at which the last `count` code points of a UTF-8 text begin.
 size_t offset_of_tail(std::string_view text, int64_t count) {
   size_t at = text.size();
   while (count > 0 && at > 0) {

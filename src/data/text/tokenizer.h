@@ -32,9 +32,9 @@ enum class TokenizerKind : uint8_t { kByte, kChar, kWord, kBpe, kUnigram };
 std::string_view name_of(TokenizerKind kind);
 /// Returns nullopt for an unknown name.
 std::optional<TokenizerKind> find_tokenizer(std::string_view name);
-/// True for bpe and unigram.
+/// Returns true for bpe and unigram.
 bool is_subword(TokenizerKind kind);
-/// True for word, bpe and unigram, for which the user chooses the number of pieces
+/// Returns true for word, bpe and unigram, for which the user chooses the number of pieces
 /// (`vocabulary_size`).
 bool is_sized(TokenizerKind kind);
 

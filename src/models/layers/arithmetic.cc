@@ -57,7 +57,8 @@ void complete_prelu(Attributes& a) {
   a.set("init", a.get_float("init", 0.25));
 }
 
-// The shape of a parameter or constant: the user's shape with a batch axis of size 1 in front.
+// Returns the shape of a parameter or constant: the user's shape with a batch axis of size 1 before
+// it.
 Result<std::vector<int64_t>> unit_batch(const ResolvedLayer& layer) {
   std::vector<int64_t> dims = layer.attributes.get_ints("shape", {});
   dims.insert(dims.begin(), 1);

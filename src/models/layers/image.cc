@@ -113,7 +113,7 @@ Outputs build_pool(LayerBuilder& b, const ResolvedLayer& layer, std::span<const 
   return {{y}};
 }
 
-// The maximum over the pixels of each channel.
+// Returns the maximum over the pixels of each channel.
 Outputs build_global_max_pool(LayerBuilder& b, const ResolvedLayer& layer,
                               std::span<const TensorId> inputs) {
   if (Status s = b.need_image(layer, inputs[0]); !s.ok()) return std::move(s).error();

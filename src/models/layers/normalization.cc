@@ -31,8 +31,8 @@ Outputs build_batch_norm(LayerBuilder& b, const ResolvedLayer& layer,
   return {{y}};
 }
 
-// GroupNormalization with num_groups groups, or InstanceNormalization, where each channel is a
-// group.
+// Builds GroupNormalization with num_groups groups, or InstanceNormalization, where each channel is
+// a group.
 Outputs build_group_norm(LayerBuilder& b, const ResolvedLayer& layer,
                          std::span<const TensorId> inputs) {
   const TensorId x = inputs[0];

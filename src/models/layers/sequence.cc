@@ -176,7 +176,7 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
 void complete_attention(Attributes& a) { a.set("is_causal", a.get_int("is_causal", 0)); }
 
 // Adds the dropout attributes, which have an effect only in training. With dropout, the step is an
-// input behind query, key and value.
+// input after query, key and value.
 void add_dropout(LayerBuilder& b, const ResolvedLayer& layer, Attributes& attributes,
                  std::vector<TensorId>& operands) {
   attributes.set("dropout", 0.0);

@@ -213,7 +213,7 @@ Outputs build_squeeze(LayerBuilder& b, const ResolvedLayer& layer,
   return add_reshape(b, layer, inputs[0], std::move(dims));
 }
 
-// Axes are those of the result, as in ONNX.
+// The axes are those of the result, as in ONNX.
 Outputs build_unsqueeze(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   const Shape& x = b.shape(inputs[0]);

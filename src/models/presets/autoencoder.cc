@@ -11,7 +11,7 @@ using Layers = Result<std::vector<LayerSpec>>;
 constexpr int64_t kSide = 3;    // height and width of the kernels
 constexpr int64_t kStride = 2;  // each stage halves height and width
 
-// A stack of layers with an activation behind each affine layer but the code and the last one.
+// A stack of layers with an activation after each affine layer but the code and the last one.
 class Stack {
  public:
   explicit Stack(std::string activation) : activation_(std::move(activation)) {}

@@ -18,8 +18,8 @@ LayerSpec layer(std::string name, std::string_view op, Attributes attributes = {
   return {std::move(name), std::string(op), {}, std::move(attributes)};
 }
 
-// The layer name of a column: "embedding_sepal_width" for "Sepal width". If another column has the
-// same name already, a number is appended.
+// Returns the layer name of a column: "embedding_sepal_width" for "Sepal width". If another column
+// has the same name already, a number is appended.
 std::string embedding_name(const std::string& column, std::set<std::string>& taken) {
   constexpr size_t kColumnBytesMax = 40;  // a layer's name has at most 63 characters
   std::string name = "embedding_";

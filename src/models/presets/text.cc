@@ -20,7 +20,8 @@ Status need_rows_of_text(std::string_view preset, const ModelInterface& interfac
 
 // --- recurrent ---
 
-// The layers of one recurrent layer. If it runs in both directions, their outputs are concatenated.
+// Returns the layers of one recurrent layer. If it runs in both directions, their outputs are
+// concatenated.
 std::vector<LayerSpec> recurrent_layer(const std::string& name, const std::string& op,
                                        int64_t hidden, bool both_ways, const std::string& input) {
   const Attributes forward = {{"hidden_size", hidden}};
@@ -32,9 +33,9 @@ std::vector<LayerSpec> recurrent_layer(const std::string& name, const std::strin
       preset_layer(name, "Concat", {{"axis", int64_t{2}}}, {name + "_forward", name + "_reverse"})};
 }
 
-// The layers that reduce a sequence to one vector: the state after the last token, or the mean over
-// the tokens. Neither includes padding, which is at the end of rows. The reverse direction has read
-// a whole row after its last step, which is the row's first token.
+// Returns the layers that reduce a sequence to one vector: the state after the last token, or the
+// mean over the tokens. Neither includes padding, which is at the end of rows. The reverse
+// direction has read a whole row after its last step, which is the row's first token.
 std::vector<LayerSpec> pooled(bool last, bool both_ways, const std::string& top) {
   if (!last) return {preset_layer("pool", "SequencePool", {}, {top, "input"})};
   const Attributes mode = {{"mode", std::string("last")}};

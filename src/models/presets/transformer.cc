@@ -1,6 +1,6 @@
 // The presets gpt2, vit_tiny, vit_small, vit_base and transformer_classifier. All consist of
 // pre-norm transformer blocks: attention and two dense layers, each with a normalization before it
-// and a residual sum behind it.
+// and a residual sum after it.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,7 +20,7 @@ struct BlockOptions {
   bool causal = false;
   bool gelu_tanh = false;
   double epsilon = 1e-5;
-  double dropout = 0;  // dropout ratio in attention, and behind both branches
+  double dropout = 0;  // dropout ratio in attention, and after both branches
   // Standard deviation of the weights of each branch's last layer.
   double projection_std = kWeightStd;
 };

@@ -53,7 +53,7 @@ class HostOperands {
   Run run_;
 };
 
-/// For a template parameter kWorkspaceBytes if the backend's kernel needs no workspace.
+/// The value of a template parameter kWorkspaceBytes if the backend's kernel needs no workspace.
 inline constexpr auto kNoWorkspace = [](const auto&...) -> int64_t { return 0; };
 
 }  // namespace trainyard

@@ -50,7 +50,7 @@ std::unique_ptr<Kernel> make_slice(Context& context, const Graph& g, const Node&
   });
 }
 
-/// A box of `count` contiguous elements of y.
+/// Returns a box of `count` contiguous elements of y.
 inline kernels::Box<2> whole_box(int64_t count) {
   kernels::Box<2> box;
   box.append(count, {0, 1});
@@ -90,7 +90,8 @@ inline std::vector<PartBox> parts_of(const TensorInfo& whole, int64_t axis,
   return parts;
 }
 
-/// Concat and SplitGrad: concatenates inputs along an axis. An omitted gradient counts as zero.
+/// Makes the kernel of Concat and SplitGrad, which concatenates inputs along an axis. An omitted
+/// gradient counts as zero.
 template <typename Context>
 std::unique_ptr<Kernel> make_join(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& y = output_info(g, n, 0);
@@ -115,7 +116,8 @@ std::unique_ptr<Kernel> make_join(Context& context, const Graph& g, const Node& 
   });
 }
 
-/// Split and ConcatGrad: cuts a tensor along an axis. Outputs may be omitted.
+/// Makes the kernel of Split and ConcatGrad, which cuts a tensor along an axis. Outputs may be
+/// omitted.
 template <typename Context>
 std::unique_ptr<Kernel> make_cut(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -133,7 +135,7 @@ std::unique_ptr<Kernel> make_cut(Context& context, const Graph& g, const Node& n
   });
 }
 
-/// Whether the box is a run of elements that are contiguous in every operand.
+/// Returns whether the box is a run of elements that are contiguous in every operand.
 inline bool is_span(const kernels::Box<3>& box) {
   return box.rank == 1 && box.stride[0] == kernels::Box<3>::Offsets{1, 1, 1};
 }
@@ -212,7 +214,8 @@ std::unique_ptr<Kernel> make_reduce(Context& context, const Graph& g, const Node
   return make_reduction<kWorkspaceBytes>(context, g, n, x, p);
 }
 
-/// dx = dy * factor, broadcast to the shape of x; the factor is 1 / count for a mean.
+/// Makes the kernel of dx = dy * factor, broadcast to the shape of x; the factor is 1 / count for a
+/// mean.
 template <bool kMean, typename Context>
 std::unique_ptr<Kernel> make_reduce_sum_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& dy = input_info(g, n, 0);

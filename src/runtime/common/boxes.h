@@ -17,10 +17,12 @@ namespace trainyard {
 /// Returns the strides of a dense tensor in elements, for its axes in logical order.
 std::vector<int64_t> strides_of(const TensorInfo& t);
 
-/// Logical axes from the outermost in memory to the innermost: 0, 2, 3, 1 for channels-last.
+/// Returns the logical axes from the outermost in memory to the innermost: 0, 2, 3, 1 for
+/// channels-last.
 std::vector<int64_t> memory_order(const TensorInfo& t);
 
-/// Strides of `t` along the axes of `to`, to which it broadcasts: 0 along broadcast axes.
+/// Returns the strides of `t` along the axes of `to`, to which it broadcasts: 0 along broadcast
+/// axes.
 std::vector<int64_t> broadcast_strides(const TensorInfo& t, const Shape& to);
 
 /// Converts an axis in ONNX's form, where negative ones count from the end, to 0..rank-1.
@@ -49,7 +51,7 @@ kernels::Box<kOperands> make_box(const std::vector<int64_t>& size,
 kernels::Box<2> broadcast_box(const TensorInfo& x, const TensorInfo& y);
 kernels::Box<3> broadcast_box(const TensorInfo& a, const TensorInfo& b, const TensorInfo& y);
 
-/// For reductions: strides of `y` along the axes of x, 0 along the reduced axes.
+/// Returns, for reductions, the strides of `y` along the axes of x, 0 along the reduced axes.
 std::vector<int64_t> reduced_strides(const TensorInfo& y, int64_t x_rank,
                                      const std::vector<int64_t>& axes);
 /// Returns the boxes of y = reduce(x). `y_strides` comes from reduced_strides(), or from
@@ -57,7 +59,7 @@ std::vector<int64_t> reduced_strides(const TensorInfo& y, int64_t x_rank,
 kernels::ReduceParams reduce_params(const TensorInfo& x, const TensorInfo& y,
                                     const std::vector<int64_t>& y_strides);
 
-/// Transpose: y[i_0, ...] = x[i with i_perm(k) at axis perm(k)].
+/// Returns the box of Transpose: y[i_0, ...] = x[i with i_perm(k) at axis perm(k)].
 kernels::Box<2> transpose_box(const TensorInfo& x, const TensorInfo& y,
                               std::span<const int64_t> perm);
 

@@ -13,7 +13,8 @@ namespace trainyard {
 
 enum class Transposition : uint8_t { kToChannelsLast, kToRowMajor };
 
-/// Copies input 0 to output 0, an image of the shape of `image`, with its layout changed.
+/// Makes a kernel that copies input 0 to output 0, an image of the shape of `image`, and changes
+/// its layout.
 template <typename Context>
 std::unique_ptr<Kernel> make_transposed(Context& context, const Graph& g, const Node& n,
                                         const TensorInfo& image, Transposition how) {
@@ -47,8 +48,8 @@ std::unique_ptr<Kernel> make_cast(Context& context, const Graph& g, const Node& 
   });
 }
 
-/// Whether the memory order of an image differs from its logical order. False if both orders are
-/// the same bytes.
+/// Returns whether the memory order of an image differs from its logical order. False if both
+/// orders are the same bytes.
 inline bool is_transposed(const TensorInfo& t) {
   if (t.type.shape.rank() != 4 || t.layout != Layout::kChannelsLast) return false;
   const kernels::ImageDims d = image_dims(t.type.shape);

@@ -210,8 +210,8 @@ std::unique_ptr<Kernel> with_storage(std::unique_ptr<Kernel> kernel, Conversion 
   return std::make_unique<HalfKernel<Conversion>>(std::move(kernel), conversion, g, n);
 }
 
-/// y = x, each in its stored type. `Conversion` must also provide copy(bytes, const std::byte*,
-/// std::byte*).
+/// Makes the kernel of y = x, each in its stored type. `Conversion` must also provide copy(bytes,
+/// const std::byte*, std::byte*).
 template <typename Conversion>
 std::unique_ptr<Kernel> make_stored_copy(Conversion conversion, const TensorInfo& x,
                                          const TensorInfo& y) {

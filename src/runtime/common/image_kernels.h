@@ -13,8 +13,8 @@
 
 namespace trainyard {
 
-/// Strides of an activation in its planned layout; a tensor of rank 2 [N, C] is an image of one
-/// pixel with C channels.
+/// Returns the strides of an activation in its planned layout; a tensor of rank 2 [N, C] is an
+/// image of one pixel with C channels.
 inline kernels::ImageStrides image_strides(const TensorInfo& t) {
   const kernels::ImageDims d = image_dims(t.type.shape);
   const bool channels_last = t.type.shape.rank() == 2 || t.layout == Layout::kChannelsLast;
@@ -124,7 +124,8 @@ inline kernels::BatchNormDims batch_norm_dims(const Node& node, const TensorInfo
           node.attributes.get_float("momentum", 0.9)};
 }
 
-/// BatchNormalization, or with kRelu BatchNormalizationRelu, whose input 5 is an optional residual.
+/// Makes the kernel of BatchNormalization, or with kRelu of BatchNormalizationRelu, whose input 5
+/// is an optional residual.
 template <bool kRelu, typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_batch_norm(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -170,7 +171,7 @@ std::unique_ptr<Kernel> make_batch_norm(Context& context, const Graph& g, const 
   });
 }
 
-/// BatchNormalizationReplay. Needs kWorkspaceBytes(dims, strides).
+/// Makes the kernel of BatchNormalizationReplay. It needs kWorkspaceBytes(dims, strides).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_batch_norm_replay(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
@@ -246,7 +247,8 @@ inline kernels::ImageStrides group_norm_strides(const TensorInfo& x,
   return x.type.shape.rank() == 4 ? image_strides(x) : kernels::ImageStrides::row_major(d.x);
 }
 
-/// Also InstanceNormalization, which has no num_groups: each channel is a group.
+/// Makes the kernel of GroupNormalization, or of InstanceNormalization, which has no num_groups:
+/// each channel is a group.
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
 std::unique_ptr<Kernel> make_group_norm(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);

@@ -113,7 +113,7 @@ inline const TensorInfo& input_info(const Graph& graph, const Node& node, size_t
 inline const TensorInfo& output_info(const Graph& graph, const Node& node, size_t i) {
   return graph.tensor(node.outputs.at(i));
 }
-/// Whether any tensor of the node is stored in 16 bits.
+/// Returns whether any tensor of the node is stored in 16 bits.
 inline bool touches_half(const Graph& graph, const Node& node) {
   const auto is_half = [&](TensorId id) { return id != kNoTensor && graph.tensor(id).is_half(); };
   return std::ranges::any_of(node.inputs, is_half) || std::ranges::any_of(node.outputs, is_half);

@@ -21,13 +21,13 @@
 
 namespace trainyard {
 
-/// Gemm and GemmGrad: the first inputs are x and w.
+/// Returns the dimensions of Gemm or GemmGrad, whose first inputs are x and w.
 inline kernels::GemmDims gemm_dims(const Graph& g, const Node& n) {
   const Shape& x = input_info(g, n, 0).type.shape;
   return {x[0], input_info(g, n, 1).type.shape[0], x[1]};
 }
 
-/// MatMul and MatMulGrad: the first inputs are a and b.
+/// Returns the dimensions of MatMul or MatMulGrad, whose first inputs are a and b.
 inline kernels::MatMulBatch mat_mul_dims(const Graph& g, const Node& n) {
   return mat_mul_batch(input_info(g, n, 0).type.shape, input_info(g, n, 1).type.shape);
 }
@@ -48,8 +48,8 @@ inline kernels::DropoutParams dropout_params(const Graph& g, const Node& n) {
           columns};
 }
 
-/// SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence and their gradient: input 0 has the shape of
-/// the scores.
+/// Returns the parameters of SoftmaxCrossEntropyLoss, KullbackLeiblerDivergence or their gradient.
+/// Input 0 has the shape of the scores.
 inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node& n) {
   const Shape& z = input_info(g, n, 0).type.shape;
   return {z[0],
@@ -60,8 +60,8 @@ inline kernels::SoftmaxXentParams softmax_xent_params(const Graph& g, const Node
           n.op->type() == kl_divergence_op()->type()};
 }
 
-/// ClassSoftmax, SplitSoftmaxCrossEntropyLoss and its gradient: input 0 has one row of this rank's
-/// classes per sample.
+/// Returns the parameters of ClassSoftmax, SplitSoftmaxCrossEntropyLoss or its gradient. Input 0
+/// has one row of this rank's classes per sample.
 inline kernels::SplitXentParams split_xent_params(const Graph& g, const Node& n) {
   const Shape& z = input_info(g, n, 0).type.shape;
   kernels::SplitXentParams p;
@@ -95,7 +95,8 @@ inline kernels::DistinctRowsParams distinct_rows_params(const Graph& g, const No
           output_info(g, n, 0).type.shape[0], n.attributes.get_int("table", 1)};
 }
 
-/// SampledSoftmaxCrossEntropyLoss and its gradient: input 0 has the shape of the scores.
+/// Returns the parameters of SampledSoftmaxCrossEntropyLoss or its gradient. Input 0 has the shape
+/// of the scores.
 inline kernels::SampledXentParams sampled_xent_params(const Graph& g, const Node& n) {
   const Shape& z = input_info(g, n, 0).type.shape;
   return {z[0], z[1], n.attributes.get_int("samples", 1)};
@@ -106,7 +107,8 @@ inline kernels::TableRows table_rows(const Shape& table, const Shape& index) {
   return {index[0], table[0], table.elements() / table[0]};
 }
 
-/// GemmSoftmaxCrossEntropyLoss: the first inputs are x and w.
+/// Returns the parameters of the loss in GemmSoftmaxCrossEntropyLoss, whose first inputs are x and
+/// w.
 inline kernels::SoftmaxXentParams head_loss_params(const Graph& g, const Node& n) {
   const kernels::GemmDims d = gemm_dims(g, n);
   return {d.N, d.K, n.attributes.get_float("label_smoothing", 0),

@@ -11,13 +11,14 @@
 #include "kernels/softmax.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/shards.h"
+#include "src/ops/tf32.h"
 #include "src/runtime/common/adapter.h"
 #include "src/runtime/common/op_params.h"
 
 namespace trainyard {
 
-/// LayerNormalization, RMSNormalization, their fusions with an addition, and their gradients: input
-/// 0 is x.
+/// Returns the dimensions of LayerNormalization, RMSNormalization, one of their fusions with an
+/// addition, or one of their gradients. Input 0 is x.
 inline kernels::LayerNormDims layer_norm_dims(const Graph& g, const Node& n,
                                               NormalizationForm form) {
   const Shape& x = input_info(g, n, 0).type.shape;
@@ -64,7 +65,7 @@ std::unique_ptr<Kernel> make_layer_norm_grad(Context& context, const Graph& g, c
   });
 }
 
-/// Dimensions of Gather, SplitGather and their gradients from their table and indices.
+/// Returns the dimensions of Gather, SplitGather and their gradients from their table and indices.
 inline kernels::GatherDims gather_dims(const Node& n, const Shape& table, const Shape& indices) {
   kernels::GatherDims d{indices.elements(), table[0], table.elements() / table[0]};
   if (n.attributes.find(kRank) != nullptr) d.first = n.attributes.get_int(kRank, 0) * table[0];
@@ -145,7 +146,7 @@ std::unique_ptr<Kernel> make_positions_grad(Context& context, const Graph& g, co
   });
 }
 
-/// SequencePool and its gradient; x is [N, T, D].
+/// Returns the dimensions of SequencePool or its gradient; x is [N, T, D].
 inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& x) {
   const std::string mode = n.attributes.get_string("mode", "mean");
   return {x[0], x[1], x[2],
@@ -177,7 +178,8 @@ std::unique_ptr<Kernel> make_sequence_pool_grad(Context& context, const Graph& g
   });
 }
 
-/// Attention and its gradient. Packed operands are in one tensor, `part` elements apart.
+/// The parameters of Attention and its gradient. Packed operands are in one tensor, `part` elements
+/// apart.
 struct AttentionParams {
   kernels::AttentionDims dims;
   bool packed = false;
@@ -202,6 +204,7 @@ inline AttentionParams attention_params(const Graph& g, const Node& n, size_t qu
   d.seed = static_cast<uint64_t>(n.attributes.get_int("seed", 0));
   d.stream = static_cast<uint32_t>(n.attributes.get_int("stream", 0));
   d.first_head = n.attributes.get_int("rank", 0) * d.N * d.H;
+  d.tf32 = allows_tf32(n);
   return p;
 }
 
@@ -210,7 +213,7 @@ inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
   return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
 }
 
-/// The start of q, k and v, or of their gradients; omitted tensors stay empty.
+/// Returns the starts of q, k and v, or of their gradients; omitted tensors stay empty.
 template <typename View>
 struct AttentionParts {
   View q, k, v;
@@ -222,11 +225,11 @@ struct AttentionParts {
   }
 };
 
-/// Needs kWorkspaceBytes(context, dims).
+/// The kernel needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
-std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_attention_of(Context& context, const Graph& g, const Node& n,
+                                          const AttentionParams& p) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
-    const AttentionParams p = attention_params(g, n, 0);
     return make_kernel(
         [o, p](const KernelArgs& a) {
           const AttentionParts x(p, o.in(a, 0), o.in(a, 1), o.in(a, 2));
@@ -242,12 +245,16 @@ std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const N
         kWorkspaceBytes(context, p.dims));
   });
 }
-
-/// Needs kWorkspaceBytes(context, dims).
 template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
-std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, const Node& n) {
+std::unique_ptr<Kernel> make_attention(Context& context, const Graph& g, const Node& n) {
+  return make_attention_of<Context, kWorkspaceBytes>(context, g, n, attention_params(g, n, 0));
+}
+
+/// The kernel needs kWorkspaceBytes(context, dims).
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_attention_grad_of(Context& context, const Graph& g, const Node& n,
+                                               const AttentionParams& p) {
   return with_operands(context, g, n, input_info(g, n, 0), [&]<typename O>(O o) {
-    const AttentionParams p = attention_params(g, n, 3);
     return make_kernel(
         [o, p](const KernelArgs& a) {
           const AttentionParts x(p, o.in(a, 3), o.in(a, 4), o.in(a, 5));
@@ -268,8 +275,13 @@ std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, co
         kWorkspaceBytes(context, p.dims));
   });
 }
+template <typename Context, auto kWorkspaceBytes = kNoWorkspace>
+std::unique_ptr<Kernel> make_attention_grad(Context& context, const Graph& g, const Node& n) {
+  return make_attention_grad_of<Context, kWorkspaceBytes>(context, g, n, attention_params(g, n, 3));
+}
 
-/// Softmax, LogSoftmax and their gradients, with the shape of input 0.
+/// Returns the dimensions of Softmax, LogSoftmax or one of their gradients, from the shape of input
+/// 0.
 inline kernels::SoftmaxDims softmax_dims(const Graph& g, const Node& n, bool log) {
   const Shape& x = input_info(g, n, 0).type.shape;
   const int64_t axis = normalization_axis(n.attributes, x);

@@ -8,7 +8,8 @@
 
 namespace trainyard {
 
-/// LSTM, GRU and their gradients: the first inputs are x, w and r.
+/// Returns the dimensions of LSTM, GRU or one of their gradients, whose first inputs are x, w and
+/// r.
 inline kernels::RecurrentDims recurrent_dims(const Graph& g, const Node& n,
                                              kernels::RecurrentCell cell) {
   const Shape& x = input_info(g, n, 0).type.shape;
@@ -54,7 +55,7 @@ kernels::RecurrentBackwardOperands<typename O::Type> recurrent_backward_operands
           .db_hh = o.out(a, 4)};
 }
 
-/// Dimensions of EmbeddingBag and its gradient.
+/// Returns the dimensions of EmbeddingBag and its gradient.
 inline kernels::EmbeddingBagDims embedding_bag_dims(const Node& n, const TensorInfo& t,
                                                     const TensorInfo& token) {
   const Shape &table = t.type.shape, &tokens = token.type.shape;

@@ -123,8 +123,8 @@ struct ClipGradient {
   static void run(const auto&... args) { clip_gradient(args...); }
 };
 
-/// Operands of an update. If the node updates a shard, the parameter starts at its element `first`;
-/// the gradient and the state are shards already.
+/// Returns the operands of an update. If the node updates a shard, the parameter starts at its
+/// element `first`; the gradient and the state are shards already.
 template <typename Kind, typename O>
 auto operands_from(int64_t first, const O& o, const KernelArgs& a) {
   auto operands = Kind::operands(o, a);
@@ -137,9 +137,9 @@ inline int64_t first_updated(const Graph& g, const Node& n) {
   return n.attributes.find(kRanks) == nullptr ? 0 : updated_range(g, n).first;
 }
 
-/// An update of some rows of a parameter (updated_rows() in src/graph/op.h). The rows of the
-/// parameter and its state are gathered in the workspace, updated there like a whole parameter, and
-/// written back.
+/// Makes the kernel of an update of some rows of a parameter (updated_rows() in src/graph/op.h).
+/// The rows of the parameter and its state are gathered in the workspace, updated there like a
+/// whole parameter, and written back.
 template <typename Kind, typename O>
 std::unique_ptr<Kernel> make_rows_update(const O& o, const Graph& g, const Node& n, size_t rows) {
   using T = typename O::Number;

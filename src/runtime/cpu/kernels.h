@@ -54,7 +54,7 @@ inline void require_f32(const Node& node, const TensorInfo& t) {
       node.name + ": the cpu backend computes in F32, not " + std::string(name_of(t.type.dtype)));
 }
 
-/// Copies input 0 to output 0, each in its stored type.
+/// Makes a kernel that copies input 0 to output 0, each in its stored type.
 inline std::unique_ptr<Kernel> make_copy(CpuContext& context, const Graph& g, const Node& n) {
   return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
 }

@@ -21,6 +21,18 @@ void check_size(const Node& n, const AttentionParams& p) {
                       std::to_string(p.dims.D) + " elements");
 }
 
+/// Allows our kernels tensor cores where the device has them: if the node allows TF32, and for
+/// operands of 16 bits, which are exact in TF32. `query` is the index of the query's input.
+AttentionParams own_params(const Device& device, const Graph& g, const Node& n, size_t query) {
+  AttentionParams p = attention_params(g, n, query);
+  bool is_half = true;
+  for (size_t i = query; i < query + (p.packed ? 1 : 3); ++i) {
+    is_half = is_half && input_info(g, n, i).is_half();
+  }
+  p.dims.tf32 = device.has_tf32() && (p.dims.tf32 || is_half);
+  return p;
+}
+
 /// nullptr unless all tensors except log_sum_exp have the same 16-bit format.
 std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Graph& g,
                                                  const Node& n, const AttentionParams& p,
@@ -45,7 +57,8 @@ std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Gra
       return nullptr;  // an omitted gradient is supported only by our own kernel
     }
   }
-  return FusedAttention::find(device, {backward, p.dims, format_of(g.tensor(tensors[0]))});
+  return FusedAttention::find(device, {backward, p.dims, format_of(g.tensor(tensors[0]))},
+                              attention_workspace_max(device.memory_bytes()));
 }
 
 std::unique_ptr<Kernel> make_any_attention(const Device& device, const Graph& g, const Node& n) {
@@ -61,7 +74,7 @@ std::unique_ptr<Kernel> make_any_attention(const Device& device, const Graph& g,
         fused->workspace_bytes());
   }
   check_size(n, p);
-  return make_attention<const Device>(device, g, n);
+  return make_attention_of<const Device>(device, g, n, own_params(device, g, n, 0));
 }
 
 std::unique_ptr<Kernel> make_any_attention_grad(const Device& device, const Graph& g,
@@ -80,7 +93,8 @@ std::unique_ptr<Kernel> make_any_attention_grad(const Device& device, const Grap
         fused->workspace_bytes());
   }
   check_size(n, p);
-  return make_attention_grad<const Device, attention_grad_bytes>(device, g, n);
+  return make_attention_grad_of<const Device, attention_grad_bytes>(device, g, n,
+                                                                    own_params(device, g, n, 3));
 }
 
 }  // namespace

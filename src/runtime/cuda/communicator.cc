@@ -47,10 +47,14 @@ std::vector<std::unique_ptr<NcclCommunicator>> NcclCommunicator::make(
   if (status != ncclSuccess) {
     fail(nccl, nullptr, status, "connecting " + std::to_string(comms.size()) + " GPUs");
   }
+  std::vector<std::unique_ptr<NcclConnection>> connections;
+  for (const ncclComm_t comm : comms) {
+    connections.push_back(std::make_unique<NcclConnection>(nccl, comm, /*blocks=*/true));
+  }
   std::vector<std::unique_ptr<NcclCommunicator>> all;
   for (size_t r = 0; r < comms.size(); ++r) {
-    all.emplace_back(new NcclCommunicator(nccl, comms[r], *devices[r], static_cast<int>(r),
-                                          static_cast<int>(comms.size())));
+    all.emplace_back(new NcclCommunicator(std::move(connections[r]), *devices[r],
+                                          static_cast<int>(r), static_cast<int>(comms.size())));
   }
   return all;
 }
@@ -58,27 +62,28 @@ std::vector<std::unique_ptr<NcclCommunicator>> NcclCommunicator::make(
 Result<std::vector<std::unique_ptr<NcclCommunicator>>> NcclCommunicator::join(
     const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group,
     const std::string& network) {
-  ASSIGN_OR_RETURN(const std::vector<ncclComm_t> comms, init_among_processes(nccl, devices, group));
+  ASSIGN_OR_RETURN(auto connections, init_among_processes(nccl, devices, group));
   const std::string about = "NCCL " + version_of(nccl) + " through " + network;
   std::vector<std::unique_ptr<NcclCommunicator>> all;
-  for (size_t r = 0; r < comms.size(); ++r) {
+  for (size_t r = 0; r < connections.size(); ++r) {
     const int rank = static_cast<int>(group.first_rank) + static_cast<int>(r);
-    all.emplace_back(new NcclCommunicator(nccl, comms[r], *devices[r], rank,
+    all.emplace_back(new NcclCommunicator(std::move(connections[r]), *devices[r], rank,
                                           static_cast<int>(group.ranks), group.peers, about));
   }
   return all;
 }
 
-NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device,
+NcclCommunicator::NcclCommunicator(std::unique_ptr<NcclConnection> connection, const Device& device,
                                    int rank, int ranks, std::shared_ptr<Peers> peers,
                                    std::string about)
-    : nccl_(nccl),
-      comm_(comm),
+    : nccl_(connection->nccl()),
+      comm_(connection->comm()),
       device_(device),
       rank_(rank),
       ranks_(ranks),
       peers_(std::move(peers)),
-      about_(std::move(about)) {
+      about_(std::move(about)),
+      connection_(std::move(connection)) {
   device_.make_current();
   stream_ = Device::make_stream();
   gradients_ = Device::make_event();
@@ -90,11 +95,7 @@ NcclCommunicator::NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Devi
 
 // Destroying waits for the other ranks, which may have ended if they are in other processes.
 NcclCommunicator::~NcclCommunicator() {
-  if (peers_ != nullptr) {
-    abort();
-  } else if (!aborted_) {
-    (void)nccl_.comm_destroy(comm_);
-  }
+  if (peers_ != nullptr) abort();
 }
 
 void NcclCommunicator::prepare(int64_t bucket) {
@@ -117,7 +118,7 @@ void NcclCommunicator::count_up(size_t i, cudaStream_t stream) const {
 }
 
 void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const Part> parts) {
-  check_not_aborted();
+  connection_->check_not_aborted();
   count_up(0, device_.stream());
   cuda::check(cudaEventRecord(gradients_.get(), device_.stream()), "cudaEventRecord");
   cuda::check(cudaStreamWaitEvent(stream_.get(), gradients_.get(), 0), "cudaStreamWaitEvent");
@@ -130,28 +131,19 @@ void NcclCommunicator::start(int64_t bucket, Exchange exchange, std::span<const 
   cuda::check(cudaEventRecord(ends_.at(bucket).get(), stream_.get()), "cudaEventRecord");
 }
 
-void NcclCommunicator::check_not_aborted() const {
-  if (aborted_) throw ExchangeAborted("another device has stopped");
-}
-
 // Non-blocking calls are submitted by a thread of NCCL, and later work in the stream must not
 // overtake them. Blocking calls may wait for other ranks, and an abort wakes them.
 void NcclCommunicator::submit(Exchange exchange, std::span<const Part> parts) {
-  if (peers_ == nullptr) return call(exchange, parts);
-  {
-    const MutexLock lock(mutex_);
-    check_not_aborted();
-    call(exchange, parts);
-  }
-  while (!is_submitted()) std::this_thread::sleep_for(kPollPeriod);
+  connection_->use([&] { call(exchange, parts); });
+  while (!connection_->blocks() && !is_submitted()) std::this_thread::sleep_for(kPollPeriod);
 }
 
 bool NcclCommunicator::is_submitted() {
-  const MutexLock lock(mutex_);
-  check_not_aborted();
   ncclResult_t state = ncclSuccess;
-  check(nccl_.comm_get_async_error(comm_, &state), "ncclCommGetAsyncError");
-  check(state, "exchanging gradients");
+  connection_->use([&] {
+    check(nccl_.comm_get_async_error(comm_, &state), "ncclCommGetAsyncError");
+    check(state, "exchanging gradients");
+  });
   return state == ncclSuccess;
 }
 
@@ -270,17 +262,14 @@ void NcclCommunicator::done(int64_t bucket) {
 }
 
 void NcclCommunicator::check() const {
-  const MutexLock lock(mutex_);
-  if (aborted_) return;
-  ncclResult_t status = ncclSuccess;
-  check(nccl_.comm_get_async_error(comm_, &status), "ncclCommGetAsyncError");
-  if (status != ncclInProgress) check(status, "exchanging gradients");
+  (void)connection_->use_if_free([this] {
+    ncclResult_t status = ncclSuccess;
+    check(nccl_.comm_get_async_error(comm_, &status), "ncclCommGetAsyncError");
+    if (status != ncclInProgress) check(status, "exchanging gradients");
+  });
 }
 
-void NcclCommunicator::abort() noexcept {
-  const MutexLock lock(mutex_);
-  if (!aborted_.exchange(true)) (void)nccl_.comm_abort(comm_);
-}
+void NcclCommunicator::abort() noexcept { connection_->abort(); }
 
 std::unique_ptr<Kernel> make_exchange(const Device& device, NcclCommunicator* communicator,
                                       const Graph& graph, const Node& node) {

@@ -14,7 +14,6 @@
 // and `ended` are counters in host memory that the GPU increments (kernels/cuda/count_up.h).
 #pragma once
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <span>
@@ -22,12 +21,12 @@
 #include <vector>
 
 #include "kernels/shard.h"
-#include "src/base/mutex.h"
 #include "src/runtime/backend.h"
 #include "src/runtime/common/exchange_kernel.h"
 #include "src/runtime/communicator.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/nccl.h"
+#include "src/runtime/cuda/nccl_connection.h"
 
 namespace trainyard::cuda {
 
@@ -62,13 +61,12 @@ class NcclCommunicator final : public Communicator {
 
  private:
   /// The communicator of rank `rank` of `ranks`. With `peers` its NCCL calls do not block.
-  NcclCommunicator(const Nccl& nccl, ncclComm_t comm, const Device& device, int rank, int ranks,
-                   std::shared_ptr<Peers> peers = {}, std::string about = {});
+  NcclCommunicator(std::unique_ptr<NcclConnection> connection, const Device& device, int rank,
+                   int ranks, std::shared_ptr<Peers> peers = {}, std::string about = {});
   /// Submits the exchange; when it returns, all of NCCL's work for it is in the stream.
   void submit(Exchange exchange, std::span<const Part> parts);
   void call(Exchange exchange, std::span<const Part> parts) const;
   bool is_submitted();
-  void check_not_aborted() const;
   void all_reduce(const Part& part) const;
   void reduce_scatter(const Part& part) const;
   void all_gather(const Part& part) const;
@@ -90,15 +88,13 @@ class NcclCommunicator final : public Communicator {
   const int rank_, ranks_;
   const std::shared_ptr<Peers> peers_;  // set if the job has several processes
   const std::string about_;
-  // Held during calls on comm_: abort() frees the communicator and must wait for such calls, which
-  // are short.
-  mutable Mutex mutex_;
-  std::atomic<bool> aborted_ = false;
   Stream stream_;
   Event gradients_;                // recorded when the gradients are computed
   std::map<int64_t, Event> ends_;  // ends of exchanges, by bucket
   DeviceMemory counters_;          // on the GPU, int64: reached, ended
   PinnedMemory seen_;              // copy of counters_ that the host reads
+  // The last member, because its destructor ends NCCL's use of the others.
+  const std::unique_ptr<NcclConnection> connection_;
 };
 
 /// Returns the kernel of an exchange's op. Without a communicator it can be prepared but not run.

@@ -86,12 +86,18 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
       epilogue_(epilogue),
       storage_(storage),
       operands_(storage.a != Format::kF32 ? storage.a : storage.b) {
+  storage_.tf32 = storage_.tf32 && device.has_tf32();
   prepare_product();
   for (const Engines which : {Engines::kFast, Engines::kNaive}) {
     for (const bool padded : {false, true}) {
       if (padded && !is_asymmetric(dims.window)) continue;
       for (const Group& group : groups(padded)) {
-        if (!choose(group, which)) continue;
+        const bool is_chosen = choose(group, which);
+        const ConvolutionProblem problem =
+            problem_of(*std::ranges::find(group, Method::kEngine, &Way::by));
+        if (problem.bias && !is_chosen) note_offer(problem, Offer::kNone);
+        if (!is_chosen) continue;
+        if (problem.bias && chosen_.plan.has_value()) note_offer(problem, Offer::kOffered);
         if (chosen_.way.by != Method::kProduct) product_.reset();
         return;
       }
@@ -182,10 +188,9 @@ bool Convolution::choose(const Group& group, Engines which) {
   const Way& way = *std::ranges::find(group, Method::kEngine, &Way::by);
   const ConvolutionProblem problem = problem_of(way);
   const bool any_result = !way.words.empty();
-  std::string key = key_of(problem, workspace_max(problem), any_result);
+  std::string key = key_of(problem, workspace_max(problem, device_.memory_bytes()), any_result);
   if (std::ranges::find(group, Method::kDirect, &Way::by) != group.end()) key += " direct";
   if (!device_.choose(key, algorithms)) return false;
-  if (chosen->plan.has_value() && problem.relu && !chosen->plan->keeps_nan(device_)) return false;
   chosen_ = std::move(*chosen);
   return true;
 }
@@ -203,7 +208,7 @@ std::optional<Convolution::Prepared> Convolution::restore(const Group& group,
     const std::optional<EngineChoice> choice = parse_engine(words.substr(way.words.size()));
     if (!choice.has_value()) continue;
     auto plan = ConvolutionPlan::restore(device_, problem_of(way), *choice);
-    if (plan.has_value()) return lay_out(way, std::move(plan));
+    if (plan.has_value() && plan->passes_trial(device_)) return lay_out(way, std::move(plan));
   }
   return std::nullopt;
 }
@@ -223,6 +228,8 @@ std::vector<Convolution::Prepared> Convolution::propose(const Group& group, Engi
     for (const EngineChoice& choice : convolution_engines(device_, problem, which)) {
       auto plan = ConvolutionPlan::restore(device_, problem, choice);
       if (!plan.has_value()) continue;
+      // Timing leaves out engines that do not run, but does not look at their results.
+      if ((first_alone || problem.relu) && !plan->passes_trial(device_)) continue;
       proposed.push_back(lay_out(way, std::move(plan)));
       if (--left == 0 || std::chrono::steady_clock::now() - begin > kPlansTimeMax) break;
     }

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <span>
 
-#include "src/base/check.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
 namespace {
@@ -86,14 +87,14 @@ ImageStrides strides_of(const ImageDims& d, bool channels_last) {
   return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
 }
 
-int64_t workspace_max(const ConvolutionProblem& p) {
+int64_t workspace_max(const ConvolutionProblem& p, int64_t memory_bytes) {
   const auto bytes = [&](int64_t elements, ConvolutionPass made_by) {
     return elements * element_bytes(p.pass == made_by ? p.result : p.operands);
   };
   const int64_t operands = bytes(p.dims.x.elements(), ConvolutionPass::kData) +
                            bytes(p.dims.weight_elements(), ConvolutionPass::kWeights) +
                            bytes(p.dims.y().elements(), ConvolutionPass::kForward);
-  return std::max(kConvolutionWorkspaceLeast, operands + kWorkspaceBesides);
+  return std::max(convolution_workspace_least(memory_bytes), operands + kWorkspaceBesides);
 }
 
 // The structured bindings list all members, so a new member that is missing here causes a compile
@@ -204,12 +205,18 @@ std::optional<ConvolutionPlan> ConvolutionPlan::restore(const Device& device,
   try {
     ConvolutionGraph graph(problem, device.dnn());
     auto plan = DnnPlan::restore(device, graph.graph(), {problem.operands, problem.tf32},
-                                 workspace_max(problem), choice);
+                                 workspace_max(problem, device.memory_bytes()), choice);
     if (plan) return ConvolutionPlan(problem, std::move(graph), std::move(*plan));
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
   }
   return std::nullopt;
+}
+
+void note_offer(const ConvolutionProblem& problem, Offer offer) {
+  note_offer("cuDNN", std::string("convolution, bias") + (problem.relu ? ", relu" : ""),
+             name_of(problem.operands) + " to " + name_of(problem.result),
+             key_of(problem, workspace_max(problem), /*any_result=*/false), offer);
 }
 
 void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
@@ -221,24 +228,31 @@ void ConvolutionPlan::run(const void* image, const void* filter, const void* out
   plan_.run(std::span(kNames).first(count), std::span(pointers).first(count), workspace);
 }
 
-bool ConvolutionPlan::keeps_nan(const Device& device) const {
-  TRAINYARD_CHECK(problem_.bias, "NaN is put into a bias");
+bool ConvolutionPlan::passes_trial(const Device& device) const {
+  const std::string key = key_of(problem_, workspace_max(problem_), /*any_result=*/false);
+  return device.test_once(key + " " + words_of(choice()), [&] {
+    return cuda::passes_trial(device, /*results_matter=*/problem_.relu,
+                              [&] { return try_out(device); });
+  });
+}
+
+bool ConvolutionPlan::try_out(const Device& device) const {
   const ConvDims& d = problem_.dims;
   const int64_t outputs = d.y().elements();
-  const int64_t bytes =
-      std::max(std::max(d.x.elements(), d.weight_elements()) * element_bytes(problem_.operands),
-               outputs * element_bytes(problem_.result));
+  const int64_t bytes = std::max({d.x.elements(), d.weight_elements(), outputs}) *
+                        std::max(element_bytes(problem_.operands), element_bytes(problem_.result));
   const int64_t bias_bytes = d.K * element_bytes(problem_.operands);
   // x, w and y share one memory: whatever x and w contain, a sum with a NaN bias is NaN.
   const DeviceMemory tensors = device.allocate(bytes), bias = device.allocate(bias_bytes),
-                     workspace = device.allocate(std::max<int64_t>(workspace_bytes(), 1));
+                     workspace = device.allocate(workspace_bytes());
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
     check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
-          "testing whether a cuDNN engine keeps NaN");
+          "preparing the trial of a cuDNN engine");
   };
   set_bytes(tensors, 0, bytes);
   set_bytes(bias, 0xFF, bias_bytes);  // NaN in every format
   run(tensors.get(), tensors.get(), tensors.get(), bias.get(), workspace.get());
+  if (!problem_.relu) return true;
   const int64_t sample = std::min<int64_t>(outputs, 4096);
   std::vector<std::byte> made(static_cast<size_t>(sample * element_bytes(problem_.result)),
                               std::byte{0xFF});
@@ -248,7 +262,10 @@ bool ConvolutionPlan::keeps_nan(const Device& device) const {
   device.synchronize();
   const In y{made.data(), problem_.result};
   for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(y[i])) return false;
+    if (!std::isnan(y[i])) {
+      note_offer(problem_, Offer::kLosesNan);
+      return false;
+    }
   }
   return true;
 }

@@ -11,7 +11,9 @@
 #include "kernels/movement.h"
 #include "src/base/check.h"
 #include "src/ops/gemm.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/offers.h"
 #include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
@@ -103,7 +105,7 @@ bool has_relu(const MatmulDims& d) { return d.epilogue == Epilogue::kRelu || has
 
 /// Returns a key with everything on which the choice of an algorithm depends. The structured
 /// binding lists all members, so a new member that is missing here causes a compile error.
-std::string key_of(const MatmulDims& d) {
+std::string key_of(const Device& device, const MatmulDims& d) {
   const auto& [m, n, k, transpose_a, transpose_b, bias, batch, stride_a, stride_b, stride_c,
                operands, c, accumulate, tf32, row_a, row_b, row_c, alignment, epilogue] = d;
   std::string key = "matmul";
@@ -120,8 +122,41 @@ std::string key_of(const MatmulDims& d) {
   if (accumulate) key += " accumulate";
   if (tf32) key += " tf32";
   add("alignment", {alignment});
-  add("workspace", {kMatmulWorkspaceMax});
+  add("workspace", {matmul_workspace_max(device.memory_bytes())});
   return key;
+}
+
+/// Returns the product as the device computes it: TF32 is F32 if the device does not have it.
+MatmulDims on_device(const Device& device, MatmulDims d) {
+  d.tf32 = d.tf32 && device.has_tf32();
+  return d;
+}
+
+const char* words_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return "none";
+    case Epilogue::kGelu:
+      return "gelu";
+    case Epilogue::kGeluKept:
+      return "gelu, keeping its input";
+    case Epilogue::kGeluGrad:
+      return "gradient of gelu";
+    case Epilogue::kSumsOfA:
+      return "gradient of a bias";
+    case Epilogue::kRelu:
+      return "relu";
+    case Epilogue::kReluKept:
+      return "relu, keeping its mask";
+    case Epilogue::kReluGrad:
+      return "gradient of relu";
+  }
+  return "";
+}
+
+void note(const Device& device, const MatmulDims& d, Offer offer) {
+  note_offer("cuBLASLt", std::string("product, ") + words_of(d.epilogue) + (d.bias ? ", bias" : ""),
+             name_of(d.operands) + " to " + name_of(d.c), key_of(device, d), offer);
 }
 
 /// Number of elements from the first to the last element of an operand.
@@ -135,6 +170,11 @@ int64_t extent_of_c(const MatmulDims& d) { return extent(d.batch, d.stride_c, d.
 int64_t mask_bytes(const MatmulDims& d) { return d.m * relu_mask_bytes(d.n); }
 int64_t extent_of_b(const MatmulDims& d) {
   return extent(d.batch, d.stride_b, d.transpose_b ? d.n : d.k, d.transpose_b ? d.k : d.n, d.row_b);
+}
+/// Bytes that suffice for `other`: a matrix like c, a column of sums, or a smaller mask; 0: none.
+int64_t other_bytes(const MatmulDims& d) {
+  if (!has_other_matrix(d) && !has_mask(d) && d.epilogue != Epilogue::kSumsOfA) return 0;
+  return std::max(extent_of_c(d) * element_bytes(d.c), mask_bytes(d));
 }
 
 // A choice is the bytes of the library's structure, which may be stored for use with the same
@@ -199,8 +239,7 @@ MatmulDescription::MatmulDescription(const MatmulDims& d) {
 }
 
 std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const MatmulDims& dims,
-                                               const MatmulDescription& description,
-                                               int count_max) {
+                                               const MatmulDescription& description) {
   TRAINYARD_CHECK(dims.c == Format::kF32 || dims.c == dims.operands,
                   "cuBLASLt does not support a product of these operands");
   cublasLtMatmulPreference_t created = nullptr;
@@ -208,18 +247,18 @@ std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const Matmu
   const MatmulPreference preference(created);
   check(status, "cublasLtMatmulPreferenceCreate");
   prefer(created, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-         static_cast<uint64_t>(kMatmulWorkspaceMax));
+         static_cast<uint64_t>(matmul_workspace_max(device.memory_bytes())));
   prefer(created, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     prefer(created, attribute, dims.alignment);
   }
-  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(count_max));
+  std::vector<cublasLtMatmulHeuristicResult_t> results(kCandidatesMax);
   int found = 0;
   const cublasStatus_t asked = cublasLtMatmulAlgoGetHeuristic(
       device.blas(), description.operation.get(), description.b.get(), description.a.get(),
-      description.c.get(), description.c.get(), created, count_max, results.data(), &found);
+      description.c.get(), description.c.get(), created, kCandidatesMax, results.data(), &found);
   // The library reports an unsupported epilogue with either status.
   if (asked == CUBLAS_STATUS_NOT_SUPPORTED || asked == CUBLAS_STATUS_INVALID_VALUE) found = 0;
   if (asked != CUBLAS_STATUS_NOT_SUPPORTED && dims.epilogue == Epilogue::kNone) {
@@ -229,38 +268,45 @@ std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const Matmu
   std::vector<Algorithm> algorithms;
   for (const cublasLtMatmulHeuristicResult_t& r : results) {
     if (r.state != CUBLAS_STATUS_SUCCESS) continue;
-    const Algorithm algorithm{r.algo, static_cast<int64_t>(r.workspaceSize)};
-    if (has_relu(dims) && !keeps_nan(device, dims, description, algorithm)) continue;
-    algorithms.push_back(algorithm);
+    algorithms.push_back({r.algo, static_cast<int64_t>(r.workspaceSize)});
   }
   return algorithms;
 }
 
-bool Matmul::is_supported(const Device& device, const MatmulDims& dims) {
+std::optional<Matmul::Algorithm> Matmul::first(const Device& device, const MatmulDims& dims,
+                                               const MatmulDescription& description) {
+  for (const Algorithm& algorithm : propose(device, dims, description)) {
+    if (passes_trial(device, dims, description, algorithm)) return algorithm;
+  }
+  return std::nullopt;
+}
+
+bool Matmul::is_supported(const Device& device, const MatmulDims& d) {
+  const MatmulDims dims = on_device(device, d);
   if (has_other_matrix(dims) && (dims.row_c > 0 ? dims.row_c : dims.n) % 8 != 0) return false;
-  return !propose(device, dims, MatmulDescription(dims), 1).empty();
+  return first(device, dims, MatmulDescription(dims)).has_value();
 }
 
 Matmul::Matmul(const Device& device, const MatmulDims& dims)
-    : device_(device), dims_(dims), description_(dims) {
+    : device_(device), dims_(on_device(device, dims)), description_(dims_) {
   if (dims.bias && dims.c != Format::kF32) bias_bytes_ = aligned(2 * dims.n);
   AlgorithmProblem problem;
   problem.take = [this](const std::string& choice) {
     const std::optional<Algorithm> restored = restore(choice);
     if (!restored.has_value()) return false;
-    if (has_relu(dims_) && !keeps_nan(device_, dims_, description_, *restored)) return false;
+    if (!passes_trial(device_, dims_, description_, *restored)) return false;
     algorithm_ = *restored;
     return true;
   };
   problem.take_first = [this]() -> std::optional<std::string> {
-    const std::vector<Algorithm> proposed = propose(device_, dims_, description_, 1);
-    if (proposed.empty()) return std::nullopt;
-    algorithm_ = proposed.front();
+    const std::optional<Algorithm> proposed = first(device_, dims_, description_);
+    if (!proposed.has_value()) return std::nullopt;
+    algorithm_ = *proposed;
     return choice_of(algorithm_.algorithm);
   };
   problem.time = [this] { return time(); };
-  if (device.choose(key_of(dims), problem)) return;
-  throw CudaError("cuBLASLt proposes no algorithm for a product of " + words_of(dims),
+  if (device.choose(key_of(device, dims_), problem)) return;
+  throw CudaError("cuBLASLt has no algorithm that runs for a product of " + words_of(dims),
                   CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
 }
 
@@ -279,7 +325,7 @@ std::optional<Matmul::Algorithm> Matmul::restore(const std::string& choice) cons
   if (cublasLtMatmulAlgoCheck(device_.blas(), description_.operation.get(), description_.b.get(),
                               description_.a.get(), description_.c.get(), description_.c.get(),
                               &*algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
-      result.workspaceSize > static_cast<size_t>(kMatmulWorkspaceMax)) {
+      result.workspaceSize > static_cast<size_t>(matmul_workspace_max(device_.memory_bytes()))) {
     return std::nullopt;
   }
   return Algorithm{*algorithm, static_cast<int64_t>(result.workspaceSize)};
@@ -288,25 +334,22 @@ std::optional<Matmul::Algorithm> Matmul::restore(const std::string& choice) cons
 std::optional<TimedChoice> Matmul::time() const {
   std::vector<Algorithm> algorithms;
   std::vector<Candidate> candidates;
-  for (const Algorithm& proposed : propose(device_, dims_, description_, kCandidatesMax)) {
+  for (const Algorithm& proposed : propose(device_, dims_, description_)) {
     const std::string choice = choice_of(proposed.algorithm);
     const std::optional<Algorithm> restored = restore(choice);
     if (!restored.has_value()) continue;  // it could not be restored later
+    if (has_relu(dims_) && !passes_trial(device_, dims_, description_, *restored)) continue;
     algorithms.push_back(*restored);
     candidates.push_back({choice, restored->workspace_bytes});
   }
   const int64_t width = element_bytes(dims_.operands), c_width = element_bytes(dims_.c);
-  const int64_t c = extent_of_c(dims_) * c_width;
-  // `other` is a matrix like c, a column of sums, or a smaller mask.
-  const bool has_other =
-      has_other_matrix(dims_) || has_mask(dims_) || dims_.epilogue == Epilogue::kSumsOfA;
+  const int64_t other = other_bytes(dims_);
   const std::array<int64_t, 5> bytes{extent_of_a(dims_) * width, extent_of_b(dims_) * width,
-                                     dims_.n * c_width, c,
-                                     has_other ? std::max(c, mask_bytes(dims_)) : 0};
+                                     dims_.n * c_width, extent_of_c(dims_) * c_width, other};
   return time_candidates(device_, candidates, bytes,
                          [&](size_t i, std::span<void* const> at, void* workspace) {
                            submit(device_, dims_, description_, algorithms[i], at[0], at[1], at[2],
-                                  at[3], workspace, has_other ? at[4] : nullptr);
+                                  at[3], workspace, other > 0 ? at[4] : nullptr);
                          });
 }
 
@@ -341,19 +384,26 @@ void Matmul::submit(const Device& device, const MatmulDims& dims,
       "cublasLtMatmul");
 }
 
-bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
-                       const MatmulDescription& description, const Algorithm& algorithm) {
+bool Matmul::passes_trial(const Device& device, const MatmulDims& dims,
+                          const MatmulDescription& description, const Algorithm& algorithm) {
+  return device.test_once(key_of(device, dims) + " " + choice_of(algorithm.algorithm), [&] {
+    return cuda::passes_trial(device, /*results_matter=*/has_relu(dims),
+                              [&] { return try_out(device, dims, description, algorithm); });
+  });
+}
+
+bool Matmul::try_out(const Device& device, const MatmulDims& dims,
+                     const MatmulDescription& description, const Algorithm& algorithm) {
   const int64_t width = element_bytes(dims.operands), c_width = element_bytes(dims.c);
   // All operands share one memory whose bytes are NaN in every format.
-  const int64_t bytes =
-      std::max({extent_of_a(dims) * width, extent_of_b(dims) * width, extent_of_c(dims) * c_width});
-  const int64_t bits_bytes = has_mask(dims) ? mask_bytes(dims) : 0;
-  const DeviceMemory tensors = device.allocate(bytes),
-                     mask = device.allocate(std::max<int64_t>(bits_bytes, 1)),
-                     workspace = device.allocate(std::max<int64_t>(algorithm.workspace_bytes, 1));
+  const int64_t bytes = std::max({extent_of_a(dims) * width, extent_of_b(dims) * width,
+                                  extent_of_c(dims) * c_width, dims.n * c_width});
+  const int64_t bits_bytes = has_mask(dims) ? mask_bytes(dims) : 0, other = other_bytes(dims);
+  const DeviceMemory tensors = device.allocate(bytes), others = device.allocate(other),
+                     workspace = device.allocate(algorithm.workspace_bytes);
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
     check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
-          "testing whether a product keeps NaN");
+          "preparing the trial of a product");
   };
   const auto read = [&](const DeviceMemory& memory, int64_t count) {
     std::vector<std::byte> host(static_cast<size_t>(count), std::byte{0xFF});
@@ -364,26 +414,26 @@ bool Matmul::keeps_nan(const Device& device, const MatmulDims& dims,
     return host;
   };
   set_bytes(tensors, 0xFF, bytes);
-  set_bytes(mask, dims.epilogue == Epilogue::kReluGrad ? 0xFF : 0, bits_bytes);
-  try {
-    submit(device, dims, description, algorithm, tensors.get(), tensors.get(), tensors.get(),
-           tensors.get(), workspace.get(), has_mask(dims) ? mask.get() : nullptr);
-  } catch (const CudaError& e) {  // the algorithm does not start
-    check_sound(device, e.what());
-    return false;
-  }
+  if (other > 0) set_bytes(others, dims.epilogue == Epilogue::kReluGrad ? 0xFF : 0, other);
+  submit(device, dims, description, algorithm, tensors.get(), tensors.get(), tensors.get(),
+         tensors.get(), workspace.get(), other > 0 ? others.get() : nullptr);
+  if (!has_relu(dims)) return true;
   constexpr int64_t kSample = 4096;
   const int64_t sample = std::min(extent_of_c(dims), kSample);
   const std::vector<std::byte> made = read(tensors, sample * c_width);
   for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) return false;
+    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) {
+      note(device, dims, Offer::kLosesNan);
+      return false;
+    }
   }
   if (dims.epilogue != Epilogue::kReluKept) return true;
   const int64_t row = relu_mask_bytes(dims.n);
-  const std::vector<std::byte> bits = read(mask, std::min(bits_bytes, kSample * row));
+  const std::vector<std::byte> bits = read(others, std::min(bits_bytes, kSample * row));
   for (int64_t i = 0; i < std::ssize(bits) / row; ++i) {
     for (int64_t j = 0; j < dims.n; ++j) {
       if ((bits[static_cast<size_t>(i * row + j / 8)] >> (j % 8) & std::byte{1}) == std::byte{0}) {
+        note(device, dims, Offer::kLosesNan);
         return false;
       }
     }
@@ -456,7 +506,10 @@ Product::Product(const Device& device, MatmulDims d, Format a, Format b, Format 
 
 bool Product::is_supported(const Device& device, const MatmulDims& d, Format a, Format b,
                            Format c) {
-  return Matmul::is_supported(device, stored(d, a, b, c));
+  const MatmulDims dims = stored(d, a, b, c);
+  const bool is_offered = Matmul::is_supported(device, dims);
+  note(device, dims, is_offered ? Offer::kOffered : Offer::kNone);
+  return is_offered;
 }
 
 int64_t Product::workspace_bytes() const {

@@ -16,10 +16,6 @@
 
 namespace trainyard::cuda {
 
-/// Limit of a product's workspace. It is fixed, so that the choice of an algorithm does not depend
-/// on the free memory.
-constexpr int64_t kMatmulWorkspaceMax = int64_t{32} << 20;
-
 /// Operations fused into a product, some with a second tensor `other`. They are not available for
 /// all products: check is_supported().
 enum class Epilogue : uint8_t {
@@ -46,7 +42,8 @@ struct MatmulDims {
   /// The storage format of both a and b, and that of c.
   kernels::cuda::Format operands = kernels::cuda::Format::kF32, c = kernels::cuda::Format::kF32;
   bool accumulate = false;  // adds to the previous content of c
-  bool tf32 = false;        // F32 operands are rounded to TF32; others are unaffected
+  // F32 operands are rounded to TF32, if the device has it; others are unaffected.
+  bool tf32 = false;
   /// Elements between the starts of stored rows; 0: rows are dense.
   int64_t row_a = 0, row_b = 0, row_c = 0;
   /// Alignment in bytes of every address that is passed to run().
@@ -68,11 +65,12 @@ struct MatmulDescription {
 
 class Matmul {
  public:
-  /// Chooses the algorithm (src/runtime/algorithms.h) among those that cuBLASLt proposes within the
-  /// workspace limit. Only algorithms whose sums have a fixed order are allowed.
+  /// Chooses the algorithm (src/runtime/algorithms.h) among those that cuBLASLt proposes within
+  /// matmul_workspace_max() of budgets.h. Only algorithms whose sums have a fixed order are
+  /// allowed.
   Matmul(const Device& device, const MatmulDims& dims);
-  /// Whether the library has an algorithm for the product. With ReLU the algorithm must keep NaN,
-  /// which is tested by running it.
+  /// Whether the library has an algorithm for the product that runs, and with ReLU keeps NaN; this
+  /// is tested by running it.
   static bool is_supported(const Device& device, const MatmulDims& dims);
 
   int64_t workspace_bytes() const { return bias_bytes_ + algorithm_.workspace_bytes; }
@@ -86,18 +84,24 @@ class Matmul {
     cublasLtMatmulAlgo_t algorithm{};
     int64_t workspace_bytes = 0;
   };
-  /// Returns the library's proposals, best first by its estimate; empty if there are none. With a
-  /// ReLU epilogue only algorithms that keep NaN.
+  /// Returns the library's proposals, best first by its estimate; empty if there are none.
   static std::vector<Algorithm> propose(const Device& device, const MatmulDims& dims,
-                                        const MatmulDescription& description, int count_max);
+                                        const MatmulDescription& description);
+  /// Returns the best proposal that passes its trial.
+  static std::optional<Algorithm> first(const Device& device, const MatmulDims& dims,
+                                        const MatmulDescription& description);
   /// Returns the algorithm of a recorded choice, if the library accepts it for this product and it
   /// is allowed.
   std::optional<Algorithm> restore(const std::string& choice) const;
   std::optional<TimedChoice> time() const;
-  /// Whether NaN inputs give NaN results: runs the algorithm on the device. cuBLASLt documents its
-  /// ReLU as max(x, 0), without mentioning NaN.
-  static bool keeps_nan(const Device& device, const MatmulDims& dims,
-                        const MatmulDescription& description, const Algorithm& algorithm);
+  /// Whether the algorithm runs on the device and, with ReLU, gives NaN for NaN inputs: cuBLASLt
+  /// documents its ReLU as max(x, 0), without mentioning NaN. An algorithm is run once per device.
+  static bool passes_trial(const Device& device, const MatmulDims& dims,
+                           const MatmulDescription& description, const Algorithm& algorithm);
+  /// Runs the algorithm with NaN inputs; whether the results, and a mask, are those of NaN if it
+  /// has a ReLU. Throws std::bad_alloc.
+  static bool try_out(const Device& device, const MatmulDims& dims,
+                      const MatmulDescription& description, const Algorithm& algorithm);
   /// Calls cuBLASLt. `added` is the bias in c's format.
   static void submit(const Device& device, const MatmulDims& dims,
                      const MatmulDescription& description, const Algorithm& algorithm,

@@ -17,6 +17,18 @@ namespace {
   throw CudaError(what + ": " + words + " (error " + std::to_string(code) + ")", code, fault);
 }
 
+[[noreturn]] void fail(const std::string& what, cudaError_t status, CudaFault fault) {
+  const std::string text =
+      what + ": " + cudaGetErrorString(status) + " (error " + std::to_string(status) + ")";
+  throw CudaError(fault == CudaFault::kHost ? text + "; " + host_remedy(status) : text, status,
+                  fault);
+}
+
+/// Like check(), for the calls with which a process starts to use CUDA.
+void check_start(cudaError_t status, const std::string& what) {
+  if (status != cudaSuccess) fail(what, status, start_fault_of(status));
+}
+
 Event make(unsigned flags) {
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags");
@@ -46,6 +58,10 @@ std::string words_of(cudaError_t context) {
          std::to_string(context) + ")";
 }
 
+/// The oldest GPUs that the kernels and the toolkit support, in the form of
+/// TRAINYARD_CUDA_ARCHITECTURES.
+constexpr int kOldestArchitecture = 75;
+
 /// If the driver cannot run the module's kernels, the first launch would only report "no kernel
 /// image is available" (error 209).
 void check_architecture(const cudaDeviceProp& properties) {
@@ -56,20 +72,24 @@ void check_architecture(const cudaDeviceProp& properties) {
       status != cudaErrorUnsupportedPtxVersion) {
     check(status, "loading the kernels");
   }
-  throw CudaError(std::string("the CUDA module has no code for this GPU: it is built for compute "
-                              "capability ") +
-                      kernels::cuda::built_for() + ", and " + properties.name + " has " +
-                      std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-                      " (error " + std::to_string(status) +
-                      "); install a build for it, or build with -DTRAINYARD_CUDA_ARCHITECTURES=" +
-                      std::to_string(properties.major) + std::to_string(properties.minor),
-                  status, CudaFault::kProgram);
+  const int architecture = 10 * properties.major + properties.minor;
+  throw CudaError(
+      std::string("the CUDA module has no code for this GPU: it is built for compute "
+                  "capability ") +
+          kernels::cuda::built_for() + ", and " + properties.name + " has " +
+          std::to_string(properties.major) + "." + std::to_string(properties.minor) + " (error " +
+          std::to_string(status) + "); " +
+          (architecture < kOldestArchitecture
+               ? "Trainyard supports GPUs of compute capability 7.5 or later"
+               : "install a build for it, or build with -DTRAINYARD_CUDA_ARCHITECTURES=" +
+                     std::to_string(architecture)),
+      status, CudaFault::kProgram);
 }
 
 }  // namespace
 
 void check(cudaError_t status, const std::string& what) {
-  if (status != cudaSuccess) fail(what, status, cudaGetErrorString(status), fault_of(status));
+  if (status != cudaSuccess) fail(what, status, fault_of(status));
 }
 
 void check(cublasStatus_t status, const std::string& what) {
@@ -129,23 +149,32 @@ int device_count() {
     const auto nvml = Nvml::load(kNvmlLibrary);
     throw CudaError(
         driver_refusal(driver, runtime, nvml.ok() ? (*nvml)->driver_version() : "") + " (error 35)",
-        status);
+        status, CudaFault::kHost);
   }
-  check(status, "looking for GPUs");
+  check_start(status, "looking for GPUs");
   return count;
 }
 
-Device::Device(int ordinal) : ordinal_(ordinal) {
+Device::Device(int ordinal, int cores) : ordinal_(ordinal) {
   const int count = device_count();
   if (ordinal < 0 || ordinal >= count) {
     throw CudaError("GPU " + std::to_string(ordinal) + " is not available: " +
                         std::to_string(count) + " visible (CUDA_VISIBLE_DEVICES may hide some)",
                     cudaErrorInvalidDevice);
   }
+  // The process sees only the GPUs of its job (visible_gpus.h). How threads wait is a property of
+  // the context, so it is set when the context is made; cudaSetDevice() alone would make one that
+  // polls.
+  sleeps_ = sleeps_while_waiting(cores, count);
+  check_start(
+      cudaInitDevice(ordinal, sleeps_ ? cudaDeviceScheduleBlockingSync : cudaDeviceScheduleAuto,
+                     cudaInitDeviceFlagsAreValid),
+      "starting GPU " + std::to_string(ordinal));
   make_current();
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
+  capability_ = 10 * properties.major + properties.minor;
   check_architecture(properties);
   stream_ = make_stream();
   cublasLtHandle_t blas = nullptr;
@@ -166,6 +195,10 @@ Stream Device::make_stream() {
 Event Device::make_event() { return make(cudaEventDisableTiming); }
 
 Event Device::make_timed_event() { return make(cudaEventDefault); }
+
+Event Device::make_host_event() const {
+  return make(cudaEventDisableTiming | (sleeps_ ? cudaEventBlockingSync : cudaEventDefault));
+}
 
 DeviceMemory Device::allocate(int64_t bytes) const {
   make_current();
@@ -194,8 +227,28 @@ void Device::use_algorithms(std::shared_ptr<Algorithms> algorithms) {
 }
 
 bool Device::choose(const std::string& key, const AlgorithmProblem& problem) const {
-  if (algorithms_ == nullptr) return problem.take_first().has_value();
-  return algorithms_->choose(class_, key, problem);
+  // Of several selections, the last one counts.
+  std::string selected;
+  AlgorithmProblem noted = problem;
+  noted.take = [&](const std::string& choice) {
+    const bool is_taken = problem.take(choice);
+    if (is_taken) selected = choice;
+    return is_taken;
+  };
+  noted.take_first = [&] {
+    const std::optional<std::string> first = problem.take_first();
+    if (first.has_value()) selected = *first;
+    return first;
+  };
+  const bool is_chosen = algorithms_ == nullptr ? noted.take_first().has_value()
+                                                : algorithms_->choose(class_, key, noted);
+  if (is_chosen) selected_.push_back(key + ": " + selected);
+  return is_chosen;
+}
+
+bool Device::test_once(const std::string& name, const std::function<bool()>& test) const {
+  if (const auto it = tested_.find(name); it != tested_.end()) return it->second;
+  return tested_[name] = test();
 }
 
 void Device::make_current() const { check(cudaSetDevice(ordinal_), "cudaSetDevice"); }

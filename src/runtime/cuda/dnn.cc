@@ -282,13 +282,14 @@ std::optional<EngineChoice> parse_engine(std::string_view text) {
 }
 
 std::optional<DnnPlan> DnnPlan::find(const Device& device, cudnnBackendDescriptor_t graph,
-                                     const DnnArithmetic& arithmetic, int64_t workspace_max) {
+                                     const DnnArithmetic& arithmetic, int64_t workspace_max,
+                                     const Trial& trial) {
   try {
     for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
       for (BackendDescriptor& config : propose_engines(graph, mode)) {
         DnnPlan plan(device);
         if (is_allowed(config.get(), arithmetic) &&
-            plan.take({{}, std::move(config)}, workspace_max)) {
+            plan.take({{}, std::move(config)}, workspace_max) && trial(plan)) {
           return plan;
         }
       }

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -163,9 +164,13 @@ RestoredEngine restore_engine(cudnnBackendDescriptor_t graph, const EngineChoice
 /// An execution plan of an engine. Its graph must be created for the device and outlive the plan.
 class DnnPlan {
  public:
-  /// Returns the plan of the first engine that may be used; nothing if there is none.
+  /// Whether a plan runs, as a trial by the caller shows.
+  using Trial = std::function<bool(const DnnPlan&)>;
+  /// Returns the plan of the first engine that the library proposes, that may be used and that
+  /// passes the trial; nothing if there is none.
   static std::optional<DnnPlan> find(const Device& device, cudnnBackendDescriptor_t graph,
-                                     const DnnArithmetic& arithmetic, int64_t workspace_max);
+                                     const DnnArithmetic& arithmetic, int64_t workspace_max,
+                                     const Trial& trial);
   /// Returns the plan of a choice. Nothing if cuDNN does not accept it for this graph, or it may
   /// not be used.
   static std::optional<DnnPlan> restore(const Device& device, cudnnBackendDescriptor_t graph,

@@ -1,10 +1,77 @@
 #include "src/runtime/cuda/fault.h"
 
+#include <algorithm>
+#include <iterator>
+
 namespace trainyard::cuda {
+namespace {
+
+/// An error that is caused by the host's driver or services, and the remedy as a clause.
+struct HostError {
+  cudaError_t error;
+  bool only_at_start;  // after the start of CUDA the device may cause it, too
+  const char* remedy;
+};
+// Sources: CUDA Runtime API reference, cudaError, for the meanings; NVIDIA's Fabric Manager user
+// guide (802), "CUDA Compatibility" (803, 804) and the Linux installation guide (device nodes) for
+// the remedies.
+constexpr HostError kHostErrors[] = {
+    {cudaErrorSystemNotReady, false,
+     "the GPUs of this host are connected by NVSwitch and wait for NVIDIA's Fabric Manager: "
+     "install it in the driver's version and start it (systemctl start nvidia-fabricmanager)"},
+    {cudaErrorSystemDriverMismatch, false,
+     "the loaded kernel module and the driver's libraries have different versions, as after an "
+     "upgrade of the driver: reboot the host, or unload and load the nvidia modules"},
+    {cudaErrorCompatNotSupportedOnDevice, false,
+     "the libraries of a cuda-compat package are used on a GPU that they do not support: remove "
+     "them from the library path, or install a newer driver"},
+    {cudaErrorInsufficientDriver, false, "install a newer driver"},
+    {cudaErrorCallRequiresNewerDriver, false, "install a newer driver"},
+    {cudaErrorStubLibrary, false,
+     "the library path finds the toolkit's stub of libcuda.so: remove the stubs folder from it, "
+     "and install the driver"},
+    {cudaErrorJitCompilerNotFound, false,
+     "install the driver's library libnvidia-ptxjitcompiler.so in the driver's version"},
+    {cudaErrorDeviceNotLicensed, false,
+     "the virtual GPU has no license: configure its license server (nvidia-gridd)"},
+    {cudaErrorMpsConnectionFailed, false,
+     "start the MPS control daemon (nvidia-cuda-mps-control -d), or unset its CUDA_MPS variables"},
+    {cudaErrorMpsServerNotReady, false, "the MPS server does not work: restart its control daemon"},
+    {cudaErrorMpsRpcFailure, false, "the MPS server does not answer: restart its control daemon"},
+    {cudaErrorMpsMaxClientsReached, false,
+     "the MPS server has as many clients as it accepts: end some of them"},
+    {cudaErrorMpsMaxConnectionsReached, false,
+     "the MPS server has as many connections as it accepts: end some of its clients"},
+    {cudaErrorInitializationError, true,
+     "the driver does not start: check nvidia-smi and the kernel log (dmesg | grep NVRM), then "
+     "load the driver's modules again or reboot the host"},
+    {cudaErrorNoDevice, true,
+     "the driver shows this process no GPU: check the permissions of /dev/nvidia* and what the "
+     "container passes on"},
+    {cudaErrorStartupFailure, true,
+     "the driver does not start: check nvidia-smi and the kernel log (dmesg | grep NVRM)"},
+    {cudaErrorOperatingSystem, true,
+     "a system call of the driver failed: check the permissions of /dev/nvidia* and the limits of "
+     "this process"},
+    {cudaErrorUnknown, true,
+     "most often the module nvidia_uvm is not loaded, as after a suspend, or /dev/nvidia-uvm "
+     "cannot be opened: run nvidia-modprobe -u -c=0, or load the module again"},
+};
+
+const HostError* find_host_error(cudaError_t error) {
+  const HostError* const found = std::ranges::find(kHostErrors, error, &HostError::error);
+  return found == std::end(kHostErrors) ? nullptr : found;
+}
+
+}  // namespace
 
 // Source: CUDA Runtime API reference, cudaError. Errors that are not listed here as faults of the
-// program count as faults of the device: it is checked, and the job is retried.
+// program or the host count as faults of the device: it is checked, and the job is retried.
 CudaFault fault_of(cudaError_t error) {
+  if (const HostError* const host = find_host_error(error);
+      host != nullptr && !host->only_at_start) {
+    return CudaFault::kHost;
+  }
   switch (error) {
     case cudaErrorMemoryAllocation:
       return CudaFault::kMemory;
@@ -52,6 +119,15 @@ CudaFault fault_of(cudaError_t error) {
     default:
       return CudaFault::kDevice;
   }
+}
+
+CudaFault start_fault_of(cudaError_t error) {
+  return find_host_error(error) != nullptr ? CudaFault::kHost : fault_of(error);
+}
+
+std::string host_remedy(cudaError_t error) {
+  const HostError* const host = find_host_error(error);
+  return host != nullptr ? host->remedy : "";
 }
 
 CudaFault fault_of(cublasStatus_t status, cudaError_t context) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "src/runtime/cuda/timing.h"
+
 namespace trainyard::cuda {
 namespace {
 
@@ -223,9 +225,6 @@ void add_backward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) 
   g.matmul(ds, k_rows, g.tensor(kQueryGrad, at.q, at.q_stride, half));
 }
 
-constexpr size_t kCudnnVersionMin =
-    91600;  // in earlier versions gradients are wrong if Tk % 128 != 0
-
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 constexpr int64_t kEngineOwn = 1 << 20;  // bytes of workspace that an engine may need in addition
@@ -245,21 +244,27 @@ void for_parts(int64_t count, int64_t size, const F& f) {
 bool is_for_dnn(const AttentionProblem& p) {
   const AttentionDims& d = p.dims;
   return p.format != Format::kF32 && d.dropout == 0 && d.D % 8 == 0 &&
-         !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kCudnnVersionMin;
+         !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kAttentionVersionMin;
 }
 
 /// Returns a key of the problems that share a plan; none of them has dropout. The structured
 /// bindings list all members, so a new member that is missing here causes a compile error.
 std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   const auto& [backward, dims, format] = p;
-  const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head] =
-      dims;
+  const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head,
+               tf32] = dims;
   std::string key = "attention";
   for (const int64_t n : {int64_t{backward}, static_cast<int64_t>(format), int64_t{causal}, N, H,
                           Tq, Tk, D, q_row, kv_row, std::bit_cast<int64_t>(scale), workspace_max}) {
     key += " " + std::to_string(n);
   }
   return key;
+}
+
+/// Returns a version as in "9.18.1".
+std::string version_words(size_t version) {
+  return std::to_string(version / 10'000) + "." + std::to_string(version % 10'000 / 100) + "." +
+         std::to_string(version % 100);
 }
 
 /// The arguments of a plan: names and addresses of tensors.
@@ -285,6 +290,33 @@ const void* at(const void* data, int64_t i, int64_t size) {
 }
 
 }  // namespace
+
+std::string attention_version_warning(size_t version) {
+  if (version >= kAttentionVersionMin) return {};
+  const std::string least = version_words(kAttentionVersionMin);
+  return "cuDNN " + version_words(version) +
+         " is too old for attention, whose gradients could be " + "wrong before " + least +
+         ": attention in 16 bits runs on slower kernels of F32; install " + "cuDNN " + least +
+         " or later";
+}
+
+std::vector<EngineChoice> preferred_engines(const AttentionProblem& problem, int capability,
+                                            size_t version) {
+  constexpr int kFirst = 100, kLastOfTheFirstEngine = 103, kEnd = 120;
+  if (!problem.backward || capability < kFirst || capability >= kEnd) return {};
+  EngineChoice choice{capability <= kLastOfTheFirstEngine ? 5 : 17, {}};
+  if (version >= 92300) {  // which names the parts of the kernel's configuration
+    choice.knobs = {{CUDNN_KNOB_TYPE_TILE_M, 3},
+                    {CUDNN_KNOB_TYPE_TILE_N, 2},
+                    {CUDNN_KNOB_TYPE_KERNEL_CFG, 2},
+                    {CUDNN_KNOB_TYPE_STREAM_K, 0},
+                    {CUDNN_KNOB_TYPE_TILE_CGA_M, 0}};
+  } else {
+    choice.knobs = {{CUDNN_KNOB_TYPE_KERNEL_CFG, 31}};
+  }
+  choice.knobs.push_back({CUDNN_KNOB_TYPE_STAGES, 2});
+  return {choice};
+}
 
 int64_t ds_bytes(const AttentionDims& d, int64_t sequences, int64_t heads) {
   return sequences * heads * (ceil_div(d.Tq, 128) * 128) * (ceil_div(d.Tk, 128) * 128) * 2;
@@ -327,17 +359,67 @@ FusedAttention::FusedAttention(const Device& device, const AttentionProblem& pro
       heads_(problem.dims.H),
       scale_(static_cast<float>(problem.dims.scale)) {
   const AttentionDims& d = problem.dims;
-  AttentionProblem part = problem;
+  for (const EngineChoice& choice :
+       preferred_engines(problem, device.capability(), cudnnGetVersion())) {
+    prepare(device, workspace_max, &choice);
+    if (plan_) return;
+  }
   if (problem.backward) {
     sequences_ = part_size(d.N, workspace_max / ds_bytes(d, 1, d.H));
     if (sequences_ == 1) heads_ = part_size(d.H, workspace_max / ds_bytes(d, 1, 1));
-    part.dims.N = sequences_;
-    part.dims.H = heads_;
-    delta_bytes_ = aligned(sequences_ * heads_ * d.Tq * static_cast<int64_t>(sizeof(float)));
   }
+  prepare(device, workspace_max, nullptr);
+}
+
+void FusedAttention::prepare(const Device& device, int64_t workspace_max,
+                             const EngineChoice* choice) {
+  AttentionProblem part = problem_;
+  part.dims.N = sequences_;
+  part.dims.H = heads_;
+  if (problem_.backward) {
+    delta_bytes_ =
+        aligned(sequences_ * heads_ * part.dims.Tq * static_cast<int64_t>(sizeof(float)));
+  }
+  const AttentionDims& d = problem_.dims;
+  const DnnArithmetic arithmetic{problem_.format, /*tf32=*/false};
+  const int64_t most = workspace_max + kEngineOwn;
+  const DnnPlan::Trial trial = [&](const DnnPlan& plan) {
+    return device.test_once(key_of(part, workspace_max) + " " + words_of(plan.choice()),
+                            [&] { return passes_trial(device, part, plan); });
+  };
   graph_.emplace(part, d.H * d.D, device.dnn());
-  plan_ = DnnPlan::find(device, graph_->graph(), {problem.format, /*tf32=*/false},
-                        workspace_max + kEngineOwn);
+  if (choice == nullptr) {
+    plan_ = DnnPlan::find(device, graph_->graph(), arithmetic, most, trial);
+    return;
+  }
+  plan_ = DnnPlan::restore(device, graph_->graph(), arithmetic, most, *choice);
+  if (plan_ && !trial(*plan_)) plan_.reset();
+}
+
+bool FusedAttention::passes_trial(const Device& device, const AttentionProblem& part,
+                                  const DnnPlan& plan) {
+  const AttentionDims& d = part.dims;
+  const int64_t bytes =
+      std::max(element_bytes(part.format) * d.N * std::max(d.Tq * d.q_row, d.Tk * d.kv_row),
+               d.N * d.H * d.Tq * static_cast<int64_t>(sizeof(float)));
+  return cuda::passes_trial(device, /*results_matter=*/false, [&] {
+    const DeviceMemory tensors = device.allocate(bytes),
+                       workspace = device.allocate(plan.workspace_bytes());
+    check(cudaMemsetAsync(tensors.get(), 0, static_cast<size_t>(bytes), device.stream()),
+          "preparing the trial of attention");
+    const float number = 1;
+    Pack pack;
+    pack.add(AttentionGraph::kScale, &number);
+    if (d.causal) pack.add(AttentionGraph::kLowest, &number);
+    if (part.backward) pack.add(AttentionGraph::kOne, &number);
+    const int64_t last = part.backward ? AttentionGraph::kDelta : AttentionGraph::kLogSumExp;
+    for (int64_t name = AttentionGraph::kQuery; name <= last; ++name) {
+      pack.add(name, tensors.get());
+    }
+    pack.run(plan, workspace.get());
+    device.synchronize();  // before the memory is freed
+    return true;
+  });
 }
 
 void FusedAttention::run(const Forward& a, void* workspace) const {

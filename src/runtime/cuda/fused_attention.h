@@ -8,7 +8,8 @@
 //
 // In the usual form of the gradient, blocks add to an F32 dq in a nondeterministic order, which
 // cuDNN's notes do not report. The graph here has no such tensor: engines then store ds in the
-// workspace and multiply it by k in a fixed order.
+// workspace and multiply it by k in a fixed order, or compute dq by itself. cuDNN's heuristics do
+// not propose the latter: preferred_engines() names it.
 #pragma once
 
 #include <cudnn.h>
@@ -17,19 +18,24 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kernels/attention.h"
 #include "kernels/cuda/view.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/dnn.h"
 
 namespace trainyard::cuda {
 
-/// Maximum workspace for ds, which takes 2 bytes for each pair of positions of a head; a batch that
-/// needs more is computed in parts. The limit is fixed, so that the choice does not depend on the
-/// free memory.
-constexpr int64_t kAttentionWorkspaceMax = int64_t{512} << 20;
+/// The first version of cuDNN whose attention is used, in the form of cudnnGetVersion(). Gradients
+/// could be wrong before: on GPUs of compute capability 9.0 up to 9.17, which read workspace that
+/// nothing had written (TransformerEngine, issue 2186); on all GPUs before 9.16 if Tk % 128 != 0.
+constexpr size_t kAttentionVersionMin = 91801;
+/// Returns a sentence about a version that is too old: what it costs and what to install. Empty if
+/// it is not too old.
+std::string attention_version_warning(size_t version);
 
 /// Bytes of ds for this number of sequences and heads, as engines store it.
 int64_t ds_bytes(const kernels::AttentionDims& d, int64_t sequences, int64_t heads);
@@ -40,6 +46,14 @@ struct AttentionProblem {
   kernels::cuda::Format format =
       kernels::cuda::Format::kBf16;  // 16-bit format of all tensors except log_sum_exp
 };
+
+/// Returns the engines to ask before those that cuDNN proposes, for the whole batch. For the
+/// gradient on GPUs of compute capability 10 and 11, cuDNN proposes only an engine for any graph,
+/// and has a deterministic one for attention, which stores no ds: in cuDNN 9.19 it needs no
+/// workspace. Source: cuDNN Frontend, override_heuristics_query() in
+/// scaled_dot_product_flash_attention.h. `capability` is 103 for 10.3; `version` is that of cuDNN.
+std::vector<EngineChoice> preferred_engines(const AttentionProblem& problem, int capability,
+                                            size_t version);
 
 /// The graph of a problem. It needs no device unless `handle` is given.
 class AttentionGraph {
@@ -89,10 +103,11 @@ class FusedAttention {
 
   /// Returns the plan for a problem, shared by its nodes, since cuDNN compiles it for most of a
   /// second. nullptr if cuDNN does not support the problem, or has no engine for it that may be
-  /// used.
-  static std::shared_ptr<const FusedAttention> find(const Device& device,
-                                                    const AttentionProblem& problem,
-                                                    int64_t workspace_max = kAttentionWorkspaceMax);
+  /// used. A batch whose ds takes more than `workspace_max` bytes is computed in parts
+  /// (attention_workspace_max(), budgets.h).
+  static std::shared_ptr<const FusedAttention> find(
+      const Device& device, const AttentionProblem& problem,
+      int64_t workspace_max = kAttentionWorkspaceMost);
 
   int64_t workspace_bytes() const { return delta_bytes_ + plan_->workspace_bytes(); }
   /// Asynchronous on the device's stream. Operands must be aligned to 16 bytes.
@@ -101,6 +116,11 @@ class FusedAttention {
 
  private:
   FusedAttention(const Device& device, const AttentionProblem& problem, int64_t workspace_max);
+  /// Sets plan_ for parts of the current sizes: that of `choice`, or if it is nullptr of the first
+  /// engine that cuDNN proposes. Nothing if it cannot be used.
+  void prepare(const Device& device, int64_t workspace_max, const EngineChoice* choice);
+  /// Whether the plan of a part of the problem runs, with one memory for all tensors.
+  static bool passes_trial(const Device& device, const AttentionProblem& part, const DnnPlan& plan);
 
   AttentionProblem problem_;
   int64_t sequences_, heads_;  // sizes of one part

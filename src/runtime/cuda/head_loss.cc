@@ -22,6 +22,7 @@
 #include "kernels/softmax_xent.h"
 #include "src/ops/tf32.h"
 #include "src/runtime/common/op_params.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/cublaslt_matmul.h"
 #include "src/runtime/cuda/kernels.h"
 
@@ -248,7 +249,7 @@ class HeadLossKernel final : public Kernel {
 };
 
 std::unique_ptr<Kernel> make(const Device& device, const Graph& g, const Node& n) {
-  return make_head_loss(device, g, n, kScoresBytesMax);
+  return make_head_loss(device, g, n, scores_bytes_max(device.memory_bytes()));
 }
 
 }  // namespace

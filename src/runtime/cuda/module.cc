@@ -37,7 +37,9 @@ CudaModuleStatus open(int abi, const char* build, int device, Backend** backend,
                     "use (nvidia-smi -q -d COMPUTE): %s",
                     e.what());
     }
-    return answer(CudaModuleStatus::kUnavailable, "%s", e.what());
+    return answer(
+        e.fault() == CudaFault::kHost ? CudaModuleStatus::kHost : CudaModuleStatus::kUnavailable,
+        "%s", e.what());
   } catch (const std::exception& e) {
     return answer(CudaModuleStatus::kUnavailable, "%s", e.what());
   } catch (...) {

@@ -16,16 +16,16 @@ constexpr std::chrono::milliseconds kInitPollPeriod{5};
 
 bool is_bad(ncclResult_t status) { return status != ncclSuccess && status != ncclInProgress; }
 
-/// Communicators that are being initialized; the destructor aborts them unless take() was called.
+/// Communicators that are being initialized; the destructor aborts them unless take() was called,
+/// and waits a few seconds at most for that.
 class CommunicatorInit {
  public:
   CommunicatorInit(const Nccl& nccl, std::span<const Device* const> devices,
                    const ProcessGroup& group)
       : nccl_(nccl), devices_(devices), group_(group), comms_(devices.size()) {}
   ~CommunicatorInit() {
-    for (const ncclComm_t comm : comms_) {
-      if (comm != nullptr) (void)nccl_.comm_abort(comm);
-    }
+    const auto connections = take();
+    for (const auto& connection : connections) connection->abort();
   }
   CommunicatorInit(const CommunicatorInit&) = delete;
   CommunicatorInit& operator=(const CommunicatorInit&) = delete;
@@ -74,7 +74,14 @@ class CommunicatorInit {
     return {};
   }
 
-  std::vector<ncclComm_t> take() { return std::exchange(comms_, {}); }
+  std::vector<std::unique_ptr<NcclConnection>> take() {
+    std::vector<std::unique_ptr<NcclConnection>> connections;
+    for (const ncclComm_t comm : std::exchange(comms_, {})) {
+      if (comm == nullptr) continue;
+      connections.push_back(std::make_unique<NcclConnection>(nccl_, comm, /*blocks=*/false));
+    }
+    return connections;
+  }
 
  private:
   int64_t rank_of(size_t i) const { return group_.first_rank + static_cast<int64_t>(i); }
@@ -130,9 +137,8 @@ Result<std::string> draw_group_id(const Nccl& nccl) {
   return std::string(id.internal, sizeof id.internal);
 }
 
-Result<std::vector<ncclComm_t>> init_among_processes(const Nccl& nccl,
-                                                     std::span<const Device* const> devices,
-                                                     const ProcessGroup& group) {
+Result<std::vector<std::unique_ptr<NcclConnection>>> init_among_processes(
+    const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group) {
   CommunicatorInit init(nccl, devices, group);
   if (Status s = init.begin(); !s.ok()) return std::move(s).error();
   if (Status s = init.wait(); !s.ok()) return std::move(s).error();

@@ -5,6 +5,7 @@
 // aborted. Later calls on such a communicator do not block either (NcclCommunicator::submit()).
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "src/runtime/backend.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/nccl.h"
+#include "src/runtime/cuda/nccl_connection.h"
 
 namespace trainyard::cuda {
 
@@ -26,10 +28,9 @@ std::string version_of(const Nccl& nccl);
 /// UNAVAILABLE/RANKS_UNCONNECTED.
 Result<std::string> draw_group_id(const Nccl& nccl);
 
-/// This process's communicators, one for each device, with ranks from group.first_rank on. The
-/// caller owns them. Errors are those of Backend::join().
-Result<std::vector<ncclComm_t>> init_among_processes(const Nccl& nccl,
-                                                     std::span<const Device* const> devices,
-                                                     const ProcessGroup& group);
+/// Returns this process's communicators, one for each device, with ranks from group.first_rank on.
+/// Errors are those of Backend::join().
+Result<std::vector<std::unique_ptr<NcclConnection>>> init_among_processes(
+    const Nccl& nccl, std::span<const Device* const> devices, const ProcessGroup& group);
 
 }  // namespace trainyard::cuda

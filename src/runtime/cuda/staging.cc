@@ -21,7 +21,7 @@ Staging::Staging(const Device& device)
       pinned_(make_pinned(slot_bytes_ * static_cast<int64_t>(kSlots))),
       staged_(device.allocate(slot_bytes_ * static_cast<int64_t>(kSlots))) {
   for (Slot& s : slots_) {
-    s.copied = Device::make_event();
+    s.copied = device.make_host_event();
     s.consumed = Device::make_event();
   }
 }

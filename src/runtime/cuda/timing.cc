@@ -124,6 +124,20 @@ void check_sound(const Device& device, const std::string& error) {
   check(cudaPeekAtLastError(), "after \"" + error + "\"");
 }
 
+bool passes_trial(const Device& device, bool results_matter, const std::function<bool()>& run) {
+  try {
+    const bool is_right = run();
+    device.synchronize();
+    return is_right;
+  } catch (const std::bad_alloc&) {
+    if (results_matter) throw;
+    return true;
+  } catch (const CudaError& e) {
+    check_sound(device, e.what());
+    return false;
+  }
+}
+
 std::optional<TimedChoice> time_candidates(const Device& device,
                                            std::span<const Candidate> candidates,
                                            std::span<const int64_t> operand_bytes,

@@ -13,6 +13,13 @@
 
 namespace trainyard::cuda {
 
+/// Whether an algorithm may be used, as one run of it shows: a library may propose an algorithm and
+/// refuse to run it. `run` allocates memory, submits the algorithm to the device's stream and
+/// returns whether its results are right. False if the algorithm does not run; throws CudaError for
+/// a sticky fault. If the device has too little memory for the run, the algorithm counts as good,
+/// unless `results_matter`: then std::bad_alloc is thrown.
+bool passes_trial(const Device& device, bool results_matter, const std::function<bool()>& run);
+
 /// An algorithm that may be chosen.
 struct Candidate {
   std::string choice;

@@ -66,8 +66,9 @@ class PeerCommunicator::Group {
     int64_t first = 0, count = 0;
     int64_t owner = 0;     // the rank that owns the range
     int64_t in_shard = 0;  // for scattered tensors: its offset in the owner's shard
-    size_t staged = 0;     // offset in staging_ of the received copies of other processes' ranks,
-                           // stored contiguously
+    // offset in staging_ at which the copies received from the ranks of other processes lie in a
+    // row
+    size_t staged = 0;
   };
 
   int64_t process_of(int64_t rank) const { return rank / peers_->ranks_each(); }
@@ -139,7 +140,7 @@ class PeerCommunicator::Group {
     return bytes;
   }
 
-  /// Address at which the copy of a piece from another process's rank is received.
+  /// Returns the address at which the copy of a piece from another process's rank is received.
   std::byte* staged(const Piece& p, int64_t rank) {
     const int64_t before = rank < peers_->first_rank() ? rank : rank - peers_->ranks_each();
     return staging_.data() + p.staged + static_cast<size_t>(before) * bytes_of(p, parts.front());

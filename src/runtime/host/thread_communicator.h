@@ -16,7 +16,7 @@ namespace trainyard {
 
 class ThreadCommunicator final : public HostCommunicator {
  public:
-  /// Connected communicators, by rank.
+  /// Returns connected communicators, by rank.
   static std::vector<std::unique_ptr<ThreadCommunicator>> make(size_t ranks);
 
   void run(Exchange exchange, std::span<const Part> parts) override;

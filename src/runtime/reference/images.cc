@@ -66,7 +66,7 @@ std::unique_ptr<Kernel> make_conv_transpose_grad(ReferenceContext&, const Graph&
   });
 }
 
-/// Bytes to store the masked gradient, if no output stores it.
+/// Returns the bytes to store the masked gradient, if no output stores it.
 int64_t masked_bytes(const BatchNormDims& d, const ImageStrides&, int64_t mask_bytes) {
   return d.x.elements() * mask_bytes;
 }

@@ -34,7 +34,7 @@ inline ReferenceConversion conversion_of(ReferenceContext&) { return {}; }
 
 using ReferenceEntry = KernelEntry<ReferenceContext>;
 
-/// Copies input 0 to output 0, each in its stored type.
+/// Makes a kernel that copies input 0 to output 0, each in its stored type.
 inline std::unique_ptr<Kernel> make_copy(ReferenceContext& context, const Graph& g, const Node& n) {
   return make_stored_copy(conversion_of(context), input_info(g, n, 0), output_info(g, n, 0));
 }

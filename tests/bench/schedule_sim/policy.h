@@ -35,24 +35,25 @@ class SchedulingPolicy {
  public:
   virtual ~SchedulingPolicy() = default;
   virtual std::string_view name() const = 0;
-  /// The job's phase has changed: it may wait, be placed, or have ended.
+  /// Called when the job's phase has changed: it may wait, be placed, or have ended.
   virtual void job_changed(const World& world, int id) = 0;
-  /// The job's forecast end has changed.
+  /// Called when the job's forecast end has changed.
   virtual void forecast_changed(const World& world, int id) { job_changed(world, id); }
   virtual void device_changed(const World& world, int device) = 0;
   virtual Plan decide(const World& world) = 0;
-  /// The time for which the policy lets a job run before it may preempt it.
+  /// Returns the time for which the policy lets a job run before it may preempt it.
   virtual int64_t least_run_us() const { return 0; }
 };
 
-/// First come, first served: the first job that does not fit blocks all later jobs that could use
-/// the same kind of device.
+/// Makes the policy "first come, first served": the first job that does not fit blocks all later
+/// jobs that could use the same kind of device.
 std::unique_ptr<SchedulingPolicy> make_fifo(const World& world);
-/// Strict priority: the first job by priority that does not fit blocks all later jobs that could
-/// use the same kind of device.
+/// Makes the policy of strict priority: the first job by priority that does not fit blocks all
+/// later jobs that could use the same kind of device.
 std::unique_ptr<SchedulingPolicy> make_strict_priority(const World& world);
-/// EASY backfill (Lifka, JSSPP 1995), ordered by priority: the first job that does not fit has a
-/// reservation, and later jobs start if by their forecasts they do not delay its reserved start.
+/// Makes EASY backfill (Lifka, JSSPP 1995), ordered by priority: the first job that does not fit
+/// has a reservation, and later jobs start if by their forecasts they do not delay its reserved
+/// start.
 std::unique_ptr<SchedulingPolicy> make_easy_backfill(const World& world);
 
 struct TrainyardOptions {
@@ -63,7 +64,7 @@ struct TrainyardOptions {
   double forecast_spread = 0;           // as in the trace: the stated width of forecasts
   double measured_spread = 0.03;        // the stated width after the first steps
 };
-/// The daemon's own policy: Queue and decide().
+/// Makes the daemon's own policy: Queue and decide().
 std::unique_ptr<SchedulingPolicy> make_trainyard(const World& world, TrainyardOptions options = {});
 
 }  // namespace trainyard::sim

@@ -22,10 +22,10 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     return z ^ (z >> 31);
   }
-  /// A number in [0, 1).
+  /// Returns a number in [0, 1).
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   double uniform(double low, double high) { return low + (high - low) * uniform(); }
-  /// A number in [0, n), n >= 1.
+  /// Returns a number in [0, n), n >= 1.
   int below(int n) { return static_cast<int>(next() % static_cast<uint64_t>(n)); }
   bool chance(double probability) { return uniform() < probability; }
   double exponential(double mean) { return -mean * std::log1p(-uniform()); }
@@ -33,9 +33,9 @@ class Random {
     const double radius = std::sqrt(-2 * std::log1p(-uniform()));
     return radius * std::cos(2 * std::numbers::pi * uniform());
   }
-  /// A number whose logarithm is normal with deviation `sigma`.
+  /// Returns a number whose logarithm is normal with deviation `sigma`.
   double lognormal(double median, double sigma) { return median * std::exp(sigma * normal()); }
-  /// An index, drawn with a probability in proportion to its weight.
+  /// Returns an index, drawn with a probability in proportion to its weight.
   int weighted(std::span<const double> weights) {
     double sum = 0;
     for (const double w : weights) sum += w;

@@ -67,7 +67,8 @@ struct Results {
   int64_t never_held = 0;          // jobs left that the devices could never hold, even alone
   std::string never_held_example;  // one such job
   double makespan_hours = 0;
-  double busy_share = 0;   // share of the GPUs' time until the last arrival with a job
+  // share of the GPUs' time, until the last arrival, in which they have a job
+  double busy_share = 0;
   double work_share = 0;   // the work done, in GPU-hours alone on a GPU of speed 1, relative to the
                            // available GPU-hours
   double jain = 1;         // Jain's index of the GPU time per hour of owners that had waiting jobs
@@ -93,7 +94,7 @@ struct Results {
   }
 };
 
-/// The job's class by its request and duration, such as "1 GPU < 1 h" or "cpu".
+/// Returns the job's class by its request and duration, such as "1 GPU < 1 h" or "cpu".
 std::string class_of(const TraceJob& job);
 const std::vector<std::string>& class_names();
 
@@ -107,7 +108,7 @@ class Simulation {
   /// May be called once.
   Results run(SchedulingPolicy& policy);
   const World& world() const { return world_; }
-  /// A line for each job that is not over, and for each device that is not idle.
+  /// Returns a line for each job that is not over, and for each device that is not idle.
   std::string describe() const;
 
  private:
@@ -167,14 +168,16 @@ class Simulation {
   int64_t last_arrival_us_ = 0;
   int64_t last_us_ = 0;
   int64_t open_jobs_ = 0;
-  bool stands_still_ = false;    // no job has ended for half of kStuckUs
-  std::vector<int> never_held_;  // candidates during that time, in order
+  bool stands_still_ = false;  // no job has ended for half of kStuckUs
+  // jobs that the devices have not been able to hold since then, in queue order
+  std::vector<int> never_held_;
   int64_t wake_us_ = -1;
   double busy_gpu_us_ = 0, had_gpu_us_ = 0, work_us_ = 0;
   int64_t useless_preemptions_ = 0;
   std::vector<int> lost_to_failure_;  // the policy has not been notified of them yet
   std::map<int, int> victims_of_;     // preempted jobs that still run; values: the beneficiary
-  // For the current hour, by owner:
+  // The current hour's GPU time and waiting: owner_parts_ is by job, the vectors
+  // are by owner.
   struct OwnerPart {  // one job's contribution to its owner
     bool waits = false, has = false;
     int64_t since_us = 0;
@@ -190,7 +193,7 @@ class Simulation {
   double index_now_ms_ = 0;
   int64_t waiting_max_ = 0;
   int jobs_on_gpu_max_ = 0;
-  // For the first job in order, with `strict`:
+  // With `strict`: the first job in queue order, and the time at which it is promised to start.
   int promised_ = -1;
   int64_t promise_us_ = 0;
 };

@@ -110,7 +110,7 @@ class Maker {
     }
   }
 
-  /// The largest memory of a device in groups of at least `gpus` equal devices.
+  /// Returns the largest memory of a device in groups of at least `gpus` equal devices.
   int64_t memory_for(int gpus) const {
     int64_t most = 0;
     for (const auto& [group, has] : groups_) {
@@ -175,7 +175,7 @@ class Maker {
         forecasts_.lognormal(1, std::min(options_.measured_spread, options_.forecast_spread));
   }
 
-  /// The arrival rate at this time, relative to the mean: low at night, as in Helios.
+  /// Returns the arrival rate at this time, relative to the mean: low at night, as in Helios.
   double arrivals_at(double us) const {
     const double hour = std::fmod(us / kHourUs, 24);
     return 1 - (1 - shape_.night) * std::cos(2 * std::numbers::pi * hour / 24);

@@ -63,7 +63,7 @@ struct TraceJob {
   int64_t bytes = 0;             // bytes that its plan needs on each device
   int64_t work_us = 0;           // duration alone on a GPU of speed 1
   double cpu_slowdown = 20;      // its time on the CPU relative to a GPU of speed 1
-  double demand = 1;             // the share of a GPU's time that it uses alone
+  double demand = 1;             // the share of a GPU's time that it uses when alone
   double ends_at = 1;            // the share of its work after which it ends; below 1: early
   double forecast_factor = 1;    // its forecast before it runs, relative to the truth
   double measured_factor = 1;    // its forecast after its first steps, relative to the truth

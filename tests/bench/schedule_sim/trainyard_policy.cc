@@ -100,7 +100,7 @@ class Trainyard final : public SchedulingPolicy {
   static std::string owner_of(const World& world, int id) {
     return "owner-" + std::to_string(world.job(id).owner);
   }
-  /// The range stated by forecasts with an error of `spread`, for the GPUs' speeds.
+  /// Returns the range stated by forecasts with an error of `spread`, for the GPUs' speeds.
   static server::Range range(double low, double likely, double high, double spread) {
     const double factor = std::exp(kRangeSigmas * spread);
     return {static_cast<int64_t>(low / factor), static_cast<int64_t>(likely),

@@ -56,7 +56,7 @@ class WholeGpus final : public SchedulingPolicy {
   }
 
  private:
-  static constexpr int kBackfillDepth = 1000;  // jobs considered behind the first waiting one
+  static constexpr int kBackfillDepth = 1000;  // jobs considered after the first waiting one
 
   struct Group {
     std::set<int> free;

@@ -80,9 +80,9 @@ class World {
 
   // The facts about a job that policies may use; never its true end.
 
-  /// The forecast duration of an attempt alone on a device of this speed.
+  /// Returns the forecast duration of an attempt alone on a device of this speed.
   int64_t forecast_us(int id, double speed) const;
-  /// The forecast end of a placed job.
+  /// Returns the forecast end of a placed job.
   int64_t forecast_end_us(int id) const;
   double speed_on(int id, const Machine& machine) const {
     return machine.device.kind == DeviceKind::kCpu ? 1 / job(id).cpu_slowdown : machine.speed;
@@ -106,22 +106,23 @@ class World {
 
   /// Returns the jobs whose end has changed since the last call.
   std::vector<int> take_touched();
-  /// The end of the job if nothing changes.
+  /// Returns the end of the job if nothing changes.
   int64_t true_end_us(int id) const;
 
-  /// Whether the job may start on this device now: by bytes, slots, cores and exclusiveness.
+  /// Returns whether the job may start on this device now: by bytes, slots, cores and
+  /// exclusiveness.
   bool fits(int id, int device) const;
-  /// Whether the job will fit on the device at `time_us` if other jobs end as forecast and none
-  /// comes.
+  /// Returns whether the job will fit on the device at `time_us` if other jobs end as forecast and
+  /// none comes.
   bool fits_at(int id, int device, int64_t time_us) const;
-  /// Whether the devices could run the job now without any other job.
+  /// Returns whether the devices could run the job now without any other job.
   bool would_hold(int id) const;
   bool kind_allowed(int id, DeviceKind kind) const;
   bool kind_usable(DeviceKind kind) const;
 
   void violate(std::string invariant, std::string text);
   void set_event(int64_t event) { event_ = event; }
-  /// The first few of each invariant.
+  /// Returns the first few of each invariant.
   const std::vector<Violation>& violations() const { return violations_; }
   const std::map<std::string, int64_t>& violation_counts() const { return violation_counts_; }
   double lost_gpu_us() const { return lost_gpu_us_; }
@@ -129,13 +130,13 @@ class World {
   int placed_gpus() const {
     return placed_gpus_;
   }  // summed over jobs: shared GPUs count several times
-  /// The sum over all GPU jobs of their work per time, weighted by their GPUs.
+  /// Returns the sum over all GPU jobs of their work per time, weighted by their GPUs.
   double work_rate() const { return work_rate_; }
 
  private:
   JobState& mut(int id) { return states_[static_cast<size_t>(id)]; }
   DeviceState& dev(int id) { return devices_[static_cast<size_t>(id)]; }
-  void settle(int id);  // updates done_us to now
+  void settle(int id);  // sets the job's done_us to the work done until now
   void set_rate(int id, double rate);
   void leave_devices(int id);
   void update_rates(const std::vector<int>& devices);

@@ -38,7 +38,7 @@ class ArrayCalls:
         name   the array's ID instead of the spec's `name`
 
         The other arguments are those of `submit`. InvalidArgumentError names the member and its value; its reasons
-        ARRAY_SIZE and ARRAY_PLANS are about limits of arrays.
+        ARRAY_SIZE_INVALID and ARRAY_PLANS_TOO_MANY are about limits of arrays.
         """
         return self._send_array(spec, array, grid, name, folder, request_id, progress, validate_only=False)
 

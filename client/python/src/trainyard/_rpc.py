@@ -97,8 +97,8 @@ COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageReques
 
 
 class Stream(Generic[R]):
-    """The messages of one streaming call. Raises UNAVAILABLE / SERVER_SILENT if none arrives for SILENCE_S_MAX seconds,
-    since a connection can break without notice. Use it in `with`; leaving the block ends the call."""
+    """The messages of one streaming call. Raises UNAVAILABLE / SERVER_NOT_RESPONDING if none arrives for
+    SILENCE_S_MAX seconds, since a connection can break without notice. Use it in `with`; leaving the block ends the call."""
 
     def __init__(self, call: Any, server: str, silence_s_max: float) -> None:
         self._call = call
@@ -134,7 +134,7 @@ class Stream(Generic[R]):
         except grpc.RpcError as error:
             if self._silent:
                 raise UnavailableError(f"the server at {self._server} sent nothing for {self._silence_s_max:.0f} s",
-                                       reason="SERVER_SILENT") from None
+                                       reason="SERVER_NOT_RESPONDING") from None
             raise from_rpc(error, self._server) from None
         finally:
             self._waiting_since = None

@@ -46,7 +46,7 @@ class Source:
     folder: Path
 
 
-def _refuse(path: str, description: str, reason: str = "FIELD_TYPE") -> InvalidArgumentError:
+def _refuse(path: str, description: str, reason: str = "FIELD_TYPE_INVALID") -> InvalidArgumentError:
     violation = FieldViolation(path, description)
     return InvalidArgumentError(str(violation), reason=reason, violations=[violation])
 
@@ -99,7 +99,7 @@ def open_spec(spec: Spec, folder: str | os.PathLike[str] | None) -> Source:
         return Source(spec.encode("utf-8", "surrogatepass"), "spec", Path(folder or "."))
     if not isinstance(spec, (str, os.PathLike)):
         raise InvalidArgumentError(f"spec: a {type(spec).__name__}, expected the path of a spec file, its text "
-                                   "(several lines, or JSON) or a dict", reason="FIELD_TYPE")
+                                   "(several lines, or JSON) or a dict", reason="FIELD_TYPE_INVALID")
     return Source(_open_file(spec), os.fspath(spec), Path(folder) if folder is not None else Path(spec).parent)
 
 
@@ -191,7 +191,7 @@ class Document:
 
 
 def _is_data(spec: Spec) -> bool:
-    """Whether the spec is a folder, or a file with a typical ending of data files."""
+    """Returns whether the spec is a folder, or a file with a typical ending of data files."""
     if not isinstance(spec, (str, os.PathLike)):
         return False
     return os.path.isdir(spec) or (os.path.exists(spec) and os.fspath(spec).lower().endswith(_DATA_ENDINGS))

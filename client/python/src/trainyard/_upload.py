@@ -61,11 +61,11 @@ class Content:
 
 
 def _may_resume(error: TrainyardError) -> bool:
-    """Whether sending the same bytes again may succeed after this error: the connection broke, a chunk was damaged in
-    transit, the server has committed fewer bytes than expected, or an earlier stream of this client is not closed
-    yet."""
+    """Returns whether sending the same bytes again may succeed after this error: the connection broke, a chunk was
+    damaged in transit, the server has committed fewer bytes than expected, or an earlier stream of this client is not
+    closed yet."""
     return isinstance(error, UnavailableError) or error.reason in (
-        "CHUNK_CHECKSUM", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
+        "CHUNK_CHECKSUM_MISMATCH", "UPLOAD_OFFSET_MISMATCH", "UPLOAD_BUSY", "UPLOAD_PAUSED")
 
 
 def _digest(data: mmap.mmap | bytes | TarFolder) -> str:

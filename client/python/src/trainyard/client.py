@@ -102,7 +102,7 @@ class Client(ArrayCalls):
 
     @property
     def server(self) -> str:
-        """The address in use: "unix:/path" or "host:port"."""
+        """The server's address: "unix:/path" or "host:port"."""
         return self._channel.connection.server
 
     # --- jobs -----------------------------------------------------------------------------------------------------
@@ -202,8 +202,8 @@ class Client(ArrayCalls):
                  length, regularization, augmentation and resources (docs/job_spec.md)
         name     the new job's ID
 
-        InvalidArgumentError / FORK_CHANGES lists fields that must not change; NotFoundError / CHECKPOINT_NOT_FOUND
-        lists the steps with checkpoints.
+        InvalidArgumentError / FORK_CHANGE_UNSUPPORTED lists fields that must not change;
+        NotFoundError / CHECKPOINT_NOT_FOUND lists the steps with checkpoints.
         """
         request = v1.ForkJobRequest(name=self._name("jobs", job), step=step, job_id=name or "",
                                     request_id=request_id or str(uuid.uuid4()))
@@ -654,7 +654,7 @@ class Client(ArrayCalls):
         return self._name("models", model)
 
     def _name(self, collection: str, given: str | v1.Job | v1.JobArray | v1.Dataset | v1.Model) -> str:
-        """Returns the full name: `digits-1` and `projects/default/jobs/digits-1` both give the latter."""
+        """Returns the full name: `projects/default/jobs/digits-1` for itself and for `digits-1`."""
         text = given if isinstance(given, str) else given.name
         noun = collection[:-1]
         parts = text.split("/")
@@ -682,7 +682,7 @@ class _Part:
         self.filename, self.size, self.written = header.filename, header.size_bytes, 0
         if not _FILE_NAME.fullmatch(self.filename) or self.size < 0:
             raise InternalError(f"the server sent the file name {self.filename!r}, which is not a plain file name",
-                                reason="FILE_NAME_REFUSED", code="DATA_LOSS")
+                                reason="FILE_NAME_INVALID", code="DATA_LOSS")
         self._sha256 = header.sha256
         self._digest = hashlib.sha256()
         self._target = folder / self.filename

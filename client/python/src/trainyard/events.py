@@ -27,7 +27,7 @@ def state_name(state: JobState) -> str:
 
 
 def is_final(state: JobState) -> bool:
-    """Whether a job in this state has ended."""
+    """Returns whether a job in this state has ended."""
     return state in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 

@@ -39,7 +39,7 @@ class JobView:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The reported metrics if the job has ended, else the newest values."""
+        """Returns the reported metrics if the job has ended, else the newest values."""
         if is_final(self.job.state) and self.job.progress.metrics:
             return dict(self.job.progress.metrics)
         return {key: points[next(reversed(points))] for key, points in self.series.items()}

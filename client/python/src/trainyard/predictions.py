@@ -46,7 +46,7 @@ class Predictions:
     probabilities: tuple[tuple[float, ...], ...]
     values: tuple[float, ...]  # regression: in the target's units, else empty
     unseen: tuple[UnseenCategory, ...] = ()  # at most 1000 per request
-    unseen_count: int = 0  # the number of all of them
+    unseen_count: int = 0  # how many there were in all
     # These two describe the computation and do not affect the predictions.
     warm: bool = field(default=False, compare=False)  # true: no request waited for a worker to load the model
     compute_us: int = field(default=0, compare=False)  # the worker's computing time, summed over all requests
@@ -126,7 +126,7 @@ def _list_requests(name: str, rows: Sequence[Any]) -> Iterator[v1.PredictRequest
 
 
 def _is_image(row: Any) -> bool:
-    """Whether the row is an image: a file, its bytes, a Pillow image, or an array with two or three axes."""
+    """Returns whether the row is an image: a file, its bytes, a Pillow image, or an array with two or three axes."""
     return isinstance(row, (Path, bytes)) or (hasattr(row, "save") and hasattr(row, "mode")) or (
         getattr(row, "ndim", 0) in (2, 3) and hasattr(row, "dtype"))
 
@@ -179,7 +179,7 @@ def _list_of_dicts(columns: Mapping[Any, Any]) -> list[dict[Any, Any]]:
 
 
 def has_names(rows: Rows) -> bool:
-    """Whether the rows have column names."""
+    """Returns whether the rows have column names."""
     return hasattr(rows, "columns") or isinstance(rows, Mapping) or (
         isinstance(rows, Sequence) and len(rows) > 0 and isinstance(rows[0], Mapping))
 
