@@ -95,9 +95,9 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
         const bool is_chosen = choose(group, which);
         const ConvolutionProblem problem =
             problem_of(*std::ranges::find(group, Method::kEngine, &Way::by));
-        if (problem.bias && !is_chosen) note_offer(device_, problem, Offer::kNone);
+        if (problem.bias && !is_chosen) note_offer(device, problem, Offer::kNone);
         if (!is_chosen) continue;
-        if (problem.bias && chosen_.plan.has_value()) note_offer(device_, problem, Offer::kOffered);
+        if (problem.bias && chosen_.plan.has_value()) note_offer(device, problem, Offer::kOffered);
         if (chosen_.way.by != Method::kProduct) product_.reset();
         return;
       }
