@@ -604,8 +604,10 @@ TEST_F(ServiceJob, F15APlanThatDoesNotFitSaysByHowMuchAndSubmitRefusesIt) {
   EXPECT_EQ(reason_of(submit(submitted, &job)), "RESOURCES_IMPOSSIBLE");
 }
 
-/// The bytes of a GPU that are kept free in addition to the plan.
+/// The bytes of a GPU of 4 GiB that are kept free in addition to the plan.
 constexpr int64_t kKept = CheckedInventory::kOverheadLeastBytes;
+/// The memory of a smaller GPU, a quarter of which is kept free, that has `bytes` for a plan.
+constexpr int64_t memory_with_room(int64_t bytes) { return bytes + bytes / 3; }
 
 class ServiceGpus : public ServiceTest {
  protected:
@@ -754,7 +756,7 @@ TEST_F(ServiceGpus, RowsThatDoNotFitOnTheGpuStayOnTheHost) {
   };
   EXPECT_FALSE(has_reported());
   // A submit does not include the workspace, which is 4096 bytes.
-  for (Device& gpu : gpus_) gpu.memory_bytes = kKept + needed - 4096 - 1;
+  for (Device& gpu : gpus_) gpu.memory_bytes = memory_with_room(needed - 4096 - 1);
   restart();
   ASSERT_TRUE(jobs_->PlanJob(context().get(), request, &plan).ok());
   EXPECT_TRUE(plan.fit().fits());
@@ -792,7 +794,7 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   };
   const int64_t room = without_rows(one) - 4096 - 1;  // without the workspace of 4096 bytes
   EXPECT_GT(room, without_rows(two));
-  for (Device& gpu : gpus_) gpu.memory_bytes = kKept + room;
+  for (Device& gpu : gpus_) gpu.memory_bytes = memory_with_room(room);
   restart();
   v1::Job job;
   const auto as_written = [](const std::string& id, int gpus) {
@@ -805,7 +807,7 @@ TEST_F(ServiceGpus, EachNeedsTheMemoryOfItsPart) {
   EXPECT_EQ(reason_of(refused), "RESOURCES_IMPOSSIBLE");
   EXPECT_TRUE(submit(as_written("in-parts", 2), &job).ok());
   wait_for("in-parts", v1::SUCCEEDED);
-  gpus_[1].memory_bytes = kKept + room / 4;  // the smaller GPU decides
+  gpus_[1].memory_bytes = memory_with_room(room / 4);  // the smaller GPU decides
   restart();
   EXPECT_EQ(reason_of(submit(as_written("uneven", 2), &job)), "RESOURCES_IMPOSSIBLE");
 }
@@ -866,7 +868,8 @@ TEST_F(ServiceGpus, ShardTheOptimizersStateOnRequestAndWhereAJobFitsOnlyThen) {
   EXPECT_EQ(parameters.run().shard_saved_bytes(), sharded.run().shard_saved_bytes());
 
   for (Device& gpu : gpus_) {
-    gpu.memory_bytes = kKept + total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 8;
+    gpu.memory_bytes =
+        memory_with_room(total_bytes(all) - all.dataset_bytes() - all.optimizer_bytes() / 8);
   }
   restart();
   v1::Job job;
@@ -929,7 +932,8 @@ TEST_F(ServiceGpus, ShardingPlansAreComparedOnRequest) {
       << refused->message();
 
   // For a job that does not fit, its spec gets the sharding of the chosen row.
-  for (Device& gpu : gpus_) gpu.memory_bytes = fits.sharding_plans(0).bytes() - 1;
+  for (Device& gpu : gpus_)
+    gpu.memory_bytes = memory_with_room(fits.sharding_plans(0).bytes() - kKept - 1);
   restart();
   const v1::JobPlan made_to_fit = planned();
   ASSERT_GT(made_to_fit.sharding_plans_size(), 1);
