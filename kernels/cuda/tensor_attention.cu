@@ -252,7 +252,7 @@ TRAINYARD_DEVICE float exponentiate(const Sizes& s, int64_t query, int64_t key, 
 template <int kParts>
 TRAINYARD_KERNEL_OF(kThreads, kParts == 1 ? 3 : 2)
 void tensor_forward(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
-  TRAINYARD_SHARED ForwardShared<kParts> shared;
+  TRAINYARD_SHARED(ForwardShared<kParts>, shared);
   const int64_t tiles = (s.Tq + kRows - 1) / kRows;
   const int64_t head = blockIdx.x / tiles;
   const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kRows;  // longest causal rows first
@@ -363,7 +363,7 @@ template <int kParts>
 TRAINYARD_KERNEL_OF(kThreads, 2)
 void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                            const float* delta, In dy, Out dq) {
-  TRAINYARD_SHARED GradientShared shared;
+  TRAINYARD_SHARED(GradientShared, shared);
   const int64_t tiles = (s.Tq + kRows - 1) / kRows;
   const int64_t head = blockIdx.x / tiles;
   const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kRows;
@@ -410,7 +410,7 @@ template <int kParts>
 TRAINYARD_KERNEL_OF(kThreads, kParts == 1 ? 2 : 1)
 void tensor_key_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                          const float* delta, In dy, Out dk, Out dv) {
-  TRAINYARD_SHARED GradientShared shared;
+  TRAINYARD_SHARED(GradientShared, shared);
   const int64_t tiles = (s.Tk + kRows - 1) / kRows;
   const int64_t head = blockIdx.x / tiles, first = blockIdx.x % tiles * kRows;
   const GradientRows rows{
