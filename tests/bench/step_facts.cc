@@ -152,6 +152,11 @@ constexpr Facts kFacts{
          "(docs/decisions/submission-of-gpu-steps.md)"},
     .own_attention = {16.0e12, kFitted, kBySteps},
     .own_attention_grad = {11.3e12, kFitted, "12/17 of own_attention, with which it always runs"},
+    .tensor_attention =
+        {118e12, kEstimate,
+         "own_attention, times the ratio of the limits: 40 % of 495 TFLOP/s by shared memory "
+         "(tensor_attention.cu) to 40 % of 67 (attention.cu)"},
+    .tensor_attention_grad = {83e12, kEstimate, "12/17 of tensor_attention"},
     .library_attention = {191e12, kFitted, kBySteps},
     .library_attention_us = {56, kFitted, kBySteps},
     .engine_70_flops = {381e12, kFitted, kBySteps},
@@ -167,6 +172,8 @@ constexpr Facts kFacts{
     .f32_convolution = {25.5e12, kFitted, kByProblems},
 };
 
+constexpr std::string_view kTensorAttention =
+    "attention on tensor cores (docs/decisions/attention.md)";
 constexpr std::string_view kTogether =
     "16 short steps are one submission (docs/decisions/submission-of-gpu-steps.md); ReLU is part "
     "of products (docs/decisions/fused-operations.md)";
@@ -179,7 +186,8 @@ constexpr MeasuredRow kMeasured[] = {
     {"gpt2_small:1024", 16, "bf16", 69.57, 444.4, 537.1,
      "head and loss by chunks (docs/decisions/language-model-head.md)"},
     {"gpt2_small:1024", 16, "tf32", 169.1, 200, 0,
-     "head and loss by chunks (docs/decisions/language-model-head.md)"},
+     "head and loss by chunks (docs/decisions/language-model-head.md); attention on tensor cores "
+     "(docs/decisions/attention.md)"},
     {"gpt2_small:1024", 16, "fp32", 360.7, 0, 0,
      "head and loss by chunks (docs/decisions/language-model-head.md)"},
     {"resnet50:224", 128, "bf16", 74.10, 6400, 7200,
@@ -192,7 +200,7 @@ constexpr MeasuredRow kMeasured[] = {
     {"resnet50:224", 128, "fp32", 590.6, 0, 0,
      "strict F32 keeps clear of the naive engine (docs/decisions/convolutions-on-a-gpu.md)"},
     {"vit_base:224", 64, "bf16", 22.63, 3282, 0},
-    {"vit_base:224", 64, "tf32", 72.18, 0, 0},
+    {"vit_base:224", 64, "tf32", 72.18, 0, 0, kTensorAttention},
     {"vit_base:224", 64, "fp32", 189.0, 0, 0},
     {"vgg16:224", 64, "bf16", 52.98, 0, 0,
      "filter gradients in 16 bits end in 16 bits (docs/decisions/convolutions-on-a-gpu.md); ReLU "
@@ -225,10 +233,10 @@ constexpr MeasuredRow kMeasured[] = {
     {"transformer_classifier", 64, "bf16", 0.7886, 0, 0,
      "biases of products are rounded in one launch, the loss takes one "
      "(docs/decisions/fused-operations.md)"},
-    {"transformer_classifier", 64, "tf32", 1.119, 0, 0},
+    {"transformer_classifier", 64, "tf32", 1.119, 0, 0, kTensorAttention},
     {"transformer_classifier", 64, "fp32", 1.416, 0, 0},
     {"gpt2_mini", 64, "bf16", 5.681, 0, 0},
-    {"gpt2_mini", 64, "tf32", 16.94, 0, 0},
+    {"gpt2_mini", 64, "tf32", 16.94, 0, 0, kTensorAttention},
     {"gpt2_mini", 64, "fp32", 34.21, 0, 0},
 };
 

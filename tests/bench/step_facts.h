@@ -64,7 +64,9 @@ struct Facts {
   Fact measuring_us;                         // the excess in the measured time of a timed algorithm
   Fact outside_us;                           // time of a submission outside the recording
   // Attention: FLOP/s by Op::cost, for whole tiles of 64.
-  Fact own_attention, own_attention_grad, library_attention;
+  Fact own_attention, own_attention_grad;        // in F32
+  Fact tensor_attention, tensor_attention_grad;  // in TF32
+  Fact library_attention;
   Fact library_attention_us;  // launch time of each plan, which has several kernels
   // cuDNN's runtime-compiled engine 70 for filter gradients bf16 -> F32. It does not split its
   // sums, so one multiprocessor computes each tile of the filter.

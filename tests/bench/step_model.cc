@@ -273,9 +273,11 @@ std::vector<const Sweep*> sweeps_of(const NodeCount& node) {
 Charge attention_charge(const NodeCount& node) {
   const Facts& f = facts();
   const bool is_library = node.works.of(WorkKind::kDnn) > 0;
-  const Fact& rate = is_library                        ? f.library_attention
-                     : node.work.op == "AttentionGrad" ? f.own_attention_grad
-                                                       : f.own_attention;
+  const bool is_gradient = node.work.op == "AttentionGrad";
+  const Fact& own = node.work.multiplies_tf32
+                        ? (is_gradient ? f.tensor_attention_grad : f.tensor_attention)
+                        : (is_gradient ? f.own_attention_grad : f.own_attention);
+  const Fact& rate = is_library ? f.library_attention : own;
   // y is [N, T, width] and the first operand, as an output or as the gradient's input.
   const Shape& y = (node.work.op == "Attention" ? node.outputs : node.inputs).at(0).shape;
   const int64_t T = y[1], tiles = (T + kAttentionTile - 1) / kAttentionTile;
