@@ -153,7 +153,7 @@ inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
        "Each element of each gradient is clipped to [-value, value].", above(0, 1e30),
        kOffAtZero | kForks | kPlanIgnores},
       {"ema.decay", &S::ema_decay,
-       "Evaluations and the model use an average of the weights. A step keeps this share of it.",
+       "Evaluations and the model use an average of the weights, of which a step keeps this share.",
        above_below(0, 1), kOffAtZero | kForksAboveZero | kPlanIgnores},
   };
   return rows;

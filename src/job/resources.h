@@ -38,7 +38,8 @@ inline const std::vector<FieldRow<ResourceSpec>>& field_rows(const ResourceSpec&
       {"gpus", &S::gpus, "This many GPUs of one model train the job together.",
        from_to(1, kRanksOfJobMax)},
       {"threads", &S::threads,
-       "This many threads of the CPU compute; by default, as many as the server is set to.",
+       "The job computes with this many CPU threads; by default, with as many as the server is set "
+       "to.",
        from_to(1, 256), kOffAtZero},
       {"exclusive", &S::exclusive, "The job shares its devices with no other."},
       {"cluster", &S::cluster,
@@ -46,7 +47,8 @@ inline const std::vector<FieldRow<ResourceSpec>>& field_rows(const ResourceSpec&
       {"nodes", &S::nodes, "This many nodes of the cluster train the job together.",
        from_to(1, kRanksOfJobMax)},
       {"time_limit_seconds", &S::time_limit_seconds,
-       "All attempts of the job may train this many seconds; by default, there is no limit.",
+       "All attempts of the job together may train this many seconds; by default, there is no "
+       "limit.",
        from_to(1, kTimeLimitMax), kOffAtZero},
   };
   return rows;
