@@ -129,8 +129,7 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
 ///
 /// Numerics  z is stored in any format, and dz is rounded to that format; everything between is
 ///           F32.
-/// Writes    the padding after each row, up to the next multiple of 4 elements, may be
-///           overwritten.
+/// Writes    all of each row: the padding behind its classes becomes 0, whatever it was.
 /// Workspace  must be preserved from begin to end. Launches: 1 each.
 struct SoftmaxXentRows {
   int64_t first, count;  // rows [first, first + count) of N

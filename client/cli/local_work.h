@@ -12,6 +12,7 @@
 #include "client/lib/spec_file.h"
 #include "src/base/result.h"
 #include "src/planning/job_plan.h"
+#include "src/planning/known_gpus.h"
 #include "trainyard/v1/job_service.pb.h"
 
 namespace trainyard::cli {
@@ -32,6 +33,7 @@ struct LocalPlanOptions {
   std::string device;   // empty: as in the spec
   int64_t threads = 0;  // 0: as in the spec, or else all cores
   bool shardings = false;
+  std::vector<const KnownGpu*> compared_gpus = {};
 };
 
 struct LocalWork {

@@ -17,6 +17,7 @@
 #include "client/lib/names.h"
 #include "src/base/text.h"
 #include "src/planning/job_plan.h"
+#include "src/planning/known_gpus.h"
 
 namespace trainyard::cli {
 namespace {
@@ -30,10 +31,17 @@ struct PlanOptions {
   std::string dump;
   std::string device;
   int64_t threads = 0;
+  std::string gpus;
   bool shardings = false;
   bool local = false;
   bool upload = false;
 };
+
+std::vector<std::string> gpu_choices() {
+  std::vector<std::string> names = {"all"};
+  for (const KnownGpu& gpu : known_gpus()) names.emplace_back(gpu.name);
+  return names;
+}
 
 /// Parses --layers: the maximum number of rows of the layer table; 0 for all.
 Result<int64_t> read_layers(const std::string& text) {
@@ -48,13 +56,17 @@ Result<int64_t> read_layers(const std::string& text) {
   return count;
 }
 
+using KnownGpus = std::vector<const KnownGpu*>;
+
 Result<v1::JobPlan> plan_there(Session& session, const client::SpecFile& spec,
-                               v1::PlanJobRequest::Dump dump, bool shardings) {
+                               v1::PlanJobRequest::Dump dump, bool shardings,
+                               const KnownGpus& gpus) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::PlanJobRequest request;
   request.set_parent(server->parent());
   request.set_dump(dump);
   request.set_sharding_plans(shardings);
+  for (const KnownGpu* gpu : gpus) request.add_compared_gpus(std::string(gpu->name));
   ASSIGN_OR_RETURN(*request.mutable_spec(), upload_files_shown(session, spec));
   auto plan = server->call(kPlanJob, request);
   if (!plan.ok()) return spec.with_positions(std::move(plan).error());
@@ -88,8 +100,15 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   }
   if (options.shardings && dump != PlanDump::kNone)
     return usage_error("--sharding-plans and --dump exclude each other");
+  if (!options.gpus.empty() && (options.shardings || dump != PlanDump::kNone)) {
+    return usage_error("--gpu excludes --sharding-plans and --dump");
+  }
   if (options.local && options.upload)
     return usage_error("--local and --upload exclude each other");
+  KnownGpus gpus;
+  if (!options.gpus.empty()) {
+    ASSIGN_OR_RETURN(gpus, find_known_gpus(options.gpus, "--gpu"));
+  }
   const bool from_stdin = options.spec == "-";
   if (from_stdin) {
     if (Status s = keep_standard_input(spec::kBytesMax); !s.ok()) return std::move(s).error();
@@ -110,8 +129,8 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(
       const v1::JobPlan plan,
-      here ? local->plan(spec, {dump, options.device, options.threads, options.shardings})
-           : plan_there(session, spec, to_wire(dump), options.shardings));
+      here ? local->plan(spec, {dump, options.device, options.threads, options.shardings, gpus})
+           : plan_there(session, spec, to_wire(dump), options.shardings, gpus));
   if (dump != PlanDump::kNone && !session.machine()) {
     session.out().write(plan.dump());
   } else {
@@ -144,7 +163,7 @@ Command plan_command() {
           "Show a job's layers, memory and device without running it",
           {"trainyard plan spec.yaml", "trainyard plan spec.yaml --set recipe.batch_size=256",
            "trainyard plan spec.yaml --layers all", "trainyard plan spec.yaml --sharding-plans",
-           "trainyard plan spec.yaml --dump memory",
+           "trainyard plan spec.yaml --gpu t4,h100", "trainyard plan spec.yaml --dump memory",
            "trainyard plan spec.yaml -o json | jq .run.memory"},
           "Prints the layers (output shape, parameters, FLOPs per step), the memory by purpose, "
           "steps and rows, the\ndevice and why it was chosen, and warnings. The server plans a "
@@ -160,6 +179,10 @@ Command plan_command() {
             options.flag("--sharding-plans", o->shardings,
                          "compare ways to shard, recompute and split the batch instead: memory, "
                          "time of a step, and why one was chosen");
+            options.text("--gpu", "NAMES", o->gpus,
+                         "compare the CPU with GPUs that you need not have, by assumed speed and "
+                         "price: names such as t4,l4,h100, or all",
+                         gpu_choices());
             options.text("--dump", "WHAT", o->dump,
                          "print a part of the training program instead: graph, program or memory",
                          {"graph", "program", "memory"});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/cli/forecast_view.h"
+#include "client/cli/gpu_view.h"
 #include "client/cli/job_view.h"
 #include "client/cli/output.h"
 #include "client/cli/shorten.h"
@@ -350,8 +351,10 @@ std::string fields(const v1::JobPlan& plan, const PlanViewOptions& options) {
 
 std::string render_job_plan(const v1::JobPlan& plan, const PlanViewOptions& options) {
   const std::string forecasts = render_forecasts(plan.run(), options.colour);
+  const std::string gpus = render_gpu_comparisons(plan, options.colour, options.line_width);
   return LayerTable(plan, options).render() + "\n" + memory_table(plan, options) + "\n" +
-         fields(plan, options) + (forecasts.empty() ? "" : "\n" + forecasts);
+         fields(plan, options) + (forecasts.empty() ? "" : "\n" + forecasts) +
+         (gpus.empty() ? "" : "\n" + gpus);
 }
 
 }  // namespace trainyard::cli

@@ -11,6 +11,9 @@
 #include "client/local/work.h"
 #include "proto/convert/plan.h"
 #include "proto/convert/run.h"
+#include "src/calibration/calibrate.h"
+#include "src/forecast/forecast.h"
+#include "src/planning/gpu_comparison.h"
 #include "src/planning/job_plan.h"
 #include "src/planning/planner.h"
 #include "src/runtime/open_backend.h"
@@ -47,6 +50,44 @@ Machine machine_of(const std::vector<std::string>& names) {
     return make_error(ErrorCode::kNotFound, "RATE_UNKNOWN", "only a server measures rates");
   };
   return machine;
+}
+
+/// Measures the CPU's rates, which takes some seconds, and forecasts the job from them.
+CpuForecast forecast_on_cpu(const RunPlan& plan, int threads) {
+  CpuForecast forecast;
+  const std::unique_ptr<Backend> cpu = make_cpu_backend(threads);
+  Result<DeviceRates> rates = calibrate(*cpu, {.precision = plan.precision});
+  if (!rates.ok()) {
+    forecast.basis = "unknown: its speed could not be measured: " + rates.error().message;
+    return forecast;
+  }
+  const Result<RunForecast> run = forecast_run(plan.work, RateModel(std::move(rates).value()));
+  if (!run.ok()) {
+    forecast.basis = "unknown: " + run.error().message;
+    return forecast;
+  }
+  forecast.total = run->total;
+  forecast.rows_per_second_possible = run->rows_per_second_possible;
+  forecast.basis =
+      "speed measured with " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+  return forecast;
+}
+
+/// Adds the comparisons of this machine's CPU with the GPUs.
+Status add_comparisons(const std::vector<const KnownGpu*>& gpus, const JobToPlan& job,
+                       const DatasetSchema& schema, int threads, v1::JobPlan& plan) {
+  if (Status s = check_comparable(job, /*is_for_cluster=*/false, "--gpu"); !s.ok()) return s;
+  const auto run_on = [&](Processor processor) {
+    return plan_run(job.model, job.recipe, schema, /*ranks=*/1, traits_of(processor));
+  };
+  ASSIGN_OR_RETURN(const RunPlan on_gpu, run_on(Processor::kGpu));
+  ASSIGN_OR_RETURN(const RunPlan on_cpu, run_on(Processor::kCpu));
+  const CpuForecast cpu = forecast_on_cpu(on_cpu, threads);
+  for (const ComparedGpu& row : compare_gpus(gpus, on_gpu, cpu, GpuPrice())) {
+    *plan.add_gpu_comparisons() = to_proto(row, cpu);
+  }
+  plan.set_gpu_comparisons_basis(comparison_basis(cpu, GpuPrice(), /*price_is_assumed=*/true));
+  return {};
 }
 
 }  // namespace
@@ -97,6 +138,11 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
   plan.set_device(device);
   plan.set_threads(threads);
   plan.mutable_run()->set_device_advice("of this machine");
+  if (!options.compared_gpus.empty()) {
+    if (Status s = add_comparisons(options.compared_gpus, job, schema, threads, plan); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
   if (options.shardings) {
     plan.set_sharding_plans_basis(
         "A server would choose this; 'local run' trains the recipe as written. " +

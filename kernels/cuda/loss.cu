@@ -144,7 +144,7 @@ TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t
 }
 
 // Replaces logits by their gradients. A row is read beyond its end, up to a multiple of kStep; the
-// additional elements are ignored.
+// additional elements are ignored. The elements between `classes` and `pitch` become 0.
 template <bool kBlock, int kStep>
 TRAINYARD_KERNEL void xent_rows_in_place(int64_t rows, int64_t classes, int64_t pitch,
                                          ClassTarget t, Out z, const int32_t* labels,
@@ -171,10 +171,13 @@ TRAINYARD_KERNEL void xent_rows_in_place(int64_t rows, int64_t classes, int64_t 
     const float c = counts ? t.kept * t.weight(label) : 0.0f;
     const float of_all = c + t.share * t.weight_sum;
     float smooth = 0;  // sum of w log p
-    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
+    Threads::template for_packs<kStep>(pitch, [&](int64_t i) {
       Pack<kStep> v = load<kStep>(z_row, i);
       for (int k = 0; k < kStep; ++k) {
-        if (i + k >= classes) continue;
+        if (i + k >= classes) {
+          v.v[k] = 0;
+          continue;
+        }
         const float shifted = v.v[k] - max;
         const float w = t.share == 0 ? 0.0f : t.weight(i + k);
         if (w != 0) smooth += w * (shifted - log_sum);  // avoids 0 * infinity

@@ -60,12 +60,17 @@ struct RowThreads {
   }
 };
 
+/// Whether a block processes a row, because it is long or because there are too few rows to fill a
+/// GPU with one warp each.
+inline bool takes_block(int64_t rows, int64_t width) {
+  return width > 1024 || (width >= 256 && rows < 1024);
+}
+
 /// Calls f(block, step, grid), where block and step are integral constants for RowThreads<block>
-/// and Pack<step>. A block processes a row if it is long, or if there are too few rows to fill a
-/// GPU with one warp each. `fours`: whether every row is aligned for load4.
+/// and Pack<step>. `fours`: whether every row is aligned for load4.
 template <typename F>
 void with_rows(int64_t rows, int64_t width, bool fours, const F& f) {
-  const bool block = width > 1024 || (width >= 256 && rows < 1024);
+  const bool block = takes_block(rows, width);
   constexpr int kWarps = kBlockThreads / kWarp;
   const Grid grid{std::min(block ? rows : (rows + kWarps - 1) / kWarps, kBlocksMax)};
   const auto with_step = [&](auto is_block) {

@@ -132,13 +132,13 @@ void with_stored(std::initializer_list<In> operands, const F& f) {
   }
 }
 
-/// Rounds two elements to 16 bits and packs them into a word, the first in the lower half. A GPU
-/// does both with one instruction, with the same bits as narrow(), except that every NaN becomes
-/// its single NaN.
+/// Rounds two elements to 16 bits and packs them into a word, the first in the lower half. A GPU of
+/// compute capability 8.0 or later does both with one instruction, with the same bits as narrow(),
+/// except that every NaN becomes its single NaN.
 template <Stored kStored>
 TRAINYARD_HD inline uint32_t narrow_pair(float first, float second) {
   static_assert(kStored == Stored::kBf16 || kStored == Stored::kF16);
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   uint32_t word;
   if constexpr (kStored == Stored::kBf16) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));

@@ -28,9 +28,32 @@ v1::JobPlan with_layers(const JobPlan& plan) {
   return out;
 }
 
+v1::GpuComparison::Verdict to_proto(CostVerdict verdict) {
+  switch (verdict) {
+    case CostVerdict::kCpu:
+      return v1::GpuComparison::CPU;
+    case CostVerdict::kProbablyCpu:
+      return v1::GpuComparison::PROBABLY_CPU;
+    case CostVerdict::kDepends:
+      return v1::GpuComparison::DEPENDS;
+    case CostVerdict::kProbablyGpu:
+      return v1::GpuComparison::PROBABLY_GPU;
+    case CostVerdict::kGpu:
+      return v1::GpuComparison::GPU;
+  }
+  return v1::GpuComparison::VERDICT_UNSPECIFIED;
+}
+
 void set_advice(const FitAdvice& advice, v1::MemoryFit& fit) {
   fit.set_batch_size(advice.batch_size);
   fit.set_accumulate_steps(advice.accumulate_steps);
+  for (const OptimizerAdvice& optimizer : advice.optimizers) {
+    v1::MemoryFit::LeanOptimizer& to = *fit.add_optimizers();
+    to.set_type(optimizer.type);
+    to.set_without_clip_norm(optimizer.without_clip_norm);
+    to.set_accumulate_steps(optimizer.accumulate_steps);
+    to.set_batch_size(optimizer.batch_size);
+  }
   if (advice.recompute != Recompute::kNone) fit.set_recompute(to_proto(advice.recompute));
   if (advice.shard == Shard::kNone) return;
   for (const v1::Resources::Shard part : to_proto(advice.shard)) fit.add_shard(part);
@@ -130,6 +153,37 @@ v1::ShardingRow to_proto(const ShardingRow& row) {
     out.set_step_seconds_low(row.step->low);
     out.set_step_seconds_high(row.step->high);
   }
+  return out;
+}
+
+v1::GpuComparison to_proto(const ComparedGpu& compared, const CpuForecast& cpu) {
+  v1::GpuComparison out;
+  out.set_gpu(std::string(compared.gpu->name));
+  out.set_gpu_model(std::string(compared.gpu->facts.model));
+  out.set_memory_bytes(compared.gpu->memory_bytes);
+  out.set_bytes_needed(compared.bytes_needed);
+  out.set_advice(compared.text(cpu));
+  if (!compared.obstacle.empty()) {
+    out.set_verdict(v1::GpuComparison::IMPOSSIBLE);
+    return out;
+  }
+  const RunForecast& run = compared.forecast;
+  out.set_step_seconds(run.step.seconds);
+  out.set_step_seconds_low(run.step.low);
+  out.set_step_seconds_high(run.step.high);
+  out.set_total_seconds(run.total.seconds);
+  out.set_total_seconds_low(run.total.low);
+  out.set_total_seconds_high(run.total.high);
+  out.set_limited_by(std::string(name_of(run.limited_by)));
+  if (!compared.advice) return out;
+  out.set_verdict(to_proto(compared.advice->verdict));
+  const RatioRange &speedup = compared.advice->speedup, &cost = compared.advice->cost;
+  out.set_speedup(speedup.likely);
+  out.set_speedup_low(speedup.low);
+  out.set_speedup_high(speedup.high);
+  out.set_cost_share(cost.likely);
+  out.set_cost_share_low(cost.low);
+  out.set_cost_share_high(cost.high);
   return out;
 }
 

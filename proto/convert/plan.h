@@ -3,6 +3,7 @@
 
 #include "proto/convert/spec.h"
 #include "src/planning/fit.h"
+#include "src/planning/gpu_comparison.h"
 #include "src/planning/job_plan.h"
 #include "src/planning/planner.h"
 #include "src/planning/planner_input.h"
@@ -20,5 +21,6 @@ v1::JobPlan to_proto(const PlannedRun& planned);
 v1::MemoryFit to_proto(const MemoryFit& fit);
 v1::FitChoice to_proto(const FitChoice& choice);
 v1::ShardingRow to_proto(const ShardingRow& row);
+v1::GpuComparison to_proto(const ComparedGpu& compared, const CpuForecast& cpu);
 
 }  // namespace trainyard

@@ -40,7 +40,7 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   /// Applies the check's result to a device that could run jobs. True if a check must start.
   bool apply(Device& device) TRAINYARD_REQUIRES(mu) {
     Verdict& v = verdicts[device.uuid];
-    device.overhead_bytes = std::max(v.overhead_bytes, kOverheadLeastBytes);
+    device.overhead_bytes = std::max(v.overhead_bytes, overhead_least_bytes(device));
     if (device.faults_reported != v.faults_reported && v.trust == Trust::kTrusted) {
       v.trust = Trust::kUnknown;
     }
@@ -120,6 +120,11 @@ struct CheckedInventory::Impl : std::enable_shared_from_this<Impl> {
   // Number of inherited jobs by device name.
   std::map<std::string, int> inherited TRAINYARD_GUARDED_BY(mu);
 };
+
+int64_t CheckedInventory::overhead_least_bytes(const Device& device) {
+  if (device.memory_bytes == 0) return kOverheadLeastBytes;  // unknown
+  return std::min(device.memory_bytes / 4, kOverheadLeastBytes);
+}
 
 CheckedInventory::CheckedInventory(std::unique_ptr<Inventory> inner, const Clock& clock)
     : impl_(std::make_shared<Impl>(std::move(inner), clock)) {}

@@ -39,9 +39,12 @@ class CheckedInventory final : public Inventory {
   static constexpr int64_t kRetryUs = 600'000'000;
   static constexpr int64_t kBusyRetryUs = 15'000'000;
   static constexpr int64_t kHostRetryUs = 30'000'000;
-  /// The minimum of Device::overhead_bytes. A job's libraries load more kernels, and record more,
-  /// than those of the check's small networks.
+  /// The minimum of Device::overhead_bytes on a GPU with 4 GiB or more. A job's libraries load more
+  /// kernels, and record more, than those of the check's small networks.
   static constexpr int64_t kOverheadLeastBytes = int64_t{1} << 30;
+  /// Returns the minimum for a device: on a smaller GPU a quarter of its memory. It has fewer
+  /// multiprocessors, for which CUDA reserves less.
+  static int64_t overhead_least_bytes(const Device& device);
   /// A larger result is ignored: another process must have allocated memory during the check.
   static constexpr int64_t kOverheadMostBytes = int64_t{4} << 30;
 

@@ -72,6 +72,7 @@ class LocalInventory final : public Inventory {
     device.kind = DeviceKind::kGpu;
     device.model = std::move(gpu.model);
     device.uuid = std::move(gpu.uuid);
+    device.capability = gpu.capability;
     device.memory_bytes = gpu.memory_bytes;
     device.memory_used_bytes = gpu.memory_used_bytes;
     device.utilisation_percent = gpu.utilisation_percent;

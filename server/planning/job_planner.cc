@@ -1,5 +1,6 @@
 #include "server/planning/job_planner.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/data/dataset.h"
+#include "src/planning/gpu_comparison.h"
 #include "src/planning/recipe_check.h"
 #include "src/runtime/cuda_error.h"
 
@@ -67,7 +69,7 @@ Error impossible(const MemoryFit& fit) {
 /// Returns whether PlanJob replies without the workspace rather than with this error.
 bool may_stay_unknown(const Error& error) {
   return error.code == ErrorCode::kInternal || error.code == ErrorCode::kDeadlineExceeded ||
-         error.reason == kDeviceBusy;
+         error.reason == kDeviceBusy || error.reason == kHostFault;
 }
 
 }  // namespace
@@ -77,6 +79,7 @@ struct JobPlanner::Planned {
   DatasetSchema schema;
   Devices devices;
   PlannedRun run;
+  std::vector<const KnownGpu*> compared_gpus = {};  // GPUs with which the CPU is to be compared
 
   std::string key() const { return plan_key(job, run.recipe, run.traits); }
 };
@@ -204,6 +207,19 @@ Result<JobPlanner::Planned> JobPlanner::plan_request(const v1::PlanJobRequest& r
   options.all_shardings = request.sharding_plans();
   ASSIGN_OR_RETURN(Planned planned,
                    plan_checked(std::move(checked), kNeeded, std::move(options), stop));
+  for (int i = 0; i < request.compared_gpus_size(); ++i) {
+    const std::string field = "compared_gpus[" + std::to_string(i) + "]";
+    ASSIGN_OR_RETURN(const std::vector<const KnownGpu*> gpus,
+                     find_known_gpus(request.compared_gpus(i), field));
+    if (Status s = check_comparable(planned.job.job, !planned.devices.cluster.empty(), field);
+        !s.ok()) {
+      return s.error();
+    }
+    for (const KnownGpu* gpu : gpus) {
+      std::vector<const KnownGpu*>& compared = planned.compared_gpus;
+      if (std::ranges::find(compared, gpu) == compared.end()) compared.push_back(gpu);
+    }
+  }
   const std::string& dump = planned.run.plan.dump;
   if (dump.size() > kDumpBytesMax) {
     return make_error(
@@ -288,13 +304,16 @@ Result<v1::JobPlan> JobPlanner::finish(Planned& planned, const Result<int64_t>& 
   }
   plan.mutable_run()->set_device_advice(planned.run.device.advice);
   if (Status s = add_forecasts(planned, *plan.mutable_run(), stop); !s.ok()) return s.error();
+  if (Status s = add_comparisons(planned, plan, stop); !s.ok()) return s.error();
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   return plan;
 }
 
 Devices JobPlanner::devices_for(const v1::JobSpec& spec) {
   const ClusterConfig* cluster = find_cluster(parts_.config.clusters, spec.resources().cluster());
-  return cluster != nullptr ? devices_of(*cluster) : devices();
+  return cluster != nullptr
+             ? devices_of(*cluster)
+             : trainyard::devices_for(devices(), trainyard::to_engine(spec.recipe().precision()));
 }
 
 Devices JobPlanner::devices() {
@@ -378,6 +397,39 @@ Status JobPlanner::add_forecasts(const Planned& planned, v1::RunPlan& plan,
   ASSIGN_OR_RETURN(const std::string faster,
                    faster_clusters(parts_.cluster_rates, clusters, forecasts, work_on));
   plan.set_device_advice(plan.device_advice() + faster);
+  return {};
+}
+
+Status JobPlanner::add_comparisons(const Planned& planned, v1::JobPlan& plan,
+                                   const std::stop_token& stop) {
+  if (planned.compared_gpus.empty()) return {};
+  const CheckedJob& job = planned.job;
+  const auto run_on = [&](Processor processor) {
+    return run_plans_.find(job, job.job.recipe, planned.schema, traits_of(processor), stop);
+  };
+  ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> on_gpu, run_on(Processor::kGpu));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const RunPlan> on_cpu, run_on(Processor::kCpu));
+  ForecastQuery query;
+  query.threads = job.spec.resources().threads();
+  query.precision = plan.run().precision();
+  query.cpu = std::shared_ptr<const RunWork>(on_cpu, &on_cpu->work);
+  query.key = plan_key(job, job.job.recipe, traits_of(Processor::kCpu)) + "/" +
+              std::to_string(query.threads) + "/compared";
+  CpuForecast cpu;
+  for (const v1::Forecast& f : parts_.forecaster.forecast(query, planned.devices)) {
+    cpu = {{f.total_seconds(), f.total_seconds_low(), f.total_seconds_high()},
+           f.basis(),
+           f.rows_per_second_possible()};
+  }
+  const double cpu_price = parts_.config.cpu_price_per_hour;
+  const double gpu_price = parts_.config.gpu_price_per_hour;
+  GpuPrice price;
+  const bool is_assumed = cpu_price <= 0 || gpu_price <= 0;
+  if (!is_assumed) price.low = price.high = gpu_price / cpu_price;
+  for (const ComparedGpu& row : compare_gpus(planned.compared_gpus, *on_gpu, cpu, price)) {
+    *plan.add_gpu_comparisons() = to_proto(row, cpu);
+  }
+  plan.set_gpu_comparisons_basis(comparison_basis(cpu, price, is_assumed));
   return {};
 }
 

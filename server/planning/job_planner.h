@@ -98,6 +98,8 @@ class JobPlanner {
   /// Adds the forecasts for each kind of device that the job may use, and the advice that follows
   /// from them.
   Status add_forecasts(const Planned& planned, v1::RunPlan& plan, const std::stop_token& stop);
+  /// Adds the comparisons of the CPU with the GPUs that the request names.
+  Status add_comparisons(const Planned& planned, v1::JobPlan& plan, const std::stop_token& stop);
   /// Returns the workspace of the CPU's kernels, if it was measured; `key` is empty for a GPU.
   std::optional<int64_t> find_workspace(const std::string& key);
   void keep_workspace(const std::string& key, int64_t bytes);

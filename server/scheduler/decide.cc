@@ -38,8 +38,9 @@ class SchedulingPass {
                  int64_t now_us)
       : queue_(queue),
         now_us_(now_us),
-        has_cpu_(fleet.will_have_kind(DeviceKind::kCpu, 1)),
-        has_gpu_(fleet.will_have_kind(DeviceKind::kGpu, 1)),
+        has_cpu_(fleet.will_have_kind(DeviceKind::kCpu, {})),
+        has_gpu_{fleet.will_have_kind(DeviceKind::kGpu, {}),
+                 fleet.will_have_kind(DeviceKind::kGpu, {.bf16 = true})},
         room_(fleet, policy, now_us),
         order_(shares, now_us) {}
 
@@ -47,6 +48,7 @@ class SchedulingPass {
 
  private:
   const Fleet& fleet() const { return room_.fleet(); }
+  bool has_gpu(const DeviceRequest& asked) const { return has_gpu_[asked.bf16 ? 1 : 0]; }
   void gather();
   bool skip_retry_pauses(Head& head) const;
   bool has_old_process(const WaitingJob& job) const;
@@ -61,7 +63,9 @@ class SchedulingPass {
 
   const Queue& queue_;
   const int64_t now_us_;
-  const bool has_cpu_, has_gpu_;  // usable now or within seconds
+  // Usable now or within seconds; GPUs for jobs without and with DeviceRequest::bf16.
+  const bool has_cpu_;
+  const std::array<bool, 2> has_gpu_;
   Room room_;
   Order order_;
   int tries_ = 0, comparisons_ = 0;
@@ -104,9 +108,9 @@ void SchedulingPass::gather() {
       heads.push_back(head);
       continue;
     }
-    const DeviceKind kind = kind_by_rule(front.of->asked, has_cpu_, has_gpu_);
+    const DeviceKind kind = kind_by_rule(front.of->asked, has_cpu_, has_gpu(front.of->asked));
     for (size_t group = 0; group < groups.size(); ++group) {
-      if (groups[group].kind != kind) continue;
+      if (!groups[group].suits(kind, front.of->asked)) continue;
       std::vector<Head>& best = blocked[static_cast<size_t>(front.wish) * groups.size() + group];
       const auto is_next = [&] { return best.size() < heads_max || is_behind(best.back(), head); };
       if (!is_next()) continue;
@@ -161,7 +165,7 @@ int64_t SchedulingPass::gpu_start_us(const WaitingJob& job) {
 /// both forecasts are known and the CPU has room now.
 std::optional<Choice> SchedulingPass::compare(const WaitingJob& job) {
   if (!job.on_cpu.rest.known() || !job.on_gpu.rest.known()) return std::nullopt;
-  if (!fleet().has_kind(DeviceKind::kGpu, 1)) return std::nullopt;
+  if (!fleet().has_kind(DeviceKind::kGpu, job.asked)) return std::nullopt;
   if (room_.find(job, DeviceKind::kCpu).devices.empty()) return std::nullopt;
   const int64_t start_us = gpu_start_us(job);
   if (start_us == kUnlimited) return std::nullopt;
@@ -184,7 +188,7 @@ std::optional<Choice> SchedulingPass::compare(const WaitingJob& job) {
 }
 
 Choice SchedulingPass::choose_by_rule(const WaitingJob& job) const {
-  return choose_kind(job.asked, has_cpu_, has_gpu_);
+  return choose_kind(job.asked, has_cpu_, has_gpu(job.asked));
 }
 
 Pick SchedulingPass::choose(const WaitingJob& job) {
@@ -193,7 +197,7 @@ Pick SchedulingPass::choose(const WaitingJob& job) {
   if (!job.asked.kind_before) {
     if (std::optional<Choice> choice = compare(job)) return {choice->kind, std::move(choice)};
   }
-  return {kind_by_rule(job.asked, has_cpu_, has_gpu_), std::nullopt};
+  return {kind_by_rule(job.asked, has_cpu_, has_gpu(job.asked)), std::nullopt};
 }
 
 // ---- Decisions about single jobs -----------------------------------------------------------
@@ -213,17 +217,16 @@ Blocked SchedulingPass::why(const WaitingJob& job, const Pick& pick, const Room:
   Blocked blocked;
   blocked.kind = pick.kind;
   if (pick.weighed) blocked.note = pick.weighed->message;
-  const int32_t count = Room::count_of(job, pick.kind);
-  if (!fleet().will_have_kind(pick.kind, count)) {
+  if (!fleet().will_have_kind(pick.kind, job.asked)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet().could_fit_together(pick.kind, count, job.on(pick.kind).bytes)) {
+  } else if (!fleet().could_fit_together(pick.kind, job.asked, job.on(pick.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   } else {
     // Also reserves devices that are still being checked.
     blocked.reservation = room_.reserve(job, pick.kind);
-    blocked.why = !fleet().has_kind(pick.kind, count) ? Blocked::Why::kNoDevice
-                  : found.reservation >= 0            ? Blocked::Why::kReserved
-                                                      : Blocked::Why::kNoRoom;
+    blocked.why = !fleet().has_kind(pick.kind, job.asked) ? Blocked::Why::kNoDevice
+                  : found.reservation >= 0                ? Blocked::Why::kReserved
+                                                          : Blocked::Why::kNoRoom;
   }
   return blocked;
 }
@@ -239,7 +242,7 @@ void SchedulingPass::try_head(Head head) {
   const WaitingJob& job = head.first();
   const Pick pick = choose(job);
   const Room::Found found = room_.find(job, pick.kind);
-  const bool has_any = !found.devices.empty() || room_.may_reserve(pick.kind);
+  const bool has_any = !found.devices.empty() || room_.may_reserve(job, pick.kind);
   if (has_any && has_old_process(job)) return advance(head);
   if (!found.devices.empty()) {
     if (!start(job, pick, found)) {

@@ -75,7 +75,9 @@ void Fleet::rebuild() {
       groups_.back().kind = d.kind;
       groups_.back().model = alike(d);
     }
-    groups_[static_cast<size_t>(group->second)].members.push_back(i);
+    Group& of = groups_[static_cast<size_t>(group->second)];
+    of.members.push_back(i);
+    of.has_bf16 = of.has_bf16 && has_bf16(d);
     nodes_[static_cast<size_t>(i)].group = group->second;
   }
   for (auto& [uid, placed] : placed_) attach(*placed);
@@ -204,17 +206,19 @@ void Fleet::refresh(Index i) {
   key = now;
 }
 
-bool Fleet::has_kind(DeviceKind kind, int32_t count) const {
-  return std::ranges::any_of(groups_,
-                             [&](const Group& g) { return g.kind == kind && g.usable >= count; });
-}
-bool Fleet::will_have_kind(DeviceKind kind, int32_t count) const {
-  return std::ranges::any_of(groups_,
-                             [&](const Group& g) { return g.kind == kind && g.soon >= count; });
-}
-bool Fleet::could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const {
+bool Fleet::has_kind(DeviceKind kind, const DeviceRequest& asked) const {
   return std::ranges::any_of(groups_, [&](const Group& g) {
-    return g.kind == kind && g.could_fit_together(count, bytes);
+    return g.suits(kind, asked) && g.usable >= asked.count_of(kind);
+  });
+}
+bool Fleet::will_have_kind(DeviceKind kind, const DeviceRequest& asked) const {
+  return std::ranges::any_of(groups_, [&](const Group& g) {
+    return g.suits(kind, asked) && g.soon >= asked.count_of(kind);
+  });
+}
+bool Fleet::could_fit_together(DeviceKind kind, const DeviceRequest& asked, int64_t bytes) const {
+  return std::ranges::any_of(groups_, [&](const Group& g) {
+    return g.suits(kind, asked) && g.could_fit_together(asked.count_of(kind), bytes);
   });
 }
 int64_t Fleet::most_room(DeviceKind kind) const {

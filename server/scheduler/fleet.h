@@ -65,11 +65,16 @@ class Fleet {
     DeviceKind kind = DeviceKind::kCpu;
     std::string model;  // result of alike()
     std::vector<Index> members;
+    bool has_bf16 = true;
     int32_t usable = 0, soon = 0;
     // Node::idle_bytes of the devices that are usable now or within seconds, in descending order.
     // The memory that other processes use on a device that is not usable yet is unknown, so its
     // value is kUnlimited.
     std::vector<int64_t> idle_bytes;
+    /// Whether a job that gets devices of `wanted` may run on these.
+    bool suits(DeviceKind wanted, const DeviceRequest& asked) const {
+      return kind == wanted && (has_bf16 || !asked.bf16);
+    }
     bool could_fit_together(int32_t count, int64_t bytes) const {
       return std::cmp_less_equal(count, idle_bytes.size()) &&
              idle_bytes[static_cast<size_t>(count) - 1] >= bytes;
@@ -110,13 +115,13 @@ class Fleet {
   const Node& node(Index i) const { return nodes_[static_cast<size_t>(i)]; }
   std::span<const Group> groups() const { return groups_; }
 
-  /// Returns whether `count` devices of this kind and of the same model are usable;
-  /// will_have_kind() also counts devices that become usable within seconds.
-  bool has_kind(DeviceKind kind, int32_t count) const;
-  bool will_have_kind(DeviceKind kind, int32_t count) const;
-  /// Returns whether `count` devices of the same model would each have room for a plan of `bytes`
-  /// if they had no jobs. Memory used by other processes counts as occupied.
-  bool could_fit_together(DeviceKind kind, int32_t count, int64_t bytes) const;
+  /// Returns whether as many devices of this kind as the job asks for, of one model that suits it,
+  /// are usable; will_have_kind() also counts devices that become usable within seconds.
+  bool has_kind(DeviceKind kind, const DeviceRequest& asked) const;
+  bool will_have_kind(DeviceKind kind, const DeviceRequest& asked) const;
+  /// Returns whether these devices would each have room for a plan of `bytes` if they had no jobs.
+  /// Memory used by other processes counts as occupied.
+  bool could_fit_together(DeviceKind kind, const DeviceRequest& asked, int64_t bytes) const;
   /// Returns the largest room in bytes among the devices of this kind that accept one more job;
   /// negative if none does.
   int64_t most_room(DeviceKind kind) const;

@@ -74,7 +74,7 @@ class Future {
     const auto count = static_cast<size_t>(Room::count_of(job, kind));
     for (size_t group = 0; group < first_.size(); ++group) {
       const Fleet::Group& g = fleet_.groups()[group];
-      if (g.kind != kind || static_cast<size_t>(g.usable) < count) continue;
+      if (!g.suits(kind, job.asked) || static_cast<size_t>(g.usable) < count) continue;
       std::vector<std::pair<int64_t, Fleet::Index>> found;
       int checked = 0;
       for (const auto& [least, device] : first_[group]) {
@@ -184,8 +184,8 @@ class Future {
 // CPU if it is free no later than a GPU and the job ends there first, otherwise a GPU.
 Future::Start choose(const WaitingJob& job, const Fleet& fleet, const Future& future,
                      DeviceKind& kind) {
-  kind = kind_by_rule(job.asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
-                      fleet.will_have_kind(DeviceKind::kGpu, 1));
+  kind = kind_by_rule(job.asked, fleet.will_have_kind(DeviceKind::kCpu, job.asked),
+                      fleet.will_have_kind(DeviceKind::kGpu, job.asked));
   Future::Start start = future.find(job, kind);
   const bool weighed = job.asked.wish == DeviceWish::kAuto && !job.asked.kind_before &&
                        kind == DeviceKind::kGpu && job.on_cpu.rest.known() &&

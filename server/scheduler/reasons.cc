@@ -42,8 +42,9 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   const int32_t count = Room::count_of(job, blocked.kind);
   const std::string& note = fleet.devices().note;
   const auto any = [&](auto test) {
-    return std::ranges::any_of(
-        fleet.groups(), [&](const Fleet::Group& g) { return g.kind == blocked.kind && test(g); });
+    return std::ranges::any_of(fleet.groups(), [&](const Fleet::Group& g) {
+      return g.suits(blocked.kind, job.asked) && test(g);
+    });
   };
   std::string message = "Waits for " + wanted(blocked.kind, count) + ": ";
   if (any([&](const Fleet::Group& g) { return g.soon >= count; })) {
@@ -61,12 +62,19 @@ WaitReason no_device(const Blocked& blocked, const WaitingJob& job, const Fleet&
   } else if (any([](const Fleet::Group& g) { return g.usable > 0; })) {
     message += "fewer are usable now.";
   } else {
-    bool listed = false;
+    bool listed = false, is_old = false;
     std::string why;
     for (const Device& d : fleet.devices().devices) {
       if (d.kind != blocked.kind) continue;
       listed = true;
+      if (job.asked.bf16 && !has_bf16(d)) {
+        is_old = true;
+        continue;
+      }
       if (why.empty() && !d.reason.empty()) why = " " + short_name(d.name) + ": " + d.reason;
+    }
+    if (why.empty() && is_old) {
+      why = " recipe.precision: bf16 needs one of compute capability 8.0 or later.";
     }
     message += listed ? "none is usable now." + why : "this server has none.";
   }
@@ -84,7 +92,7 @@ WaitReason too_large(const Blocked& blocked, const WaitingJob& job, const Fleet&
   const auto find_best = [&](bool holds_alone) {
     const Device* best = nullptr;
     for (const Fleet::Group& g : fleet.groups()) {
-      if (g.kind != blocked.kind) continue;
+      if (!g.suits(blocked.kind, job.asked)) continue;
       std::vector<const Device*> may;
       for (const Fleet::Index i : g.members) {
         const Device& d = fleet.device(i);
@@ -301,7 +309,9 @@ Choice choose_kind(const DeviceRequest& asked, bool has_cpu, bool has_gpu) {
   if (has_gpu)
     return assigned(DeviceKind::kGpu, "The job accepts any device, and a GPU is available.");
   // The list of devices explains why no GPU is usable, so the jobs' reasons need not repeat it.
-  return Choice{DeviceKind::kCpu, "CPU_FALLBACK", "Runs on the CPU: no GPU can be used now.",
+  return Choice{DeviceKind::kCpu, "CPU_FALLBACK",
+                "Runs on the CPU: no GPU " + std::string(asked.bf16 ? "with bfloat16 " : "") +
+                    "can be used now.",
                 false};
 }
 
@@ -350,12 +360,11 @@ std::optional<WaitReason> WaitReasons::find(const Queue& queue, const Fleet& fle
     return with_drained(reason_of(*found, *this, *job, fleet, policy, now_us), job->asked, fleet);
   if (line > lines_seen) return std::nullopt;
   Blocked blocked{line, Blocked::Why::kNoRoom, DeviceKind::kCpu, -1, {}};
-  blocked.kind = kind_by_rule(job->asked, fleet.will_have_kind(DeviceKind::kCpu, 1),
-                              fleet.will_have_kind(DeviceKind::kGpu, 1));
-  const int32_t count = Room::count_of(*job, blocked.kind);
-  if (!fleet.will_have_kind(blocked.kind, count)) {
+  blocked.kind = kind_by_rule(job->asked, fleet.will_have_kind(DeviceKind::kCpu, job->asked),
+                              fleet.will_have_kind(DeviceKind::kGpu, job->asked));
+  if (!fleet.will_have_kind(blocked.kind, job->asked)) {
     blocked.why = Blocked::Why::kNoDevice;
-  } else if (!fleet.could_fit_together(blocked.kind, count, job->on(blocked.kind).bytes)) {
+  } else if (!fleet.could_fit_together(blocked.kind, job->asked, job->on(blocked.kind).bytes)) {
     blocked.why = Blocked::Why::kTooLarge;
   }
   return with_drained(reason_of(blocked, *this, *job, fleet, policy, now_us), job->asked, fleet);

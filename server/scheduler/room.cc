@@ -47,12 +47,10 @@ void Room::give_back() {
 Fleet::Ask Room::ask_of(const WaitingJob& job, DeviceKind kind) {
   return {job.on(kind).bytes, job.asked.threads, job.asked.exclusive};
 }
-int32_t Room::count_of(const WaitingJob& job, DeviceKind kind) {
-  return kind == DeviceKind::kGpu ? job.asked.gpus : 1;
-}
+int32_t Room::count_of(const WaitingJob& job, DeviceKind kind) { return job.asked.count_of(kind); }
 
-bool Room::is_kind(size_t group, DeviceKind kind) const {
-  return fleet_.groups()[group].kind == kind;
+bool Room::suits(size_t group, DeviceKind kind, const WaitingJob& job) const {
+  return fleet_.groups()[group].suits(kind, job.asked);
 }
 
 // ---- Free room -----------------------------------------------------------------------------
@@ -113,7 +111,7 @@ Room::Found Room::find(const WaitingJob& job, DeviceKind kind) {
   Found best;
   std::tuple<size_t, int64_t, Fleet::Index> best_key;
   for (size_t group = 0; group < groups_.size(); ++group) {
-    if (!is_kind(group, kind)) continue;
+    if (!suits(group, kind, job)) continue;
     Found found;
     if (!find_in(group, job, count, found)) {
       if (best.devices.empty() && found.reservation >= 0) best.reservation = found.reservation;
@@ -222,7 +220,7 @@ Room::FitTime Room::fit_time(const WaitingJob& job, DeviceKind kind) const {
   const int32_t count = count_of(job, kind);
   FitTime first;
   for (size_t group = 0; group < groups_.size(); ++group) {
-    if (!is_kind(group, kind) || fleet_.groups()[group].usable < count) continue;
+    if (!suits(group, kind, job) || fleet_.groups()[group].usable < count) continue;
     const auto found = soonest(group, job, count);
     if (std::ssize(found) < count || found.back().first >= first.time_us) continue;
     first.time_us = found.back().first;
@@ -269,9 +267,9 @@ int64_t Room::before_of(const Reservation& r) const {
   return overdue ? last_us : r.time_us;
 }
 
-bool Room::may_reserve(DeviceKind kind) const {
+bool Room::may_reserve(const WaitingJob& job, DeviceKind kind) const {
   for (size_t group = 0; group < groups_.size(); ++group) {
-    if (is_kind(group, kind) && groups_[group].reservation < 0) return true;
+    if (suits(group, kind, job) && groups_[group].reservation < 0) return true;
   }
   return false;
 }
@@ -293,7 +291,7 @@ int32_t Room::reserve(const WaitingJob& job, DeviceKind kind) {
   int32_t others = -1;
   for (size_t group = 0; group < groups_.size(); ++group) {
     const Fleet::Group& g = fleet_.groups()[group];
-    if (g.kind != kind || g.soon < count) continue;
+    if (!g.suits(kind, job.asked) || g.soon < count) continue;
     if (groups_[group].reservation >= 0) {
       others = groups_[group].reservation;
       continue;
@@ -418,7 +416,7 @@ bool Room::preempt(const WaitingJob& job, DeviceKind kind, Reservation& reservat
   };
   for (size_t group = 0; group < groups_.size(); ++group) {
     const Fleet::Group& g = fleet_.groups()[group];
-    if (g.kind != kind || g.usable < count || groups_[group].reservation >= 0) continue;
+    if (!g.suits(kind, job.asked) || g.usable < count || groups_[group].reservation >= 0) continue;
     std::vector<Victims> found;
     int checked = 0;
     for (const Fleet::Index i : g.members) {

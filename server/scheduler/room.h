@@ -52,7 +52,7 @@ class Room {
   /// job before it; -1 if no group could ever hold the job.
   int32_t reserve(const WaitingJob& job, DeviceKind kind);
   /// Returns whether a group of this kind has no reservation yet.
-  bool may_reserve(DeviceKind kind) const;
+  bool may_reserve(const WaitingJob& job, DeviceKind kind) const;
 
   std::vector<Reservation> take_reservations() { return std::move(reservations_); }
   std::vector<PreemptDecision> take_preempts() { return std::move(preempts_); }
@@ -72,7 +72,7 @@ class Room {
     double lost_us = 0;
     std::vector<const PlacedJob*> jobs;
   };
-  bool is_kind(size_t group, DeviceKind kind) const;
+  bool suits(size_t group, DeviceKind kind, const WaitingJob& job) const;
   bool may_use(Fleet::Index device, const Fleet::Ask& ask, int64_t end_us) const;
   /// Returns until when a device is reserved for a job whose start time is unknown.
   int64_t kept_until_us(Fleet::Index device, const Reservation& reservation) const;

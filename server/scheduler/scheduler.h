@@ -68,10 +68,12 @@ struct Range {
 /// The devices that a job requests. Jobs with equal requests wait for the same reason.
 struct DeviceRequest {
   DeviceWish wish = DeviceWish::kAuto;
-  int32_t gpus = 1;                       // above 1 only with kGpu
-  std::optional<DeviceKind> kind_before;  // kind of the last attempt's devices
-  bool exclusive = false;                 // true: its devices run no other job at the same time
-  int32_t threads = 1;                    // threads on the CPU; not counted on a GPU
+  int32_t gpus = 1;                            // above 1 only with kGpu
+  std::optional<DeviceKind> kind_before = {};  // kind of the last attempt's devices
+  bool exclusive = false;  // true: its devices run no other job at the same time
+  int32_t threads = 1;     // threads on the CPU; not counted on a GPU
+  bool bf16 = false;       // a GPU must have bfloat16
+  int32_t count_of(DeviceKind kind) const { return kind == DeviceKind::kGpu ? gpus : 1; }
   auto operator<=>(const DeviceRequest&) const = default;
 };
 

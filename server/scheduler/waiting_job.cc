@@ -55,8 +55,12 @@ std::optional<WaitingJob> waiting_job(const JobBrief& job) {
   waiting.uid = job.uid;
   waiting.order = job.order;
   waiting.priority = job.priority;
-  waiting.asked = {wish_of(job.resources), gpus_of(job.resources), kind_of(job.devices),
-                   job.resources.exclusive(), std::max(1, job.resources.threads())};
+  waiting.asked = {wish_of(job.resources),
+                   gpus_of(job.resources),
+                   kind_of(job.devices),
+                   job.resources.exclusive(),
+                   std::max(1, job.resources.threads()),
+                   job.bf16};
   waiting.name = job.id;
   waiting.cluster = job.resources.cluster();
   waiting.owner = job.owner;

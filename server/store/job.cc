@@ -36,6 +36,7 @@ JobBrief brief_of(const Job& job) {
   brief.running_since_us = job.running_since_us;
   brief.id = job.id;
   brief.time_us = job.event_time_us;
+  brief.bf16 = job.spec.recipe().precision() == v1::Recipe::BF16;
   set_needs(job.plan, job.progress, job.checkpoint_step, brief);
   return brief;
 }

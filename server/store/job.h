@@ -104,6 +104,7 @@ struct JobBrief {
   std::string id = {};
   DeviceBrief on_cpu = {}, on_gpu = {};
   int64_t time_us = 0;  // the time of its newest event
+  bool bf16 = false;    // its recipe's precision is bf16
 };
 JobBrief brief_of(const Job& job);
 /// Sets on_cpu and on_gpu from `plan`, and from the `state` and `devices` that are already in

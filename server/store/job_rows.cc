@@ -164,7 +164,9 @@ void read_unfinished_jobs(Connection& db, const std::function<void(JobBrief)>& t
     JobBrief brief;
     brief.order = query.integer(0);
     brief.uid = query.text(1);
-    brief.resources = parse<v1::JobSpec>(query.bytes(2)).resources();
+    const auto spec = parse<v1::JobSpec>(query.bytes(2));
+    brief.resources = spec.resources();
+    brief.bf16 = spec.recipe().precision() == v1::Recipe::BF16;
     brief.state = static_cast<JobState>(query.integer(3));
     brief.priority = static_cast<int32_t>(query.integer(4));
     brief.cancel_requested = query.integer(5) != 0;

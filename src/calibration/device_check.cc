@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kSeed = 1;
 constexpr int64_t kSteps = 6;
 constexpr int64_t kBatch = 4;
+constexpr int kSkipsMax = 16;  // from the first loss scale down to 1
 // Tolerances for sums in another order over six steps. Between the reference loops and the cpu
 // backend the differences are 3e-7 (loss) and 2e-5 (weights). A wrong kernel changes the first
 // digits.
@@ -24,19 +25,24 @@ constexpr double kLossMax = 1e-4, kWeightsMax = 1e-3;
 // Looser tolerances for ReLU and maxima: a value that is zero except for rounding may be on either
 // side of the kink, which adds or removes a gradient. Differences of 3e-3 were observed.
 constexpr double kLossMaxKinked = 1e-2, kWeightsMaxKinked = 1e-1;
-// With bf16, roundings to 8 bits differ between devices, and six steps amplify them. These limits
-// only check that the network learns; the gradients reveal faults.
-constexpr double kLossMaxBf16 = 1e-1, kWeightsMaxBf16 = 5e-1;
+// In 16 bits, roundings (to 8 bits with bf16, to 11 with fp16) differ between devices, and six
+// steps amplify them. These limits only check that the network learns; the gradients reveal faults.
+constexpr double kLossMaxHalf = 1e-1, kWeightsMaxHalf = 5e-1;
 // Tolerances for the gradients of a first step, per tensor: this share of the tensor's norm, plus a
 // 16th of that share of the norm of all gradients, for tensors whose gradient is zero except for
 // rounding. Between the reference loops and the cpu backend the differences are 7e-6 in F32, and
 // 3e-3 if all values are rounded to bf16 in the same places.
-constexpr double kGradientMax = 1e-3, kGradientMaxKinked = 1e-2, kGradientMaxBf16 = 1.0 / 64;
+constexpr double kGradientMax = 1e-3, kGradientMaxKinked = 1e-2, kGradientMaxHalf = 1.0 / 64;
 constexpr double kOfAllGradients = 1.0 / 16;
-// Devices round to bf16 in different places. The effect of rounding on a tensor's gradient is known
-// from the judge: its bf16 gradient is compared with its F32 gradient. The effect can be as large
-// as the gradient itself, if only four rows are normalized. Two devices may differ by half of it.
+// Devices round to 16 bits in different places. The effect of rounding on a tensor's gradient is
+// known from the judge: its 16-bit gradient is compared with its F32 gradient. The effect can be as
+// large as the gradient itself, if only four rows are normalized. Two devices may differ by half of
+// it.
 constexpr double kOfRounding = 0.5;
+
+bool is_half(Precision precision) {
+  return precision == Precision::kBf16 || precision == Precision::kFp16;
+}
 
 struct Network {
   std::string name;
@@ -63,7 +69,9 @@ Recipe recipe(const std::string& optimizer, double learning_rate) {
   return r;
 }
 
-std::vector<Network> networks() {
+/// Returns the networks that a device trains; some also in 16 bits, on a device without bfloat16 in
+/// fp16.
+std::vector<Network> networks(bool has_bf16) {
   const auto word = [](const char* value) { return Attribute(std::string(value)); };
   const ModelInterface digits{{1, 28, 28}, 0, TargetForm::kClass, 10};
   const ModelInterface photos{{3, 16, 16}, 0, TargetForm::kClass, 10};
@@ -91,8 +99,8 @@ std::vector<Network> networks() {
   };
   for (const char* name : {"mlp", "resnet18", "gpt2"}) {
     Network narrow = *std::ranges::find(all, name, &Network::name);
-    narrow.name += " bf16";
-    narrow.recipe.precision = Precision::kBf16;
+    narrow.recipe.precision = has_bf16 ? Precision::kBf16 : Precision::kFp16;
+    narrow.name += " " + std::string(name_of(narrow.recipe.precision));
     all.push_back(std::move(narrow));
   }
   return all;
@@ -120,7 +128,13 @@ Result<Run> train_here(const Network& network, Backend& backend, int64_t steps =
   run.initial = session.snapshot();
   const auto rate = static_cast<float>(network.recipe.optimizer.learning_rate);
   for (int64_t step = 0; step < steps; ++step) {
-    run.losses.push_back(session.run_step({input, target, step, rate}).loss);
+    const Session::StepInputs values{input, target, step, rate};
+    Session::StepResult result = session.run_step(values);
+    // fp16: a step whose gradients overflow changes nothing but the loss scale, which it halves.
+    for (int skips = 0; result.skipped && skips < kSkipsMax; ++skips) {
+      result = session.run_step(values);
+    }
+    run.losses.push_back(result.loss);
   }
   run.weights = session.snapshot();
   return run;
@@ -174,10 +188,10 @@ Result<Gradients> first_gradients(Network network, Precision precision, Backend&
 Status check_gradients(const Network& network, Backend& device, Backend& judge,
                        DeviceCheckRow& row) {
   const Precision precision = network.recipe.precision;
-  const bool bf16 = precision == Precision::kBf16;
+  const bool half = is_half(precision);
   ASSIGN_OR_RETURN(const Gradients got, first_gradients(network, precision, device));
   ASSIGN_OR_RETURN(const Gradients expected, first_gradients(network, precision, judge));
-  ASSIGN_OR_RETURN(const Gradients exact, bf16 ? first_gradients(network, Precision::kFp32, judge)
+  ASSIGN_OR_RETURN(const Gradients exact, half ? first_gradients(network, Precision::kFp32, judge)
                                                : Result<Gradients>(expected));
   const auto norm = [](std::span<const float> a) { return norm_of(std::as_bytes(a), {}); };
   const auto distance = [](std::span<const float> a, std::span<const float> b) {
@@ -185,7 +199,7 @@ Status check_gradients(const Network& network, Backend& device, Backend& judge,
   };
   double all = 0;
   for (const Gradient& g : expected) all = std::hypot(all, norm(g.values));
-  const double share = bf16 ? kGradientMaxBf16 : network.kinked ? kGradientMaxKinked : kGradientMax;
+  const double share = half ? kGradientMaxHalf : network.kinked ? kGradientMaxKinked : kGradientMax;
   for (size_t i = 0; i < expected.size(); ++i) {
     const double difference = distance(got[i].values, expected[i].values),
                  size = norm(expected[i].values);
@@ -219,9 +233,9 @@ DeviceCheckRow compare(const Network& network, const Run& expected, const Run& g
   row.weights = std::isfinite(difference) ? difference / norm : INFINITY;
   row.repeats = got.losses == again.losses && got.weights.storage == again.weights.storage;
 
-  const bool bf16 = network.recipe.precision == Precision::kBf16;
-  const double loss_max = bf16 ? kLossMaxBf16 : network.kinked ? kLossMaxKinked : kLossMax;
-  const double weights_max = bf16             ? kWeightsMaxBf16
+  const bool half = is_half(network.recipe.precision);
+  const double loss_max = half ? kLossMaxHalf : network.kinked ? kLossMaxKinked : kLossMax;
+  const double weights_max = half             ? kWeightsMaxHalf
                              : network.kinked ? kWeightsMaxKinked
                                               : kWeightsMax;
   if (!(row.loss <= loss_max)) {
@@ -248,7 +262,7 @@ std::string DeviceCheck::failure() const {
 DeviceCheck check_device(Backend& device, Backend& judge,
                          const std::function<bool(const DeviceCheckRow&)>& on_row) {
   DeviceCheck check;
-  for (const Network& network : networks()) {
+  for (const Network& network : networks(device.has_bf16())) {
     const Result<Run> expected = train_here(network, judge);
     const Result<Run> got = train_here(network, device);
     if (!expected.ok() || !got.ok()) {

@@ -39,6 +39,10 @@ double copy_seconds(double bytes, const RateModel& rates) {
   return rates.bytes_per_second() > 0 ? 2 * bytes / rates.bytes_per_second() : 0;
 }
 
+int64_t evaluated_batches(const RunWork& work) {
+  return work.evaluations * work.evaluation_batches + work.last_evaluation_batches;
+}
+
 /// A link with one assumed speed out of the range of a LinkRates.
 struct Link {
   double seconds_per_exchange = 0, bytes_per_second = 0;
@@ -173,6 +177,18 @@ Result<StepForecast> forecast_step(const StepWork& work, const RateModel& rates)
   return forecast;
 }
 
+TimeRange total_time(const RunWork& work, const TimeRange& step, const TimeRange& evaluation,
+                     double copy_seconds, const TimeRange& start) {
+  TimeRange total = step * static_cast<double>(work.steps);
+  total += evaluation * static_cast<double>(evaluated_batches(work));
+  // Checkpoints at intervals of time cost up to 1 %. One is always written at the end.
+  const double copies = copy_seconds * static_cast<double>(work.checkpoints + 1);
+  const double paced = work.checkpoints > 0 ? 0 : 0.01 * total.seconds;
+  total += {copies, copies, 2 * copies + paced};
+  total += start;
+  return total;
+}
+
 Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
                                  const std::optional<MeasuredSteps>& measured) {
   ASSIGN_OR_RETURN(const StepForecast step, forecast_step(work.step, rates));
@@ -191,22 +207,15 @@ Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
   }
   run.rows_per_second_needed = rows / step.time.seconds;
 
-  const auto steps = static_cast<double>(work.steps);
-  run.total = run.step * steps;
-  const auto batches = static_cast<double>(work.evaluations * work.evaluation_batches +
-                                           work.last_evaluation_batches);
-  if (batches > 0) {
-    ASSIGN_OR_RETURN(const StepForecast evaluation, forecast_step(work.evaluation, rates));
-    run.total += evaluation.time * batches;
+  TimeRange evaluation;
+  if (evaluated_batches(work) > 0) {
+    ASSIGN_OR_RETURN(const StepForecast batch, forecast_step(work.evaluation, rates));
+    evaluation = batch.time;
   }
-  // Checkpoints at intervals of time cost up to 1 %. One is always written at the end.
-  const double copies =
-      copy_seconds(work.checkpoint_bytes, rates) * static_cast<double>(work.checkpoints + 1);
-  const double paced = work.checkpoints > 0 ? 0 : 0.01 * run.total.seconds;
-  run.total += {copies, copies, 2 * copies + paced};
   const double start = rates.rates().process_seconds +
                        rates.rates().prepare_seconds * static_cast<double>(work.nodes);
-  run.total += {start, start / 2, 2 * start};
+  run.total = total_time(work, run.step, evaluation, copy_seconds(work.checkpoint_bytes, rates),
+                         {start, start / 2, 2 * start});
   run.start_seconds = start;
   return run;
 }

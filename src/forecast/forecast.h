@@ -110,6 +110,11 @@ struct RunForecast {
   double rows_per_second_needed = 0, rows_per_second_possible = 0;  // 0: unknown
   double start_seconds = 0;  // the part of `total` before the first step
 };
+/// Returns the time of a whole job from the times of a step and of a batch that is evaluated. While
+/// a checkpoint is copied, which takes `copy_seconds`, the steps wait. `start` is the time before
+/// the first step.
+TimeRange total_time(const RunWork& work, const TimeRange& step, const TimeRange& evaluation,
+                     double copy_seconds, const TimeRange& start);
 /// `measured` replaces the time of a step that the rates predict. Error: NOT_FOUND/RATE_UNKNOWN.
 Result<RunForecast> forecast_run(const RunWork& work, const RateModel& rates,
                                  const std::optional<MeasuredSteps>& measured = std::nullopt);

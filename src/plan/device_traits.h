@@ -11,6 +11,7 @@ namespace trainyard {
 struct DeviceTraits {
   int64_t alignment = kHostAlignment;     // in bytes, for every tensor and workspace
   Processor processor = Processor::kCpu;  // a GPU's programs differ (processor.h)
+  bool has_bf16 = true;                   // false: a GPU that cannot compute with bfloat16
 };
 
 }  // namespace trainyard

@@ -1,7 +1,11 @@
 #include "src/planning/device_choice.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <map>
+#include <vector>
+
+#include "src/planning/recipe_check.h"
 
 namespace trainyard {
 namespace {
@@ -11,7 +15,41 @@ bool has_gpu(const Devices& devices) {
                              [](const Device& d) { return d.kind == DeviceKind::kGpu; });
 }
 
+/// "bf16 needs a GPU of compute capability 8.0 or later, and devices/gpu-0 (Tesla T4) has 7.5";
+/// only for `too_old`.
+std::string needs_newer(const Devices& devices) {
+  const Device& old = devices.too_old.front();
+  return "bf16 needs a GPU of compute capability 8.0 or later, and " + old.name + " (" + old.model +
+         ") has " + std::to_string(old.capability / 10) + "." + std::to_string(old.capability % 10);
+}
+
+/// Returns the largest number of equal GPUs that may run a job, now or later.
+int32_t most_equal(std::initializer_list<const std::vector<Device>*> lists) {
+  std::map<std::string, int32_t> by_group;
+  int32_t most = 0;
+  for (const std::vector<Device>* devices : lists) {
+    for (const Device& d : *devices) {
+      // An unhealthy device may recover; a device without the module that supports it cannot.
+      const bool may = d.schedulable || d.checking || d.busy || d.health != DeviceHealth::kHealthy;
+      if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_group[alike(d)]);
+    }
+  }
+  return most;
+}
+
 }  // namespace
+
+bool any_is_too_old(const Devices& devices, Precision precision) {
+  return precision == Precision::kBf16 && !std::ranges::all_of(devices.devices, has_bf16);
+}
+
+Devices devices_for(Devices devices, Precision precision) {
+  if (!any_is_too_old(devices, precision)) return devices;
+  const auto old = std::ranges::stable_partition(devices.devices, has_bf16);
+  devices.too_old.insert(devices.too_old.end(), old.begin(), old.end());
+  devices.devices.erase(old.begin(), old.end());
+  return devices;
+}
 
 DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
                            const Devices& devices) {
@@ -38,8 +76,9 @@ DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
   DeviceChoice cpu{std::string(kCpuDevice), "The CPU, as requested.", ""};
   if (wish != DeviceWish::kCpu) {
     // The reason is in the list of devices, so it is not repeated for each job.
-    cpu.advice =
-        has_gpu(devices) ? "The CPU: no GPU can be used now." : "The CPU: this server has no GPU.";
+    cpu.advice = has_gpu(devices)          ? "The CPU: no GPU can be used now."
+                 : devices.too_old.empty() ? "The CPU: this server has no GPU."
+                                           : "The CPU: " + needs_newer(devices) + ".";
   }
   if (wish == DeviceWish::kGpu) {  // check_satisfiable() refuses the job if they do not exist
     cpu.advice = "No " + (gpus > 1 ? std::to_string(gpus) + " GPUs of one model" : "GPU") +
@@ -50,14 +89,12 @@ DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
 
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices) {
   if (wish != DeviceWish::kGpu) return {};
-  std::map<std::string, int32_t> by_group;
-  int32_t most = 0;
-  for (const Device& d : devices.devices) {
-    // An unhealthy device may recover; a device without the module that supports it cannot.
-    const bool may = d.schedulable || d.checking || d.busy || d.health != DeviceHealth::kHealthy;
-    if (d.kind == DeviceKind::kGpu && may) most = std::max(most, ++by_group[alike(d)]);
-  }
+  const int32_t most = most_equal({&devices.devices});
   if (gpus <= most) return {};
+  if (!devices.too_old.empty() && gpus <= most_equal({&devices.devices, &devices.too_old})) {
+    return field_error("RESOURCES_IMPOSSIBLE", "spec.recipe.precision",
+                       needs_newer(devices) + "; expected " + std::string(kPrecisionsWithoutBf16));
+  }
   Error e =
       most == 0
           ? field_error("RESOURCES_IMPOSSIBLE", "spec.resources.device",

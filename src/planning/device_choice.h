@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "src/base/result.h"
+#include "src/job/recipe.h"
 #include "src/plan/device_traits.h"
 #include "src/planning/devices.h"
 
@@ -21,6 +22,11 @@ struct DeviceChoice {
 /// many usable GPUs as the job requests, else the CPU.
 DeviceChoice choose_device(DeviceWish wish, int32_t gpus, int64_t batch_size,
                            const Devices& devices);
+
+/// Returns whether some of the devices cannot compute in this precision.
+bool any_is_too_old(const Devices& devices, Precision precision);
+/// Returns the devices that can compute in this precision; the others become `too_old`.
+Devices devices_for(Devices devices, Precision precision);
 
 /// Refuses a job that the devices can never run: INVALID_ARGUMENT/RESOURCES_IMPOSSIBLE.
 Status check_satisfiable(DeviceWish wish, int32_t gpus, const Devices& devices);

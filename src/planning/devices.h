@@ -34,6 +34,8 @@ struct Device {
   // Memory reserved for each process on the device in addition to its job's plan. On a GPU it
   // covers the CUDA context, the code of kernels and libraries, staging buffers and recorded steps.
   int64_t overhead_bytes = 0;
+  // GPU: ten times the compute capability, such as 75 for 7.5; 0: unknown.
+  int32_t capability = 0;
   bool is_instance = false;  // an instance of a GPU in MIG mode; a CUDA process can use only one
   // GPU: errors reported by the driver, after which the device must be checked again.
   int64_t faults_reported = 0;
@@ -51,10 +53,19 @@ inline const std::string& alike(const Device& device) {
   return device.is_instance ? device.name : device.model;
 }
 
+/// Returns whether the device has bfloat16, as every CPU and every GPU of compute capability 8.0 or
+/// later. A GPU of unknown capability counts as new: its worker refuses the job if it is not.
+inline bool has_bf16(const Device& device) {
+  return device.kind == DeviceKind::kCpu || device.capability == 0 || device.capability >= 80;
+}
+
 struct Devices {
   std::vector<Device> devices;  // the CPU first, then GPUs by index
   std::string note;  // why there is no usable GPU, and what to install; empty if there is one
   std::string cluster = {};  // the devices are a node's of this cluster; empty: of this machine
+  // The machine's GPUs that are not in `devices` because a job's precision needs newer ones
+  // (devices_for()).
+  std::vector<Device> too_old = {};
 };
 
 }  // namespace trainyard

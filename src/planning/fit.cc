@@ -1,8 +1,11 @@
 #include "src/planning/fit.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "src/base/join.h"
@@ -49,28 +52,112 @@ int64_t largest_fitting(int64_t all, int64_t kept_bytes, int64_t all_bytes, int6
   return low;
 }
 
+/// The optimizers that keep less state than others: one value for each parameter, a row and a
+/// column for each matrix, and nothing.
+constexpr std::array<std::string_view, 3> kLeanOptimizers = {"lion", "adafactor", "sgd"};
+
+/// The changes with which recipes keep less between steps, from the least change on: the
+/// optimizer's state alone; also no sums of gradients; also no gradients that wait for their norm.
+std::vector<Recipe> leaner(const Recipe& recipe, std::string_view type, int64_t ranks) {
+  std::vector<Recipe> all;
+  Recipe r = recipe;
+  r.optimizer = default_optimizer(type);
+  r.optimizer.learning_rate = recipe.optimizer.learning_rate;
+  all.push_back(r);
+  if (r.accumulate_steps > 1) {
+    r.batch_size = std::max(ranks, r.micro_batch());
+    r.accumulate_steps = 1;
+    all.push_back(r);
+  }
+  if (r.clip_norm > 0) {
+    r.clip_norm = 0;
+    all.push_back(r);
+  }
+  return all;
+}
+
+using Needs = std::function<int64_t(const Recipe&)>;
+
+/// Returns the smallest change to an optimizer of this type with which the job fits.
+std::optional<OptimizerAdvice> advise_optimizer(const Recipe& recipe, std::string_view type,
+                                                int64_t ranks, int64_t limit_bytes,
+                                                const Needs& needs) {
+  for (const Recipe& lean : leaner(recipe, type, ranks)) {
+    const int64_t unit = std::max<int64_t>(1, lean.accumulate_steps * ranks);
+    const auto with_units = [&](int64_t units) {
+      Recipe changed = lean;
+      changed.batch_size = units * unit;
+      return needs(changed);
+    };
+    int64_t units = lean.batch_size / unit;
+    if (const int64_t all_bytes = needs(lean); all_bytes > limit_bytes) {
+      const int64_t one_bytes = with_units(1);
+      if (one_bytes > limit_bytes) continue;
+      units = largest_fitting(units, one_bytes, all_bytes, limit_bytes, with_units);
+    }
+    OptimizerAdvice advice{std::string(type)};
+    advice.without_clip_norm = lean.clip_norm != recipe.clip_norm;
+    if (lean.accumulate_steps != recipe.accumulate_steps) advice.accumulate_steps = 1;
+    if (units * unit != recipe.batch_size) advice.batch_size = units * unit;
+    return advice;
+  }
+  return std::nullopt;
+}
+
+std::vector<OptimizerAdvice> lean_optimizers(const Recipe& recipe, int64_t ranks,
+                                             int64_t limit_bytes, const Needs& needs) {
+  std::vector<OptimizerAdvice> found;
+  for (const std::string_view type : kLeanOptimizers) {
+    const bool has_less = type != recipe.optimizer.type || recipe.optimizer.momentum > 0;
+    if (!has_less) continue;
+    const auto advice = advise_optimizer(recipe, type, ranks, limit_bytes, needs);
+    if (advice.has_value()) found.push_back(*advice);
+  }
+  return found;
+}
+
+std::string describe(const OptimizerAdvice& advice) {
+  std::string text = "recipe.optimizer.type: " + advice.type;
+  const char* before = " with ";
+  const auto add = [&](const std::string& change) {
+    text += before + change;
+    before = " and ";
+  };
+  if (advice.without_clip_norm) add("no recipe.clip_gradients.norm");
+  if (advice.accumulate_steps > 0) {
+    add("recipe.accumulate_steps: " + std::to_string(advice.accumulate_steps));
+  }
+  if (advice.batch_size > 0) add("recipe.batch_size: " + std::to_string(advice.batch_size));
+  return text;
+}
+
 }  // namespace
 
 FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const DatasetSchema& schema,
                      int64_t limit_bytes, int64_t ranks, DeviceTraits traits,
                      const std::stop_token& stop, bool one_node) {
-  const auto plan_with = [&](const auto& change) {
-    Recipe changed = recipe;
-    change(changed);
-    return plan_run(model, changed, schema, ranks, traits, stop);
-  };
-  const auto needs = [&](const auto& change) {
-    const Result<RunPlan> plan = plan_with(change);
+  const auto needs_of = [&](const Recipe& changed) {
+    const Result<RunPlan> plan = plan_run(model, changed, schema, ranks, traits, stop);
     return plan.ok() ? device_bytes(traits, *plan) : std::numeric_limits<int64_t>::max();
   };
+  const auto needs = [&](const auto& change) {
+    Recipe changed = recipe;
+    change(changed);
+    return needs_of(changed);
+  };
   FitAdvice advice;
-  const Result<RunPlan> whole = plan_with([](Recipe&) {});
+  const Result<RunPlan> whole = plan_run(model, recipe, schema, ranks, traits, stop);
   if (!whole.ok()) return advice;
   for (const Shard shard : more_shards(recipe, ranks, one_node)) {
     if (advice.shard != Shard::kNone) break;
     if (needs([&](Recipe& changed) { changed.shard = shard; }) <= limit_bytes) advice.shard = shard;
   }
-  if (lasting_bytes(whole->memory) > limit_bytes) return advice;
+  if (lasting_bytes(whole->memory) > limit_bytes) {
+    if (advice.shard == Shard::kNone) {
+      advice.optimizers = lean_optimizers(recipe, ranks, limit_bytes, needs_of);
+    }
+    return stop.stop_requested() ? FitAdvice() : advice;
+  }
   for (const Recompute r : {Recompute::kBlocks, Recompute::kFull}) {
     if (r <= recipe.recompute || advice.recompute != Recompute::kNone) continue;
     if (needs([&](Recipe& changed) { changed.recompute = r; }) <= limit_bytes) advice.recompute = r;
@@ -88,6 +175,9 @@ FitAdvice advise_fit(const ModelSpec& model, const Recipe& recipe, const Dataset
                       device_bytes(traits, *whole), limit_bytes, [&](int64_t units) {
                         return needs([&](Recipe& changed) { changed.batch_size = units * unit; });
                       });
+  const bool is_empty = advice.recompute == Recompute::kNone && advice.shard == Shard::kNone &&
+                        advice.accumulate_steps == 0 && advice.batch_size == 0;
+  if (is_empty) advice.optimizers = lean_optimizers(recipe, ranks, limit_bytes, needs_of);
   if (stop.stop_requested()) return {};
   return advice;
 }
@@ -106,6 +196,7 @@ std::string describe(const FitAdvice& advice) {
   if (advice.batch_size > 0) {
     ways.push_back("recipe.batch_size: " + std::to_string(advice.batch_size));
   }
+  for (const OptimizerAdvice& optimizer : advice.optimizers) ways.push_back(describe(optimizer));
   if (ways.empty()) return "no batch_size fits; only a smaller model would";
   return joined(ways) + " would fit";
 }

@@ -32,6 +32,15 @@ void leave_rows_on_host(JobPlan& plan) {
       "the training rows do not fit on the GPU with the job: batches are copied from the host");
 }
 
+/// Returns the machine, or in `newer` a copy without the GPUs that cannot compute in the precision.
+const Machine& machine_for(const Machine& machine, Precision precision,
+                           std::optional<Machine>& newer) {
+  if (!any_is_too_old(machine.devices, precision)) return machine;
+  newer = machine;
+  newer->devices = devices_for(std::move(newer->devices), precision);
+  return *newer;
+}
+
 class Planning {
  public:
   Planning(const Machine& machine, const JobToPlan& job, const DatasetSchema& schema,
@@ -206,7 +215,9 @@ Result<PlannedRun> plan_on(const Machine& machine, const JobToPlan& job,
                            const DatasetSchema& schema,
                            const std::optional<StartingTensors>& weights,
                            const PlanOptions& options, const std::stop_token& stop) {
-  return Planning(machine, job, schema, options, stop).run(weights);
+  std::optional<Machine> newer;
+  return Planning(machine_for(machine, job.recipe.precision, newer), job, schema, options, stop)
+      .run(weights);
 }
 
 Result<MemoryFit> judge_memory(const Machine& machine, const JobToPlan& job,
@@ -220,8 +231,10 @@ Result<MemoryFit> judge_memory(const Machine& machine, const JobToPlan& job,
              ("Memory excludes the kernels' workspace, which for the planned job is " +
               human_bytes(run.memory.workspace_bytes) + ".");
   }
+  std::optional<Machine> newer;
   ASSIGN_OR_RETURN(const MemoryRoom room,
-                   find_room(machine, job.wish, job.gpus, planned.plan_bytes()));
+                   find_room(machine_for(machine, planned.recipe.precision, newer), job.wish,
+                             job.gpus, planned.plan_bytes()));
   if (run.dataset_bytes > 0 && !room.holds(planned.plan_bytes())) leave_rows_on_host(planned.plan);
   const int64_t needed = planned.plan_bytes();
   MemoryFit fit;

@@ -380,10 +380,8 @@ Result<BoundProgram> compile_inference(const ModelSpec& spec, const ModelInterfa
                                        int64_t batch_size, const PersistentLayout* persistent,
                                        Precision precision, const LoraSpec& lora,
                                        DeviceTraits traits) {
-  BuildOptions options;
-  options.batch_size = batch_size;
-  options.training = false;
-  options.lora = lora;
+  if (Status s = check_model_precision(precision, traits); !s.ok()) return s.error();
+  const BuildOptions options{.batch_size = batch_size, .training = false, .lora = lora};
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   return compile_forward(std::move(model), batch_size, persistent, precision, traits);
 }

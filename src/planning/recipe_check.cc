@@ -109,6 +109,14 @@ void check_ranks(const Recipe& r, int64_t ranks, Violations& violations) {
   }
 }
 
+void check_precision(Precision precision, DeviceTraits traits, Violations& violations) {
+  if (precision != Precision::kBf16 || traits.has_bf16) return;
+  violations.add("FIELD_UNSUPPORTED", "recipe.precision",
+                 "bf16 needs a GPU of compute capability 8.0 or later, and this one is older; "
+                 "expected " +
+                     std::string(kPrecisionsWithoutBf16));
+}
+
 /// Returns text such as " or head or mlp": the parts of `shard` that do not depend on the
 /// optimizer's state.
 std::string left_over(Shard shard) {
@@ -288,6 +296,13 @@ Status check_kept(const Recipe& r, const RunShape& shape) {
 
 }  // namespace
 
+Status check_model_precision(Precision precision, DeviceTraits traits) {
+  if (precision != Precision::kBf16 || traits.has_bf16) return {};
+  return make_error(ErrorCode::kFailedPrecondition, "PRECISION_UNSUPPORTED",
+                    "the model computes in bf16, which needs a GPU of compute capability 8.0 or "
+                    "later, and this one is older; use the CPU or another GPU");
+}
+
 Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const DatasetSchema& schema,
                               int64_t ranks, DeviceTraits traits) {
   Violations violations;
@@ -306,6 +321,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   check_accumulation(r, violations);
   check_ranks(r, ranks, violations);
   check_shard(r, ranks, violations);
+  check_precision(r.precision, traits, violations);
   if (r.clip_norm > 0 && r.clip_value > 0) {
     violations.add("FIELD_UNUSED", "recipe.clip_gradients",
                    "has both norm and value; expected exactly one");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "src/base/result.h"
 #include "src/data/schema.h"
@@ -33,6 +34,14 @@ struct RunShape {
   std::optional<ResidentPlan> resident;
   std::optional<StagedPlan> staged;
 };
+
+/// The precisions of a GPU without bfloat16, for messages.
+inline constexpr std::string_view kPrecisionsWithoutBf16 =
+    "fp16 (half precision with loss scaling), tf32 or fp32";
+
+/// Refuses a finished model's precision if the device does not have it:
+/// FAILED_PRECONDITION/PRECISION_UNSUPPORTED.
+Status check_model_precision(Precision precision, DeviceTraits traits);
 
 /// Refuses fields that are out of range or have no effect. One error lists up to 16 of them by the
 /// names that users write, such as recipe.batch_size. Only the model's objective is used. `ranks`

@@ -138,7 +138,9 @@ class Backend {
   /// the workspace. Programs are compiled for it (CompileOptions::alignment).
   virtual int64_t alignment() const = 0;
   /// Returns the device's properties that programs are compiled for.
-  DeviceTraits traits() const { return {alignment(), processor()}; }
+  DeviceTraits traits() const { return {alignment(), processor(), has_bf16()}; }
+  /// Returns whether the device computes with tensors that are stored in bfloat16.
+  virtual bool has_bf16() const { return true; }
   /// Allocates zeroed device memory, aligned to alignment(). Throws std::bad_alloc.
   virtual void* allocate(int64_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;

@@ -42,6 +42,7 @@ class ForwardingBackend : public Backend {
   Algorithms* algorithms() const override { return inner_.algorithms(); }
 
   int64_t alignment() const override { return inner_.alignment(); }
+  bool has_bf16() const override { return inner_.has_bf16(); }
   void* allocate(int64_t bytes) override { return inner_.allocate(bytes); }
   void release(void* memory) noexcept override { inner_.release(memory); }
   void copy_to_device(void* device, const void* host, int64_t bytes) override {

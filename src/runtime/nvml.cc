@@ -56,6 +56,7 @@ struct Nvml::Api {
   NvmlReturn (*driver_version)(char*, unsigned) = nullptr;
   const char* (*error_string)(NvmlReturn) = nullptr;
   // Null if the driver lacks the function.
+  NvmlReturn (*compute_capability)(NvmlDeviceHandle*, int* major, int* minor) = nullptr;
   NvmlReturn (*mig_mode)(NvmlDeviceHandle*, unsigned* now, unsigned* pending) = nullptr;
   NvmlReturn (*instance_count_max)(NvmlDeviceHandle*, unsigned*) = nullptr;
   NvmlReturn (*instance_by_index)(NvmlDeviceHandle*, unsigned, NvmlDeviceHandle**) = nullptr;
@@ -107,6 +108,10 @@ void Nvml::Api::describe(NvmlDeviceHandle* handle, NvmlDevice& device) const {
   device.uuid = uuid.data();
   device.memory_bytes = static_cast<int64_t>(memory.total);
   device.memory_used_bytes = static_cast<int64_t>(memory.used);
+  int major = 0, minor = 0;
+  if (compute_capability != nullptr && compute_capability(handle, &major, &minor) == 0) {
+    device.capability = 10 * major + minor;  // an instance without its own value has the GPU's
+  }
   read_sensors(handle, device);
 }
 
@@ -197,6 +202,7 @@ Result<std::unique_ptr<Nvml>> Nvml::load(const std::string& library) {
   bind(api->device_memory, "nvmlDeviceGetMemoryInfo");
   bind(api->driver_version, "nvmlSystemGetDriverVersion");
   bind(api->error_string, "nvmlErrorString");
+  bind_optional(api->compute_capability, "nvmlDeviceGetCudaComputeCapability");
   bind_optional(api->mig_mode, "nvmlDeviceGetMigMode");
   bind_optional(api->instance_count_max, "nvmlDeviceGetMaxMigDeviceCount");
   bind_optional(api->instance_by_index, "nvmlDeviceGetMigDeviceHandleByIndex");

@@ -25,6 +25,7 @@ struct NvmlDevice {
   std::string model;
   std::string uuid;      // the identifier for CUDA_VISIBLE_DEVICES
   std::string gpu_uuid;  // of the whole GPU; equal to `uuid` if it is not an instance
+  int capability = 0;    // ten times the compute capability, such as 75; 0: unknown
   int64_t memory_bytes = 0;
   int64_t memory_used_bytes = 0;
   // Empty if the driver does not report the value, e.g. for an instance.

@@ -161,7 +161,7 @@ Status Loop::finish_step() {
     return not_finite("the gradients of step " + std::to_string(state_.step + 1) +
                           " are not finite in fp16, although the loss scale is only " +
                           short_number(static_cast<double>(*result.loss_scale)),
-                      "recipe.precision: bf16 or ");
+                      "recipe.precision: bf16 or tf32 or ");
   }
   ++state_.step;
   progressed();

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "src/calibration/calibrate_probes.h"
+#include "src/forecast/assumed_rates.h"
+#include "src/planning/gpu_comparison.h"
 
 namespace trainyard::bench {
 namespace {
@@ -98,6 +100,7 @@ std::vector<ForecastRow> forecast_rows(const AlgorithmTimes& times) {
       steps.push_back({model, batch, precision, 0, 0, 0});
     }
   }
+  const KnownGpu& h100 = *find_known_gpus("h100", "").value().front();
   std::map<std::string_view, RateModel> rates;
   std::vector<ForecastRow> rows;
   for (const MeasuredRow& of : steps) {
@@ -111,7 +114,8 @@ std::vector<ForecastRow> forecast_rows(const AlgorithmTimes& times) {
         step_work({{&programs.train.program, 1}}, input_bytes(programs.train), Processor::kGpu);
     const Result<StepForecast> forecast = forecast_step(work, rates.at(of.precision));
     if (!forecast.ok()) throw std::runtime_error(step.model + ": " + forecast.error().message);
-    rows.push_back({of, forecast->time, predict(count_step(step), times).ms() * 1e-3});
+    rows.push_back({of, forecast->time, forecast_step(work, assumed_rates_of(h100, precision)).time,
+                    predict(count_step(step), times).ms() * 1e-3});
   }
   return rows;
 }

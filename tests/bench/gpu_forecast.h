@@ -15,9 +15,13 @@ namespace trainyard::bench {
 struct ForecastRow {
   MeasuredRow of;  // `ms` is 0 if the first run had no such step
   TimeRange forecast;
+  TimeRange assumed;  // from the published rates of an H100 instead (src/forecast/assumed_rates.h)
   double modelled_s = 0;
   double error() const { return forecast.seconds / modelled_s - 1; }
-  bool is_in_range() const { return modelled_s >= forecast.low && modelled_s <= forecast.high; }
+  bool is_in_range() const { return is_in(forecast); }
+  bool is_in(const TimeRange& range) const {
+    return modelled_s >= range.low && modelled_s <= range.high;
+  }
 };
 
 /// Returns the steps of the first run, and others with sizes between and beyond those of the

@@ -42,6 +42,11 @@ void measure_product(KeyedProblem& p, std::map<std::string, std::vector<int64_t>
   const auto m = static_cast<double>(s.at(0)), n = static_cast<double>(s.at(1)),
              k = static_cast<double>(s.at(2)), batch = static_cast<double>(b.at(0));
   p.flops = 2 * batch * m * n * k;
+  const auto& t = numbers["transposed"];
+  const bool transposes_a = t.at(0) != 0, transposes_b = t.at(1) != 0;
+  for (const int64_t side : {s[transposes_a ? 0 : 2], s[transposes_b ? 2 : 1], s[1]}) {
+    p.is_odd |= side % 8 != 0;
+  }
   p.bytes = batch * ((m * k + k * n) * static_cast<double>(bytes_of(p.operands)) +
                      m * n * static_cast<double>(bytes_of(p.result)));
 }
@@ -83,22 +88,14 @@ std::string problem_of(std::string key) {
   return key;
 }
 
-double rate_us(double flops, double bytes, double rate) {
-  return 1e6 * std::max(flops / rate, bytes / facts().bandwidth.value) +
-         facts().submission_us.value;
+double rate_us(double flops, double bytes, double rate, const Facts& f = facts()) {
+  return 1e6 * std::max(flops / rate, bytes / f.bandwidth.value) + f.submission_us.value;
 }
 
 Charge stated_rate(const KeyedProblem& p) {
-  const Facts& f = facts();
-  const Fact& rate = p.is_convolution ? (p.is_half() ? f.half_convolution
-                                         : p.tf32    ? f.tf32_convolution
-                                                     : f.f32_convolution)
-                                      : (p.is_half() ? f.half_product
-                                         : p.tf32    ? f.tf32_product
-                                                     : f.f32_product);
   std::ostringstream how;
-  how << "not timed: " << rate.value * 1e-12 << " TFLOP/s, or its bytes";
-  return {rate_us(p.flops, p.bytes, rate.value), Basis::kEstimate, how.str()};
+  how << "not timed: " << (facts().*rate_of(p)).value * 1e-12 << " TFLOP/s, or its bytes";
+  return {us_by_rate(p, facts()), Basis::kEstimate, how.str()};
 }
 
 /// Returns whether a convolution may run on our own kernel, which is then the first choice.
@@ -332,6 +329,19 @@ KeyedProblem parse_algorithm_key(const std::string& key) {
     throw std::invalid_argument("no key of an algorithm: " + key);
   }
   return p;
+}
+
+Fact Facts::*rate_of(const KeyedProblem& p) {
+  if (p.is_convolution) {
+    return p.is_half() ? &Facts::half_convolution
+           : p.tf32    ? &Facts::tf32_convolution
+                       : &Facts::f32_convolution;
+  }
+  return p.is_half() ? &Facts::half_product : p.tf32 ? &Facts::tf32_product : &Facts::f32_product;
+}
+
+double us_by_rate(const KeyedProblem& p, const Facts& facts) {
+  return rate_us(p.flops, p.bytes, (facts.*rate_of(p)).value, facts);
 }
 
 AlgorithmTimes::AlgorithmTimes(const std::filesystem::path& file) {

@@ -36,6 +36,9 @@ struct KeyedProblem {
   std::vector<int64_t> filter;  // a convolution's filter: [K, C/G, R, S]
   double flops = 0;
   double bytes = 0;  // operands and result, once each
+  // Whether a side of a product along which elements are contiguous is no multiple of 8: it then
+  // has no kernel that reads 16 bytes at a time.
+  bool is_odd = false;
 
   bool is_half() const { return operands != "F32"; }
 };
@@ -48,6 +51,11 @@ struct Charge {
   Basis basis = Basis::kEstimate;
   std::string how;  // the basis of an estimate; empty if the algorithm was timed
 };
+
+/// The line of step_facts.cc with the rate of a problem that was not timed.
+Fact Facts::*rate_of(const KeyedProblem& problem);
+/// The microseconds of the problem at that rate, or of its bytes, if that is longer.
+double us_by_rate(const KeyedProblem& problem, const Facts& facts);
 
 /// The times in a file of algorithms (src/runtime/algorithms.h).
 class AlgorithmTimes {
@@ -70,12 +78,14 @@ class AlgorithmTimes {
   /// offer.
   std::vector<std::string> taken(const std::vector<AskedAlgorithm>& asked) const;
 
- private:
   struct Entry {
     KeyedProblem problem;
     int engine = -1;  // cuDNN's engine; -1: none
     double us = 0;    // 0: not timed
   };
+  const std::map<std::string, Entry>& entries() const { return entries_; }
+
+ private:
   struct Rate {
     double flops = 0, us = 0;
   };

@@ -363,6 +363,44 @@ TEST_F(Cli, PlanShowsShardingPlansOnRequestAndMentionsThemWhenUseful) {
       << both.err;
 }
 
+TEST_F(Cli, PlanComparesTheCpuWithGpusThatNobodyHas) {
+  server_.state().plan = deep_plan(1);
+  EXPECT_EQ(run({"plan", spec()}).out.find("ADVICE"), std::string::npos);
+  EXPECT_EQ(server_.state().plans.back().compared_gpus_size(), 0);
+  v1::GpuComparison& row = *server_.state().plan.add_gpu_comparisons();
+  row.set_gpu("t4");
+  row.set_verdict(v1::GpuComparison::PROBABLY_GPU);
+  row.set_speedup_low(2);
+  row.set_speedup_high(9);
+  const Done done = run({"plan", spec(), "--gpu", "T4, RTX 3060"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("probably GPU"), std::string::npos) << done.out;
+  const auto& asked = server_.state().plans.back().compared_gpus();
+  EXPECT_EQ(std::vector<std::string>(asked.begin(), asked.end()),
+            (std::vector<std::string>{"t4", "rtx-3060"}));
+  const Done unknown = run({"plan", spec(), "--gpu", "t4,voodoo2"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_NE(unknown.err.find("--gpu: 'voodoo2' is not known, expected one of all, t4, "),
+            std::string::npos)
+      << unknown.err;
+  const Done both = run({"plan", spec(), "--gpu", "t4", "--dump", "memory"});
+  EXPECT_EQ(both.code, 2);
+  EXPECT_NE(both.err.find("--gpu excludes --sharding-plans and --dump"), std::string::npos)
+      << both.err;
+}
+
+// The CPU is measured, so its time depends on the machine; the GPUs' verdicts exist nevertheless.
+TEST_F(Cli, ThePlanOfFilesComparesThisCpuWithGpus) {
+  server_.stop();
+  const Done done = run({"plan", testing::source_path("examples/digits_cnn.yaml"), "--threads", "1",
+                         "--gpu", "t4,h100", "-o", "json"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  for (const char* words : {"\"gpu\": \"t4\"", "\"gpu\": \"h100\"", "\"verdict\": \"",
+                            "\"speedup_low\": ", "speed measured with 1 thread"}) {
+    EXPECT_NE(done.out.find(words), std::string::npos) << words << " in " << done.out;
+  }
+}
+
 TEST_F(Cli, ShardingPlansOfSpecFilesAreComparedWithoutAServer) {
   server_.stop();
   const Done done = run({"plan", testing::source_path("examples/digits_cnn.yaml"), "--threads", "1",

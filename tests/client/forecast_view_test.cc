@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "client/cli/gpu_view.h"
+
 namespace trainyard::cli {
 namespace {
 
@@ -30,6 +32,42 @@ TEST(ForecastView, ATableOfDevicesWithTheirBasis) {
             "gpu-0     unknown\n"
             "cpu: forecast from speed measured with 2 threads, about 2 Wh\n"
             "gpu-0: unknown: the speed has not been measured yet\n");
+}
+
+TEST(ForecastView, GpusThatAreComparedWithTheirRangesAndAdvice) {
+  v1::JobPlan plan;
+  EXPECT_EQ(render_gpu_comparisons(plan, false, 0), "");
+  v1::GpuComparison& l4 = *plan.add_gpu_comparisons();
+  l4.set_gpu("l4");
+  l4.set_bytes_needed(int64_t{3} << 30);
+  l4.set_memory_bytes(int64_t{22} << 30);
+  l4.set_step_seconds(0.01);
+  l4.set_step_seconds_low(0.005);
+  l4.set_step_seconds_high(0.04);
+  l4.set_total_seconds(100);
+  l4.set_total_seconds_low(60);
+  l4.set_total_seconds_high(400);
+  l4.set_speedup_low(1.5);
+  l4.set_speedup_high(11);
+  l4.set_cost_share_low(0.25);
+  l4.set_cost_share_high(1.5);
+  l4.set_verdict(v1::GpuComparison::PROBABLY_GPU);
+  v1::GpuComparison& t4 = *plan.add_gpu_comparisons();
+  t4.set_gpu("t4");
+  t4.set_bytes_needed(int64_t{30} << 30);
+  t4.set_memory_bytes(int64_t{15} << 30);
+  t4.set_verdict(v1::GpuComparison::IMPOSSIBLE);
+  t4.set_advice("Not there: the job needs 30 GiB.");
+  plan.set_gpu_comparisons_basis("They are assumed.");
+  EXPECT_EQ(
+      render_gpu_comparisons(plan, false, 0),
+      "GPU   NEEDS     HAS           STEP          TOTAL TIME       SPEED          COST  ADVICE\n"
+      "l4    3 GiB  22 GiB  5 ms to 40 ms  60 s to 6 min 40 s  1.5 to 11x  0.25 to 1.5x  probably "
+      "GPU\n"
+      "t4   30 GiB  15 GiB                                                               not "
+      "possible\n"
+      "t4: Not there: the job needs 30 GiB.\n"
+      "SPEED and COST are multiples of the CPU's. They are assumed.\n");
 }
 
 TEST(ForecastView, AClusterWithItsTimeLimit) {

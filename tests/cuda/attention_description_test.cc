@@ -124,9 +124,9 @@ TEST_F(AttentionDescription, AnA100HasEngines) {
   }
 }
 
-// The heuristics propose engine 7, which serves any graph, for the gradient on these GPUs. The
-// engine for attention is deterministic although its workspace has no room for ds: blocks that
-// added to dq would need a sum in F32, which neither the graph nor the workspace has.
+// The heuristics propose engine 7, that of an A100, for the gradient on these GPUs. Their own engine
+// is deterministic although its workspace has no room for ds: blocks that added to dq would need a
+// sum in F32, which neither the graph nor the workspace has.
 TEST_F(AttentionDescription, AB200HasItsOwnEngine) {
   const BackendDescriptor device = b200();
   if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/conv_algorithms.h"
 #include "tests/cuda/described_device.h"
 
@@ -192,6 +193,25 @@ ConvDims dims_of(const Layer& l, int64_t batch) {
   return d;
 }
 
+/// The convolutions of ResNet-18 on 512 images of 32 x 32.
+std::vector<ConvDims> resnet18_convolutions() {
+  std::vector<ConvDims> all;
+  for (const Layer& l : std::initializer_list<Layer>{{3, 32, 64},
+                                                     {64, 32, 64},
+                                                     {64, 32, 128, 3, 2},
+                                                     {64, 32, 128, 1, 2},
+                                                     {128, 16, 128},
+                                                     {128, 16, 256, 3, 2},
+                                                     {128, 16, 256, 1, 2},
+                                                     {256, 8, 256},
+                                                     {256, 8, 512, 3, 2},
+                                                     {256, 8, 512, 1, 2},
+                                                     {512, 4, 512}}) {
+    all.push_back(dims_of(l, 512));
+  }
+  return all;
+}
+
 /// Every convolution of ResNet-50, of VGG16, and of ResNet-18 for images of 32x32 pixels.
 std::vector<ConvDims> convolutions_of_networks() {
   std::vector<ConvDims> all;
@@ -215,26 +235,17 @@ std::vector<ConvDims> convolutions_of_networks() {
                                                      {512, 14, 512}}) {
     all.push_back(dims_of(l, 64));
   }
-  for (const Layer& l : std::initializer_list<Layer>{{3, 32, 64},
-                                                     {64, 32, 64},
-                                                     {64, 32, 128, 3, 2},
-                                                     {64, 32, 128, 1, 2},
-                                                     {128, 16, 128},
-                                                     {128, 16, 256, 3, 2},
-                                                     {128, 16, 256, 1, 2},
-                                                     {256, 8, 256},
-                                                     {256, 8, 512, 3, 2},
-                                                     {256, 8, 512, 1, 2},
-                                                     {512, 4, 512}}) {
-    all.push_back(dims_of(l, 512));
-  }
+  for (const ConvDims& d : resnet18_convolutions()) all.push_back(d);
   return all;
 }
+
+constexpr int64_t kLarge = int64_t{80} << 30;  // memory of a large GPU, in bytes
 
 /// The first engine, other than the last resorts, for which the library makes a plan within the
 /// workspace budget. A filter's gradient in 16 bits is rounded to 16 bits.
 std::optional<EngineChoice> first_engine(ConvolutionPass pass, const ConvDims& d, Format format,
-                                         bool tf32, const BackendDescriptor& device) {
+                                         bool tf32, const BackendDescriptor& device,
+                                         int64_t memory_bytes = kLarge) {
   const ConvolutionProblem problem{pass, d, true, format, format, false, false, tf32};
   const ConvolutionGraph graph(problem, nullptr);
   for (const EngineChoice& choice :
@@ -243,7 +254,7 @@ std::optional<EngineChoice> first_engine(ConvolutionPass pass, const ConvDims& d
     const BackendDescriptor plan = described_plan(engine.config.get(), device.get());
     if (plan != nullptr &&
         dnn::get<int64_t>(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) <=
-            workspace_max(problem)) {
+            workspace_max(problem, memory_bytes)) {
       return choice;
     }
   }
@@ -258,7 +269,8 @@ TEST(ConvolutionDescription, NoNetworkNeedsTheNaiveEngine) {
     if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
     for (const ConvDims& d : convolutions_of_networks()) {
       // The A100 is tried only with convolutions for which 256 MiB are too few.
-      const bool large = workspace_max({ConvolutionPass::kForward, d}) > kConvolutionWorkspaceLeast;
+      const bool large =
+          workspace_max({ConvolutionPass::kForward, d}, kLarge) > kConvolutionWorkspaceMost;
       if (!newer && !large) continue;
       for (const ConvolutionPass pass :
            {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
@@ -270,6 +282,24 @@ TEST(ConvolutionDescription, NoNetworkNeedsTheNaiveEngine) {
               << d.x.N << "," << d.x.C << "," << d.x.H << " filters " << d.K << "," << d.window.R
               << " stride " << d.window.stride_h << (tf32 ? " TF32" : "");
         }
+      }
+    }
+  }
+}
+
+// The small budgets of a GPU of 2 GB suffice for the network that fits on it.
+TEST(ConvolutionDescription, AnOldGpuOfTwoGigabytesNeedsNoNaiveEngine) {
+  const BackendDescriptor device = mx450();
+  if (!device) GTEST_SKIP() << "this cuDNN describes devices in another way";
+  for (const Format format : {Format::kF32, Format::kF16}) {
+    for (ConvDims d : resnet18_convolutions()) {
+      d.x.N = 128;
+      for (const ConvolutionPass pass :
+           {ConvolutionPass::kForward, ConvolutionPass::kData, ConvolutionPass::kWeights}) {
+        const auto engine = first_engine(pass, d, format, /*tf32=*/false, device, int64_t{2} << 30);
+        EXPECT_TRUE(engine.has_value() && engine->engine != 0)
+            << "pass " << static_cast<int>(pass) << " channels " << d.x.C << " side " << d.x.H
+            << " filters " << d.K << (format == Format::kF16 ? " fp16" : " F32");
       }
     }
   }
@@ -298,12 +328,14 @@ TEST(ConvolutionDescription, TheNaiveEnginesAreTheRest) {
 
 TEST(ConvolutionDescription, TheBudgetGrowsWithTheOperands) {
   ConvolutionProblem p{ConvolutionPass::kData, dims_of({64, 224, 64}, 64), true};
-  EXPECT_EQ(workspace_max(p), (int64_t{2} * 64 * 64 * 224 * 224 + 64 * 64 * 9) * 4 + (32 << 20));
+  EXPECT_EQ(workspace_max(p, kLarge),
+            (int64_t{2} * 64 * 64 * 224 * 224 + 64 * 64 * 9) * 4 + (32 << 20));
   p.operands = Format::kBf16;
-  EXPECT_EQ(workspace_max(p), (int64_t{64} * 64 * 224 * 224 + 64 * 64 * 9) * 2 +
-                                  int64_t{64} * 64 * 224 * 224 * 4 + (32 << 20));
+  EXPECT_EQ(workspace_max(p, kLarge), (int64_t{64} * 64 * 224 * 224 + 64 * 64 * 9) * 2 +
+                                          int64_t{64} * 64 * 224 * 224 * 4 + (32 << 20));
   p.dims = dims();
-  EXPECT_EQ(workspace_max(p), int64_t{256} << 20);
+  EXPECT_EQ(workspace_max(p, kLarge), int64_t{256} << 20);
+  EXPECT_LT(workspace_max(p, int64_t{2} << 30), int64_t{64} << 20);
 }
 
 // Convolutions of VGG16 and LeNet-5, followed by bias and ReLU.

@@ -76,6 +76,20 @@ inline BackendDescriptor rtx_5090() {
           "cudnnVersion": 91900})");
 }
 
+/// A GPU of compute capability 7.5 with 2 GB. It has no bfloat16, no TF32 and no tensor cores.
+inline BackendDescriptor mx450() {
+  return described_device(
+      R"({"maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
+          "regsPerBlock": 65536, "multiProcessorCount": 14, "warpSize": 32,
+          "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 65536,
+          "reservedSharedMemoryPerBlock": 0, "maxRegistersPerSM": 65536, "maxCtasPerSM": 16,
+          "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 1024, "pciDeviceId": 1, "isTccDriver": 0,
+          "supportCoopLaunch": 1, "smClockRateKHz": 1575000, "memClockRateKHz": 5001000,
+          "l2CacheSize": 524288, "deviceName": "NVIDIA GeForce MX450", "deviceVer": 750,
+          "driverVer": 13000, "cudaDeviceId": 0, "totalGlobalMem": 2147483648,
+          "cudnnVersion": 91900})");
+}
+
 /// The plan of an engine for a described device; empty if the engine refuses.
 inline BackendDescriptor described_plan(cudnnBackendDescriptor_t config,
                                         cudnnBackendDescriptor_t device) {

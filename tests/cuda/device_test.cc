@@ -3,17 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <memory>
 
 #include "src/base/cores.h"
 #include "src/calibration/device_check.h"
 #include "src/job/train_job.h"
 #include "src/runtime/cuda_module.h"
 #include "src/runtime/join.h"
+#include "tests/cuda/many_buckets.h"
 #include "tests/cuda/ranks.h"
 #include "tests/cuda/resident_rows.h"
 #include "tests/cuda/staged_rows.h"
 #include "tests/cuda/tested_module.h"
 #include "tests/engine/peers_support.h"
+#include "tests/support/must_end.h"
 
 namespace trainyard {
 namespace {
@@ -66,6 +69,26 @@ TEST(CudaDevice, TwoTrainLikeTwoCpus) {
   for (const int64_t accumulate_steps : {1, 2}) {
     testing::expect_like_the_cpus(two_gpus, accumulate_steps, Shard::kNone,
                                   testing::sample_classes);
+  }
+}
+
+// NCCL ends no communicator while recordings with its exchanges exist.
+TEST(CudaDevice, TwoEndAlthoughTheirStepsAreRecorded) {
+  const auto open = [](int r) { return open_cuda_backend(testing::tested_module(), r); };
+  if (const auto second = open(1); !second.ok()) {
+    GTEST_SKIP() << "no second GPU: " << second.error().message;
+  }
+  for (const bool aborts : {true, false}) {
+    auto devices = testing::connected(2, [&](int r) { return std::shared_ptr(open(r).value()); });
+    auto job = std::make_unique<testing::ManyBuckets>(devices);
+    job->losses(4);  // the second step records
+    must_end(aborts ? "an aborted job" : "a job", [&] {
+      for (const RankDevice& device : devices) {
+        if (aborts) device.backend->communicator()->abort();
+      }
+      job.reset();
+      devices.clear();
+    });
   }
 }
 

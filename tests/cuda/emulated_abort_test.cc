@@ -139,6 +139,18 @@ TEST(EmulatedAbort, F32AGpuThatStops) {
   EXPECT_TRUE(nccl_has_ended_all());
 }
 
+// A session may be destroyed while a step is under way, for example after a full disk.
+TEST(EmulatedAbort, F32AGpuThatStopsInTheLastStep) {
+  auto job = recorded_job(0, kSoonStopped);
+  testing::stall_device(1, 10);
+  job->session->begin_step(
+      {std::as_bytes(std::span(job->input)), std::as_bytes(std::span(job->target)), 3, 0.05f});
+  must_end("the end of the session", [&] { job.reset(); });
+  EXPECT_GE(open_nccl_comms(), 1) << "the stopped rank still has its recording";
+  testing::release_device();
+  EXPECT_TRUE(nccl_has_ended_all());
+}
+
 TrainJob job_of(const Workspace& w, Shard shard) {
   TrainJob job = testing::rank_job(w, "job-" + name_of(shard));
   job.recipe.shard = shard;

@@ -11,6 +11,7 @@
 
 #include "kernels/math/philox.h"
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/fused_attention.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/cuda/parity.h"
@@ -174,7 +175,7 @@ TEST(EmulatedAttention, CudnnComputesWhatTheReferenceDoes) {
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
     dy.fill(9);
-    const Result got = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    const Result got = run_fused(device, c, kAttentionWorkspaceMost, operands, dy);
     if (HasFailure()) return;
 
     const AttentionDims d = dims_of(c);
@@ -212,7 +213,7 @@ TEST(EmulatedAttention, PartsAreTheWhole) {
     for (size_t i = 0; i < operands.tensors.size(); ++i) operands.tensors[i].fill(i + 1);
     Tensor dy(c.format, c.N * c.Tq * c.H * c.D);
     dy.fill(9);
-    const Result whole = run_fused(device, c, kAttentionWorkspaceMax, operands, dy);
+    const Result whole = run_fused(device, c, kAttentionWorkspaceMost, operands, dy);
     constexpr int64_t kHead = 128 * 128 * 2;  // bytes of ds for one head
     // The budgets allow two sequences at a time, one, two heads of one sequence, and less than one
     // head.
@@ -254,11 +255,11 @@ class AttentionEngines : public ::testing::Test {
  protected:
   ~AttentionEngines() override {
     testing::set_broken_algorithm(-1);
-    testing::set_device_capability(90);
+    testing::set_device_capability(9, 0);
     testing::set_dnn_version(CUDNN_VERSION);
   }
   /// The workspace of the plan that is used, by which the fake's engines differ; -1 without a plan.
-  static int64_t workspace(bool backward, int64_t most = kAttentionWorkspaceMax) {
+  static int64_t workspace(bool backward, int64_t most = kAttentionWorkspaceMost) {
     const Device device(0);
     const auto plan =
         FusedAttention::find(device, {backward, dims_of(kCases[0]), Format::kBf16}, most);
@@ -281,7 +282,7 @@ TEST_F(AttentionEngines, AnEngineThatDoesNotRunIsLeftOut) {
 TEST_F(AttentionEngines, BlackwellHasOneOfItsOwn) {
   EXPECT_EQ(workspace(true), kTensorCores);
   for (const int capability : {100, 103}) {
-    testing::set_device_capability(capability);
+    testing::set_device_capability(capability / 10, capability % 10);
     EXPECT_EQ(workspace(true), kOfBlackwell);
     EXPECT_EQ(workspace(false), kTensorCores);
     EXPECT_EQ(workspace(true, 1),
@@ -290,7 +291,7 @@ TEST_F(AttentionEngines, BlackwellHasOneOfItsOwn) {
   testing::set_broken_algorithm(2);  // that engine
   EXPECT_EQ(workspace(true), kTensorCores);
   testing::set_broken_algorithm(-1);
-  testing::set_device_capability(120);
+  testing::set_device_capability(12, 0);
   EXPECT_EQ(workspace(true), kTensorCores);
 }
 

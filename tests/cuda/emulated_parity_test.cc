@@ -266,6 +266,24 @@ TEST(EmulatedCuda, PassesItsCheck) {
   EXPECT_EQ(check.failure(), "");
 }
 
+// A GPU without bfloat16 is checked in fp16, whose first steps overflow and are skipped.
+TEST(EmulatedCuda, PassesItsCheckWithoutBfloat16) {
+  testing::set_device_capability(7, 5);
+  std::vector<std::string> names;
+  {
+    cuda::CudaBackend cuda(0);
+    const auto cpu = make_cpu_backend(2);
+    const DeviceCheck check = check_device(cuda, *cpu, [&](const DeviceCheckRow& row) {
+      names.push_back(row.network);
+      return true;
+    });
+    EXPECT_EQ(check.failure(), "");
+  }
+  testing::set_device_capability(9, 0);
+  EXPECT_NE(std::ranges::find(names, "resnet18 fp16"), names.end());
+  EXPECT_EQ(std::ranges::find(names, "resnet18 bf16"), names.end());
+}
+
 TEST(EmulatedCuda, RecordsAStepAndReplaysIt) {
   cuda::CudaBackend cuda(0);
   for (const testing::GraphCase& test : testing::graph_cases()) {

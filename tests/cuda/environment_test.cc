@@ -1,5 +1,5 @@
 // Catches: an unsuitable driver, GPU or compute mode for which the user sees a CUDA error number
-// instead of what to do; and a small GPU whose memory is filled by staging buffers.
+// instead of what to do; and a small GPU whose memory is filled by staging buffers or workspaces.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/runtime/cuda/backend.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/staging.h"
 #include "tests/cuda/fake_cuda.h"
 
@@ -32,6 +33,39 @@ TEST(CudaEnvironment, AGpuThatTheBuildHasNoCodeForIsNamed) {
             std::string::npos)
       << text;
   EXPECT_NE(text.find("-DTRAINYARD_CUDA_ARCHITECTURES=90"), std::string::npos) << text;
+}
+
+// A build for such a GPU would fail: the toolkit has no code for it.
+TEST(CudaEnvironment, AGpuThatIsTooOldForEveryBuildIsRefusedWithoutAdviceToBuild) {
+  testing::set_has_code(false);
+  testing::set_device_capability(7, 0);
+  const std::string text = refusal().what();
+  testing::set_device_capability(9, 0);
+  testing::set_has_code(true);
+  EXPECT_NE(text.find("Emulated GPU has 7.0"), std::string::npos) << text;
+  EXPECT_NE(text.find("Trainyard supports GPUs of compute capability 7.5 or later"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("TRAINYARD_CUDA_ARCHITECTURES"), std::string::npos) << text;
+}
+
+TEST(CudaEnvironment, WorkspacesShrinkWithTheDevice) {
+  constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
+  for (const int64_t large : {16 * kGiB, 80 * kGiB}) {
+    EXPECT_EQ(attention_workspace_max(large), 512 * kMiB);
+    EXPECT_EQ(scores_bytes_max(large), 256 * kMiB);
+    EXPECT_EQ(convolution_workspace_least(large), 256 * kMiB);
+    EXPECT_EQ(matmul_workspace_max(large), 32 * kMiB);
+  }
+  // A driver keeps some megabytes of the memory for itself, and another driver keeps others.
+  for (const int64_t small : {2 * kGiB, 2 * kGiB - 40 * kMiB, 2 * kGiB - 130 * kMiB}) {
+    EXPECT_EQ(attention_workspace_max(small), 64 * kMiB);
+    EXPECT_EQ(scores_bytes_max(small), 32 * kMiB);
+    EXPECT_EQ(convolution_workspace_least(small), 32 * kMiB);
+    EXPECT_EQ(matmul_workspace_max(small), 16 * kMiB);
+  }
+  EXPECT_EQ(attention_workspace_max(4864 * kMiB), 160 * kMiB) << "a MIG instance of 5 GB";
+  EXPECT_GT(scores_bytes_max(0), 0);
 }
 
 TEST(CudaEnvironment, ADriverThatIsTooOldIsNamedWithTheOneThatIsNeeded) {

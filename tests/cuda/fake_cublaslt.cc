@@ -201,6 +201,9 @@ std::string why_impossible(const Operation& op, const Layout& a, const Layout& b
     return "The sizes of the matrices do not fit";
   }
   if (op.tf32 && a.type != CUDA_R_32F) return "TF32 is of operands in F32";
+  if ((op.tf32 || a.type == CUDA_R_16BF) && !trainyard::testing::has_bf16_and_tf32()) {
+    return "The device has no products of this type";
+  }
   if (a.type != b.type || (c.type != CUDA_R_32F && c.type != a.type)) {
     return "There is no product of these types";
   }

@@ -112,8 +112,6 @@ void count_restored_algorithm();
 /// Advances the clock for the work that runs.
 void spend_algorithm_cost(size_t index);
 constexpr int kAlgorithms = 3;
-/// Sets the compute capability of all devices, 90 for 9.0.
-void set_device_capability(int value);
 /// Sets the version of cuDNN, in the form of cudnnGetVersion().
 void set_dnn_version(size_t version);
 /// Sets the name of all devices.
@@ -171,8 +169,14 @@ int64_t polling_host_waits();
 void set_has_code(bool has_code);
 /// Sets the CUDA version that the driver supports, in CUDA's encoding; 0: no driver.
 void set_driver_cuda(int version);
-/// Sets the memory of every device.
+/// Sets the memory of every device. An allocation that exceeds it fails as out of memory, unless
+/// works are only counted.
 void set_device_memory(int64_t bytes);
+/// Sets the compute capability of every device. Below 8.0 the libraries have neither bfloat16 nor
+/// TF32.
+void set_device_capability(int major, int minor);
+/// Only the fakes call this: whether the devices have bfloat16 and TF32.
+bool has_bf16_and_tf32();
 /// The number of recordings uploaded so far.
 int64_t uploaded_recordings();
 /// Whether cuDNN proposes engines for convolutions.

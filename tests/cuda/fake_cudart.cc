@@ -355,7 +355,6 @@ void set_broken_algorithm(int index) { broken_algorithm = index; }
 void set_refused_algorithm(int index) { refused_algorithm = index; }
 void set_nan_loser(int index) { nan_loser = index; }
 bool loses_nan(int64_t index) { return index == nan_loser; }
-void set_device_capability(int value) { capability = value; }
 int64_t restored_algorithms() { return restored; }
 bool is_algorithm_broken(int64_t index) { return index == broken_algorithm; }
 bool is_algorithm_refused(int64_t index) { return index == refused_algorithm; }
@@ -407,6 +406,8 @@ int64_t polling_host_waits() {
 void set_has_code(bool has) { has_code = has; }
 void set_driver_cuda(int version) { driver_cuda = version; }
 void set_device_memory(int64_t bytes) { device_memory = bytes; }
+void set_device_capability(int major, int minor) { capability = 10 * major + minor; }
+bool has_bf16_and_tf32() { return capability >= 80; }
 int64_t uploaded_recordings() { return uploaded; }
 int device_of(CUstream_st* stream) { return stream->device; }
 
@@ -516,7 +517,8 @@ cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
 
 cudaError_t cudaMalloc(void** memory, size_t size) {
   if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
-  if (static_cast<int64_t>(size) > limit) return fail(cudaErrorMemoryAllocation);
+  const int64_t free = counts_only ? limit : device_memory * visible_devices() - allocated;
+  if (static_cast<int64_t>(size) > std::min(limit, free)) return fail(cudaErrorMemoryAllocation);
   *memory = nullptr;
   if (size == 0) return cudaSuccess;
   if (counts_only) {

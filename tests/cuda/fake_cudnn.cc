@@ -448,12 +448,15 @@ bool has_attention_engine(const std::vector<DnnOperation>& operations) {
 }
 
 bool has_engine(const Descriptor& graph) {
-  if (!is_convolution(graph))
-    return has_graph_engines && has_attention_engine(operations_of(graph));
+  if (!is_convolution(graph)) {
+    return has_graph_engines && trainyard::testing::has_bf16_and_tf32() &&
+           has_attention_engine(operations_of(graph));
+  }
   if (!has_engines) return false;
   const Problem p = Problem::of(child(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS));
   const Tensor& operand = p.pass == Pass::kForward ? p.x : p.y;
   const bool half = operand.type != CUDNN_DATA_FLOAT;
+  if (operand.type == CUDNN_DATA_BFLOAT16 && !is_new) return false;
   const ConvolutionEpilogue epilogue(graph, p.y);
   if (epilogue.has_bias && epilogue.bias[0].type != operand.type) return false;
   const cudnnDataType_t made = (epilogue.has_bias ? epilogue.output[0] : p.result()).type;

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -52,6 +53,33 @@ class NthCandidate final : public Algorithms {
   std::map<std::string, std::vector<std::string>> choices_;  // by problem
   std::map<std::string, std::string> taken_;                 // by problem, since take()
 };
+
+/// Uses the library's first proposal for every problem, and remembers the choices.
+class FirstProposal final : public Algorithms {
+ public:
+  FirstProposal() : Algorithms(Options{{}, /*times=*/false}) {}
+
+  void forget() { taken_.clear(); }
+  /// The choices made since forget().
+  const std::map<std::string, std::string>& taken() const { return taken_; }
+
+  bool choose(const std::string& /*device_class*/, const std::string& key,
+              const AlgorithmProblem& problem) override {
+    const std::optional<std::string> first = problem.take_first();
+    if (first.has_value()) taken_[key] = *first;
+    return first.has_value();
+  }
+
+ private:
+  std::map<std::string, std::string> taken_;
+};
+
+/// Returns the choices as lines, for the report of a failing case.
+inline std::string lines_of(const std::map<std::string, std::string>& taken) {
+  std::string lines;
+  for (const auto& [key, choice] : taken) lines += "\n  " + key + ": " + choice;
+  return lines;
+}
 
 /// Whether this process tests the case: parallel processes share a test's cases by
 /// TRAINYARD_CANDIDATE_PART, where "2/3" is the second of three. Unset: all cases.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <limits>
@@ -31,6 +32,27 @@ constexpr double kRelativeMaxBf16 = 12.0 / 256;
 // The bound for products that round an F32 operand to 11 bits instead of 8.
 constexpr double kRelativeMax11Bits = 12.0 / 2048;
 
+/// Returns where a tensor and the workspace are in the arena, whose beginning is aligned: two
+/// buffers that overlap, or a misaligned one, show in these numbers.
+std::string places_of(const std::string& name, const CaseResult& result) {
+  const Program& program = result.program;
+  const int64_t workspace = program.persistent_bytes + program.transient_bytes;
+  std::string text;
+  for (size_t id = 0; id < program.placements.size(); ++id) {
+    if (program.graph.tensor(static_cast<TensorId>(id)).name != name) continue;
+    const Placement& p = program.placements[id];
+    text = name + " has the bytes from " +
+           std::to_string(p.offset_bytes +
+                          (p.segment == Segment::kTransient ? program.persistent_bytes : 0)) +
+           " to " +
+           std::to_string(p.offset_bytes + p.size_bytes +
+                          (p.segment == Segment::kTransient ? program.persistent_bytes : 0)) +
+           " of the arena, ";
+  }
+  return text + "the workspace those from " + std::to_string(workspace) + " to " +
+         std::to_string(result.planned_bytes);
+}
+
 void compare(const CaseResult& actual, const CaseResult& expected, double relative_max) {
   EXPECT_LE(actual.used_bytes, actual.planned_bytes);
   for (const auto& [name, got] : actual.values) {
@@ -46,9 +68,21 @@ void compare(const CaseResult& actual, const CaseResult& expected, double relati
     for (const double v : values) scale = std::max(scale, std::abs(v));
     for (size_t i = 0; i < values.size(); ++i) {
       ASSERT_LE(std::abs(got[i] - values[i]), relative_max * scale)
-          << name << "[" << i << "] " << got[i] << ", expected " << values[i];
+          << name << "[" << i << "] " << got[i] << ", expected " << values[i] << "; "
+          << places_of(name, actual);
     }
   }
+}
+
+/// Counts the failures of the running test so far.
+int failures_so_far() {
+  const ::testing::TestResult* const result =
+      ::testing::UnitTest::GetInstance()->current_test_info()->result();
+  int failures = 0;
+  for (int i = 0; i < result->total_part_count(); ++i) {
+    failures += result->GetTestPartResult(i).failed();
+  }
+  return failures;
 }
 
 /// NaN equals NaN here, since a case may contain one.
@@ -115,7 +149,8 @@ double relative_max_of(Precision precision) {
   }
 }
 
-void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_view part) {
+void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_view part,
+                   FirstProposal* choices) {
   std::set<std::string_view> seen;  // ops of the cases run so far
   const auto reference = make_reference_backend();
   const double relative_max = relative_max_of(precision);
@@ -134,10 +169,15 @@ void expect_parity(Backend& cuda, Precision precision, Cases which, std::string_
                      (keep_all ? " kept" : " reused"));
         options.keep_all = keep_all;
         options.runs = 3;  // kernel by kernel, recorded, replayed
+        if (choices != nullptr) choices->forget();
+        const int failures_before = failures_so_far();
         try {
           compare(run_case(narrow, cuda, options), expected, relative_max);
         } catch (const std::exception& e) {  // a library refuses; the other cases still run
           ADD_FAILURE() << e.what();
+        }
+        if (choices != nullptr && failures_so_far() > failures_before) {
+          std::printf("engines of the failing case:%s\n", lines_of(choices->taken()).c_str());
         }
       }
     }
@@ -157,6 +197,7 @@ int64_t compare_candidates(const GraphCase& test, Backend& backend, NthCandidate
     SCOPED_TRACE(test.name + (options.channels_last ? " channels-last" : " row-major") +
                  ", candidate " + std::to_string(number + 1));
     candidates.take(number++);
+    const int failures_before = failures_so_far();
     try {
       const CaseResult result = run_case(narrow, backend, options);
       if (candidates.most() < 2) break;  // no choice
@@ -165,6 +206,9 @@ int64_t compare_candidates(const GraphCase& test, Backend& backend, NthCandidate
       ++compared;
     } catch (const std::exception& e) {  // a library refuses; the other candidates still run
       ADD_FAILURE() << e.what();
+    }
+    if (failures_so_far() > failures_before) {
+      std::printf("engines of the failing case:%s\n", lines_of(candidates.taken()).c_str());
     }
   } while (number < candidates.most());
   return compared;

@@ -10,6 +10,8 @@
 
 namespace trainyard::testing {
 
+class FirstProposal;  // nth_candidate.h
+
 /// The allowed difference between a backend's results and the reference loops', relative to the
 /// largest number of a tensor.
 double relative_max_of(Precision precision);
@@ -20,8 +22,9 @@ double relative_max_of(Precision precision);
 /// still run. `part` selects cases by a part of their names, and so does TRAINYARD_CASE in the
 /// environment; kOneOfEachOp omits cases whose ops all occurred in earlier cases.
 enum class Cases : uint8_t { kAll, kOneOfEachOp };
+/// `choices`, if the backend uses it, has the engines of a failing case, which are then printed.
 void expect_parity(Backend& cuda, Precision precision, Cases which = Cases::kAll,
-                   std::string_view part = "");
+                   std::string_view part = "", FirstProposal* choices = nullptr);
 
 /// Compares the cases for which timing can choose among several algorithms, with each of them
 /// (nth_candidate.h), in both layouts and with workspaces that start as NaN.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/runtime/cuda_module.h"
+#include "tests/cuda/nth_candidate.h"
 #include "tests/cuda/parity.h"
 #include "tests/cuda/real_shapes.h"
 #include "tests/cuda/tested_module.h"
@@ -19,18 +20,25 @@ class Cuda : public ::testing::Test {
     auto opened = open_cuda_backend(testing::tested_module(), 0);
     if (!opened.ok()) GTEST_SKIP() << "no GPU: " << opened.error().message;
     cuda_ = std::move(*opened);
+    cuda_->use_algorithms(choices_);
   }
+  void expect_parity(Precision precision) {
+    testing::expect_parity(*cuda_, precision, testing::Cases::kAll, "", choices_.get());
+  }
+  // The library's first proposals, as without it, remembered for the report of a failing case.
+  std::shared_ptr<testing::FirstProposal> choices_ = std::make_shared<testing::FirstProposal>();
   std::unique_ptr<Backend> cuda_;
 };
 
-TEST_F(Cuda, EveryCaseOfTheTable) { testing::expect_parity(*cuda_, Precision::kFp32); }
-TEST_F(Cuda, EveryCaseOfTheTableInBf16) { testing::expect_parity(*cuda_, Precision::kBf16); }
-TEST_F(Cuda, EveryCaseOfTheTableInFp16) { testing::expect_parity(*cuda_, Precision::kFp16); }
-TEST_F(Cuda, EveryCaseOfTheTableInTf32) { testing::expect_parity(*cuda_, Precision::kTf32); }
+TEST_F(Cuda, EveryCaseOfTheTable) { expect_parity(Precision::kFp32); }
+TEST_F(Cuda, EveryCaseOfTheTableInBf16) { expect_parity(Precision::kBf16); }
+TEST_F(Cuda, EveryCaseOfTheTableInFp16) { expect_parity(Precision::kFp16); }
+TEST_F(Cuda, EveryCaseOfTheTableInTf32) { expect_parity(Precision::kTf32); }
 TEST_F(Cuda, RealShapes) {
   for (const Precision precision :
        {Precision::kFp32, Precision::kTf32, Precision::kBf16, Precision::kFp16}) {
-    testing::expect_right(*cuda_, testing::real_shapes(), precision);
+    testing::expect_right(*cuda_, testing::real_shapes(), precision, testing::Candidates::kFirst,
+                          choices_.get());
   }
 }
 // Tests each algorithm that timing may pick, since some job gets it. If time is limited by

@@ -184,7 +184,7 @@ const std::vector<ShapeCase>& small_shapes() {
 namespace {
 
 std::vector<std::string> find_wrong_first(Backend& cuda, const std::vector<ShapeCase>& cases,
-                                          Precision precision) {
+                                          Precision precision, FirstProposal* choices) {
   std::vector<std::string> wrong;
   const auto cpu = make_cpu_backend(usable_cores());
   for (const ShapeCase& shape : cases) {
@@ -192,9 +192,14 @@ std::vector<std::string> find_wrong_first(Backend& cuda, const std::vector<Shape
     for (const bool channels_last : {true, false}) {
       RunOptions options{channels_last, /*keep_all=*/false};
       options.precision = precision;
+      if (choices != nullptr) choices->forget();
+      const size_t wrong_before = wrong.size();
       check_case(c, cuda, options, run_case(c, *cpu, options),
                  name_of(shape, precision) + (channels_last ? ", channels-last" : ", row-major"),
                  wrong);
+      if (choices != nullptr && wrong.size() > wrong_before) {
+        wrong.back() += "; engines:" + lines_of(choices->taken());
+      }
     }
   }
   return wrong;
@@ -224,7 +229,9 @@ std::vector<std::string> find_wrong_candidates(Backend& cuda, const std::vector<
     size_t number = 0;
     do {
       candidates->take(number++);
+      const size_t wrong_before = wrong.size();
       check_case(c, nan_first, options, expected, name + std::to_string(number), wrong);
+      if (wrong.size() > wrong_before) wrong.back() += "; engines:" + lines_of(candidates->taken());
       ++compared;
       for (const auto& [key, choice] : candidates->taken()) {
         std::printf("  %s: %s\n", key.c_str(), choice.c_str());
@@ -239,14 +246,16 @@ std::vector<std::string> find_wrong_candidates(Backend& cuda, const std::vector<
 }  // namespace
 
 std::vector<std::string> find_wrong(Backend& cuda, const std::vector<ShapeCase>& cases,
-                                    Precision precision, Candidates which) {
+                                    Precision precision, Candidates which, FirstProposal* choices) {
   return which == Candidates::kAll ? find_wrong_candidates(cuda, cases, precision)
-                                   : find_wrong_first(cuda, cases, precision);
+                                   : find_wrong_first(cuda, cases, precision, choices);
 }
 
 void expect_right(Backend& cuda, const std::vector<ShapeCase>& cases, Precision precision,
-                  Candidates which) {
-  for (const std::string& what : find_wrong(cuda, cases, precision, which)) ADD_FAILURE() << what;
+                  Candidates which, FirstProposal* choices) {
+  for (const std::string& what : find_wrong(cuda, cases, precision, which, choices)) {
+    ADD_FAILURE() << what;
+  }
 }
 
 }  // namespace trainyard::testing

@@ -12,6 +12,8 @@
 
 namespace trainyard::testing {
 
+class FirstProposal;  // nth_candidate.h
+
 /// A convolution or a product, forward and backward. Its operands are computed by other nodes, as
 /// in a network, and are therefore stored in the precision.
 struct ShapeCase {
@@ -36,9 +38,11 @@ enum class Candidates : uint8_t { kFirst, kAll };
 /// bits, or F32 sums in another order. The bound is twice that for the norm of the whole tensor,
 /// and 8 times as much of its root mean square for a single element.
 std::vector<std::string> find_wrong(Backend& cuda, const std::vector<ShapeCase>& cases,
-                                    Precision precision, Candidates which);
-/// Reports each sentence as a failure.
+                                    Precision precision, Candidates which,
+                                    FirstProposal* choices = nullptr);
+/// Reports each sentence as a failure. `choices`, if the backend uses it, has the engines of a case
+/// of kFirst that is wrong, which the sentence then names.
 void expect_right(Backend& cuda, const std::vector<ShapeCase>& cases, Precision precision,
-                  Candidates which = Candidates::kFirst);
+                  Candidates which = Candidates::kFirst, FirstProposal* choices = nullptr);
 
 }  // namespace trainyard::testing

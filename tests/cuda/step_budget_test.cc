@@ -49,9 +49,11 @@ const Budget kBudgets[] = {
     {"resnet50:224", 256, Precision::kBf16, 465, 3, 158, 2, 95.5},
     {"vgg16:224", 128, Precision::kFp32, 97, 9, 38, 0, 62.6},
     {"vgg16:224", 128, Precision::kBf16, 114, 9, 38, 0, 34.1},
-    {"gpt2_small:1024", 64, Precision::kFp32, 287, 336, 0, 0, 320},
-    {"gpt2_small:1024", 64, Precision::kBf16, 206, 240, 60, 0, 158},
-    {"gpt2_small:1024", 64, Precision::kBf16, 256, 240, 0, 0, 161, /*dropout=*/0.1},
+    // In bf16 each of the head's 32 chunks has a small product more, for the last rows of the
+    // weights' gradient (src/runtime/cuda/head_loss.cc).
+    {"gpt2_small:1024", 64, Precision::kFp32, 262, 336, 0, 0, 310},
+    {"gpt2_small:1024", 64, Precision::kBf16, 184, 272, 60, 0, 153},
+    {"gpt2_small:1024", 64, Precision::kBf16, 234, 272, 0, 0, 156, /*dropout=*/0.1},
 };
 
 struct OpCount {

@@ -1,13 +1,18 @@
 // Catches: a model of a step's time (tests/bench/step_model.h) that no longer reproduces the times
 // of an H100, whose table lacks an op, or that charges a problem that was never timed without
-// saying so.
+// saying so; and a constant that was changed with a mend, without a new measurement.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "src/models/model_spec.h"
+#include "tests/bench/measured_programs.h"
 #include "tests/bench/step_model.h"
 
 namespace trainyard::bench {
@@ -119,6 +124,90 @@ TEST(StepModel, TheDevicesWayOfAConvolutionIsTheFirstThatItHas) {
   const Charge any = first_run().charge(problem + "bf16 workspace=268435456");
   EXPECT_EQ(any.us, charge.us);
   EXPECT_EQ(any.how, charge.how);
+}
+
+// A constant may have no other value than the one that the fitted rows give, to within a few per
+// cent. So it cannot follow a change of the code, or the rows that are held out.
+TEST(StepModel, ConstantsAreThoseOfTheFittedRows) {
+  const std::vector<MeasuredProgram> programs = measured_programs();
+  const double error = fit_error(programs, facts());
+  for (const FittedConstant& c : fitted_constants()) {
+    for (const double factor : {0.95, 1.05}) {
+      Facts other = facts();
+      for (Fact Facts::*const fact : c.facts) {
+        EXPECT_EQ((other.*fact).basis, Basis::kFitted) << c.name;
+        (other.*fact).value *= factor;
+      }
+      EXPECT_GT(fit_error(programs, other), error) << c.name << " times " << factor;
+    }
+  }
+}
+
+// The programs of the first run, by the model: the rows of models with a goal took no part in the
+// fit.
+TEST(StepModel, HeldOutRowsShowTheError) {
+  double squares = 0, furthest = 0;
+  int64_t rows = 0;
+  std::printf("| model, batch | precision | measured ms | predicted | off by | |\n");
+  for (const MeasuredProgram& p : measured_programs()) {
+    if (p.ms == 0) continue;
+    const double ms = predict_ms(p, facts()), off = ms / p.ms - 1;
+    std::printf("| %s, %lld | %s | %.4g | %.4g | %+.1f %% | %s |\n", p.model.c_str(),
+                static_cast<long long>(p.batch), p.precision.c_str(), p.ms, ms, 100 * off,
+                p.is_held_out() ? "held out" : "fitted");
+    if (!p.is_held_out()) continue;
+    ++rows;
+    squares += off * off;
+    furthest = std::max(furthest, std::abs(off));
+  }
+  const double error = std::sqrt(squares / static_cast<double>(rows));
+  std::printf("held out: %lld rows, root mean square %.1f %%, at most %.1f %%\n",
+              static_cast<long long>(rows), 100 * error, 100 * furthest);
+  EXPECT_EQ(rows, 12);  // GPT-2, ResNet-50, ViT-B and LeNet-5 in three precisions
+  EXPECT_LT(error, 0.07);
+  EXPECT_LT(furthest, 0.15);
+}
+
+// The rates of problems that were never timed, from every second problem that was; the others are
+// held out. Odd products and cuDNN's naive engine are exceptions that no rate describes.
+TEST(StepModel, RatesAreThoseOfEverySecondTimedProblem) {
+  constexpr double kFlopsMin = 1e10;
+  for (Fact Facts::*const rate :
+       {&Facts::half_product, &Facts::tf32_product, &Facts::f32_product, &Facts::half_convolution,
+        &Facts::tf32_convolution, &Facts::f32_convolution}) {
+    std::vector<const AlgorithmTimes::Entry*> entries;
+    for (const auto& [key, entry] : first_run().entries()) {
+      const KeyedProblem& p = entry.problem;
+      if (entry.us == 0 || entry.engine == 0 || p.is_odd || p.flops < kFlopsMin) continue;
+      if (rate_of(p) == rate) entries.push_back(&entry);
+    }
+    const auto ratio = [&](const AlgorithmTimes::Entry& e, const Facts& f) {
+      return us_by_rate(e.problem, f) / (e.us - f.measuring_us.value);
+    };
+    const auto error = [&](const Facts& f) {
+      double sum = 0;
+      for (size_t i = 0; i < entries.size(); i += 2)
+        sum += std::pow(std::log(ratio(*entries[i], f)), 2);
+      return sum;
+    };
+    SCOPED_TRACE((facts().*rate).source);
+    EXPECT_EQ((facts().*rate).basis, Basis::kFitted);
+    for (const double factor : {0.85, 1.15}) {
+      Facts other = facts();
+      (other.*rate).value *= factor;
+      EXPECT_GT(error(other), error(facts())) << (facts().*rate).value << " times " << factor;
+    }
+    std::vector<double> held_out;
+    for (size_t i = 1; i < entries.size(); i += 2) held_out.push_back(ratio(*entries[i], facts()));
+    std::ranges::sort(held_out);
+    const double median = held_out[held_out.size() / 2];
+    std::printf(
+        "%.0f TFLOP/s: predicted / timed of %zu held out problems: %.2f, tenths %.2f to %.2f\n",
+        (facts().*rate).value * 1e-12, held_out.size(), median, held_out[held_out.size() / 10],
+        held_out[held_out.size() * 9 / 10]);
+    EXPECT_GT(median, 0.75);
+    EXPECT_LT(median, 1.25);
+  }
 }
 
 // Catches a preset that the benchmarks cannot build. (For models without a performance goal, an op

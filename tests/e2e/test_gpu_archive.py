@@ -141,6 +141,7 @@ class PackedArchive(unittest.TestCase):
             results = json.load(tar.extractfile("gpu_check_results/results.json"))
         self.assertRegex(results["summary"], r"^Nothing is broken on an emulated GPU: \d+ steps passed; \d+ steps skipped\.$")
         self.assertIn("libtrainyard_cuda.so", results["libraries"])
+        self.assertIn("cuBLASLt: product, relu, bias, bf16 to bf16", " ".join(results["offers"]))
 
 
 if __name__ == "__main__":

@@ -268,12 +268,28 @@ class TheLibraries(Scratch):
         self.assertIn("libcublasLt.so.13.1.0.3", found[name]["path"])
 
     def test_what_the_libraries_offered_is_summed_up(self):
-        rows = [{"library": "cuBLASLt", "operation": "relu", "formats": "bf16", "problem": p, "offered": o, "lost_nan": n}
-                for p, o, n in (("1", 8, 2), ("2", 0, 0), ("3", 4, 0))]
+        rows = [{"library": "cuBLASLt", "operation": "product, relu", "formats": "bf16 to bf16", "problem": p, "offer": o}
+                for p, o in (("1", "loses NaN"), ("1", "offered"), ("2", "none"), ("3", "offered"), ("3", "offered"))]
         (self.out / "offers").write_text("".join(json.dumps(row) + "\n" for row in rows))
         self.assertEqual(output.of_offers(self.out / "offers"),
-                         ["cuBLASLt, relu, bf16: offered for 2 of 3 problems; 2 of 12 algorithms lost NaN"])
+                         ["cuBLASLt: product, relu, bf16 to bf16: used for 2 of 3 problems; for 1 an algorithm lost NaN"])
         self.assertEqual(output.of_offers(self.out / "absent"), [])
+
+    def test_the_engines_of_a_failing_case_are_listed(self):
+        text = """[ RUN      ] Cuda.EveryCaseOfTheTable
+/somewhere/tests/cuda/parity.cc:48: Failure
+h/grad[0] 1, expected 2; h/grad has the bytes from 512 to 1024 of the arena, the workspace those from 4096 to 8192
+Google Test trace:
+/somewhere/tests/cuda/parity.cc:104: Gemm/one row-major reused
+
+engines of the failing case:
+  matmul sizes=1,2,3: cublaslt 6472
+  conv sizes=4: cudnn engine=4
+[  FAILED  ] Cuda.EveryCaseOfTheTable (3 ms)
+"""
+        failure, engines = output.of_gtest(text)
+        self.assertIn("the bytes from 512 to 1024 of the arena", failure)
+        self.assertEqual(engines, "engines of the failing case: matmul sizes=1,2,3: cublaslt 6472; conv sizes=4: cudnn engine=4")
 
     def test_the_first_failing_case_is_found_in_the_output(self):
         text = """[ RUN      ] Cuda.EveryCaseOfTheTableInBf16

@@ -206,6 +206,62 @@ TEST(Planner, LayersAndADumpAreComputedOnRequest) {
   EXPECT_FALSE(planned.plan.warnings.empty()) << "no rows are held out";
 }
 
+Machine machine_with_t4() {
+  Machine machine = machine_with(1, 64 * kMiB);
+  machine.devices.devices[1].model = "Tesla T4";
+  machine.devices.devices[1].capability = 75;
+  return machine;
+}
+
+TEST(Planner, Bf16OnAGpuWithoutItIsRefusedWithWhatTheGpuAccepts) {
+  JobToPlan job = job_of(1);
+  job.recipe.precision = Precision::kBf16;
+  const auto refused = plan_on(machine_with_t4(), job, table(), std::nullopt, {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "spec.recipe.precision: bf16 needs a GPU of compute capability 8.0 or later, and "
+            "devices/gpu-0 (Tesla T4) has 7.5; expected fp16 (half precision with loss scaling), "
+            "tf32 or fp32");
+  for (const Precision accepted : {Precision::kFp16, Precision::kTf32, Precision::kFp32}) {
+    job.recipe.precision = accepted;
+    EXPECT_EQ(planned_on(machine_with_t4(), job).device.device, "devices/gpu-0");
+  }
+}
+
+TEST(Planner, Bf16IsPlannedForTheDeviceThatHasIt) {
+  JobToPlan any = job_of(0);
+  any.recipe.precision = Precision::kBf16;
+  const PlannedRun on_cpu = planned_on(machine_with_t4(), any, kWhereItStarts);
+  EXPECT_EQ(on_cpu.device.device, "devices/cpu");
+  EXPECT_EQ(on_cpu.device.advice,
+            "The CPU: bf16 needs a GPU of compute capability 8.0 or later, and devices/gpu-0 "
+            "(Tesla T4) has 7.5.");
+  Machine both = machine_with_t4();
+  both.devices.devices.push_back(device_named("devices/gpu-1", 64 * kMiB));
+  both.devices.devices[2].capability = 80;
+  PlannedRun planned = planned_on(both, any, kWhereItStarts);
+  EXPECT_EQ(planned.device.device, "devices/gpu-1");
+  // The memory is that of the GPU on which the job may run.
+  both.devices.devices[2].memory_bytes = kMiB / 64;
+  any.wish = DeviceWish::kGpu;
+  EXPECT_FALSE(judged(both, any, planned).fits);
+}
+
+// The worker's own check, for a GPU whose compute capability the daemon does not know.
+TEST(Planner, ARecipeInBf16IsRefusedByItsName) {
+  JobToPlan job = job_of(1);
+  job.recipe.precision = Precision::kBf16;
+  DeviceTraits old = kGpuTraits;
+  old.has_bf16 = false;
+  const auto refused = plan_run(job.model, job.recipe, table(), 1, old);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "recipe.precision: bf16 needs a GPU of compute capability 8.0 or later, and this one "
+            "is older; expected fp16 (half precision with loss scaling), tf32 or fp32");
+  job.recipe.precision = Precision::kFp16;
+  EXPECT_TRUE(plan_run(job.model, job.recipe, table(), 1, old).ok());
+}
+
 TEST(Planner, WeightsThatDoNotMatchAreRefusedOrReported) {
   JobToPlan job = job_of(1);
   job.recipe.initial_weights.source = "models/other";

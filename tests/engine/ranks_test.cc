@@ -332,6 +332,23 @@ TEST(Ranks, AStopAfterAnEvaluationNamesItsStep) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
+// Exit handlers and destructors of a GPU's libraries would wait for the stopped rank.
+TEST(RanksDeathTest, AStoppedRankDoesNotKeepTheProcess) {
+  const auto stop_one = [] {
+    std::atexit([] { std::_Exit(9); });
+    RankTeam team(2);
+    const auto failure = team.run(
+        [](size_t r) {
+          if (r == 1) std::latch(1).wait();
+        },
+        0.05, [] { return std::nullopt; });
+    if (!failure.has_value()) std::_Exit(1);
+    team.end([](size_t) { std::_Exit(2); }, 0.05);  // the last task needs all ranks
+    std::exit(7);
+  };
+  EXPECT_EXIT(stop_one(), ::testing::ExitedWithCode(7), "");
+}
+
 TEST(Ranks, F32AFaultOfOneEndsAll) {
   Disturbance d(4, [](const std::string& node, int run, const KernelArgs&) {
     if (node == "gemm1/grad" && run == 2) {

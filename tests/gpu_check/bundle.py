@@ -27,9 +27,12 @@ def files_of(out, archive):
 def write_once(out, archive, new, most):
     with tarfile.open(new, "w:gz", compresslevel=6) as tar:
         for path in files_of(out, archive):
-            content = shortened(path.read_bytes(), most)
+            try:
+                content, changed = shortened(path.read_bytes(), most), int(path.stat().st_mtime)
+            except FileNotFoundError:  # a step has removed or renamed it meanwhile
+                continue
             entry = tarfile.TarInfo(str(pathlib.PurePosixPath("gpu_check_results") / path.relative_to(out)))
-            entry.size, entry.mtime = len(content), int(path.stat().st_mtime)
+            entry.size, entry.mtime = len(content), changed
             tar.addfile(entry, io.BytesIO(content))
 
 

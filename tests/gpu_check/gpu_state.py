@@ -21,6 +21,8 @@ def ask(*arguments):
     try:
         done = subprocess.run(["nvidia-smi", *arguments, "--format=csv,noheader,nounits"], capture_output=True, text=True,
                               timeout=ANSWER_S)
+    except FileNotFoundError:
+        raise OSError("nvidia-smi was not found") from None
     except subprocess.TimeoutExpired:
         raise OSError(f"nvidia-smi did not answer within {ANSWER_S} s") from None
     if done.returncode != 0:

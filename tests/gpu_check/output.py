@@ -5,6 +5,7 @@ import json
 import re
 
 SAID_MAX = 300  # characters of one failure
+ENGINES = "engines of the failing case:"  # printed by tests/cuda/parity.cc after a failure
 TRACE = re.compile(r"^\S+:\d+: (.*)$")  # a line below "Google Test trace:"
 
 
@@ -27,6 +28,9 @@ def of_gtest(output):
                 if lines[at].strip():
                     said.append(lines[at].strip())
             failures.append(f"{test}: {', '.join(case) + ': ' if case else ''}{'; '.join(said)[:SAID_MAX]}")
+        elif line == ENGINES:
+            engines = itertools.takewhile(lambda x: x.startswith("  "), lines[i + 1:])
+            failures.append(f"{line} {'; '.join(map(str.strip, engines)) or 'none'}")
         elif line.startswith("[  FAILED  ] ") and line.rstrip().endswith("ms)"):
             names.append(line[13:].split()[0].rstrip(","))
     if re.search(r"^\[  PASSED  \] 0 tests\.$", output, re.MULTILINE) and not failures and not names:
@@ -93,20 +97,19 @@ def of_algorithms(folder):
 
 
 def of_offers(path):
-    """One line for each fused operation that the libraries were asked for: how often they offered
-    algorithms for it, and how many of these lost NaN."""
+    """One line for each fused operation that the libraries were asked for: for how many problems it
+    can be used, and for how many an algorithm lost NaN (src/runtime/cuda/offers.h)."""
     try:
         rows = [json.loads(line) for line in path.read_text().splitlines()]
     except (OSError, ValueError):
         return []
     found = {}
     for row in rows:
-        asked = found.setdefault((row["library"], row["operation"], row["formats"]), {})
-        asked[row["problem"]] = (row["offered"], row["lost_nan"])
+        counts = found.setdefault(f"{row['library']}: {row['operation']}, {row['formats']}", {})
+        counts.setdefault(row["offer"], set()).add(row["problem"])
     lines = []
-    for (library, operation, formats), asked in sorted(found.items()):
-        offered = [o for o, _ in asked.values() if o > 0]
-        lost = sum(n for _, n in asked.values())
-        lines.append(f"{library}, {operation}, {formats}: offered for {len(offered)} of {len(asked)} problems"
-                     + (f"; {lost} of {sum(offered)} algorithms lost NaN" if lost else ""))
+    for what, counts in sorted(found.items()):
+        offered, refused, loses = (counts.get(offer, set()) for offer in ("offered", "none", "loses NaN"))
+        lines.append(f"{what}: used for {len(offered)} of {len(offered | refused)} problems"
+                     + (f"; for {len(loses)} an algorithm lost NaN" if loses else ""))
     return lines

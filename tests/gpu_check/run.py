@@ -3,6 +3,7 @@ one failing case again with the libraries' logs, and keeps the report and the ar
 up to date."""
 
 import os
+import signal
 import time
 
 from gpu_check import bundle, libraries, library_logs, output
@@ -34,7 +35,9 @@ class Run(Watch):
         return self
 
     def __exit__(self, kind, error, trace):
-        if kind is not None:
+        if kind is SystemExit and isinstance(error.code, int) and error.code > 128:
+            self.results.content["interrupted"] = signal.Signals(error.code - 128).name
+        elif kind is not None:
             self.results.content["interrupted"] = f"{kind.__name__} {error}".strip()
         self.results.content["gpu_state"] = self.gpu.stop()
         self.write()
@@ -52,8 +55,11 @@ class Run(Watch):
         self.write_bundle()
 
     def write_bundle(self):
-        if self.archive:
-            bundle.write(self.out, self.archive)
+        try:
+            if self.archive:
+                bundle.write(self.out, self.archive)
+        except OSError as e:  # such as a full disk; the steps continue, and the next archive may succeed
+            print(f"{self.archive} cannot be written: {e}", flush=True)
         self.bundled_at = time.monotonic()
 
     def tick(self):

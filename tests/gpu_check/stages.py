@@ -83,7 +83,7 @@ def check_and_parity(launchers, emulated):
         step.may_skip_itself = True  # with one GPU
     # What tells most comes first. The candidates, which use whatever time is left, come last.
     return [
-        [Step("check", check, 60, is_hopeless=output.why_no_gpu, failing_case=lambda text: ("trainyard local check", check, {}))],
+        [Step("check", check, 60, is_hopeless=output.why_no_gpu)],
         [*(parity(f"parity_{p}", f"Cuda.EveryCaseOfTheTable{suffix}", cases) for p, suffix in PARITY.items()), real_shapes,
          parity("others", "Cuda.*-Cuda.EveryCaseOfTheTable*:Cuda.RealShapes", cases)],
         [parity("workspace", "Workspace.*")],

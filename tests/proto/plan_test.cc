@@ -149,5 +149,23 @@ TEST(PlanOnTheWire, AVerdictHasAdviceOnlyIfItDoesNotFit) {
   EXPECT_EQ(wire.shard(0), v1::Resources::OPTIMIZER);
 }
 
+TEST(PlanOnTheWire, AdviceNamesOptimizersThatKeepLess) {
+  MemoryFit fit;
+  fit.fits = false;
+  fit.advice.optimizers = {{"lion", true, 1, 4}, {"sgd"}};
+  const v1::MemoryFit wire = to_proto(fit);
+  ASSERT_EQ(wire.optimizers_size(), 2);
+  EXPECT_EQ(wire.optimizers(0).type(), "lion");
+  EXPECT_TRUE(wire.optimizers(0).without_clip_norm());
+  EXPECT_EQ(wire.optimizers(0).accumulate_steps(), 1);
+  EXPECT_EQ(wire.optimizers(0).batch_size(), 4);
+  EXPECT_EQ(wire.optimizers(1).type(), "sgd");
+  EXPECT_EQ(wire.optimizers(1).batch_size(), 0);
+  EXPECT_EQ(describe(fit.advice),
+            "recipe.optimizer.type: lion with no recipe.clip_gradients.norm and "
+            "recipe.accumulate_steps: 1 and recipe.batch_size: 4 or recipe.optimizer.type: sgd "
+            "would fit");
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -76,10 +76,19 @@ TEST_F(InventoryTest, GpusAreListedByNvml) {
   EXPECT_EQ(d.devices[2].kind, DeviceKind::kGpu);
   EXPECT_EQ(d.devices[2].model, "NVIDIA H200");
   EXPECT_EQ(d.devices[2].uuid, "GPU-1");
+  EXPECT_EQ(d.devices[2].capability, 90);
   EXPECT_EQ(d.devices[2].memory_bytes, int64_t{141} << 30);
   EXPECT_EQ(d.devices[2].memory_used_bytes, int64_t{1} << 30);
   EXPECT_TRUE(d.devices[2].schedulable);
   EXPECT_EQ(d.note, "");
+}
+
+TEST_F(InventoryTest, AGpuWithoutBfloat16IsKnown) {
+  script("devices=1,cc=75");
+  const Devices d = make_local_inventory(options)->read();
+  EXPECT_EQ(d.devices.at(1).capability, 75);
+  EXPECT_FALSE(has_bf16(d.devices[1]));
+  EXPECT_TRUE(has_bf16(d.devices[0])) << "the CPU";
 }
 
 TEST_F(InventoryTest, WithoutNvmlTheNoteSaysWhatToInstall) {
@@ -150,6 +159,7 @@ TEST_F(InventoryTest, InstancesOfAGpuAreDevices) {
   EXPECT_EQ(d.devices[2].model, "NVIDIA H200 MIG 1g.18gb");
   EXPECT_EQ(d.devices[2].memory_bytes, int64_t{16} << 30);
   EXPECT_TRUE(d.devices[2].is_instance);
+  EXPECT_EQ(d.devices[2].capability, 90) << "that of its GPU";
   EXPECT_EQ(d.devices[3].name, "devices/gpu-1");
   EXPECT_FALSE(d.devices[3].is_instance);
   EXPECT_NE(alike(d.devices[1]), alike(d.devices[2])) << "they cannot share a job";
@@ -341,6 +351,20 @@ TEST_F(CheckedInventoryTest, ReservesTheMemoryOfAProcessAndAtLeastOneGibibyte) {
   end(CheckPassed{3 * kLeast, ""});
   EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, kLeast + 700)
       << "other jobs may have been on it this time";
+}
+
+TEST_F(CheckedInventoryTest, KeepsAQuarterOfASmallGpuFree) {
+  constexpr int64_t kMiB = int64_t{1} << 20;
+  Device small = gpu(0);
+  small.memory_bytes = 2048 * kMiB;
+  Device larger = gpu(1);
+  larger.memory_bytes = 4096 * kMiB;
+  inner_->set({{Device{}, small, larger}, ""});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 512 * kMiB);
+  EXPECT_EQ(inventory_->read().devices[2].overhead_bytes, 1024 * kMiB);
+  start();
+  end(CheckPassed{600 * kMiB, ""});
+  EXPECT_EQ(inventory_->read().devices[1].overhead_bytes, 600 * kMiB) << "it takes more";
 }
 
 TEST_F(CheckedInventoryTest, MemoryThatAnotherProcessTookDuringTheCheckIsNotCountedAsTheWorkers) {

@@ -127,6 +127,56 @@ TEST(SchedDecide, InstancesAreNotGivenToOneJobTogether) {
   EXPECT_FALSE(check_satisfiable(DeviceWish::kGpu, 2, s.inventory).ok());
 }
 
+/// A job whose precision is bf16.
+WaitingJob bare_bf16_job(std::string uid, int64_t order, DeviceWish wish) {
+  WaitingJob j = bare_job(std::move(uid), order, 0, wish);
+  j.asked.bf16 = true;
+  return j;
+}
+Device bare_t4(int index) {
+  Device d = bare_gpu(index);
+  d.model = "Tesla T4";
+  d.capability = 75;
+  return d;
+}
+
+TEST(SchedDecide, OnlyAGpuWithBfloat16RunsAJobThatNeedsIt) {
+  Scene s;
+  s.inventory.devices = {bare_cpu(), bare_t4(0), bare_gpu(1)};
+  s.inventory.devices[2].capability = 80;
+  s.waiting = {bare_bf16_job("first", 1, DeviceWish::kGpu),
+               bare_bf16_job("second", 2, DeviceWish::kGpu),
+               bare_job("third", 3, 0, DeviceWish::kGpu)};
+  const Decided d = decide(s, 0);
+  EXPECT_EQ(started_by_name(d), (Strings{"first@devices/gpu-1", "third@devices/gpu-0"}));
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].uid, "second");
+  EXPECT_EQ(d.waits[0].reason, "WAITING_FOR_DEVICE");
+}
+
+TEST(SchedDecide, AutoWithBf16RunsOnTheCpuWhereNoGpuHasIt) {
+  Scene s;
+  s.inventory.devices = {bare_cpu(), bare_t4(0)};
+  s.waiting = {bare_bf16_job("a", 1, DeviceWish::kAuto)};
+  const Decided d = decide(s, 0);
+  ASSERT_EQ(started_by_name(d), (Strings{"a@devices/cpu"}));
+  EXPECT_EQ(d.starts[0].message, "Runs on the CPU: no GPU with bfloat16 can be used now.");
+}
+
+// The GPU that the job was submitted for has been exchanged.
+TEST(SchedDecide, AJobSaysThatItWaitsForAGpuWithBfloat16) {
+  Scene s;
+  s.inventory.devices = {bare_cpu(), bare_t4(0)};
+  s.waiting = {bare_bf16_job("a", 1, DeviceWish::kGpu)};
+  const Decided d = decide(s, 0);
+  EXPECT_TRUE(d.starts.empty());
+  ASSERT_EQ(d.waits.size(), 1u);
+  EXPECT_EQ(d.waits[0].reason, "NO_DEVICE");
+  EXPECT_EQ(d.waits[0].message,
+            "Waits for a GPU: none is usable now. recipe.precision: bf16 needs one of compute "
+            "capability 8.0 or later.");
+}
+
 TEST(SchedDecide, GpuThatCannotBeUsedIsNotWaitedForByAuto) {
   Scene s;
   s.inventory.devices = {bare_cpu(), bare_gpu(0, /*schedulable=*/false)};

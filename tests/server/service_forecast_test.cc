@@ -78,6 +78,43 @@ TEST_F(ServiceForecast, BatchSizeIsChosenByRatesAndStored) {
   EXPECT_EQ(done.plan().fit_choice().message(), choice.message()) << "a worker's plan replaced it";
 }
 
+TEST_F(ServiceForecast, APlanComparesTheCpuWithGpusThatThisServerDoesNotHave) {
+  const auto compared = [&](const std::string& gpu, v1::JobPlan* plan) {
+    v1::PlanJobRequest request;
+    *request.mutable_spec() = job_request("compared", "").spec();
+    request.add_compared_gpus(gpu);
+    request.add_compared_gpus(gpu);  // has no effect
+    return jobs_->PlanJob(context().get(), request, plan);
+  };
+  v1::JobPlan unmeasured;
+  ASSERT_TRUE(compared("t4", &unmeasured).ok());
+  ASSERT_EQ(unmeasured.gpu_comparisons_size(), 1);
+  EXPECT_EQ(unmeasured.gpu_comparisons(0).verdict(), v1::GpuComparison::VERDICT_UNSPECIFIED);
+  EXPECT_EQ(unmeasured.gpu_comparisons(0).advice(),
+            "Not known: the CPU's time is unknown: this server does not measure the speed of "
+            "devices.");
+  config_.cpu_price_per_hour = 0.5;
+  config_.gpu_price_per_hour = 2;
+  measure();
+  v1::JobPlan all;
+  ASSERT_TRUE(compared("all", &all).ok());
+  EXPECT_GT(all.gpu_comparisons_size(), 10);
+  for (const v1::GpuComparison& row : all.gpu_comparisons()) {
+    EXPECT_NE(row.verdict(), v1::GpuComparison::VERDICT_UNSPECIFIED) << row.advice();
+    EXPECT_LT(row.speedup_low(), row.speedup_high()) << row.gpu();
+    EXPECT_NEAR(row.cost_share() * row.speedup(), 4, 1e-9) << "a GPU hour costs four CPU hours";
+  }
+  EXPECT_NE(all.gpu_comparisons_basis().find("costs 4 hours of the CPU by the configured prices"),
+            std::string::npos)
+      << all.gpu_comparisons_basis();
+  v1::JobPlan none;
+  const grpc::Status refused = compared("voodoo2", &none);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(refused.error_message().find("compared_gpus[0]: 'voodoo2' is not known, expected one"),
+            std::string::npos)
+      << refused.error_message();
+}
+
 TEST_F(ServiceForecast, WithoutRatesItIsTheDefault) {
   const v1::Job job = accepted(auto_request("no-rates"));
   EXPECT_EQ(job.spec().recipe().batch_size(), 64);

@@ -57,7 +57,8 @@ std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Gra
       return nullptr;  // an omitted gradient is supported only by our own kernel
     }
   }
-  return FusedAttention::find(device, {backward, p.dims, format_of(g.tensor(tensors[0]))});
+  return FusedAttention::find(device, {backward, p.dims, format_of(g.tensor(tensors[0]))},
+                              attention_workspace_max(device.memory_bytes()));
 }
 
 std::unique_ptr<Kernel> make_any_attention(const Device& device, const Graph& g, const Node& n) {

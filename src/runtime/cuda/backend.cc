@@ -1,6 +1,7 @@
 #include "src/runtime/cuda/backend.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,11 +21,15 @@
 namespace trainyard::cuda {
 namespace {
 
-/// Checks a kernel's launches; errors are reported with the node's name.
+/// Checks a kernel's launches; errors are reported with the node's name, its workspace, and the
+/// libraries' algorithms.
 class CheckedKernel final : public Kernel {
  public:
-  CheckedKernel(std::unique_ptr<Kernel> kernel, const Node& node, size_t others = 0)
-      : kernel_(std::move(kernel)), what_(node.name + " (" + std::string(node.op->type()) + ")") {
+  CheckedKernel(std::unique_ptr<Kernel> kernel, const Node& node,
+                std::vector<std::string> algorithms, size_t others = 0)
+      : kernel_(std::move(kernel)),
+        what_(node.name + " (" + std::string(node.op->type()) + ")"),
+        algorithms_(std::move(algorithms)) {
     if (others > 0) what_ += " and " + std::to_string(others) + " others";
   }
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
@@ -34,13 +39,27 @@ class CheckedKernel final : public Kernel {
   void run(const KernelArgs& args) override {
     const NvtxRange range(what_.c_str());
     (void)cudaGetLastError();  // clears the error of an earlier call that was allowed to fail
-    kernel_->run(args);
-    check(cudaGetLastError(), what_);
+    try {
+      kernel_->run(args);
+      check(cudaGetLastError(), what_);
+    } catch (const CudaError& e) {
+      throw CudaError(e.what() + circumstances(args), e.code(), e.fault());
+    }
   }
 
  private:
+  std::string circumstances(const KernelArgs& args) const {
+    char address[32];
+    std::snprintf(address, sizeof address, "%p", args.workspace);
+    std::string text =
+        "; workspace of " + std::to_string(workspace_bytes()) + " bytes at " + address;
+    for (const std::string& algorithm : algorithms_) text += "; " + algorithm;
+    return text;
+  }
+
   std::unique_ptr<Kernel> kernel_;
   std::string what_;
+  std::vector<std::string> algorithms_;
 };
 
 using CapturedGraph = Handle<CUgraph_st, cudaGraphDestroy>;
@@ -142,10 +161,11 @@ bool CudaBackend::has_kernel(std::string_view op_type) const {
 
 std::unique_ptr<Kernel> CudaBackend::prepare(const Graph& graph, const Node& node) {
   device_.make_current();
-  return std::make_unique<CheckedKernel>(
-      is_exchange(node.op->type()) ? make_exchange(device_, communicator_.get(), graph, node)
-                                   : table_.make(device_, graph, node),
-      node);
+  (void)device_.take_selected();
+  std::unique_ptr<Kernel> kernel = is_exchange(node.op->type())
+                                       ? make_exchange(device_, communicator_.get(), graph, node)
+                                       : table_.make(device_, graph, node);
+  return std::make_unique<CheckedKernel>(std::move(kernel), node, device_.take_selected());
 }
 
 std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
@@ -153,7 +173,8 @@ std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
   device_.make_current();
   auto kernel = make_update_group(device_, graph, nodes);
   if (kernel == nullptr) return nullptr;
-  return std::make_unique<CheckedKernel>(std::move(kernel), graph.node(nodes[0]), nodes.size() - 1);
+  return std::make_unique<CheckedKernel>(std::move(kernel), graph.node(nodes[0]),
+                                         device_.take_selected(), nodes.size() - 1);
 }
 
 std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& submit) {

@@ -35,6 +35,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
 
   int64_t alignment() const override { return kCudaAlignment; }
+  bool has_bf16() const override { return device_.has_bf16(); }
   void* allocate(int64_t bytes) override;
   void release(void* memory) noexcept override;
   /// Copies through pinned memory and returns without waiting for the GPU's earlier work.

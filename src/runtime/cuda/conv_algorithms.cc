@@ -86,12 +86,18 @@ Convolution::Convolution(const Device& device, const std::string& name, Convolut
       epilogue_(epilogue),
       storage_(storage),
       operands_(storage.a != Format::kF32 ? storage.a : storage.b) {
+  storage_.tf32 = storage_.tf32 && device.has_tf32();
   prepare_product();
   for (const Engines which : {Engines::kFast, Engines::kNaive}) {
     for (const bool padded : {false, true}) {
       if (padded && !is_asymmetric(dims.window)) continue;
       for (const Group& group : groups(padded)) {
-        if (!choose(group, which)) continue;
+        const bool is_chosen = choose(group, which);
+        const ConvolutionProblem problem =
+            problem_of(*std::ranges::find(group, Method::kEngine, &Way::by));
+        if (problem.bias && !is_chosen) note_offer(device, problem, Offer::kNone);
+        if (!is_chosen) continue;
+        if (problem.bias && chosen_.plan.has_value()) note_offer(device, problem, Offer::kOffered);
         if (chosen_.way.by != Method::kProduct) product_.reset();
         return;
       }
@@ -182,7 +188,7 @@ bool Convolution::choose(const Group& group, Engines which) {
   const Way& way = *std::ranges::find(group, Method::kEngine, &Way::by);
   const ConvolutionProblem problem = problem_of(way);
   const bool any_result = !way.words.empty();
-  std::string key = key_of(problem, workspace_max(problem), any_result);
+  std::string key = key_of(problem, workspace_max(problem, device_.memory_bytes()), any_result);
   if (std::ranges::find(group, Method::kDirect, &Way::by) != group.end()) key += " direct";
   if (!device_.choose(key, algorithms)) return false;
   chosen_ = std::move(*chosen);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <span>
 
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/kernels.h"
 #include "src/runtime/cuda/timing.h"
 
@@ -86,14 +87,14 @@ ImageStrides strides_of(const ImageDims& d, bool channels_last) {
   return channels_last ? ImageStrides::channels_last(d) : ImageStrides::row_major(d);
 }
 
-int64_t workspace_max(const ConvolutionProblem& p) {
+int64_t workspace_max(const ConvolutionProblem& p, int64_t memory_bytes) {
   const auto bytes = [&](int64_t elements, ConvolutionPass made_by) {
     return elements * element_bytes(p.pass == made_by ? p.result : p.operands);
   };
   const int64_t operands = bytes(p.dims.x.elements(), ConvolutionPass::kData) +
                            bytes(p.dims.weight_elements(), ConvolutionPass::kWeights) +
                            bytes(p.dims.y().elements(), ConvolutionPass::kForward);
-  return std::max(kConvolutionWorkspaceLeast, operands + kWorkspaceBesides);
+  return std::max(convolution_workspace_least(memory_bytes), operands + kWorkspaceBesides);
 }
 
 // The structured bindings list all members, so a new member that is missing here causes a compile
@@ -204,12 +205,19 @@ std::optional<ConvolutionPlan> ConvolutionPlan::restore(const Device& device,
   try {
     ConvolutionGraph graph(problem, device.dnn());
     auto plan = DnnPlan::restore(device, graph.graph(), {problem.operands, problem.tf32},
-                                 workspace_max(problem), choice);
+                                 workspace_max(problem, device.memory_bytes()), choice);
     if (plan) return ConvolutionPlan(problem, std::move(graph), std::move(*plan));
   } catch (const CudaError& e) {
     if (CUDNN_STATUS_CATEGORY(e.code()) != CUDNN_STATUS_NOT_SUPPORTED) throw;
   }
   return std::nullopt;
+}
+
+void note_offer(const Device& device, const ConvolutionProblem& problem, Offer offer) {
+  note_offer("cuDNN", std::string("convolution, bias") + (problem.relu ? ", relu" : ""),
+             name_of(problem.operands) + " to " + name_of(problem.result),
+             key_of(problem, workspace_max(problem, device.memory_bytes()), /*any_result=*/false),
+             offer);
 }
 
 void ConvolutionPlan::run(const void* image, const void* filter, const void* output,
@@ -222,7 +230,8 @@ void ConvolutionPlan::run(const void* image, const void* filter, const void* out
 }
 
 bool ConvolutionPlan::passes_trial(const Device& device) const {
-  const std::string key = key_of(problem_, workspace_max(problem_), /*any_result=*/false);
+  const std::string key =
+      key_of(problem_, workspace_max(problem_, device.memory_bytes()), /*any_result=*/false);
   return device.test_once(key + " " + words_of(choice()), [&] {
     return cuda::passes_trial(device, /*results_matter=*/problem_.relu,
                               [&] { return try_out(device); });
@@ -255,7 +264,10 @@ bool ConvolutionPlan::try_out(const Device& device) const {
   device.synchronize();
   const In y{made.data(), problem_.result};
   for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(y[i])) return false;
+    if (!std::isnan(y[i])) {
+      note_offer(device, problem_, Offer::kLosesNan);
+      return false;
+    }
   }
   return true;
 }

@@ -14,6 +14,7 @@
 #include "kernels/cuda/view.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/dnn.h"
+#include "src/runtime/cuda/offers.h"
 
 namespace trainyard::cuda {
 
@@ -36,16 +37,18 @@ struct ConvolutionProblem {
   bool tf32 = false;  // F32 operands may be rounded to TF32
 };
 
-/// Limit of the workspace of an engine. It depends only on the problem, so that the choice does not
-/// depend on the free memory. F32 engines convert channels-last images to row-major and pad few
-/// channels, so the workspace may be as large as the operands.
-int64_t workspace_max(const ConvolutionProblem& problem);
-/// The limit for all problems when choices were first recorded, kept as a minimum.
-constexpr int64_t kConvolutionWorkspaceLeast = int64_t{256} << 20;
+/// Limit of the workspace of an engine, on a device with `memory_bytes` of memory: that of every
+/// convolution (convolution_workspace_least() of budgets.h), or as much as the operands and 32 MiB
+/// if that is more, because F32 engines convert channels-last images to row-major and pad few
+/// channels.
+int64_t workspace_max(const ConvolutionProblem& problem, int64_t memory_bytes);
 
 /// Returns a key with everything on which the choice of an engine depends. `any_result`: the choice
 /// includes the format of the result.
 std::string key_of(const ConvolutionProblem& problem, int64_t workspace, bool any_result);
+
+/// Notes what cuDNN offers for a convolution with a bias (offers.h).
+void note_offer(const Device& device, const ConvolutionProblem& problem, Offer offer);
 
 /// Returns the dimensions of filters as images, and the strides of images.
 kernels::ImageDims filter_dims(const kernels::ConvDims& d);

@@ -11,7 +11,9 @@
 #include "kernels/movement.h"
 #include "src/base/check.h"
 #include "src/ops/gemm.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/kernels.h"
+#include "src/runtime/cuda/offers.h"
 #include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
@@ -103,7 +105,7 @@ bool has_relu(const MatmulDims& d) { return d.epilogue == Epilogue::kRelu || has
 
 /// Returns a key with everything on which the choice of an algorithm depends. The structured
 /// binding lists all members, so a new member that is missing here causes a compile error.
-std::string key_of(const MatmulDims& d) {
+std::string key_of(const Device& device, const MatmulDims& d) {
   const auto& [m, n, k, transpose_a, transpose_b, bias, batch, stride_a, stride_b, stride_c,
                operands, c, accumulate, tf32, row_a, row_b, row_c, alignment, epilogue] = d;
   std::string key = "matmul";
@@ -120,8 +122,41 @@ std::string key_of(const MatmulDims& d) {
   if (accumulate) key += " accumulate";
   if (tf32) key += " tf32";
   add("alignment", {alignment});
-  add("workspace", {kMatmulWorkspaceMax});
+  add("workspace", {matmul_workspace_max(device.memory_bytes())});
   return key;
+}
+
+/// Returns the product as the device computes it: TF32 is F32 if the device does not have it.
+MatmulDims on_device(const Device& device, MatmulDims d) {
+  d.tf32 = d.tf32 && device.has_tf32();
+  return d;
+}
+
+const char* words_of(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return "none";
+    case Epilogue::kGelu:
+      return "gelu";
+    case Epilogue::kGeluKept:
+      return "gelu, keeping its input";
+    case Epilogue::kGeluGrad:
+      return "gradient of gelu";
+    case Epilogue::kSumsOfA:
+      return "gradient of a bias";
+    case Epilogue::kRelu:
+      return "relu";
+    case Epilogue::kReluKept:
+      return "relu, keeping its mask";
+    case Epilogue::kReluGrad:
+      return "gradient of relu";
+  }
+  return "";
+}
+
+void note(const Device& device, const MatmulDims& d, Offer offer) {
+  note_offer("cuBLASLt", std::string("product, ") + words_of(d.epilogue) + (d.bias ? ", bias" : ""),
+             name_of(d.operands) + " to " + name_of(d.c), key_of(device, d), offer);
 }
 
 /// Number of elements from the first to the last element of an operand.
@@ -212,7 +247,7 @@ std::vector<Matmul::Algorithm> Matmul::propose(const Device& device, const Matmu
   const MatmulPreference preference(created);
   check(status, "cublasLtMatmulPreferenceCreate");
   prefer(created, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-         static_cast<uint64_t>(kMatmulWorkspaceMax));
+         static_cast<uint64_t>(matmul_workspace_max(device.memory_bytes())));
   prefer(created, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, kReductionSchemes);
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -246,13 +281,14 @@ std::optional<Matmul::Algorithm> Matmul::first(const Device& device, const Matmu
   return std::nullopt;
 }
 
-bool Matmul::is_supported(const Device& device, const MatmulDims& dims) {
+bool Matmul::is_supported(const Device& device, const MatmulDims& d) {
+  const MatmulDims dims = on_device(device, d);
   if (has_other_matrix(dims) && (dims.row_c > 0 ? dims.row_c : dims.n) % 8 != 0) return false;
   return first(device, dims, MatmulDescription(dims)).has_value();
 }
 
 Matmul::Matmul(const Device& device, const MatmulDims& dims)
-    : device_(device), dims_(dims), description_(dims) {
+    : device_(device), dims_(on_device(device, dims)), description_(dims_) {
   if (dims.bias && dims.c != Format::kF32) bias_bytes_ = aligned(2 * dims.n);
   AlgorithmProblem problem;
   problem.take = [this](const std::string& choice) {
@@ -269,7 +305,7 @@ Matmul::Matmul(const Device& device, const MatmulDims& dims)
     return choice_of(algorithm_.algorithm);
   };
   problem.time = [this] { return time(); };
-  if (device.choose(key_of(dims), problem)) return;
+  if (device.choose(key_of(device, dims_), problem)) return;
   throw CudaError("cuBLASLt has no algorithm that runs for a product of " + words_of(dims),
                   CUBLAS_STATUS_NOT_SUPPORTED, CudaFault::kProgram);
 }
@@ -289,7 +325,7 @@ std::optional<Matmul::Algorithm> Matmul::restore(const std::string& choice) cons
   if (cublasLtMatmulAlgoCheck(device_.blas(), description_.operation.get(), description_.b.get(),
                               description_.a.get(), description_.c.get(), description_.c.get(),
                               &*algorithm, &result) != CUBLAS_STATUS_SUCCESS ||
-      result.workspaceSize > static_cast<size_t>(kMatmulWorkspaceMax)) {
+      result.workspaceSize > static_cast<size_t>(matmul_workspace_max(device_.memory_bytes()))) {
     return std::nullopt;
   }
   return Algorithm{*algorithm, static_cast<int64_t>(result.workspaceSize)};
@@ -350,7 +386,7 @@ void Matmul::submit(const Device& device, const MatmulDims& dims,
 
 bool Matmul::passes_trial(const Device& device, const MatmulDims& dims,
                           const MatmulDescription& description, const Algorithm& algorithm) {
-  return device.test_once(key_of(dims) + " " + choice_of(algorithm.algorithm), [&] {
+  return device.test_once(key_of(device, dims) + " " + choice_of(algorithm.algorithm), [&] {
     return cuda::passes_trial(device, /*results_matter=*/has_relu(dims),
                               [&] { return try_out(device, dims, description, algorithm); });
   });
@@ -386,7 +422,10 @@ bool Matmul::try_out(const Device& device, const MatmulDims& dims,
   const int64_t sample = std::min(extent_of_c(dims), kSample);
   const std::vector<std::byte> made = read(tensors, sample * c_width);
   for (int64_t i = 0; i < sample; ++i) {
-    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) return false;
+    if (!std::isnan(kernels::cuda::In{made.data(), dims.c}[i])) {
+      note(device, dims, Offer::kLosesNan);
+      return false;
+    }
   }
   if (dims.epilogue != Epilogue::kReluKept) return true;
   const int64_t row = relu_mask_bytes(dims.n);
@@ -394,6 +433,7 @@ bool Matmul::try_out(const Device& device, const MatmulDims& dims,
   for (int64_t i = 0; i < std::ssize(bits) / row; ++i) {
     for (int64_t j = 0; j < dims.n; ++j) {
       if ((bits[static_cast<size_t>(i * row + j / 8)] >> (j % 8) & std::byte{1}) == std::byte{0}) {
+        note(device, dims, Offer::kLosesNan);
         return false;
       }
     }
@@ -466,7 +506,10 @@ Product::Product(const Device& device, MatmulDims d, Format a, Format b, Format 
 
 bool Product::is_supported(const Device& device, const MatmulDims& d, Format a, Format b,
                            Format c) {
-  return Matmul::is_supported(device, stored(d, a, b, c));
+  const MatmulDims dims = stored(d, a, b, c);
+  const bool is_offered = Matmul::is_supported(device, dims);
+  note(device, dims, is_offered ? Offer::kOffered : Offer::kNone);
+  return is_offered;
 }
 
 int64_t Product::workspace_bytes() const {

@@ -16,10 +16,6 @@
 
 namespace trainyard::cuda {
 
-/// Limit of a product's workspace. It is fixed, so that the choice of an algorithm does not depend
-/// on the free memory.
-constexpr int64_t kMatmulWorkspaceMax = int64_t{32} << 20;
-
 /// Operations fused into a product, some with a second tensor `other`. They are not available for
 /// all products: check is_supported().
 enum class Epilogue : uint8_t {
@@ -46,7 +42,8 @@ struct MatmulDims {
   /// The storage format of both a and b, and that of c.
   kernels::cuda::Format operands = kernels::cuda::Format::kF32, c = kernels::cuda::Format::kF32;
   bool accumulate = false;  // adds to the previous content of c
-  bool tf32 = false;        // F32 operands are rounded to TF32; others are unaffected
+  // F32 operands are rounded to TF32, if the device has it; others are unaffected.
+  bool tf32 = false;
   /// Elements between the starts of stored rows; 0: rows are dense.
   int64_t row_a = 0, row_b = 0, row_c = 0;
   /// Alignment in bytes of every address that is passed to run().
@@ -68,8 +65,9 @@ struct MatmulDescription {
 
 class Matmul {
  public:
-  /// Chooses the algorithm (src/runtime/algorithms.h) among those that cuBLASLt proposes within the
-  /// workspace limit. Only algorithms whose sums have a fixed order are allowed.
+  /// Chooses the algorithm (src/runtime/algorithms.h) among those that cuBLASLt proposes within
+  /// matmul_workspace_max() of budgets.h. Only algorithms whose sums have a fixed order are
+  /// allowed.
   Matmul(const Device& device, const MatmulDims& dims);
   /// Whether the library has an algorithm for the product that runs, and with ReLU keeps NaN; this
   /// is tested by running it.

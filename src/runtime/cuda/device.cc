@@ -58,6 +58,10 @@ std::string words_of(cudaError_t context) {
          std::to_string(context) + ")";
 }
 
+/// The oldest GPUs that the kernels and the toolkit support, in the form of
+/// TRAINYARD_CUDA_ARCHITECTURES.
+constexpr int kOldestArchitecture = 75;
+
 /// If the driver cannot run the module's kernels, the first launch would only report "no kernel
 /// image is available" (error 209).
 void check_architecture(const cudaDeviceProp& properties) {
@@ -68,14 +72,18 @@ void check_architecture(const cudaDeviceProp& properties) {
       status != cudaErrorUnsupportedPtxVersion) {
     check(status, "loading the kernels");
   }
-  throw CudaError(std::string("the CUDA module has no code for this GPU: it is built for compute "
-                              "capability ") +
-                      kernels::cuda::built_for() + ", and " + properties.name + " has " +
-                      std::to_string(properties.major) + "." + std::to_string(properties.minor) +
-                      " (error " + std::to_string(status) +
-                      "); install a build for it, or build with -DTRAINYARD_CUDA_ARCHITECTURES=" +
-                      std::to_string(properties.major) + std::to_string(properties.minor),
-                  status, CudaFault::kProgram);
+  const int architecture = 10 * properties.major + properties.minor;
+  throw CudaError(
+      std::string("the CUDA module has no code for this GPU: it is built for compute "
+                  "capability ") +
+          kernels::cuda::built_for() + ", and " + properties.name + " has " +
+          std::to_string(properties.major) + "." + std::to_string(properties.minor) + " (error " +
+          std::to_string(status) + "); " +
+          (architecture < kOldestArchitecture
+               ? "Trainyard supports GPUs of compute capability 7.5 or later"
+               : "install a build for it, or build with -DTRAINYARD_CUDA_ARCHITECTURES=" +
+                     std::to_string(architecture)),
+      status, CudaFault::kProgram);
 }
 
 }  // namespace
@@ -166,7 +174,7 @@ Device::Device(int ordinal, int cores) : ordinal_(ordinal) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, ordinal), "cudaGetDeviceProperties");
   memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
-  has_tf32_ = properties.major >= 8;
+  capability_ = 10 * properties.major + properties.minor;
   check_architecture(properties);
   stream_ = make_stream();
   cublasLtHandle_t blas = nullptr;
@@ -219,8 +227,23 @@ void Device::use_algorithms(std::shared_ptr<Algorithms> algorithms) {
 }
 
 bool Device::choose(const std::string& key, const AlgorithmProblem& problem) const {
-  if (algorithms_ == nullptr) return problem.take_first().has_value();
-  return algorithms_->choose(class_, key, problem);
+  // Of several selections, the last one counts.
+  std::string selected;
+  AlgorithmProblem noted = problem;
+  noted.take = [&](const std::string& choice) {
+    const bool is_taken = problem.take(choice);
+    if (is_taken) selected = choice;
+    return is_taken;
+  };
+  noted.take_first = [&] {
+    const std::optional<std::string> first = problem.take_first();
+    if (first.has_value()) selected = *first;
+    return first;
+  };
+  const bool is_chosen = algorithms_ == nullptr ? noted.take_first().has_value()
+                                                : algorithms_->choose(class_, key, noted);
+  if (is_chosen) selected_.push_back(key + ": " + selected);
+  return is_chosen;
 }
 
 bool Device::test_once(const std::string& name, const std::function<bool()>& test) const {

@@ -12,6 +12,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/alignment.h"
 #include "kernels/cuda/stream.h"
@@ -90,12 +92,18 @@ class Device {
   /// Selects an algorithm for a problem. `key` must contain everything on which the choice depends,
   /// except the device class. False if the library has no algorithm.
   bool choose(const std::string& key, const AlgorithmProblem& problem) const;
+  /// Returns what choose() has selected since the last call, such as "matmul sizes=...: cublaslt
+  /// ...".
+  std::vector<std::string> take_selected() const { return std::exchange(selected_, {}); }
 
   int ordinal() const { return ordinal_; }
   int64_t memory_bytes() const { return memory_bytes_; }
-  /// Whether tensor cores multiply numbers in TF32: from compute capability 8.0 on (CUDA
-  /// programming guide, features by compute capability).
-  bool has_tf32() const { return has_tf32_; }
+  /// Returns whether the hardware has bfloat16, and whether products may round F32 operands to
+  /// TF32: GPUs of compute capability 8.0 or later have both.
+  bool has_bf16() const { return capability_ >= 80; }
+  bool has_tf32() const { return capability_ >= 80; }
+  /// Returns the compute capability as in 90 for 9.0.
+  int capability() const { return capability_; }
   cudaStream_t stream() const { return stream_.get(); }
   cublasLtHandle_t blas() const { return blas_.get(); }
   cudnnHandle_t dnn() const { return dnn_.get(); }
@@ -109,12 +117,13 @@ class Device {
   int ordinal_;
   bool sleeps_;  // while a thread waits for the device
   int64_t memory_bytes_ = 0;
-  bool has_tf32_ = false;
+  int capability_ = 0;
   Stream stream_;  // declared before the handles, so that it outlives them
   BlasLt blas_;
   Dnn dnn_;
   std::shared_ptr<Algorithms> algorithms_;
-  std::string class_;  // device class; set by use_algorithms()
+  mutable std::vector<std::string> selected_;  // since take_selected()
+  std::string class_;                          // device class; set by use_algorithms()
   mutable std::map<std::string, std::weak_ptr<const void>> shared_;
   mutable std::map<std::string, bool> tested_;  // results by name
 };

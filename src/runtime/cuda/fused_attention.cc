@@ -261,16 +261,6 @@ std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   return key;
 }
 
-/// Returns the device's compute capability as in 90 for 9.0.
-int capability_of(const Device& device) {
-  const auto get = [&](cudaDeviceAttr attribute) {
-    int value = 0;
-    check(cudaDeviceGetAttribute(&value, attribute, device.ordinal()), "cudaDeviceGetAttribute");
-    return value;
-  };
-  return 10 * get(cudaDevAttrComputeCapabilityMajor) + get(cudaDevAttrComputeCapabilityMinor);
-}
-
 /// Returns a version as in "9.18.1".
 std::string version_words(size_t version) {
   return std::to_string(version / 10'000) + "." + std::to_string(version % 10'000 / 100) + "." +
@@ -370,7 +360,7 @@ FusedAttention::FusedAttention(const Device& device, const AttentionProblem& pro
       scale_(static_cast<float>(problem.dims.scale)) {
   const AttentionDims& d = problem.dims;
   for (const EngineChoice& choice :
-       preferred_engines(problem, capability_of(device), cudnnGetVersion())) {
+       preferred_engines(problem, device.capability(), cudnnGetVersion())) {
     prepare(device, workspace_max, &choice);
     if (plan_) return;
   }

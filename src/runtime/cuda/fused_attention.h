@@ -23,15 +23,11 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/view.h"
+#include "src/runtime/cuda/budgets.h"
 #include "src/runtime/cuda/device.h"
 #include "src/runtime/cuda/dnn.h"
 
 namespace trainyard::cuda {
-
-/// Maximum workspace for ds, which takes 2 bytes for each pair of positions of a head; a batch that
-/// needs more is computed in parts. The limit is fixed, so that the choice does not depend on the
-/// free memory.
-constexpr int64_t kAttentionWorkspaceMax = int64_t{512} << 20;
 
 /// The first version of cuDNN whose attention is used, in the form of cudnnGetVersion(). Gradients
 /// could be wrong before: on GPUs of compute capability 9.0 up to 9.17, which read workspace that
@@ -52,9 +48,9 @@ struct AttentionProblem {
 };
 
 /// Returns the engines to ask before those that cuDNN proposes, for the whole batch. For the
-/// gradient on GPUs of compute capability 10 and 11, cuDNN proposes only an engine for any graph,
-/// and has a deterministic one for attention, which stores no ds: in cuDNN 9.19 it needs no
-/// workspace. Source: cuDNN Frontend, override_heuristics_query() in
+/// gradient on GPUs of compute capability 10 and 11, cuDNN proposes only the engine of an A100, and
+/// has a deterministic one for these GPUs, which stores no ds: in cuDNN 9.19 it needs no workspace.
+/// Source: cuDNN Frontend, override_heuristics_query() in
 /// scaled_dot_product_flash_attention.h. `capability` is 103 for 10.3; `version` is that of cuDNN.
 std::vector<EngineChoice> preferred_engines(const AttentionProblem& problem, int capability,
                                             size_t version);
@@ -107,10 +103,11 @@ class FusedAttention {
 
   /// Returns the plan for a problem, shared by its nodes, since cuDNN compiles it for most of a
   /// second. nullptr if cuDNN does not support the problem, or has no engine for it that may be
-  /// used.
-  static std::shared_ptr<const FusedAttention> find(const Device& device,
-                                                    const AttentionProblem& problem,
-                                                    int64_t workspace_max = kAttentionWorkspaceMax);
+  /// used. A batch whose ds takes more than `workspace_max` bytes is computed in parts
+  /// (attention_workspace_max(), budgets.h).
+  static std::shared_ptr<const FusedAttention> find(
+      const Device& device, const AttentionProblem& problem,
+      int64_t workspace_max = kAttentionWorkspaceMost);
 
   int64_t workspace_bytes() const { return delta_bytes_ + plan_->workspace_bytes(); }
   /// Asynchronous on the device's stream. Operands must be aligned to 16 bytes.

@@ -10,10 +10,6 @@
 
 namespace trainyard::cuda {
 
-/// Bytes of scores per chunk: 2,048 rows of GPT-2's vocabulary in 16 bits. Larger chunks would need
-/// fewer passes over dw, to which each chunk adds.
-constexpr int64_t kScoresBytesMax = int64_t{256} << 20;
-
 /// Returns the kernel of a GemmSoftmaxCrossEntropyLoss. A chunk has at most `scores_bytes_max` of
 /// scores, but at least 128 rows. The chunk size does not change a bit of loss and dx; dw and db
 /// are summed chunk by chunk.

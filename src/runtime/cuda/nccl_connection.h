@@ -3,8 +3,8 @@
 //
 // ncclCommAbort first makes all kernels and calls return that wait for other ranks. Then, as
 // ncclCommDestroy does immediately, it waits without a limit: for the work on the GPU, and until
-// every CUDA graph that captured a call on the communicator has been destroyed (src/init.cc of NCCL
-// 2.28, commDestroySync). So both are detached calls, and nothing here waits longer than seconds.
+// every CUDA graph that captured a call on the communicator has been destroyed (commDestroySync()
+// in NCCL 2.28). So both are detached calls, and nothing here waits longer than a few seconds.
 #pragma once
 
 #include <functional>

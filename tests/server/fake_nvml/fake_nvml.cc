@@ -3,7 +3,8 @@
 // "devices=2", "init=9" (the driver is not loaded), "broken=1" (device 1 is lost), "context=600"
 // (600 MiB are in use from the second query on), "xid=79,at=1" (device 1 reports Xid 79, once for
 // each number), "mig=2" (device 0 is in MIG mode and has two instances, with a gap between their
-// indices; -1: none). Compiled with TRAINYARD_FAKE_NVML_OLD the library cannot list instances.
+// indices; -1: none), "cc=75" (compute capability 7.5 instead of 9.0). Compiled with
+// TRAINYARD_FAKE_NVML_OLD the library cannot list instances.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -61,6 +62,13 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void*, unsigned index, void** instance) 
 #endif
 int nvmlDeviceGetName(void* device, char* name, unsigned size) {
   std::snprintf(name, size, "NVIDIA H200%s", index_in(instances, device) < 0 ? "" : " MIG 1g.18gb");
+  return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
+  if (index_in(instances, device) >= 0) return 2;  // INVALID_ARGUMENT
+  const int of = script("cc=");
+  *major = of == 0 ? 9 : of / 10;
+  *minor = of % 10;
   return 0;
 }
 int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
