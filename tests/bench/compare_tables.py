@@ -96,9 +96,10 @@ def make_readme_table(result, link):
     is_mixed = any(row["precision"] == "bf16" for row in result["rows"])
     bf16 = ", in rows marked bf16 in bf16 (PyTorch by autocast)" if is_mixed else ""
     text = (f"{run['processor']}, {ISA_NAMES[first]}, PyTorch {run['torch'].partition('+')[0]}, {run['date']} "
-            f"([the run]({link})). Each turn begins with the initial weights, and no model converges; the side that waits is "
-            f"stopped. Both sides multiply in fp32{bf16}. Peak of fp32 in this run: {describe_peaks(peaks)}. Ratios are medians "
-            f"of {min(pairs)} pairs, with their range. Importing PyTorch alone takes {base:,.0f} MiB.")
+            f"([the run]({link})). Each turn starts again from the initial weights, and the labels are such that no model "
+            f"converges. While one side runs, the other is stopped. Both compute products in fp32{bf16}. The peak of fp32 in "
+            f"this run is {describe_peaks(peaks)}. A ratio is Trainyard's samples/s divided by PyTorch's, as the median of "
+            f"{min(pairs)} pairs of turns, with its range. Importing PyTorch alone takes {base:,.0f} MiB.")
     text = textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
     head = ["model, batch", "samples/s", "PyTorch", "ratio", "share of the fp32 peak, PyTorch's", "MiB", "PyTorch"]
     for isa in others:
