@@ -60,7 +60,7 @@ struct LossScale {
   int64_t* good_steps;  // steps since the scale changed or a step was skipped
   int64_t* updates;     // steps that were not skipped
 };
-/// What loss scaling sets for one step.
+/// The values that loss scaling sets for one step.
 template <typename T>
 struct LossScaleStep {
   float* learning_rate;  // NaN: the step is skipped

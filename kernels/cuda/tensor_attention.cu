@@ -175,9 +175,9 @@ TRAINYARD_DEVICE void draw_by_query(const Drawn& drawn, int64_t query, int64_t k
   m[3] = bottom & 2u ? drawn.scale : 0.0f;
 }
 
-/// As draw_by_query, for a tile whose rows are keys: `key` is the thread's first row, and `query`
-/// the tile's first column, counted over all heads. Each of the four threads that share a block of
-/// numbers draws it for one of their four elements.
+/// Draws the factors of a tile whose rows are keys, like draw_by_query(): `key` is the thread's
+/// first row, and `query` the tile's first column, counted over all heads. Each of the four threads
+/// that share a block of numbers draws it for one of their four elements.
 TRAINYARD_DEVICE void draw_by_key(const Drawn& drawn, int64_t query, int64_t key, float (&m)[4]) {
   for (float& v : m) v = 1;
   if (!drawn.any) return;

@@ -17,7 +17,7 @@ struct DevicePeak {
   std::string source;     // origin of the numbers, such as "measured with 2 threads"
 };
 
-/// What a driver reports about a GPU, or about an instance of one (MIG).
+/// The properties that a driver reports of a GPU, or of an instance of one (MIG).
 struct GpuFacts {
   std::string_view model;        // "NVIDIA A100-SXM4-40GB MIG 3g.20gb"
   int major = 0, minor = 0;      // compute capability
