@@ -405,6 +405,7 @@ bool FusedAttention::passes_trial(const Device& device, const AttentionProblem& 
   return cuda::passes_trial(device, /*results_matter=*/false, [&] {
     const DeviceMemory tensors = device.allocate(bytes),
                        workspace = device.allocate(plan.workspace_bytes());
+    const WaitsAtEnd waits(device);
     check(cudaMemsetAsync(tensors.get(), 0, static_cast<size_t>(bytes), device.stream()),
           "preparing the trial of attention");
     const float number = 1;
@@ -417,7 +418,6 @@ bool FusedAttention::passes_trial(const Device& device, const AttentionProblem& 
       pack.add(name, tensors.get());
     }
     pack.run(plan, workspace.get());
-    device.synchronize();  // before the memory is freed
     return true;
   });
 }
