@@ -295,9 +295,8 @@ std::string attention_version_warning(size_t version) {
   if (version >= kAttentionVersionMin) return {};
   const std::string least = version_words(kAttentionVersionMin);
   return "cuDNN " + version_words(version) +
-         " is too old for attention, whose gradients could be " + "wrong before " + least +
-         ": attention in 16 bits runs on slower kernels of F32; install " + "cuDNN " + least +
-         " or later";
+         " is too old for attention, whose gradients could be wrong before " + least +
+         ": attention in 16 bits runs on slower kernels; install cuDNN " + least + " or later";
 }
 
 std::vector<EngineChoice> preferred_engines(const AttentionProblem& problem, int capability,
