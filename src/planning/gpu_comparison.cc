@@ -1,9 +1,15 @@
 #include "src/planning/gpu_comparison.h"
 
+#include <algorithm>
+
 #include "src/base/text.h"
 
 namespace trainyard {
 namespace {
+
+/// The limit of attention in TF32 by shared memory, in FLOPs per cycle of a multiprocessor: a
+/// product of 16 x 8 x 8 takes 2.5 cycles (kernels/cuda/tensor_attention.cu).
+constexpr double kTf32AttentionFlops = 2 * 16 * 8 * 8 / 2.5;
 
 /// Returns why the job cannot run on the GPU, as a clause; empty if it can.
 std::string obstacle_of(const KnownGpu& gpu, Precision precision, int64_t bytes_needed) {
@@ -29,8 +35,11 @@ AssumedRates assumed_rates_of(const KnownGpu& gpu, Precision precision) {
   rates.multiprocessors = gpu.facts.multiprocessors;
   rates.f32_flops = peak.f32_flops;
   rates.product_flops = products > 0 ? products : peak.f32_flops;
-  // Attention runs on tensor cores only in 16 bits (docs/cuda.md).
-  rates.attention_flops = is_half && products > 0 ? products : peak.f32_flops;
+  rates.attention_flops = rates.product_flops;
+  if (precision == Precision::kTf32 && products > 0) {
+    const double cycles = gpu.facts.multiprocessors * gpu.facts.clock_hz;
+    rates.attention_flops = std::min(products, kTf32AttentionFlops * cycles);
+  }
   rates.memory_bytes = peak.bytes;
   return rates;
 }

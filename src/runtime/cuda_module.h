@@ -20,7 +20,7 @@
 namespace trainyard {
 
 /// Increased when the layout of Backend, Kernel, KernelArgs or a type that they use changes.
-constexpr int kCudaModuleAbi = 5;
+constexpr int kCudaModuleAbi = 6;
 /// Returns the compiler and version of this build; the module compares it with its own.
 const char* cuda_module_build();
 /// The C entry point. If it returns kOpen, the caller owns `*backend`; otherwise `error` contains a

@@ -320,7 +320,7 @@ TEST_F(AttentionEngines, AnOldVersionIsNotUsedAndNamed) {
   testing::set_dnn_version(91701);
   EXPECT_EQ(CudaBackend(0).warning(),
             "cuDNN 9.17.1 is too old for attention, whose gradients could be wrong before 9.18.1: "
-            "attention in 16 bits runs on slower kernels of F32; install cuDNN 9.18.1 or later");
+            "attention in 16 bits runs on slower kernels; install cuDNN 9.18.1 or later");
   testing::set_dnn_version(91801);
   EXPECT_EQ(workspace(true), kTensorCores);
   EXPECT_EQ(CudaBackend(0).warning(), "");

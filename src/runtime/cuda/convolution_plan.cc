@@ -247,6 +247,7 @@ bool ConvolutionPlan::try_out(const Device& device) const {
   // x, w and y share one memory: whatever x and w contain, a sum with a NaN bias is NaN.
   const DeviceMemory tensors = device.allocate(bytes), bias = device.allocate(bias_bytes),
                      workspace = device.allocate(workspace_bytes());
+  const WaitsAtEnd waits(device);
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
     check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
           "preparing the trial of a cuDNN engine");

@@ -401,6 +401,7 @@ bool Matmul::try_out(const Device& device, const MatmulDims& dims,
   const int64_t bits_bytes = has_mask(dims) ? mask_bytes(dims) : 0, other = other_bytes(dims);
   const DeviceMemory tensors = device.allocate(bytes), others = device.allocate(other),
                      workspace = device.allocate(algorithm.workspace_bytes);
+  const WaitsAtEnd waits(device);
   const auto set_bytes = [&](const DeviceMemory& memory, int value, int64_t count) {
     check(cudaMemsetAsync(memory.get(), value, static_cast<size_t>(count), device.stream()),
           "preparing the trial of a product");

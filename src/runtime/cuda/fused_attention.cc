@@ -295,9 +295,8 @@ std::string attention_version_warning(size_t version) {
   if (version >= kAttentionVersionMin) return {};
   const std::string least = version_words(kAttentionVersionMin);
   return "cuDNN " + version_words(version) +
-         " is too old for attention, whose gradients could be " + "wrong before " + least +
-         ": attention in 16 bits runs on slower kernels of F32; install " + "cuDNN " + least +
-         " or later";
+         " is too old for attention, whose gradients could be wrong before " + least +
+         ": attention in 16 bits runs on slower kernels; install cuDNN " + least + " or later";
 }
 
 std::vector<EngineChoice> preferred_engines(const AttentionProblem& problem, int capability,
@@ -405,6 +404,7 @@ bool FusedAttention::passes_trial(const Device& device, const AttentionProblem& 
   return cuda::passes_trial(device, /*results_matter=*/false, [&] {
     const DeviceMemory tensors = device.allocate(bytes),
                        workspace = device.allocate(plan.workspace_bytes());
+    const WaitsAtEnd waits(device);
     check(cudaMemsetAsync(tensors.get(), 0, static_cast<size_t>(bytes), device.stream()),
           "preparing the trial of attention");
     const float number = 1;
@@ -417,7 +417,6 @@ bool FusedAttention::passes_trial(const Device& device, const AttentionProblem& 
       pack.add(name, tensors.get());
     }
     pack.run(plan, workspace.get());
-    device.synchronize();  // before the memory is freed
     return true;
   });
 }

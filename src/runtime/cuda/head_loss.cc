@@ -128,7 +128,7 @@ class HeadLossKernel final : public Kernel {
         d_(gemm_dims(g, n)),
         p_(head_loss_params(g, n)),
         z_(narrowest({format_of(input_info(g, n, kX)), format_of(input_info(g, n, kW))})),
-        classes_(d_.K, z_, z_ != Format::kF32 || allows_tf32(n)) {
+        classes_(d_.K, z_, z_ != Format::kF32 || (allows_tf32(n) && device.has_tf32())) {
     if (!p_.weights.empty()) {
       const std::vector<float> weights(p_.weights.begin(), p_.weights.end());
       weights_ = device.upload(std::as_bytes(std::span(weights)));

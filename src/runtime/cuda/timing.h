@@ -20,6 +20,20 @@ namespace trainyard::cuda {
 /// unless `results_matter`: then std::bad_alloc is thrown.
 bool passes_trial(const Device& device, bool results_matter, const std::function<bool()>& run);
 
+/// Waits for the device's stream at the end of a scope, also after an exception, so that the memory
+/// that the scope allocated before this object is not freed while submitted work uses it. Errors
+/// are left to the next call.
+class WaitsAtEnd {
+ public:
+  explicit WaitsAtEnd(const Device& device) : device_(device) {}
+  ~WaitsAtEnd() { (void)cudaStreamSynchronize(device_.stream()); }
+  WaitsAtEnd(const WaitsAtEnd&) = delete;
+  WaitsAtEnd& operator=(const WaitsAtEnd&) = delete;
+
+ private:
+  const Device& device_;
+};
+
 /// An algorithm that may be chosen.
 struct Candidate {
   std::string choice;
