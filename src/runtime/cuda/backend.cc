@@ -171,6 +171,7 @@ std::unique_ptr<Kernel> CudaBackend::prepare(const Graph& graph, const Node& nod
 std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
                                                    std::span<const NodeId> nodes) {
   device_.make_current();
+  (void)device_.take_selected();  // an earlier preparation may have failed midway
   auto kernel = make_update_group(device_, graph, nodes);
   if (kernel == nullptr) return nullptr;
   return std::make_unique<CheckedKernel>(std::move(kernel), graph.node(nodes[0]),

@@ -46,8 +46,9 @@ constexpr HostError kHostErrors[] = {
      "the driver does not start: check nvidia-smi and the kernel log (dmesg | grep NVRM), then "
      "load the driver's modules again or reboot the host"},
     {cudaErrorNoDevice, true,
-     "the driver shows this process no GPU: check the permissions of /dev/nvidia* and what the "
-     "container passes on"},
+     "the driver shows this process no GPU: if nvidia-smi does not list it either, it has failed "
+     "(dmesg | grep NVRM); else check the permissions of /dev/nvidia* and what the container "
+     "passes on"},
     {cudaErrorStartupFailure, true,
      "the driver does not start: check nvidia-smi and the kernel log (dmesg | grep NVRM)"},
     {cudaErrorOperatingSystem, true,
