@@ -87,8 +87,8 @@ def main():
     text = UNIT.read_text()
     found = without_what_workers_need(text)
     operations = (SOURCE / "docs/operations.md").read_text()
-    if f"rates it {EXPOSURE_MAX}" not in operations:
-        found.append(f"docs/operations.md does not say 'rates it {EXPOSURE_MAX}'")
+    if f"rates the unit {EXPOSURE_MAX}" not in operations:
+        found.append(f"docs/operations.md does not say 'rates the unit {EXPOSURE_MAX}'")
     built = PROGRAM.is_file()
     if built:
         found += against_the_daemon(text)
