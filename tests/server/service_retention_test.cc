@@ -92,7 +92,8 @@ class ServiceRetention : public ServiceTest {
         {"end_time_us", "end_time_us + 1000000 * (n.value - 100000)"}};
     for (const std::string table : {"jobs", "events", "event_parts"}) {
       std::string names, values;
-      Query columns(db, ("SELECT name FROM pragma_table_info('" + table + "')").c_str());
+      Query columns(db, "SELECT name FROM pragma_table_info(?)");
+      columns.bind(table);
       while (columns.step()) {
         const std::string name = columns.text(0);
         const auto changed = of_job.find(name);
