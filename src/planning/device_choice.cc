@@ -45,9 +45,10 @@ bool any_is_too_old(const Devices& devices, Precision precision) {
 
 Devices devices_for(Devices devices, Precision precision) {
   if (!any_is_too_old(devices, precision)) return devices;
-  const auto old = std::ranges::stable_partition(devices.devices, has_bf16);
-  devices.too_old.insert(devices.too_old.end(), old.begin(), old.end());
-  devices.devices.erase(old.begin(), old.end());
+  std::vector<Device>& all = devices.devices;
+  const auto old = std::stable_partition(all.begin(), all.end(), has_bf16);
+  devices.too_old.insert(devices.too_old.end(), old, all.end());
+  all.erase(old, all.end());
   return devices;
 }
 
