@@ -28,9 +28,9 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = 64 << 10;
-// What every GPU provides for a block's static and dynamic shared memory, and what a kernel whose
-// limit is raised may have on the smallest one, of compute capability 7.5. Source: CUDA C++
-// Programming Guide, technical specifications per compute capability.
+// Every GPU gives a block 48 KiB of shared memory, static and dynamic together. If the kernel's
+// limit is raised, the supported GPUs with the least memory, of compute capability 7.5, give it 64
+// KiB. Source: CUDA C++ Programming Guide, technical specifications per compute capability.
 constexpr int kSharedBytesMax = 48 << 10, kRaisedBytesMax = 64 << 10;
 
 [[noreturn]] void stop(const std::string& why) {

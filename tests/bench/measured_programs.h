@@ -2,8 +2,8 @@
 // 88e669a): what each submitted, in the terms of the model (step_model.h). The programs have
 // changed since, so today's graphs cannot say whether the model's constants are right; these can.
 //
-// Constants are fitted on some models only. Every model with a performance goal is held out: its
-// rows show the error of the model on steps that no constant has seen.
+// The constants are fitted on the rows of models without a performance goal. The rows of all other
+// models are held out, so they show the error of the step model on steps that no constant has seen.
 #pragma once
 
 #include <cstdint>
@@ -45,18 +45,18 @@ struct MeasuredProgram {
 /// Reads tests/bench/results/gpu_h100_2026-11-22/programs.json. Throws std::runtime_error.
 std::vector<MeasuredProgram> measured_programs();
 
-/// The predicted milliseconds of a measured step.
+/// Returns the predicted milliseconds of a measured step.
 double predict_ms(const MeasuredProgram& program, const Facts& facts);
 
-/// Constants that are fitted on the rows that are not held out. If there are several, the rows only
-/// determine a common factor.
+/// Names the facts that one fit on the rows that are not held out determines. If it has several
+/// facts, the fit only determines their common factor.
 struct FittedConstant {
   std::string_view name;
   std::vector<Fact Facts::*> facts;
 };
 std::vector<FittedConstant> fitted_constants();
 
-/// The sum of (predicted / measured - 1)^2 over the rows that are not held out.
+/// Returns the sum of (predicted / measured - 1)^2 over the rows that are not held out.
 double fit_error(const std::vector<MeasuredProgram>& programs, const Facts& facts);
 
 }  // namespace trainyard::bench

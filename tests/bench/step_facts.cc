@@ -127,8 +127,9 @@ constexpr Sweep kDefault{"",
                          kEstimate,
                          "each operand once"};
 
-// What fitted constants rest on; cuda_step_model_test fits them again. They are frozen: they change
-// only with a new measurement (docs/decisions/model-of-gpu-steps.md).
+// These texts name the measurements that the constants of kFitted are computed from.
+// cuda_step_model_test computes them again and fails if one differs, so they change only with a new
+// measurement (docs/decisions/model-of-gpu-steps.md).
 constexpr std::string_view kBySteps =
     "the first run's steps of MLPs, ResNet-18, VGG16, the transformer classifier and the small "
     "GPT-2";

@@ -150,7 +150,7 @@ int64_t bytes_of(const Layout& l) {
   return elements * trainyard::kernels::cuda::element_bytes(format_of(l));
 }
 
-/// What the seed draws for a product (set_product_seed).
+/// set_product_seed() draws one of these faults of the library for some products.
 enum class Oddity : uint8_t { kMissing, kFails, kNoWorkspace, kLosesNan, kEmptyResult };
 /// A number for all products of the same types, transposition and epilogue.
 uint64_t kind_of(const Operation& op, const Layout& a, const Layout& c) {

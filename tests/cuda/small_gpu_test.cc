@@ -26,7 +26,8 @@ using testing::WorkKind;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kGpuBytes = 2 * kGiB;
-/// What the daemon leaves to a job's plan: three quarters (CheckedInventory).
+/// The daemon reserves a quarter of such a GPU (CheckedInventory), so a job's plan may use the
+/// rest.
 constexpr int64_t kPlanBytes = kGpuBytes / 4 * 3;
 
 class SmallGpu : public ::testing::Test {

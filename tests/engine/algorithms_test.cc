@@ -289,7 +289,7 @@ TEST(Algorithms, AnUnreadableFileIsMovedAside) {
     EXPECT_EQ(library.ask(third), "fast");
     EXPECT_EQ(library.timed, 2);
   }
-  // As a control: a valid version of the files above is accepted.
+  // A valid version of the files above is accepted, so they were refused because of their damage.
   const Folder folder;
   Library library;
   Algorithms first({folder.path()});

@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kMega = 1e6, kGiga = 1e9, kTera = 1e12;
 
-/// What CUDA reports about a GPU, and NVIDIA's published dense figures: TFLOP/s and GB/s.
+/// Pairs the properties that CUDA reports of a GPU with the rates that NVIDIA publishes for
+/// products without sparsity, in TFLOP/s and GB/s.
 struct PublishedPeak {
   GpuFacts gpu;
   double f32, tf32, half, gigabytes;

@@ -81,7 +81,7 @@ def check_and_parity(launchers, emulated):
                    {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"})]
     for step in nodes:
         step.may_skip_itself = True  # with one GPU
-    # What tells most comes first. The candidates, which use whatever time is left, come last.
+    # The steps that find most faults in the least time come first. The candidates come last and use the time that is left.
     return [
         [Step("check", check, 60, is_hopeless=output.why_no_gpu)],
         [*(parity(f"parity_{p}", f"Cuda.EveryCaseOfTheTable{suffix}", cases) for p, suffix in PARITY.items()), real_shapes,

@@ -227,7 +227,7 @@ void Device::use_algorithms(std::shared_ptr<Algorithms> algorithms) {
 }
 
 bool Device::choose(const std::string& key, const AlgorithmProblem& problem) const {
-  // Of several selections, the last one counts.
+  // take() may be called for several choices; the last one that it accepts is in use.
   std::string selected;
   AlgorithmProblem noted = problem;
   noted.take = [&](const std::string& choice) {
