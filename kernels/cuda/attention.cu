@@ -196,9 +196,7 @@ template <int kChunks, int kColumns>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_SHARED(Shared, shared);
-  const int64_t tiles = (s.Tq + kTile - 1) / kTile;
-  const int64_t head = blockIdx.x / tiles;
-  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTile;  // longest causal rows first
+  const auto [head, first] = tile_of_queries(s, kTile);
   const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
   Result<kChunks, kColumns> result;
   float max[4], sum[4];  // the sum over this thread's columns
@@ -266,9 +264,7 @@ TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                           const float* delta, In dy, Out dq) {
   TRAINYARD_SHARED(Shared, shared);
-  const int64_t tiles = (s.Tq + kTile - 1) / kTile;
-  const int64_t head = blockIdx.x / tiles;
-  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kTile;
+  const auto [head, first] = tile_of_queries(s, kTile);
   const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
   const Rows gradients = s.results(dy, head);
   Result<kChunks, kColumns> result;
@@ -312,8 +308,7 @@ TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void key_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                         const float* delta, In dy, Out dk, Out dv) {
   TRAINYARD_SHARED(Shared, shared);
-  const int64_t tiles = (s.Tk + kTile - 1) / kTile;
-  const int64_t head = blockIdx.x / tiles, first = blockIdx.x % tiles * kTile;
+  const auto [head, first] = tile_of_keys(s, kTile);
   const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
   const Rows gradients = s.results(dy, head);
   Result<kChunks, kColumns> of_keys, of_values;
@@ -481,8 +476,6 @@ TRAINYARD_KERNEL void key_gradient_wide(Sizes s, Drawn drawn, In q, In k, In v, 
   }
 }
 
-int64_t tile_count(int64_t positions) { return (positions + kTile - 1) / kTile; }
-
 /// Calls f(chunks, columns) for the narrowest Result with at least D columns.
 template <typename F>
 void with_result(int64_t D, const F& f) {
@@ -514,8 +507,8 @@ void attention_forward(const AttentionDims& d, const AttentionOperands<Views>& o
     return;
   }
   with_result(d.D, [&](auto chunks, auto columns) {
-    launch({d.N * d.H * tile_count(d.Tq)}, run.stream, forward_tiles<chunks.value, columns.value>,
-           s, drawn, o.q, o.k, o.v, o.y, o.lse);
+    launch({d.N * d.H * tiles_of(d.Tq, kTile)}, run.stream,
+           forward_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.y, o.lse);
   });
 }
 
@@ -544,12 +537,12 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<View
   }
   with_result(d.D, [&](auto chunks, auto columns) {
     if (o.dq) {
-      launch({d.N * d.H * tile_count(d.Tq)}, run.stream,
+      launch({d.N * d.H * tiles_of(d.Tq, kTile)}, run.stream,
              query_gradient_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.lse,
              delta, o.dy, o.dq);
     }
     if (o.dk || o.dv) {
-      launch({d.N * d.H * tile_count(d.Tk)}, run.stream,
+      launch({d.N * d.H * tiles_of(d.Tk, kTile)}, run.stream,
              key_gradient_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.lse, delta,
              o.dy, o.dk, o.dv);
     }

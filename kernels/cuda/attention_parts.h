@@ -61,6 +61,26 @@ struct Sizes {
 
 TRAINYARD_DEVICE Four four_of(const float* p) { return *reinterpret_cast<const Four*>(p); }
 
+/// Returns the number of tiles of `size` positions that cover all positions.
+TRAINYARD_HD inline int64_t tiles_of(int64_t positions, int64_t size) {
+  return (positions + size - 1) / size;
+}
+
+/// The part of a head that a block computes, from position `first` on.
+struct Tile {
+  int64_t head, first;
+};
+/// Returns this block's tile of queries. Each head begins with its last tile, because under causal
+/// masking the last queries attend to the most keys.
+TRAINYARD_DEVICE Tile tile_of_queries(const Sizes& s, int64_t size) {
+  const int64_t tiles = tiles_of(s.Tq, size);
+  return {blockIdx.x / tiles, (tiles - 1 - blockIdx.x % tiles) * size};
+}
+TRAINYARD_DEVICE Tile tile_of_keys(const Sizes& s, int64_t size) {
+  const int64_t tiles = tiles_of(s.Tk, size);
+  return {blockIdx.x / tiles, blockIdx.x % tiles * size};
+}
+
 inline Sizes sizes_of(const AttentionDims& d, std::initializer_list<In> operands) {
   bool fours = d.D % 4 == 0 && d.q_row % 4 == 0 && d.kv_row % 4 == 0;
   for (const In& x : operands) fours = fours && takes_four(x);

@@ -253,9 +253,7 @@ template <int kParts>
 TRAINYARD_KERNEL_OF(kThreads, kParts == 1 ? 3 : 2)
 void tensor_forward(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_SHARED(ForwardShared<kParts>, shared);
-  const int64_t tiles = (s.Tq + kRows - 1) / kRows;
-  const int64_t head = blockIdx.x / tiles;
-  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kRows;  // longest causal rows first
+  const auto [head, first] = tile_of_queries(s, kRows);
   const Rows keys = s.keys(k, head), values = s.keys(v, head);
   for (int part = 0; part < kParts; ++part) {
     copy_rows<kRows>(s, s.queries(q, head), first, part, shared.queries[part]);
@@ -364,9 +362,7 @@ TRAINYARD_KERNEL_OF(kThreads, 2)
 void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                            const float* delta, In dy, Out dq) {
   TRAINYARD_SHARED(GradientShared, shared);
-  const int64_t tiles = (s.Tq + kRows - 1) / kRows;
-  const int64_t head = blockIdx.x / tiles;
-  const int64_t first = (tiles - 1 - blockIdx.x % tiles) * kRows;
+  const auto [head, first] = tile_of_queries(s, kRows);
   const GradientRows rows{
       {s.queries(q, head), s.results(dy, head)}, {s.keys(k, head), s.keys(v, head)}, first};
   Results results[kParts] = {};
@@ -411,8 +407,7 @@ TRAINYARD_KERNEL_OF(kThreads, kParts == 1 ? 2 : 1)
 void tensor_key_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                          const float* delta, In dy, Out dk, Out dv) {
   TRAINYARD_SHARED(GradientShared, shared);
-  const int64_t tiles = (s.Tk + kRows - 1) / kRows;
-  const int64_t head = blockIdx.x / tiles, first = blockIdx.x % tiles * kRows;
+  const auto [head, first] = tile_of_keys(s, kRows);
   const GradientRows rows{
       {s.keys(k, head), s.keys(v, head)}, {s.queries(q, head), s.results(dy, head)}, first};
   Results of_keys[kParts] = {}, of_values[kParts] = {};
@@ -463,7 +458,7 @@ void with_parts(int64_t D, const F& f) {
 }
 
 Grid grid_of(const AttentionDims& d, int64_t positions) {
-  return {d.N * d.H * ((positions + kRows - 1) / kRows), kThreads};
+  return {d.N * d.H * tiles_of(positions, kRows), kThreads};
 }
 
 }  // namespace
