@@ -150,5 +150,18 @@ TEST_F(SmallGpu, LargeWorkspacesAreDividedIntoMoreParts) {
   EXPECT_EQ(small.of(WorkKind::kProduct) - large.of(WorkKind::kProduct), 4 * (64 - 8));
 }
 
+// A padded head has another product for the last rows of dw, and copies its weights in each step.
+// Without TF32 a tf32 job computes what an fp32 job computes, which gains nothing by padding.
+TEST_F(SmallGpu, TheHeadIsPaddedOnlyWhereTf32Exists) {
+  const auto products = [](Precision precision) {
+    return bench::count_step(StepCase{"gpt2_small:1024", 2, precision})
+        .of_nodes()
+        .of(WorkKind::kProduct);
+  };
+  EXPECT_EQ(products(Precision::kTf32), products(Precision::kFp32));
+  testing::set_device_capability(9, 0);
+  EXPECT_GT(products(Precision::kTf32), products(Precision::kFp32));
+}
+
 }  // namespace
 }  // namespace trainyard
