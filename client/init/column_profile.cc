@@ -95,8 +95,7 @@ void note_text(std::string_view text, ColumnProfile& column) {
 }
 
 void note_cell(const CellReader& cells, std::string_view text, ColumnProfile& column) {
-  const Cell cell = cells.read(text);
-  count_cell(cell, column.counts);
+  const Cell cell = count_text(cells, text, column.counts);
   if (cell.kind == Cell::Kind::kMissing) return;
   note_target_value(cell, text, column.values);
   if (cell.kind == Cell::Kind::kText) note_text(text, column);

@@ -79,7 +79,7 @@ TableShape shape_by(char delimiter, std::string_view text) {
 bool has_header(const TableShape& shape, std::string_view text) {
   const std::unique_ptr<ByteSource> source = open_plain_source(text);
   CsvReader reader(*source, shape.delimiter, "data");
-  const CellReader cells(DatasetSchema{}.missing_values);
+  const CellReader cells(std::vector<std::string>{});
   std::vector<std::string_view> fields;
   const auto next = [&] {
     const Result<bool> more = reader.next(fields);

@@ -174,6 +174,7 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
   out.ignore.assign(table.ignore().begin(), table.ignore().end());
   out.date.assign(table.date().begin(), table.date().end());
   out.text.assign(table.text().begin(), table.text().end());
+  out.missing.assign(table.missing().begin(), table.missing().end());
   switch (table.missing_target()) {
     case v1::CsvFormat::MISSING_TARGET_UNSPECIFIED:
     case v1::CsvFormat::REFUSE:

@@ -5,6 +5,7 @@
 
 #include "src/base/text.h"
 #include "src/base/violations.h"
+#include "src/data/table/category_codes.h"
 
 namespace trainyard {
 namespace {
@@ -35,6 +36,15 @@ std::vector<int32_t> indices_by_name(const std::vector<std::string>& from,
     indices.push_back(it == at.end() ? -1 : it->second);
   }
   return indices;
+}
+
+/// Returns for each category or class in `from` its code in `to`, or -1 if `to` does not have it.
+std::vector<int32_t> codes_of(const std::vector<std::string>& from,
+                              const std::vector<std::string>& to) {
+  const CategoryCodes known(to);
+  std::vector<int32_t> codes;
+  for (const std::string& name : from) codes.push_back(known.find(name));
+  return codes;
 }
 
 /// Returns a column's position among those of its kind; -1 if there is none.
@@ -82,7 +92,7 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
     return;
   }
   if (model.target.kind != TargetSchema::Kind::kClass) return;
-  const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);
+  const std::vector<int32_t> codes = codes_of(data.target.classes, model.target.classes);
   std::vector<bool> reported(codes.size(), false);
   for (const int32_t label : rows.target_class) {
     const auto i = static_cast<size_t>(label);
@@ -132,13 +142,18 @@ std::vector<float> pick_numeric(const DatasetSchema& model, const DatasetSchema&
   const int64_t stride = data.numeric_columns();
   std::vector<float> out;
   out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
+  const std::vector<double> offsets = data.numeric_offsets();
   std::vector<int64_t> places;
+  std::vector<double> shifts;
   for (const ColumnSchema* column : wanted) {
     places.push_back(place_among(data, column->kind, column->name));
+    shifts.push_back(offsets[static_cast<size_t>(places.back())] - column->offset);
   }
   for (int64_t row = 0; row < rows.rows; ++row) {
-    for (const int64_t place : places) {
-      out.push_back(rows.numeric[static_cast<size_t>(row * stride + place)]);
+    for (size_t c = 0; c < places.size(); ++c) {
+      const auto x =
+          static_cast<double>(rows.numeric[static_cast<size_t>(row * stride + places[c])]);
+      out.push_back(static_cast<float>(x + shifts[c]));
     }
   }
   return out;
@@ -155,8 +170,8 @@ std::vector<int32_t> pick_categories(const DatasetSchema& model, const DatasetSc
   std::vector<Source> sources;
   for (const ColumnSchema* column : wanted) {
     const int64_t place = place_among(data, column->kind, column->name);
-    sources.push_back({place, indices_by_name(there[static_cast<size_t>(place)]->categories,
-                                              column->categories)});
+    sources.push_back(
+        {place, codes_of(there[static_cast<size_t>(place)]->categories, column->categories)});
   }
   std::vector<int32_t> out;
   out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
@@ -209,7 +224,8 @@ std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& dat
 
 bool same_columns(const DatasetSchema& a, const DatasetSchema& b) {
   return std::ranges::equal(a.columns, b.columns, [](const ColumnSchema& x, const ColumnSchema& y) {
-    return x.name == y.name && x.kind == y.kind && x.categories == y.categories;
+    return x.name == y.name && x.kind == y.kind && x.categories == y.categories &&
+           x.offset == y.offset;
   });
 }
 
@@ -235,11 +251,18 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
     if (model.stream()) out.view_.rows = std::ssize(out.view_.tokens);
   }
   if (!model.stream() && model.target.classes != data.target.classes) {
-    const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);
+    const std::vector<int32_t> codes = codes_of(data.target.classes, model.target.classes);
     for (const int32_t label : rows.target_class) {
       out.own_classes_.push_back(codes[static_cast<size_t>(label)]);
     }
     out.view_.target_class = out.own_classes_;
+  }
+  if (model.target.offset != data.target.offset) {
+    const double shift = data.target.offset - model.target.offset;
+    for (const float target : rows.target_numeric) {
+      out.own_numbers_.push_back(static_cast<float>(static_cast<double>(target) + shift));
+    }
+    out.view_.target_numeric = out.own_numbers_;
   }
   return out;
 }

@@ -1,7 +1,8 @@
 // src/data/align.h: converts the rows of one dataset for a model that was trained on another.
 //
-// Columns, categories and classes are matched by name, tokens by their text, since the codes of the
-// same value differ between datasets. Columns that the model does not know are left out.
+// Columns, categories and classes are matched by name (booleans in any spelling), tokens by their
+// text, since the codes of the same value differ between datasets. Columns that the model does not
+// know are left out.
 #pragma once
 
 #include "src/data/dataset.h"
@@ -27,6 +28,7 @@ class AlignedRows {
   AlignedRows() = default;
   RawRows own_;  // the converted arrays
   std::vector<int32_t> own_classes_;
+  std::vector<float> own_numbers_;  // the targets
   Partition view_;
 };
 

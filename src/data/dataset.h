@@ -72,7 +72,9 @@ struct CsvOptions {
   std::vector<int64_t> image;            // [C, H, W]: all feature columns are pixels of one image
   std::vector<std::string> categorical;  // columns of numbers that are read as categories
   std::vector<std::string> ignore;       // columns to leave out
-  std::vector<std::string> missing = DatasetSchema{}.missing_values;
+  // Texts that mean a missing value in every column, besides the empty one. If there are none, the
+  // defaults of CellReader apply.
+  std::vector<std::string> missing;
   std::vector<std::string> date;  // columns of dates or times (src/data/table/date.h)
   std::string missing_target;     // "skip": rows without a target are left out; "": refused
   // Columns to read as text, joined by blanks in file order. If there are any, all other columns
@@ -102,7 +104,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("image", image);
   visit("categorical", categorical);
   visit("ignore", ignore);
-  visit("missing", missing);
+  visit("missing", missing, Written::kUnlessEmpty);
   visit("date", date, Written::kUnlessEmpty);
   visit("missing_target", missing_target, Written::kUnlessEmpty);
   if (text.empty()) return;

@@ -203,7 +203,9 @@ int64_t input_elements(const DatasetSchema& schema, int64_t context_length, bool
 RowTransform::RowTransform(const DatasetSchema& schema, const Preprocessing& p)
     : p_(p),
       image_(schema.kind == DatasetSchema::Kind::kImage),
-      text_(schema.kind == DatasetSchema::Kind::kText) {
+      text_(schema.kind == DatasetSchema::Kind::kText),
+      offsets_(schema.numeric_offsets()),
+      target_offset_(schema.target.offset) {
   TRAINYARD_CHECK(p.fits(schema), "the preprocessing was fitted for another schema");
   input_size_ = input_elements(schema, p.context_length, p.category_codes);
   if (image_) {
@@ -308,11 +310,11 @@ void RowTransform::restore_input(std::span<float> sample) const {
     return;
   }
   for (size_t c = 0; c < p_.numeric_mean.size(); ++c) {
-    restore(sample[c], p_.numeric_mean[c], p_.numeric_std[c], 1);
+    restore(sample[c], p_.numeric_mean[c] + offsets_[c], p_.numeric_std[c], 1);
   }
 }
 double RowTransform::restore_target(float value) const {
-  return static_cast<double>(value) * p_.target_std + p_.target_mean;
+  return static_cast<double>(value) * p_.target_std + p_.target_mean + target_offset_;
 }
 
 void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Partition& partition,

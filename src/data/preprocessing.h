@@ -1,7 +1,8 @@
 // src/data/preprocessing.h: converts typed rows to the model's input. It is fitted only on the
 // job's training rows (without validation split and test set) and saved with the model.
 //
-//   numeric      (x - mean) / std; missing -> 0 (the mean)
+//   numeric      (x - mean) / std of the stored numbers, which are the column's minus its offset
+//                (schema.h); missing -> 0 (the mean)
 //   categorical  one-hot over the schema's categories; missing or unseen -> all zeros. If the model
 //                embeds categories, a code: 1 + the category's index; missing or unseen -> 0
 //   text         unchanged tokens: rows truncated or padded at ingest, or windows of a stream
@@ -90,7 +91,7 @@ class RowTransform {
   float standardize_edited(int64_t channel, float pixel) const {
     return edited_pixels(channel)(pixel);
   }
-  /// Standardizes a numeric target.
+  /// Standardizes a numeric target as it is stored, without its offset.
   float standardize_target(float value) const;
   /// Maps an input sample of input_size() numbers back: pixels and numeric columns to their own
   /// units; values for categories stay unchanged.
@@ -115,7 +116,9 @@ class RowTransform {
   bool text_ = false;
   int64_t input_size_ = 0;
   int64_t channels_ = 0;
-  int64_t pixels_ = 0;                            // per channel
+  int64_t pixels_ = 0;           // per channel
+  std::vector<double> offsets_;  // of the numeric columns (ColumnSchema::offset)
+  double target_offset_ = 0;
   std::vector<std::array<float, 256>> u8_table_;  // by channel: the standardized value of each byte
   std::vector<int32_t> category_count_;           // by categorical column
 };

@@ -48,6 +48,7 @@ Result<ColumnSchema> column_from_json(const nlohmann::json& json) {
     column.date = fields.text("date");
     if (column.kind != ColumnSchema::Kind::kNumeric) fields.refuse("date: expected numbers");
   }
+  if (fields.has("offset")) column.offset = fields.number("offset");
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return column;
 }
@@ -65,6 +66,7 @@ Result<TargetSchema> target_from_json(const nlohmann::json& json) {
     }
   } else if (kind == "numeric") {
     target.kind = TargetSchema::Kind::kNumeric;
+    if (fields.has("offset")) target.offset = fields.number("offset");
   } else if (kind == "next_token") {
     target.kind = TargetSchema::Kind::kNextToken;
   } else {
@@ -177,6 +179,14 @@ int64_t DatasetSchema::categorical_columns() const {
   });
 }
 
+std::vector<double> DatasetSchema::numeric_offsets() const {
+  std::vector<double> offsets;
+  for (const ColumnSchema& c : columns) {
+    if (c.kind == ColumnSchema::Kind::kNumeric) offsets.push_back(c.offset);
+  }
+  return offsets;
+}
+
 ModelInterface DatasetSchema::interface(int64_t context_length) const {
   ModelInterface result;
   if (kind == Kind::kImage) {
@@ -229,6 +239,7 @@ nlohmann::json DatasetSchema::to_json() const {
     } else {
       column["kind"] = c.kind == ColumnSchema::Kind::kText ? "text" : "numeric";
       if (!c.date.empty()) column["date"] = c.date;
+      if (c.offset != 0) column["offset"] = c.offset;
     }
     json["columns"].push_back(std::move(column));
   }
@@ -253,6 +264,7 @@ nlohmann::json DatasetSchema::to_json() const {
     json["target"]["classes"] = target.classes;
   } else {
     json["target"]["kind"] = target.kind == TargetSchema::Kind::kNumeric ? "numeric" : "next_token";
+    if (target.offset != 0) json["target"]["offset"] = target.offset;
   }
   json["train_rows"] = train_rows;
   json["test_rows"] = test_rows;

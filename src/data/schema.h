@@ -25,6 +25,9 @@ struct ColumnSchema {
   // Numeric: the name of the source's date column of which this column is a part; else empty. The
   // parts of a date are adjacent, in the order of src/data/table/date.h.
   std::string date = {};
+  // Numeric: the stored numbers are the column's numbers minus this one. It is 0 for nearly all
+  // columns; ColumnCounts::offset() says for which it is not.
+  double offset = 0;
 };
 
 struct TargetSchema {
@@ -32,6 +35,7 @@ struct TargetSchema {
   enum class Kind : uint8_t { kClass, kNumeric, kNextToken } kind = Kind::kClass;
   std::string name;
   std::vector<std::string> classes;  // kClass: names by label; whole numbers are sorted as numbers
+  double offset = 0;                 // kNumeric: as in ColumnSchema
 };
 
 /// Statistics of a set of numbers. `std` is the population standard deviation, as in NumPy.
@@ -85,10 +89,13 @@ struct DatasetSchema {
   std::vector<std::string> source_columns;
   std::vector<std::string> ignored_columns;
   char delimiter = ',';
-  std::vector<std::string> missing_values = {"", "NA", "NaN", "nan", "null", "?"};
+  // The texts that are missing in all columns; empty: the defaults of CellReader.
+  std::vector<std::string> missing_values;
 
   int64_t numeric_columns() const;
   int64_t categorical_columns() const;
+  /// Returns the offset of each numeric column.
+  std::vector<double> numeric_offsets() const;
   /// Returns true for a language model's text: one stream of tokens, whose windows are the samples.
   bool stream() const { return kind == Kind::kText && text.stream(); }
   /// Returns the shape of preprocessed samples, and the outputs that the target requires.

@@ -12,6 +12,7 @@
 #include "src/base/text.h"
 #include "src/data/row_copies.h"
 #include "src/data/table/column_facts.h"
+#include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/target_leak.h"
 
@@ -83,6 +84,13 @@ int64_t count_distinct(std::span<const float> values, size_t columns, size_t c) 
   return std::unique(column.begin(), column.end()) - column.begin();
 }
 
+/// Returns a number for messages: all digits of a whole one, since large ones may differ in the
+/// last.
+std::string number_text(double value) {
+  const bool whole = std::abs(value) < kExactMax && value == std::floor(value);
+  return whole ? whole_number_text(value) : short_number(value);
+}
+
 /// Returns the facts about numeric column `c`.
 ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics& s,
                              const NumberColumn& scanned, std::span<const float> values, size_t c,
@@ -92,10 +100,10 @@ ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics
   facts.rows = rows;
   facts.missing = column.missing_count;
   if (!s.numeric[c]) return facts;
-  facts.whole = scanned.whole;
+  facts.whole = scanned.whole && column.offset == std::floor(column.offset);
   facts.monotonic = scanned.rises || scanned.falls;
   facts.range = s.numeric[c]->max - s.numeric[c]->min;
-  facts.example = short_number(s.numeric[c]->min);
+  facts.example = number_text(s.numeric[c]->min);
   if (*facts.range == 0) {
     facts.distinct = 1;
   } else if (may_count_rows(facts)) {

@@ -20,7 +20,7 @@ TEST(CsvIngest, ColumnsGetKindsAndValuesPositions) {
                       "1.5,red,yes,-2e3\n"
                       "+2,\"blue\",no,NA\n"
                       ",red,yes,.5\n"
-                      "4,?,no,7\n");
+                      "4,,no,7\n");
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetSchema& s = d->schema();
   ASSERT_EQ(s.columns.size(), 3u);
@@ -200,7 +200,9 @@ TEST(CsvIngestB39, BadInputIsRefusedWithItsPlace) {
       {"x,y\n1,a\n2,b,3\n", "data: row 2 (line 3): 3 fields, expected 2 as in the header"},
       {"x,y\n1,a\n2,b\nfoo,a\n3,b\n",
        "data: row 3 (line 4), column 'x': 'foo' is not a number, as most of the column is; if it "
-       "holds names, list it in `categorical`"},
+       "holds names, list it in `categorical`; if this text means a missing value, list the text "
+       "in "
+       "`missing`"},
       {"x,y\n1,a\ninf,b\n",
        "data: row 2 (line 3), column 'x': 'inf' is not a finite number of 32 bits"},
       {"x,y\n1,a\n1e39,b\n",

@@ -147,7 +147,7 @@ TEST(Dates, PartsAreThoseThatPythonFinds) {
     ASSERT_TRUE(date.has_value());
     EXPECT_EQ(date->has_time, row["time"].get<bool>());
     std::vector<float> parts(7);
-    write_date(*date, parts);
+    write_date(*date, 0, parts);
     const double days = row["parts"][0];
     EXPECT_NEAR(parts[0], days, 1e-9 + 1e-7 * std::abs(days));
     for (size_t i = 1; i < parts.size(); ++i) {

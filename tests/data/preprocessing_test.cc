@@ -20,7 +20,7 @@ constexpr const char* kTable =
     "1,red,0.1,10.5\n"
     "2,blue,0.1,20\n"
     "NA,green,0.1,30\n"
-    "6,?,0.1,40\n";
+    "6,,0.1,40\n";
 
 std::vector<float> transformed(const DatasetSchema& schema, const Preprocessing& p,
                                const Partition& partition, int64_t row) {

@@ -204,7 +204,7 @@ TEST(RecordBlocks, EndAtRecordsAndCoverEveryByteOnce) {
 }
 
 TEST(CellReader, ReadsShortNumbersLikeFromChars) {
-  const CellReader cells({"", "NA"});
+  const CellReader cells({"NA"});
   Random random(3);
   for (int i = 0; i < 200'000; ++i) {
     std::string text;

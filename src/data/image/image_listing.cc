@@ -134,7 +134,7 @@ Status label_by_csv(ImageListing& listing, const Labels& labels) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, header_names(fields, what));
   ASSIGN_OR_RETURN(const LabelColumns columns, find_columns(names, what));
   listing.numeric = columns.numeric;
-  const CellReader cells({});
+  const CellReader cells;
   std::vector<bool> labelled(listing.images.size());
   Problems problems;
   int64_t row = 0;

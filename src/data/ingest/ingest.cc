@@ -77,7 +77,7 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
                    write_typed_dataset(files, folder / "data.safetensors", data));
   auto [statistics, warnings] = measured.get();
   data.schema.statistics = std::move(statistics);
-  data.schema.warnings = std::move(warnings);
+  data.schema.warnings.insert(data.schema.warnings.end(), warnings.begin(), warnings.end());
   ASSIGN_OR_RETURN(const std::vector<std::string> digests, source_digests.get());
   const std::string schema = schema_json(format, request, data.schema, digests);
   if (std::ssize(schema) > kSchemaBytesMax) {

@@ -1,6 +1,7 @@
 #include "src/data/table/csv_columns.h"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <optional>
 #include <unordered_map>
@@ -22,6 +23,7 @@ void count_cell(const Cell& cell, ColumnCounts& counts) {
       break;
     case Cell::Kind::kNumber:
       ++counts.numbers;
+      counts.note_number(cell.value);
       counts.whole = counts.whole && cell.is_whole();
       counts.bytes = counts.bytes && cell.is_byte();
       break;
@@ -34,13 +36,43 @@ void count_cell(const Cell& cell, ColumnCounts& counts) {
   }
 }
 
+Cell count_text(const CellReader& cells, std::string_view text, ColumnCounts& counts) {
+  const Cell cell = cells.read(text);
+  count_cell(cell, counts);
+  if (cell.kind == Cell::Kind::kMissing) {
+    counts.marked += cells.is_missing_text(text) ? 0 : 1;
+  } else if (counts.booleans != 0) {
+    counts.booleans = static_cast<BooleanWords>(counts.booleans & boolean_words(text));
+  }
+  return cell;
+}
+
+CategoryForm ColumnCounts::form() const {
+  if (texts == 0 && not_finite == 0 && numbers > 0 && whole) return CategoryForm::kWholeNumbers;
+  return texts > 0 && booleans != 0 ? CategoryForm::kBooleans : CategoryForm::kTexts;
+}
+
+double ColumnCounts::offset() const {
+  // In 32 bits, whole numbers are exact up to 2^24, so with the middle of their range as the offset
+  // a range of 2^25. Other numbers have steps of 2^-24 of their size: if the range is that much
+  // smaller than the numbers, fewer than 2^12 steps of it are left.
+  constexpr double kWholeRangeMax = 33554432;
+  constexpr double kFarAway = 4096;
+  const double range = high - low;
+  if (exact || !(range > 0)) return 0;
+  const double size = std::max(std::abs(low), std::abs(high));
+  const double middle = low + range / 2;
+  if (whole && (range <= kWholeRangeMax || size >= kFarAway * range)) return std::floor(middle);
+  return size >= kFarAway * range ? middle : 0;
+}
+
 std::string target_value(const Cell& cell, std::string_view text) {
-  return cell.is_whole() ? whole_number_text(cell.value)
+  return cell.is_whole() ? whole_number_name(cell, text)
                          : std::string(text.substr(0, kNameBytesMax));
 }
 
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values) {
-  if (values.size() > kTargetValuesMax || cell.kind == Cell::Kind::kMissing) return;
+  if (values.size() > kTargetValuesMax) return;
   values.insert(target_value(cell, text));
 }
 
@@ -74,7 +106,7 @@ bool is_skipped(const CsvOptions& options, const CellReader& cells,
                 std::span<const std::string_view> fields, size_t target) {
   if (!options.skips_rows()) return false;
   // JSON lines may name the target for the first time in a later row.
-  return target < fields.size() ? cells.is_missing(fields[target]) : options.json_lines;
+  return target < fields.size() ? cells.is_missing_target(fields[target]) : options.json_lines;
 }
 
 namespace {
@@ -98,14 +130,25 @@ void add_columns(const CsvOptions& options, const std::vector<std::string>& name
 void count_row(const CellReader& cells, std::span<const std::string_view> fields,
                const ScannedColumns& columns, CsvScan& scan) {
   for (size_t i = 0; i < fields.size(); ++i) {
-    count_cell(cells.read(fields[i]), scan.counts[i]);
-    if (!columns.dates[i] || scan.counts[i].times) continue;
+    ColumnCounts& counts = scan.counts[i];
+    count_text(cells, fields[i], counts);
+    if (!columns.dates[i]) continue;
     const std::optional<Date> date = parse_date(fields[i]);
-    scan.counts[i].times = date && date->has_time;
+    if (!date) continue;
+    counts.note_number(date->days());
+    counts.times = counts.times || date->has_time;
   }
   if (columns.target >= fields.size()) return;
   const std::string_view target = fields[columns.target];
+  if (cells.is_missing_target(target)) return;
   note_target_value(cells.read(target), target, scan.target_values);
+}
+
+void note_skipped(const CellReader& cells, std::span<const std::string_view> fields, size_t target,
+                  CsvScan& scan) {
+  ++scan.skipped_rows;
+  if (target >= fields.size() || cells.is_missing_text(fields[target])) return;
+  ++scan.skipped_marks;
 }
 
 /// Scans the file on one thread, one row after another.
@@ -133,7 +176,7 @@ Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
                        (options.header ? " as in the header" : " as in the first row"));
       ++scan.rows;
     } else if (is_skipped(options, cells, fields, columns.target)) {
-      ++scan.skipped_rows;
+      note_skipped(cells, fields, columns.target, scan);
     } else {
       if (problems.empty()) count_row(cells, fields, columns, scan);
       ++scan.rows;
@@ -172,12 +215,17 @@ struct ScannedPart {
 };
 
 void add_counts(const ColumnCounts& from, ColumnCounts& to) {
+  to.marked += from.marked;
   to.numbers += from.numbers;
   to.not_finite += from.not_finite;
   to.texts += from.texts;
   to.whole = to.whole && from.whole;
   to.bytes = to.bytes && from.bytes;
+  to.exact = to.exact && from.exact;
+  to.low = std::min(to.low, from.low);
+  to.high = std::max(to.high, from.high);
   to.times = to.times || from.times;
+  to.booleans = static_cast<BooleanWords>(to.booleans & from.booleans);
 }
 
 /// Scans the rows of a block. Returns false if one of them must be refused.
@@ -192,7 +240,7 @@ bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& r
     }
     if (fields.size() != names.size()) return false;
     if (is_skipped(options, cells, fields, part.columns.target)) {
-      ++part.scan.skipped_rows;
+      note_skipped(cells, fields, part.columns.target, part.scan);
       return true;
     }
     ++count;
@@ -246,6 +294,7 @@ std::optional<CsvScan> merge_parts(std::deque<ScannedPart>& parts) {
       add_counts(part.scan.counts[i], scan.counts[columns.at(part.names[i])]);
     }
     scan.skipped_rows += part.scan.skipped_rows;
+    scan.skipped_marks += part.scan.skipped_marks;
     rows.insert(rows.end(), part.rows.begin(), part.rows.end());
     targets.insert(targets.end(), part.targets.begin(), part.targets.end());
   }

@@ -6,8 +6,10 @@
 // all rows are known before a column's type is decided.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <span>
 #include <string>
@@ -16,18 +18,34 @@
 
 #include "src/data/dataset.h"
 #include "src/data/problems.h"
+#include "src/data/table/category_form.h"
 #include "src/data/table/csv_cell.h"
 
 namespace trainyard {
 
 struct ColumnCounts {
-  int64_t missing = 0;
+  int64_t missing = 0;  // as numbers
+  int64_t marked = 0;   // of these, the ones that are texts if the column holds texts: "NA"
   int64_t numbers = 0;
   int64_t not_finite = 0;
   int64_t texts = 0;
-  bool whole = true;   // all numbers are whole
-  bool bytes = true;   // all numbers are whole and in 0..255
-  bool times = false;  // at least one date of a date column has a time
+  bool whole = true;  // all numbers are whole
+  bool bytes = true;  // all numbers are whole and in 0..255
+  bool exact = true;  // all numbers are the same in 32 bits
+  double low = std::numeric_limits<double>::infinity(), high = -low;  // of the numbers
+  bool times = false;                        // at least one date of a date column has a time
+  BooleanWords booleans = kAllBooleanWords;  // to which all numbers and texts belong
+
+  void note_number(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+    exact = exact && static_cast<double>(static_cast<float>(value)) == value;
+  }
+  /// Returns the form of the column's categories, or of its classes.
+  CategoryForm form() const;
+  /// Returns what is subtracted from the numbers before they are stored in 32 bits: 0, unless the
+  /// numbers are far from 0 and so close together that differences would be lost.
+  double offset() const;
 };
 
 struct CsvScan {
@@ -35,7 +53,8 @@ struct CsvScan {
   std::vector<ColumnCounts> counts;     // by column
   std::set<std::string> target_values;  // the first kTargetValuesMax + 1 different values
   int64_t rows = 0;
-  int64_t skipped_rows = 0;  // rows without a target that the options skip; not part of `rows`
+  int64_t skipped_rows = 0;   // rows without a target that the options skip; not part of `rows`
+  int64_t skipped_marks = 0;  // skipped rows with a target such as "NA", which may be a class
   // If threads read the file in blocks: the offset in bytes at which the rows begin, and the number
   // of rows before each block. Else 0 and empty.
   int64_t rows_begin = 0;
@@ -46,9 +65,12 @@ struct CsvScan {
 inline constexpr size_t kTargetValuesMax = 20;
 
 void count_cell(const Cell& cell, ColumnCounts& counts);
+/// Reads a cell that should be a number, counts it, and returns it.
+Cell count_text(const CellReader& cells, std::string_view text, ColumnCounts& counts);
 /// Returns the class that a target's cell means: "1" for "1.0".
 std::string target_value(const Cell& cell, std::string_view text);
-/// Adds the target's value to `values` unless this has more than kTargetValuesMax values already.
+/// Adds a value of the target to `values` unless this has more than kTargetValuesMax values
+/// already.
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values);
 
 /// Returns the columns' names from the header's fields. A column with an empty field is named by

@@ -6,6 +6,7 @@
 #include "src/base/text.h"
 #include "src/data/files/byte_source.h"
 #include "src/data/limits.h"
+#include "src/data/table/cell_warnings.h"
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_schema.h"
 #include "src/data/table/row_filler.h"
@@ -42,7 +43,7 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
     if (is_skipped(options, cells, fields, target)) continue;
     for (const size_t i : columns) {
       if (i >= fields.size()) return dataset_error("data", "the file changed while it was read");
-      if (cells.read(fields[i]).kind == Cell::Kind::kMissing) continue;
+      if (cells.is_missing_text(fields[i])) continue;
       if (const std::optional<size_t> bad = find_invalid_utf8(fields[i])) {
         problems.add(place_of("data", row, table->line(), names[i]),
                      "byte " + std::to_string(*bad) + " of the text (" +
@@ -70,9 +71,11 @@ Codebook empty_codebook(const TableFile& train) {
   codebook.learning = true;
   codebook.categories.resize(static_cast<size_t>(train.layout.categorical));
   for (size_t i = 0; i < train.scan.names.size(); ++i) {
-    const ColumnCounts& c = train.scan.counts[i];
-    if (train.layout.roles[i].kind == RoleKind::kTargetClass) {
-      codebook.whole_classes = c.texts == 0 && c.not_finite == 0 && c.whole;
+    const CategoryCodes codes(train.scan.counts[i].form());
+    const ColumnRole& role = train.layout.roles[i];
+    if (role.kind == RoleKind::kTargetClass) codebook.classes = codes;
+    if (role.kind == RoleKind::kCategorical) {
+      codebook.categories[static_cast<size_t>(role.index)] = codes;
     }
   }
   return codebook;
@@ -131,14 +134,32 @@ Status check_result(const CsvOptions& options, const DatasetSchema& schema) {
   return {};
 }
 
+/// Scans the training file. A target such as "NA" is missing where the target is a number, but if
+/// the targets turn out to be texts, it is a class, and the file is scanned again.
+Result<CsvScan> scan_training(const CsvOptions& options, CellReader& cells,
+                              const std::filesystem::path& path, const TableThreads& threads) {
+  ASSIGN_OR_RETURN(CsvScan scan, scan_csv(options, cells, path, "data", threads));
+  const auto target =
+      static_cast<size_t>(std::ranges::find(scan.names, options.target) - scan.names.begin());
+  if (target == scan.names.size()) return scan;
+  const ColumnCounts& counts = scan.counts[target];
+  const bool is_text = infer_target(options.target_kind, counts, scan.target_values.size()) ==
+                           TargetSchema::Kind::kClass &&
+                       counts.form() == CategoryForm::kTexts;
+  if (!is_text) return scan;
+  cells.read_target_as_text();
+  if (counts.marked == 0 && scan.skipped_marks == 0) return scan;
+  return scan_csv(options, cells, path, "data", threads);
+}
+
 }  // namespace
 
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
                                       const std::filesystem::path& test,
                                       const TableThreads& threads) {
-  const CellReader cells(options.missing);
+  CellReader cells(options.missing);
   TableFile data{train, "data"}, held_out{test, "test"};
-  ASSIGN_OR_RETURN(data.scan, scan_csv(options, cells, data.path, data.role, threads));
+  ASSIGN_OR_RETURN(data.scan, scan_training(options, cells, data.path, threads));
   if (Status s = check_options(options, data.scan.names); !s.ok()) return std::move(s).error();
   TypedDataset result;
   DatasetSchema& schema = result.schema;
@@ -175,6 +196,10 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   count_missing(data.layout, missing, schema);
   sort_codes(schema, codebook, result.train);
   if (Status s = check_result(options, schema); !s.ok()) return std::move(s).error();
+  if (schema.kind == DatasetSchema::Kind::kTabular) {
+    ASSIGN_OR_RETURN(schema.warnings,
+                     find_cell_warnings(options, cells, data.path, data.scan, schema));
+  }
   codebook.learning = false;
   if (!test.empty()) {
     const auto counts = fill_rows(options, cells, held_out, threads, codebook, result.test);

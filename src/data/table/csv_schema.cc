@@ -42,7 +42,9 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 /// A column is numeric if at least half of its values are numbers; its texts are then mistakes.
 ColumnSchema::Kind infer_column(const NameSet& categorical, const std::string& name,
                                 const ColumnCounts& counts) {
-  if (categorical.contains(name)) return ColumnSchema::Kind::kCategorical;
+  if (categorical.contains(name) || counts.form() == CategoryForm::kBooleans) {
+    return ColumnSchema::Kind::kCategorical;
+  }
   return counts.numbers + counts.not_finite >= counts.texts ? ColumnSchema::Kind::kNumeric
                                                             : ColumnSchema::Kind::kCategorical;
 }
@@ -102,7 +104,7 @@ Error no_such_target(const CsvOptions& options, const std::vector<std::string>& 
                          "the header is separated by " + std::string(separator->plural) +
                              ", expected delimiter: " + std::string(separator->yaml));
   }
-  const CellReader cells({});
+  const CellReader cells;
   const bool any_number = std::ranges::any_of(
       columns, [&](const std::string& name) { return cells.read(name).is_number(); });
   return dataset_error(
@@ -205,6 +207,9 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
     if (name == options.target) {
       schema.target.kind =
           infer_target(options.target_kind, scan.counts[i], scan.target_values.size());
+      if (schema.target.kind == TargetSchema::Kind::kNumeric) {
+        schema.target.offset = scan.counts[i].offset();
+      }
     } else if (ignored.contains(name) || (text && !texts.contains(name))) {
       schema.ignored_columns.push_back(name);
     } else {
@@ -218,9 +223,14 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
         for (const std::string& part : date_column_names(name, scan.counts[i].times)) {
           schema.columns.push_back({ColumnSchema::Kind::kNumeric, part, {}, 0, name});
         }
+        schema.columns[schema.columns.size() - date_parts(scan.counts[i].times)].offset =
+            scan.counts[i].offset();
         continue;
       }
       schema.columns.push_back({infer_column(categorical, name, scan.counts[i]), name, {}, 0});
+      if (schema.columns.back().kind == ColumnSchema::Kind::kNumeric) {
+        schema.columns.back().offset = scan.counts[i].offset();
+      }
     }
   }
   if (features == 0) {
@@ -250,7 +260,8 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
   const RoleKind target_role = schema.target.kind == TargetSchema::Kind::kClass
                                    ? RoleKind::kTargetClass
                                    : RoleKind::kTargetNumeric;
-  roles[schema.target.name] = {target_needed ? target_role : RoleKind::kIgnored, 0};
+  roles[schema.target.name] = {target_needed ? target_role : RoleKind::kIgnored, 0, 0,
+                               schema.target.offset};
   if (image) {
     for (const std::string& name : schema.source_columns) {
       if (!roles.contains(name)) roles[name] = {RoleKind::kPixel, layout.pixels++};
@@ -260,10 +271,11 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
     switch (c.kind) {
       case ColumnSchema::Kind::kNumeric:
         if (c.date.empty()) {
-          roles[c.name] = {RoleKind::kNumeric, layout.numeric++};
+          roles[c.name] = {RoleKind::kNumeric, layout.numeric++, 0, c.offset};
         } else {
           ColumnRole& role =
-              roles.try_emplace(c.date, ColumnRole{RoleKind::kDate, layout.numeric}).first->second;
+              roles.try_emplace(c.date, ColumnRole{RoleKind::kDate, layout.numeric, 0, c.offset})
+                  .first->second;
           ++role.parts;
           ++layout.numeric;
         }

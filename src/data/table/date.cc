@@ -115,7 +115,7 @@ std::vector<std::string> date_column_names(const std::string& name, bool times) 
   return names;
 }
 
-void write_date(const Date& date, std::span<float> out) {
+void write_date(const Date& date, double offset, std::span<float> out) {
   namespace chrono = std::chrono;
   const chrono::sys_days day{chrono::days(date.day)};
   const chrono::year year = chrono::year_month_day(day).year();
@@ -124,13 +124,9 @@ void write_date(const Date& date, std::span<float> out) {
   const double in_day = date.seconds / static_cast<double>(kDaySeconds);
   const double in_year = turn * static_cast<double>(day_of_year) / (year.is_leap() ? 366 : 365);
   const double in_week = turn * (chrono::weekday(day).iso_encoding() - 1) / 7;
-  const std::array<double, 7> parts = {static_cast<double>(date.day) + in_day,
-                                       std::sin(in_year),
-                                       std::cos(in_year),
-                                       std::sin(in_week),
-                                       std::cos(in_week),
-                                       std::sin(turn * in_day),
-                                       std::cos(turn * in_day)};
+  const std::array<double, 7> parts = {
+      date.days() - offset, std::sin(in_year),       std::cos(in_year),      std::sin(in_week),
+      std::cos(in_week),    std::sin(turn * in_day), std::cos(turn * in_day)};
   TRAINYARD_CHECK(out.size() <= parts.size(), "more columns than a date has");
   for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(parts[i]);
 }

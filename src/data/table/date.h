@@ -25,6 +25,9 @@ struct Date {
   int64_t day = 0;     // days since 1970-01-01, in UTC
   double seconds = 0;  // seconds since the beginning of the day
   bool has_time = false;
+
+  /// Returns the days since 1970-01-01, with the time as a fraction.
+  double days() const { return static_cast<double>(day) + seconds / 86400; }
 };
 
 /// Parses a date of the years 1 to 9999; nullopt for any other text.
@@ -34,7 +37,8 @@ std::optional<Date> parse_date(std::string_view text);
 constexpr size_t date_parts(bool times) { return times ? 7 : 5; }
 /// Returns the names of the columns of date column `name`: "when.days", "when.year_sin", ...
 std::vector<std::string> date_column_names(const std::string& name, bool times);
-/// Writes the first out.size() of the date's numbers, in the order above.
-void write_date(const Date& date, std::span<float> out);
+/// Writes the first out.size() of the date's numbers, in the order above. `offset` is subtracted
+/// from the days.
+void write_date(const Date& date, double offset, std::span<float> out);
 
 }  // namespace trainyard

@@ -101,7 +101,7 @@ void RowFiller::add(std::span<const std::string_view> fields, int64_t line) {
 }
 
 void RowFiller::add_text(size_t column, std::string_view text) {
-  if (cells_.is_missing(text)) {
+  if (cells_.is_missing_text(text)) {
     ++missing_[column];
     return;
   }
@@ -127,7 +127,7 @@ void RowFiller::set_numeric(size_t column, std::string_view text) {
     ++missing_[column];
   } else if (cell.is_number()) {
     at_row(rows_.numeric, rows_.rows, layout_.numeric, layout_.roles[column].index) =
-        static_cast<float>(cell.value);
+        static_cast<float>(cell.value - layout_.roles[column].offset);
   } else {
     refuse_number(column, text, cell);
   }
@@ -147,16 +147,32 @@ void RowFiller::set_date(size_t column, std::string_view text) {
   }
   const ColumnRole& role = layout_.roles[column];
   float* first = &at_row(rows_.numeric, rows_.rows, layout_.numeric, role.index);
-  write_date(*date, {first, static_cast<size_t>(role.parts)});
+  write_date(*date, role.offset, {first, static_cast<size_t>(role.parts)});
+}
+
+bool RowFiller::is_missing_name(std::string_view text, const CategoryCodes& codes) const {
+  return codes.form() == CategoryForm::kTexts ? cells_.is_missing_text(text)
+                                              : cells_.is_missing(text);
+}
+
+std::string_view RowFiller::name_of(std::string_view text, const CategoryCodes& codes,
+                                    std::string& buffer) const {
+  if (codes.form() != CategoryForm::kWholeNumbers) return text;
+  const Cell cell = cells_.read(text);
+  if (!cell.is_whole()) return text;
+  buffer = whole_number_name(cell, text);
+  return buffer;
 }
 
 void RowFiller::set_category(size_t column, std::string_view text) {
-  if (cells_.is_missing(text)) {
+  const int64_t index = layout_.roles[column].index;
+  CategoryCodes& codes = codebook_.categories[static_cast<size_t>(index)];
+  if (is_missing_name(text, codes)) {
     ++missing_[column];
     return;
   }
-  const int64_t index = layout_.roles[column].index;
-  CategoryCodes& codes = codebook_.categories[static_cast<size_t>(index)];
+  std::string buffer;
+  text = name_of(text, codes, buffer);
   int32_t code = codes.find(text);
   if (code < 0 && codebook_.learning) {
     code = learn(column, text, codes, kCategoriesMax, "; leave the column out with `ignore`");
@@ -193,11 +209,11 @@ void RowFiller::set_pixel(size_t column, std::string_view text) {
 }
 
 void RowFiller::set_class(size_t column, std::string_view text) {
-  const Cell cell = cells_.read(text);
-  std::string whole;
-  if (codebook_.whole_classes && cell.is_whole()) text = whole = whole_number_text(cell.value);
-  int32_t code = cell.kind == Cell::Kind::kMissing ? -1 : codebook_.classes.find(text);
-  if (cell.kind == Cell::Kind::kMissing) {
+  std::string buffer;
+  const bool missing = is_missing_name(text, codebook_.classes);
+  text = name_of(text, codebook_.classes, buffer);
+  int32_t code = missing ? -1 : codebook_.classes.find(text);
+  if (missing) {
     refuse(column, kTargetMissing);
   } else if (code < 0 && codebook_.learning) {
     code = learn(column, text, codebook_.classes, kClassesMax,
@@ -215,7 +231,7 @@ void RowFiller::set_target(size_t column, std::string_view text) {
   } else if (!cell.is_number()) {
     refuse_number(column, text, cell);
   }
-  rows_.target_numeric.push_back(static_cast<float>(cell.value));
+  rows_.target_numeric.push_back(static_cast<float>(cell.value - layout_.roles[column].offset));
 }
 
 int32_t RowFiller::learn(size_t column, std::string_view text, CategoryCodes& codes, int64_t max,
@@ -253,7 +269,8 @@ void RowFiller::refuse_number(size_t column, std::string_view text, const Cell& 
   refuse(column,
          quoted_value(text) + " is not a number" +
              (categories_possible
-                  ? ", as most of the column is; if it holds names, list it in `categorical`"
+                  ? ", as most of the column is; if it holds names, list it in `categorical`; if "
+                    "this text means a missing value, list the text in `missing`"
                   : ""));
 }
 

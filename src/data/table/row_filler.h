@@ -30,16 +30,16 @@ struct ColumnRole {
   } kind = Kind::kIgnored;
   int64_t index = 0;  // index of the value among those of its kind; of a date's first number
   int64_t parts = 0;  // the number of numbers of a date
+  double offset = 0;  // is subtracted from numbers, and from the days of a date
 };
 
 /// The codes of categories and classes.
 struct Codebook {
   std::vector<CategoryCodes> categories;  // by categorical column
   CategoryCodes classes;
-  bool whole_classes = false;  // class names are whole numbers: "1.0" is class 1
-  bool notes_unseen = false;   // unknown categories are recorded in RawRows::unseen, for predict
-  bool learning = false;       // unknown names are added; otherwise an unknown category becomes -1,
-                               // and an unknown class is a problem
+  bool notes_unseen = false;  // unknown categories are recorded in RawRows::unseen, for predict
+  bool learning = false;      // unknown names are added; otherwise an unknown category becomes -1,
+                              // and an unknown class is a problem
 };
 
 class RowFiller {
@@ -78,6 +78,11 @@ class RowFiller {
   void finish_text();
   void set_class(size_t column, std::string_view text);
   void set_target(size_t column, std::string_view text);
+  /// Returns whether the text is no category or class of a column with these codes.
+  bool is_missing_name(std::string_view text, const CategoryCodes& codes) const;
+  /// Returns the name that the text means there. `buffer` keeps a changed one.
+  std::string_view name_of(std::string_view text, const CategoryCodes& codes,
+                           std::string& buffer) const;
   /// Adds a new name and returns its code, or adds a problem and returns -1.
   int32_t learn(size_t column, std::string_view text, CategoryCodes& codes, int64_t max,
                 const char* remedy);

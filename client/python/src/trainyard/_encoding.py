@@ -10,12 +10,12 @@ import difflib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainyard import v1
-from trainyard._cells import csv_records, read_date, read_number
+from trainyard._cells import MissingCells, category_reader, csv_records, read_date, read_number
 from trainyard._shown import quoted
 from trainyard._tokens import make_tokenizer
 from trainyard.errors import FieldViolation, InvalidArgumentError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-ROWS_VERSION = 1  # version of the metadata field `rows`
+ROWS_VERSION = 2  # version of the metadata field `rows`
 _PROBLEMS_MAX = 16
 _UNSEEN_MAX = 1000
 _UNSEEN_BYTES_MAX = 64
@@ -48,6 +48,11 @@ class _Problems:
         found = [violation for _, violation in sorted(self._found, key=lambda one: one[0])]
         count = f" (the first of {len(found)} problems)" if len(found) > 1 else ""
         raise InvalidArgumentError(f"{found[0]}{count}", reason="DATASET_INVALID", violations=found[:_PROBLEMS_MAX])
+
+
+def _near(cell: str, offset: float) -> float:
+    """Returns the number minus the offset of its column."""
+    return read_number(cell) - offset
 
 
 def _refuse(description: str) -> NoReturn:
@@ -79,12 +84,16 @@ class _Numbers:
     first: int
     count: int
     is_date: bool
+    offset: float = 0  # of the first number, which the file's input lacks
+
 
 
 @dataclass(frozen=True)
 class _Categories:
     index: int
     codes: dict[str, int]
+    name_of: Callable[[str], str]  # converts another spelling of a whole number or a boolean
+    are_texts: bool
 
 
 class RowEncoder:
@@ -99,7 +108,7 @@ class RowEncoder:
             raise InvalidArgumentError(f"rows.version: {rows['version']}, expected {ROWS_VERSION}: a newer version of "
                                        "Trainyard has written the file; update this package", reason="MODEL_FILE_INVALID")
         self._inputs = inputs
-        self._missing = frozenset(rows["missing_values"])
+        self._missing = MissingCells(rows["missing_values"])
         self._target = metadata.get("target")
         self._ignored = frozenset(rows["ignored_columns"])
         # Files of pixels have no column names, so positions serve as names.
@@ -117,13 +126,14 @@ class RowEncoder:
     def _add_column(self, column: Mapping[str, Any]) -> None:
         if column["kind"] == "categorical":
             codes = {name: code for code, name in enumerate(column["categories"])}
-            self._tables[column["name"]] = _Categories(len(self._category_counts), codes)
+            self._tables[column["name"]] = _Categories(len(self._category_counts), codes,
+                                                       *category_reader(column["categories"]))
             self._category_counts.append(len(codes))
             return
         name = column.get("date", column["name"])
         before = self._tables.get(name)
-        self._tables[name] = (_Numbers(before.first, before.count + 1, True) if isinstance(before, _Numbers)
-                              else _Numbers(self._number_count, 1, "date" in column))
+        self._tables[name] = (replace(before, count=before.count + 1) if isinstance(before, _Numbers)
+                              else _Numbers(self._number_count, 1, "date" in column, column.get("offset", 0.0)))
         self._number_count += 1
 
     def encode(self, request: v1.PredictRequest, named: bool, first_row: int) -> EncodedRows:
@@ -240,7 +250,7 @@ class RowEncoder:
               problems: _Problems) -> None:
         """Parses the cells of a column that are not missing into `out`, which has one row per cell."""
         for row, cell in enumerate(cells):
-            if cell in self._missing:
+            if self._missing.number(cell):
                 continue
             try:
                 out[row] = read(cell)
@@ -257,8 +267,9 @@ class RowEncoder:
         for name, column in cells:
             kind = self._tables[name]
             if isinstance(kind, _Categories):
+                is_missing = self._missing.text if kind.are_texts else self._missing.number
                 for row, cell in enumerate(column):
-                    code = -1 if cell in self._missing else kind.codes.get(cell)
+                    code = -1 if is_missing(cell) else kind.codes.get(cell, kind.codes.get(kind.name_of(cell)))
                     if code is None:
                         value = cell.encode()[:_UNSEEN_BYTES_MAX].decode(errors="ignore")
                         unseen.append(UnseenCategory(first_row + row, name, value))
@@ -266,9 +277,9 @@ class RowEncoder:
                         categorical[row, kind.index] = code
             elif kind.is_date:
                 self._fill(numeric[:, kind.first:kind.first + kind.count], name, column,
-                           partial(read_date, count=kind.count), first_row, problems)
+                           partial(read_date, count=kind.count, offset=kind.offset), first_row, problems)
             else:
-                self._fill(numeric[:, kind.first], name, column, read_number, first_row, problems)
+                self._fill(numeric[:, kind.first], name, column, partial(_near, offset=kind.offset), first_row, problems)
         unseen.sort(key=lambda one: one.row)
         return EncodedRows(count, {"numeric": numeric, "categorical": categorical}, unseen[:_UNSEEN_MAX], len(unseen))
 
@@ -290,7 +301,7 @@ class RowEncoder:
             self._fill(pixels[:, places[name]], name, column, read_byte if dtype == "uint8" else read_number, first_row,
                        problems)
             for row, cell in enumerate(column):
-                if cell in self._missing:
+                if self._missing.number(cell):
                     problems.add("the value is missing, but an image needs all pixels", first_row + row, name)
         problems.check()
         return EncodedRows(count, {"image": pixels.astype(dtype).reshape(count, *shape)})
@@ -300,6 +311,6 @@ class RowEncoder:
         texts = [""] * count
         for _, column in cells:
             for row, cell in enumerate(column):
-                if cell not in self._missing:
+                if not self._missing.text(cell):
                     texts[row] += f" {cell}" if texts[row] else cell
         return self._encode_texts(texts)
