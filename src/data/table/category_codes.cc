@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "src/base/unicode.h"
+
 namespace trainyard {
 namespace {
 
@@ -23,6 +25,11 @@ CategoryCodes::CategoryCodes(const std::vector<std::string>& names)
 }
 
 int32_t CategoryCodes::find(std::string_view name) const {
+  if (!is_quickly_nfc(name)) return find_composed(nfc(name));
+  return find_composed(name);
+}
+
+int32_t CategoryCodes::find_composed(std::string_view name) const {
   if (slots_.empty()) return -1;
   const int32_t code = slots_[slot_of(name, std::hash<std::string_view>{}(name))];
   return code < 0 && complete_ && form_ == CategoryForm::kBooleans ? find_boolean(name) : code;
@@ -38,6 +45,11 @@ int32_t CategoryCodes::find_boolean(std::string_view text) const {
 }
 
 int32_t CategoryCodes::add(std::string_view name) {
+  if (!is_quickly_nfc(name)) return add_composed(nfc(name));
+  return add_composed(name);
+}
+
+int32_t CategoryCodes::add_composed(std::string_view name) {
   if (2 * (names_.size() + 1) > slots_.size()) grow();
   const size_t hash = std::hash<std::string_view>{}(name);
   int32_t& slot = slots_[slot_of(name, hash)];
