@@ -22,6 +22,13 @@ std::string differ_text(const ColumnFacts& c) {
          (c.example.empty() ? "" : ", such as " + in_quotes(c.example));
 }
 
+Decision decide_dates(const ColumnProfile& c) {
+  if (only_order(c.date_orders)) return {Fate::kDate, ""};
+  return {Fate::kLeftOut, "dates such as " + in_quotes(c.example) +
+                              ", whose day may be first or second; to use the column, list it in "
+                              "`date` and set `date_order` to day_first or month_first"};
+}
+
 Decision decide_texts(const ColumnProfile& c, int64_t rows) {
   const std::string example = in_quotes(c.example);
   if (c.has_other_dates()) {
@@ -34,7 +41,7 @@ Decision decide_texts(const ColumnProfile& c, int64_t rows) {
   }
   const ColumnFacts facts = c.facts(rows);
   const std::optional<ColumnTrap> trap = find_column_trap(facts);
-  if (trap == ColumnTrap::kDates) return {Fate::kDate, ""};
+  if (trap == ColumnTrap::kDates) return decide_dates(c);
   if (trap == ColumnTrap::kFreeText || c.words_mean() >= kLongTextWords) {
     return {Fate::kText, trap_text(ColumnTrap::kFreeText, facts)};
   }

@@ -9,6 +9,7 @@
 #include "src/data/limits.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
+#include "src/data/table/number_spelling.h"
 #include "src/data/table/table_reader.h"
 
 namespace trainyard::init {
@@ -38,8 +39,6 @@ size_t target_rank(std::string_view name) {
   std::erase_if(letters, [](unsigned char c) { return std::isalnum(c) == 0; });
   return static_cast<size_t>(std::ranges::find(kTargetNames, letters) - kTargetNames.begin());
 }
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Returns whether the text looks like a date in another order, "31.12.2026" or "12/31/26": numbers
 /// separated by one kind of mark.
@@ -83,8 +82,9 @@ bool is_other_number(std::string_view text) {
 void note_text(std::string_view text, ColumnProfile& column) {
   if (column.example.empty()) column.example = text;
   column.words += count_words(text);
-  if (parse_date(text)) {
+  if (const DateOrders orders = possible_orders(text); orders != 0) {
     ++column.dates;
+    column.date_orders = static_cast<DateOrders>(column.date_orders & orders);
   } else if (is_other_date(text)) {
     ++column.other_dates;
   } else if (has_decimal_comma(text)) {
@@ -95,10 +95,21 @@ void note_text(std::string_view text, ColumnProfile& column) {
 }
 
 void note_cell(const CellReader& cells, std::string_view text, ColumnProfile& column) {
-  const Cell cell = count_text(cells, text, column.counts);
-  if (cell.kind == Cell::Kind::kMissing) return;
+  const Cell cell = column.spelled ? read_spelled(cells, text).cell : cells.read(text);
+  if (column.spelled) {
+    count_spelled(cells, text, column.counts);
+  } else {
+    count_text(cells, text, column.counts);
+  }
+  if (cell.kind == Cell::Kind::kMissing) {
+    if (!cells.is_missing_text(text)) ++column.marks[std::string(text)];
+    return;
+  }
   note_target_value(cell, text, column.values);
-  if (cell.kind == Cell::Kind::kText) note_text(text, column);
+  if (cell.kind == Cell::Kind::kText) {
+    note_text(text, column);
+    if (column.others.size() <= kCodesMax) column.others.emplace(text);
+  }
   const bool all = column.counts.texts > 0 || is_identifier_name(column.name);
   const size_t kept_max = all ? static_cast<size_t>(kCategoriesMax) + 1 : kNumbersKeptMax;
   if (column.texts.size() < kept_max) column.texts.emplace(text);
@@ -121,7 +132,7 @@ ColumnFacts ColumnProfile::facts(int64_t rows) const {
   facts.missing = rows - present();
   facts.distinct = std::ssize(texts);
   facts.example = example;
-  facts.dates = dates > 0 && dates == present();
+  facts.dates = dates > 0 && dates == present() && date_orders != 0;
   facts.words_mean = words_mean();
   return facts;
 }
@@ -149,18 +160,22 @@ bool ColumnProfile::counts_rows() const {
 Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
   ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> rows, open_table(options, *source, "data"));
-  const CellReader cells(options.missing);
+  const CellReader cells(options.missing, options.number_style());
   TableProfile table;
   std::vector<std::string_view> fields;
   for (;;) {
     const std::vector<std::string>& names = rows->names();
     for (size_t i = table.columns.size(); i < names.size(); ++i) {
       table.columns.emplace_back().name = names[i];
+      table.columns.back().spelled =
+          std::ranges::find(options.numbers, names[i]) != options.numbers.end();
     }
     ASSIGN_OR_RETURN(const bool more, rows->next(fields));
     if (!more) break;
     for (size_t i = table.columns.size(); i < rows->names().size(); ++i) {
       table.columns.emplace_back().name = rows->names()[i];
+      table.columns.back().spelled =
+          std::ranges::find(options.numbers, rows->names()[i]) != options.numbers.end();
     }
     if (fields.size() != table.columns.size()) continue;
     ++table.rows;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -12,6 +13,7 @@
 #include "src/data/dataset.h"
 #include "src/data/table/column_facts.h"
 #include "src/data/table/csv_columns.h"
+#include "src/data/table/date.h"
 
 namespace trainyard::init {
 
@@ -23,12 +25,16 @@ struct ColumnProfile {
   ColumnCounts counts;
   std::set<std::string> values;           // the different values, at most kTargetValuesMax + 1
   std::unordered_set<std::string> texts;  // the different texts, at most kCategoriesMax + 1
-  int64_t dates = 0;           // texts that are dates as src/data/table/date.h reads them
-  int64_t other_dates = 0;     // texts that look like dates in another order: 31.12.2026
+  int64_t dates = 0;  // texts that are dates as src/data/table/date.h reads them
+  DateOrders date_orders = kAllDateOrders;  // in which all of these are dates
+  int64_t other_dates = 0;                  // texts that look like other dates
   int64_t other_numbers = 0;   // texts that look like numbers with units or separators: $1,200
   int64_t decimal_commas = 0;  // texts such as 3,14
   double words = 0;            // total number in all texts
   std::string example;         // the first text
+  bool spelled = false;        // listed in `numbers`
+  std::map<std::string, int64_t> marks;  // cells such as "NA", which are missing as numbers only
+  std::set<std::string> others;          // the different texts that are no numbers, a few of them
 
   int64_t present() const { return counts.numbers + counts.not_finite + counts.texts; }
   double words_mean() const { return counts.texts == 0 ? 0 : words / double(counts.texts); }
@@ -43,7 +49,10 @@ struct ColumnProfile {
   /// makes large numbers equal.
   bool counts_rows() const;
   /// Returns whether an ingest would read the column as numbers.
-  bool numeric() const { return counts.numbers + counts.not_finite >= counts.texts; }
+  bool numeric() const {
+    return counts.numbers + counts.not_finite >= counts.texts &&
+           counts.form() != CategoryForm::kBooleans;
+  }
   /// Returns the facts of a column of texts, like those that src/data/warnings.cc derives from a
   /// dataset.
   ColumnFacts facts(int64_t rows) const;

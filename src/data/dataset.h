@@ -75,8 +75,12 @@ struct CsvOptions {
   // Texts that mean a missing value in every column, besides the empty one. If there are none, the
   // defaults of CellReader apply.
   std::vector<std::string> missing;
-  std::vector<std::string> date;  // columns of dates or times (src/data/table/date.h)
-  std::string missing_target;     // "skip": rows without a target are left out; "": refused
+  std::string decimal;               // the decimal mark: "," or ".", and "" for the latter
+  std::string thousands;             // the mark between groups of three digits; "": there is none
+  std::vector<std::string> numbers;  // columns of numbers with units (number_spelling.h)
+  std::vector<std::string> date;     // columns of dates or times (src/data/table/date.h)
+  std::string date_order;      // "day_first", "month_first": of dates for which both are possible
+  std::string missing_target;  // "skip": rows without a target are left out; "": refused
   // Columns to read as text, joined by blanks in file order. If there are any, all other columns
   // except the target are left out.
   std::vector<std::string> text;
@@ -85,6 +89,7 @@ struct CsvOptions {
   int64_t max_length = 128;  // tokens per row: longer rows are truncated, shorter ones padded
 
   bool skips_rows() const { return missing_target == "skip"; }
+  NumberStyle number_style() const { return {decimal == "," ? ',' : '.', thousands}; }
   /// Returns an option's name in messages: "csv.target".
   std::string field(const char* name) const {
     return std::string(json_lines ? "jsonl." : "csv.") + name;
@@ -94,7 +99,8 @@ struct CsvOptions {
 template <FieldsOf<CsvOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   auto& [json_lines, header, delimiter, target, target_kind, image, categorical, ignore, missing,
-         date, missing_target, text, tokenizer, vocabulary_size, max_length] = spec;
+         decimal, thousands, numbers, date, date_order, missing_target, text, tokenizer,
+         vocabulary_size, max_length] = spec;
   if (!json_lines) {
     visit("header", header);
     visit("delimiter", delimiter);
@@ -105,7 +111,11 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("categorical", categorical);
   visit("ignore", ignore);
   visit("missing", missing, Written::kUnlessEmpty);
+  visit("decimal", decimal, Written::kUnlessEmpty);
+  visit("thousands", thousands, Written::kUnlessEmpty);
+  visit("numbers", numbers, Written::kUnlessEmpty);
   visit("date", date, Written::kUnlessEmpty);
+  visit("date_order", date_order, Written::kUnlessEmpty);
   visit("missing_target", missing_target, Written::kUnlessEmpty);
   if (text.empty()) return;
   visit("text", text);

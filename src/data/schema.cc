@@ -48,7 +48,13 @@ Result<ColumnSchema> column_from_json(const nlohmann::json& json) {
     column.date = fields.text("date");
     if (column.kind != ColumnSchema::Kind::kNumeric) fields.refuse("date: expected numbers");
   }
+  if (fields.has("date_order")) {
+    const std::optional<DateOrder> order = find_date_order(fields.text("date_order"));
+    if (!order) fields.refuse("date_order: expected day_first, month_first or time");
+    column.date_order = order.value_or(DateOrder::kYearFirst);
+  }
   if (fields.has("offset")) column.offset = fields.number("offset");
+  if (fields.has("unit")) column.unit = fields.text("unit");
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return column;
 }
@@ -67,6 +73,7 @@ Result<TargetSchema> target_from_json(const nlohmann::json& json) {
   } else if (kind == "numeric") {
     target.kind = TargetSchema::Kind::kNumeric;
     if (fields.has("offset")) target.offset = fields.number("offset");
+    if (fields.has("unit")) target.unit = fields.text("unit");
   } else if (kind == "next_token") {
     target.kind = TargetSchema::Kind::kNextToken;
   } else {
@@ -133,13 +140,30 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
   return text;
 }
 
+/// Reads the marks between fields and in numbers.
+void read_marks(JsonFields& fields, DatasetSchema& schema) {
+  const std::string delimiter = fields.text("delimiter");
+  if (delimiter.size() == 1 && is_csv_delimiter(delimiter[0])) {
+    schema.delimiter = delimiter[0];
+  } else {
+    fields.refuse("delimiter: expected one ASCII byte");
+  }
+  if (fields.has("decimal")) {
+    if (fields.text("decimal") != ",") fields.refuse("decimal: expected a comma");
+    schema.number_style.decimal = ',';
+  }
+  if (fields.has("thousands")) schema.number_style.thousands = fields.text("thousands");
+}
+
 /// Returns how many columns from `first` on are the parts of the date `name`; 0 if the set is
 /// incomplete.
 size_t count_date_parts(const std::vector<ColumnSchema>& columns, size_t first,
                         const std::string& name) {
   size_t count = 0;
   while (first + count < columns.size() && columns[first + count].date == name) ++count;
-  return count == date_parts(false) || count == date_parts(true) ? count : 0;
+  if (count == 0) return 0;
+  const DateOrder order = columns[first].date_order;
+  return count == date_parts({order, false}) || count == date_parts({order, true}) ? count : 0;
 }
 
 /// Returns whether the source's columns contain each feature exactly once and in order, so that raw
@@ -270,7 +294,9 @@ nlohmann::json DatasetSchema::to_json() const {
     } else {
       column["kind"] = c.kind == ColumnSchema::Kind::kText ? "text" : "numeric";
       if (!c.date.empty()) column["date"] = c.date;
+      if (c.date_order != DateOrder::kYearFirst) column["date_order"] = name_of(c.date_order);
       if (c.offset != 0) column["offset"] = c.offset;
+      if (c.unit) column["unit"] = *c.unit;
     }
     json["columns"].push_back(std::move(column));
   }
@@ -298,12 +324,15 @@ nlohmann::json DatasetSchema::to_json() const {
   } else {
     json["target"]["kind"] = target.kind == TargetSchema::Kind::kNumeric ? "numeric" : "next_token";
     if (target.offset != 0) json["target"]["offset"] = target.offset;
+    if (target.unit) json["target"]["unit"] = *target.unit;
   }
   json["train_rows"] = train_rows;
   json["test_rows"] = test_rows;
   json["source_columns"] = source_columns;
   json["ignored_columns"] = ignored_columns;
   json["delimiter"] = std::string(1, delimiter);
+  if (number_style.decimal != '.') json["decimal"] = std::string(1, number_style.decimal);
+  if (!number_style.thousands.empty()) json["thousands"] = number_style.thousands;
   json["missing_values"] = missing_values;
   if (statistics) json["statistics"] = statistics_to_json(*statistics);
   for (const DataWarning& w : warnings) {
@@ -345,12 +374,7 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   schema.source_columns = fields.texts("source_columns");
   schema.ignored_columns = fields.texts("ignored_columns");
   schema.missing_values = fields.texts("missing_values");
-  const std::string delimiter = fields.text("delimiter");
-  if (delimiter.size() == 1 && is_csv_delimiter(delimiter[0])) {
-    schema.delimiter = delimiter[0];
-  } else {
-    fields.refuse("delimiter: expected one ASCII byte");
-  }
+  read_marks(fields, schema);
   if (json.contains("statistics")) {
     ASSIGN_OR_RETURN(schema.statistics, statistics_from_json(fields.child("statistics"), schema));
   }

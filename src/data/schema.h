@@ -11,6 +11,8 @@
 
 #include "src/base/result.h"
 #include "src/data/image/image_resize.h"
+#include "src/data/table/csv_cell.h"
+#include "src/data/table/date.h"
 #include "src/data/text/tokenizer.h"
 #include "src/models/model_spec.h"
 #include "src/tensor/shape.h"
@@ -25,9 +27,13 @@ struct ColumnSchema {
   // Numeric: the name of the source's date column of which this column is a part; else empty. The
   // parts of a date are adjacent, in the order of src/data/table/date.h.
   std::string date = {};
+  DateOrder date_order = DateOrder::kYearFirst;  // of a date: how the source writes it
   // Numeric: the stored numbers are the column's numbers minus this one. It is 0 for nearly all
   // columns; ColumnCounts::offset() says for which it is not.
   double offset = 0;
+  // Numeric: the unit or currency of the source's numbers, "kg" or "$", and "" if they have none;
+  // nullopt if they are plain (number_spelling.h).
+  std::optional<std::string> unit = {};
 };
 
 struct TargetSchema {
@@ -36,6 +42,7 @@ struct TargetSchema {
   std::string name;
   std::vector<std::string> classes;  // kClass: names by label; whole numbers are sorted as numbers
   double offset = 0;                 // kNumeric: as in ColumnSchema
+  std::optional<std::string> unit = {};  // as in ColumnSchema
 };
 
 /// Statistics of a set of numbers. `std` is the population standard deviation, as in NumPy.
@@ -90,6 +97,7 @@ struct DatasetSchema {
   std::vector<std::string> source_columns;
   std::vector<std::string> ignored_columns;
   char delimiter = ',';
+  NumberStyle number_style;
   // The texts that are missing in all columns; empty: the defaults of CellReader.
   std::vector<std::string> missing_values;
 

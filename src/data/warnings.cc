@@ -32,8 +32,12 @@ ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   facts.distinct = std::ssize(column.categories);
   if (column.categories.empty()) return facts;
   facts.example = column.categories.front();
-  facts.dates = std::ranges::all_of(column.categories,
-                                    [](const auto& text) { return parse_date(text).has_value(); });
+  DateOrders orders = kAllDateOrders;
+  for (const std::string& text : column.categories) {
+    orders = static_cast<DateOrders>(orders & possible_orders(text));
+    if (orders == 0) break;
+  }
+  facts.dates = orders != 0;
   for (const std::string& text : column.categories) facts.words_mean += count_words(text);
   facts.words_mean /= static_cast<double>(column.categories.size());
   return facts;

@@ -166,7 +166,10 @@ Json rows_metadata(const DatasetSchema& schema) {
   return {{"version", kRowsVersion},
           {"source_columns", schema.source_columns},
           {"ignored_columns", schema.ignored_columns},
-          {"missing_values", schema.missing_values}};
+          {"missing_values", schema.missing_values},
+          {"delimiter", std::string(1, schema.delimiter)},
+          {"decimal", std::string(1, schema.number_style.decimal)},
+          {"thousands", schema.number_style.thousands}};
 }
 
 std::string dump(const Json& json) {
@@ -354,7 +357,9 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
           column["categories"] = c.categories;
         }
         if (!c.date.empty()) column["date"] = c.date;
+        if (c.date_order != DateOrder::kYearFirst) column["date_order"] = name_of(c.date_order);
         if (c.offset != 0) column["offset"] = c.offset;
+        if (c.unit) column["unit"] = *c.unit;
         columns.push_back(std::move(column));
       }
       metadata["columns"] = dump(columns);

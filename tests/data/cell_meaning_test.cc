@@ -9,6 +9,7 @@
 #include "src/data/statistics.h"
 #include "src/data/table/category_codes.h"
 #include "src/data/table/csv_cell.h"
+#include "src/data/table/date.h"
 #include "src/data/typed_dataset.h"
 #include "src/data/warnings.h"
 #include "tests/data/data_samples.h"
@@ -287,6 +288,192 @@ TEST(CellMeaning, AMinusSignOfPrintIsAMinus) {
                       "1.5,a\n2,b\n");
   ASSERT_TRUE(d.ok()) << d.message();
   EXPECT_EQ(d->train().numeric[0], -1.5F);
+}
+
+TEST(NumberSpelling, DecimalCommasAndThousandsAreReadBySettings) {
+  CsvOptions options = csv_options("y");
+  options.delimiter = ';';
+  options.decimal = ",";
+  options.thousands = ".";
+  const IngestedCsv d(options, "x;y\n0,078;a\n1.234,5;b\n-2;a\n1.000.000;b\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(copy(d->train().numeric), (std::vector<float>{0.078F, 1234.5F, -2, 1000000}));
+  // Rows to predict are read like the training file; those of a program have decimal points.
+  const auto same = parse_raw_rows(d->schema(), "csv", "x;z\n");
+  EXPECT_FALSE(same.ok());
+  const auto rows = parse_raw_rows(d->schema(), "csv", "x;y\n0,078;a\n1.234,5;b\n");
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ(rows->numeric, (std::vector<float>{0.078F, 1234.5F}));
+  const auto program = parse_raw_rows(d->schema(), "csv", "x,y\n0.078,a\n1.234,b\n");
+  ASSERT_TRUE(program.ok()) << program.error().message;
+  EXPECT_EQ(program->numeric, (std::vector<float>{0.078F, 1.234F}));
+}
+
+TEST(NumberSpelling, GroupsHaveThreeDigits) {
+  const CellReader cells({}, {',', "."});
+  for (const char* text : {"1.23", "12.34", "1234.567", "0.078", ".5", "1..000", "1.000.00"}) {
+    EXPECT_FALSE(cells.read(text).is_number()) << text;
+  }
+  EXPECT_EQ(cells.read("12.345,67").value, 12345.67);
+  EXPECT_EQ(cells.read(",5").value, 0.5);
+  const CellReader spaces({}, {',', " "});
+  EXPECT_EQ(spaces
+                .read("1 234\xc2\xa0"
+                      "567,5")
+                .value,
+            1234567.5);
+  EXPECT_FALSE(cells.read("inf").is_number());
+}
+
+TEST(NumberSpelling, UnitsCurrenciesAndParenthesesAreReadInListedColumns) {
+  CsvOptions options = csv_options("y");
+  options.target_kind = "numeric";
+  options.numbers = {"weight", "profit", "share", "y"};
+  const IngestedCsv d(options,
+                      "weight,profit,share,y\n12 kg,(1.2),5 %,$3\n7.5kg,3,-2%,-$4\n"
+                      "8,\xe2\x88\x92"
+                      "1,N/A,$ 5\n9 kg,2.5-,7.25 %,($6)\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  const std::vector<ColumnSchema>& columns = d->schema().columns;
+  EXPECT_EQ(columns[0].unit, "kg");
+  EXPECT_EQ(columns[1].unit, "");
+  EXPECT_EQ(columns[2].unit, "%");
+  EXPECT_EQ(d->schema().target.unit, "$");
+  EXPECT_EQ(columns[2].missing_count, 1);
+  const std::vector<float> x = copy(d->train().numeric);
+  EXPECT_EQ((std::vector<float>{x[0], x[3], x[6], x[9]}), (std::vector<float>{12, 7.5, 8, 9}));
+  EXPECT_EQ((std::vector<float>{x[1], x[4], x[7], x[10]}),
+            (std::vector<float>{-1.2F, 3, -1, -2.5}));
+  EXPECT_EQ((std::vector<float>{x[2], x[5], x[11]}), (std::vector<float>{5, -2, 7.25}));
+  EXPECT_EQ(copy(d->train().target_numeric), (std::vector<float>{3, -4, 5, -6}));
+  const auto rows = parse_raw_rows(d->schema(), "csv", "weight,profit,share\n3 kg,(4),1\n");
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ(rows->numeric, (std::vector<float>{3, -4, 1}));
+  const auto pounds = parse_raw_rows(d->schema(), "csv", "weight,profit,share\n3 lb,(4),1\n");
+  EXPECT_NE(pounds.error().message.find("'3 lb' is not a number, with or without 'kg'"),
+            std::string::npos)
+      << pounds.error().message;
+  const Result<DatasetSchema> read = parse_schema(schema_text(d->schema()));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->columns[0].unit, "kg");
+  EXPECT_FALSE(IngestedCsv(csv_options("y"), "a,y\n1,2.5\n2,3.5\n")->schema().columns[0].unit);
+}
+
+TEST(NumberSpelling, MistakesInItsSettingsAreRefused) {
+  const auto message = [](auto change, std::string_view text = "w,y\n1 kg,a\n2 lb,b\n") {
+    CsvOptions options = csv_options("y");
+    change(options);
+    return IngestedCsv(options, text).message();
+  };
+  const auto starts = [](const std::string& text, std::string_view with) {
+    EXPECT_TRUE(text.starts_with(with)) << text;
+  };
+  starts(message([](CsvOptions& o) { o.numbers = {"w"}; }),
+         "csv.numbers: 'w' has numbers in 'kg' and in 'lb', expected one unit");
+  starts(message([](CsvOptions& o) { o.numbers = {"v"}; }), "csv.numbers: 'v' is not a column");
+  starts(message([](CsvOptions& o) { o.numbers = o.ignore = {"w"}; }),
+         "csv.numbers: 'w' is in csv.ignore too");
+  starts(message([](CsvOptions& o) { o.decimal = ";"; }), "csv.decimal: ';', expected");
+  starts(message([](CsvOptions& o) { o.thousands = "x"; }), "csv.thousands: 'x', expected");
+  starts(message([](CsvOptions& o) { o.decimal = o.thousands = ","; }),
+         "csv.thousands: ',' is the decimal mark too");
+  starts(message([](CsvOptions&) {}, "w,y\n1,a\n2,b\n(3),a\n"),
+         "data: row 3 (line 4), column 'w': '(3)' is not a plain number; if the column has numbers "
+         "with a unit or in parentheses, list it in `numbers`");
+  starts(message([](CsvOptions& o) { o.delimiter = ';'; }, "w;y\n1;a\n2;b\n0,5;a\n"),
+         "data: row 3 (line 4), column 'w': '0,5' is not a plain number; if the file's numbers are "
+         "written so, set `decimal` and `thousands`");
+}
+
+TEST(NumberSpelling, CategoriesThatAreNumbersAreReportedWithTheSetting) {
+  CsvOptions options = csv_options("y");
+  options.delimiter = ';';
+  const IngestedCsv commas(options, "x;y\n0,078;a\n1,5;b\n");
+  ASSERT_TRUE(commas.ok()) << commas.message();
+  EXPECT_NE(warning_of(commas->schema(), "NUMBERS_AS_CATEGORIES")
+                .message.find("set dataset.csv.decimal: \",\""),
+            std::string::npos);
+  const IngestedCsv percent(csv_options("y"), "x,y\n5 %,a\n7 %,b\n");
+  EXPECT_NE(warning_of(percent->schema(), "NUMBERS_AS_CATEGORIES")
+                .message.find("list the column in dataset.csv.numbers"),
+            std::string::npos);
+  const IngestedCsv names(csv_options("y"),
+                          "x,grade,age,y\n5A,Grade 1,18-25,a\n7A,Grade 2,26-40,b\n");
+  EXPECT_TRUE(names->schema().warnings.empty());
+}
+
+TEST(Dates, ColumnsShowTheirOrder) {
+  CsvOptions options = csv_options("y");
+  options.date = {"d"};
+  const auto first = [&](const std::string& cells) {
+    const IngestedCsv d(options, "d,y\n" + cells);
+    if (!d.ok()) return d.message();
+    return std::string(name_of(d->schema().columns[0].date_order)) + " " +
+           std::to_string(static_cast<int64_t>(d->train().numeric[0]));
+  };
+  EXPECT_EQ(first("2012/01/01,a\n2012/1/31,b\n"), " 15340");
+  EXPECT_EQ(first("28.02.2024,a\n01.03.2024,b\n"), "day_first 19781");
+  EXPECT_EQ(first("10/16/2009,a\n01/02/2010,b\n"), "month_first 14533");
+  EXPECT_EQ(first("6-Aug-09,a\n12-Sep-10,b\n"), " 14462");
+  EXPECT_EQ(first("Jan 1 2000,a\n\"January 12, 2000\",b\n"), " 10957");
+  EXPECT_EQ(first("1 sept. 1970,a\n2 October 70,b\n"), " 243");
+  EXPECT_EQ(first("02:31:38,a\n26:10,b\n"), "time 2");
+  const std::string unclear = first("01/02/2009,a\n03/04/2010,b\n");
+  EXPECT_NE(unclear.find("Set csv.date_order: day_first or month_first"), std::string::npos);
+  options.date_order = "day_first";
+  EXPECT_EQ(first("01/02/2009,a\n03/04/2010,b\n"), "day_first 14276");
+  EXPECT_EQ(first("10/16/2009,a\n01/02/2010,b\n"), "month_first 14533") << "they show their order";
+}
+
+TEST(Dates, RowsToPredictHaveTheOrderOfTheTrainingData) {
+  CsvOptions options = csv_options("y");
+  options.date = {"d"};
+  const IngestedCsv d(options, "d,y\n28.02.2024,a\n01.03.2024,b\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  const auto rows = parse_raw_rows(d->schema(), "csv", "d\n03.04.2024\n2024-04-03\n3 Apr 2024\n");
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ(rows->numeric[0], 19816);
+  EXPECT_EQ(rows->numeric[5], 19816);
+  EXPECT_EQ(rows->numeric[10], 19816);
+  const auto bad = parse_raw_rows(d->schema(), "csv", "d\n04/13/2024\n");
+  EXPECT_NE(bad.error().message.find("with the day first"), std::string::npos);
+  const Result<DatasetSchema> read = parse_schema(schema_text(d->schema()));
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(read->columns[0].date_order, DateOrder::kDayFirst);
+}
+
+TEST(Dates, TimesAloneBecomeHoursAndAPlaceInTheDay) {
+  CsvOptions options = csv_options("y");
+  options.date = {"t"};
+  const IngestedCsv d(options, "t,y\n06:00,a\n30:30:00,b\n11:30 PM,a\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  ASSERT_EQ(d->schema().columns.size(), 3u);
+  EXPECT_EQ(d->schema().columns[0].name, "t.hours");
+  const std::vector<float> x = copy(d->train().numeric);
+  EXPECT_EQ(x[0], 6);
+  EXPECT_NEAR(x[1], 1, 1e-6);
+  EXPECT_EQ(x[3], 30.5F);
+  EXPECT_EQ(x[6], 23.5F);
+}
+
+TEST(Dates, MixedZonesAreReported) {
+  CsvOptions options = csv_options("y");
+  options.date = {"d"};
+  const IngestedCsv d(options,
+                      "d,y\n2026-03-29T02:30:00+01:00,a\n2026-03-29T02:30:00Z,b\n"
+                      "2026-03-29T02:30:00,a\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(warning_of(d->schema(), "MIXED_ZONES").columns, Names{"d"});
+  const IngestedCsv same(options, "d,y\n2026-03-29T02:30:00+01:00,a\n2026-03-29T02:30:00Z,b\n");
+  EXPECT_TRUE(warning_of(same->schema(), "MIXED_ZONES").key.empty());
+}
+
+TEST(Dates, OtherTextsAreNoDates) {
+  for (const char* text :
+       {"1.2.3", "12-34-56", "2009-13-01", "31/31/2009", "Mayor 1 2000", "1 May", "5", "12:60",
+        "10:5", "2009-1-1", "30 Feb 2001", "Jan 2000", "1/2/200"}) {
+    EXPECT_EQ(possible_orders(text), 0) << text;
+  }
 }
 
 }  // namespace

@@ -144,7 +144,9 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
   }
   ASSIGN_OR_RETURN(const RowFiller::Layout layout,
                    build_layout(named, names, kRowsName, TargetUse::kIgnored));
-  const CellReader cells(schema.missing_values);
+  CellReader cells(schema.missing_values, schema.number_style);
+  // Programs write commas and decimal points, whatever the training file has.
+  cells.accept_plain_numbers(/*before_style=*/delimiter != schema.delimiter);
   Codebook codebook;
   codebook.notes_unseen = true;
   for (const ColumnSchema& c : schema.columns) {

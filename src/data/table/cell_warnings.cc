@@ -11,6 +11,7 @@
 
 #include "src/base/join.h"
 #include "src/base/text.h"
+#include "src/data/table/number_spelling.h"
 #include "src/data/table/table_reader.h"
 
 namespace trainyard {
@@ -88,6 +89,48 @@ void add_missing_names(const CsvOptions& options, const NamedColumn& column, int
            options.field("missing") + "."});
 }
 
+/// Warns about a column of categories that are all numbers in another style.
+void add_spelled_numbers(const CsvOptions& options, const ColumnSchema& column,
+                         std::vector<DataWarning>& warnings) {
+  if (std::ranges::find(options.categorical, column.name) != options.categorical.end()) return;
+  const std::vector<std::string_view> texts(column.categories.begin(), column.categories.end());
+  const std::optional<NumberSpelling> spelling = find_spelling(texts, options.delimiter);
+  if (!spelling) return;
+  const NumberStyle& style = spelling->style;
+  std::vector<std::string> settings;
+  if (style.decimal != options.number_style().decimal) {
+    settings.push_back("set dataset." + options.field("decimal") + ": \"" + style.decimal + "\"");
+  }
+  if (style.thousands != options.thousands) {
+    settings.push_back("set dataset." + options.field("thousands") + ": \"" + style.thousands +
+                       "\"");
+  }
+  if (spelling->spelled) {
+    settings.push_back("list the column in dataset." + options.field("numbers"));
+  }
+  if (settings.empty()) return;
+  warnings.push_back({"NUMBERS_AS_CATEGORIES",
+                      {column.name},
+                      std::ssize(column.categories),
+                      "column " + quoted_value(column.name) +
+                          " is read as categories, but all its texts are numbers, such as " +
+                          quoted_value(column.categories.front()) + ". To read them as numbers, " +
+                          joined(settings, " and ") + "."});
+}
+
+void add_mixed_zones(const CsvScan& scan, std::vector<DataWarning>& warnings) {
+  for (const auto& [name, counts] : scan.dates) {
+    if (!counts.zones || !counts.no_zones) continue;
+    warnings.push_back({"MIXED_ZONES",
+                        {name},
+                        1,
+                        "column " + quoted_value(name) +
+                            " has times with a zone, such as Z or +01:00, and times without one: "
+                            "all become hours in UTC, and those without a zone are read as UTC. "
+                            "If they are local times, give them their zone."});
+  }
+}
+
 /// A column of whole numbers that are too far apart for 32 bits.
 struct LongColumn {
   size_t index = 0;  // in the file
@@ -109,9 +152,10 @@ std::vector<LongColumn> long_columns(const CsvScan& scan, const DatasetSchema& s
     const auto offset = offsets.find(scan.names[i]);
     if (offset == offsets.end() || c.numbers == 0 || !c.whole) continue;
     const double size =
-        std::max(std::abs(c.low - offset->second), std::abs(c.high - offset->second));
-    const bool rounded = std::max(std::abs(c.low), std::abs(c.high)) >= kExactMax;
-    if (rounded || (!c.exact && size > kExactFloatMax)) columns.push_back({i, offset->second});
+        std::max(std::abs(c.range.low - offset->second), std::abs(c.range.high - offset->second));
+    const bool rounded = std::max(std::abs(c.range.low), std::abs(c.range.high)) >= kExactMax;
+    if (rounded || (!c.range.exact && size > kExactFloatMax))
+      columns.push_back({i, offset->second});
   }
   return columns;
 }
@@ -130,7 +174,7 @@ Status read_values(const CsvOptions& options, const CellReader& cells,
       if (column.index >= fields.size()) continue;
       const std::string_view text = fields[column.index];
       const Cell cell = cells.read(text);
-      if (!cell.is_number()) continue;
+      if (!cell.is_number()) continue;  // missing, or a number with a unit
       column.values.emplace_back(
           static_cast<float>(cell.value - column.offset),
           cell.digits ? std::hash<std::string_view>{}(text) : std::bit_cast<uint64_t>(cell.value));
@@ -190,6 +234,12 @@ Result<std::vector<DataWarning>> find_cell_warnings(const CsvOptions& options,
     add_equal_numbers(column, warnings);
     add_missing_names(options, column, marked[column.name], warnings);
   }
+  for (const ColumnSchema& column : schema.columns) {
+    if (column.kind == ColumnSchema::Kind::kCategorical) {
+      add_spelled_numbers(options, column, warnings);
+    }
+  }
+  add_mixed_zones(scan, warnings);
   std::vector<LongColumn> columns = long_columns(scan, schema);
   if (columns.empty()) return warnings;
   if (Status s = read_values(options, cells, path, scan.names, columns); !s.ok()) {

@@ -90,8 +90,6 @@ bool has_no_fraction(double value) {
   return value == static_cast<double>(static_cast<int64_t>(value));
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// Removes the mark between groups of digits from the begin of `text`. A space also stands for the
 /// no-break spaces that are used like it.
 bool take_mark(std::string_view& text, std::string_view mark) {
@@ -119,7 +117,8 @@ bool take_groups(std::string_view& text, std::string_view mark, std::string& out
       text.remove_prefix(1);
       ++group;
     } else if (group > 0 && take_mark(text, mark)) {
-      if (marked ? group != 3 : group > 3) return false;
+      const bool leading_zero = !marked && group == 1 && out.ends_with('0');
+      if (leading_zero || (marked ? group != 3 : group > 3)) return false;
       marked = true;
       group = 0;
     } else {
@@ -198,14 +197,26 @@ Cell CellReader::read(std::string_view text) const {
 }
 
 Cell CellReader::read_number(std::string_view text) const {
+  if (plain_) return read_plain(text);
+  if (plain_first_) {
+    const Cell cell = read_plain(text);
+    if (cell.kind != Cell::Kind::kText) return cell;
+  }
+  std::string converted;
+  if (to_plain(text, style_, converted)) return read_plain(converted);
+  // A number in another style is a text, but "inf" is none in any style.
+  const bool other = text.find_first_of("0123456789") != text.npos;
+  return other && !also_plain_ ? Cell{Cell::Kind::kText, 0} : read_plain(text);
+}
+
+Cell CellReader::read_plain(std::string_view text) const {
   double value = 0;
-  if (plain_ && read_short_number(text, value)) return {Cell::Kind::kNumber, value};
+  if (read_short_number(text, value)) return {Cell::Kind::kNumber, value};
   std::string converted;
   std::string_view digits = text;
-  if ((!plain_ || digits.starts_with(kMinusSign)) && to_plain(text, style_, converted)) {
+  if (digits.starts_with(kMinusSign)) {
+    converted = "-" + std::string(digits.substr(kMinusSign.size()));
     digits = converted;
-  } else if (!plain_ && text.find_first_of("0123456789") != text.npos) {
-    return {Cell::Kind::kText, 0};  // a number in another style
   }
   if (digits.starts_with('+') && !digits.starts_with("+-") && !digits.starts_with("++")) {
     digits.remove_prefix(1);  // from_chars() does not accept a plus sign

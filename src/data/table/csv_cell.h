@@ -69,9 +69,17 @@ class CellReader {
   }
   bool target_is_text() const { return target_is_text_; }
   const NumberStyle& style() const { return style_; }
+  /// From now on, numbers with a decimal point and without marks between groups are read too, which
+  /// programs write whatever the style of the training file: before the style is tried, or only if
+  /// a text has another style.
+  void accept_plain_numbers(bool before_style) {
+    also_plain_ = true;
+    plain_first_ = before_style;
+  }
 
  private:
   Cell read_number(std::string_view text) const;
+  Cell read_plain(std::string_view text) const;
 
   std::unordered_set<std::string_view> missing_;  // views of owned_
   std::vector<std::string> owned_;
@@ -80,10 +88,13 @@ class CellReader {
   std::vector<double> missing_values_;  // markers that are numbers, such as -999
   NumberStyle style_;
   bool plain_ = true;  // the style is that of a NumberStyle()
+  bool also_plain_ = false, plain_first_ = false;
   bool empty_is_missing_ = false;
   bool named_ = false;  // the user has named the texts that are missing
   bool target_is_text_ = false;
 };
+
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Returns the decimal text of a whole number: "7" for 7.0.
 std::string whole_number_text(double value);

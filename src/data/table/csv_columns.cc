@@ -12,6 +12,7 @@
 #include "src/base/unicode.h"
 #include "src/data/limits.h"
 #include "src/data/table/date.h"
+#include "src/data/table/number_spelling.h"
 #include "src/data/table/table_blocks.h"
 #include "src/data/table/table_reader.h"
 
@@ -24,7 +25,7 @@ void count_cell(const Cell& cell, ColumnCounts& counts) {
       break;
     case Cell::Kind::kNumber:
       ++counts.numbers;
-      counts.note_number(cell.value);
+      counts.range.add(cell.value);
       counts.whole = counts.whole && cell.is_whole();
       counts.bytes = counts.bytes && cell.is_byte();
       break;
@@ -35,6 +36,13 @@ void count_cell(const Cell& cell, ColumnCounts& counts) {
       ++counts.texts;
       break;
   }
+}
+
+void count_spelled(const CellReader& cells, std::string_view text, ColumnCounts& counts) {
+  const SpelledNumber spelled = read_spelled(cells, text);
+  count_cell(spelled.cell, counts);
+  counts.booleans = 0;
+  if (!spelled.unit.empty() && counts.units.size() < kUnitsMax) counts.units.insert(spelled.unit);
 }
 
 Cell count_text(const CellReader& cells, std::string_view text, ColumnCounts& counts) {
@@ -53,18 +61,54 @@ CategoryForm ColumnCounts::form() const {
   return texts > 0 && booleans != 0 ? CategoryForm::kBooleans : CategoryForm::kTexts;
 }
 
-double ColumnCounts::offset() const {
-  // In 32 bits, whole numbers are exact up to 2^24, so with the middle of their range as the offset
-  // a range of 2^25. Other numbers have steps of 2^-24 of their size: if the range is that much
-  // smaller than the numbers, fewer than 2^12 steps of it are left.
+double NumberRange::offset(bool whole) const {
+  // Numbers of 32 bits have steps of 2^-24 of their size. If the range is 4096 times smaller than
+  // the numbers, fewer than 4096 steps of it are left. Whole numbers, such as times in seconds, are
+  // exact in a range of up to 2^25 around the offset, and gain at least two bits in a longer one.
   constexpr double kWholeRangeMax = 33554432;
-  constexpr double kFarAway = 4096;
+  constexpr double kFarAway = 4096, kWholeFarAway = 4;
   const double range = high - low;
   if (exact || !(range > 0)) return 0;
   const double size = std::max(std::abs(low), std::abs(high));
   const double middle = low + range / 2;
-  if (whole && (range <= kWholeRangeMax || size >= kFarAway * range)) return std::floor(middle);
+  if (whole && (range <= kWholeRangeMax || size >= kWholeFarAway * range)) {
+    return std::floor(middle);
+  }
   return size >= kFarAway * range ? middle : 0;
+}
+
+void DateCounts::add(std::string_view text) {
+  DateOrders possible = 0;
+  for (const DateOrder order : kDateOrders) {
+    const std::optional<Date> date = parse_date(text, order);
+    if (!date) continue;
+    possible = static_cast<DateOrders>(possible | bit_of(order));
+    days[static_cast<size_t>(order)].add(order == DateOrder::kTime ? date->hours() : date->days());
+    times = times || date->has_time;
+    if (!date->has_time || order == DateOrder::kTime) continue;
+    zones = zones || date->has_zone;
+    no_zones = no_zones || !date->has_zone;
+  }
+  if (possible != 0) orders = static_cast<DateOrders>(orders & possible);
+}
+
+void DateCounts::add(const DateCounts& other) {
+  orders = static_cast<DateOrders>(orders & other.orders);
+  for (size_t i = 0; i < days.size(); ++i) days[i].add(other.days[i]);
+  times = times || other.times;
+  zones = zones || other.zones;
+  no_zones = no_zones || other.no_zones;
+}
+
+std::optional<DateForm> DateCounts::form(std::string_view wish) const {
+  if (orders == 0 || orders == kAllDateOrders) return DateForm{DateOrder::kYearFirst, times};
+  std::optional<DateOrder> order = only_order(orders);
+  if (!order && !wish.empty()) order = find_date_order(wish);
+  return order ? std::optional(DateForm{*order, times}) : std::nullopt;
+}
+
+double DateCounts::offset(DateOrder order) const {
+  return days[static_cast<size_t>(order)].offset(/*whole=*/!times);
 }
 
 std::string target_value(const Cell& cell, std::string_view text) {
@@ -115,7 +159,8 @@ namespace {
 /// The indices of special columns in a scan.
 struct ScannedColumns {
   size_t target = SIZE_MAX;
-  std::vector<bool> dates;  // by column: listed as dates in the options
+  std::vector<DateCounts*> dates;  // by column: its counts if it is in `date`, else null
+  std::vector<bool> spelled;       // by column: listed in `numbers`
 };
 
 /// Adds the columns that a new row of JSON lines brought. All rows before lack their value.
@@ -124,7 +169,10 @@ void add_columns(const CsvOptions& options, const std::vector<std::string>& name
   for (size_t i = scan.counts.size(); i < names.size(); ++i) {
     scan.counts.emplace_back().missing = scan.rows;
     if (names[i] == options.target) columns.target = i;
-    columns.dates.push_back(std::ranges::find(options.date, names[i]) != options.date.end());
+    const bool is_date = std::ranges::find(options.date, names[i]) != options.date.end();
+    columns.dates.push_back(is_date ? &scan.dates[names[i]] : nullptr);
+    columns.spelled.push_back(std::ranges::find(options.numbers, names[i]) !=
+                              options.numbers.end());
   }
 }
 
@@ -132,17 +180,19 @@ void count_row(const CellReader& cells, std::span<const std::string_view> fields
                const ScannedColumns& columns, CsvScan& scan) {
   for (size_t i = 0; i < fields.size(); ++i) {
     ColumnCounts& counts = scan.counts[i];
+    if (columns.spelled[i]) {
+      count_spelled(cells, fields[i], counts);
+      continue;
+    }
     count_text(cells, fields[i], counts);
-    if (!columns.dates[i]) continue;
-    const std::optional<Date> date = parse_date(fields[i]);
-    if (!date) continue;
-    counts.note_number(date->days());
-    counts.times = counts.times || date->has_time;
+    if (columns.dates[i] != nullptr) columns.dates[i]->add(fields[i]);
   }
   if (columns.target >= fields.size()) return;
   const std::string_view target = fields[columns.target];
   if (cells.is_missing_target(target)) return;
-  note_target_value(cells.read(target), target, scan.target_values);
+  const Cell cell =
+      columns.spelled[columns.target] ? read_spelled(cells, target).cell : cells.read(target);
+  note_target_value(cell, target, scan.target_values);
 }
 
 void note_skipped(const CellReader& cells, std::span<const std::string_view> fields, size_t target,
@@ -222,11 +272,9 @@ void add_counts(const ColumnCounts& from, ColumnCounts& to) {
   to.texts += from.texts;
   to.whole = to.whole && from.whole;
   to.bytes = to.bytes && from.bytes;
-  to.exact = to.exact && from.exact;
-  to.low = std::min(to.low, from.low);
-  to.high = std::max(to.high, from.high);
-  to.times = to.times || from.times;
+  to.range.add(from.range);
   to.booleans = static_cast<BooleanWords>(to.booleans & from.booleans);
+  to.units.insert(from.units.begin(), from.units.end());
 }
 
 /// Scans the rows of a block. Returns false if one of them must be refused.
@@ -294,6 +342,7 @@ std::optional<CsvScan> merge_parts(std::deque<ScannedPart>& parts) {
     for (size_t i = 0; i < part.scan.counts.size(); ++i) {
       add_counts(part.scan.counts[i], scan.counts[columns.at(part.names[i])]);
     }
+    for (const auto& [name, counts] : part.scan.dates) scan.dates[name].add(counts);
     scan.skipped_rows += part.scan.skipped_rows;
     scan.skipped_marks += part.scan.skipped_marks;
     rows.insert(rows.end(), part.rows.begin(), part.rows.end());

@@ -157,7 +157,7 @@ Result<CsvScan> scan_training(const CsvOptions& options, CellReader& cells,
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
                                       const std::filesystem::path& test,
                                       const TableThreads& threads) {
-  CellReader cells(options.missing);
+  CellReader cells(options.missing, options.number_style());
   TableFile data{train, "data"}, held_out{test, "test"};
   ASSIGN_OR_RETURN(data.scan, scan_training(options, cells, data.path, threads));
   if (Status s = check_options(options, data.scan.names); !s.ok()) return std::move(s).error();

@@ -7,12 +7,37 @@
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/table/date.h"
+#include "src/data/table/number_spelling.h"
 
 namespace trainyard {
 namespace {
 
 constexpr const char* kTargetMissing =
     "the target is missing, but every row needs one; `missing_target: skip` leaves such rows out";
+
+/// Returns the remedy for numbers in another style.
+std::string setting_for(const NumberSpelling& spelling) {
+  if (spelling.spelled) {
+    return "if the column has numbers with a unit or in parentheses, list it in `numbers`";
+  }
+  return std::string("if the file's numbers are written so, set `decimal` and `thousands`");
+}
+
+/// Returns which dates are read in a column, for messages.
+std::string expected_dates(DateOrder order) {
+  switch (order) {
+    case DateOrder::kYearFirst:
+      return ", expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 or "
+             "2026-01-31T12:30:05+01:00";
+    case DateOrder::kDayFirst:
+      return " with the day first, such as 31.01.2026 or 31/1/26 12:30";
+    case DateOrder::kMonthFirst:
+      return " with the month first, such as 1/31/2026 or 1/31/26 12:30";
+    case DateOrder::kTime:
+      return ", expected a time such as 12:30:05, as in the rest of the column";
+  }
+  return "";
+}
 
 template <typename T>
 T& at_row(std::vector<T>& values, int64_t row, int64_t width, int64_t index) {
@@ -121,8 +146,16 @@ void RowFiller::finish_text() {
   text_.clear();
 }
 
+Cell RowFiller::read_number(size_t column, std::string_view text) const {
+  const std::optional<std::string>& unit = layout_.roles[column].unit;
+  if (!unit) return cells_.read(text);
+  const SpelledNumber spelled = read_spelled(cells_, text);
+  const bool fits = spelled.unit.empty() || spelled.unit == *unit;
+  return fits ? spelled.cell : Cell{Cell::Kind::kText, 0};
+}
+
 void RowFiller::set_numeric(size_t column, std::string_view text) {
-  const Cell cell = cells_.read(text);
+  const Cell cell = read_number(column, text);
   if (cell.kind == Cell::Kind::kMissing) {
     ++missing_[column];
   } else if (cell.is_number()) {
@@ -138,16 +171,14 @@ void RowFiller::set_date(size_t column, std::string_view text) {
     ++missing_[column];
     return;
   }
-  const std::optional<Date> date = parse_date(text);
+  const ColumnRole& role = layout_.roles[column];
+  const std::optional<Date> date = parse_date(text, role.date_order);
   if (!date) {
-    refuse(column, quoted_value(text) +
-                       " is not a date, expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 "
-                       "or 2026-01-31T12:30:05+01:00");
+    refuse(column, quoted_value(text) + " is not a date" + expected_dates(role.date_order));
     return;
   }
-  const ColumnRole& role = layout_.roles[column];
   float* first = &at_row(rows_.numeric, rows_.rows, layout_.numeric, role.index);
-  write_date(*date, role.offset, {first, static_cast<size_t>(role.parts)});
+  write_date(*date, role.date_order, role.offset, {first, static_cast<size_t>(role.parts)});
 }
 
 bool RowFiller::is_missing_name(std::string_view text, const CategoryCodes& codes) const {
@@ -225,7 +256,7 @@ void RowFiller::set_class(size_t column, std::string_view text) {
 }
 
 void RowFiller::set_target(size_t column, std::string_view text) {
-  const Cell cell = cells_.read(text);
+  const Cell cell = read_number(column, text);
   if (cell.kind == Cell::Kind::kMissing) {
     refuse(column, kTargetMissing);
   } else if (!cell.is_number()) {
@@ -262,6 +293,18 @@ bool RowFiller::check_name(size_t column, std::string_view text) {
 void RowFiller::refuse_number(size_t column, std::string_view text, const Cell& cell) {
   if (cell.kind == Cell::Kind::kNotFinite) {
     refuse(column, quoted_value(text) + " is not a finite number of 32 bits");
+    return;
+  }
+  if (const std::optional<std::string>& unit = layout_.roles[column].unit) {
+    refuse(column, quoted_value(text) + " is not a number" +
+                       (unit->empty() ? "" : ", with or without " + quoted_value(*unit)));
+    return;
+  }
+  const std::string_view texts[] = {text};
+  const char delimiter = cells_.style().decimal == ',' ? ';' : ',';
+  const auto spelling = codebook_.learning ? find_spelling(texts, delimiter) : std::nullopt;
+  if (spelling) {
+    refuse(column, quoted_value(text) + " is not a plain number; " + setting_for(*spelling));
     return;
   }
   const bool categories_possible =

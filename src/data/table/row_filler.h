@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "src/data/problems.h"
 #include "src/data/table/category_codes.h"
 #include "src/data/table/csv_cell.h"
+#include "src/data/table/date.h"
 #include "src/data/typed_rows.h"
 
 namespace trainyard {
@@ -31,6 +33,8 @@ struct ColumnRole {
   int64_t index = 0;  // index of the value among those of its kind; of a date's first number
   int64_t parts = 0;  // the number of numbers of a date
   double offset = 0;  // is subtracted from numbers, and from the days of a date
+  std::optional<std::string> unit = {};  // of numbers, as in ColumnSchema
+  DateOrder date_order = DateOrder::kYearFirst;
 };
 
 /// The codes of categories and classes.
@@ -70,6 +74,8 @@ class RowFiller {
 
  private:
   void set_numeric(size_t column, std::string_view text);
+  /// Reads a number of the column, which may have the column's unit.
+  Cell read_number(size_t column, std::string_view text) const;
   void set_date(size_t column, std::string_view text);
   void set_category(size_t column, std::string_view text);
   void note_unseen(size_t column, std::string_view text);

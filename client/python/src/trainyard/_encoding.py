@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainyard import v1
-from trainyard._cells import MissingCells, category_reader, csv_records, read_date, read_number
+from trainyard._cells import MissingCells, NumberReader, category_reader, csv_records, read_date
 from trainyard._shown import quoted
 from trainyard._tokens import make_tokenizer
 from trainyard.errors import FieldViolation, InvalidArgumentError
@@ -51,11 +51,6 @@ class _Problems:
         raise InvalidArgumentError(f"{found[0]}{count}", reason="DATASET_INVALID", violations=found[:_PROBLEMS_MAX])
 
 
-def _near(cell: str, offset: float) -> float:
-    """Returns the number minus the offset of its column."""
-    return read_number(cell) - offset
-
-
 def _refuse(description: str) -> NoReturn:
     raise InvalidArgumentError(f"rows: {description}", reason="DATASET_INVALID")
 
@@ -86,6 +81,8 @@ class _Numbers:
     count: int
     is_date: bool
     offset: float = 0  # of the first number, which the file's input lacks
+    order: str = ""  # of a date
+    unit: str | None = None  # of a number, as in NumberReader
 
 
 def _composed(text: str) -> str:
@@ -114,6 +111,9 @@ class RowEncoder:
                                        "Trainyard has written the file; update this package", reason="MODEL_FILE_INVALID")
         self._inputs = inputs
         self._missing = MissingCells(rows["missing_values"])
+        self._decimal, self._thousands = rows["decimal"], rows["thousands"]
+        # The rows are CSV with commas; the server takes such rows as a program's if the training file has another mark.
+        self._plain_first = rows["delimiter"] != ","
         self._target = metadata.get("target")
         self._ignored = frozenset(rows["ignored_columns"])
         # Files of pixels have no column names, so positions serve as names.
@@ -138,7 +138,8 @@ class RowEncoder:
         name = column.get("date", column["name"])
         before = self._tables.get(name)
         self._tables[name] = (replace(before, count=before.count + 1) if isinstance(before, _Numbers)
-                              else _Numbers(self._number_count, 1, "date" in column, column.get("offset", 0.0)))
+                              else _Numbers(self._number_count, 1, "date" in column, column.get("offset", 0.0),
+                                            column.get("date_order", ""), column.get("unit")))
         self._number_count += 1
 
     def encode(self, request: v1.PredictRequest, named: bool, first_row: int) -> EncodedRows:
@@ -284,11 +285,15 @@ class RowEncoder:
                         categorical[row, kind.index] = code
             elif kind.is_date:
                 self._fill(numeric[:, kind.first:kind.first + kind.count], name, column,
-                           partial(read_date, count=kind.count, offset=kind.offset), first_row, problems)
+                           partial(read_date, count=kind.count, offset=kind.offset, order=kind.order), first_row, problems)
             else:
-                self._fill(numeric[:, kind.first], name, column, partial(_near, offset=kind.offset), first_row, problems)
+                self._fill(numeric[:, kind.first], name, column, self._number_reader(kind), first_row, problems)
         unseen.sort(key=lambda one: one.row)
         return EncodedRows(count, {"numeric": numeric, "categorical": categorical}, unseen[:_UNSEEN_MAX], len(unseen))
+
+    def _number_reader(self, kind: _Numbers) -> Callable[[str], float]:
+        read = NumberReader(self._decimal, self._thousands, self._plain_first, kind.unit)
+        return lambda cell: read(cell) - kind.offset
 
     def _encode_pixels(self, cells: Sequence[tuple[str, Sequence[str]]], count: int, first_row: int,
                        problems: _Problems) -> EncodedRows:
@@ -298,14 +303,16 @@ class RowEncoder:
         places = {name: place for place, name in enumerate(self.columns)}
         pixels = np.full((count, len(places)), np.nan, np.float32)
 
+        read_pixel = NumberReader(self._decimal, self._thousands, self._plain_first)
+
         def read_byte(cell: str) -> float:
-            value = read_number(cell)
+            value = read_pixel(cell)
             if not 0 <= value <= 255 or value != int(value):
                 raise ValueError(f"{quoted(cell)} is not a whole number from 0 to 255, as all pixels of the training data")
             return value
 
         for name, column in cells:
-            self._fill(pixels[:, places[name]], name, column, read_byte if dtype == "uint8" else read_number, first_row,
+            self._fill(pixels[:, places[name]], name, column, read_byte if dtype == "uint8" else read_pixel, first_row,
                        problems)
             for row, cell in enumerate(column):
                 if self._missing.number(cell):
