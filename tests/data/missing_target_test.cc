@@ -61,7 +61,7 @@ TEST(MissingTarget, LaterMistakesKeepTheirRowNumbers) {
             "data: row 5 (line 6), column 'x': 'x' is not a number, as most of the column is; if "
             "it holds names, list it in `categorical`");
   EXPECT_EQ(IngestedCsv(skipping("y"), "x,y\n1,a\n2,\n4\n5,b\n").message(),
-            "data: row 3 (line 4): 1 fields, expected 2 as in the header");
+            "data: row 3 (line 4): 1 field, expected 2 as in the header");
 }
 
 TEST(MissingTarget, AFileWithoutAnyTargetIsRefused) {
