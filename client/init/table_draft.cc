@@ -114,6 +114,12 @@ class TableDraft {
       draft_.found +=
           ", the pixels of images of " + std::to_string(side_) + " x " + std::to_string(side_);
     }
+    if (!options_.json_lines && !options_.header) {
+      draft_.notes.push_back(
+          "no header was found: the first row is read as data, and the columns are named c0, c1 "
+          "and so on. If it is a header, remove `header: false` from the job file, and name the "
+          "target as the header does.");
+    }
     if (table_.columns[target_].counts.missing > 0) {
       draft_.notes.push_back(count_of(table_.columns[target_].counts.missing, "row") +
                              " without a target: left out.");
@@ -291,7 +297,9 @@ class TableDraft {
 
   void add_fields() {
     auto& fields = draft_.fields;
-    if (!options_.header) fields.push_back({"header", "false", "columns are c0, c1, ..."});
+    if (!options_.header) {
+      fields.push_back({"header", "false", "the first row is data; columns are c0, c1, ..."});
+    }
     if (options_.delimiter != ',') {
       fields.push_back({"delimiter", options_.delimiter == '\t'
                                          ? "\"\\t\""

@@ -227,6 +227,7 @@ v1::EvaluateResponse to_proto(const ModelEvaluation& evaluation) {
                                               : v1::EvaluateRequest::TRAIN);
   out.set_row_count(evaluation.rows);
   for (const auto& [name, value] : evaluation.values) (*out.mutable_metrics())[name] = value;
+  for (const std::string& name : evaluation.ignored_columns) out.add_ignored_columns(name);
   if (evaluation.confusion.empty()) return out;
   const std::vector<std::string>& classes = evaluation.target.classes;
   *out.mutable_confusion() =
@@ -268,6 +269,7 @@ v1::PredictResponse to_proto(std::span<const Prediction> predictions, const RawR
       to->set_value(p.value);
     }
   }
+  for (const std::string& name : rows.ignored_columns) out.add_ignored_columns(name);
   out.set_unseen_count(rows.unseen_count);
   for (const RawRows::Unseen& unseen : rows.unseen) {
     auto* to = out.mutable_predictions(static_cast<int>(unseen.row))->add_unseen();

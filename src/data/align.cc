@@ -6,6 +6,7 @@
 #include "src/base/text.h"
 #include "src/base/violations.h"
 #include "src/data/table/category_codes.h"
+#include "src/data/table/column_match.h"
 
 namespace trainyard {
 namespace {
@@ -58,23 +59,42 @@ int64_t place_among(const DatasetSchema& schema, ColumnSchema::Kind kind, const 
   return -1;
 }
 
-std::vector<const ColumnSchema*> columns_of(const DatasetSchema& schema, ColumnSchema::Kind kind) {
-  std::vector<const ColumnSchema*> columns;
-  for (const ColumnSchema& column : schema.columns) {
-    if (column.kind == kind) columns.push_back(&column);
-  }
-  return columns;
-}
-
 const char* name_of_kind(ColumnSchema::Kind kind) {
   return kind == ColumnSchema::Kind::kNumeric ? "numeric" : "categorical";
 }
 
+std::vector<std::string> names_of(const std::vector<ColumnSchema>& columns) {
+  std::vector<std::string> names;
+  for (const ColumnSchema& column : columns) names.push_back(column.name);
+  return names;
+}
+
+/// Returns the indices of the model's columns among those of the dataset, by name in any case;
+/// kNoColumn for those that it lacks.
+std::vector<size_t> match_schemas(const DatasetSchema& model, const DatasetSchema& data) {
+  return match_columns(names_of(model.columns), names_of(data.columns));
+}
+
+/// Returns the dataset's columns that the model does not have, each date once.
+std::vector<std::string> other_columns(const DatasetSchema& model, const DatasetSchema& data) {
+  const std::vector<size_t> matches =
+      match_columns(names_of(data.columns), names_of(model.columns));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < matches.size(); ++i) {
+    if (matches[i] != kNoColumn) continue;
+    const ColumnSchema& column = data.columns[i];
+    const std::string& name = column.date.empty() ? column.name : column.date;
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  return names;
+}
+
 void check_columns(const DatasetSchema& model, const DatasetSchema& data, Violations& problems) {
-  for (const ColumnSchema& column : model.columns) {
-    if (place_among(data, column.kind, column.name) >= 0) continue;
-    const bool there = std::ranges::any_of(
-        data.columns, [&](const ColumnSchema& c) { return c.name == column.name; });
+  const std::vector<size_t> matches = match_schemas(model, data);
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const ColumnSchema& column = model.columns[i];
+    const bool there = matches[i] != kNoColumn;
+    if (there && data.columns[matches[i]].kind == column.kind) continue;
     problems.add(kMismatch, "dataset",
                  (there ? "its column " : "lacks the column ") + quoted_value(column.name) +
                      (there ? " is not " : ", which is ") + name_of_kind(column.kind) +
@@ -138,17 +158,19 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
 
 std::vector<float> pick_numeric(const DatasetSchema& model, const DatasetSchema& data,
                                 const Partition& rows) {
-  const auto wanted = columns_of(model, ColumnSchema::Kind::kNumeric);
+  const std::vector<size_t> matches = match_schemas(model, data);
   const int64_t stride = data.numeric_columns();
-  std::vector<float> out;
-  out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
   const std::vector<double> offsets = data.numeric_offsets();
   std::vector<int64_t> places;
   std::vector<double> shifts;
-  for (const ColumnSchema* column : wanted) {
-    places.push_back(place_among(data, column->kind, column->name));
-    shifts.push_back(offsets[static_cast<size_t>(places.back())] - column->offset);
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const ColumnSchema& column = model.columns[i];
+    if (column.kind != ColumnSchema::Kind::kNumeric) continue;
+    places.push_back(place_among(data, column.kind, data.columns[matches[i]].name));
+    shifts.push_back(offsets[static_cast<size_t>(places.back())] - column.offset);
   }
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(rows.rows) * places.size());
   for (int64_t row = 0; row < rows.rows; ++row) {
     for (size_t c = 0; c < places.size(); ++c) {
       const auto x =
@@ -161,24 +183,25 @@ std::vector<float> pick_numeric(const DatasetSchema& model, const DatasetSchema&
 
 std::vector<int32_t> pick_categories(const DatasetSchema& model, const DatasetSchema& data,
                                      const Partition& rows) {
-  const auto wanted = columns_of(model, ColumnSchema::Kind::kCategorical);
-  const auto there = columns_of(data, ColumnSchema::Kind::kCategorical);
+  const std::vector<size_t> matches = match_schemas(model, data);
+  const int64_t stride = data.categorical_columns();
   struct Source {
     int64_t place;
     std::vector<int32_t> codes;
   };
   std::vector<Source> sources;
-  for (const ColumnSchema* column : wanted) {
-    const int64_t place = place_among(data, column->kind, column->name);
-    sources.push_back(
-        {place, codes_of(there[static_cast<size_t>(place)]->categories, column->categories)});
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const ColumnSchema& column = model.columns[i];
+    if (column.kind != ColumnSchema::Kind::kCategorical) continue;
+    const ColumnSchema& there = data.columns[matches[i]];
+    sources.push_back({place_among(data, column.kind, there.name),
+                       codes_of(there.categories, column.categories)});
   }
   std::vector<int32_t> out;
-  out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
+  out.reserve(static_cast<size_t>(rows.rows) * sources.size());
   for (int64_t row = 0; row < rows.rows; ++row) {
     for (const Source& source : sources) {
-      const int32_t code =
-          rows.category[static_cast<size_t>(row * std::ssize(there) + source.place)];
+      const int32_t code = rows.category[static_cast<size_t>(row * stride + source.place)];
       out.push_back(code < 0 ? -1 : source.codes[static_cast<size_t>(code)]);
     }
   }
@@ -237,6 +260,7 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
   AlignedRows out;
   out.view_ = rows;
   if (model.kind == DatasetSchema::Kind::kTabular && !same_columns(model, data)) {
+    out.ignored_columns_ = other_columns(model, data);
     out.own_.numeric = pick_numeric(model, data, rows);
     out.own_.category = pick_categories(model, data, rows);
     out.view_.numeric = out.own_.numeric;

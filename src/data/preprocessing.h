@@ -129,8 +129,8 @@ void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Pa
                    int64_t row, float* out);
 
 /// Rows for predict, parsed from CSV with the schema's feature columns (in any order by header
-/// name, or in the schema's order without a header; a target column is ignored), from IDX images,
-/// or from "text" with a row of text on each line. Owns its rows. Refusals as in ingest.
+/// name, or in the schema's order without a header; all other columns are ignored), from IDX
+/// images, or from "text" with a row of text on each line. Owns its rows. Refusals as in ingest.
 struct RawRows {
   /// A category that does not occur in the training rows. It is treated as missing.
   struct Unseen {
@@ -147,8 +147,9 @@ struct RawRows {
   std::vector<float> image_f32;
   std::vector<int32_t> tokens;
   int64_t rows = 0;
-  std::vector<Unseen> unseen;  // the first kUnseenMax ones
-  int64_t unseen_count = 0;    // number of unseen categories in all rows
+  std::vector<Unseen> unseen;                // the first kUnseenMax ones
+  int64_t unseen_count = 0;                  // number of unseen categories in all rows
+  std::vector<std::string> ignored_columns;  // columns that the training data does not have
   Partition view() const;
 };
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,

@@ -9,6 +9,7 @@ Error dataset_error(std::string field, std::string description) {
 }
 
 void Problems::add(std::string place, std::string description) {
+  ++count_;
   if (!full()) violations_.push_back({std::move(place), std::move(description)});
 }
 
@@ -21,8 +22,8 @@ Error Problems::error() const {
   const FieldViolation& first = violations_.front();
   std::string message = first.field + ": " + first.description;
   if (violations_.size() > 1) {
-    message += " (the first of " + std::to_string(violations_.size()) +
-               (full() ? " or more problems)" : " problems)");
+    message += " (the first of " + std::to_string(count_) +
+               (count_ == kCountMax ? " or more problems)" : " problems)");
   }
   Error e = make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", std::move(message));
   e.violations = violations_;

@@ -65,7 +65,7 @@ TEST(MissingTarget, LaterMistakesKeepTheirRowNumbers) {
       "it holds names, list it in `categorical`; if this text means a missing value, list the "
       "text in `missing`");
   EXPECT_EQ(IngestedCsv(skipping("y"), "x,y\n1,a\n2,\n4\n5,b\n").message(),
-            "data: row 3 (line 4): 1 fields, expected 2 as in the header");
+            "data: row 3 (line 4): 1 field, expected 2 as in the header");
 }
 
 TEST(MissingTarget, AFileWithoutAnyTargetIsRefused) {

@@ -127,24 +127,62 @@ std::vector<std::string> numbered_names(size_t count) {
   return names;
 }
 
+namespace {
+
+constexpr std::string_view kUnnamed = "Unnamed: ";
+
+/// Makes names different by adding ".1", ".2" and so on to those that are taken. Names of the file
+/// keep their text before generated ones do.
+void number_repeated_names(std::span<const std::string_view> fields,
+                           std::vector<std::string>& names) {
+  std::unordered_set<std::string> seen;
+  const std::unordered_set<std::string_view> written(fields.begin(), fields.end());
+  for (const bool generated : {false, true}) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (fields[i].empty() != generated) continue;
+      const std::string base = names[i];
+      for (int n = 1; seen.contains(names[i]) || (n > 1 && written.contains(names[i])); ++n) {
+        names[i] = base + "." + std::to_string(n);
+      }
+      seen.insert(names[i]);
+    }
+  }
+}
+
+}  // namespace
+
+bool is_generated_name(std::string_view name) {
+  if (!name.starts_with(kUnnamed)) return false;
+  name.remove_prefix(kUnnamed.size());
+  return !name.empty() && name.find_first_not_of("0123456789.") == name.npos;
+}
+
 Result<std::vector<std::string>> header_names(std::span<const std::string_view> fields,
                                               const std::string& what) {
-  std::vector<std::string> names = numbered_names(fields.size());
-  std::unordered_set<std::string_view> seen;
+  std::vector<std::string> names;
+  std::unordered_set<std::string_view> numbers;
+  const CellReader cells;
   Problems problems;
   for (size_t i = 0; i < fields.size() && !problems.full(); ++i) {
+    names.push_back(fields[i].empty() ? std::string(kUnnamed) + std::to_string(i)
+                                      : nfc(fields[i]));
     const std::string place = what + ": header, column " + std::to_string(i + 1);
-    if (!fields[i].empty()) names[i] = nfc(fields[i]);
     if (names[i].size() > kNameBytesMax || !is_utf8(names[i])) {
       problems.add(place, quoted_value(names[i]) + " is not a name (UTF-8, at most " +
                               std::to_string(kNameBytesMax) + " bytes)");
-    } else if (!seen.insert(names[i]).second) {
-      problems.add(place, "the name " + quoted_value(names[i]) +
-                              " appears twice; if the file has no header, set header: false");
+    } else if (cells.read(fields[i]).is_number() && !numbers.insert(fields[i]).second) {
+      problems.add(place, "the number " + quoted_value(names[i]) +
+                              " appears twice, which names do not; if the file has no header, set "
+                              "header: false");
     }
   }
   if (!problems.empty()) return problems.error();
+  number_repeated_names(fields, names);
   return names;
+}
+
+std::string field_count(size_t count) {
+  return std::to_string(count) + (count == 1 ? " field" : " fields");
 }
 
 bool is_skipped(const CsvOptions& options, const CellReader& cells,
@@ -218,14 +256,14 @@ Result<CsvScan> scan_rows(const CsvOptions& options, const CellReader& cells,
         what, options.json_lines ? "the file has no rows" : "the file has a header, but no rows");
   }
   Problems problems;
-  while (more && !problems.full()) {
+  while (more) {
     const size_t width = table->names().size();
     if (scan.counts.size() < width) add_columns(options, table->names(), scan, columns);
     if (fields.size() != width) {
       problems.add(place_of(what, scan.rows + scan.skipped_rows + 1, table->line()),
-                   std::to_string(fields.size()) + " fields, expected " + std::to_string(width) +
+                   field_count(fields.size()) + ", expected " + std::to_string(width) +
                        (options.header ? " as in the header" : " as in the first row"));
-      ++scan.rows;
+      ++scan.rows;  // the scan goes on, so that the error tells how many such rows there are
     } else if (is_skipped(options, cells, fields, columns.target)) {
       note_skipped(cells, fields, columns.target, scan);
     } else {
@@ -370,6 +408,7 @@ std::optional<CsvScan> scan_blocks(const CsvOptions& options, const CellReader& 
   if (!source.ok()) return std::nullopt;
   const auto table = open_table(options, **source, "data", known);  // reads the header
   if (!table.ok()) return std::nullopt;
+  if (!(*table)->has_blocks()) return std::nullopt;
   const int64_t rows_begin = (*table)->rows_begin();
   const std::vector<std::string>& names = (*table)->names();
   std::deque<ScannedPart> parts;  // one per thread; a deque, so that references stay valid

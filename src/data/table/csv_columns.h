@@ -110,12 +110,18 @@ std::string target_value(const Cell& cell, std::string_view text);
 /// already.
 void note_target_value(const Cell& cell, std::string_view text, std::set<std::string>& values);
 
-/// Returns the columns' names from the header's fields. A column with an empty field is named by
-/// its position: "c3". Refuses names that are repeated, too long or not UTF-8.
+/// Returns the columns' names from the header's fields. As pandas does, it names a column without a
+/// name by its position, "Unnamed: 3", and adds ".1" to a name that is taken. Refuses names that
+/// are too long or not UTF-8, and repeated numbers, which are rather a row of data.
 Result<std::vector<std::string>> header_names(std::span<const std::string_view> fields,
                                               const std::string& what);
+/// Returns whether header_names() has generated the name: "Unnamed: 3".
+bool is_generated_name(std::string_view name);
 /// Returns the names of columns without a header: "c0", "c1", ...
 std::vector<std::string> numbered_names(size_t count);
+
+/// Returns "1 field" or "3 fields".
+std::string field_count(size_t count);
 
 /// Returns true for rows that the options skip because their target is missing.
 bool is_skipped(const CsvOptions& options, const CellReader& cells,

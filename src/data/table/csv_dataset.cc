@@ -7,6 +7,7 @@
 #include "src/data/files/byte_source.h"
 #include "src/data/limits.h"
 #include "src/data/table/cell_warnings.h"
+#include "src/data/table/column_match.h"
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_schema.h"
 #include "src/data/table/row_filler.h"
@@ -118,6 +119,40 @@ void sort_codes(DatasetSchema& schema, Codebook& codebook, TypedRows& train) {
   codebook.classes = CategoryCodes(schema.target.classes);
 }
 
+/// Returns a warning about `columns`, of which it lists the first 16.
+DataWarning warning_about(const char* key, const std::vector<std::string>& columns,
+                          const std::string& finding) {
+  constexpr size_t kListedMax = 16;
+  std::vector<std::string> listed = columns;
+  if (listed.size() > kListedMax) listed.resize(kListedMax);
+  return {key, std::move(listed), std::ssize(columns), finding + list_columns(columns) + "."};
+}
+
+/// Reports the columns that are left out although no option says so.
+void warn_of_left_out(const CsvOptions& options, const CsvScan& train,
+                      const RowFiller::Layout& test, DatasetSchema& schema) {
+  std::vector<std::string> nameless;
+  for (size_t i = 0; i < train.names.size(); ++i) {
+    const std::string& name = train.names[i];
+    const bool asked = std::ranges::find(options.ignore, name) != options.ignore.end();
+    if (is_nameless_and_empty(train, i) && !asked && name != options.target) {
+      nameless.push_back(name);
+    }
+  }
+  if (!nameless.empty()) {
+    schema.warnings.push_back(
+        warning_about("NAMELESS_COLUMN", nameless,
+                      "Left out, because they have neither a name nor a value, as separators at "
+                      "the ends of lines make them: "));
+  }
+  if (!test.unknown.empty()) {
+    schema.warnings.push_back(
+        warning_about("TEST_COLUMNS_IGNORED", test.unknown,
+                      "The test set has columns that the training data does not have. They are "
+                      "not read: "));
+  }
+}
+
 Status check_result(const CsvOptions& options, const DatasetSchema& schema) {
   if (schema.target.kind == TargetSchema::Kind::kClass && schema.target.classes.size() < 2) {
     return dataset_error(options.field("target"),
@@ -200,6 +235,7 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
     ASSIGN_OR_RETURN(schema.warnings,
                      find_cell_warnings(options, cells, data.path, data.scan, schema));
   }
+  warn_of_left_out(options, data.scan, held_out.layout, schema);
   codebook.learning = false;
   if (!test.empty()) {
     const auto counts = fill_rows(options, cells, held_out, threads, codebook, result.test);

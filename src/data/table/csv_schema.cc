@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/table/column_match.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/table/separators.h"
@@ -277,6 +278,10 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
   return {};
 }
 
+bool is_nameless_and_empty(const CsvScan& scan, size_t column) {
+  return is_generated_name(scan.names[column]) && scan.counts[column].missing == scan.rows;
+}
+
 Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan) {
   DatasetSchema schema;
   const bool text = !options.text.empty();
@@ -309,7 +314,8 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
         schema.target.offset = scan.counts[i].offset();
         if (numbers.contains(name)) schema.target.unit = unit_of(scan.counts[i]);
       }
-    } else if (ignored.contains(name) || (text && !texts.contains(name))) {
+    } else if (ignored.contains(name) || (text && !texts.contains(name)) ||
+               is_nameless_and_empty(scan, i)) {
       schema.ignored_columns.push_back(name);
     } else {
       ++features;
@@ -401,26 +407,27 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
     layout.tokenizer = make_tokenizer(schema.text);
     layout.text_length = schema.text.max_length;
   }
-  Problems problems;
-  std::unordered_map<std::string_view, size_t> found;
+  const std::vector<size_t> matches = match_columns(names, schema.source_columns);
+  std::vector<bool> found(schema.source_columns.size(), false);
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto role = roles.find(names[i]);
-    if (role == roles.end()) {
-      problems.add(what, "column " + quoted_value(names[i]) + " is not in the training data" +
-                             did_you_mean(names[i], schema.source_columns));
+    layout.names.push_back(names[i]);
+    if (matches[i] == kNoColumn) {
+      layout.roles.push_back({RoleKind::kIgnored, 0});
+      layout.unknown.push_back(names[i]);
       continue;
     }
-    found.emplace(names[i], i);
-    layout.roles.push_back(role->second);
-    layout.names.push_back(names[i]);
+    found[matches[i]] = true;
+    layout.roles.push_back(roles[schema.source_columns[matches[i]]]);
   }
-  for (const std::string& name : schema.source_columns) {
-    if (!found.contains(name) && roles[name].kind != RoleKind::kIgnored) {
-      problems.add(what, "column " + quoted_value(name) + " of the training data is missing");
-    }
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string& name = schema.source_columns[i];
+    if (!found[i] && roles[name].kind != RoleKind::kIgnored) missing.push_back(name);
   }
-  if (!problems.empty()) return problems.error();
-  return layout;
+  if (missing.empty()) return layout;
+  return missing_columns(
+      what, missing, target_needed ? "which the training data has" : "which the model learned from",
+      layout.unknown);
 }
 
 }  // namespace trainyard

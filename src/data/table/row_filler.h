@@ -49,8 +49,9 @@ struct Codebook {
 class RowFiller {
  public:
   struct Layout {
-    std::vector<ColumnRole> roles;   // one per column of the file
-    std::vector<std::string> names;  // one per column of the file, for messages
+    std::vector<ColumnRole> roles;          // one per column of the file
+    std::vector<std::string> names;         // one per column of the file, for messages
+    std::vector<std::string> unknown = {};  // columns of the file that the schema does not have
     int64_t numeric = 0, categorical = 0, pixels = 0;
     DType pixel_dtype = DType::kF32;
     std::shared_ptr<const Tokenizer> tokenizer;  // null unless columns are text; shared by copies

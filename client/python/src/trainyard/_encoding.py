@@ -6,7 +6,6 @@ that it has the same meaning as on the server.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import unicodedata
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainyard import v1
 from trainyard._cells import MissingCells, NumberReader, category_reader, csv_records, read_date
+from trainyard._columns import match_columns, missing_columns
 from trainyard._shown import quoted
 from trainyard._tokens import make_tokenizer
 from trainyard.errors import FieldViolation, InvalidArgumentError
@@ -71,6 +71,7 @@ class EncodedRows:
     arrays: dict[str, Array]
     unseen: list[UnseenCategory] = field(default_factory=list)
     unseen_count: int = 0
+    ignored_columns: tuple[str, ...] = ()  # of the rows; the training data did not have them
 
 
 @dataclass(frozen=True)
@@ -216,23 +217,25 @@ class RowEncoder:
         if not named:
             # A list may begin with a row of names, as files do. It is one if at least half of the columns occur in it,
             # since a value hardly ever equals a column name.
-            if 2 * len(set(names) & set(self.columns)) >= len(self.columns):
+            known = set(match_columns(names, self.columns)) - {None}
+            if 2 * len(known) >= len(self.columns):
                 first_row += 1
             else:
                 records = [first, *records]
                 names = self._names_by_position(len(names))
-        self._check_names(names)
+        matches = self._match_names(names)
         problems = _Problems()
         for row, record in enumerate(records, first_row):
             if len(record) != len(names):
                 problems.add(f"{len(record)} values, expected {len(names)}", row)
         problems.check()
-        cells = [(name, column) for name, column in zip(names, zip(*records)) if name in self.columns]
+        cells = [(name, column) for name, column in zip(matches, zip(*records))
+                 if name is not None and name in self.columns]
         rows = (self._encode_pixels if "image" in self._inputs else
                 self._encode_columns if self._text is None else self._encode_text_columns)(cells, len(records), first_row,
                                                                                            problems)
         problems.check()
-        return rows
+        return replace(rows, ignored_columns=tuple(name for name, match in zip(names, matches) if match is None))
 
     def _names_by_position(self, count: int) -> list[str]:
         with_target = [name for name in self._source if name not in self._ignored]
@@ -241,17 +244,13 @@ class RowEncoder:
                 return list(names)
         _refuse(f"{count} values in the first row, expected {self.accepted()}, in this order")
 
-    def _check_names(self, names: Sequence[str]) -> None:
-        problems = _Problems()
-        for name in names:
-            if name not in self._source:
-                close = difflib.get_close_matches(name, self.columns, 1)
-                meant = f"; did you mean {quoted(close[0])}?" if close else f", expected {self.accepted()}"
-                problems.add(f"column {quoted(name)} is not in the training data{meant}")
-        for name in self.columns:
-            if name not in names:
-                problems.add(f"column {quoted(name)} of the training data is missing")
-        problems.check()
+    def _match_names(self, names: Sequence[str]) -> list[str | None]:
+        """Returns for each of the names the column of the training data that it means, if there is one."""
+        matches = match_columns(names, self._source)
+        missing = [name for name in self.columns if name not in matches]
+        if missing:
+            _refuse(missing_columns(missing, [name for name, match in zip(names, matches) if match is None]))
+        return matches
 
     def _fill(self, out: Array, name: str, cells: Sequence[str], read: Callable[[str], Any], first_row: int,
               problems: _Problems) -> None:
