@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/problems.h"
 
 namespace trainyard {
@@ -43,7 +44,7 @@ void match_folded(std::span<const std::string> names, std::span<const std::strin
 std::string folded_name(std::string_view name) {
   const size_t begin = name.find_first_not_of(" \t");
   if (begin == name.npos) return {};
-  return lower(name.substr(begin, name.find_last_not_of(" \t") - begin + 1));
+  return nfc(lower(name.substr(begin, name.find_last_not_of(" \t") - begin + 1)));
 }
 
 std::vector<size_t> match_columns(std::span<const std::string> names,

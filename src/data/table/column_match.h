@@ -15,8 +15,8 @@ namespace trainyard {
 inline constexpr size_t kNoColumn = SIZE_MAX;
 
 /// Returns for each of `names` the index in `known` of the same column, or kNoColumn. Equal names
-/// match first. Of the others, two match if they differ only in the case of ASCII letters or in
-/// blanks around them, and if no further name does.
+/// match first. Of the others, two match if they differ only in the case of ASCII letters, in
+/// blanks around them or in the form of composed characters (NFC), and if no further name does.
 std::vector<size_t> match_columns(std::span<const std::string> names,
                                   std::span<const std::string> known);
 
