@@ -122,13 +122,19 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
   }
 }
 
-void add_token_fields(double words_mean, JobDraft& draft) {
+void add_token_fields(double words_mean, JobDraft& draft, bool subwords) {
   constexpr double kLongRows = 100;
   const int64_t length = words_mean > kLongRows ? 256 : 128;
-  draft.fields.push_back({"tokenizer", "word"});
-  draft.fields.push_back({"vocabulary_size", "20000", "the most frequent words"});
+  if (subwords) {
+    draft.fields.push_back({"tokenizer", "bpe", "learns words, which have no spaces between them"});
+    draft.fields.push_back({"vocabulary_size", "8000"});
+  } else {
+    draft.fields.push_back({"tokenizer", "word"});
+    draft.fields.push_back({"vocabulary_size", "20000", "the most frequent words"});
+  }
   draft.fields.push_back({"max_length", std::to_string(length),
-                          "words per row; longer rows are cut (the average is " +
+                          std::string(subwords ? "tokens" : "words") +
+                              " per row; longer rows are cut (the average is " +
                               std::to_string(static_cast<int64_t>(words_mean + 0.5)) + ")"});
 }
 

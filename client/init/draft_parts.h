@@ -42,7 +42,8 @@ std::string count_of(int64_t count, const std::string& noun);
 /// statistics. `noun` is the name of a row, such as "image".
 void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
                      const std::string& noun, JobDraft& draft);
-/// Adds the fields that say how rows of text become tokens.
-void add_token_fields(double words_mean, JobDraft& draft);
+/// Adds the fields that say how rows of text become tokens: words, or `subwords` for scripts
+/// without spaces between words.
+void add_token_fields(double words_mean, JobDraft& draft, bool subwords = false);
 
 }  // namespace trainyard::init

@@ -265,6 +265,17 @@ void read_images(const v1::ImagesFormat& images, ImagesOptions& out, Violations&
     violations.add("FIELD_OUT_OF_RANGE", "spec.images.channels",
                    std::to_string(images.channels()) + ", expected 1 (gray) or 3 (color)");
   }
+  switch (images.damaged()) {
+    case Images::DAMAGED_UNSPECIFIED:
+    case Images::REFUSE:
+      break;
+    case Images::SKIP:
+      out.damaged = "skip";
+      break;
+    default:
+      violations.add("FIELD_UNSUPPORTED", "spec.images.damaged",
+                     std::to_string(images.damaged()) + " is not known, expected refuse or skip");
+  }
   out.channels = images.channels();
   out.labels = images.labels();
   out.test_share = images.test_share();

@@ -138,16 +138,18 @@ struct ImagesOptions {
   std::string labels;
   double test_share = 0;  // [0, 0.9]: the share of each class that becomes the test set
   uint64_t seed = 0;      // for the random choice of the test set
+  std::string damaged;    // "skip": damaged images are left out; "": refused
 };
 template <FieldsOf<ImagesOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [size, resize, channels, labels, test_share, seed] = spec;
+  auto& [size, resize, channels, labels, test_share, seed, damaged] = spec;
   visit("size", size);
   visit("resize", resize);
   visit("channels", channels);
   visit("labels", labels);
   visit("test_share", test_share);
   visit("seed", seed);
+  visit("damaged", damaged, Written::kUnlessEmpty);
 }
 
 /// The options for a folder or an archive of .txt files, each a row, with a folder for each class.

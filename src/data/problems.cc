@@ -29,6 +29,15 @@ Error Problems::error() const {
   return e;
 }
 
+std::string message_with_all(const Error& error) {
+  std::string message = error.message;
+  for (size_t i = 1; i < error.violations.size(); ++i) {
+    const FieldViolation& v = error.violations[i];
+    message += (i == 1 ? ". Also: " : "; ") + v.field + ": " + v.description;
+  }
+  return message;
+}
+
 std::string place_of(const std::string& source, int64_t row, int64_t line) {
   return source + ": row " + std::to_string(row) + " (line " + std::to_string(line) + ")";
 }

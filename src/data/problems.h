@@ -29,6 +29,9 @@ class Problems {
   std::vector<FieldViolation> violations_;
 };
 
+/// Returns the error's message with its other violations, for those who see only the message.
+std::string message_with_all(const Error& error);
+
 /// Returns text such as "data: row 3 (line 4), column 'age'". Rows are counted from 1 without the
 /// header, lines from 1 with it.
 std::string place_of(const std::string& source, int64_t row, int64_t line,

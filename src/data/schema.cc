@@ -114,6 +114,10 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
     }
     return text;
   }
+  if (!text.unicode_version().empty() && fields.text("unicode") != text.unicode_version()) {
+    fields.refuse("unicode: expected " + std::string(text.unicode_version()) +
+                  ", since other versions divide text into other words");
+  }
   text.pieces = fields.texts("pieces");
   const bool bytes = kind == TokenizerKind::kByte;
   if (std::ssize(text.pieces) > kVocabularyMax || bytes != text.pieces.empty() ||
@@ -160,6 +164,33 @@ bool source_matches(const DatasetSchema& schema) {
                               ? static_cast<size_t>(schema.image.elements())
                               : schema.columns.size();
   return feature == features && others == ignored.size() + 1;
+}
+
+/// Reads the fields that only images have.
+void read_images(JsonFields& fields, DatasetSchema& schema) {
+  schema.kind = DatasetSchema::Kind::kImage;
+  schema.image = Shape(fields.integers("image"));
+  if (schema.image.rank() != 3 || !schema.image.fits() || schema.image.elements() < 1 ||
+      schema.image.elements() > kImageValuesMax) {
+    fields.refuse("image: expected [C, H, W]");
+  }
+  const std::optional<DType> dtype = find_dtype(fields.text("image_dtype"));
+  if (dtype == DType::kF32 || dtype == DType::kU8) {
+    schema.image_dtype = *dtype;
+  } else {
+    fields.refuse("image_dtype: expected U8 or F32");
+  }
+  if (fields.has("image_bits")) {
+    schema.image_bits = fields.integer("image_bits", 16, 16);
+    if (schema.image_dtype != DType::kF32 || schema.image[0] != 1) {
+      fields.refuse("image_bits: expected an image of one channel in F32");
+    }
+  }
+  if (fields.has("resize")) {
+    const std::optional<ResizeMode> resize = find_resize(fields.text("resize"));
+    if (!resize) fields.refuse("resize: expected none, stretch, crop or pad");
+    schema.resize = resize.value_or(ResizeMode::kNone);
+  }
 }
 
 }  // namespace
@@ -235,6 +266,7 @@ nlohmann::json DatasetSchema::to_json() const {
   if (kind == Kind::kImage) {
     json["image"] = image.dims();
     json["image_dtype"] = name_of(image_dtype);
+    if (image_bits != 8) json["image_bits"] = image_bits;
     if (resize != ResizeMode::kNone) json["resize"] = name_of(resize);
   }
   if (skipped_files > 0) json["skipped_files"] = skipped_files;
@@ -246,6 +278,7 @@ nlohmann::json DatasetSchema::to_json() const {
     } else {
       json["text"]["pieces"] = text.pieces;
     }
+    if (!text.unicode_version().empty()) json["text"]["unicode"] = text.unicode_version();
   }
   json["target"] = {{"name", target.name}};
   if (target.kind == TargetSchema::Kind::kClass) {
@@ -273,23 +306,7 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   DatasetSchema schema;
   const std::string kind = fields.text("kind");
   if (kind == "image") {
-    schema.kind = Kind::kImage;
-    schema.image = Shape(fields.integers("image"));
-    if (schema.image.rank() != 3 || !schema.image.fits() || schema.image.elements() < 1 ||
-        schema.image.elements() > kImageValuesMax) {
-      fields.refuse("image: expected [C, H, W]");
-    }
-    const std::optional<DType> dtype = find_dtype(fields.text("image_dtype"));
-    if (dtype == DType::kF32 || dtype == DType::kU8) {
-      schema.image_dtype = *dtype;
-    } else {
-      fields.refuse("image_dtype: expected U8 or F32");
-    }
-    if (fields.has("resize")) {
-      const std::optional<ResizeMode> resize = find_resize(fields.text("resize"));
-      if (!resize) fields.refuse("resize: expected none, stretch, crop or pad");
-      schema.resize = resize.value_or(ResizeMode::kNone);
-    }
+    read_images(fields, schema);
   } else if (kind == "text") {
     schema.kind = Kind::kText;
     ASSIGN_OR_RETURN(schema.text, text_from_json(fields.child("text")));

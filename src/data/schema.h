@@ -71,6 +71,7 @@ struct DatasetSchema {
   TextSchema text;                        // kText: rows of tokens, or one stream of tokens
   Shape image;                            // kImage: [C, H, W]
   DType image_dtype = DType::kU8;         // kImage: U8 (0..255) or F32
+  int64_t image_bits = 8;                 // kImage: 16 if gray image files of 16 bits are numbers
   ResizeMode resize = ResizeMode::kNone;  // kImage: how files of other sizes are resized to [H, W]
   int64_t skipped_files = 0;              // files of a folder that are not rows
   int64_t skipped_rows = 0;               // rows of tables that have no target

@@ -14,6 +14,7 @@
 #include "src/data/table/column_facts.h"
 #include "src/data/table/date.h"
 #include "src/data/target_leak.h"
+#include "src/data/unspaced_words.h"
 
 namespace trainyard {
 namespace {
@@ -231,6 +232,11 @@ std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const Datase
                         train.image_f32.empty();
   if (test.rows > 0 && !schema.stream() && !streamed) {
     add_test_copies(schema, train, test, warnings);
+  }
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    if (auto unspaced = find_unspaced_words(schema.text, train)) {
+      warnings.push_back(*std::move(unspaced));
+    }
   }
   return warnings;
 }

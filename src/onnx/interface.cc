@@ -128,9 +128,23 @@ Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
                {"first_piece_id", text.first_piece_id()},
                {"pieces", text.pieces}};
   if (!text.model.empty()) json["sentencepiece_model"] = base64_encode(text.model);
+  if (!text.unicode_version().empty()) json["unicode"] = text.unicode_version();
   if (text.padding_id() >= 0) json["padding_id"] = text.padding_id();
   if (text.unknown_id() >= 0) json["unknown_id"] = text.unknown_id();
   return json;
+}
+
+/// Describes how image files become the input `image`, and what the graph does with it first.
+Json image_metadata(const DatasetSchema& schema, const Preprocessing& p) {
+  return {{"channels", schema.image[0]},
+          {"height", schema.image[1]},
+          {"width", schema.image[2]},
+          {"bits", schema.image_bits},
+          {"resize", name_of(schema.resize)},
+          {"filter", "bilinear, antialiased"},
+          {"scale", p.image_scale},
+          {"mean", p.image_mean},
+          {"std", p.image_std}};
 }
 
 /// Describes how rows of text become the inputs, in addition to `columns` and `text`, for programs
@@ -309,6 +323,7 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
       metadata["text"] = dump(text_metadata(schema, p));
       break;
     case DatasetSchema::Kind::kImage:
+      metadata["image"] = dump(image_metadata(schema, p));
       break;
     case DatasetSchema::Kind::kTabular:
       Json columns = Json::array();

@@ -177,7 +177,8 @@ TEST(CsvText, SchemaSurvivesItsJson) {
            {"\"tokenizer\":\"word\"", "\"tokenizer\":\"byte\""},  // a byte tokenizer has no pieces
            // pieces of several characters in a character tokenizer
            {"\"tokenizer\":\"word\"", "\"tokenizer\":\"char\""},
-           {"\"max_length\":5", "\"max_length\":0"},  // a stream has no columns
+           {"\"unicode\":\"15.0.0\"", "\"unicode\":\"14.0.0\""},  // other rules, other words
+           {"\"max_length\":5", "\"max_length\":0"},              // a stream has no columns
            {"\"max_length\":5", "\"max_length\":65537"},
            {"\"kind\":\"class\"", "\"kind\":\"next_token\""}}) {
     std::string damaged = json;

@@ -509,6 +509,7 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   images.set_resize(v1::ImagesFormat::PAD);
   images.set_channels(1);
   images.set_labels("labels.csv");
+  images.set_damaged(v1::ImagesFormat::SKIP);
   auto request = to_ingest_request(spec, paths);
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->format, "images");
@@ -516,6 +517,7 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_EQ(request->images.resize, "pad");
   EXPECT_EQ(request->images.channels, 1);
   EXPECT_EQ(request->images.labels, "labels.csv");
+  EXPECT_EQ(request->images.damaged, "skip");
   EXPECT_EQ(request->sources[1].role, "test");
 
   images.clear_size();
@@ -527,8 +529,10 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_TRUE(names_field(request.error(), "spec.images.seed"));
   EXPECT_TRUE(names_field(request.error(), "spec.images.channels"));
   images.set_resize(static_cast<v1::ImagesFormat::Resize>(9));
+  images.set_damaged(static_cast<v1::ImagesFormat::Damaged>(9));
   request = to_ingest_request(spec, paths);
   ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.images.damaged"));
   EXPECT_TRUE(names_field(request.error(), "spec.images.resize"));
 
   spec.mutable_cifar();  // its test set is among its sources already

@@ -1,6 +1,7 @@
 // Ingest: converts sources to a dataset's folder, which appears complete or not at all.
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "src/base/sha256.h"
@@ -77,7 +78,7 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
                    write_typed_dataset(files, folder / "data.safetensors", data));
   auto [statistics, warnings] = measured.get();
   data.schema.statistics = std::move(statistics);
-  data.schema.warnings = std::move(warnings);
+  std::ranges::move(warnings, std::back_inserter(data.schema.warnings));  // after the reader's
   ASSIGN_OR_RETURN(const std::vector<std::string> digests, source_digests.get());
   const std::string schema = schema_json(format, request, data.schema, digests);
   if (std::ssize(schema) > kSchemaBytesMax) {

@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "src/base/unicode.h"
+
 namespace trainyard {
 namespace {
 
@@ -22,10 +24,20 @@ CategoryCodes::CategoryCodes(const std::vector<std::string>& names) {
 }
 
 int32_t CategoryCodes::find(std::string_view name) const {
+  if (!is_quickly_nfc(name)) return find_composed(nfc(name));
+  return find_composed(name);
+}
+
+int32_t CategoryCodes::find_composed(std::string_view name) const {
   return slots_.empty() ? -1 : slots_[slot_of(name, std::hash<std::string_view>{}(name))];
 }
 
 int32_t CategoryCodes::add(std::string_view name) {
+  if (!is_quickly_nfc(name)) return add_composed(nfc(name));
+  return add_composed(name);
+}
+
+int32_t CategoryCodes::add_composed(std::string_view name) {
   if (2 * (names_.size() + 1) > slots_.size()) grow();
   const size_t hash = std::hash<std::string_view>{}(name);
   int32_t& slot = slots_[slot_of(name, hash)];

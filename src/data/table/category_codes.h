@@ -1,4 +1,5 @@
-// src/data/table/category_codes.h: maps the names of categories or classes to codes.
+// src/data/table/category_codes.h: maps the names of categories or classes to codes. Names that are
+// equal in NFC are one, and are kept in NFC.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +28,8 @@ class CategoryCodes {
   std::vector<std::string> sorted(std::vector<int32_t>& new_codes) const;
 
  private:
+  int32_t find_composed(std::string_view name) const;
+  int32_t add_composed(std::string_view name);
   /// Returns the index of the name's slot, or of the free slot into which it can be inserted.
   size_t slot_of(std::string_view name, size_t hash) const;
   void grow();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/limits.h"
 #include "src/data/table/date.h"
 #include "src/data/table/table_blocks.h"
@@ -57,7 +58,7 @@ Result<std::vector<std::string>> header_names(std::span<const std::string_view> 
   Problems problems;
   for (size_t i = 0; i < fields.size() && !problems.full(); ++i) {
     const std::string place = what + ": header, column " + std::to_string(i + 1);
-    if (!fields[i].empty()) names[i] = fields[i];
+    if (!fields[i].empty()) names[i] = nfc(fields[i]);
     if (names[i].size() > kNameBytesMax || !is_utf8(names[i])) {
       problems.add(place, quoted_value(names[i]) + " is not a name (UTF-8, at most " +
                               std::to_string(kNameBytesMax) + " bytes)");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/files/text_files.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
@@ -34,7 +35,7 @@ class MemberHandler final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_array() override { return end_object(); }
   bool key(string_t& name) override {
-    if (depth_ == 1) name_ = name;
+    if (depth_ == 1) name_ = nfc(name);
     return true;
   }
   bool null() override { return member({JsonMember::Kind::kNull, {}}); }

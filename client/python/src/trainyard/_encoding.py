@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -79,6 +80,11 @@ class _Numbers:
     first: int
     count: int
     is_date: bool
+
+
+def _composed(text: str) -> str:
+    """Names of columns and categories are equal if their NFC is, as in src/base/unicode.h."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 @dataclass(frozen=True)
@@ -195,14 +201,15 @@ class RowEncoder:
     def _encode_table(self, text: str, named: bool, first_row: int) -> EncodedRows:
         if not self.columns:
             _refuse(f"a table, expected {self.accepted()}")
-        names, *records = csv_records(text)
+        first, *records = csv_records(text)
+        names = [_composed(name) for name in first]
         if not named:
             # A list may begin with a row of names, as files do. It is one if at least half of the columns occur in it,
             # since a value hardly ever equals a column name.
             if 2 * len(set(names) & set(self.columns)) >= len(self.columns):
                 first_row += 1
             else:
-                records = [names, *records]
+                records = [first, *records]
                 names = self._names_by_position(len(names))
         self._check_names(names)
         problems = _Problems()
@@ -258,7 +265,7 @@ class RowEncoder:
             kind = self._tables[name]
             if isinstance(kind, _Categories):
                 for row, cell in enumerate(column):
-                    code = -1 if cell in self._missing else kind.codes.get(cell)
+                    code = -1 if cell in self._missing else kind.codes.get(_composed(cell))
                     if code is None:
                         value = cell.encode()[:_UNSEEN_BYTES_MAX].decode(errors="ignore")
                         unseen.append(UnseenCategory(first_row + row, name, value))

@@ -141,8 +141,9 @@ def _image_file(row: Any, index: int) -> v1.ImageFiles.File:
             raise NotFoundError(f"{row}: {(error.strerror or str(error)).lower()}", reason="FILE_NOT_FOUND") from None
     from PIL import Image
 
-    if getattr(row, "dtype", "uint8") != "uint8":
-        raise _refuse(f"rows[{index}]: an array of {row.dtype}, expected bytes (uint8) for an image file")
+    dtype, gray = getattr(row, "dtype", "uint8"), getattr(row, "ndim", 2) == 2 or row.shape[-1:] == (1,)
+    if dtype != "uint8" and not (dtype == "uint16" and gray):
+        raise _refuse(f"rows[{index}]: an array of {dtype}, expected bytes (uint8), or uint16 for gray, for an image file")
     out = io.BytesIO()
     (row if hasattr(row, "save") else Image.fromarray(row.squeeze(-1) if row.shape[-1:] == (1,) else row)).save(out, "PNG")
     return v1.ImageFiles.File(name=f"rows[{index}]", content=out.getvalue())
