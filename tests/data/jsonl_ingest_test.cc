@@ -55,6 +55,14 @@ TEST(JsonLines, RowsAreThoseOfTheSameCsv) {
   EXPECT_EQ(csv->schema().columns[3].missing_count, 2);  // the column "extra"
 }
 
+TEST(JsonLines, MembersAreOneWhicheverFormTheyHave) {
+  const IngestedFiles d = ingested(
+      "{\"caf\u00e9\": 1, \"y\": \"a\"}\n{\"cafe\u0301\": 2, \"y\": \"b\"}\n"
+      "{\"caf\\u00e9\": 3, \"y\": \"b\"}\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(copy(d->train().numeric), (std::vector<float>{1, 2, 3}));
+}
+
 TEST(JsonLines, MembersThatAppearLateOrNeverAreMissing) {
   CsvOptions options = csv_options("y");
   const IngestedFiles d =

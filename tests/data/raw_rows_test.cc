@@ -27,6 +27,31 @@ struct Table {
   IngestedCsv dataset;
 };
 
+TEST(RawRows, ComposedAndDecomposedNamesAreOne) {
+  const std::string composed = "caf\u00e9", decomposed = "cafe\u0301";
+  for (const std::string& option : {composed, decomposed}) {
+    CsvOptions options = csv_options("y" + option);
+    options.ignore = {"id" + option};
+    const IngestedCsv d(options,
+                        "id" + composed + ",x" + decomposed + ",y" + composed + "\n1," + composed +
+                            "," + decomposed + "\n2,tea," + composed + "\n3," + decomposed +
+                            ",tea\n",
+                        "x" + composed + ",y" + decomposed + ",id" + composed + "\n" + decomposed +
+                            "," + decomposed + ",1\n");
+    ASSERT_TRUE(d.ok()) << d.message();
+    EXPECT_EQ(d->schema().columns[0].name, "x" + composed);
+    EXPECT_EQ(d->schema().columns[0].categories, (std::vector<std::string>{composed, "tea"}));
+    EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{composed, "tea"}));
+    EXPECT_EQ(d->test().category[0], 0);
+    EXPECT_EQ(d->test().target_class[0], 0);
+    const auto rows =
+        parse_raw_rows(d->schema(), "csv", "x" + decomposed + "\n" + decomposed + "\ntea\n");
+    ASSERT_TRUE(rows.ok()) << rows.error().message;
+    EXPECT_EQ(rows->category, (std::vector<int32_t>{0, 1}));
+    EXPECT_EQ(rows->unseen_count, 0);
+  }
+}
+
 TEST(RawRows, EveryFormatGivesTheSameRows) {
   const Table table;
   for (const char* text : {

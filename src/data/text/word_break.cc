@@ -147,6 +147,7 @@ bool joins_others(const Before& before, WordBreak c) {
 bool continues(const Before& before, const Cursor& next) {
   using enum WordBreak;
   const WordBreak c = next.current();
+  if (c == kLetter && before.one == kLetter) return true;      // the most frequent case, by WB5
   if (before.last == kNewline || c == kNewline) return false;  // WB3a, WB3b
   if (is_attached(c)) return true;
   if (before.last == kZeroWidthJoiner && (c == kPictograph || c == kPictographicLetter)) {
