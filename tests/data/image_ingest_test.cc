@@ -475,7 +475,9 @@ TEST(ImageIngestR4, WhatIsNoClassIsReported) {
   files.push_back({"dogs/", "", FileKind::kFolder});
   const Ingested from_folder(folder / "pets");
   const Ingested from_archive = Ingested::of(files);
-  for (const Ingested* d : {&from_folder, &from_archive}) {
+  for (ArchiveFile& file : files) file.path = "pets/" + file.path;
+  const Ingested below_a_folder = Ingested::of(files);
+  for (const Ingested* d : {&from_folder, &from_archive, &below_a_folder}) {
     ASSERT_TRUE(d->ok()) << d->message();
     std::map<std::string, std::string> messages;
     for (const DataWarning& w : (**d).schema().warnings) messages[w.key] = w.message;
@@ -585,6 +587,24 @@ TEST(ImageIngest, AFullDiskLeavesNothingBehind) {
     ASSERT_FALSE(result.ok()) << i;
     EXPECT_EQ(result.error().reason, "STORAGE_FULL");
     EXPECT_FALSE(fs::exists(target));
+  }
+}
+
+TEST(ImageRowsR9, FilesOfAllSizesBecomeThePixelsOfTheIngest) {
+  std::vector<ArchiveFile> files;
+  for (const GoldenImage& image : golden_images()) {
+    const std::string ending = image.file.starts_with("\x89PNG") ? ".png" : ".jpg";
+    for (const char* name : {"a/", "b/"}) files.push_back({name + image.name + ending, image.file});
+  }
+  std::ranges::sort(files, {}, &ArchiveFile::path);
+  for (const char* mode : {"stretch", "crop", "pad"}) {
+    const Ingested d = Ingested::of(files, sized(9, 7, mode));
+    ASSERT_TRUE(d.ok()) << d.message();
+    std::vector<RawImage> images;
+    for (const ArchiveFile& file : files) images.push_back({file.path, file.content});
+    const Result<RawRows> rows = parse_raw_images(d->schema(), images);
+    ASSERT_TRUE(rows.ok()) << rows.error().message;
+    EXPECT_EQ(rows->image_u8, copy(d->train().image_u8)) << mode;
   }
 }
 

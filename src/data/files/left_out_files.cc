@@ -60,7 +60,7 @@ void LeftOutFiles::add(const std::string& reason, const std::string& path,
                        const std::string& detail) {
   Group& group = groups_[reason];
   ++group.count;
-  group.first.emplace(path, quoted_value(path) + (detail.empty() ? "" : " (" + detail + ")"));
+  group.first.emplace(path, detail);
   if (group.first.size() > kListedMax) group.first.erase(std::prev(group.first.end()));
   visit_folders(path, [&](std::string_view folder) { return folders_.emplace(folder).second; });
 }
@@ -77,6 +77,10 @@ int64_t LeftOutFiles::count() const {
                          [](int64_t sum, const auto& entry) { return sum + entry.second.count; });
 }
 
+std::string LeftOutFiles::shown(const std::string& path) const {
+  return quoted_value(path.starts_with(root_) ? path.substr(root_.size()) : path);
+}
+
 std::vector<std::string> LeftOutFiles::folders_without(const ListedFiles& rows) const {
   std::set<std::string_view> with_rows;
   for (const ListedFile* row : rows) {
@@ -90,7 +94,7 @@ std::vector<std::string> LeftOutFiles::folders_without(const ListedFiles& rows) 
     const bool outermost =
         slash == folder.npos || with_rows.contains(std::string_view(folder).substr(0, slash));
     if (outermost && !with_rows.contains(folder)) {
-      without.push_back(quoted_value(folder));
+      without.push_back(shown(folder));
     }
   }
   return without;
@@ -99,14 +103,16 @@ std::vector<std::string> LeftOutFiles::folders_without(const ListedFiles& rows) 
 void LeftOutFiles::add_warnings(const ListedFiles& rows, const std::string& noun,
                                 std::vector<DataWarning>& warnings) const {
   for (const auto& [reason, group] : groups_) {
-    std::vector<std::string> shown;
-    for (const auto& [path, text] : group.first) shown.push_back(text);
+    std::vector<std::string> files;
+    for (const auto& [path, detail] : group.first) {
+      files.push_back(shown(path) + (detail.empty() ? "" : " (" + detail + ")"));
+    }
     warnings.push_back({"LEFT_OUT_FILES",
                         {},
                         group.count,
                         std::to_string(group.count) +
                             (group.count == 1 ? " file is" : " files are") + " left out (" +
-                            reason + "): " + listed(shown, group.count) + "."});
+                            reason + "): " + listed(files, group.count) + "."});
   }
   const std::vector<std::string> without = folders_without(rows);
   if (!without.empty()) {

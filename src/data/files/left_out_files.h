@@ -19,6 +19,8 @@ class LeftOutFiles {
   /// `reason` says what the file is: "not a JPEG or PNG image". `detail`, if any, is shown after
   /// the file's name.
   void add(const std::string& reason, const std::string& path, const std::string& detail = "");
+  /// Sets the folder around everything (root_of()), "photos/", which messages leave out.
+  void set_root(std::string root) { root_ = std::move(root); }
   void add_empty_folders(const std::vector<std::string>& folders);
   int64_t count() const;
   /// Adds LEFT_OUT_FILES for each reason, and FOLDERS_WITHOUT_ROWS if there are any. `rows` are all
@@ -29,11 +31,13 @@ class LeftOutFiles {
  private:
   struct Group {
     int64_t count = 0;
-    std::map<std::string, std::string> first;  // the first files by path, as messages show them
+    std::map<std::string, std::string> first;  // the first files: path and detail
   };
   std::vector<std::string> folders_without(const ListedFiles& rows) const;
+  std::string shown(const std::string& path) const;
 
   std::map<std::string, Group> groups_;  // by reason
+  std::string root_;
   std::set<std::string> folders_;  // those of left-out files, empty ones, and those above them
 };
 

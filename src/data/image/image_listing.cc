@@ -196,6 +196,7 @@ Result<ImageListing> list_images(const ImagesOptions& options, const std::filesy
   const ListedFiles files = listing.files();
   size_t root = root_of(files, partitioned, /*in_folders=*/!labels);
   if (labels && !labels->path.starts_with(listing.images.front().path.substr(0, root))) root = 0;
+  listing.left_out.set_root(files.front()->path.substr(0, root));
   ShortPaths paths;
   for (const ListedFile* file : files) paths.push_back(std::string_view(file->path).substr(root));
   if (partitioned) {

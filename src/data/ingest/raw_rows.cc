@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/arrays/idx.h"
 #include "src/data/files/byte_source.h"
 #include "src/data/limits.h"
@@ -58,7 +59,8 @@ std::vector<std::string> feature_columns(const DatasetSchema& schema) {
 /// ever equal columns' names. A header with a typo is still recognized, so that the error names the
 /// column.
 bool is_header(std::span<const std::string_view> fields, const std::vector<std::string>& features) {
-  const std::unordered_set<std::string_view> names(fields.begin(), fields.end());
+  std::unordered_set<std::string> names;
+  for (const std::string_view field : fields) names.insert(nfc(field));
   const auto known = std::count_if(features.begin(), features.end(),
                                    [&](const std::string& name) { return names.contains(name); });
   return 2 * known >= std::ssize(features);

@@ -54,6 +54,7 @@ Result<TextListing> list_texts(const std::filesystem::path& path, const std::str
   const ListedFiles files = listing.all();
   if (Status s = check_paths(files, what); !s.ok()) return std::move(s).error();
   const size_t root = root_of(files, partitioned, /*in_folders=*/true);
+  listing.left_out.set_root(files.front()->path.substr(0, root));
   ShortPaths paths;
   for (const ListedFile* file : files) paths.push_back(std::string_view(file->path).substr(root));
   if (partitioned) {
