@@ -340,6 +340,9 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
   }
   for (const ImageListing& listing : listings) schema.skipped_files += listing.skipped;
   fill_rows(listings, Part::kTrain, listings[0].numeric, result.train);
+  if (Status s = check_numbers_differ(result.train.target_numeric, "data"); !s.ok()) {
+    return std::move(s).error();
+  }
   fill_rows(listings, Part::kTest, listings[0].numeric, result.test);
   schema.train_rows = result.train.rows;
   schema.test_rows = result.test.rows;
