@@ -263,8 +263,8 @@ std::vector<Candidate> find_candidates(const TableProfile& table) {
   return candidates;
 }
 
-Context look_at(const TableProfile& table, const std::vector<Candidate>& candidates,
-                std::string_view file) {
+Context describe_table(const TableProfile& table, const std::vector<Candidate>& candidates,
+                       std::string_view file) {
   Context context;
   context.rows = table.rows;
   for (const ColumnProfile& column : table.columns) {
@@ -304,7 +304,7 @@ TargetChoice::Certainty certainty_of(const std::vector<Ranked>& ranked) {
 std::optional<TargetChoice> choose_target(const TableProfile& table, std::string_view file) {
   const std::vector<Candidate> candidates = find_candidates(table);
   if (candidates.empty()) return std::nullopt;
-  const Context context = look_at(table, candidates, file);
+  const Context context = describe_table(table, candidates, file);
   std::vector<Ranked> ranked;
   for (const Candidate& c : candidates) ranked.push_back(rank(context, c));
   // Of equal columns, the last one comes first.
