@@ -35,9 +35,8 @@ std::optional<std::string> note_on_groups(const TableProfile& table, size_t targ
     return "The " + count_of(table.rows, "row") + " have " + grouped(std::ssize(c.texts)) +
            " different values of " + in_quotes(c.name) +
            ". If rows with the same value belong together, a random validation split tests the "
-           "model "
-           "on subjects that it has seen, and the result is too good: `split: {group: " +
-           yaml_text(c.name) + "}` holds out whole subjects.";
+           "model on subjects that it has seen, and the result is too good: `split: {group: " +
+           yaml_text(c.name) + "}` under `recipe` holds out whole subjects.";
   }
   return std::nullopt;
 }
@@ -48,9 +47,8 @@ std::optional<std::string> note_on_time(const TableProfile& table, size_t target
     if (i == target || !orders_rows(c)) continue;
     return "The rows are in order of " + in_quotes(c.name) +
            ". If the model is to predict later rows from earlier ones, a random validation split "
-           "is "
-           "too easy: `split: {time: " +
-           yaml_text(c.name) + "}` holds out the last ones.";
+           "is too easy: `split: {time: " +
+           yaml_text(c.name) + "}` under `recipe` holds out the last ones.";
   }
   return std::nullopt;
 }

@@ -57,7 +57,7 @@ bool joins_subject(std::string_view word) {
 bool is_tools_index(std::string_view lower_name) {
   static constexpr std::array<std::string_view, 8> kNames = {
       "index", "rowid", "rownames", "row.names", "row_names", "rowname", "...1", "level_0"};
-  return lower_name.starts_with("unnamed: ") || is_one_of(kNames, lower_name);
+  return lower_name.starts_with("unnamed: 0") || is_one_of(kNames, lower_name);
 }
 
 }  // namespace
