@@ -236,6 +236,24 @@ double rank_correlation_of(size_t c, size_t columns, const Partition& train, int
   return std::ssize(pairs) < kRowsToJudge ? 0 : rank_correlation(pairs);
 }
 
+/// Returns false for nearly all columns with which the target does not only rise or only fall,
+/// after comparing a few pairs of rows, so that tables of many columns cost little.
+bool may_follow_in_order(size_t c, size_t columns, const Partition& train) {
+  constexpr size_t kPairs = 32, kContraryMax = 3;
+  const auto rows = static_cast<size_t>(train.rows);
+  size_t rises = 0, falls = 0, differ = 0;
+  for (size_t pair = 0; pair < kPairs; ++pair) {
+    const size_t row = pair * rows / kPairs, other = (row + rows / 2) % rows;
+    const float dx = train.numeric[row * columns + c] - train.numeric[other * columns + c];
+    const float dy = train.target_numeric[row] - train.target_numeric[other];
+    if (dy == 0 || std::isnan(dx)) continue;
+    ++differ;
+    rises += (dx > 0) == (dy > 0) && dx != 0 ? 1 : 0;
+    falls += (dx > 0) != (dy > 0) && dx != 0 ? 1 : 0;
+  }
+  return std::max(rises, falls) + kContraryMax >= differ;
+}
+
 /// Returns whether the target only rises, or only falls, with the column. A target that rises with
 /// time does not follow from it.
 bool follows_in_order(const ColumnSchema& column, size_t c, size_t columns,
@@ -243,8 +261,8 @@ bool follows_in_order(const ColumnSchema& column, size_t c, size_t columns,
   const auto above = [&](int64_t rows, double least) {
     return std::fabs(rank_correlation_of(c, columns, train, rows)) > least;
   };
-  return !is_time_name(column.name) && above(kSampleRows, kSampleCorrelationMin) &&
-         above(kRankedRowsMax, kRankCorrelationMin);
+  return may_follow_in_order(c, columns, train) && !is_time_name(column.name) &&
+         above(kSampleRows, kSampleCorrelationMin) && above(kRankedRowsMax, kRankCorrelationMin);
 }
 
 std::vector<TargetLeak> find_number_leaks(const DatasetSchema& schema, const DatasetStatistics& s,
