@@ -65,7 +65,11 @@ nlohmann::ordered_json json_of_draft(const JobDraft& draft, const fs::path& file
                                  {"columns", std::move(columns)}};
   if (!draft.target.empty()) json["target"] = draft.target;
   json["target_says"] = draft.target_says;
-  if (!draft.target_why.empty()) json["target_why"] = draft.target_why;
+  if (!draft.target_why.empty()) {
+    json["target_why"] = draft.target_why;
+    json["target_certainty"] = draft.target_certainty;
+    json["target_others"] = draft.target_others;
+  }
   json["model"] = draft.guess.model;
   json["notes"] = draft.notes;
   return json;
@@ -109,7 +113,7 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
   std::string target = draft.target.empty() ? "" : draft.target + ", ";
   target += draft.target_says;
   if (!draft.target_why.empty()) {
-    target += "; chosen " + draft.target_why + ", --target chooses another";
+    target += "; " + init::choice_text(draft) + "; --target chooses another";
   }
   std::vector<std::pair<std::string, Cell>> fields = {{"predicts", target},
                                                       {"learns from", learned_from(draft)}};
@@ -169,8 +173,8 @@ Command init_command() {
       [o](OptionSet& options) {
         options.positional("DATA", o->data, "a file or a folder");
         options.text("--target", "COLUMN", o->target,
-                     "the column to predict; default: one with a name such as target, label or "
-                     "price, else the last suitable one");
+                     "the column to predict; default: chosen by names, places and values, with how "
+                     "sure that is and the next candidates");
         options.text("--out", "FILE", o->out,
                      "the job file, default DATA's name with .yaml in this folder");
         options.text("--name", "NAME", o->name, "the job's name in the file");

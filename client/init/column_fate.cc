@@ -6,8 +6,10 @@
 #include <optional>
 
 #include "client/init/draft_parts.h"
+#include "client/init/target_words.h"
 #include "src/base/text.h"
 #include "src/data/limits.h"
+#include "src/data/table/csv_schema.h"
 
 namespace trainyard::init {
 namespace {
@@ -29,6 +31,17 @@ Decision decide_dates(const ColumnProfile& c) {
                               "`date` and set `date_order` to day_first or month_first"};
 }
 
+/// Leaves out a column with values that an ingest refuses as categories.
+Decision decide_category(const ColumnProfile& c, Fate fate) {
+  if (std::ssize(c.texts) > kCategoriesMax) {
+    return {Fate::kLeftOut, "more than " + grouped(kCategoriesMax) + " different texts"};
+  }
+  if (!c.no_category.empty()) {
+    return {Fate::kLeftOut, "has " + c.no_category + "; shorten or remove it to use the column"};
+  }
+  return {fate, ""};
+}
+
 Decision decide_texts(const ColumnProfile& c, int64_t rows) {
   const std::string example = in_quotes(c.example);
   if (c.has_other_dates()) {
@@ -46,10 +59,7 @@ Decision decide_texts(const ColumnProfile& c, int64_t rows) {
     return {Fate::kText, trap_text(ColumnTrap::kFreeText, facts)};
   }
   if (trap) return {Fate::kLeftOut, trap_text(*trap, facts)};
-  if (std::ssize(c.texts) > kCategoriesMax) {
-    return {Fate::kLeftOut, "more than " + grouped(kCategoriesMax) + " different texts"};
-  }
-  return {Fate::kCategory, ""};
+  return decide_category(c, Fate::kCategory);
 }
 
 /// Returns whether the name is typical of a pixel's column: "pixel12", "pixel_0_7", "1x1", "12"; or
@@ -89,10 +99,13 @@ std::string trap_text(ColumnTrap trap, const ColumnFacts& c) {
 Decision decide(const ColumnProfile& c, int64_t rows) {
   if (c.present() == 0) return {Fate::kLeftOut, "no value in any row"};
   if (!c.numeric()) return decide_texts(c, rows);
-  if (c.counts_rows())
-    return {Fate::kLeftOut, "looks like an ID: nearly all of its numbers differ"};
+  if (c.identifies_rows()) {
+    return {Fate::kLeftOut, c.may_identify_rows
+                                ? "looks like an ID: nearly all of its numbers differ"
+                                : "counts the rows: each number is one above the one before it"};
+  }
   if (c.counts.texts > 0) {
-    if (c.texts.size() <= kMixedCategoriesMax) return {Fate::kMixed, ""};
+    if (c.texts.size() <= kMixedCategoriesMax) return decide_category(c, Fate::kMixed);
     return {Fate::kLeftOut, "numbers, and text such as " + in_quotes(c.example) +
                                 "; leave these cells empty to use the column"};
   }
@@ -100,6 +113,15 @@ Decision decide(const ColumnProfile& c, int64_t rows) {
     return {Fate::kLeftOut, "infinite values; leave these cells empty to use the column"};
   }
   return {Fate::kNumber, ""};
+}
+
+bool predicts_classes(const ColumnProfile& c) {
+  // A count of more than ten different whole numbers loses their order as classes.
+  constexpr size_t kWholeClassesMax = 10;
+  if (c.spelled) return false;
+  if (infer_target("", c.counts, c.values.size()) != TargetSchema::Kind::kClass) return false;
+  const bool named = find_target_word(c.name) == TargetWord::kTarget;
+  return c.counts.texts > 0 || named || c.values.size() <= kWholeClassesMax;
 }
 
 int64_t pixel_side(const TableProfile& table, size_t target) {

@@ -20,6 +20,10 @@ struct Decision {
 /// model; numbers that mislead a model are found later, in the ingested data.
 Decision decide(const ColumnProfile& column, int64_t rows);
 
+/// Returns whether a target is better predicted as classes than as a number: if it is text, or has
+/// few different whole numbers.
+bool predicts_classes(const ColumnProfile& target);
+
 /// Returns why a column with this trap is left out.
 std::string trap_text(ColumnTrap trap, const ColumnFacts& column);
 

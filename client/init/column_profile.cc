@@ -1,12 +1,13 @@
 #include "client/init/column_profile.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <memory>
 
+#include "src/base/grouped.h"
 #include "src/base/text.h"
 #include "src/data/limits.h"
+#include "src/data/table/column_names.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/table/number_spelling.h"
@@ -22,23 +23,9 @@ bool is_nearly_all(int64_t part, int64_t all) {
   return all > 0 && static_cast<double>(part) >= 0.9 * static_cast<double>(all);
 }
 
-// The number of different numbers that are kept in case the column turns out to hold text.
-constexpr size_t kNumbersKeptMax = 64;
-
-// Names of targets, the most likely first, without marks: "Sale Price", "sale_price" and
-// "SalePrice" are the same name.
-constexpr std::array<std::string_view, 34> kTargetNames = {
-    "target",      "label",    "labels",           "outcome",   "survived", "species", "diagnosis",
-    "churn",       "churned",  "default",          "fraud",     "isfraud",  "price",   "saleprice",
-    "sentiment",   "spam",     "returned",         "converted", "class",    "variety", "quality",
-    "mpg",         "medv",     "medianhousevalue", "charges",   "income",   "salary",  "rings",
-    "progression", "category", "response",         "result",    "output",   "y"};
-
-size_t target_rank(std::string_view name) {
-  std::string letters = lower(name);
-  std::erase_if(letters, [](unsigned char c) { return std::isalnum(c) == 0; });
-  return static_cast<size_t>(std::ranges::find(kTargetNames, letters) - kTargetNames.begin());
-}
+// The number of different numbers that are kept: enough to tell a measurement from a setting, and
+// in case the column turns out to hold text.
+constexpr size_t kNumbersKeptMax = 256;
 
 /// Returns whether the text looks like a date in another order, "31.12.2026" or "12/31/26": numbers
 /// separated by one kind of mark.
@@ -79,12 +66,32 @@ bool is_other_number(std::string_view text) {
          text.substr(first, last - first + 1).find_first_not_of("0123456789.,' ") == text.npos;
 }
 
+/// Returns why an ingest refuses the text as the name of a category; empty if it does not.
+std::string why_no_category(std::string_view text) {
+  if (text.size() > kNameBytesMax) {
+    return "a text of " + grouped(static_cast<int64_t>(text.size())) + " bytes, more than the " +
+           std::to_string(kNameBytesMax) + " of a category";
+  }
+  return is_utf8(text) ? "" : "a text that is not UTF-8";
+}
+
+/// Notes how the date follows the one before it, in the first order in which all dates are dates.
+void note_date_order(std::string_view text, ColumnProfile& column) {
+  for (const DateOrder order : kDateOrders) {
+    if ((column.date_orders & bit_of(order)) == 0) continue;
+    column.order.add(parse_date(text, order)->days(), false);
+    return;
+  }
+}
+
 void note_text(std::string_view text, ColumnProfile& column) {
   if (column.example.empty()) column.example = text;
+  if (column.no_category.empty()) column.no_category = why_no_category(text);
   column.words += count_words(text);
   if (const DateOrders orders = possible_orders(text); orders != 0) {
     ++column.dates;
     column.date_orders = static_cast<DateOrders>(column.date_orders & orders);
+    note_date_order(text, column);
   } else if (is_other_date(text)) {
     ++column.other_dates;
   } else if (has_decimal_comma(text)) {
@@ -94,13 +101,19 @@ void note_text(std::string_view text, ColumnProfile& column) {
   }
 }
 
-void note_cell(const CellReader& cells, std::string_view text, ColumnProfile& column) {
-  const Cell cell = column.spelled ? read_spelled(cells, text).cell : cells.read(text);
-  if (column.spelled) {
-    count_spelled(cells, text, column.counts);
-  } else {
+/// Counts the cell as a number with a unit if the column is listed in `numbers`.
+Cell count_cell_of(const CellReader& cells, std::string_view text, ColumnProfile& column) {
+  if (!column.spelled) {
     count_text(cells, text, column.counts);
+    return cells.read(text);
   }
+  count_spelled(cells, text, column.counts);
+  return read_spelled(cells, text).cell;
+}
+
+void note_cell(const CellReader& cells, std::string_view text, bool first_row,
+               ColumnProfile& column) {
+  const Cell cell = count_cell_of(cells, text, column);
   if (cell.kind == Cell::Kind::kMissing) {
     if (!cells.is_missing_text(text)) ++column.marks[std::string(text)];
     return;
@@ -110,16 +123,28 @@ void note_cell(const CellReader& cells, std::string_view text, ColumnProfile& co
     note_text(text, column);
     if (column.others.size() <= kCodesMax) column.others.emplace(text);
   }
-  const bool all = column.counts.texts > 0 || is_identifier_name(column.name);
+  if (cell.is_number()) column.order.add(cell.value, first_row);
+  const bool all = column.counts.texts > 0 || column.may_identify_rows;
   const size_t kept_max = all ? static_cast<size_t>(kCategoriesMax) + 1 : kNumbersKeptMax;
   if (column.texts.size() < kept_max) column.texts.emplace(text);
 }
 
-/// Returns whether a column can be a target: its values are neither all equal nor all different.
-bool is_fit_for_target(const ColumnProfile& column, int64_t rows) {
-  if (column.values.size() < 2 || is_identifier_name(column.name)) return false;
-  if (column.numeric()) return true;
-  return !find_column_trap(column.facts(rows));
+size_t index_of(const TableProfile& table, const std::string& name) {
+  if (name.empty()) return SIZE_MAX;
+  const auto found = std::ranges::find(table.columns, name, &ColumnProfile::name);
+  return static_cast<size_t>(found - table.columns.begin());
+}
+
+/// Adds the columns that the table has more of than before: all, or those that a row of JSON lines
+/// brought.
+void add_columns(const CsvOptions& options, const std::vector<std::string>& names,
+                 TableProfile& table) {
+  for (size_t i = table.columns.size(); i < names.size(); ++i) {
+    ColumnProfile& column = table.columns.emplace_back();
+    column.name = names[i];
+    column.spelled = std::ranges::find(options.numbers, names[i]) != options.numbers.end();
+    column.may_identify_rows = is_unnamed_index(names, i) || may_name_rows(names[i]);
+  }
 }
 
 }  // namespace
@@ -149,10 +174,19 @@ bool ColumnProfile::has_decimal_commas() const {
   return is_nearly_all(decimal_commas, counts.texts);
 }
 
-bool ColumnProfile::counts_rows() const {
+void NumberOrder::add(double value, bool first_row) {
+  const bool counts = last ? value == *last + 1 : first_row && (value == 0 || value == 1);
+  counts_rows = counts_rows && counts;
+  rises = rises && (!last || value > *last);
+  never_falls = never_falls && (!last || value >= *last);
+  last = value;
+}
+
+bool ColumnProfile::identifies_rows() const {
   constexpr double kNearlyAll = 0.99;
-  if (!is_identifier_name(name) || counts.numbers != present() || !counts.whole) return false;
-  if (present() < kRowsToJudge) return false;
+  if (counts.numbers != present() || !counts.whole || present() < kRowsToJudge) return false;
+  if (counts.missing == 0 && order.counts_rows && !may_count_up(name)) return true;
+  if (!may_identify_rows) return false;
   const auto most = static_cast<double>(std::min(present(), kCategoriesMax));
   return static_cast<double>(texts.size()) >= kNearlyAll * most;
 }
@@ -165,37 +199,19 @@ Result<TableProfile> profile_columns(const CsvOptions& options, const std::files
   std::vector<std::string_view> fields;
   for (;;) {
     const std::vector<std::string>& names = rows->names();
-    for (size_t i = table.columns.size(); i < names.size(); ++i) {
-      table.columns.emplace_back().name = names[i];
-      table.columns.back().spelled =
-          std::ranges::find(options.numbers, names[i]) != options.numbers.end();
-    }
+    add_columns(options, names, table);
     ASSIGN_OR_RETURN(const bool more, rows->next(fields));
     if (!more) break;
-    for (size_t i = table.columns.size(); i < rows->names().size(); ++i) {
-      table.columns.emplace_back().name = rows->names()[i];
-      table.columns.back().spelled =
-          std::ranges::find(options.numbers, rows->names()[i]) != options.numbers.end();
-    }
+    add_columns(options, rows->names(), table);
     if (fields.size() != table.columns.size()) continue;
+    if (is_skipped(options, cells, fields, index_of(table, options.target))) continue;
     ++table.rows;
-    for (size_t i = 0; i < fields.size(); ++i) note_cell(cells, fields[i], table.columns[i]);
+    for (size_t i = 0; i < fields.size(); ++i) {
+      note_cell(cells, fields[i], table.rows == 1, table.columns[i]);
+    }
   }
   for (ColumnProfile& column : table.columns) column.counts.missing = table.rows - column.present();
   return table;
-}
-
-bool is_target_name(std::string_view name) { return target_rank(name) < kTargetNames.size(); }
-
-std::optional<size_t> choose_target(const TableProfile& table) {
-  std::optional<size_t> best;
-  for (size_t i = 0; i < table.columns.size(); ++i) {
-    const ColumnProfile& column = table.columns[i];
-    if (!is_fit_for_target(column, table.rows)) continue;
-    // If two columns have equal rank, such as two without a typical name, the last one is chosen.
-    if (!best || target_rank(column.name) <= target_rank(table.columns[*best].name)) best = i;
-  }
-  return best;
 }
 
 }  // namespace trainyard::init

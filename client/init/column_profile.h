@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_set>
@@ -20,11 +21,26 @@ namespace trainyard::init {
 /// The mean number of words above which text is worth more than a few columns of other kinds.
 inline constexpr double kLongTextWords = 8;
 
+/// How the numbers or the dates of a column follow each other from row to row.
+struct NumberOrder {
+  bool counts_rows = true;  // as in ColumnFacts
+  bool rises = true;        // each is above the one before it
+  bool never_falls = true;
+  std::optional<double> last = {};
+
+  void add(double value, bool first_row);
+};
+
 struct ColumnProfile {
   std::string name;
+  // whole numbers that all differ identify the rows: the name says so, or there is none
+  bool may_identify_rows = false;
   ColumnCounts counts;
-  std::set<std::string> values;           // the different values, at most kTargetValuesMax + 1
-  std::unordered_set<std::string> texts;  // the different texts, at most kCategoriesMax + 1
+  NumberOrder order;
+  std::set<std::string> values;  // the different values, at most kTargetValuesMax + 1
+  // The different texts, at most kCategoriesMax + 1. Of numbers that cannot be identifiers, fewer
+  // are kept.
+  std::unordered_set<std::string> texts;
   int64_t dates = 0;  // texts that are dates as src/data/table/date.h reads them
   DateOrders date_orders = kAllDateOrders;  // in which all of these are dates
   int64_t other_dates = 0;                  // texts that look like other dates
@@ -35,6 +51,7 @@ struct ColumnProfile {
   bool spelled = false;        // listed in `numbers`
   std::map<std::string, int64_t> marks;  // cells such as "NA", which are missing as numbers only
   std::set<std::string> others;          // the different texts that are no numbers, a few of them
+  std::string no_category;  // why the first text that cannot name a category cannot; empty: none
 
   int64_t present() const { return counts.numbers + counts.not_finite + counts.texts; }
   double words_mean() const { return counts.texts == 0 ? 0 : words / double(counts.texts); }
@@ -44,10 +61,10 @@ struct ColumnProfile {
   bool has_other_dates() const;
   bool has_other_numbers() const;
   bool has_decimal_commas() const;
-  /// Returns whether the column looks like a row number: whole numbers that nearly all differ,
-  /// under a typical name of identifiers. Counts the cells' texts, because an ingest's float32
-  /// makes large numbers equal.
-  bool counts_rows() const;
+  /// Returns whether the column identifies the rows: whole numbers that nearly all differ, under a
+  /// name that says so, or that count the rows. Counts the cells' texts, because an ingest's
+  /// float32 makes large numbers equal.
+  bool identifies_rows() const;
   /// Returns whether an ingest would read the column as numbers.
   bool numeric() const {
     return counts.numbers + counts.not_finite >= counts.texts &&
@@ -63,15 +80,9 @@ struct TableProfile {
   int64_t rows = 0;
 };
 
-/// Reads the table. Rows with a different number of fields are skipped; the ingest reports them.
-/// Errors are those of open_table() and of malformed records.
+/// Reads the table, without the rows that the options skip because they have no target. Rows with a
+/// different number of fields are skipped too; the ingest reports them. Errors are those of
+/// open_table() and of malformed records.
 Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path);
-
-/// Returns whether the name is one that people typically give to a target.
-bool is_target_name(std::string_view name);
-
-/// Chooses the target if the user names none: the column with the most typical name, else the last
-/// suitable column; nothing if no column is suitable.
-std::optional<size_t> choose_target(const TableProfile& table);
 
 }  // namespace trainyard::init

@@ -2,6 +2,7 @@
 
 #include "client/init/draft_parts.h"
 #include "client/init/sniff.h"
+#include "src/base/join.h"
 
 namespace trainyard::init {
 
@@ -34,6 +35,14 @@ Result<JobDraft> draft_sniffed(const std::filesystem::path& data, const Sniffed&
 }
 
 }  // namespace
+
+std::string choice_text(const JobDraft& draft) {
+  if (draft.target_why.empty()) return "";
+  std::vector<std::string> others;
+  for (const std::string& name : draft.target_others) others.push_back(in_quotes(name));
+  return draft.target_certainty + ": chosen " + draft.target_why +
+         (others.empty() ? "" : "; next would be " + joined(others, ", "));
+}
 
 Result<JobDraft> draft_job(const std::filesystem::path& data, const DraftOptions& options) {
   ASSIGN_OR_RETURN(const Sniffed sniffed, sniff(data));

@@ -40,7 +40,9 @@ struct JobDraft {
   std::string target;               // a column's name; empty if the data has no columns
   std::string target_says;          // "3 classes: setosa (50), versicolor (50), virginica (50)"
   std::string target_why;           // why this column was chosen; empty if the user named it
-  std::vector<std::string> notes;   // further remarks for the user
+  std::string target_certainty;     // "sure", "likely", "a guess"; empty if the user named it
+  std::vector<std::string> target_others;  // the next candidates, the best first, at most two
+  std::vector<std::string> notes;          // further remarks for the user
   DataFacts facts;
   FirstGuess guess;
 };
@@ -50,6 +52,10 @@ struct DraftOptions {
   std::filesystem::path scratch;  // an empty folder that must exist during the call
   int64_t head_bytes = kHeadBytesMax;
 };
+
+/// Returns how sure the choice of the target is and what else it may be, such as "likely: chosen as
+/// the last suitable column; next would be 'age', 'income'"; empty if the user named the target.
+std::string choice_text(const JobDraft& draft);
 
 /// Inspects a file or a folder. Of a large table only the beginning is read
 /// (DraftOptions::head_bytes). Errors name the kind of data and say how to convert it to a

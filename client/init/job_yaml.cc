@@ -128,6 +128,7 @@ void write_dataset(const JobDraft& draft, const JobYamlOptions& o, Writer& out) 
   const bool plain = draft.fields.empty() && draft.columns.empty();
   out.line(2, draft.format + (plain ? ": {}" : ":"));
   for (const DraftField& field : draft.fields) {
+    if (field.name == "target" && !draft.target_why.empty()) out.comment(4, choice_text(draft));
     if (field.items.empty()) {
       out.line(4, field.name + ": " + field.value, field.says);
       continue;

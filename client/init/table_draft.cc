@@ -13,9 +13,15 @@
 #include "client/init/column_profile.h"
 #include "client/init/draft_parts.h"
 #include "client/init/table_head.h"
+#include "client/init/table_notes.h"
+#include "client/init/target_choice.h"
+#include "client/init/target_words.h"
+#include "client/init/text_worth.h"
+#include "src/base/grouped.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 #include "src/data/statistics.h"
+#include "src/data/table/column_names.h"
 #include "src/data/table/csv_schema.h"
 #include "src/data/target_leak.h"
 #include "src/data/typed_dataset.h"
@@ -28,7 +34,8 @@ namespace fs = std::filesystem;
 using Use = ColumnNote::Use;
 using Fate = Decision::Fate;
 
-constexpr size_t kOthersOfTextMax = 3;  // with more other columns, even long text is left out
+// Without a comparison, even long text is left out beside more other columns.
+constexpr size_t kOthersOfTextMax = 3;
 
 std::string list_columns(const TableProfile& table) {
   constexpr size_t kShownMax = 30;
@@ -40,12 +47,19 @@ std::string list_columns(const TableProfile& table) {
   return joined(names, ", ") + (table.columns.size() > kShownMax ? ", ..." : "");
 }
 
-Result<size_t> find_target(const TableProfile& table, const std::string& wish) {
+/// The target, and how it was chosen if the user did not name it.
+struct Target {
+  size_t column = 0;
+  std::optional<TargetChoice> choice = {};
+};
+
+Result<Target> find_target(const TableProfile& table, const std::string& wish,
+                           const std::string& file) {
   std::vector<std::string> names;
   for (const ColumnProfile& c : table.columns) names.push_back(c.name);
   if (!wish.empty()) {
     const auto at = std::ranges::find(names, wish);
-    if (at != names.end()) return static_cast<size_t>(at - names.begin());
+    if (at != names.end()) return Target{static_cast<size_t>(at - names.begin())};
     const std::optional<std::string> near =
         wish.size() < 3 ? std::nullopt : nearest_name(wish, names);
     return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
@@ -53,23 +67,22 @@ Result<size_t> find_target(const TableProfile& table, const std::string& wish) {
                           (near ? "; did you mean " + quoted_value(*near) + "? The" : "; the") +
                           " columns are " + list_columns(table));
   }
-  if (const std::optional<size_t> chosen = choose_target(table)) return *chosen;
+  if (const auto choice = choose_target(table, file)) return Target{choice->columns[0], choice};
   return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
                     "no column looks like a target: each has a single value, a different value in "
-                    "each row, or free text; name one with --target. The columns are " +
+                    "each row, free text, or no value in most rows; name one with --target. The "
+                    "columns are " +
                         list_columns(table));
 }
 
 class TableDraft {
  public:
-  TableDraft(CsvOptions options, TableProfile table, size_t target)
-      : options_(std::move(options)), table_(std::move(table)), target_(target) {
+  /// `options` name the target, and `table` has the rows that they do not skip; `missing` others
+  /// have no target.
+  TableDraft(CsvOptions options, TableProfile table, size_t target, int64_t missing)
+      : options_(std::move(options)), table_(std::move(table)), target_(target), missing_(missing) {
     const ColumnProfile& c = table_.columns[target_];
-    options_.target = c.name;
-    const bool classes =
-        !c.spelled && infer_target("", c.counts, c.values.size()) == TargetSchema::Kind::kClass;
-    options_.target_kind = classes ? "class" : "numeric";
-    if (c.counts.missing > 0) options_.missing_target = "skip";
+    options_.target_kind = predicts_classes(c) ? "class" : "numeric";
     for (size_t i = 0; i < table_.columns.size(); ++i) {
       index_.emplace(table_.columns[i].name, i);
       decisions_.push_back(i == target_ ? Decision() : decide(table_.columns[i], table_.rows));
@@ -80,7 +93,10 @@ class TableDraft {
   Status read(const Head& head) {
     side_ = pixel_side(table_, target_);
     if (side_ > 0) options_.image = {1, side_, side_};
-    if (side_ == 0 && learns_from_text()) options_.text = names_of(Fate::kText);
+    if (side_ == 0) {
+      ASSIGN_OR_RETURN(const bool from_text, learns_from_text(head));
+      if (from_text) options_.text = names_of(Fate::kText);
+    }
     if (options_.text.empty() && side_ == 0) {
       leave_out_texts();
       options_.ignore = names_of(Fate::kLeftOut);
@@ -120,10 +136,10 @@ class TableDraft {
           "and so on. If it is a header, remove `header: false` from the job file, and name the "
           "target as the header does.");
     }
-    if (table_.columns[target_].counts.missing > 0) {
-      draft_.notes.push_back(count_of(table_.columns[target_].counts.missing, "row") +
-                             " without a target: left out.");
+    if (missing_ > 0) {
+      draft_.notes.push_back(count_of(missing_, "row") + " without a target: left out.");
     }
+    add_notes();
     return std::move(draft_);
   }
 
@@ -137,20 +153,27 @@ class TableDraft {
   }
 
   /// Returns whether to learn from text alone instead of from the other columns: if there are no
-  /// others, or if the text is long and the others are few.
-  bool learns_from_text() const {
-    size_t others = 0;
+  /// others, or if the text is long and a quick comparison predicts better from it.
+  Result<bool> learns_from_text(const Head& head) {
+    WorthColumns columns{
+        table_.columns.size(), target_, options_.target_kind == "class", {}, {}, {}};
     double words = 0;
     for (size_t i = 0; i < decisions_.size(); ++i) {
       if (i == target_) continue;
       const ColumnProfile& c = table_.columns[i];
-      if (decisions_[i].fate == Fate::kText) {
+      const Fate fate = decisions_[i].fate;
+      if (fate == Fate::kText) {
         words = std::max(words, c.words_mean());
-      } else if (decisions_[i].fate != Fate::kLeftOut && !is_identifier_name(c.name)) {
-        ++others;
+        columns.texts.push_back(i);
+      } else if (fate != Fate::kLeftOut && !is_identifier_name(c.name)) {
+        (fate == Fate::kNumber ? columns.numbers : columns.categories).push_back(i);
       }
     }
-    return words > 0 && (others == 0 || (words >= kLongTextWords && others <= kOthersOfTextMax));
+    const size_t others = columns.numbers.size() + columns.categories.size();
+    if (words == 0 || others == 0) return words > 0;
+    if (words < kLongTextWords) return false;
+    ASSIGN_OR_RETURN(worth_, compare_text(options_, head.path, columns));
+    return worth_ ? worth_->texts > worth_->columns : others <= kOthersOfTextMax;
   }
 
   void leave_out_texts() {
@@ -217,6 +240,60 @@ class TableDraft {
       leave_out(leak.column, leak.finding);
     }
     return {};
+  }
+
+  /// Adds the notes about the target and the rows.
+  void add_notes() {
+    const ColumnProfile& target = profile_of(options_.target);
+    if (target.dates > 0 && target.dates == target.present()) {
+      draft_.notes.push_back(
+          "The target " + in_quotes(target.name) + " has dates, such as " +
+          in_quotes(target.example) +
+          ": each different date is a class of its own, and a date that no row has can never be "
+          "predicted. To predict a time, store it as a number, such as the days until then.");
+    }
+    add_text_note();
+    for (const auto& note : {note_on_groups(table_, target_), note_on_time(table_, target_)}) {
+      if (note) draft_.notes.push_back(*note);
+    }
+  }
+
+  /// Adds what it costs that a text model reads only text, and other models no text.
+  void add_text_note() {
+    constexpr size_t kShownMax = 8;
+    const bool from_text = !options_.text.empty();
+    std::vector<std::string> unused;
+    for (size_t i = 0; i < decisions_.size(); ++i) {
+      const Fate fate = decisions_[i].fate;
+      const bool other = fate != Fate::kText && fate != Fate::kLeftOut;
+      if (i != target_ && other) unused.push_back(in_quotes(table_.columns[i].name));
+    }
+    if (!worth_ && (!from_text || unused.empty())) return;
+    const size_t count = unused.size();
+    unused.resize(std::min(count, kShownMax));
+    std::string note =
+        from_text
+            ? "A text model reads only text, so " +
+                  count_of(static_cast<int64_t>(count), "column") + (count == 1 ? " is" : " are") +
+                  " not used: " + joined(unused, ", ") + (count > kShownMax ? ", ..." : "") + "."
+            : "The long text is not used, because a model reads either text or columns.";
+    if (worth_) note += " " + worth_text();
+    draft_.notes.push_back(note + (from_text ? " To learn from the columns instead, list those of "
+                                               "`text` in `ignore`, remove `text`, `tokenizer`, "
+                                               "`vocabulary_size` and `max_length`, and choose "
+                                               "`model: {mlp: {hidden: [128]}}`."
+                                             : " To learn from the text instead, list its column "
+                                               "in `text` and remove the other lists."));
+  }
+
+  std::string worth_text() const {
+    const auto percent = [](double share) {
+      return std::to_string(std::lround(100 * share)) + " %";
+    };
+    return "In a quick comparison (naive Bayes, " + grouped(worth_->rows) +
+           " held-out rows), the words alone predict " + percent(worth_->texts) +
+           (options_.target_kind == "class" ? " of the classes" : " of the sides of the median") +
+           " right, the other columns " + percent(worth_->columns) + ".";
   }
 
   std::string number_text(const ColumnSchema& column, const NumberStatistics& s) {
@@ -314,9 +391,7 @@ class TableDraft {
                       : options_.target_kind == "class" ? "numeric predicts it as a number"
                                                         : "class treats each number as a class"});
     if (options_.skips_rows()) {
-      fields.push_back(
-          {"missing_target", "skip",
-           "leaves out " + count_of(profile_of(options_.target).counts.missing, "row")});
+      fields.push_back({"missing_target", "skip", "leaves out " + count_of(missing_, "row")});
     }
     if (side_ > 0) {
       const std::string side = std::to_string(side_);
@@ -360,7 +435,7 @@ class TableDraft {
   }
 
   std::string rows_text(const Head& head) const {
-    const int64_t rows = table_.rows;
+    const int64_t rows = table_.rows + missing_;
     if (head.whole) return count_of(rows, "row");
     return (head.bytes > 0 ? "about " + grouped(estimate_rows(head, rows)) + " rows"
                            : "more than " + grouped(rows) + " rows") +
@@ -371,7 +446,9 @@ class TableDraft {
   TableProfile table_;
   std::unordered_map<std::string, size_t> index_;  // index of each column by name
   size_t target_;
+  int64_t missing_;                  // number of rows without a target
   std::vector<Decision> decisions_;  // by column
+  std::optional<TextWorth> worth_;   // if texts were compared with the other columns
   int64_t side_ = 0;                 // side of the images whose pixels are the columns; 0: none
   TypedDataset data_;
   DatasetStatistics statistics_;
@@ -394,6 +471,21 @@ JobDraft draft_text_member(const fs::path& path, const ColumnProfile& column,
   draft.facts.rows = static_cast<int64_t>(fs::file_size(path, ec));
   draft.guess = first_guess(draft.facts);
   return draft;
+}
+
+std::vector<std::string> other_names(const TableProfile& table, const Target& target) {
+  std::vector<std::string> names;
+  if (!target.choice) return names;
+  for (const size_t column : target.choice->columns) {
+    if (column != target.column) names.push_back(table.columns[column].name);
+  }
+  return names;
+}
+
+Error no_target_values(const std::string& target) {
+  return make_error(
+      ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+      "--target: column " + quoted_value(target) + " has no value in any row; name another column");
 }
 
 }  // namespace
@@ -419,14 +511,25 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
                        " has a single column; a table needs one to predict, and at least one to "
                        "learn from.");
   }
-  ASSIGN_OR_RETURN(const size_t target, find_target(table, options.target));
-  const std::string name = table.columns[target].name;
-  TableDraft drafting(csv, std::move(table), target);
+  ASSIGN_OR_RETURN(const Target target, find_target(table, options.target, path.stem().string()));
+  csv.target = table.columns[target.column].name;
+  const int64_t missing = table.columns[target.column].counts.missing;
+  const std::vector<std::string> others = other_names(table, target);
+  if (missing > 0) {
+    // The ingest judges the columns by the rows that have a target, so they are judged here by the
+    // same rows.
+    csv.missing_target = "skip";
+    ASSIGN_OR_RETURN(table, profile_columns(csv, head.path));
+    if (table.rows == 0) return no_target_values(csv.target);
+  }
+  TableDraft drafting(csv, std::move(table), target.column, missing);
   if (Status s = drafting.read(head); !s.ok()) return std::move(s).error();
   JobDraft draft = drafting.finish(head);
   draft.sources = {{"path", path}};
-  if (options.target.empty()) {
-    draft.target_why = is_target_name(name) ? "by its name" : "as the last suitable column";
+  if (target.choice) {
+    draft.target_why = target.choice->why;
+    draft.target_certainty = text_of(target.choice->certainty);
+    draft.target_others = others;
   }
   draft.guess = first_guess(draft.facts);
   return draft;

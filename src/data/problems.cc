@@ -1,11 +1,20 @@
 #include "src/data/problems.h"
 
+#include <algorithm>
+
 #include "src/base/text.h"
 
 namespace trainyard {
 
 Error dataset_error(std::string field, std::string description) {
   return field_error("DATASET_INVALID", std::move(field), std::move(description));
+}
+
+Status check_numbers_differ(std::span<const float> target, const std::string& place) {
+  const auto differs = [&](float number) { return number != target.front(); };
+  if (target.size() < 2 || std::ranges::any_of(target, differs)) return {};
+  return dataset_error(place, "every target is " + short_number(target.front()) +
+                                  ", expected different numbers to predict");
 }
 
 void Problems::add(std::string place, std::string description) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@ namespace trainyard {
 
 /// Returns a refusal of a whole file or option: DATASET_INVALID.
 Error dataset_error(std::string field, std::string description);
+
+/// Refuses a numeric target of several rows with a single value, from which nothing can be learned.
+/// `place` is where the target comes from, for the error.
+Status check_numbers_differ(std::span<const float> target, const std::string& place);
 
 class Problems {
  public:

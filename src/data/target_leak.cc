@@ -5,10 +5,13 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "src/base/text.h"
+#include "src/data/rank_correlation.h"
 #include "src/data/statistics.h"
 #include "src/data/table/column_facts.h"
+#include "src/data/table/column_names.h"
 
 namespace trainyard {
 namespace {
@@ -18,9 +21,19 @@ constexpr int64_t kRowsPerValueMin = 5;  // on average; with fewer rows, nothing
 constexpr int64_t kStraysPerMille = 1;   // of all rows, the most that may contradict
 // of the rows outside the largest class, the most that may contradict
 constexpr int64_t kStraysPercent = 5;
-constexpr int64_t kRowsOfRangesMin = 200;  // in fewer rows, ranges may be disjoint by chance
+// With at least this many rows, disjoint ranges reveal the target whatever lies between them. With
+// fewer rows, and at least kFewRowsOfRanges, a good measurement may separate the classes by chance
+// or by nature; then only ranges that nearly touch count, as a threshold makes them.
+constexpr int64_t kRowsOfRangesMin = 200;
+constexpr int64_t kFewRowsOfRanges = 60;
+constexpr int64_t kClassRowsOfRanges = 10;
+constexpr double kGapMax = 0.05;  // of the whole range
 constexpr size_t kClassesOfRangesMax = 64;
 constexpr double kCorrelationMin = 0.999;
+constexpr double kRankCorrelationMin = 0.9999;
+// The ranks of a sample rule out most columns; those of the others are compared in more rows.
+constexpr double kSampleCorrelationMin = 0.99;
+constexpr int64_t kSampleRows = 1000, kRankedRowsMax = 100'000;
 constexpr size_t kBlockRows = 1024;
 
 /// The class of the first row with each value of a column, and the count of contradicting rows.
@@ -71,13 +84,17 @@ struct RangeColumn {
   size_t stride = 0;
   std::vector<Range> ranges = {};  // one per class
 
-  bool apart() const {
+  /// Returns the widest gap between neighbouring ranges, as a share of the whole range; nullopt if
+  /// two ranges overlap.
+  std::optional<double> widest_gap() const {
     std::vector<Range> sorted = ranges;
     std::ranges::sort(sorted, {}, &Range::low);
+    double widest = 0;
     for (size_t k = 1; k < sorted.size(); ++k) {
-      if (sorted[k].low <= sorted[k - 1].high) return false;
+      if (sorted[k].low <= sorted[k - 1].high) return std::nullopt;
+      widest = std::max(widest, static_cast<double>(sorted[k].low) - sorted[k - 1].high);
     }
-    return true;
+    return widest / (static_cast<double>(sorted.back().high) - sorted.front().low);
   }
 };
 
@@ -97,9 +114,10 @@ class ClassLeaks {
     const int64_t largest = *std::ranges::max_element(s.classes);
     strays_max_ = std::min(train.rows * kStraysPerMille / 1000,
                            (train.rows - largest) * kStraysPercent / 100);
-    const bool by_ranges = train.rows >= kRowsOfRangesMin &&
-                           s.classes.size() <= kClassesOfRangesMax &&
-                           *std::ranges::min_element(s.classes) >= kRowsToJudge;
+    const bool many = train.rows >= kRowsOfRangesMin;
+    const bool by_ranges =
+        train.rows >= kFewRowsOfRanges && s.classes.size() <= kClassesOfRangesMax &&
+        *std::ranges::min_element(s.classes) >= (many ? kRowsToJudge : kClassRowsOfRanges);
     const auto numeric = static_cast<size_t>(schema.numeric_columns());
     const auto categorical = static_cast<size_t>(schema.categorical_columns());
     size_t number = 0, category = 0;
@@ -144,7 +162,7 @@ class ClassLeaks {
           range.low = std::min(range.low, x);
           range.high = std::max(range.high, x);
         }
-        return !column.apart();
+        return !column.widest_gap();
       });
     }
     std::vector<TargetLeak> leaks;
@@ -159,6 +177,7 @@ class ClassLeaks {
                            " rows"});
     }
     for (const RangeColumn& column : ranges_) {
+      if (train_.rows<kRowsOfRangesMin&& * column.widest_gap()> kGapMax) continue;
       leaks.push_back({column.name, train_.rows,
                        "determines the target by itself: the numbers of each class of " +
                            quoted_value(target_.name) +
@@ -212,6 +231,47 @@ std::vector<double> correlations(const DatasetSchema& schema, const DatasetStati
   return r;
 }
 
+/// Returns the rank correlation of numeric column `c` with the target in at most `rows_max` rows
+/// that have a value, evenly spread; 0 if there are too few.
+double rank_correlation_of(size_t c, size_t columns, const Partition& train, int64_t rows_max) {
+  const auto step = static_cast<size_t>(std::max<int64_t>(1, train.rows / rows_max));
+  std::vector<std::pair<float, float>> pairs;
+  for (size_t row = 0; row < static_cast<size_t>(train.rows); row += step) {
+    const float x = train.numeric[row * columns + c];
+    if (!std::isnan(x)) pairs.emplace_back(x, train.target_numeric[row]);
+  }
+  return std::ssize(pairs) < kRowsToJudge ? 0 : rank_correlation(pairs);
+}
+
+/// Returns false for nearly all columns with which the target does not only rise or only fall,
+/// after comparing a few pairs of rows, so that tables of many columns cost little.
+bool may_follow_in_order(size_t c, size_t columns, const Partition& train) {
+  constexpr size_t kPairs = 32, kContraryMax = 3;
+  const auto rows = static_cast<size_t>(train.rows);
+  size_t rises = 0, falls = 0, differ = 0;
+  for (size_t pair = 0; pair < kPairs; ++pair) {
+    const size_t row = pair * rows / kPairs, other = (row + rows / 2) % rows;
+    const float dx = train.numeric[row * columns + c] - train.numeric[other * columns + c];
+    const float dy = train.target_numeric[row] - train.target_numeric[other];
+    if (dy == 0 || std::isnan(dx)) continue;
+    ++differ;
+    rises += (dx > 0) == (dy > 0) && dx != 0 ? 1 : 0;
+    falls += (dx > 0) != (dy > 0) && dx != 0 ? 1 : 0;
+  }
+  return std::max(rises, falls) + kContraryMax >= differ;
+}
+
+/// Returns whether the target only rises, or only falls, with the column. A target that rises with
+/// time does not follow from it.
+bool follows_in_order(const ColumnSchema& column, size_t c, size_t columns,
+                      const Partition& train) {
+  const auto above = [&](int64_t rows, double least) {
+    return std::fabs(rank_correlation_of(c, columns, train, rows)) > least;
+  };
+  return may_follow_in_order(c, columns, train) && !is_time_name(column.name) &&
+         above(kSampleRows, kSampleCorrelationMin) && above(kRankedRowsMax, kRankCorrelationMin);
+}
+
 std::vector<TargetLeak> find_number_leaks(const DatasetSchema& schema, const DatasetStatistics& s,
                                           const Partition& train) {
   std::vector<TargetLeak> leaks;
@@ -219,12 +279,20 @@ std::vector<TargetLeak> find_number_leaks(const DatasetSchema& schema, const Dat
   size_t number = 0;
   for (const ColumnSchema& column : schema.columns) {
     if (column.kind != ColumnSchema::Kind::kNumeric) continue;
-    const double correlation = r[number++];
-    if (!column.date.empty() || std::fabs(correlation) <= kCorrelationMin) continue;
-    leaks.push_back({column.name, train.rows - column.missing_count,
-                     "determines the target " + quoted_value(schema.target.name) +
-                         " by itself: their correlation is " + short_number(correlation) + ", in " +
-                         std::to_string(train.rows - column.missing_count) + " rows"});
+    const size_t c = number++;
+    if (!column.date.empty()) continue;
+    const int64_t rows = train.rows - column.missing_count;
+    const std::string begin =
+        "determines the target " + quoted_value(schema.target.name) + " by itself: ";
+    const std::string end = ", in " + std::to_string(rows) + " rows";
+    if (std::fabs(r[c]) > kCorrelationMin) {
+      leaks.push_back(
+          {column.name, rows, begin + "their correlation is " + short_number(r[c]) + end});
+    } else if (follows_in_order(column, c, r.size(), train)) {
+      leaks.push_back({column.name, rows,
+                       begin + "one always " + (r[c] > 0 ? "rises" : "falls") +
+                           " with the other, as by a formula" + end});
+    }
   }
   return leaks;
 }

@@ -18,7 +18,8 @@ struct TargetLeak {
 
 /// For a target of classes, finds columns of at most 1000 different values in which each value
 /// occurs with one class only, apart from a few rows, and columns of numbers whose ranges in the
-/// classes do not overlap. For a numeric target, finds columns with a correlation above 0.999. With
+/// classes do not overlap. For a numeric target, finds columns with a correlation above 0.999, and
+/// those with which the target only rises or only falls, such as its logarithm or its square. With
 /// few rows, or nearly as many values as rows, nothing can be concluded, and nothing is reported.
 /// Makes one pass; most columns are ruled out after a few rows.
 std::vector<TargetLeak> find_target_leaks(const DatasetSchema& schema, const DatasetStatistics& s,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "src/base/text.h"
 #include "src/data/row_copies.h"
 #include "src/data/table/column_facts.h"
+#include "src/data/table/column_names.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/target_leak.h"
@@ -45,8 +45,10 @@ ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
 
 /// Facts about a column of numbers, where NaN is a missing value.
 struct NumberColumn {
-  bool whole = true, rises = true, falls = true;
-  float last = std::numeric_limits<float>::quiet_NaN();
+  bool whole = true;
+  bool counts_rows = true;  // as in ColumnFacts
+  bool unnamed = false;     // as in ColumnFacts
+  float last = -1;
 };
 
 /// Scans the columns in blocks of rows, which stay in the cache while one column after another is
@@ -64,13 +66,12 @@ std::vector<NumberColumn> scan_numbers(std::span<const float> values, size_t col
       NumberColumn& column = scanned[c];
       for (size_t row = first; row < end; ++row) {
         const float x = values[row * columns + c];
+        column.counts_rows = column.counts_rows && (x == column.last + 1 || (row == 0 && x == 1));
         if (std::isnan(x)) continue;
         if (x != std::floor(x)) {
           column.whole = false;
           return true;
         }
-        column.rises = column.rises && !(x <= column.last);  // `last` is NaN before the first value
-        column.falls = column.falls && !(x >= column.last);
         column.last = x;
       }
       return false;
@@ -106,12 +107,12 @@ ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics
   facts.missing = column.missing_count;
   if (!s.numeric[c]) return facts;
   facts.whole = scanned.whole && column.offset == std::floor(column.offset);
-  facts.monotonic = scanned.rises || scanned.falls;
-  facts.range = s.numeric[c]->max - s.numeric[c]->min;
+  facts.counts_rows = scanned.counts_rows;
+  facts.unnamed = scanned.unnamed;
   facts.example = number_text(s.numeric[c]->min);
-  if (*facts.range == 0) {
+  if (s.numeric[c]->max == s.numeric[c]->min) {
     facts.distinct = 1;
-  } else if (may_count_rows(facts)) {
+  } else if (may_identify_rows(facts)) {
     facts.distinct = count_distinct(values, s.numeric.size(), c);
   }
   return facts;
@@ -217,7 +218,8 @@ void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const 
 
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
                                            const TypedRows& train) {
-  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
+  std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
+  const bool unnamed = is_unnamed_index(schema.source_columns, 0);
   std::vector<ColumnFacts> facts;
   size_t number = 0;
   for (const ColumnSchema& column : schema.columns) {
@@ -225,8 +227,12 @@ std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const Da
     const bool texts = column.kind == ColumnSchema::Kind::kCategorical;
     const size_t c = texts ? 0 : number++;
     if (!column.date.empty()) continue;  // parts of dates often rise with the rows
-    facts.push_back(texts ? facts_of_texts(column, train.rows)
-                          : facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows));
+    if (texts) {
+      facts.push_back(facts_of_texts(column, train.rows));
+      continue;
+    }
+    scanned[c].unnamed = unnamed && column.name == schema.source_columns.front();
+    facts.push_back(facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows));
   }
   return facts;
 }

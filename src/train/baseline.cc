@@ -14,6 +14,11 @@ namespace {
 // A class without training rows counts as half a row, since the logarithm of its share must be
 // finite.
 constexpr double kRowsMin = 0.5;
+// The shares of right answers, or of explained variance, from which a model is nearly perfect, and
+// up to which a constant answer leaves something to learn.
+constexpr double kPerfectMin = 0.999;
+constexpr double kEasyMin = 0.95;
+constexpr int64_t kFewRows = 30;
 constexpr double kDivergedTimes = 10;
 constexpr double kDivergedBy = 1;  // a loss near 0 can grow tenfold by chance
 
@@ -96,6 +101,31 @@ std::optional<std::string> Baseline::compare(const std::string& prefix, const Ev
          " is predicted for all rows; " + prefix + "/loss " + short_number(own_loss) + ", versus " +
          short_number(other_loss) +
          ". Try another recipe.optimizer.learning_rate, more epochs, or more informative features.";
+}
+
+std::optional<std::string> Baseline::check_perfection(const std::string& prefix,
+                                                      const Evaluation& model,
+                                                      const Evaluation& baseline) const {
+  const bool classes = objective_.interface.target == TargetForm::kClass;
+  const std::string metric = classes ? "accuracy" : "rmse";
+  const double own = value_of(model, metric), other = value_of(baseline, metric);
+  const double ratio = own / other;
+  const bool perfect = classes ? own >= kPerfectMin && other < kEasyMin
+                               : other > 0 && 1 - ratio * ratio >= kPerfectMin;
+  if (!perfect) return std::nullopt;
+  return prefix + "/" + metric + " " + short_number(own) + " is nearly perfect (" +
+         short_number(other) +
+         " without the inputs), which is rare for real data. Check that no column is computed from "
+         "the target or becomes known only with it, and that no held-out row belongs together with "
+         "a training row.";
+}
+
+std::optional<std::string> check_row_count(const std::string& prefix, int64_t rows) {
+  if (rows < 1 || rows >= kFewRows) return std::nullopt;
+  return "the " + prefix + " metrics rest on " + std::to_string(rows) +
+         (rows == 1 ? " row" : " rows") +
+         ", so that single rows decide them. Compare several seeds (recipe.seed), or hold out more "
+         "rows (recipe.validation_split).";
 }
 
 std::optional<std::string> check_divergence(double first_loss, const std::vector<double>& losses,

@@ -33,6 +33,11 @@ class Baseline {
   std::optional<std::string> compare(const std::string& prefix, const Evaluation& model,
                                      const Evaluation& baseline, const TargetSchema& target) const;
 
+  /// Returns a warning if the model is nearly perfect where the baseline is not: few real targets
+  /// follow from the inputs, so most often a column or a copy of a row reveals them.
+  std::optional<std::string> check_perfection(const std::string& prefix, const Evaluation& model,
+                                              const Evaluation& baseline) const;
+
  private:
   explicit Baseline(const Objective& objective) : objective_(objective) {}
 
@@ -40,6 +45,9 @@ class Baseline {
   std::vector<float> output_;  // the model output that is assumed for each row
   size_t largest_ = 0;         // the most frequent class
 };
+
+/// Returns a warning if so few rows were held out that single ones decide the metrics.
+std::optional<std::string> check_row_count(const std::string& prefix, int64_t rows);
 
 /// Returns a warning if training ended far above its start: at more than ten times the first step's
 /// loss. `losses` are those of the last steps.

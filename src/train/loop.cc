@@ -387,6 +387,8 @@ void Loop::add_baseline(const std::string& prefix, const Evaluation& e, const Pa
       evaluation_metrics(context_.job.recipe, objective.interface), [this] { progressed(); });
   for (const MetricPoint& m : to_metrics(without, prefix, step)) baselines_.push_back(m);
   warn(baseline_->compare(prefix, e, without, context_.data.schema().target));
+  warn(baseline_->check_perfection(prefix, e, without));
+  warn(check_row_count(prefix, std::ssize(rows)));
 }
 
 void Loop::warn(std::optional<std::string> message) {

@@ -3,6 +3,8 @@
 // trained on, or if a foreign file gets only a parser's message.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -339,6 +341,177 @@ TEST_F(Init, IdentifiersBeyond32BitsAreLeftOut) {
             std::to_string(i * 7 % 31) + ".5\n";
   }
   EXPECT_EQ(dataset(write("ids.csv", rows)).csv().ignore(0), "id");
+}
+
+/// Returns 60 rows below the header.
+std::string sixty(const std::string& header, const std::function<std::string(int)>& row) {
+  std::string text = header + "\n";
+  for (int i = 0; i < 60; ++i) text += row(i) + "\n";
+  return text;
+}
+
+std::string whole(int i, int different) { return std::to_string(i * 7919 % 1009 % different); }
+
+TEST_F(Init, SaysHowSureItIsAndWhatElseTheTargetMayBe) {
+  const fs::path path = write("t.csv", sixty("age,churn,width,length", [](int i) {
+                                return whole(i, 50) + "," + (i % 3 ? "no" : "yes") + "," +
+                                       whole(i * 3, 90) + ".5," + whole(i * 5, 90) + ".5";
+                              }));
+  const Result<JobDraft> made = draft(path);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_EQ(choice_text(*made), "sure: chosen by its name; next would be 'length', 'width'");
+  EXPECT_NE(
+      job_yaml(*made, {path, folder_ / "job.yaml", ""})
+          .find(
+              "    # sure: chosen by its name; next would be 'length', 'width'\n    target: churn"),
+      std::string::npos);
+  const Result<JobDraft> named = draft(path, "width");
+  ASSERT_TRUE(named.ok()) << named.error().message;
+  EXPECT_EQ(choice_text(*named), "") << "the user chose";
+}
+
+TEST_F(Init, IdentifiersAreLeftOutByWhatTheyAre) {
+  for (const char* name : {"rownames", "", "customer_no", "PatientNr", "Unnamed: 0", "index"}) {
+    const fs::path path = write("t.csv", sixty(std::string(name) + ",a,y", [](int i) {
+                                  return std::to_string(14289 + i * 37 % 61) + "," + whole(i, 40) +
+                                         ".5," + (i % 3 ? "u" : "v");
+                                }));
+    const v1::CsvFormat csv = dataset(path).csv();
+    ASSERT_EQ(csv.ignore_size(), 1) << name;
+    EXPECT_EQ(csv.ignore(0), *name ? name : "c0");
+  }
+  const auto counted = [&](const char* name) {
+    return dataset(write("t.csv", sixty(std::string(name) + ",b,y",
+                                        [](int i) {
+                                          return std::to_string(i) + "," + whole(i, 5) + "," +
+                                                 std::to_string(i * 4 + i * 37 % 60) + ".5";
+                                        })))
+        .csv()
+        .ignore_size();
+  };
+  EXPECT_EQ(counted("n"), 1) << "counts the rows";
+  EXPECT_EQ(counted("score"), 0) << "a score that rises is no ID";
+  EXPECT_EQ(counted("age"), 0);
+}
+
+TEST_F(Init, OneBadColumnDoesNotCostTheTable) {
+  const std::string longest(300, 'x');
+  const auto left_out = [&](const std::string& bad, const std::function<std::string(int)>& cell) {
+    const fs::path path = write("t.csv", sixty("a," + bad + ",b,y", [&](int i) {
+                                  return whole(i, 40) + ".5," + cell(i) + "," + whole(i * 3, 9) +
+                                         "," + (i % 3 ? "p" : "q");
+                                }));
+    const Result<JobDraft> made = draft(path);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    EXPECT_TRUE(made.ok() && spec(*made, path).ok());
+    for (const ColumnNote& c : made.ok() ? made->columns : std::vector<ColumnNote>()) {
+      if (c.use == Use::kLeftOut) return c.name + ": " + c.says;
+    }
+    return std::string();
+  };
+  EXPECT_NE(left_out("note", [&](int i) { return i == 3 ? longest : "."; })
+                .find("note: has a text of 300 bytes, more than the 256 of a category"),
+            std::string::npos);
+  EXPECT_NE(left_out("mixed", [&](int i) { return i == 3 ? longest : whole(i, 3); })
+                .find("mixed: has a text of 300 bytes"),
+            std::string::npos);
+  EXPECT_NE(left_out("huge", [](int i) { return i == 3 ? "1e99" : whole(i, 30); })
+                .find("huge: infinite values"),
+            std::string::npos);
+  EXPECT_NE(
+      left_out("name", [](int i) { return "n" + std::to_string(i); }).find("looks like an ID"),
+      std::string::npos);
+}
+
+TEST_F(Init, ColumnsAreJudgedByTheRowsThatHaveATarget) {
+  // In most rows `req` is text, but in most rows with a target it is a number.
+  const fs::path path = write("t.csv", sixty("a,req,y", [](int i) {
+                                const bool has_target = i >= 25;
+                                return whole(i, 40) + ".5," +
+                                       (!has_target || i % 5 == 0 ? "some" : whole(i, 4)) + "," +
+                                       (has_target ? (i % 3 ? "p" : "q") : "");
+                              }));
+  const v1::CsvFormat csv = dataset(path, "y").csv();
+  ASSERT_EQ(csv.categorical_size(), 1);
+  EXPECT_EQ(csv.categorical(0), "req");
+  EXPECT_EQ(csv.missing_target(), v1::CsvFormat::SKIP);
+}
+
+TEST_F(Init, TargetsFromWhichNothingCanBeLearned) {
+  const fs::path fixed =
+      write("const.csv",
+            sixty("a,b,price", [](int i) { return whole(i, 40) + ".5," + whole(i, 5) + ",5.5"; }));
+  EXPECT_NE(refusal(fixed, "price").find("column 'price' has the value 5.5 in all rows"),
+            std::string::npos);
+  const fs::path dates = write("date.csv", sixty("when,b,y", [](int i) {
+                                 return "2020-0" + std::to_string(i % 9 + 1) + "-" +
+                                        std::to_string(i % 18 + 10) + "," + whole(i, 5) + "," +
+                                        (i % 3 ? "u" : "v");
+                               }));
+  const Result<JobDraft> made = draft(dates, "when");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_FALSE(made->notes.empty());
+  EXPECT_TRUE(std::ranges::any_of(made->notes, [](const std::string& note) {
+    return note.find("The target 'when' has dates, such as '2020-01-10'") != note.npos;
+  }));
+  EXPECT_NE(refusal(write("e.csv", "a,b,y\n1,2,\n3,4,\n5,6,\n"), "y").find("no value in any row"),
+            std::string::npos);
+}
+
+TEST_F(Init, RowsThatBelongTogetherOrAreInOrderOfTimeAreReported) {
+  const auto notes = [&](const std::string& text) {
+    const Result<JobDraft> made = draft(write("t.csv", text));
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    std::string all;
+    for (const std::string& note : made.ok() ? made->notes : std::vector<std::string>())
+      all += note;
+    return all;
+  };
+  const std::string visits = notes(sixty("patient,visit,dose,outcome", [](int i) {
+    return std::to_string(700 + i / 4) + "," + std::to_string(i % 4) + "," + whole(i, 40) + ".5," +
+           whole(i * 3, 50) + ".25";
+  }));
+  EXPECT_NE(visits.find("15 different values of 'patient'"), std::string::npos) << visits;
+  EXPECT_NE(visits.find("`split: {group: patient}`"), std::string::npos) << visits;
+  const std::string days = notes(sixty("date,load,demand", [](int i) {
+    return "2024-0" + std::to_string(1 + i / 28) + "-" + (i % 28 < 9 ? "0" : "") +
+           std::to_string(1 + i % 28) + "," + whole(i, 40) + ".5," + whole(i * 3, 50) + ".25";
+  }));
+  EXPECT_NE(days.find("`split: {time: date}`"), std::string::npos) << days;
+  const std::string neither = notes(sixty("age,load,demand", [](int i) {
+    return whole(i, 60) + "," + whole(i, 40) + ".5," + whole(i * 3, 50) + ".25";
+  }));
+  EXPECT_EQ(neither.find("split:"), std::string::npos) << neither;
+}
+
+TEST_F(Init, TextOrColumnsByWhatPredictsBetter) {
+  const auto made_of = [&](const std::function<bool(int)>& good,
+                           const std::function<bool(int)>& small) {
+    return draft(write("t.csv", sixty("size,weight,comment,label", [&](int i) {
+                         return std::to_string(small(i) ? i % 7 : 50 + i % 7) + "," + whole(i, 30) +
+                                ".5,\"this is a " + (good(i) ? "good" : "bad") +
+                                " comment of more than eight words, number " + std::to_string(i) +
+                                "\"," + (i * 7919 % 1009 < 500 ? "u" : "v");
+                       })));
+  };
+  const auto is_u = [](int i) { return i * 7919 % 1009 < 500; };
+  const auto by_chance = [](int i) { return i * 31 % 17 < 8; };
+  const auto notes_of = [](const JobDraft& d) {
+    std::string all;
+    for (const std::string& note : d.notes) all += note;
+    return all;
+  };
+  const Result<JobDraft> text = made_of(is_u, by_chance);
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  EXPECT_EQ(text->facts.kind, DataFacts::Kind::kTextRows);
+  EXPECT_NE(notes_of(*text).find("2 columns are not used: 'size', 'weight'."), std::string::npos);
+  EXPECT_NE(notes_of(*text).find("the words alone predict 100 % of the classes right"),
+            std::string::npos)
+      << notes_of(*text);
+  const Result<JobDraft> columns = made_of(by_chance, is_u);
+  ASSERT_TRUE(columns.ok()) << columns.error().message;
+  EXPECT_EQ(columns->facts.kind, DataFacts::Kind::kTable);
+  EXPECT_NE(notes_of(*columns).find("The long text is not used"), std::string::npos);
 }
 
 TEST_F(Init, TheOnlyColumnIsKeptWithAWarning) {

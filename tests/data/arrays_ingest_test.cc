@@ -391,6 +391,8 @@ TEST(Arrays, MismatchesAreRefusedWithArrayAndIndex) {
       {x, u1(std::string("\0\1\1\1", 4), "(2, 2)"),
        "targets: shape [2, 2], expected [N] or [N, 1]"},
       {x, u1(std::string("\1\1", 2), "(2,)"), "targets: a single class '1', expected at least 2"},
+      {x, f4({1.5, 1.5}, "(2,)"),
+       "targets: every target is 1.5, expected different numbers to predict"},
       {x, npy("|S1", "(2,)", "a\xff"), "targets: [1]: '\\xff' is not UTF-8 text"},
       {x, npy("|S1", "(2,)", "a\0"s), "targets: [1]: a class's name of 0 bytes, expected 1 to 256"},
       {x, npy("<U1", "(2,)", "a\0\0\0\0\xd8\0\0"s),

@@ -17,9 +17,8 @@ ColumnFacts texts(int64_t rows, int64_t distinct) {
           .words_mean = 1};
 }
 
-ColumnFacts whole_numbers(std::string name, int64_t rows, int64_t distinct, double range) {
-  return {
-      .name = std::move(name), .rows = rows, .distinct = distinct, .whole = true, .range = range};
+ColumnFacts whole_numbers(std::string name, int64_t rows, int64_t distinct) {
+  return {.name = std::move(name), .rows = rows, .distinct = distinct, .whole = true};
 }
 
 TEST(ColumnFacts, TextsThatDifferAreIdentifiersOrTooManyCategories) {
@@ -40,7 +39,7 @@ TEST(ColumnFacts, OnlyPresentValuesCount) {
 TEST(ColumnFacts, FewRowsAreNotJudged) {
   EXPECT_EQ(find_column_trap(texts(kRowsToJudge - 1, kRowsToJudge - 1)), std::nullopt);
   EXPECT_EQ(find_column_trap(texts(kRowsToJudge, kRowsToJudge)), ColumnTrap::kIdentifier);
-  EXPECT_EQ(find_column_trap(whole_numbers("id", 10, 10, 9)), std::nullopt);
+  EXPECT_EQ(find_column_trap(whole_numbers("id", 10, 10)), std::nullopt);
 }
 
 TEST(ColumnFacts, TextsAndDatesAreRecognized) {
@@ -57,19 +56,24 @@ TEST(ColumnFacts, TextsAndDatesAreRecognized) {
   EXPECT_EQ(find_column_trap(day), std::nullopt) << "three days are categories";
 }
 
-TEST(ColumnFacts, NumbersThatCountRowsAreIdentifiers) {
-  EXPECT_EQ(find_column_trap(whole_numbers("n", 500, 500, 499)), ColumnTrap::kIdentifier)
-      << "shuffled, without gaps";
-  ColumnFacts ordered = whole_numbers("account", 500, 500, 1e7);
-  EXPECT_EQ(find_column_trap(ordered), std::nullopt) << "an amount for all that is known";
-  ordered.monotonic = true;
-  EXPECT_EQ(find_column_trap(ordered), ColumnTrap::kIdentifier);
-  EXPECT_EQ(find_column_trap(whole_numbers("customer_id", 500, 500, 1e7)), ColumnTrap::kIdentifier);
-  EXPECT_EQ(find_column_trap(whole_numbers("shop_id", 500, 12, 11)), std::nullopt);
-  ColumnFacts length = whole_numbers("length", 500, 500, 499);
+TEST(ColumnFacts, NumbersIdentifyRowsByTheirNameOrBecauseTheyCountThem) {
+  EXPECT_EQ(find_column_trap(whole_numbers("customer_id", 500, 500)), ColumnTrap::kIdentifier);
+  EXPECT_EQ(find_column_trap(whole_numbers("customer_no", 500, 500)), ColumnTrap::kIdentifier);
+  EXPECT_EQ(find_column_trap(whole_numbers("shop_id", 500, 12)), std::nullopt);
+  EXPECT_EQ(find_column_trap(whole_numbers("area", 500, 500)), std::nullopt)
+      << "an amount for all that is known, even if it rises";
+  ColumnFacts counted = whole_numbers("n", 500, 500);
+  counted.counts_rows = true;
+  EXPECT_EQ(find_column_trap(counted), ColumnTrap::kIdentifier);
+  counted.name = "score";
+  EXPECT_EQ(find_column_trap(counted), std::nullopt) << "a table may list every score";
+  ColumnFacts first = whole_numbers("c0", 500, 500);
+  first.unnamed = true;
+  EXPECT_EQ(find_column_trap(first), ColumnTrap::kIdentifier) << "an index, maybe shuffled";
+  ColumnFacts length = whole_numbers("item_no", 500, 500);
   length.whole = false;
-  length.monotonic = true;
   EXPECT_EQ(find_column_trap(length), std::nullopt);
+  length.whole = true;
   length.distinct = std::nullopt;
   EXPECT_EQ(find_column_trap(length), std::nullopt) << "not counted";
 }
@@ -103,16 +107,6 @@ TEST(ColumnFacts, SentencesNameColumnCountAndField) {
     EXPECT_NE(describe(trap, c, "jsonl").find("dataset.jsonl.ignore"), std::string::npos);
     EXPECT_EQ(describe(trap, c, "").find("dataset."), std::string::npos) << key_of(trap);
     EXPECT_FALSE(key_of(trap).empty());
-  }
-}
-
-TEST(ColumnFacts, NamesOfIdentifiers) {
-  for (const char* name : {"id", "ID", "PassengerId", "orderID", "order_id", "Order ID", "index",
-                           "Unnamed: 0", "uuid"}) {
-    EXPECT_TRUE(is_identifier_name(name)) << name;
-  }
-  for (const char* name : {"", "paid", "GRID", "idle", "width", "bid", "covid", "acid"}) {
-    EXPECT_FALSE(is_identifier_name(name)) << name;
   }
 }
 

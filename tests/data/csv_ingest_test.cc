@@ -91,7 +91,10 @@ TEST(CsvIngest, TargetKindFollowsItsValues) {
   EXPECT_EQ(kind("0 1 1", "numeric"), "numeric");
   EXPECT_EQ(kind("0.5 1.5 0.5", "class"), "class 0.5 1.5");
   EXPECT_EQ(kind("7 7 7"), "csv.target: column 'y' has a single class '7', expected at least 2");
-  EXPECT_EQ(kind("7 7 7", "numeric"), "numeric");
+  EXPECT_EQ(kind("7 7 7", "numeric"),
+            "csv.target: column 'y' has the value 7 in all rows, expected different numbers to "
+            "predict");
+  EXPECT_EQ(kind("7", "numeric"), "numeric") << "nothing is known of one row";
   EXPECT_EQ(kind("0 1", "classes"), "csv.target_kind: 'classes', expected class or numeric");
   const std::string missing =
       "data: row 2 (line 3), column 'y': the target is missing, but every row needs one; "

@@ -53,6 +53,8 @@ TEST(Libsvm, RefusesOtherTextWithTheLine) {
             "data: line 1: the value in '1:nan' is not a finite number of 32 bits");
   EXPECT_EQ(message("1 1:1\n1 1:2\n"),
             "data: every label is 1, expected at least 2 different ones");
+  EXPECT_EQ(message("1.5 1:1\n1.5 1:2\n"),
+            "data: every target is 1.5, expected different numbers to predict");
   EXPECT_EQ(message("1\n2\n"), "data: no row has a value");
   EXPECT_EQ(message("# nothing\n"), "data: there are no rows");
   const std::string rows = "1 1:1\n2 2:1\n";

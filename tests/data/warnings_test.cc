@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "src/data/row_copies.h"
@@ -133,6 +134,56 @@ TEST(DataWarnings, AColumnThatRevealsANumericTarget) {
   };
   EXPECT_EQ(warnings_of(rows(0.01)), Keys{"TARGET_LEAK copy"});
   EXPECT_EQ(warnings_of(rows(2)), Keys{});
+}
+
+TEST(DataWarnings, AColumnThatRevealsANumericTargetByAFormula) {
+  const auto y = [](int i) { return 20 + i * 7919 % 1009; };
+  const auto rows = [&](const char* header, const std::function<double(int)>& leak) {
+    return table(header, 100, [&](int i) {
+      return std::to_string(leak(i)) + "," + noise(i * 3 + 1) + "," + str(y(i));
+    });
+  };
+  EXPECT_EQ(warnings_of(rows("logy,size,y", [&](int i) { return std::log(y(i)); })),
+            Keys{"TARGET_LEAK logy"});
+  EXPECT_EQ(warnings_of(rows("part,size,y", [&](int i) { return 1e6 / y(i) / y(i); })),
+            Keys{"TARGET_LEAK part"});
+  EXPECT_EQ(warnings_of(rows("near,size,y", [&](int i) { return std::log(y(i)) + i % 7 * 0.02; })),
+            Keys{})
+      << "some rows are not in order";
+  EXPECT_EQ(warnings_of(table(
+                "year,size,y", 100,
+                [&](int i) { return str(1900 + i) + "," + noise(i) + "," + str(i * i + 7); })),
+            Keys{})
+      << "what grows from year to year does not follow from the year";
+}
+
+TEST(DataWarnings, AThresholdRevealsTheClassInFewRowsToo) {
+  const auto rows = [](double gap) {
+    return table("weight,size,y", 100, [gap](int i) {
+      const int weight = i * 7919 % 1009;
+      return std::to_string(weight + (weight < 400 ? 0.0 : gap)) + "," + noise(i * 3 + 1) + "," +
+             (weight < 400 ? "low" : "high");
+    });
+  };
+  EXPECT_EQ(warnings_of(rows(0)), Keys{"TARGET_LEAK weight"});
+  EXPECT_EQ(warnings_of(rows(300)), Keys{}) << "two kinds that differ in weight, such as species";
+}
+
+TEST(DataWarnings, IdentifiersAreRecognizedByWhatTheyAre) {
+  const auto rows = [](const std::string& header, const std::function<int(int)>& first) {
+    return table(header + ",size,y", 60,
+                 [&](int i) { return str(first(i)) + "," + noise(i) + "," + str(i * 37 % 3); });
+  };
+  const auto shuffled = [](int i) { return 14289 + i * 37 % 61; };
+  for (const char* name : {"rownames", "customer_no", "PatientNr", "id"}) {
+    EXPECT_EQ(warnings_of(rows(name, shuffled)), Keys{"IDENTIFIER_COLUMN " + std::string(name)});
+  }
+  EXPECT_EQ(warnings_of(rows("", shuffled)), Keys{"IDENTIFIER_COLUMN c0"});
+  EXPECT_EQ(warnings_of(rows("n", [](int i) { return i + 1; })), Keys{"IDENTIFIER_COLUMN n"});
+  EXPECT_EQ(warnings_of(rows("score", [](int i) { return i; })), Keys{});
+  EXPECT_EQ(warnings_of(rows("area", [](int i) { return 100 + i * 5; })), Keys{}) << "it rises";
+  EXPECT_EQ(warnings_of(rows("Wealth", [](int i) { return 1 + i * 37 % 60; })), Keys{})
+      << "ranks, in any order";
 }
 
 TEST(DataWarnings, RareClasses) {

@@ -251,5 +251,46 @@ TEST(RunWarnings, ManyParametersForFewRows) {
   EXPECT_EQ(run_warnings(plan, {}, schema), std::vector<std::string>{"what the dataset warns of"});
 }
 
+TEST(Baseline, ResultsThatAreTooGoodAreReported) {
+  Objective objective;
+  objective.interface.target = TargetForm::kClass;
+  objective.interface.outputs = 2;
+  const std::vector<int32_t> labels = {0, 1, 0, 1};
+  const std::vector<int64_t> rows = {0, 1, 2, 3};
+  Partition train;
+  train.rows = 4;
+  train.target_class = labels;
+  const Baseline classes = Baseline::of(objective, train, rows).value();
+  const auto accuracy = [](double value) {
+    Evaluation e;
+    e.values = {{"accuracy", value}};
+    return e;
+  };
+  const std::optional<std::string> told =
+      classes.check_perfection("val", accuracy(1), accuracy(0.6));
+  ASSERT_TRUE(told);
+  EXPECT_TRUE(told->starts_with("val/accuracy 1 is nearly perfect (0.6 without the inputs)"))
+      << *told;
+  EXPECT_FALSE(classes.check_perfection("val", accuracy(0.99), accuracy(0.6)));
+  EXPECT_FALSE(classes.check_perfection("val", accuracy(1), accuracy(0.97))) << "not hard";
+  objective.interface.target = TargetForm::kNumeric;
+  const Baseline numbers = Baseline::of(objective, train, rows).value();
+  const auto rmse = [](double value) {
+    Evaluation e;
+    e.values = {{"rmse", value}};
+    return e;
+  };
+  EXPECT_TRUE(numbers.check_perfection("test", rmse(0.03), rmse(1)));
+  EXPECT_FALSE(numbers.check_perfection("test", rmse(0.05), rmse(1)));
+  EXPECT_FALSE(numbers.check_perfection("test", rmse(0), rmse(0)));
+}
+
+TEST(Baseline, MetricsOfFewRowsAreReported) {
+  EXPECT_TRUE(check_row_count("val", 29)->starts_with("the val metrics rest on 29 rows"));
+  EXPECT_TRUE(check_row_count("val", 1)->starts_with("the val metrics rest on 1 row,"));
+  EXPECT_FALSE(check_row_count("val", 30));
+  EXPECT_FALSE(check_row_count("val", 0));
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -234,6 +234,7 @@ Status fill_targets(Partitions& parts, TargetSchema& target, TypedDataset& data)
   const NamedArray& train = parts.train.targets;
   if (target.kind == TargetSchema::Kind::kNumeric) {
     if (Status s = fill_numbers(train, data.train.target_numeric); !s.ok()) return s;
+    if (Status s = check_numbers_differ(data.train.target_numeric, train.what); !s.ok()) return s;
     return parts.test ? fill_numbers(parts.test->targets, data.test.target_numeric) : Status();
   }
   CategoryCodes codes;

@@ -298,6 +298,9 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
   if (Status s = set_images(options, listings, schema); !s.ok()) return std::move(s).error();
   add_warnings(listings, schema);
   fill_rows(listings, Part::kTrain, numeric, result.train);
+  if (Status s = check_numbers_differ(result.train.target_numeric, "data"); !s.ok()) {
+    return std::move(s).error();
+  }
   fill_rows(listings, Part::kTest, numeric, result.test);
   schema.train_rows = result.train.rows;
   schema.test_rows = result.test.rows;

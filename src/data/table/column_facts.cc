@@ -1,18 +1,16 @@
 #include "src/data/table/column_facts.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 
 #include "src/base/result.h"
 #include "src/base/text.h"
+#include "src/data/table/column_names.h"
 
 namespace trainyard {
 namespace {
 
 constexpr double kIdentifierShare = 0.9;  // least share of different texts in an identifier
 constexpr double kNearlyAll = 0.99;       // least share of different numbers in an identifier
-constexpr double kGapsMax = 1.1;          // most (range + 1) / count of numbers that count rows
 constexpr double kCategoryRowsMin = 2;    // least mean number of rows per category
 constexpr double kSentenceWords = 4;
 // A few different dates may well be categories, for example days of measurements.
@@ -48,13 +46,12 @@ std::string leave_out(std::string_view options) {
   return "Leave it out: list it in " + field_of(options, "ignore") + ".";
 }
 
-// Whole numbers that are nearly all different may be amounts as well as identifiers. They may be
-// identifiers if they are in order, if they cover nearly all numbers of their range, or if the
-// column's name suggests it.
-bool may_count_rows(const ColumnFacts& c) {
-  const auto present = static_cast<double>(c.present());
-  if (!c.whole || !c.range || *c.range + 1 < kNearlyAll * present) return false;
-  return c.monotonic || *c.range + 1 <= kGapsMax * present || is_identifier_name(c.name);
+// Whole numbers that are nearly all different may be amounts, scores and years as well as
+// identifiers, even if they rise from row to row. They identify rows if the column's name says so,
+// or if they count the rows under a name that does not explain it.
+bool may_identify_rows(const ColumnFacts& c) {
+  if (!c.whole) return false;
+  return c.unnamed || may_name_rows(c.name) || (c.counts_rows && !may_count_up(c.name));
 }
 
 double count_words(std::string_view text) {
@@ -64,20 +61,6 @@ double count_words(std::string_view text) {
     words += !is_space(text[i]) && (i == 0 || is_space(text[i - 1])) ? 1 : 0;
   }
   return static_cast<double>(words);
-}
-
-bool is_identifier_name(std::string_view name) {
-  std::string lower(name);
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  constexpr std::array<std::string_view, 9> kNames = {"id",    "ids",   "uid", "uuid",      "guid",
-                                                      "index", "rowid", "row", "unnamed: 0"};
-  if (std::ranges::find(kNames, lower) != kNames.end()) return true;
-  for (const std::string_view end : {"_id", "-id", " id", ".id", "_uuid", "_index"}) {
-    if (lower.ends_with(end)) return true;
-  }
-  // Accepts "PassengerId" and "orderID", but neither "paid" nor "GRID".
-  if (name.size() < 3 || !(name.ends_with("Id") || name.ends_with("ID"))) return false;
-  return std::islower(static_cast<unsigned char>(name[name.size() - 3])) != 0;
 }
 
 std::optional<ColumnTrap> find_column_trap(const ColumnFacts& c) {
@@ -95,7 +78,7 @@ std::optional<ColumnTrap> find_column_trap(const ColumnFacts& c) {
   }
   if (c.present() < kRowsToJudge) return std::nullopt;
   if (c.kind == Kind::kNumeric) {
-    if (!may_count_rows(c) || share_of_distinct(c) < kNearlyAll) return std::nullopt;
+    if (!may_identify_rows(c) || share_of_distinct(c) < kNearlyAll) return std::nullopt;
     return ColumnTrap::kIdentifier;
   }
   const bool rare = share_of_distinct(c) * kCategoryRowsMin > 1;

@@ -20,10 +20,10 @@ struct ColumnFacts {
   std::optional<int64_t> distinct = {};
   std::string example = {};  // one of the values, for messages; may be empty
   bool whole = false;        // numbers: all of them are whole
-  bool monotonic = false;    // numbers: each is above the one before it, or each is below it
-  std::optional<double> range = {};  // numbers: the largest minus the smallest
-  bool dates = false;                // texts: all are dates or times as date.h reads them
-  double words_mean = 0;             // texts: mean number of words per value
+  bool counts_rows = false;  // numbers: 0 or 1 comes first, and each other is one above the last
+  bool unnamed = false;      // is_unnamed_index() (column_names.h)
+  bool dates = false;        // texts: all are dates or times as date.h reads them
+  double words_mean = 0;     // texts: mean number of words per value
 
   int64_t present() const { return rows - missing; }
 };
@@ -49,9 +49,9 @@ std::string_view key_of(ColumnTrap trap);
 /// Returns the number of rows, or of different values, that the trap concerns.
 int64_t count_of(ColumnTrap trap, const ColumnFacts& column);
 
-/// Returns whether a column of numbers may be an identifier, so that `distinct` must be counted to
-/// decide.
-bool may_count_rows(const ColumnFacts& column);
+/// Returns whether a column of whole numbers identifies the rows if its numbers differ, so that
+/// `distinct` must be counted to decide.
+bool may_identify_rows(const ColumnFacts& column);
 
 /// Returns "Leave it out: list it in dataset.csv.ignore." `options` as for describe().
 std::string leave_out(std::string_view options);
@@ -63,9 +63,5 @@ std::string describe(ColumnTrap trap, const ColumnFacts& column, std::string_vie
 
 /// Returns the number of words in a text, for `words_mean`.
 double count_words(std::string_view text);
-
-/// Returns true for typical names of identifiers: "id", "PassengerId", "order_id", "Unnamed: 0",
-/// "uuid".
-bool is_identifier_name(std::string_view name);
 
 }  // namespace trainyard

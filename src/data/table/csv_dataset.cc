@@ -153,12 +153,24 @@ void warn_of_left_out(const CsvOptions& options, const CsvScan& train,
   }
 }
 
-Status check_result(const CsvOptions& options, const DatasetSchema& schema) {
-  if (schema.target.kind == TargetSchema::Kind::kClass && schema.target.classes.size() < 2) {
+/// Refuses a target with a single value, from which nothing can be learned.
+Status check_target(const CsvOptions& options, const TargetSchema& target, const CsvScan& scan) {
+  if (target.kind == TargetSchema::Kind::kClass && target.classes.size() < 2) {
     return dataset_error(options.field("target"),
-                         "column " + quoted_value(schema.target.name) + " has a single class " +
-                             quoted_value(schema.target.classes.front()) + ", expected at least 2");
+                         "column " + quoted_value(target.name) + " has a single class " +
+                             quoted_value(target.classes.front()) + ", expected at least 2");
   }
+  if (target.kind == TargetSchema::Kind::kNumeric && scan.rows > 1 &&
+      scan.target_values.size() == 1) {
+    return dataset_error(options.field("target"),
+                         "column " + quoted_value(target.name) + " has the value " +
+                             *scan.target_values.begin() +
+                             " in all rows, expected different numbers to predict");
+  }
+  return {};
+}
+
+Status check_inputs(const DatasetSchema& schema) {
   int64_t inputs = 0;
   for (const ColumnSchema& c : schema.columns) {
     inputs += c.kind == ColumnSchema::Kind::kNumeric ? 1 : std::ssize(c.categories);
@@ -230,7 +242,10 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
                    fill_rows(options, cells, data, threads, codebook, result.train));
   count_missing(data.layout, missing, schema);
   sort_codes(schema, codebook, result.train);
-  if (Status s = check_result(options, schema); !s.ok()) return std::move(s).error();
+  if (Status s = check_target(options, schema.target, data.scan); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (Status s = check_inputs(schema); !s.ok()) return std::move(s).error();
   if (schema.kind == DatasetSchema::Kind::kTabular) {
     ASSIGN_OR_RETURN(schema.warnings,
                      find_cell_warnings(options, cells, data.path, data.scan, schema));

@@ -200,6 +200,9 @@ Result<TypedDataset> read_libsvm_dataset(const std::filesystem::path& train,
     return s.ok() ? fill_targets(from, schema.target, what, to) : s;
   };
   if (Status s = fill(rows, "data", data.train); !s.ok()) return std::move(s).error();
+  if (Status s = check_numbers_differ(data.train.target_numeric, "data"); !s.ok()) {
+    return std::move(s).error();
+  }
   schema.train_rows = data.train.rows;
   if (test.empty()) return data;
   ASSIGN_OR_RETURN(const SparseRows test_rows, read_rows(test, "test"));
