@@ -189,6 +189,8 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
   out.categorical.assign(table.categorical().begin(), table.categorical().end());
   out.ignore.assign(table.ignore().begin(), table.ignore().end());
   out.date.assign(table.date().begin(), table.date().end());
+  out.group = table.group();
+  out.time = table.time();
   out.text.assign(table.text().begin(), table.text().end());
   out.missing.assign(table.missing().begin(), table.missing().end());
   out.numbers.assign(table.numbers().begin(), table.numbers().end());
