@@ -6,7 +6,13 @@ find_package(LibArchive REQUIRED)
 find_package(OpenSSL REQUIRED)
 find_package(PNG REQUIRED)
 find_package(ZLIB REQUIRED)
-set(outside crypto=OpenSSL::Crypto ssl=OpenSSL::SSL jpeg=JPEG::JPEG archive=LibArchive::LibArchive png=PNG::PNG z=ZLIB::ZLIB)
+find_path(UTF8PROC_INCLUDE_DIR utf8proc.h REQUIRED)
+find_library(UTF8PROC_LIBRARY utf8proc REQUIRED)
+add_library(utf8proc UNKNOWN IMPORTED GLOBAL)
+set_target_properties(utf8proc PROPERTIES IMPORTED_LOCATION ${UTF8PROC_LIBRARY}
+  INTERFACE_INCLUDE_DIRECTORIES ${UTF8PROC_INCLUDE_DIR})
+set(outside crypto=OpenSSL::Crypto ssl=OpenSSL::SSL jpeg=JPEG::JPEG archive=LibArchive::LibArchive png=PNG::PNG z=ZLIB::ZLIB
+            utf8proc=utf8proc)
 if(TRAINYARD_SERVICE)
   find_package(Protobuf REQUIRED)  # must come before gRPC
   find_package(gRPC CONFIG REQUIRED)
@@ -25,7 +31,7 @@ endforeach()
 function(trainyard_find_archives)
   set(archives)
   foreach(name IN ITEMS grpc++ grpc gpr address_sorting upb protobuf re2 cares ssl crypto yaml-cpp
-                        archive bz2 lzma nettle zstd jpeg png16 z)
+                        archive bz2 lzma nettle zstd jpeg png16 utf8proc z)
     find_library(TRAINYARD_ARCHIVE_${name} lib${name}.a)
     mark_as_advanced(TRAINYARD_ARCHIVE_${name})
     if(NOT TRAINYARD_ARCHIVE_${name})

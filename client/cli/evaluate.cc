@@ -6,6 +6,7 @@
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
 #include "client/lib/names.h"
+#include "src/data/table/column_match.h"
 
 namespace trainyard::cli {
 namespace {
@@ -71,6 +72,12 @@ Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   session.show(answer, [&] { return render(answer, session.out().colour()); }, {});
   session.hint("  on " + grouped(answer.row_count()) +
                (answer.rows() == v1::EvaluateRequest::TEST ? " test rows" : " training rows"));
+  if (answer.ignored_columns_size() > 0) {
+    const std::vector<std::string> names(answer.ignored_columns().begin(),
+                                         answer.ignored_columns().end());
+    session.err().line("note: ignored, because the model was trained without: " +
+                       list_columns(names));
+  }
   return static_cast<int>(client::kExitOk);
 }
 

@@ -14,6 +14,7 @@
 #include "src/base/files.h"
 #include "src/base/folder_files.h"
 #include "src/base/text.h"
+#include "src/data/table/column_match.h"
 
 namespace trainyard::cli {
 namespace {
@@ -92,13 +93,12 @@ Result<bool> has_header(client::Client& server, const std::string& model, std::s
   ASSIGN_OR_RETURN(const v1::Model info, server.call(client::rpc::kGetModel, model));
   const auto rows = client::csv_fields(text.substr(0, text.find('\n')));
   if (rows.empty()) return false;
-  for (const std::string& field : rows[0]) {
-    if (field == info.schema().target()) return true;
-    for (const v1::DatasetSchema::Column& column : info.schema().columns()) {
-      if (column.name() == field) return true;
-    }
+  std::vector<std::string> known = {info.schema().target()};
+  for (const v1::DatasetSchema::Column& column : info.schema().columns()) {
+    known.push_back(column.name());
   }
-  return false;
+  return std::ranges::any_of(match_columns(rows[0], known),
+                             [](size_t match) { return match != kNoColumn; });
 }
 
 Result<std::vector<v1::PredictRequest>> make_requests(client::Client& server,
@@ -286,6 +286,18 @@ void note_unseen(Session& session, const v1::PredictResponse& answer,
                      " as missing" + safe_text(text));
 }
 
+/// Prints columns that the model did not use on stderr; they are not an error.
+void note_ignored(Session& session, const v1::PredictResponse& answer) {
+  const int count = answer.ignored_columns_size();
+  if (count == 0) return;
+  const std::vector<std::string> names(answer.ignored_columns().begin(),
+                                       answer.ignored_columns().end());
+  session.err().line("note: " + std::string(count == 1 ? "the column " : "the columns ") +
+                     list_columns(names) + (count == 1 ? " is" : " are") +
+                     " ignored: the training data had no such " +
+                     (count == 1 ? "column" : "columns"));
+}
+
 Result<int> run_predict(Session& session, const PredictOptions& options) {
   const int given = (options.csv.empty() ? 0 : 1) + (options.idx.empty() ? 0 : 1) +
                     (options.text.empty() ? 0 : 1) + (options.npy.empty() ? 0 : 1) +
@@ -322,6 +334,7 @@ Result<int> run_predict(Session& session, const PredictOptions& options) {
     all.set_unseen_count(all.unseen_count() + answer.unseen_count());
   }
   note_unseen(session, all, rows.names);
+  note_ignored(session, all);
   if (session.format() == Format::kCsv) {
     session.out().write(render_csv(all, rows.names));
     return static_cast<int>(client::kExitOk);
@@ -352,7 +365,8 @@ Command predict_command() {
            "trainyard predict pets --images photos/*.jpg",
            "trainyard predict mnist-lenet --idx t10k-images-idx3-ubyte.gz -o csv > answers.csv"},
           "CSV rows contain the feature columns: in any order with a header, in the training "
-          "data's order without one.\nLong files are sent in pieces. -o csv prints a probability "
+          "data's order without one.\nOther columns are ignored. Long files are sent in pieces. -o "
+          "csv prints a probability "
           "for each class, -o name only the predictions, one\nper line. An autoencoder returns "
           "each row as numbers: -o csv prints them all.",
           [o](OptionSet& options) {

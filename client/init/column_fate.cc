@@ -24,6 +24,13 @@ std::string differ_text(const ColumnFacts& c) {
          (c.example.empty() ? "" : ", such as " + in_quotes(c.example));
 }
 
+Decision decide_dates(const ColumnProfile& c) {
+  if (only_order(c.date_orders)) return {Fate::kDate, ""};
+  return {Fate::kLeftOut, "dates such as " + in_quotes(c.example) +
+                              ", whose day may be first or second; to use the column, list it in "
+                              "`date` and set `date_order` to day_first or month_first"};
+}
+
 /// Leaves out a column with values that an ingest refuses as categories.
 Decision decide_category(const ColumnProfile& c, Fate fate) {
   if (std::ssize(c.texts) > kCategoriesMax) {
@@ -47,7 +54,7 @@ Decision decide_texts(const ColumnProfile& c, int64_t rows) {
   }
   const ColumnFacts facts = c.facts(rows);
   const std::optional<ColumnTrap> trap = find_column_trap(facts);
-  if (trap == ColumnTrap::kDates) return {Fate::kDate, ""};
+  if (trap == ColumnTrap::kDates) return decide_dates(c);
   if (trap == ColumnTrap::kFreeText || c.words_mean() >= kLongTextWords) {
     return {Fate::kText, trap_text(ColumnTrap::kFreeText, facts)};
   }
@@ -111,6 +118,7 @@ Decision decide(const ColumnProfile& c, int64_t rows) {
 bool predicts_classes(const ColumnProfile& c) {
   // A count of more than ten different whole numbers loses their order as classes.
   constexpr size_t kWholeClassesMax = 10;
+  if (c.spelled) return false;
   if (infer_target("", c.counts, c.values.size()) != TargetSchema::Kind::kClass) return false;
   const bool named = find_target_word(c.name) == TargetWord::kTarget;
   return c.counts.texts > 0 || named || c.values.size() <= kWholeClassesMax;

@@ -10,6 +10,7 @@
 #include "src/data/table/column_names.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
+#include "src/data/table/number_spelling.h"
 #include "src/data/table/table_reader.h"
 
 namespace trainyard::init {
@@ -25,8 +26,6 @@ bool is_nearly_all(int64_t part, int64_t all) {
 // The number of different numbers that are kept: enough to tell a measurement from a setting, and
 // in case the column turns out to hold text.
 constexpr size_t kNumbersKeptMax = 256;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Returns whether the text looks like a date in another order, "31.12.2026" or "12/31/26": numbers
 /// separated by one kind of mark.
@@ -76,13 +75,23 @@ std::string why_no_category(std::string_view text) {
   return is_utf8(text) ? "" : "a text that is not UTF-8";
 }
 
+/// Notes how the date follows the one before it, in the first order in which all dates are dates.
+void note_date_order(std::string_view text, ColumnProfile& column) {
+  for (const DateOrder order : kDateOrders) {
+    if ((column.date_orders & bit_of(order)) == 0) continue;
+    column.order.add(parse_date(text, order)->days(), false);
+    return;
+  }
+}
+
 void note_text(std::string_view text, ColumnProfile& column) {
   if (column.example.empty()) column.example = text;
   if (column.no_category.empty()) column.no_category = why_no_category(text);
   column.words += count_words(text);
-  if (const std::optional<Date> date = parse_date(text)) {
+  if (const DateOrders orders = possible_orders(text); orders != 0) {
     ++column.dates;
-    column.order.add(static_cast<double>(date->day) + date->seconds / 86400, false);
+    column.date_orders = static_cast<DateOrders>(column.date_orders & orders);
+    note_date_order(text, column);
   } else if (is_other_date(text)) {
     ++column.other_dates;
   } else if (has_decimal_comma(text)) {
@@ -92,13 +101,28 @@ void note_text(std::string_view text, ColumnProfile& column) {
   }
 }
 
+/// Counts the cell as a number with a unit if the column is listed in `numbers`.
+Cell count_cell_of(const CellReader& cells, std::string_view text, ColumnProfile& column) {
+  if (!column.spelled) {
+    count_text(cells, text, column.counts);
+    return cells.read(text);
+  }
+  count_spelled(cells, text, column.counts);
+  return read_spelled(cells, text).cell;
+}
+
 void note_cell(const CellReader& cells, std::string_view text, bool first_row,
                ColumnProfile& column) {
-  const Cell cell = cells.read(text);
-  count_cell(cell, column.counts);
-  if (cell.kind == Cell::Kind::kMissing) return;
+  const Cell cell = count_cell_of(cells, text, column);
+  if (cell.kind == Cell::Kind::kMissing) {
+    if (!cells.is_missing_text(text)) ++column.marks[std::string(text)];
+    return;
+  }
   note_target_value(cell, text, column.values);
-  if (cell.kind == Cell::Kind::kText) note_text(text, column);
+  if (cell.kind == Cell::Kind::kText) {
+    note_text(text, column);
+    if (column.others.size() <= kCodesMax) column.others.emplace(text);
+  }
   if (cell.is_number()) column.order.add(cell.value, first_row);
   const bool all = column.counts.texts > 0 || column.may_identify_rows;
   const size_t kept_max = all ? static_cast<size_t>(kCategoriesMax) + 1 : kNumbersKeptMax;
@@ -113,10 +137,12 @@ size_t index_of(const TableProfile& table, const std::string& name) {
 
 /// Adds the columns that the table has more of than before: all, or those that a row of JSON lines
 /// brought.
-void add_columns(const std::vector<std::string>& names, TableProfile& table) {
+void add_columns(const CsvOptions& options, const std::vector<std::string>& names,
+                 TableProfile& table) {
   for (size_t i = table.columns.size(); i < names.size(); ++i) {
     ColumnProfile& column = table.columns.emplace_back();
     column.name = names[i];
+    column.spelled = std::ranges::find(options.numbers, names[i]) != options.numbers.end();
     column.may_identify_rows = is_unnamed_index(names, i) || may_name_rows(names[i]);
   }
 }
@@ -131,7 +157,7 @@ ColumnFacts ColumnProfile::facts(int64_t rows) const {
   facts.missing = rows - present();
   facts.distinct = std::ssize(texts);
   facts.example = example;
-  facts.dates = dates > 0 && dates == present();
+  facts.dates = dates > 0 && dates == present() && date_orders != 0;
   facts.words_mean = words_mean();
   return facts;
 }
@@ -168,15 +194,15 @@ bool ColumnProfile::identifies_rows() const {
 Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
   ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> rows, open_table(options, *source, "data"));
-  const CellReader cells(options.missing);
+  const CellReader cells(options.missing, options.number_style());
   TableProfile table;
   std::vector<std::string_view> fields;
   for (;;) {
     const std::vector<std::string>& names = rows->names();
-    add_columns(names, table);
+    add_columns(options, names, table);
     ASSIGN_OR_RETURN(const bool more, rows->next(fields));
     if (!more) break;
-    add_columns(rows->names(), table);
+    add_columns(options, rows->names(), table);
     if (fields.size() != table.columns.size()) continue;
     if (is_skipped(options, cells, fields, index_of(table, options.target))) continue;
     ++table.rows;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include "src/data/dataset.h"
 #include "src/data/table/column_facts.h"
 #include "src/data/table/csv_columns.h"
+#include "src/data/table/date.h"
 
 namespace trainyard::init {
 
@@ -39,13 +41,17 @@ struct ColumnProfile {
   // The different texts, at most kCategoriesMax + 1. Of numbers that cannot be identifiers, fewer
   // are kept.
   std::unordered_set<std::string> texts;
-  int64_t dates = 0;           // texts that are dates as src/data/table/date.h reads them
-  int64_t other_dates = 0;     // texts that look like dates in another order: 31.12.2026
+  int64_t dates = 0;  // texts that are dates as src/data/table/date.h reads them
+  DateOrders date_orders = kAllDateOrders;  // in which all of these are dates
+  int64_t other_dates = 0;                  // texts that look like other dates
   int64_t other_numbers = 0;   // texts that look like numbers with units or separators: $1,200
   int64_t decimal_commas = 0;  // texts such as 3,14
   double words = 0;            // total number in all texts
   std::string example;         // the first text
-  std::string no_category;     // why the first text that cannot name a category cannot; empty: none
+  bool spelled = false;        // listed in `numbers`
+  std::map<std::string, int64_t> marks;  // cells such as "NA", which are missing as numbers only
+  std::set<std::string> others;          // the different texts that are no numbers, a few of them
+  std::string no_category;  // why the first text that cannot name a category cannot; empty: none
 
   int64_t present() const { return counts.numbers + counts.not_finite + counts.texts; }
   double words_mean() const { return counts.texts == 0 ? 0 : words / double(counts.texts); }
@@ -60,7 +66,10 @@ struct ColumnProfile {
   /// float32 makes large numbers equal.
   bool identifies_rows() const;
   /// Returns whether an ingest would read the column as numbers.
-  bool numeric() const { return counts.numbers + counts.not_finite >= counts.texts; }
+  bool numeric() const {
+    return counts.numbers + counts.not_finite >= counts.texts &&
+           counts.form() != CategoryForm::kBooleans;
+  }
   /// Returns the facts of a column of texts, like those that src/data/warnings.cc derives from a
   /// dataset.
   ColumnFacts facts(int64_t rows) const;

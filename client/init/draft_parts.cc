@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -56,10 +57,22 @@ std::string yaml_list(const std::vector<std::string>& texts) {
 
 std::string few_digits(double value) {
   constexpr double kDigits = 1000;  // four digits, or all digits before the decimal point
-  if (value == 0 || std::abs(value) >= 1e9) return short_number(value);
+  constexpr double kWholeMax = 1e15;
+  if (value == 0 || std::abs(value) >= kWholeMax) return short_number(value);
   if (std::abs(value) >= kDigits) return std::to_string(std::llround(value));
   const double scale = std::pow(10, 3 - std::floor(std::log10(std::abs(value))));
   return short_number(std::round(value * scale) / scale);
+}
+
+std::string range_text(double low, double high) {
+  const std::string from = few_digits(low), to = few_digits(high);
+  if (from != to || low == high) return from + " to " + to;
+  const auto all_digits = [](double value) {
+    std::array<char, 64> text = {};
+    const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+    return std::string(text.data(), end.ptr);
+  };
+  return all_digits(low) + " to " + all_digits(high);
 }
 
 std::string count_of(int64_t count, const std::string& noun) {
@@ -91,8 +104,8 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
   if (schema.target.kind == TargetSchema::Kind::kNumeric) {
     draft.target_says = "a number";
     if (const auto& t = statistics.target) {
-      draft.target_says += " from " + few_digits(t->min) + " to " + few_digits(t->max) +
-                           ", on average " + few_digits(t->mean);
+      draft.target_says +=
+          " from " + range_text(t->min, t->max) + ", on average " + few_digits(t->mean);
     }
   } else {
     const std::vector<int64_t>& rows = statistics.classes;
@@ -122,13 +135,19 @@ void describe_target(const DatasetSchema& schema, const DatasetStatistics& stati
   }
 }
 
-void add_token_fields(double words_mean, JobDraft& draft) {
+void add_token_fields(double words_mean, JobDraft& draft, bool subwords) {
   constexpr double kLongRows = 100;
   const int64_t length = words_mean > kLongRows ? 256 : 128;
-  draft.fields.push_back({"tokenizer", "word"});
-  draft.fields.push_back({"vocabulary_size", "20000", "the most frequent words"});
+  if (subwords) {
+    draft.fields.push_back({"tokenizer", "bpe", "learns words, which have no spaces between them"});
+    draft.fields.push_back({"vocabulary_size", "8000"});
+  } else {
+    draft.fields.push_back({"tokenizer", "word"});
+    draft.fields.push_back({"vocabulary_size", "20000", "the most frequent words"});
+  }
   draft.fields.push_back({"max_length", std::to_string(length),
-                          "words per row; longer rows are cut (the average is " +
+                          std::string(subwords ? "tokens" : "words") +
+                              " per row; longer rows are cut (the average is " +
                               std::to_string(static_cast<int64_t>(words_mean + 0.5)) + ")"});
 }
 

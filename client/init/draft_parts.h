@@ -32,6 +32,8 @@ std::string shortened(std::string_view text);
 std::string yaml_list(const std::vector<std::string>& texts);
 /// Returns the number with about four significant digits: 5.735, 512.3, 18823.
 std::string few_digits(double value);
+/// Returns "4.3 to 7.9", with all digits if fewer do not tell the two numbers apart.
+std::string range_text(double low, double high);
 /// Returns a text from the data in quotes, for a sentence: 'Müller'. The caller must escape it
 /// before showing it.
 std::string in_quotes(std::string_view text);
@@ -42,7 +44,8 @@ std::string count_of(int64_t count, const std::string& noun);
 /// statistics. `noun` is the name of a row, such as "image".
 void describe_target(const DatasetSchema& schema, const DatasetStatistics& statistics,
                      const std::string& noun, JobDraft& draft);
-/// Adds the fields that say how rows of text become tokens.
-void add_token_fields(double words_mean, JobDraft& draft);
+/// Adds the fields that say how rows of text become tokens: words, or `subwords` for scripts
+/// without spaces between words.
+void add_token_fields(double words_mean, JobDraft& draft, bool subwords = false);
 
 }  // namespace trainyard::init

@@ -6,6 +6,7 @@
 
 #include "client/init/draft_parts.h"
 #include "src/base/folder_files.h"
+#include "src/base/join.h"
 #include "src/base/text.h"
 #include "src/data/image/image_listing.h"
 #include "src/data/statistics.h"
@@ -58,6 +59,23 @@ void set_size(const std::vector<const ListedImage*>& images, JobDraft& draft) {
       {"resize", "crop", "keeps the middle; pad keeps the whole image, stretch distorts it"});
 }
 
+/// Proposes to leave out the images whose header is damaged. Only the ingest reads the pixels.
+void leave_out_damaged(const ImageListing& listing, JobDraft& draft) {
+  constexpr size_t kShown = 3;
+  std::vector<std::string> damaged;
+  for (const ListedImage& image : listing.images) {
+    if (!image.damage.empty())
+      damaged.push_back(quoted_value(image.path) + " (" + image.damage + ")");
+  }
+  if (damaged.empty()) return;
+  const int64_t count = std::ssize(damaged);
+  damaged.resize(std::min(damaged.size(), kShown));
+  draft.fields.push_back(
+      {"damaged", "skip", "leaves out images that cannot be read; refuse ends with an error"});
+  draft.notes.push_back(count_of(count, "image") + " cannot be read: " + joined(damaged, ", ") +
+                        (count > static_cast<int64_t>(kShown) ? ", ..." : "") + ".");
+}
+
 int64_t count_classes(const ImageListing& listing) {
   std::set<std::string_view> labels;
   for (const ListedImage& image : listing.images) {
@@ -102,11 +120,12 @@ Result<ImageListing> list(const fs::path& path, std::string& labels) {
 
 Result<JobDraft> draft_images(const fs::path& path) {
   std::string labels;
-  ASSIGN_OR_RETURN(const ImageListing listing, list(path, labels));
+  ASSIGN_OR_RETURN(ImageListing listing, list(path, labels));
   std::vector<const ListedImage*> train;
   std::map<std::string, int64_t> counts;
   int64_t tests = 0;
   for (const ListedImage& image : listing.images) {
+    if (!image.damage.empty()) continue;
     tests += image.part == ListedFile::Part::kTest ? 1 : 0;
     if (image.part != ListedFile::Part::kTrain) continue;
     train.push_back(&image);
@@ -130,10 +149,11 @@ Result<JobDraft> draft_images(const fs::path& path) {
   describe_target(schema, statistics, "image", draft);
   if (!labels.empty()) draft.fields.push_back({"labels", yaml_text(labels)});
   set_size(train, draft);
-  if (listing.skipped > 0) {
-    draft.notes.push_back(count_of(listing.skipped, "file") +
-                          " skipped: not JPEG or PNG images, or without a class.");
-  }
+  leave_out_damaged(listing, draft);
+  std::vector<DataWarning> warnings;
+  listing.left_out.add_warnings(listing.files(), "image", warnings);
+  add_alike_classes(schema.target.classes, warnings);
+  for (const DataWarning& warning : warnings) draft.notes.push_back(warning.message);
   draft.guess = first_guess(draft.facts);
   return draft;
 }

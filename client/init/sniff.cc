@@ -6,8 +6,9 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
+#include "client/init/json_shape.h"
+#include "client/init/table_shape.h"
 #include "src/base/folder_files.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
@@ -18,10 +19,7 @@
 #include "src/data/files/foreign_kind.h"
 #include "src/data/files/text_files.h"
 #include "src/data/table/column_facts.h"
-#include "src/data/table/csv_cell.h"
-#include "src/data/table/csv_reader.h"
 #include "src/data/table/json_lines.h"
-#include "src/data/table/separators.h"
 
 namespace trainyard::init {
 namespace {
@@ -29,7 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kStartBytes = size_t{1} << 20;  // read to recognize the kind of a file
-constexpr size_t kRecordsExamined = 200;
 constexpr size_t kNamesMax = 1'000'000;  // maximum number of names in a folder or an archive
 // minimum share of the records that have the most frequent number of fields
 constexpr double kAgreeingMin = 0.9;
@@ -46,63 +43,6 @@ Error foreign(const fs::path& path, const ForeignKind& kind) {
 }
 
 // --- text --------------------------------------------------------------------------------------
-
-bool starts_with_tag(std::string_view text) {
-  const std::string start = lower(text.substr(0, 256));
-  return start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<?xml");
-}
-
-/// Returns the shape of the file's records if `delimiter` separates their fields.
-TableShape shape_by(char delimiter, std::string_view text) {
-  const std::unique_ptr<ByteSource> source = open_plain_source(text);
-  CsvReader reader(*source, delimiter, "data");
-  std::vector<std::string_view> fields;
-  std::map<size_t, size_t> sizes;
-  TableShape shape;
-  shape.delimiter = delimiter;
-  while (shape.records < kRecordsExamined) {
-    const Result<bool> more = reader.next(fields);
-    if (more.ok() && !*more) break;
-    ++shape.records;
-    if (!more.ok()) break;  // a quote that is malformed with this delimiter
-    ++sizes[fields.size()];
-  }
-  const auto most = std::ranges::max_element(sizes, {}, [](const auto& s) { return s.second; });
-  if (most == sizes.end()) return shape;
-  shape.fields = most->first;
-  shape.agreeing = static_cast<double>(most->second) / static_cast<double>(shape.records);
-  return shape;
-}
-
-/// Returns whether the first record holds column names. It certainly does if a text is above a
-/// number. Otherwise a number or a repeated text in it means that it does not.
-bool has_header(const TableShape& shape, std::string_view text) {
-  const std::unique_ptr<ByteSource> source = open_plain_source(text);
-  CsvReader reader(*source, shape.delimiter, "data");
-  const CellReader cells(DatasetSchema{}.missing_values);
-  std::vector<std::string_view> fields;
-  const auto next = [&] {
-    const Result<bool> more = reader.next(fields);
-    return more.ok() && *more;
-  };
-  if (!next()) return true;
-  std::set<std::string> seen;
-  std::vector<Cell::Kind> first;
-  bool names = true;
-  // the text may end within the last field
-  if (!text.ends_with('\n') && fields.size() > 1) fields.pop_back();
-  for (const std::string_view field : fields) {
-    first.push_back(cells.read(field).kind);
-    // pandas writes its index column without a name.
-    const bool index = field.empty() && first.size() == 1 && fields.size() > 1;
-    names &= index || (first.back() == Cell::Kind::kText && seen.emplace(field).second);
-  }
-  if (!next()) return names;
-  for (size_t i = 0; i < std::min(first.size(), fields.size()); ++i) {
-    if (first[i] == Cell::Kind::kText && cells.read(fields[i]).is_number()) return true;
-  }
-  return names;
-}
 
 /// Returns whether the lines are columns of numbers, separated by any number of spaces.
 bool is_aligned_by_blanks(std::string_view text) {
@@ -147,13 +87,6 @@ bool is_table_path(const fs::path& path) {
   return has_ending(path.string(), kEndings);
 }
 
-Error json_document(const fs::path& path) {
-  return foreign(path, "one JSON document",
-                 "Store an object on each line (JSON lines): " +
-                     by_pandas(path.string(), "read_json('{file}')",
-                               "to_json('{stem}.jsonl', orient='records', lines=True)"));
-}
-
 Error job_file(const std::string& name) {
   return unsupported(name +
                      " looks like a job file; init writes one from data. Submit it: "
@@ -161,25 +94,75 @@ Error job_file(const std::string& name) {
                      name + "' --watch");
 }
 
+/// Returns a command that converts a JSON document, or a part of it such as "['data']", to CSV and
+/// makes columns of the objects in its rows.
+std::string flatten(const fs::path& path, const std::string& rows) {
+  return "Flatten it into columns: python3 -c \"import json, pandas; pandas.json_normalize(" +
+         rows + ").to_csv('" + path.stem().string() + ".csv', index=False)\"";
+}
+
+Error json_document(const fs::path& path, const JsonShape& shape) {
+  const std::string name = path.string();
+  const std::string load = "json.load(open('" + name + "'))";
+  const auto convert = [&](std::string_view what, std::string_view read) {
+    return foreign(path, ForeignKind{"", what, read});
+  };
+  switch (shape.layout) {
+    case JsonLayout::kColumns:
+      return convert("one JSON document with a member for each column", "read_json('{file}')");
+    case JsonLayout::kIndex:
+      return convert("one JSON document with a member for each row",
+                     "read_json('{file}', orient='index')");
+    case JsonLayout::kSplit:
+      return convert("one JSON document with the members columns and data",
+                     "read_json('{file}', orient='split')");
+    case JsonLayout::kTable:
+      return convert("one JSON document with the members schema and data",
+                     "read_json('{file}', orient='table')");
+    case JsonLayout::kRows:
+      return convert("one JSON document with a list of rows", "read_json('{file}')");
+    case JsonLayout::kMember:
+      return foreign(path,
+                     "one JSON document, whose member '" + shape.member + "' is a list of rows",
+                     flatten(path, load + "['" + shape.member + "']"));
+    case JsonLayout::kNestedRows:
+      return foreign(path, "one JSON document with a list of rows with objects or lists in them",
+                     flatten(path, load));
+    case JsonLayout::kNestedLines:
+      return foreign(path, "JSON lines with objects or lists in them",
+                     flatten(path, "[json.loads(line) for line in open('" + name + "')]"));
+    case JsonLayout::kLines:
+    case JsonLayout::kNoTable:
+      break;
+  }
+  return foreign(path, "JSON, but not a table",
+                 "Expected an object on each line, such as {\"name\": 1} (JSON lines).");
+}
+
 Result<Sniffed> sniff_json(const fs::path& path, std::string_view text) {
   if (text.find("\"recipe\"") != text.npos && text.find("\"model\"") != text.npos) {
     return job_file(path.string());
   }
-  const std::string_view line = text.substr(0, text.find('\n'));
-  bool nested = false;
-  const Status read = visit_json_object(line, "line 1", [&](const std::string&, const auto& m) {
-    nested |= m.kind == JsonMember::Kind::kNested;
-    return Status();
-  });
-  if (!read.ok()) return json_document(path);
-  if (nested) {
-    return foreign(path, "JSON lines with objects or lists in them",
-                   "Flatten them into columns: python3 -c \"import json, pandas; "
-                   "pandas.json_normalize([json.loads(l) for l in open('" +
-                       path.string() + "')]).to_csv('" + path.stem().string() +
-                       ".csv', index=False)\"");
+  JsonShape shape = find_json_shape(text);
+  static constexpr std::array<std::string_view, 2> kLines = {".jsonl", ".ndjson"};
+  if (shape.layout == JsonLayout::kNoTable && has_ending(path.string(), kLines)) {
+    shape.layout = JsonLayout::kNestedLines;  // a single line
   }
+  if (shape.layout != JsonLayout::kLines) return json_document(path, shape);
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const Status read =
+      visit_json_object(line, "line 1", [](const std::string&, const auto&) { return Status(); });
+  if (!read.ok()) return json_document(path, shape);
   return Sniffed{DataKind::kJsonLines};
+}
+
+/// Refuses a table below lines of other text.
+Error title_above(const fs::path& path, const TableShape& shape) {
+  const std::string line = std::to_string(shape.table_line);
+  return unsupported(path.string() + " begins with lines that are not a part of the table, whose " +
+                     std::to_string(shape.fields) + " columns begin in line " + line +
+                     ". Remove the lines above it: tail -n +" + line + " '" + path.string() +
+                     "' > '" + path.stem().string() + ".table" + path.extension().string() + "'");
 }
 
 Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool whole) {
@@ -202,18 +185,23 @@ Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool who
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == text.npos) return unsupported(path.string() + " contains only whitespace.");
   const std::string_view content = text.substr(begin);
-  if (starts_with_tag(content)) {
-    return foreign(path, "a page in HTML or XML",
-                   "A download may have stored a web page in place of the file: use the link to "
-                   "the data itself.");
+  static constexpr std::array<std::string_view, 2> kHtml = {".html", ".htm"};
+  if (const ForeignKind* markup = find_markup(content, has_ending(path.string(), kHtml))) {
+    return foreign(path, *markup);
+  }
+  if (const ForeignKind* script = find_table_script(content, path.string())) {
+    return foreign(path, *script);
   }
   if (content.starts_with('{')) return sniff_json(path, content);
-  if (content.starts_with('[') && !is_table_path(path)) return json_document(path);
+  if (content.starts_with('[') && !is_table_path(path)) {
+    return json_document(path, find_json_shape(content));
+  }
   if (is_libsvm(content.substr(0, content.find_first_of("\r\n"))))
     return Sniffed{DataKind::kLibsvm};
 
   const TableShape shape = find_table_shape(text);
   const bool table = is_table_path(path);
+  if (table && shape.fields > 1 && shape.table_line > 1) return title_above(path, shape);
   const bool fits = shape.fields > 1 && shape.agreeing >= kAgreeingMin;
   const bool obvious =
       shape.fields > (shape.delimiter == ',' ? 2 : 1) && shape.records >= 3 && shape.agreeing == 1;
@@ -225,6 +213,13 @@ Result<Sniffed> sniff_text(const fs::path& path, std::string_view text, bool who
   }
   if (!table) return Sniffed{DataKind::kText};
   if (shape.fields > 1) return Sniffed{DataKind::kTable, shape.delimiter, shape.header};
+  if (has_quoted_lines(text)) {
+    return unsupported(path.string() +
+                       " has each line in quotes as a whole. Remove these quotes: sed -e "
+                       "'s/^\"//' -e 's/\"\\r*$//' -e 's/\"\"/\"/g' '" +
+                       path.string() + "' > '" + path.stem().string() + ".plain" +
+                       path.extension().string() + "'");
+  }
   return unsupported(path.string() +
                      " has a single column, or its fields are not separated by a comma, a "
                      "semicolon, a tab or a |. A table needs a column to predict, and at least one "
@@ -285,6 +280,12 @@ bool in_class_folders(const Names& names) {
   return find_classes(files_of(pointers, ListedFile::Part::kTrain), "text").ok();
 }
 
+/// Returns the command that unpacks an archive which contains_files() recognizes.
+std::string unpack_command(const fs::path& path) {
+  const bool zip = lower(path.extension().string()) == ".zip";
+  return (zip ? "unzip '" : "tar xf '") + path.string() + "'";
+}
+
 Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
   ASSIGN_OR_RETURN(const Names names, read_names(path));
   const std::string& shown = path.string();
@@ -295,10 +296,11 @@ Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
   if (names.all.empty()) {
     return unsupported(shown + (folder ? " is an empty folder." : " is an archive without files."));
   }
-  if (!folder && holds("xl/workbook.xml")) {
-    return foreign(
-        path, "an Excel file",
-        "Store the sheet as CSV, or: " + by_pandas(path.string(), "read_excel('{file}')"));
+  if (!folder && holds("xl/workbook.xml")) return foreign(path, excel_kind());
+  if (!folder && holds("content.xml") && holds("mimetype"))
+    return foreign(path, spreadsheet_kind());
+  if (!folder && holds("word/document.xml")) {
+    return foreign(path, "a Word document", "Save its table as CSV, or its text as plain text.");
   }
   if (!folder && holds("/data.pkl")) {
     return foreign(path, "a PyTorch file",
@@ -324,7 +326,8 @@ Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
         (names.tables.size() == 1 ? "a table" : std::to_string(names.tables.size()) + " tables") +
         ". " +
         (folder ? "Name one of its files: trainyard init '" + (path / first).string() + "'"
-                : "Unpack it, and name the file: trainyard init '" + first + "'"));
+                : "Unpack it, and name the file: " + unpack_command(path) + " && trainyard init '" +
+                      first + "'"));
   }
   if (names.texts > 0) {
     return Sniffed{in_class_folders(names) ? DataKind::kTextFiles : DataKind::kText};
@@ -349,19 +352,6 @@ Result<Sniffed> sniff_names(const fs::path& path, bool folder) {
 
 Error unsupported(std::string message) {
   return make_error(ErrorCode::kInvalidArgument, "DATA_UNSUPPORTED", std::move(message));
-}
-
-TableShape find_table_shape(std::string_view text) {
-  TableShape best;
-  for (const Separator& separator : kSeparators) {
-    const TableShape shape = shape_by(separator.character, text);
-    const auto rank = [](const TableShape& s) {
-      return std::pair(s.fields > 1 ? s.agreeing : -1, s.fields);
-    };
-    if (best.records == 0 || rank(shape) > rank(best)) best = shape;
-  }
-  best.header = has_header(best, text);
-  return best;
 }
 
 Result<Sniffed> sniff(const fs::path& path) {

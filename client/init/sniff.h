@@ -33,17 +33,6 @@ struct Sniffed {
 /// it, with a way to convert it; NOT_FOUND/FILE_NOT_FOUND.
 Result<Sniffed> sniff(const std::filesystem::path& path);
 
-/// How the fields of a text's records are separated, and whether the first record names the
-/// columns. `text` must end at the end of a record.
-struct TableShape {
-  char delimiter = ',';
-  size_t fields = 1;    // the most frequent number of fields in a record
-  double agreeing = 0;  // the share of records with that many fields
-  size_t records = 0;
-  bool header = true;
-};
-TableShape find_table_shape(std::string_view text);
-
 Error unsupported(std::string message);
 
 }  // namespace trainyard::init

@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "client/init/cell_settings.h"
 #include "client/init/column_fate.h"
 #include "client/init/column_profile.h"
 #include "client/init/draft_parts.h"
@@ -103,6 +104,7 @@ class TableDraft {
       options_.date = names_of(Fate::kDate);
       if (std::ssize(options_.ignore) + 1 == std::ssize(table_.columns)) return nothing_left();
     }
+    drop_unused_numbers();
     ASSIGN_OR_RETURN(data_, read_csv_dataset(options_, head.path, {}));
     statistics_ = measure(data_.schema, data_.train);
     if (data_.schema.kind == DatasetSchema::Kind::kTabular) return leave_out_traps();
@@ -121,11 +123,18 @@ class TableDraft {
     draft_.facts.image = schema.image;
     describe_columns();
     add_fields();
+    for (const DataWarning& warning : schema.warnings) add_cell_note(warning);
     draft_.found = (options_.json_lines ? "JSON lines with " : table_name()) + rows_text(head) +
                    " and " + count_of(std::ssize(table_.columns), "column");
     if (side_ > 0) {
       draft_.found +=
           ", the pixels of images of " + std::to_string(side_) + " x " + std::to_string(side_);
+    }
+    if (!options_.json_lines && !options_.header) {
+      draft_.notes.push_back(
+          "no header was found: the first row is read as data, and the columns are named c0, c1 "
+          "and so on. If it is a header, remove `header: false` from the job file, and name the "
+          "target as the header does.");
     }
     if (missing_ > 0) {
       draft_.notes.push_back(count_of(missing_, "row") + " without a target: left out.");
@@ -183,6 +192,14 @@ class TableDraft {
     }
     return unsupported("no column other than the target " + quoted_value(options_.target) +
                        " can be learned from" + reasons);
+  }
+
+  /// Leaves only columns in `numbers` that are read as numbers.
+  void drop_unused_numbers() {
+    std::erase_if(options_.numbers, [&](const std::string& name) {
+      const bool columns = options_.text.empty() && side_ == 0;
+      return name != options_.target && !(columns && decision_of(name).fate == Fate::kNumber);
+    });
   }
 
   Decision& decision_of(const std::string& name) { return decisions_[index_.at(name)]; }
@@ -280,12 +297,18 @@ class TableDraft {
   }
 
   std::string number_text(const ColumnSchema& column, const NumberStatistics& s) {
-    std::string text = "number, " + few_digits(s.min) + " to " + few_digits(s.max);
+    std::string text = "number, " + range_text(s.min, s.max);
     const ColumnProfile& profile = profile_of(column.name);
     if (profile.counts.whole && profile.values.size() > 2 && profile.values.size() <= 10) {
       text += ", " + std::to_string(profile.values.size()) + " different ones";
     }
     return text;
+  }
+
+  /// Says what a date column holds, by its last part: only times have a place in the day.
+  static std::string date_text(const ColumnSchema& part) {
+    if (part.date_order == DateOrder::kTime) return "times";
+    return part.name.ends_with(".day_cos") ? "dates and times, the hours in UTC" : "dates";
   }
 
   std::string category_text(const ColumnSchema& column) {
@@ -314,7 +337,7 @@ class TableDraft {
                " words on average";
       } else {
         const auto& s = statistics_.numeric[number++];
-        text = !column.date.empty() ? "dates" : s ? number_text(column, *s) : "number";
+        text = !column.date.empty() ? date_text(column) : s ? number_text(column, *s) : "number";
       }
       if (column.missing_count > 0) text += ", " + grouped(column.missing_count) + " missing";
       says[name] = text;
@@ -336,18 +359,31 @@ class TableDraft {
     }
   }
 
+  /// Adds a warning about the cells of a column that is learned from, or of the target.
+  void add_cell_note(const DataWarning& warning) {
+    const auto is_left_out = [&](const std::string& name) {
+      return decision_of(name).fate == Fate::kLeftOut;
+    };
+    if (std::ranges::any_of(warning.columns, is_left_out)) return;
+    draft_.notes.push_back(warning.message);
+  }
+
   const ColumnProfile& profile_of(const std::string& name) const {
     return table_.columns[index_.at(name)];
   }
 
   void add_fields() {
     auto& fields = draft_.fields;
-    if (!options_.header) fields.push_back({"header", "false", "columns are c0, c1, ..."});
+    if (!options_.header) {
+      fields.push_back({"header", "false", "the first row is data; columns are c0, c1, ..."});
+    }
     if (options_.delimiter != ',') {
       fields.push_back({"delimiter", options_.delimiter == '\t'
                                          ? "\"\\t\""
                                          : "\"" + std::string(1, options_.delimiter) + "\""});
     }
+    drop_unused_numbers();
+    for (DraftField& field : cell_fields(table_, options_)) fields.push_back(std::move(field));
     fields.push_back({"target", yaml_text(options_.target), draft_.target_says});
     const bool numbers = profile_of(options_.target).counts.texts == 0;
     fields.push_back({"target_kind", options_.target_kind,
@@ -419,42 +455,6 @@ class TableDraft {
   JobDraft draft_;
 };
 
-/// Returns a Python expression that reads the table: "pandas.read_csv('t.csv', sep=';')".
-std::string read_by_pandas(const fs::path& path, const CsvOptions& csv, const std::string& more) {
-  if (csv.json_lines) return "pandas.read_json('" + path.string() + "', lines=True)";
-  const std::string sep = csv.delimiter == '\t' ? "\\t" : std::string(1, csv.delimiter);
-  return "pandas.read_csv('" + path.string() + "'" +
-         (csv.delimiter == ',' ? "" : ", sep='" + sep + "'") + more + ")";
-}
-
-bool is_target(const std::string& name) {
-  const TargetWord word = find_target_word(name);
-  return word != TargetWord::kInput && word != TargetWord::kNone;
-}
-
-/// Refuses numbers in a form that an ingest does not read but one command converts: a decimal comma
-/// in any column, and "$1,200" in the target's column.
-Status check_numbers(const TableProfile& table, const fs::path& path, const CsvOptions& csv,
-                     const std::string& wish) {
-  const std::string plain = path.stem().string() + "-plain.csv', index=False)\"";
-  for (const ColumnProfile& c : table.columns) {
-    const std::string begin = path.string() + ": column " + quoted_value(c.name) + " has numbers ";
-    if (c.has_decimal_commas() && !csv.json_lines) {
-      return unsupported(begin + "with a decimal comma (" + quoted_value(c.example) +
-                         "), and Trainyard reads a decimal point. Convert the file: python3 -c "
-                         "\"import pandas; " +
-                         read_by_pandas(path, csv, ", decimal=','") + ".to_csv('" + plain);
-    }
-    const bool is_meant = wish.empty() ? is_target(c.name) : c.name == wish;
-    if (!is_meant || !c.has_other_numbers()) continue;
-    return unsupported(begin + "with units or separators, such as " + quoted_value(c.example) +
-                       ". Write them as plain numbers: python3 -c \"import pandas; t = " +
-                       read_by_pandas(path, csv, "") + "; t['" + c.name + "'] = t['" + c.name +
-                       "'].str.replace(r'[^0-9.-]', '', regex=True); t.to_csv('" + plain);
-  }
-  return {};
-}
-
 /// Returns the draft for JSON lines with a single text member: a text for a language model to
 /// continue.
 JobDraft draft_text_member(const fs::path& path, const ColumnProfile& column,
@@ -500,8 +500,8 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
                    take_head(path, !csv.json_lines, options.head_bytes, options.scratch));
   ASSIGN_OR_RETURN(TableProfile table, profile_columns(csv, head.path));
   if (table.rows == 0) return unsupported(path.string() + " has a header, and no rows below it.");
-  if (Status s = check_numbers(table, path, csv, options.target); !s.ok()) {
-    return std::move(s).error();
+  if (choose_cell_settings(table, csv)) {
+    ASSIGN_OR_RETURN(table, profile_columns(csv, head.path));
   }
   if (table.columns.size() == 1) {
     if (csv.json_lines && table.columns[0].counts.texts > 0 && options.target.empty()) {

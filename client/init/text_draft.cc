@@ -12,6 +12,7 @@
 #include "src/data/limits.h"
 #include "src/data/statistics.h"
 #include "src/data/typed_dataset.h"
+#include "src/data/unspaced_words.h"
 
 namespace trainyard::init {
 namespace {
@@ -102,8 +103,12 @@ Result<JobDraft> draft_text_files(const fs::path& path) {
     draft.found += " and " + grouped(data.schema.test_rows) + " to test";
   }
   describe_target(data.schema, statistics, "text", draft);
+  for (const DataWarning& warning : data.schema.warnings) {
+    draft.notes.push_back(warning.message);
+  }
   draft.facts.kind = DataFacts::Kind::kTextRows;
-  add_token_fields(statistics.tokens_per_row ? statistics.tokens_per_row->mean : 0, draft);
+  add_token_fields(statistics.tokens_per_row ? statistics.tokens_per_row->mean : 0, draft,
+                   find_unspaced_words(data.schema.text, data.train).has_value());
   draft.guess = first_guess(draft.facts);
   return draft;
 }

@@ -160,6 +160,22 @@ std::string target_kind_name(v1::CsvFormat::TargetKind kind, const std::string& 
   }
 }
 
+std::string date_order_name(v1::CsvFormat::DateOrder order, const std::string& field,
+                            Violations& violations) {
+  switch (order) {
+    case v1::CsvFormat::DATE_ORDER_UNSPECIFIED:
+      return "";
+    case v1::CsvFormat::DAY_FIRST:
+      return "day_first";
+    case v1::CsvFormat::MONTH_FIRST:
+      return "month_first";
+    default:
+      violations.add("FIELD_UNSUPPORTED", field,
+                     std::to_string(order) + " is not known, expected day_first or month_first");
+      return "";
+  }
+}
+
 /// Reads the fields that CsvFormat and JsonlFormat have in common.
 template <typename Format>
 void read_table(const Format& table, const std::string& field, CsvOptions& out,
@@ -173,7 +189,12 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
   out.categorical.assign(table.categorical().begin(), table.categorical().end());
   out.ignore.assign(table.ignore().begin(), table.ignore().end());
   out.date.assign(table.date().begin(), table.date().end());
+  out.group = table.group();
+  out.time = table.time();
   out.text.assign(table.text().begin(), table.text().end());
+  out.missing.assign(table.missing().begin(), table.missing().end());
+  out.numbers.assign(table.numbers().begin(), table.numbers().end());
+  out.date_order = date_order_name(table.date_order(), field + ".date_order", violations);
   switch (table.missing_target()) {
     case v1::CsvFormat::MISSING_TARGET_UNSPECIFIED:
     case v1::CsvFormat::REFUSE:
@@ -206,6 +227,8 @@ void read_csv(const v1::CsvFormat& csv, CsvOptions& out, Violations& violations)
     out.delimiter = csv.delimiter()[0];
   }
   out.image.assign(csv.image().begin(), csv.image().end());
+  out.decimal = csv.decimal();
+  out.thousands = csv.thousands();
   read_table(csv, "spec.csv", out, violations);
 }
 
@@ -264,6 +287,17 @@ void read_images(const v1::ImagesFormat& images, ImagesOptions& out, Violations&
   if (images.has_channels() && images.channels() != 1 && images.channels() != 3) {
     violations.add("FIELD_OUT_OF_RANGE", "spec.images.channels",
                    std::to_string(images.channels()) + ", expected 1 (gray) or 3 (color)");
+  }
+  switch (images.damaged()) {
+    case Images::DAMAGED_UNSPECIFIED:
+    case Images::REFUSE:
+      break;
+    case Images::SKIP:
+      out.damaged = "skip";
+      break;
+    default:
+      violations.add("FIELD_UNSUPPORTED", "spec.images.damaged",
+                     std::to_string(images.damaged()) + " is not known, expected refuse or skip");
   }
   out.channels = images.channels();
   out.labels = images.labels();

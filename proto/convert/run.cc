@@ -28,6 +28,8 @@ v1::InitialWeightsReport to_proto(const InitialWeightsReport& report) {
   set_names(report.missing, *out.mutable_missing());
   set_names(report.mismatched, *out.mutable_mismatched());
   set_names(report.unused, *out.mutable_unused());
+  set_names(report.unneeded, *out.mutable_unneeded());
+  out.set_naming(report.naming);
   return out;
 }
 
@@ -225,6 +227,7 @@ v1::EvaluateResponse to_proto(const ModelEvaluation& evaluation) {
                                               : v1::EvaluateRequest::TRAIN);
   out.set_row_count(evaluation.rows);
   for (const auto& [name, value] : evaluation.values) (*out.mutable_metrics())[name] = value;
+  for (const std::string& name : evaluation.ignored_columns) out.add_ignored_columns(name);
   if (evaluation.confusion.empty()) return out;
   const std::vector<std::string>& classes = evaluation.target.classes;
   *out.mutable_confusion() =
@@ -266,6 +269,7 @@ v1::PredictResponse to_proto(std::span<const Prediction> predictions, const RawR
       to->set_value(p.value);
     }
   }
+  for (const std::string& name : rows.ignored_columns) out.add_ignored_columns(name);
   out.set_unseen_count(rows.unseen_count);
   for (const RawRows::Unseen& unseen : rows.unseen) {
     auto* to = out.mutable_predictions(static_cast<int>(unseen.row))->add_unseen();

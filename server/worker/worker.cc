@@ -26,6 +26,7 @@
 #include "src/calibration/device_check.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/data/dataset.h"
+#include "src/data/problems.h"
 #include "src/job/reporter.h"
 #include "src/job/train_job.h"
 #include "src/runtime/nvml.h"
@@ -139,6 +140,7 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
   if (!ingested.ok()) {
     Error error = ingested.error();
     for (const ServerSource& source : opened) error = source.with_name(std::move(error));
+    error.message = message_with_all(error);  // a failed dataset keeps only the message
     return error;
   }
   const DatasetSchema& schema = *ingested;

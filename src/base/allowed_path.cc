@@ -140,7 +140,7 @@ Result<SourceStamp> stamp_of(const AllowedPath& allowed, const std::string& fiel
   const size_t root_size = allowed.path().string().size() + 1;
   for (; !failed && entry != fs::recursive_directory_iterator(); entry.increment(failed)) {
     const std::string name = entry->path().string().substr(root_size);
-    if (is_hidden(entry->path().filename().string())) {
+    if (is_ignored_name(entry->path().filename().string())) {
       entry.disable_recursion_pending();
       continue;
     }

@@ -14,10 +14,24 @@
 namespace trainyard {
 namespace {
 
-struct Listing {
+// Names in lower case; case is ignored. Names that begin with a dot are ignored anyway: .DS_Store,
+// ._NAME, .git, .ipynb_checkpoints, .Trashes, .dropbox.cache.
+constexpr std::array<std::string_view, 15> kSystemNames = {
+    "__macosx",     "icon\r",  // macOS
+    "thumbs.db",    "thumbs.db:encryptable",
+    "ehthumbs.db",  // Windows
+    "desktop.ini",  "system volume information",
+    "$recycle.bin", "@eadir",
+    "#recycle",     "#snapshot",  // network storages
+    "@recycle",     "@recently-snapshot",
+    "@__thumb",     "lost+found"};
+constexpr std::array<std::string_view, 2> kSystemStarts = {".", "~$"};        // ~$: Office
+constexpr std::array<std::string_view, 2> kSystemEndings = {".swp", ".swo"};  // Vim
+
+struct FolderWalk {
   const std::filesystem::path& root;
   const std::string& what;
-  std::vector<std::string> paths;
+  FolderListing found;
 
   std::string place(const std::string& path) const {
     return path.empty() ? what : what + ": " + quoted_value(path);
@@ -38,10 +52,10 @@ struct Listing {
     if (S_ISDIR(st.st_mode)) return add_folder(path, depth + 1);
     if (!S_ISREG(st.st_mode)) return refusal(path, "neither a file nor a folder");
     if (path.size() > kTreePathBytesMax) return refusal(path, "its path is too long");
-    if (std::ssize(paths) == kTreeFilesMax) {
+    if (std::ssize(found.files) == kTreeFilesMax) {
       return refusal(path, "more than " + std::to_string(kTreeFilesMax) + " files");
     }
-    paths.push_back(path);
+    found.files.push_back(path);
     return {};
   }
 
@@ -53,11 +67,14 @@ struct Listing {
     const Handle<DIR, closedir> open(::opendir((root / folder).c_str()));
     const int open_error = errno;
     if (!open) return storage_error(folder, "open the folder", open_error);
+    bool empty = true;
     while (const dirent* entry = ::readdir(open.get())) {
-      if (is_hidden(entry->d_name)) continue;
+      if (is_ignored_name(entry->d_name)) continue;
+      empty = false;
       const std::string path = folder.empty() ? entry->d_name : folder + "/" + entry->d_name;
       if (Status s = add(path, depth); !s.ok()) return s;
     }
+    if (empty && !folder.empty()) found.empty_folders.push_back(folder);
     return {};
   }
 };
@@ -79,14 +96,20 @@ bool is_image_path(std::string_view path) {
   return has_ending(path, kEndings);
 }
 
-bool is_hidden(std::string_view name) { return name.starts_with('.') || name == "__MACOSX"; }
+bool is_ignored_name(std::string_view name) {
+  const std::string text = lower(name);
+  const auto begins = [&](std::string_view start) { return text.starts_with(start); };
+  const auto ends = [&](std::string_view ending) { return text.ends_with(ending); };
+  return std::ranges::any_of(kSystemStarts, begins) || std::ranges::any_of(kSystemEndings, ends) ||
+         std::ranges::find(kSystemNames, text) != kSystemNames.end();
+}
 
 bool is_listed_path(std::string_view path) {
   if (path.empty() || path.size() > kTreePathBytesMax || path.find('\0') != path.npos) return false;
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string_view part = path.substr(begin, end - begin);
-    if (part.empty() || is_hidden(part)) return false;  // "." and ".." are hidden too
+    if (part.empty() || is_ignored_name(part)) return false;  // so are "." and ".."
     begin = end + 1;
   }
   return true;
@@ -96,12 +119,18 @@ std::string shown_name(const std::filesystem::path& path) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
+Result<FolderListing> list_folder(const std::filesystem::path& root, const std::string& what) {
+  FolderWalk walk{root, what, {}};
+  if (Status s = walk.add_folder("", 0); !s.ok()) return std::move(s).error();
+  std::ranges::sort(walk.found.files);
+  std::ranges::sort(walk.found.empty_folders);
+  return std::move(walk.found);
+}
+
 Result<std::vector<std::string>> list_folder_files(const std::filesystem::path& root,
                                                    const std::string& what) {
-  Listing listing{root, what, {}};
-  if (Status s = listing.add_folder("", 0); !s.ok()) return std::move(s).error();
-  std::sort(listing.paths.begin(), listing.paths.end());
-  return std::move(listing.paths);
+  ASSIGN_OR_RETURN(FolderListing listing, list_folder(root, what));
+  return std::move(listing.files);
 }
 
 }  // namespace trainyard

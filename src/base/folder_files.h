@@ -16,9 +16,10 @@ inline constexpr int64_t kTreeFilesMax = int64_t{1} << 22;  // files in a folder
 inline constexpr int64_t kTreeDepthMax = 32;                // levels of nested folders
 inline constexpr size_t kTreePathBytesMax = 1024;
 
-/// Returns true for a name of a file or folder that listings skip, together with everything below
-/// it: one that begins with a dot, or __MACOSX. `name` is one component of a path.
-bool is_hidden(std::string_view name);
+/// Returns true for a name of a file or folder that is ignored, together with everything below it:
+/// one that begins with a dot, or that systems, network storages, clouds or editors leave in
+/// folders, such as Thumbs.db or @eaDir. `name` is one component of a path.
+bool is_ignored_name(std::string_view name);
 
 /// Returns true for the endings .jpg, .jpeg and .png, in upper or lower case.
 bool is_image_path(std::string_view path);
@@ -31,13 +32,20 @@ bool has_ending(std::string_view path, std::span<const std::string_view> endings
 std::string shown_name(const std::filesystem::path& path);
 
 /// Returns whether list_folder_files() could return this path: relative, with no component that is
-/// empty, "." or ".." or hidden.
+/// empty, "." or ".." or ignored.
 bool is_listed_path(std::string_view path);
 
-/// Returns the paths of all files below `root` that are not hidden, relative to `root`, with '/'
-/// between the components, sorted by their bytes. Links are followed. `what` names the folder in
-/// messages. Refusals: DATASET_INVALID for an entry that is neither file nor folder and beyond the
-/// limits above, which also end the walk if links form a loop; STORAGE_ERROR.
+/// Paths relative to a folder, with '/' between the components, sorted by their bytes.
+struct FolderListing {
+  std::vector<std::string> files;
+  std::vector<std::string> empty_folders;  // folders that contain nothing but ignored names
+};
+/// Lists everything below `root` that is not ignored. Links are followed. `what` names the folder
+/// in messages. Refusals: DATASET_INVALID for an entry that is neither file nor folder and beyond
+/// the limits above, which also end the walk if links form a loop; STORAGE_ERROR.
+Result<FolderListing> list_folder(const std::filesystem::path& root, const std::string& what);
+
+/// Returns the files of list_folder().
 Result<std::vector<std::string>> list_folder_files(const std::filesystem::path& root,
                                                    const std::string& what);
 

@@ -61,29 +61,35 @@ std::string pax_record(const std::string& path) {
 }  // namespace
 
 std::string tar_header(const std::string& path, int64_t bytes) {
-  if (path.size() <= kNameBytes) return block(path, "", bytes, '0');
+  const char type = path.ends_with('/') ? '5' : '0';  // a folder or a file
+  if (path.size() <= kNameBytes) return block(path, "", bytes, type);
   // The prefix ends at the first '/' after which the rest fits into the name's field.
   const size_t slash = path.find('/', path.size() - kNameBytes - 1);
   if (slash != std::string::npos && slash <= kPrefixBytes && slash > 0 && slash + 1 < path.size()) {
-    return block(path.substr(slash + 1), path.substr(0, slash), bytes, '0');
+    return block(path.substr(slash + 1), path.substr(0, slash), bytes, type);
   }
   const std::string record = pax_record(path);
   return block("pax", "", std::ssize(record), 'x') + record +
          std::string(static_cast<size_t>(padding(std::ssize(record))), '\0') +
-         block("pax", "", bytes, '0');
+         block("pax", "", bytes, type);
 }
 
 Result<TarFolder> TarFolder::open(const std::filesystem::path& folder) {
   TarFolder tar(folder);
-  ASSIGN_OR_RETURN(const std::vector<std::string> paths,
-                   list_folder_files(folder, folder.string()));
-  if (paths.empty()) {
+  ASSIGN_OR_RETURN(FolderListing listing, list_folder(folder, folder.string()));
+  if (listing.files.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID",
                       folder.string() + ": there are no files in the folder");
   }
+  std::vector<std::string> paths = std::move(listing.files);
+  for (const std::string& empty : listing.empty_folders) paths.push_back(empty + "/");
+  std::ranges::sort(paths);
   for (const std::string& path : paths) {
     std::error_code failed;
-    const auto bytes = static_cast<int64_t>(std::filesystem::file_size(folder / path, failed));
+    const int64_t bytes =
+        path.ends_with('/')
+            ? 0
+            : static_cast<int64_t>(std::filesystem::file_size(folder / path, failed));
     if (failed || bytes > kFileBytesMax) {
       return make_error(
           ErrorCode::kInvalidArgument, "DATASET_INVALID",

@@ -1,9 +1,10 @@
 // src/base/tar_folder.h: a folder as a tar archive, generated while it is read.
 //
-// The archive contains the folder's files as src/base/folder_files.h lists them, without their
-// owners, modes and times. So the same files give the same bytes on every machine, and the server
-// recognizes content that it already has. The Python client (_tar.py) generates the same bytes.
-// Format: POSIX ustar; a path that is too long for its header is stored in a pax header.
+// The archive contains the folder's files and its empty folders, as src/base/folder_files.h lists
+// them, without their owners, modes and times. So the same files give the same bytes on every
+// machine, and the server recognizes content that it already has. The Python client (_tar.py)
+// generates the same bytes. Format: POSIX ustar; a path that is too long for its header is stored
+// in a pax header.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@ class TarFolder {
   UniqueFd file_;
 };
 
-/// Returns the header block of a file of `bytes` bytes, with the pax header if its path needs one.
+/// Returns the header block of a file of `bytes` bytes, or of a folder if the path ends with '/',
+/// with the pax header if the path needs one.
 std::string tar_header(const std::string& path, int64_t bytes);
 
 }  // namespace trainyard

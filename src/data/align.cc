@@ -5,6 +5,8 @@
 
 #include "src/base/text.h"
 #include "src/base/violations.h"
+#include "src/data/table/category_codes.h"
+#include "src/data/table/column_match.h"
 
 namespace trainyard {
 namespace {
@@ -37,6 +39,15 @@ std::vector<int32_t> indices_by_name(const std::vector<std::string>& from,
   return indices;
 }
 
+/// Returns for each category or class in `from` its code in `to`, or -1 if `to` does not have it.
+std::vector<int32_t> codes_of(const std::vector<std::string>& from,
+                              const std::vector<std::string>& to) {
+  const CategoryCodes known(to);
+  std::vector<int32_t> codes;
+  for (const std::string& name : from) codes.push_back(known.find(name));
+  return codes;
+}
+
 /// Returns a column's position among those of its kind; -1 if there is none.
 int64_t place_among(const DatasetSchema& schema, ColumnSchema::Kind kind, const std::string& name) {
   int64_t place = 0;
@@ -48,23 +59,42 @@ int64_t place_among(const DatasetSchema& schema, ColumnSchema::Kind kind, const 
   return -1;
 }
 
-std::vector<const ColumnSchema*> columns_of(const DatasetSchema& schema, ColumnSchema::Kind kind) {
-  std::vector<const ColumnSchema*> columns;
-  for (const ColumnSchema& column : schema.columns) {
-    if (column.kind == kind) columns.push_back(&column);
-  }
-  return columns;
-}
-
 const char* name_of_kind(ColumnSchema::Kind kind) {
   return kind == ColumnSchema::Kind::kNumeric ? "numeric" : "categorical";
 }
 
+std::vector<std::string> names_of(const std::vector<ColumnSchema>& columns) {
+  std::vector<std::string> names;
+  for (const ColumnSchema& column : columns) names.push_back(column.name);
+  return names;
+}
+
+/// Returns the indices of the model's columns among those of the dataset, by name in any case;
+/// kNoColumn for those that it lacks.
+std::vector<size_t> match_schemas(const DatasetSchema& model, const DatasetSchema& data) {
+  return match_columns(names_of(model.columns), names_of(data.columns));
+}
+
+/// Returns the dataset's columns that the model does not have, each date once.
+std::vector<std::string> other_columns(const DatasetSchema& model, const DatasetSchema& data) {
+  const std::vector<size_t> matches =
+      match_columns(names_of(data.columns), names_of(model.columns));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < matches.size(); ++i) {
+    if (matches[i] != kNoColumn) continue;
+    const ColumnSchema& column = data.columns[i];
+    const std::string& name = column.date.empty() ? column.name : column.date;
+    if (names.empty() || names.back() != name) names.push_back(name);
+  }
+  return names;
+}
+
 void check_columns(const DatasetSchema& model, const DatasetSchema& data, Violations& problems) {
-  for (const ColumnSchema& column : model.columns) {
-    if (place_among(data, column.kind, column.name) >= 0) continue;
-    const bool there = std::ranges::any_of(
-        data.columns, [&](const ColumnSchema& c) { return c.name == column.name; });
+  const std::vector<size_t> matches = match_schemas(model, data);
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const ColumnSchema& column = model.columns[i];
+    const bool there = matches[i] != kNoColumn;
+    if (there && data.columns[matches[i]].kind == column.kind) continue;
     problems.add(kMismatch, "dataset",
                  (there ? "its column " : "lacks the column ") + quoted_value(column.name) +
                      (there ? " is not " : ", which is ") + name_of_kind(column.kind) +
@@ -82,7 +112,7 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
     return;
   }
   if (model.target.kind != TargetSchema::Kind::kClass) return;
-  const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);
+  const std::vector<int32_t> codes = codes_of(data.target.classes, model.target.classes);
   std::vector<bool> reported(codes.size(), false);
   for (const int32_t label : rows.target_class) {
     const auto i = static_cast<size_t>(label);
@@ -128,17 +158,24 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
 
 std::vector<float> pick_numeric(const DatasetSchema& model, const DatasetSchema& data,
                                 const Partition& rows) {
-  const auto wanted = columns_of(model, ColumnSchema::Kind::kNumeric);
+  const std::vector<size_t> matches = match_schemas(model, data);
   const int64_t stride = data.numeric_columns();
-  std::vector<float> out;
-  out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
+  const std::vector<double> offsets = data.numeric_offsets();
   std::vector<int64_t> places;
-  for (const ColumnSchema* column : wanted) {
-    places.push_back(place_among(data, column->kind, column->name));
+  std::vector<double> shifts;
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const ColumnSchema& column = model.columns[i];
+    if (column.kind != ColumnSchema::Kind::kNumeric) continue;
+    places.push_back(place_among(data, column.kind, data.columns[matches[i]].name));
+    shifts.push_back(offsets[static_cast<size_t>(places.back())] - column.offset);
   }
+  std::vector<float> out;
+  out.reserve(static_cast<size_t>(rows.rows) * places.size());
   for (int64_t row = 0; row < rows.rows; ++row) {
-    for (const int64_t place : places) {
-      out.push_back(rows.numeric[static_cast<size_t>(row * stride + place)]);
+    for (size_t c = 0; c < places.size(); ++c) {
+      const auto x =
+          static_cast<double>(rows.numeric[static_cast<size_t>(row * stride + places[c])]);
+      out.push_back(static_cast<float>(x + shifts[c]));
     }
   }
   return out;
@@ -146,24 +183,25 @@ std::vector<float> pick_numeric(const DatasetSchema& model, const DatasetSchema&
 
 std::vector<int32_t> pick_categories(const DatasetSchema& model, const DatasetSchema& data,
                                      const Partition& rows) {
-  const auto wanted = columns_of(model, ColumnSchema::Kind::kCategorical);
-  const auto there = columns_of(data, ColumnSchema::Kind::kCategorical);
+  const std::vector<size_t> matches = match_schemas(model, data);
+  const int64_t stride = data.categorical_columns();
   struct Source {
     int64_t place;
     std::vector<int32_t> codes;
   };
   std::vector<Source> sources;
-  for (const ColumnSchema* column : wanted) {
-    const int64_t place = place_among(data, column->kind, column->name);
-    sources.push_back({place, indices_by_name(there[static_cast<size_t>(place)]->categories,
-                                              column->categories)});
+  for (size_t i = 0; i < matches.size(); ++i) {
+    const ColumnSchema& column = model.columns[i];
+    if (column.kind != ColumnSchema::Kind::kCategorical) continue;
+    const ColumnSchema& there = data.columns[matches[i]];
+    sources.push_back({place_among(data, column.kind, there.name),
+                       codes_of(there.categories, column.categories)});
   }
   std::vector<int32_t> out;
-  out.reserve(static_cast<size_t>(rows.rows) * wanted.size());
+  out.reserve(static_cast<size_t>(rows.rows) * sources.size());
   for (int64_t row = 0; row < rows.rows; ++row) {
     for (const Source& source : sources) {
-      const int32_t code =
-          rows.category[static_cast<size_t>(row * std::ssize(there) + source.place)];
+      const int32_t code = rows.category[static_cast<size_t>(row * stride + source.place)];
       out.push_back(code < 0 ? -1 : source.codes[static_cast<size_t>(code)]);
     }
   }
@@ -209,7 +247,8 @@ std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& dat
 
 bool same_columns(const DatasetSchema& a, const DatasetSchema& b) {
   return std::ranges::equal(a.columns, b.columns, [](const ColumnSchema& x, const ColumnSchema& y) {
-    return x.name == y.name && x.kind == y.kind && x.categories == y.categories;
+    return x.name == y.name && x.kind == y.kind && x.categories == y.categories &&
+           x.offset == y.offset;
   });
 }
 
@@ -221,6 +260,7 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
   AlignedRows out;
   out.view_ = rows;
   if (model.kind == DatasetSchema::Kind::kTabular && !same_columns(model, data)) {
+    out.ignored_columns_ = other_columns(model, data);
     out.own_.numeric = pick_numeric(model, data, rows);
     out.own_.category = pick_categories(model, data, rows);
     out.view_.numeric = out.own_.numeric;
@@ -235,11 +275,18 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
     if (model.stream()) out.view_.rows = std::ssize(out.view_.tokens);
   }
   if (!model.stream() && model.target.classes != data.target.classes) {
-    const std::vector<int32_t> codes = indices_by_name(data.target.classes, model.target.classes);
+    const std::vector<int32_t> codes = codes_of(data.target.classes, model.target.classes);
     for (const int32_t label : rows.target_class) {
       out.own_classes_.push_back(codes[static_cast<size_t>(label)]);
     }
     out.view_.target_class = out.own_classes_;
+  }
+  if (model.target.offset != data.target.offset) {
+    const double shift = data.target.offset - model.target.offset;
+    for (const float target : rows.target_numeric) {
+      out.own_numbers_.push_back(static_cast<float>(static_cast<double>(target) + shift));
+    }
+    out.view_.target_numeric = out.own_numbers_;
   }
   return out;
 }

@@ -1,7 +1,8 @@
 // src/data/align.h: converts the rows of one dataset for a model that was trained on another.
 //
-// Columns, categories and classes are matched by name, tokens by their text, since the codes of the
-// same value differ between datasets. Columns that the model does not know are left out.
+// Columns, categories and classes are matched by name (columns in any case, booleans in any
+// spelling), tokens by their text, since the codes of the same value differ between datasets.
+// Columns that the model does not know are left out.
 #pragma once
 
 #include "src/data/dataset.h"
@@ -22,11 +23,15 @@ class AlignedRows {
   AlignedRows(AlignedRows&&) = default;
   AlignedRows& operator=(AlignedRows&&) = default;
   const Partition& view() const { return view_; }
+  /// Returns the dataset's feature columns that the model does not know.
+  const std::vector<std::string>& ignored_columns() const { return ignored_columns_; }
 
  private:
   AlignedRows() = default;
   RawRows own_;  // the converted arrays
   std::vector<int32_t> own_classes_;
+  std::vector<float> own_numbers_;  // the targets
+  std::vector<std::string> ignored_columns_;
   Partition view_;
 };
 

@@ -8,7 +8,9 @@
 //                      pixels, so that fitting a job's preprocessing need not read every pixel
 //     train.tokens   I32 [rows, max_length], or [tokens] of a stream
 //     train.target   I32 [rows] or F32 [rows]; none for a stream
-//     test.*         the same, if there is a test set
+//     train.group    I32 [rows], if the ingest options name a column of groups
+//     train.time     I32 [rows], the rank of each row's time; if they name a column of times
+//     test.*         the same without group and time, if there is a test set
 //   digest                SHA-256 of the two files above, in the form of sha256sum; written last,
 //                         so that its presence means that the dataset is complete
 #pragma once
@@ -37,6 +39,9 @@ struct Partition {
   std::span<const int64_t> image_sums;  // [rows, C, 2]; only with image_u8, and not for raw rows
   std::span<const int32_t> target_class;
   std::span<const float> target_numeric;
+  // Columns by which jobs may split the rows (DatasetSchema::split); only of the training rows.
+  std::span<const int32_t> group;  // index into group_rows
+  std::span<const int32_t> time;   // later times have higher numbers, equal times the same
 };
 
 /// Reads only the schema of a dataset folder, for planning, without mapping the arrays.
@@ -72,9 +77,18 @@ struct CsvOptions {
   std::vector<int64_t> image;            // [C, H, W]: all feature columns are pixels of one image
   std::vector<std::string> categorical;  // columns of numbers that are read as categories
   std::vector<std::string> ignore;       // columns to leave out
-  std::vector<std::string> missing = DatasetSchema{}.missing_values;
-  std::vector<std::string> date;  // columns of dates or times (src/data/table/date.h)
-  std::string missing_target;     // "skip": rows without a target are left out; "": refused
+  // Texts that mean a missing value in every column, besides the empty one. If there are none, the
+  // defaults of CellReader apply.
+  std::vector<std::string> missing;
+  std::string decimal;               // the decimal mark: "," or ".", and "" for the latter
+  std::string thousands;             // the mark between groups of three digits; "": there is none
+  std::vector<std::string> numbers;  // columns of numbers with units (number_spelling.h)
+  std::vector<std::string> date;     // columns of dates or times (src/data/table/date.h)
+  std::string date_order;      // "day_first", "month_first": of dates for which both are possible
+  std::string missing_target;  // "skip": rows without a target are left out; "": refused
+  // Columns whose values are kept beside the features, whether or not they are features too: a job
+  // may split the rows by `group`, or by `time`, a column of dates or numbers. Empty: none.
+  std::string group, time;
   // Columns to read as text, joined by blanks in file order. If there are any, all other columns
   // except the target are left out.
   std::vector<std::string> text;
@@ -83,6 +97,7 @@ struct CsvOptions {
   int64_t max_length = 128;  // tokens per row: longer rows are truncated, shorter ones padded
 
   bool skips_rows() const { return missing_target == "skip"; }
+  NumberStyle number_style() const { return {decimal == "," ? ',' : '.', thousands}; }
   /// Returns an option's name in messages: "csv.target".
   std::string field(const char* name) const {
     return std::string(json_lines ? "jsonl." : "csv.") + name;
@@ -92,7 +107,8 @@ struct CsvOptions {
 template <FieldsOf<CsvOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   auto& [json_lines, header, delimiter, target, target_kind, image, categorical, ignore, missing,
-         date, missing_target, text, tokenizer, vocabulary_size, max_length] = spec;
+         decimal, thousands, numbers, date, date_order, missing_target, group, time, text,
+         tokenizer, vocabulary_size, max_length] = spec;
   if (!json_lines) {
     visit("header", header);
     visit("delimiter", delimiter);
@@ -102,9 +118,15 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("image", image);
   visit("categorical", categorical);
   visit("ignore", ignore);
-  visit("missing", missing);
+  visit("missing", missing, Written::kUnlessEmpty);
+  visit("decimal", decimal, Written::kUnlessEmpty);
+  visit("thousands", thousands, Written::kUnlessEmpty);
+  visit("numbers", numbers, Written::kUnlessEmpty);
   visit("date", date, Written::kUnlessEmpty);
+  visit("date_order", date_order, Written::kUnlessEmpty);
   visit("missing_target", missing_target, Written::kUnlessEmpty);
+  visit("group", group, Written::kUnlessEmpty);
+  visit("time", time, Written::kUnlessEmpty);
   if (text.empty()) return;
   visit("text", text);
   visit("tokenizer", tokenizer);
@@ -138,16 +160,18 @@ struct ImagesOptions {
   std::string labels;
   double test_share = 0;  // [0, 0.9]: the share of each class that becomes the test set
   uint64_t seed = 0;      // for the random choice of the test set
+  std::string damaged;    // "skip": damaged images are left out; "": refused
 };
 template <FieldsOf<ImagesOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [size, resize, channels, labels, test_share, seed] = spec;
+  auto& [size, resize, channels, labels, test_share, seed, damaged] = spec;
   visit("size", size);
   visit("resize", resize);
   visit("channels", channels);
   visit("labels", labels);
   visit("test_share", test_share);
   visit("seed", seed);
+  visit("damaged", damaged, Written::kUnlessEmpty);
 }
 
 /// The options for a folder or an archive of .txt files, each a row, with a folder for each class.

@@ -102,6 +102,21 @@ void fit_image(const DatasetSchema& schema, const Partition& partition,
   }
 }
 
+/// Returns a value by channel; a single one is that of all channels.
+std::vector<double> by_channel(const std::vector<double>& values, int64_t channels) {
+  if (values.size() == 1) return std::vector<double>(static_cast<size_t>(channels), values[0]);
+  TRAINYARD_CHECK(std::ssize(values) == channels, "a scale of other channels");
+  return values;
+}
+
+void set_scale(const DatasetSchema& schema, const FixedPixelScale& scale, Preprocessing& p) {
+  TRAINYARD_CHECK(schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8,
+                  "only 8-bit pixels are shares of their largest value");
+  p.image_scale = kByteScale;
+  p.image_mean = by_channel(scale.mean, schema.image[0]);
+  p.image_std = by_channel(scale.std, schema.image[0]);
+}
+
 bool usable(const std::vector<double>& std) {
   return std::all_of(std.begin(), std.end(), [](double s) { return s > 0; });
 }
@@ -163,12 +178,8 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
   Preprocessing p;
   if (schema.stream()) p.context_length = options.context_length;
   p.category_codes = options.category_codes;
-  if (options.unit_pixels) {
-    TRAINYARD_CHECK(schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8,
-                    "only 8-bit pixels are shares of their largest value");
-    p.image_scale = kByteScale;
-    p.image_mean.assign(static_cast<size_t>(schema.image[0]), 0);
-    p.image_std.assign(static_cast<size_t>(schema.image[0]), 1);
+  if (options.pixels != nullptr) {
+    set_scale(schema, *options.pixels, p);
   } else if (schema.kind == DatasetSchema::Kind::kImage) {
     fit_image(schema, partition, rows, p);
   }
@@ -203,7 +214,9 @@ int64_t input_elements(const DatasetSchema& schema, int64_t context_length, bool
 RowTransform::RowTransform(const DatasetSchema& schema, const Preprocessing& p)
     : p_(p),
       image_(schema.kind == DatasetSchema::Kind::kImage),
-      text_(schema.kind == DatasetSchema::Kind::kText) {
+      text_(schema.kind == DatasetSchema::Kind::kText),
+      offsets_(schema.numeric_offsets()),
+      target_offset_(schema.target.offset) {
   TRAINYARD_CHECK(p.fits(schema), "the preprocessing was fitted for another schema");
   input_size_ = input_elements(schema, p.context_length, p.category_codes);
   if (image_) {
@@ -308,11 +321,11 @@ void RowTransform::restore_input(std::span<float> sample) const {
     return;
   }
   for (size_t c = 0; c < p_.numeric_mean.size(); ++c) {
-    restore(sample[c], p_.numeric_mean[c], p_.numeric_std[c], 1);
+    restore(sample[c], p_.numeric_mean[c] + offsets_[c], p_.numeric_std[c], 1);
   }
 }
 double RowTransform::restore_target(float value) const {
-  return static_cast<double>(value) * p_.target_std + p_.target_mean;
+  return static_cast<double>(value) * p_.target_std + p_.target_mean + target_offset_;
 }
 
 void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Partition& partition,

@@ -1,12 +1,13 @@
 // src/data/preprocessing.h: converts typed rows to the model's input. It is fitted only on the
 // job's training rows (without validation split and test set) and saved with the model.
 //
-//   numeric      (x - mean) / std; missing -> 0 (the mean)
+//   numeric      (x - mean) / std of the stored numbers, which are the column's minus its offset
+//                (schema.h); missing -> 0 (the mean)
 //   categorical  one-hot over the schema's categories; missing or unseen -> all zeros. If the model
 //                embeds categories, a code: 1 + the category's index; missing or unseen -> 0
 //   text         unchanged tokens: rows truncated or padded at ingest, or windows of a stream
-//   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32; x / 255
-//                with PreprocessingOptions::unit_pixels
+//   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32, with the
+//                mean and deviation of the training rows or, for U8, of a fixed scale
 //   target       unchanged classes; numeric targets are standardized, predictions are mapped back
 //
 // A tabular input is the numeric columns, then the one-hot groups or the codes, each in schema
@@ -22,6 +23,7 @@
 
 #include "src/base/result.h"
 #include "src/data/dataset.h"
+#include "src/data/pixel_scales.h"
 
 namespace trainyard {
 
@@ -46,8 +48,8 @@ struct Preprocessing {
 /// The requirements of a job's model on its input.
 struct PreprocessingOptions {
   int64_t context_length = 0;
-  // Pixels, which must be 8-bit, are scaled to [0, 1] and not standardized.
-  bool unit_pixels = false;
+  // The scale of pixels, which must be 8-bit; null: that of the training rows.
+  const FixedPixelScale* pixels = nullptr;
   bool category_codes = false;
 };
 
@@ -90,7 +92,7 @@ class RowTransform {
   float standardize_edited(int64_t channel, float pixel) const {
     return edited_pixels(channel)(pixel);
   }
-  /// Standardizes a numeric target.
+  /// Standardizes a numeric target as it is stored, without its offset.
   float standardize_target(float value) const;
   /// Maps an input sample of input_size() numbers back: pixels and numeric columns to their own
   /// units; values for categories stay unchanged.
@@ -115,7 +117,9 @@ class RowTransform {
   bool text_ = false;
   int64_t input_size_ = 0;
   int64_t channels_ = 0;
-  int64_t pixels_ = 0;                            // per channel
+  int64_t pixels_ = 0;           // per channel
+  std::vector<double> offsets_;  // of the numeric columns (ColumnSchema::offset)
+  double target_offset_ = 0;
   std::vector<std::array<float, 256>> u8_table_;  // by channel: the standardized value of each byte
   std::vector<int32_t> category_count_;           // by categorical column
 };
@@ -125,8 +129,8 @@ void transform_row(const DatasetSchema& schema, const Preprocessing& p, const Pa
                    int64_t row, float* out);
 
 /// Rows for predict, parsed from CSV with the schema's feature columns (in any order by header
-/// name, or in the schema's order without a header; a target column is ignored), from IDX images,
-/// or from "text" with a row of text on each line. Owns its rows. Refusals as in ingest.
+/// name, or in the schema's order without a header; all other columns are ignored), from IDX
+/// images, or from "text" with a row of text on each line. Owns its rows. Refusals as in ingest.
 struct RawRows {
   /// A category that does not occur in the training rows. It is treated as missing.
   struct Unseen {
@@ -143,8 +147,9 @@ struct RawRows {
   std::vector<float> image_f32;
   std::vector<int32_t> tokens;
   int64_t rows = 0;
-  std::vector<Unseen> unseen;  // the first kUnseenMax ones
-  int64_t unseen_count = 0;    // number of unseen categories in all rows
+  std::vector<Unseen> unseen;                // the first kUnseenMax ones
+  int64_t unseen_count = 0;                  // number of unseen categories in all rows
+  std::vector<std::string> ignored_columns;  // columns that the training data does not have
   Partition view() const;
 };
 Result<RawRows> parse_raw_rows(const DatasetSchema& schema, std::string_view format,

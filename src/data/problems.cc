@@ -18,6 +18,7 @@ Status check_numbers_differ(std::span<const float> target, const std::string& pl
 }
 
 void Problems::add(std::string place, std::string description) {
+  ++count_;
   if (!full()) violations_.push_back({std::move(place), std::move(description)});
 }
 
@@ -30,12 +31,21 @@ Error Problems::error() const {
   const FieldViolation& first = violations_.front();
   std::string message = first.field + ": " + first.description;
   if (violations_.size() > 1) {
-    message += " (the first of " + std::to_string(violations_.size()) +
-               (full() ? " or more problems)" : " problems)");
+    message += " (the first of " + std::to_string(count_) +
+               (count_ == kCountMax ? " or more problems)" : " problems)");
   }
   Error e = make_error(ErrorCode::kInvalidArgument, "DATASET_INVALID", std::move(message));
   e.violations = violations_;
   return e;
+}
+
+std::string message_with_all(const Error& error) {
+  std::string message = error.message;
+  for (size_t i = 1; i < error.violations.size(); ++i) {
+    const FieldViolation& v = error.violations[i];
+    message += (i == 1 ? ". Also: " : "; ") + v.field + ": " + v.description;
+  }
+  return message;
 }
 
 std::string place_of(const std::string& source, int64_t row, int64_t line) {

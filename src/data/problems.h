@@ -1,6 +1,7 @@
 // src/data/problems.h: collects the first problems of a file, each with its place, for one error.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -23,7 +24,7 @@ class Problems {
   bool empty() const { return violations_.empty(); }
   /// Returns true if further problems would be dropped, so that reading can end.
   bool full() const { return violations_.size() >= kCountMax; }
-  /// Adds a problem; those beyond the first 16 are dropped.
+  /// Adds a problem; those beyond the first 16 are only counted.
   void add(std::string place, std::string description);
   void add(const Error& error);
   /// Returns an error with every problem as a violation and the first one as message. Call it only
@@ -32,7 +33,11 @@ class Problems {
 
  private:
   std::vector<FieldViolation> violations_;
+  size_t count_ = 0;  // of all problems that were added
 };
+
+/// Returns the error's message with its other violations, for those who see only the message.
+std::string message_with_all(const Error& error);
 
 /// Returns text such as "data: row 3 (line 4), column 'age'". Rows are counted from 1 without the
 /// header, lines from 1 with it.

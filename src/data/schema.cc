@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "src/base/base64.h"
@@ -48,6 +49,13 @@ Result<ColumnSchema> column_from_json(const nlohmann::json& json) {
     column.date = fields.text("date");
     if (column.kind != ColumnSchema::Kind::kNumeric) fields.refuse("date: expected numbers");
   }
+  if (fields.has("date_order")) {
+    const std::optional<DateOrder> order = find_date_order(fields.text("date_order"));
+    if (!order) fields.refuse("date_order: expected day_first, month_first or time");
+    column.date_order = order.value_or(DateOrder::kYearFirst);
+  }
+  if (fields.has("offset")) column.offset = fields.number("offset");
+  if (fields.has("unit")) column.unit = fields.text("unit");
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return column;
 }
@@ -65,6 +73,8 @@ Result<TargetSchema> target_from_json(const nlohmann::json& json) {
     }
   } else if (kind == "numeric") {
     target.kind = TargetSchema::Kind::kNumeric;
+    if (fields.has("offset")) target.offset = fields.number("offset");
+    if (fields.has("unit")) target.unit = fields.text("unit");
   } else if (kind == "next_token") {
     target.kind = TargetSchema::Kind::kNextToken;
   } else {
@@ -83,6 +93,46 @@ Result<DataWarning> warning_from_json(const nlohmann::json& json) {
   warning.message = fields.text("message");
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return warning;
+}
+
+Result<SplitColumns> split_from_json(const nlohmann::json& json, int64_t rows) {
+  JsonFields fields(json, "schema: split", kSchemaInvalid);
+  SplitColumns split;
+  if (fields.has("group")) {
+    split.group = fields.text("group");
+    split.group_rows = fields.integers("group_rows");
+    if (std::ssize(split.group_rows) > kGroupsMax) {
+      fields.refuse("group_rows: expected at most " + std::to_string(kGroupsMax) + " groups");
+    }
+    if (std::accumulate(split.group_rows.begin(), split.group_rows.end(), int64_t{0}) != rows) {
+      fields.refuse("group_rows: expected " + std::to_string(rows) + " rows in all groups");
+    }
+  }
+  if (fields.has("time")) split.time = fields.text("time");
+  if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+  return split;
+}
+
+/// Reads what is known about the dataset, and not part of a model's schema.
+Status read_dataset_facts(JsonFields& fields, DatasetSchema& schema) {
+  if (fields.has("split")) {
+    ASSIGN_OR_RETURN(schema.split, split_from_json(fields.child("split"), schema.train_rows));
+  }
+  if (!fields.has("warnings")) return {};
+  for (const nlohmann::json& warning : fields.child("warnings")) {
+    ASSIGN_OR_RETURN(schema.warnings.emplace_back(), warning_from_json(warning));
+  }
+  return {};
+}
+
+nlohmann::json to_json(const SplitColumns& split) {
+  nlohmann::json json = nlohmann::json::object();
+  if (!split.group.empty()) {
+    json["group"] = split.group;
+    json["group_rows"] = split.group_rows;
+  }
+  if (!split.time.empty()) json["time"] = split.time;
+  return json;
 }
 
 bool is_piece(TokenizerKind kind, std::string_view piece) {
@@ -114,6 +164,10 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
     }
     return text;
   }
+  if (!text.unicode_version().empty() && fields.text("unicode") != text.unicode_version()) {
+    fields.refuse("unicode: expected " + std::string(text.unicode_version()) +
+                  ", since other versions divide text into other words");
+  }
   text.pieces = fields.texts("pieces");
   const bool bytes = kind == TokenizerKind::kByte;
   if (std::ssize(text.pieces) > kVocabularyMax || bytes != text.pieces.empty() ||
@@ -127,13 +181,30 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
   return text;
 }
 
+/// Reads the marks between fields and in numbers.
+void read_marks(JsonFields& fields, DatasetSchema& schema) {
+  const std::string delimiter = fields.text("delimiter");
+  if (delimiter.size() == 1 && is_csv_delimiter(delimiter[0])) {
+    schema.delimiter = delimiter[0];
+  } else {
+    fields.refuse("delimiter: expected one ASCII byte");
+  }
+  if (fields.has("decimal")) {
+    if (fields.text("decimal") != ",") fields.refuse("decimal: expected a comma");
+    schema.number_style.decimal = ',';
+  }
+  if (fields.has("thousands")) schema.number_style.thousands = fields.text("thousands");
+}
+
 /// Returns how many columns from `first` on are the parts of the date `name`; 0 if the set is
 /// incomplete.
 size_t count_date_parts(const std::vector<ColumnSchema>& columns, size_t first,
                         const std::string& name) {
   size_t count = 0;
   while (first + count < columns.size() && columns[first + count].date == name) ++count;
-  return count == date_parts(false) || count == date_parts(true) ? count : 0;
+  if (count == 0) return 0;
+  const DateOrder order = columns[first].date_order;
+  return count == date_parts({order, false}) || count == date_parts({order, true}) ? count : 0;
 }
 
 /// Returns whether the source's columns contain each feature exactly once and in order, so that raw
@@ -162,6 +233,33 @@ bool source_matches(const DatasetSchema& schema) {
   return feature == features && others == ignored.size() + 1;
 }
 
+/// Reads the fields that only images have.
+void read_images(JsonFields& fields, DatasetSchema& schema) {
+  schema.kind = DatasetSchema::Kind::kImage;
+  schema.image = Shape(fields.integers("image"));
+  if (schema.image.rank() != 3 || !schema.image.fits() || schema.image.elements() < 1 ||
+      schema.image.elements() > kImageValuesMax) {
+    fields.refuse("image: expected [C, H, W]");
+  }
+  const std::optional<DType> dtype = find_dtype(fields.text("image_dtype"));
+  if (dtype == DType::kF32 || dtype == DType::kU8) {
+    schema.image_dtype = *dtype;
+  } else {
+    fields.refuse("image_dtype: expected U8 or F32");
+  }
+  if (fields.has("image_bits")) {
+    schema.image_bits = fields.integer("image_bits", 16, 16);
+    if (schema.image_dtype != DType::kF32 || schema.image[0] != 1) {
+      fields.refuse("image_bits: expected an image of one channel in F32");
+    }
+  }
+  if (fields.has("resize")) {
+    const std::optional<ResizeMode> resize = find_resize(fields.text("resize"));
+    if (!resize) fields.refuse("resize: expected none, stretch, crop or pad");
+    schema.resize = resize.value_or(ResizeMode::kNone);
+  }
+}
+
 }  // namespace
 
 bool is_csv_delimiter(char c) { return c == '\t' || (c >= ' ' && c <= '~' && c != '"'); }
@@ -175,6 +273,14 @@ int64_t DatasetSchema::categorical_columns() const {
   return std::count_if(columns.begin(), columns.end(), [](const ColumnSchema& c) {
     return c.kind == ColumnSchema::Kind::kCategorical;
   });
+}
+
+std::vector<double> DatasetSchema::numeric_offsets() const {
+  std::vector<double> offsets;
+  for (const ColumnSchema& c : columns) {
+    if (c.kind == ColumnSchema::Kind::kNumeric) offsets.push_back(c.offset);
+  }
+  return offsets;
 }
 
 ModelInterface DatasetSchema::interface(int64_t context_length) const {
@@ -229,12 +335,16 @@ nlohmann::json DatasetSchema::to_json() const {
     } else {
       column["kind"] = c.kind == ColumnSchema::Kind::kText ? "text" : "numeric";
       if (!c.date.empty()) column["date"] = c.date;
+      if (c.date_order != DateOrder::kYearFirst) column["date_order"] = name_of(c.date_order);
+      if (c.offset != 0) column["offset"] = c.offset;
+      if (c.unit) column["unit"] = *c.unit;
     }
     json["columns"].push_back(std::move(column));
   }
   if (kind == Kind::kImage) {
     json["image"] = image.dims();
     json["image_dtype"] = name_of(image_dtype);
+    if (image_bits != 8) json["image_bits"] = image_bits;
     if (resize != ResizeMode::kNone) json["resize"] = name_of(resize);
   }
   if (skipped_files > 0) json["skipped_files"] = skipped_files;
@@ -246,6 +356,7 @@ nlohmann::json DatasetSchema::to_json() const {
     } else {
       json["text"]["pieces"] = text.pieces;
     }
+    if (!text.unicode_version().empty()) json["text"]["unicode"] = text.unicode_version();
   }
   json["target"] = {{"name", target.name}};
   if (target.kind == TargetSchema::Kind::kClass) {
@@ -253,14 +364,19 @@ nlohmann::json DatasetSchema::to_json() const {
     json["target"]["classes"] = target.classes;
   } else {
     json["target"]["kind"] = target.kind == TargetSchema::Kind::kNumeric ? "numeric" : "next_token";
+    if (target.offset != 0) json["target"]["offset"] = target.offset;
+    if (target.unit) json["target"]["unit"] = *target.unit;
   }
   json["train_rows"] = train_rows;
   json["test_rows"] = test_rows;
   json["source_columns"] = source_columns;
   json["ignored_columns"] = ignored_columns;
   json["delimiter"] = std::string(1, delimiter);
+  if (number_style.decimal != '.') json["decimal"] = std::string(1, number_style.decimal);
+  if (!number_style.thousands.empty()) json["thousands"] = number_style.thousands;
   json["missing_values"] = missing_values;
   if (statistics) json["statistics"] = statistics_to_json(*statistics);
+  if (split != SplitColumns()) json["split"] = trainyard::to_json(split);
   for (const DataWarning& w : warnings) {
     json["warnings"].push_back(
         {{"key", w.key}, {"columns", w.columns}, {"count", w.count}, {"message", w.message}});
@@ -273,23 +389,7 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   DatasetSchema schema;
   const std::string kind = fields.text("kind");
   if (kind == "image") {
-    schema.kind = Kind::kImage;
-    schema.image = Shape(fields.integers("image"));
-    if (schema.image.rank() != 3 || !schema.image.fits() || schema.image.elements() < 1 ||
-        schema.image.elements() > kImageValuesMax) {
-      fields.refuse("image: expected [C, H, W]");
-    }
-    const std::optional<DType> dtype = find_dtype(fields.text("image_dtype"));
-    if (dtype == DType::kF32 || dtype == DType::kU8) {
-      schema.image_dtype = *dtype;
-    } else {
-      fields.refuse("image_dtype: expected U8 or F32");
-    }
-    if (fields.has("resize")) {
-      const std::optional<ResizeMode> resize = find_resize(fields.text("resize"));
-      if (!resize) fields.refuse("resize: expected none, stretch, crop or pad");
-      schema.resize = resize.value_or(ResizeMode::kNone);
-    }
+    read_images(fields, schema);
   } else if (kind == "text") {
     schema.kind = Kind::kText;
     ASSIGN_OR_RETURN(schema.text, text_from_json(fields.child("text")));
@@ -302,26 +402,17 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   if (fields.has("skipped_rows")) {
     schema.skipped_rows = fields.integer("skipped_rows", 0, 2 * kRowsMax);
   }
-  if (fields.has("warnings")) {
-    for (const nlohmann::json& warning : fields.child("warnings")) {
-      ASSIGN_OR_RETURN(schema.warnings.emplace_back(), warning_from_json(warning));
-    }
-  }
   for (const nlohmann::json& column : fields.child("columns")) {
     ASSIGN_OR_RETURN(schema.columns.emplace_back(), column_from_json(column));
   }
   ASSIGN_OR_RETURN(schema.target, target_from_json(fields.child("target")));
   schema.train_rows = fields.integer("train_rows", 0, kRowsMax);
   schema.test_rows = fields.integer("test_rows", 0, kRowsMax);
+  if (Status s = read_dataset_facts(fields, schema); !s.ok()) return std::move(s).error();
   schema.source_columns = fields.texts("source_columns");
   schema.ignored_columns = fields.texts("ignored_columns");
   schema.missing_values = fields.texts("missing_values");
-  const std::string delimiter = fields.text("delimiter");
-  if (delimiter.size() == 1 && is_csv_delimiter(delimiter[0])) {
-    schema.delimiter = delimiter[0];
-  } else {
-    fields.refuse("delimiter: expected one ASCII byte");
-  }
+  read_marks(fields, schema);
   if (json.contains("statistics")) {
     ASSIGN_OR_RETURN(schema.statistics, statistics_from_json(fields.child("statistics"), schema));
   }

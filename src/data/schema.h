@@ -11,6 +11,8 @@
 
 #include "src/base/result.h"
 #include "src/data/image/image_resize.h"
+#include "src/data/table/csv_cell.h"
+#include "src/data/table/date.h"
 #include "src/data/text/tokenizer.h"
 #include "src/models/model_spec.h"
 #include "src/tensor/shape.h"
@@ -25,6 +27,13 @@ struct ColumnSchema {
   // Numeric: the name of the source's date column of which this column is a part; else empty. The
   // parts of a date are adjacent, in the order of src/data/table/date.h.
   std::string date = {};
+  DateOrder date_order = DateOrder::kYearFirst;  // of a date: how the source writes it
+  // Numeric: the stored numbers are the column's numbers minus this one. It is 0 for nearly all
+  // columns; ColumnCounts::offset() says for which it is not.
+  double offset = 0;
+  // Numeric: the unit or currency of the source's numbers, "kg" or "$", and "" if they have none;
+  // nullopt if they are plain (number_spelling.h).
+  std::optional<std::string> unit = {};
 };
 
 struct TargetSchema {
@@ -32,6 +41,8 @@ struct TargetSchema {
   enum class Kind : uint8_t { kClass, kNumeric, kNextToken } kind = Kind::kClass;
   std::string name;
   std::vector<std::string> classes;  // kClass: names by label; whole numbers are sorted as numbers
+  double offset = 0;                 // kNumeric: as in ColumnSchema
+  std::optional<std::string> unit = {};  // as in ColumnSchema
 };
 
 /// Statistics of a set of numbers. `std` is the population standard deviation, as in NumPy.
@@ -65,12 +76,22 @@ struct DataWarning {
   bool operator==(const DataWarning&) const = default;
 };
 
+/// The columns by which a job may split the training rows, named by the ingest options.
+struct SplitColumns {
+  std::string group = {};                // empty: none
+  std::vector<int64_t> group_rows = {};  // the number of training rows of each group
+  std::string time = {};                 // empty: none
+
+  bool operator==(const SplitColumns&) const = default;
+};
+
 struct DatasetSchema {
   enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
   std::vector<ColumnSchema> columns;      // features in file order, without the target
   TextSchema text;                        // kText: rows of tokens, or one stream of tokens
   Shape image;                            // kImage: [C, H, W]
   DType image_dtype = DType::kU8;         // kImage: U8 (0..255) or F32
+  int64_t image_bits = 8;                 // kImage: 16 if gray image files of 16 bits are numbers
   ResizeMode resize = ResizeMode::kNone;  // kImage: how files of other sizes are resized to [H, W]
   int64_t skipped_files = 0;              // files of a folder that are not rows
   int64_t skipped_rows = 0;               // rows of tables that have no target
@@ -79,16 +100,21 @@ struct DatasetSchema {
   int64_t test_rows = 0;   // rows or tokens of the test set, which is never trained on
   std::optional<DatasetStatistics> statistics;  // nullopt in schemas of older versions
   std::vector<DataWarning> warnings;            // of the dataset; empty in a model's schema
+  SplitColumns split;                           // of the dataset; empty in a model's schema
 
   // How rows of tables are read for predict. `source_columns` are all columns of the source in file
   // order (features, target, ignored ones); empty for IDX.
   std::vector<std::string> source_columns;
   std::vector<std::string> ignored_columns;
   char delimiter = ',';
-  std::vector<std::string> missing_values = {"", "NA", "NaN", "nan", "null", "?"};
+  NumberStyle number_style;
+  // The texts that are missing in all columns; empty: the defaults of CellReader.
+  std::vector<std::string> missing_values;
 
   int64_t numeric_columns() const;
   int64_t categorical_columns() const;
+  /// Returns the offset of each numeric column.
+  std::vector<double> numeric_offsets() const;
   /// Returns true for a language model's text: one stream of tokens, whose windows are the samples.
   bool stream() const { return kind == Kind::kText && text.stream(); }
   /// Returns the shape of preprocessed samples, and the outputs that the target requires.

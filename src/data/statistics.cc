@@ -171,11 +171,28 @@ Result<std::vector<int64_t>> counts_from_json(const nlohmann::json& json, int64_
 
 }  // namespace
 
+NumberStatistics minus_offset(NumberStatistics s, double offset) {
+  s.min -= offset;
+  s.max -= offset;
+  s.mean -= offset;
+  return s;
+}
+
+namespace {
+
+void add_offset(std::optional<NumberStatistics>& s, double offset) {
+  if (s && offset != 0) *s = minus_offset(*s, -offset);
+}
+
+}  // namespace
+
 DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& rows) {
   const Partition train = rows.view();
   DatasetStatistics s;
   const auto numeric = static_cast<size_t>(schema.numeric_columns());
   s.numeric = measure_columns(train.numeric, numeric);
+  const std::vector<double> offsets = schema.numeric_offsets();
+  for (size_t c = 0; c < offsets.size(); ++c) add_offset(s.numeric[c], offsets[c]);
   const auto categorical = static_cast<size_t>(schema.categorical_columns());
   for (const ColumnSchema& column : schema.columns) {
     if (column.kind != ColumnSchema::Kind::kCategorical) continue;
@@ -184,6 +201,7 @@ DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& rows) {
   }
   s.classes = count_codes(train.target_class, 0, 1, schema.target.classes.size());
   s.target = measure_columns(train.target_numeric, 1).front();
+  add_offset(s.target, schema.target.offset);
   if (schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8) {
     s.channels = measure_bytes(rows, schema.image);
   } else if (schema.kind == DatasetSchema::Kind::kImage) {

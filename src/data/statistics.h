@@ -7,9 +7,13 @@
 
 namespace trainyard {
 
+/// Returns statistics of the numbers minus `offset`, as the rows store them.
+NumberStatistics minus_offset(NumberStatistics s, double offset);
+
 /// Makes one or two passes over every array, for U8 images only over their sums. Sums are in double
 /// precision and in row order, so that the same rows give the same bits. Streamed images must have
 /// been written before.
+/// The statistics are in the columns' own units, whatever their offsets.
 DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& train);
 
 nlohmann::json statistics_to_json(const DatasetStatistics& s);

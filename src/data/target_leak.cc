@@ -9,6 +9,7 @@
 
 #include "src/base/text.h"
 #include "src/data/rank_correlation.h"
+#include "src/data/statistics.h"
 #include "src/data/table/column_facts.h"
 #include "src/data/table/column_names.h"
 
@@ -129,11 +130,12 @@ class ClassLeaks {
         continue;
       }
       const float* first = train.numeric.data() + number;
-      const std::optional<NumberStatistics>& numbers = s.numeric[number++];
-      if (!numbers || !column.date.empty()) continue;
-      if (is_small_whole(first, numeric, train.rows, numbers->min, numbers->max)) {
-        const auto values = static_cast<int64_t>(numbers->max - numbers->min) + 2;
-        values_.push_back({column.name, first, nullptr, numeric, static_cast<float>(numbers->min),
+      const std::optional<NumberStatistics>& measured = s.numeric[number++];
+      if (!measured || !column.date.empty()) continue;
+      const NumberStatistics numbers = minus_offset(*measured, column.offset);
+      if (is_small_whole(first, numeric, train.rows, numbers.min, numbers.max)) {
+        const auto values = static_cast<int64_t>(numbers.max - numbers.min) + 2;
+        values_.push_back({column.name, first, nullptr, numeric, static_cast<float>(numbers.min),
                            ValueClasses(values)});
       } else if (by_ranges && column.missing_count == 0) {
         ranges_.push_back({column.name, first, numeric});
@@ -194,14 +196,19 @@ class ClassLeaks {
 };
 
 /// Returns the correlation of each numeric column with the target, over the rows that have a value.
-std::vector<double> correlations(const DatasetStatistics& s, const Partition& train) {
+std::vector<double> correlations(const DatasetSchema& schema, const DatasetStatistics& s,
+                                 const Partition& train) {
   const size_t columns = s.numeric.size();
   std::vector<double> mean(columns), xx(columns), yy(columns), xy(columns), x_sum(columns),
       y_sum(columns), count(columns);
-  for (size_t c = 0; c < columns; ++c) mean[c] = s.numeric[c] ? s.numeric[c]->mean : 0;
+  const std::vector<double> offsets = schema.numeric_offsets();
+  for (size_t c = 0; c < columns; ++c) {
+    mean[c] = s.numeric[c] ? minus_offset(*s.numeric[c], offsets[c]).mean : 0;
+  }
+  const double target_mean = minus_offset(*s.target, schema.target.offset).mean;
   const float* x = train.numeric.data();
   for (const float target : train.target_numeric) {
-    const double y = static_cast<double>(target) - s.target->mean;
+    const double y = static_cast<double>(target) - target_mean;
     for (size_t c = 0; c < columns; ++c, ++x) {
       const bool there = !std::isnan(*x);
       const double dx = there ? static_cast<double>(*x) - mean[c] : 0.0;
@@ -268,7 +275,7 @@ bool follows_in_order(const ColumnSchema& column, size_t c, size_t columns,
 std::vector<TargetLeak> find_number_leaks(const DatasetSchema& schema, const DatasetStatistics& s,
                                           const Partition& train) {
   std::vector<TargetLeak> leaks;
-  const std::vector<double> r = correlations(s, train);
+  const std::vector<double> r = correlations(schema, s, train);
   size_t number = 0;
   for (const ColumnSchema& column : schema.columns) {
     if (column.kind != ColumnSchema::Kind::kNumeric) continue;

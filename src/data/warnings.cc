@@ -12,8 +12,10 @@
 #include "src/data/row_copies.h"
 #include "src/data/table/column_facts.h"
 #include "src/data/table/column_names.h"
+#include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/target_leak.h"
+#include "src/data/unspaced_words.h"
 
 namespace trainyard {
 namespace {
@@ -30,8 +32,12 @@ ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
   facts.distinct = std::ssize(column.categories);
   if (column.categories.empty()) return facts;
   facts.example = column.categories.front();
-  facts.dates = std::ranges::all_of(column.categories,
-                                    [](const auto& text) { return parse_date(text).has_value(); });
+  DateOrders orders = kAllDateOrders;
+  for (const std::string& text : column.categories) {
+    orders = static_cast<DateOrders>(orders & possible_orders(text));
+    if (orders == 0) break;
+  }
+  facts.dates = orders != 0;
   for (const std::string& text : column.categories) facts.words_mean += count_words(text);
   facts.words_mean /= static_cast<double>(column.categories.size());
   return facts;
@@ -84,6 +90,13 @@ int64_t count_distinct(std::span<const float> values, size_t columns, size_t c) 
   return std::unique(column.begin(), column.end()) - column.begin();
 }
 
+/// Returns a number for messages: all digits of a whole one, since large ones may differ in the
+/// last.
+std::string number_text(double value) {
+  const bool whole = std::abs(value) < kExactMax && value == std::floor(value);
+  return whole ? whole_number_text(value) : short_number(value);
+}
+
 /// Returns the facts about numeric column `c`.
 ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics& s,
                              const NumberColumn& scanned, std::span<const float> values, size_t c,
@@ -93,10 +106,10 @@ ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics
   facts.rows = rows;
   facts.missing = column.missing_count;
   if (!s.numeric[c]) return facts;
-  facts.whole = scanned.whole;
+  facts.whole = scanned.whole && column.offset == std::floor(column.offset);
   facts.counts_rows = scanned.counts_rows;
   facts.unnamed = scanned.unnamed;
-  facts.example = short_number(s.numeric[c]->min);
+  facts.example = number_text(s.numeric[c]->min);
   if (s.numeric[c]->max == s.numeric[c]->min) {
     facts.distinct = 1;
   } else if (may_identify_rows(facts)) {
@@ -158,32 +171,6 @@ void add_leaks(const DatasetSchema& schema, const DatasetStatistics& s, const Ty
   }
 }
 
-void add_rare_classes(const DatasetSchema& schema, const DatasetStatistics& s,
-                      std::vector<DataWarning>& warnings) {
-  constexpr size_t kListedMax = 5;
-  std::vector<size_t> rare;
-  if (schema.train_rows < kRowsToJudge) return;
-  for (size_t k = 0; k < s.classes.size(); ++k) {
-    if (s.classes[k] < kClassRowsMin) rare.push_back(k);
-  }
-  if (rare.empty()) return;
-  std::ranges::stable_sort(rare, {}, [&](size_t k) { return s.classes[k]; });
-  std::string listed;
-  for (size_t i = 0; i < std::min(rare.size(), kListedMax); ++i) {
-    listed += (i > 0 ? ", " : "") + quoted_value(schema.target.classes[rare[i]]) + " has " +
-              std::to_string(s.classes[rare[i]]);
-  }
-  if (rare.size() > kListedMax) listed += ", ...";
-  warnings.push_back({"RARE_CLASSES",
-                      {},
-                      std::ssize(rare),
-                      std::to_string(rare.size()) + " of " + std::to_string(s.classes.size()) +
-                          " classes occur in fewer than " + std::to_string(kClassRowsMin) +
-                          " training rows: " + listed +
-                          ". A model can hardly learn them. Collect more rows of them, merge them, "
-                          "or remove them from the files."});
-}
-
 void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const TypedRows& test,
                      std::vector<DataWarning>& warnings) {
   std::vector<int64_t> train_rows(static_cast<size_t>(train.rows));
@@ -202,6 +189,32 @@ void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const 
 }
 
 }  // namespace
+
+std::optional<DataWarning> find_rare_classes(const DatasetSchema& schema,
+                                             std::span<const int64_t> class_rows) {
+  constexpr size_t kListedMax = 5;
+  std::vector<size_t> rare;
+  if (schema.train_rows < kRowsToJudge) return std::nullopt;
+  for (size_t k = 0; k < class_rows.size(); ++k) {
+    if (class_rows[k] < kClassRowsMin) rare.push_back(k);
+  }
+  if (rare.empty()) return std::nullopt;
+  std::ranges::stable_sort(rare, {}, [&](size_t k) { return class_rows[k]; });
+  std::string listed;
+  for (size_t i = 0; i < std::min(rare.size(), kListedMax); ++i) {
+    listed += (i > 0 ? ", " : "") + quoted_value(schema.target.classes[rare[i]]) + " has " +
+              std::to_string(class_rows[rare[i]]);
+  }
+  if (rare.size() > kListedMax) listed += ", ...";
+  return DataWarning{kRareClasses,
+                     {},
+                     std::ssize(rare),
+                     std::to_string(rare.size()) + " of " + std::to_string(class_rows.size()) +
+                         " classes occur in fewer than " + std::to_string(kClassRowsMin) +
+                         " training rows: " + listed +
+                         ". A model can hardly learn them. Collect more rows of them, merge them, "
+                         "or remove them from the files."};
+}
 
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
                                            const TypedRows& train) {
@@ -232,11 +245,16 @@ std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const Datase
     add_columns(schema, s, train, options, warnings);
     add_leaks(schema, s, train, options, warnings);
   }
-  if (schema.target.kind == TargetSchema::Kind::kClass) add_rare_classes(schema, s, warnings);
+  if (const auto rare = find_rare_classes(schema, s.classes)) warnings.push_back(*rare);
   const bool streamed = schema.kind == DatasetSchema::Kind::kImage && train.image_u8.empty() &&
                         train.image_f32.empty();
   if (test.rows > 0 && !schema.stream() && !streamed) {
     add_test_copies(schema, train, test, warnings);
+  }
+  if (schema.kind == DatasetSchema::Kind::kText) {
+    if (auto unspaced = find_unspaced_words(schema.text, train)) {
+      warnings.push_back(*std::move(unspaced));
+    }
   }
   return warnings;
 }

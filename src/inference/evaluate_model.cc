@@ -99,6 +99,7 @@ class LoadedEvaluator final : public ModelEvaluator {
     out.values = std::move(evaluation.values);
     out.confusion = std::move(evaluation.confusion);
     out.target = info_.schema.target;
+    out.ignored_columns = aligned.ignored_columns();
     return out;
   }
 

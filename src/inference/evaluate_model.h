@@ -19,6 +19,7 @@ struct ModelEvaluation {
   std::vector<std::pair<std::string, double>> values;  // by metric
   std::vector<std::vector<int64_t>> confusion;         // [label][prediction], classification only
   TargetSchema target;                                 // the model's target
+  std::vector<std::string> ignored_columns;            // of the dataset: the model has none of them
 };
 
 /// A model that is loaded for evaluation. Not thread-safe.

@@ -115,8 +115,7 @@ class LoadedPredictor final : public Predictor {
       }
       transform_.restore_input(p.reconstruction);
     } else {
-      p.value = static_cast<double>(values[0]) * info_.preprocessing.target_std +
-                info_.preprocessing.target_mean;
+      p.value = transform_.restore_target(values[0]);
     }
     return p;
   }

@@ -231,9 +231,9 @@ void GraphWriter::add_text_input(const std::string& name, const std::vector<int6
                                  const std::string& description) {
   inputs_.push_back(value_message(name, kTextDataType, dims, description));
 }
-void GraphWriter::add_output(const std::string& name, const std::vector<int64_t>& dims,
+void GraphWriter::add_output(const std::string& name, DType dtype, const std::vector<int64_t>& dims,
                              const std::string& description) {
-  outputs_.push_back(value_message(name, data_type_of(DType::kF32), dims, description));
+  outputs_.push_back(value_message(name, data_type_of(dtype), dims, description));
 }
 
 ProtobufMessage GraphWriter::finish(const std::string& name) && {

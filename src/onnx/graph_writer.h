@@ -57,7 +57,7 @@ class GraphWriter {
                  const std::string& description);
   void add_text_input(const std::string& name, const std::vector<int64_t>& dims,
                       const std::string& description);
-  void add_output(const std::string& name, const std::vector<int64_t>& dims,
+  void add_output(const std::string& name, DType dtype, const std::vector<int64_t>& dims,
                   const std::string& description);
   /// Adds a LabelEncoder of ai.onnx.ml: 1 for the first of `names`, 2 for the second and so on; 0
   /// for any other text.

@@ -4,7 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "src/onnx/import_table.h"
+#include "src/onnx/constant_elements.h"
+#include "src/onnx/importer_axes.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -76,24 +77,6 @@ Status import_unsqueeze(NodeImport& n) {
 
 // --- slices, splits and concatenation ---
 
-/// Returns the view of a layer whose axes are those of a canonical operand with other sizes.
-View resized(const Importer::Canonical& c, const std::string& layer, const Ints& sizes) {
-  View y;
-  y.layer = layer;
-  for (size_t k = 0; k < c.view.dims.size(); ++k) {
-    if (c.axis[k] > 0) {
-      y.push_dim(sizes[static_cast<size_t>(c.axis[k] - 1)]);
-      continue;
-    }
-    auto& dim = y.dims.emplace_back();
-    for (const int atom : c.view.dims[k]) {
-      dim.push_back(atom == 0 ? 0 : static_cast<int>(y.atoms.size()));
-      if (atom != 0) y.atoms.push_back(c.view.atoms[static_cast<size_t>(atom)]);
-    }
-  }
-  return y;
-}
-
 struct Cut {
   int64_t start = 0, end = 0, step = 1;
 };
@@ -118,81 +101,38 @@ Result<View> slice(NodeImport& n, const View& x, const std::map<int64_t, Cut>& c
 }
 
 Status import_slice(NodeImport& n) {
-  ASSIGN_OR_RETURN(const auto starts, n.ints_of("starts", 1));
-  std::vector<Extent> ends;
-  if (n.has_input(2)) {
-    ASSIGN_OR_RETURN(ends, n.extents(2, "ends"));
-  } else {
-    for (const int64_t e : n.get_ints("ends")) ends.push_back({e, false});
-  }
-  ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 3));
   ASSIGN_OR_RETURN(const View x, n.view(0));
-  if (!starts || starts->size() != ends.size()) return n.refuse("starts and ends differ in length");
-  Ints axes(starts->size()), steps(starts->size(), 1);
-  std::iota(axes.begin(), axes.end(), 0);
-  ASSIGN_OR_RETURN(axes, n.axes(given.value_or(axes), x.rank()));
-  if (n.has_input(4)) {
-    ASSIGN_OR_RETURN(steps, n.ints(4, "steps"));
-  }
-  if (axes.size() != starts->size() || steps.size() != starts->size()) {
-    return n.refuse("starts, ends, axes and steps have different lengths");
-  }
+  ASSIGN_OR_RETURN(const SliceArguments a, slice_arguments(n, x.rank()));
   std::map<int64_t, Cut> cuts;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Extent size = x.extent(x.dims[static_cast<size_t>(axes[i])]);
-    const int64_t start = (*starts)[i], step = steps[i];
-    const bool to_end =
-        ends[i] == size || (!ends[i].batch && (ends[i].count >= 1'000'000'000'000 ||
-                                               (!size.batch && ends[i].count >= size.count)));
-    if (start == 0 && step == 1 &&
-        (to_end || ends[i].count >= std::numeric_limits<int32_t>::max())) {
-      continue;  // the slice is the whole dimension
+  for (size_t i = 0; i < a.axes.size(); ++i) {
+    const Extent size = x.extent(x.dims[static_cast<size_t>(a.axes[i])]);
+    if (a.takes_all(i, size)) continue;
+    if (size.batch || a.ends[i].batch) return n.refuse("cuts the batch");
+    if (a.steps[i] < 1) {
+      return n.refuse("step " + std::to_string(a.steps[i]) + ", expected 1 or more");
     }
-    if (size.batch || ends[i].batch) return n.refuse("cuts the batch");
-    if (step < 1) return n.refuse("step " + std::to_string(step) + ", expected 1 or more");
     const int64_t last = size.count;
     const auto bounded = [last](int64_t p) {
       return std::clamp<int64_t>(p < 0 ? p + last : p, 0, last);
     };
-    const Cut cut{bounded(start), bounded(ends[i].count), std::min(step, last)};
+    const Cut cut{bounded(a.starts[i]), bounded(a.ends[i].count), std::min(a.steps[i], last)};
     if (cut.start >= cut.end) return n.refuse("selects nothing");
-    cuts[axes[i]] = cut;
+    cuts[a.axes[i]] = cut;
   }
   if (cuts.empty()) return n.give(x);
   return n.give(slice(n, x, cuts));
 }
 
-Status import_split(NodeImport& n) {
-  ASSIGN_OR_RETURN(auto parts, n.ints_of("split", 1));
-  ASSIGN_OR_RETURN(const View x, n.view(0));
-  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), x.rank()));
-  const auto at = static_cast<size_t>(axis);
-  const Extent whole = x.extent(x.dims[at]);
-  if (whole.batch) return n.refuse("cuts the batch");
-  const auto count = std::ssize(n.node().outputs);
-  if (!parts) {
-    const int64_t size = (whole.count + count - 1) / count;  // the last part may be smaller
-    parts.emplace(static_cast<size_t>(count), size);
-    parts->back() = whole.count - size * (count - 1);
+/// Returns an input of a Concat. A constant of a fixed batch gets the batch where other parts have
+/// it.
+Result<View> part_of_concat(NodeImport& n, size_t i) {
+  const Constant* c = n.find_constant(i);
+  if (c == nullptr) return n.view(i);
+  Constant open = *c;
+  for (size_t k = 0; k < n.input_count(); ++k) {
+    if (n.has_input(k)) open = with_open_batch(open, n.dims(k), n.fixed_batch());
   }
-  int64_t sum = 0;
-  for (const int64_t part : *parts) {
-    if (part < 1 || part > whole.count) return n.refuse("a part has size " + std::to_string(part));
-    sum += part;
-  }
-  if (std::ssize(*parts) != count || sum != whole.count) {
-    return n.refuse("parts " + Shape(*parts).to_string() + " do not add up to " +
-                    std::to_string(whole.count));
-  }
-  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
-  ASSIGN_OR_RETURN(
-      const std::string layer,
-      n.importer().add_layer("Split", {{"axis", c.axis[at]}, {"split", *parts}}, {c.layer}));
-  for (size_t i = 0; i < parts->size(); ++i) {
-    const std::string part = layer + "." + std::to_string(i);
-    (void)n.give(resized(c, part, n.importer().sizes_of(part)), i);
-  }
-  return {};
+  return n.importer().to_view(open);
 }
 
 Status import_concat(NodeImport& n) {
@@ -203,7 +143,7 @@ Status import_concat(NodeImport& n) {
   std::optional<Importer::Canonical> first;
   std::vector<View> parts;
   for (size_t i = 0; i < n.input_count(); ++i) {
-    ASSIGN_OR_RETURN(View x, n.view(i));
+    ASSIGN_OR_RETURN(View x, part_of_concat(n, i));
     if (x.rank() != rank)
       return n.refuse("shape " + to_string(x.extents()) + " differs in rank from the first");
     if (x.extent(x.dims[at]).batch) return n.refuse("joins samples");
@@ -284,35 +224,30 @@ Status import_pad(NodeImport& n) {
 Status import_expand(NodeImport& n) {
   ASSIGN_OR_RETURN(std::vector<Extent> wanted, n.extents(1, "the shape"));
   ASSIGN_OR_RETURN(View x, n.view(0));
-  while (x.dims.size() < wanted.size()) x.dims.insert(x.dims.begin(), std::vector<int>{});
-  while (wanted.size() < x.dims.size()) wanted.insert(wanted.begin(), Extent{});
-  const auto fixed = n.importer().fixed_batch();
-  bool grows = false;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const Extent now = x.extent(x.dims[i]);
-    if (wanted[i] == now || wanted[i] == Extent{}) continue;
-    if (now.batch && fixed && wanted[i] == Extent{now.count * *fixed, false}) continue;
-    if (!x.dims[i].empty()) return n.refuse(to_string(x.extents()) + " to " + to_string(wanted));
-    if (wanted[i] == Extent{1, true}) {
-      if (n.importer().has_batch(x.layer))
-        return n.refuse("repeats a value of one sample for all others");
-      x.dims[i] = {0};  // broadcast where it is used, since it is the same for every sample
-      continue;
-    }
-    if (wanted[i].batch || wanted[i].count < 1) return n.refuse("to " + to_string(wanted));
-    grows = true;
+  return n.give(expanded(n, std::move(x), std::move(wanted)));
+}
+
+// A dimension of several elements is repeated as a new dimension in front of it, with which it is
+// then merged.
+Status import_tile(NodeImport& n) {
+  ASSIGN_OR_RETURN(const std::vector<Extent> repeats, n.extents(1, "repeats"));
+  ASSIGN_OR_RETURN(View x, n.view(0));
+  if (repeats.size() != x.dims.size()) return n.refuse("repeats does not name every dimension");
+  std::vector<Extent> wanted;
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    const Extent now = x.extent(x.dims[2 * i]);
+    x.dims.insert(x.dims.begin() + 2 * static_cast<std::ptrdiff_t>(i), std::vector<int>{});
+    wanted.push_back(repeats[i]);
+    wanted.push_back(now);
   }
-  if (!grows) return n.give(x);
-  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
-  Ints shape = n.importer().sizes_of(c.layer);
-  for (size_t k = 0; k < wanted.size(); ++k) {
-    if (c.axis[k] < 0) continue;
-    int64_t& size = shape[static_cast<size_t>(c.axis[k] - 1)];
-    size = std::max(size, wanted[k].count);
+  ASSIGN_OR_RETURN(View y, expanded(n, std::move(x), std::move(wanted)));
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    std::vector<int> second = std::move(y.dims[i + 1]);
+    y.dims.erase(y.dims.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    if (!y.dims[i].empty() && holds_batch(second)) return n.refuse("repeats the batch");
+    y.dims[i].insert(y.dims[i].end(), second.begin(), second.end());
   }
-  ASSIGN_OR_RETURN(const std::string layer,
-                   n.importer().add_layer("Expand", {{"shape", shape}}, {c.layer}));
-  return n.give(resized(c, layer, n.importer().sizes_of(layer)));
+  return n.give(std::move(y));
 }
 
 // --- reductions ---
@@ -367,6 +302,23 @@ Status import_reduce(NodeImport& n) {
 
 }  // namespace
 
+View resized(const Importer::Canonical& c, const std::string& layer, const Ints& sizes) {
+  View y;
+  y.layer = layer;
+  for (size_t k = 0; k < c.view.dims.size(); ++k) {
+    if (c.axis[k] > 0) {
+      y.push_dim(sizes[static_cast<size_t>(c.axis[k] - 1)]);
+      continue;
+    }
+    auto& dim = y.dims.emplace_back();
+    for (const int atom : c.view.dims[k]) {
+      dim.push_back(atom == 0 ? 0 : static_cast<int>(y.atoms.size()));
+      if (atom != 0) y.atoms.push_back(c.view.atoms[static_cast<size_t>(atom)]);
+    }
+  }
+  return y;
+}
+
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index) {
   const Extent size = x.extent(x.dims[static_cast<size_t>(axis)]);
   const int64_t at = index < 0 ? index + size.count : index;
@@ -381,18 +333,82 @@ Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t inde
   return y;
 }
 
-Result<View> take_range(NodeImport& n, const View& x, int64_t axis, const Ints& indices) {
-  const Extent size = x.extent(x.dims[static_cast<size_t>(axis)]);
-  const int64_t step = indices.size() > 1 ? indices[1] - indices[0] : 1;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const int64_t expected = indices[0] + static_cast<int64_t>(i) * step;
-    if (size.batch || step < 1 || indices[i] != expected || indices[i] < 0 ||
-        indices[i] >= size.count) {
-      return n.refuse("selects samples, or elements that are not an ascending range");
+Result<View> expanded(NodeImport& n, View x, std::vector<Extent> wanted) {
+  while (x.dims.size() < wanted.size()) x.dims.insert(x.dims.begin(), std::vector<int>{});
+  while (wanted.size() < x.dims.size()) wanted.insert(wanted.begin(), Extent{});
+  const auto fixed = n.fixed_batch();
+  const bool is_batched = n.importer().has_batch(x.layer);
+  bool grows = false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Extent now = x.extent(x.dims[i]);
+    if (wanted[i] == now || wanted[i] == Extent{}) continue;
+    if (now.batch && fixed && wanted[i] == Extent{now.count * *fixed, false}) continue;
+    if (!x.dims[i].empty()) return n.refuse(to_string(x.extents()) + " to " + to_string(wanted));
+    // A file with a fixed batch repeats a class token as often as there are samples.
+    const bool is_fixed = i == 0 && !is_batched && fixed && wanted[i] == Extent{*fixed, false};
+    if (wanted[i] == Extent{1, true} || is_fixed) {
+      if (is_batched) return n.refuse("repeats a value of one sample for all others");
+      x.dims[i] = {0};  // broadcast where it is used, since it is the same for every sample
+      continue;
     }
+    if (wanted[i].batch || wanted[i].count < 1) return n.refuse("to " + to_string(wanted));
+    grows = true;
   }
+  if (!grows) return x;
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  Ints shape = n.importer().sizes_of(c.layer);
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    if (c.axis[k] < 0) continue;
+    int64_t& size = shape[static_cast<size_t>(c.axis[k] - 1)];
+    size = std::max(size, wanted[k].count);
+  }
+  ASSIGN_OR_RETURN(const std::string layer,
+                   n.importer().add_layer("Expand", {{"shape", shape}}, {c.layer}));
+  return resized(c, layer, n.importer().sizes_of(layer));
+}
+
+/// Returns the ascending ranges of equal steps of which a list consists.
+std::vector<Cut> ranges_of(const Ints& list) {
+  std::vector<Cut> ranges;
+  for (size_t i = 0; i < list.size();) {
+    size_t end = i + 1;
+    const int64_t step = end < list.size() && list[end] > list[i] ? list[end] - list[i] : 1;
+    while (end < list.size() && list[end] - list[end - 1] == step) ++end;
+    ranges.push_back({list[i], list[end - 1] + 1, step});
+    i = end;
+  }
+  return ranges;
+}
+
+Result<View> take_list(NodeImport& n, const View& x, int64_t axis, const Ints& indices) {
+  constexpr size_t kRangesMax = 64;
+  const auto at = static_cast<size_t>(axis);
+  const Extent size = x.extent(x.dims[at]);
+  if (size.batch) return n.refuse("selects samples from the batch");
   if (indices.empty()) return n.refuse("selects nothing");
-  return slice(n, x, {{axis, {indices.front(), indices.back() + 1, step}}});
+  Ints list;
+  for (const int64_t index : indices) {
+    list.push_back(index < 0 ? index + size.count : index);
+    if (list.back() < 0 || list.back() >= size.count)
+      return n.refuse("index " + std::to_string(index) + " is out of range");
+  }
+  const std::vector<Cut> ranges = ranges_of(list);
+  if (ranges.size() == 1) return slice(n, x, {{axis, ranges[0]}});
+  if (ranges.size() > kRangesMax) {
+    return n.refuse("selects elements in an order of more than " + std::to_string(kRangesMax) +
+                    " ranges");
+  }
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  std::vector<std::string> parts;
+  for (const Cut& cut : ranges) {
+    Attributes a{{"starts", Ints{cut.start}}, {"ends", Ints{cut.end}}, {"axes", Ints{c.axis[at]}}};
+    if (cut.step != 1) a.set("steps", Ints{cut.step});
+    ASSIGN_OR_RETURN(parts.emplace_back(),
+                     n.importer().add_layer("Slice", std::move(a), {c.layer}));
+  }
+  ASSIGN_OR_RETURN(const std::string layer,
+                   n.importer().add_layer("Concat", {{"axis", c.axis[at]}}, parts));
+  return resized(c, layer, n.importer().sizes_of(layer));
 }
 
 std::vector<ImportRow> shape_imports() {
@@ -430,11 +446,11 @@ std::vector<ImportRow> shape_imports() {
        .attributes = {{"starts", A::kInts}, {"ends", A::kInts}, {"axes", A::kInts}},
        .import = import_slice,
        .fold = fold_movement},
-      {.op = "Split",
-       .becomes = "split",
+      {.op = "Tile",
+       .becomes = "expand",
        .limits = "of the batch",
-       .attributes = {{"axis"}, {"split", A::kInts}, {"num_outputs"}},
-       .import = import_split},
+       .import = import_tile,
+       .fold = fold_movement},
       {.op = "Concat",
        .becomes = "concat",
        .limits = "of samples",
@@ -463,7 +479,8 @@ std::vector<ImportRow> shape_imports() {
                     .becomes = becomes,
                     .limits = "over the batch",
                     .attributes = {{"axes", A::kInts}, {"keepdims"}, {"noop_with_empty_axes"}},
-                    .import = import_reduce});
+                    .import = import_reduce,
+                    .fold = fold_reduce});
   }
   return rows;
 }

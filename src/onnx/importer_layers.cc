@@ -1,8 +1,10 @@
 // Creates layers from views, with the axes that an operation needs.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
+#include "src/onnx/constant_elements.h"
 #include "src/onnx/importer_axes.h"
 
 namespace trainyard::onnx {
@@ -123,13 +125,18 @@ bool Importer::is_no_bias(const Constant& c) const {
          c.uniform() && c.floats->front() == 0;
 }
 
-// Identifies a trained constant. One whose elements were moved is no longer an initializer, but the
-// origins of its elements still identify it.
+// Identifies a constant. One whose elements were moved is no longer an initializer, but the origins
+// of its elements still identify it. Fixed constants of equal numbers are the same.
 std::string Importer::identity_of(const Constant& c) const {
-  if (!c.initializer.empty() || !c.origins) return c.initializer;
+  if (c.trainable && (!c.initializer.empty() || !c.origins)) return c.initializer;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const Origin o : *c.origins) hash = (hash ^ o) * 0x100000001b3;
-  return "#" + std::to_string(hash);
+  const auto add = [&hash](uint32_t part) { hash = (hash ^ part) * 0x100000001b3; };
+  if (c.origins) {
+    for (const Origin o : *c.origins) add(o);
+    return "#" + std::to_string(hash);
+  }
+  for (const float x : *c.floats) add(std::bit_cast<uint32_t>(x));
+  return "=" + std::to_string(hash) + to_string(c.dims);
 }
 
 void Importer::remember_weight(const std::string& initializer, const std::string& layer) {
@@ -256,8 +263,8 @@ Result<std::string> Importer::constant_layer(const Constant& c, const std::vecto
   set_weight(layer, "weight", std::move(numbers));
   if (c.trainable) {
     remember_weight(c.initializer, layer);
-  } else if (!c.initializer.empty()) {
-    note("Layer " + layer + " has fixed numbers; `trainable: true` would train them.");
+  } else if (!uniform) {
+    fixed_layers_.insert(layer);
   }
   return layer;
 }
@@ -287,7 +294,7 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
   const std::string identity = identity_of(*constant);
   std::string key = identity + Shape(shape).to_string();
   for (const int atom : order) key += " " + std::to_string(atom);
-  const bool is_known = constant->trainable && !identity.empty();
+  const bool is_known = !identity.empty();
   if (const auto known = arranged_.find(key); is_known && known != arranged_.end()) {
     return known->second;
   }
@@ -296,12 +303,13 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
   return layer;
 }
 
-Result<View> Importer::to_view(const Constant& constant) {
-  if (!constant.is_float || constant.empty()) {
-    return misfit(constant.is_float ? "a constant without elements"
-                                    : "whole numbers, expected a layer's output");
+Result<View> Importer::to_view(const Constant& given) {
+  if (!given.is_float || given.empty()) {
+    return misfit(given.is_float ? "a constant without elements"
+                                 : "whole numbers, expected a layer's output");
   }
-  View view = shape_view(constant);
+  View view = shape_view(given);
+  ASSIGN_OR_RETURN(const Constant constant, one_sample(given));
   if (constant.is_splat && constant.trainable && view.atoms.size() > 1) {
     return misfit("a single trained number is expanded over the batch");
   }

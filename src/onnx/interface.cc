@@ -20,7 +20,7 @@ constexpr const char* kLoadRemedy =
     "; export it without raw rows: trainyard.load in Python then reads the rows";
 
 // Version of the metadata `rows`. Readers refuse versions that they do not know.
-constexpr int kRowsVersion = 1;
+constexpr int kRowsVersion = 2;
 
 std::string cast(GraphWriter& onnx, const std::string& x, DType dtype, const std::string& name) {
   return onnx.add_node("Cast", {x}, name, {{"to", data_type_of(dtype)}});
@@ -84,9 +84,10 @@ InputNames write_table(GraphWriter& onnx, const DatasetSchema& schema, const Pre
   TableValues table;
   if (numbers > 0) {
     table.numeric = "numeric";
-    onnx.add_input("numeric", DType::kF32, {kBatch, numbers},
-                   "the numeric columns in the order of 'columns', in their own units; NaN where a "
-                   "value is missing");
+    onnx.add_input(
+        "numeric", DType::kF32, {kBatch, numbers},
+        "the numeric columns in the order of 'columns', in their own units, minus a column's "
+        "'offset' if it has one; NaN where a value is missing");
   }
   if (p.category_codes) {
     table.categorical = "categorical";
@@ -112,6 +113,18 @@ std::string write_one_hot(GraphWriter& onnx, const std::string& codes, size_t ca
   return cast(onnx, equal, DType::kF32, codes + ":one_hot");
 }
 
+/// Adds the input of a numeric column, which is a double if the column has an offset, and returns
+/// the stored number F32 [N, 1].
+std::string write_raw_number(GraphWriter& onnx, const ColumnSchema& column) {
+  const char* about = "in its own unit; NaN where it is missing";
+  onnx.add_input(column.name, column.offset == 0 ? DType::kF32 : DType::kF64, {kBatch, 1}, about);
+  if (column.offset == 0) return column.name;
+  const std::string name = column.name + ":";
+  onnx.add_doubles(name + "offset", Shape{}, {column.offset});
+  const std::string near = onnx.add_node("Sub", {column.name, name + "offset"}, name + "near");
+  return cast(onnx, near, DType::kF32, name + "stored");
+}
+
 InputNames write_tokens(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
   const int64_t length = schema.interface(p.context_length).input[0];
   onnx.add_input("tokens", DType::kI64, {kBatch, length},
@@ -128,9 +141,23 @@ Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
                {"first_piece_id", text.first_piece_id()},
                {"pieces", text.pieces}};
   if (!text.model.empty()) json["sentencepiece_model"] = base64_encode(text.model);
+  if (!text.unicode_version().empty()) json["unicode"] = text.unicode_version();
   if (text.padding_id() >= 0) json["padding_id"] = text.padding_id();
   if (text.unknown_id() >= 0) json["unknown_id"] = text.unknown_id();
   return json;
+}
+
+/// Describes how image files become the input `image`, and what the graph does with it first.
+Json image_metadata(const DatasetSchema& schema, const Preprocessing& p) {
+  return {{"channels", schema.image[0]},
+          {"height", schema.image[1]},
+          {"width", schema.image[2]},
+          {"bits", schema.image_bits},
+          {"resize", name_of(schema.resize)},
+          {"filter", "bilinear, antialiased"},
+          {"scale", p.image_scale},
+          {"mean", p.image_mean},
+          {"std", p.image_std}};
 }
 
 /// Describes how rows of text become the inputs, in addition to `columns` and `text`, for programs
@@ -139,7 +166,10 @@ Json rows_metadata(const DatasetSchema& schema) {
   return {{"version", kRowsVersion},
           {"source_columns", schema.source_columns},
           {"ignored_columns", schema.ignored_columns},
-          {"missing_values", schema.missing_values}};
+          {"missing_values", schema.missing_values},
+          {"delimiter", std::string(1, schema.delimiter)},
+          {"decimal", std::string(1, schema.number_style.decimal)},
+          {"thousands", schema.number_style.thousands}};
 }
 
 std::string dump(const Json& json) {
@@ -185,8 +215,7 @@ Result<InputNames> write_raw_inputs(GraphWriter& onnx, const DatasetSchema& sche
                          kLoadRemedy);
     }
     if (c.kind == ColumnSchema::Kind::kNumeric) {
-      onnx.add_input(c.name, DType::kF32, {kBatch, 1}, "in its own unit; NaN where it is missing");
-      numbers.push_back(c.name);
+      numbers.push_back(write_raw_number(onnx, c));
       continue;
     }
     onnx.add_text_input(c.name, {kBatch, 1}, "a category's name; any other text counts as missing");
@@ -217,15 +246,16 @@ void write_classes(GraphWriter& onnx, int64_t outputs, const std::string& output
   }
   onnx.add_node("Identity", {scores}, "logits");
   onnx.add_node("Softmax", {"logits"}, "probabilities", {{"axis", int64_t{-1}}});
-  onnx.add_output("logits", {kBatch, outputs}, "one score for each of 'classes'");
-  onnx.add_output("probabilities", {kBatch, outputs},
+  onnx.add_output("logits", DType::kF32, {kBatch, outputs}, "one score for each of 'classes'");
+  onnx.add_output("probabilities", DType::kF32, {kBatch, outputs},
                   "softmax of logits: the probability of each of 'classes'");
 }
 
-/// Writes (value * std + mean) / scale, the inverse of standardize(). The result is F32.
-void write_restored(GraphWriter& onnx, const std::string& output, const std::string& name,
-                    const Shape& shape, const std::vector<double>& mean,
-                    const std::vector<double>& std, double scale) {
+/// Writes (value * std + mean) / scale, the inverse of standardize(), and returns its name. The
+/// result is F64.
+std::string write_restored(GraphWriter& onnx, const std::string& output, const std::string& name,
+                           const Shape& shape, const std::vector<double>& mean,
+                           const std::vector<double>& std, double scale) {
   onnx.add_doubles(name + ":mean", shape, mean);
   onnx.add_doubles(name + ":std", shape, std);
   const std::string wide = cast(onnx, output, DType::kF64, name + ":double");
@@ -235,7 +265,7 @@ void write_restored(GraphWriter& onnx, const std::string& output, const std::str
     onnx.add_doubles(name + ":scale", Shape{}, {scale});
     value = onnx.add_node("Div", {value, name + ":scale"}, name + ":restored");
   }
-  cast(onnx, value, DType::kF32, name);
+  return value;
 }
 
 /// Writes the reconstruction in the units of the input. Codes of categories are not converted.
@@ -248,15 +278,17 @@ void write_reconstruction(GraphWriter& onnx, const Objective& objective,
   dims.insert(dims.end(), input.dims().begin(), input.dims().end());
   output = onnx.add_node("Reshape", {output, onnx.constant(dims)}, name + ":input");
   if (schema.kind == DatasetSchema::Kind::kImage) {
-    write_restored(onnx, output, name, Shape{input[0], 1, 1}, p.image_mean, p.image_std,
-                   p.image_scale);
+    output = write_restored(onnx, output, name, Shape{input[0], 1, 1}, p.image_mean, p.image_std,
+                            p.image_scale);
   } else {
     std::vector<double> mean = p.numeric_mean, std = p.numeric_std;
     mean.resize(static_cast<size_t>(input[0]), 0);
     std.resize(static_cast<size_t>(input[0]), 1);
-    write_restored(onnx, output, name, Shape{input[0]}, mean, std, 1);
+    output = write_restored(onnx, output, name, Shape{input[0]}, mean, std, 1);
   }
-  onnx.add_output(name, dims, "the input as the model reproduces it, in the input's units");
+  cast(onnx, output, DType::kF32, name);
+  onnx.add_output(name, DType::kF32, dims,
+                  "the input as the model reproduces it, in the input's units");
 }
 
 }  // namespace
@@ -271,14 +303,19 @@ void write_outputs(GraphWriter& onnx, const Objective& objective, const DatasetS
       return write_reconstruction(onnx, objective, schema, p, output);
     case TargetForm::kNextToken:
       onnx.add_node("Identity", {output}, "logits");
-      onnx.add_output("logits", {kBatch, interface.input[0], interface.outputs},
+      onnx.add_output("logits", DType::kF32, {kBatch, interface.input[0], interface.outputs},
                       "for each position, one score per token that may follow");
       return;
     case TargetForm::kNumeric:
       break;
   }
-  write_restored(onnx, output, "prediction", Shape{}, {p.target_mean}, {p.target_std}, 1);
-  onnx.add_output("prediction", {kBatch, interface.outputs}, "the target, in its own unit");
+  // A target with an offset is far from 0, so that 32 bits would lose the prediction's digits.
+  const DType dtype = schema.target.offset == 0 ? DType::kF32 : DType::kF64;
+  const std::string value =
+      write_restored(onnx, output, "prediction", Shape{}, {p.target_mean + schema.target.offset},
+                     {p.target_std}, 1);
+  cast(onnx, value, dtype, "prediction");
+  onnx.add_output("prediction", dtype, {kBatch, interface.outputs}, "the target, in its own unit");
 }
 
 std::map<std::string, std::string> interface_metadata(const Objective& objective,
@@ -309,6 +346,7 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
       metadata["text"] = dump(text_metadata(schema, p));
       break;
     case DatasetSchema::Kind::kImage:
+      metadata["image"] = dump(image_metadata(schema, p));
       break;
     case DatasetSchema::Kind::kTabular:
       Json columns = Json::array();
@@ -319,6 +357,9 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
           column["categories"] = c.categories;
         }
         if (!c.date.empty()) column["date"] = c.date;
+        if (c.date_order != DateOrder::kYearFirst) column["date_order"] = name_of(c.date_order);
+        if (c.offset != 0) column["offset"] = c.offset;
+        if (c.unit) column["unit"] = *c.unit;
         columns.push_back(std::move(column));
       }
       metadata["columns"] = dump(columns);

@@ -7,10 +7,12 @@
 #include "src/base/violations.h"
 #include "src/data/limits.h"
 #include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "src/data/load/windows.h"
 #include "src/job/augmentation.h"
 #include "src/job/metrics.h"
 #include "src/planning/lora.h"
+#include "src/planning/split_check.h"
 #include "src/runtime/communicator.h"
 
 namespace trainyard {
@@ -52,7 +54,7 @@ void check_intervals(const Recipe& r, Violations& violations) {
                    "has no effect without recipe.keep_best; remove it or set "
                    "recipe.keep_best.metric");
   }
-  if (r.evaluate_every_steps > 0 && r.validation_split == 0) {
+  if (r.evaluate_every_steps > 0 && !r.holds_out_rows()) {
     violations.add("FIELD_UNUSED", "recipe.evaluate_every_steps",
                    "has no effect without validation rows; remove it or set "
                    "recipe.validation_split");
@@ -242,11 +244,18 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
     count_windows(r, schema, shape, violations);
     if (violations.count() > before) return;
   } else {
-    shape.validation_rows = validation_row_count(schema.train_rows, r.validation_split);
+    shape.validation_rows = count_validation_rows(schema, r.split_rule());
     shape.train_rows = schema.train_rows - shape.validation_rows;
     shape.test_rows = schema.test_rows;
   }
   const int64_t held_out = shape.validation_rows;
+  if (r.split_folds > 0 && held_out == 0) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.split.folds",
+                   "fold " + std::to_string(r.split_fold) +
+                       " has no row, since the only row of a class is never held out; expected "
+                       "fewer folds, or more rows of each class");
+    return;
+  }
   if (r.validation_split > 0 && (held_out == 0 || shape.train_rows == 0)) {
     violations.add(
         "FIELD_OUT_OF_RANGE", "recipe.validation_split",
@@ -262,7 +271,8 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
     std::string rows = "the " + std::to_string(shape.train_rows) +
                        (schema.stream() ? " training windows" : " training rows");
     if (held_out > 0) {
-      rows += " (" + std::to_string(held_out) + " more are held out by recipe.validation_split)";
+      rows += " (" + std::to_string(held_out) + " more are held out by " +
+              (r.split_folds > 0 ? "recipe.split.folds" : "recipe.validation_split") + ")";
     }
     violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                    std::to_string(r.batch_size) + " is larger than " + rows + ", expected 1.." +
@@ -294,7 +304,45 @@ Status check_kept(const Recipe& r, const RunShape& shape) {
   return {};
 }
 
+/// Returns whether the rows that the recipe holds out can be counted.
+bool is_split_valid(const Recipe& r, const DatasetSchema& schema, Violations& violations) {
+  const size_t before = violations.count();
+  check_split(r, schema, violations);
+  const bool fold_is_known = r.split_folds == 0 || (r.split_folds >= 2 && r.split_fold >= 1 &&
+                                                    r.split_fold <= r.split_folds);
+  return violations.count() == before && fold_is_known && r.validation_split >= 0 &&
+         r.validation_split < 1;
+}
+
 }  // namespace
+
+void check_normalize(const Recipe& r, const DatasetSchema& schema, const Objective* objective,
+                     Violations& violations) {
+  const FixedPixelScale* const scale = find_pixel_scale(r.normalize);
+  if (scale == nullptr) return;  // check_rows() refuses unknown names
+  const auto refuse = [&](const char* reason, const std::string& why) {
+    violations.add(reason, "recipe.normalize", r.normalize + " " + why);
+  };
+  if (schema.kind != DatasetSchema::Kind::kImage) {
+    return refuse("FIELD_UNUSED", "has no effect here: the dataset has no images; remove it");
+  }
+  const auto channels = static_cast<size_t>(schema.image[0]);
+  if (schema.image_dtype != DType::kU8) {
+    refuse("FIELD_CONFLICT", "needs 8-bit pixels, and the dataset has " +
+                                 std::string(name_of(schema.image_dtype)) +
+                                 " numbers, whose range is not known; expected dataset");
+  } else if (scale->mean.size() > 1 && scale->mean.size() != channels) {
+    refuse("FIELD_CONFLICT", "needs images of " + std::to_string(scale->mean.size()) +
+                                 " channels, and the dataset's have " + std::to_string(channels) +
+                                 "; expected dataset, minus_one_to_one or zero_to_one, or for " +
+                                 "JPEG and PNG files a dataset with channels: 3");
+  } else if (objective != nullptr && objective->unit_input() && r.normalize != kScaleOfShares) {
+    refuse("FIELD_CONFLICT",
+           "gives pixels outside of [0, 1], which the model's loss needs; "
+           "expected " +
+               std::string(kScaleOfShares) + ", or nothing");
+  }
+}
 
 Status check_model_precision(Precision precision, DeviceTraits traits) {
   if (precision != Precision::kBf16 || traits.has_bf16) return {};
@@ -317,6 +365,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
     violations.add(std::move(s).error());
   }
   check_intervals(r, violations);
+  const bool split_ok = is_split_valid(r, schema, violations);
   check_context(r, schema, shape, violations);
   check_accumulation(r, violations);
   check_ranks(r, ranks, violations);
@@ -333,14 +382,14 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   check_augmentation(r.augmentation, schema, violations);
   if (Status s = check_lora(r.lora); !s.ok()) violations.add(std::move(s).error());
   Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
+  check_normalize(r, schema, objective.ok() ? &*objective : nullptr, violations);
   if (objective.ok()) {
-    check_metrics(r, objective->interface, r.validation_split > 0, violations);
+    check_metrics(r, objective->interface, r.holds_out_rows(), violations);
     check_mixing(r.augmentation, r.batch_size, *objective, violations);
     shape.objective = std::move(*objective);
   } else {
     violations.add(objective.error());
   }
-  const bool split_ok = r.validation_split >= 0 && r.validation_split < 1;  // false for NaN
   if (r.batch_size < 1) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                    std::to_string(r.batch_size) + " is out of range, expected at least 1");
@@ -374,6 +423,12 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
     shape.staged = plan_staged(r, schema, shape.rank_batch, traits.alignment);
   }
   return shape;
+}
+
+PreprocessingOptions preprocessing_options(const Recipe& recipe, const RunShape& shape) {
+  const bool shares = shape.objective.unit_input();
+  return {shape.context_length, find_pixel_scale(shares ? kScaleOfShares : recipe.normalize),
+          shape.objective.interface.category_codes};
 }
 
 }  // namespace trainyard

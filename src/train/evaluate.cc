@@ -72,6 +72,7 @@ void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
     return;
   }
   if (objective_.interface.target == TargetForm::kNumeric) {
+    // Both numbers lack the target's offset (schema.h): the metrics depend only on differences.
     const double target = partition.target_numeric[static_cast<size_t>(row)];
     const double predicted = output[0];
     metrics.add_number(predicted, (target - preprocessing_.target_mean) / preprocessing_.target_std,

@@ -7,6 +7,9 @@
 
 #include <fstream>
 
+#include "src/base/folder_files.h"
+#include "tests/support/source_path.h"
+
 namespace trainyard {
 namespace {
 
@@ -55,7 +58,32 @@ TEST_F(TarOfFolder, ContainsOnlyTheFilesInOrder) {
   EXPECT_EQ(whole(), bytes);
 }
 
+TEST_F(TarOfFolder, ContainsEmptyFolders) {
+  write("a/1.png", "x");
+  write("b/Thumbs.db", "x");
+  fs::create_directories(folder_ / "a/none/.hidden");
+  const std::string bytes = whole();
+  ASSERT_EQ(bytes.size(), 512u * (2 + 1 + 1 + 2));
+  EXPECT_EQ(bytes.substr(1024, 8), std::string("a/none/\0", 8));
+  EXPECT_EQ(bytes[1024 + 156], '5');
+  EXPECT_EQ(bytes.substr(3 * 512, 3), std::string("b/\0", 3));
+}
+
+TEST(IgnoredNames, AreThoseOfSystemsAndEditors) {
+  std::ifstream file(testing::source_path("tests/golden/ignored_names.txt"));
+  int64_t count = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("# ")) continue;
+    ++count;
+    EXPECT_EQ(is_ignored_name(line.substr(2)), line[0] == '+') << line;
+  }
+  EXPECT_GT(count, 30);
+  EXPECT_TRUE(is_ignored_name("Icon\r"));
+}
+
 TEST_F(TarOfFolder, EveryPieceMatchesTheWhole) {
+  fs::create_directories(folder_ / "a/empty");
+
   write("a/1.png", std::string(700, 'a'));
   write("a/2.png", "bc");
   write(std::string(99, 'd') + "/" + std::string(99, 'e'), "long");      // name and prefix fields

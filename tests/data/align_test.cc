@@ -26,12 +26,12 @@ TEST(AlignedRows, TheSameDatasetIsNotCopied) {
   EXPECT_EQ(rows->view().target_class.data(), data->train().target_class.data());
 }
 
-TEST(AlignedRows, ColumnsCategoriesAndClassesAreMatchedByName) {
+TEST(AlignedRows, ColumnsInAnyCaseCategoriesAndClassesAreMatchedByName) {
   const IngestedCsv model(csv_options("kind"), kLearned);
   // The columns are in another order, one is new, one town is unknown to the model, and one class
   // is missing.
   const IngestedCsv other(csv_options("kind"),
-                          "town,kind,colour,size,age\n"
+                          "town,kind,colour,size,AGE\n"
                           "lima,emu,red,7.5,20\nbern,dog,blue,,21\nrome,emu,red,9.5,22\n");
   ASSERT_TRUE(model.ok() && other.ok()) << model.message() << other.message();
   const auto rows = AlignedRows::align(model->schema(), other->schema(), other->train());
@@ -44,6 +44,7 @@ TEST(AlignedRows, ColumnsCategoriesAndClassesAreMatchedByName) {
   EXPECT_EQ(copy(rows->view().category), (std::vector<int32_t>{0, -1, 2}));  // lima, oslo, rome
   EXPECT_EQ(copy(rows->view().target_class), (std::vector<int32_t>{2, 1, 2}));
   EXPECT_EQ(rows->view().rows, 3);
+  EXPECT_EQ(rows->ignored_columns(), std::vector<std::string>{"colour"});
 }
 
 TEST(AlignedRows, AllMissingColumnsAreReported) {

@@ -27,7 +27,7 @@ Result<Records> read_records(std::string_view text, char delimiter = ',') {
 
 TEST(CsvReader, ReadsRecordsOfFiles) {
   const Records expected = {{"a", "b"}, {"1", "2"}};
-  for (const char* text : {"a,b\n1,2\n", "a,b\n1,2", "a,b\r\n1,2\r\n",
+  for (const char* text : {"a,b\n1,2\n", "a,b\n1,2", "a,b\r\n1,2\r\n", "a,b\r\r\n1,2\r\r\n",
                            "\xef\xbb\xbf"
                            "a,b\n1,2\n",
                            "\n\na,b\n\n\r\n1,2\n\n", " a , b\t\n1 ,\t2",
@@ -55,9 +55,12 @@ TEST(CsvReader, RefusesMalformedRecordsWithTheirLine) {
   const std::vector<Case> cases = {
       {"a,b\n1,\"2\n3,4\n", "data: line 2: a quote is opened and never closed"},
       {"a,b\n\"1\"x,2\n", "data: line 2: field 1 continues after its closing quote"},
-      {"a,b\n1,2\"\n",
-       "data: line 2: field 2 contains a quote, expected the whole field in quotes and inner "
-       "quotes doubled"},
+      {"a,b\n\"\"x\"\",2\n",
+       "data: line 2: field 1 begins with two quotes; if each quote of the file is doubled, undo "
+       "this: sed 's/\"\"/\"/g' FILE > undoubled.csv"},
+      {"\xef\xbb\xbfsep=;\r\na,b\r\n",
+       "data: line 1: the line says that the fields are separated by ';', expected delimiter: "
+       "\";\""},
       {std::string("a,b\n1,\0", 7),
        "data: line 2: field 2 contains a zero byte, expected UTF-8 text"},
       {std::string("a,\"\0\"\n", 6),
@@ -70,10 +73,14 @@ TEST(CsvReader, RefusesMalformedRecordsWithTheirLine) {
        "iconv -f UTF-16 -t UTF-8 'FILE' > 'FILE.utf8'"},
       {std::string("PAR1\x15\0", 6),
        "data: this is a Parquet file, expected text in UTF-8. Convert it to CSV: python3 -c "
-       "\"import pandas; pandas.read_parquet('FILE').to_csv('FILE.csv', index=False)\""},
+       "\"import pandas; pandas.read_parquet('FILE').to_csv('FILE.csv', index=False)\", or upload "
+       "it "
+       "from Python: trainyard.upload('FILE', target='COLUMN')"},
       {std::string("PK\x03\x04\x14\0", 6),
-       "data: this is a ZIP archive, as Excel's files are, expected text in UTF-8. Unpack it, or "
-       "save the sheet as CSV."},
+       "data: this is a ZIP archive, as Excel's files are, expected text in UTF-8. Unpack it: "
+       "unzip "
+       "'FILE'. If it is an Excel file, convert it to CSV: python3 -c \"import pandas; "
+       "pandas.read_excel('FILE').to_csv('FILE.csv', index=False)\""},
   };
   for (const Case& c : cases) {
     const auto records = read_records(c.text);
@@ -81,6 +88,58 @@ TEST(CsvReader, RefusesMalformedRecordsWithTheirLine) {
     EXPECT_EQ(records.error().message, c.message);
     EXPECT_EQ(records.error().reason, "DATASET_INVALID");
   }
+}
+
+TEST(CsvReader, AQuoteWithinAFieldIsText) {
+  EXPECT_EQ(read_records("a 3\" nail,5\" x 2\"\nb\"\"c,\"d\"\n").value(),
+            (Records{{"a 3\" nail", "5\" x 2\""}, {"b\"\"c", "d"}}));
+  // A part of a file may have been cut within a field.
+  std::string part = "a,2\"\n";
+  part.resize(part.size() + kCsvPadding);
+  CsvReader reader({part.begin(), part.end()}, part.size() - kCsvPadding, ',', "data");
+  std::vector<std::string_view> fields;
+  EXPECT_EQ(reader.next(fields).error().message,
+            "data: line 1: field 2 contains a quote, expected the whole field in quotes and inner "
+            "quotes doubled");
+}
+
+TEST(CsvReader, LinesMayEndByCrAlone) {
+  const Records expected = {{"a", "b"}, {"1", "x\ny"}, {"2", ""}};
+  EXPECT_EQ(read_records("a,b\r1,\"x\ry\"\r\r2,").value(), expected);
+  EXPECT_EQ(read_records("\xef\xbb\xbf"
+                         "a,b\r1,\"x\ry\"\r2,\r")
+                .value(),
+            expected);
+  EXPECT_EQ(read_records("a,\"b\nc\"\r1,\"x\ny\"\r").value(),
+            (Records{{"a", "b\nc"}, {"1", "x\ny"}}))
+      << "LF within quotes";
+  EXPECT_EQ(read_records("a,\"b\rc\"\r\n1,2\r\n").value(), (Records{{"a", "b\rc"}, {"1", "2"}}))
+      << "CR within quotes";
+  const auto source = open_memory_source("a,b\r1,2\r", "data");
+  CsvReader reader(*source, ',', "data");
+  std::vector<std::string_view> fields;
+  ASSERT_TRUE(reader.next(fields).ok());
+  EXPECT_TRUE(reader.ends_by_cr());
+  std::string long_text = "a,b\r";
+  while (long_text.size() < (size_t{3} << 20)) long_text += "12345,\"6\"\r";
+  const Records many = read_records(long_text).value();
+  EXPECT_EQ(many.size(), 1 + (long_text.size() - 4) / 10);
+  EXPECT_EQ(many.back(), (std::vector<std::string>{"12345", "6"}));
+}
+
+TEST(CsvReader, ExcelsSeparatorLineIsSkipped) {
+  for (const char* text : {"sep=;\na;b\n1;2\n", "SEP=;\r\na;b\r\n1;2\r\n", "\"sep=;\"\na;b\n1;2",
+                           "\xef\xbb\xbfsep=;\na;b\n1;2\n", "sep=;\ra;b\r1;2\r"}) {
+    EXPECT_EQ(read_records(text, ';').value(), (Records{{"a", "b"}, {"1", "2"}})) << text;
+  }
+  const auto source = open_memory_source("sep=;\na;b\n1;2\n", "data");
+  CsvReader reader(*source, ';', "data");
+  std::vector<std::string_view> fields;
+  ASSERT_TRUE(reader.next(fields).ok());
+  EXPECT_EQ(reader.line(), 2);
+  EXPECT_EQ(reader.record_begin(), 6);
+  // A column may be named "sep".
+  EXPECT_EQ(read_records("sep=,b\n1,2\n").value(), (Records{{"sep=", "b"}, {"1", "2"}}));
 }
 
 TEST(CsvReader, TextThatBeginsLikeAnotherFormatIsRead) {

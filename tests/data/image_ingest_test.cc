@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "src/base/sha256.h"
 #include "src/data/preprocessing.h"
+#include "src/data/problems.h"
 #include "tests/data/data_samples.h"
 #include "tests/data/faulty_files.h"
 #include "tests/data/image_samples.h"
@@ -95,6 +97,9 @@ TEST(ImageIngest, AFolderAndItsArchivesMakeTheSameDataset) {
   std::vector<ArchiveFile> with_litter = pets();
   with_litter.push_back({"cats/.DS_Store", "x"});
   with_litter.push_back({"__MACOSX/cats/._1.png", "x"});
+  with_litter.push_back({"cats/@eaDir/1.jpg/SYNOPHOTO_THUMB_M.jpg", "x"});
+  with_litter.push_back({"dogs/Thumbs.db", "x"});
+  with_litter.push_back({"#recycle/9.png", grey_png(9)});
   for (const auto& files : {pets(), other_order, below_a_folder, with_litter}) {
     for (const char* format : {"ustar", "pax", "gnutar", "zip"}) {
       for (const char* filter : {"", "gzip", "xz", "zstd"}) {
@@ -268,7 +273,9 @@ TEST(ImageIngestB39, AnInvalidDatasetIsRefusedWithTheFilesName) {
             "classes are not folders");
   auto files = pets();
   files.push_back({"dogs/text.JPG", "hello"});
-  EXPECT_EQ(message(files), "data: 'dogs/text.JPG': its content is neither a JPEG nor a PNG image");
+  const std::string remedy = "; replace or remove it, or leave it out with images.damaged: skip";
+  EXPECT_EQ(message(files),
+            "data: 'dogs/text.JPG': its content is neither a JPEG nor a PNG image" + remedy);
   files.back() = {"dogs/a.gif", "GIF89a"};
   EXPECT_EQ(message(files),
             "data: 'dogs/a.gif': an image in an unsupported format, expected JPEG or PNG");
@@ -387,6 +394,183 @@ TEST(ImageIngest, TheFirstProblemsAreReportedInOrderForAnyThreads) {
   }
 }
 
+/// Returns 100 images, of which five are damaged: three cut, one empty, one HTML page.
+std::vector<ArchiveFile> some_damaged() {
+  std::vector<ArchiveFile> files;
+  for (int i = 0; i < 100; ++i) {
+    char name[32];
+    std::snprintf(name, sizeof name, "%s/%02d.png", i % 2 == 0 ? "a" : "b", i);
+    files.push_back({name, grey_png(static_cast<uint8_t>(i))});
+  }
+  for (const size_t i : {10u, 31u, 90u}) {
+    files[i].content.resize(files[i].content.size() - 20);
+  }
+  files[21].content = "";
+  files[44].content = "<!DOCTYPE html><html>Not found</html>";
+  return files;
+}
+
+TEST(ImageIngestR5, AllDamagedImagesAreNamedAtOnce) {
+  const Ingested d = Ingested::of(some_damaged());
+  ASSERT_FALSE(d.ok());
+  std::vector<std::string> found;
+  for (const FieldViolation& v : d.error().violations) {
+    found.push_back(v.field + ": " + v.description);
+  }
+  const std::string cut = "the PNG image cannot be read: the image is cut short";
+  EXPECT_EQ(found,
+            (std::vector<std::string>{
+                "data: 'a/10.png': " + cut,
+                "data: 'a/44.png': its content is an HTML page, as servers send for a missing "
+                "image, expected a JPEG or PNG image",
+                "data: 'a/90.png': " + cut, "data: 'b/21.png': the file is empty",
+                "data: 'b/31.png': " + cut}));
+  EXPECT_EQ(d.message(), "data: 'a/10.png': " + cut +
+                             " (the first of 5 damaged images); replace or remove them, or leave "
+                             "them out with images.damaged: skip");
+  const std::string all = message_with_all(d.error());
+  for (const char* name : {"a/10", "a/44", "a/90", "b/21", "b/31"}) {
+    EXPECT_NE(all.find(name), std::string::npos) << all;
+  }
+}
+
+TEST(ImageIngestR5, DamagedImagesAreLeftOutAndCounted) {
+  ImagesOptions skip;
+  skip.damaged = "skip";
+  std::vector<ArchiveFile> files = some_damaged();
+  const Ingested d = Ingested::of(files, skip);
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(d->schema().train_rows, 95);
+  EXPECT_EQ(d->schema().skipped_files, 5);
+  ASSERT_EQ(d->schema().warnings.size(), 1u);
+  EXPECT_EQ(d->schema().warnings[0].key, "LEFT_OUT_FILES");
+  EXPECT_EQ(d->schema().warnings[0].count, 5);
+  EXPECT_TRUE(
+      d->schema().warnings[0].message.starts_with("5 files are left out (damaged): 'a/10.png' "
+                                                  "(the PNG image cannot be read: "))
+      << d->schema().warnings[0].message;
+  const std::vector<int> firsts = d.firsts(d->train());
+  EXPECT_EQ(std::ranges::count(firsts, 11), 1);
+  EXPECT_EQ(std::ranges::count(firsts, 10), 0);
+
+  for (size_t i = 50; i < 56; ++i) files[i].content = "x";
+  EXPECT_NE(Ingested::of(files, skip)
+                .message()
+                .find("(the first of 11 damaged images); of 100 images, images.damaged: skip "
+                      "leaves out at most one in 10"),
+            std::string::npos);
+  skip.damaged = "maybe";
+  EXPECT_EQ(Ingested::of(files, skip).error().violations[0].field, "images.damaged");
+}
+
+TEST(ImageIngestR4, WhatIsNoClassIsReported) {
+  const TemporaryFolder folder;
+  std::vector<ArchiveFile> files = pets();
+  files.push_back({"cats (copy)/1.png", grey_png(1)});
+  files.push_back({"notes/readme.txt", "x"});
+  files.push_back({"cats/list.txt", "x"});
+  write_files(folder / "pets", files);
+  fs::create_directories(folder / "pets/birds/@eaDir");
+  files.push_back({"birds/", "", FileKind::kFolder});
+  files.push_back({"dogs/", "", FileKind::kFolder});
+  const Ingested from_folder(folder / "pets");
+  const Ingested from_archive = Ingested::of(files);
+  for (ArchiveFile& file : files) file.path = "pets/" + file.path;
+  const Ingested below_a_folder = Ingested::of(files);
+  for (const Ingested* d : {&from_folder, &from_archive, &below_a_folder}) {
+    ASSERT_TRUE(d->ok()) << d->message();
+    std::map<std::string, std::string> messages;
+    for (const DataWarning& w : (**d).schema().warnings) messages[w.key] = w.message;
+    EXPECT_EQ(messages["LEFT_OUT_FILES"],
+              "2 files are left out (not a JPEG or PNG image): 'cats/list.txt', "
+              "'notes/readme.txt'.");
+    EXPECT_EQ(messages["FOLDERS_WITHOUT_ROWS"],
+              "there is no image in 2 folders: 'birds', 'notes'.");
+    EXPECT_EQ(messages["ALIKE_CLASSES"],
+              "the classes 'cats' and 'cats (copy)' look like one class and its copy. If they are, "
+              "remove the copy or move its files into the class.");
+  }
+}
+
+TEST(ImageIngestR2, ClassesThatAreNumbersAreInNumericOrder) {
+  std::vector<ArchiveFile> files;
+  std::vector<std::string> expected;
+  for (int i = 1; i <= 12; ++i) {
+    files.push_back({std::to_string(i) + "/x.png", grey_png(static_cast<uint8_t>(i))});
+    expected.push_back(std::to_string(i));
+  }
+  const Ingested d = Ingested::of(files);
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(d->schema().target.classes, expected);
+  for (size_t row = 0; row < 12; ++row) {
+    EXPECT_EQ(d->train().target_class[row] + 1, d.firsts(d->train())[row]);
+  }
+  files.push_back({"other/x.png", grey_png(99)});
+  EXPECT_EQ(Ingested::of(files)->schema().target.classes[1], "10") << "names are sorted by bytes";
+}
+
+TEST(ImageIngestR3, ComposedAndDecomposedNamesAreOneClass) {
+  std::vector<ArchiveFile> files = {{"train/caf\u00e9/1.png", grey_png(1)},
+                                    {"train/bar/1.png", grey_png(2)},
+                                    {"test/cafe\u0301/1.png", grey_png(3)}};
+  for (int i = 0; i < 2; ++i) {
+    const Ingested d = Ingested::archive(archive_of(files, "pax"));
+    ASSERT_TRUE(d.ok()) << d.message();
+    EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{"bar", "caf\u00e9"}));
+    EXPECT_EQ(labels(d->test().target_class), (Labels{1}));
+    std::swap(files[0].path, files[2].path);
+    files[0].path.replace(0, 4, "train");
+    files[2].path.replace(0, 5, "test");
+  }
+  ImagesOptions options;
+  options.labels = "labels.csv";
+  files = {{"cafe\u0301.png", grey_png(1)},
+           {"b.png", grey_png(2)},
+           {"labels.csv", "file,class\ncaf\u00e9.png,e\u0301\nb.png,\u00e9\n"}};
+  EXPECT_NE(Ingested::archive(archive_of(files, "pax"), options).message().find("of the class"),
+            std::string::npos);
+}
+
+/// Returns a gray PNG of 16 bits per sample whose pixels rise from `value` by one.
+std::string deep_png(uint16_t value, uint32_t side = 2) {
+  std::vector<uint16_t> pixels;
+  for (uint32_t i = 0; i < side * side; ++i) pixels.push_back(static_cast<uint16_t>(value + i));
+  return deep_grey_png(pixels, side);
+}
+
+TEST(ImageIngestR1, GrayImagesOf16BitsKeepTheirDepth) {
+  std::vector<ArchiveFile> files = {{"low/1.png", deep_png(1000)},
+                                    {"low/2.png", deep_png(1001)},
+                                    {"high/1.png", deep_png(3000)},
+                                    {"high/2.png", grey_png(10)}};
+  const Ingested d = Ingested::of(files);
+  ASSERT_TRUE(d.ok()) << d.message();
+  const DatasetSchema& schema = d->schema();
+  EXPECT_EQ(schema.image_dtype, DType::kF32);
+  EXPECT_EQ(schema.image_bits, 16);
+  const std::vector<float> pixels(d->train().image_f32.begin(), d->train().image_f32.end());
+  EXPECT_EQ(pixels, (std::vector<float>{3000, 3001, 3002, 3003, 2570, 2570, 2570, 2570, 1000, 1001,
+                                        1002, 1003, 1001, 1002, 1003, 1004}));
+  EXPECT_EQ(parse_schema(schema_text(schema))->image_bits, 16);
+  EXPECT_TRUE(schema.warnings.empty());
+  const std::string file = deep_png(1000);
+  const std::vector<RawImage> image = {{"x.png", file}};
+  const Result<RawRows> rows = parse_raw_images(schema, image);
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ(rows->image_f32, (std::vector<float>{1000, 1001, 1002, 1003}));
+
+  const Ingested resized = Ingested::of(files, sized(1, 1));
+  EXPECT_EQ(resized->train().image_f32[0], 3002);  // the mean 3001.5, rounded
+
+  files.push_back({"low/3.png", colour_png(1, 2, 3)});
+  const Ingested bytes = Ingested::of(files);
+  ASSERT_TRUE(bytes.ok()) << bytes.message();
+  EXPECT_EQ(bytes->schema().image_dtype, DType::kU8);
+  ASSERT_EQ(bytes->schema().warnings.size(), 1u);
+  EXPECT_EQ(bytes->schema().warnings[0].key, "DEPTH_REDUCED");
+  EXPECT_EQ(bytes->schema().warnings[0].count, 3);
+}
+
 TEST(ImageIngest, AFullDiskLeavesNothingBehind) {
   const TemporaryFolder folder;
   write_files(folder / "pets", pets());
@@ -403,6 +587,24 @@ TEST(ImageIngest, AFullDiskLeavesNothingBehind) {
     ASSERT_FALSE(result.ok()) << i;
     EXPECT_EQ(result.error().reason, "STORAGE_FULL");
     EXPECT_FALSE(fs::exists(target));
+  }
+}
+
+TEST(ImageRowsR9, FilesOfAllSizesBecomeThePixelsOfTheIngest) {
+  std::vector<ArchiveFile> files;
+  for (const GoldenImage& image : golden_images()) {
+    const std::string ending = image.file.starts_with("\x89PNG") ? ".png" : ".jpg";
+    for (const char* name : {"a/", "b/"}) files.push_back({name + image.name + ending, image.file});
+  }
+  std::ranges::sort(files, {}, &ArchiveFile::path);
+  for (const char* mode : {"stretch", "crop", "pad"}) {
+    const Ingested d = Ingested::of(files, sized(9, 7, mode));
+    ASSERT_TRUE(d.ok()) << d.message();
+    std::vector<RawImage> images;
+    for (const ArchiveFile& file : files) images.push_back({file.path, file.content});
+    const Result<RawRows> rows = parse_raw_images(d->schema(), images);
+    ASSERT_TRUE(rows.ok()) << rows.error().message;
+    EXPECT_EQ(rows->image_u8, copy(d->train().image_u8)) << mode;
   }
 }
 

@@ -34,9 +34,18 @@ std::string chunk(const std::string& name, const std::string& body) {
       crc32(0, reinterpret_cast<const Bytef*>(data.data()), static_cast<uInt>(data.size()));
   return be32(static_cast<uint32_t>(body.size())) + data + be32(static_cast<uint32_t>(crc));
 }
-std::string header(uint32_t height, uint32_t width, char colour_type) {
+std::string header(uint32_t height, uint32_t width, char colour_type, char bits = 8) {
   return "\x89PNG\r\n\x1a\n" +
-         chunk("IHDR", be32(width) + be32(height) + '\x08' + colour_type + std::string(3, '\0'));
+         chunk("IHDR", be32(width) + be32(height) + bits + colour_type + std::string(3, '\0'));
+}
+/// Returns the chunks after the header, with these rows of filter bytes and pixels.
+std::string pixel_chunks(const std::string& rows) {
+  uLongf size = compressBound(rows.size());
+  std::string packed(size, '\0');
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+           reinterpret_cast<const Bytef*>(rows.data()), rows.size());
+  packed.resize(size);
+  return chunk("IDAT", packed) + chunk("IEND", "");
 }
 std::string png(uint32_t height, uint32_t width, char colour_type, const std::string& pixel) {
   std::string rows;
@@ -44,12 +53,7 @@ std::string png(uint32_t height, uint32_t width, char colour_type, const std::st
     rows += '\0';
     for (uint32_t x = 0; x < width; ++x) rows += pixel;
   }
-  uLongf size = compressBound(rows.size());
-  std::string packed(size, '\0');
-  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
-           reinterpret_cast<const Bytef*>(rows.data()), rows.size());
-  packed.resize(size);
-  return header(height, width, colour_type) + chunk("IDAT", packed) + chunk("IEND", "");
+  return header(height, width, colour_type) + pixel_chunks(rows);
 }
 
 la_ssize_t append(archive*, void* out, const void* bytes, size_t count) {
@@ -87,6 +91,15 @@ GoldenResizes golden_resizes() {
 
 std::string grey_png(uint8_t value, uint32_t height, uint32_t width) {
   return png(height, width, 0, std::string(1, static_cast<char>(value)));
+}
+std::string deep_grey_png(const std::vector<uint16_t>& pixels, uint32_t side) {
+  std::string rows;
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    if (i % side == 0) rows += '\0';
+    rows += static_cast<char>(pixels[i] >> 8);
+    rows += static_cast<char>(pixels[i] & 0xff);
+  }
+  return header(side, side, 0, 16) + pixel_chunks(rows);
 }
 std::string colour_png(uint8_t red, uint8_t green, uint8_t blue) {
   return png(2, 2, 2, {static_cast<char>(red), static_cast<char>(green), static_cast<char>(blue)});

@@ -32,6 +32,8 @@ GoldenResizes golden_resizes();
 
 /// Returns a gray PNG file whose pixels are all `value`.
 std::string grey_png(uint8_t value, uint32_t height = 2, uint32_t width = 2);
+/// Returns a square gray PNG file with these samples of 16 bits.
+std::string deep_grey_png(const std::vector<uint16_t>& pixels, uint32_t side);
 /// Returns a color PNG file whose pixels all have these values.
 std::string colour_png(uint8_t red, uint8_t green, uint8_t blue);
 /// Returns a PNG header that claims a size, without pixels.

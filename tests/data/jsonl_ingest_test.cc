@@ -55,6 +55,14 @@ TEST(JsonLines, RowsAreThoseOfTheSameCsv) {
   EXPECT_EQ(csv->schema().columns[3].missing_count, 2);  // the column "extra"
 }
 
+TEST(JsonLines, MembersAreOneWhicheverFormTheyHave) {
+  const IngestedFiles d = ingested(
+      "{\"caf\u00e9\": 1, \"y\": \"a\"}\n{\"cafe\u0301\": 2, \"y\": \"b\"}\n"
+      "{\"caf\\u00e9\": 3, \"y\": \"b\"}\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(copy(d->train().numeric), (std::vector<float>{1, 2, 3}));
+}
+
 TEST(JsonLines, MembersThatAppearLateOrNeverAreMissing) {
   CsvOptions options = csv_options("y");
   const IngestedFiles d =
@@ -143,11 +151,11 @@ TEST(Dates, PartsAreThoseThatPythonFinds) {
   for (const auto& row : golden) {
     const std::string text = row["text"];
     SCOPED_TRACE(text);
-    const std::optional<Date> date = parse_date(text);
+    const std::optional<Date> date = parse_date(text, DateOrder::kYearFirst);
     ASSERT_TRUE(date.has_value());
     EXPECT_EQ(date->has_time, row["time"].get<bool>());
     std::vector<float> parts(7);
-    write_date(*date, parts);
+    write_date(*date, DateOrder::kYearFirst, 0, parts);
     const double days = row["parts"][0];
     EXPECT_NEAR(parts[0], days, 1e-9 + 1e-7 * std::abs(days));
     for (size_t i = 1; i < parts.size(); ++i) {
@@ -182,7 +190,7 @@ TEST(Dates, OtherTextsAreNotDates) {
                            "2026-W05-6",
                            "2026-01-31X12:30",
                            "12026-01-31"}) {
-    EXPECT_FALSE(parse_date(text).has_value()) << text;
+    EXPECT_FALSE(parse_date(text, DateOrder::kYearFirst).has_value()) << text;
   }
 }
 

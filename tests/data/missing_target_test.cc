@@ -22,7 +22,9 @@ TEST(MissingTarget, IsRefusedWithARemedy) {
 }
 
 TEST(MissingTarget, SkippedRowsAreCountedNowhere) {
-  const IngestedCsv d(skipping("y"), "x,c,y\n1,red,a\n9,blue,\n,red,b\n3,green,NA\n",
+  CsvOptions options = skipping("y");
+  options.missing = {"NA"};
+  const IngestedCsv d(options, "x,c,y\n1,red,a\n9,blue,\n,red,b\n3,green,NA\n",
                       "x,c,y\n5,red,\n6,red,b\n");
   ASSERT_TRUE(d.ok()) << d.message();
   const DatasetSchema& s = d->schema();
@@ -57,11 +59,13 @@ TEST(MissingTarget, IsTheSameWithAndWithoutThreads) {
 }
 
 TEST(MissingTarget, LaterMistakesKeepTheirRowNumbers) {
-  EXPECT_EQ(IngestedCsv(skipping("y"), "x,y\n1,a\n2,\n4,a\n5,b\nx,b\n").message(),
-            "data: row 5 (line 6), column 'x': 'x' is not a number, as most of the column is; if "
-            "it holds names, list it in `categorical`");
+  EXPECT_EQ(
+      IngestedCsv(skipping("y"), "x,y\n1,a\n2,\n4,a\n5,b\nx,b\n").message(),
+      "data: row 5 (line 6), column 'x': 'x' is not a number, as most of the column is; if "
+      "it holds names, list it in `categorical`; if this text means a missing value, list the "
+      "text in `missing`");
   EXPECT_EQ(IngestedCsv(skipping("y"), "x,y\n1,a\n2,\n4\n5,b\n").message(),
-            "data: row 3 (line 4): 1 fields, expected 2 as in the header");
+            "data: row 3 (line 4): 1 field, expected 2 as in the header");
 }
 
 TEST(MissingTarget, AFileWithoutAnyTargetIsRefused) {

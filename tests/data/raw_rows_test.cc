@@ -27,6 +27,31 @@ struct Table {
   IngestedCsv dataset;
 };
 
+TEST(RawRows, ComposedAndDecomposedNamesAreOne) {
+  const std::string composed = "caf\u00e9", decomposed = "cafe\u0301";
+  for (const std::string& option : {composed, decomposed}) {
+    CsvOptions options = csv_options("y" + option);
+    options.ignore = {"id" + option};
+    const IngestedCsv d(options,
+                        "id" + composed + ",x" + decomposed + ",y" + composed + "\n1," + composed +
+                            "," + decomposed + "\n2,tea," + composed + "\n3," + decomposed +
+                            ",tea\n",
+                        "x" + composed + ",y" + decomposed + ",id" + composed + "\n" + decomposed +
+                            "," + decomposed + ",1\n");
+    ASSERT_TRUE(d.ok()) << d.message();
+    EXPECT_EQ(d->schema().columns[0].name, "x" + composed);
+    EXPECT_EQ(d->schema().columns[0].categories, (std::vector<std::string>{composed, "tea"}));
+    EXPECT_EQ(d->schema().target.classes, (std::vector<std::string>{composed, "tea"}));
+    EXPECT_EQ(d->test().category[0], 0);
+    EXPECT_EQ(d->test().target_class[0], 0);
+    const auto rows =
+        parse_raw_rows(d->schema(), "csv", "x" + decomposed + "\n" + decomposed + "\ntea\n");
+    ASSERT_TRUE(rows.ok()) << rows.error().message;
+    EXPECT_EQ(rows->category, (std::vector<int32_t>{0, 1}));
+    EXPECT_EQ(rows->unseen_count, 0);
+  }
+}
+
 TEST(RawRows, EveryFormatGivesTheSameRows) {
   const Table table;
   for (const char* text : {
@@ -74,24 +99,92 @@ TEST(RawRows, BadRowsAreRefusedWithTheirPlace) {
   const Table table;
   EXPECT_EQ(table.message(""), "rows: there are no rows");
   EXPECT_EQ(table.message("size,colour\n"), "rows: there is a header, but no rows");
-  EXPECT_EQ(table.message("sise,colour\n1,red\n"),
-            "rows: column 'sise' is not in the training data; did you mean 'size'? (the first of 2 "
-            "problems)");
+  EXPECT_EQ(
+      table.message("sise,colour\n1,red\n"),
+      "rows: the column 'size', which the model learned from, is missing; is 'sise' meant to be "
+      "'size'?");
   EXPECT_EQ(table.message("size,colour\n1,red\nx,red\n"),
             "rows: row 2 (line 3), column 'size': 'x' is not a number");
   EXPECT_EQ(table.message("1,red\n1\n1,red,b\n"),
-            "rows: row 2 (line 2): 1 fields, expected 2 (the first of 2 problems)");
+            "rows: row 2 (line 2): 1 field, expected 2 (the first of 2 problems)");
   EXPECT_EQ(table.message("size;colour\n1;red\n"),
             "rows: the fields are separated by semicolons, expected commas");
   EXPECT_EQ(table.message("1\tred\n"), "rows: the fields are separated by tabs, expected commas");
   EXPECT_EQ(table.message("1\n"),
-            "rows: 1 fields in the first row, which is not a header of all columns; expected the 2 "
-            "feature columns, with or without the target");
+            "rows: 1 field in the first row; the model expects the 2 columns 'size' and 'colour', "
+            "with or without the target, in this order or below a header with their names");
   EXPECT_EQ(parse_raw_rows(table.dataset->schema(), "json", "{}").error().message,
             "format: 'json', expected csv, idx or text");
   EXPECT_FALSE(parse_raw_rows(table.dataset->schema(), "idx", idx_file(8, {1, 1, 1}, "x")).ok());
   const std::string text = "size,colour\n1,\"red\"\n";
   for (size_t size = 0; size < text.size(); ++size) (void)table.parse(text.substr(0, size));
+}
+
+/// A model of six columns, of which the fourth was ignored.
+struct People {
+  People()
+      : dataset(
+            options(),
+            "age,sex,fare,name,Port,deck,y\n1,m,2,ann,S,a,0\n2,f,3,bob,C,b,1\n3,f,4,eva,C,b,1\n") {}
+  static CsvOptions options() {
+    CsvOptions o = csv_options("y");
+    o.ignore = {"name"};
+    return o;
+  }
+  std::string message(std::string_view text) const {
+    const auto rows = parse_raw_rows(dataset->schema(), "csv", text);
+    return rows.ok() ? "" : rows.error().message;
+  }
+  IngestedCsv dataset;
+};
+
+TEST(RawRows, AHeaderWithoutSomeColumnsNamesThem) {
+  const People people;
+  EXPECT_EQ(
+      people.message("age,sex\n1,m\n"),
+      "rows: the columns 'fare', 'Port' and 'deck', which the model learned from, are missing");
+  EXPECT_EQ(people.message("fare,name\n1,ann\n"),
+            "rows: the columns 'age', 'sex', 'Port' and 'deck', which the model learned from, are "
+            "missing");
+  EXPECT_EQ(
+      people.message("colour,sizes,weight\nred,1,2\n"),
+      "rows: the columns 'age', 'sex', 'fare', 'Port' and 'deck', which the model learned from, "
+      "are missing; the rows have 'colour', 'sizes' and 'weight' instead");
+  EXPECT_EQ(
+      people.message("years,gender,price,harbour,floor\n1,m,2,S,a\n"),
+      "rows: the columns 'age', 'sex', 'fare', 'Port' and 'deck', which the model learned from, "
+      "are missing; the rows have 'years', 'gender', 'price', 'harbour' and 'floor' instead")
+      << "as many names as columns, but texts are above all numbers";
+  EXPECT_EQ(
+      people.message("1,m,2\n"),
+      "rows: 3 fields in the first row; the model expects the 5 columns 'age', 'sex', 'fare', "
+      "'Port' and 'deck', with or without the target, in this order or below a header with "
+      "their names");
+  EXPECT_EQ(people.message("1,m,2,S,a\n"), "") << "without a header";
+}
+
+TEST(RawRows, ColumnsInAnyCaseAndOrderAndOtherColumnsAreAccepted) {
+  const People people;
+  const auto parse = [&](std::string_view text) {
+    return parse_raw_rows(people.dataset->schema(), "csv", text);
+  };
+  const auto expected = parse("1,m,2,S,a\n2,f,3,C,b\n");
+  ASSERT_TRUE(expected.ok()) << expected.error().message;
+  EXPECT_TRUE(expected->ignored_columns.empty());
+  const auto rows = parse("note,DECK,Fare,id,port,SEX,AGE,Y\nx,a,2,7,S,m,1,0\nx,b,3,8,C,f,2,1\n");
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ(rows->numeric, expected->numeric);
+  EXPECT_EQ(rows->category, expected->category);
+  EXPECT_EQ(rows->ignored_columns, (std::vector<std::string>{"note", "id"}));
+  // An equal name wins, and of two others none is preferred.
+  const auto both = parse("AGE,age,sex,fare,port,deck\n9,1,m,2,S,a\n9,2,f,3,C,b\n");
+  ASSERT_TRUE(both.ok()) << both.error().message;
+  EXPECT_EQ(both->numeric, expected->numeric);
+  EXPECT_EQ(both->ignored_columns, (std::vector<std::string>{"AGE"}));
+  EXPECT_EQ(
+      people.message("Age,AGE,sex,fare,port,deck\n9,1,m,2,S,a\n"),
+      "rows: the column 'age', which the model learned from, is missing; is 'Age' meant to be "
+      "'age'?");
 }
 
 TEST(RawRows, ImagesAsIdxAndAsPixelColumns) {
@@ -111,9 +204,10 @@ TEST(RawRows, ImagesAsIdxAndAsPixelColumns) {
   const auto message = [&](const char* format, const std::string& bytes) {
     return parse_raw_rows(schema, format, bytes).error().message;
   };
-  EXPECT_EQ(message("csv", "1,2,3\n"),
-            "rows: 3 fields in the first row, which is not a header of all columns; expected the 2 "
-            "feature columns");
+  EXPECT_EQ(
+      message("csv", "1,2,3\n"),
+      "rows: 3 fields in the first row; the model expects images [1, 1, 2]: JPEG or PNG files, "
+      "IDX, or CSV with the 2 pixels of an image in each row");
   EXPECT_EQ(message("csv", "1,256\n"),
             "rows: row 1 (line 1), column 'c1': '256' is not a whole number from 0 to 255, as all "
             "pixels of the training data are");

@@ -19,7 +19,7 @@ constexpr const char* kStatisticsTable =
     "1,red,NA,a\n"
     "2,blue,NA,b\n"
     "NA,red,,a\n"
-    "6,?,,a\n";
+    "6,,,a\n";
 
 TEST(Statistics, OfTables) {
   const IngestedCsv d(csv_options("kind"), kStatisticsTable,

@@ -93,6 +93,26 @@ TEST(TextFiles, PartitionsTestFilesAndShares) {
       of(files, options).message().starts_with("text_files.test_share: there already is a test "));
 }
 
+TEST(TextFiles, WordsAreThoseOfUnicode) {
+  const IngestedFiles d = of({{"a/1.txt", "\u201cGood\u2026 don\u2019t\u201d"},
+                              {"b/2.txt", "don't! \u00abgood\u00bb caf\u00c9 cafe\u0301"},
+                              {"none/x.md", ""}});
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(d->schema().text.pieces, (std::vector<std::string>{"caf\u00e9", "don't", "good"}));
+  std::vector<std::string> keys;
+  for (const DataWarning& warning : d->schema().warnings) keys.push_back(warning.key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"LEFT_OUT_FILES", "FOLDERS_WITHOUT_ROWS"}));
+
+  const IngestedFiles chinese = of({{"a/1.txt", "\u4f60\u597d world"}, {"b/2.txt", "good"}});
+  ASSERT_TRUE(chinese.ok()) << chinese.message();
+  EXPECT_EQ(chinese->schema().text.pieces,
+            (std::vector<std::string>{"good", "world", "\u4f60", "\u597d"}));
+  ASSERT_EQ(chinese->schema().warnings.size(), 1u);
+  EXPECT_EQ(chinese->schema().warnings[0].key, "WORDS_WITHOUT_SPACES");
+  EXPECT_EQ(chinese->schema().warnings[0].count, 2);
+  EXPECT_TRUE(chinese->schema().warnings[0].message.starts_with("50 % of the words"));
+}
+
 TEST(TextFiles, InvalidTextIsRefusedWithFileAndByte) {
   const auto with = [](const std::string& path, const std::string& content,
                        const TextFilesOptions& options = {}) {

@@ -2,6 +2,7 @@
 any step does not support image files: packing, ingest, schema, plan, training, predict."""
 
 import json
+import random
 import struct
 import tarfile
 import unittest
@@ -10,13 +11,24 @@ import zlib
 from harness import DaemonTest
 
 
-def png(shade, height=8, width=8):
-    """Returns a grey image whose left half is bright and whose right half has this shade."""
+def grey_file(lines, width, bits):
+    """Returns a gray PNG file with these lines of samples."""
     def chunk(name, body):
         return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
-    rows = b"".join(b"\0" + b"\xf0" * (width // 2) + bytes([shade]) * (width - width // 2) for _ in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
-            + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(lines), bits, 0, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(b"".join(b"\0" + line for line in lines))) + chunk(b"IEND", b""))
+
+
+def png(shade, height=8, width=8):
+    """Returns a grey image whose left half is bright and whose right half has this shade."""
+    return grey_file([b"\xf0" * (width // 2) + bytes([shade]) * (width - width // 2)] * height, width, 8)
+
+
+def deep_png(mean, seed):
+    """Returns a gray image of 16 bits with samples around this mean."""
+    draw = random.Random(seed)
+    return grey_file([struct.pack(">8H", *(min(4095, max(0, round(draw.gauss(mean, 20)))) for _ in range(8)))
+                      for _ in range(8)], 8, 16)
 
 
 SPEC = """
@@ -95,6 +107,37 @@ class Images(DaemonTest):
         self.assert_refused(done, done.returncode, "train/dark/cut.png", "cut short")
         done = self.daemon.cli("dataset", "upload", "--images", str(root / "test"), check=False)
         self.assert_refused(done, done.returncode, "images.size")
+
+    def test_all_damaged_images_are_named_or_left_out(self):
+        root = self.pictures("damaged")
+        upload = ("dataset", "upload", "--images", str(root), "--size", "8,8", "--name", "damaged")
+        (root / "train/dark/0.png").write_bytes(png(1)[:-20])
+        (root / "train/dark/empty.png").write_bytes(b"")
+        (root / "test/light/page.jpg").write_text("<html>Not found</html>")
+        done = self.daemon.cli(*upload, check=False)
+        self.assert_refused(done, done.returncode, "test/light/page.jpg", "an HTML page", "the first of 3 damaged images",
+                            "train/dark/0.png", "cut short", "train/dark/empty.png", "the file is empty", "damaged: skip")
+        told = self.daemon.cli(*upload, "--damaged", "skip").stderr
+        self.assertIn("3 files are left out (damaged): 'test/light/page.jpg' (its content is an HTML page", told)
+        schema = self.daemon.json("dataset", "get", "damaged")["schema"]
+        self.assertEqual([int(schema[key]) for key in ("train_rows", "test_rows", "skipped_files")], [23, 4, 4])
+
+    def test_gray_images_of_16_bits_keep_their_depth(self):
+        root = self.folder / "deep"
+        for i in range(48):
+            path = root / ("train", "test")[i // 40] / ("low", "high")[i % 2] / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(deep_png((1000, 1100)[i % 2], i))  # their high bytes are almost always equal
+        spec = self.write("deep.yaml", SPEC.replace("shades", "deep").replace("pictures", "deep"))
+        self.daemon.cli("submit", spec, "--watch")
+        self.assertEqual(self.daemon.job("deep-mlp")["progress"]["metrics"]["test/accuracy"], 1)
+        files = sorted(str(path) for path in root.glob("test/*/*.png"))
+        answer = self.daemon.json("predict", "deep-mlp", "--images", *files)
+        self.assertTrue(all(f"/{p['label']}/" in p["file"] for p in answer["predictions"]), answer)
+        self.daemon.cli("model", "export", "deep-mlp", "--format", "onnx", "--out", self.folder / "deep.onnx")
+        content = (self.folder / "deep.onnx").read_bytes()
+        for fact in (b'"bits":16', b'"resize":"stretch"', b'"filter":"bilinear, antialiased"', b'"mean":['):
+            self.assertIn(fact, content)
 
 
 if __name__ == "__main__":

@@ -119,6 +119,31 @@ class Traps(DaemonTest):
         self.assertEqual([p["unseen"] for p in answer["predictions"]], [[], [{"column": "port", "value": "X"}], []])
         self.assertEqual(self.daemon.cli("predict", job, "--csv", "-", input=rows.replace("X", "S")).stderr, "")
 
+    def test_columns_of_rows_are_matched_and_named(self):
+        path = self.write("fares.csv", people(90))
+        self.daemon.cli("dataset", "upload", "--csv", path, "--target", "survived", "--name", "fares", "--ignore", "id")
+        job = self.daemon.submit(self.write("fares.yaml", JOB % ("fares", 1, "0.01")), "--wait")
+        rows = "age,port,fate\n30,C,alive\n40,Q,dead\n"
+        plain = self.daemon.cli("predict", job, "--csv", "-", "-o", "csv", input=rows)
+        other = "note,Fate,AGE,Port,nr\nx,alive,30,C,1\ny,dead,40,Q,2\n"
+        told = self.daemon.cli("predict", job, "--csv", "-", "-o", "csv", input=other)
+        self.assertEqual(told.stdout, plain.stdout)
+        self.assertIn("note: the columns 'note' and 'nr' are ignored: the training data had no such columns", told.stderr)
+        answer = json.loads(self.daemon.cli("predict", job, "--csv", "-", "-o", "json", input=other).stdout)
+        self.assertEqual(answer["ignored_columns"], ["note", "nr"])
+        self.assert_refused(self.daemon.cli("predict", job, "--csv", "-", input="Age,fates\n30,dead\n", check=False), 2,
+                            "the columns 'port' and 'fate', which the model learned from, are missing",
+                            "is 'fates' meant to be 'fate'?")
+
+        header, *lines = people(40).splitlines()
+        capitals = self.write("capitals.csv", "\n".join([header.upper().replace("SURVIVED", "survived") + ",nr",
+                                                         *(f"{line},7" for line in lines)]) + "\n")
+        self.daemon.cli("dataset", "upload", "--csv", capitals, "--target", "survived", "--name", "capitals", "--ignore",
+                        "ID")
+        told = self.daemon.cli("model", "evaluate", job, "capitals")
+        self.assertIn("note: ignored, because the model was trained without: 'nr'", told.stderr)
+        self.assertIn("accuracy", told.stdout)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -553,7 +553,7 @@ TEST(Training, RefusesTheCheckpointOfAnotherJob) {
 // and on threads started there, must not flush them.
 TEST(Training, NumbersAreReadAndWrittenAsTheyAreBesideARun) {
   const auto check = [] {
-    const CellReader cells({});
+    const CellReader cells;
     const volatile auto narrow = static_cast<float>(cells.read("1e-40").value);
     EXPECT_EQ(nlohmann::json(narrow).dump(), nlohmann::json(1e-40f).dump());
     EXPECT_EQ(std::bit_cast<uint32_t>(static_cast<float>(narrow)), 0x000116C2u);

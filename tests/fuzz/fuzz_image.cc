@@ -16,5 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                         std::ssize(pixels->values) == info->height * info->width * channels,
                     "the size that was told");
   }
+  const auto deep = decode_deep_image(bytes, "image");
+  TRAINYARD_CHECK(!deep.ok() || std::ssize(deep->values) == info->height * info->width,
+                  "one sample for each pixel");
   return 0;
 }

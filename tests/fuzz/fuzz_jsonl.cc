@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     line = table.line();
     TRAINYARD_CHECK(cells.size() == table.names().size(), "a cell for each column");
     for (const std::string_view cell : cells) {
-      const auto date = parse_date(cell);
+      const auto date = parse_date(cell, DateOrder::kYearFirst);
       TRAINYARD_CHECK(!date || (date->seconds >= 0 && date->seconds < 86'401), "a time of a day");
     }
   }

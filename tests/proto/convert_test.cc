@@ -316,6 +316,8 @@ TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
 TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
     steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1 precision: BF16
+    normalize: MINUS_ONE_TO_ONE
+    split { group: "patient" folds: 5 fold: 2 }
     optimizer { type: MUON learning_rate: 0.02 fallback_learning_rate: 0.001
                 adjust_rate: MATCH_RMS_ADAMW weight_decay_on: MATRICES }
     schedule { type: MULTI_STEP milestones: [10, 20] gamma: 0.5 warmup_steps: 3 }
@@ -326,7 +328,7 @@ TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
     keep_best { metric: "val/accuracy" }
     early_stopping { metric: "val/loss" mode: MIN patience: 5 min_delta: 0.001 }
     initial_weights { job: "digits-1" include: "conv*" exclude: ["*.bias"] skip_mismatched: true
-                      rename { key: "net." value: "" } }
+                      partial: true rename { key: "net." value: "" } }
     lora { rank: 4 dropout: 0.1 targets: ["fc*", "code"] }
     metrics: ["top_2_accuracy", "confusion_matrix"] })"));
   ASSERT_TRUE(spec.ok()) << spec.error().message;
@@ -340,6 +342,10 @@ TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   EXPECT_EQ(r.optimizer.fallback_learning_rate, 0.001);
   EXPECT_EQ(r.schedule.type, "multi_step");
   EXPECT_EQ(r.schedule.milestones, (std::vector<int64_t>{10, 20}));
+  EXPECT_EQ(r.split_group, "patient");
+  EXPECT_EQ(r.split_time, "");
+  EXPECT_EQ(r.split_folds, 5);
+  EXPECT_EQ(r.split_fold, 2);
   EXPECT_EQ(r.accumulate_steps, 4);
   EXPECT_EQ(r.precision, Precision::kBf16);
   EXPECT_EQ(r.clip_norm, 1);
@@ -356,6 +362,8 @@ TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   EXPECT_EQ(r.early_stopping.patience, 5);
   EXPECT_EQ(r.initial_weights.source, "digits-1");
   EXPECT_TRUE(r.initial_weights.skip_mismatched);
+  EXPECT_TRUE(r.initial_weights.partial);
+  EXPECT_EQ(r.normalize, "minus_one_to_one");
   EXPECT_EQ(r.initial_weights.rename.at("net."), "");
   EXPECT_EQ(r.lora.rank, 4);
   EXPECT_EQ(r.lora.alpha, 4) << "the rank, where nothing is said";
@@ -509,6 +517,7 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   images.set_resize(v1::ImagesFormat::PAD);
   images.set_channels(1);
   images.set_labels("labels.csv");
+  images.set_damaged(v1::ImagesFormat::SKIP);
   auto request = to_ingest_request(spec, paths);
   ASSERT_TRUE(request.ok()) << request.error().message;
   EXPECT_EQ(request->format, "images");
@@ -516,6 +525,7 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_EQ(request->images.resize, "pad");
   EXPECT_EQ(request->images.channels, 1);
   EXPECT_EQ(request->images.labels, "labels.csv");
+  EXPECT_EQ(request->images.damaged, "skip");
   EXPECT_EQ(request->sources[1].role, "test");
 
   images.clear_size();
@@ -527,8 +537,10 @@ TEST(ConvertData, ImageOptionsAreReadAndUnusedOnesRefused) {
   EXPECT_TRUE(names_field(request.error(), "spec.images.seed"));
   EXPECT_TRUE(names_field(request.error(), "spec.images.channels"));
   images.set_resize(static_cast<v1::ImagesFormat::Resize>(9));
+  images.set_damaged(static_cast<v1::ImagesFormat::Damaged>(9));
   request = to_ingest_request(spec, paths);
   ASSERT_FALSE(request.ok());
+  EXPECT_TRUE(names_field(request.error(), "spec.images.damaged"));
   EXPECT_TRUE(names_field(request.error(), "spec.images.resize"));
 
   spec.mutable_cifar();  // its test set is among its sources already

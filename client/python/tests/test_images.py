@@ -6,11 +6,12 @@ import tarfile
 
 import numpy as np
 import pytest
+from conftest import SOURCE
 from test_jobs import refused
 
 import trainyard
 from trainyard import v1
-from trainyard._tar import TarFolder
+from trainyard._tar import TarFolder, is_ignored_name
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -53,6 +54,13 @@ def test_a_folder_is_a_dataset_and_the_command_line_packs_the_same_bytes(client,
     assert [s.sha256 for s in dataset.spec.sources] == [s["sha256"] for s in told["spec"]["sources"]]
 
 
+def test_what_systems_and_editors_leave_in_folders_is_ignored():
+    lines = (SOURCE / "tests/golden/ignored_names.txt").read_text().splitlines()
+    cases = [line for line in lines if not line.startswith("# ")]
+    assert len(cases) > 30 and is_ignored_name(b"Icon\r")
+    assert {line for line in cases if is_ignored_name(line[2:].encode()) != line.startswith("+")} == set()
+
+
 def test_the_tar_is_readable_by_others_in_any_pieces(tmp_path):
     root = tmp_path / "files"
     contents = {"a/1.png": b"one", "a.png": b"x" * 512, "b/" + "n" * 99: b"", "c" * 120 + "/" + "d" * 130: b"long",
@@ -60,11 +68,13 @@ def test_the_tar_is_readable_by_others_in_any_pieces(tmp_path):
     for name, content in contents.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
+    (root / "c/none/.git").mkdir(parents=True)
     packed = TarFolder(root)
     whole = packed[0:len(packed)]
     assert len(whole) == len(packed)
     with tarfile.open(fileobj=io.BytesIO(whole)) as archive:
-        found = {member.name: archive.extractfile(member).read() for member in archive}
+        found = {member.name: archive.extractfile(member).read() for member in archive if member.isfile()}
+        assert [member.name for member in archive if member.isdir()] == ["c/none"]
     assert found == contents and list(found) == sorted(contents, key=str.encode)
     for size in (1, 7, 511, 512, 513, 4000):
         assert b"".join(packed.pieces(size)) == whole

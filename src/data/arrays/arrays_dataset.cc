@@ -160,7 +160,7 @@ Status fill_inputs(NamedArray inputs, const DatasetSchema& schema, TypedRows& ro
 /// Returns the cell that CSV would read from `text`, except that an element of a text array is
 /// never a number.
 Cell cell_of(const Array& targets, std::string_view text) {
-  static const CellReader reader({});  // no text stands for a missing value
+  static const CellReader reader;  // no text stands for a missing value
   return targets.type().text() ? Cell{Cell::Kind::kText, 0} : reader.read(text);
 }
 
@@ -178,7 +178,7 @@ Result<TargetSchema::Kind> target_kind(const ArraysOptions& options, const Named
 
 /// Returns the name of a class. Whole numbers are written without a decimal point.
 std::string class_name(const Cell& cell, std::string text) {
-  return cell.is_whole() ? whole_number_text(cell.value) : std::move(text);
+  return cell.is_whole() ? whole_number_name(cell, text) : std::move(text);
 }
 
 Status fill_classes(const NamedArray& targets, bool learning, CategoryCodes& codes,
@@ -216,7 +216,7 @@ Status fill_numbers(const NamedArray& targets, std::vector<float>& out) {
     out = array.to_floats();
     return check_numbers(out, false, array.shape(), targets.what);
   }
-  const CellReader reader({});
+  const CellReader reader;
   Problems problems;
   for (int64_t row = 0; row < array.rows() && !problems.full(); ++row) {
     ASSIGN_OR_RETURN(const std::string text, array.cell(row, targets.what));

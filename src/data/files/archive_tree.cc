@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,7 @@ Error unsafe(const std::string& place, std::string description) {
 /// safe.
 struct EntryPath {
   std::string path;
-  bool hidden = false;
+  bool ignored = false;
   const char* wrong = nullptr;
 };
 
@@ -47,7 +49,7 @@ EntryPath clean_path(std::string_view given) {
     if (part.empty() || part == ".") continue;
     if (part == "..") result.wrong = "a path that leaves the archive ('..')";
     if (++depth > kTreeDepthMax) result.wrong = "a path of too many folders";
-    result.hidden |= is_hidden(part);
+    result.ignored |= is_ignored_name(part);
     if (!result.path.empty()) result.path += '/';
     result.path += part;
   }
@@ -97,6 +99,12 @@ class ArchiveTree final : public FileTree {
   }
 
   const std::string& path() const override { return path_; }
+
+  std::vector<std::string> empty_folders() const override {
+    std::vector<std::string> empty;
+    std::ranges::set_difference(folders_, filled_folders_, std::back_inserter(empty));
+    return empty;
+  }
 
   Result<bool> read(std::string& out, size_t bytes_max) override {
     // Reads through a buffer, so that `out` does not allocate a whole block for a small file.
@@ -148,8 +156,16 @@ class ArchiveTree final : public FileTree {
     if (archive_entry_size_is_set(entry) && archive_entry_size(entry) > content_max_) {
       return too_much(where);
     }
-    if (type == AE_IFREG && !clean.hidden) path_ = clean.path;
+    if (clean.ignored) return true;
+    if (type == AE_IFREG) path_ = clean.path;
+    note_folders(clean.path, type == AE_IFDIR);
     return true;
+  }
+
+  void note_folders(std::string_view path, bool folder) {
+    if (folder && !path.empty()) folders_.emplace(path);
+    const size_t slash = path.rfind('/');
+    if (slash != path.npos) filled_folders_.emplace(path.substr(0, slash));
   }
 
   /// Refuses a tar without the block of zeros at its end: it was truncated between two entries.
@@ -186,6 +202,8 @@ class ArchiveTree final : public FileTree {
   ArchiveHandle archive_;  // reads fd_, so it must be destroyed first
   std::vector<char> block_ = std::vector<char>(kBlockBytes);
   std::string path_;
+  std::set<std::string> folders_;         // that have an entry of their own
+  std::set<std::string> filled_folders_;  // that directly contain a file or a folder
   int64_t entries_ = 0;
   // Bytes that read() returned. Needed for zip, for which libarchive counts compressed bytes only.
   int64_t content_bytes_ = 0;

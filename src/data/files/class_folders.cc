@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
+#include <optional>
 #include <set>
+#include <unordered_map>
+#include <utility>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/files/file_tree.h"
 #include "src/data/limits.h"
 #include "src/data/test_share.h"
@@ -15,6 +20,35 @@ namespace {
 
 using Part = ListedFile::Part;
 constexpr std::array<std::string_view, 3> kTestFolders = {"test", "val", "valid"};
+
+/// A class's name with its value as a whole number.
+using NumberedName = std::pair<int64_t, std::string>;
+
+/// Returns the names with their values; nullopt unless all are whole numbers.
+std::optional<std::vector<NumberedName>> numbered(const std::set<std::string_view>& names) {
+  std::vector<NumberedName> result;
+  for (const std::string_view name : names) {
+    int64_t value = 0;
+    const char* end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data(), end, value);
+    if (error != std::errc() || stop != end) return std::nullopt;
+    result.emplace_back(value, name);
+  }
+  return result;
+}
+
+/// Returns the names sorted, as numbers if all are whole numbers.
+std::vector<std::string> sorted_classes(const std::set<std::string_view>& names) {
+  std::vector<std::string> classes;
+  auto numbers = numbered(names);
+  if (!numbers) {
+    classes.assign(names.begin(), names.end());
+    return classes;
+  }
+  std::ranges::sort(*numbers);
+  for (auto& [value, name] : *numbers) classes.push_back(std::move(name));
+  return classes;
+}
 
 }  // namespace
 
@@ -68,7 +102,6 @@ Result<Parts> split_parts(const ListedFiles& files, ShortPaths& paths, const std
       continue;
     }
     if (folder != "train") file.part = folder == *test ? Part::kTest : Part::kLeftOut;
-    if (file.part == Part::kLeftOut) ++parts.skipped;
     paths[i] = below_first(paths[i]);
   }
   if (!problems.empty()) return problems.error();
@@ -95,7 +128,7 @@ Status label_by_folder(const ListedFiles& files, const ShortPaths& paths, const 
       problems.add(place, "is not in a class's folder; " + otherwise);
       continue;
     }
-    file.label = first_part(paths[i]);
+    file.label = nfc(first_part(paths[i]));
     check_class(file.label, place, problems);
   }
   return problems.empty() ? Status() : Status(problems.error());
@@ -119,7 +152,7 @@ Result<std::vector<std::string>> find_classes(const ListedFiles& train, const st
   std::set<std::string_view> names;
   for (const ListedFile* file : train) names.insert(file->label);
   if (std::ssize(names) >= 2 && std::ssize(names) <= kClassFoldersMax) {
-    return std::vector<std::string>(names.begin(), names.end());
+    return sorted_classes(names);
   }
   return dataset_error("data", (names.size() == 1 ? "every " + noun + " to train is of the class " +
                                                         quoted_value(*names.begin())
@@ -130,12 +163,14 @@ Result<std::vector<std::string>> find_classes(const ListedFiles& train, const st
 
 void set_codes(const ListedFiles& files, const std::vector<std::string>& classes,
                const std::string& what, const std::string& noun, Problems& problems) {
+  std::unordered_map<std::string_view, int32_t> codes;
+  for (const std::string& name : classes) codes.emplace(name, static_cast<int32_t>(codes.size()));
   std::set<std::string_view> reported;
   for (ListedFile* file : files) {
     if (file->part == Part::kLeftOut) continue;
-    const auto at = std::ranges::lower_bound(classes, file->label);
-    if (at != classes.end() && *at == file->label) {
-      file->code = static_cast<int32_t>(at - classes.begin());
+    const auto at = codes.find(file->label);
+    if (at != codes.end()) {
+      file->code = at->second;
     } else if (reported.insert(file->label).second) {
       problems.add(place_in_tree(what, file->path),
                    "the class " + quoted_value(file->label) + " has no " + noun + " to train");

@@ -43,7 +43,6 @@ size_t root_of(const ListedFiles& files, bool partitioned, bool in_folders);
 
 struct Parts {
   bool has_test = false;
-  int64_t skipped = 0;  // number of files that belong to neither partition
 };
 /// Sets `part` of each file by its partition's folder, which it removes from the path.
 Result<Parts> split_parts(const ListedFiles& files, ShortPaths& paths, const std::string& what);
@@ -59,7 +58,8 @@ void check_class(std::string_view name, const std::string& place, Problems& prob
 /// Moves `share` of each class's training files to the test set. `files` must be sorted by path.
 void draw_test_files(const ListedFiles& files, double share, uint64_t seed);
 
-/// Returns the classes of the training files, sorted. `noun` names a file in messages ("image").
+/// Returns the classes of the training files, sorted: as numbers if all are whole numbers. `noun`
+/// names a file in messages ("image").
 Result<std::vector<std::string>> find_classes(const ListedFiles& train, const std::string& noun);
 /// Sets each file's code. Adds a problem for each class that is not in `classes`.
 void set_codes(const ListedFiles& files, const std::vector<std::string>& classes,

@@ -27,16 +27,16 @@ Error storage_error(const std::string& place, const std::string& doing, int erro
 
 class FolderTree final : public FileTree {
  public:
-  FolderTree(fs::path root, std::vector<std::string> paths, std::string what)
-      : root_(std::move(root)), what_(std::move(what)), paths_(std::move(paths)) {}
+  FolderTree(fs::path root, FolderListing listing, std::string what)
+      : root_(std::move(root)), what_(std::move(what)), listing_(std::move(listing)) {}
 
   Result<bool> next() override {
     file_.reset();
-    if (next_ == paths_.size()) return false;
+    if (next_ == listing_.files.size()) return false;
     ++next_;
     return true;
   }
-  const std::string& path() const override { return paths_[next_ - 1]; }
+  const std::string& path() const override { return listing_.files[next_ - 1]; }
   Result<bool> read(std::string& out, size_t bytes_max) override {
     if (!file_) {
       file_.reset(::open((root_ / path()).c_str(), O_RDONLY | O_CLOEXEC));
@@ -54,6 +54,7 @@ class FolderTree final : public FileTree {
     }
     return true;
   }
+  std::vector<std::string> empty_folders() const override { return listing_.empty_folders; }
   Status rewind() override {
     file_.reset();
     next_ = 0;
@@ -64,7 +65,7 @@ class FolderTree final : public FileTree {
   static constexpr size_t kPieceBytes = size_t{256} << 10;
   const fs::path root_;
   const std::string what_;
-  const std::vector<std::string> paths_;
+  const FolderListing listing_;
   size_t next_ = 0;
   UniqueFd file_;
   std::vector<char> piece_ = std::vector<char>(kPieceBytes);
@@ -79,8 +80,8 @@ std::string place_in_tree(const std::string& what, const std::string& path) {
 Result<std::unique_ptr<FileTree>> open_file_tree(const fs::path& path, const std::string& what) {
   std::error_code ec;
   if (!fs::is_directory(path, ec)) return open_archive_tree(path, what);
-  ASSIGN_OR_RETURN(std::vector<std::string> paths, list_folder_files(path, what));
-  return std::make_unique<FolderTree>(path, std::move(paths), what);
+  ASSIGN_OR_RETURN(FolderListing listing, list_folder(path, what));
+  return std::make_unique<FolderTree>(path, std::move(listing), what);
 }
 
 Result<std::string> read_tree_file(FileTree& tree, size_t bytes_max, const std::string& place) {

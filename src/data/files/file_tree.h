@@ -2,16 +2,17 @@
 // bounded memory. Archives are zip, and tar, also compressed by gzip, xz or zstd. Nothing is ever
 // written to a path from an archive.
 //
-// Hidden files and folders (a name that begins with a dot) and __MACOSX are skipped. An archive is
-// refused by ARCHIVE_UNSAFE if it contains links, devices, absolute paths, "..", more than
-// kTreeFilesMax entries, or content of more than kArchiveRatioMax times its size. In a folder,
-// links are followed.
+// What is_ignored_name() names is skipped (src/base/folder_files.h). An archive is refused by
+// ARCHIVE_UNSAFE if it contains links, devices, absolute paths, "..", more than kTreeFilesMax
+// entries, or content of more than kArchiveRatioMax times its size. In a folder, links are
+// followed.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/result.h"
 
@@ -30,6 +31,9 @@ class FileTree {
   /// Appends the current file's next bytes to `out` until `out` has `bytes_max` bytes or the file
   /// ends. Returns false at the end of the file.
   virtual Result<bool> read(std::string& out, size_t bytes_max) = 0;
+  /// Returns the paths of the folders that contain nothing but ignored names, sorted. They are
+  /// known once next() has returned false.
+  virtual std::vector<std::string> empty_folders() const = 0;
   /// Moves back before the first file. The order of files is the same each time.
   virtual Status rewind() = 0;
 };

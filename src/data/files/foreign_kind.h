@@ -9,8 +9,10 @@ namespace trainyard {
 
 struct ForeignKind {
   std::string_view magic;
-  std::string_view what;         // "a Parquet file"
-  std::string_view reader = {};  // the call of pandas that reads it; {file} stands for its name
+  std::string_view what;  // "a Parquet file"
+  // The call of pandas by which trainyard.upload() of the Python client reads the file, too; {file}
+  // stands for its name.
+  std::string_view reader = {};
   // Advice if there is no reader. {stem} and {ending} stand for the parts of {file}.
   std::string_view remedy = {};
 };
@@ -18,6 +20,18 @@ struct ForeignKind {
 /// Returns the kind of a file with the first bytes `start`; null if it is not known or if `start`
 /// is valid text, which may begin with the same bytes by chance.
 const ForeignKind* find_foreign_kind(std::string_view start);
+
+/// Returns the kind of a page in HTML or XML; null if `text` does not begin with a tag of these
+/// languages. `named_html` says that the file's name is that of a page, which a tag need not prove.
+const ForeignKind* find_markup(std::string_view text, bool named_html = false);
+
+/// Returns the kind of a text that holds a table in the language of another program, by its file's
+/// name: Weka's ARFF, or an SQL script; null for other texts.
+const ForeignKind* find_table_script(std::string_view text, std::string_view file);
+
+/// The kinds of spreadsheets, which are ZIP archives.
+const ForeignKind& excel_kind();
+const ForeignKind& spreadsheet_kind();
 
 /// Returns advice for such a file, as a sentence. `file` is its name.
 std::string remedy_of(const ForeignKind& kind, const std::string& file);

@@ -20,6 +20,8 @@ Result<ImageInfo> read_png_info(std::string_view bytes, const std::string& what)
 /// The result has 1 channel if the file is gray, else 3.
 Result<ImagePixels> decode_jpeg(std::string_view bytes, const std::string& what);
 Result<ImagePixels> decode_png(std::string_view bytes, const std::string& what);
+/// Decodes a gray PNG with 16 bits per sample.
+Result<DeepPixels> decode_deep_png(std::string_view bytes, const std::string& what);
 
 /// Returns the orientation, 1..8, in EXIF data (a TIFF header with its first directory, without
 /// "Exif\0\0"). If it is missing or damaged, returns 1, as image viewers do.

@@ -1,5 +1,8 @@
 #include "src/data/image/image_file.h"
 
+#include <algorithm>
+#include <array>
+
 #include "src/data/image/image_codec.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
@@ -9,6 +12,32 @@ namespace {
 
 constexpr int kOrientationTag = 0x0112;
 constexpr unsigned kShortType = 3;
+
+/// Files that are often named .jpg or .png, with the bytes that they have at an offset.
+struct OtherKind {
+  size_t at;
+  std::string_view magic;
+  std::string_view what;
+};
+constexpr std::string_view kPage = "an HTML page, as servers send for a missing image";
+constexpr auto kOtherKinds = std::to_array<OtherKind>({
+    {0, "<!DOCTYPE", kPage},
+    {0, "<!doctype", kPage},
+    {0, "<html", kPage},
+    {0, "<HTML", kPage},
+    {0, "<?xml", "an XML document, such as SVG"},
+    {0, "<svg", "an SVG drawing"},
+    {0, "GIF8", "a GIF image"},
+    {0, "BM", "a BMP image"},
+    {8, "WEBP", "a WebP image"},
+    {0, std::string_view("II*\0", 4), "a TIFF image"},
+    {0, std::string_view("MM\0*", 4), "a TIFF image"},
+    {4, "ftypheic", "a HEIC image"},
+    {4, "ftypmif1", "a HEIC image"},
+    {4, "ftypavif", "an AVIF image"},
+    {0, "%PDF", "a PDF document"},
+    {0, "version https://git-lfs", "a pointer of Git LFS (run git lfs pull)"},
+});
 
 /// Reads the numbers of a TIFF structure; bytes beyond its end are 0.
 struct TiffBytes {
@@ -51,17 +80,18 @@ struct Turn {
   }
 };
 
-ImagePixels upright(ImagePixels pixels, int32_t orientation) {
+template <typename T>
+Pixels<T> upright(Pixels<T> pixels, int32_t orientation) {
   if (orientation == 1) return pixels;
   const Turn turn{orientation, pixels.height, pixels.width};
-  ImagePixels out{turn.sideways() ? pixels.width : pixels.height,
-                  turn.sideways() ? pixels.height : pixels.width,
-                  pixels.channels,
-                  {}};
+  Pixels<T> out{turn.sideways() ? pixels.width : pixels.height,
+                turn.sideways() ? pixels.height : pixels.width,
+                pixels.channels,
+                {}};
   out.values.reserve(pixels.values.size());
   for (int64_t y = 0; y < out.height; ++y) {
     for (int64_t x = 0; x < out.width; ++x) {
-      const uint8_t* p = pixels.values.data() + turn.source(y, x) * pixels.channels;
+      const T* p = pixels.values.data() + turn.source(y, x) * pixels.channels;
       out.values.insert(out.values.end(), p, p + pixels.channels);
     }
   }
@@ -85,7 +115,15 @@ ImagePixels with_channels(ImagePixels pixels, int64_t channels) {
   return out;
 }
 
-Error unknown_format(const std::string& what) {
+/// Says what a file is that is neither JPEG nor PNG, by its first bytes.
+Error unknown_format(std::string_view bytes, const std::string& what) {
+  if (bytes.empty()) return dataset_error(what, "the file is empty");
+  for (const OtherKind& kind : kOtherKinds) {
+    if (bytes.substr(std::min(kind.at, bytes.size())).starts_with(kind.magic)) {
+      return dataset_error(
+          what, "its content is " + std::string(kind.what) + ", expected a JPEG or PNG image");
+    }
+  }
   return dataset_error(what, "its content is neither a JPEG nor a PNG image");
 }
 
@@ -116,7 +154,7 @@ Status check_image_size(int64_t height, int64_t width, const std::string& what) 
 }
 
 Result<ImageInfo> read_image_info(std::string_view bytes, const std::string& what) {
-  if (!is_jpeg(bytes) && !is_png(bytes)) return unknown_format(what);
+  if (!is_jpeg(bytes) && !is_png(bytes)) return unknown_format(bytes, what);
   ASSIGN_OR_RETURN(ImageInfo info,
                    is_jpeg(bytes) ? read_jpeg_info(bytes, what) : read_png_info(bytes, what));
   if (info.orientation >= 5) std::swap(info.height, info.width);
@@ -129,6 +167,20 @@ Result<ImagePixels> decode_image(std::string_view bytes, int64_t channels,
   ASSIGN_OR_RETURN(ImagePixels pixels,
                    is_jpeg(bytes) ? decode_jpeg(bytes, what) : decode_png(bytes, what));
   return with_channels(upright(std::move(pixels), info.orientation), channels);
+}
+
+Result<DeepPixels> decode_deep_image(std::string_view bytes, const std::string& what) {
+  ASSIGN_OR_RETURN(const ImageInfo info, read_image_info(bytes, what));
+  if (info.deep && !info.colour) {
+    ASSIGN_OR_RETURN(DeepPixels pixels, decode_deep_png(bytes, what));
+    return upright(std::move(pixels), info.orientation);
+  }
+  ASSIGN_OR_RETURN(const ImagePixels pixels, decode_image(bytes, 1, what));
+  DeepPixels deep{pixels.height, pixels.width, 1, {}};
+  deep.values.reserve(pixels.values.size());
+  for (const uint8_t value : pixels.values)
+    deep.values.push_back(static_cast<uint16_t>(value * 257));
+  return deep;
 }
 
 }  // namespace trainyard

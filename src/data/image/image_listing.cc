@@ -7,6 +7,7 @@
 
 #include "src/base/folder_files.h"
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/files/byte_source.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
@@ -29,25 +30,25 @@ struct Labels {
   std::string content;
 };
 
-/// Reads the header of the tree's current image: first kHeaderBytes bytes of the file, and the rest
-/// only if the header is longer.
-Result<ImageInfo> read_header(FileTree& tree, const std::string& place) {
+/// Sets info or damage of the tree's current image. Reads the first kHeaderBytes bytes of the file,
+/// and the rest only if the header is longer.
+Status read_header(FileTree& tree, ListedImage& image) {
   std::string bytes;
   ASSIGN_OR_RETURN(const bool more, tree.read(bytes, kHeaderBytes));
-  Result<ImageInfo> info = read_image_info(bytes, place);
-  if (info.ok() || !more) return info;
-  ASSIGN_OR_RETURN(const bool still_more, tree.read(bytes, kImageFileBytesMax));
-  if (still_more) {
-    return dataset_error(
-        place, "larger than the accepted " + human_bytes(static_cast<int64_t>(kImageFileBytesMax)));
+  Result<ImageInfo> info = read_image_info(bytes, image.path);
+  if (!info.ok() && more) {
+    ASSIGN_OR_RETURN(const bool still_more, tree.read(bytes, kImageFileBytesMax));
+    info = still_more ? dataset_error(image.path,
+                                      "larger than the accepted " +
+                                          human_bytes(static_cast<int64_t>(kImageFileBytesMax)))
+                      : read_image_info(bytes, image.path);
   }
-  return read_image_info(bytes, place);
-}
-
-ListedFiles files_of(ImageListing& listing) {
-  ListedFiles files;
-  for (ListedImage& image : listing.images) files.push_back(&image);
-  return files;
+  if (info.ok()) {
+    image.info = *info;
+  } else {
+    image.damage = info.error().violations.at(0).description;
+  }
+  return {};
 }
 
 /// Lists all images of the tree, and reads the file of labels if the options name one.
@@ -59,12 +60,9 @@ Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<L
     const std::string& path = listing.tree->path();
     const std::string place = place_in_tree(listing.what, path);
     if (is_image_path(path)) {
-      const Result<ImageInfo> info = read_header(*listing.tree, place);
-      if (!info.ok() && info.error().reason != "DATASET_INVALID") return info.error();
-      if (!info.ok()) problems.add(info.error());
       ListedImage& image = listing.images.emplace_back();
       image.path = path;
-      if (info.ok()) image.info = *info;
+      if (Status s = read_header(*listing.tree, image); !s.ok()) return s;
     } else if (!options.labels.empty() &&
                (path == options.labels || below_first(path) == options.labels)) {
       if (labels) return dataset_error(place, "the labels file appears twice");
@@ -73,10 +71,11 @@ Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<L
     } else if (has_ending(path, kOtherEndings)) {
       problems.add(place, "an image in an unsupported format, expected JPEG or PNG");
     } else {
-      ++listing.skipped;
+      listing.left_out.add("not a JPEG or PNG image", path);
     }
   }
   if (!problems.empty()) return problems.error();
+  listing.left_out.add_empty_folders(listing.tree->empty_folders());
   if (!options.labels.empty() && !labels) {
     return dataset_error("images.labels",
                          quoted_value(options.labels) + " is not in " + listing.what);
@@ -84,7 +83,7 @@ Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<L
   if (listing.images.empty()) {
     return dataset_error(listing.what, "there are no JPEG or PNG files (.jpg, .jpeg, .png)");
   }
-  return check_paths(files_of(listing), listing.what);
+  return check_paths(listing.files(), listing.what);
 }
 
 /// The indices of the columns in the CSV of labels.
@@ -108,15 +107,14 @@ Result<LabelColumns> find_columns(const std::vector<std::string>& names, const s
   return LabelColumns{*file, by_class ? *by_class : *by_number, by_number.has_value()};
 }
 
-/// Returns the indices of the images by their paths relative to the CSV's folder, by which the CSV
-/// names them.
-std::map<std::string_view, size_t> images_below(const ImageListing& listing,
-                                                std::string_view folder) {
-  std::map<std::string_view, size_t> images;
+/// Returns the indices of the images by their paths in NFC relative to the CSV's folder, by which
+/// the CSV names them.
+std::map<std::string, size_t> images_below(const ImageListing& listing, std::string_view folder) {
+  std::map<std::string, size_t> images;
   for (size_t i = 0; i < listing.images.size(); ++i) {
     std::string_view path = listing.images[i].path;
     if (!path.starts_with(folder)) continue;
-    images.emplace(path.substr(folder.size()), i);
+    images.emplace(nfc(path.substr(folder.size())), i);
   }
   return images;
 }
@@ -125,7 +123,7 @@ Status label_by_csv(ImageListing& listing, const Labels& labels) {
   const std::string what = place_in_tree(listing.what, labels.path);
   // The folder of the CSV; empty if the CSV is at the top level.
   const std::string folder = labels.path.substr(0, labels.path.rfind('/') + 1);
-  const std::map<std::string_view, size_t> images = images_below(listing, folder);
+  const std::map<std::string, size_t> images = images_below(listing, folder);
   const std::unique_ptr<ByteSource> source = open_memory_source(labels.content, what);
   CsvReader reader(*source, ',', what);
   std::vector<std::string_view> fields;
@@ -134,7 +132,7 @@ Status label_by_csv(ImageListing& listing, const Labels& labels) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, header_names(fields, what));
   ASSIGN_OR_RETURN(const LabelColumns columns, find_columns(names, what));
   listing.numeric = columns.numeric;
-  const CellReader cells({});
+  const CellReader cells;
   std::vector<bool> labelled(listing.images.size());
   Problems problems;
   int64_t row = 0;
@@ -147,7 +145,7 @@ Status label_by_csv(ImageListing& listing, const Labels& labels) {
                               std::to_string(names.size()) + " as in the header");
       continue;
     }
-    const auto found = images.find(fields[columns.file]);
+    const auto found = images.find(nfc(fields[columns.file]));
     if (found == images.end()) {
       problems.add(place, "there is no image " + quoted_value(fields[columns.file]));
       continue;
@@ -167,7 +165,7 @@ Status label_by_csv(ImageListing& listing, const Labels& labels) {
       }
       image.number = static_cast<float>(cell.value);
     } else {
-      image.label = label;
+      image.label = nfc(label);
       check_class(label, place, problems);
     }
   }
@@ -175,12 +173,18 @@ Status label_by_csv(ImageListing& listing, const Labels& labels) {
   for (size_t i = 0; i < listing.images.size(); ++i) {
     if (labelled[i] || listing.images[i].part == Part::kLeftOut) continue;
     listing.images[i].part = Part::kLeftOut;
-    ++listing.skipped;
+    listing.left_out.add("not listed in " + labels.path, listing.images[i].path);
   }
   return {};
 }
 
 }  // namespace
+
+ListedFiles ImageListing::files() {
+  ListedFiles pointers;
+  for (ListedImage& image : images) pointers.push_back(&image);
+  return pointers;
+}
 
 Result<ImageListing> list_images(const ImagesOptions& options, const std::filesystem::path& path,
                                  const std::string& what, bool partitioned) {
@@ -189,15 +193,16 @@ Result<ImageListing> list_images(const ImagesOptions& options, const std::filesy
   ASSIGN_OR_RETURN(listing.tree, open_file_tree(path, what));
   std::optional<Labels> labels;
   if (Status s = scan(options, listing, labels); !s.ok()) return std::move(s).error();
-  const ListedFiles files = files_of(listing);
+  const ListedFiles files = listing.files();
   size_t root = root_of(files, partitioned, /*in_folders=*/!labels);
   if (labels && !labels->path.starts_with(listing.images.front().path.substr(0, root))) root = 0;
+  listing.left_out.set_root(files.front()->path.substr(0, root));
   ShortPaths paths;
   for (const ListedFile* file : files) paths.push_back(std::string_view(file->path).substr(root));
   if (partitioned) {
     ASSIGN_OR_RETURN(const Parts parts, split_parts(files, paths, what));
     listing.has_test = parts.has_test;
-    listing.skipped += parts.skipped;
+    add_left_out_part(files, listing.left_out);
   }
   Status labelled =
       labels ? label_by_csv(listing, *labels)

@@ -10,6 +10,7 @@
 #include "src/data/dataset.h"
 #include "src/data/files/class_folders.h"
 #include "src/data/files/file_tree.h"
+#include "src/data/files/left_out_files.h"
 #include "src/data/image/image_file.h"
 #include "src/data/typed_dataset.h"
 
@@ -17,7 +18,8 @@ namespace trainyard {
 
 struct ListedImage : ListedFile {
   ImageInfo info;
-  float number = 0;  // the numeric label, if the labels are no classes
+  float number = 0;    // the numeric label, if the labels are no classes
+  std::string damage;  // why the file cannot be read as an image; empty if it can, as far as known
 };
 
 /// The images of a source, in the order of `tree`.
@@ -27,11 +29,13 @@ struct ImageListing {
   std::vector<ListedImage> images;
   bool numeric = false;   // the labels are numbers
   bool has_test = false;  // a folder contains a test set
-  int64_t skipped = 0;    // files that are not images, or images that belong to no partition
+  LeftOutFiles left_out;
+
+  ListedFiles files();
 };
 
-/// Reads the headers of all images of `path`. If not `partitioned`, all images are kTrain. Errors:
-/// those of open_file_tree(); those of read_image_info(), for the first 16 images together; images
+/// Reads the headers of all images of `path`, and sets the damage of those whose header cannot be
+/// read. If not `partitioned`, all images are kTrain. Errors: those of open_file_tree(); images
 /// outside of classes' folders; labels that do not fit the images.
 Result<ImageListing> list_images(const ImagesOptions& options, const std::filesystem::path& path,
                                  const std::string& what, bool partitioned);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace trainyard {
@@ -43,7 +44,9 @@ std::vector<Tap> taps_of(double begin, double length, int64_t source, int64_t ta
 }
 
 /// Resamples a rectangle of the image to [height, width, C].
-ImagePixels resample(const ImagePixels& in, const Window& box, int64_t height, int64_t width) {
+template <typename T>
+Pixels<T> resample(const Pixels<T>& in, const Window& box, int64_t height, int64_t width) {
+  constexpr auto kWhite = static_cast<float>(std::numeric_limits<T>::max());
   const int64_t channels = in.channels;
   const std::vector<Tap> columns = taps_of(box.left, box.width, in.width, width);
   const std::vector<Tap> rows = taps_of(box.top, box.height, in.height, height);
@@ -53,10 +56,10 @@ ImagePixels resample(const ImagePixels& in, const Window& box, int64_t height, i
   std::vector<float> narrow(static_cast<size_t>((row_end - row_first) * width * channels));
   float* to = narrow.data();
   for (int64_t y = row_first; y < row_end; ++y) {
-    const uint8_t* line = in.values.data() + y * in.width * channels;
+    const T* line = in.values.data() + y * in.width * channels;
     for (const Tap& tap : columns) {
       for (int64_t c = 0; c < channels; ++c) {
-        const uint8_t* p = line + tap.first * channels + c;
+        const T* p = line + tap.first * channels + c;
         float sum = 0;
         for (const float w : tap.weights) {
           sum += w * static_cast<float>(*p);
@@ -66,7 +69,7 @@ ImagePixels resample(const ImagePixels& in, const Window& box, int64_t height, i
       }
     }
   }
-  ImagePixels out{height, width, channels, {}};
+  Pixels<T> out{height, width, channels, {}};
   out.values.reserve(static_cast<size_t>(height * width * channels));
   const int64_t row_values = width * channels;
   std::vector<float> line(static_cast<size_t>(row_values));
@@ -78,27 +81,29 @@ ImagePixels resample(const ImagePixels& in, const Window& box, int64_t height, i
       from += row_values;
     }
     for (const float value : line) {
-      out.values.push_back(static_cast<uint8_t>(std::clamp(value + 0.5f, 0.0f, 255.0f)));
+      out.values.push_back(static_cast<T>(std::clamp(value + 0.5f, 0.0f, kWhite)));
     }
   }
   return out;
 }
 
 /// Converts interleaved pixels to planes, with the top left corner at (top, left) of the target.
-void copy_planes(const ImagePixels& pixels, const Shape& image, int64_t top, int64_t left,
-                 std::span<uint8_t> out) {
+template <typename T>
+void copy_planes(const Pixels<T>& pixels, const Shape& image, int64_t top, int64_t left,
+                 std::span<T> out) {
   const int64_t channels = image[0];
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t y = 0; y < pixels.height; ++y) {
-      const uint8_t* from = pixels.values.data() + y * pixels.width * channels + c;
-      uint8_t* to = out.data() + (c * image[1] + top + y) * image[2] + left;
+      const T* from = pixels.values.data() + y * pixels.width * channels + c;
+      T* to = out.data() + (c * image[1] + top + y) * image[2] + left;
       for (int64_t x = 0; x < pixels.width; ++x) to[x] = from[x * channels];
     }
   }
 }
 
 /// Returns the largest centered rectangle with the target's aspect ratio.
-Window middle_box(const ImagePixels& in, int64_t height, int64_t width) {
+template <typename T>
+Window middle_box(const Pixels<T>& in, int64_t height, int64_t width) {
   const auto h = static_cast<double>(in.height);
   const auto w = static_cast<double>(in.width);
   const double ratio = static_cast<double>(width) / static_cast<double>(height);
@@ -127,8 +132,9 @@ std::optional<ResizeMode> find_resize(std::string_view name) {
   return static_cast<ResizeMode>(it - kNames.begin());
 }
 
-void place_image(const ImagePixels& in, const Shape& image, ResizeMode mode,
-                 std::span<uint8_t> out) {
+template <typename T>
+void place_image(const Pixels<T>& in, const Shape& image, ResizeMode mode,
+                 std::span<std::type_identity_t<T>> out) {
   const int64_t height = image[1];
   const int64_t width = image[2];
   TRAINYARD_CHECK(in.channels == image[0] && std::ssize(out) == image.elements(),
@@ -147,9 +153,12 @@ void place_image(const ImagePixels& in, const Shape& image, ResizeMode mode,
                                 static_cast<double>(width) / static_cast<double>(in.width));
   const int64_t h = scaled(in.height, scale, height);
   const int64_t w = scaled(in.width, scale, width);
-  std::fill(out.begin(), out.end(), uint8_t{0});
+  std::fill(out.begin(), out.end(), T{0});
   copy_planes(h == in.height && w == in.width ? in : resample(in, whole, h, w), image,
               (height - h) / 2, (width - w) / 2, out);
 }
+
+template void place_image(const ImagePixels&, const Shape&, ResizeMode, std::span<uint8_t>);
+template void place_image(const DeepPixels&, const Shape&, ResizeMode, std::span<uint16_t>);
 
 }  // namespace trainyard

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 #include "src/data/image/image_file.h"
 #include "src/tensor/shape.h"
@@ -25,8 +26,9 @@ std::string_view name_of(ResizeMode mode);
 std::optional<ResizeMode> find_resize(std::string_view name);
 
 /// Resizes `pixels` to the shape `image` [C, H, W] and writes them to `out`. With kNone they must
-/// have this size already.
-void place_image(const ImagePixels& pixels, const Shape& image, ResizeMode mode,
-                 std::span<uint8_t> out);
+/// have this size already. T is uint8_t or uint16_t.
+template <typename T>
+void place_image(const Pixels<T>& pixels, const Shape& image, ResizeMode mode,
+                 std::span<std::type_identity_t<T>> out);
 
 }  // namespace trainyard

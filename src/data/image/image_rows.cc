@@ -20,7 +20,7 @@ Status check_model(const DatasetSchema& schema) {
                                            ? "text, expected CSV or lines of text"
                                            : "columns, expected CSV"));
   }
-  if (schema.image_dtype != DType::kU8) {
+  if (schema.image_dtype != DType::kU8 && schema.image_bits == 8) {
     return dataset_error(kImages, "the model was trained on images of floats, expected IDX or CSV");
   }
   if (schema.image[0] != 1 && schema.image[0] != 3) {
@@ -31,13 +31,33 @@ Status check_model(const DatasetSchema& schema) {
   return {};
 }
 
+/// Places a decoded image and appends its pixels to `out`.
+template <typename T, typename Out>
+Status add_row(const DatasetSchema& schema, const Result<Pixels<T>>& pixels,
+               const std::string& place, std::vector<Out>& out) {
+  if (!pixels.ok()) return pixels.error();
+  const Shape& shape = schema.image;
+  if (schema.resize == ResizeMode::kNone &&
+      (pixels->height != shape[1] || pixels->width != shape[2])) {
+    return dataset_error(place, "an image of " + std::to_string(pixels->height) + " x " +
+                                    std::to_string(pixels->width) + " pixels, expected " +
+                                    std::to_string(shape[1]) + " x " + std::to_string(shape[2]) +
+                                    " as the model was trained on, without resizing");
+  }
+  std::vector<T> planes(static_cast<size_t>(shape.elements()));
+  place_image(*pixels, shape, schema.resize, planes);
+  out.insert(out.end(), planes.begin(), planes.end());
+  return {};
+}
+
 }  // namespace
 
 Result<RawRows> parse_raw_images(const DatasetSchema& schema, std::span<const RawImage> images) {
   if (Status s = check_model(schema); !s.ok()) return std::move(s).error();
   const Shape& shape = schema.image;
   if (images.empty()) return dataset_error(kImages, "there are no images");
-  if (std::ssize(images) > static_cast<int64_t>(kRawBytesMax) / shape.elements()) {
+  const int64_t image_bytes = shape.elements() * (schema.image_bits == 16 ? 4 : 1);
+  if (std::ssize(images) > static_cast<int64_t>(kRawBytesMax) / image_bytes) {
     return dataset_error(kImages, std::to_string(images.size()) + " images of " +
                                       shape.to_string() + " are more than " +
                                       human_bytes(int64_t{kRawBytesMax}) + "; send fewer");
@@ -47,22 +67,14 @@ Result<RawRows> parse_raw_images(const DatasetSchema& schema, std::span<const Ra
   for (const RawImage& image : images) {
     if (problems.full()) break;
     const std::string place = std::string(kImages) + ": " + quoted_value(image.name);
-    const Result<ImagePixels> pixels = decode_image(image.bytes, shape[0], place);
-    if (!pixels.ok()) {
-      problems.add(pixels.error());
+    const Status added =
+        schema.image_bits == 16
+            ? add_row(schema, decode_deep_image(image.bytes, place), place, rows.image_f32)
+            : add_row(schema, decode_image(image.bytes, shape[0], place), place, rows.image_u8);
+    if (!added.ok()) {
+      problems.add(added.error());
       continue;
     }
-    if (schema.resize == ResizeMode::kNone &&
-        (pixels->height != shape[1] || pixels->width != shape[2])) {
-      problems.add(place, "an image of " + std::to_string(pixels->height) + " x " +
-                              std::to_string(pixels->width) + " pixels, expected " +
-                              std::to_string(shape[1]) + " x " + std::to_string(shape[2]) +
-                              " as the model was trained on, without resizing");
-      continue;
-    }
-    const size_t begin = rows.image_u8.size();
-    rows.image_u8.resize(begin + static_cast<size_t>(shape.elements()));
-    place_image(*pixels, shape, schema.resize, std::span(rows.image_u8).subspan(begin));
     ++rows.rows;
   }
   if (!problems.empty()) return problems.error();

@@ -2,14 +2,12 @@
 // counts. In the second, several threads decode the pixels and write them to the typed file. Rows
 // are in the order of the paths, so that a folder and an archive of it give the same dataset.
 #include <algorithm>
-#include <deque>
 #include <map>
-#include <set>
-#include <thread>
+#include <optional>
 
-#include "src/base/cores.h"
-#include "src/base/mutex.h"
 #include "src/base/text.h"
+#include "src/data/image/damaged_images.h"
+#include "src/data/image/image_decoding.h"
 #include "src/data/image/image_listing.h"
 #include "src/data/image/image_resize.h"
 #include "src/data/limits.h"
@@ -21,9 +19,6 @@ namespace trainyard {
 namespace {
 
 using Part = ListedFile::Part;
-constexpr int kThreadsMax = 16;  // bounds memory: each thread may decode kImagePixelsMax pixels
-constexpr size_t kBatchBytes = size_t{1} << 20;  // least size of a batch of files for a thread
-constexpr size_t kBatchesWaitingMax = 2 * kThreadsMax;
 
 // --- checks of the options ---------------------------------------------------------------------
 
@@ -48,6 +43,9 @@ Status check_options(const ImagesOptions& o, bool has_test) {
     return dataset_error("images.channels",
                          std::to_string(o.channels) + ", expected 1 (gray) or 3 (color)");
   }
+  if (!o.damaged.empty() && o.damaged != "skip") {
+    return dataset_error("images.damaged", quoted_value(o.damaged) + ", expected skip or nothing");
+  }
   return check_test_share(o.test_share, has_test, "images.test_share");
 }
 
@@ -63,14 +61,23 @@ ListedFiles all_images(std::vector<ImageListing>& listings) {
   return images;
 }
 
+/// Returns the images of all listings that belong to a partition.
+std::vector<const ListedImage*> used_images(const std::vector<ImageListing>& listings) {
+  std::vector<const ListedImage*> used;
+  for (const ImageListing& listing : listings) {
+    for (const ListedImage& image : listing.images) {
+      if (image.part != Part::kLeftOut) used.push_back(&image);
+    }
+  }
+  return used;
+}
+
 Status set_classes(std::vector<ImageListing>& listings, TargetSchema& target) {
   ASSIGN_OR_RETURN(target.classes,
                    find_classes(files_of(all_images(listings), Part::kTrain), "image"));
   Problems problems;
   for (ImageListing& listing : listings) {
-    ListedFiles images;
-    for (ListedImage& image : listing.images) images.push_back(&image);
-    set_codes(images, target.classes, listing.what, "image", problems);
+    set_codes(listing.files(), target.classes, listing.what, "image", problems);
   }
   return problems.empty() ? Status() : Status(problems.error());
 }
@@ -124,181 +131,81 @@ void fill_rows(std::vector<ImageListing>& listings, Part part, bool numeric, Typ
 
 // --- the second pass ---------------------------------------------------------------------------
 
-struct Work {
-  size_t listing;
-  size_t image;
-  std::string bytes;
+/// The shape of all images, and how those of other sizes are resized to it.
+struct Frame {
+  Shape image;
+  ResizeMode resize;
 };
-using WorkBatch = std::vector<Work>;
 
-/// A pool of threads that process batches until finish().
-class DecodeTeam {
- public:
-  explicit DecodeTeam(std::function<void(Work&)> work) : work_(std::move(work)) {
-    const int count = std::clamp(usable_cores(), 1, kThreadsMax);
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
-  }
-  ~DecodeTeam() { close(); }
+/// Decodes an image with 8 bits per sample, and places it.
+Status place_bytes(const ListedImage& image, std::string_view bytes, const std::string& place,
+                   const Frame& frame, std::span<uint8_t> out) {
+  ASSIGN_OR_RETURN(const ImagePixels pixels, decode_image(bytes, frame.image[0], place));
+  if (Status s = check_unchanged(pixels.height, pixels.width, image, place); !s.ok()) return s;
+  place_image(pixels, frame.image, frame.resize, out);
+  return {};
+}
 
-  /// Queues a batch; waits while the queue is full. Returns false once a thread has failed.
-  bool push(WorkBatch batch) {
-    MutexLock lock(mu_);
-    changed_.wait(lock, [&]() TRAINYARD_REQUIRES(mu_) {
-      return waiting_.size() < kBatchesWaitingMax || fault_;
-    });
-    if (fault_) return false;
-    waiting_.push_back(std::move(batch));
-    changed_.notify_all();
-    return true;
-  }
-  /// Waits until all batches are processed. Rethrows the exception of a thread that failed.
-  void finish() {
-    close();
-    const MutexLock lock(mu_);
-    if (fault_) std::rethrow_exception(fault_);
-  }
-
- private:
-  void close() {
-    {
-      const MutexLock lock(mu_);
-      closed_ = true;
-    }
-    changed_.notify_all();
-    threads_.clear();  // joins all threads
-  }
-  void run() noexcept {
-    for (;;) {
-      WorkBatch batch;
-      {
-        MutexLock lock(mu_);
-        changed_.wait(
-            lock, [&]() TRAINYARD_REQUIRES(mu_) { return !waiting_.empty() || closed_ || fault_; });
-        if (waiting_.empty() || fault_) return;
-        batch = std::move(waiting_.front());
-        waiting_.pop_front();
-      }
-      changed_.notify_all();
-      try {
-        for (Work& work : batch) work_(work);
-      } catch (...) {
-        const MutexLock lock(mu_);
-        fault_ = std::current_exception();
-        changed_.notify_all();
-        return;
-      }
-    }
-  }
-
-  const std::function<void(Work&)> work_;
-  Mutex mu_;
-  CondVar changed_;
-  std::deque<WorkBatch> waiting_ TRAINYARD_GUARDED_BY(mu_);  // at most kBatchesWaitingMax
-  bool closed_ TRAINYARD_GUARDED_BY(mu_) = false;
-  std::exception_ptr fault_ TRAINYARD_GUARDED_BY(mu_);
-  std::vector<std::jthread> threads_;
-};
+/// Decodes an image with 16 bits per sample, and places it as numbers.
+Status place_numbers(const ListedImage& image, std::string_view bytes, const std::string& place,
+                     const Frame& frame, std::span<float> out) {
+  ASSIGN_OR_RETURN(const DeepPixels pixels, decode_deep_image(bytes, place));
+  if (Status s = check_unchanged(pixels.height, pixels.width, image, place); !s.ok()) return s;
+  std::vector<uint16_t> planes(out.size());
+  place_image(pixels, frame.image, frame.resize, planes);
+  std::ranges::copy(planes, out.begin());
+  return {};
+}
 
 class DecodedImages final : public ImageStream {
  public:
-  DecodedImages(std::vector<ImageListing> listings, Shape image, ResizeMode resize)
-      : listings_(std::move(listings)), image_(std::move(image)), resize_(resize) {}
+  DecodedImages(std::vector<ImageListing> listings, Frame frame)
+      : listings_(std::move(listings)), frame_(std::move(frame)) {}
 
   Status write(const Sink& sink) override {
-    DecodeTeam team([&](Work& work) { decode(work, sink); });
-    for (size_t l = 0; l < listings_.size(); ++l) {
-      if (Status s = send(l, team); !s.ok()) return s;
-    }
-    team.finish();
-    const MutexLock lock(mu_);
-    if (failed_) return *failed_;
-    if (problems_.empty()) return {};
-    Problems problems;
-    for (const auto& [key, error] : problems_) problems.add(error);
-    return problems.error();
+    const auto use = [&](const ListedImage& image, std::string_view bytes,
+                         const std::string& place) -> Status {
+      std::vector<uint8_t> planes(static_cast<size_t>(frame_.image.elements()));
+      if (Status s = place_bytes(image, bytes, place, frame_, planes); !s.ok()) return s;
+      return sink(image.part == Part::kTest, image.row, planes);
+    };
+    if (Status s = decode_images(listings_, use); !s.ok()) return s;
+    const std::optional<Error> damage = find_damage(listings_);
+    return damage ? Status(*damage) : Status();
   }
 
  private:
-  using Key = std::pair<size_t, std::string>;  // (source, path), by which messages are sorted
-
-  /// Reads the files of a listing again and passes them to the team.
-  Status send(size_t l, DecodeTeam& team) {
-    ImageListing& listing = listings_[l];
-    if (Status s = listing.tree->rewind(); !s.ok()) return s;
-    WorkBatch batch;
-    size_t bytes = 0;
-    size_t i = 0;
-    for (;;) {
-      ASSIGN_OR_RETURN(const bool more, listing.tree->next());
-      if (!more) break;
-      if (!is_image_path(listing.tree->path())) continue;
-      if (i == listing.images.size() || listing.images[i].path != listing.tree->path()) {
-        return dataset_error(listing.what, "the files changed while they were read");
-      }
-      if (listing.images[i].part != Part::kLeftOut) {
-        ASSIGN_OR_RETURN(std::string file,
-                         read_tree_file(*listing.tree, kImageFileBytesMax,
-                                        place_in_tree(listing.what, listing.tree->path())));
-        bytes += file.size();
-        batch.push_back({l, i, std::move(file)});
-        if (bytes >= kBatchBytes) {
-          if (!team.push(std::exchange(batch, {}))) return {};  // finish() reports the fault
-          bytes = 0;
-        }
-      }
-      ++i;
-    }
-    if (i != listing.images.size()) {
-      return dataset_error(listing.what, "the files changed while they were read");
-    }
-    (void)team.push(std::move(batch));
-    return {};
-  }
-
-  void decode(Work& work, const Sink& sink) {
-    {
-      const MutexLock lock(mu_);
-      if (failed_) return;
-    }
-    const ImageListing& listing = listings_[work.listing];
-    const ListedImage& image = listing.images[work.image];
-    const std::string place = place_in_tree(listing.what, image.path);
-    Result<ImagePixels> pixels = decode_image(work.bytes, image_[0], place);
-    if (pixels.ok() && (pixels->height != image.info.height || pixels->width != image.info.width)) {
-      pixels = dataset_error(place, "the file changed while it was read");
-    }
-    if (!pixels.ok()) {
-      const MutexLock lock(mu_);
-      problems_.emplace(Key{work.listing, image.path}, pixels.error());
-      if (problems_.size() > Problems::kCountMax) problems_.erase(std::prev(problems_.end()));
-      return;
-    }
-    std::vector<uint8_t> planes(static_cast<size_t>(image_.elements()));
-    place_image(*pixels, image_, resize_, planes);
-    if (Status s = sink(image.part == Part::kTest, image.row, planes); !s.ok()) {
-      const MutexLock lock(mu_);
-      if (!failed_) failed_ = std::move(s).error();
-    }
-  }
-
   std::vector<ImageListing> listings_;
-  const Shape image_;
-  const ResizeMode resize_;
-  Mutex mu_;
-  // The first kCountMax problems by key, independent of the order in which threads find them.
-  std::map<Key, Error> problems_ TRAINYARD_GUARDED_BY(mu_);
-  std::optional<Error> failed_ TRAINYARD_GUARDED_BY(mu_);  // the first error of the sink
+  const Frame frame_;
 };
 
-}  // namespace
+/// Fills the pixels of images with 16 bits, which are kept in memory as numbers.
+Status fill_numbers(std::vector<ImageListing>& listings, TypedDataset& data) {
+  const Frame frame{data.schema.image, data.schema.resize};
+  const auto values = static_cast<size_t>(frame.image.elements());
+  const int64_t rows = data.train.rows + data.test.rows;
+  const auto bytes = static_cast<int64_t>(values * sizeof(float));
+  if (Status s = check_memory(rows * bytes, "data"); !s.ok()) return s;
+  data.train.image_f32.resize(static_cast<size_t>(data.train.rows) * values);
+  data.test.image_f32.resize(static_cast<size_t>(data.test.rows) * values);
+  const auto use = [&](const ListedImage& image, std::string_view content,
+                       const std::string& place) {
+    std::vector<float>& to = (image.part == Part::kTest ? data.test : data.train).image_f32;
+    return place_numbers(image, content, place, frame,
+                         std::span(to).subspan(static_cast<size_t>(image.row) * values, values));
+  };
+  if (Status s = decode_images(listings, use); !s.ok()) return s;
+  const std::optional<Error> damage = find_damage(listings);
+  return damage ? Status(*damage) : Status();
+}
 
-Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
-                                         const std::filesystem::path& data,
-                                         const std::filesystem::path& test) {
-  if (Status s = check_options(options, !test.empty()); !s.ok()) return std::move(s).error();
+/// Lists the images of both sources, without those that are damaged.
+Result<std::vector<ImageListing>> list_sources(const ImagesOptions& options,
+                                               const std::filesystem::path& data,
+                                               const std::filesystem::path& test) {
   std::vector<ImageListing> listings;
   ASSIGN_OR_RETURN(listings.emplace_back(), list_images(options, data, "data", true));
-  if (Status s = check_options(options, listings[0].has_test); !s.ok()) {
+  if (Status s = check_options(options, !test.empty() || listings[0].has_test); !s.ok()) {
     return std::move(s).error();
   }
   if (!test.empty()) {
@@ -315,22 +222,40 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
       if (image.part == Part::kTrain) image.part = Part::kTest;
     }
   }
-  if (options.test_share > 0) {
-    draw_test_files(all_images(listings), options.test_share, options.seed);
-  }
-
-  TypedDataset result;
-  DatasetSchema& schema = result.schema;
-  schema.kind = DatasetSchema::Kind::kImage;
-  schema.target.name = listings[0].numeric ? "number" : "class";
-  if (files_of(all_images(listings), Part::kTrain).empty()) {
-    return dataset_error("data", "there are no training images");
-  }
-  if (listings[0].numeric) {
-    schema.target.kind = TargetSchema::Kind::kNumeric;
-  } else if (Status s = set_classes(listings, schema.target); !s.ok()) {
+  if (Status s = judge_damage(listings, options.damaged == "skip"); !s.ok()) {
     return std::move(s).error();
   }
+  return listings;
+}
+
+/// Says what of the sources is not in the rows as it is there.
+void add_warnings(std::vector<ImageListing>& listings, DatasetSchema& schema) {
+  for (ImageListing& listing : listings) {
+    schema.skipped_files += listing.left_out.count();
+    ListedFiles readable = listing.files();
+    std::erase_if(readable, [](const ListedFile* file) {
+      return !static_cast<const ListedImage*>(file)->damage.empty();
+    });
+    listing.left_out.add_warnings(readable, "image", schema.warnings);
+  }
+  add_alike_classes(schema.target.classes, schema.warnings);
+  const int64_t reduced = std::ranges::count_if(used_images(listings),
+                                                [](const ListedImage* i) { return i->info.deep; });
+  if (reduced > 0 && schema.image_bits == 8) {
+    schema.warnings.push_back(
+        {"DEPTH_REDUCED",
+         {},
+         reduced,
+         std::to_string(reduced) + (reduced == 1 ? " image has" : " images have") +
+             " 16 bits per sample and colors, or are among images with colors: only the upper 8 "
+             "bits are used. With images.channels: 1, gray images keep their 16 bits."});
+  }
+}
+
+/// Sets the images' shape, and their type: numbers if an image has gray samples of 16 bits and no
+/// image needs colors, else bytes.
+Status set_images(const ImagesOptions& options, const std::vector<ImageListing>& listings,
+                  DatasetSchema& schema) {
   ASSIGN_OR_RETURN(schema.image, find_image_shape(options, listings));
   if (!options.size.empty()) schema.resize = *find_resize(options.resize);
   if (schema.image.elements() > kImageValuesMax) {
@@ -338,15 +263,53 @@ Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
                                      std::to_string(kImageValuesMax) +
                                      " values; give a smaller images.size");
   }
-  for (const ImageListing& listing : listings) schema.skipped_files += listing.skipped;
-  fill_rows(listings, Part::kTrain, listings[0].numeric, result.train);
+  const bool deep = std::ranges::any_of(used_images(listings), [](const ListedImage* image) {
+    return image->info.deep && !image->info.colour;
+  });
+  if (!deep || schema.image[0] != 1) return {};
+  schema.image_bits = 16;
+  schema.image_dtype = DType::kF32;
+  return {};
+}
+
+}  // namespace
+
+Result<TypedDataset> read_images_dataset(const ImagesOptions& options,
+                                         const std::filesystem::path& data,
+                                         const std::filesystem::path& test) {
+  if (Status s = check_options(options, !test.empty()); !s.ok()) return std::move(s).error();
+  ASSIGN_OR_RETURN(std::vector<ImageListing> listings, list_sources(options, data, test));
+  if (options.test_share > 0) {
+    draw_test_files(all_images(listings), options.test_share, options.seed);
+  }
+  TypedDataset result;
+  DatasetSchema& schema = result.schema;
+  schema.kind = DatasetSchema::Kind::kImage;
+  const bool numeric = listings[0].numeric;
+  schema.target.name = numeric ? "number" : "class";
+  if (files_of(all_images(listings), Part::kTrain).empty()) {
+    return dataset_error("data", "there are no training images");
+  }
+  if (numeric) {
+    schema.target.kind = TargetSchema::Kind::kNumeric;
+  } else if (Status s = set_classes(listings, schema.target); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (Status s = set_images(options, listings, schema); !s.ok()) return std::move(s).error();
+  add_warnings(listings, schema);
+  fill_rows(listings, Part::kTrain, numeric, result.train);
   if (Status s = check_numbers_differ(result.train.target_numeric, "data"); !s.ok()) {
     return std::move(s).error();
   }
-  fill_rows(listings, Part::kTest, listings[0].numeric, result.test);
+  fill_rows(listings, Part::kTest, numeric, result.test);
   schema.train_rows = result.train.rows;
   schema.test_rows = result.test.rows;
-  result.images = std::make_unique<DecodedImages>(std::move(listings), schema.image, schema.resize);
+  if (schema.image_bits == 16) {
+    if (Status s = fill_numbers(listings, result); !s.ok()) return std::move(s).error();
+  } else {
+    result.images =
+        std::make_unique<DecodedImages>(std::move(listings), Frame{schema.image, schema.resize});
+  }
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include <png.h>
 
 #include <algorithm>
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -63,9 +64,15 @@ bool read_header(PngReader& reader, std::string_view bytes) {
   return true;
 }
 
-bool start(PngReader& reader) {
+/// Sets the transformations to samples of 8 bits, or if `deep` of 16 bits in this machine's byte
+/// order, which only files with such samples have.
+bool start(PngReader& reader, bool deep) {
   if (setjmp(reader.jump) != 0) return false;
-  png_set_strip_16(reader.png);
+  if (!deep) {
+    png_set_strip_16(reader.png);
+  } else if constexpr (std::endian::native == std::endian::little) {
+    png_set_swap(reader.png);
+  }
   png_set_palette_to_rgb(reader.png);
   png_set_expand_gray_1_2_4_to_8(reader.png);
   png_set_strip_alpha(reader.png);
@@ -98,6 +105,33 @@ bool has_colour(const PngReader& reader) {
                      [](png_color c) { return c.red != c.green || c.green != c.blue; });
 }
 
+template <typename T>
+Result<Pixels<T>> decode(std::string_view bytes, const std::string& what) {
+  PngReader reader;
+  if (!read_header(reader, bytes)) return refusal(reader, what);
+  Pixels<T> pixels;
+  pixels.height = png_get_image_height(reader.png, reader.info);
+  pixels.width = png_get_image_width(reader.png, reader.info);
+  if (Status s = check_image_size(pixels.height, pixels.width, what); !s.ok()) {
+    return std::move(s).error();
+  }
+  if (!start(reader, sizeof(T) == 2)) return refusal(reader, what);
+  pixels.channels = png_get_channels(reader.png, reader.info);
+  const size_t row_bytes = png_get_rowbytes(reader.png, reader.info);
+  const auto row_values = static_cast<size_t>(pixels.width * pixels.channels);
+  TRAINYARD_CHECK(
+      (pixels.channels == 1 || pixels.channels == 3) && row_bytes == row_values * sizeof(T),
+      "libpng gives rows of samples");
+  pixels.values.resize(row_values * static_cast<size_t>(pixels.height));
+  std::vector<png_bytep> rows;
+  for (int64_t y = 0; y < pixels.height; ++y) {
+    rows.push_back(
+        reinterpret_cast<png_bytep>(pixels.values.data() + row_values * static_cast<size_t>(y)));
+  }
+  if (!read_rows(reader, rows.data())) return refusal(reader, what);
+  return pixels;
+}
+
 }  // namespace
 
 bool is_png(std::string_view bytes) { return bytes.starts_with(kSignature); }
@@ -112,6 +146,7 @@ Result<ImageInfo> read_png_info(std::string_view bytes, const std::string& what)
     return std::move(s).error();
   }
   info.colour = has_colour(reader);
+  info.deep = png_get_bit_depth(reader.png, reader.info) == 16;
   png_uint_32 exif_bytes = 0;
   png_bytep exif = nullptr;
   if (png_get_eXIf_1(reader.png, reader.info, &exif_bytes, &exif) != 0) {
@@ -121,27 +156,11 @@ Result<ImageInfo> read_png_info(std::string_view bytes, const std::string& what)
 }
 
 Result<ImagePixels> decode_png(std::string_view bytes, const std::string& what) {
-  PngReader reader;
-  if (!read_header(reader, bytes)) return refusal(reader, what);
-  ImagePixels pixels;
-  pixels.height = png_get_image_height(reader.png, reader.info);
-  pixels.width = png_get_image_width(reader.png, reader.info);
-  if (Status s = check_image_size(pixels.height, pixels.width, what); !s.ok()) {
-    return std::move(s).error();
-  }
-  if (!start(reader)) return refusal(reader, what);
-  pixels.channels = png_get_channels(reader.png, reader.info);
-  const size_t row_bytes = png_get_rowbytes(reader.png, reader.info);
-  TRAINYARD_CHECK((pixels.channels == 1 || pixels.channels == 3) &&
-                      row_bytes == static_cast<size_t>(pixels.width * pixels.channels),
-                  "libpng gives rows of bytes");
-  pixels.values.resize(row_bytes * static_cast<size_t>(pixels.height));
-  std::vector<png_bytep> rows;
-  for (int64_t y = 0; y < pixels.height; ++y) {
-    rows.push_back(pixels.values.data() + row_bytes * static_cast<size_t>(y));
-  }
-  if (!read_rows(reader, rows.data())) return refusal(reader, what);
-  return pixels;
+  return decode<uint8_t>(bytes, what);
+}
+
+Result<DeepPixels> decode_deep_png(std::string_view bytes, const std::string& what) {
+  return decode<uint16_t>(bytes, what);
 }
 
 }  // namespace trainyard

@@ -4,6 +4,7 @@
 
 #include "src/base/join.h"
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/problems.h"
 #include "src/models/spec_json.h"
 
@@ -34,6 +35,11 @@ Status check_bytes(const CsvOptions& options) {
 CsvOptions table_options(const IngestRequest& request) {
   CsvOptions options = request.csv;
   options.json_lines = request.format == "jsonl";
+  // The names of columns are in NFC, too.
+  options.target = nfc(options.target);
+  for (auto* names : {&options.categorical, &options.ignore, &options.date, &options.text}) {
+    std::ranges::transform(*names, names->begin(), nfc);
+  }
   return options;
 }
 

@@ -1,6 +1,7 @@
 // Ingest: converts sources to a dataset's folder, which appears complete or not at all.
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "src/base/sha256.h"
@@ -68,16 +69,17 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
     std::vector<DataWarning> warnings;
   };
   std::future<Measured> measured = std::async(when, [&] {
-    Measured m{measure(data.schema, data.train), {}};
-    m.warnings = find_warnings(data.schema, m.statistics, data.train, data.test,
-                               format.has_columns ? format.name : "");
+    Measured m{measure(data.schema, data.train), data.schema.warnings};  // those of the reader
+    std::ranges::move(find_warnings(data.schema, m.statistics, data.train, data.test,
+                                    format.has_columns ? format.name : ""),
+                      std::back_inserter(m.warnings));
     return m;
   });
   ASSIGN_OR_RETURN(const std::string data_digest,
                    write_typed_dataset(files, folder / "data.safetensors", data));
   auto [statistics, warnings] = measured.get();
   data.schema.statistics = std::move(statistics);
-  data.schema.warnings = std::move(warnings);
+  std::ranges::move(warnings, std::back_inserter(data.schema.warnings));  // after the reader's
   ASSIGN_OR_RETURN(const std::vector<std::string> digests, source_digests.get());
   const std::string schema = schema_json(format, request, data.schema, digests);
   if (std::ssize(schema) > kSchemaBytesMax) {

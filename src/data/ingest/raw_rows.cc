@@ -1,17 +1,16 @@
 // Parses rows for predict with the code that reads training data, but with a given schema.
 #include <algorithm>
 #include <optional>
-#include <unordered_set>
 
 #include "src/base/text.h"
 #include "src/data/arrays/idx.h"
 #include "src/data/files/byte_source.h"
+#include "src/data/ingest/raw_columns.h"
 #include "src/data/limits.h"
 #include "src/data/preprocessing.h"
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_reader.h"
 #include "src/data/table/csv_schema.h"
-#include "src/data/table/separators.h"
 
 namespace trainyard {
 namespace {
@@ -39,63 +38,6 @@ class BoundedSource final : public ByteSource {
   size_t total_ = 0;
 };
 
-std::vector<std::string> feature_columns(const DatasetSchema& schema) {
-  if (schema.source_columns.empty()) {  // the model was trained on IDX: the columns are pixels
-    return numbered_names(static_cast<size_t>(schema.image.elements()));
-  }
-  std::vector<std::string> names;
-  for (const std::string& name : schema.source_columns) {
-    const auto& ignored = schema.ignored_columns;
-    if (name != schema.target.name &&
-        std::find(ignored.begin(), ignored.end(), name) == ignored.end()) {
-      names.push_back(name);
-    }
-  }
-  return names;
-}
-
-/// Returns whether the first row is a header: it names at least half of the features. Values hardly
-/// ever equal columns' names. A header with a typo is still recognized, so that the error names the
-/// column.
-bool is_header(std::span<const std::string_view> fields, const std::vector<std::string>& features) {
-  const std::unordered_set<std::string_view> names(fields.begin(), fields.end());
-  const auto known = std::count_if(features.begin(), features.end(),
-                                   [&](const std::string& name) { return names.contains(name); });
-  return 2 * known >= std::ssize(features);
-}
-
-/// Returns the names of the columns of rows without a header, determined by their number.
-Result<std::vector<std::string>> names_by_position(const DatasetSchema& schema,
-                                                   const std::vector<std::string>& features,
-                                                   std::span<const std::string_view> fields) {
-  const size_t count = fields.size();
-  if (count == features.size()) return features;
-  if (!schema.source_columns.empty()) {
-    if (count == schema.source_columns.size()) return schema.source_columns;
-    std::vector<std::string> with_target;  // the features and the target, without ignored columns
-    for (const std::string& name : schema.source_columns) {
-      if (name == schema.target.name ||
-          std::find(features.begin(), features.end(), name) != features.end()) {
-        with_target.push_back(name);
-      }
-    }
-    if (count == with_target.size()) return with_target;
-  }
-  if (const Separator* found = count == 1 ? find_separator(fields[0]) : nullptr) {
-    return dataset_error(
-        kRowsName, "the fields are separated by " + std::string(found->plural) + ", expected " +
-                       (schema.delimiter == ',' ? "commas"
-                                                : "commas, or the separator of the "
-                                                  "training data"));
-  }
-  return dataset_error(
-      kRowsName,
-      std::to_string(count) +
-          " fields in the first row, which is not a header of all columns; expected the " +
-          std::to_string(features.size()) + " feature columns" +
-          (schema.target.name.empty() ? std::string() : ", with or without the target"));
-}
-
 /// Limits the tokens with padding: short rows are padded, so a small request could give very many.
 Status check_tokens(const RawRows& rows) {
   if (std::ssize(rows.tokens) <= kRawTokensMax) return {};
@@ -105,28 +47,21 @@ Status check_tokens(const RawRows& rows) {
 
 /// Returns the training file's delimiter, or a comma if only then the first record is a header. So
 /// programs that do not know the training file can send rows with commas.
-char find_delimiter(const DatasetSchema& schema, std::string_view bytes,
-                    const std::vector<std::string>& features) {
+char find_delimiter(const DatasetSchema& schema, std::string_view bytes) {
   for (const char delimiter : {schema.delimiter, ','}) {
     const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kRowsName);
     BoundedSource bounded(*source);
     CsvReader reader(bounded, delimiter, kRowsName);
     std::vector<std::string_view> fields;
     const Result<bool> more = reader.next(fields);
-    if (more.ok() && *more && is_header(fields, features)) return delimiter;
+    if (more.ok() && *more && is_header(schema, fields)) return delimiter;
   }
   return schema.delimiter;
 }
 
 Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
-  // An IDX dataset has no column names, so its pixels get generated ones.
-  DatasetSchema named = schema;
-  const std::vector<std::string> features = feature_columns(schema);
-  if (named.source_columns.empty()) {
-    named.source_columns = features;
-    named.target.name.clear();
-  }
-  const char delimiter = schema.delimiter == ',' ? ',' : find_delimiter(schema, bytes, features);
+  const DatasetSchema named = with_columns(schema);
+  const char delimiter = schema.delimiter == ',' ? ',' : find_delimiter(named, bytes);
   const std::unique_ptr<ByteSource> source = open_memory_source(bytes, kRowsName);
   BoundedSource bounded(*source);
   CsvReader reader(bounded, delimiter, kRowsName);
@@ -134,17 +69,18 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
   ASSIGN_OR_RETURN(bool more, reader.next(fields));
   if (!more) return dataset_error(kRowsName, "there are no rows");
   std::vector<std::string> names;
-  const bool header = is_header(fields, features);
-  if (header) {
+  if (is_header(named, fields)) {
     ASSIGN_OR_RETURN(names, header_names(fields, kRowsName));
     ASSIGN_OR_RETURN(more, reader.next(fields));
     if (!more) return dataset_error(kRowsName, "there is a header, but no rows");
   } else {
-    ASSIGN_OR_RETURN(names, names_by_position(named, features, fields));
+    ASSIGN_OR_RETURN(names, names_by_position(named, fields, kRowsName));
   }
   ASSIGN_OR_RETURN(const RowFiller::Layout layout,
                    build_layout(named, names, kRowsName, TargetUse::kIgnored));
-  const CellReader cells(schema.missing_values);
+  CellReader cells(schema.missing_values, schema.number_style);
+  // Programs write commas and decimal points, whatever the training file has.
+  cells.accept_plain_numbers(/*before_style=*/delimiter != schema.delimiter);
   Codebook codebook;
   codebook.notes_unseen = true;
   for (const ColumnSchema& c : schema.columns) {
@@ -155,9 +91,8 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
   RowFiller filler(kRowsName, layout, cells, codebook, rows, problems);
   while (more && !problems.full()) {
     if (fields.size() != names.size()) {
-      problems.add(
-          place_of(kRowsName, rows.rows + 1, reader.line()),
-          std::to_string(fields.size()) + " fields, expected " + std::to_string(names.size()));
+      problems.add(place_of(kRowsName, rows.rows + 1, reader.line()),
+                   field_count(fields.size()) + ", expected " + std::to_string(names.size()));
       ++rows.rows;  // so that messages number the following rows correctly
     } else {
       filler.add(fields, reader.line());
@@ -166,6 +101,7 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
     ASSIGN_OR_RETURN(more, reader.next(fields));
   }
   if (!problems.empty()) return problems.error();
+  rows.ignored_columns = layout.unknown;
   return static_cast<RawRows&&>(std::move(rows));
 }
 

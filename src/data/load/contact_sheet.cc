@@ -39,7 +39,7 @@ std::string label_of(const DatasetSchema& schema, const Partition& rows, int64_t
     return schema.target.classes[static_cast<size_t>(rows.target_class[at])];
   }
   if (rows.target_numeric.empty()) return "";
-  return short_number(static_cast<double>(rows.target_numeric[at]));
+  return short_number(static_cast<double>(rows.target_numeric[at]) + schema.target.offset);
 }
 
 /// Paints images at their places on a sheet.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/data/load/loader.h"
+#include "src/data/class_draw.h"
 
 namespace trainyard {
 

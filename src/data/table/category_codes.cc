@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "src/base/unicode.h"
+
 namespace trainyard {
 namespace {
 
@@ -17,15 +19,37 @@ std::optional<int64_t> whole_number(std::string_view text) {
 
 }  // namespace
 
-CategoryCodes::CategoryCodes(const std::vector<std::string>& names) {
+CategoryCodes::CategoryCodes(const std::vector<std::string>& names)
+    : form_(form_of(names)), complete_(true) {
   for (const std::string& name : names) add(name);
 }
 
 int32_t CategoryCodes::find(std::string_view name) const {
-  return slots_.empty() ? -1 : slots_[slot_of(name, std::hash<std::string_view>{}(name))];
+  if (!is_quickly_nfc(name)) return find_composed(nfc(name));
+  return find_composed(name);
+}
+
+int32_t CategoryCodes::find_composed(std::string_view name) const {
+  if (slots_.empty()) return -1;
+  const int32_t code = slots_[slot_of(name, std::hash<std::string_view>{}(name))];
+  return code < 0 && complete_ && form_ == CategoryForm::kBooleans ? find_boolean(name) : code;
+}
+
+int32_t CategoryCodes::find_boolean(std::string_view text) const {
+  const BooleanWords words = common_boolean_words(names_);
+  const std::optional<bool> value = boolean_value(text, words);
+  for (size_t code = 0; value && code < names_.size(); ++code) {
+    if (boolean_value(names_[code], words) == value) return static_cast<int32_t>(code);
+  }
+  return -1;
 }
 
 int32_t CategoryCodes::add(std::string_view name) {
+  if (!is_quickly_nfc(name)) return add_composed(nfc(name));
+  return add_composed(name);
+}
+
+int32_t CategoryCodes::add_composed(std::string_view name) {
   if (2 * (names_.size() + 1) > slots_.size()) grow();
   const size_t hash = std::hash<std::string_view>{}(name);
   int32_t& slot = slots_[slot_of(name, hash)];
@@ -58,6 +82,7 @@ void CategoryCodes::grow() {
 }
 
 std::vector<std::string> CategoryCodes::sorted(std::vector<int32_t>& new_codes) const {
+  if (form_ == CategoryForm::kBooleans) return sorted_booleans(new_codes);
   struct Entry {
     const std::string* name;
     int32_t code;
@@ -79,6 +104,16 @@ std::vector<std::string> CategoryCodes::sorted(std::vector<int32_t>& new_codes) 
     new_codes[static_cast<size_t>(e.code)] = static_cast<int32_t>(names.size());
     names.push_back(*e.name);
   }
+  return names;
+}
+
+std::vector<std::string> CategoryCodes::sorted_booleans(std::vector<int32_t>& new_codes) const {
+  CategoryCodes merged;
+  std::vector<int32_t> merged_codes;
+  for (const std::string& name : boolean_names(names_)) merged_codes.push_back(merged.add(name));
+  std::vector<std::string> names = merged.sorted(new_codes);
+  for (int32_t& code : merged_codes) code = new_codes[static_cast<size_t>(code)];
+  new_codes = std::move(merged_codes);
   return names;
 }
 

@@ -6,9 +6,12 @@
 #include "src/base/text.h"
 #include "src/data/files/byte_source.h"
 #include "src/data/limits.h"
+#include "src/data/table/cell_warnings.h"
+#include "src/data/table/column_match.h"
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_schema.h"
 #include "src/data/table/row_filler.h"
+#include "src/data/table/split_columns.h"
 #include "src/data/table/table_fill.h"
 #include "src/data/table/table_reader.h"
 #include "src/data/typed_dataset.h"
@@ -42,7 +45,7 @@ Status learn_vocabulary(const CsvOptions& options, const CellReader& cells,
     if (is_skipped(options, cells, fields, target)) continue;
     for (const size_t i : columns) {
       if (i >= fields.size()) return dataset_error("data", "the file changed while it was read");
-      if (cells.read(fields[i]).kind == Cell::Kind::kMissing) continue;
+      if (cells.is_missing_text(fields[i])) continue;
       if (const std::optional<size_t> bad = find_invalid_utf8(fields[i])) {
         problems.add(place_of("data", row, table->line(), names[i]),
                      "byte " + std::to_string(*bad) + " of the text (" +
@@ -70,9 +73,11 @@ Codebook empty_codebook(const TableFile& train) {
   codebook.learning = true;
   codebook.categories.resize(static_cast<size_t>(train.layout.categorical));
   for (size_t i = 0; i < train.scan.names.size(); ++i) {
-    const ColumnCounts& c = train.scan.counts[i];
-    if (train.layout.roles[i].kind == RoleKind::kTargetClass) {
-      codebook.whole_classes = c.texts == 0 && c.not_finite == 0 && c.whole;
+    const CategoryCodes codes(train.scan.counts[i].form());
+    const ColumnRole& role = train.layout.roles[i];
+    if (role.kind == RoleKind::kTargetClass) codebook.classes = codes;
+    if (role.kind == RoleKind::kCategorical) {
+      codebook.categories[static_cast<size_t>(role.index)] = codes;
     }
   }
   return codebook;
@@ -115,6 +120,40 @@ void sort_codes(DatasetSchema& schema, Codebook& codebook, TypedRows& train) {
   codebook.classes = CategoryCodes(schema.target.classes);
 }
 
+/// Returns a warning about `columns`, of which it lists the first 16.
+DataWarning warning_about(const char* key, const std::vector<std::string>& columns,
+                          const std::string& finding) {
+  constexpr size_t kListedMax = 16;
+  std::vector<std::string> listed = columns;
+  if (listed.size() > kListedMax) listed.resize(kListedMax);
+  return {key, std::move(listed), std::ssize(columns), finding + list_columns(columns) + "."};
+}
+
+/// Reports the columns that are left out although no option says so.
+void warn_of_left_out(const CsvOptions& options, const CsvScan& train,
+                      const RowFiller::Layout& test, DatasetSchema& schema) {
+  std::vector<std::string> nameless;
+  for (size_t i = 0; i < train.names.size(); ++i) {
+    const std::string& name = train.names[i];
+    const bool asked = std::ranges::find(options.ignore, name) != options.ignore.end();
+    if (is_nameless_and_empty(train, i) && !asked && name != options.target) {
+      nameless.push_back(name);
+    }
+  }
+  if (!nameless.empty()) {
+    schema.warnings.push_back(
+        warning_about("NAMELESS_COLUMN", nameless,
+                      "Left out, because they have neither a name nor a value, as separators at "
+                      "the ends of lines make them: "));
+  }
+  if (!test.unknown.empty()) {
+    schema.warnings.push_back(
+        warning_about("TEST_COLUMNS_IGNORED", test.unknown,
+                      "The test set has columns that the training data does not have. They are "
+                      "not read: "));
+  }
+}
+
 /// Refuses a target with a single value, from which nothing can be learned.
 Status check_target(const CsvOptions& options, const TargetSchema& target, const CsvScan& scan) {
   if (target.kind == TargetSchema::Kind::kClass && target.classes.size() < 2) {
@@ -143,14 +182,32 @@ Status check_inputs(const DatasetSchema& schema) {
   return {};
 }
 
+/// Scans the training file. A target such as "NA" is missing where the target is a number, but if
+/// the targets turn out to be texts, it is a class, and the file is scanned again.
+Result<CsvScan> scan_training(const CsvOptions& options, CellReader& cells,
+                              const std::filesystem::path& path, const TableThreads& threads) {
+  ASSIGN_OR_RETURN(CsvScan scan, scan_csv(options, cells, path, "data", threads));
+  const auto target =
+      static_cast<size_t>(std::ranges::find(scan.names, options.target) - scan.names.begin());
+  if (target == scan.names.size()) return scan;
+  const ColumnCounts& counts = scan.counts[target];
+  const bool is_text = infer_target(options.target_kind, counts, scan.target_values.size()) ==
+                           TargetSchema::Kind::kClass &&
+                       counts.form() == CategoryForm::kTexts;
+  if (!is_text) return scan;
+  cells.read_target_as_text();
+  if (counts.marked == 0 && scan.skipped_marks == 0) return scan;
+  return scan_csv(options, cells, path, "data", threads);
+}
+
 }  // namespace
 
 Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::filesystem::path& train,
                                       const std::filesystem::path& test,
                                       const TableThreads& threads) {
-  const CellReader cells(options.missing);
+  CellReader cells(options.missing, options.number_style());
   TableFile data{train, "data"}, held_out{test, "test"};
-  ASSIGN_OR_RETURN(data.scan, scan_csv(options, cells, data.path, data.role, threads));
+  ASSIGN_OR_RETURN(data.scan, scan_training(options, cells, data.path, threads));
   if (Status s = check_options(options, data.scan.names); !s.ok()) return std::move(s).error();
   TypedDataset result;
   DatasetSchema& schema = result.schema;
@@ -185,11 +242,19 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   ASSIGN_OR_RETURN(const std::vector<int64_t> missing,
                    fill_rows(options, cells, data, threads, codebook, result.train));
   count_missing(data.layout, missing, schema);
+  if (Status s = read_split_columns(options, cells, data, result); !s.ok()) {
+    return std::move(s).error();
+  }
   sort_codes(schema, codebook, result.train);
   if (Status s = check_target(options, schema.target, data.scan); !s.ok()) {
     return std::move(s).error();
   }
   if (Status s = check_inputs(schema); !s.ok()) return std::move(s).error();
+  if (schema.kind == DatasetSchema::Kind::kTabular) {
+    ASSIGN_OR_RETURN(schema.warnings,
+                     find_cell_warnings(options, cells, data.path, data.scan, schema));
+  }
+  warn_of_left_out(options, data.scan, held_out.layout, schema);
   codebook.learning = false;
   if (!test.empty()) {
     const auto counts = fill_rows(options, cells, held_out, threads, codebook, result.test);

@@ -64,7 +64,31 @@ uint64_t mark_ends(const char* p, char delimiter) {
   return mark_ends_portable(p, delimiter);
 }
 
+/// Returns whether the text's first line, which may have quoted line breaks, ends with CR alone.
+bool is_ended_by_cr(std::string_view text) {
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '"') quoted = !quoted;
+    if (quoted || (text[i] != '\r' && text[i] != '\n')) continue;
+    const size_t next = text.find_first_not_of('\r', i);
+    return next == text.npos ? text[i] == '\r' : text[next] != '\n' && next > i;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::optional<SeparatorLine> find_separator_line(std::string_view text) {
+  const size_t end = text.find('\n');
+  if (end == text.npos) return std::nullopt;
+  std::string_view line = text.substr(0, end);
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  if (line.size() > 2 && line.front() == '"' && line.back() == '"') {
+    line = line.substr(1, line.size() - 2);
+  }
+  if (line.size() != 5 || lower(line.substr(0, 4)) != "sep=") return std::nullopt;
+  return SeparatorLine{line[4], end + 1};
+}
 
 CsvReader::CsvReader(ByteSource& source, char delimiter, std::string what)
     : source_(&source),
@@ -104,14 +128,42 @@ Status CsvReader::start() {
   started_ = true;
   if (Status s = fill(); !s.ok()) return s;
   const std::string_view text(buffer_.data(), end_);
-  if (const ForeignKind* kind = find_foreign_kind(text)) {
-    return dataset_error(what_, "this is " + std::string(kind->what) +
-                                    ", expected text in UTF-8. " + remedy_of(*kind, "FILE"));
-  }
+  const auto refuse = [&](const ForeignKind& kind, const char* expected) {
+    return dataset_error(what_, "this is " + std::string(kind.what) + ", expected " + expected +
+                                    ". " + remedy_of(kind, "FILE"));
+  };
+  if (const ForeignKind* kind = find_foreign_kind(text)) return refuse(*kind, "text in UTF-8");
+  if (const ForeignKind* kind = find_markup(text)) return refuse(*kind, "a table");
   if (text.starts_with(kByteOrderMark)) {
     begin_ = kByteOrderMark.size();
-    mark_from(begin_);
   }
+  const std::string_view content = text.substr(begin_);
+  if (is_ended_by_cr(content)) {
+    ends_by_cr_ = true;
+    replace_cr(begin_);
+  }
+  if (Status s = skip_separator_line(); !s.ok()) return s;
+  mark_from(begin_);
+  return {};
+}
+
+/// Replaces each CR in the buffer from `begin` on by LF.
+void CsvReader::replace_cr(size_t begin) {
+  std::replace(buffer_.begin() + static_cast<ptrdiff_t>(begin),
+               buffer_.begin() + static_cast<ptrdiff_t>(end_), '\r', '\n');
+}
+
+Status CsvReader::skip_separator_line() {
+  const auto line = find_separator_line({buffer_.data() + begin_, end_ - begin_});
+  if (!line) return {};
+  if (line->delimiter != delimiter_) {
+    const std::string given = line->delimiter == '\t' ? "\\t" : std::string(1, line->delimiter);
+    return dataset_error(line_place(line_), "the line says that the fields are separated by " +
+                                                quoted_value({&line->delimiter, 1}) +
+                                                ", expected delimiter: \"" + given + "\"");
+  }
+  begin_ += line->bytes;
+  ++line_;
   return {};
 }
 
@@ -130,7 +182,9 @@ Status CsvReader::fill() {
   }
   const std::span<char> space(buffer_.data() + end_, buffer_.size() - kCsvPadding - end_);
   ASSIGN_OR_RETURN(const size_t n, read_full(*source_, space));
+  const size_t read_from = end_;
   end_ += n;
+  if (ends_by_cr_) replace_cr(read_from);
   eof_ = n < space.size();
   std::memset(buffer_.data() + end_, 0, kCsvPadding);
   mark_from(begin_);
@@ -207,11 +261,12 @@ bool CsvReader::next_plain(std::vector<std::string_view>& fields) {
   }
 }
 
-/// Returns the field without the blanks around it and without the CR of a CRLF.
+/// Returns the field without the blanks around it and without the CR of a CRLF, which some programs
+/// write twice.
 std::string_view CsvReader::plain_field(size_t begin, size_t end, bool last) const {
   const char* const b = buffer_.data();
   while (begin < end && is_blank(b[begin])) ++begin;
-  if (last && end > begin && b[end - 1] == '\r') --end;
+  while (last && end > begin && b[end - 1] == '\r') --end;
   while (end > begin && is_blank(b[end - 1])) --end;
   return {b + begin, end - begin};
 }
@@ -241,22 +296,18 @@ Result<CsvReader::Outcome> CsvReader::scan() {
       p = close + 1;
       while (p < end_ && ((is_blank(b[p]) && b[p] != delimiter_) || b[p] == '\r')) ++p;
     } else {
-      while (!ends_plain_[static_cast<unsigned char>(b[p])]) ++p;
+      // A quote that does not begin the field is a part of it, but only if the whole source is read
+      // in order: a text may have been cut at a place that such a quote made look like a record's
+      // end.
+      while (!ends_plain_[static_cast<unsigned char>(b[p])] ||
+             (b[p] == '"' && source_ != nullptr)) {
+        ++p;
+      }
       span.end = std::max(p, begin);
     }
     if (p == end_ && !eof_) return Outcome::kNeedMore;
     const bool at_end = p == end_;
-    if (!at_end && b[p] != delimiter_ && b[p] != '\n') {
-      const std::string field = "field " + std::to_string(spans_.size() + 1);
-      if (b[p] == '\0') {
-        return dataset_error(line_place(line_after_),
-                             field + " contains a zero byte, expected UTF-8 text");
-      }
-      return dataset_error(line_place(line_after_),
-                           field + (b[p] == '"' ? " contains a quote, expected the whole field in "
-                                                  "quotes and inner quotes doubled"
-                                                : " continues after its closing quote"));
-    }
+    if (!at_end && b[p] != delimiter_ && b[p] != '\n') return refuse_field(p, span);
     if (!(span.begin > begin)) {  // the field is not quoted
       span.end = span.begin + plain_field(span.begin, span.end, at_end || b[p] == '\n').size();
     }
@@ -268,6 +319,26 @@ Result<CsvReader::Outcome> CsvReader::scan() {
     }
     ++p;
   }
+}
+
+/// Returns the error for the byte at `position`, which cannot follow the field `span`.
+Error CsvReader::refuse_field(size_t position, const Span& span) const {
+  const std::string place = line_place(line_after_);
+  const std::string field = "field " + std::to_string(spans_.size() + 1);
+  const char next = buffer_[position];
+  if (next == '\0')
+    return dataset_error(place, field + " contains a zero byte, expected UTF-8 text");
+  if (next == '"') {
+    return dataset_error(place, field +
+                                    " contains a quote, expected the whole field in quotes and "
+                                    "inner quotes doubled");
+  }
+  const bool is_empty = span.begin == span.end;  // the field begins with two quotes
+  return dataset_error(
+      place, is_empty ? field +
+                            " begins with two quotes; if each quote of the file is doubled, undo "
+                            "this: sed 's/\"\"/\"/g' FILE > undoubled.csv"
+                      : field + " continues after its closing quote");
 }
 
 /// Returns the position of the closing quote of the field whose opening quote is at `open`, or

@@ -1,13 +1,17 @@
 // src/data/table/csv_reader.h: reads CSV records from a stream of untrusted bytes, in bounded
 // memory.
 //
-// The format is RFC 4180 with common extensions: LF or CRLF, a UTF-8 byte order mark, blanks around
-// a field (dropped unless quoted), a last line without line break, empty lines (skipped). A quoted
-// field may contain delimiters, line breaks and doubled quotes; a quote anywhere else is refused.
+// The format is RFC 4180 with common extensions: LF, CRLF or, throughout a file, CR alone; a UTF-8
+// byte order mark; Excel's first line "sep=;"; blanks around a field (dropped unless quoted); a
+// last line without line break; empty lines (skipped). A quoted field may contain delimiters, line
+// breaks and doubled quotes. A quote after the first character of an unquoted field belongs to its
+// text.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +21,14 @@
 
 namespace trainyard {
 
+/// A first line by which Excel names the delimiter of a CSV file: "sep=;".
+struct SeparatorLine {
+  char delimiter = ',';
+  size_t bytes = 0;  // the length of the line with its end
+};
+/// Returns the first line of `text` if it is such a line. `text` begins after a byte order mark.
+std::optional<SeparatorLine> find_separator_line(std::string_view text);
+
 /// The number of bytes after a text that a reader may read and set to zero.
 inline constexpr size_t kCsvPadding = 64;
 
@@ -25,7 +37,8 @@ class CsvReader {
   /// Borrows `source`. `delimiter` is neither a quote nor a line break.
   CsvReader(ByteSource& source, char delimiter, std::string what);
   /// Reads the first `size` bytes of `text`, which must have kCsvPadding more and is not copied.
-  /// The text must begin with a record and without a byte order mark.
+  /// The text must begin with a record and without a byte order mark. It is a part of a file that
+  /// was cut by its quotes, so a quote within an unquoted field is refused.
   CsvReader(std::vector<char> text, size_t size, char delimiter, std::string what);
 
   /// Reads the next record; returns false at the end. The views are valid until the following call.
@@ -36,6 +49,8 @@ class CsvReader {
   /// Returns the offsets in the source at which the last record began and ended.
   int64_t record_begin() const { return record_begin_; }
   int64_t record_end() const { return dropped_ + static_cast<int64_t>(begin_); }
+  /// Returns whether CR alone ends the source's lines. Known after the first record.
+  bool ends_by_cr() const { return ends_by_cr_; }
   /// Returns the buffer, so that it can be reused for the next text.
   std::vector<char> take_buffer() && { return std::move(buffer_); }
 
@@ -55,6 +70,9 @@ class CsvReader {
   Result<size_t> scan_quoted(size_t open);
   Status fill();
   Status start();
+  Status skip_separator_line();
+  void replace_cr(size_t begin);
+  Error refuse_field(size_t position, const Span& span) const;
   void finish(std::vector<std::string_view>& fields);
   Error too_long() const;
   std::string line_place(int64_t line) const;
@@ -71,6 +89,7 @@ class CsvReader {
   uint64_t marks_ = 0;        // bit i: byte marked_ + i ends a plain field and is not yet processed
   bool eof_ = false;
   bool started_ = false;
+  bool ends_by_cr_ = false;
   std::vector<Span> spans_;
   bool quoted_any_ = false;
   int64_t line_ = 1;        // the line at begin_

@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/table/column_match.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/table/separators.h"
@@ -42,9 +43,97 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 /// A column is numeric if at least half of its values are numbers; its texts are then mistakes.
 ColumnSchema::Kind infer_column(const NameSet& categorical, const std::string& name,
                                 const ColumnCounts& counts) {
-  if (categorical.contains(name)) return ColumnSchema::Kind::kCategorical;
+  if (categorical.contains(name) || counts.form() == CategoryForm::kBooleans) {
+    return ColumnSchema::Kind::kCategorical;
+  }
   return counts.numbers + counts.not_finite >= counts.texts ? ColumnSchema::Kind::kNumeric
                                                             : ColumnSchema::Kind::kCategorical;
+}
+
+std::string unit_of(const ColumnCounts& counts) {
+  return counts.units.empty() ? std::string() : *counts.units.begin();
+}
+
+/// Refuses a column in `numbers` whose numbers have different units.
+Status check_units(const CsvOptions& options, const CsvScan& scan) {
+  for (size_t i = 0; i < scan.names.size(); ++i) {
+    const std::set<std::string>& units = scan.counts[i].units;
+    if (units.size() < 2) continue;
+    return dataset_error(options.field("numbers"),
+                         quoted_value(scan.names[i]) + " has numbers in " +
+                             quoted_value(*units.begin()) + " and in " +
+                             quoted_value(*std::next(units.begin())) +
+                             ", expected one unit; write all its numbers in the same unit");
+  }
+  return {};
+}
+
+/// Returns the form of the dates of a column.
+Result<DateForm> date_form(const CsvOptions& options, const CsvScan& scan,
+                           const std::string& name) {
+  const auto counts = scan.dates.find(name);
+  if (counts == scan.dates.end()) return DateForm{};
+  if (const auto form = counts->second.form(options.date_order)) return *form;
+  return dataset_error(options.field("date"),
+                       quoted_value(name) +
+                           " has dates such as 3/4/2026, whose day may be first or second: no "
+                           "number in them is above 12. Set " +
+                           options.field("date_order") + ": day_first or month_first");
+}
+
+/// Checks how numbers are written.
+Status check_number_style(const CsvOptions& options) {
+  const std::string& decimal = options.decimal;
+  if (!decimal.empty() && decimal != "." && decimal != ",") {
+    return dataset_error(options.field("decimal"),
+                         quoted_value(decimal) + ", expected \".\" or \",\"");
+  }
+  static constexpr auto kMarks = std::to_array<std::string_view>(
+      {"", ",", ".", "'", "_", " ", "\xe2\x80\x99", "\xc2\xa0", "\xe2\x80\xaf"});
+  const std::string& thousands = options.thousands;
+  if (std::ranges::find(kMarks, thousands) == kMarks.end()) {
+    return dataset_error(
+        options.field("thousands"),
+        quoted_value(thousands) +
+            ", expected a comma, a point, an apostrophe, an underscore or a space");
+  }
+  if (thousands != std::string(1, options.number_style().decimal)) return {};
+  return dataset_error(
+      options.field("thousands"),
+      quoted_value(thousands) + " is the decimal mark too; set " + options.field("decimal"));
+}
+
+/// Checks the columns of numbers with units. The target may be one of them.
+Status check_numbers(const CsvOptions& options, const std::vector<std::string>& columns) {
+  const std::string field = options.field("numbers");
+  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  for (const std::string& name : options.numbers) {
+    if (!has(columns, name)) {
+      return dataset_error(field,
+                           quoted_value(name) + " is not a column" + did_you_mean(name, columns));
+    }
+    for (const auto& [option, names] :
+         {std::pair("ignore", &options.ignore), std::pair("categorical", &options.categorical),
+          std::pair("date", &options.date), std::pair("text", &options.text)}) {
+      if (!has(*names, name)) continue;
+      return dataset_error(field, quoted_value(name) + " is in " + options.field(option) + " too");
+    }
+    if (!options.image.empty()) {
+      return dataset_error(field, quoted_value(name) + " cannot be a pixel of the image");
+    }
+    if (!options.text.empty() && name != options.target) {
+      return dataset_error(field, quoted_value(name) + " has no effect with " +
+                                      options.field("text") +
+                                      ": columns that are not listed there are left out");
+    }
+    if (name == options.target && options.target_kind == "class") {
+      return dataset_error(field, quoted_value(name) + " is the target, but " +
+                                      options.field("target_kind") + " is class");
+    }
+  }
+  return {};
 }
 
 Status check_text(const CsvOptions& options) {
@@ -102,7 +191,7 @@ Error no_such_target(const CsvOptions& options, const std::vector<std::string>& 
                          "the header is separated by " + std::string(separator->plural) +
                              ", expected delimiter: " + std::string(separator->yaml));
   }
-  const CellReader cells({});
+  const CellReader cells;
   const bool any_number = std::ranges::any_of(
       columns, [&](const std::string& name) { return cells.read(name).is_number(); });
   return dataset_error(
@@ -112,6 +201,19 @@ Error no_such_target(const CsvOptions& options, const std::vector<std::string>& 
                ? "; if the file has no header, set header: false and name its columns c0, c1 and "
                  "so on"
                : ""));
+}
+
+/// Checks a column that the dataset keeps for splits; an empty name means none.
+Status check_split_column(const CsvOptions& options, const std::string& option,
+                          const std::string& name, const std::vector<std::string>& columns) {
+  if (name.empty()) return {};
+  const bool exists = std::ranges::find(columns, name) != columns.end();
+  if (exists && name != options.target) return {};
+  return dataset_error(
+      options.field(option.c_str()),
+      quoted_value(name) + ", by which rows are split (recipe.split." + option +
+          " in a job file), " +
+          (exists ? "is the target" : "is not a column" + did_you_mean(name, columns)));
 }
 
 }  // namespace
@@ -157,13 +259,23 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
       return refuse(" is in " + options.field("categorical") + " too");
     }
     if (!options.image.empty()) return refuse(" cannot be a pixel of the image");
-    for (const std::string& part : date_column_names(name, true)) {
+    for (const std::string& part : date_column_names(name, {DateOrder::kYearFirst, true})) {
       if (known.contains(part)) {
         return refuse(" makes a column " + quoted_value(part) + ", which already exists");
       }
     }
   }
+  const std::string& order = options.date_order;
+  if (!order.empty() && order != "day_first" && order != "month_first") {
+    return dataset_error(options.field("date_order"),
+                         quoted_value(order) + ", expected day_first or month_first");
+  }
+  if (Status s = check_number_style(options); !s.ok()) return s;
+  if (Status s = check_numbers(options, columns); !s.ok()) return s;
   if (Status s = check_list("text", options.text); !s.ok()) return s;
+  for (const auto& [option, name] : {std::pair("group", options.group), {"time", options.time}}) {
+    if (Status s = check_split_column(options, option, name, columns); !s.ok()) return s;
+  }
   if (!options.text.empty()) {
     if (Status s = check_text(options); !s.ok()) return s;
   }
@@ -182,6 +294,10 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
   return {};
 }
 
+bool is_nameless_and_empty(const CsvScan& scan, size_t column) {
+  return is_generated_name(scan.names[column]) && scan.counts[column].missing == scan.rows;
+}
+
 Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& scan) {
   DatasetSchema schema;
   const bool text = !options.text.empty();
@@ -196,16 +312,26 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
   schema.source_columns = scan.names;
   schema.delimiter = options.delimiter;
   schema.missing_values = options.missing;
+  schema.number_style = options.number_style();
   schema.target.name = options.target;
   const NameSet ignored = set_of(options.ignore), texts = set_of(options.text),
-                dates = set_of(options.date), categorical = set_of(options.categorical);
+                dates = set_of(options.date), categorical = set_of(options.categorical),
+                numbers = set_of(options.numbers);
+  if (Status s = check_units(options, scan); !s.ok()) return std::move(s).error();
   int64_t features = 0;
   for (size_t i = 0; i < scan.names.size(); ++i) {
     const std::string& name = scan.names[i];
     if (name == options.target) {
       schema.target.kind =
-          infer_target(options.target_kind, scan.counts[i], scan.target_values.size());
-    } else if (ignored.contains(name) || (text && !texts.contains(name))) {
+          numbers.contains(name)
+              ? TargetSchema::Kind::kNumeric
+              : infer_target(options.target_kind, scan.counts[i], scan.target_values.size());
+      if (schema.target.kind == TargetSchema::Kind::kNumeric) {
+        schema.target.offset = scan.counts[i].offset();
+        if (numbers.contains(name)) schema.target.unit = unit_of(scan.counts[i]);
+      }
+    } else if (ignored.contains(name) || (text && !texts.contains(name)) ||
+               is_nameless_and_empty(scan, i)) {
       schema.ignored_columns.push_back(name);
     } else {
       ++features;
@@ -215,12 +341,24 @@ Result<DatasetSchema> build_schema(const CsvOptions& options, const CsvScan& sca
         continue;
       }
       if (dates.contains(name)) {
-        for (const std::string& part : date_column_names(name, scan.counts[i].times)) {
-          schema.columns.push_back({ColumnSchema::Kind::kNumeric, part, {}, 0, name});
+        ASSIGN_OR_RETURN(const DateForm form, date_form(options, scan, name));
+        const size_t first = schema.columns.size();
+        for (const std::string& part : date_column_names(name, form)) {
+          schema.columns.push_back({ColumnSchema::Kind::kNumeric, part, {}, 0, name, form.order});
         }
+        schema.columns[first].offset = scan.dates.at(name).offset(form.order);
         continue;
       }
-      schema.columns.push_back({infer_column(categorical, name, scan.counts[i]), name, {}, 0});
+      schema.columns.push_back({numbers.contains(name)
+                                    ? ColumnSchema::Kind::kNumeric
+                                    : infer_column(categorical, name, scan.counts[i]),
+                                name,
+                                {},
+                                0});
+      if (schema.columns.back().kind == ColumnSchema::Kind::kNumeric) {
+        schema.columns.back().offset = scan.counts[i].offset();
+        if (numbers.contains(name)) schema.columns.back().unit = unit_of(scan.counts[i]);
+      }
     }
   }
   if (features == 0) {
@@ -250,7 +388,8 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
   const RoleKind target_role = schema.target.kind == TargetSchema::Kind::kClass
                                    ? RoleKind::kTargetClass
                                    : RoleKind::kTargetNumeric;
-  roles[schema.target.name] = {target_needed ? target_role : RoleKind::kIgnored, 0};
+  roles[schema.target.name] = {target_needed ? target_role : RoleKind::kIgnored, 0, 0,
+                               schema.target.offset, schema.target.unit};
   if (image) {
     for (const std::string& name : schema.source_columns) {
       if (!roles.contains(name)) roles[name] = {RoleKind::kPixel, layout.pixels++};
@@ -260,10 +399,14 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
     switch (c.kind) {
       case ColumnSchema::Kind::kNumeric:
         if (c.date.empty()) {
-          roles[c.name] = {RoleKind::kNumeric, layout.numeric++};
+          roles[c.name] = {RoleKind::kNumeric, layout.numeric++, 0, c.offset, c.unit};
         } else {
           ColumnRole& role =
-              roles.try_emplace(c.date, ColumnRole{RoleKind::kDate, layout.numeric}).first->second;
+              roles
+                  .try_emplace(
+                      c.date,
+                      ColumnRole{RoleKind::kDate, layout.numeric, 0, c.offset, {}, c.date_order})
+                  .first->second;
           ++role.parts;
           ++layout.numeric;
         }
@@ -280,26 +423,27 @@ Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
     layout.tokenizer = make_tokenizer(schema.text);
     layout.text_length = schema.text.max_length;
   }
-  Problems problems;
-  std::unordered_map<std::string_view, size_t> found;
+  const std::vector<size_t> matches = match_columns(names, schema.source_columns);
+  std::vector<bool> found(schema.source_columns.size(), false);
   for (size_t i = 0; i < names.size(); ++i) {
-    const auto role = roles.find(names[i]);
-    if (role == roles.end()) {
-      problems.add(what, "column " + quoted_value(names[i]) + " is not in the training data" +
-                             did_you_mean(names[i], schema.source_columns));
+    layout.names.push_back(names[i]);
+    if (matches[i] == kNoColumn) {
+      layout.roles.push_back({RoleKind::kIgnored, 0});
+      layout.unknown.push_back(names[i]);
       continue;
     }
-    found.emplace(names[i], i);
-    layout.roles.push_back(role->second);
-    layout.names.push_back(names[i]);
+    found[matches[i]] = true;
+    layout.roles.push_back(roles[schema.source_columns[matches[i]]]);
   }
-  for (const std::string& name : schema.source_columns) {
-    if (!found.contains(name) && roles[name].kind != RoleKind::kIgnored) {
-      problems.add(what, "column " + quoted_value(name) + " of the training data is missing");
-    }
+  std::vector<std::string> missing;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const std::string& name = schema.source_columns[i];
+    if (!found[i] && roles[name].kind != RoleKind::kIgnored) missing.push_back(name);
   }
-  if (!problems.empty()) return problems.error();
-  return layout;
+  if (missing.empty()) return layout;
+  return missing_columns(
+      what, missing, target_needed ? "which the training data has" : "which the model learned from",
+      layout.unknown);
 }
 
 }  // namespace trainyard

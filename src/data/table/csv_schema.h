@@ -18,6 +18,10 @@ Status check_row_text(const std::string& format, const std::string& tokenizer,
 /// Checks the options against each other and against the columns of the training file.
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns);
 
+/// Returns whether the column has neither a name nor a value, as separators at the ends of all
+/// lines make it. Such columns are ignored.
+bool is_nameless_and_empty(const CsvScan& scan, size_t column);
+
 /// Returns the schema for the training file, with categories and classes still empty. A column is
 /// numeric if at least half of its values are numbers; the second pass then reports its other
 /// values as mistakes.
@@ -31,7 +35,8 @@ TargetSchema::Kind infer_target(const std::string& wish, const ColumnCounts& cou
 enum class TargetUse : uint8_t { kNeeded, kIgnored };
 
 /// Returns the role of each column of a file in the schema. `names` are the file's columns in its
-/// own order.
+/// own order; those that the schema does not have are ignored and listed in the layout. Refuses a
+/// file without one of the columns that the schema uses, and names all that are missing.
 Result<RowFiller::Layout> build_layout(const DatasetSchema& schema,
                                        const std::vector<std::string>& names,
                                        const std::string& what, TargetUse target_use);

@@ -6,9 +6,11 @@
 #include <optional>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/files/text_files.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
+#include "src/data/table/column_match.h"
 
 namespace trainyard {
 namespace {
@@ -34,7 +36,7 @@ class MemberHandler final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_array() override { return end_object(); }
   bool key(string_t& name) override {
-    if (depth_ == 1) name_ = name;
+    if (depth_ == 1) name_ = nfc(name);
     return true;
   }
   bool null() override { return member({JsonMember::Kind::kNull, {}}); }
@@ -143,12 +145,20 @@ JsonLinesTable::JsonLinesTable(ByteSource& source, std::string what, std::vector
       names_(std::move(names)),
       cells_(names_.size()),
       set_on_(names_.size()) {
-  for (size_t i = 0; i < names_.size(); ++i) columns_.emplace(names_[i], i);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    columns_.emplace(names_[i], i);
+    const auto [folded, is_new] = folded_.emplace(folded_name(names_[i]), i);
+    if (!is_new) folded->second = kNoColumn;
+  }
 }
 
 Result<size_t> JsonLinesTable::column_of(const std::string& name, const std::string& place) {
   const auto found = columns_.find(name);
   if (found != columns_.end()) return found->second;
+  const auto alike = folded_.find(folded_name(name));
+  if (alike != folded_.end() && alike->second != kNoColumn) {
+    return columns_.emplace(name, alike->second).first->second;
+  }
   if (name.empty() || name.size() > kNameBytesMax) {
     return dataset_error(place, "a member's name of " + std::to_string(name.size()) +
                                     " bytes, expected 1 to " + std::to_string(kNameBytesMax));

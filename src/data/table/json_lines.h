@@ -51,7 +51,8 @@ Status visit_json_object(
 /// Reads a row from each line that is not empty. Missing members and null are empty cells.
 class JsonLinesTable final : public TableReader {
  public:
-  /// `names` are the known columns; members with other names become columns after them.
+  /// `names` are the known columns, whose members may have their names in another case
+  /// (column_match.h); members with other names become columns after them.
   JsonLinesTable(ByteSource& source, std::string what, std::vector<std::string> names);
   const std::vector<std::string>& names() const override { return names_; }
   Result<bool> next(std::vector<std::string_view>& fields) override;
@@ -67,8 +68,10 @@ class JsonLinesTable final : public TableReader {
   const std::string what_;
   std::vector<std::string> names_;
   std::unordered_map<std::string, size_t> columns_;  // index of each column by its name
-  std::vector<std::string> cells_;                   // cells of the current row, one per column
-  std::vector<int64_t> set_on_;                      // by column: the line that last set the cell
+  // Index of each known column by its folded name; kNoColumn if several have the same one.
+  std::unordered_map<std::string, size_t> folded_;
+  std::vector<std::string> cells_;  // cells of the current row, one per column
+  std::vector<int64_t> set_on_;     // by column: the line that last set the cell
 };
 
 }  // namespace trainyard

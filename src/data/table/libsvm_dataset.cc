@@ -46,6 +46,7 @@ Status add_row(std::string_view line, const std::string& place, const CellReader
                SparseRows& rows) {
   const std::string_view label = take_word(line);
   rows.labels.push_back(numbers.read(label));
+  rows.labels.back().digits = false;  // a label beyond 2^53 is a number, never a class
   if (!rows.labels.back().is_number()) {
     return dataset_error(place, "the label " + quoted_value(label) + " is not a finite number");
   }
@@ -80,7 +81,7 @@ Status add_row(std::string_view line, const std::string& place, const CellReader
 Result<SparseRows> read_rows(const std::filesystem::path& path, const std::string& what) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
   LineReader lines(*source, what);
-  const CellReader numbers({});  // no text stands for a missing value
+  const CellReader numbers;  // no text stands for a missing value
   SparseRows rows;
   Problems problems;
   int64_t checked = 0;

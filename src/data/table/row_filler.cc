@@ -7,12 +7,37 @@
 #include "src/base/text.h"
 #include "src/data/limits.h"
 #include "src/data/table/date.h"
+#include "src/data/table/number_spelling.h"
 
 namespace trainyard {
 namespace {
 
 constexpr const char* kTargetMissing =
     "the target is missing, but every row needs one; `missing_target: skip` leaves such rows out";
+
+/// Returns the remedy for numbers in another style.
+std::string setting_for(const NumberSpelling& spelling) {
+  if (spelling.spelled) {
+    return "if the column has numbers with a unit or in parentheses, list it in `numbers`";
+  }
+  return std::string("if the file's numbers are written so, set `decimal` and `thousands`");
+}
+
+/// Returns which dates are read in a column, for messages.
+std::string expected_dates(DateOrder order) {
+  switch (order) {
+    case DateOrder::kYearFirst:
+      return ", expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 or "
+             "2026-01-31T12:30:05+01:00";
+    case DateOrder::kDayFirst:
+      return " with the day first, such as 31.01.2026 or 31/1/26 12:30";
+    case DateOrder::kMonthFirst:
+      return " with the month first, such as 1/31/2026 or 1/31/26 12:30";
+    case DateOrder::kTime:
+      return ", expected a time such as 12:30:05, as in the rest of the column";
+  }
+  return "";
+}
 
 template <typename T>
 T& at_row(std::vector<T>& values, int64_t row, int64_t width, int64_t index) {
@@ -101,7 +126,7 @@ void RowFiller::add(std::span<const std::string_view> fields, int64_t line) {
 }
 
 void RowFiller::add_text(size_t column, std::string_view text) {
-  if (cells_.is_missing(text)) {
+  if (cells_.is_missing_text(text)) {
     ++missing_[column];
     return;
   }
@@ -121,13 +146,21 @@ void RowFiller::finish_text() {
   text_.clear();
 }
 
+Cell RowFiller::read_number(size_t column, std::string_view text) const {
+  const std::optional<std::string>& unit = layout_.roles[column].unit;
+  if (!unit) return cells_.read(text);
+  const SpelledNumber spelled = read_spelled(cells_, text);
+  const bool fits = spelled.unit.empty() || spelled.unit == *unit;
+  return fits ? spelled.cell : Cell{Cell::Kind::kText, 0};
+}
+
 void RowFiller::set_numeric(size_t column, std::string_view text) {
-  const Cell cell = cells_.read(text);
+  const Cell cell = read_number(column, text);
   if (cell.kind == Cell::Kind::kMissing) {
     ++missing_[column];
   } else if (cell.is_number()) {
     at_row(rows_.numeric, rows_.rows, layout_.numeric, layout_.roles[column].index) =
-        static_cast<float>(cell.value);
+        static_cast<float>(cell.value - layout_.roles[column].offset);
   } else {
     refuse_number(column, text, cell);
   }
@@ -138,25 +171,39 @@ void RowFiller::set_date(size_t column, std::string_view text) {
     ++missing_[column];
     return;
   }
-  const std::optional<Date> date = parse_date(text);
+  const ColumnRole& role = layout_.roles[column];
+  const std::optional<Date> date = parse_date(text, role.date_order);
   if (!date) {
-    refuse(column, quoted_value(text) +
-                       " is not a date, expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 "
-                       "or 2026-01-31T12:30:05+01:00");
+    refuse(column, quoted_value(text) + " is not a date" + expected_dates(role.date_order));
     return;
   }
-  const ColumnRole& role = layout_.roles[column];
   float* first = &at_row(rows_.numeric, rows_.rows, layout_.numeric, role.index);
-  write_date(*date, {first, static_cast<size_t>(role.parts)});
+  write_date(*date, role.date_order, role.offset, {first, static_cast<size_t>(role.parts)});
+}
+
+bool RowFiller::is_missing_name(std::string_view text, const CategoryCodes& codes) const {
+  return codes.form() == CategoryForm::kTexts ? cells_.is_missing_text(text)
+                                              : cells_.is_missing(text);
+}
+
+std::string_view RowFiller::name_of(std::string_view text, const CategoryCodes& codes,
+                                    std::string& buffer) const {
+  if (codes.form() != CategoryForm::kWholeNumbers) return text;
+  const Cell cell = cells_.read(text);
+  if (!cell.is_whole()) return text;
+  buffer = whole_number_name(cell, text);
+  return buffer;
 }
 
 void RowFiller::set_category(size_t column, std::string_view text) {
-  if (cells_.is_missing(text)) {
+  const int64_t index = layout_.roles[column].index;
+  CategoryCodes& codes = codebook_.categories[static_cast<size_t>(index)];
+  if (is_missing_name(text, codes)) {
     ++missing_[column];
     return;
   }
-  const int64_t index = layout_.roles[column].index;
-  CategoryCodes& codes = codebook_.categories[static_cast<size_t>(index)];
+  std::string buffer;
+  text = name_of(text, codes, buffer);
   int32_t code = codes.find(text);
   if (code < 0 && codebook_.learning) {
     code = learn(column, text, codes, kCategoriesMax, "; leave the column out with `ignore`");
@@ -193,11 +240,11 @@ void RowFiller::set_pixel(size_t column, std::string_view text) {
 }
 
 void RowFiller::set_class(size_t column, std::string_view text) {
-  const Cell cell = cells_.read(text);
-  std::string whole;
-  if (codebook_.whole_classes && cell.is_whole()) text = whole = whole_number_text(cell.value);
-  int32_t code = cell.kind == Cell::Kind::kMissing ? -1 : codebook_.classes.find(text);
-  if (cell.kind == Cell::Kind::kMissing) {
+  std::string buffer;
+  const bool missing = is_missing_name(text, codebook_.classes);
+  text = name_of(text, codebook_.classes, buffer);
+  int32_t code = missing ? -1 : codebook_.classes.find(text);
+  if (missing) {
     refuse(column, kTargetMissing);
   } else if (code < 0 && codebook_.learning) {
     code = learn(column, text, codebook_.classes, kClassesMax,
@@ -209,13 +256,13 @@ void RowFiller::set_class(size_t column, std::string_view text) {
 }
 
 void RowFiller::set_target(size_t column, std::string_view text) {
-  const Cell cell = cells_.read(text);
+  const Cell cell = read_number(column, text);
   if (cell.kind == Cell::Kind::kMissing) {
     refuse(column, kTargetMissing);
   } else if (!cell.is_number()) {
     refuse_number(column, text, cell);
   }
-  rows_.target_numeric.push_back(static_cast<float>(cell.value));
+  rows_.target_numeric.push_back(static_cast<float>(cell.value - layout_.roles[column].offset));
 }
 
 int32_t RowFiller::learn(size_t column, std::string_view text, CategoryCodes& codes, int64_t max,
@@ -248,12 +295,25 @@ void RowFiller::refuse_number(size_t column, std::string_view text, const Cell& 
     refuse(column, quoted_value(text) + " is not a finite number of 32 bits");
     return;
   }
+  if (const std::optional<std::string>& unit = layout_.roles[column].unit) {
+    refuse(column, quoted_value(text) + " is not a number" +
+                       (unit->empty() ? "" : ", with or without " + quoted_value(*unit)));
+    return;
+  }
+  const std::string_view texts[] = {text};
+  const char delimiter = cells_.style().decimal == ',' ? ';' : ',';
+  const auto spelling = codebook_.learning ? find_spelling(texts, delimiter) : std::nullopt;
+  if (spelling) {
+    refuse(column, quoted_value(text) + " is not a plain number; " + setting_for(*spelling));
+    return;
+  }
   const bool categories_possible =
       codebook_.learning && layout_.roles[column].kind == ColumnRole::Kind::kNumeric;
   refuse(column,
          quoted_value(text) + " is not a number" +
              (categories_possible
-                  ? ", as most of the column is; if it holds names, list it in `categorical`"
+                  ? ", as most of the column is; if it holds names, list it in `categorical`; if "
+                    "this text means a missing value, list the text in `missing`"
                   : ""));
 }
 

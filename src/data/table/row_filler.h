@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "src/data/problems.h"
 #include "src/data/table/category_codes.h"
 #include "src/data/table/csv_cell.h"
+#include "src/data/table/date.h"
 #include "src/data/typed_rows.h"
 
 namespace trainyard {
@@ -30,23 +32,26 @@ struct ColumnRole {
   } kind = Kind::kIgnored;
   int64_t index = 0;  // index of the value among those of its kind; of a date's first number
   int64_t parts = 0;  // the number of numbers of a date
+  double offset = 0;  // is subtracted from numbers, and from the days of a date
+  std::optional<std::string> unit = {};  // of numbers, as in ColumnSchema
+  DateOrder date_order = DateOrder::kYearFirst;
 };
 
 /// The codes of categories and classes.
 struct Codebook {
   std::vector<CategoryCodes> categories;  // by categorical column
   CategoryCodes classes;
-  bool whole_classes = false;  // class names are whole numbers: "1.0" is class 1
-  bool notes_unseen = false;   // unknown categories are recorded in RawRows::unseen, for predict
-  bool learning = false;       // unknown names are added; otherwise an unknown category becomes -1,
-                               // and an unknown class is a problem
+  bool notes_unseen = false;  // unknown categories are recorded in RawRows::unseen, for predict
+  bool learning = false;      // unknown names are added; otherwise an unknown category becomes -1,
+                              // and an unknown class is a problem
 };
 
 class RowFiller {
  public:
   struct Layout {
-    std::vector<ColumnRole> roles;   // one per column of the file
-    std::vector<std::string> names;  // one per column of the file, for messages
+    std::vector<ColumnRole> roles;          // one per column of the file
+    std::vector<std::string> names;         // one per column of the file, for messages
+    std::vector<std::string> unknown = {};  // columns of the file that the schema does not have
     int64_t numeric = 0, categorical = 0, pixels = 0;
     DType pixel_dtype = DType::kF32;
     std::shared_ptr<const Tokenizer> tokenizer;  // null unless columns are text; shared by copies
@@ -70,6 +75,8 @@ class RowFiller {
 
  private:
   void set_numeric(size_t column, std::string_view text);
+  /// Reads a number of the column, which may have the column's unit.
+  Cell read_number(size_t column, std::string_view text) const;
   void set_date(size_t column, std::string_view text);
   void set_category(size_t column, std::string_view text);
   void note_unseen(size_t column, std::string_view text);
@@ -78,6 +85,11 @@ class RowFiller {
   void finish_text();
   void set_class(size_t column, std::string_view text);
   void set_target(size_t column, std::string_view text);
+  /// Returns whether the text is no category or class of a column with these codes.
+  bool is_missing_name(std::string_view text, const CategoryCodes& codes) const;
+  /// Returns the name that the text means there. `buffer` keeps a changed one.
+  std::string_view name_of(std::string_view text, const CategoryCodes& codes,
+                           std::string& buffer) const;
   /// Adds a new name and returns its code, or adds a problem and returns -1.
   int32_t learn(size_t column, std::string_view text, CategoryCodes& codes, int64_t max,
                 const char* remedy);

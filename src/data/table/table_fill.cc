@@ -159,6 +159,7 @@ class PartFiller {
 
 /// The names of a column in all parts, and the common codes.
 struct MergedCodes {
+  explicit MergedCodes(CategoryForm form) : all(form) {}
   CategoryCodes all;
   std::vector<Codes> new_codes;  // by part: maps its codes to those of `all`
   void add(const CategoryCodes& codes) {
@@ -169,8 +170,9 @@ struct MergedCodes {
 
 /// Changes the codes of all parts to common ones. Returns false if there are too many names.
 bool merge_codes(std::deque<PartFiller>& parts, Codebook& codebook) {
-  std::vector<MergedCodes> categories(codebook.categories.size());
-  MergedCodes classes;
+  std::vector<MergedCodes> categories;
+  for (const CategoryCodes& codes : codebook.categories) categories.emplace_back(codes.form());
+  MergedCodes classes(codebook.classes.form());
   for (const PartFiller& part : parts) {
     for (size_t c = 0; c < categories.size(); ++c) {
       categories[c].add(part.codebook().categories[c]);

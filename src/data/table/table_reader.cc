@@ -1,5 +1,8 @@
 #include "src/data/table/table_reader.h"
 
+#include <optional>
+#include <utility>
+
 #include "src/data/problems.h"
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_reader.h"
@@ -8,6 +11,12 @@
 namespace trainyard {
 namespace {
 
+/// A record that outlives the reader's next one.
+struct OwnRecord {
+  std::vector<std::string> fields;
+  int64_t line = 0;
+};
+
 class CsvTable final : public TableReader {
  public:
   CsvTable(ByteSource& source, char delimiter, const std::string& what)
@@ -15,33 +24,73 @@ class CsvTable final : public TableReader {
 
   /// Reads the header, or numbers the columns of the first row.
   Status start(bool header, const std::string& what) {
-    ASSIGN_OR_RETURN(const bool more, reader_.next(first_));
+    ASSIGN_OR_RETURN(const bool more, read_ahead());
     if (!more) return dataset_error(what, "the file is empty");
+    rows_begin_ = reader_.record_begin();
     if (!header) {
-      names_ = numbered_names(first_.size());
-      first_waits_ = true;
+      names_ = numbered_names(ahead_[0].fields.size());
       return {};
     }
-    ASSIGN_OR_RETURN(names_, header_names(first_, what));
+    std::vector<std::string> fields = std::move(ahead_[0].fields);
+    ahead_.clear();
+    rows_begin_ = reader_.record_end();
+    if (Status s = read_first_rows(); !s.ok()) return s;
+    fit_header(fields);
+    const std::vector<std::string_view> views(fields.begin(), fields.end());
+    ASSIGN_OR_RETURN(names_, header_names(views, what));
     return {};
   }
   const std::vector<std::string>& names() const override { return names_; }
   Result<bool> next(std::vector<std::string_view>& fields) override {
-    if (!first_waits_) return reader_.next(fields);
-    first_waits_ = false;
-    fields = first_;
-    return true;
+    if (served_ < ahead_.size()) {
+      const OwnRecord& record = ahead_[served_++];
+      fields.assign(record.fields.begin(), record.fields.end());
+      return true;
+    }
+    if (failure_) return *failure_;
+    served_ = SIZE_MAX;
+    return reader_.next(fields);
   }
-  int64_t line() const override { return reader_.line(); }
-  int64_t rows_begin() const override {
-    return first_waits_ ? reader_.record_begin() : reader_.record_end();
+  int64_t line() const override {
+    return served_ == SIZE_MAX ? reader_.line() : ahead_[served_ - 1].line;
   }
+  int64_t rows_begin() const override { return rows_begin_; }
+  bool has_blocks() const override { return !reader_.ends_by_cr(); }
 
  private:
+  Result<bool> read_ahead() {
+    std::vector<std::string_view> fields;
+    ASSIGN_OR_RETURN(const bool more, reader_.next(fields));
+    if (more) ahead_.push_back({{fields.begin(), fields.end()}, reader_.line()});
+    return more;
+  }
+  /// Reads two rows, if there are so many. A malformed one is reported when next() reaches it.
+  Status read_first_rows() {
+    for (int i = 0; i < 2; ++i) {
+      Result<bool> more = read_ahead();
+      if (!more.ok() && more.error().violations.empty()) return std::move(more).error();
+      if (!more.ok()) failure_ = std::move(more).error();
+      if (failure_ || !*more) break;
+    }
+    return {};
+  }
+  /// Adds or removes a nameless column of the header that the first rows have or do not have.
+  void fit_header(std::vector<std::string>& header) const {
+    if (ahead_.empty() || ahead_.front().fields.size() != ahead_.back().fields.size()) return;
+    const std::vector<std::string>& row = ahead_.front().fields;
+    if (row.size() == header.size() + 1) {
+      header.insert(row.back().empty() ? header.end() : header.begin(), std::string());
+    } else if (row.size() + 1 == header.size() && header.back().empty()) {
+      header.pop_back();
+    }
+  }
+
   CsvReader reader_;
   std::vector<std::string> names_;
-  std::vector<std::string_view> first_;
-  bool first_waits_ = false;
+  std::vector<OwnRecord> ahead_;  // rows that were read to understand the header
+  size_t served_ = 0;  // how many of them next() has returned; SIZE_MAX: the reader goes on
+  std::optional<Error> failure_;  // of the row after them
+  int64_t rows_begin_ = 0;
 };
 
 }  // namespace

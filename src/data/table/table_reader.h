@@ -26,10 +26,14 @@ class TableReader {
   /// Returns the offset in the source at which the first row begins. Call it only before any row is
   /// read.
   virtual int64_t rows_begin() const = 0;
+  /// Returns whether RecordBlocks can cut the rows: false if CR alone ends them.
+  virtual bool has_blocks() const { return true; }
 };
 
-/// Opens a table. Borrows `source`. Reads the header of a CSV file, and refuses an empty one.
-/// `known` are columns that a table of JSON lines has even if no row has these members.
+/// Opens a table. Borrows `source`. Reads the header of a CSV file, and refuses an empty one. If
+/// the first rows have one field more than the header, this is a nameless column: the last one if
+/// it is empty, as separators at the ends of lines make it, else the first one, with the names of
+/// rows. `known` are columns that a table of JSON lines has even if no row has these members.
 Result<std::unique_ptr<TableReader>> open_table(const CsvOptions& options, ByteSource& source,
                                                 const std::string& what,
                                                 const std::vector<std::string>& known = {});

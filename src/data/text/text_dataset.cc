@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/files/byte_source.h"
 #include "src/data/files/text_files.h"
 #include "src/data/limits.h"
@@ -119,7 +120,7 @@ Result<std::string> read_text(const TextOptions& options, const std::filesystem:
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
   ASSIGN_OR_RETURN(std::string text, options.field.empty()
                                          ? read_file_text(*source, what)
-                                         : read_member_text(*source, options.field, what));
+                                         : read_member_text(*source, nfc(options.field), what));
   if (text.empty()) return dataset_error(what, "the file is empty");
   return text;
 }

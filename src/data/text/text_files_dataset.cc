@@ -6,6 +6,7 @@
 
 #include "src/base/text.h"
 #include "src/data/files/class_folders.h"
+#include "src/data/files/left_out_files.h"
 #include "src/data/files/text_files.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
@@ -25,7 +26,7 @@ struct TextListing {
   std::unique_ptr<FileTree> tree;
   std::vector<ListedFile> files;
   bool has_test = false;
-  int64_t skipped = 0;
+  LeftOutFiles left_out;
 
   ListedFiles all() {
     ListedFiles pointers;
@@ -45,19 +46,21 @@ Result<TextListing> list_texts(const std::filesystem::path& path, const std::str
     if (is_text_path(listing.tree->path())) {
       listing.files.emplace_back().path = listing.tree->path();
     } else {
-      ++listing.skipped;
+      listing.left_out.add("not a .txt file", listing.tree->path());
     }
   }
+  listing.left_out.add_empty_folders(listing.tree->empty_folders());
   if (listing.files.empty()) return dataset_error(what, "there are no .txt files");
   const ListedFiles files = listing.all();
   if (Status s = check_paths(files, what); !s.ok()) return std::move(s).error();
   const size_t root = root_of(files, partitioned, /*in_folders=*/true);
+  listing.left_out.set_root(files.front()->path.substr(0, root));
   ShortPaths paths;
   for (const ListedFile* file : files) paths.push_back(std::string_view(file->path).substr(root));
   if (partitioned) {
     ASSIGN_OR_RETURN(const Parts parts, split_parts(files, paths, what));
     listing.has_test = parts.has_test;
-    listing.skipped += parts.skipped;
+    add_left_out_part(files, listing.left_out);
   }
   Status labelled = label_by_folder(files, paths, what,
                                     "expected a folder for each class, or `text` in place of "
@@ -176,8 +179,10 @@ Result<TypedDataset> read_text_files_dataset(const TextFilesOptions& options,
   Problems problems;
   for (TextListing& listing : listings) {
     set_codes(listing.all(), schema.target.classes, listing.what, "text", problems);
-    schema.skipped_files += listing.skipped;
+    schema.skipped_files += listing.left_out.count();
+    listing.left_out.add_warnings(listing.all(), "text", schema.warnings);
   }
+  add_alike_classes(schema.target.classes, schema.warnings);
   if (!problems.empty()) return problems.error();
   schema.text.tokenizer = *find_tokenizer(options.tokenizer);
   schema.text.max_length = options.max_length;

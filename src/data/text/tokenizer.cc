@@ -8,39 +8,12 @@
 #include "src/data/problems.h"
 #include "src/data/text/subword_model.h"
 #include "src/data/text/subword_training.h"
+#include "src/data/text/word_break.h"
 
 namespace trainyard {
 namespace {
 
 constexpr size_t kCodePoints = 0x110000;
-
-bool is_blank(char32_t c) {
-  return c == 0x85 || c == 0xa0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200b) || c == 0x2028 ||
-         c == 0x2029 || c == 0x202f || c == 0x205f || c == 0x3000 || c == 0xfeff;
-}
-
-bool is_word_part(char32_t c) {
-  if (c < 0x80) return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-  return c >= 0xa0 && !is_blank(c);
-}
-
-/// Calls visit(word) for the words of `text`, in lower case and in order, until it returns false.
-/// The view is valid during the call.
-template <typename Visit>
-void visit_words(std::string_view text, const Visit& visit) {
-  std::string word;
-  while (!text.empty()) {
-    const char32_t c = take_code_point(text);
-    if (is_word_part(c)) {
-      // A word that exceeds the limit is too long anyway, so its rest is not stored.
-      if (word.size() <= kWordBytesMax) append_utf8(word, lower_case(c));
-    } else if (!word.empty()) {
-      if (!visit(std::string_view(word))) return;
-      word.clear();
-    }
-  }
-  if (!word.empty()) visit(std::string_view(word));
-}
 
 class ByteTokenizer final : public Tokenizer {
  public:
@@ -84,8 +57,8 @@ class WordTokenizer final : public Tokenizer {
   }
   void encode(std::string_view text, int64_t tokens_max, std::vector<int32_t>& out) const override {
     if (tokens_max <= 0) return;
-    visit_words(text, [&](std::string_view word) {
-      const auto it = ids_.find(word);
+    visit_word_segments(text, [&](std::string_view segment) {
+      const auto it = ids_.find(std::string_view(word_of(segment)));
       out.push_back(it == ids_.end() ? unknown_ : it->second);
       return --tokens_max > 0;
     });
@@ -132,6 +105,10 @@ int64_t TextSchema::vocabulary_size() const {
   return first_piece_id() + (tokenizer == TokenizerKind::kByte ? 256 : std::ssize(pieces));
 }
 
+std::string_view TextSchema::unicode_version() const {
+  return tokenizer == TokenizerKind::kWord ? word_break_version() : std::string_view();
+}
+
 std::unique_ptr<const Tokenizer> make_tokenizer(const TextSchema& schema) {
   switch (schema.tokenizer) {
     case TokenizerKind::kByte:
@@ -169,15 +146,6 @@ Status set_subword_model(std::string model, TextSchema& schema) {
   return {};
 }
 
-char32_t lower_case(char32_t c) {
-  if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
-  if (c >= 0xc0 && c <= 0xde && c != 0xd7) return c + 32;     // Latin-1
-  if (c >= 0x391 && c <= 0x3ab && c != 0x3a2) return c + 32;  // Greek
-  if (c >= 0x410 && c <= 0x42f) return c + 32;                // Cyrillic
-  if (c >= 0x400 && c <= 0x40f) return c + 80;
-  return c;
-}
-
 VocabularyCounter::VocabularyCounter(TokenizerKind kind)
     : kind_(kind), sample_(is_subword(kind) ? std::make_unique<SentenceSample>() : nullptr) {}
 VocabularyCounter::~VocabularyCounter() = default;
@@ -189,13 +157,14 @@ Status VocabularyCounter::add(std::string_view text, const std::string& what) {
     code_points_.resize(kCodePoints);
     while (!text.empty()) ++code_points_[static_cast<size_t>(take_code_point(text))];
   } else if (kind_ == TokenizerKind::kWord) {
-    visit_words(text, [&](std::string_view word) {
+    visit_word_segments(text, [&](std::string_view segment) {
+      const std::string word = word_of(segment);
       if (word.size() > kWordBytesMax) return true;
       const auto it = words_.find(word);
       if (it != words_.end()) {
         ++it->second;
       } else {
-        words_.emplace(std::string(word), 1);
+        words_.emplace(word, 1);
       }
       return std::ssize(words_) <= kDistinctWordsMax;
     });

@@ -4,8 +4,8 @@
 //
 //   byte   one token for each byte
 //   char   one token for each code point
-//   word   one token for each word: a run of letters, digits and code points beyond ASCII that are
-//          no blanks, in lower case; other characters separate words and are dropped
+//   word   one token for each word by Unicode's rules, in lower case (word_break.h); what is
+//          between words is dropped
 //   bpe, unigram
 //          pieces of words, learned by SentencePiece (subword_model.h)
 //
@@ -54,6 +54,9 @@ struct TextSchema {
   int64_t unknown_id() const;                               // -1: byte has no unknown token
   int64_t first_piece_id() const;
   int64_t vocabulary_size() const;
+  /// Returns the version of Unicode whose rules find the words, "15.0.0"; empty for other
+  /// tokenizers than word.
+  std::string_view unicode_version() const;
 };
 
 class Tokenizer {
@@ -101,8 +104,5 @@ class VocabularyCounter {
   std::vector<int64_t> code_points_;        // char: the number of occurrences by code point
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> words_;
 };
-
-/// Converts a code point to lower case: ASCII, Latin-1, Greek and Cyrillic; others stay unchanged.
-char32_t lower_case(char32_t code_point);
 
 }  // namespace trainyard

@@ -17,7 +17,7 @@ _os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 from trainyard import v1
 from trainyard._upload import Progress
 from trainyard._version import __version__
-from trainyard.client import Client, Devices
+from trainyard.client import Client, Devices, upload
 from trainyard.errors import (CallCancelledError, ConflictError, DeadlineExceededError, FieldViolation, InternalError,
                               InvalidArgumentError, JobCancelledError, JobEndedError, JobFailedError, NotAllowedError,
                               NotFoundError, ResourceExhaustedError, TrainyardError, UnavailableError)
@@ -33,5 +33,5 @@ __all__ = [
     "FieldViolation", "InternalError", "InvalidArgumentError", "JobCancelledError", "JobEndedError", "JobFailedError",
     "JobState", "JobView", "LocalModel", "LogEvent", "MetricPoint", "MetricsEvent", "NotAllowedError",
     "NotFoundError", "OtherEvent", "Predictions", "Progress", "ResourceExhaustedError", "StateEvent",
-    "TrainyardError", "UnavailableError", "UnseenCategory", "__version__", "is_final", "load", "state_name", "v1",
+    "TrainyardError", "UnavailableError", "UnseenCategory", "__version__", "is_final", "load", "state_name", "upload", "v1",
 ]

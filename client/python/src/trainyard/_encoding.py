@@ -6,16 +6,17 @@ that it has the same meaning as on the server.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainyard import v1
-from trainyard._cells import csv_records, read_date, read_number
+from trainyard._cells import MissingCells, NumberReader, category_reader, csv_records, read_date
+from trainyard._columns import match_columns, missing_columns
 from trainyard._shown import quoted
 from trainyard._tokens import make_tokenizer
 from trainyard.errors import FieldViolation, InvalidArgumentError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-ROWS_VERSION = 1  # version of the metadata field `rows`
+ROWS_VERSION = 2  # version of the metadata field `rows`
 _PROBLEMS_MAX = 16
 _UNSEEN_MAX = 1000
 _UNSEEN_BYTES_MAX = 64
@@ -70,6 +71,7 @@ class EncodedRows:
     arrays: dict[str, Array]
     unseen: list[UnseenCategory] = field(default_factory=list)
     unseen_count: int = 0
+    ignored_columns: tuple[str, ...] = ()  # of the rows; the training data did not have them
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,22 @@ class _Numbers:
     first: int
     count: int
     is_date: bool
+    offset: float = 0  # of the first number, which the file's input lacks
+    order: str = ""  # of a date
+    unit: str | None = None  # of a number, as in NumberReader
+
+
+def _composed(text: str) -> str:
+    """Names of columns and categories are equal if their NFC is, as in src/base/unicode.h."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
 @dataclass(frozen=True)
 class _Categories:
     index: int
     codes: dict[str, int]
+    name_of: Callable[[str], str]  # converts another spelling of a whole number or a boolean
+    are_texts: bool
 
 
 class RowEncoder:
@@ -99,7 +111,10 @@ class RowEncoder:
             raise InvalidArgumentError(f"rows.version: {rows['version']}, expected {ROWS_VERSION}: a newer version of "
                                        "Trainyard has written the file; update this package", reason="MODEL_FILE_INVALID")
         self._inputs = inputs
-        self._missing = frozenset(rows["missing_values"])
+        self._missing = MissingCells(rows["missing_values"])
+        self._decimal, self._thousands = rows["decimal"], rows["thousands"]
+        # The rows are CSV with commas; the server takes such rows as a program's if the training file has another mark.
+        self._plain_first = rows["delimiter"] != ","
         self._target = metadata.get("target")
         self._ignored = frozenset(rows["ignored_columns"])
         # Files of pixels have no column names, so positions serve as names.
@@ -117,13 +132,15 @@ class RowEncoder:
     def _add_column(self, column: Mapping[str, Any]) -> None:
         if column["kind"] == "categorical":
             codes = {name: code for code, name in enumerate(column["categories"])}
-            self._tables[column["name"]] = _Categories(len(self._category_counts), codes)
+            self._tables[column["name"]] = _Categories(len(self._category_counts), codes,
+                                                       *category_reader(column["categories"]))
             self._category_counts.append(len(codes))
             return
         name = column.get("date", column["name"])
         before = self._tables.get(name)
-        self._tables[name] = (_Numbers(before.first, before.count + 1, True) if isinstance(before, _Numbers)
-                              else _Numbers(self._number_count, 1, "date" in column))
+        self._tables[name] = (replace(before, count=before.count + 1) if isinstance(before, _Numbers)
+                              else _Numbers(self._number_count, 1, "date" in column, column.get("offset", 0.0),
+                                            column.get("date_order", ""), column.get("unit")))
         self._number_count += 1
 
     def encode(self, request: v1.PredictRequest, named: bool, first_row: int) -> EncodedRows:
@@ -195,27 +212,30 @@ class RowEncoder:
     def _encode_table(self, text: str, named: bool, first_row: int) -> EncodedRows:
         if not self.columns:
             _refuse(f"a table, expected {self.accepted()}")
-        names, *records = csv_records(text)
+        first, *records = csv_records(text)
+        names = [_composed(name) for name in first]
         if not named:
             # A list may begin with a row of names, as files do. It is one if at least half of the columns occur in it,
             # since a value hardly ever equals a column name.
-            if 2 * len(set(names) & set(self.columns)) >= len(self.columns):
+            known = set(match_columns(names, self.columns)) - {None}
+            if 2 * len(known) >= len(self.columns):
                 first_row += 1
             else:
-                records = [names, *records]
+                records = [first, *records]
                 names = self._names_by_position(len(names))
-        self._check_names(names)
+        matches = self._match_names(names)
         problems = _Problems()
         for row, record in enumerate(records, first_row):
             if len(record) != len(names):
                 problems.add(f"{len(record)} values, expected {len(names)}", row)
         problems.check()
-        cells = [(name, column) for name, column in zip(names, zip(*records)) if name in self.columns]
+        cells = [(name, column) for name, column in zip(matches, zip(*records))
+                 if name is not None and name in self.columns]
         rows = (self._encode_pixels if "image" in self._inputs else
                 self._encode_columns if self._text is None else self._encode_text_columns)(cells, len(records), first_row,
                                                                                            problems)
         problems.check()
-        return rows
+        return replace(rows, ignored_columns=tuple(name for name, match in zip(names, matches) if match is None))
 
     def _names_by_position(self, count: int) -> list[str]:
         with_target = [name for name in self._source if name not in self._ignored]
@@ -224,23 +244,19 @@ class RowEncoder:
                 return list(names)
         _refuse(f"{count} values in the first row, expected {self.accepted()}, in this order")
 
-    def _check_names(self, names: Sequence[str]) -> None:
-        problems = _Problems()
-        for name in names:
-            if name not in self._source:
-                close = difflib.get_close_matches(name, self.columns, 1)
-                meant = f"; did you mean {quoted(close[0])}?" if close else f", expected {self.accepted()}"
-                problems.add(f"column {quoted(name)} is not in the training data{meant}")
-        for name in self.columns:
-            if name not in names:
-                problems.add(f"column {quoted(name)} of the training data is missing")
-        problems.check()
+    def _match_names(self, names: Sequence[str]) -> list[str | None]:
+        """Returns for each of the names the column of the training data that it means, if there is one."""
+        matches = match_columns(names, self._source)
+        missing = [name for name in self.columns if name not in matches]
+        if missing:
+            _refuse(missing_columns(missing, [name for name, match in zip(names, matches) if match is None]))
+        return matches
 
     def _fill(self, out: Array, name: str, cells: Sequence[str], read: Callable[[str], Any], first_row: int,
               problems: _Problems) -> None:
         """Parses the cells of a column that are not missing into `out`, which has one row per cell."""
         for row, cell in enumerate(cells):
-            if cell in self._missing:
+            if self._missing.number(cell):
                 continue
             try:
                 out[row] = read(cell)
@@ -257,8 +273,10 @@ class RowEncoder:
         for name, column in cells:
             kind = self._tables[name]
             if isinstance(kind, _Categories):
+                is_missing = self._missing.text if kind.are_texts else self._missing.number
                 for row, cell in enumerate(column):
-                    code = -1 if cell in self._missing else kind.codes.get(cell)
+                    composed = _composed(cell)
+                    code = -1 if is_missing(cell) else kind.codes.get(composed, kind.codes.get(kind.name_of(composed)))
                     if code is None:
                         value = cell.encode()[:_UNSEEN_BYTES_MAX].decode(errors="ignore")
                         unseen.append(UnseenCategory(first_row + row, name, value))
@@ -266,11 +284,15 @@ class RowEncoder:
                         categorical[row, kind.index] = code
             elif kind.is_date:
                 self._fill(numeric[:, kind.first:kind.first + kind.count], name, column,
-                           partial(read_date, count=kind.count), first_row, problems)
+                           partial(read_date, count=kind.count, offset=kind.offset, order=kind.order), first_row, problems)
             else:
-                self._fill(numeric[:, kind.first], name, column, read_number, first_row, problems)
+                self._fill(numeric[:, kind.first], name, column, self._number_reader(kind), first_row, problems)
         unseen.sort(key=lambda one: one.row)
         return EncodedRows(count, {"numeric": numeric, "categorical": categorical}, unseen[:_UNSEEN_MAX], len(unseen))
+
+    def _number_reader(self, kind: _Numbers) -> Callable[[str], float]:
+        read = NumberReader(self._decimal, self._thousands, self._plain_first, kind.unit)
+        return lambda cell: read(cell) - kind.offset
 
     def _encode_pixels(self, cells: Sequence[tuple[str, Sequence[str]]], count: int, first_row: int,
                        problems: _Problems) -> EncodedRows:
@@ -280,17 +302,19 @@ class RowEncoder:
         places = {name: place for place, name in enumerate(self.columns)}
         pixels = np.full((count, len(places)), np.nan, np.float32)
 
+        read_pixel = NumberReader(self._decimal, self._thousands, self._plain_first)
+
         def read_byte(cell: str) -> float:
-            value = read_number(cell)
+            value = read_pixel(cell)
             if not 0 <= value <= 255 or value != int(value):
                 raise ValueError(f"{quoted(cell)} is not a whole number from 0 to 255, as all pixels of the training data")
             return value
 
         for name, column in cells:
-            self._fill(pixels[:, places[name]], name, column, read_byte if dtype == "uint8" else read_number, first_row,
+            self._fill(pixels[:, places[name]], name, column, read_byte if dtype == "uint8" else read_pixel, first_row,
                        problems)
             for row, cell in enumerate(column):
-                if cell in self._missing:
+                if self._missing.number(cell):
                     problems.add("the value is missing, but an image needs all pixels", first_row + row, name)
         problems.check()
         return EncodedRows(count, {"image": pixels.astype(dtype).reshape(count, *shape)})
@@ -300,6 +324,6 @@ class RowEncoder:
         texts = [""] * count
         for _, column in cells:
             for row, cell in enumerate(column):
-                if cell not in self._missing:
+                if not self._missing.text(cell):
                     texts[row] += f" {cell}" if texts[row] else cell
         return self._encode_texts(texts)

@@ -1,5 +1,6 @@
 """A folder as a tar archive, which is generated while it is read. The bytes are those of the command line
-(src/base/tar_folder.h): the files that are not hidden, sorted by the bytes of their paths, without owners and times."""
+(src/base/tar_folder.h): the files and empty folders that are not ignored, sorted by the bytes of their paths, without
+owners and times."""
 
 from __future__ import annotations
 
@@ -15,18 +16,26 @@ from trainyard.errors import InvalidArgumentError, NotFoundError
 _BLOCK, _NAME_BYTES, _PREFIX_BYTES = 512, 100, 155
 _FILE_BYTES_MAX = (1 << 33) - 1  # the largest number with 11 octal digits
 _DEPTH_MAX, _PATH_BYTES_MAX = 32, 1024
+# Names that systems, network storages, clouds and editors leave in folders, as in src/base/folder_files.cc.
+_SYSTEM_NAMES = frozenset((
+    b"__macosx", b"icon\r", b"thumbs.db", b"thumbs.db:encryptable", b"ehthumbs.db", b"desktop.ini",
+    b"system volume information", b"$recycle.bin", b"@eadir", b"#recycle", b"#snapshot", b"@recycle",
+    b"@recently-snapshot", b"@__thumb", b"lost+found"))
+_SYSTEM_STARTS, _SYSTEM_ENDINGS = (b".", b"~$"), (b".swp", b".swo")
 
 
 def _refuse(path: bytes, why: str) -> InvalidArgumentError:
     return InvalidArgumentError(f"{os.fsdecode(path)}: {why}", reason="DATASET_INVALID")
 
 
-def is_hidden(name: bytes) -> bool:
-    return name.startswith(b".") or name == b"__MACOSX"
+def is_ignored_name(name: bytes) -> bool:
+    lower = name.lower()
+    return lower.startswith(_SYSTEM_STARTS) or lower.endswith(_SYSTEM_ENDINGS) or lower in _SYSTEM_NAMES
 
 
-def folder_files(root: str | os.PathLike[str]) -> list[tuple[bytes, int]]:
-    """Returns the paths below `root`, with '/' as separator, and the sizes. Follows links."""
+def list_folder(root: str | os.PathLike[str]) -> list[tuple[bytes, int]]:
+    """Returns the paths of files below `root`, with '/' as separator, and their sizes; and the paths of empty folders,
+    which end with '/'. Follows links."""
     top = os.fsencode(root)
     found: list[tuple[bytes, int]] = []
 
@@ -34,9 +43,10 @@ def folder_files(root: str | os.PathLike[str]) -> list[tuple[bytes, int]]:
         here = os.path.join(top, folder)
         if depth > _DEPTH_MAX:
             raise _refuse(here, f"more than {_DEPTH_MAX} folders deep; does a link form a loop?")
-        for name in os.listdir(here):
-            if is_hidden(name):
-                continue
+        names = [name for name in os.listdir(here) if not is_ignored_name(name)]
+        if not names and folder:
+            found.append((folder + b"/", 0))
+        for name in names:
             path = folder + b"/" + name if folder else name
             status = os.stat(os.path.join(top, path))
             if stat.S_ISDIR(status.st_mode):
@@ -70,18 +80,19 @@ def _block(name: bytes, prefix: bytes, size: int, kind: bytes) -> bytes:
 
 
 def tar_header(path: bytes, size: int) -> bytes:
+    kind = b"5" if path.endswith(b"/") else b"0"  # a folder or a file
     if len(path) <= _NAME_BYTES:
-        return _block(path, b"", size, b"0")
+        return _block(path, b"", size, kind)
     slash = path.find(b"/", len(path) - _NAME_BYTES - 1)
     if 0 < slash <= _PREFIX_BYTES and slash + 1 < len(path):
-        return _block(path[slash + 1:], path[:slash], size, b"0")
+        return _block(path[slash + 1:], path[:slash], size, kind)
     rest = b" path=" + path + b"\n"
     length = len(rest) + 1
     while len(str(length)) + len(rest) != length:
         length += 1
     record = str(length).encode() + rest
     return (_block(b"pax", b"", len(record), b"x") + record + bytes(_padding(len(record)))
-            + _block(b"pax", b"", size, b"0"))
+            + _block(b"pax", b"", size, kind))
 
 
 @dataclass(frozen=True)
@@ -100,8 +111,8 @@ class TarFolder:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
-        self._parts = [_Part(path, size, tar_header(path, size)) for path, size in folder_files(root)]
-        if not self._parts:
+        self._parts = [_Part(path, size, tar_header(path, size)) for path, size in list_folder(root)]
+        if all(part.path.endswith(b"/") for part in self._parts):
             raise _refuse(os.fsencode(root), "there are no files in the folder")
         for part in self._parts:
             if part.size > _FILE_BYTES_MAX:

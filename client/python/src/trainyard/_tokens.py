@@ -6,33 +6,13 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
+from trainyard._word_break_table import VERSION
+from trainyard._words import words
 from trainyard.errors import InvalidArgumentError
 
 Tokenizer: TypeAlias = Callable[[str], list[int]]  # returns the token IDs, neither cut nor padded
 
 _BLANK_PIECE = "\u2581"  # represents a space in SentencePiece's pieces
-
-_BLANKS = frozenset("\u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff") | frozenset(map(chr, range(0x2000, 0x200c)))
-
-
-def _is_word_part(character: str) -> bool:
-    if character < "\x80":
-        return character.isalnum()
-    return character >= "\u00a0" and character not in _BLANKS
-
-
-def _lower_case(character: str) -> str:
-    """Converts ASCII, Latin-1, Greek and Cyrillic like `lower_case` in src/data/text/tokenizer.cc; str.lower() converts
-    more."""
-    code = ord(character)
-    if 0x41 <= code <= 0x5a or (0xc0 <= code <= 0xde and code != 0xd7) or (0x391 <= code <= 0x3ab and code != 0x3a2) or (
-            0x410 <= code <= 0x42f):
-        return chr(code + 32)
-    return chr(code + 80) if 0x400 <= code <= 0x40f else character
-
-
-def _words(text: str) -> list[str]:
-    return "".join(_lower_case(c) if _is_word_part(c) else " " for c in text).split(" ")
 
 
 def _subword_tokenizer(model: bytes, first: int) -> Tokenizer:
@@ -76,6 +56,9 @@ def make_tokenizer(text: Mapping[str, Any]) -> Tokenizer:
     if kind == "char":
         return lambda row: [ids.get(character, unknown) for character in row]
     if kind == "word":
-        return lambda row: [ids.get(word, unknown) for word in _words(row) if word]
+        if text["unicode"] != VERSION:
+            raise InvalidArgumentError(f"text.unicode: {text['unicode']!r}, expected {VERSION!r}: the file is of another "
+                                       "version", reason="MODEL_FILE_INVALID")
+        return lambda row: [ids.get(word, unknown) for word in words(row)]
     raise InvalidArgumentError(f"text.tokenizer: {kind!r}, expected byte, char, word, bpe or unigram: the file is of a "
                                "newer version", reason="MODEL_FILE_INVALID")

@@ -22,6 +22,7 @@ from trainyard._backup import write_backup
 from trainyard._connection import resolve
 from trainyard._pages import pages
 from trainyard._spec import Document, Kind, Spec, read_document
+from trainyard._table_calls import Table, TableCalls
 from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
 from trainyard._write_spec import write_message
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
@@ -51,7 +52,7 @@ class Devices(list[v1.Device]):
         self.note = note
 
 
-class Client(ArrayCalls):
+class Client(ArrayCalls, TableCalls):
     """A connection to one server. Thread-safe; `with Client() as client:` closes it.
 
     Without an address, the client searches like the command line (docs/cli.md, "Which server"): TRAINYARD_SERVER, the
@@ -331,39 +332,6 @@ class Client(ArrayCalls):
             raise InvalidArgumentError(f"the dataset '{found.name}' names no files, expected path, or "
                                        "train_images and train_labels", reason="FIELD_REQUIRED")
         return ensure_dataset(self._channel, name or found.dataset_id, found.dataset, document.contents(), progress)
-
-    def upload_frame(self, frame: pd.DataFrame, target: Hashable, *, name: str | None = None,
-                     test: pd.DataFrame | None = None, progress: Observer | None = None,
-                     **options: object) -> v1.Dataset:
-        """Uploads a pandas DataFrame as a dataset with the target column `target`; `test` has the rows of a test set.
-
-        `options` are the fields of `dataset.csv` in docs/job_spec.md: target_kind="class", categorical=[...],
-        ignore=[...], date=[...], image=[C, H, W], text=[...], tokenizer, vocabulary_size, max_length. Without
-        `categorical`, columns of pandas' category type are categories; without `date`, columns of pandas' date types
-        are dates. The index is left out. Column names that are not text, such as numbers, are converted to text.
-        Returns and raises the same as `upload_dataset`.
-        """
-        data.check_frame(frame)
-        target = str(target)
-        if target not in map(str, frame.columns):
-            raise InvalidArgumentError(f"target: '{target}' is not a column, expected one of "
-                                       f"{', '.join(map(str, frame.columns[:20]))}", reason="DATASET_INVALID")
-        for fixed in ("header", "delimiter", "target"):
-            if fixed in options:
-                raise InvalidArgumentError(f"{fixed}: not an option for a frame", reason="FIELD_UNKNOWN")
-        columns = {option: [str(column) for column in (given if isinstance(given, (list, tuple)) else [given])]
-                   for option, given in options.items() if option in ("categorical", "date", "ignore", "text")}
-        csv = {**options, **columns, "target": target}
-        left_out = {target, *columns.get("ignore", ())}
-        if not {"categorical", "date", "image", "text"} & options.keys():
-            csv["date"] = [column for column in data.frame_dates(frame) if column not in left_out]
-        if not {"categorical", "image", "text"} & options.keys():
-            csv["categorical"] = [column for column in data.frame_categories(frame) if column not in left_out]
-        role = v1.DatasetSource.Role
-        sources = [(role.DATA, Content("frame.csv", data.frame_to_csv(frame)))]
-        if test is not None:
-            sources.append((role.TEST, Content("test.csv", data.frame_to_csv(test))))
-        return self._create_dataset(name, self._csv_spec(csv), sources, progress)
 
     def upload_arrays(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], *, name: str | None = None,
                       test_x: np.ndarray[Any, Any] | None = None, test_y: np.ndarray[Any, Any] | None = None,
@@ -717,3 +685,9 @@ class _Part:
 
 def _short(name: str) -> str:
     return name.rpartition("/")[2]
+
+
+def upload(table: Table, target: Hashable, *, server: str | None = None, **arguments: Any) -> v1.Dataset:
+    """Uploads a table, a file or a pandas DataFrame, as a dataset, READY: `Client(server).upload(table, target, ...)`."""
+    with Client(server) as client:
+        return client.upload(table, target, **arguments)

@@ -58,11 +58,13 @@ class LocalModel:
         values: list[float] = []
         unseen: list[UnseenCategory] = []
         unseen_count = 0
+        ignored: tuple[str, ...] = ()
         output = "probabilities" if self.classes else "prediction"
         for request in requests_of("", rows):
             encoded = self._encoder.encode(request, has_names(rows), len(labels) + len(values))
             unseen += encoded.unseen
             unseen_count += encoded.unseen_count
+            ignored = encoded.ignored_columns
             for first in range(0, encoded.count, _BATCH_ROWS):
                 feeds = self._encoder.feeds(encoded, slice(first, first + _BATCH_ROWS))
                 answers = self._session.run([output], feeds)[0]
@@ -72,7 +74,8 @@ class LocalModel:
                 else:
                     values += answers[:, 0].tolist()
         return Predictions(bool(self.classes), self.classes, tuple(labels), tuple(probabilities), tuple(values),
-                           tuple(unseen), unseen_count, warm=True, compute_us=(time.monotonic_ns() - begin) // 1000)
+                           tuple(unseen), unseen_count, warm=True, compute_us=(time.monotonic_ns() - begin) // 1000,
+                           ignored_columns=ignored)
 
 
 def _open(file: Path) -> LocalModel:

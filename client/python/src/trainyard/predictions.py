@@ -51,6 +51,7 @@ class Predictions:
     warm: bool = field(default=False, compare=False)  # true: no request waited for a worker to load the model
     compute_us: int = field(default=0, compare=False)  # the worker's computing time, summed over all requests
     top_labels: tuple[tuple[str, ...], ...] = ()  # one tuple per row, only with more than 65,536 classes
+    ignored_columns: tuple[str, ...] = ()  # of the rows; the training data did not have them
 
     def __len__(self) -> int:
         return len(self.labels) if self.classification else len(self.values)
@@ -141,8 +142,9 @@ def _image_file(row: Any, index: int) -> v1.ImageFiles.File:
             raise NotFoundError(f"{row}: {(error.strerror or str(error)).lower()}", reason="FILE_NOT_FOUND") from None
     from PIL import Image
 
-    if getattr(row, "dtype", "uint8") != "uint8":
-        raise _refuse(f"rows[{index}]: an array of {row.dtype}, expected bytes (uint8) for an image file")
+    dtype, gray = getattr(row, "dtype", "uint8"), getattr(row, "ndim", 2) == 2 or row.shape[-1:] == (1,)
+    if dtype != "uint8" and not (dtype == "uint16" and gray):
+        raise _refuse(f"rows[{index}]: an array of {dtype}, expected bytes (uint8), or uint16 for gray, for an image file")
     out = io.BytesIO()
     (row if hasattr(row, "save") else Image.fromarray(row.squeeze(-1) if row.shape[-1:] == (1,) else row)).save(out, "PNG")
     return v1.ImageFiles.File(name=f"rows[{index}]", content=out.getvalue())
@@ -222,7 +224,9 @@ def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:
     unseen_count = 0
     top_labels: list[tuple[str, ...]] = []
     warm, compute_us = True, 0
+    ignored = tuple[str, ...]()
     for answer in answers:
+        ignored = tuple(answer.ignored_columns)
         unseen_count += answer.unseen_count
         classification, classes = answer.classification, tuple(answer.classes)
         warm, compute_us = warm and answer.warm, compute_us + answer.compute_us
@@ -237,4 +241,4 @@ def collect(answers: Iterator[v1.PredictResponse]) -> Predictions:
             else:
                 values.append(prediction.value)
     return Predictions(classification, classes, tuple(labels), tuple(probabilities), tuple(values),
-                       tuple(unseen), unseen_count, warm, compute_us, tuple(top_labels))
+                       tuple(unseen), unseen_count, warm, compute_us, tuple(top_labels), ignored)

@@ -1,0 +1,177 @@
+#include "src/data/image/image_decoding.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "src/base/cores.h"
+#include "src/base/folder_files.h"
+#include "src/base/mutex.h"
+#include "src/data/limits.h"
+#include "src/data/problems.h"
+
+namespace trainyard {
+namespace {
+
+using Part = ListedFile::Part;
+constexpr int kThreadsMax = 16;  // bounds memory: each thread may decode kImagePixelsMax pixels
+constexpr size_t kBatchBytes = size_t{1} << 20;  // least size of a batch of files for a thread
+constexpr size_t kBatchesWaitingMax = 2 * kThreadsMax;
+
+struct Work {
+  ImageListing* listing;
+  ListedImage* image;  // only the thread that has this work changes it
+  std::string bytes;
+};
+using WorkBatch = std::vector<Work>;
+
+/// A pool of threads that process batches until finish().
+class DecodeTeam {
+ public:
+  explicit DecodeTeam(std::function<void(Work&)> work) : work_(std::move(work)) {
+    const int count = std::clamp(usable_cores(), 1, kThreadsMax);
+    for (int i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
+  }
+  ~DecodeTeam() { close(); }
+
+  /// Queues a batch; waits while the queue is full. Returns false once a thread has failed.
+  bool push(WorkBatch batch) {
+    MutexLock lock(mu_);
+    changed_.wait(lock, [&]() TRAINYARD_REQUIRES(mu_) {
+      return waiting_.size() < kBatchesWaitingMax || fault_;
+    });
+    if (fault_) return false;
+    waiting_.push_back(std::move(batch));
+    changed_.notify_all();
+    return true;
+  }
+  /// Waits until all batches are processed. Rethrows the exception of a thread that failed.
+  void finish() {
+    close();
+    const MutexLock lock(mu_);
+    if (fault_) std::rethrow_exception(fault_);
+  }
+
+ private:
+  void close() {
+    {
+      const MutexLock lock(mu_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+    threads_.clear();  // joins all threads
+  }
+  void run() noexcept {
+    for (;;) {
+      WorkBatch batch;
+      {
+        MutexLock lock(mu_);
+        changed_.wait(
+            lock, [&]() TRAINYARD_REQUIRES(mu_) { return !waiting_.empty() || closed_ || fault_; });
+        if (waiting_.empty() || fault_) return;
+        batch = std::move(waiting_.front());
+        waiting_.pop_front();
+      }
+      changed_.notify_all();
+      try {
+        for (Work& work : batch) work_(work);
+      } catch (...) {
+        const MutexLock lock(mu_);
+        fault_ = std::current_exception();
+        changed_.notify_all();
+        return;
+      }
+    }
+  }
+
+  const std::function<void(Work&)> work_;
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<WorkBatch> waiting_ TRAINYARD_GUARDED_BY(mu_);  // at most kBatchesWaitingMax
+  bool closed_ TRAINYARD_GUARDED_BY(mu_) = false;
+  std::exception_ptr fault_ TRAINYARD_GUARDED_BY(mu_);
+  std::vector<std::jthread> threads_;
+};
+
+class Decoding {
+ public:
+  explicit Decoding(const ImageUse& use) : use_(use) {}
+
+  Status run(std::vector<ImageListing>& listings) {
+    DecodeTeam team([this](Work& work) { decode(work); });
+    for (ImageListing& listing : listings) {
+      if (Status s = send(listing, team); !s.ok()) return s;
+    }
+    team.finish();
+    const MutexLock lock(mu_);
+    return failed_ ? Status(*failed_) : Status();
+  }
+
+ private:
+  /// Reads the files of a listing again and passes them to the team.
+  static Status send(ImageListing& listing, DecodeTeam& team) {
+    if (Status s = listing.tree->rewind(); !s.ok()) return s;
+    const auto changed = [&] {
+      return dataset_error(listing.what, "the files changed while they were read");
+    };
+    WorkBatch batch;
+    size_t bytes = 0;
+    size_t i = 0;
+    for (;;) {
+      ASSIGN_OR_RETURN(const bool more, listing.tree->next());
+      if (!more) break;
+      if (!is_image_path(listing.tree->path())) continue;
+      if (i == listing.images.size() || listing.images[i].path != listing.tree->path()) {
+        return changed();
+      }
+      ListedImage& image = listing.images[i++];
+      if (image.part == Part::kLeftOut || !image.damage.empty()) continue;
+      ASSIGN_OR_RETURN(std::string file, read_tree_file(*listing.tree, kImageFileBytesMax,
+                                                        place_in_tree(listing.what, image.path)));
+      bytes += file.size();
+      batch.push_back({&listing, &image, std::move(file)});
+      if (bytes < kBatchBytes) continue;
+      if (!team.push(std::exchange(batch, {}))) return {};  // finish() reports the fault
+      bytes = 0;
+    }
+    if (i != listing.images.size()) return changed();
+    (void)team.push(std::move(batch));
+    return {};
+  }
+
+  void decode(Work& work) {
+    {
+      const MutexLock lock(mu_);
+      if (failed_) return;
+    }
+    const Status used =
+        use_(*work.image, work.bytes, place_in_tree(work.listing->what, work.image->path));
+    if (used.ok()) return;
+    if (used.error().reason == "DATASET_INVALID") {
+      work.image->damage = used.error().violations.at(0).description;
+      return;
+    }
+    const MutexLock lock(mu_);
+    if (!failed_) failed_ = used.error();
+  }
+
+  const ImageUse& use_;
+  Mutex mu_;
+  std::optional<Error> failed_ TRAINYARD_GUARDED_BY(mu_);  // the first error that is no damage
+};
+
+}  // namespace
+
+Status decode_images(std::vector<ImageListing>& listings, const ImageUse& use) {
+  return Decoding(use).run(listings);
+}
+
+Status check_unchanged(int64_t height, int64_t width, const ListedImage& image,
+                       const std::string& place) {
+  if (height == image.info.height && width == image.info.width) return {};
+  return dataset_error(place, "the file changed while it was read");
+}
+
+}  // namespace trainyard
