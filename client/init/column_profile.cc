@@ -143,7 +143,7 @@ void add_columns(const CsvOptions& options, const std::vector<std::string>& name
     ColumnProfile& column = table.columns.emplace_back();
     column.name = names[i];
     column.spelled = std::ranges::find(options.numbers, names[i]) != options.numbers.end();
-    column.may_identify_rows = is_unnamed_index(names, i) || may_name_rows(names[i]);
+    column.may_identify_rows = may_name_rows(names[i]);
   }
 }
 

@@ -33,8 +33,7 @@ struct NumberOrder {
 
 struct ColumnProfile {
   std::string name;
-  // whole numbers that all differ identify the rows: the name says so, or there is none
-  bool may_identify_rows = false;
+  bool may_identify_rows = false;  // may_name_rows() (src/data/table/column_names.h)
   ColumnCounts counts;
   NumberOrder order;
   std::set<std::string> values;  // the different values, at most kTargetValuesMax + 1

@@ -7,6 +7,7 @@
 
 #include "client/init/target_words.h"
 #include "src/data/table/column_names.h"
+#include "src/data/table/csv_schema.h"
 
 namespace trainyard::init {
 namespace {
@@ -224,13 +225,20 @@ Ranked rank(const Context& table, const Candidate& candidate) {
 
 // --- the candidates ------------------------------------------------------------------------------
 
+/// Returns whether an ingest would refuse values of a numeric target.
+bool has_mistakes(const ColumnProfile& column) {
+  const bool as_number =
+      infer_target("", column.counts, column.values.size()) == TargetSchema::Kind::kNumeric;
+  return as_number && (column.counts.texts > 0 || column.counts.not_finite > 0);
+}
+
 /// Returns whether a column can be a target: most rows have it, its values are neither all equal
-/// nor all different, and it is neither an identifier nor a list of dates.
+/// nor all different, all are read, and it is neither an identifier nor a list of dates.
 bool is_fit(const ColumnProfile& column, int64_t rows) {
   const auto present = static_cast<double>(column.present());
   if (column.values.size() < 2 || present < kPresentMin * static_cast<double>(rows)) return false;
   if (is_identifier_name(column.name) || column.identifies_rows()) return false;
-  if (column.numeric()) return true;
+  if (column.numeric()) return !has_mistakes(column);
   return !find_column_trap(column.facts(rows)) && !column.has_other_dates() && column.dates == 0;
 }
 

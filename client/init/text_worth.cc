@@ -12,6 +12,7 @@
 #include "src/base/text.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/csv_columns.h"
+#include "src/data/table/number_spelling.h"
 #include "src/data/table/table_reader.h"
 
 namespace trainyard::init {
@@ -62,7 +63,7 @@ void add_row(const WorthColumns& columns, const CellReader& cells,
   }
   out.numbers.resize(columns.numbers.size());
   for (size_t c = 0; c < columns.numbers.size(); ++c) {
-    const Cell cell = cells.read(fields[columns.numbers[c]]);
+    const Cell cell = read_spelled(cells, fields[columns.numbers[c]]).cell;
     out.numbers[c].push_back(cell.is_number() ? cell.value : std::nan(""));
   }
 }
@@ -152,7 +153,7 @@ Result<std::optional<TextWorth>> compare_text(const CsvOptions& options,
                                               const WorthColumns& columns) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
   ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table, open_table(options, *source, "data"));
-  const CellReader cells(options.missing);
+  const CellReader cells(options.missing, options.number_style());
   Rows all;
   std::vector<std::string_view> fields;
   while (all.rows.size() < kRowsRead) {

@@ -11,7 +11,6 @@
 #include "src/base/text.h"
 #include "src/data/row_copies.h"
 #include "src/data/table/column_facts.h"
-#include "src/data/table/column_names.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/target_leak.h"
@@ -47,7 +46,6 @@ ColumnFacts facts_of_texts(const ColumnSchema& column, int64_t rows) {
 struct NumberColumn {
   bool whole = true;
   bool counts_rows = true;  // as in ColumnFacts
-  bool unnamed = false;     // as in ColumnFacts
   float last = -1;
 };
 
@@ -108,7 +106,6 @@ ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics
   if (!s.numeric[c]) return facts;
   facts.whole = scanned.whole && column.offset == std::floor(column.offset);
   facts.counts_rows = scanned.counts_rows;
-  facts.unnamed = scanned.unnamed;
   facts.example = number_text(s.numeric[c]->min);
   if (s.numeric[c]->max == s.numeric[c]->min) {
     facts.distinct = 1;
@@ -218,8 +215,7 @@ std::optional<DataWarning> find_rare_classes(const DatasetSchema& schema,
 
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
                                            const TypedRows& train) {
-  std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
-  const bool unnamed = is_unnamed_index(schema.source_columns, 0);
+  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
   std::vector<ColumnFacts> facts;
   size_t number = 0;
   for (const ColumnSchema& column : schema.columns) {
@@ -231,7 +227,6 @@ std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const Da
       facts.push_back(facts_of_texts(column, train.rows));
       continue;
     }
-    scanned[c].unnamed = unnamed && column.name == schema.source_columns.front();
     facts.push_back(facts_of_numbers(column, s, scanned[c], train.numeric, c, train.rows));
   }
   return facts;

@@ -378,7 +378,7 @@ TEST_F(Init, IdentifiersAreLeftOutByWhatTheyAre) {
                                 }));
     const v1::CsvFormat csv = dataset(path).csv();
     ASSERT_EQ(csv.ignore_size(), 1) << name;
-    EXPECT_EQ(csv.ignore(0), *name ? name : "c0");
+    EXPECT_EQ(csv.ignore(0), *name ? name : "Unnamed: 0");
   }
   const auto counted = [&](const char* name) {
     return dataset(write("t.csv", sixty(std::string(name) + ",b,y",

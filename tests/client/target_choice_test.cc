@@ -137,6 +137,19 @@ TEST_F(Targets, CoordinatesAreNotY) {
   EXPECT_EQ(choose("y,a,b,c", row).names[0], "y");
 }
 
+TEST_F(Targets, AColumnWithValuesThatAreNotReadIsPassedOver) {
+  for (const char* bad : {"T", "1e99"}) {
+    EXPECT_EQ(choose("wind,humidity,precip",
+                     [&](int i) {
+                       return number(i) + "," + number(i * 3) + "," +
+                              (i % 7 == 3 ? std::string(bad) : number(i * 5));
+                     })
+                  .names[0],
+              "humidity")
+        << bad;
+  }
+}
+
 TEST_F(Targets, NoColumnIsSuitable) {
   EXPECT_TRUE(choose("id,fixed", [](int i) { return std::to_string(i) + ",7"; }).names.empty());
 }

@@ -67,9 +67,8 @@ TEST(ColumnFacts, NumbersIdentifyRowsByTheirNameOrBecauseTheyCountThem) {
   EXPECT_EQ(find_column_trap(counted), ColumnTrap::kIdentifier);
   counted.name = "score";
   EXPECT_EQ(find_column_trap(counted), std::nullopt) << "a table may list every score";
-  ColumnFacts first = whole_numbers("c0", 500, 500);
-  first.unnamed = true;
-  EXPECT_EQ(find_column_trap(first), ColumnTrap::kIdentifier) << "an index, maybe shuffled";
+  EXPECT_EQ(find_column_trap(whole_numbers("Unnamed: 0", 500, 500)), ColumnTrap::kIdentifier)
+      << "an index, maybe shuffled";
   ColumnFacts length = whole_numbers("item_no", 500, 500);
   length.whole = false;
   EXPECT_EQ(find_column_trap(length), std::nullopt);

@@ -19,9 +19,9 @@ TEST(ColumnNames, AreSplitIntoWords) {
 }
 
 TEST(ColumnNames, OfIdentifiers) {
-  for (const char* name :
-       {"id", "ID", "PassengerId", "orderID", "order_id", "Order ID", "index", "Unnamed: 0", "uuid",
-        "rownames", "row.names", "caseid", "townid", "idno", "...1", "household.id"}) {
+  for (const char* name : {"id", "ID", "PassengerId", "orderID", "order_id", "Order ID", "index",
+                           "Unnamed: 0", "Unnamed: 0.1", "uuid", "rownames", "row.names", "caseid",
+                           "townid", "idno", "...1", "household.id"}) {
     EXPECT_TRUE(is_identifier_name(name)) << name;
     EXPECT_TRUE(may_name_rows(name)) << name;
   }
@@ -59,13 +59,6 @@ TEST(ColumnNames, OfSubjectsAndTimes) {
     EXPECT_TRUE(may_count_up(name)) << name;
   }
   EXPECT_FALSE(may_count_up("n"));
-}
-
-TEST(ColumnNames, AColumnWithoutANameIsTheIndexThatToolsWrite) {
-  EXPECT_TRUE(is_unnamed_index(Words{"c0", "a", "y"}, 0));
-  EXPECT_FALSE(is_unnamed_index(Words{"c0", "a", "y"}, 1));
-  EXPECT_FALSE(is_unnamed_index(Words{"c0", "c1", "c2"}, 0)) << "the file has no header";
-  EXPECT_FALSE(is_unnamed_index(Words{"a", "c1"}, 0));
 }
 
 }  // namespace

@@ -178,7 +178,7 @@ TEST(DataWarnings, IdentifiersAreRecognizedByWhatTheyAre) {
   for (const char* name : {"rownames", "customer_no", "PatientNr", "id"}) {
     EXPECT_EQ(warnings_of(rows(name, shuffled)), Keys{"IDENTIFIER_COLUMN " + std::string(name)});
   }
-  EXPECT_EQ(warnings_of(rows("", shuffled)), Keys{"IDENTIFIER_COLUMN c0"});
+  EXPECT_EQ(warnings_of(rows("", shuffled)), Keys{"IDENTIFIER_COLUMN Unnamed: 0"});
   EXPECT_EQ(warnings_of(rows("n", [](int i) { return i + 1; })), Keys{"IDENTIFIER_COLUMN n"});
   EXPECT_EQ(warnings_of(rows("score", [](int i) { return i; })), Keys{});
   EXPECT_EQ(warnings_of(rows("area", [](int i) { return 100 + i * 5; })), Keys{}) << "it rises";

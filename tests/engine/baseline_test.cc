@@ -72,7 +72,9 @@ TEST(Baseline, OfClassesIsTheLargestOfTheTrainingRows) {
   TrainJob job = job_in(w, "classes");
   job.model = image_model(0);
   const TrainResult result = run_to_the_end(job);
-  EXPECT_TRUE(result.warnings.empty()) << result.warnings[0];
+  for (const std::string& warning : result.warnings) {
+    EXPECT_NE(warning.find("/accuracy 1 is nearly perfect"), std::string::npos) << warning;
+  }
 
   const Dataset data = Dataset::open(job.dataset, false).value();
   const Split split = split_dataset(data.schema(), data.train(), 0, job.recipe.split_rule());

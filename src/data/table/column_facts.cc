@@ -51,7 +51,7 @@ std::string leave_out(std::string_view options) {
 // or if they count the rows under a name that does not explain it.
 bool may_identify_rows(const ColumnFacts& c) {
   if (!c.whole) return false;
-  return c.unnamed || may_name_rows(c.name) || (c.counts_rows && !may_count_up(c.name));
+  return may_name_rows(c.name) || (c.counts_rows && !may_count_up(c.name));
 }
 
 double count_words(std::string_view text) {

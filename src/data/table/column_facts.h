@@ -21,7 +21,6 @@ struct ColumnFacts {
   std::string example = {};  // one of the values, for messages; may be empty
   bool whole = false;        // numbers: all of them are whole
   bool counts_rows = false;  // numbers: 0 or 1 comes first, and each other is one above the last
-  bool unnamed = false;      // is_unnamed_index() (column_names.h)
   bool dates = false;        // texts: all are dates or times as date.h reads them
   double words_mean = 0;     // texts: mean number of words per value
 

@@ -138,9 +138,4 @@ bool may_count_up(std::string_view name) {
   return std::ranges::any_of(words, [](const auto& word) { return is_one_of(kWords, word); });
 }
 
-bool is_unnamed_index(std::span<const std::string> names, size_t column) {
-  if (column != 0 || names.empty() || names[0] != "c0") return false;
-  return names.size() < 2 || names[1] != "c1";  // else the file has no header
-}
-
 }  // namespace trainyard

@@ -2,7 +2,6 @@
 // words. Pure functions. A caller confirms the suggestion by the values where they can tell.
 #pragma once
 
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +29,5 @@ bool is_time_name(std::string_view name);
 /// Returns whether numbers that count up from row to row may still be a measurement if their column
 /// has this name: "score", "age", "rank", and names of times.
 bool may_count_up(std::string_view name);
-
-/// Returns whether the first of a table's columns has no name in the file, as in the index that
-/// pandas writes. Readers name such a column by its place.
-bool is_unnamed_index(std::span<const std::string> names, size_t column);
 
 }  // namespace trainyard
