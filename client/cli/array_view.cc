@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "client/cli/array_spread.h"
 #include "client/cli/job_view.h"
 #include "client/cli/options.h"
 #include "client/lib/follow.h"
@@ -174,7 +175,11 @@ std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& 
   const std::optional<Measure> measure = measure_of(array, members);
   std::vector<const v1::Job*> order = ranked(members, measure);
   if (std::ssize(order) > limit) order.resize(static_cast<size_t>(limit));
-  return out + "\n" + render_members(order, titles_of(members), measure, colour);
+  const std::map<std::string, std::string> titles = titles_of(members);
+  const std::string spread =
+      measure ? render_spread(members, titles, measure->metric, colour) : std::string();
+  if (!spread.empty()) out += "\n" + spread;
+  return out + "\n" + render_members(order, titles, measure, colour);
 }
 
 int exit_code_of_array(const v1::JobArray& array) {

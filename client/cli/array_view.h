@@ -15,7 +15,8 @@ std::string states_text(const v1::JobArray& array);
 /// Returns a table with one line per array.
 std::string render_arrays(const v1::ListArraysResponse& arrays, bool colour);
 /// Returns the text of the array and a table of at most `limit` members. The table begins with the
-/// best members if all have a common metric; else it is sorted by number.
+/// best members if all have a common metric; else it is sorted by number. Before it, mean and
+/// spread of the metric are shown if members differ by fold or seed.
 std::string render_array(const v1::JobArray& array, const std::vector<v1::Job>& members,
                          int64_t limit, bool colour);
 /// Returns exit code 1 if a member has FAILED, else 8 if one was CANCELLED, else 0.

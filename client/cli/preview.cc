@@ -9,8 +9,9 @@
 #include "client/cli/temporary_folder.h"
 #include "src/base/files.h"
 #include "src/data/load/contact_sheet.h"
-#include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "src/job/augmentation.h"
+#include "src/planning/split_check.h"
 
 namespace trainyard::cli {
 namespace {
@@ -35,12 +36,13 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, folder));
   Violations violations;
   check_augmentation(engine.recipe.augmentation, schema, violations);
+  check_split(engine.recipe, schema, violations);
   if (!violations.empty()) return spec.with_positions(violations.to_error());
   ASSIGN_OR_RETURN(const Dataset data, Dataset::open(folder, false));
   const Recipe& recipe = engine.recipe;
   Augmenter augmenter;
   if (!recipe.augmentation.empty()) {  // fit on the same rows as in the job
-    const Split split = split_dataset(schema, 0, recipe.validation_split, recipe.seed);
+    const Split split = split_dataset(schema, data.train(), 0, recipe.split_rule());
     augmenter = make_augmenter(recipe.augmentation, schema,
                                fit_preprocessing(schema, data.train(), split.train));
   }

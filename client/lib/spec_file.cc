@@ -43,6 +43,13 @@ std::filesystem::path SpecFile::weights_path() const {
 
 Status SpecFile::check_single(std::string_view command) const {
   if (!file.has_array()) return {};
+  if (document.root().find("array") == nullptr) {  // the reader made it from the folds
+    return document.to_error(
+        {{document.locate("recipe.split"), "FIELD_REQUIRED", "recipe.split.fold",
+          "is missing: '" + std::string(command) + "' is for one job, which holds out one of the " +
+              std::to_string(file.recipe().split().folds()) +
+              " folds (--set recipe.split.fold=1); 'trainyard submit' makes an array of all"}});
+  }
   return document.to_error(
       {{document.locate("array"), "FIELD_UNSUPPORTED", "array",
         "'" + std::string(command) + "' is for one job; 'trainyard submit' takes arrays"}});

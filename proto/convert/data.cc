@@ -173,6 +173,8 @@ void read_table(const Format& table, const std::string& field, CsvOptions& out,
   out.categorical.assign(table.categorical().begin(), table.categorical().end());
   out.ignore.assign(table.ignore().begin(), table.ignore().end());
   out.date.assign(table.date().begin(), table.date().end());
+  out.group = table.group();
+  out.time = table.time();
   out.text.assign(table.text().begin(), table.text().end());
   switch (table.missing_target()) {
     case v1::CsvFormat::MISSING_TARGET_UNSPECIFIED:

@@ -15,6 +15,43 @@ Document read_document(std::string_view text, std::string name, std::span<const 
   return document;
 }
 
+namespace {
+
+constexpr const char* kFoldField = "recipe.split.fold";
+constexpr int64_t kFoldsExpandedMax = 1000;  // more than any engine accepts, which refuses them
+
+/// Lets the dataset keep the columns by which the recipe splits rows, so that a spec names them
+/// once. A table that names others itself stays as it is.
+template <typename Table>
+void keep_split_columns(const v1::RowSplit& split, Table& table) {
+  if (table.group().empty()) table.set_group(split.group());
+  if (table.time().empty()) table.set_time(split.time());
+}
+
+void keep_split_columns(v1::JobFile& file) {
+  const v1::RowSplit& split = file.recipe().split();
+  v1::DatasetFile& dataset = *file.mutable_dataset();
+  if (dataset.has_csv()) keep_split_columns(split, *dataset.mutable_csv());
+  if (dataset.has_jsonl()) keep_split_columns(split, *dataset.mutable_jsonl());
+}
+
+/// Makes a job with folds but without a fold an array with a member for each fold. Its spec by
+/// itself is the job of the first one.
+void add_folds(v1::JobFile& file) {
+  const v1::RowSplit& split = file.recipe().split();
+  if (split.folds() < 2 || split.folds() > kFoldsExpandedMax || split.has_fold()) return;
+  const bool other_array = file.has_array() && file.array().grid().empty();
+  if (other_array) return;  // the server checks that its members name their folds
+  v1::ArraySpec& array = *file.mutable_array();
+  v1::ArrayValues& folds = (*array.mutable_grid())[kFoldField];
+  if (folds.values().empty()) {
+    for (int64_t fold = 1; fold <= split.folds(); ++fold) folds.add_values(std::to_string(fold));
+  }
+  file.mutable_recipe()->mutable_split()->set_fold(1);
+}
+
+}  // namespace
+
 v1::JobFile read_job(const Document& document, std::vector<Problem>& problems) {
   v1::JobFile file;
   read_message(document.root(), "", file, problems);
@@ -22,7 +59,11 @@ v1::JobFile read_job(const Document& document, std::vector<Problem>& problems) {
     if (document.root().find(field->name()) != nullptr) continue;
     problems.push_back({document.root().at, "FIELD_REQUIRED", field->name(), says});
   }
-  if (file.has_dataset()) check_dataset_file(file.dataset(), "dataset", &document, problems);
+  if (file.has_dataset()) {
+    keep_split_columns(file);
+    check_dataset_file(file.dataset(), "dataset", &document, problems);
+  }
+  add_folds(file);
   return file;
 }
 
@@ -33,6 +74,7 @@ v1::DatasetFile read_dataset(const Document& document, std::vector<Problem>& pro
   if (is_job) {
     v1::JobFile job;
     read_message(document.root(), "", job, problems);
+    if (job.has_dataset()) keep_split_columns(job);
     dataset = job.dataset();
   } else {
     read_message(document.root(), "", dataset, problems);

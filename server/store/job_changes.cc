@@ -52,10 +52,10 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
     do job.id = random_job_id(context.now_us);
     while (job_id_taken(db, job.project, job.id));
   } else if (job_id_taken(db, job.project, job.id)) {
-    return make_error(
-        ErrorCode::kAlreadyExists, "JOB_EXISTS",
-        "job_id: " + quoted_value(job.id) +
-            " is already the name of a job or a model; choose another, or leave it out.");
+    return make_error(ErrorCode::kAlreadyExists, "JOB_EXISTS",
+                      "job_id: " + quoted_value(job.id) + " " +
+                          who_has_job_id(db, job.project, job.id) +
+                          "; choose another, or leave it out.");
   }
   if (Status s = check_quota(db, job.project, queued_jobs_max); !s.ok()) return s.error();
   if (!asked.dataset.id.empty())

@@ -22,6 +22,15 @@ bool job_id_taken(Connection& db, std::string_view project, std::string_view id)
          has_row(db, "SELECT 1 FROM models WHERE project = ? AND id = ?", project, id);
 }
 
+std::string who_has_job_id(Connection& db, std::string_view project, std::string_view id) {
+  if (has_row(db, "SELECT 1 FROM jobs WHERE project = ? AND id = ?", project, id)) {
+    return "is already the name of a job";
+  }
+  return "is already the name of a model, which stayed when its job was deleted, or was uploaded; "
+         "the job's own model could not have this name ('trainyard model delete " +
+         std::string(id) + "' frees it)";
+}
+
 void forget_old_requests(Connection& db, int64_t now_us) {
   Query(db, "DELETE FROM request_ids WHERE time_us < ?").bind(now_us - kRequestIdKeptUs).run();
 }

@@ -15,6 +15,9 @@
 namespace trainyard::server {
 
 bool job_id_taken(Connection& db, std::string_view project, std::string_view id);
+/// Returns what has the name `id`, which is taken, and how the name becomes free: "is already the
+/// name of a model, ...".
+std::string who_has_job_id(Connection& db, std::string_view project, std::string_view id);
 
 /// Error: RESOURCE_EXHAUSTED/QUEUED_JOBS_QUOTA_EXCEEDED if `count` more queued jobs would exceed
 /// the quota.

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "src/data/load/split.h"
 #include "src/planning/programs.h"
 #include "src/planning/step_slots.h"
 #include "src/train/loop.h"
@@ -176,7 +177,7 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
       compile_step(job.model, recipe, schema.interface(shape.context_length), {}, shape.traits));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
   const Split split =
-      split_dataset(schema, shape.context_length, recipe.validation_split, recipe.seed);
+      split_dataset(schema, data.train(), shape.context_length, recipe.split_rule());
   const Preprocessing preprocessing =
       fit_preprocessing(schema, data.train(), split.train,
                         {shape.context_length, shape.objective.unit_input(),

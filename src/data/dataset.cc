@@ -53,6 +53,10 @@ bool codes_in_range(const DatasetSchema& schema, const Partition& p) {
   for (size_t i = 0; i < p.category.size(); ++i) {
     if (p.category[i] < -1 || p.category[i] >= counts[i % counts.size()]) return false;
   }
+  const auto groups = static_cast<int32_t>(schema.split.group_rows.size());
+  if (!std::ranges::all_of(p.group, [groups](int32_t g) { return g >= 0 && g < groups; })) {
+    return false;
+  }
   const auto vocabulary =
       static_cast<int32_t>(p.tokens.empty() ? 0 : schema.text.vocabulary_size());
   if (!std::all_of(p.tokens.begin(), p.tokens.end(),

@@ -8,7 +8,9 @@
 //                      pixels, so that fitting a job's preprocessing need not read every pixel
 //     train.tokens   I32 [rows, max_length], or [tokens] of a stream
 //     train.target   I32 [rows] or F32 [rows]; none for a stream
-//     test.*         the same, if there is a test set
+//     train.group    I32 [rows], if the ingest options name a column of groups
+//     train.time     I32 [rows], the rank of each row's time; if they name a column of times
+//     test.*         the same without group and time, if there is a test set
 //   digest                SHA-256 of the two files above, in the form of sha256sum; written last,
 //                         so that its presence means that the dataset is complete
 #pragma once
@@ -37,6 +39,9 @@ struct Partition {
   std::span<const int64_t> image_sums;  // [rows, C, 2]; only with image_u8, and not for raw rows
   std::span<const int32_t> target_class;
   std::span<const float> target_numeric;
+  // Columns by which jobs may split the rows (DatasetSchema::split); only of the training rows.
+  std::span<const int32_t> group;  // index into group_rows
+  std::span<const int32_t> time;   // later times have higher numbers, equal times the same
 };
 
 /// Reads only the schema of a dataset folder, for planning, without mapping the arrays.
@@ -75,6 +80,9 @@ struct CsvOptions {
   std::vector<std::string> missing = DatasetSchema{}.missing_values;
   std::vector<std::string> date;  // columns of dates or times (src/data/table/date.h)
   std::string missing_target;     // "skip": rows without a target are left out; "": refused
+  // Columns whose values are kept beside the features, whether or not they are features too: a job
+  // may split the rows by `group`, or by `time`, a column of dates or numbers. Empty: none.
+  std::string group, time;
   // Columns to read as text, joined by blanks in file order. If there are any, all other columns
   // except the target are left out.
   std::vector<std::string> text;
@@ -92,7 +100,7 @@ struct CsvOptions {
 template <FieldsOf<CsvOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
   auto& [json_lines, header, delimiter, target, target_kind, image, categorical, ignore, missing,
-         date, missing_target, text, tokenizer, vocabulary_size, max_length] = spec;
+         date, missing_target, group, time, text, tokenizer, vocabulary_size, max_length] = spec;
   if (!json_lines) {
     visit("header", header);
     visit("delimiter", delimiter);
@@ -105,6 +113,8 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("missing", missing);
   visit("date", date, Written::kUnlessEmpty);
   visit("missing_target", missing_target, Written::kUnlessEmpty);
+  visit("group", group, Written::kUnlessEmpty);
+  visit("time", time, Written::kUnlessEmpty);
   if (text.empty()) return;
   visit("text", text);
   visit("tokenizer", tokenizer);

@@ -13,6 +13,7 @@ inline constexpr int64_t kColumnsMax = int64_t{1} << 18;   // an RGB image of 25
 inline constexpr size_t kLineBytesMax = size_t{16} << 20;  // a CSV record with quoted line breaks
 inline constexpr int64_t kCategoriesMax = 10000;           // categories per feature column
 inline constexpr int64_t kClassesMax = int64_t{1} << 22;   // classes of the target
+inline constexpr int64_t kGroupsMax = int64_t{1} << 20;    // groups by which jobs split rows
 inline constexpr int64_t kClassFoldersMax = 65536;  // classes given by folders or a CSV of labels
 // Limit of classes that are given as numbers without a list of classes; each row adds 8 to it.
 inline constexpr int64_t kUnnamedClassesMax = 65536;

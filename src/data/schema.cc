@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "src/base/base64.h"
@@ -83,6 +84,46 @@ Result<DataWarning> warning_from_json(const nlohmann::json& json) {
   warning.message = fields.text("message");
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
   return warning;
+}
+
+Result<SplitColumns> split_from_json(const nlohmann::json& json, int64_t rows) {
+  JsonFields fields(json, "schema: split", kSchemaInvalid);
+  SplitColumns split;
+  if (fields.has("group")) {
+    split.group = fields.text("group");
+    split.group_rows = fields.integers("group_rows");
+    if (std::ssize(split.group_rows) > kGroupsMax) {
+      fields.refuse("group_rows: expected at most " + std::to_string(kGroupsMax) + " groups");
+    }
+    if (std::accumulate(split.group_rows.begin(), split.group_rows.end(), int64_t{0}) != rows) {
+      fields.refuse("group_rows: expected " + std::to_string(rows) + " rows in all groups");
+    }
+  }
+  if (fields.has("time")) split.time = fields.text("time");
+  if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+  return split;
+}
+
+/// Reads what is known about the dataset, and not part of a model's schema.
+Status read_dataset_facts(JsonFields& fields, DatasetSchema& schema) {
+  if (fields.has("split")) {
+    ASSIGN_OR_RETURN(schema.split, split_from_json(fields.child("split"), schema.train_rows));
+  }
+  if (!fields.has("warnings")) return {};
+  for (const nlohmann::json& warning : fields.child("warnings")) {
+    ASSIGN_OR_RETURN(schema.warnings.emplace_back(), warning_from_json(warning));
+  }
+  return {};
+}
+
+nlohmann::json to_json(const SplitColumns& split) {
+  nlohmann::json json = nlohmann::json::object();
+  if (!split.group.empty()) {
+    json["group"] = split.group;
+    json["group_rows"] = split.group_rows;
+  }
+  if (!split.time.empty()) json["time"] = split.time;
+  return json;
 }
 
 bool is_piece(TokenizerKind kind, std::string_view piece) {
@@ -261,6 +302,7 @@ nlohmann::json DatasetSchema::to_json() const {
   json["delimiter"] = std::string(1, delimiter);
   json["missing_values"] = missing_values;
   if (statistics) json["statistics"] = statistics_to_json(*statistics);
+  if (split != SplitColumns()) json["split"] = trainyard::to_json(split);
   for (const DataWarning& w : warnings) {
     json["warnings"].push_back(
         {{"key", w.key}, {"columns", w.columns}, {"count", w.count}, {"message", w.message}});
@@ -302,17 +344,13 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   if (fields.has("skipped_rows")) {
     schema.skipped_rows = fields.integer("skipped_rows", 0, 2 * kRowsMax);
   }
-  if (fields.has("warnings")) {
-    for (const nlohmann::json& warning : fields.child("warnings")) {
-      ASSIGN_OR_RETURN(schema.warnings.emplace_back(), warning_from_json(warning));
-    }
-  }
   for (const nlohmann::json& column : fields.child("columns")) {
     ASSIGN_OR_RETURN(schema.columns.emplace_back(), column_from_json(column));
   }
   ASSIGN_OR_RETURN(schema.target, target_from_json(fields.child("target")));
   schema.train_rows = fields.integer("train_rows", 0, kRowsMax);
   schema.test_rows = fields.integer("test_rows", 0, kRowsMax);
+  if (Status s = read_dataset_facts(fields, schema); !s.ok()) return std::move(s).error();
   schema.source_columns = fields.texts("source_columns");
   schema.ignored_columns = fields.texts("ignored_columns");
   schema.missing_values = fields.texts("missing_values");

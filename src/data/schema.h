@@ -65,6 +65,15 @@ struct DataWarning {
   bool operator==(const DataWarning&) const = default;
 };
 
+/// The columns by which a job may split the training rows, named by the ingest options.
+struct SplitColumns {
+  std::string group = {};                // empty: none
+  std::vector<int64_t> group_rows = {};  // the number of training rows of each group
+  std::string time = {};                 // empty: none
+
+  bool operator==(const SplitColumns&) const = default;
+};
+
 struct DatasetSchema {
   enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
   std::vector<ColumnSchema> columns;      // features in file order, without the target
@@ -79,6 +88,7 @@ struct DatasetSchema {
   int64_t test_rows = 0;   // rows or tokens of the test set, which is never trained on
   std::optional<DatasetStatistics> statistics;  // nullopt in schemas of older versions
   std::vector<DataWarning> warnings;            // of the dataset; empty in a model's schema
+  SplitColumns split;                           // of the dataset; empty in a model's schema
 
   // How rows of tables are read for predict. `source_columns` are all columns of the source in file
   // order (features, target, ignored ones); empty for IDX.

@@ -14,9 +14,8 @@ namespace trainyard {
 /// names it in messages.
 Status check_test_share(double share, bool has_test, const std::string& field);
 
-/// Returns true for the drawn rows. In each group (for example a class) the number of drawn rows is
-/// `share` of its rows, rounded, but never all. They are drawn by Philox from (seed, "test_share",
-/// group). `groups` has the group of each row, numbered from 0.
-std::vector<bool> draw_test_rows(std::span<const int32_t> groups, double share, uint64_t seed);
+/// Returns for each row whether it is drawn. `classes` has the class of each row, numbered from 0;
+/// each class gives about `share` of its rows (src/data/class_draw.h), and never all of them.
+std::vector<bool> draw_test_rows(std::span<const int32_t> classes, double share, uint64_t seed);
 
 }  // namespace trainyard

@@ -7,6 +7,8 @@ Partition TypedRows::view() const {
   p.image_sums = image_sums;
   p.target_class = target_class;
   p.target_numeric = target_numeric;
+  p.group = group;
+  p.time = time;
   return p;
 }
 

@@ -26,6 +26,7 @@ struct TypedRows : RawRows {
   std::vector<ByteRange> image_ranges;  // one per channel; only for streamed U8 images
   std::vector<int32_t> target_class;
   std::vector<float> target_numeric;
+  std::vector<int32_t> group, time;  // only of training rows (Partition)
   Partition view() const;
 };
 
@@ -70,6 +71,9 @@ void visit_arrays(const DatasetSchema& schema, const std::string& prefix, Partit
   } else {
     visit(prefix + ".target", TensorType{{n}, DType::kF32}, p.target_numeric);
   }
+  if (prefix != "train") return;
+  if (!schema.split.group.empty()) visit("train.group", TensorType{{n}, DType::kI32}, p.group);
+  if (!schema.split.time.empty()) visit("train.time", TensorType{{n}, DType::kI32}, p.time);
 }
 
 }  // namespace trainyard

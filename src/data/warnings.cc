@@ -157,32 +157,6 @@ void add_leaks(const DatasetSchema& schema, const DatasetStatistics& s, const Ty
   }
 }
 
-void add_rare_classes(const DatasetSchema& schema, const DatasetStatistics& s,
-                      std::vector<DataWarning>& warnings) {
-  constexpr size_t kListedMax = 5;
-  std::vector<size_t> rare;
-  if (schema.train_rows < kRowsToJudge) return;
-  for (size_t k = 0; k < s.classes.size(); ++k) {
-    if (s.classes[k] < kClassRowsMin) rare.push_back(k);
-  }
-  if (rare.empty()) return;
-  std::ranges::stable_sort(rare, {}, [&](size_t k) { return s.classes[k]; });
-  std::string listed;
-  for (size_t i = 0; i < std::min(rare.size(), kListedMax); ++i) {
-    listed += (i > 0 ? ", " : "") + quoted_value(schema.target.classes[rare[i]]) + " has " +
-              std::to_string(s.classes[rare[i]]);
-  }
-  if (rare.size() > kListedMax) listed += ", ...";
-  warnings.push_back({"RARE_CLASSES",
-                      {},
-                      std::ssize(rare),
-                      std::to_string(rare.size()) + " of " + std::to_string(s.classes.size()) +
-                          " classes occur in fewer than " + std::to_string(kClassRowsMin) +
-                          " training rows: " + listed +
-                          ". A model can hardly learn them. Collect more rows of them, merge them, "
-                          "or remove them from the files."});
-}
-
 void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const TypedRows& test,
                      std::vector<DataWarning>& warnings) {
   std::vector<int64_t> train_rows(static_cast<size_t>(train.rows));
@@ -201,6 +175,32 @@ void add_test_copies(const DatasetSchema& schema, const TypedRows& train, const 
 }
 
 }  // namespace
+
+std::optional<DataWarning> find_rare_classes(const DatasetSchema& schema,
+                                             std::span<const int64_t> class_rows) {
+  constexpr size_t kListedMax = 5;
+  std::vector<size_t> rare;
+  if (schema.train_rows < kRowsToJudge) return std::nullopt;
+  for (size_t k = 0; k < class_rows.size(); ++k) {
+    if (class_rows[k] < kClassRowsMin) rare.push_back(k);
+  }
+  if (rare.empty()) return std::nullopt;
+  std::ranges::stable_sort(rare, {}, [&](size_t k) { return class_rows[k]; });
+  std::string listed;
+  for (size_t i = 0; i < std::min(rare.size(), kListedMax); ++i) {
+    listed += (i > 0 ? ", " : "") + quoted_value(schema.target.classes[rare[i]]) + " has " +
+              std::to_string(class_rows[rare[i]]);
+  }
+  if (rare.size() > kListedMax) listed += ", ...";
+  return DataWarning{kRareClasses,
+                     {},
+                     std::ssize(rare),
+                     std::to_string(rare.size()) + " of " + std::to_string(class_rows.size()) +
+                         " classes occur in fewer than " + std::to_string(kClassRowsMin) +
+                         " training rows: " + listed +
+                         ". A model can hardly learn them. Collect more rows of them, merge them, "
+                         "or remove them from the files."};
+}
 
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
                                            const TypedRows& train) {
@@ -226,7 +226,7 @@ std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const Datase
     add_columns(schema, s, train, options, warnings);
     add_leaks(schema, s, train, options, warnings);
   }
-  if (schema.target.kind == TargetSchema::Kind::kClass) add_rare_classes(schema, s, warnings);
+  if (const auto rare = find_rare_classes(schema, s.classes)) warnings.push_back(*rare);
   const bool streamed = schema.kind == DatasetSchema::Kind::kImage && train.image_u8.empty() &&
                         train.image_f32.empty();
   if (test.rows > 0 && !schema.stream() && !streamed) {

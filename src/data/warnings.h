@@ -3,6 +3,8 @@
 // equal training rows.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +16,11 @@ namespace trainyard {
 
 /// Classes with fewer training rows are reported.
 inline constexpr int64_t kClassRowsMin = 10;
+inline constexpr const char* kRareClasses = "RARE_CLASSES";  // the key of that warning
+
+/// Returns the warning about classes with few training rows, `class_rows` by class.
+std::optional<DataWarning> find_rare_classes(const DatasetSchema& schema,
+                                             std::span<const int64_t> class_rows);
 
 /// Returns the facts about a table's feature columns, except text columns and the parts of dates.
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,

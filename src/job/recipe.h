@@ -9,6 +9,7 @@
 #include "src/base/field_rows.h"
 #include "src/base/fields.h"
 #include "src/data/limits.h"
+#include "src/data/load/split.h"
 #include "src/job/augmentation.h"
 #include "src/models/model_spec.h"
 #include "src/optim/parameter_groups.h"
@@ -67,6 +68,7 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("skip_mismatched", skip_mismatched);
 }
 
+inline constexpr double kFoldsMax = 100;
 inline constexpr double kRunStepsMax = 0x1p40;
 /// Where the recipe says nothing and the dataset is a text.
 inline constexpr int64_t kContextLengthDefault = 256;
@@ -80,12 +82,15 @@ struct Recipe {
   ScheduleSpec schedule;
   uint64_t seed = 0;
   bool shuffle = true;
-  bool drop_last = true;               // skips an epoch's last rows if they do not fill a batch
-  double validation_split = 0;         // share of the training rows held out, [0, 0.9]
-  int64_t context_length = 0;          // tokens per sample of a text; 0: kContextLengthDefault
-  int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
-  int64_t checkpoint_every_steps = 0;  // 0: at intervals of time (checkpoint_pace.h)
-  int keep_checkpoints = 2;            // the number of newest checkpoints that are kept
+  bool drop_last = true;                // skips an epoch's last rows if they do not fill a batch
+  double validation_split = 0;          // share of the training rows held out, [0, 0.9]
+  std::string split_group, split_time;  // columns by which rows are held out; empty: none
+  int64_t split_folds = 0;              // the validation rows are one of so many parts; 0: a share
+  int64_t split_fold = 0;               // this part, from 1
+  int64_t context_length = 0;           // tokens per sample of a text; 0: kContextLengthDefault
+  int64_t evaluate_every_steps = 0;     // 0: at the end of each epoch
+  int64_t checkpoint_every_steps = 0;   // 0: at intervals of time (checkpoint_pace.h)
+  int keep_checkpoints = 2;             // the number of newest checkpoints that are kept
   int64_t keep_checkpoints_every_steps = 0;  // also keeps those of multiples of this step; 0: none
   bool keep_best_checkpoint = false;         // also keeps that of keep_best's best evaluation
   Recompute recompute = Recompute::kNone;    // saves memory and costs time; the bits are the same
@@ -110,6 +115,10 @@ struct Recipe {
   LoraSpec lora;                               // rank 0: no LoRA
   std::vector<std::string> metrics;            // in addition to the usual ones (src/job/metrics.h)
 
+  bool holds_out_rows() const { return validation_split > 0 || split_folds > 0; }
+  SplitRule split_rule() const {
+    return {validation_split, seed, split_group, split_time, split_folds, split_fold};
+  }
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
 /// A field's default must never change: it is the value of checkpoints older than the field.
@@ -127,6 +136,16 @@ inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
       {"drop_last", &S::drop_last, "An epoch leaves out the last rows, which do not fill a batch."},
       {"validation_split", &S::validation_split,
        "This share of the training rows is held out for the `val/` metrics.", from_to(0, 0.9)},
+      {"split.group", &S::split_group,
+       "Rows with the same value in this column are all trained on, or all held out."},
+      {"split.time", &S::split_time,
+       "The rows with the latest dates or numbers in this column are held out."},
+      {"split.folds", &S::split_folds,
+       "The training rows are divided into this many parts, one of which is held out.",
+       from_to(2, kFoldsMax), kOffAtZero},
+      {"split.fold", &S::split_fold,
+       "This part is held out; without it, the job becomes an array with a member for each part.",
+       from_to(1, kFoldsMax), kOffAtZero},
       {"context_length", &S::context_length,
        "A sample of one text has this many tokens, by default " +
            std::to_string(kContextLengthDefault) + ".",

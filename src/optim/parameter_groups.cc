@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/base/glob.h"
+#include "src/base/join.h"
 #include "src/base/stop.h"
 #include "src/base/text.h"
 #include "src/base/violations.h"
@@ -89,6 +90,19 @@ Status check_parameter_groups(const std::vector<ParameterGroup>& groups) {
     }
   }
   return violations.empty() ? Status() : Status(violations.to_error());
+}
+
+std::string describe_weight_decay(const Graph& graph,
+                                  const std::map<TensorId, ParameterRule>& rules) {
+  std::vector<std::string> decaying, others;
+  for (const auto& [id, rule] : rules) {
+    if (rule.frozen) continue;
+    (rule.weight_decay > 0 ? decaying : others).push_back(graph.tensor(id).name);
+  }
+  if (decaying.empty() || others.empty()) return "";
+  return "weight decay acts on " + std::to_string(decaying.size()) + " of " +
+         std::to_string(decaying.size() + others.size()) + " parameters: " + first_names(decaying) +
+         "; not on " + first_names(others);
 }
 
 Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(

@@ -42,6 +42,11 @@ Result<std::map<TensorId, ParameterRule>> resolve_parameter_rules(
     const Graph& graph, const OptimizerSpec& optimizer, const std::vector<ParameterGroup>& groups,
     const std::vector<ParameterGroup>& first = {}, const std::stop_token& stop = {});
 
+/// Returns which trained parameters decay and which do not, with the first few names of each; empty
+/// if all do, or none.
+std::string describe_weight_decay(const Graph& graph,
+                                  const std::map<TensorId, ParameterRule>& rules);
+
 /// Returns the error text for a pattern that matches nothing: "matches no parameter; did you mean
 /// 'fc1.weight'?", or else the first few of the existing names.
 std::string no_match(const std::string& pattern, const std::vector<std::string>& names,

@@ -270,6 +270,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     return std::move(s).error();
   }
   programs.lookups = model.lookups;
+  programs.weight_decay = describe_weight_decay(model.graph, rules);
   const TensorId loss_scale =
       recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
   const auto gradients =

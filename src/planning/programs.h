@@ -51,6 +51,7 @@ struct RunPrograms {
   std::vector<SplitPair> pairs;          // pairs of layers that are split over the ranks
   std::vector<Lookup> lookups;           // the model's embedding lookups
   int64_t trained_parameter_count = 0;
+  std::string weight_decay;  // which parameters decay, for the job's log; empty if all or none do
   Precision precision = Precision::kFp32;
 
   /// Returns the size of the persistent segment that all programs share.

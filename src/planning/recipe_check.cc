@@ -7,10 +7,12 @@
 #include "src/base/violations.h"
 #include "src/data/limits.h"
 #include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "src/data/load/windows.h"
 #include "src/job/augmentation.h"
 #include "src/job/metrics.h"
 #include "src/planning/lora.h"
+#include "src/planning/split_check.h"
 #include "src/runtime/communicator.h"
 
 namespace trainyard {
@@ -52,7 +54,7 @@ void check_intervals(const Recipe& r, Violations& violations) {
                    "has no effect without recipe.keep_best; remove it or set "
                    "recipe.keep_best.metric");
   }
-  if (r.evaluate_every_steps > 0 && r.validation_split == 0) {
+  if (r.evaluate_every_steps > 0 && !r.holds_out_rows()) {
     violations.add("FIELD_UNUSED", "recipe.evaluate_every_steps",
                    "has no effect without validation rows; remove it or set "
                    "recipe.validation_split");
@@ -242,11 +244,18 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
     count_windows(r, schema, shape, violations);
     if (violations.count() > before) return;
   } else {
-    shape.validation_rows = validation_row_count(schema.train_rows, r.validation_split);
+    shape.validation_rows = count_validation_rows(schema, r.split_rule());
     shape.train_rows = schema.train_rows - shape.validation_rows;
     shape.test_rows = schema.test_rows;
   }
   const int64_t held_out = shape.validation_rows;
+  if (r.split_folds > 0 && held_out == 0) {
+    violations.add("FIELD_OUT_OF_RANGE", "recipe.split.folds",
+                   "fold " + std::to_string(r.split_fold) +
+                       " has no row, since the only row of a class is never held out; expected "
+                       "fewer folds, or more rows of each class");
+    return;
+  }
   if (r.validation_split > 0 && (held_out == 0 || shape.train_rows == 0)) {
     violations.add(
         "FIELD_OUT_OF_RANGE", "recipe.validation_split",
@@ -262,7 +271,8 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
     std::string rows = "the " + std::to_string(shape.train_rows) +
                        (schema.stream() ? " training windows" : " training rows");
     if (held_out > 0) {
-      rows += " (" + std::to_string(held_out) + " more are held out by recipe.validation_split)";
+      rows += " (" + std::to_string(held_out) + " more are held out by " +
+              (r.split_folds > 0 ? "recipe.split.folds" : "recipe.validation_split") + ")";
     }
     violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                    std::to_string(r.batch_size) + " is larger than " + rows + ", expected 1.." +
@@ -294,6 +304,16 @@ Status check_kept(const Recipe& r, const RunShape& shape) {
   return {};
 }
 
+/// Returns whether the rows that the recipe holds out can be counted.
+bool is_split_valid(const Recipe& r, const DatasetSchema& schema, Violations& violations) {
+  const size_t before = violations.count();
+  check_split(r, schema, violations);
+  const bool fold_is_known = r.split_folds == 0 || (r.split_folds >= 2 && r.split_fold >= 1 &&
+                                                    r.split_fold <= r.split_folds);
+  return violations.count() == before && fold_is_known && r.validation_split >= 0 &&
+         r.validation_split < 1;
+}
+
 }  // namespace
 
 Status check_model_precision(Precision precision, DeviceTraits traits) {
@@ -317,6 +337,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
     violations.add(std::move(s).error());
   }
   check_intervals(r, violations);
+  const bool split_ok = is_split_valid(r, schema, violations);
   check_context(r, schema, shape, violations);
   check_accumulation(r, violations);
   check_ranks(r, ranks, violations);
@@ -334,13 +355,12 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   if (Status s = check_lora(r.lora); !s.ok()) violations.add(std::move(s).error());
   Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
   if (objective.ok()) {
-    check_metrics(r, objective->interface, r.validation_split > 0, violations);
+    check_metrics(r, objective->interface, r.holds_out_rows(), violations);
     check_mixing(r.augmentation, r.batch_size, *objective, violations);
     shape.objective = std::move(*objective);
   } else {
     violations.add(objective.error());
   }
-  const bool split_ok = r.validation_split >= 0 && r.validation_split < 1;  // false for NaN
   if (r.batch_size < 1) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.batch_size",
                    std::to_string(r.batch_size) + " is out of range, expected at least 1");

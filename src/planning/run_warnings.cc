@@ -1,8 +1,13 @@
 #include "src/planning/run_warnings.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "src/base/text.h"
+#include "src/data/limits.h"
+#include "src/data/load/split.h"
+#include "src/data/warnings.h"
 
 namespace trainyard {
 namespace {
@@ -33,12 +38,45 @@ std::string widest_column(const DatasetSchema& schema) {
          " inputs, one for each category.";
 }
 
+/// Returns the warning about classes with few rows that remain for training. If groups or times are
+/// held out, only the data tells how many do (src/train/trainer.cc).
+std::optional<DataWarning> find_rare_training_classes(const DatasetSchema& schema,
+                                                      const SplitRule& rule) {
+  if (!splits_by_class(schema, rule)) return std::nullopt;
+  const std::vector<int64_t>& all = schema.statistics->classes;
+  // For more classes the counts would take longer than the rest of a plan.
+  if (std::ssize(all) > kClassesListedMax) return find_rare_classes(schema, all);
+  return find_rare_classes(schema, count_training_classes(schema, rule));
+}
+
+/// Returns a warning if the moving average of the weights still consists mostly of the weights of
+/// the first step when the job ends.
+std::optional<std::string> find_slow_average(const RunPlan& plan, const Recipe& recipe) {
+  constexpr double kFirstShareMax = 0.1, kFirstShareAdvised = 0.01;
+  if (recipe.ema_decay <= 0 || plan.steps_total < 2) return std::nullopt;
+  const auto steps = static_cast<double>(plan.steps_total - 1);
+  const double first = std::pow(recipe.ema_decay, steps);
+  if (first <= kFirstShareMax) return std::nullopt;
+  const double advised = std::floor(std::pow(kFirstShareAdvised, 1 / steps) * 1e4) / 1e4;
+  return "with recipe.ema.decay " + short_number(recipe.ema_decay) + " and " +
+         std::to_string(plan.steps_total) + " steps, " + std::to_string(std::lround(100 * first)) +
+         " % of the averaged weights, which are evaluated and become the model, are those after "
+         "the first step: the average has hardly moved. Use a decay of at most " +
+         short_number(advised) + ", train more steps, or leave out recipe.ema.";
+}
+
 }  // namespace
 
 std::vector<std::string> run_warnings(const RunPlan& plan, const Recipe& recipe,
                                       const DatasetSchema& schema) {
   std::vector<std::string> warnings;
-  for (const DataWarning& warning : schema.warnings) warnings.push_back(warning.message);
+  for (const DataWarning& warning : schema.warnings) {
+    if (warning.key != kRareClasses) warnings.push_back(warning.message);
+  }
+  if (const auto rare = find_rare_training_classes(schema, recipe.split_rule())) {
+    warnings.push_back(rare->message);
+  }
+  if (auto average = find_slow_average(plan, recipe)) warnings.push_back(*std::move(average));
   const bool table = schema.kind == DatasetSchema::Kind::kTabular;
   const int64_t each = table ? kParametersPerRow : kParametersPerSample;
   const bool trains_from_scratch = recipe.initial_weights.source.empty();

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "src/job/recipe.h"
 #include "src/planning/recipe_check.h"
 #include "src/runtime/backend.h"

@@ -7,6 +7,7 @@
 #include "src/job/metrics.h"
 #include "src/planning/step_slots.h"
 #include "src/train/evaluate.h"
+#include "src/train/undefined_metrics.h"
 
 namespace trainyard {
 
@@ -238,6 +239,7 @@ void Loop::evaluate_validation() {
   for (const MetricPoint& m : to_metrics(validation_, "val", state_.step)) {
     metrics_.add(m.key, m.step, m.value);
   }
+  warn_undefined("val", validation_, context_.data.train(), context_.split.validation);
   judge(validation_);
   rate_time_ +=
       MetricBuffer::Clock::now() - begin;  // evaluations do not count in the training rate
@@ -266,13 +268,40 @@ void Loop::judge(const Evaluation& e) {
     const double value = value_of(stop.metric);
     StoppingState& s = state_.stopping;
     const double gain = minimizes(stop.metric, stop.mode) ? s.best - value : value - s.best;
-    // Any finite value is an improvement if there was none.
+    // Any finite value is an improvement if there was none. A metric that has had no value yet
+    // cannot have failed to improve.
     if (std::isfinite(value) && (!s.any || gain > stop.min_delta)) {
       s = {true, value, 0};
-    } else {
+    } else if (s.any || !std::isnan(value)) {
       ++s.evaluations_since;
     }
   }
+}
+
+void Loop::warn_undefined(const std::string& prefix, const Evaluation& e,
+                          const Partition& partition, std::span<const int64_t> rows) {
+  const std::string advice =
+      prefix == "val" ? "Hold out more rows (recipe.validation_split), or choose another metric."
+                      : "The test set needs more rows.";
+  for (const UndefinedMetric& m : find_undefined_metrics(e, context_.data.schema(), partition, rows,
+                                                         context_.shape.objective)) {
+    const std::string metric = prefix + "/" + m.name;
+    if (!undefined_.insert(metric).second) continue;
+    warn(metric + " is never defined in this job: " + m.why +
+         (m.is_reported ? "" : uses_of(metric)) + ". " + advice);
+  }
+}
+
+std::string Loop::uses_of(const std::string& metric) const {
+  const Recipe& recipe = context_.job.recipe;
+  std::string uses;
+  if (recipe.keep_best.metric == metric) {
+    uses += "; recipe.keep_best keeps nothing, and the model has the last step's weights";
+  }
+  if (recipe.early_stopping.metric == metric) {
+    uses += "; recipe.early_stopping never ends the job";
+  }
+  return uses;
 }
 
 bool Loop::stops_early() const {
@@ -417,6 +446,7 @@ Status Loop::finish() {
         test_rows(context_.data.schema(), context_.shape.context_length);
     const Evaluation e = evaluate(context_.data.test(), rows);
     add_final("test", e, step);
+    warn_undefined("test", e, context_.data.test(), rows);
     add_baseline("test", e, context_.data.test(), rows, step);
     for (const MetricPoint& m : to_metrics(e, "test", step)) {
       metrics_.add(m.key, m.step, m.value);

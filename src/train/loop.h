@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <optional>
+#include <set>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -11,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/result.h"
 #include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "src/job/checkpoint_pace.h"
 #include "src/job/recipe.h"
 #include "src/job/reporter.h"
@@ -102,6 +104,12 @@ class Loop {
   void evaluate_validation();
   /// Updates the best evaluation and the number of evaluations since the last improvement.
   void judge(const Evaluation& e);
+  /// Warns of metrics that the evaluated rows leave undefined, once for each prefix.
+  void warn_undefined(const std::string& prefix, const Evaluation& e, const Partition& partition,
+                      std::span<const int64_t> rows);
+  /// Returns what keep_best and early_stopping do by a metric that is never defined, such as ";
+  /// ..."; empty if they use another.
+  std::string uses_of(const std::string& metric) const;
   bool stops_early() const;
   void choose_model();
   /// Adds an evaluation of the model to the final metrics.
@@ -144,6 +152,7 @@ class Loop {
   std::optional<Evaluator> evaluator_;
   std::vector<MetricPoint> final_metrics_, baselines_;
   std::vector<std::string> warnings_;
+  std::set<std::string> undefined_;  // the metrics whose lack of a value was reported
   std::deque<double> last_losses_;
   std::optional<Baseline> baseline_;
   Evaluation validation_;

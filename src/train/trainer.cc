@@ -8,7 +8,9 @@
 #include "src/artifact/model_artifact.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
+#include "src/data/load/split.h"
 #include "src/data/row_copies.h"
+#include "src/data/warnings.h"
 #include "src/planning/programs.h"
 #include "src/planning/run_warnings.h"
 #include "src/runtime/join.h"
@@ -173,6 +175,34 @@ std::optional<std::string> find_validation_copies(const OpenJob& open, const Spl
          "optimistic. If they are copies, remove them from the file.";
 }
 
+/// Splits the rows as the recipe says. Refuses a split without training rows of a class.
+Result<Split> split_job(const OpenJob& open) {
+  const DatasetSchema& schema = open.data.schema();
+  const SplitRule rule = open.job.recipe.split_rule();
+  Split split = split_dataset(schema, open.data.train(), open.shape.context_length, rule);
+  TRAINYARD_CHECK(std::ssize(split.train) == open.shape.train_rows &&
+                      std::ssize(split.validation) == open.shape.validation_rows,
+                  "the split has other row counts than the plan");
+  if (Status s =
+          check_classes_remain(schema, rule, count_classes(schema, open.data.train(), split.train));
+      !s.ok()) {
+    return std::move(s).error();
+  }
+  return split;
+}
+
+/// Returns warnings about the split rows that the plan did not know.
+std::vector<std::string> find_split_warnings(const OpenJob& open, const Split& split) {
+  std::vector<std::string> warnings;
+  if (auto copies = find_validation_copies(open, split)) warnings.push_back(*std::move(copies));
+  const DatasetSchema& schema = open.data.schema();
+  if (splits_by_class(schema, open.job.recipe.split_rule())) return warnings;  // the plan counted
+  const auto rare =
+      find_rare_classes(schema, count_classes(schema, open.data.train(), split.train));
+  if (rare) warnings.push_back(rare->message);
+  return warnings;
+}
+
 /// Loads weights, runs the loop and writes the model. `plan` must be complete except for values
 /// that only the session knows.
 Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
@@ -188,8 +218,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
     for (const std::string& message : chosen->take_messages()) reporter.log(message);
   }
 
-  const Split split =
-      split_dataset(schema, shape.context_length, job.recipe.validation_split, job.recipe.seed);
+  ASSIGN_OR_RETURN(const Split split, split_job(open));
   const Preprocessing preprocessing =
       fit_preprocessing(schema, open.data.train(), split.train,
                         {shape.context_length, shape.objective.unit_input(),
@@ -216,9 +245,9 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   plan.first_step = first.step;
   reporter.started(plan);
   std::vector<std::string> warnings;
-  if (const auto copies = find_validation_copies(open, split)) {
-    reporter.warn(*copies);
-    warnings.push_back(*copies);
+  for (const std::string& warning : find_split_warnings(open, split)) {
+    reporter.warn(warning);
+    warnings.push_back(warning);
   }
 
   const LoopContext context{job,
@@ -238,6 +267,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
 
   DatasetSchema model_schema = schema;
   model_schema.warnings.clear();  // those concern the dataset, not the model
+  model_schema.split = {};
   const ModelInfo info{
       job.model,         std::move(model_schema), preprocessing,        loop.final_metrics(),
       loop.state().step, plan.parameter_count,    job.recipe.precision, loop.confusion()};
@@ -276,6 +306,7 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   RunPlan plan = describe_run(programs.front(), open.shape, job.recipe);
   plan.warnings = run_warnings(plan, job.recipe, open.data.schema());
   ASSIGN_OR_RETURN(Start start, find_start(ranked, first, reporter));
+  if (const std::string& decay = programs.front().weight_decay; !decay.empty()) reporter.log(decay);
   const std::unique_ptr<TrainingSession> session =
       open_session(std::move(programs), devices, open.shape, plan, reporter);
   if (peers != nullptr) {

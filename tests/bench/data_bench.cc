@@ -27,6 +27,7 @@
 #include "src/base/philox.h"
 #include "src/data/files/byte_source.h"
 #include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "src/data/typed_dataset.h"
 #include "tests/bench/process_facts.h"
 

@@ -106,6 +106,33 @@ TEST(SpecFile, SetUsesTheSameRules) {
             Lines{"--set recipe.epochs: 'many', expected a whole number"});
 }
 
+TEST(SpecFile, FoldsWithoutAFoldAreAnArray) {
+  const auto grid_of = [](const std::string& split, const std::vector<std::string>& grids) {
+    const auto spec = parse_spec_file(
+        spec_with("{lenet5: {}}", "{epochs: 1, split: " + split + "}"), "job.yaml", "", {}, grids);
+    EXPECT_TRUE(spec.ok()) << spec.error().message;
+    std::map<std::string, Lines> grid;
+    for (const auto& [field, values] : spec->file.array().grid()) {
+      grid[field] = {values.values().begin(), values.values().end()};
+    }
+    return grid;
+  };
+  using Grid = std::map<std::string, Lines>;
+  EXPECT_EQ(grid_of("{folds: 3}", {}), (Grid{{"recipe.split.fold", {"1", "2", "3"}}}));
+  EXPECT_EQ(grid_of("{folds: 2}", {"recipe.seed=[7, 8]"}),
+            (Grid{{"recipe.seed", {"7", "8"}}, {"recipe.split.fold", {"1", "2"}}}));
+  EXPECT_EQ(grid_of("{folds: 9}", {"recipe.split.fold=[4, 5]"}),
+            (Grid{{"recipe.split.fold", {"4", "5"}}}));
+  EXPECT_EQ(grid_of("{folds: 3, fold: 2}", {}), Grid());
+  const auto folds = parse_spec_file(spec_with("{lenet5: {}}", "{epochs: 1, split: {folds: 3}}"),
+                                     "job.yaml", "", {});
+  ASSERT_TRUE(folds.ok());
+  EXPECT_EQ(folds->check_single("local run").error().message,
+            "job.yaml:3:29: recipe.split.fold: is missing: 'local run' is for one job, which holds "
+            "out one of the 3 folds (--set recipe.split.fold=1); 'trainyard submit' makes an array "
+            "of all");
+}
+
 TEST(SpecFile, TheServersErrorGetsItsPositionInTheFile) {
   const auto spec =
       parse_spec_file(spec_with("{lenet5: {}}", "\n  epochs: 0\n  optimizer: {learning_rate: 0}"),

@@ -289,7 +289,7 @@ TEST(StepsTogether, BringTheirSamplesInOneCopyAndAllocateNothing) {
   const DatasetSchema& schema = data.schema();
   const RunShape shape =
       check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
-  const Split split = split_dataset(schema, 0, 0.2, 5);
+  const Split split = split_dataset(schema, data.train(), 0, {0.2, 5});
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
   testing::set_device_count(kDevices);
   cuda::CudaBackend backend(0);
@@ -380,7 +380,7 @@ TEST(ResidentEvaluation, OfAnyNumberOfRowsGivesTheHostsValues) {
       check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
   // A job would evaluate all 25 rows in one batch.
   shape.evaluation_batch = shape.resident->evaluation_rows = 7;
-  const Split split = split_dataset(schema, 0, 0.5, 5);
+  const Split split = split_dataset(schema, data.train(), 0, {0.5, 5});
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
   testing::set_device_count(kDevices);
   cuda::CudaBackend backend(0);
@@ -421,7 +421,7 @@ TEST(StepsFromTheHost, BringWhatAProgramReadsInOneCopy) {
     job.recipe.accumulate_steps = parts;
     const RunShape shape =
         check_recipe(job.recipe, job.model, schema, 1, {kCudaAlignment, Processor::kGpu}).value();
-    const Split split = split_dataset(schema, 0, 0.2, 5);
+    const Split split = split_dataset(schema, data.train(), 0, {0.2, 5});
     const Preprocessing p = fit_preprocessing(schema, data.train(), split.train);
     cuda::CudaBackend backend(0);
     Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend, parts);

@@ -43,7 +43,7 @@ void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSche
   const auto shape = check_recipe(job.recipe, job.model, schema, 1, backend.traits());
   ASSERT_TRUE(shape.ok()) << shape.error().message;
   ASSERT_TRUE(shape->resident.has_value());
-  const Split split = split_dataset(schema, shape->context_length, 0.2, 5);
+  const Split split = split_dataset(schema, data.train(), shape->context_length, {0.2, 5});
   const Preprocessing p =
       fit_preprocessing(schema, data.train(), split.train,
                         {shape->context_length, false, shape->objective.interface.category_codes});
@@ -94,7 +94,7 @@ void expect_same_evaluation(Backend& backend, const Workspace& w, const TrainJob
   ASSERT_TRUE(shape.resident.has_value());
   EXPECT_EQ(shape.resident->evaluation_rows, on_device ? shape.evaluation_batch : 0);
   if (!on_device) return;
-  const Split split = split_dataset(schema, shape.context_length, 0.2, 5);
+  const Split split = split_dataset(schema, data.train(), shape.context_length, {0.2, 5});
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train,
                                             {shape.context_length, shape.objective.unit_input(),
                                              shape.objective.interface.category_codes});

@@ -35,7 +35,7 @@ struct ImageJob {
     // Simulates a dataset that is too large to be resident.
     shape.resident.reset();
     shape.staged = plan_staged(job.recipe, schema(), shape.rank_batch, kGpuTraits.alignment);
-    split = split_dataset(schema(), 0, 0.2, 5);
+    split = split_dataset(schema(), data->train(), 0, {0.2, 5});
     p = fit_preprocessing(schema(), data->train(), split.train);
   }
   const DatasetSchema& schema() const { return data->schema(); }

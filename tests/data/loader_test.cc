@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "src/base/philox.h"
+#include "src/data/load/split.h"
 #include "tests/data/data_samples.h"
 
 namespace trainyard {

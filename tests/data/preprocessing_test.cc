@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "tests/data/data_samples.h"
 
 namespace trainyard {

@@ -9,6 +9,7 @@
 #include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 #include "src/data/load/windows.h"
 #include "src/data/text/tokenizer.h"
 #include "tests/data/data_samples.h"
@@ -266,7 +267,7 @@ TEST(Windows, BatchesAreTokensAndTheOnesAfterThem) {
   for (int i = 0; i < 60; ++i) text += static_cast<char>('!' + i);
   const IngestedText d(text);  // the token at position i is i + 1
   ASSERT_TRUE(d.ok()) << d.message();
-  const Split split = split_dataset(d->schema(), 4, 0.25, 3);
+  const Split split = split_dataset(d->schema(), d->train(), 4, {0.25, 3});
   const Preprocessing p =
       fit_preprocessing(d->schema(), d->train(), split.train, {.context_length = 4});
   EXPECT_EQ(split.validation.size(), 4u);

@@ -75,7 +75,7 @@ TEST(Baseline, OfClassesIsTheLargestOfTheTrainingRows) {
   EXPECT_TRUE(result.warnings.empty()) << result.warnings[0];
 
   const Dataset data = Dataset::open(job.dataset, false).value();
-  const Split split = split_rows(200, 0.25, job.recipe.seed);
+  const Split split = split_dataset(data.schema(), data.train(), 0, job.recipe.split_rule());
   std::vector<double> counts(3);
   for (const int64_t row : split.train) {
     ++counts[static_cast<size_t>(data.train().target_class[static_cast<size_t>(row)])];

@@ -316,6 +316,7 @@ TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
 TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
     steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1 precision: BF16
+    split { group: "patient" folds: 5 fold: 2 }
     optimizer { type: MUON learning_rate: 0.02 fallback_learning_rate: 0.001
                 adjust_rate: MATCH_RMS_ADAMW weight_decay_on: MATRICES }
     schedule { type: MULTI_STEP milestones: [10, 20] gamma: 0.5 warmup_steps: 3 }
@@ -340,6 +341,10 @@ TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   EXPECT_EQ(r.optimizer.fallback_learning_rate, 0.001);
   EXPECT_EQ(r.schedule.type, "multi_step");
   EXPECT_EQ(r.schedule.milestones, (std::vector<int64_t>{10, 20}));
+  EXPECT_EQ(r.split_group, "patient");
+  EXPECT_EQ(r.split_time, "");
+  EXPECT_EQ(r.split_folds, 5);
+  EXPECT_EQ(r.split_fold, 2);
   EXPECT_EQ(r.accumulate_steps, 4);
   EXPECT_EQ(r.precision, Precision::kBf16);
   EXPECT_EQ(r.clip_norm, 1);

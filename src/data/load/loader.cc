@@ -2,60 +2,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <exception>
 #include <map>
-#include <numeric>
 #include <stop_token>
 #include <thread>
 
 #include "src/base/mutex.h"
 #include "src/base/philox.h"
 #include "src/data/load/resident_rows.h"
-#include "src/data/load/windows.h"
 
 namespace trainyard {
-
-int64_t validation_row_count(int64_t rows, double validation_fraction) {
-  return std::llround(static_cast<double>(rows) * validation_fraction);
-}
-
-Split split_rows(int64_t rows, double validation_fraction, uint64_t seed) {
-  TRAINYARD_CHECK(rows >= 0 && validation_fraction >= 0 && validation_fraction <= 1,
-                  "validation split of " + std::to_string(validation_fraction));
-  const int64_t validation = validation_row_count(rows, validation_fraction);
-  Split split;
-  if (validation == 0) {
-    split.train.resize(static_cast<size_t>(rows));
-    std::iota(split.train.begin(), split.train.end(), int64_t{0});
-    return split;
-  }
-  // Marking the rows instead of sorting takes linear time and gives ascending lists.
-  const std::vector<int64_t> order = permutation(rows, seed, stream_of("split"), 0);
-  std::vector<bool> held_out(static_cast<size_t>(rows), false);
-  for (int64_t i = 0; i < validation; ++i) {
-    held_out[static_cast<size_t>(order[static_cast<size_t>(i)])] = true;
-  }
-  split.validation.reserve(static_cast<size_t>(validation));
-  split.train.reserve(static_cast<size_t>(rows - validation));
-  for (int64_t row = 0; row < rows; ++row) {
-    (held_out[static_cast<size_t>(row)] ? split.validation : split.train).push_back(row);
-  }
-  return split;
-}
-
-Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
-                    uint64_t seed) {
-  if (!schema.stream()) return split_rows(schema.train_rows, validation_fraction, seed);
-  const WindowPlan plan = plan_windows(schema, context_length, validation_fraction);
-  return {window_starts(0, plan.train, context_length),
-          window_starts(plan.validation_first, plan.validation, context_length), plan.shift_max};
-}
-
-std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length) {
-  if (!schema.stream()) return window_starts(0, schema.test_rows, 1);
-  return window_starts(0, plan_windows(schema, context_length, 0).test, context_length);
-}
 
 int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last) {
   const int64_t whole = rows / batch_size;

@@ -19,26 +19,6 @@
 
 namespace trainyard {
 
-/// Returns the number of rows that split_rows() holds out, rounded to the nearest whole number,
-/// which may be 0 or all. Planning calls it without the data.
-int64_t validation_row_count(int64_t rows, double validation_fraction);
-
-/// A random split of [0, rows) into training and validation rows, keyed by (seed, "split"). Both
-/// lists are ascending. The fraction must be in [0, 1].
-struct Split {
-  std::vector<int64_t> train;
-  std::vector<int64_t> validation;
-  int64_t shift_max = 0;  // for a stream: the largest shift of training windows, in tokens
-};
-Split split_rows(int64_t rows, double validation_fraction, uint64_t seed);
-
-/// Returns the split of a dataset's training rows; for a stream, of its windows of `context_length`
-/// tokens.
-Split split_dataset(const DatasetSchema& schema, int64_t context_length, double validation_fraction,
-                    uint64_t seed);
-/// Returns all rows, or windows, of the test set.
-std::vector<int64_t> test_rows(const DatasetSchema& schema, int64_t context_length);
-
 /// Returns the number of batches in an epoch of `rows` rows. Planning calls it without the data.
 int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last);
 

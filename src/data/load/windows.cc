@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/data/load/loader.h"
+#include "src/data/load/split.h"
 
 namespace trainyard {
 

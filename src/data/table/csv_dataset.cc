@@ -9,6 +9,7 @@
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_schema.h"
 #include "src/data/table/row_filler.h"
+#include "src/data/table/split_columns.h"
 #include "src/data/table/table_fill.h"
 #include "src/data/table/table_reader.h"
 #include "src/data/typed_dataset.h"
@@ -173,6 +174,9 @@ Result<TypedDataset> read_csv_dataset(const CsvOptions& options, const std::file
   ASSIGN_OR_RETURN(const std::vector<int64_t> missing,
                    fill_rows(options, cells, data, threads, codebook, result.train));
   count_missing(data.layout, missing, schema);
+  if (Status s = read_split_columns(options, cells, data, result); !s.ok()) {
+    return std::move(s).error();
+  }
   sort_codes(schema, codebook, result.train);
   if (Status s = check_result(options, schema); !s.ok()) return std::move(s).error();
   codebook.learning = false;

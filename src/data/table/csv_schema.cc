@@ -114,6 +114,19 @@ Error no_such_target(const CsvOptions& options, const std::vector<std::string>& 
                : ""));
 }
 
+/// Checks a column that the dataset keeps for splits; an empty name means none.
+Status check_split_column(const CsvOptions& options, const std::string& option,
+                          const std::string& name, const std::vector<std::string>& columns) {
+  if (name.empty()) return {};
+  const bool exists = std::ranges::find(columns, name) != columns.end();
+  if (exists && name != options.target) return {};
+  return dataset_error(
+      options.field(option.c_str()),
+      quoted_value(name) + ", by which rows are split (recipe.split." + option +
+          " in a job file), " +
+          (exists ? "is the target" : "is not a column" + did_you_mean(name, columns)));
+}
+
 }  // namespace
 
 Status check_options(const CsvOptions& options, const std::vector<std::string>& columns) {
@@ -164,6 +177,9 @@ Status check_options(const CsvOptions& options, const std::vector<std::string>& 
     }
   }
   if (Status s = check_list("text", options.text); !s.ok()) return s;
+  for (const auto& [option, name] : {std::pair("group", options.group), {"time", options.time}}) {
+    if (Status s = check_split_column(options, option, name, columns); !s.ok()) return s;
+  }
   if (!options.text.empty()) {
     if (Status s = check_text(options); !s.ok()) return s;
   }
