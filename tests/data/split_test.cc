@@ -233,6 +233,14 @@ TEST(Split, ByGroupTakesAboutTheShare) {
   EXPECT_EQ(std::ssize(split_of(d, {0.001, 0, "group"}).validation), 5) << "at least one group";
 }
 
+TEST(Split, ByGroupLeavesAGroupToTrainOn) {
+  CsvOptions options = csv_options("y");
+  options.group = "g";
+  const IngestedCsv d(options, "g,x,y\np,1,a\np,2,b\nq,3,a\nq,4,b\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(split_of(d, {0.9, 0, "g"}).validation.size(), 2u);
+}
+
 TEST(Split, FoldsOfGroupsAreDisjointAndWhole) {
   const IngestedCsv d = ingest_with_columns(table(100));
   ASSERT_TRUE(d.ok()) << d.message();
