@@ -77,7 +77,8 @@ class Splits(DaemonTest):
             else:
                 self.assertEqual(done.returncode, 0, done.stderr)
         wrong = self.job_file("wrong", "validation_split: 0.2\n  split: {group: patien}")
-        self.assert_refused(self.daemon.cli("submit", wrong, check=False), 2, "'patien' is not a column")
+        self.assert_refused(self.daemon.cli("submit", wrong, check=False), 2, "'patien'", "recipe.split.group",
+                            "is not a column; did you mean 'patient'?")
 
     def test_folds_are_an_array_with_mean_and_spread(self):
         spec = self.job_file("folds", "split: {folds: 4}")
