@@ -64,13 +64,17 @@ void visit_shuffled(const std::vector<int64_t>& rows, size_t k, const DrawKey& k
 
 }  // namespace
 
+int64_t validation_row_count(int64_t rows, double share) {
+  return std::llround(static_cast<double>(rows) * share);
+}
+
 int64_t count_drawn(std::span<const int64_t> class_rows, double share) {
   int64_t rows = 0, most = 0;
   for (const int64_t count : class_rows) {
     rows += count;
     most += most_drawn(count);
   }
-  return std::min<int64_t>(std::llround(share * static_cast<double>(rows)), most);
+  return std::min(validation_row_count(rows, share), most);
 }
 
 std::vector<int64_t> count_drawn_by_class(std::span<const int64_t> class_rows, double share,

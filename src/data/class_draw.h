@@ -19,6 +19,10 @@ struct DrawKey {
   std::string_view purpose;  // the name of a Philox stream, such as "split"
 };
 
+/// Returns the number of rows in a share of all, rounded to the nearest whole number, which may be
+/// 0 or all.
+int64_t validation_row_count(int64_t rows, double share);
+
 /// Returns the number of rows that are drawn of all classes together. `class_rows` has the number
 /// of rows of each class.
 int64_t count_drawn(std::span<const int64_t> class_rows, double share);

@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "src/data/class_draw.h"
 #include "src/data/load/loader.h"
 #include "src/data/load/split.h"
 #include "tests/data/data_samples.h"

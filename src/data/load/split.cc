@@ -1,7 +1,7 @@
 #include "src/data/load/split.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <numeric>
 
@@ -118,10 +118,6 @@ std::vector<int64_t> class_rows(const DatasetSchema& schema, const SplitRule& ru
 }
 
 }  // namespace
-
-int64_t validation_row_count(int64_t rows, double share) {
-  return std::llround(static_cast<double>(rows) * share);
-}
 
 Split split_rows(int64_t rows, double share, uint64_t seed) {
   TRAINYARD_CHECK(rows >= 0 && share >= 0 && share <= 1,

@@ -37,10 +37,6 @@ struct Split {
   int64_t shift_max = 0;  // for a stream: the largest shift of training windows, in tokens
 };
 
-/// Returns the number of rows in a share of all, rounded to the nearest whole number, which may be
-/// 0 or all.
-int64_t validation_row_count(int64_t rows, double share);
-
 /// Returns a random split, keyed by (seed, "split"). The share must be in [0, 1].
 Split split_rows(int64_t rows, double share, uint64_t seed);
 

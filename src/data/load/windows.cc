@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "src/data/load/split.h"
+#include "src/data/class_draw.h"
 
 namespace trainyard {
 
