@@ -91,7 +91,7 @@ class TimeReader {
   void finish(TypedDataset& data) {
     std::vector<double> sorted = values_;
     std::ranges::sort(sorted);
-    sorted.erase(std::ranges::unique(sorted).begin(), sorted.end());
+    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
     for (const double value : values_) {
       const auto rank = std::ranges::lower_bound(sorted, value) - sorted.begin();
       data.train.time.push_back(static_cast<int32_t>(rank));
