@@ -1,6 +1,18 @@
 #include "src/onnx/constant_elements.h"
 
+#include <cmath>
+
+#include "src/onnx/importer_axes.h"
+
 namespace trainyard::onnx {
+
+namespace {
+
+bool is_equal(const Extent& a, const Extent& b) { return a == b; }
+bool is_equal(Origin a, Origin b) { return a == b; }
+bool is_equal(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+}  // namespace
 
 bool may_hold(int64_t elements) { return elements >= 0 && elements <= kFoldedElementsMax; }
 
@@ -13,13 +25,13 @@ Error too_large(const NodeImport& n) {
   return n.refuse("a constant of more than " + std::to_string(kFoldedElementsMax) + " elements");
 }
 
-Constant picked(const Constant& c, const std::vector<int64_t>& dims,
+Constant picked(const Constant& c, std::vector<Extent> dims,
                 const std::function<int64_t(int64_t)>& from) {
   Constant result = c;
-  result.dims = extents_of(dims);
+  const int64_t count = product(stored_sizes(dims));
+  result.dims = std::move(dims);
   result.initializer.clear();
   if (c.is_splat) return result;
-  const int64_t count = product(dims);
   const auto pick = [&](const auto& values) {
     std::decay_t<decltype(values)> picked;
     picked.reserve(static_cast<size_t>(count));
@@ -41,12 +53,12 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& dims) {
   return strides;
 }
 
-Constant strided(const Constant& c, const std::vector<int64_t>& dims, int64_t offset,
+Constant strided(const Constant& c, const std::vector<Extent>& dims, int64_t offset,
                  const std::vector<int64_t>& steps) {
-  const std::vector<int64_t> strides = strides_of(dims);
+  const std::vector<int64_t> sizes = stored_sizes(dims), strides = strides_of(sizes);
   return picked(c, dims, [&](int64_t i) {
     int64_t from = offset;
-    for (size_t k = 0; k < dims.size(); ++k) {
+    for (size_t k = 0; k < sizes.size(); ++k) {
       from += i / strides[k] * steps[k];
       i %= strides[k];
     }
@@ -58,6 +70,21 @@ Constant with_dims(Constant c, std::vector<Extent> dims) {
   c.dims = std::move(dims);
   c.initializer.clear();
   return c;
+}
+
+Result<std::vector<int64_t>> positions_of(const NodeImport& n, const Constant& indices,
+                                          const Extent& size) {
+  if (indices.is_float || has_batch(*indices.ints))
+    return n.refuse("indices are not numbers of elements");
+  const int64_t elements = stored_sizes({size})[0];
+  std::vector<int64_t> positions;
+  for (const Extent& e : *indices.ints) {
+    const int64_t at = e.count < 0 && !size.batch ? e.count + elements : e.count;
+    if (at < 0 || at >= elements) return n.refuse("an index is out of range");
+    if (size.batch && at != 0 && !has_batch(indices.dims)) return n.refuse("selects a sample");
+    positions.push_back(at);
+  }
+  return positions;
 }
 
 std::optional<std::vector<int64_t>> broadcast_steps(const std::vector<int64_t>& from,
@@ -73,19 +100,72 @@ std::optional<std::vector<int64_t>> broadcast_steps(const std::vector<int64_t>& 
   return steps;
 }
 
-std::optional<std::vector<int64_t>> broadcast_dims(const std::vector<int64_t>& a,
-                                                   const std::vector<int64_t>& b) {
-  std::vector<int64_t> dims(std::max(a.size(), b.size()), 1);
+std::optional<std::vector<Extent>> broadcast_dims(const std::vector<Extent>& a,
+                                                  const std::vector<Extent>& b) {
+  std::vector<Extent> dims(std::max(a.size(), b.size()));
   for (const auto* from : {&a, &b}) {
     for (size_t i = 0; i < from->size(); ++i) {
-      int64_t& d = dims[dims.size() - from->size() + i];
-      const int64_t size = (*from)[i];
-      if (size == d || size == 1) continue;
-      if (d != 1) return std::nullopt;
+      Extent& d = dims[dims.size() - from->size() + i];
+      const Extent& size = (*from)[i];
+      if (size == d || size == Extent{}) continue;
+      if (d != Extent{}) return std::nullopt;
       d = size;
     }
   }
   return dims;
+}
+
+Constant spread(const Constant& c, const std::vector<Extent>& dims) {
+  if (c.dims == dims) return c;
+  return strided(c, dims, 0, *broadcast_steps(stored_sizes(c.dims), stored_sizes(dims)));
+}
+
+std::optional<Constant> one_part(const Constant& c, size_t axis, int64_t parts) {
+  const std::vector<int64_t> sizes = stored_sizes(c.dims);
+  if (sizes[axis] % parts != 0) return std::nullopt;
+  std::vector<Extent> dims = c.dims;
+  dims[axis] = {sizes[axis] / parts, false};
+  if (c.is_splat) return with_dims(c, std::move(dims));
+  const int64_t inner = strides_of(sizes)[axis], size = sizes[axis] * inner, part = size / parts;
+  const auto is_same = [&](const auto& values) {
+    for (int64_t i = 0; i < std::ssize(values); ++i) {
+      const auto &x = values[static_cast<size_t>(i)],
+                 &first = values[static_cast<size_t>(i - i % size + i % part)];
+      if (!is_equal(x, first)) return false;
+    }
+    return true;
+  };
+  if (c.origins && !is_same(*c.origins)) return std::nullopt;
+  if (c.is_float ? !is_same(*c.floats) : !is_same(*c.ints)) return std::nullopt;
+  return picked(c, std::move(dims), [&](int64_t i) { return i / part * size + i % part; });
+}
+
+Constant with_open_batch(Constant c, const std::vector<Extent>& like,
+                         std::optional<int64_t> fixed_batch) {
+  for (size_t i = 1; fixed_batch && i <= std::min(c.dims.size(), like.size()); ++i) {
+    const size_t axis = c.dims.size() - i;
+    const Extent same = like[like.size() - i];
+    if (!same.batch || c.dims[axis] != Extent{same.count * *fixed_batch, false}) continue;
+    if (c.dims[axis] == Extent{}) continue;  // broadcast
+    const std::optional<Constant> part = one_part(c, axis, *fixed_batch);
+    if (!part) continue;
+    std::vector<Extent> dims = part->dims;
+    dims[axis].batch = true;
+    const int64_t inner = strides_of(stored_sizes(dims))[axis] * same.count;
+    c = picked(*part, std::move(dims),
+               [inner](int64_t k) { return k / (inner * kProbeSamples) * inner + k % inner; });
+  }
+  return c;
+}
+
+Result<Constant> one_sample(Constant c) {
+  for (size_t i = 0; i < c.dims.size(); ++i) {
+    if (!c.dims[i].batch) continue;
+    std::optional<Constant> part = one_part(c, i, kProbeSamples);
+    if (!part) return misfit("a constant that differs between samples");
+    c = std::move(*part);
+  }
+  return c;
 }
 
 }  // namespace trainyard::onnx

@@ -5,12 +5,11 @@
 #include <limits>
 
 #include "src/onnx/constant_elements.h"
+#include "src/onnx/importer_axes.h"
 
 namespace trainyard::onnx {
 namespace {
 
-/// Returns the result of `op` on two extents; nothing if it depends on the batch size in a way that
-/// an Extent cannot express.
 std::optional<Extent> compute(std::string_view op, Extent a, Extent b) {
   if (a.batch || b.batch) {
     if (op == "Mul" && !(a.batch && b.batch)) return Extent{a.count * b.count, true};
@@ -34,9 +33,9 @@ std::optional<Extent> compute(std::string_view op, Extent a, Extent b) {
     if (__builtin_sub_overflow(x, y, &r)) return std::nullopt;
   } else if (op == "Mul") {
     if (__builtin_mul_overflow(x, y, &r)) return std::nullopt;
-  } else if (op == "Div" || op == "Mod") {
+  } else if (op == "Div" || op == "Mod" || op == "Fmod") {
     if (y == 0 || (y == -1 && x == std::numeric_limits<int64_t>::min())) return std::nullopt;
-    r = op == "Div" ? x / y : ((x % y) + y) % y;
+    r = op == "Div" ? x / y : op == "Fmod" ? x % y : ((x % y) + y) % y;
   } else if (op == "Min") {
     r = std::min(x, y);
   } else if (op == "Max") {
@@ -55,6 +54,12 @@ std::optional<Extent> compute(std::string_view op, Extent a, Extent b) {
     r = x != 0 && y != 0;
   } else if (op == "Or") {
     r = x != 0 || y != 0;
+  } else if (op == "Xor") {
+    r = (x != 0) != (y != 0);
+  } else if (op == "Pow") {
+    const double power = std::pow(static_cast<double>(x), static_cast<double>(y));
+    if (!(std::fabs(power) < 9e15)) return std::nullopt;  // a double has 53 bits
+    r = static_cast<int64_t>(power);
   } else {
     return std::nullopt;
   }
@@ -69,6 +74,7 @@ std::optional<float> compute(std::string_view op, float x, float y) {
   if (op == "Pow") return std::pow(x, y);
   if (op == "Min") return std::fmin(x, y);
   if (op == "Max") return std::fmax(x, y);
+  if (op == "Fmod") return std::fmod(x, y);
   return std::nullopt;
 }
 
@@ -83,21 +89,12 @@ std::optional<int64_t> compare(std::string_view op, float x, float y) {
 
 }  // namespace
 
-Result<bool> fold_reduce_ints(NodeImport& n) {
-  const Constant& c = *n.find_constant(0);
-  if (c.is_float || c.is_splat || c.dims.size() != 1) return n.refuse("expected a list of sizes");
-  Extent all{n.op() == "ReduceProd" ? 1 : 0, false};
-  for (const Extent& e : *c.ints) {
-    const auto next = compute(n.op() == "ReduceProd" ? "Mul" : "Add", all, e);
-    if (!next) return n.refuse("sizes that include the batch are not supported");
-    all = *next;
-  }
-  const std::vector<int64_t> dims(static_cast<size_t>(n.get_int("keepdims", 1) != 0 ? 1 : 0), 1);
-  (void)n.give(int_constant(dims, {all}));
-  return true;
+std::optional<Extent> size_arithmetic(std::string_view op, Extent a, Extent b) {
+  return compute(op, a, b);
 }
 
 Result<bool> fold_not(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
   Constant c = *n.find_constant(0);
   if (c.is_float) return n.refuse("numbers are not supported");
   std::vector<Extent> values = *c.ints;
@@ -140,70 +137,152 @@ Result<bool> fold_cast(NodeImport& n) {
   return true;
 }
 
-Result<bool> fold_where(NodeImport& n) {
-  const Constant &test = *n.find_constant(0), &x = *n.find_constant(1), &y = *n.find_constant(2);
-  for (const Constant* c : {&test, &x, &y}) {
-    if (has_batch(c->dims)) return n.refuse("a shape that includes the batch is not supported");
-  }
-  if (test.is_float || x.is_float != y.is_float)
-    return n.refuse("the operands have different types");
-  auto dims = broadcast_dims(counts_of(test.dims), counts_of(x.dims));
-  if (dims) dims = broadcast_dims(*dims, counts_of(y.dims));
-  if (!dims || !may_hold(product(*dims))) return n.refuse("the shapes do not broadcast");
-  const auto spread = [&](const Constant& c) {
-    return strided(c, *dims, 0, *broadcast_steps(counts_of(c.dims), *dims));
-  };
-  const Constant t = spread(test), a = spread(x), b = spread(y);
+Result<Constant> chosen(const Constant& test, const Constant& x, const Constant& y) {
+  if (test.is_float || x.is_float != y.is_float) return misfit("the operands have different types");
+  auto dims = broadcast_dims(test.dims, x.dims);
+  if (dims) dims = broadcast_dims(*dims, y.dims);
+  if (!dims || !may_hold(product(stored_sizes(*dims))))
+    return misfit("the shapes do not broadcast");
+  const Constant t = spread(test, *dims), a = spread(x, *dims), b = spread(y, *dims);
   std::vector<float> floats;
   std::vector<Extent> ints;
-  for (int64_t i = 0; i < product(*dims); ++i) {
-    const bool first = at(*t.ints, t, i).count != 0;
+  for (int64_t i = 0; i < product(stored_sizes(*dims)); ++i) {
+    const Constant& from = at(*t.ints, t, i) != Extent{0, false} ? a : b;
     if (x.is_float) {
-      floats.push_back(first ? at(*a.floats, a, i) : at(*b.floats, b, i));
+      floats.push_back(at(*from.floats, from, i));
     } else {
-      ints.push_back(first ? at(*a.ints, a, i) : at(*b.ints, b, i));
+      ints.push_back(at(*from.ints, from, i));
     }
   }
   Constant result =
-      x.is_float ? float_constant(*dims, std::move(floats)) : int_constant(*dims, std::move(ints));
-  (void)n.give(std::move(result));
+      x.is_float ? float_constant({}, std::move(floats)) : int_constant({}, std::move(ints));
+  return with_dims(std::move(result), *dims);
+}
+
+Result<bool> fold_where(NodeImport& n) {
+  for (size_t i = 0; i < 3; ++i) {
+    if (!n.has_input(i)) return n.refuse("needs three inputs");
+  }
+  auto result = chosen(*n.find_constant(0), *n.find_constant(1), *n.find_constant(2));
+  if (!result.ok()) return n.refuse(result.error().message);
+  (void)n.give(std::move(result).value());
   return true;
 }
 
-Result<bool> fold_arithmetic(NodeImport& n) {
-  if (n.input_count() == 1) {
-    if (!n.has_input(0)) return n.refuse("has no input");
-    (void)n.give(*n.find_constant(0));
-    return true;
+namespace {
+
+Result<Constant> combined(const NodeImport& n, std::string_view op, const Constant& first,
+                          const Constant& second) {
+  const auto batch = n.fixed_batch();
+  const Constant x = with_open_batch(first, second.dims, batch);
+  Constant y = with_open_batch(second, first.dims, batch);
+  if (op == "Pow" && x.is_float && !y.is_float) {
+    ASSIGN_OR_RETURN(y, cast_constant(n, y, static_cast<int64_t>(ElementType::kFloat)));
   }
-  if (n.input_count() != 2 || !n.has_input(0) || !n.has_input(1)) return false;
-  const Constant &x = *n.find_constant(0), &y = *n.find_constant(1);
-  if (has_batch(x.dims) || has_batch(y.dims))
-    return n.refuse("a constant whose shape includes the batch is not supported");
   if (x.is_float != y.is_float) return n.refuse("the operands have different types");
-  const auto dims = broadcast_dims(counts_of(x.dims), counts_of(y.dims));
-  if (!dims || !may_hold(product(*dims))) return n.refuse("the shapes do not broadcast");
-  const Constant a = strided(x, *dims, 0, *broadcast_steps(counts_of(x.dims), *dims));
-  const Constant b = strided(y, *dims, 0, *broadcast_steps(counts_of(y.dims), *dims));
+  const auto dims = broadcast_dims(x.dims, y.dims);
+  if (!dims) {
+    return n.refuse(to_string(x.dims) + " and " + to_string(y.dims) + " do not broadcast");
+  }
+  const bool is_splat = (x.is_splat || x.stored() == 1) && (y.is_splat || y.stored() == 1);
+  const int64_t count = is_splat ? 1 : product(stored_sizes(*dims));
+  if (!may_hold(count)) return too_large(n);
+  const Constant a = is_splat ? x : spread(x, *dims), b = is_splat ? y : spread(y, *dims);
   std::vector<float> floats;
   std::vector<Extent> ints;
-  for (int64_t i = 0; i < product(*dims); ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     if (!x.is_float) {
-      const auto r = compute(n.op(), at(*a.ints, a, i), at(*b.ints, b, i));
+      const auto r = compute(op, at(*a.ints, a, i), at(*b.ints, b, i));
       if (!r) return n.refuse("sizes that include the batch or exceed 64 bits are not supported");
       ints.push_back(*r);
-    } else if (const auto r = compute(n.op(), at(*a.floats, a, i), at(*b.floats, b, i))) {
+    } else if (const auto r = compute(op, at(*a.floats, a, i), at(*b.floats, b, i))) {
       floats.push_back(*r);
-    } else if (const auto c = compare(n.op(), at(*a.floats, a, i), at(*b.floats, b, i))) {
+    } else if (const auto c = compare(op, at(*a.floats, a, i), at(*b.floats, b, i))) {
       ints.push_back({*c, false});
     } else {
       return n.refuse("numbers are not supported");
     }
   }
-  const bool is_float = x.is_float && !compare(n.op(), 0.0f, 0.0f);
+  const bool is_float = x.is_float && !compare(op, 0.0f, 0.0f);
   Constant result =
-      is_float ? float_constant(*dims, std::move(floats)) : int_constant(*dims, std::move(ints));
+      is_float ? float_constant({}, std::move(floats)) : int_constant({}, std::move(ints));
   result.trainable = result.is_float && (x.trainable || y.trainable);
+  result.is_splat = is_splat && product(stored_sizes(*dims)) != 1;
+  return with_dims(std::move(result), *dims);
+}
+
+}  // namespace
+
+// Folds operations of two constants, and Sum, Mean, Min and Max of any number.
+Result<bool> fold_arithmetic(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
+  const bool is_sum = n.op() == "Sum" || n.op() == "Mean";
+  const std::string_view op = is_sum ? "Add" : n.get_int("fmod", 0) != 0 ? "Fmod" : n.op();
+  Constant result = *n.find_constant(0);
+  for (size_t i = 1; i < n.input_count(); ++i) {
+    if (!n.has_input(i)) return n.refuse("input " + std::to_string(i) + " is left out");
+    ASSIGN_OR_RETURN(result, combined(n, op, result, *n.find_constant(i)));
+  }
+  if (n.op() == "Mean") {
+    const Constant count = float_constant({}, {static_cast<float>(n.input_count())});
+    ASSIGN_OR_RETURN(result, combined(n, "Div", result, count));
+  }
+  (void)n.give(std::move(result));
+  return true;
+}
+
+namespace {
+
+struct Function {
+  std::string_view op;
+  float (*compute)(float x);
+  bool takes_parameters = false;  // a parameter is replaced by its value, which is then trained
+};
+
+constexpr Function kFunctions[] = {
+    {"Neg", [](float x) { return -x; }, true},
+    {"Abs", [](float x) { return std::fabs(x); }, true},
+    {"Sqrt", [](float x) { return std::sqrt(x); }, true},
+    {"Exp", [](float x) { return std::exp(x); }, true},
+    {"Log", [](float x) { return std::log(x); }, true},
+    {"Reciprocal", [](float x) { return 1 / x; }, true},
+    {"Floor", [](float x) { return std::floor(x); }, true},
+    {"Ceil", [](float x) { return std::ceil(x); }, true},
+    {"Round", [](float x) { return std::nearbyint(x); }},
+    {"Sign", [](float x) { return x > 0   ? 1.0f
+                                  : x < 0 ? -1.0f
+                                          : x; }},
+    {"Sin", [](float x) { return std::sin(x); }},
+    {"Cos", [](float x) { return std::cos(x); }},
+    {"Tan", [](float x) { return std::tan(x); }},
+    {"Atan", [](float x) { return std::atan(x); }},
+    {"Tanh", [](float x) { return std::tanh(x); }},
+    {"Sigmoid", [](float x) { return 1 / (1 + std::exp(-x)); }},
+    {"Relu", [](float x) { return x < 0 ? 0.0f : x; }},
+    {"Erf", [](float x) { return std::erf(x); }},
+};
+
+const Function* find_function(std::string_view op) {
+  const auto* const it = std::ranges::find(kFunctions, op, &Function::op);
+  return it == std::end(kFunctions) ? nullptr : it;
+}
+
+}  // namespace
+
+// IsNaN and IsInf
+Result<bool> fold_is(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
+  const Constant& c = *n.find_constant(0);
+  if (!c.is_float) return n.refuse("whole numbers are not supported");
+  const bool above = n.get_int("detect_positive", 1) != 0;
+  const bool below = n.get_int("detect_negative", 1) != 0;
+  std::vector<Extent> values;
+  for (const float x : *c.floats) {
+    const bool is = n.op() == "IsNaN" ? std::isnan(x) : std::isinf(x) && (x > 0 ? above : below);
+    values.push_back({is ? 1 : 0, false});
+  }
+  Constant result = with_dims(int_constant({}, std::move(values)), c.dims);
+  result.is_splat = c.is_splat;
   (void)n.give(std::move(result));
   return true;
 }
@@ -213,29 +292,26 @@ Result<bool> fold_unary(NodeImport& n) {
   Constant c = *n.find_constant(0);
   const std::string_view op = n.op();
   if (!c.is_float) {
-    if (op != "Neg" && op != "Abs") return n.refuse("whole numbers are not supported");
+    if (op != "Neg" && op != "Abs" && op != "Sign")
+      return n.refuse("whole numbers are not supported");
     std::vector<Extent> values = *c.ints;
     for (Extent& e : values) {
       if (e.batch || e.count == std::numeric_limits<int64_t>::min())
         return n.refuse("sizes are not supported");
-      e.count = op == "Neg" || e.count < 0 ? -e.count : e.count;
+      if (op == "Sign") {
+        e.count = (e.count > 0) - (e.count < 0);
+      } else {
+        e.count = op == "Neg" || e.count < 0 ? -e.count : e.count;
+      }
     }
     c.ints = std::make_shared<const std::vector<Extent>>(std::move(values));
     (void)n.give(std::move(c));
     return true;
   }
-  float (*f)(float) = op == "Neg"          ? +[](float x) { return -x; }
-                      : op == "Abs"        ? +[](float x) { return std::fabs(x); }
-                      : op == "Sqrt"       ? +[](float x) { return std::sqrt(x); }
-                      : op == "Exp"        ? +[](float x) { return std::exp(x); }
-                      : op == "Log"        ? +[](float x) { return std::log(x); }
-                      : op == "Reciprocal" ? +[](float x) { return 1 / x; }
-                      : op == "Floor"      ? +[](float x) { return std::floor(x); }
-                      : op == "Ceil"       ? +[](float x) { return std::ceil(x); }
-                                           : nullptr;
-  if (f == nullptr) return false;
+  const Function* f = find_function(op);
+  if (f == nullptr || (c.trainable && !f->takes_parameters)) return false;
   std::vector<float> values = *c.floats;
-  std::ranges::transform(values, values.begin(), f);
+  std::ranges::transform(values, values.begin(), f->compute);
   c.floats = std::make_shared<const std::vector<float>>(std::move(values));
   c.initializer.clear();
   (void)n.give(std::move(c));

@@ -1,5 +1,6 @@
 // Operations on constants that move elements and do not change their values.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "src/onnx/constant_elements.h"
@@ -7,20 +8,24 @@
 namespace trainyard::onnx {
 namespace {
 
-Result<bool> fold_transpose(NodeImport& n, const Constant& c, const std::vector<int64_t>& dims) {
-  std::vector<int64_t> perm(dims.size());
+using Ints = std::vector<int64_t>;
+using Extents = std::vector<Extent>;
+
+Result<bool> fold_transpose(NodeImport& n, const Constant& c) {
+  Ints perm(c.dims.size());
   std::iota(perm.rbegin(), perm.rend(), 0);
   perm = n.get_ints("perm", perm);
-  ASSIGN_OR_RETURN(perm, n.axes(perm, std::ssize(dims)));
-  if (perm.size() != dims.size()) return n.refuse("perm does not name every dimension");
-  const std::vector<int64_t> strides = strides_of(dims);
-  std::vector<int64_t> turned, steps;
+  ASSIGN_OR_RETURN(perm, n.axes(perm, std::ssize(c.dims)));
+  if (perm.size() != c.dims.size()) return n.refuse("perm does not name every dimension");
+  const Ints strides = strides_of(stored_sizes(c.dims));
+  Extents turned;
+  Ints steps;
   for (const int64_t p : perm) {
-    turned.push_back(dims[static_cast<size_t>(p)]);
+    turned.push_back(c.dims[static_cast<size_t>(p)]);
     steps.push_back(strides[static_cast<size_t>(p)]);
   }
   Constant result = strided(c, turned, 0, steps);
-  if (perm == std::vector<int64_t>{1, 0}) {
+  if (perm == Ints{1, 0}) {
     result.initializer = c.initializer;
     result.transposed = !c.transposed;
   }
@@ -28,113 +33,120 @@ Result<bool> fold_transpose(NodeImport& n, const Constant& c, const std::vector<
   return true;
 }
 
-Result<bool> fold_gather(NodeImport& n, const Constant& c, const std::vector<int64_t>& dims) {
-  const Constant* indices = n.find_constant(1);
-  if (indices->is_float || has_batch(*indices->ints) || has_batch(indices->dims)) {
-    return n.refuse("indices are not static whole numbers");
-  }
-  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), std::ssize(dims)));
-  const int64_t size = dims[static_cast<size_t>(axis)];
-  std::vector<int64_t> at;
-  const auto count = static_cast<size_t>(indices->elements());
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t given = (*indices->ints)[indices->is_splat ? 0 : i].count;
-    at.push_back(given < 0 ? given + size : given);
-    if (at.back() < 0 || at.back() >= size) return n.refuse("an index is out of range");
-  }
-  std::vector<int64_t> result(dims.begin(), dims.begin() + axis);
-  for (const Extent& e : indices->dims) result.push_back(e.count);
-  result.insert(result.end(), dims.begin() + axis + 1, dims.end());
-  if (!may_hold(product(result))) return too_large(n);
-  int64_t inner = 1;
-  for (size_t i = static_cast<size_t>(axis) + 1; i < dims.size(); ++i) inner *= dims[i];
-  const auto middle = std::ssize(at);
-  (void)n.give(picked(c, result, [&](int64_t i) {
-    const int64_t outer = i / (inner * middle), row = i / inner % middle;
-    return (outer * size + at[static_cast<size_t>(row)]) * inner + i % inner;
+/// Returns true if the indices, of which `rows` are those stored, have a number twice.
+bool takes_twice(const Constant& indices, Ints rows) {
+  if (indices.is_splat) return product(stored_sizes(indices.dims)) > 1;
+  std::ranges::sort(rows);
+  return std::ranges::adjacent_find(rows) != rows.end();
+}
+
+// A row of a parameter that is taken twice must stay one row, so layers take it.
+Result<bool> fold_gather(NodeImport& n, const Constant& c) {
+  const Constant& indices = *n.find_constant(1);
+  if (indices.is_float) return n.refuse("indices are not whole numbers");
+  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), std::ssize(c.dims)));
+  const auto at_axis = static_cast<size_t>(axis);
+  ASSIGN_OR_RETURN(const Ints rows, positions_of(n, indices, c.dims[at_axis]));
+  if (c.trainable && takes_twice(indices, rows)) return false;
+  Extents dims(c.dims.begin(), c.dims.begin() + axis);
+  dims.insert(dims.end(), indices.dims.begin(), indices.dims.end());
+  dims.insert(dims.end(), c.dims.begin() + axis + 1, c.dims.end());
+  if (!may_hold(product(stored_sizes(dims)))) return too_large(n);
+  const Ints sizes = stored_sizes(c.dims);
+  const int64_t size = sizes[at_axis], inner = strides_of(sizes)[at_axis];
+  const int64_t count = product(stored_sizes(indices.dims));
+  (void)n.give(picked(c, std::move(dims), [&](int64_t i) {
+    const int64_t outer = i / (inner * count), row = i / inner % count;
+    return (outer * size + at(rows, indices, row)) * inner + i % inner;
   }));
   return true;
 }
 
-Result<bool> fold_slice(NodeImport& n, const Constant& c, const std::vector<int64_t>& dims) {
-  ASSIGN_OR_RETURN(const auto starts, n.ints_of("starts", 1));
-  ASSIGN_OR_RETURN(const auto ends, n.ints_of("ends", 2));
-  ASSIGN_OR_RETURN(const auto given_axes, n.ints_of("axes", 3));
-  if (!starts || !ends || starts->size() != ends->size())
-    return n.refuse("starts and ends differ in length");
-  std::vector<int64_t> axes(starts->size()), by(starts->size(), 1);
-  std::iota(axes.begin(), axes.end(), 0);
-  ASSIGN_OR_RETURN(axes, n.axes(given_axes.value_or(axes), std::ssize(dims)));
-  if (n.has_input(4)) {
-    ASSIGN_OR_RETURN(by, n.ints(4, "steps"));
-  }
-  if (axes.size() != starts->size() || by.size() != starts->size()) {
-    return n.refuse("starts, ends, axes and steps have different lengths");
-  }
-  std::vector<int64_t> result = dims, steps = strides_of(dims);
+struct Range {
+  int64_t start = 0, step = 1, count = 0;
+};
+
+/// Returns the elements that a Slice takes of a dimension of `size` elements.
+Range range_of(int64_t start, int64_t end, int64_t step, int64_t size) {
+  const auto from_front = [size](int64_t p) { return p < 0 ? p + size : p; };
+  start = from_front(start);
+  end = from_front(end);
+  start = step > 0 ? std::clamp<int64_t>(start, 0, size) : std::clamp<int64_t>(start, 0, size - 1);
+  end = step > 0 ? std::clamp<int64_t>(end, 0, size) : std::clamp<int64_t>(end, -1, size - 1);
+  const int64_t span = step > 0 ? end - start : start - end;
+  const int64_t stride = std::min<int64_t>(step > 0 ? step : -step, size + 1);
+  return {start, step > 0 ? stride : -stride, span <= 0 ? 0 : (span + stride - 1) / stride};
+}
+
+Result<bool> fold_slice(NodeImport& n, const Constant& c) {
+  ASSIGN_OR_RETURN(const SliceArguments a, slice_arguments(n, std::ssize(c.dims)));
+  Extents dims = c.dims;
+  const Ints sizes = stored_sizes(c.dims);
+  Ints steps = strides_of(sizes);
   int64_t offset = 0;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const auto axis = static_cast<size_t>(axes[i]);
-    const int64_t size = dims[axis], step = by[i];
-    if (size == 0) continue;
+  for (size_t i = 0; i < a.axes.size(); ++i) {
+    const auto axis = static_cast<size_t>(a.axes[i]);
+    const int64_t step = a.steps[i];
+    if (dims[axis].count == 0) continue;
     if (step == 0 || step == std::numeric_limits<int64_t>::min()) return n.refuse("a step is 0");
-    const auto from_front = [size](int64_t p) { return p < 0 ? p + size : p; };
-    int64_t start = from_front((*starts)[i]), end = from_front((*ends)[i]);
-    start =
-        step > 0 ? std::clamp<int64_t>(start, 0, size) : std::clamp<int64_t>(start, 0, size - 1);
-    end = step > 0 ? std::clamp<int64_t>(end, 0, size) : std::clamp<int64_t>(end, -1, size - 1);
-    const int64_t span = step > 0 ? end - start : start - end;
-    const int64_t stride = std::min<int64_t>(step > 0 ? step : -step, size + 1);
-    result[axis] = span <= 0 ? 0 : (span + stride - 1) / stride;
-    offset += start * steps[axis];
-    steps[axis] *= step > 0 ? stride : -stride;
+    if (a.takes_all(i, dims[axis])) continue;
+    if (dims[axis].batch || a.ends[i].batch) return n.refuse("cuts the batch");
+    const Range r = range_of(a.starts[i], a.ends[i].count, step, sizes[axis]);
+    dims[axis] = {r.count, false};
+    offset += r.start * steps[axis];
+    steps[axis] *= r.step;
   }
-  (void)n.give(strided(c, result, offset, steps));
+  (void)n.give(strided(c, dims, offset, steps));
   return true;
 }
 
+/// Checks that the parts of a Concat have the same type and sizes, except along the axis. Returns
+/// the sizes of the whole; nothing if the parts have different types.
+Result<std::optional<Extents>> joined_dims(NodeImport& n, size_t axis) {
+  Extents dims = n.dims(0);
+  if (dims[axis].batch) return n.refuse("joins samples");
+  dims[axis].count = 0;
+  for (size_t i = 0; i < n.input_count(); ++i) {
+    if (!n.has_input(i)) return n.refuse("input " + std::to_string(i) + " is left out");
+    Extents part = n.dims(i);
+    const bool has_type = n.find_constant(i)->is_float == n.find_constant(0)->is_float;
+    if (!has_type || part.size() != dims.size()) return std::optional<Extents>();
+    if (part[axis].batch) return n.refuse("joins samples");
+    dims[axis].count += part[axis].count;
+    part[axis].count = dims[axis].count;
+    if (part != dims) return n.refuse("the parts have different sizes");
+  }
+  return std::optional(std::move(dims));
+}
+
 Result<bool> fold_concat(NodeImport& n) {
-  const auto rank = std::ssize(n.dims(0));
-  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 1), rank));
-  const auto at = static_cast<size_t>(axis);
-  std::vector<int64_t> dims = counts_of(n.dims(0));
-  dims[at] = 0;
+  if (!n.has_input(0)) return n.refuse("input 0 is left out");
+  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 1), std::ssize(n.dims(0))));
+  ASSIGN_OR_RETURN(const std::optional<Extents> dims, joined_dims(n, static_cast<size_t>(axis)));
+  if (!dims) return false;
+  const Ints sizes = stored_sizes(*dims);
+  if (!may_hold(product(sizes))) return too_large(n);
+  int64_t outer = 1;
+  for (size_t i = 0; i < static_cast<size_t>(axis); ++i) outer *= sizes[i];
+  Constant result;
+  result.dims = *dims;
+  result.is_float = n.find_constant(0)->is_float;
   std::vector<Extent> ints;
   std::vector<float> floats;
   std::vector<Origin> origins;
-  bool trainable = false, has_origins = false;
-  const bool is_float = n.find_constant(0)->is_float;
-  int64_t outer = 1;
-  for (size_t i = 0; i < at; ++i) outer *= dims[i];
+  bool has_origins = false;
   for (size_t i = 0; i < n.input_count(); ++i) {
-    if (!n.has_input(i)) return n.refuse("input " + std::to_string(i) + " is left out");
-    const Constant* c = n.find_constant(i);
-    std::vector<int64_t> part = counts_of(c->dims);
-    if (c->is_float != is_float || c->is_splat || has_batch(c->dims) ||
-        part.size() != dims.size()) {
-      return false;
-    }
-    trainable = trainable || c->trainable;
-    has_origins = has_origins || c->origins != nullptr;
-    dims[at] += part[at];
-    part[at] = 0;
-    for (size_t k = 0; k < dims.size(); ++k) {
-      if (k != at && part[k] != dims[k]) return n.refuse("the parts have different sizes");
-    }
+    result.trainable = result.trainable || n.find_constant(i)->trainable;
+    has_origins = has_origins || n.find_constant(i)->origins != nullptr;
   }
-  if (!may_hold(product(dims))) return too_large(n);
   for (int64_t row = 0; row < outer; ++row) {
     for (size_t i = 0; i < n.input_count(); ++i) {
       const Constant* c = n.find_constant(i);
-      const int64_t width = outer == 0 ? 0 : c->elements() / outer;
+      const int64_t width = product(stored_sizes(c->dims)) / outer;
       const auto append = [&](auto& into, const auto& from) {
-        if (c->is_splat) {
-          into.insert(into.end(), static_cast<size_t>(width), from.front());
-        } else {
-          into.insert(into.end(), from.begin() + row * width, from.begin() + (row + 1) * width);
-        }
+        for (int64_t k = row * width; k < (row + 1) * width; ++k) into.push_back(at(from, *c, k));
       };
-      if (is_float) {
+      if (result.is_float) {
         append(floats, *c->floats);
       } else {
         append(ints, *c->ints);
@@ -147,53 +159,71 @@ Result<bool> fold_concat(NodeImport& n) {
       }
     }
   }
-  Constant result =
-      is_float ? float_constant(dims, std::move(floats)) : int_constant(dims, std::move(ints));
-  result.trainable = trainable;
+  if (result.is_float) {
+    result.floats = std::make_shared<const std::vector<float>>(std::move(floats));
+  } else {
+    result.ints = std::make_shared<const std::vector<Extent>>(std::move(ints));
+  }
   if (has_origins) result.origins = std::make_shared<const std::vector<Origin>>(std::move(origins));
   (void)n.give(std::move(result));
   return true;
 }
 
+/// Returns a fixed constant of equal elements as one that stores a single element.
+Constant splat_of(const Constant& c, Extents dims) {
+  Constant splat = with_dims(c, std::move(dims));
+  splat.is_splat = true;
+  if (c.is_float) {
+    splat.floats = std::make_shared<const std::vector<float>>(1, c.floats->front());
+  } else {
+    splat.ints = std::make_shared<const std::vector<Extent>>(1, c.ints->front());
+  }
+  return splat;
+}
+
 // A repeated parameter must stay one parameter, so an Expand layer repeats it and nothing is
 // folded.
-Result<bool> fold_expand(NodeImport& n, const Constant& c, const std::vector<int64_t>& dims) {
-  ASSIGN_OR_RETURN(const std::vector<Extent> wanted, n.extents(1, "the shape"));
-  if (c.uniform() && !c.trainable && (has_batch(wanted) || c.stored() == 1)) {
-    std::vector<Extent> result = extents_of(dims);
-    if (result.size() < wanted.size()) {
-      result.insert(result.begin(), wanted.size() - result.size(), Extent{});
-    }
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      Extent& e = result[result.size() - wanted.size() + i];
-      if (e == Extent{}) e = wanted[i];
-    }
-    if (!may_hold(product(counts_of(result)))) return too_large(n);
-    Constant splat = with_dims(c, std::move(result));
-    splat.is_splat = true;
-    if (c.is_float) {
-      splat.floats = std::make_shared<const std::vector<float>>(1, c.floats->front());
-    } else {
-      splat.ints = std::make_shared<const std::vector<Extent>>(1, c.ints->front());
-    }
-    (void)n.give(std::move(splat));
-    return true;
+Result<bool> fold_expand(NodeImport& n, const Constant& c) {
+  ASSIGN_OR_RETURN(const Extents wanted, n.extents(1, "the shape"));
+  const auto dims = broadcast_dims(c.dims, wanted);
+  if (!dims) return n.refuse(to_string(c.dims) + " does not broadcast to " + to_string(wanted));
+  if (!may_hold(product(stored_sizes(*dims)))) return too_large(n);
+  if (c.trainable && *dims != c.dims && product(counts_of(*dims)) != c.stored()) return false;
+  if (c.trainable && has_batch(*dims)) return false;
+  if (c.uniform() && !c.trainable) {
+    (void)n.give(splat_of(c, *dims));
+  } else {
+    (void)n.give(spread(c, *dims));
   }
-  if (has_batch(wanted)) return false;
-  const auto result = broadcast_dims(dims, counts_of(wanted));
-  if (!result) return n.refuse("does not broadcast to the shape");
-  if (!may_hold(product(*result))) return too_large(n);
-  if (c.trainable && product(*result) != c.elements()) return false;
-  (void)n.give(strided(c, *result, 0, *broadcast_steps(dims, *result)));
+  return true;
+}
+
+// Tile repeats whole dimensions.
+Result<bool> fold_tile(NodeImport& n, const Constant& c) {
+  ASSIGN_OR_RETURN(const Extents repeats, n.extents(1, "repeats"));
+  if (repeats.size() != c.dims.size()) return n.refuse("repeats does not name every dimension");
+  if (c.trainable) return false;
+  Extents dims = c.dims;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i].batch && repeats[i] != Extent{}) return n.refuse("repeats the batch");
+    dims[i] = {dims[i].count * repeats[i].count, dims[i].batch || repeats[i].batch};
+  }
+  const Ints sizes = stored_sizes(c.dims), all = stored_sizes(dims);
+  if (!may_hold(product(all))) return too_large(n);
+  const Ints strides = strides_of(sizes), steps = strides_of(all);
+  (void)n.give(picked(c, std::move(dims), [&](int64_t i) {
+    int64_t from = 0;
+    for (size_t k = 0; k < sizes.size(); ++k) from += i / steps[k] % all[k] % sizes[k] * strides[k];
+    return from;
+  }));
   return true;
 }
 
 Result<bool> fold_squeeze(NodeImport& n, const Constant& c) {
   ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 1));
   const auto rank = std::ssize(c.dims);
-  ASSIGN_OR_RETURN(const std::vector<int64_t> axes,
-                   n.axes(given.value_or(std::vector<int64_t>()), rank));
-  std::vector<Extent> dims;
+  ASSIGN_OR_RETURN(const Ints axes, n.axes(given.value_or(Ints()), rank));
+  Extents dims;
   for (int64_t i = 0; i < rank; ++i) {
     const Extent& e = c.dims[static_cast<size_t>(i)];
     const bool named = std::ranges::find(axes, i) != axes.end();
@@ -208,47 +238,86 @@ Result<bool> fold_unsqueeze(NodeImport& n, const Constant& c) {
   ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 1));
   if (!given) return n.refuse("axes are missing");
   const int64_t rank = std::ssize(c.dims) + std::ssize(*given);
-  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, n.axes(*given, rank));
-  std::vector<Extent> dims = c.dims;
-  std::vector<int64_t> ascending = axes;
+  ASSIGN_OR_RETURN(const Ints axes, n.axes(*given, rank));
+  Extents dims = c.dims;
+  Ints ascending = axes;
   std::ranges::sort(ascending);
   for (const int64_t axis : ascending) dims.insert(dims.begin() + axis, Extent{});
   (void)n.give(with_dims(c, std::move(dims)));
   return true;
 }
 
-// Moves a constant whose shape includes the batch, such as the initial state of an LSTM. A single
-// number represents all elements, so only the dimensions change.
-Result<bool> fold_open_splat(NodeImport& n, const Constant& c) {
-  constexpr int64_t kStandIn = int64_t{1} << 30;  // in place of the batch size
-  if (n.op() == "Transpose") {
-    std::vector<int64_t> perm(c.dims.size());
-    std::iota(perm.rbegin(), perm.rend(), 0);
-    ASSIGN_OR_RETURN(perm, n.axes(n.get_ints("perm", perm), std::ssize(c.dims)));
-    std::vector<Extent> dims;
-    for (const int64_t p : perm) dims.push_back(c.dims[static_cast<size_t>(p)]);
-    (void)n.give(with_dims(c, std::move(dims)));
-    return true;
+/// Returns the number of elements in front of each dimension that includes the batch.
+Ints places_of_batch(const Extents& dims) {
+  Ints places;
+  int64_t before = 1;
+  for (const Extent& e : dims) {
+    if (e.batch) places.push_back(before);
+    before *= e.count;
   }
-  if (n.op() == "Slice") {
-    std::vector<int64_t> dims = counts_of(c.dims);
-    for (size_t i = 0; i < dims.size(); ++i) {
-      if (c.dims[i].batch) dims[i] = kStandIn;
-    }
-    ASSIGN_OR_RETURN(const bool folded, fold_slice(n, c, dims));
-    Constant cut = std::get<Constant>(*n.importer().find(n.node().outputs[0]));
-    for (size_t i = 0; i < dims.size(); ++i) {
-      if (!c.dims[i].batch) continue;
-      if (cut.dims[i].count != kStandIn) return n.refuse("cuts the batch");
-      cut.dims[i] = c.dims[i];
-    }
-    (void)n.give(std::move(cut));
-    return folded;
+  return places;
+}
+
+// The elements of a sample must stay together, and in the same place among the dimensions.
+Result<bool> fold_reshape(NodeImport& n, const Constant& c, const Extents& target) {
+  const bool keeps_samples = c.is_splat
+                                 ? places_of_batch(c.dims).size() == places_of_batch(target).size()
+                                 : places_of_batch(c.dims) == places_of_batch(target);
+  if (!keeps_samples || product(counts_of(c.dims)) != product(counts_of(target))) {
+    return n.refuse(to_string(c.dims) + " cannot be reshaped to " + to_string(target));
   }
-  return n.refuse("a constant whose shape includes the batch is not supported");
+  (void)n.give(with_dims(c, target));
+  return true;
+}
+
+Result<bool> fold_flatten(NodeImport& n, const Constant& c) {
+  const auto rank = std::ssize(c.dims);
+  int64_t axis = n.get_int("axis", 1);
+  if (axis < 0) axis += rank;
+  ASSIGN_OR_RETURN(axis, n.axis(axis, rank + 1));
+  Extents target(2);
+  for (int64_t i = 0; i < rank; ++i) {
+    const Extent& e = c.dims[static_cast<size_t>(i)];
+    Extent& into = target[i < axis ? 0 : 1];
+    into = {into.count * e.count, into.batch || e.batch};
+  }
+  return fold_reshape(n, c, target);
 }
 
 }  // namespace
+
+bool SliceArguments::takes_all(size_t i, const Extent& size) const {
+  // From this end on, a slice ends where the dimension ends, whatever its size.
+  constexpr int64_t kEndMin = std::numeric_limits<int32_t>::max();
+  const Extent& end = ends[i];
+  const bool to_end =
+      end == size || (!end.batch && !size.batch && end.count >= size.count) || end.count >= kEndMin;
+  return starts[i] == 0 && steps[i] == 1 && to_end;
+}
+
+Result<SliceArguments> slice_arguments(NodeImport& n, int64_t rank) {
+  SliceArguments a;
+  ASSIGN_OR_RETURN(const auto starts, n.ints_of("starts", 1));
+  ASSIGN_OR_RETURN(const auto axes, n.ints_of("axes", 3));
+  a.ends = extents_of(n.get_ints("ends"));
+  if (n.has_input(2)) {
+    ASSIGN_OR_RETURN(a.ends, n.extents(2, "ends"));
+  }
+  if (!starts || starts->size() != a.ends.size())
+    return n.refuse("starts and ends differ in length");
+  a.starts = *starts;
+  Ints all(starts->size());
+  std::iota(all.begin(), all.end(), 0);
+  ASSIGN_OR_RETURN(a.axes, n.axes(axes.value_or(all), rank));
+  a.steps.assign(starts->size(), 1);
+  if (n.has_input(4)) {
+    ASSIGN_OR_RETURN(a.steps, n.ints(4, "steps"));
+  }
+  if (a.axes.size() != starts->size() || a.steps.size() != starts->size()) {
+    return n.refuse("starts, ends, axes and steps have different lengths");
+  }
+  return a;
+}
 
 Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Extent>& from,
                                            const std::vector<Extent>& shape) {
@@ -273,15 +342,14 @@ Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Exte
     known.batch = known.batch || e.batch;
   }
   if (!open) return target;
-  Extent left{all.count / known.count, all.batch && !known.batch};
-  // If the file fixes the batch, `known` may include it as a plain number.
-  const auto batch = n.importer().fixed_batch();
-  if (all.batch && !known.batch && batch && all.count % known.count != 0 &&
-      all.count * *batch % known.count == 0) {
-    left = {all.count * *batch / known.count, false};
-  } else if (all.count % known.count != 0 || (known.batch && !all.batch)) {
+  // A file with a fixed batch gives all sizes as plain numbers.
+  if (all.batch && !known.batch && n.fixed_batch()) {
+    all = {all.count * *n.fixed_batch(), false};
+  }
+  if (all.count % known.count != 0 || (known.batch && !all.batch)) {
     return n.refuse(to_string(from) + " cannot be reshaped to " + to_string(shape));
   }
+  const Extent left{all.count / known.count, all.batch && !known.batch};
   target[*open] = left;
   return target;
 }
@@ -297,31 +365,16 @@ Result<bool> fold_movement(NodeImport& n) {
   }
   if (op == "Squeeze") return fold_squeeze(n, c);
   if (op == "Unsqueeze") return fold_unsqueeze(n, c);
-  if (has_batch(c.dims)) return fold_open_splat(n, c);
-  const std::vector<int64_t> dims = counts_of(c.dims);
-  if (op == "Transpose") return fold_transpose(n, c, dims);
-  if (op == "Gather") return n.has_input(1) ? fold_gather(n, c, dims) : n.refuse("has no indices");
-  if (op == "Slice") return fold_slice(n, c, dims);
-  if (op == "Expand") return fold_expand(n, c, dims);
-  if (op == "Flatten") {
-    int64_t axis = n.get_int("axis", 1);
-    if (axis < 0) axis += std::ssize(dims);
-    ASSIGN_OR_RETURN(axis, n.axis(axis, std::ssize(dims) + 1));
-    Extent rows, columns;
-    for (size_t i = 0; i < dims.size(); ++i) {
-      (static_cast<int64_t>(i) < axis ? rows : columns).count *= dims[i];
-    }
-    (void)n.give(with_dims(c, {rows, columns}));
-    return true;
-  }
+  if (op == "Transpose") return fold_transpose(n, c);
+  if (op == "Gather") return n.has_input(1) ? fold_gather(n, c) : n.refuse("has no indices");
+  if (op == "Slice") return fold_slice(n, c);
+  if (op == "Expand") return fold_expand(n, c);
+  if (op == "Tile") return fold_tile(n, c);
+  if (op == "Flatten") return fold_flatten(n, c);
   if (op == "Reshape") {
-    ASSIGN_OR_RETURN(const std::vector<Extent> shape, n.extents(1, "the shape"));
-    ASSIGN_OR_RETURN(const std::vector<Extent> target, reshape_target(n, c.dims, shape));
-    if (has_batch(target) || product(counts_of(target)) != c.elements()) {
-      return n.refuse(to_string(c.dims) + " cannot be reshaped to " + to_string(shape));
-    }
-    (void)n.give(with_dims(c, target));
-    return true;
+    ASSIGN_OR_RETURN(const Extents shape, n.extents(1, "the shape"));
+    ASSIGN_OR_RETURN(const Extents target, reshape_target(n, c.dims, shape));
+    return fold_reshape(n, c, target);
   }
   return false;
 }

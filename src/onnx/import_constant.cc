@@ -35,7 +35,7 @@ Result<bool> fold_constant_of_shape(NodeImport& n) {
     ASSIGN_OR_RETURN(value, n.importer().decode(*a->tensor));
   }
   if (value.stored() != 1) return n.refuse("value has several elements");
-  if (!may_hold(product(counts_of(dims)))) return too_large(n);
+  if (!may_hold(product(stored_sizes(dims)))) return too_large(n);
   value.dims = dims;
   value.is_splat = true;
   (void)n.give(std::move(value));
@@ -76,7 +76,29 @@ Result<bool> fold_size(NodeImport& n) {
   return true;
 }
 
+/// Returns the limit N if the range is 0, 1, ... N - 1, the numbers of the samples; else nothing.
+std::optional<Extent> samples_of_range(const NodeImport& n) {
+  const auto is = [&](size_t i, int64_t number) {
+    const Constant* c = n.find_constant(i);
+    return c != nullptr && !c->is_float && c->stored() == 1 &&
+           c->ints->front() == Extent{number, false};
+  };
+  const Constant* limit = n.find_constant(1);
+  if (!is(0, 0) || !is(2, 1) || limit->is_float || limit->stored() != 1) return std::nullopt;
+  const Extent e = limit->ints->front();
+  return e.batch && e.count > 0 ? std::optional(e) : std::nullopt;
+}
+
 Result<bool> fold_range(NodeImport& n) {
+  for (size_t i = 0; i < 3; ++i) {
+    if (!n.has_input(i)) return n.refuse("needs three inputs");
+  }
+  if (const auto samples = samples_of_range(n)) {
+    std::vector<Extent> values;
+    for (int64_t i = 0; i < stored_sizes({*samples})[0]; ++i) values.push_back({i, false});
+    (void)n.give(with_dims(int_constant({}, std::move(values)), {*samples}));
+    return true;
+  }
   ASSIGN_OR_RETURN(const double start, n.number(0, "start"));
   ASSIGN_OR_RETURN(const double limit, n.number(1, "limit"));
   ASSIGN_OR_RETURN(const double delta, n.number(2, "delta"));
@@ -100,44 +122,38 @@ Result<bool> fold_range(NodeImport& n) {
 }
 
 Result<bool> fold_trilu(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
   const Constant& c = *n.find_constant(0);
-  const std::vector<int64_t> dims = counts_of(c.dims);
-  if (has_batch(c.dims) || dims.size() < 2) return n.refuse("expected a matrix of fixed shape");
+  const size_t rank = c.dims.size();
+  if (rank < 2 || c.dims[rank - 1].batch || c.dims[rank - 2].batch) {
+    return n.refuse("expected a matrix of fixed shape");
+  }
+  if (c.trainable) return n.refuse("parameters are not supported");
   int64_t k = 0;
   if (n.has_input(1)) {
     ASSIGN_OR_RETURN(const double number, n.number(1, "k"));
     k = static_cast<int64_t>(std::clamp(number, -1e15, 1e15));
   }
   const bool upper = n.get_int("upper", 1) != 0;
-  const int64_t columns = dims.back(), rows = dims[dims.size() - 2];
+  const int64_t columns = c.dims[rank - 1].count, rows = c.dims[rank - 2].count;
   const auto keeps = [&](int64_t i) {
     const int64_t column = i % columns, row = i / columns % rows;
     return upper ? column >= row + k : column <= row + k;
   };
-  Constant result = c;
-  result.initializer.clear();
-  result.is_splat = false;
-  const auto count = static_cast<size_t>(c.elements());
-  if (!may_hold(c.elements())) return too_large(n);
-  const auto masked = [&](const auto& from) {
-    std::decay_t<decltype(from)> values;
-    for (size_t i = 0; i < count; ++i) {
-      values.push_back(keeps(static_cast<int64_t>(i))
-                           ? from[c.is_splat ? 0 : i]
-                           : typename std::decay_t<decltype(from)>::value_type{});
+  const int64_t count = product(stored_sizes(c.dims));
+  if (!may_hold(count)) return too_large(n);
+  std::vector<float> floats;
+  std::vector<Extent> ints;
+  for (int64_t i = 0; i < count; ++i) {
+    if (c.is_float) {
+      floats.push_back(keeps(i) ? at(*c.floats, c, i) : 0);
+    } else {
+      ints.push_back(keeps(i) ? at(*c.ints, c, i) : Extent{0, false});
     }
-    return values;
-  };
-  if (c.is_float) {
-    result.floats = std::make_shared<const std::vector<float>>(masked(*c.floats));
-  } else {
-    std::vector<Extent> values = masked(*c.ints);
-    for (size_t i = 0; i < count; ++i) {
-      if (!keeps(static_cast<int64_t>(i))) values[i] = {0, false};
-    }
-    result.ints = std::make_shared<const std::vector<Extent>>(std::move(values));
   }
-  (void)n.give(std::move(result));
+  Constant result =
+      c.is_float ? float_constant({}, std::move(floats)) : int_constant({}, std::move(ints));
+  (void)n.give(with_dims(std::move(result), c.dims));
   return true;
 }
 
@@ -179,15 +195,28 @@ std::vector<ImportRow> constant_imports() {
       {.op = "Mod",
        .since = 10,
        .becomes = kFolded,
-       .limits = "fmod: 1; other than whole constants",
+       .limits = kConstants,
+       .attributes = {{"fmod"}},
        .fold = fold_arithmetic},
+      {.op = "CumSum",
+       .since = 11,
+       .becomes = kFolded,
+       .limits = kConstants,
+       .attributes = {{"exclusive"}, {"reverse"}},
+       .fold = fold_cum_sum},
+      {.op = "IsInf",
+       .since = 10,
+       .becomes = kFolded,
+       .limits = kConstants,
+       .attributes = {{"detect_positive"}, {"detect_negative"}},
+       .fold = fold_is},
       {.op = "ReduceProd",
        .becomes = kFolded,
-       .limits = "other than lists of sizes",
-       .attributes = {{"axes", A::kInts}, {"keepdims"}, {"noop_with_empty_axes"}},
-       .fold = fold_reduce_ints}};
+       .limits = kConstants,
+       .attributes = {{"axes", AttributeSpec::kInts}, {"keepdims"}, {"noop_with_empty_axes"}},
+       .fold = fold_reduce}};
   for (const std::string_view op :
-       {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or"}) {
+       {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"}) {
     const bool is_greater = op == "Greater";
     rows.push_back(
         {.op = op,
@@ -198,8 +227,16 @@ std::vector<ImportRow> constant_imports() {
          .import = is_greater ? import_greater : nullptr,
          .fold = fold_arithmetic});
   }
-  for (const std::string_view op : {"Floor", "Ceil"}) {
-    rows.push_back({.op = op, .becomes = kFolded, .limits = kConstants, .fold = fold_unary});
+  for (const auto& [op, since] : {std::pair("Floor", 1),
+                                  {"Ceil", 1},
+                                  {"Round", 11},
+                                  {"Sign", 9},
+                                  {"Sin", 7},
+                                  {"Cos", 7},
+                                  {"Tan", 7},
+                                  {"Atan", 7}}) {
+    rows.push_back(
+        {.op = op, .since = since, .becomes = kFolded, .limits = kConstants, .fold = fold_unary});
   }
   return rows;
 }

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/onnx/import_table.h"
+#include "src/onnx/constant_elements.h"
+#include "src/onnx/import_attention.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -119,6 +120,8 @@ Status import_binary(NodeImport& n) {
   if (const View* x = unchanged(n); x != nullptr) return n.give(View(*x));
   ASSIGN_OR_RETURN(const bool is_absorbed, absorb_affine(n));
   if (is_absorbed) return {};
+  ASSIGN_OR_RETURN(const bool is_norm, import_rms_norm(n));
+  if (is_norm) return {};
   return n.give(n.importer().binary(n.op(), n.input(0), n.input(1)));
 }
 
@@ -229,30 +232,25 @@ Status import_where(NodeImport& n) {
   if (!n.has_input(1) || !n.has_input(2)) return n.refuse("needs three inputs");
   Importer& importer = n.importer();
   if (test == nullptr) return n.refuse("the condition depends on the model's input");
-  if (test->is_float || has_batch(test->dims))
-    return n.refuse("the condition is not a static boolean");
-  std::vector<float> x_share, y_share;
-  for (int64_t i = 0; i < test->elements(); ++i) {
-    const bool first = (*test->ints)[test->is_splat ? 0 : static_cast<size_t>(i)].count != 0;
-    x_share.push_back(first ? 1 : 0);
-    y_share.push_back(first ? 0 : 1);
-  }
-  const auto share_of = [&](size_t i, const std::vector<float>& share) -> Result<Value> {
-    const Constant mask = float_constant(counts_of(test->dims), share);
+  if (test->is_float) return n.refuse("the condition is not a boolean");
+  const Constant zero = float_constant({}, {0}), one = float_constant({}, {1});
+  const auto share_of = [&](size_t i) -> Result<Value> {
+    const bool is_first = i == 1;
+    const auto masked = [&](const Constant& c) {
+      return chosen(*test, is_first ? c : zero, is_first ? zero : c);
+    };
     const Constant* c = n.find_constant(i);
-    if (c == nullptr || c->origins) {
+    if (c == nullptr || c->trainable) {
+      ASSIGN_OR_RETURN(const Constant mask, masked(one));
       ASSIGN_OR_RETURN(View y, importer.binary("Mul", n.input(i), mask));
       return Value(std::move(y));
     }
     // A constant is selected and not multiplied, since 0 times infinity is NaN.
-    if (!c->is_float || c->stored() != 1)
-      return n.refuse("a branch is a constant with several values");
-    std::vector<float> chosen;
-    for (const float s : share) chosen.push_back(s != 0 ? c->floats->front() : 0);
-    return Value(float_constant(counts_of(test->dims), std::move(chosen)));
+    ASSIGN_OR_RETURN(Constant y, masked(*c));
+    return Value(std::move(y));
   };
-  ASSIGN_OR_RETURN(const Value x, share_of(1, x_share));
-  ASSIGN_OR_RETURN(const Value y, share_of(2, y_share));
+  ASSIGN_OR_RETURN(const Value x, share_of(1));
+  ASSIGN_OR_RETURN(const Value y, share_of(2));
   return n.give(importer.binary("Add", x, y));
 }
 
@@ -313,8 +311,11 @@ void add_unary_imports(std::vector<ImportRow>& rows) {
 
 /// Adds the functions of two or more values.
 void add_arithmetic_imports(std::vector<ImportRow>& rows) {
-  for (const auto& [op, becomes] :
-       {std::pair("Add", "add"), {"Sub", "sub"}, {"Mul", "mul"}, {"Div", "div"}, {"Pow", "pow"}}) {
+  for (const auto& [op, becomes] : {std::pair("Add", "add"),
+                                    {"Sub", "sub"},
+                                    {"Mul", "mul; rms_normalization, with the nodes around it"},
+                                    {"Div", "div; rms_normalization, with the nodes around it"},
+                                    {"Pow", "pow"}}) {
     rows.push_back({.op = op,
                     .becomes = becomes,
                     .limits = "a constant with a value for each sample",
@@ -323,12 +324,8 @@ void add_arithmetic_imports(std::vector<ImportRow>& rows) {
   }
   for (const auto& [op, becomes] :
        {std::pair("Sum", "add"), {"Mean", "add, div"}, {"Min", "min"}, {"Max", "max"}}) {
-    rows.push_back({.op = op,
-                    .becomes = becomes,
-                    .import = import_variadic,
-                    .fold = op == std::string_view("Min") || op == std::string_view("Max")
-                                ? fold_arithmetic
-                                : nullptr});
+    rows.push_back(
+        {.op = op, .becomes = becomes, .import = import_variadic, .fold = fold_arithmetic});
   }
 }
 
@@ -396,7 +393,8 @@ std::vector<ImportRow> elementwise_imports() {
        .since = 9,
        .becomes = "gelu, with the nodes around it",
        .limits = "Erf by itself",
-       .import = import_erf},
+       .import = import_erf,
+       .fold = fold_unary},
       {.op = "PRelu",
        .becomes = "p_relu; min, max, mul, add",
        .limits = "a slope that is not a constant",
@@ -430,7 +428,8 @@ std::vector<ImportRow> elementwise_imports() {
        .since = 9,
        .becomes = "nothing",
        .limits = "uses other than in PyTorch's attention",
-       .import = import_is_nan}};
+       .import = import_is_nan,
+       .fold = fold_is}};
   add_unary_imports(rows);
   add_arithmetic_imports(rows);
   return rows;

@@ -110,14 +110,27 @@ Attributes attributes_of(const Window& w) {
 
 // --- convolutions ---
 
+/// Returns the constant that a node adds to each channel of a convolution's output; null if it does
+/// something else.
+const Constant* bias_after(const NodeImport& n, const NodeProto& node, const Image& image,
+                           int64_t channels) {
+  if (node.op != "Add" || node.inputs.size() != 2) return nullptr;
+  const size_t other = node.inputs[0] == n.node().outputs[0] ? 1 : 0;
+  const Value* value = n.find(node.inputs[other]);
+  const auto* c = value != nullptr ? std::get_if<Constant>(value) : nullptr;
+  if (c == nullptr || !c->is_float || has_batch(c->dims) || n.is_shared(*c)) return nullptr;
+  const size_t rank = image.is_row ? 3 : 4, at = c->dims.size() + 1 - rank;  // of the channels
+  if (c->dims.size() + 1 < rank || c->dims.size() > rank) return nullptr;
+  return c->elements() == channels && c->dims[at].count == channels ? c : nullptr;
+}
+
 Status import_conv(NodeImport& n) {
   const bool transposes = n.op() == "ConvTranspose";
   ASSIGN_OR_RETURN(const Constant* weight, n.floats(1, "the weight"));
   ASSIGN_OR_RETURN(const Image image, image_of(n));
   Ints dims = counts_of(weight->dims);
   if (image.is_row && dims.size() == 3) dims.insert(dims.begin() + 2, 1);
-  if (dims.size() != 4 || weight->is_splat)
-    return n.refuse("the weight is not of shape [K, C, R, S]");
+  if (dims.size() != 4) return n.refuse("the weight is not of shape [K, C, R, S]");
   const Ints kernel = {dims[2], dims[3]};
   ASSIGN_OR_RETURN(const Ints given, pair_of(n, "kernel_shape", image, 1));
   if (n.has("kernel_shape") && given != kernel)
@@ -145,13 +158,22 @@ Status import_conv(NodeImport& n) {
     if (bias->elements() != out_channels) return n.refuse("the bias has the wrong size");
     if (n.importer().is_no_bias(*bias)) bias = nullptr;
   }
-  if (bias == nullptr) a.set("bias", int64_t{0});
   Importer& importer = n.importer();
+  const NodeProto* add = bias == nullptr ? importer.only_reader(n.node().outputs[0]) : nullptr;
+  if (add != nullptr) bias = bias_after(n, *add, image, out_channels);
+  if (bias == nullptr) {
+    a.set("bias", int64_t{0});
+    add = nullptr;
+  }
   ASSIGN_OR_RETURN(const std::string layer, importer.add_layer(n.op(), std::move(a), {image.layer},
                                                                Importer::name_hint(*weight)));
   importer.set_weight(layer, "weight", numbers_of(*weight));
   importer.remember_weight(weight->initializer, layer);
   if (bias != nullptr) importer.set_weight(layer, "bias", numbers_of(*bias));
+  if (add != nullptr) {
+    importer.mark_done(*add);
+    importer.define(add->outputs[0], view_of(n, layer, image.is_row));
+  }
   return n.give(view_of(n, layer, image.is_row));
 }
 

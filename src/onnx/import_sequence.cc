@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/onnx/import_table.h"
+#include "src/onnx/constant_elements.h"
+#include "src/onnx/import_attention.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -16,7 +17,7 @@ using Ints = std::vector<int64_t>;
 /// allowed.
 bool is_bias(const Value& value, int64_t units) {
   const auto* c = std::get_if<Constant>(&value);
-  return c != nullptr && c->is_float && !c->is_splat && !c->dims.empty() && !has_batch(c->dims) &&
+  return c != nullptr && c->is_float && !c->dims.empty() && !has_batch(c->dims) &&
          c->dims.back().count == units && c->elements() == units;
 }
 
@@ -27,8 +28,8 @@ Status import_mat_mul(NodeImport& n) {
   const Constant* weight = n.find_constant(1);
   const NodeProto* add = importer.only_reader(n.node().outputs[0]);
   const bool may_join = weight != nullptr && n.find_constant(0) == nullptr && weight->is_float &&
-                        weight->dims.size() == 2 && !weight->is_splat && add != nullptr &&
-                        add->op == "Add" && add->inputs.size() == 2;
+                        weight->dims.size() == 2 && add != nullptr && add->op == "Add" &&
+                        add->inputs.size() == 2;
   if (may_join) {
     const size_t other = add->inputs[0] == n.node().outputs[0] ? 1 : 0;
     const Value* bias = importer.find(add->inputs[other]);
@@ -42,6 +43,8 @@ Status import_mat_mul(NodeImport& n) {
       return {};
     }
   }
+  ASSIGN_OR_RETURN(const bool is_attention, import_attention(n));
+  if (is_attention) return {};
   return n.give(importer.mat_mul(n.input(0), n.input(1)));
 }
 
@@ -74,8 +77,7 @@ Status import_gemm(NodeImport& n) {
     if (is_own && is_bias(*c, units)) bias = scaled(*c, beta);
   }
   View y;
-  if (weight != nullptr && weight->is_float && !weight->is_splat &&
-      (alpha == 1 || !weight->origins)) {
+  if (weight != nullptr && weight->is_float && (alpha == 1 || !weight->origins)) {
     const Constant w = scaled(turns ? *weight : turned(*weight), alpha);
     ASSIGN_OR_RETURN(y, importer.linear(a, w, bias ? &*bias : nullptr));
     if (bias) return n.give(y);
@@ -105,22 +107,82 @@ Status import_gemm(NodeImport& n) {
 
 // --- embeddings and selection of elements ---
 
+/// Returns the whole numbers of a constant as a list, with its dimensions.
+Result<Constant> index_list(NodeImport& n) {
+  const Constant& given = *n.find_constant(1);
+  if (given.is_float || has_batch(*given.ints)) return n.refuse("indices are not whole numbers");
+  return one_sample(given);
+}
+
+/// Returns the dimensions of `x` with those of the indices in place of `axis`.
+std::vector<Extent> selected_dims(const View& x, int64_t axis, const std::vector<Extent>& indices) {
+  std::vector<Extent> dims = x.extents();
+  dims.erase(dims.begin() + axis);
+  dims.insert(dims.begin() + axis, indices.begin(), indices.end());
+  return dims;
+}
+
+// Rows of a parameter that are taken more than once, such as the entries of a table of relative
+// positions. Their sum of gradients is a product with a matrix of ones and zeros.
+Result<View> rows_by_product(NodeImport& n, const Constant& table, const Ints& list) {
+  const int64_t rows = table.dims[0].count, count = std::ssize(list);
+  if (rows * count > kFoldedElementsMax) {
+    return n.refuse("takes rows of a parameter more than once, by a matrix of more than " +
+                    std::to_string(kFoldedElementsMax) + " elements");
+  }
+  std::vector<float> ones(static_cast<size_t>(rows * count), 0);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = list[static_cast<size_t>(i)];
+    ones[static_cast<size_t>(i * rows + (row < 0 ? row + rows : row))] = 1;
+  }
+  ASSIGN_OR_RETURN(View x, n.importer().to_view(table));
+  const std::vector<Extent> dims = x.extents();
+  int64_t width = 1;
+  for (size_t i = 1; i < dims.size(); ++i) width *= dims[i].count;
+  ASSIGN_OR_RETURN(x, n.importer().reshape(std::move(x), {dims[0], {width, false}}));
+  ASSIGN_OR_RETURN(View y, n.importer().mat_mul(float_constant({count, rows}, std::move(ones)), x));
+  std::vector<Extent> target = dims;
+  target[0] = {count, false};
+  return n.importer().reshape(std::move(y), target);
+}
+
+Status import_gather_of_constants(NodeImport& n) {
+  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), std::ssize(n.dims(0))));
+  ASSIGN_OR_RETURN(const Constant indices, index_list(n));
+  const std::vector<Extent> given = n.dims(1);
+  const Constant* table = n.find_constant(0);
+  Importer& importer = n.importer();
+  if (indices.uniform()) {
+    ASSIGN_OR_RETURN(const View x, n.view(0));
+    ASSIGN_OR_RETURN(View y, take_index(n, x, axis, indices.ints->front().count));
+    y.dims.insert(y.dims.begin() + axis, given.size(), std::vector<int>{});
+    return n.give(expanded(n, std::move(y), selected_dims(x, axis, given)));
+  }
+  Ints list;
+  for (int64_t i = 0; i < indices.elements(); ++i)
+    list.push_back(at(*indices.ints, indices, i).count);
+  View y;
+  if (table != nullptr && table->trainable && axis == 0 && !has_batch(table->dims)) {
+    ASSIGN_OR_RETURN(y, rows_by_product(n, *table, list));
+  } else {
+    ASSIGN_OR_RETURN(const View x, n.view(0));
+    ASSIGN_OR_RETURN(y, take_list(n, x, axis, list));
+  }
+  std::vector<Extent> dims = selected_dims(y, axis, indices.dims);
+  ASSIGN_OR_RETURN(y, importer.reshape(std::move(y), dims));
+  for (size_t i = 0; i < given.size(); ++i) {
+    auto& dim = y.dims[static_cast<size_t>(axis) + i];
+    if (given[i].batch) dim.insert(dim.begin(), 0);
+  }
+  return n.give(std::move(y));
+}
+
 Status import_gather(NodeImport& n) {
   if (!n.has_input(0) || !n.has_input(1)) return n.refuse("needs two inputs");
   Importer& importer = n.importer();
-  if (n.find_constant(1) != nullptr) {
-    const Constant& indices = *n.find_constant(1);
-    ASSIGN_OR_RETURN(const View x, n.view(0));
-    ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), x.rank()));
-    if (indices.is_float || has_batch(*indices.ints) || indices.dims.size() > 1) {
-      return n.refuse("indices are not a list of whole numbers");
-    }
-    if (indices.dims.empty()) return n.give(take_index(n, x, axis, indices.ints->front().count));
-    ASSIGN_OR_RETURN(const Ints list, n.ints(1, "indices"));
-    return n.give(take_range(n, x, axis, list));
-  }
+  if (n.find_constant(1) != nullptr) return import_gather_of_constants(n);
   ASSIGN_OR_RETURN(const Constant* table, n.floats(0, "the table"));
-  if (table->dims.size() != 2 || table->is_splat || n.get_int("axis", 0) != 0) {
+  if (table->dims.size() != 2 || n.get_int("axis", 0) != 0) {
     return n.refuse("the table is not a matrix or not indexed by rows");
   }
   ASSIGN_OR_RETURN(const View tokens, n.view(1));
@@ -245,7 +307,7 @@ Status check_recurrent(NodeImport& n, Recurrent& p, const View& x) {
     return n.refuse("R is not [directions, gates, hidden]");
   p.hidden = r[2];
   const int64_t rows = p.gates * p.hidden;
-  if (r != Ints{p.directions, rows, p.hidden} || p.r->is_splat || p.w->is_splat ||
+  if (r != Ints{p.directions, rows, p.hidden} ||
       counts_of(p.w->dims) != Ints{p.directions, rows, p.features} ||
       n.get_int("hidden_size", p.hidden) != p.hidden) {
     return n.refuse("W " + to_string(p.w->dims) + " and R " + to_string(p.r->dims) +
@@ -337,9 +399,10 @@ std::vector<ImportRow> sequence_imports() {
   const std::string_view states =
       "sequence_lens; initial states other than 0; other activations, clip, layers of peepholes";
   return {{.op = "MatMul",
-           .becomes = "linear, gemm; mat_mul",
+           .becomes = "linear, gemm; mat_mul; attention, with the nodes around it",
            .limits = "products that mix samples",
-           .import = import_mat_mul},
+           .import = import_mat_mul,
+           .fold = fold_mat_mul},
           {.op = "Gemm",
            .becomes = "gemm, linear; mat_mul",
            .attributes =

@@ -4,7 +4,8 @@
 #include <limits>
 #include <numeric>
 
-#include "src/onnx/import_table.h"
+#include "src/onnx/constant_elements.h"
+#include "src/onnx/importer_axes.h"
 
 namespace trainyard::onnx {
 namespace {
@@ -118,81 +119,165 @@ Result<View> slice(NodeImport& n, const View& x, const std::map<int64_t, Cut>& c
 }
 
 Status import_slice(NodeImport& n) {
-  ASSIGN_OR_RETURN(const auto starts, n.ints_of("starts", 1));
-  std::vector<Extent> ends;
-  if (n.has_input(2)) {
-    ASSIGN_OR_RETURN(ends, n.extents(2, "ends"));
-  } else {
-    for (const int64_t e : n.get_ints("ends")) ends.push_back({e, false});
-  }
-  ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 3));
   ASSIGN_OR_RETURN(const View x, n.view(0));
-  if (!starts || starts->size() != ends.size()) return n.refuse("starts and ends differ in length");
-  Ints axes(starts->size()), steps(starts->size(), 1);
-  std::iota(axes.begin(), axes.end(), 0);
-  ASSIGN_OR_RETURN(axes, n.axes(given.value_or(axes), x.rank()));
-  if (n.has_input(4)) {
-    ASSIGN_OR_RETURN(steps, n.ints(4, "steps"));
-  }
-  if (axes.size() != starts->size() || steps.size() != starts->size()) {
-    return n.refuse("starts, ends, axes and steps have different lengths");
-  }
+  ASSIGN_OR_RETURN(const SliceArguments a, slice_arguments(n, x.rank()));
   std::map<int64_t, Cut> cuts;
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Extent size = x.extent(x.dims[static_cast<size_t>(axes[i])]);
-    const int64_t start = (*starts)[i], step = steps[i];
-    const bool to_end =
-        ends[i] == size || (!ends[i].batch && (ends[i].count >= 1'000'000'000'000 ||
-                                               (!size.batch && ends[i].count >= size.count)));
-    if (start == 0 && step == 1 &&
-        (to_end || ends[i].count >= std::numeric_limits<int32_t>::max())) {
-      continue;  // the slice is the whole dimension
+  for (size_t i = 0; i < a.axes.size(); ++i) {
+    const Extent size = x.extent(x.dims[static_cast<size_t>(a.axes[i])]);
+    if (a.takes_all(i, size)) continue;
+    if (size.batch || a.ends[i].batch) return n.refuse("cuts the batch");
+    if (a.steps[i] < 1) {
+      return n.refuse("step " + std::to_string(a.steps[i]) + ", expected 1 or more");
     }
-    if (size.batch || ends[i].batch) return n.refuse("cuts the batch");
-    if (step < 1) return n.refuse("step " + std::to_string(step) + ", expected 1 or more");
     const int64_t last = size.count;
     const auto bounded = [last](int64_t p) {
       return std::clamp<int64_t>(p < 0 ? p + last : p, 0, last);
     };
-    const Cut cut{bounded(start), bounded(ends[i].count), std::min(step, last)};
+    const Cut cut{bounded(a.starts[i]), bounded(a.ends[i].count), std::min(a.steps[i], last)};
     if (cut.start >= cut.end) return n.refuse("selects nothing");
-    cuts[axes[i]] = cut;
+    cuts[a.axes[i]] = cut;
   }
   if (cuts.empty()) return n.give(x);
   return n.give(slice(n, x, cuts));
 }
 
-Status import_split(NodeImport& n) {
-  ASSIGN_OR_RETURN(auto parts, n.ints_of("split", 1));
-  ASSIGN_OR_RETURN(const View x, n.view(0));
-  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), x.rank()));
+/// Returns the parts of a value along an axis, of the sizes `parts`, which add up to the whole.
+Result<std::vector<Value>> split(NodeImport& n, const Value& value, int64_t axis,
+                                 const Ints& parts) {
   const auto at = static_cast<size_t>(axis);
-  const Extent whole = x.extent(x.dims[at]);
-  if (whole.batch) return n.refuse("cuts the batch");
-  const auto count = std::ssize(n.node().outputs);
-  if (!parts) {
-    const int64_t size = (whole.count + count - 1) / count;  // the last part may be smaller
-    parts.emplace(static_cast<size_t>(count), size);
-    parts->back() = whole.count - size * (count - 1);
+  std::vector<Value> values;
+  if (const auto* c = std::get_if<Constant>(&value)) {
+    const Ints steps = strides_of(stored_sizes(c->dims));
+    int64_t offset = 0;
+    for (const int64_t part : parts) {
+      std::vector<Extent> dims = c->dims;
+      dims[at].count = part;
+      values.emplace_back(strided(*c, dims, offset * steps[at], steps));
+      offset += part;
+    }
+    return values;
   }
-  int64_t sum = 0;
-  for (const int64_t part : *parts) {
-    if (part < 1 || part > whole.count) return n.refuse("a part has size " + std::to_string(part));
-    sum += part;
-  }
-  if (std::ssize(*parts) != count || sum != whole.count) {
-    return n.refuse("parts " + Shape(*parts).to_string() + " do not add up to " +
-                    std::to_string(whole.count));
-  }
+  const View& x = std::get<View>(value);
+  if (parts.size() == 1) return std::vector<Value>{x};
   ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
   ASSIGN_OR_RETURN(
       const std::string layer,
-      n.importer().add_layer("Split", {{"axis", c.axis[at]}, {"split", *parts}}, {c.layer}));
-  for (size_t i = 0; i < parts->size(); ++i) {
+      n.importer().add_layer("Split", {{"axis", c.axis[at]}, {"split", parts}}, {c.layer}));
+  for (size_t i = 0; i < parts.size(); ++i) {
     const std::string part = layer + "." + std::to_string(i);
-    (void)n.give(resized(c, part, n.importer().sizes_of(part)), i);
+    values.emplace_back(resized(c, part, n.importer().sizes_of(part)));
+  }
+  return values;
+}
+
+/// Splits input 0, if `parts` fit it.
+Result<std::vector<Value>> split_input(NodeImport& n, int64_t axis, const Ints& parts) {
+  const Extent whole = n.dims(0)[static_cast<size_t>(axis)];
+  if (whole.batch) return n.refuse("cuts the batch");
+  int64_t sum = 0;
+  for (const int64_t part : parts) {
+    if (part < 1 || part > whole.count) return n.refuse("a part has size " + std::to_string(part));
+    sum += part;
+  }
+  if (sum != whole.count) {
+    return n.refuse("parts " + Shape(parts).to_string() + " do not add up to " +
+                    std::to_string(whole.count));
+  }
+  return split(n, n.input(0), axis, parts);
+}
+
+/// Returns the sizes of parts of `size` elements, of which the last may have fewer.
+Ints equal_parts(int64_t whole, int64_t size) {
+  Ints parts;
+  for (int64_t begin = 0; begin < whole; begin += size) {
+    parts.push_back(std::min(size, whole - begin));
+  }
+  return parts;
+}
+
+Status import_split(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
+  ASSIGN_OR_RETURN(auto parts, n.ints_of("split", 1));
+  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), std::ssize(n.dims(0))));
+  const auto count = std::ssize(n.node().outputs);
+  if (!parts) {
+    const int64_t whole = n.dims(0)[static_cast<size_t>(axis)].count;
+    parts = equal_parts(whole, std::max<int64_t>((whole + count - 1) / count, 1));
+  }
+  if (std::ssize(*parts) != count) {
+    return n.refuse("has " + std::to_string(count) + " outputs for " +
+                    std::to_string(parts->size()) + " parts");
+  }
+  ASSIGN_OR_RETURN(std::vector<Value> values, split_input(n, axis, *parts));
+  for (size_t i = 0; i < values.size(); ++i) (void)n.give(std::move(values[i]), i);
+  return {};
+}
+
+/// Returns the sizes of the parts of a SplitToSequence.
+Result<Ints> sequence_parts(NodeImport& n, const Extent& whole) {
+  if (!n.has_input(1)) return Ints(static_cast<size_t>(std::min<int64_t>(whole.count, 1 << 16)), 1);
+  ASSIGN_OR_RETURN(const Ints given, n.ints(1, "split"));
+  const bool is_size = n.dims(1).empty();
+  if (!is_size) return given;
+  if (given[0] < 1) return n.refuse("a part has size " + std::to_string(given[0]));
+  return equal_parts(whole.count, given[0]);
+}
+
+Value without_dim(Value value, int64_t axis) {
+  if (auto* c = std::get_if<Constant>(&value)) {
+    c->dims.erase(c->dims.begin() + axis);
+  } else {
+    auto& dims = std::get<View>(value).dims;
+    dims.erase(dims.begin() + axis);
+  }
+  return value;
+}
+
+// PyTorch writes chunk, split and unbind as a sequence of parts, and a SequenceAt for each that is
+// used. Each of these becomes its part.
+Status import_split_to_sequence(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
+  Importer& importer = n.importer();
+  ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 0), std::ssize(n.dims(0))));
+  ASSIGN_OR_RETURN(const Ints parts, sequence_parts(n, n.dims(0)[static_cast<size_t>(axis)]));
+  ASSIGN_OR_RETURN(std::vector<Value> values, split_input(n, axis, parts));
+  if (!n.has_input(1) && n.get_int("keepdims", 1) == 0) {
+    for (Value& value : values) value = without_dim(std::move(value), axis);
+  }
+  for (const NodeProto* reader : importer.readers_of(n.node().outputs[0])) {
+    const Value* at = reader->op == "SequenceAt" && reader->inputs.size() == 2
+                          ? importer.find(reader->inputs[1])
+                          : nullptr;
+    const auto* c = at != nullptr ? std::get_if<Constant>(at) : nullptr;
+    if (c == nullptr || c->is_float || c->stored() != 1 || has_batch(*c->ints)) {
+      return n.refuse("its parts are used other than by SequenceAt with a constant position");
+    }
+    const int64_t given = c->ints->front().count;
+    const int64_t position = given < 0 ? given + std::ssize(values) : given;
+    if (position < 0 || position >= std::ssize(values)) {
+      return n.refuse("position " + std::to_string(given) + " of " + std::to_string(values.size()) +
+                      " parts");
+    }
+    importer.mark_done(*reader);
+    importer.define(reader->outputs[0], values[static_cast<size_t>(position)]);
   }
   return {};
+}
+
+Status import_sequence_at(NodeImport& n) {
+  return n.refuse("is supported only for the parts of a SplitToSequence");
+}
+
+/// Returns an input of a Concat. A constant of a fixed batch gets the batch where other parts have
+/// it.
+Result<View> part_of_concat(NodeImport& n, size_t i) {
+  const Constant* c = n.find_constant(i);
+  if (c == nullptr) return n.view(i);
+  Constant open = *c;
+  for (size_t k = 0; k < n.input_count(); ++k) {
+    if (n.has_input(k)) open = with_open_batch(open, n.dims(k), n.fixed_batch());
+  }
+  return n.importer().to_view(open);
 }
 
 Status import_concat(NodeImport& n) {
@@ -203,7 +288,7 @@ Status import_concat(NodeImport& n) {
   std::optional<Importer::Canonical> first;
   std::vector<View> parts;
   for (size_t i = 0; i < n.input_count(); ++i) {
-    ASSIGN_OR_RETURN(View x, n.view(i));
+    ASSIGN_OR_RETURN(View x, part_of_concat(n, i));
     if (x.rank() != rank)
       return n.refuse("shape " + to_string(x.extents()) + " differs in rank from the first");
     if (x.extent(x.dims[at]).batch) return n.refuse("joins samples");
@@ -284,35 +369,30 @@ Status import_pad(NodeImport& n) {
 Status import_expand(NodeImport& n) {
   ASSIGN_OR_RETURN(std::vector<Extent> wanted, n.extents(1, "the shape"));
   ASSIGN_OR_RETURN(View x, n.view(0));
-  while (x.dims.size() < wanted.size()) x.dims.insert(x.dims.begin(), std::vector<int>{});
-  while (wanted.size() < x.dims.size()) wanted.insert(wanted.begin(), Extent{});
-  const auto fixed = n.importer().fixed_batch();
-  bool grows = false;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const Extent now = x.extent(x.dims[i]);
-    if (wanted[i] == now || wanted[i] == Extent{}) continue;
-    if (now.batch && fixed && wanted[i] == Extent{now.count * *fixed, false}) continue;
-    if (!x.dims[i].empty()) return n.refuse(to_string(x.extents()) + " to " + to_string(wanted));
-    if (wanted[i] == Extent{1, true}) {
-      if (n.importer().has_batch(x.layer))
-        return n.refuse("repeats a value of one sample for all others");
-      x.dims[i] = {0};  // broadcast where it is used, since it is the same for every sample
-      continue;
-    }
-    if (wanted[i].batch || wanted[i].count < 1) return n.refuse("to " + to_string(wanted));
-    grows = true;
+  return n.give(expanded(n, std::move(x), std::move(wanted)));
+}
+
+// A dimension of several elements is repeated as a new dimension in front of it, with which it is
+// then merged.
+Status import_tile(NodeImport& n) {
+  ASSIGN_OR_RETURN(const std::vector<Extent> repeats, n.extents(1, "repeats"));
+  ASSIGN_OR_RETURN(View x, n.view(0));
+  if (repeats.size() != x.dims.size()) return n.refuse("repeats does not name every dimension");
+  std::vector<Extent> wanted;
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    const Extent now = x.extent(x.dims[2 * i]);
+    x.dims.insert(x.dims.begin() + 2 * static_cast<std::ptrdiff_t>(i), std::vector<int>{});
+    wanted.push_back(repeats[i]);
+    wanted.push_back(now);
   }
-  if (!grows) return n.give(x);
-  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
-  Ints shape = n.importer().sizes_of(c.layer);
-  for (size_t k = 0; k < wanted.size(); ++k) {
-    if (c.axis[k] < 0) continue;
-    int64_t& size = shape[static_cast<size_t>(c.axis[k] - 1)];
-    size = std::max(size, wanted[k].count);
+  ASSIGN_OR_RETURN(View y, expanded(n, std::move(x), std::move(wanted)));
+  for (size_t i = 0; i < repeats.size(); ++i) {
+    std::vector<int> second = std::move(y.dims[i + 1]);
+    y.dims.erase(y.dims.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    if (!y.dims[i].empty() && holds_batch(second)) return n.refuse("repeats the batch");
+    y.dims[i].insert(y.dims[i].end(), second.begin(), second.end());
   }
-  ASSIGN_OR_RETURN(const std::string layer,
-                   n.importer().add_layer("Expand", {{"shape", shape}}, {c.layer}));
-  return n.give(resized(c, layer, n.importer().sizes_of(layer)));
+  return n.give(std::move(y));
 }
 
 // --- reductions ---
@@ -381,18 +461,82 @@ Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t inde
   return y;
 }
 
-Result<View> take_range(NodeImport& n, const View& x, int64_t axis, const Ints& indices) {
-  const Extent size = x.extent(x.dims[static_cast<size_t>(axis)]);
-  const int64_t step = indices.size() > 1 ? indices[1] - indices[0] : 1;
-  for (size_t i = 0; i < indices.size(); ++i) {
-    const int64_t expected = indices[0] + static_cast<int64_t>(i) * step;
-    if (size.batch || step < 1 || indices[i] != expected || indices[i] < 0 ||
-        indices[i] >= size.count) {
-      return n.refuse("selects samples, or elements that are not an ascending range");
+Result<View> expanded(NodeImport& n, View x, std::vector<Extent> wanted) {
+  while (x.dims.size() < wanted.size()) x.dims.insert(x.dims.begin(), std::vector<int>{});
+  while (wanted.size() < x.dims.size()) wanted.insert(wanted.begin(), Extent{});
+  const auto fixed = n.fixed_batch();
+  const bool is_batched = n.importer().has_batch(x.layer);
+  bool grows = false;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Extent now = x.extent(x.dims[i]);
+    if (wanted[i] == now || wanted[i] == Extent{}) continue;
+    if (now.batch && fixed && wanted[i] == Extent{now.count * *fixed, false}) continue;
+    if (!x.dims[i].empty()) return n.refuse(to_string(x.extents()) + " to " + to_string(wanted));
+    // A file with a fixed batch repeats a class token as often as there are samples.
+    const bool is_fixed = i == 0 && !is_batched && fixed && wanted[i] == Extent{*fixed, false};
+    if (wanted[i] == Extent{1, true} || is_fixed) {
+      if (is_batched) return n.refuse("repeats a value of one sample for all others");
+      x.dims[i] = {0};  // broadcast where it is used, since it is the same for every sample
+      continue;
     }
+    if (wanted[i].batch || wanted[i].count < 1) return n.refuse("to " + to_string(wanted));
+    grows = true;
   }
+  if (!grows) return x;
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  Ints shape = n.importer().sizes_of(c.layer);
+  for (size_t k = 0; k < wanted.size(); ++k) {
+    if (c.axis[k] < 0) continue;
+    int64_t& size = shape[static_cast<size_t>(c.axis[k] - 1)];
+    size = std::max(size, wanted[k].count);
+  }
+  ASSIGN_OR_RETURN(const std::string layer,
+                   n.importer().add_layer("Expand", {{"shape", shape}}, {c.layer}));
+  return resized(c, layer, n.importer().sizes_of(layer));
+}
+
+/// Returns the ascending ranges of equal steps of which a list consists.
+std::vector<Cut> ranges_of(const Ints& list) {
+  std::vector<Cut> ranges;
+  for (size_t i = 0; i < list.size();) {
+    size_t end = i + 1;
+    const int64_t step = end < list.size() && list[end] > list[i] ? list[end] - list[i] : 1;
+    while (end < list.size() && list[end] - list[end - 1] == step) ++end;
+    ranges.push_back({list[i], list[end - 1] + 1, step});
+    i = end;
+  }
+  return ranges;
+}
+
+Result<View> take_list(NodeImport& n, const View& x, int64_t axis, const Ints& indices) {
+  constexpr size_t kRangesMax = 64;
+  const auto at = static_cast<size_t>(axis);
+  const Extent size = x.extent(x.dims[at]);
+  if (size.batch) return n.refuse("selects samples from the batch");
   if (indices.empty()) return n.refuse("selects nothing");
-  return slice(n, x, {{axis, {indices.front(), indices.back() + 1, step}}});
+  Ints list;
+  for (const int64_t index : indices) {
+    list.push_back(index < 0 ? index + size.count : index);
+    if (list.back() < 0 || list.back() >= size.count)
+      return n.refuse("index " + std::to_string(index) + " is out of range");
+  }
+  const std::vector<Cut> ranges = ranges_of(list);
+  if (ranges.size() == 1) return slice(n, x, {{axis, ranges[0]}});
+  if (ranges.size() > kRangesMax) {
+    return n.refuse("selects elements in an order of more than " + std::to_string(kRangesMax) +
+                    " ranges");
+  }
+  ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x, /*keep_ones=*/true));
+  std::vector<std::string> parts;
+  for (const Cut& cut : ranges) {
+    Attributes a{{"starts", Ints{cut.start}}, {"ends", Ints{cut.end}}, {"axes", Ints{c.axis[at]}}};
+    if (cut.step != 1) a.set("steps", Ints{cut.step});
+    ASSIGN_OR_RETURN(parts.emplace_back(),
+                     n.importer().add_layer("Slice", std::move(a), {c.layer}));
+  }
+  ASSIGN_OR_RETURN(const std::string layer,
+                   n.importer().add_layer("Concat", {{"axis", c.axis[at]}}, parts));
+  return resized(c, layer, n.importer().sizes_of(layer));
 }
 
 std::vector<ImportRow> shape_imports() {
@@ -435,6 +579,22 @@ std::vector<ImportRow> shape_imports() {
        .limits = "of the batch",
        .attributes = {{"axis"}, {"split", A::kInts}, {"num_outputs"}},
        .import = import_split},
+      {.op = "SplitToSequence",
+       .since = 11,
+       .becomes = "split",
+       .limits = "of the batch; uses other than by SequenceAt",
+       .attributes = {{"axis"}, {"keepdims"}},
+       .import = import_split_to_sequence},
+      {.op = "SequenceAt",
+       .since = 11,
+       .becomes = "its part",
+       .limits = "of other sequences than those of SplitToSequence",
+       .import = import_sequence_at},
+      {.op = "Tile",
+       .becomes = "expand",
+       .limits = "of the batch",
+       .import = import_tile,
+       .fold = fold_movement},
       {.op = "Concat",
        .becomes = "concat",
        .limits = "of samples",
@@ -463,7 +623,8 @@ std::vector<ImportRow> shape_imports() {
                     .becomes = becomes,
                     .limits = "over the batch",
                     .attributes = {{"axes", A::kInts}, {"keepdims"}, {"noop_with_empty_axes"}},
-                    .import = import_reduce});
+                    .import = import_reduce,
+                    .fold = fold_reduce});
   }
   return rows;
 }

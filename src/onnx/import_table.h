@@ -23,6 +23,7 @@ class NodeImport {
   const NodeProto& node() const { return node_; }
   std::string_view op() const { return node_.op; }
   int64_t opset() const { return importer_.opset(); }
+  std::optional<int64_t> fixed_batch() const { return importer_.fixed_batch(); }
   /// Returns ONNX_UNSUPPORTED about this node.
   Error refuse(const std::string& what) const { return unsupported_node(node_, what); }
 
@@ -36,6 +37,9 @@ class NodeImport {
   bool has_input(size_t i) const { return i < node_.inputs.size() && !node_.inputs[i].empty(); }
   const Value& input(size_t i) const;  // a fault if the input is left out
   std::vector<Extent> dims(size_t i) const { return dims_of(input(i)); }
+  /// Returns a value of the graph; null if it has not been computed yet.
+  const Value* find(const std::string& name) const { return importer_.find(name); }
+  bool is_shared(const Constant& c) const { return importer_.is_shared(c); }
   const Constant* find_constant(size_t i) const;  // null if the input is left out or not constant
   /// Returns a constant input, of floats or whole numbers. `what` names it in the error.
   Result<const Constant*> floats(size_t i, const char* what) const;
@@ -69,9 +73,9 @@ struct AttributeSpec {
 
 struct ImportRow {
   std::string_view op;
-  int64_t since = 1;         // the first opset with this operation; 1 if that is below kOpsetMin
-  std::string_view becomes;  // the layers, or the effect, for the table in the documentation
-  std::string_view limits = {};  // the uses that are refused
+  int64_t since = 1;  // the first opset with this operation; 1 if that is below kOpsetMin
+  std::string_view becomes = {};  // the layers, or the effect, for the table in the documentation
+  std::string_view limits = {};   // the uses that are refused
   std::vector<AttributeSpec> attributes = {};
   /// Null: all inputs must be constant.
   Status (*import)(NodeImport& n) = nullptr;
@@ -90,18 +94,22 @@ std::string import_table_markdown();
 
 // Returns the rows of each family of operations.
 std::vector<ImportRow> constant_imports();
+std::vector<ImportRow> selection_imports();
 std::vector<ImportRow> elementwise_imports();
 std::vector<ImportRow> image_imports();
 std::vector<ImportRow> norm_imports();
 std::vector<ImportRow> shape_imports();
 std::vector<ImportRow> sequence_imports();
 
-// Functions that fold constants, shared by operations that also become layers (import_constant.cc).
+// Functions that fold constants, several of them for operations that also become layers.
 Result<bool> fold_movement(NodeImport& n);
 Result<bool> fold_arithmetic(NodeImport& n);
 Result<bool> fold_unary(NodeImport& n);
 Result<bool> fold_not(NodeImport& n);
-Result<bool> fold_reduce_ints(NodeImport& n);
+Result<bool> fold_reduce(NodeImport& n);
+Result<bool> fold_cum_sum(NodeImport& n);
+Result<bool> fold_mat_mul(NodeImport& n);
+Result<bool> fold_is(NodeImport& n);
 Result<bool> fold_cast(NodeImport& n);
 /// Converts an input of `n` to the element type `to`.
 Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to);
@@ -114,11 +122,21 @@ Status import_greater(NodeImport& n);
 /// returns true.
 Result<bool> absorb_affine(NodeImport& n);
 
-/// Returns element `index` along an axis, which is removed; or several elements, whose indices must
-/// be an ascending range.
+/// The arguments of a Slice, which were attributes before opset 10.
+struct SliceArguments {
+  std::vector<int64_t> starts, axes, steps;
+  std::vector<Extent> ends;
+  /// Returns true if entry i takes the whole of its dimension, whose size is `size`.
+  bool takes_all(size_t i, const Extent& size) const;
+};
+Result<SliceArguments> slice_arguments(NodeImport& n, int64_t rank);
+
+/// Returns element `index` along an axis, which is removed; or several elements.
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index);
-Result<View> take_range(NodeImport& n, const View& x, int64_t axis,
-                        const std::vector<int64_t>& indices);
+Result<View> take_list(NodeImport& n, const View& x, int64_t axis,
+                       const std::vector<int64_t>& indices);
+/// Returns a view of `x` whose dimensions of size 1 are repeated to `wanted`.
+Result<View> expanded(NodeImport& n, View x, std::vector<Extent> wanted);
 
 /// Returns the target shape of a Reshape, with 0 and -1 resolved.
 Result<std::vector<Extent>> reshape_target(NodeImport& n, const std::vector<Extent>& from,

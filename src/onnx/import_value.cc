@@ -32,6 +32,12 @@ std::vector<Extent> extents_of(const std::vector<int64_t>& counts) {
   return extents;
 }
 
+std::vector<int64_t> stored_sizes(const std::vector<Extent>& extents) {
+  std::vector<int64_t> sizes;
+  for (const Extent& e : extents) sizes.push_back(e.batch ? e.count * kProbeSamples : e.count);
+  return sizes;
+}
+
 int64_t Constant::elements() const {
   TRAINYARD_CHECK(!has_batch(dims), "elements of a constant with an open size");
   int64_t n = 1;
@@ -56,6 +62,7 @@ Constant turned(const Constant& matrix) {
   result.transposed = !matrix.transposed;
   const auto rows = static_cast<size_t>(matrix.dims[0].count);
   const auto columns = static_cast<size_t>(matrix.dims[1].count);
+  if (matrix.is_splat) return result;
   const auto turn = [&](const auto& from) {
     auto to = from;
     for (size_t i = 0; i < rows; ++i) {

@@ -29,6 +29,10 @@ bool has_batch(const std::vector<Extent>& extents);
 std::vector<int64_t> counts_of(const std::vector<Extent>& extents);
 std::vector<Extent> extents_of(const std::vector<int64_t>& counts);
 
+constexpr int64_t kProbeSamples = 2;
+/// Returns the sizes for a batch of kProbeSamples samples.
+std::vector<int64_t> stored_sizes(const std::vector<Extent>& extents);
+
 /// Identifies one number of the file's trained parameters, which are numbered consecutively. Only
 /// used in files that name their parameters (trained_parameters.h).
 using Origin = uint32_t;
@@ -36,11 +40,15 @@ using Origin = uint32_t;
 constexpr Origin kFixed = ~Origin{0};
 
 /// Numbers that do not depend on the input: floats, or integers (including booleans).
+///
+/// If `dims` includes the batch, whose size is not known, the elements of kProbeSamples samples are
+/// stored. Thus masks that a file computes from the numbers of the samples are computed as for any
+/// other size. An operation that takes no such constant takes the elements of one sample, if they
+/// are the same in all (constant_elements.h, one_part).
 struct Constant {
   std::vector<Extent> dims;
   bool is_float = true;
-  // One stored number for all elements; required if `dims` includes the batch.
-  bool is_splat = false;
+  bool is_splat = false;  // one stored number for all elements
   std::shared_ptr<const std::vector<float>> floats;
   std::shared_ptr<const std::vector<Extent>> ints;
   bool trainable = false;   // comes from an initializer that is trained

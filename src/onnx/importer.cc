@@ -84,6 +84,11 @@ const NodeProto* Importer::only_reader(const std::string& name) const {
              : nullptr;
 }
 
+std::vector<const NodeProto*> Importer::readers_of(const std::string& name) const {
+  const auto it = readers_.find(name);
+  return it == readers_.end() ? std::vector<const NodeProto*>() : it->second;
+}
+
 const std::string* Importer::expected_affine(const NodeProto& node) const {
   const auto it = affine_.find(&node);
   return it == affine_.end() ? nullptr : &it->second;
@@ -202,19 +207,28 @@ Status Importer::check_ops() const {
   return unsupported_file("the file has operations that no layer can represent: " + all);
 }
 
+bool Importer::is_parameter(const TensorProto& tensor, const Constant& constant) const {
+  if (trained_) return trained_->contains(tensor.name);
+  if (kinds_) return kinds_->is_parameter(tensor.name);
+  // A single number is more likely a setting (an epsilon, a scale) than a parameter, and so is a
+  // mask, or a value that PyTorch's older exporter computed and named after its reader. Weights of
+  // layers are trained whatever this says.
+  const std::vector<float>& x = *constant.floats;
+  constexpr float kMaskedMax = -1e4f;
+  return x.size() > 1 && !tensor.name.starts_with("onnx::") &&
+         std::ranges::all_of(x, [](float value) { return std::isfinite(value); }) &&
+         !(std::ranges::all_of(x, [](float v) { return v == 0 || v <= kMaskedMax; }) &&
+           std::ranges::any_of(x, [](float v) { return v != 0; }));
+}
+
 Status Importer::define_initializers() {
   ASSIGN_OR_RETURN(trained_, TrainedParameters::read(file_.metadata()));
+  if (!trained_) kinds_ = ExportedKinds::read(file_.graph());
   for (const TensorProto& tensor : file_.graph().initializers) {
     if (!readers_.contains(tensor.name) && tensor.name != output_value_) continue;
     ASSIGN_OR_RETURN(Constant constant, decode(tensor));
-    // A single number is more likely a setting (an epsilon, a scale) than a parameter.
-    constant.trainable =
-        constant.is_float && constant.stored() > 1 &&
-        std::ranges::all_of(*constant.floats, [](float x) { return std::isfinite(x); });
+    constant.trainable = constant.is_float && is_parameter(tensor, constant);
     constant.initializer = tensor.name;
-    if (trained_) {
-      constant.trainable = constant.is_float && trained_->contains(tensor.name);
-    }
     if (trained_ && constant.trainable) {
       ASSIGN_OR_RETURN(std::vector<Origin> origins,
                        trained_->count(tensor.name, constant.stored()));
@@ -440,6 +454,20 @@ Status Importer::take_weights(const Network& network) {
   return {};
 }
 
+void Importer::note_fixed_layers() {
+  constexpr size_t kShown = 5;
+  std::string names;
+  size_t count = 0;
+  for (const LayerSpec& layer : layers_) {
+    if (!fixed_layers_.contains(layer.name)) continue;
+    if (++count <= kShown) names += (names.empty() ? "" : ", ") + layer.name;
+  }
+  if (count == 0) return;
+  if (count > kShown) names += " and " + std::to_string(count - kShown) + " more";
+  note("Buffers and other constants of the file are not trained: " + names +
+       "; `trainable: true` in a layer would train its numbers.");
+}
+
 // Builds the list again as a job would do it, from the names alone and with another batch size.
 Result<ImportedModel> Importer::result() {
   ASSIGN_OR_RETURN(const std::vector<ResolvedLayer> resolved, resolve_layers(layers_, ""));
@@ -460,6 +488,7 @@ Result<ImportedModel> Importer::result() {
     note("The last layer is " + last +
          ". Classification losses take scores: leave it out to train with softmax_cross_entropy.");
   }
+  note_fixed_layers();
   for (const LayerSpec& layer : layers_) {
     if (layer.op != "Embedding") continue;
     const int64_t rows = layer.attributes.get_int("num_embeddings", 0);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "src/models/network.h"
+#include "src/onnx/exported_kinds.h"
 #include "src/onnx/import_model.h"
 #include "src/onnx/import_value.h"
 #include "src/onnx/trained_parameters.h"
@@ -74,12 +75,12 @@ class Importer {
   };
   Result<Canonical> canonical(const View& view, bool keep_ones = false);
   /// Turns a constant into a layer, a trained one if the model trains it.
-  Result<View> to_view(const Constant& constant);
+  Result<View> to_view(const Constant& given);
 
   // --- operations that several rows use ---
 
   /// Returns a binary layer (Add, Mul, ...) with broadcasting.
-  Result<View> binary(std::string_view op, const Value& a, const Value& b);
+  Result<View> binary(std::string_view op, const Value& first, const Value& second);
   Result<View> unary(std::string_view op, Attributes attributes, const View& x);
   /// Adds a layer for x w^T + bias over the last dimension. `weight` is [units, features]; `bias`
   /// may be null.
@@ -97,6 +98,8 @@ class Importer {
   std::optional<int64_t> fixed_batch() const { return fixed_batch_; }
   const Value* find(const std::string& name) const;
   void define(const std::string& name, Value value);
+  /// Returns the nodes that read a value.
+  std::vector<const NodeProto*> readers_of(const std::string& name) const;
   /// Returns the only node that reads a value; null if several nodes read it or it is the output.
   const NodeProto* only_reader(const std::string& name) const;
   /// Returns the node that computes a value; null for inputs and initializers.
@@ -120,6 +123,9 @@ class Importer {
   Status choose_nodes();  // selects the nodes on which the output depends
   Status check_ops() const;
   Status define_initializers();
+  /// Returns true if an initializer is a parameter, as far as the file tells.
+  bool is_parameter(const TensorProto& tensor, const Constant& constant) const;
+  void note_fixed_layers();
   Result<ValueProto> choose_input() const;
   Status define_input();
   Status import_nodes();
@@ -153,6 +159,8 @@ class Importer {
   std::map<std::string, Value> values_;
   std::optional<int64_t> fixed_batch_;
   std::optional<TrainedParameters> trained_;
+  std::optional<ExportedKinds> kinds_;
+  std::set<std::string> fixed_layers_;  // parameter layers of numbers that are not trained
   int64_t folded_sum_ = 0;
 
   std::unique_ptr<ModelInterface> interface_;

@@ -19,11 +19,8 @@ bool holds_batch(const std::vector<int>& dim) { return std::ranges::find(dim, 0)
 View shape_view(const Constant& c) {
   View view;
   for (const Extent& e : c.dims) {
-    if (e.batch) {
-      view.push_batch();
-    } else {
-      view.push_dim(e.count);
-    }
+    view.push_dim(e.count);
+    if (e.batch) view.dims.back().insert(view.dims.back().begin(), 0);
   }
   return view;
 }

@@ -13,7 +13,8 @@ namespace trainyard::onnx {
 Error misfit(const std::string& what);
 int64_t product_of(const View& view, const std::vector<int>& atoms);
 bool holds_batch(const std::vector<int>& dim);
-/// Returns the view that a constant would have as the output of a layer.
+/// Returns the view that a constant would have as the output of a layer, which has the elements of
+/// one sample.
 View shape_view(const Constant& c);
 /// Splits atoms until both views have the same atoms in dimension `i`, or one of them has size 1.
 Status align(View& a, View& b, size_t i);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/onnx/constant_elements.h"
 #include "src/onnx/importer_axes.h"
 
 namespace trainyard::onnx {
@@ -256,8 +257,8 @@ Result<std::string> Importer::constant_layer(const Constant& c, const std::vecto
   set_weight(layer, "weight", std::move(numbers));
   if (c.trainable) {
     remember_weight(c.initializer, layer);
-  } else if (!c.initializer.empty()) {
-    note("Layer " + layer + " has fixed numbers; `trainable: true` would train them.");
+  } else if (!uniform) {
+    fixed_layers_.insert(layer);
   }
   return layer;
 }
@@ -296,12 +297,13 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
   return layer;
 }
 
-Result<View> Importer::to_view(const Constant& constant) {
-  if (!constant.is_float || constant.empty()) {
-    return misfit(constant.is_float ? "a constant without elements"
-                                    : "whole numbers, expected a layer's output");
+Result<View> Importer::to_view(const Constant& given) {
+  if (!given.is_float || given.empty()) {
+    return misfit(given.is_float ? "a constant without elements"
+                                 : "whole numbers, expected a layer's output");
   }
-  View view = shape_view(constant);
+  View view = shape_view(given);
+  ASSIGN_OR_RETURN(const Constant constant, one_sample(given));
   if (constant.is_splat && constant.trainable && view.atoms.size() > 1) {
     return misfit("a single trained number is expanded over the batch");
   }

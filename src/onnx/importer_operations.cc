@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "src/onnx/constant_elements.h"
 #include "src/onnx/importer_axes.h"
 
 namespace trainyard::onnx {
@@ -23,6 +24,24 @@ Value with_dim(Value value, bool in_front) {
   return value;
 }
 
+/// A value, and its view. A constant has the elements of one sample.
+struct Operand {
+  Value value;
+  View view;
+};
+
+/// Returns the operand of an operation whose other operand is `other`.
+Result<Operand> operand_of(const Value& value, const Value& other,
+                           std::optional<int64_t> fixed_batch) {
+  const auto* given = std::get_if<Constant>(&value);
+  if (given == nullptr) return Operand{value, std::get<View>(value)};
+  if (given->empty()) return misfit("a constant without elements");
+  Constant constant = with_open_batch(*given, dims_of(other), fixed_batch);
+  View view = shape_view(constant);
+  ASSIGN_OR_RETURN(Constant one, one_sample(std::move(constant)));
+  return Operand{std::move(one), std::move(view)};
+}
+
 }  // namespace
 
 Result<View> Importer::unary(std::string_view op, Attributes attributes, const View& x) {
@@ -31,30 +50,19 @@ Result<View> Importer::unary(std::string_view op, Attributes attributes, const V
   return y;
 }
 
-Result<View> Importer::binary(std::string_view op, const Value& a, const Value& b) {
-  const auto view_of = [](const Value& value) {
-    const auto* constant = std::get_if<Constant>(&value);
-    return constant != nullptr ? shape_view(*constant) : std::get<View>(value);
-  };
-  if (std::holds_alternative<Constant>(a) && std::holds_alternative<Constant>(b)) {
-    ASSIGN_OR_RETURN(const View first, to_view(std::get<Constant>(a)));
-    return binary(op, first, b);
+Result<View> Importer::binary(std::string_view op, const Value& first, const Value& second) {
+  if (std::holds_alternative<Constant>(first) && std::holds_alternative<Constant>(second)) {
+    ASSIGN_OR_RETURN(const View view, to_view(std::get<Constant>(first)));
+    return binary(op, view, second);
   }
-  for (const Value* value : {&a, &b}) {
-    const auto* constant = std::get_if<Constant>(value);
-    if (constant != nullptr && constant->empty()) return misfit("a constant without elements");
-  }
-  View va = view_of(a), vb = view_of(b);
+  ASSIGN_OR_RETURN(Operand left_operand, operand_of(first, second, fixed_batch_));
+  ASSIGN_OR_RETURN(Operand right_operand, operand_of(second, first, fixed_batch_));
+  const Value &a = left_operand.value, &b = right_operand.value;
+  View &va = left_operand.view, &vb = right_operand.view;
   const size_t rank = std::max(va.dims.size(), vb.dims.size());
   for (View* v : {&va, &vb}) v->dims.insert(v->dims.begin(), rank - v->dims.size(), {});
   for (size_t i = 0; i < rank; ++i) {
     if (Status s = align(va, vb, i); !s.ok()) return std::move(s).error();
-  }
-  for (const auto& [value, v] : {std::pair(&a, &va), std::pair(&b, &vb)}) {
-    const auto* constant = std::get_if<Constant>(value);
-    if (constant != nullptr && !constant->is_splat && onnx::has_batch(v->extents())) {
-      return misfit("a constant with one value for each sample");
-    }
   }
   Joint joint = join(va, vb, rank);
   const bool a_leads = std::holds_alternative<View>(a);
@@ -148,7 +156,7 @@ Result<View> Importer::mat_mul(const Value& a, const Value& b) {
   const auto* weight = std::get_if<Constant>(&b);
   const auto* data = std::get_if<View>(&a);
   if (weight != nullptr && data != nullptr && weight->is_float && rank_b == 2 &&
-      !weight->is_splat && !onnx::has_batch(weight->dims)) {
+      !onnx::has_batch(weight->dims)) {
     return linear(*data, onnx::turned(*weight), nullptr);
   }
   const auto view_of = [&](const Value& value) -> Result<View> {
@@ -159,7 +167,7 @@ Result<View> Importer::mat_mul(const Value& a, const Value& b) {
   const auto* right = std::get_if<View>(&b);
   if (right != nullptr && holds_batch(right->dims.back())) {
     if (const auto* matrix = std::get_if<Constant>(&a);
-        matrix != nullptr && rank_a == 2 && matrix->is_float && !matrix->is_splat) {
+        matrix != nullptr && rank_a == 2 && matrix->is_float) {
       ASSIGN_OR_RETURN(const View y, linear(turned(*right), *matrix, nullptr));
       return turned(y);
     }

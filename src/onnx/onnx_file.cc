@@ -202,6 +202,10 @@ Result<ValueProto> read_value(const WireField& field) {
   ValueProto v;
   Status s = for_each_field(field, [&](const WireField& f) -> Status {
     if (f.number == 1) return store(text_of(f), v.name);
+    if (f.number == 4) {
+      ASSIGN_OR_RETURN(auto entry, read_entry(f));
+      v.metadata.insert(std::move(entry));
+    }
     if (f.number != 2) return {};
     return for_each_field(f, [&](const WireField& type) -> Status {
       return type.number == 1 ? read_tensor_type(type, v) : Status();
@@ -225,6 +229,8 @@ Status read_graph(const WireField& field, GraphProto& g) {
         return append(read_value(f), g.inputs);
       case 12:
         return append(read_value(f), g.outputs);
+      case 13:
+        return append(read_value(f), g.values);
       case 15:
         return invalid_file("byte " + std::to_string(f.at) +
                             ": a sparse initializer, expected dense ones");

@@ -102,12 +102,14 @@ struct ValueProto {
   int64_t element_type = 0;
   bool has_shape = false;
   std::vector<DimensionProto> dims;
+  std::map<std::string, std::string> metadata;
 };
 
 struct GraphProto {
   std::vector<NodeProto> nodes;
   std::vector<TensorProto> initializers;
   std::vector<ValueProto> inputs, outputs;
+  std::vector<ValueProto> values;  // what the file says about other values
 };
 
 class OnnxFile {

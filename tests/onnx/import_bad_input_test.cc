@@ -102,10 +102,10 @@ TEST(OnnxBadInput, InvalidGraphsAreRefused) {
 }
 
 TEST(OnnxBadInput, AllUnknownOperationsAreNamedAtOnce) {
-  const std::string text = refusal(model_of(
-      {{"NonZero", {"x"}, {"a"}}, {"Bernoulli", {"a"}, {"b"}}, {"NonZero", {"b"}, {"y"}}}));
+  const std::string text = refusal(
+      model_of({{"Unique", {"x"}, {"a"}}, {"Bernoulli", {"a"}, {"b"}}, {"Unique", {"b"}, {"y"}}}));
   EXPECT_REPORTS(text, "Bernoulli ('the_Bernoulli')");
-  EXPECT_REPORTS(text, "NonZero ('the_NonZero', 'the_NonZero')");
+  EXPECT_REPORTS(text, "Unique ('the_Unique', 'the_Unique')");
 }
 
 // --- data in a separate file ---

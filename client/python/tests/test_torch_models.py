@@ -48,7 +48,57 @@ def test_dropout_is_part_of_the_model(tmp_path):
     block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.25, batch_first=True)
     parts = from_torch(nn.Sequential(block, nn.Dropout(0.5), nn.Flatten(), nn.Linear(32, 3)), torch.zeros(2, 4, 8),
                        tmp_path / "net", program=PROGRAM)
-    assert [layer["dropout"]["ratio"] for layer in parts["model"]["layers"] if "dropout" in layer] == [0.25] * 4 + [0.5]
+    layers = parts["model"]["layers"]
+    assert [layer["attention"]["dropout"] for layer in layers if "attention" in layer] == [0.25]
+    assert [layer["dropout"]["ratio"] for layer in layers if "dropout" in layer] == [0.25] * 3 + [0.5]
+
+
+class Parts(torch.nn.Module):
+    """Takes the halves of eight numbers apart."""
+
+    def __init__(self, halves):
+        super().__init__()
+        self.halves, self.fc, self.out = halves, torch.nn.Linear(8, 8), torch.nn.Linear(4, 3)
+
+    def forward(self, x):
+        a, b = self.halves(self.fc(x))
+        return self.out(a * torch.sigmoid(b))
+
+
+@pytest.mark.parametrize("halves", [lambda x: x.chunk(2, 1), lambda x: x.split(4, 1), lambda x: x.split([4, 4], 1),
+                                    lambda x: x.view(-1, 2, 4).unbind(1)])
+def test_parts_of_a_tensor_are_taken(halves, tmp_path):
+    parts = from_torch(Parts(halves), torch.zeros(2, 8), tmp_path / "net", program=PROGRAM)
+    assert sum("split" in layer for layer in parts["model"]["layers"]) == 1
+    assert "parameter_groups" not in parts["recipe"]
+
+
+def test_sines_and_cosines_of_positions_are_constants(tmp_path):
+    class Rotary(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            angle = torch.arange(8).float() * 0.1
+            return self.fc(x) * angle.cos() + self.fc.bias * angle.sin()
+
+    layers = from_torch(Rotary(), torch.zeros(2, 8), tmp_path / "net", program=PROGRAM)["model"]["layers"]
+    assert [layer["parameter"].get("trainable", True) for layer in layers if "parameter" in layer].count(False) == 2
+
+
+def test_token_types_that_are_not_given_are_rows_of_their_table(tmp_path):
+    class Words(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.word, self.kind, self.out = torch.nn.Embedding(50, 8), torch.nn.Embedding(2, 8), torch.nn.Linear(8, 3)
+            self.register_buffer("kinds", torch.zeros(1, 6, dtype=torch.long))
+
+        def forward(self, x):
+            return self.out((self.word(x) + self.kind(self.kinds)).mean(1))
+
+    layers = from_torch(Words(), torch.zeros(2, 6, dtype=torch.long), tmp_path / "net", program=PROGRAM)["model"]["layers"]
+    assert [layer["parameter"]["shape"] for layer in layers if "parameter" in layer] == [[2, 8]]
 
 
 def test_a_gru_of_several_layers_is_imported(tmp_path):
