@@ -233,33 +233,40 @@ Result<bool> fold_arithmetic(NodeImport& n) {
 
 namespace {
 
+/// What becomes of a parameter in a file that does not name its parameters.
+enum class OfParameter : uint8_t {
+  kTrained,  // its function replaces it, and is trained
+  kLayer,    // a layer computes the function
+  kFixed,    // no layer computes the function, so its value is fixed
+};
+
 struct Function {
   std::string_view op;
+  OfParameter of_parameter;
   float (*compute)(float x);
-  bool takes_parameters = false;  // a parameter is replaced by its value, which is then trained
 };
 
 constexpr Function kFunctions[] = {
-    {"Neg", [](float x) { return -x; }, true},
-    {"Abs", [](float x) { return std::fabs(x); }, true},
-    {"Sqrt", [](float x) { return std::sqrt(x); }, true},
-    {"Exp", [](float x) { return std::exp(x); }, true},
-    {"Log", [](float x) { return std::log(x); }, true},
-    {"Reciprocal", [](float x) { return 1 / x; }, true},
-    {"Floor", [](float x) { return std::floor(x); }, true},
-    {"Ceil", [](float x) { return std::ceil(x); }, true},
-    {"Round", [](float x) { return std::nearbyint(x); }},
-    {"Sign", [](float x) { return x > 0   ? 1.0f
-                                  : x < 0 ? -1.0f
-                                          : x; }},
-    {"Sin", [](float x) { return std::sin(x); }},
-    {"Cos", [](float x) { return std::cos(x); }},
-    {"Tan", [](float x) { return std::tan(x); }},
-    {"Atan", [](float x) { return std::atan(x); }},
-    {"Tanh", [](float x) { return std::tanh(x); }},
-    {"Sigmoid", [](float x) { return 1 / (1 + std::exp(-x)); }},
-    {"Relu", [](float x) { return x < 0 ? 0.0f : x; }},
-    {"Erf", [](float x) { return std::erf(x); }},
+    {"Neg", OfParameter::kTrained, [](float x) { return -x; }},
+    {"Abs", OfParameter::kTrained, [](float x) { return std::fabs(x); }},
+    {"Sqrt", OfParameter::kTrained, [](float x) { return std::sqrt(x); }},
+    {"Exp", OfParameter::kTrained, [](float x) { return std::exp(x); }},
+    {"Log", OfParameter::kTrained, [](float x) { return std::log(x); }},
+    {"Reciprocal", OfParameter::kTrained, [](float x) { return 1 / x; }},
+    {"Tanh", OfParameter::kLayer, [](float x) { return std::tanh(x); }},
+    {"Sigmoid", OfParameter::kLayer, [](float x) { return 1 / (1 + std::exp(-x)); }},
+    {"Relu", OfParameter::kLayer, [](float x) { return x < 0 ? 0.0f : x; }},
+    {"Floor", OfParameter::kFixed, [](float x) { return std::floor(x); }},
+    {"Ceil", OfParameter::kFixed, [](float x) { return std::ceil(x); }},
+    {"Round", OfParameter::kFixed, [](float x) { return std::nearbyint(x); }},
+    {"Sign", OfParameter::kFixed, [](float x) { return x > 0   ? 1.0f
+                                                       : x < 0 ? -1.0f
+                                                               : x; }},
+    {"Sin", OfParameter::kFixed, [](float x) { return std::sin(x); }},
+    {"Cos", OfParameter::kFixed, [](float x) { return std::cos(x); }},
+    {"Tan", OfParameter::kFixed, [](float x) { return std::tan(x); }},
+    {"Atan", OfParameter::kFixed, [](float x) { return std::atan(x); }},
+    {"Erf", OfParameter::kFixed, [](float x) { return std::erf(x); }},
 };
 
 const Function* find_function(std::string_view op) {
@@ -268,6 +275,23 @@ const Function* find_function(std::string_view op) {
 }
 
 }  // namespace
+
+// Bounds are attributes before opset 11. A layer clips a parameter.
+Result<bool> fold_clip(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
+  Constant result = *n.find_constant(0);
+  if (result.trainable) return false;
+  for (const auto& [i, name, op] :
+       {std::tuple<size_t, const char*, const char*>(1, "min", "Max"), {2, "max", "Min"}}) {
+    std::optional<Constant> bound;
+    if (n.has(name)) bound = float_constant({}, {static_cast<float>(n.get_float(name, 0))});
+    if (n.has_input(i)) bound = *n.find_constant(i);
+    if (!bound) continue;
+    ASSIGN_OR_RETURN(result, combined(n, op, result, *bound));
+  }
+  (void)n.give(std::move(result));
+  return true;
+}
 
 // IsNaN and IsInf
 Result<bool> fold_is(NodeImport& n) {
@@ -309,7 +333,8 @@ Result<bool> fold_unary(NodeImport& n) {
     return true;
   }
   const Function* f = find_function(op);
-  if (f == nullptr || (c.trainable && !f->takes_parameters)) return false;
+  if (f == nullptr || (c.trainable && f->of_parameter == OfParameter::kLayer)) return false;
+  c.trainable = c.trainable && f->of_parameter == OfParameter::kTrained;
   std::vector<float> values = *c.floats;
   std::ranges::transform(values, values.begin(), f->compute);
   c.floats = std::make_shared<const std::vector<float>>(std::move(values));

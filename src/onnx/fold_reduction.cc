@@ -127,7 +127,6 @@ Constant constant_of(const Constant& like, Extents dims, const std::vector<doubl
 Result<bool> fold_reduce(NodeImport& n) {
   if (!n.has_input(0)) return n.refuse("has no input");
   const Constant& c = *n.find_constant(0);
-  if (c.trainable) return false;
   if (!c.is_float && has_batch(*c.ints)) {
     if (c.is_splat || c.dims.size() != 1) return n.refuse("expected a list of sizes");
     return fold_size_list(n, c);
@@ -139,15 +138,19 @@ Result<bool> fold_reduce(NodeImport& n) {
   const auto results = reduced(n.op(), doubles_of(c), targets_of(stored_sizes(c.dims), kept),
                                static_cast<size_t>(product(kept)));
   if (!results) return false;
-  (void)n.give(constant_of(c, std::move(r.dims), *results));
+  Constant result = constant_of(c, std::move(r.dims), *results);
+  result.trainable = c.trainable;
+  (void)n.give(std::move(result));
   return true;
 }
+
+namespace {
 
 Result<bool> fold_cum_sum(NodeImport& n) {
   if (!n.has_input(0)) return n.refuse("has no input");
   const Constant& c = *n.find_constant(0);
-  if (c.trainable || (!c.is_float && has_batch(*c.ints))) {
-    return n.refuse("parameters and sizes that include the batch are not supported");
+  if (!c.is_float && has_batch(*c.ints)) {
+    return n.refuse("sizes that include the batch are not supported");
   }
   ASSIGN_OR_RETURN(const double given, n.number(1, "axis"));
   ASSIGN_OR_RETURN(const int64_t axis, n.axis(static_cast<int64_t>(given), std::ssize(c.dims)));
@@ -172,6 +175,8 @@ Result<bool> fold_cum_sum(NodeImport& n) {
   (void)n.give(constant_of(c, c.dims, sums));
   return true;
 }
+
+}  // namespace
 
 // Multiplies fixed matrices, such as the positions and frequencies of rotary embeddings. Layers
 // multiply parameters.
@@ -209,6 +214,20 @@ Result<bool> fold_mat_mul(NodeImport& n) {
   }
   (void)n.give(with_dims(float_constant({}, std::move(values)), std::move(dims)));
   return true;
+}
+
+std::vector<ImportRow> reduction_imports() {
+  return {{.op = "CumSum",
+           .since = 11,
+           .becomes = "its value",
+           .limits = "inputs that depend on the model's input",
+           .attributes = {{"exclusive"}, {"reverse"}},
+           .fold = fold_cum_sum},
+          {.op = "ReduceProd",
+           .becomes = "its value",
+           .limits = "inputs that depend on the model's input",
+           .attributes = {{"axes", AttributeSpec::kInts}, {"keepdims"}, {"noop_with_empty_axes"}},
+           .fold = fold_reduce}};
 }
 
 }  // namespace trainyard::onnx

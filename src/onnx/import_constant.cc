@@ -128,7 +128,6 @@ Result<bool> fold_trilu(NodeImport& n) {
   if (rank < 2 || c.dims[rank - 1].batch || c.dims[rank - 2].batch) {
     return n.refuse("expected a matrix of fixed shape");
   }
-  if (c.trainable) return n.refuse("parameters are not supported");
   int64_t k = 0;
   if (n.has_input(1)) {
     ASSIGN_OR_RETURN(const double number, n.number(1, "k"));
@@ -153,6 +152,7 @@ Result<bool> fold_trilu(NodeImport& n) {
   }
   Constant result =
       c.is_float ? float_constant({}, std::move(floats)) : int_constant({}, std::move(ints));
+  result.trainable = c.trainable;
   (void)n.give(with_dims(std::move(result), c.dims));
   return true;
 }
@@ -198,23 +198,12 @@ std::vector<ImportRow> constant_imports() {
        .limits = kConstants,
        .attributes = {{"fmod"}},
        .fold = fold_arithmetic},
-      {.op = "CumSum",
-       .since = 11,
-       .becomes = kFolded,
-       .limits = kConstants,
-       .attributes = {{"exclusive"}, {"reverse"}},
-       .fold = fold_cum_sum},
       {.op = "IsInf",
        .since = 10,
        .becomes = kFolded,
        .limits = kConstants,
        .attributes = {{"detect_positive"}, {"detect_negative"}},
-       .fold = fold_is},
-      {.op = "ReduceProd",
-       .becomes = kFolded,
-       .limits = kConstants,
-       .attributes = {{"axes", AttributeSpec::kInts}, {"keepdims"}, {"noop_with_empty_axes"}},
-       .fold = fold_reduce}};
+       .fold = fold_is}};
   for (const std::string_view op :
        {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor"}) {
     const bool is_greater = op == "Greater";

@@ -118,7 +118,7 @@ const Constant* bias_after(const NodeImport& n, const NodeProto& node, const Ima
   const size_t other = node.inputs[0] == n.node().outputs[0] ? 1 : 0;
   const Value* value = n.find(node.inputs[other]);
   const auto* c = value != nullptr ? std::get_if<Constant>(value) : nullptr;
-  if (c == nullptr || !c->is_float || has_batch(c->dims) || n.is_shared(*c)) return nullptr;
+  if (c == nullptr || !c->is_float || has_batch(c->dims) || !n.may_copy(*c)) return nullptr;
   const size_t rank = image.is_row ? 3 : 4, at = c->dims.size() + 1 - rank;  // of the channels
   if (c->dims.size() + 1 < rank || c->dims.size() > rank) return nullptr;
   return c->elements() == channels && c->dims[at].count == channels ? c : nullptr;

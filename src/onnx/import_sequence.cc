@@ -34,8 +34,7 @@ Status import_mat_mul(NodeImport& n) {
     const size_t other = add->inputs[0] == n.node().outputs[0] ? 1 : 0;
     const Value* bias = importer.find(add->inputs[other]);
     if (bias != nullptr && is_bias(*bias, weight->dims[1].count) &&
-        dims_of(*bias).size() <= n.dims(0).size() &&
-        !importer.is_shared(std::get<Constant>(*bias))) {
+        dims_of(*bias).size() <= n.dims(0).size() && importer.may_copy(std::get<Constant>(*bias))) {
       ASSIGN_OR_RETURN(const View x, n.view(0));
       ASSIGN_OR_RETURN(View y, importer.linear(x, turned(*weight), &std::get<Constant>(*bias)));
       importer.mark_done(*add);
@@ -73,7 +72,7 @@ Status import_gemm(NodeImport& n) {
     const Constant* c = n.find_constant(2);
     const int64_t units = weight->dims[turns ? 0 : 1].count;
     // A trained parameter is not multiplied by beta here; layers do that.
-    const bool is_own = c != nullptr && (beta == 1 || !c->origins) && !importer.is_shared(*c);
+    const bool is_own = c != nullptr && (beta == 1 || !c->origins) && importer.may_copy(*c);
     if (is_own && is_bias(*c, units)) bias = scaled(*c, beta);
   }
   View y;
@@ -410,7 +409,7 @@ std::vector<ImportRow> sequence_imports() {
            .import = import_gemm},
           {.op = "Gather",
            .becomes = "embedding; slice",
-           .limits = "indices other than tokens, numbers and ranges",
+           .limits = "indices that are neither tokens nor constants",
            .attributes = {{"axis"}},
            .import = import_gather,
            .fold = fold_movement},

@@ -140,8 +140,9 @@ Status NodeImport::give(Result<View> view, size_t output) {
 const std::vector<ImportRow>& import_rows() {
   static const std::vector<ImportRow> rows = [] {
     std::vector<ImportRow> all;
-    for (const auto family : {constant_imports, selection_imports, elementwise_imports,
-                              image_imports, norm_imports, shape_imports, sequence_imports}) {
+    for (const auto family :
+         {constant_imports, selection_imports, elementwise_imports, image_imports, norm_imports,
+          shape_imports, sequence_imports, split_imports, reduction_imports}) {
       for (ImportRow& row : family()) all.push_back(std::move(row));
     }
     std::ranges::sort(all, {}, &ImportRow::op);

@@ -39,7 +39,7 @@ class NodeImport {
   std::vector<Extent> dims(size_t i) const { return dims_of(input(i)); }
   /// Returns a value of the graph; null if it has not been computed yet.
   const Value* find(const std::string& name) const { return importer_.find(name); }
-  bool is_shared(const Constant& c) const { return importer_.is_shared(c); }
+  bool may_copy(const Constant& c) const { return importer_.may_copy(c); }
   const Constant* find_constant(size_t i) const;  // null if the input is left out or not constant
   /// Returns a constant input, of floats or whole numbers. `what` names it in the error.
   Result<const Constant*> floats(size_t i, const char* what) const;
@@ -100,6 +100,8 @@ std::vector<ImportRow> image_imports();
 std::vector<ImportRow> norm_imports();
 std::vector<ImportRow> shape_imports();
 std::vector<ImportRow> sequence_imports();
+std::vector<ImportRow> split_imports();
+std::vector<ImportRow> reduction_imports();
 
 // Functions that fold constants, several of them for operations that also become layers.
 Result<bool> fold_movement(NodeImport& n);
@@ -107,9 +109,9 @@ Result<bool> fold_arithmetic(NodeImport& n);
 Result<bool> fold_unary(NodeImport& n);
 Result<bool> fold_not(NodeImport& n);
 Result<bool> fold_reduce(NodeImport& n);
-Result<bool> fold_cum_sum(NodeImport& n);
 Result<bool> fold_mat_mul(NodeImport& n);
 Result<bool> fold_is(NodeImport& n);
+Result<bool> fold_clip(NodeImport& n);
 Result<bool> fold_cast(NodeImport& n);
 /// Converts an input of `n` to the element type `to`.
 Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to);
@@ -131,6 +133,9 @@ struct SliceArguments {
 };
 Result<SliceArguments> slice_arguments(NodeImport& n, int64_t rank);
 
+/// Returns the view of a layer whose axes are those of a canonical operand with other sizes.
+View resized(const Importer::Canonical& c, const std::string& layer,
+             const std::vector<int64_t>& sizes);
 /// Returns element `index` along an axis, which is removed; or several elements.
 Result<View> take_index(NodeImport& n, const View& x, int64_t axis, int64_t index);
 Result<View> take_list(NodeImport& n, const View& x, int64_t axis,

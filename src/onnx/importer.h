@@ -52,6 +52,9 @@ class Importer {
   /// Returns true if several nodes read this trained constant, so that it must become a layer of
   /// its own.
   bool is_shared(const Constant& c) const;
+  /// Returns true if a layer may have its own copy of this bias. In a file that does not name its
+  /// parameters, nodes read the same bias because the exporter joined biases of equal numbers.
+  bool may_copy(const Constant& c) const { return !names_parameters() || !is_shared(c); }
   /// Returns true if the constant is fixed zeros, which have no effect as a bias. If the file does
   /// not name its parameters, an initializer may be trained and never counts as fixed.
   bool is_no_bias(const Constant& c) const;

@@ -1,5 +1,6 @@
 // Creates layers from views, with the axes that an operation needs.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -124,13 +125,18 @@ bool Importer::is_no_bias(const Constant& c) const {
          c.uniform() && c.floats->front() == 0;
 }
 
-// Identifies a trained constant. One whose elements were moved is no longer an initializer, but the
-// origins of its elements still identify it.
+// Identifies a constant. One whose elements were moved is no longer an initializer, but the origins
+// of its elements still identify it. Fixed constants of equal numbers are the same.
 std::string Importer::identity_of(const Constant& c) const {
-  if (!c.initializer.empty() || !c.origins) return c.initializer;
+  if (c.trainable && (!c.initializer.empty() || !c.origins)) return c.initializer;
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const Origin o : *c.origins) hash = (hash ^ o) * 0x100000001b3;
-  return "#" + std::to_string(hash);
+  const auto add = [&hash](uint32_t part) { hash = (hash ^ part) * 0x100000001b3; };
+  if (c.origins) {
+    for (const Origin o : *c.origins) add(o);
+    return "#" + std::to_string(hash);
+  }
+  for (const float x : *c.floats) add(std::bit_cast<uint32_t>(x));
+  return "=" + std::to_string(hash) + to_string(c.dims);
 }
 
 void Importer::remember_weight(const std::string& initializer, const std::string& layer) {
@@ -288,7 +294,7 @@ Result<std::string> Importer::arrange_operand(const Value& operand, const View& 
   const std::string identity = identity_of(*constant);
   std::string key = identity + Shape(shape).to_string();
   for (const int atom : order) key += " " + std::to_string(atom);
-  const bool is_known = constant->trainable && !identity.empty();
+  const bool is_known = !identity.empty();
   if (const auto known = arranged_.find(key); is_known && known != arranged_.end()) {
     return known->second;
   }

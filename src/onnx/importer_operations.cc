@@ -130,7 +130,10 @@ Result<View> Importer::linear(const View& x, const Constant& weight, const Const
     set_weight(y.layer, "weight", numbers_of(weight));
     if (!weight.transposed) remember_weight(weight.initializer, y.layer);
   }
-  if (bias != nullptr) set_weight(y.layer, "bias", numbers_of(*bias));
+  if (bias != nullptr) {
+    set_weight(y.layer, "bias", numbers_of(*bias));
+    remember_weight(bias->initializer, y.layer);
+  }
   for (size_t i = 0; i + 1 < x.dims.size(); ++i) {
     auto& dim = y.dims.emplace_back();
     for (const int atom : x.dims[i]) dim.push_back(moved[static_cast<size_t>(atom)]);

@@ -48,6 +48,7 @@ ModelInterface interface_of(const ImportedModel& model, int64_t outputs) {
   ModelInterface interface;
   interface.input = model.input_shape;
   interface.vocabulary = model.vocabulary;
+  interface.target = TargetForm::kNumeric;
   interface.outputs = outputs;
   return interface;
 }
@@ -61,7 +62,7 @@ int64_t training_bytes(const ImportedModel& model, int64_t batch) {
   Recipe recipe;
   recipe.batch_size = batch;
   const auto program =
-      compile_training(with_layers(model, std::move(mean)), recipe, interface_of(model, 2), batch);
+      compile_training(with_layers(model, std::move(mean)), recipe, interface_of(model, 1), batch);
   if (!program.ok()) std::fprintf(stderr, "%s\n", program.error().message.c_str());
   return program.ok() ? program->program.memory.activation_bytes : 0;
 }

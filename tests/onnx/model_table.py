@@ -277,7 +277,7 @@ def main():
     parser.add_argument("--one", metavar="NAME", help="a model of the table")
     parser.add_argument("--write", action="store_true", help="write the table")
     parser.add_argument("--results", type=pathlib.Path, metavar="FOLDER", help="keep each model's result, and do not repeat those")
-    parser.add_argument("--program", default=ROOT / "build/release/tests/onnx/onnx_import_run", type=pathlib.Path)
+    parser.add_argument("--program", default=ROOT / "build/release/bin/onnx_import_run", type=pathlib.Path)
     arguments = parser.parse_args()
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
