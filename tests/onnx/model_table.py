@@ -145,7 +145,7 @@ PICTURES = {
                                                 "num_attention_heads": [1, 2, 4, 8]}),
     "PvtV2ForImageClassification": ("PvtV2Config", {"image_size": 64, "hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
                                                     "num_attention_heads": [1, 2, 4, 8]}),
-    "CvtForImageClassification": ("CvtConfig", {"embed_dim": [8, 16, 32], "depth": [1, 1, 1], "num_heads": [1, 2, 4]}),
+    "CvtForImageClassification": ("CvtConfig", {"depth": [1, 1, 1]}),
     "LevitForImageClassification": ("LevitConfig", {}),
     "FocalNetForImageClassification": ("FocalNetConfig", {"image_size": 64, "embed_dim": 8, "depths": [1, 1, 1, 1]}),
     "SegformerForSemanticSegmentation": ("SegformerConfig", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
@@ -314,7 +314,7 @@ def main():
     parser.add_argument("--one", metavar="NAME", help="a model of the table")
     parser.add_argument("--write", action="store_true", help="write the table")
     parser.add_argument("--results", type=pathlib.Path, metavar="FOLDER", help="keep each model's result, and do not repeat those")
-    parser.add_argument("--program", default=ROOT / "build/release/bin/onnx_import_run", type=pathlib.Path)
+    parser.add_argument("--program", default=ROOT / "build/release/tests/onnx/onnx_import_run", type=pathlib.Path)
     arguments = parser.parse_args()
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     if missing:
