@@ -90,7 +90,7 @@ int64_t count_distinct(std::span<const float> values, size_t columns, size_t c) 
 
 /// Returns a number for messages: all digits of a whole one, since large ones may differ in the
 /// last.
-std::string number_text(double value) {
+std::string example_text(double value) {
   const bool whole = std::abs(value) < kExactMax && value == std::floor(value);
   return whole ? whole_number_text(value) : short_number(value);
 }
@@ -107,7 +107,7 @@ ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics
   facts.whole = scanned.whole && column.offset == std::floor(column.offset);
   facts.monotonic = scanned.rises || scanned.falls;
   facts.range = s.numeric[c]->max - s.numeric[c]->min;
-  facts.example = number_text(s.numeric[c]->min);
+  facts.example = example_text(s.numeric[c]->min);
   if (*facts.range == 0) {
     facts.distinct = 1;
   } else if (may_count_rows(facts)) {
