@@ -90,7 +90,7 @@ int64_t count_distinct(std::span<const float> values, size_t columns, size_t c) 
 
 /// Returns a number for messages: all digits of a whole one, since large ones may differ in the
 /// last.
-std::string number_text(double value) {
+std::string example_text(double value) {
   const bool whole = std::abs(value) < kExactMax && value == std::floor(value);
   return whole ? whole_number_text(value) : short_number(value);
 }
@@ -106,7 +106,7 @@ ColumnFacts facts_of_numbers(const ColumnSchema& column, const DatasetStatistics
   if (!s.numeric[c]) return facts;
   facts.whole = scanned.whole && column.offset == std::floor(column.offset);
   facts.counts_rows = scanned.counts_rows;
-  facts.example = number_text(s.numeric[c]->min);
+  facts.example = example_text(s.numeric[c]->min);
   if (s.numeric[c]->max == s.numeric[c]->min) {
     facts.distinct = 1;
   } else if (may_identify_rows(facts)) {
