@@ -128,6 +128,7 @@ std::string render_metrics(const std::vector<std::pair<std::string, double>>& me
 std::string initial_weights_text(const v1::InitialWeightsReport& report) {
   constexpr int kNamesShown = 3;
   std::string text = "of " + report.source();
+  if (!report.naming().empty()) text += ", by the names of " + report.naming();
   const auto add = [&](const v1::InitialWeightsReport::Names& names, const char* what) {
     if (names.count() == 0) return;
     text += "; " + grouped(names.count()) + " " + what + " (";
@@ -137,10 +138,11 @@ std::string initial_weights_text(const v1::InitialWeightsReport& report) {
     text += names.count() > kNamesShown ? ", ...)" : ")";
   };
   add(report.taken(), "loaded");
-  add(report.left_out(), "left out");
-  add(report.missing(), "not in the source");
-  add(report.mismatched(), "of another shape");
-  add(report.unused(), "unused");
+  add(report.left_out(), "left out by the recipe, drawn at random");
+  add(report.missing(), "not in the source, drawn at random");
+  add(report.mismatched(), "of another shape, drawn at random");
+  add(report.unused(), "of the source unused");
+  add(report.unneeded(), "of the source not needed");
   return text;
 }
 

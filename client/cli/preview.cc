@@ -11,6 +11,7 @@
 #include "src/data/load/contact_sheet.h"
 #include "src/data/load/loader.h"
 #include "src/job/augmentation.h"
+#include "src/planning/recipe_check.h"
 
 namespace trainyard::cli {
 namespace {
@@ -35,6 +36,7 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, folder));
   Violations violations;
   check_augmentation(engine.recipe.augmentation, schema, violations);
+  check_normalize(engine.recipe, schema, nullptr, violations);
   if (!violations.empty()) return spec.with_positions(violations.to_error());
   ASSIGN_OR_RETURN(const Dataset data, Dataset::open(folder, false));
   const Recipe& recipe = engine.recipe;
@@ -42,7 +44,8 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   if (!recipe.augmentation.empty()) {  // fit on the same rows as in the job
     const Split split = split_dataset(schema, 0, recipe.validation_split, recipe.seed);
     augmenter = make_augmenter(recipe.augmentation, schema,
-                               fit_preprocessing(schema, data.train(), split.train));
+                               fit_preprocessing(schema, data.train(), split.train,
+                                                 {.pixels = find_pixel_scale(recipe.normalize)}));
   }
   const Mixer mixer = make_mixer(recipe.augmentation, schema);
   SheetOptions sheet_options = options.sheet;

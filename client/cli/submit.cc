@@ -85,6 +85,10 @@ Result<int> run_submit(Session& session, const SubmitOptions& options) {
   for (const std::string& warning : job.plan().warnings()) {
     session.err().line("warning: " + safe_text(warning));
   }
+  if (job.plan().has_initial_weights()) {
+    session.err().line("initial weights " +
+                       safe_text(initial_weights_text(job.plan().initial_weights())));
+  }
   const bool stays = options.watch || options.wait;
   session.show(job, [&] { return id + "\n"; }, {job.name()});
   if (options.watch) {

@@ -98,6 +98,7 @@ void read_initial_weights(const v1::InitialWeights& w, InitialWeights& out,
   out.include.assign(w.include().begin(), w.include().end());
   out.exclude.assign(w.exclude().begin(), w.exclude().end());
   out.skip_mismatched = w.skip_mismatched();
+  out.partial = w.partial();
 }
 
 ParameterGroup to_parameter_group(const v1::ParameterGroup& g) {

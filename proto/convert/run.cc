@@ -28,6 +28,8 @@ v1::InitialWeightsReport to_proto(const InitialWeightsReport& report) {
   set_names(report.missing, *out.mutable_missing());
   set_names(report.mismatched, *out.mutable_mismatched());
   set_names(report.unused, *out.mutable_unused());
+  set_names(report.unneeded, *out.mutable_unneeded());
+  out.set_naming(report.naming);
   return out;
 }
 

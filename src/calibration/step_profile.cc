@@ -178,9 +178,7 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
   const Split split =
       split_dataset(schema, shape.context_length, recipe.validation_split, recipe.seed);
   const Preprocessing preprocessing =
-      fit_preprocessing(schema, data.train(), split.train,
-                        {shape.context_length, shape.objective.unit_input(),
-                         shape.objective.interface.category_codes});
+      fit_preprocessing(schema, data.train(), split.train, preprocessing_options(recipe, shape));
   ProfilingBackend timed(backend);
   Session session(std::move(programs), timed, shape.micro_batches);
   session.initialize(recipe.seed);

@@ -102,6 +102,21 @@ void fit_image(const DatasetSchema& schema, const Partition& partition,
   }
 }
 
+/// Returns a value by channel; a single one is that of all channels.
+std::vector<double> by_channel(const std::vector<double>& values, int64_t channels) {
+  if (values.size() == 1) return std::vector<double>(static_cast<size_t>(channels), values[0]);
+  TRAINYARD_CHECK(std::ssize(values) == channels, "a scale of other channels");
+  return values;
+}
+
+void set_scale(const DatasetSchema& schema, const FixedPixelScale& scale, Preprocessing& p) {
+  TRAINYARD_CHECK(schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8,
+                  "only 8-bit pixels are shares of their largest value");
+  p.image_scale = kByteScale;
+  p.image_mean = by_channel(scale.mean, schema.image[0]);
+  p.image_std = by_channel(scale.std, schema.image[0]);
+}
+
 bool usable(const std::vector<double>& std) {
   return std::all_of(std.begin(), std.end(), [](double s) { return s > 0; });
 }
@@ -163,12 +178,8 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
   Preprocessing p;
   if (schema.stream()) p.context_length = options.context_length;
   p.category_codes = options.category_codes;
-  if (options.unit_pixels) {
-    TRAINYARD_CHECK(schema.kind == DatasetSchema::Kind::kImage && schema.image_dtype == DType::kU8,
-                    "only 8-bit pixels are shares of their largest value");
-    p.image_scale = kByteScale;
-    p.image_mean.assign(static_cast<size_t>(schema.image[0]), 0);
-    p.image_std.assign(static_cast<size_t>(schema.image[0]), 1);
+  if (options.pixels != nullptr) {
+    set_scale(schema, *options.pixels, p);
   } else if (schema.kind == DatasetSchema::Kind::kImage) {
     fit_image(schema, partition, rows, p);
   }

@@ -5,8 +5,8 @@
 //   categorical  one-hot over the schema's categories; missing or unseen -> all zeros. If the model
 //                embeds categories, a code: 1 + the category's index; missing or unseen -> 0
 //   text         unchanged tokens: rows truncated or padded at ingest, or windows of a stream
-//   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32; x / 255
-//                with PreprocessingOptions::unit_pixels
+//   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32, with the
+//                mean and deviation of the training rows or, for U8, of a fixed scale
 //   target       unchanged classes; numeric targets are standardized, predictions are mapped back
 //
 // A tabular input is the numeric columns, then the one-hot groups or the codes, each in schema
@@ -22,6 +22,7 @@
 
 #include "src/base/result.h"
 #include "src/data/dataset.h"
+#include "src/data/pixel_scales.h"
 
 namespace trainyard {
 
@@ -46,8 +47,8 @@ struct Preprocessing {
 /// The requirements of a job's model on its input.
 struct PreprocessingOptions {
   int64_t context_length = 0;
-  // Pixels, which must be 8-bit, are scaled to [0, 1] and not standardized.
-  bool unit_pixels = false;
+  // The scale of pixels, which must be 8-bit; null: that of the training rows.
+  const FixedPixelScale* pixels = nullptr;
   bool category_codes = false;
 };
 

@@ -9,6 +9,7 @@
 #include "src/base/field_rows.h"
 #include "src/base/fields.h"
 #include "src/data/limits.h"
+#include "src/data/pixel_scales.h"
 #include "src/job/augmentation.h"
 #include "src/models/model_spec.h"
 #include "src/optim/parameter_groups.h"
@@ -56,15 +57,17 @@ struct InitialWeights {
   std::map<std::string, std::string> rename = {};
   std::vector<std::string> include = {}, exclude = {};
   bool skip_mismatched = false;  // tensors of another shape keep random values; else an error
+  bool partial = false;  // accepts a source of which most is unused, or that leaves most at random
 };
 template <FieldsOf<InitialWeights> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [source, rename, include, exclude, skip_mismatched] = spec;
+  auto& [source, rename, include, exclude, skip_mismatched, partial] = spec;
   visit("source", source);
   visit("rename", rename);
   visit("include", include);
   visit("exclude", exclude);
   visit("skip_mismatched", skip_mismatched);
+  visit("partial", partial);
 }
 
 inline constexpr double kRunStepsMax = 0x1p40;
@@ -80,12 +83,14 @@ struct Recipe {
   ScheduleSpec schedule;
   uint64_t seed = 0;
   bool shuffle = true;
-  bool drop_last = true;               // skips an epoch's last rows if they do not fill a batch
-  double validation_split = 0;         // share of the training rows held out, [0, 0.9]
-  int64_t context_length = 0;          // tokens per sample of a text; 0: kContextLengthDefault
-  int64_t evaluate_every_steps = 0;    // 0: at the end of each epoch
-  int64_t checkpoint_every_steps = 0;  // 0: at intervals of time (checkpoint_pace.h)
-  int keep_checkpoints = 2;            // the number of newest checkpoints that are kept
+  bool drop_last = true;        // skips an epoch's last rows if they do not fill a batch
+  double validation_split = 0;  // share of the training rows held out, [0, 0.9]
+  int64_t context_length = 0;   // tokens per sample of a text; 0: kContextLengthDefault
+  // The scale of pixels (src/data/pixel_scales.h).
+  std::string normalize = std::string(kScaleOfDataset);
+  int64_t evaluate_every_steps = 0;          // 0: at the end of each epoch
+  int64_t checkpoint_every_steps = 0;        // 0: at intervals of time (checkpoint_pace.h)
+  int keep_checkpoints = 2;                  // the number of newest checkpoints that are kept
   int64_t keep_checkpoints_every_steps = 0;  // also keeps those of multiples of this step; 0: none
   bool keep_best_checkpoint = false;         // also keeps that of keep_best's best evaluation
   Recompute recompute = Recompute::kNone;    // saves memory and costs time; the bits are the same
@@ -131,6 +136,14 @@ inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
        "A sample of one text has this many tokens, by default " +
            std::to_string(kContextLengthDefault) + ".",
        from_to(1, kContextLengthMax), kOffAtZero},
+      {"normalize",
+       &S::normalize,
+       "Pixels are standardized by the training images or by ImageNet's mean and deviation, or "
+       "brought to a fixed range.",
+       kAnyValue,
+       0,
+       {},
+       pixel_scale_names()},
       {"evaluate_every_steps", &S::evaluate_every_steps,
        "The job is evaluated each time this many steps have passed; by default, after each epoch.",
        from_to(1, kRunStepsMax), kOffAtZero | kForks | kOutsideIdentity},

@@ -14,11 +14,14 @@ namespace trainyard {
 /// The result of matching `initial_weights`: lists of tensor names, each in the model's order.
 struct InitialWeightsReport {
   std::string source;
+  std::string naming;  // the library and network whose names the source has; empty: the model's own
+  std::string normalize;  // the value of recipe.normalize that published weights of it expect
   std::vector<std::string> taken;
   std::vector<std::string> left_out;    // excluded by the patterns
   std::vector<std::string> missing;     // the source does not have them
   std::vector<std::string> mismatched;  // "fc2.weight [10, 84] where [3, 84] is needed"
   std::vector<std::string> unused;      // tensors of the source that the model does not have
+  std::vector<std::string> unneeded;    // those that no model here has, each with the reason
   /// Returns a summary with one line for each list that is not empty.
   std::string text() const;
 };

@@ -65,6 +65,7 @@ class Planning {
       return s.error();
     }
     if (Status s = fit(); !s.ok()) return s.error();
+    if (report) report_pixels(*report);
     planned_.plan.run.initial_weights = std::move(report);
     report_batch();
     return std::move(planned_);
@@ -94,6 +95,11 @@ class Planning {
                          : may_get_gpu(job_.wish, machine_.devices);
     if (!gpu) planned_.plan.run.dataset_bytes = 0;
     return {};
+  }
+
+  void report_pixels(const InitialWeightsReport& report) {
+    std::string warning = pixel_warning(report, planned_.recipe, schema_);
+    if (!warning.empty()) planned_.plan.run.warnings.push_back(std::move(warning));
   }
 
   Status match(const std::optional<StartingTensors>& weights,

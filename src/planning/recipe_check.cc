@@ -296,6 +296,34 @@ Status check_kept(const Recipe& r, const RunShape& shape) {
 
 }  // namespace
 
+void check_normalize(const Recipe& r, const DatasetSchema& schema, const Objective* objective,
+                     Violations& violations) {
+  const FixedPixelScale* const scale = find_pixel_scale(r.normalize);
+  if (scale == nullptr) return;  // check_rows() refuses unknown names
+  const auto refuse = [&](const char* reason, const std::string& why) {
+    violations.add(reason, "recipe.normalize", r.normalize + " " + why);
+  };
+  if (schema.kind != DatasetSchema::Kind::kImage) {
+    return refuse("FIELD_UNUSED", "has no effect here: the dataset has no images; remove it");
+  }
+  const auto channels = static_cast<size_t>(schema.image[0]);
+  if (schema.image_dtype != DType::kU8) {
+    refuse("FIELD_CONFLICT", "needs 8-bit pixels, and the dataset has " +
+                                 std::string(name_of(schema.image_dtype)) +
+                                 " numbers, whose range is not known; expected dataset");
+  } else if (scale->mean.size() > 1 && scale->mean.size() != channels) {
+    refuse("FIELD_CONFLICT", "needs images of " + std::to_string(scale->mean.size()) +
+                                 " channels, and the dataset's have " + std::to_string(channels) +
+                                 "; expected dataset, minus_one_to_one or zero_to_one, or for " +
+                                 "JPEG and PNG files a dataset with channels: 3");
+  } else if (objective != nullptr && objective->unit_input() && r.normalize != kScaleOfShares) {
+    refuse("FIELD_CONFLICT",
+           "gives pixels outside of [0, 1], which the model's loss needs; "
+           "expected " +
+               std::string(kScaleOfShares) + ", or nothing");
+  }
+}
+
 Status check_model_precision(Precision precision, DeviceTraits traits) {
   if (precision != Precision::kBf16 || traits.has_bf16) return {};
   return make_error(ErrorCode::kFailedPrecondition, "PRECISION_UNSUPPORTED",
@@ -333,6 +361,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   check_augmentation(r.augmentation, schema, violations);
   if (Status s = check_lora(r.lora); !s.ok()) violations.add(std::move(s).error());
   Result<Objective> objective = find_objective(model, schema.interface(shape.context_length));
+  check_normalize(r, schema, objective.ok() ? &*objective : nullptr, violations);
   if (objective.ok()) {
     check_metrics(r, objective->interface, r.validation_split > 0, violations);
     check_mixing(r.augmentation, r.batch_size, *objective, violations);
@@ -374,6 +403,12 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
     shape.staged = plan_staged(r, schema, shape.rank_batch, traits.alignment);
   }
   return shape;
+}
+
+PreprocessingOptions preprocessing_options(const Recipe& recipe, const RunShape& shape) {
+  const bool shares = shape.objective.unit_input();
+  return {shape.context_length, find_pixel_scale(shares ? kScaleOfShares : recipe.normalize),
+          shape.objective.interface.category_codes};
 }
 
 }  // namespace trainyard

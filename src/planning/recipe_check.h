@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "src/base/result.h"
+#include "src/base/violations.h"
+#include "src/data/preprocessing.h"
 #include "src/data/schema.h"
 #include "src/job/recipe.h"
 #include "src/models/loss.h"
@@ -49,5 +51,13 @@ Status check_model_precision(Precision precision, DeviceTraits traits);
 Result<RunShape> check_recipe(const Recipe& recipe, const ModelSpec& model,
                               const DatasetSchema& schema, int64_t ranks = 1,
                               DeviceTraits traits = {});
+
+/// Refuses a fixed scale of pixels for rows that have no 8-bit pixels in its channels, and for a
+/// model whose objective needs another. `objective`: null if it is not known.
+void check_normalize(const Recipe& recipe, const DatasetSchema& schema, const Objective* objective,
+                     Violations& violations);
+
+/// Returns how the rows of a job with this recipe are preprocessed.
+PreprocessingOptions preprocessing_options(const Recipe& recipe, const RunShape& shape);
 
 }  // namespace trainyard

@@ -1,6 +1,7 @@
 #include "src/planning/weight_match.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -14,6 +15,8 @@
 namespace trainyard {
 
 namespace {
+
+constexpr size_t kLayersShown = 4;
 
 // Refuses patterns that match no name, since they are probably typing errors.
 void check_patterns(const std::vector<std::string>& patterns, const char* field,
@@ -66,15 +69,129 @@ std::map<std::string, size_t> rename_all(const InitialWeights& spec,
   return by_name;
 }
 
-/// Returns why the source's tensor `there` cannot initialize the model's tensor `here`; empty if it
-/// can.
-std::string difference(const TensorInfo& here, const FileTensor& there) {
-  if (there.shape != here.type.shape) {
-    return here.name + " " + there.shape.to_string() + " where " + here.type.shape.to_string() +
+/// Returns why tensors of the file cannot initialize the model's tensor `here`; empty if they can.
+std::string difference(const TensorInfo& here, const WeightSource& source,
+                       std::span<const FileTensor> file) {
+  if (const Shape shape = arranged_shape(source, file, here.type.shape); shape != here.type.shape) {
+    return here.name + " " + shape.to_string() + " where " + here.type.shape.to_string() +
            " is needed";
   }
-  if (converts_to_f32(there.dtype)) return "";
-  return here.name + " of type " + there.dtype + " where F32, F64, F16 or BF16 is needed";
+  for (const size_t index : source.tensors) {
+    if (converts_to_f32(file[index].dtype)) continue;
+    return here.name + " of type " + file[index].dtype + " where F32, F64, F16 or BF16 is needed";
+  }
+  return "";
+}
+
+/// Returns the name of a taken tensor for reports, which says if a part of the file's is left.
+std::string taken_text(const TensorInfo& here, const WeightSource& source,
+                       std::span<const FileTensor> file) {
+  const Shape& theirs = file[source.tensors.front()].shape;
+  if (source.arrangement != Arrangement::kFirstRows || theirs == here.type.shape) return here.name;
+  return here.name + " (the first " + std::to_string(here.type.shape[0]) + " of " +
+         std::to_string(theirs[0]) + " rows)";
+}
+
+bool is_wanted(const InitialWeights& spec, std::string_view name) {
+  return (spec.include.empty() || matches_any(spec.include, name)) &&
+         !matches_any(spec.exclude, name);
+}
+
+/// The numbers of a model for which the recipe does not say that they are drawn at random.
+struct Elements {
+  int64_t wanted = 0;
+  int64_t missing = 0;  // those of `wanted` that the file does not have
+};
+
+/// Sorts the model's tensors into the lists of `match`. `used` gets the indices of the tensors of
+/// the file that have a counterpart, taken or not.
+Elements sort_tensors(const InitialWeights& spec, const WeightSources& sources,
+                      std::span<const FileTensor> file, std::span<const TensorInfo> model,
+                      WeightMatch& match, std::set<size_t>& used) {
+  InitialWeightsReport& report = match.report;
+  Elements elements;
+  for (const TensorInfo& t : model) {
+    const std::optional<WeightSource> found = sources.find(t.name);
+    if (!found && is_lora(t.name)) continue;  // LoRA tensors begin at random
+    if (found) used.insert(found->tensors.begin(), found->tensors.end());
+    if (!is_wanted(spec, t.name)) {
+      report.left_out.push_back(t.name);
+      continue;
+    }
+    elements.wanted += t.type.shape.elements();
+    if (!found) {
+      report.missing.push_back(t.name);
+      elements.missing += t.type.shape.elements();
+    } else if (const std::string why = difference(t, *found, file); !why.empty()) {
+      report.mismatched.push_back(why);
+    } else {
+      report.taken.push_back(taken_text(t, *found, file));
+      match.taken.push_back({t.name, t.type.shape, *found});
+    }
+  }
+  return elements;
+}
+
+/// Returns a sentence on the network whose names the file has; empty if they are not known.
+std::string network_hint(const WeightSources& sources) {
+  const NamingScheme* const found = sources.recognized();
+  if (found == nullptr) return "";
+  const std::string title(found->title);
+  if (!found->presets.empty()) {
+    return " The file has the names of " + title + ", which is the network of the presets " +
+           std::string(found->presets) + ".";
+  }
+  return " The file has the names of " + title +
+         ", for which there is no preset; import the network with its weights by model.onnx " +
+         "(docs/onnx.md).";
+}
+
+/// Returns patterns for the layers of tensors that do not fit: "[fc.*]".
+std::string exclude_text(const std::vector<std::string>& mismatched) {
+  std::set<std::string> layers;
+  for (const std::string& text : mismatched) {
+    const std::string name = text.substr(0, text.find(' '));
+    layers.insert(quoted_value(name.substr(0, name.rfind('.')) + ".*"));
+  }
+  return layers.size() <= kLayersShown ? "exclude: [" + joined(layers, ", ") + "]"
+                                       : "exclude with their names";
+}
+
+std::string percent_text(int64_t part, int64_t whole) {
+  return short_number(std::round(1000.0 * static_cast<double>(part) / static_cast<double>(whole)) /
+                      10) +
+         " %";
+}
+
+Error mismatch_error(const std::string& what) {
+  return field_error("INITIAL_WEIGHTS_MISMATCH", "recipe.initial_weights", what);
+}
+
+/// Refuses a source of which most tensors, or most numbers of the model, would be left.
+Status check_enough(const InitialWeights& spec, const InitialWeightsReport& report,
+                    const Elements& elements, size_t file_tensors, const WeightSources& sources) {
+  const size_t useful = file_tensors - report.unneeded.size();
+  // With `include`, the recipe itself asks for a part of the model.
+  const bool wastes = spec.include.empty() && 2 * report.unused.size() > useful;
+  const bool lacks = 2 * elements.missing > elements.wanted;
+  if (spec.partial || (!wastes && !lacks)) return {};
+  std::string what = "only " + std::to_string(useful - report.unused.size()) + " of the " +
+                     std::to_string(useful) + " tensors of " + spec.source +
+                     " have a counterpart in the model";
+  if (!report.missing.empty()) {
+    what += ", and " + std::to_string(report.missing.size()) + " tensors of the model (" +
+            percent_text(elements.missing, elements.wanted) +
+            " of its numbers) would be drawn at random";
+  }
+  what += ".";
+  if (!report.unused.empty()) what += " The file has also " + first_names(report.unused) + ".";
+  if (!report.missing.empty()) what += " The model lacks " + first_names(report.missing) + ".";
+  what += network_hint(sources);
+  return mismatch_error(
+      what +
+      " Expected a file of this network; if only prefixes of names differ, rename: "
+      "{\"theirs.\": \"ours/\"} replaces them; partial: true trains with these "
+      "weights all the same");
 }
 
 }  // namespace
@@ -89,40 +206,43 @@ Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const Fi
   const std::map<std::string, size_t> by_name = rename_all(spec, source, violations);
   if (!violations.empty()) return violations.to_error();
 
+  const WeightSources sources(by_name, model);
   WeightMatch match;
   InitialWeightsReport& report = match.report;
   report.source = spec.source;
-  for (const TensorInfo& t : model) {
-    const bool wanted = (spec.include.empty() || matches_any(spec.include, t.name)) &&
-                        !matches_any(spec.exclude, t.name);
-    const auto found = by_name.find(t.name);
-    if (found == by_name.end() && is_lora(t.name)) continue;  // LoRA tensors begin at random
-    if (!wanted) {
-      report.left_out.push_back(t.name);
-    } else if (found == by_name.end()) {
-      report.missing.push_back(t.name);
-    } else if (const std::string why = difference(t, source[found->second]); !why.empty()) {
-      report.mismatched.push_back(why);
+  if (const NamingScheme* const scheme = sources.scheme()) {
+    report.naming = scheme->title;
+    report.normalize = scheme->normalize;
+  }
+  std::set<size_t> used;
+  const Elements elements = sort_tensors(spec, sources, source, model, match, used);
+  for (const auto& [name, index] : by_name) {
+    if (used.contains(index)) continue;
+    const std::string why(sources.why_unneeded(name));
+    if (why.empty()) {
+      report.unused.push_back(name);
     } else {
-      report.taken.push_back(t.name);
-      match.taken.emplace_back(t.name, found->second);
+      report.unneeded.push_back(name + " (" + why + ")");
     }
   }
-  const std::set<std::string_view> here(names.begin(), names.end());
-  for (const auto& [name, index] : by_name) {
-    if (!here.contains(name)) report.unused.push_back(name);
+  if (match.taken.empty() && report.mismatched.empty()) {
+    return mismatch_error("no tensor of " + spec.source + " has a name and shape of this model" +
+                          (names.empty() ? "" : ", such as " + names.front()) +
+                          (report.unused.empty() ? "" : "; it has " + first_names(report.unused)) +
+                          "." + network_hint(sources));
   }
-  const auto refuse = [&](const std::string& what) {
-    return field_error("INITIAL_WEIGHTS_MISMATCH", "recipe.initial_weights", what);
-  };
+  if (Status s = check_enough(spec, report, elements, source.size(), sources); !s.ok()) {
+    return std::move(s).error();
+  }
   if (!report.mismatched.empty() && !spec.skip_mismatched) {
-    return refuse(spec.source + " has " + first_names(report.mismatched) +
-                  "; exclude them, or skip_mismatched: true draws them at random");
+    return mismatch_error(spec.source + " has " + first_names(report.mismatched) + "; " +
+                          exclude_text(report.mismatched) +
+                          " or skip_mismatched: true draws them at random");
   }
   if (match.taken.empty()) {
-    return refuse("no tensor of " + spec.source + " has a name and shape of this model" +
-                  (names.empty() ? "" : ", such as " + names.front()) +
-                  (report.unused.empty() ? "" : "; it has " + first_names(report.unused)));
+    return mismatch_error("no tensor of " + spec.source +
+                          " has the shape of this model's: it has " +
+                          first_names(report.mismatched));
   }
   return match;
 }
@@ -142,6 +262,18 @@ Result<InitialWeightsReport> plan_initial_weights(const ModelSpec& model, const 
   }
   ASSIGN_OR_RETURN(WeightMatch match, match_weights(recipe.initial_weights, source, tensors));
   return std::move(match.report);
+}
+
+std::string pixel_warning(const InitialWeightsReport& report, const Recipe& recipe,
+                          const DatasetSchema& schema) {
+  if (report.normalize.empty() || recipe.normalize == report.normalize ||
+      schema.kind != DatasetSchema::Kind::kImage) {
+    return "";
+  }
+  return report.source + " has weights of " + report.naming +
+         ", which are usually trained on pixels that recipe.normalize: " + report.normalize +
+         " gives, and recipe.normalize is " + recipe.normalize +
+         ". Frozen layers and running statistics then see pixels of another scale.";
 }
 
 }  // namespace trainyard

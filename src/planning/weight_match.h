@@ -13,18 +13,26 @@
 #include "src/graph/graph.h"
 #include "src/job/recipe.h"
 #include "src/job/run_plan.h"
+#include "src/planning/weight_sources.h"
 
 namespace trainyard {
 
+struct TakenWeight {
+  std::string name;  // of the model's tensor
+  Shape shape;
+  WeightSource source;
+};
+
 struct WeightMatch {
   InitialWeightsReport report;
-  // Name of the model's tensor, index of the source's tensor.
-  std::vector<std::pair<std::string, size_t>> taken;
+  std::vector<TakenWeight> taken;
 };
 
 /// Matches `source` to `model`, the parameters and state of the network. Refuses a different shape
 /// or type unless the recipe skips such tensors, a pattern or prefix that matches nothing, two
-/// tensors that would get the same name, and a source without any match.
+/// tensors that would get the same name, a source without any match, and, unless the recipe asks
+/// for partial weights, a source most of whose tensors the model would not use, or with which most
+/// of the model's numbers would be drawn at random.
 Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const FileTensor> source,
                                   std::span<const TensorInfo> model);
 
@@ -32,5 +40,10 @@ Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const Fi
 Result<InitialWeightsReport> plan_initial_weights(const ModelSpec& model, const Recipe& recipe,
                                                   const DatasetSchema& schema,
                                                   std::span<const FileTensor> source);
+
+/// Returns a warning if published weights of the file's library expect pixels in another scale than
+/// the recipe gives; empty if there is nothing to say.
+std::string pixel_warning(const InitialWeightsReport& report, const Recipe& recipe,
+                          const DatasetSchema& schema);
 
 }  // namespace trainyard

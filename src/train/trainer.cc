@@ -11,6 +11,7 @@
 #include "src/data/row_copies.h"
 #include "src/planning/programs.h"
 #include "src/planning/run_warnings.h"
+#include "src/planning/weight_match.h"
 #include "src/runtime/join.h"
 #include "src/train/batch_source.h"
 #include "src/train/initial_weights.h"
@@ -173,6 +174,15 @@ std::optional<std::string> find_validation_copies(const OpenJob& open, const Spl
          "optimistic. If they are copies, remove them from the file.";
 }
 
+std::vector<std::string> warnings_at_start(const OpenJob& open, const Split& split,
+                                           const std::optional<InitialWeightsReport>& weights) {
+  std::vector<std::string> warnings;
+  if (weights) warnings.push_back(pixel_warning(*weights, open.job.recipe, open.data.schema()));
+  warnings.push_back(find_validation_copies(open, split).value_or(""));
+  std::erase(warnings, "");
+  return warnings;
+}
+
 /// Loads weights, runs the loop and writes the model. `plan` must be complete except for values
 /// that only the session knows.
 Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, TrainingSession& session,
@@ -190,10 +200,8 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
 
   const Split split =
       split_dataset(schema, shape.context_length, job.recipe.validation_split, job.recipe.seed);
-  const Preprocessing preprocessing =
-      fit_preprocessing(schema, open.data.train(), split.train,
-                        {shape.context_length, shape.objective.unit_input(),
-                         shape.objective.interface.category_codes});
+  const Preprocessing preprocessing = fit_preprocessing(schema, open.data.train(), split.train,
+                                                        preprocessing_options(job.recipe, shape));
 
   plan.memory.workspace_bytes = session.workspace_bytes();
   const BatchInputs rows{job.recipe, shape, open.data, preprocessing, split};
@@ -215,11 +223,8 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
   }
   plan.first_step = first.step;
   reporter.started(plan);
-  std::vector<std::string> warnings;
-  if (const auto copies = find_validation_copies(open, split)) {
-    reporter.warn(*copies);
-    warnings.push_back(*copies);
-  }
+  std::vector<std::string> warnings = warnings_at_start(open, split, plan.initial_weights);
+  for (const std::string& warning : warnings) reporter.warn(warning);
 
   const LoopContext context{job,
                             open.data,

@@ -44,9 +44,8 @@ void expect_same_batches(Backend& backend, const Workspace& w, const DatasetSche
   ASSERT_TRUE(shape.ok()) << shape.error().message;
   ASSERT_TRUE(shape->resident.has_value());
   const Split split = split_dataset(schema, shape->context_length, 0.2, 5);
-  const Preprocessing p =
-      fit_preprocessing(schema, data.train(), split.train,
-                        {shape->context_length, false, shape->objective.interface.category_codes});
+  const Preprocessing p = fit_preprocessing(schema, data.train(), split.train,
+                                            preprocessing_options(job.recipe, *shape));
   const auto options = [&](bool samples) {
     const auto kind = samples ? BatchSource::Kind::kResident : BatchSource::Kind::kHost;
     return BatchSource({job.recipe, *shape, data, p, split}, kind).options(0);
@@ -96,8 +95,7 @@ void expect_same_evaluation(Backend& backend, const Workspace& w, const TrainJob
   if (!on_device) return;
   const Split split = split_dataset(schema, shape.context_length, 0.2, 5);
   const Preprocessing p = fit_preprocessing(schema, data.train(), split.train,
-                                            {shape.context_length, shape.objective.unit_input(),
-                                             shape.objective.interface.category_codes});
+                                            preprocessing_options(job.recipe, shape));
   Session session(compile_run(job.model, job.recipe, schema, shape).value(), backend);
   session.initialize(5);
   ASSERT_EQ(BatchSource::on_device({job.recipe, shape, data, p, split}, backend, session).kind(),

@@ -92,6 +92,32 @@ TEST(Preprocessing, ImagesByChannelAndTheSumsAgreeWithThePixels) {
   EXPECT_EQ(fit_preprocessing(d->schema(), without_sums, rows), p);  // equal to the bit
 }
 
+// The values of torchvision's Normalize with ImageNet's constants, for 0, 128 and 255.
+TEST(Preprocessing, FixedScalesIgnoreTheTrainingRows) {
+  CsvOptions options = csv_options("y");
+  options.image = {3, 1, 3};
+  const IngestedCsv d(options, "a,b,c,d,e,f,g,h,i,y\n0,128,255,0,128,255,0,128,255,0\n" +
+                                   std::string("9,9,9,9,9,9,9,9,9,1\n"));
+  ASSERT_TRUE(d.ok()) << d.message();
+  const std::vector<int64_t> rows = {1};
+  const auto row = [&](std::string_view scale) {
+    const Preprocessing p =
+        fit_preprocessing(d->schema(), d->train(), rows, {.pixels = find_pixel_scale(scale)});
+    EXPECT_EQ(Preprocessing::from_json(p.to_json()).value(), p);
+    return transformed(d->schema(), p, d->train(), 0);
+  };
+  const std::vector<float> imagenet = {-2.1179039f, 0.0740646f, 2.2489083f,
+                                       -2.0357144f, 0.2051820f, 2.4285717f,
+                                       -1.8044444f, 0.4264923f, 2.6399999f};
+  const std::vector<float> found = row("imagenet");
+  for (size_t i = 0; i < imagenet.size(); ++i) EXPECT_NEAR(found[i], imagenet[i], 1e-6) << i;
+  EXPECT_EQ(row("minus_one_to_one")[2], 1);
+  EXPECT_EQ(row("minus_one_to_one")[3], -1);
+  EXPECT_FLOAT_EQ(row("zero_to_one")[1], 128 / 255.0f);
+  EXPECT_EQ(find_pixel_scale("dataset"), nullptr);
+  EXPECT_EQ(pixel_scale_names().front(), "dataset");
+}
+
 // A validation split must never leak: all rows other than training rows get infinite values.
 TEST(Preprocessing, FitNeverReadsOtherRows) {
   std::string text = "a,b,price\n";

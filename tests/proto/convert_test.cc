@@ -316,6 +316,7 @@ TEST(ConvertSpec, AdamwDecaysByDefaultAsInPyTorch) {
 TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   const auto spec = to_engine(parse_spec(R"(model { lenet5 {} } recipe {
     steps: 100 batch_size: 64 accumulate_steps: 4 validation_split: 0.1 precision: BF16
+    normalize: MINUS_ONE_TO_ONE
     optimizer { type: MUON learning_rate: 0.02 fallback_learning_rate: 0.001
                 adjust_rate: MATCH_RMS_ADAMW weight_decay_on: MATRICES }
     schedule { type: MULTI_STEP milestones: [10, 20] gamma: 0.5 warmup_steps: 3 }
@@ -326,7 +327,7 @@ TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
     keep_best { metric: "val/accuracy" }
     early_stopping { metric: "val/loss" mode: MIN patience: 5 min_delta: 0.001 }
     initial_weights { job: "digits-1" include: "conv*" exclude: ["*.bias"] skip_mismatched: true
-                      rename { key: "net." value: "" } }
+                      partial: true rename { key: "net." value: "" } }
     lora { rank: 4 dropout: 0.1 targets: ["fc*", "code"] }
     metrics: ["top_2_accuracy", "confusion_matrix"] })"));
   ASSERT_TRUE(spec.ok()) << spec.error().message;
@@ -356,6 +357,8 @@ TEST(ConvertSpec, RecipesExpressAllSettingsOfTheEngine) {
   EXPECT_EQ(r.early_stopping.patience, 5);
   EXPECT_EQ(r.initial_weights.source, "digits-1");
   EXPECT_TRUE(r.initial_weights.skip_mismatched);
+  EXPECT_TRUE(r.initial_weights.partial);
+  EXPECT_EQ(r.normalize, "minus_one_to_one");
   EXPECT_EQ(r.initial_weights.rename.at("net."), "");
   EXPECT_EQ(r.lora.rank, 4);
   EXPECT_EQ(r.lora.alpha, 4) << "the rank, where nothing is said";

@@ -73,6 +73,7 @@ std::vector<v1::JobSpec> specs() {
   std::vector<v1::JobSpec> specs = {
       recipe(R"(
         batch_size: 8 seed: 1 shuffle: true drop_last: true validation_split: 0.1 context_length: 16
+        normalize: IMAGENET
         precision: TF32 evaluate_every_steps: 2 checkpoint_every_steps: 2 keep_checkpoints: 3
         keep_checkpoints_every_steps: 4 keep_best_checkpoint: true recompute: BLOCKS
         accumulate_steps: 2 clip_gradients { norm: 1 } ema { decay: 0.9 } metrics: "f1_macro"
@@ -80,7 +81,7 @@ std::vector<v1::JobSpec> specs() {
                     weight_decay_on: MATRICES }
         parameter_groups { match: "fc1.*" freeze: false learning_rate_factor: 2 weight_decay: 0.2 }
         initial_weights { model: "m" rename { key: "a" value: "b" } include: "a*" exclude: "b*"
-                          skip_mismatched: true }
+                          skip_mismatched: true partial: true }
         lora { rank: 2 alpha: 3 dropout: 0.1 targets: "fc1" })"),
       recipe("optimizer { learning_rate: 0.1 } clip_gradients { value: 1 } initial_weights { job: "
              "\"j\" }"),
@@ -365,7 +366,7 @@ TEST(RunIdentity, DefaultsOfARecipeDoNotChange) {
   nlohmann::json now = fields_to_json(Recipe());
   const auto then = nlohmann::json::parse(R"({
     "epochs": 0, "steps": 0, "batch_size": 64, "seed": 0, "shuffle": true, "drop_last": true,
-    "validation_split": 0, "context_length": 0, "precision": "fp32", "accumulate_steps": 1, "clip_gradients.norm": 0,
+    "validation_split": 0, "context_length": 0, "normalize": "dataset", "precision": "fp32", "accumulate_steps": 1, "clip_gradients.norm": 0,
     "clip_gradients.value": 0, "ema.decay": 0, "parameter_groups": [], "augmentation": [],
     "optimizer": {"type": "sgd", "learning_rate": 0.01, "momentum": 0, "nesterov": false, "beta1": 0.9,
       "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0, "weight_decay_on": "all", "alpha": 0.99,
@@ -376,7 +377,7 @@ TEST(RunIdentity, DefaultsOfARecipeDoNotChange) {
     "keep_best": {"metric": "", "mode": ""},
     "early_stopping": {"metric": "", "patience": 1, "min_delta": 0, "mode": ""},
     "initial_weights": {"source": "", "rename": {}, "include": [], "exclude": [],
-      "skip_mismatched": false},
+      "skip_mismatched": false, "partial": false},
     "lora": {"rank": 0, "alpha": 0, "dropout": 0, "targets": []}})");
   EXPECT_EQ(now, then);
 }
