@@ -16,7 +16,7 @@ namespace trainyard {
 
 namespace {
 
-constexpr size_t kLayersShown = 4;
+constexpr size_t kNamesShown = 2, kLayersShown = 4;
 
 // Refuses patterns that match no name, since they are probably typing errors.
 void check_patterns(const std::vector<std::string>& patterns, const char* field,
@@ -163,6 +163,15 @@ std::string percent_text(int64_t part, int64_t whole) {
          " %";
 }
 
+/// Returns text such as "a, b and 4 more", with at most `shown` texts, since the server cuts long
+/// messages.
+std::string some_of(const std::vector<std::string>& texts, size_t shown) {
+  std::string all = texts.front();
+  for (size_t i = 1; i < std::min(texts.size(), shown); ++i) all += ", " + texts[i];
+  return texts.size() > shown ? all + " and " + std::to_string(texts.size() - shown) + " more"
+                              : all;
+}
+
 Error mismatch_error(const std::string& what) {
   return field_error("INITIAL_WEIGHTS_MISMATCH", "recipe.initial_weights", what);
 }
@@ -183,15 +192,15 @@ Status check_enough(const InitialWeights& spec, const InitialWeightsReport& repo
             percent_text(elements.missing, elements.wanted) +
             " of its numbers) would be drawn at random";
   }
-  what += ".";
-  if (!report.unused.empty()) what += " The file has also " + first_names(report.unused) + ".";
-  if (!report.missing.empty()) what += " The model lacks " + first_names(report.missing) + ".";
-  what += network_hint(sources);
-  return mismatch_error(
-      what +
-      " Expected a file of this network; if only prefixes of names differ, rename: "
-      "{\"theirs.\": \"ours/\"} replaces them; partial: true trains with these "
-      "weights all the same");
+  what +=
+      "." + network_hint(sources) +
+      " If only prefixes of names differ, rename: {\"theirs.\": \"ours/\"}; partial: true takes "
+      "what fits.";
+  if (!report.unused.empty())
+    what += " The file also has " + some_of(report.unused, kNamesShown) + ".";
+  if (!report.missing.empty())
+    what += " It lacks the model's " + some_of(report.missing, kNamesShown) + ".";
+  return mismatch_error(what);
 }
 
 }  // namespace
@@ -226,23 +235,24 @@ Result<WeightMatch> match_weights(const InitialWeights& spec, std::span<const Fi
     }
   }
   if (match.taken.empty() && report.mismatched.empty()) {
-    return mismatch_error("no tensor of " + spec.source + " has a name and shape of this model" +
-                          (names.empty() ? "" : ", such as " + names.front()) +
-                          (report.unused.empty() ? "" : "; it has " + first_names(report.unused)) +
-                          "." + network_hint(sources));
+    return mismatch_error(
+        "no tensor of " + spec.source + " has a name and shape of this model" +
+        (names.empty() ? "" : ", such as " + names.front()) +
+        (report.unused.empty() ? "" : "; it has " + some_of(report.unused, kNamesShown)) + "." +
+        network_hint(sources));
   }
   if (Status s = check_enough(spec, report, elements, source.size(), sources); !s.ok()) {
     return std::move(s).error();
   }
   if (!report.mismatched.empty() && !spec.skip_mismatched) {
-    return mismatch_error(spec.source + " has " + first_names(report.mismatched) + "; " +
+    return mismatch_error(spec.source + " has " + some_of(report.mismatched, kLayersShown) + "; " +
                           exclude_text(report.mismatched) +
                           " or skip_mismatched: true draws them at random");
   }
   if (match.taken.empty()) {
     return mismatch_error("no tensor of " + spec.source +
                           " has the shape of this model's: it has " +
-                          first_names(report.mismatched));
+                          some_of(report.mismatched, kLayersShown));
   }
   return match;
 }

@@ -490,6 +490,9 @@ class Onnx(DaemonTest):
         for name, model in self.wanted({**IMAGE_MODELS, **LAYERS}):
             with self.subTest(name):
                 self.judge(name, spec(DIGITS, model), digits_rows())
+        with self.subTest("a fixed scale of pixels"):
+            fixed = spec(DIGITS, IMAGE_MODELS["lenet5"], "\n  normalize: minus_one_to_one")
+            self.judge("fixed_scale", fixed, digits_rows())
 
     @needs_onnxruntime
     def test_wide_images(self):
