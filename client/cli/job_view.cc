@@ -57,7 +57,19 @@ void add_warnings(const google::protobuf::RepeatedPtrField<std::string>& warning
   }
 }
 
-void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string, Cell>>& fields) {
+/// Returns how the validation rows were chosen, " (the latest by 'day')"; empty if at random.
+std::string split_text(const v1::RowSplit& split) {
+  std::vector<std::string> parts;
+  if (split.folds() > 0) {
+    parts.push_back("fold " + grouped(split.fold()) + " of " + grouped(split.folds()));
+  }
+  if (!split.group().empty()) parts.push_back("whole groups by " + quoted_value(split.group()));
+  if (!split.time().empty()) parts.push_back("the latest by " + quoted_value(split.time()));
+  return parts.empty() ? "" : " (" + joined(parts, ", ") + ")";
+}
+
+void add_plan_fields(const v1::Job& job, std::vector<std::pair<std::string, Cell>>& fields) {
+  const v1::RunPlan& plan = job.plan();
   const int64_t trained = plan.trained_parameter_count();
   fields.emplace_back(
       "parameters",
@@ -66,7 +78,10 @@ void add_plan_fields(const v1::RunPlan& plan, std::vector<std::pair<std::string,
   fields.emplace_back(
       "steps", grouped(plan.steps_total()) + " (" + grouped(plan.steps_per_epoch()) + " an epoch)");
   std::string rows = grouped(plan.train_rows()) + " to train";
-  if (plan.validation_rows() > 0) rows += ", " + grouped(plan.validation_rows()) + " to validate";
+  if (plan.validation_rows() > 0) {
+    rows += ", " + grouped(plan.validation_rows()) + " to validate" +
+            split_text(job.spec().recipe().split());
+  }
   if (plan.test_rows() > 0) rows += ", " + grouped(plan.test_rows()) + " to test";
   fields.emplace_back("rows", rows);
   fields.emplace_back("precision", precision_text(plan.precision()));
@@ -303,7 +318,7 @@ std::string render_job(const v1::Job& job, const Terminal& terminal) {
   fields.emplace_back("ended", ended);
   fields.emplace_back("events", thinned_text(job));
   fields.emplace_back("model", std::string(short_name(job.model())));
-  if (job.has_plan()) add_plan_fields(job.plan(), fields);
+  if (job.has_plan()) add_plan_fields(job, fields);
   if (job.plan().has_initial_weights()) {
     fields.emplace_back("initial weights", initial_weights_text(job.plan().initial_weights()));
   }
@@ -325,7 +340,7 @@ std::string render_plan(const v1::Job& job, const Terminal& out) {
   std::vector<std::pair<std::string, Cell>> fields;
   fields.emplace_back("dataset", std::string(short_name(job.spec().dataset().name())));
   fields.emplace_back("network", model_text(job.spec().model()));
-  add_plan_fields(job.plan(), fields);
+  add_plan_fields(job, fields);
   return render_fields(fields, out.colour(), out.line_width());
 }
 

@@ -28,9 +28,10 @@ bool is_placeholder(std::string_view text) {
          std::ranges::find(kWords, lower(text)) != kWords.end();
 }
 
-/// Returns whether all texts are codes of two capital letters, as those of countries and states, of
-/// which NA may be one.
-bool has_codes(const ColumnProfile& column) {
+/// Returns whether NA may be one of the column's codes: all are two capital letters, as those of
+/// countries and states, and NA is not much more frequent than the others are.
+bool has_codes(const ColumnProfile& column, int64_t count) {
+  if (count * std::ssize(column.texts) > 2 * column.present()) return false;
   const auto is_capital = [](char c) { return c >= 'A' && c <= 'Z'; };
   return std::ranges::all_of(column.texts, [&](const std::string& text) {
     return text.size() == 2 && std::ranges::all_of(text, is_capital);
@@ -38,8 +39,8 @@ bool has_codes(const ColumnProfile& column) {
 }
 
 /// Returns whether a text such as "NA" among names means a missing value.
-bool is_missing_name(const std::string& mark, const ColumnProfile& column) {
-  return mark != "None" && !(mark == "NA" && has_codes(column));
+bool is_missing_name(const std::string& mark, int64_t count, const ColumnProfile& column) {
+  return mark != "None" && !(mark == "NA" && has_codes(column, count));
 }
 
 std::vector<std::string> choose_missing(const TableProfile& table) {
@@ -51,7 +52,7 @@ std::vector<std::string> choose_missing(const TableProfile& table) {
     const bool texts = !column.numeric() && column.counts.form() == CategoryForm::kTexts;
     for (const auto& [mark, count] : column.marks) {
       if (!texts) of_numbers.insert(mark);
-      if (texts && is_missing_name(mark, column)) named.insert(mark);
+      if (texts && is_missing_name(mark, count, column)) named.insert(mark);
     }
   }
   // The named texts replace the default ones, so those that occur among numbers are named too.

@@ -23,12 +23,14 @@ std::vector<std::string> names_in(std::string_view list) {
   }
 }
 
-// The file no longer tells the kind of a value that was replaced. A value that alone was replaced
-// is a weight that was turned around; among several, the names of PyTorch's modules tell.
+// The file no longer tells the kind of a value that was replaced, so its name has to. A parameter
+// whose name is unusual stays fixed, which the import says; a weight of a layer is trained anyway.
 bool comes_from_parameter(const std::vector<std::string>& sources) {
-  return sources.size() == 1 || std::ranges::any_of(sources, [](const std::string& name) {
-           return name.ends_with(".weight") || name.ends_with(".bias");
-         });
+  constexpr std::string_view kEnds[] = {"weight", "bias",  "gamma",     "beta",      "scale",
+                                        "token",  "table", "embedding", "embeddings"};
+  return std::ranges::any_of(sources, [&](const std::string& name) {
+    return std::ranges::any_of(kEnds, [&](std::string_view end) { return name.ends_with(end); });
+  });
 }
 
 }  // namespace

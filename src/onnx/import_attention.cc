@@ -134,10 +134,11 @@ enum class Mask { kNone, kCausal, kOther };
 
 /// Returns what the masks do to scores of `rows` positions and `columns` keys.
 Mask kind_of(const std::vector<Constant>& masks, int64_t rows, int64_t columns) {
-  bool is_none = true, is_causal = rows == columns;
+  bool is_none = true, is_causal = rows == columns;  // of the masks that change a score
   for (const Constant& given : masks) {
     const Result<Constant> one = one_sample(given);
     if (!one.ok() || one->empty()) return Mask::kOther;
+    if (one->uniform() && one->floats->front() == 0) continue;
     const std::vector<Extent> scores = {{rows, false}, {columns, false}};
     const auto dims = broadcast_dims(one->dims, scores);
     if (!dims || !may_hold(product(counts_of(*dims)))) return Mask::kOther;
@@ -146,7 +147,6 @@ Mask kind_of(const std::vector<Constant>& masks, int64_t rows, int64_t columns) 
       const float x = at(*mask.floats, mask, i);
       const bool is_later = i % columns > i / columns % rows;
       is_none = is_none && x == 0;
-      // A mask that changes no score fits the causal mask too, if another one hides the keys.
       is_causal = is_causal && (is_later ? x <= kMaskedMax : x == 0);
     }
   }

@@ -208,12 +208,27 @@ Result<std::string> padded_pool(NodeImport& n, const Image& image, const Window&
   return importer.add_layer("Slice", {{"starts", starts}, {"ends", ends}, {"axes", axes}}, {layer});
 }
 
+/// Returns true if the one window of a pool begins at the first element and ends behind the last.
+bool covers_image(const NodeImport& n, const Image& image, const Window& w) {
+  const auto covers = [&](size_t i) {
+    const int64_t beyond = w.kernel[i] - image.sizes[i];
+    return beyond >= 0 && beyond < w.strides[i];
+  };
+  return n.get_int("ceil_mode", 0) != 0 && w.pads == Ints{0, 0, 0, 0} &&
+         w.dilations == Ints{1, 1} && covers(0) && covers(1);
+}
+
 Status import_pool(NodeImport& n) {
   ASSIGN_OR_RETURN(const Image image, image_of(n));
   if (!n.has("kernel_shape")) return n.refuse("has no kernel_shape");
   ASSIGN_OR_RETURN(const Ints kernel, pair_of(n, "kernel_shape", image, 1));
   ASSIGN_OR_RETURN(const Window window, window_of(n, image, kernel));
   if (n.wants_output(1)) return n.refuse("its output Indices is used");
+  if (n.op() == "AveragePool" && covers_image(n, image, window)) {
+    ASSIGN_OR_RETURN(const std::string layer,
+                     n.importer().add_layer("GlobalAveragePool", {}, {image.layer}));
+    return n.give(view_of(n, layer, image.is_row));
+  }
   if (n.get_int("ceil_mode", 0) != 0 && n.get_int("count_include_pad", 0) != 0) {
     ASSIGN_OR_RETURN(const std::string layer, padded_pool(n, image, window));
     return n.give(view_of(n, layer, image.is_row));

@@ -142,7 +142,7 @@ const std::vector<ImportRow>& import_rows() {
     std::vector<ImportRow> all;
     for (const auto family :
          {constant_imports, selection_imports, elementwise_imports, image_imports, norm_imports,
-          shape_imports, sequence_imports, split_imports, reduction_imports}) {
+          shape_imports, sequence_imports, split_imports, reduction_imports, einsum_imports}) {
       for (ImportRow& row : family()) all.push_back(std::move(row));
     }
     std::ranges::sort(all, {}, &ImportRow::op);

@@ -102,6 +102,7 @@ std::vector<ImportRow> shape_imports();
 std::vector<ImportRow> sequence_imports();
 std::vector<ImportRow> split_imports();
 std::vector<ImportRow> reduction_imports();
+std::vector<ImportRow> einsum_imports();
 
 // Functions that fold constants, several of them for operations that also become layers.
 Result<bool> fold_movement(NodeImport& n);

@@ -3,6 +3,7 @@
 #include "src/onnx/importer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "src/base/glob.h"
@@ -207,18 +208,32 @@ Status Importer::check_ops() const {
   return unsupported_file("the file has operations that no layer can represent: " + all);
 }
 
+namespace {
+
+/// Returns true if PyTorch's older exporter names a value so that it computed, after the operation
+/// that reads it. It turns weights around too, for the operations that have weights.
+bool is_computed_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "onnx::";
+  if (!name.starts_with(kPrefix)) return false;
+  name.remove_prefix(kPrefix.size());
+  return std::ranges::any_of(
+      std::array<std::string_view, 6>{"Add_", "Sub_", "Mul_", "Div_", "Where_", "Pow_"},
+      [&](std::string_view op) { return name.starts_with(op); });
+}
+
+}  // namespace
+
 bool Importer::is_parameter(const TensorProto& tensor, const Constant& constant) const {
   if (trained_) return trained_->contains(tensor.name);
   if (kinds_) return kinds_->is_parameter(tensor.name);
   // A single number is more likely a setting (an epsilon, a scale) than a parameter, and so is a
-  // mask, or a value that PyTorch's older exporter computed and named after its reader. Weights of
-  // layers are trained whatever this says.
+  // mask. Weights of layers are trained whatever this says.
   const std::vector<float>& x = *constant.floats;
   constexpr float kMaskedMax = -1e4f;
-  return x.size() > 1 && !tensor.name.starts_with("onnx::") &&
-         std::ranges::all_of(x, [](float value) { return std::isfinite(value); }) &&
-         !(std::ranges::all_of(x, [](float v) { return v == 0 || v <= kMaskedMax; }) &&
-           std::ranges::any_of(x, [](float v) { return v != 0; }));
+  const bool is_mask = std::ranges::all_of(x, [](float v) { return v == 0 || v <= kMaskedMax; }) &&
+                       std::ranges::any_of(x, [](float v) { return v != 0; });
+  return x.size() > 1 && !is_mask && !is_computed_name(tensor.name) &&
+         std::ranges::all_of(x, [](float v) { return std::isfinite(v); });
 }
 
 Status Importer::define_initializers() {

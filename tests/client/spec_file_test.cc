@@ -128,7 +128,7 @@ TEST(SpecFile, FoldsWithoutAFoldAreAnArray) {
                                      "job.yaml", "", {});
   ASSERT_TRUE(folds.ok());
   EXPECT_EQ(folds->check_single("local run").error().message,
-            "job.yaml:3:29: recipe.split.fold: is missing: 'local run' is for one job, which holds "
+            "job.yaml:3:21: recipe.split.fold: is missing: 'local run' is for one job, which holds "
             "out one of the 3 folds (--set recipe.split.fold=1); 'trainyard submit' makes an array "
             "of all");
 }

@@ -10,6 +10,7 @@
 #include "src/data/table/category_codes.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
+#include "src/data/table/number_spelling.h"
 #include "src/data/typed_dataset.h"
 #include "src/data/warnings.h"
 #include "tests/data/data_samples.h"
@@ -400,6 +401,21 @@ TEST(NumberSpelling, CategoriesThatAreNumbersAreReportedWithTheSetting) {
   const IngestedCsv names(csv_options("y"),
                           "x,grade,age,y\n5A,Grade 1,18-25,a\n7A,Grade 2,26-40,b\n");
   EXPECT_TRUE(names->schema().warnings.empty());
+}
+
+TEST(NumberSpelling, NamesRangesAndBoundsAreNoNumbers) {
+  using List = std::vector<std::string_view>;
+  const auto is_number = [](const List& texts) { return find_spelling(texts, ',').has_value(); };
+  EXPECT_FALSE(is_number({"50-", "55-", "60-"})) << "the begins of ranges";
+  EXPECT_FALSE(is_number({"0", "1", "2", "3+"}));
+  EXPECT_FALSE(is_number({"<5", "7", "9"}));
+  EXPECT_FALSE(is_number({"18-25", "26-30"}));
+  EXPECT_FALSE(is_number({"5A", "6A", "7A"}));
+  EXPECT_FALSE(is_number({"1,2,3", "4,5"}));
+  EXPECT_FALSE(is_number({"2026-01-31"}));
+  EXPECT_TRUE(is_number({"(5)", "3"}));
+  EXPECT_TRUE(is_number({"5-", "3"}));
+  EXPECT_TRUE(is_number({"1,200", "3"}));
 }
 
 TEST(Dates, ColumnsShowTheirOrder) {

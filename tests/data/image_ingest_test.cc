@@ -492,6 +492,24 @@ TEST(ImageIngestR4, WhatIsNoClassIsReported) {
   }
 }
 
+TEST(ImageIngestR4, ClassesThatDifferAreNotCalledAlike) {
+  const auto keys = [](const std::vector<std::string>& classes) {
+    std::vector<ArchiveFile> files;
+    for (const std::string& name : classes) files.push_back({name + "/1.png", grey_png(1)});
+    const Ingested d = Ingested::of(files);
+    std::vector<std::string> found;
+    for (const DataWarning& w : d->schema().warnings) found.push_back(w.key);
+    return found;
+  };
+  EXPECT_TRUE(keys({"A", "a", "b"}).empty()) << "letters to recognize";
+  EXPECT_TRUE(keys({"model (1)", "model (2)"}).empty()) << "there is no model";
+  EXPECT_TRUE(keys({"copy", "original"}).empty());
+  for (const char* copy : {"Cats", "cats - Copy", "cats copy", "Copy of cats", "cats (2)",
+                           "cats - Kopie", "cats_copy"}) {
+    EXPECT_EQ(keys({"cats", copy, "dogs"}), (std::vector<std::string>{"ALIKE_CLASSES"})) << copy;
+  }
+}
+
 TEST(ImageIngestR2, ClassesThatAreNumbersAreInNumericOrder) {
   std::vector<ArchiveFile> files;
   std::vector<std::string> expected;

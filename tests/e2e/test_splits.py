@@ -58,6 +58,8 @@ class Splits(DaemonTest):
                     self.assertEqual(train + held_out, 120)
                     self.assertEqual(held_out, 30 if name == "by-day" else held_out)
                     self.assertIn(held_out, range(15, 36))
+                    how = "(the latest by 'day')" if name == "by-day" else "(whole groups by 'patient')"
+                    self.assertIn(f"{held_out} to validate {how}", self.daemon.cli("get", f"{name}-{kind}").stdout)
                     plan = self.daemon.json("plan", spec, "--upload")
                     self.assertEqual(int(plan["run"]["validation_rows"]), held_out)
                     self.assertIn("val/accuracy", self.daemon.json("local", "run", spec)["metrics"])

@@ -157,6 +157,8 @@ def values():
     case("weight_of_equal_numbers", [1, 3, 8, 8],
          [node("ConstantOfShape", "s", "w", value=numpy_helper.from_array(np.array([0.5], np.float32))), node("Conv", "x w", "y")],
          s=np.array([4, 3, 3, 3]))
+    case("pool_of_the_whole_image", ["N", 3, 4, 5],
+         [node("AveragePool", "x", "y", kernel_shape=[9, 9], strides=[9, 9], ceil_mode=1, count_include_pad=1)])
     case("bias_of_a_constant_node", ["N", 3, 8, 8],
          [helper.make_node("Constant", [], ["b"], value=numpy_helper.from_array(floats(1, 4, 1, 1))),
           node("Conv", "x w", "c"), node("Add", "c b", "y")], w=floats(4, 3, 3, 3))
@@ -201,6 +203,14 @@ def attention():
          **sizes, mask=window.astype(np.float32))
     case("products_with_bias", ["N", 5, 6], [*plain, node("Add", "s bias", "m"), node("Softmax", "m", "p", axis=-1), *joined],
          **sizes, bias=floats(1, 2, 5, 5))
+
+
+def einsums():
+    case("einsum", ["N", 4, 2, 3],
+         [node("Transpose", "x", "t", perm=[1, 0, 2, 3]), node("Einsum", "t w", "q", equation="ibnd,ndh->ibnh"),
+          node("Einsum", "q t", "s", equation="ibnh,jbnd->bnijhd"), node("ReduceSum", "s axis", "r", keepdims=0),
+          node("Einsum", "r t", "y", equation="bnij, jbnd -> bind")],
+         w=floats(2, 3, 5), axis=np.array([4, 5]))
 
 
 def norms():
@@ -262,7 +272,7 @@ def with_buffers():
 
 
 def main():
-    for make in (fixed_batches, open_batch, selections, values, sequences, attention, norms, transformers_models):
+    for make in (fixed_batches, open_batch, selections, values, sequences, attention, einsums, norms, transformers_models):
         make()
     write(HERE / "onnx_cases.safetensors", CASES)
     print(f"{len(CASES) // 3} cases")

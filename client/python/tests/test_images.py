@@ -96,6 +96,24 @@ def test_predict_gives_the_same_for_paths_bytes_pillow_and_arrays(client, shades
     assert client.predict(shades, paths) == wanted
 
 
+def test_arrays_of_16_bits_are_predicted_as_the_files(client, tmp_path):
+    generator, arrays, paths = np.random.default_rng(0), [], []
+    for i in range(24):
+        arrays.append(generator.integers(0, 50, (8, 8), np.uint16) + np.uint16((1000, 1100)[i % 2]))
+        paths.append(tmp_path / "deep" / ("low", "high")[i % 2] / f"{i}.png")
+        paths[-1].parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(arrays[-1]).save(paths[-1])
+    client.upload_dataset({"path": "deep", "images": {}}, folder=tmp_path, name="py-deep")
+    job = client.wait(client.submit({
+        "dataset": {"name": "py-deep"}, "model": {"mlp": {"hidden": [8]}},
+        "recipe": {"epochs": 12, "batch_size": 4, "optimizer": {"type": "adam", "learning_rate": 0.02}}}, name="py-deep"))
+    wanted = client.predict(job, paths)
+    assert list(wanted.labels) == [path.parent.name for path in paths]
+    assert client.predict(job, arrays) == wanted
+    refused(trainyard.InvalidArgumentError, lambda: client.predict(job, [np.zeros((8, 8, 3), np.uint16)]),
+            "an array of uint16, expected bytes (uint8), or uint16 for gray")
+
+
 def test_files_that_are_not_images_are_refused(client, shades, pictures, tmp_path):
     (tmp_path / "text.png").write_text("hello")
     good = pictures / "test" / "dark" / "0.jpg"

@@ -101,10 +101,10 @@ def test_rows_of_a_table_are_read_as_on_the_server(client, late):
 
 
 NUMBERS = ["1", "-2.5", "+3", "5.", ".5", "1e3", "1E-400", "-0", "", "NA", "nan", "?", None, float("nan"), np.float32(0.1),
-           np.int64(3), "0.1234567890123456789", pd.NA]
+           np.int64(3), "0.1234567890123456789", pd.NA, "N/A", "null", "NAN", "\N{MINUS SIGN}2.5"]
 CATEGORIES = ["S", "C, north", 'the "Q"', " S", "s", "", "NA", "?", "new\nline", "ü" * 40, None, 1, 1.0, True]
 DATES = ["2024-02-29", "2024-01-01T10:20", "2024-01-01 10:20:30.5", "2024-01-01t10:20:30,25Z", "", "NA", None, pd.NaT,
-         "2024-01-01T10:20:30+01:00", "2024-01-01T10:20-0530", "2024-01-01T10:20+05", pd.Timestamp("2024-05-06 07:08:09.1")]
+         "2024-01-01T10:20:30+01:00", "2024-01-01T10:20-0530", "2024-01-01T10:20+05", pd.Timestamp("2024-05-06 07:08:09.1"), "N/A", "6-Aug-09", "Aug. 6, 2009 2:30 PM", "2012/1/5"]
 NO_NUMBERS = [" 4 ", "\t7", True, "1_0", "0x1", "1,5", "inf", "１", "1e", "+", "--1", "1e39", "1 2", "-nan", "yes"]
 NO_DATES = ["2023-02-29", "2024-1-1", "2024-01-01T24:00", "2024-01-01T10", "2024-01-01Z", "20240101", "2024-01-01T10:20:60",
             "2024-01-01T10:20 Z", "1.2.2024"]
@@ -134,6 +134,27 @@ def test_random_cells_are_read_as_on_the_server(client, late):
         else:
             assert here.unseen == there.unseen and np.abs(here.to_numpy() - there.to_numpy()).max() < 1e-5, rows
     assert 10 < refusals < 40
+
+
+def test_cells_mean_what_they_mean_in_the_training_file(client, train, tmp_path):
+    rows = [f"{i % 7},5;{i * 3 % 40} kg;{('True', 'true', 'FALSE')[i % 3]};{i % 28 + 1}.02.2024;{i % 4};{1700000000 + i};"
+            f"{i * 5 % 24}:30;{1000000000 + i * 7 % 50}" for i in range(60)]
+    file = tmp_path / "spelled.csv"
+    file.write_text("\n".join(["size;weight;member;day;kind;at;time;price", *rows]) + "\n")
+    options = {"delimiter": ";", "decimal": ",", "numbers": ["weight"], "date": ["day", "time"], "categorical": ["kind"],
+               "target": "price", "target_kind": "numeric"}
+    name, local = train("spelled", {"path": str(file), "csv": options}, {"mlp": {"hidden": [8]}})
+    rows = [{"size": 1.5, "weight": "3 kg", "member": "T", "day": "03.02.2024", "kind": 1.0, "at": 1700000005, "time": "9:30"},
+            {"size": "2,5", "weight": 4, "member": False, "day": "2024-02-05", "kind": "2", "at": 1700000059, "time": "12:00"},
+            {"size": "-1", "weight": "(3)", "member": None, "day": "N/A", "kind": "3e0", "at": None, "time": "11:30 PM"}]
+    there, here = client.predict(name, rows), local.predict(rows)
+    assert here.unseen == there.unseen == ()
+    assert np.abs(here.to_numpy() - there.to_numpy()).max() < 1e-3  # prices are above 1e9
+    assert all(1e9 - 1000 < price < 1e9 + 1000 for price in there.values) and np.ptp(there.to_numpy()) > 1e-2
+    for row in ({"weight": "3 lb"}, {"day": "02/13/2024"}, {"size": "1,2,3"}):
+        for predict in (lambda row: client.predict(name, row), local.predict):
+            with pytest.raises(trainyard.InvalidArgumentError, match=next(iter(row))):
+                predict([rows[0] | row])
 
 
 def test_a_regression_with_embedded_categories_predicts_in_the_targets_units(client, train):

@@ -137,9 +137,12 @@ void add_alike_classes(const std::vector<std::string>& classes,
                        std::vector<DataWarning>& warnings) {
   std::map<std::string, std::vector<std::string_view>> by_stem;
   for (const std::string& name : classes) by_stem[stem_of(name)].push_back(name);
+  const size_t end = warnings.size() + kListedMax;
   for (const auto& [stem, names] : by_stem) {
+    if (warnings.size() == end) break;
+    if (stem.size() < 2) continue;  // 'A' and 'a' may be letters to recognize
     // Without a bare name, numbers in brackets may be part of the names.
-    const auto bare = [&](std::string_view name) { return lower(name) == stem; };
+    const auto bare = [&text = stem](std::string_view name) { return lower(name) == text; };
     if (names.size() < 2 || std::ranges::none_of(names, bare)) continue;
     std::vector<std::string> quoted;
     for (const std::string_view name : names) quoted.push_back(quoted_value(name));

@@ -89,6 +89,24 @@ void add_missing_names(const CsvOptions& options, const NamedColumn& column, int
            options.field("missing") + "."});
 }
 
+/// Returns what to do so that numbers in this spelling are read.
+std::vector<std::string> settings_for(const CsvOptions& options, const NumberSpelling& spelling) {
+  const NumberStyle& style = spelling.style;
+  const bool decimal = style.decimal != options.number_style().decimal;
+  const bool thousands = style.thousands != options.thousands;
+  std::vector<std::string> settings;
+  if (options.json_lines && (decimal || thousands)) return {"write them as JSON numbers"};
+  const auto set = [&](const char* name, const std::string& mark) {
+    settings.push_back("set dataset." + options.field(name) + ": \"" + mark + "\"");
+  };
+  if (decimal) set("decimal", std::string(1, style.decimal));
+  if (thousands) set("thousands", style.thousands);
+  if (spelling.spelled) {
+    settings.push_back("list the column in dataset." + options.field("numbers"));
+  }
+  return settings;
+}
+
 /// Warns about a column of categories that are all numbers in another style.
 void add_spelled_numbers(const CsvOptions& options, const ColumnSchema& column,
                          std::vector<DataWarning>& warnings) {
@@ -96,18 +114,7 @@ void add_spelled_numbers(const CsvOptions& options, const ColumnSchema& column,
   const std::vector<std::string_view> texts(column.categories.begin(), column.categories.end());
   const std::optional<NumberSpelling> spelling = find_spelling(texts, options.delimiter);
   if (!spelling) return;
-  const NumberStyle& style = spelling->style;
-  std::vector<std::string> settings;
-  if (style.decimal != options.number_style().decimal) {
-    settings.push_back("set dataset." + options.field("decimal") + ": \"" + style.decimal + "\"");
-  }
-  if (style.thousands != options.thousands) {
-    settings.push_back("set dataset." + options.field("thousands") + ": \"" + style.thousands +
-                       "\"");
-  }
-  if (spelling->spelled) {
-    settings.push_back("list the column in dataset." + options.field("numbers"));
-  }
+  const std::vector<std::string> settings = settings_for(options, *spelling);
   if (settings.empty()) return;
   warnings.push_back({"NUMBERS_AS_CATEGORIES",
                       {column.name},
@@ -187,8 +194,7 @@ Status read_values(const CsvOptions& options, const CellReader& cells,
 void add_lost_digits(const CsvOptions& options, const CsvScan& scan, LongColumn& column,
                      std::vector<DataWarning>& warnings) {
   std::ranges::sort(column.values);
-  const auto [end, last] = std::ranges::unique(column.values);
-  column.values.erase(end, last);
+  column.values.erase(std::unique(column.values.begin(), column.values.end()), column.values.end());
   const auto numbers = std::ssize(column.values);
   int64_t stored = 0;
   for (size_t i = 0; i < column.values.size(); ++i) {

@@ -164,8 +164,7 @@ Result<std::vector<std::string>> header_names(std::span<const std::string_view> 
   const CellReader cells;
   Problems problems;
   for (size_t i = 0; i < fields.size() && !problems.full(); ++i) {
-    names.push_back(fields[i].empty() ? std::string(kUnnamed) + std::to_string(i)
-                                      : nfc(fields[i]));
+    names.push_back(fields[i].empty() ? std::string(kUnnamed) + std::to_string(i) : nfc(fields[i]));
     const std::string place = what + ": header, column " + std::to_string(i + 1);
     if (names[i].size() > kNameBytesMax || !is_utf8(names[i])) {
       problems.add(place, quoted_value(names[i]) + " is not a name (UTF-8, at most " +

@@ -192,7 +192,6 @@ void take_gap(std::string_view& text) {
 
 /// Removes "6-Aug-09", "6 August 2009" or "Aug 6, 2009".
 std::optional<CalendarDate> take_named_month(std::string_view& text) {
-  CalendarDate date;
   std::optional<int> month = take_month_name(text);
   const bool month_first = month.has_value();
   if (month_first) take_gap(text);

@@ -45,6 +45,7 @@ void trim(std::string_view& text) {
 /// The parts of a cell.
 struct CellParts {
   bool negative = false;
+  bool account = false;  // negative by parentheses, or by a minus at the end
   std::string_view before, number, after;
 };
 
@@ -54,7 +55,7 @@ CellParts split_cell(std::string_view text, char decimal) {
   CellParts parts;
   trim(text);
   if (text.starts_with('(') && text.ends_with(')')) {
-    parts.negative = true;
+    parts.negative = parts.account = true;
     text = text.substr(1, text.size() - 2);
     trim(text);
   }
@@ -69,8 +70,10 @@ CellParts split_cell(std::string_view text, char decimal) {
   trim(parts.before);
   trim(parts.after);
   // a sign before or after a currency, or at the end as in accounts
-  const bool signed_number = take_front(parts.before, kMinus) || take_back(parts.before, kMinus) ||
-                             take_back(parts.after, kMinus);
+  const bool at_end = take_back(parts.after, kMinus);
+  const bool signed_number =
+      at_end || take_front(parts.before, kMinus) || take_back(parts.before, kMinus);
+  parts.account = parts.account || at_end;
   if (!signed_number && parts.before.starts_with('+')) parts.before.remove_prefix(1);
   parts.negative = parts.negative != signed_number;
   trim(parts.before);
@@ -78,7 +81,7 @@ CellParts split_cell(std::string_view text, char decimal) {
   return parts;
 }
 
-// With at most this many different texts, a unit of letters may as well be a part of a name.
+// With at most this many different texts, a unit of letters may be a part of a name.
 constexpr size_t kNamesMax = 20;
 
 /// The styles in the order in which they are tried.
@@ -110,19 +113,23 @@ std::optional<NumberSpelling> try_style(std::span<const std::string_view> texts,
                                         const NumberStyle& style) {
   const CellReader cells({}, style);
   NumberSpelling found{style};
-  bool letters = false;
+  size_t letters = 0, accounts = 0;  // texts with a unit of letters, and negative ones of accounts
   for (const std::string_view text : texts) {
     const SpelledNumber number = read_spelled(cells, text);
     if (!number.cell.is_number()) return std::nullopt;
-    if (!cells.read(text).is_number()) found.spelled = true;
+    if (cells.read(text).is_number()) continue;
+    found.spelled = true;
+    const CellParts parts = split_cell(text, style.decimal);
+    accounts += parts.account ? 1 : 0;
     if (number.unit.empty()) continue;
     if (found.unit.empty()) found.unit = number.unit;
-    if (number.unit != found.unit) return std::nullopt;
-    const CellParts parts = split_cell(text, style.decimal);
-    if (!is_currency(parts.before)) return std::nullopt;
-    letters = letters || has_letter(parts.after);
+    if (number.unit != found.unit || !is_currency(parts.before)) return std::nullopt;
+    letters += has_letter(parts.after) ? 1 : 0;
   }
-  if (letters && texts.size() <= kNamesMax) return std::nullopt;
+  // A unit of letters may as well be a part of a few names, or of names such as "136A". If all
+  // numbers were negative, "50-" would rather be the begin of a range.
+  const bool names = texts.size() <= kNamesMax || 2 * letters < texts.size();
+  if ((letters > 0 && names) || accounts == texts.size()) return std::nullopt;
   return found;
 }
 
@@ -141,7 +148,11 @@ SpelledNumber read_spelled(const CellReader& cells, std::string_view text) {
   const Cell plain = cells.read(text);
   if (plain.kind != Cell::Kind::kText) return {plain};
   const CellParts parts = split_cell(text, cells.style().decimal);
-  if (parts.number.empty() || parts.before.size() + parts.after.size() > kUnitBytesMax) {
+  const auto is_bound = [](std::string_view mark) {
+    return mark.find_first_of("<>~=+") != mark.npos;  // "<5" and "3+" are no numbers
+  };
+  if (parts.number.empty() || parts.before.size() + parts.after.size() > kUnitBytesMax ||
+      is_bound(parts.before) || is_bound(parts.after)) {
     return {plain};
   }
   SpelledNumber spelled{cells.read(parts.number)};

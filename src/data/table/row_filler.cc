@@ -15,14 +15,6 @@ namespace {
 constexpr const char* kTargetMissing =
     "the target is missing, but every row needs one; `missing_target: skip` leaves such rows out";
 
-/// Returns the remedy for numbers in another style.
-std::string setting_for(const NumberSpelling& spelling) {
-  if (spelling.spelled) {
-    return "if the column has numbers with a unit or in parentheses, list it in `numbers`";
-  }
-  return std::string("if the file's numbers are written so, set `decimal` and `thousands`");
-}
-
 /// Returns which dates are read in a column, for messages.
 std::string expected_dates(DateOrder order) {
   switch (order) {
@@ -290,6 +282,16 @@ bool RowFiller::check_name(size_t column, std::string_view text) {
   return true;
 }
 
+std::string RowFiller::spelling_remedy(std::string_view text) const {
+  if (read_spelled(cells_, text).cell.is_number()) {
+    return "if the column has numbers with a unit or in parentheses, list it in `numbers`";
+  }
+  const std::string_view texts[] = {text};
+  const char delimiter = cells_.style().decimal == ',' ? ';' : ',';
+  if (!find_spelling(texts, delimiter)) return "";
+  return "if the file's numbers are written so, set `decimal` and `thousands`";
+}
+
 void RowFiller::refuse_number(size_t column, std::string_view text, const Cell& cell) {
   if (cell.kind == Cell::Kind::kNotFinite) {
     refuse(column, quoted_value(text) + " is not a finite number of 32 bits");
@@ -300,11 +302,8 @@ void RowFiller::refuse_number(size_t column, std::string_view text, const Cell& 
                        (unit->empty() ? "" : ", with or without " + quoted_value(*unit)));
     return;
   }
-  const std::string_view texts[] = {text};
-  const char delimiter = cells_.style().decimal == ',' ? ';' : ',';
-  const auto spelling = codebook_.learning ? find_spelling(texts, delimiter) : std::nullopt;
-  if (spelling) {
-    refuse(column, quoted_value(text) + " is not a plain number; " + setting_for(*spelling));
+  if (const std::string remedy = codebook_.learning ? spelling_remedy(text) : ""; !remedy.empty()) {
+    refuse(column, quoted_value(text) + " is not a plain number; " + remedy);
     return;
   }
   const bool categories_possible =

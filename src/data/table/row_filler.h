@@ -96,6 +96,8 @@ class RowFiller {
   /// Returns false and adds a problem if a name is invalid.
   bool check_name(size_t column, std::string_view text);
   void refuse(size_t column, std::string description);
+  /// Returns how to read a text that is a number in another spelling; empty if it is none.
+  std::string spelling_remedy(std::string_view text) const;
   void refuse_number(size_t column, std::string_view text, const Cell& cell);
 
   std::string what_;

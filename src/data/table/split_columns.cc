@@ -1,12 +1,14 @@
 #include "src/data/table/split_columns.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/files/byte_source.h"
 #include "src/data/limits.h"
 #include "src/data/table/date.h"
@@ -21,12 +23,6 @@ size_t column_of(const std::vector<std::string>& names, const std::string& name)
   return static_cast<size_t>(std::ranges::find(names, name) - names.begin());
 }
 
-/// Returns the seconds since 1970-01-01.
-double seconds_of(const Date& date) {
-  constexpr double kSecondsOfDay = 86400;
-  return static_cast<double>(date.day) * kSecondsOfDay + date.seconds;
-}
-
 /// Numbers the groups in the order of their first rows.
 class GroupReader {
  public:
@@ -38,8 +34,8 @@ class GroupReader {
     const bool missing = cell.kind == Cell::Kind::kMissing;
     // A missing value and an empty text are the same group.
     const std::string name = missing           ? ""
-                             : cell.is_whole() ? whole_number_text(cell.value)
-                                               : std::string(text);
+                             : cell.is_whole() ? whole_number_name(cell, text)
+                                               : nfc(text);
     const auto group = static_cast<int32_t>(rows_.size());
     const int32_t code = groups_.emplace(name, group).first->second;
     if (code == group) rows_.push_back(0);
@@ -62,7 +58,7 @@ class GroupReader {
   std::vector<int64_t> rows_;
 };
 
-/// Reads times as seconds, or as the numbers that they are.
+/// Reads times as days or hours, or as the numbers that they are.
 class TimeReader {
  public:
   explicit TimeReader(const CellReader& cells) : cells_(cells) {}
@@ -73,35 +69,76 @@ class TimeReader {
     if (cell.kind == Cell::Kind::kMissing) {
       return "the time is missing, but rows are ordered by it; fill it in, or remove the row";
     }
-    const std::optional<Date> date = cell.is_number() ? std::nullopt : parse_date(text);
-    if (!cell.is_number() && !date) {
+    if (!cell.is_number() && possible_orders(text) == 0) {
       return quoted_value(text) +
              " is no time, expected a number, or a date such as 2026-01-31 or 2026-01-31T12:30:05";
     }
-    if (!values_.empty() && dates_ != date.has_value()) {
-      return quoted_value(text) + (date ? " is a date" : " is a number") +
-             ", but the times before are " + (date ? "numbers" : "dates") +
+    if (rows_ > 0 && dates_ == cell.is_number()) {
+      return quoted_value(text) + (cell.is_number() ? " is a number" : " is a date") +
+             ", but the times before are " + (dates_ ? "dates" : "numbers") +
              "; expected one kind in the whole column";
     }
-    dates_ = date.has_value();
-    values_.push_back(date ? seconds_of(*date) : cell.value);
+    dates_ = !cell.is_number();
+    if (!dates_) {
+      numbers_.push_back(cell.value);
+    } else if (!add_date(text)) {
+      return quoted_value(text) + " has its year, month and day in another order than the dates " +
+             "before; expected one order in the whole column";
+    }
+    ++rows_;
     return "";
   }
   /// Sets the rank of each row's time among the different times.
-  void finish(TypedDataset& data) {
-    std::vector<double> sorted = values_;
-    std::ranges::sort(sorted);
-    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-    for (const double value : values_) {
-      const auto rank = std::ranges::lower_bound(sorted, value) - sorted.begin();
-      data.train.time.push_back(static_cast<int32_t>(rank));
-    }
+  Status finish(const CsvOptions& options, TypedDataset& data) {
+    if (!dates_) return set_ranks(numbers_, data);
+    std::optional<DateOrder> order = only_order(orders_);
+    if (!order && !options.date_order.empty()) order = find_date_order(options.date_order);
+    if (order && (orders_ & bit_of(*order)) != 0)
+      return set_ranks(by_order_[static_cast<size_t>(*order)], data);
+    return dataset_error(options.field("time"),
+                         "the dates of column " + quoted_value(options.time) + ", such as " +
+                             quoted_value(example_) +
+                             ", may have the day or the month first; set dataset." +
+                             options.field("date_order") + " to day_first or month_first");
   }
 
  private:
+  /// Returns false if no order is left in which all texts are dates.
+  bool add_date(std::string_view text) {
+    const auto orders = static_cast<DateOrders>(orders_ & possible_orders(text));
+    if (orders == 0) return false;
+    orders_ = orders;
+    if (rows_ == 0) example_ = text;
+    for (const DateOrder order : kDateOrders) {
+      std::vector<double>& values = by_order_[static_cast<size_t>(order)];
+      if ((orders & bit_of(order)) == 0) {
+        values.clear();
+        continue;
+      }
+      const Date date = *parse_date(text, order);
+      values.push_back(order == DateOrder::kTime ? date.hours() : date.days());
+    }
+    return true;
+  }
+  static Status set_ranks(const std::vector<double>& values, TypedDataset& data) {
+    std::vector<double> sorted = values;
+    std::ranges::sort(sorted);
+    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+    for (const double value : values) {
+      const auto rank = std::ranges::lower_bound(sorted, value) - sorted.begin();
+      data.train.time.push_back(static_cast<int32_t>(rank));
+    }
+    return {};
+  }
+
   const CellReader& cells_;
+  int64_t rows_ = 0;
   bool dates_ = false;  // whether the times so far are dates; false while there are none
-  std::vector<double> values_;
+  std::vector<double> numbers_;
+  DateOrders orders_ = kAllDateOrders;  // those in which all texts so far are dates
+  // The times in each order that is still possible; complete, since orders only become fewer.
+  std::array<std::vector<double>, kDateOrders.size()> by_order_;
+  std::string example_;
 };
 
 }  // namespace
@@ -147,8 +184,7 @@ Status read_split_columns(const CsvOptions& options, const CellReader& cells, co
   if (rows != data.train.rows) return changed();
   data.schema.split = {options.group, {}, options.time};
   if (!options.group.empty()) groups.finish(data);
-  if (!options.time.empty()) times.finish(data);
-  return {};
+  return options.time.empty() ? Status() : times.finish(options, data);
 }
 
 }  // namespace trainyard

@@ -142,7 +142,6 @@ def read_number(text: str) -> float:
     raise ValueError(f"{quoted(text)} is not a finite number of 32 bits")
 
 
-_UNIT_BYTES_MAX = 16
 _SPACES = " \t\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
 
 
@@ -203,7 +202,7 @@ class NumberReader:
         else:
             before = before.removeprefix("+")
         unit = f"{before.strip(_SPACES)} {after.strip(_SPACES)}".strip()
-        if unit not in ("", self._unit) or len(unit.encode()) > _UNIT_BYTES_MAX:
+        if unit not in ("", self._unit):
             return None
         try:
             value = self._read(number)
