@@ -296,14 +296,18 @@ Context describe_table(const TableProfile& table, const std::vector<Candidate>& 
   return context;
 }
 
-/// A choice is sure only if the name means a target; words for results may mean inputs as well.
+/// Returns whether the name means a target: "label" anywhere, "score" at either end of the table.
+/// Words for results may mean inputs as well.
+bool is_clear(const Candidate& c) {
+  const bool outcome = c.word == TargetWord::kOutcome || c.word == TargetWord::kOutcomeLast;
+  return c.word == TargetWord::kTarget || (outcome && (c.from_left == 0 || c.from_right == 0));
+}
+
 TargetChoice::Certainty certainty_of(const std::vector<Ranked>& ranked) {
   using enum TargetChoice::Certainty;
   const int lead = ranked.size() == 1 ? kSureLead : ranked[0].points - ranked[1].points;
-  const TargetWord word = ranked[0].candidate->word;
-  const bool named = word == TargetWord::kTarget || word == TargetWord::kOutcome ||
-                     word == TargetWord::kOutcomeLast;
-  if (named && lead >= kSureLead && ranked[0].points >= kSurePoints) return kSure;
+  const bool clear = is_clear(*ranked[0].candidate);
+  if (clear && lead >= kSureLead && ranked[0].points >= kSurePoints) return kSure;
   return lead >= kLikelyLead && ranked[0].points > 0 ? kLikely : kGuess;
 }
 

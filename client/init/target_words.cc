@@ -44,7 +44,7 @@ constexpr std::string_view kInputs =
     "occasion occupation party period perweight plot postcode pred predicted prediction race "
     "rack reg region religion rep replicate resample residual residuals rural school schools "
     "sector seed sex site size smoke smoker smoking south state subset temp temperature "
-    "tenure total trace treat treatment tree trt type urban wafer weight weights west white "
+    "tenure trace treat treatment tree trt type urban wafer weight weights west white "
     "wind wt zip zipcode";
 
 /// Calls visit(word) for each word of the list until it returns true; returns whether it did.

@@ -58,6 +58,14 @@ TEST_F(Targets, NamesThatMeanATargetAreCertain) {
   EXPECT_EQ(n.why, "by its name");
 }
 
+TEST_F(Targets, WordsForOutcomesAreCertainOnlyAtTheEnds) {
+  const auto row = [](int i) { return whole(i, 9) + "," + number(i) + "," + whole(i * 3, 9); };
+  EXPECT_EQ(choose("works,late,score", row).certainty, Certainty::kSure);
+  const Named n = choose("works,score,late", row);
+  EXPECT_EQ(n.names[0], "score");
+  EXPECT_EQ(n.certainty, Certainty::kLikely) << "it may explain another column";
+}
+
 TEST_F(Targets, AColumnThatMostRowsLackIsNone) {
   const Named n = choose("a,b,outcome2,remark", [](int i) {
     return number(i) + "," + whole(i, 5) + "," + (i % 2 ? "bad" : "good") + "," +
