@@ -9,9 +9,6 @@
 
 namespace trainyard::onnx {
 
-/// A masked score is this or less, so that its probability is 0 in float32.
-inline constexpr float kMaskedMax = -1e4f;
-
 /// If the node, a MatMul, is the last product of an attention, defines its output and returns true.
 /// The scores may be scaled, and have the causal mask or none.
 Result<bool> import_attention(NodeImport& n);

@@ -80,6 +80,8 @@ struct Numbers {
 Numbers numbers_of(const Constant& c);
 /// Returns `count` elements of `c`, of which number i is element from(i).
 Numbers numbers_of(const Constant& c, int64_t count, const std::function<int64_t(int64_t)>& from);
+/// A masked score is this or less, so that its probability is 0 in float32.
+inline constexpr float kMaskedMax = -1e4f;
 Constant float_constant(std::vector<int64_t> dims, std::vector<float> values);
 Constant int_constant(std::vector<int64_t> dims, std::vector<Extent> values);
 

@@ -8,7 +8,7 @@
 
 #include "src/base/glob.h"
 #include "src/base/text.h"
-#include "src/onnx/import_attention.h"
+#include "src/onnx/import_table.h"
 #include "src/onnx/onnx_file.h"
 
 namespace trainyard::onnx {
