@@ -30,7 +30,7 @@ std::vector<int64_t> counts_of(const std::vector<Extent>& extents);
 std::vector<Extent> extents_of(const std::vector<int64_t>& counts);
 
 constexpr int64_t kProbeSamples = 2;
-/// Returns the sizes for a batch of kProbeSamples samples.
+/// Returns the sizes for a batch of kProbeSamples samples; -1 for one beyond 64 bits.
 std::vector<int64_t> stored_sizes(const std::vector<Extent>& extents);
 
 /// Identifies one number of the file's trained parameters, which are numbered consecutively. Only
