@@ -206,7 +206,10 @@ Result<bool> fold_tile(NodeImport& n, const Constant& c) {
   Extents dims = c.dims;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i].batch && repeats[i] != Extent{}) return n.refuse("repeats the batch");
-    dims[i] = {dims[i].count * repeats[i].count, dims[i].batch || repeats[i].batch};
+    dims[i].batch = dims[i].batch || repeats[i].batch;
+    if (__builtin_mul_overflow(dims[i].count, repeats[i].count, &dims[i].count)) {
+      return too_large(n);
+    }
   }
   const Ints sizes = stored_sizes(c.dims), all = stored_sizes(dims);
   if (!may_hold(product(all))) return too_large(n);

@@ -197,7 +197,9 @@ Result<bool> fold_mat_mul(NodeImport& n) {
   right.insert(right.end(), {inner, y.dims.back()});
   dims.insert(dims.end(), {x.dims[rank - 2], y.dims.back()});
   const int64_t count = product(stored_sizes(dims));
-  if (!may_hold(count) || count * std::max<int64_t>(inner.count, 1) > kFoldedProductMax) {
+  if (!may_hold(count) || !may_hold(product(stored_sizes(left))) ||
+      !may_hold(product(stored_sizes(right))) ||
+      count * std::max<int64_t>(inner.count, 1) > kFoldedProductMax) {
     return too_large(n);
   }
   const Constant a = spread(x, left), b = spread(y, right);

@@ -56,11 +56,17 @@ Result<Tuples> tuples_of(const NodeImport& n, const Constant& data, const Consta
   return t;
 }
 
+bool has_duplicates(Ints numbers) {
+  std::ranges::sort(numbers);
+  return std::ranges::adjacent_find(numbers) != numbers.end();
+}
+
 Result<bool> fold_gather_nd(NodeImport& n) {
   if (Status s = check_inputs(n, 2); !s.ok()) return std::move(s).error();
   if (n.get_int("batch_dims", 0) != 0) return n.refuse("batch_dims is not supported");
   const Constant& data = *n.find_constant(0);
   ASSIGN_OR_RETURN(const Tuples t, tuples_of(n, data, *n.find_constant(1)));
+  if (data.trainable && has_duplicates(t.begins)) return false;  // as for Gather
   Extents dims = t.outer;
   dims.insert(dims.end(), t.inner.begin(), t.inner.end());
   if (!may_hold(size_of(dims))) return too_large(n);
@@ -211,8 +217,10 @@ std::vector<ImportRow> selection_imports() {
   std::vector<ImportRow> rows = {
       {.op = "GatherND",
        .since = 11,
-       .limits = "inputs that depend on the model's input; batch_dims",
+       .limits = "indices that depend on the model's input; batch_dims; of a layer's output by "
+                 "several dimensions",
        .attributes = {{"batch_dims"}},
+       .import = import_gather_nd,
        .fold = fold_gather_nd},
       {.op = "GatherElements",
        .since = 11,
@@ -235,7 +243,8 @@ std::vector<ImportRow> selection_imports() {
        .attributes = {{"axis"}},
        .fold = fold_one_hot},
       {.op = "NonZero", .since = 9, .limits = kConstants, .fold = fold_non_zero}};
-  for (ImportRow& row : rows) row.becomes = "its value";
+  for (ImportRow& row : rows)
+    row.becomes = row.import != nullptr ? "its value; slice" : "its value";
   return rows;
 }
 

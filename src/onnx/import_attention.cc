@@ -10,9 +10,6 @@
 namespace trainyard::onnx {
 namespace {
 
-// A masked score is this or less, so that its probability is 0 in float32.
-constexpr float kMaskedMax = -1e4f;
-
 const Constant* constant_at(const Importer& importer, const std::string& value) {
   const Value* found = importer.find(value);
   return found == nullptr ? nullptr : std::get_if<Constant>(found);

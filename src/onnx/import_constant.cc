@@ -94,6 +94,7 @@ Result<bool> fold_range(NodeImport& n) {
     if (!n.has_input(i)) return n.refuse("needs three inputs");
   }
   if (const auto samples = samples_of_range(n)) {
+    if (!may_hold(stored_sizes({*samples})[0])) return too_large(n);
     std::vector<Extent> values;
     for (int64_t i = 0; i < stored_sizes({*samples})[0]; ++i) values.push_back({i, false});
     (void)n.give(with_dims(int_constant({}, std::move(values)), {*samples}));

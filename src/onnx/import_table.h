@@ -121,6 +121,10 @@ Result<bool> fold_where(NodeImport& n);
 /// Imports a Greater that depends on the model's input, which must be part of a softplus.
 Status import_greater(NodeImport& n);
 
+/// Imports a Gather by constant indices, and a GatherND, whose indices must be constant.
+Status import_gather_of_constants(NodeImport& n);
+Status import_gather_nd(NodeImport& n);
+
 /// If the layer before this Mul or Add can take over its constant, does so, defines the output and
 /// returns true.
 Result<bool> absorb_affine(NodeImport& n);

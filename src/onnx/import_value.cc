@@ -34,7 +34,11 @@ std::vector<Extent> extents_of(const std::vector<int64_t>& counts) {
 
 std::vector<int64_t> stored_sizes(const std::vector<Extent>& extents) {
   std::vector<int64_t> sizes;
-  for (const Extent& e : extents) sizes.push_back(e.batch ? e.count * kProbeSamples : e.count);
+  for (const Extent& e : extents) {
+    int64_t size = 0;
+    const bool fits = !__builtin_mul_overflow(e.count, e.batch ? kProbeSamples : 1, &size);
+    sizes.push_back(fits ? size : -1);
+  }
   return sizes;
 }
 

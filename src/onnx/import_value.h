@@ -30,7 +30,7 @@ std::vector<int64_t> counts_of(const std::vector<Extent>& extents);
 std::vector<Extent> extents_of(const std::vector<int64_t>& counts);
 
 constexpr int64_t kProbeSamples = 2;
-/// Returns the sizes for a batch of kProbeSamples samples.
+/// Returns the sizes for a batch of kProbeSamples samples; -1 for one beyond 64 bits.
 std::vector<int64_t> stored_sizes(const std::vector<Extent>& extents);
 
 /// Identifies one number of the file's trained parameters, which are numbered consecutively. Only
@@ -80,6 +80,8 @@ struct Numbers {
 Numbers numbers_of(const Constant& c);
 /// Returns `count` elements of `c`, of which number i is element from(i).
 Numbers numbers_of(const Constant& c, int64_t count, const std::function<int64_t(int64_t)>& from);
+/// A masked score is this or less, so that its probability is 0 in float32.
+inline constexpr float kMaskedMax = -1e4f;
 Constant float_constant(std::vector<int64_t> dims, std::vector<float> values);
 Constant int_constant(std::vector<int64_t> dims, std::vector<Extent> values);
 

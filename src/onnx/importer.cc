@@ -229,7 +229,6 @@ bool Importer::is_parameter(const TensorProto& tensor, const Constant& constant)
   // A single number is more likely a setting (an epsilon, a scale) than a parameter, and so is a
   // mask. Weights of layers are trained whatever this says.
   const std::vector<float>& x = *constant.floats;
-  constexpr float kMaskedMax = -1e4f;
   const bool is_mask = std::ranges::all_of(x, [](float v) { return v == 0 || v <= kMaskedMax; }) &&
                        std::ranges::any_of(x, [](float v) { return v != 0; });
   return x.size() > 1 && !is_mask && !is_computed_name(tensor.name) &&

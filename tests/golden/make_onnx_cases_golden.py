@@ -117,6 +117,8 @@ def selections():
     add_values("split", [node("Split", "a", "b c", axis=0, num_outputs=2)], a=floats(4, 3))
     case("tile_of_input", ["N", 2, 3], [node("Tile", "x r", "y")], r=np.array([1, 2, 3]))
     case("gather_of_input", ["N", 5], [node("Gather", "x i", "y", axis=1)], i=np.array([[3, 0], [1, 1]]))
+    case("gather_nd_of_input", ["N", 3, 4], [node("Transpose", "x", "t", perm=[2, 0, 1]), node("GatherND", "t i", "g"),
+                                             node("Transpose", "g", "y", perm=[1, 0, 2])], i=np.array([[2], [0]]))
     case("relative_positions", ["N", 4, 4], [node("Gather", "table i", "t"), node("Squeeze", "t last", "b"), node("Add", "x b", "y")],
          table=floats(7, 1), i=np.arange(4)[:, None] - np.arange(4)[None, :] + 3, last=np.array([-1]))
     case("token_types", ["N", 6],

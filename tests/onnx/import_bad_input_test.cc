@@ -108,6 +108,19 @@ TEST(OnnxBadInput, AllUnknownOperationsAreNamedAtOnce) {
   EXPECT_REPORTS(text, "Unique ('the_Unique', 'the_Unique')");
 }
 
+TEST(OnnxBadInput, AnIndexBeyondAParameterIsRefused) {
+  std::vector<ProtobufMessage> tensors;
+  tensors.push_back(floats("w", {2, 2}, std::string(16, '\1')));
+  tensors.push_back(
+      floats("i", {3}, std::string("\0\0\0\0\0\0\x80\x3f\0\0\xe0\x40", 12)));  // 0, 1, 7
+  const std::string text = refusal(model_of({{"Shape", {"w"}, {"s"}},
+                                             {"CastLike", {"i", "s"}, {"k"}},
+                                             {"Gather", {"w", "k"}, {"g"}},
+                                             {"Add", {"x", "g"}, {"y"}}},
+                                            std::move(tensors)));
+  EXPECT_REPORTS(text, "out of range");
+}
+
 // --- data in a separate file ---
 
 class OnnxExternalData : public ::testing::Test {
