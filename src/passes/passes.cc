@@ -114,7 +114,7 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
   if (passes.fuse) {
     fuse_convolutions(graph);
     check(graph);
-    fuse_products(graph);
+    fuse_products(graph, processor);
     check(graph);
     fuse_sums(graph);
     check(graph);
