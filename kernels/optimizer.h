@@ -9,6 +9,7 @@
 ///            whole variance.
 /// Muon      p, g, m (the momentum) [rows, columns]; the iteration runs in the workspace, in the
 ///           gradient's precision.
+/// copy      [count] or nullptr: it is set to the updated p, for products that read p in 16 bits.
 /// Aliasing  none.
 #pragma once
 
@@ -70,6 +71,7 @@ struct SgdOperands {
   const float* learning_rate;
   NumberOf<T>* p;  // [count]
   NumberOf<T>* v;  // [count] or nullptr: no momentum
+  OutOf<T> copy = {};
 };
 
 template <typename T>
@@ -78,6 +80,7 @@ struct AdamOperands {
   const float* learning_rate;
   const int64_t* step;
   NumberOf<T>*p, *m, *v;  // [count]
+  OutOf<T> copy = {};
 };
 
 template <typename T>
@@ -87,6 +90,7 @@ struct RmspropOperands {
   NumberOf<T>*p, *square;  // [count]
   NumberOf<T>* a;          // [count] or nullptr: not centered
   NumberOf<T>* b;          // [count] or nullptr: no momentum
+  OutOf<T> copy = {};
 };
 
 template <typename T>
@@ -94,6 +98,7 @@ struct LionOperands {
   InOf<T> g;  // [count]
   const float* learning_rate;
   NumberOf<T>*p, *m;  // [count]
+  OutOf<T> copy = {};
 };
 
 template <typename T>

@@ -6,6 +6,15 @@
 #include "kernels/cpu/team.h"
 
 namespace trainyard::kernels::cpu {
+namespace {
+
+/// Writes the elements [begin, end) of the copy, if there is one.
+template <typename O>
+void write_copy(const O& o, int64_t begin, int64_t end) {
+  if (o.copy != nullptr) std::copy(o.p + begin, o.p + end, o.copy + begin);
+}
+
+}  // namespace
 
 void sgd(const SgdParams& s, const SgdOperands<float>& o, Run run) {
   check(s, o);
@@ -19,6 +28,7 @@ void sgd(const SgdParams& s, const SgdOperands<float>& o, Run run) {
     } else {
       update_loops().sgd_momentum(constants, end - begin, o.g + begin, o.p + begin, o.v + begin);
     }
+    write_copy(o, begin, end);
   });
 }
 
@@ -30,6 +40,7 @@ void adam(const AdamParams& s, const AdamOperands<float>& o, Run run) {
                                   s.weight_decay, s.decoupled, *o.step);
   run.team.parallel_for(s.count, kElementsPerThread / 2, [&](int64_t begin, int64_t end) {
     update_loops().adam(constants, end - begin, o.g + begin, o.p + begin, o.m + begin, o.v + begin);
+    write_copy(o, begin, end);
   });
 }
 
@@ -47,6 +58,7 @@ void rmsprop(const RmspropParams& s, const RmspropOperands<float>& o, Run run) {
     update_loops().rmsprop(constants, end - begin, o.g + begin, o.p + begin, o.square + begin,
                            o.a == nullptr ? nullptr : o.a + begin,
                            o.b == nullptr ? nullptr : o.b + begin);
+    write_copy(o, begin, end);
   });
 }
 
@@ -60,6 +72,7 @@ void lion(const LionParams& s, const LionOperands<float>& o, Run run) {
       static_cast<float>(1 - s.beta2), static_cast<float>(1 - rate * s.weight_decay)};
   run.team.parallel_for(s.count, kElementsPerThread, [&](int64_t begin, int64_t end) {
     update_loops().lion(constants, end - begin, o.g + begin, o.p + begin, o.m + begin);
+    write_copy(o, begin, end);
   });
 }
 

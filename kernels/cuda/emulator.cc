@@ -28,10 +28,11 @@ namespace {
 
 constexpr int kWarp = 32;
 constexpr size_t kStackBytes = 64 << 10;
-// Every GPU gives a block 48 KiB of shared memory, static and dynamic together. If the kernel's
-// limit is raised, the supported GPUs with the least memory, of compute capability 7.5, give it 64
-// KiB. Source: CUDA C++ Programming Guide, technical specifications per compute capability.
-constexpr int kSharedBytesMax = 48 << 10, kRaisedBytesMax = 64 << 10;
+// Every GPU gives a block 48 KiB of shared memory, static and dynamic together, and more if the
+// kernel's limit is raised: the supported GPUs with the least memory, of compute capability 7.5, 64
+// KiB, and those with the most 227 KiB. Source: CUDA C++ Programming Guide, technical
+// specifications per compute capability.
+constexpr int kSharedBytesMax = 48 << 10, kRaisedBytesMax = 227 << 10;
 
 [[noreturn]] void stop(const std::string& why) {
   std::fprintf(stderr, "CUDA emulator: %s (block %u of %u, %u threads)\n", why.c_str(), blockIdx.x,
@@ -259,13 +260,14 @@ std::mutex running;  // protects the state of the running grid
 std::atomic<int64_t> launches = 0;
 std::mutex limits_mutex;                   // protects raised_limits
 std::map<const void*, int> raised_limits;  // bytes of dynamic shared memory, by kernel
+int raised_max = kRaisedBytesMax;          // of the emulated GPU; protected by limits_mutex
 
 /// The bytes of dynamic shared memory that the kernel may have, and those of all shared memory.
 std::pair<int, int> shared_limits(const void* kernel) {
   const std::scoped_lock lock(limits_mutex);
   const auto it = raised_limits.find(kernel);
   if (it == raised_limits.end()) return {kSharedBytesMax, kSharedBytesMax};
-  return {it->second, kRaisedBytesMax};
+  return {it->second, raised_max};
 }
 
 void Block::enter() { block.loop(); }
@@ -304,10 +306,14 @@ void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream, 
 
 int64_t launch_count() { return launches; }
 bool raise_shared_limit(const void* kernel, int bytes) {
-  if (bytes < 0 || bytes > kRaisedBytesMax) return false;
   const std::scoped_lock lock(limits_mutex);
+  if (bytes < 0 || bytes > raised_max) return false;
   raised_limits[kernel] = bytes;
   return true;
+}
+void set_raised_max(int bytes) {
+  const std::scoped_lock lock(limits_mutex);
+  raised_max = std::min(bytes, kRaisedBytesMax);
 }
 void* dynamic_shared() { return shared.dynamic(); }
 void* static_shared(const void* key, size_t bytes, size_t alignment) {

@@ -28,9 +28,11 @@ namespace emulator {
 /// address is not aligned for what is loaded or stored there.
 void launch(int64_t blocks, int threads, int shared_bytes, CUstream_st* stream, const void* kernel,
             std::function<void()> body);
-/// Raises the limit of a kernel's dynamic shared memory, as cudaFuncSetAttribute does. False if no
-/// GPU offers so much.
+/// Raises the limit of a kernel's dynamic shared memory, as cudaFuncSetAttribute does. False if the
+/// emulated GPU does not offer so much.
 bool raise_shared_limit(const void* kernel, int bytes);
+/// Sets the most that the emulated GPU offers; at first 227 KiB, as on compute capability 9.0.
+void set_raised_max(int bytes);
 /// All work of a stream passes through this function, which runs or records it. The CUDA runtime of
 /// the tests (tests/cuda/fake_cudart.cc) installs it; without one, everything runs immediately.
 using Submit = void (*)(CUstream_st* stream, std::function<void()> work);

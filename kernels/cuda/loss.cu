@@ -1,8 +1,7 @@
 // Access   softmax_xent: a warp or a block processes a row; forward reads z and writes p, 8 B an
 //          element; backward reads p and writes dz, 8 B. Forward's second pass over a row hits a
 //          cache, except beyond about 10 000 classes, where the rows in progress exceed both
-//          caches: 12 B. In place, for parts of the rows: two reads and a write, 12 B an element, 6
-//          B in 16 bits. Pointwise: 8 B an element forward, 12 B backward, adjacent threads at
+//          caches: 12 B. Pointwise: 8 B an element forward, 12 B backward, adjacent threads at
 //          adjacent elements. One block computes the sums over rows or blocks: 4 B for each.
 // Time     bytes / 4.8 TB/s on an H200: [8192, 50257] in 1.0 ms forward, 0.7 ms backward.
 #include "kernels/cuda/class_target.h"
@@ -140,57 +139,6 @@ TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t
       }
       store<kStep>(dz_row, i, v);
     });
-  }
-}
-
-// Replaces logits by their gradients. A row is read beyond its end, up to a multiple of kStep; the
-// additional elements are ignored. The elements between `classes` and `pitch` become 0.
-template <bool kBlock, int kStep>
-TRAINYARD_KERNEL void xent_rows_in_place(int64_t rows, int64_t classes, int64_t pitch,
-                                         ClassTarget t, Out z, const int32_t* labels,
-                                         const float* dloss, const double* weight,
-                                         float* row_loss) {
-  using Threads = RowThreads<kBlock>;
-  const float by_weight =
-      *weight > 0 ? static_cast<float>(static_cast<double>(*dloss) / *weight) : 0.0f;
-  for (int64_t row = Threads::first(); row < rows; row += Threads::step()) {
-    const Out z_row = z + row * pitch;
-    const int32_t label = labels[row];
-    const bool counts = label != t.ignored, has_gradient = counts && *weight > 0;
-    const float of_label = counts ? In(z_row)[label] : 0.0f;
-    RunningSoftmax s;
-    Threads::template for_packs<kStep>(classes, [&](int64_t i) {
-      const Pack<kStep> v = load<kStep>(z_row, i);
-      for (int k = 0; k < kStep; ++k) {
-        if (i + k < classes) s.add(v.v[k]);
-      }
-    });
-    const float max = Threads::reduce(s.max, Max());
-    const float sum = Threads::reduce(s.sum_below(max), Sum());
-    const float log_sum = math::log(sum), by_sum = 1.0f / sum;
-    const float c = counts ? t.kept * t.weight(label) : 0.0f;
-    const float of_all = c + t.share * t.weight_sum;
-    float smooth = 0;  // sum of w log p
-    Threads::template for_packs<kStep>(pitch, [&](int64_t i) {
-      Pack<kStep> v = load<kStep>(z_row, i);
-      for (int k = 0; k < kStep; ++k) {
-        if (i + k >= classes) {
-          v.v[k] = 0;
-          continue;
-        }
-        const float shifted = v.v[k] - max;
-        const float w = t.share == 0 ? 0.0f : t.weight(i + k);
-        if (w != 0) smooth += w * (shifted - log_sum);  // avoids 0 * infinity
-        const float target = (i + k == label ? c : 0.0f) + t.share * w;
-        const float d = of_all * (math::exp(shifted) * by_sum) - target;
-        v.v[k] = has_gradient ? by_weight * d : 0.0f;
-      }
-      store<kStep>(z_row, i, v);
-    });
-    smooth = Threads::reduce(smooth, Sum());
-    if (Threads::lane() != 0) continue;
-    const float of_class = c == 0 ? 0.0f : c * (of_label - max - log_sum);
-    row_loss[row] = counts ? t.entropy - of_class - t.share * smooth : 0.0f;
   }
 }
 
@@ -388,45 +336,6 @@ void softmax_xent_backward(const SoftmaxXentParams& p, const float* weights,
               launch(grid, run.stream, xent_gradient<block.value, step.value>, p.rows, p.classes, t,
                      o.prob, o.target, o.dloss, weight, o.dz);
             });
-}
-
-int64_t softmax_xent_rows_workspace_bytes(const SoftmaxXentParams& p) {
-  return static_cast<int64_t>(sizeof(double)) + p.rows * static_cast<int64_t>(sizeof(float));
-}
-
-void softmax_xent_rows_begin(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
-                             Run run) {
-  check("softmax_xent_rows_begin", p).given("label", label);
-  weigh_labels(p.rows, target_of(p, weights), label,
-               workspace_of<double>("softmax_xent_rows_begin", run), run.stream);
-}
-
-void softmax_xent_rows(const SoftmaxXentParams& p, const float* weights, const SoftmaxXentRows& o,
-                       Run run) {
-  check("softmax_xent_rows", p)
-      .holds(o.first >= 0 && o.count >= 1 && o.first + o.count <= p.rows, "count",
-             "goes beyond the rows")
-      .holds(o.row >= p.classes && o.row % 4 == 0, "row", "is not a multiple of 4 with all classes")
-      .aligned("z", o.z.data, kCudaAlignment)
-      .given("label", o.label)
-      .given("dloss", o.dloss);
-  auto* const weight = workspace_of<double>("softmax_xent_rows", run);
-  auto* const row_loss = reinterpret_cast<float*>(weight + 1) + o.first;
-  // The number of threads per row does not depend on the part, so that sums always have the same
-  // order.
-  with_rows(p.rows, p.classes, /*fours=*/true, [&](auto block, auto step, const Grid& all) {
-    const Grid grid{std::min(all.blocks, o.count)};
-    launch(grid, run.stream, xent_rows_in_place<block.value, step.value>, o.count, p.classes, o.row,
-           target_of(p, weights), o.z, o.label + o.first, o.dloss, weight, row_loss);
-  });
-}
-
-void softmax_xent_rows_end(const SoftmaxXentParams& p, const float* weights, const int32_t* label,
-                           float* loss, Run run) {
-  check("softmax_xent_rows_end", p).given("label", label).given("loss", loss);
-  const auto* const weight = workspace_of<double>("softmax_xent_rows_end", run);
-  const auto* const row_loss = reinterpret_cast<const float*>(weight + 1);
-  mean_of_rows(p.rows, target_of(p, weights), row_loss, label, loss, run.stream);
 }
 
 namespace {

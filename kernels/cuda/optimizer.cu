@@ -4,8 +4,8 @@
 //
 // Access   each thread processes four adjacent elements, so that warps access whole cache lines.
 //          Adam reads p, m, v and g and writes p, m and v: 28 B a parameter; sgd with momentum 20
-//          B, without 12 B; a moving average and an accumulated gradient 12 B, a clipped gradient 8
-//          B.
+//          B, without 12 B; a copy of the parameter in 16 bits 2 B more; a moving average and an
+//          accumulated gradient 12 B, a clipped gradient 8 B.
 // Constants depend on the learning rate and the step, which are in device memory. One thread of
 // each
 //          block computes them, in double as on the CPU; the grid is small, so few blocks do so.
@@ -27,12 +27,21 @@ namespace {
 constexpr int64_t kUpdateBlocks = 1056;  // eight per multiprocessor of an H100 or H200
 constexpr int64_t kChunk = 4096;         // elements per block of a table; a multiple of 4
 
+template <typename U>
+TRAINYARD_HD inline Out copy_of(const U& u) {
+  if constexpr (requires { u.copy; }) {
+    return u.copy;
+  } else {
+    return {};
+  }
+}
+
 /// Updates elements [first, end) with `threads` threads, of which this one has the index `thread`.
 template <typename U>
 TRAINYARD_DEVICE void step_through(const U& u, const typename U::Constants& c, bool fours,
                                    int64_t first, int64_t end, int64_t thread, int64_t threads) {
   const In source = u.source();
-  const Out target = u.target();
+  const Out target = u.target(), copy = copy_of(u);
   const UpdateStates states = u.states();
   float* const* s = states.of;
   if (!fours) {
@@ -41,6 +50,7 @@ TRAINYARD_DEVICE void step_through(const U& u, const typename U::Constants& c, b
       U::step(c, source[i], value, s[0] == nullptr ? nullptr : s[0] + i,
               s[1] == nullptr ? nullptr : s[1] + i, s[2] == nullptr ? nullptr : s[2] + i);
       target.set(i, value);
+      if (copy) copy.set(i, value);
     }
     return;
   }
@@ -56,6 +66,7 @@ TRAINYARD_DEVICE void step_through(const U& u, const typename U::Constants& c, b
               s[1] == nullptr ? nullptr : &kept[1].v[e], s[2] == nullptr ? nullptr : &kept[2].v[e]);
     }
     store4(target, i, value);
+    if (copy) store4(copy, i, value);
     for (int k = 0; k < 3; ++k) {
       if (s[k] != nullptr) store4({s[k]}, i, kept[k]);
     }
@@ -94,7 +105,8 @@ Grid update_grid(int64_t steps) { return {std::min(grid_for(steps).blocks, kUpda
 
 template <typename U>
 bool takes_fours(const U& u) {
-  bool yes = u.s.count % 4 == 0 && takes_four(u.source()) && takes_four(u.target());
+  bool yes = u.s.count % 4 == 0 && takes_four(u.source()) && takes_four(u.target()) &&
+             takes_four(copy_of(u));
   for (float* const state : u.states().of) yes &= takes_four({state});
   return yes;
 }

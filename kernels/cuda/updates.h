@@ -27,6 +27,7 @@ struct UpdateStates {
 // A kind U has   s.count          number of elements
 //                source()         the array that is read
 //                target()         the array that is written, and read first if kReadsTarget
+//                copy             optional: a second array that gets the same values; null: none
 //                states()         F32 arrays that are updated
 //                is_skipped()     true if the step changes nothing (loss_scale_update)
 //                constants()      values common to all elements, read from device memory
@@ -39,6 +40,7 @@ struct ParameterUpdate {
   In g;
   const float* learning_rate;
   float* p;
+  Out copy;
 
   static constexpr bool kReadsTarget = true;
   TRAINYARD_HD In source() const { return g; }
@@ -209,16 +211,16 @@ inline void check(const Conversion::Params& s, const ConversionOperands& o) {
 // Converts the params and operands of a contract to the corresponding kind of update.
 
 inline SgdUpdate update_of(const SgdParams& s, const SgdOperands<Views>& o) {
-  return {{s, o.g, o.learning_rate, o.p}, o.v};
+  return {{s, o.g, o.learning_rate, o.p, o.copy}, o.v};
 }
 inline AdamUpdate update_of(const AdamParams& s, const AdamOperands<Views>& o) {
-  return {{s, o.g, o.learning_rate, o.p}, o.step, o.m, o.v};
+  return {{s, o.g, o.learning_rate, o.p, o.copy}, o.step, o.m, o.v};
 }
 inline RmspropUpdate update_of(const RmspropParams& s, const RmspropOperands<Views>& o) {
-  return {{s, o.g, o.learning_rate, o.p}, o.square, o.a, o.b};
+  return {{s, o.g, o.learning_rate, o.p, o.copy}, o.square, o.a, o.b};
 }
 inline LionUpdate update_of(const LionParams& s, const LionOperands<Views>& o) {
-  return {{s, o.g, o.learning_rate, o.p}, o.m};
+  return {{s, o.g, o.learning_rate, o.p, o.copy}, o.m};
 }
 inline MovingAverageUpdate update_of(const MovingAverageParams& s,
                                      const MovingAverageOperands<Views>& o) {

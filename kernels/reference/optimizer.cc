@@ -4,6 +4,14 @@
 #include <utility>
 
 namespace trainyard::kernels::reference {
+namespace {
+
+template <typename T>
+void write_copy(int64_t count, const T* p, T* copy) {
+  if (copy != nullptr) std::copy_n(p, count, copy);
+}
+
+}  // namespace
 
 template <typename T>
 void sgd(const SgdParams& s, const SgdOperands<T>& o, Run<T>) {
@@ -15,6 +23,7 @@ void sgd(const SgdParams& s, const SgdOperands<T>& o, Run<T>) {
   for (int64_t i = 0; i < s.count; ++i) {
     math::sgd(constants, o.g[i], o.p[i], o.v == nullptr ? nullptr : &o.v[i]);
   }
+  write_copy(s.count, o.p, o.copy);
 }
 
 template <typename T>
@@ -24,6 +33,7 @@ void adam(const AdamParams& s, const AdamOperands<T>& o, Run<T>) {
   const auto constants = math::adam_constants<T>(*o.learning_rate * s.rate_factor, s.beta1, s.beta2,
                                                  s.epsilon, s.weight_decay, s.decoupled, *o.step);
   for (int64_t i = 0; i < s.count; ++i) math::adam(constants, o.g[i], o.p[i], o.m[i], o.v[i]);
+  write_copy(s.count, o.p, o.copy);
 }
 
 template <typename T>
@@ -40,6 +50,7 @@ void rmsprop(const RmspropParams& s, const RmspropOperands<T>& o, Run<T>) {
     math::rmsprop(constants, o.g[i], o.p[i], o.square[i], o.a == nullptr ? nullptr : &o.a[i],
                   o.b == nullptr ? nullptr : &o.b[i]);
   }
+  write_copy(s.count, o.p, o.copy);
 }
 
 template <typename T>
@@ -52,6 +63,7 @@ void lion(const LionParams& s, const LionOperands<T>& o, Run<T>) {
       static_cast<T>(1 - s.beta1), static_cast<T>(s.beta2),
       static_cast<T>(1 - s.beta2), static_cast<T>(1 - rate * s.weight_decay)};
   for (int64_t i = 0; i < s.count; ++i) math::lion(constants, o.g[i], o.p[i], o.m[i]);
+  write_copy(s.count, o.p, o.copy);
 }
 
 namespace {

@@ -19,6 +19,8 @@ std::string_view name_of(Role role) {
       return "optimizer_state";
     case Role::kAccumulator:
       return "accumulator";
+    case Role::kCopy:
+      return "copy";
     case Role::kActivation:
       return "activation";
     case Role::kGradient:

@@ -38,6 +38,7 @@ enum class Role : uint8_t {
   kState,           // not trained, but saved: for example running statistics
   kOptimizerState,  // for example momentum; saved with the weights, but not part of a model
   kAccumulator,     // a sum over the micro-batches of one step; kept between runs, not saved
+  kCopy,            // a parameter in 16 bits, which its update writes too; kept, not saved
   kActivation,      // also the gradient of an activation
   kGradient,  // the gradient of a parameter, or a summand of such a gradient; always row-major
   kRemoved,   // removed by a pass: only the ID remains, and is not reused

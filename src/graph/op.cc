@@ -65,4 +65,12 @@ std::optional<size_t> updated_rows(const Graph& graph, const Node& node) {
   return node.inputs.size() - 1;
 }
 
+std::optional<size_t> written_copy(const Graph& graph, const Node& node) {
+  if (node.inputs.empty() || node.inputs.back() == kNoTensor) return std::nullopt;
+  if (graph.tensor(node.inputs.back()).role != Role::kCopy || node.phase != Phase::kUpdate) {
+    return std::nullopt;
+  }
+  return node.inputs.size() - 1;
+}
+
 }  // namespace trainyard

@@ -126,5 +126,9 @@ std::vector<const Op*> all_ops();
 /// lists these rows. It is the last input, and no other input is I32 (src/ops/shards.h). Nothing if
 /// the node updates all rows.
 std::optional<size_t> updated_rows(const Graph& graph, const Node& node);
+/// Returns, for a node that updates a parameter (its input 0), the index of the input that is the
+/// parameter's copy in 16 bits (Role::kCopy), which the node writes too. It is the last input.
+/// Nothing if the node writes no copy.
+std::optional<size_t> written_copy(const Graph& graph, const Node& node);
 
 }  // namespace trainyard

@@ -11,7 +11,7 @@ namespace {
 
 bool is_persistent(Role role) {
   return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState ||
-         role == Role::kAccumulator;
+         role == Role::kAccumulator || role == Role::kCopy;
 }
 
 bool holds_columns(const TensorInfo& t) {
@@ -39,8 +39,9 @@ void Graph::verify() const {
                     t.name + ": its shards are not columns of its whole shape");
     TRAINYARD_CHECK(!t.shard_of.has_value() || is_part(t.spread),
                     t.name + ": a shard is marked as a whole tensor");
-    TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && t.role == Role::kActivation),
-                    t.name + ": only an activation of F32 is stored in 16 bits");
+    const bool may_be_half = t.role == Role::kActivation || t.role == Role::kCopy;
+    TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && may_be_half),
+                    t.name + ": only an activation or a copy of F32 is stored in 16 bits");
   }
   std::vector<bool> defined(tensors_.size());
   std::vector<bool> mutated(tensors_.size());

@@ -32,6 +32,12 @@ bool read_units(const std::vector<Spread>& inputs) {
   return inputs[0] == Spread::kUnits && inputs[1] == Spread::kUnits;
 }
 
+void check_form(OpChecks& check, const InferContext& c) {
+  const std::string form = check.ok() ? c.attributes().get_string(kApproximate, "tanh") : "tanh";
+  check.require(form == "none" || form == "tanh", "ATTRIBUTE_OUT_OF_RANGE", kApproximate,
+                "'" + form + "' is not known, expected 'none' or 'tanh'");
+}
+
 TensorType mask_of(const Shape& y) { return {{y[0], relu_mask_bytes(y[1])}, DType::kU8}; }
 
 int64_t multiply_flops(const Graph& graph, const Node& node) {
@@ -46,6 +52,9 @@ class Gemm : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "w", "b"}, 2, {"transB", kTf32Attribute});
+    return infer_product(check, c);
+  }
+  static Result<std::vector<TensorType>> infer_product(OpChecks& check, const InferContext& c) {
     check_gemm(check, c);
     if (check.ok()) check.same_dtype(2, 0).shape(2, {c.input(1).shape[0]});
     if (!check.ok()) return check.error();
@@ -87,7 +96,9 @@ class GemmGelu final : public Gemm {
  public:
   std::string_view type() const override { return "GemmGelu"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    ASSIGN_OR_RETURN(const std::vector<TensorType> y, Gemm::infer(c));
+    OpChecks check(c, {"x", "w", "b"}, 2, {"transB", kTf32Attribute, kApproximate});
+    check_form(check, c);
+    ASSIGN_OR_RETURN(const std::vector<TensorType> y, infer_product(check, c));
     return std::vector{y[0], y[0]};
   }
   Cost cost(const Graph& graph, const Node& node) const override {
@@ -160,7 +171,8 @@ class GeluGemmGrad final : public GemmGrad {
  public:
   std::string_view type() const override { return "GeluGemmGrad"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "w", "dy", "pre"}, 4, {"transB", kTf32Attribute});
+    OpChecks check(c, {"x", "w", "dy", "pre"}, 4, {"transB", kTf32Attribute, kApproximate});
+    check_form(check, c);
     ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_gradients(check, c));
     check.same_dtype(3, 0).same_shape(3, 0);
     if (!check.ok()) return check.error();

@@ -11,8 +11,9 @@
 // Refuses     other ranks, sizes that do not agree, transB other than 1.
 // Kernels     gemm_forward, gemm_backward (kernels/gemm.h)
 //
-// The ops below are fused with Relu or the tanh form of Gelu. No layer creates them:
-// src/passes/fuse_products.cc inserts them into graphs, and src/ops/parts.h lists their parts.
+// The ops below are fused with Relu or Gelu. No layer creates them: src/passes/fuse_products.cc
+// inserts them into graphs, and src/ops/parts.h lists their parts. Ops with Gelu have its attribute
+// approximate; the default is "tanh", and "none" occurs only in graphs for a GPU.
 //
 // GemmGelu: y = gelu(pre), pre = Gemm(x, w, b)
 // Outputs     y [N, K]; pre, as y, written for backward (may be left out).
@@ -43,6 +44,12 @@ const Op* gemm_grad_op();  // "GemmGrad": (x, w, dy) -> dx, dw, db
 
 const Op* gemm_gelu_op();       // "GemmGelu": (x, w, b) -> y, pre
 const Op* gelu_gemm_grad_op();  // "GeluGemmGrad": (x, w, dy, pre) -> dpre, dw, db
+/// The attribute of these two that selects the form of Gelu, as in the op Gelu.
+inline constexpr const char* kApproximate = "approximate";
+/// Whether such a node has the tanh form, and not the exact one.
+inline bool has_tanh_form(const Node& node) {
+  return node.attributes.get_string(kApproximate, "tanh") == "tanh";
+}
 
 const Op* gemm_relu_op();       // "GemmRelu": (x, w, b) -> y, mask
 const Op* relu_gemm_grad_op();  // "ReluGemmGrad": (x, w, dy, mask) -> dpre, dw, db

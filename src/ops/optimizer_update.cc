@@ -21,7 +21,7 @@ struct UpdateRow {
   void (*check)(OpChecks&, const InferContext&) = nullptr;
   int64_t flops = 0;  // per element, for the forecast of costs; 0: flops_of computes it
   int64_t (*flops_of)(const Shape& p, const Attributes&) = nullptr;
-  bool supports_shards = true;  // accepts shards and the input rows
+  bool supports_shards = true;  // accepts shards and the inputs rows and copy
   bool state_is_like_p = true;  // state has p's type and shape
 };
 
@@ -29,6 +29,15 @@ struct UpdateRow {
 void check_momentum(OpChecks& check, const InferContext& c, int64_t input, const char* text) {
   check.require((c.attributes().get_float("momentum", 0) != 0) == c.has_input(input),
                 "ATTRIBUTE_OUT_OF_RANGE", "momentum", text);
+}
+
+/// The copy follows the rows, and is one of the whole parameter.
+void check_copy(OpChecks& check, const InferContext& c, int64_t rows) {
+  const int64_t copy = rows + 1;
+  check.same_dtype(copy, 0).same_shape(copy, 0);
+  const bool is_partial = c.has_input(rows) || c.attributes().get_int(kRanks, 1) > 1;
+  check.require(!c.has_input(copy) || !is_partial, "INPUT_COUNT_INVALID", "copy",
+                "must be left out where rows or a shard are updated");
 }
 
 void check_sgd(OpChecks& check, const InferContext& c) {
@@ -108,10 +117,13 @@ class OptimizerUpdate final : public Op {
     attributes_ = row.attributes;
     attributes_.insert(attributes_.end(), {"weight_decay", "rate_factor"});
     if (!row.supports_shards) return;
-    inputs_.push_back("rows");
+    inputs_.insert(inputs_.end(), {"rows", "copy"});
     attributes_.insert(attributes_.end(), {kRank, kRanks});
   }
   std::string_view type() const override { return row_.type; }
+  std::optional<size_t> copy() const {
+    return row_.supports_shards ? std::optional(inputs_.size() - 1) : std::nullopt;
+  }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, inputs_, 3 + row_.required, attributes_);
@@ -121,7 +133,9 @@ class OptimizerUpdate final : public Op {
     std::vector<int64_t> alike = {1};
     if (row_.state_is_like_p) alike.insert(alike.end(), row_.state.begin(), row_.state.end());
     if (row_.supports_shards) {
-      check_updated(check, c, alike, std::ssize(inputs_) - 1);
+      const int64_t rows = std::ssize(inputs_) - 2;
+      check_updated(check, c, alike, rows);
+      if (check.ok()) check_copy(check, c, rows);
     } else {
       for (const int64_t i : alike) check.same_dtype(i, 0).same_shape(i, 0);
     }
@@ -143,9 +157,12 @@ class OptimizerUpdate final : public Op {
     parts.insert(parts.end(), row_.state.begin(), row_.state.end());
     return spread_updated(inputs, parts);
   }
-  std::vector<int64_t> mutated_inputs(const Node&) const override {
+  std::vector<int64_t> mutated_inputs(const Node& node) const override {
     std::vector<int64_t> all = {0};
     all.insert(all.end(), row_.state.begin(), row_.state.end());
+    if (copy().has_value() && node.inputs.size() > *copy()) {
+      all.push_back(static_cast<int64_t>(*copy()));
+    }
     return all;
   }
 
@@ -165,6 +182,11 @@ std::span<const Op* const> optimizer_update_ops() {
     return all;
   }();
   return ops;
+}
+
+std::optional<size_t> copy_input(const Op& op) {
+  const auto* const update = dynamic_cast<const OptimizerUpdate*>(&op);
+  return update == nullptr ? std::nullopt : update->copy();
 }
 
 FactoredShapes factored_shapes(const Shape& parameter) {

@@ -33,9 +33,13 @@
 //                Refuses     ranks other than 2.
 //
 // All but the last two accept shards (shards.h): the attributes rank, default 0, and ranks, default
-// 1; and a last input, rows: g then has only these rows of p, and no others are updated.
+// 1; and an input rows, I32 [R]: g then has only these rows of p, and no others are updated. After
+// it they accept the input copy, as p, which is set to the updated p: the 16-bit copy that the next
+// step's products read (src/passes/keep_copies.h). It refuses ranks and rows.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <span>
 
 #include "src/graph/op.h"
@@ -43,6 +47,9 @@
 namespace trainyard {
 
 std::span<const Op* const> optimizer_update_ops();
+
+/// Returns the index of the optional input copy of such an op; nothing for an op without one.
+std::optional<size_t> copy_input(const Op& op);
 
 /// Shapes of Adafactor's row and column variances of a parameter [..., R, C]: [..., R] and [...,
 /// C]. For a vector, `row` is empty.

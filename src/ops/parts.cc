@@ -23,23 +23,30 @@ Node part(const Node& whole, const Op& op, Ids inputs, Ids outputs, Attributes a
           std::move(outputs), whole.phase};
 }
 
-const Attributes& tanh_form() {
-  static const Attributes attributes{{"approximate", std::string("tanh")}};
+Attributes form_of(const Node& n) {
+  return {{kApproximate, std::string(has_tanh_form(n) ? "tanh" : "none")}};
+}
+/// Returns the attributes of the product of a node with Gelu.
+Attributes product_of(const Node& n) {
+  Attributes attributes;
+  for (const auto& [name, value] : n.attributes.items()) {
+    if (name != kApproximate) attributes.set(name, value);
+  }
   return attributes;
 }
 
 std::vector<Node> gemm_gelu(const Node& n) {
   const TensorId y = n.outputs[0], pre = n.outputs[1] != kNoTensor ? n.outputs[1] : y;
-  return {part(n, *gemm_op(), n.inputs, {pre}, n.attributes),
-          part(n, *gelu_op(), {pre}, {y}, tanh_form())};
+  return {part(n, *gemm_op(), n.inputs, {pre}, product_of(n)),
+          part(n, *gelu_op(), {pre}, {y}, form_of(n))};
 }
 
 std::vector<Node> gelu_gemm_grad(const Node& n) {
   const TensorId dx = n.outputs[0];
   std::vector<Node> parts = {
-      part(n, *gemm_grad_op(), {n.inputs.begin(), n.inputs.begin() + 3}, n.outputs, n.attributes)};
+      part(n, *gemm_grad_op(), {n.inputs.begin(), n.inputs.begin() + 3}, n.outputs, product_of(n))};
   if (dx != kNoTensor) {
-    parts.push_back(part(n, *gelu_grad_op(), {n.inputs[3], dx}, {dx}, tanh_form()));
+    parts.push_back(part(n, *gelu_grad_op(), {n.inputs[3], dx}, {dx}, form_of(n)));
   }
   return parts;
 }

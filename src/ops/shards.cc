@@ -338,7 +338,10 @@ Cost update_cost(const Op& op, const Graph& graph, const Node& node, int64_t flo
   // All ranks have the same plan, so the cost is that of a full shard on each.
   const TensorType updated = ranks == 1 ? p : shard_type(p, ranks);
   Cost cost = op.Op::cost(graph, node);
-  cost.bytes -= 2 * (p.bytes() - updated.bytes());  // both read and written
+  cost.bytes -= 2 * (p.bytes() - updated.bytes());    // both read and written
+  if (const auto copy = written_copy(graph, node)) {  // written, but not read
+    cost.bytes -= graph.tensor(node.inputs[*copy]).stored_bytes();
+  }
   cost.flops = flops_per_element * updated.shape.elements();
   return cost;
 }

@@ -17,20 +17,23 @@ namespace {
 
 class Products : public NodeEdits {
  public:
-  using NodeEdits::NodeEdits;
+  Products(Graph& graph, bool takes_exact) : NodeEdits(graph), takes_exact_(takes_exact) {}
 
   void run() {
     for (size_t k = 0; k < count(); ++k) {
-      if (is_tanh_gelu(k, gelu_op())) fuse_forward(k);
-      if (is_tanh_gelu(k, gelu_grad_op())) fuse_backward(k);
+      if (is_gelu(k, gelu_op())) fuse_forward(k);
+      if (is_gelu(k, gelu_grad_op())) fuse_backward(k);
     }
     remove_unread_reshapes();
     apply();
   }
 
  private:
-  bool is_tanh_gelu(size_t k, const Op* op) const {
-    return node(k).op == op && node(k).attributes.get_string("approximate", "none") == "tanh";
+  static bool is_exact(const Node& gelu) {
+    return gelu.attributes.get_string(kApproximate, "none") == "none";
+  }
+  bool is_gelu(size_t k, const Op* op) const {
+    return node(k).op == op && (takes_exact_ || !is_exact(node(k)));
   }
   static bool is_reshape(const Node& n) {
     return n.op == reshape_op() || n.op == reshape_grad_op();
@@ -76,6 +79,7 @@ class Products : public NodeEdits {
     if (!y) return;
     Node fused = node(gemm);
     fused.op = gemm_gelu_op();
+    if (is_exact(node(k))) fused.attributes.set(kApproximate, std::string("none"));
     fused.outputs = {*y, has_other_reader(product, k) ? product : kNoTensor};
     absorb(k);
     if (reshape) absorb(*reshape);
@@ -97,6 +101,7 @@ class Products : public NodeEdits {
     if (tensor(pre).producer != kNoNode && producer(pre) > gemm) return;
     Node fused = node(gemm);
     fused.op = gelu_gemm_grad_op();
+    if (is_exact(node(k))) fused.attributes.set(kApproximate, std::string("none"));
     fused.inputs.push_back(pre);
     fused.outputs[0] = *dpre;
     absorb(k);
@@ -114,6 +119,8 @@ class Products : public NodeEdits {
       if (!is_read) absorb(k);
     }
   }
+
+  bool takes_exact_;
 };
 
 class ReluProducts : public NodeEdits {
@@ -186,7 +193,9 @@ void add_masks(Graph& graph) {
 
 }  // namespace
 
-void fuse_products(Graph& graph) { Products(graph).run(); }
+void fuse_products(Graph& graph, Processor processor) {
+  Products(graph, /*takes_exact=*/processor == Processor::kGpu).run();
+}
 
 void fuse_relu_products(Graph& graph) {
   ReluProducts(graph).run();

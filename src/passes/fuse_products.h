@@ -4,9 +4,9 @@
 //   Gemm, Gelu          -> GemmGelu; the product alone is an output if backward reads it
 //   GemmGrad, GeluGrad  -> GeluGemmGrad
 //
-// Gelu must have the tanh form, which is that of cuBLASLt. Reshapes between the nodes, to positions
-// and back, are removed. Runs after recompute, which cuts graphs between the nodes that this pass
-// fuses.
+// Gelu must have the tanh form, which is that of cuBLASLt, except on a GPU, where cuDNN may have
+// the exact form. Reshapes between the nodes, to positions and back, are removed. Runs after
+// recompute, which cuts graphs between the nodes that this pass fuses.
 //
 // The pass runs only for GPUs, because the mask is a tensor that no other backend needs:
 //
@@ -15,10 +15,11 @@
 #pragma once
 
 #include "src/graph/graph.h"
+#include "src/passes/processor.h"
 
 namespace trainyard {
 
-void fuse_products(Graph& graph);
+void fuse_products(Graph& graph, Processor processor = Processor::kCpu);
 /// Must run after fuse_head, because the head's product may read a ReLU, too.
 void fuse_relu_products(Graph& graph);
 

@@ -11,6 +11,7 @@
 #include "src/passes/fuse_pools.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
+#include "src/passes/keep_copies.h"
 #include "src/passes/recompute.h"
 #include "src/passes/simplify.h"
 
@@ -58,10 +59,11 @@ PassOptions default_passes() {
                  : name == "dead_code" ? &passes.dead_code
                  : name == "fuse"      ? &passes.fuse
                  : name == "layouts"   ? &passes.layouts
+                 : name == "copies"    ? &passes.copies
                                        : nullptr;
     TRAINYARD_CHECK(pass != nullptr, "TRAINYARD_WITHOUT_PASSES: there is no pass " +
                                          std::string(name) +
-                                         "; expected fold, dead_code, fuse, layouts");
+                                         "; expected fold, dead_code, fuse, layouts, copies");
     *pass = false;
   }
   return passes;
@@ -112,7 +114,7 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
   if (passes.fuse) {
     fuse_convolutions(graph);
     check(graph);
-    fuse_products(graph);
+    fuse_products(graph, processor);
     check(graph);
     fuse_sums(graph);
     check(graph);
@@ -141,6 +143,10 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
       break;
   }
   check(graph);
+  if (passes.copies && processor == Processor::kGpu) {
+    keep_copies(graph);
+    check(graph);
+  }
 }
 
 }  // namespace trainyard

@@ -10,17 +10,17 @@
 namespace trainyard {
 namespace {
 
-/// Places parameters, state, optimizer state and accumulators one after another. Tensors of an
-/// earlier program of the job keep their place, and new ones follow.
+/// Places parameters, state, optimizer state, accumulators and copies one after another. Tensors of
+/// an earlier program of the job keep their place, and new ones follow.
 void place_persistent(Program& program, const PersistentLayout* earlier) {
   int64_t end = earlier == nullptr ? 0 : earlier->size_bytes;
   MemoryBreakdown& memory = program.memory;
   for (const Role role :
-       {Role::kParameter, Role::kState, Role::kOptimizerState, Role::kAccumulator}) {
+       {Role::kParameter, Role::kState, Role::kOptimizerState, Role::kAccumulator, Role::kCopy}) {
     for (size_t i = 0; i < program.graph.tensors().size(); ++i) {
       const TensorInfo& t = program.graph.tensors()[i];
       if (t.role != role) continue;
-      Placement place{Segment::kPersistent, end, round_up(t.type.bytes(), program.alignment)};
+      Placement place{Segment::kPersistent, end, round_up(t.stored_bytes(), program.alignment)};
       if (earlier != nullptr && earlier->by_name.contains(t.name)) {
         place.offset_bytes = earlier->by_name.at(t.name).offset_bytes;
         TRAINYARD_CHECK(earlier->by_name.at(t.name).size_bytes == place.size_bytes,
@@ -32,13 +32,14 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
       (role == Role::kParameter     ? memory.parameter_bytes
        : role == Role::kState       ? memory.state_bytes
        : role == Role::kAccumulator ? memory.gradient_bytes
+       : role == Role::kCopy        ? memory.activation_bytes
                                     : memory.optimizer_bytes) += place.size_bytes;
     }
   }
   program.persistent_bytes = end;
   // Tensors of an earlier program that this one does not have are optimizer state.
-  memory.optimizer_bytes =
-      end - memory.parameter_bytes - memory.state_bytes - memory.gradient_bytes;
+  memory.optimizer_bytes = end - memory.parameter_bytes - memory.state_bytes -
+                           memory.gradient_bytes - memory.activation_bytes;
 }
 
 /// Splits the transient segment by purpose, as of the step at which most memory is live.
@@ -67,7 +68,7 @@ void account_transient(Program& program, const std::vector<Buffer>& buffers) {
   }
   program.memory.input_bytes = at_peak.input_bytes;
   program.memory.gradient_bytes += at_peak.gradient_bytes;  // in addition to the accumulators
-  program.memory.activation_bytes =
+  program.memory.activation_bytes +=  // in addition to the copies of parameters
       program.transient_bytes - at_peak.input_bytes - at_peak.gradient_bytes;
 }
 

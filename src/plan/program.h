@@ -17,9 +17,9 @@
 
 namespace trainyard {
 
-/// The memory segment of a tensor. The persistent segment has parameters, state, optimizer state
-/// and gradient sums, and all programs of a job (train, evaluate) share it. The transient segment
-/// is laid out per program.
+/// The memory segment of a tensor. The persistent segment has parameters and their copies, state,
+/// optimizer state and gradient sums, and all programs of a job (train, evaluate) share it. The
+/// transient segment is laid out per program.
 enum class Segment : uint8_t { kPersistent, kTransient };
 
 struct Placement {
@@ -35,8 +35,9 @@ struct MemoryBreakdown {
   int64_t parameter_bytes = 0;
   int64_t state_bytes = 0;
   int64_t optimizer_bytes = 0;
-  int64_t gradient_bytes = 0;    // gradients of parameters, and their sums over micro-batches
-  int64_t activation_bytes = 0;  // activations and their gradients, including gaps
+  int64_t gradient_bytes = 0;  // gradients of parameters, and their sums over micro-batches
+  // Activations and their gradients, including gaps, and copies of parameters in 16 bits.
+  int64_t activation_bytes = 0;
   int64_t input_bytes = 0;
   int64_t workspace_bytes = 0;  // set when a backend has prepared the kernels
   int64_t total() const {

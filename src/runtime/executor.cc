@@ -60,6 +60,23 @@ void widen(const TensorInfo& t, const std::byte* stored, std::span<std::byte> to
   t.is_f16() ? widen_as<math::F16>(stored, to) : widen_as<math::Bf16>(stored, to);
 }
 
+template <typename Half>
+void narrow_as(std::span<const std::byte> from, std::byte* stored) {
+  for (size_t i = 0; i < from.size() / sizeof(float); ++i) {
+    float value;
+    std::memcpy(&value, from.data() + i * sizeof value, sizeof value);
+    const Half narrow = math::narrow<Half>(value);
+    std::memcpy(stored + i * sizeof narrow, &narrow, sizeof narrow);
+  }
+}
+/// Returns floats as `t` stores them in 16 bits.
+std::vector<std::byte> narrow(const TensorInfo& t, std::span<const std::byte> floats) {
+  std::vector<std::byte> stored(floats.size() / 2);
+  t.is_f16() ? narrow_as<math::F16>(floats, stored.data())
+             : narrow_as<math::Bf16>(floats, stored.data());
+  return stored;
+}
+
 bool is_permuted(const TensorInfo& t) {
   return t.layout == Layout::kChannelsLast && !layouts_share_bytes(t.type.shape);
 }
@@ -135,6 +152,9 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
   for (size_t step = 0; step < program.order.size(); ++step) {
     const Node& node = program.graph.node(program.order[step]);
     if (prepared_.kernels_[step] != nullptr) kernel = step;
+    if (const auto copy = written_copy(program.graph, node)) {
+      copies_[node.inputs[0]] = node.inputs[*copy];
+    }
     KernelArgs& args = args_[kernel];
     for (const TensorId id : node.inputs) args.inputs.push_back(bind(id));
     for (const TensorId id : node.outputs) args.outputs.push_back(bind(id));
@@ -160,19 +180,24 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
                   t.name + ": " + std::to_string(bytes.size()) + " bytes written, it has " +
                       std::to_string(t.type.bytes()));
   TRAINYARD_CHECK(!t.is_half(), t.name + " is computed, it cannot be written");
-  if (!is_permuted(t)) {
-    prepared_.backend_.copy_to_device(address(id), bytes.data(), t.type.bytes());
-    return;
+  if (const auto copy = copies_.find(id); copy != copies_.end()) {
+    write_stored(copy->second, narrow(program().graph.tensor(copy->second), bytes));
   }
+  if (!is_permuted(t)) return write_stored(id, bytes);
   // Used by tests and tools only: a program's inputs and weights are row-major.
   std::vector<std::byte> permuted(bytes.size());
   permute(t.type.shape, size_of(t.type.dtype), true, bytes.data(), permuted.data());
-  prepared_.backend_.copy_to_device(address(id), permuted.data(), t.type.bytes());
+  write_stored(id, permuted);
+}
+
+void Executor::write_stored(TensorId id, std::span<const std::byte> bytes) {
+  prepared_.backend_.copy_to_device(address(id), bytes.data(), std::ssize(bytes));
 }
 
 void* Executor::place_to_write(TensorId id) const {
   const TensorInfo& t = program().graph.tensor(id);
-  TRAINYARD_CHECK(!t.is_half() && !is_permuted(t), t.name + " is not written in its own type");
+  TRAINYARD_CHECK(!t.is_half() && !is_permuted(t) && !copies_.contains(id),
+                  t.name + " is not written in its own type only");
   return address(id);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -104,8 +105,8 @@ class Executor {
   const Program& program() const { return prepared_.program(); }
   /// Copies a tensor between the device and the host, where it is row-major and of its type,
   /// whatever its stored form. `bytes` must have the size of its type; read() with `offset`, in
-  /// bytes, copies any part. A tensor stored in bf16 is an intermediate result and cannot be
-  /// written.
+  /// bytes, copies any part. Writing a parameter also writes its copy in 16 bits (Role::kCopy).
+  /// Other tensors that are stored in 16 bits are intermediate results and cannot be written.
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
@@ -135,12 +136,14 @@ class Executor {
 
  private:
   std::byte* address(TensorId id) const;
+  void write_stored(TensorId id, std::span<const std::byte> bytes);
   void copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const;
   void wait_for(size_t step) const;
   void check_numerics(size_t step) const;
   PreparedProgram prepared_;
   Arena& arena_;
   std::vector<KernelArgs> args_;
+  std::map<TensorId, TensorId> copies_;  // by parameter
   std::unique_ptr<Recording> recording_;
   enum class Runs : uint8_t { kNone, kFirst, kMore } runs_ = Runs::kNone;
   int64_t used_bytes_ = 0;

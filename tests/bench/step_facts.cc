@@ -15,6 +15,15 @@ constexpr std::string_view kByEight = "as above; not run on a GPU";
 constexpr std::string_view kByWarp =
     "a row in registers: four packs of each tensor in flight, six with 768 elements; registers as "
     "cuda_kernel_budget_test asks ptxas; not run on a GPU";
+constexpr std::string_view kByKeptRow =
+    "a row in shared memory, which leaves room for 1,024 threads in 16 bits and 512 in F32, with "
+    "64 "
+    "and 128 bytes in flight each; about 60 instructions an element take less time; not run on a "
+    "GPU";
+constexpr std::string_view kByEngine =
+    "the operand beside those of the product, which is assumed to be as fast as cuBLASLt's; not "
+    "run "
+    "on a GPU";
 constexpr std::string_view kBySource = "passes by the kernel's source; registers assumed";
 
 // Registers are 40 where ptxas was not run, which allows six blocks of 256 threads. Where it was
@@ -78,11 +87,15 @@ constexpr Sweep kSweeps[] = {
     // Around products (matmul.cc, gemm.cc): each product converts the operands that it needs.
     {"Gemm", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"GemmGelu", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
+    {"GemmGelu", "forward", "o1", "o0", 31, 4, 1, 0, kSeparateGelu, kBytes, kByCompiler},
+    {"GemmGelu", "cuDNN's engine", "", "o0", 40, 8, 8, 0, kGeluEngine, kEstimate, kByEngine},
     {"GemmRelu", "convert_all", "n0 n1", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"GemmGrad", "convert_all", "n0 n1 n2 n2", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"GemmGrad", "column_sum", "i2", "", 32, 1, 4, 0, kNoSumsInProduct, kBytes, kByCompiler},
     {"GeluGemmGrad", "convert_all", "n0 n1 n2 n2", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"GeluGemmGrad", "column_sum", "i2", "", 32, 1, 4, 0, kNoSumsInProduct, kBytes, kByCompiler},
+    {"GeluGemmGrad", "backward", "i3 o0", "o0", 32, 4, 2, 0, kSeparateGelu, kBytes, kByCompiler},
+    {"GeluGemmGrad", "cuDNN's engine", "i3", "", 40, 8, 8, 0, kGeluEngine, kEstimate, kByEngine},
     {"ReluGemmGrad", "convert_all", "n0 n1 n2 n2", "", 28, 4, 1, 0, kAlways, kBytes, kByRegisters},
     {"ReluGemmGrad", "column_sum", "i2", "", 32, 1, 4, 0, kNoSumsInProduct, kBytes, kByCompiler},
     // Layer normalization (layer_norm.cu): a warp for each row, whose further passes hit the cache.
@@ -94,24 +107,24 @@ constexpr Sweep kSweeps[] = {
     {"SkipNormalization", "forward", "i0 i3", "o0 o3", 56, 4, 2, 0, kAlways, kBytes, kByCompiler},
     {"SkipNormalizationGrad", "backward_with_sums", "i0 i2 i5", "o0 o3", 114, 4, 12, 0, kAlways,
      kBytes, kByWarp},
-    // Losses (loss.cu), tables and positions (embedding.cu, scatter_rows.cu).
+    // Losses (loss.cu, loss_in_place.cu), tables and positions (embedding.cu, scatter_rows.cu).
     {"SoftmaxCrossEntropyLoss", "xent_in_one_block", "i0 l0", "o1", 46, 4, 1, 0, kAlways, kBytes,
      kByCompiler},
     {"SoftmaxCrossEntropyLossGrad", "xent_gradient", "i0", "o0", 46, 4, 1, 0, kAlways, kBytes,
      kByCompiler},
-    {"GemmSoftmaxCrossEntropyLoss", "xent_rows of chunks", "s0 s0", "s0", 32, 4, 1, 0, kAlways,
-     kBytes, kByCompiler},
+    {"GemmSoftmaxCrossEntropyLoss", "xent_kept_rows of chunks", "s0", "s0", 53, 8, 2, 0, kAlways,
+     kBytes, kByKeptRow},
     {"Gather", "gather_rows", "o0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"GatherGrad", "fill, sum_runs", "i1", "o0 i1", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"PositionEmbedding", "positions_forward", "i0", "o0", 40, 4, 2, 0, kAlways, kBytes, kBySource},
     {"PositionEmbeddingGrad", "position_parts, without_prefix", "i0", "o0", 40, 1, 1, 0, kAlways,
      kBytes, kBySource},
-    // Updates (optimizer.cu).
-    {"SgdUpdate", "update_one<Sgd>", "i0 i1 i3", "i0 i3", 40, 4, 3, 0, kAlways, kBytes,
+    // Updates (optimizer.cu). The last operand is the copy of the parameter in 16 bits.
+    {"SgdUpdate", "update_one<Sgd>", "i0 i1 i3", "i0 i3 i5", 36, 4, 3, 0, kAlways, kBytes,
      kByCompiler},
-    {"AdamUpdate", "update_one<Adam>", "i0 i1 i4 i5", "i0 i4 i5", 62, 4, 4, 0, kAlways, kBytes,
+    {"AdamUpdate", "update_one<Adam>", "i0 i1 i4 i5", "i0 i4 i5 i7", 56, 4, 4, 0, kAlways, kBytes,
      kByCompiler},
-    {"AdamWUpdate", "update_one<Adam>", "i0 i1 i4 i5", "i0 i4 i5", 62, 4, 4, 0, kAlways, kBytes,
+    {"AdamWUpdate", "update_one<Adam>", "i0 i1 i4 i5", "i0 i4 i5 i7", 56, 4, 4, 0, kAlways, kBytes,
      kByCompiler},
 };
 
@@ -175,6 +188,8 @@ constexpr Facts kFacts{
 
 constexpr std::string_view kTensorAttention =
     "attention on tensor cores (docs/decisions/attention.md)";
+constexpr std::string_view kGelu =
+    "the exact GELU by cuDNN, with its product (docs/decisions/fused-operations.md)";
 constexpr std::string_view kTogether =
     "16 short steps are one submission (docs/decisions/submission-of-gpu-steps.md); ReLU is part "
     "of products (docs/decisions/fused-operations.md)";
@@ -200,7 +215,7 @@ constexpr MeasuredRow kMeasured[] = {
      "(docs/decisions/fused-operations.md)"},
     {"resnet50:224", 128, "fp32", 590.6, 0, 0,
      "strict F32 keeps clear of the naive engine (docs/decisions/convolutions-on-a-gpu.md)"},
-    {"vit_base:224", 64, "bf16", 22.63, 3282, 0},
+    {"vit_base:224", 64, "bf16", 22.63, 3282, 0, kGelu},
     {"vit_base:224", 64, "tf32", 72.18, 0, 0, kTensorAttention},
     {"vit_base:224", 64, "fp32", 189.0, 0, 0},
     {"vgg16:224", 64, "bf16", 52.98, 0, 0,

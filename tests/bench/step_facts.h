@@ -42,6 +42,9 @@ struct Sweep {
     kAlways,
     kNoSumsInProduct,  // the bias's gradient is not computed by the product
     kNotDirect,        // the convolution is not our own kernel (kernels/cuda/direct_conv.h)
+    kSeparateGelu,     // GELU is a kernel of its own behind the product
+    kGeluEngine,       // an engine of cuDNN computes the product with GELU, for which it also reads
+                       // or writes these operands (src/runtime/cuda/gelu_product.h)
   } when;
   Basis basis;
   std::string_view source;

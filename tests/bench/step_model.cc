@@ -8,6 +8,7 @@
 #include <numeric>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 namespace trainyard::bench {
 namespace {
@@ -104,6 +105,20 @@ bool is_direct(const NodeCount& node) {
   return std::ranges::any_of(node.asked,
                              [](const AskedAlgorithm& a) { return is_direct(a.key); }) &&
          node.works.of(WorkKind::kDnn) == 0;
+}
+
+/// Returns whether the problem is that of a product with the exact GELU, whose product is a problem
+/// of its own (src/runtime/cuda/gelu_product.h).
+bool is_gelu(const AskedAlgorithm& a) { return a.key.starts_with("gelu"); }
+/// Returns whether the node may run on an engine of cuDNN that computes GELU with the product. The
+/// model assumes that timing then chooses it, since it moves fewer bytes; the fakes do not time.
+bool has_gelu_engine(const NodeCount& node) { return std::ranges::any_of(node.asked, is_gelu); }
+/// Returns whether cuBLASLt computes GELU, by the numbers of Epilogue (cublaslt_matmul.h).
+bool has_gelu_epilogue(const NodeCount& node) {
+  return std::ranges::any_of(node.asked, [](const AskedAlgorithm& a) {
+    return a.key.find(" epilogue=1 ") != a.key.npos || a.key.find(" epilogue=2 ") != a.key.npos ||
+           a.key.find(" epilogue=3 ") != a.key.npos;
+  });
 }
 
 Charge direct_charge(const KeyedProblem& p) {
@@ -249,7 +264,10 @@ bool is_attention(const NodeCount& node) {
   return node.work.op == "Attention" || node.work.op == "AttentionGrad";
 }
 
-std::vector<const Sweep*> sweeps_of(const NodeCount& node) {
+/// Returns the passes of the node as the fakes submit it, or as the device is assumed to run it.
+enum class Runs : uint8_t { kSubmitted, kAssumed };
+std::vector<const Sweep*> sweeps_of(const NodeCount& node, Runs runs) {
+  const bool by_engine = runs == Runs::kAssumed && has_gelu_engine(node);
   std::vector<const Sweep*> found;
   bool is_named = false;
   const bool sums_in_product = std::ranges::any_of(
@@ -262,6 +280,8 @@ std::vector<const Sweep*> sweeps_of(const NodeCount& node) {
       continue;
     }
     if (sweep.when == Sweep::kNotDirect && is_direct(node)) continue;
+    if (sweep.when == Sweep::kSeparateGelu && (by_engine || has_gelu_epilogue(node))) continue;
+    if (sweep.when == Sweep::kGeluEngine && !by_engine) continue;
     found.push_back(&sweep);
   }
   if (!is_named && !is_attention(node) && node.works.of(WorkKind::kKernel) > 0) {
@@ -472,6 +492,7 @@ namespace {
 /// has then requested algorithms for both ways.
 std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
   std::vector<AskedAlgorithm> asked = node.asked;
+  std::erase_if(asked, is_gelu);
   const auto is_convolution = [](const AskedAlgorithm& a) {
     return parse_algorithm_key(a.key).is_convolution;
   };
@@ -484,7 +505,7 @@ std::vector<AskedAlgorithm> of_the_way(const NodeCount& node) {
 /// Returns how often each product of a node runs: once, or once for each chunk of its rows.
 double repeats(const NodeCount& node) {
   const auto products = std::ranges::count_if(node.asked, [](const AskedAlgorithm& a) {
-    return !parse_algorithm_key(a.key).is_convolution;
+    return !is_gelu(a) && !parse_algorithm_key(a.key).is_convolution;
   });
   const int64_t ran = node.works.of(WorkKind::kProduct);
   return products == 0 || ran <= products
@@ -497,7 +518,9 @@ double repeats(const NodeCount& node) {
 double moved_bytes(const NodeCount& node, const AlgorithmTimes& times) {
   if (node.works.all() == 0) return 0;  // a view: its result is in its operand's memory
   double bytes = 0;
-  for (const Sweep* sweep : sweeps_of(node)) bytes += moved_by(*sweep, node).all();
+  for (const Sweep* sweep : sweeps_of(node, Runs::kSubmitted)) {
+    bytes += moved_by(*sweep, node).all();
+  }
   for (const std::string& key : times.taken(of_the_way(node))) {
     bytes += repeats(node) * parse_algorithm_key(key).bytes;
   }
@@ -509,17 +532,22 @@ TimeByBasis node_us(const NodeCount& node, const AlgorithmTimes& times) {
   TimeByBasis us{};
   if (node.works.all() == 0) return us;
   const auto add = [&](Basis basis, double more) { us[at(basis)] += more; };
+  const bool by_engine = has_gelu_engine(node);
+  bool is_first = true;  // the product that an engine computes with GELU
   for (const std::string& key : times.taken(of_the_way(node))) {
     const Charge charge = times.charge(key);
-    add(charge.basis, repeats(node) * charge.us);
+    const bool is_assumed = by_engine && std::exchange(is_first, false);
+    add(is_assumed ? Basis::kEstimate : charge.basis, repeats(node) * charge.us);
   }
   if (is_attention(node)) {
     const Charge charge = attention_charge(node);
     add(charge.basis, charge.us);
   }
-  for (const Sweep* sweep : sweeps_of(node)) add(sweep->basis, sweep_us(*sweep, node));
-  const int64_t own =
-      node.works.all() - node.works.of(WorkKind::kProduct) - node.works.of(WorkKind::kDnn);
+  for (const Sweep* sweep : sweeps_of(node, Runs::kAssumed)) {
+    add(sweep->basis, sweep_us(*sweep, node));
+  }
+  const int64_t own = node.works.all() - node.works.of(WorkKind::kProduct) -
+                      node.works.of(WorkKind::kDnn) - (by_engine ? 1 : 0);
   add(Basis::kSubmission, static_cast<double>(own) * facts().submission_us.value);
   return us;
 }
@@ -541,7 +569,10 @@ StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
       const Charge charge = times.charge(key);
       if (!charge.how.empty()) p.not_timed[key] = charge.how;
     }
-    for (const Sweep* sweep : sweeps_of(node)) {
+    for (const AskedAlgorithm& a : node.asked) {
+      if (is_gelu(a)) p.not_timed[a.key] = "not timed: as the product alone, and one operand more";
+    }
+    for (const Sweep* sweep : sweeps_of(node, Runs::kAssumed)) {
       if (sweep == &default_sweep()) p.unknown_ops.emplace(node.work.op);
     }
   }

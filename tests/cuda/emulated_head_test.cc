@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/emulator.h"
 #include "src/ops/head_loss.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/cuda/backend.h"
@@ -172,6 +173,35 @@ TEST(HeadInChunks, PaddingAddsNothing) {
         for (size_t i = 0; i < values.size(); ++i) {
           ASSERT_NEAR(got.values.at(name)[i], values[i], error * scale) << name << "[" << i << "]";
         }
+      }
+    }
+  }
+}
+
+// A long row is read once and then stays in shared memory, if the GPU gives a block so much. Both
+// kernels compute the same function, and neither depends on the chunks.
+TEST(HeadInChunks, LongRowsStayInSharedMemory) {
+  testing::RunOptions options;
+  options.keep_all = false;
+  const testing::CaseGraph c = head(130, 8, 9001);
+  for (const auto& [precision, error] :
+       {std::pair{Precision::kFp32, 1e-5}, std::pair{Precision::kBf16, 0.02},
+        std::pair{Precision::kFp16, 0.01}}) {
+    SCOPED_TRACE(name_of(precision));
+    options.precision = precision;
+    InChunks small(1), whole(cuda::kScoresBytesMost);
+    const testing::CaseResult kept = testing::run_case(c, small, options);
+    const testing::CaseResult at_once = testing::run_case(c, whole, options);
+    kernels::cuda::emulator::set_raised_max(0);
+    const testing::CaseResult read_twice = testing::run_case(c, small, options);
+    kernels::cuda::emulator::set_raised_max(227 << 10);
+    for (const auto& [name, values] : read_twice.values) {
+      double scale = 0;
+      for (const double v : values) scale = std::max(scale, std::abs(v));
+      for (size_t i = 0; i < values.size(); ++i) {
+        ASSERT_NEAR(kept.values.at(name)[i], values[i], error * scale) << name << "[" << i << "]";
+        if (name.starts_with("z/")) continue;  // dw and db are sums over chunks
+        ASSERT_EQ(kept.values.at(name)[i], at_once.values.at(name)[i]) << name << "[" << i << "]";
       }
     }
   }

@@ -1,15 +1,20 @@
 // Catches: updates in one launch that give other bits than the same updates in single launches (a
 // table read wrongly, a chunk omitted or done twice, constants of another tensor), and updates that
-// are not joined although they could be, or are joined although they must not be.
+// are not joined although they could be, or are joined although they must not be. Also copies of
+// parameters in 16 bits that differ from a cast.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "kernels/math/half.h"
 #include "src/graph/op.h"
+#include "src/ops/optimizer_update.h"
 #include "src/runtime/cuda/backend.h"
 #include "tests/cuda/fake_cuda.h"
 #include "tests/support/graph_cases.h"
@@ -116,6 +121,54 @@ TEST(EmulatedUpdates, ManyInOneLaunchGiveTheBitsOfSingleOnes) {
     EXPECT_EQ(compared, together.values.size());
     EXPECT_GE(compared, std::size(kCounts));
   }
+}
+
+/// Adds a copy in 16 bits of every parameter whose update accepts one.
+void add_copies(Graph& graph, Storage storage) {
+  std::vector<Node> nodes = graph.nodes();
+  for (Node& node : nodes) {
+    const std::optional<size_t> at = copy_input(*node.op);
+    if (!at.has_value()) continue;
+    const TensorInfo& p = graph.tensor(node.inputs[0]);
+    TensorInfo copy{p.name + ".copy", p.type, Role::kCopy, p.layout, kNoNode, {}, storage};
+    node.inputs.resize(*at, kNoTensor);
+    node.inputs.push_back(graph.add_tensor(std::move(copy)));
+  }
+  graph.rewrite(std::move(nodes));
+}
+
+double rounded(double value, Storage storage) {
+  const auto v = static_cast<float>(value);
+  return storage == Storage::kF16 ? math::widen(math::narrow<math::F16>(v))
+                                  : math::widen(math::narrow<math::Bf16>(v));
+}
+
+// Products of the next step read the copies, so these must have the bits of a cast of the updated
+// parameter, without another launch. If the step is skipped, the copies stay.
+TEST(EmulatedUpdates, WriteTheCopiesOfParametersInTheSameLaunch) {
+  cuda::CudaBackend cuda(0);
+  size_t compared = 0;
+  for (const Kind& kind : kinds()) {
+    for (const Storage storage : {Storage::kBf16, Storage::kF16}) {
+      for (const bool skips : {false, true}) {
+        SCOPED_TRACE(kind.op + (skips ? ", skipped" : ""));
+        CaseGraph c = graph_of(kind, 0, std::size(kCounts));
+        add_copies(c.graph, storage);
+        if (skips) c.values.at(*c.graph.find_tensor("learning_rate")) = {std::nan("")};
+        CaseResult result;
+        EXPECT_EQ(launches(c, cuda, &result), 1);
+        for (const auto& [name, values] : result.values) {
+          if (!name.ends_with(".copy")) continue;
+          const auto& p = result.values.at(name.substr(0, name.find('.')));
+          for (size_t i = 0; i < p.size(); ++i) {
+            ASSERT_EQ(values[i], rounded(p[i], storage)) << name << "[" << i << "]";
+          }
+          ++compared;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared, 5 * 2 * 2 * std::size(kCounts));  // five optimizers
 }
 
 // A training step converts all its weights in one launch, to the bits of single casts: no other

@@ -88,7 +88,10 @@ TEST(EmulatorDeathTest, MoreSharedMemoryNeedsARaisedLimit) {
   EXPECT_EQ(y, 2);
   EXPECT_DEATH(run(48 * kKiB + 16),
                "more dynamic shared memory than the kernel may have: 49168 bytes of 49152");
-  EXPECT_EQ(raise(65 * kKiB), cudaErrorInvalidValue);  // the smallest GPUs have 64 KiB
+  EXPECT_EQ(raise(228 * kKiB), cudaErrorInvalidValue);
+  testing::set_device_capability(7, 5);
+  EXPECT_EQ(raise(65 * kKiB), cudaErrorInvalidValue);
+  testing::set_device_capability(9, 0);
   (void)cudaGetLastError();
   EXPECT_EQ(raise(60 * kKiB), cudaSuccess);
   run(60 * kKiB);

@@ -53,7 +53,7 @@ TEST(CudaEnvironment, WorkspacesShrinkWithTheDevice) {
   constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
   for (const int64_t large : {16 * kGiB, 80 * kGiB}) {
     EXPECT_EQ(attention_workspace_max(large), 512 * kMiB);
-    EXPECT_EQ(scores_bytes_max(large), 256 * kMiB);
+    EXPECT_EQ(scores_bytes_max(large), (large < 32 * kGiB ? 256 : 512) * kMiB);
     EXPECT_EQ(convolution_workspace_least(large), 256 * kMiB);
     EXPECT_EQ(matmul_workspace_max(large), 32 * kMiB);
   }
@@ -65,6 +65,7 @@ TEST(CudaEnvironment, WorkspacesShrinkWithTheDevice) {
     EXPECT_EQ(matmul_workspace_max(small), 16 * kMiB);
   }
   EXPECT_EQ(attention_workspace_max(4864 * kMiB), 160 * kMiB) << "a MIG instance of 5 GB";
+  EXPECT_EQ(scores_bytes_max(32 * kGiB - 300 * kMiB), 512 * kMiB) << "a GPU of 32 GB";
   EXPECT_GT(scores_bytes_max(0), 0);
 }
 

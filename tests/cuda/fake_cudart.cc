@@ -407,7 +407,15 @@ int64_t polling_host_waits() {
 void set_has_code(bool has) { has_code = has; }
 void set_driver_cuda(int version) { driver_cuda = version; }
 void set_device_memory(int64_t bytes) { device_memory = bytes; }
-void set_device_capability(int major, int minor) { capability = 10 * major + minor; }
+void set_device_capability(int major, int minor) {
+  capability = 10 * major + minor;
+  // Source: as in kernels/cuda/emulator.cc.
+  const int kib = major == 7                                  ? 64
+                  : major == 12 || (major == 8 && minor >= 6) ? 99
+                  : major == 8                                ? 163
+                                                              : 227;
+  kernels::cuda::emulator::set_raised_max(kib << 10);
+}
 bool has_bf16_and_tf32() { return capability >= 80; }
 int64_t uploaded_recordings() { return uploaded; }
 int device_of(CUstream_st* stream) { return stream->device; }

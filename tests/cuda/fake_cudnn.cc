@@ -102,8 +102,8 @@ struct Rule {
 const Rule kRules[] = {
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, 1},
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, 1},
-    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, 4},
-    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, 4},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 3, 4},
+    {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 3, 4},
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, 1},
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, 1},
     {CUDNN_BACKEND_TENSOR_DESCRIPTOR, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, 1,
@@ -158,7 +158,11 @@ const Rule kRules[] = {
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_TDESC,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1, /*required=*/false},
     {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_YDESC,
-     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1, /*required=*/false},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_DYDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1, /*required=*/false},
+    {CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, CUDNN_ATTR_OPERATION_POINTWISE_DXDESC,
+     CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1, /*required=*/false},
     {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_ADESC,
      CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, 1},
     {CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, CUDNN_ATTR_OPERATION_MATMUL_BDESC,
@@ -234,9 +238,11 @@ struct Tensor : DnnTensor {
     is_virtual = d.get<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
     by_value = d.values.contains(CUDNN_ATTR_TENSOR_IS_BY_VALUE) &&
                d.get<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
-    for (size_t i = 0; i < 4; ++i) {
-      size[i] = d.get<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, i);
-      stride[i] = d.get<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, i);
+    rank = d.values.at(CUDNN_ATTR_TENSOR_DIMENSIONS).count;
+    for (size_t i = 0, from = 0; i < 4; ++i) {
+      size[i] = rank == 3 && i == 1 ? 1 : d.get<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, from);
+      stride[i] = d.get<int64_t>(CUDNN_ATTR_TENSOR_STRIDES, from);
+      if (rank == 4 || i != 0) ++from;
     }
   }
 };
@@ -346,9 +352,12 @@ DnnOperation operation_of(const Descriptor& d) {
         o.axis = how.get<int64_t>(CUDNN_ATTR_POINTWISE_AXIS);
       }
       o.x = tensor(CUDNN_ATTR_OPERATION_POINTWISE_XDESC);
-      o.b = optional(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
       o.t = optional(CUDNN_ATTR_OPERATION_POINTWISE_TDESC);
-      o.y = tensor(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+      const bool is_gradient = o.mode == CUDNN_POINTWISE_GELU_BWD;
+      o.b = optional(is_gradient ? CUDNN_ATTR_OPERATION_POINTWISE_DYDESC
+                                 : CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+      o.y = tensor(is_gradient ? CUDNN_ATTR_OPERATION_POINTWISE_DXDESC
+                               : CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
       break;
     }
     case CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR:
@@ -435,13 +444,17 @@ struct ConvolutionEpilogue {
   }
 };
 
-/// Whether cuDNN has an engine for a graph of attention. Source: cuDNN Frontend,
-/// operations/Attention: the elements of a head are a multiple of 8, and there is no gradient of
-/// one query and one key.
+/// Whether cuDNN has an engine for a graph of attention or of a single product. Source: cuDNN
+/// Frontend, operations/Attention: the elements of a head are a multiple of 8, and there is no
+/// gradient of one query and one key. cuDNN 9.19 has engines for a single product only if its
+/// tensors have three dimensions, and for attention only if they have four.
 bool has_attention_engine(const std::vector<DnnOperation>& operations) {
   const auto first =
       std::ranges::find(operations, DnnOperation::Kind::kMatmul, &DnnOperation::kind);
   if (first == operations.end()) return true;
+  const auto products =
+      std::ranges::count(operations, DnnOperation::Kind::kMatmul, &DnnOperation::kind);
+  if (first->x.rank != (products == 1 ? 3 : 4)) return false;
   const bool is_gradient = is_attention_gradient(operations);
   return first->x.size[3] % 8 == 0 &&
          !(is_gradient && first->x.size[2] == 1 && first->b->size[3] == 1);

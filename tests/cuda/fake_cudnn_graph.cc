@@ -6,6 +6,7 @@
 #include <limits>
 #include <unordered_map>
 
+#include "kernels/math/activations.h"
 #include "tests/cuda/fake_cuda.h"
 
 namespace trainyard::testing {
@@ -66,7 +67,7 @@ bool is_number_type(cudnnDataType_t type) {
 bool has_two(cudnnPointwiseMode_t mode) {
   return mode == CUDNN_POINTWISE_ADD || mode == CUDNN_POINTWISE_SUB ||
          mode == CUDNN_POINTWISE_MUL || mode == CUDNN_POINTWISE_DIV ||
-         mode == CUDNN_POINTWISE_CMP_GE;
+         mode == CUDNN_POINTWISE_CMP_GE || mode == CUDNN_POINTWISE_GELU_BWD;
 }
 
 bool pointwise_fits(const DnnOperation& o) {
@@ -108,6 +109,10 @@ float apply(const DnnOperation& o, const Index& i, float x, float b, bool t) {
       return x >= b ? 1.0f : 0.0f;
     case CUDNN_POINTWISE_BINARY_SELECT:
       return t ? x : b;
+    case CUDNN_POINTWISE_GELU_FWD:
+      return math::GeluErf::f(x);
+    case CUDNN_POINTWISE_GELU_BWD:
+      return math::GeluErf::df(x, b);
     default:
       std::abort();
   }

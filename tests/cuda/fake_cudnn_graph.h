@@ -15,9 +15,9 @@
 namespace trainyard::testing {
 
 /// A tensor of a graph. A virtual tensor has no memory; a tensor by value is a number in host
-/// memory.
+/// memory. One of three dimensions has a second one of size 1 here.
 struct DnnTensor {
-  int64_t id = 0;
+  int64_t id = 0, rank = 4;
   std::array<int64_t, 4> size{}, stride{};
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   int64_t alignment = 1;  // alignment of its address, in bytes
@@ -35,7 +35,7 @@ struct DnnTensor {
 struct DnnOperation {
   enum class Kind : uint8_t {
     kMatmul,     // y = x b, over the last two dimensions
-    kPointwise,  // y = mode(x, b, t)
+    kPointwise,  // y = mode(x, b, t); for a gradient, b is dy and y is dx
     kReduce,     // sum of x over the dimensions that y lacks
     kReshape,    // y is x with other strides
   };

@@ -24,6 +24,10 @@ NONE, BY_RESULT, BY_INPUT = range(3)  # Mask of channels_last_norm.cu
 BYTES_IN_FLIGHT = 16500
 
 
+def stored(format):
+    return f"(Stored){format}"
+
+
 class Budget:
     """`kernel`: the name that c++filt prints, without namespaces. `blocks`: the blocks that must
     fit on a multiprocessor. `loads`: the 16-byte loads that a thread issues before it uses the
@@ -43,7 +47,7 @@ class GeneralBudget:
 
 def general_budgets():
     """The budgets by source file: the resources that each kernel had when the budget was set."""
-    norm, loss, attention = [], [], []
+    norm, loss, in_place, attention = [], [], [], []
     for drops in ("false", "true"):
         # One variant has a warp for each row, the other a block for each row (long or few rows).
         norm.append(GeneralBudget(f"forward<false, 4, {drops}>", 4, 4))
@@ -60,8 +64,12 @@ def general_budgets():
     for block in ("false", "true"):
         loss.append(GeneralBudget(f"xent_rows<{block}, 4>", 6, 2))
         loss.append(GeneralBudget(f"xent_gradient<{block}, 4>", 5, 1))
-        loss.append(GeneralBudget(f"xent_rows_in_place<{block}, 4>", 6, 2))
+        in_place.append(GeneralBudget(f"xent_rows_in_place<{block}, 4>", 6, 2))
     loss.append(GeneralBudget("xent_in_one_block", 5, 0))
+    # A row of scores is in shared memory: two blocks of 512 threads fit on a multiprocessor in 16
+    # bits, one in F32. All loads of a pack are issued before the first is used.
+    in_place.append(GeneralBudget(f"xent_kept_rows<{stored(BF16)}>", 4, 4))
+    in_place.append(GeneralBudget(f"xent_kept_rows<{stored(F32)}>", 2, 8))
     # Tiles are in shared memory and registers: two blocks fit if a head has at most 64 columns.
     for chunks, columns in ((1, 2), (1, 4), (2, 4), (4, 4)):
         tiles = f"_tiles<{chunks}, {columns}>"
@@ -85,6 +93,7 @@ def general_budgets():
         ],
         "layer_norm.cu": norm,
         "loss.cu": loss,
+        "loss_in_place.cu": in_place,
         "attention.cu": attention,
         "bias_relu.cu": [
             GeneralBudget("add_relu<4>", 8, 1),
@@ -118,8 +127,8 @@ MODELLED = {
     "loss.cu": {
         "SoftmaxCrossEntropyLoss": "xent_in_one_block",
         "SoftmaxCrossEntropyLossGrad": "xent_gradient<false, 1>",
-        "GemmSoftmaxCrossEntropyLoss": "xent_rows_in_place<true, 4>",
     },
+    "loss_in_place.cu": {"GemmSoftmaxCrossEntropyLoss": f"xent_kept_rows<{stored(BF16)}>"},
     "bias_relu.cu": {"ReluConvGrad/backward": "reduce_slices<MaskedSums<4, true>>"},
     "activation.cu": {
         "Relu": "forward<Relu>",
@@ -146,10 +155,6 @@ def modelled_registers():
     for op, kernel, registers in lines:
         found.setdefault(op, {})[kernel.split(" ")[0]] = int(registers)
     return found
-
-
-def stored(format):
-    return f"(Stored){format}"
 
 
 def loads_of(tensors):
@@ -347,6 +352,7 @@ class KernelBudget(unittest.TestCase):
 
     def test_losses(self):
         self.check_general("loss.cu")
+        self.check_general("loss_in_place.cu")
 
     def test_attention(self):
         self.check_general("attention.cu")

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
+#include <map>
+#include <set>
 
+#include "kernels/alignment.h"
 #include "src/graph/op.h"
 #include "src/ops/constant_of_shape.h"
 #include "src/passes/fuse.h"
@@ -538,8 +541,29 @@ TEST(PassFuse, InferenceKeepsNoProductBehindGelu) {
   EXPECT_EQ(c.graph.node(0).outputs[1], kNoTensor);
 }
 
-// cuBLASLt's GELU is the tanh form, so the exact form keeps its own kernel. Program outputs are not
-// fused away.
+// cuBLASLt's GELU is the tanh form. The exact form is only in cuDNN, so it is fused only for a GPU.
+// The numbers are those of the separate nodes.
+TEST(PassFuse, PutsTheExactGeluIntoProductsOnlyForAGpu) {
+  const auto cpu = make_cpu_backend(2);
+  const auto& cases = testing::graph_cases();
+  const auto test = std::ranges::find(cases, "GemmGelu/exact", &testing::GraphCase::name);
+  ASSERT_NE(test, cases.end());
+  std::map<TensorId, TensorId> gradients;
+  const CaseGraph c = testing::with_gradients(test->build(DType::kF32), &gradients);
+  RunOptions options = real_job(true);
+  std::vector<CaseResult> results;
+  for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
+    options.processor = processor;
+    results.push_back(testing::run_case(c, *cpu, options));
+    const bool gpu = processor == Processor::kGpu;
+    const Graph& graph = results.back().program.graph;
+    EXPECT_EQ(count_of(graph, "GemmGelu") + count_of(graph, "GeluGemmGrad"), gpu ? 2 : 0);
+    EXPECT_EQ(count_of(graph, "Gelu") + count_of(graph, "GeluGrad"), gpu ? 0 : 2);
+  }
+  expect_same_bits(results[1], results[0]);
+}
+
+// Program outputs are not fused away.
 TEST(PassFuse, LeavesOtherGelusAndMarkedNodes) {
   for (const bool exact : {true, false}) {
     CaseBuilder b(DType::kF32);
@@ -683,6 +707,105 @@ TEST(PassHead, ChangesNoBitOnTheCpu) {
     expect_same_bits(fused, plain);
     EXPECT_LT(fused.program.transient_bytes, plain.program.transient_bytes);
   }
+}
+
+/// Returns a step of two dense layers with AdamW's updates. Parameter b.bias is frozen, and both
+/// layers together update w.
+CaseGraph adamw_step() {
+  CaseBuilder b(DType::kF32);
+  const Attributes transposed{{"transB", int64_t{1}}};
+  const TensorId h = b.one(
+      "a", "Gemm", transposed,
+      {b.input("x", {6, 300}), b.parameter("a.weight", {300, 300}), b.parameter("a.bias", {300})});
+  const TensorId w = b.parameter("w", {300, 300});
+  const TensorId y = b.one("b", "Gemm", transposed, {b.one("tanh", "Tanh", {}, {h}), w});
+  const TensorId z = b.one("c", "Gemm", transposed,
+                           {b.one("tanh2", "Tanh", {}, {y}), w, b.parameter("b.bias", {300})});
+  const TensorId rate = b.input_f32("learning_rate", 0.125), step = b.step(0);
+  std::map<std::string, std::vector<TensorId>> states;
+  for (const char* name : {"a.weight", "a.bias", "w"}) {
+    const Shape shape = b.graph().tensor(*b.graph().find_tensor(name)).type.shape;
+    for (const char* state : {".m", ".v"}) {
+      states[name].push_back(b.optimizer_state(name + std::string(state), shape));
+    }
+  }
+  std::map<TensorId, TensorId> gradients;
+  CaseGraph c = testing::with_gradients(b.finish(b.one("d", "Tanh", {}, {z})), &gradients);
+  for (const auto& [name, state] : states) {
+    const TensorId p = *c.graph.find_tensor(name);
+    c.graph
+        .add_node(name + "/update", get_op("AdamWUpdate"), {},
+                  {p, gradients.at(p), rate, step, state[0], state[1]}, {}, Phase::kUpdate)
+        .value();
+  }
+  return c;
+}
+
+// Fails if a step casts a parameter again whose update could have written the copy.
+TEST(PassCopies, UpdatesWriteTheCopiesThatProductsRead) {
+  for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
+    CaseGraph c = adamw_step();
+    run_passes(c.graph, {}, Recompute::kNone, Precision::kBf16, processor);
+    c.graph.verify();
+    std::set<std::string> cast, copied;
+    for (const Node& node : c.graph.nodes()) {
+      if (node.op->type() == "Cast") cast.insert(c.graph.tensor(node.inputs[0]).name);
+      if (written_copy(c.graph, node)) copied.insert(c.graph.tensor(node.inputs[0]).name);
+    }
+    if (processor == Processor::kCpu) {
+      EXPECT_EQ(cast, (std::set<std::string>{"x", "a.weight", "w"}));
+      EXPECT_EQ(copied, std::set<std::string>());
+      continue;
+    }
+    EXPECT_EQ(cast, (std::set<std::string>{"x", "b.bias"}));
+    EXPECT_EQ(copied, (std::set<std::string>{"a.weight", "a.bias", "w"}));
+  }
+  CaseGraph without = adamw_step();
+  run_passes(without.graph, {.copies = false}, Recompute::kNone, Precision::kBf16, Processor::kGpu);
+  EXPECT_EQ(count_of(without.graph, "Cast"), 5);
+}
+
+// Several steps with copies from the step before, against steps that cast anew. The first step
+// reads the copies that Executor::write() made.
+TEST(PassCopies, ChangesNoBit) {
+  const auto cpu = make_cpu_backend(2);
+  const CaseGraph c = adamw_step();
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
+    std::vector<std::map<std::string, std::vector<double>>> results;
+    for (const bool copies : {false, true}) {
+      PassOptions passes;
+      passes.copies = copies;
+      PreparedProgram prepared(
+          compile(c.graph,
+                  {.precision = precision, .passes = passes, .processor = Processor::kGpu}),
+          *cpu);
+      Arena arena(*cpu, prepared.program().persistent_bytes, prepared.program().transient_bytes,
+                  prepared.workspace_bytes());
+      Executor executor(std::move(prepared), arena);
+      for (const auto& [id, values] : c.values) testing::write_values(executor, id, values);
+      for (int step = 0; step < 3; ++step) executor.run();
+      auto& values = results.emplace_back();
+      for (const char* name : {"a.weight", "a.bias", "w", "w.m"}) {
+        values[name] = testing::read_values(executor, *c.graph.find_tensor(name));
+      }
+    }
+    EXPECT_EQ(results[0], results[1]) << name_of(precision);
+  }
+}
+
+// A copy takes the memory that the result of the cast took: 2 bytes an element.
+TEST(PassCopies, AreCountedWithTheActivations) {
+  const CaseGraph c = adamw_step();
+  CompileOptions options{.precision = Precision::kBf16, .processor = Processor::kGpu};
+  const Program kept = compile(c.graph, options);
+  options.passes.copies = false;
+  const Program cast = compile(c.graph, options);
+  verify(kept);
+  EXPECT_EQ(kept.persistent_bytes - cast.persistent_bytes,
+            2 * round_up(2 * 300 * 300, kHostAlignment) + round_up(2 * 300, kHostAlignment));
+  EXPECT_EQ(kept.memory.parameter_bytes, cast.memory.parameter_bytes);
+  EXPECT_EQ(kept.memory.optimizer_bytes, cast.memory.optimizer_bytes);
+  EXPECT_EQ(kept.memory.total(), kept.persistent_bytes + kept.transient_bytes);
 }
 
 TEST(PassRecompute, ClonesPrecedeTheirReaders) {

@@ -56,7 +56,8 @@ CaseGraph post_norm(DType dtype, const std::string& op, const Shape& shape) {
 
 // Returns a transformer's first feed-forward layer: rows of the product are positions, and GELU is
 // between the reshapes.
-CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, bool positions) {
+CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, bool positions,
+                    const std::string& form = "tanh", int64_t outputs = 3) {
   CaseBuilder b(dtype);
   const Attributes trans_b{{"transB", int64_t{1}}};
   const auto reshape = [&](const std::string& name, TensorId x, const std::vector<int64_t>& shape) {
@@ -66,10 +67,10 @@ CaseGraph gelu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias, boo
   std::vector<TensorId> inputs = {x, b.parameter("w1", {K, F})};
   if (bias) inputs.push_back(b.parameter("b1", {K}));
   const TensorId h = reshape("h", b.one("product", "Gemm", trans_b, inputs), {1, N, K});
-  const TensorId g = b.one("gelu", "Gelu", {{"approximate", std::string("tanh")}}, {h});
+  const TensorId g = b.one("gelu", "Gelu", {{"approximate", form}}, {h});
   const TensorId rows = reshape("rows", g, {N, K});
-  return b.finish(
-      b.one("y", "Gemm", trans_b, {rows, b.parameter("w2", {3, K}), b.parameter("b2", {3})}));
+  return b.finish(b.one("y", "Gemm", trans_b,
+                        {rows, b.parameter("w2", {outputs, K}), b.parameter("b2", {outputs})}));
 }
 
 // Returns fully connected layers with ReLU between them, as in an MLP.
@@ -319,6 +320,10 @@ void append_large(std::vector<GraphCase>& cases) {
   row("GemmGelu/positions", [](DType t) { return gelu_rows(t, 6, 5, 8, true, true); });
   row("GemmGelu/no_bias", [](DType t) { return gelu_rows(t, 3, 4, 8, false, true); });
   row("GemmGelu/odd", [](DType t) { return gelu_rows(t, 4, 3, 9, true, true); });
+  row("GemmGelu/exact", [](DType t) { return gelu_rows(t, 5, 8, 16, true, true, "none", 8); });
+  row("GemmGelu/exact_without_bias",
+      [](DType t) { return gelu_rows(t, 3, 16, 8, false, false, "none", 24); });
+  row("GemmGelu/exact_odd", [](DType t) { return gelu_rows(t, 4, 3, 9, true, true, "none"); });
   row("GemmRelu/eights", [](DType t) { return relu_rows(t, 5, 7, 16, true); });
   row("GemmRelu/odd", [](DType t) { return relu_rows(t, 6, 4, 9, true); });
   row("GemmRelu/bits", [](DType t) { return relu_rows(t, 3, 5, 136, true); });

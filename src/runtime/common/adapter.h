@@ -16,6 +16,7 @@
 //
 //   o.in(a, i), o.out(a, i)  tensors, which a GPU may store in 16 bits; nullptr if omitted
 //   o.number(a, i)           an input that is never stored in 16 bits; nullptr if omitted
+//   o.updated(a, i, k)       input i, which is the k-th that the op updates; nullptr if omitted
 //   o.run(a)                 the backend's own arguments, such as threads or stream. Kernels are
 //                            called without a namespace: argument-dependent lookup on this argument
 //                            finds the backend's overload (kernels/operands.h)
@@ -42,6 +43,9 @@ class HostOperands {
   const T* number(const KernelArgs& a, size_t i) const { return in(a, i); }
   T* out(const KernelArgs& a, size_t i) const {
     return i < a.outputs.size() ? a.out<T>(i) : nullptr;
+  }
+  T* updated(const KernelArgs& a, size_t, size_t k) const {
+    return k < a.mutated.size() ? a.mut<T>(k) : nullptr;
   }
   Run run(const KernelArgs& a) const {
     Run run = run_;

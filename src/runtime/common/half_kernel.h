@@ -58,8 +58,10 @@ class HalfKernel final : public Kernel {
     }
     args_.inputs.resize(n.inputs.size());
     args_.outputs.resize(n.outputs.size());
-    args_.mutated.resize(
-        n.op->mutated_inputs(n).size());  // mutated tensors are persistent and therefore F32
+    for (const int64_t i : n.op->mutated_inputs(n)) {
+      mutated_.push_back(inputs_.at(static_cast<size_t>(i)));
+    }
+    args_.mutated.resize(mutated_.size());
   }
 
   int64_t workspace_bytes() const override { return workspace_bytes_; }
@@ -68,7 +70,9 @@ class HalfKernel final : public Kernel {
   void run(const KernelArgs& a) override {
     auto* memory = static_cast<std::byte*>(a.workspace);
     args_.workspace = memory;
-    std::ranges::copy(a.mutated, args_.mutated.begin());
+    for (size_t i = 0; i < mutated_.size(); ++i) {
+      args_.mutated[i] = mutated_[i].has_copy ? memory + mutated_[i].offset : a.mutated[i];
+    }
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const Piece& p = inputs_[i];
       args_.inputs[i] = p.has_copy ? memory + p.offset : a.inputs[i];
@@ -81,12 +85,8 @@ class HalfKernel final : public Kernel {
       args_.outputs[o] = outputs_[o].has_copy ? memory + outputs_[o].offset : a.outputs[o];
     }
     inner_->run(args_);
-    for (size_t o = 0; o < outputs_.size(); ++o) {
-      const Piece& p = outputs_[o];
-      if (!p.has_copy) continue;
-      narrow(conversion_, p.storage, p.count, reinterpret_cast<const float*>(memory + p.offset),
-             a.outputs[o]);
-    }
+    narrow_all(outputs_, memory, a.outputs);
+    narrow_all(mutated_, memory, a.mutated);
   }
 
  private:
@@ -99,6 +99,15 @@ class HalfKernel final : public Kernel {
     int64_t offset = 0;
   };
 
+  void narrow_all(const std::vector<Piece>& pieces, const std::byte* memory,
+                  const std::vector<void*>& to) const {
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& p = pieces[i];
+      if (!p.has_copy) continue;
+      narrow(conversion_, p.storage, p.count, reinterpret_cast<const float*>(memory + p.offset),
+             to[i]);
+    }
+  }
   Piece add(const TensorInfo& t, int64_t offset, bool is_new) {
     if (is_new) workspace_bytes_ += round_up(t.type.bytes(), kHostAlignment);
     return {true, is_new, t.storage, t.type.shape.elements(), offset};
@@ -122,7 +131,7 @@ class HalfKernel final : public Kernel {
 
   std::unique_ptr<Kernel> inner_;
   Conversion conversion_;
-  std::vector<Piece> inputs_, outputs_;
+  std::vector<Piece> inputs_, outputs_, mutated_;
   int64_t workspace_bytes_ = 0;
   KernelArgs args_;
 };

@@ -34,7 +34,11 @@ struct Sgd {
   template <typename O>
   static kernels::SgdOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
     using T = typename O::Number;
-    return {.g = o.in(a, 1), .learning_rate = a.in<float>(2), .p = a.mut<T>(0), .v = a.mut<T>(1)};
+    return {.g = o.in(a, 1),
+            .learning_rate = a.in<float>(2),
+            .p = a.mut<T>(0),
+            .v = a.mut<T>(1),
+            .copy = o.updated(a, 5, 2)};
   }
   static void run(const auto&... args) { sgd(args...); }
 };
@@ -49,7 +53,8 @@ struct Adam {
             .step = a.in<int64_t>(3),
             .p = a.mut<T>(0),
             .m = a.mut<T>(1),
-            .v = a.mut<T>(2)};
+            .v = a.mut<T>(2),
+            .copy = o.updated(a, 7, 3)};
   }
   static void run(const auto&... args) { adam(args...); }
 };
@@ -64,7 +69,8 @@ struct Rmsprop {
             .p = a.mut<T>(0),
             .square = a.mut<T>(1),
             .a = a.mut<T>(2),
-            .b = a.mut<T>(3)};
+            .b = a.mut<T>(3),
+            .copy = o.updated(a, 7, 4)};
   }
   static void run(const auto&... args) { rmsprop(args...); }
 };
@@ -74,7 +80,11 @@ struct Lion {
   template <typename O>
   static kernels::LionOperands<typename O::Type> operands(const O& o, const KernelArgs& a) {
     using T = typename O::Number;
-    return {.g = o.in(a, 1), .learning_rate = a.in<float>(2), .p = a.mut<T>(0), .m = a.mut<T>(1)};
+    return {.g = o.in(a, 1),
+            .learning_rate = a.in<float>(2),
+            .p = a.mut<T>(0),
+            .m = a.mut<T>(1),
+            .copy = o.updated(a, 5, 2)};
   }
   static void run(const auto&... args) { lion(args...); }
 };

@@ -13,10 +13,10 @@
 
 namespace trainyard::cuda {
 
-/// The limits of a device with at least as much memory as makes every share reach its maximum
-/// (16 GiB).
+/// The limits of a device with at least as much memory as makes every share reach its maximum: 32
+/// GiB for scores, 16 GiB or less for the others.
 inline constexpr int64_t kAttentionWorkspaceMost = int64_t{512} << 20;
-inline constexpr int64_t kScoresBytesMost = int64_t{256} << 20;
+inline constexpr int64_t kScoresBytesMost = int64_t{512} << 20;
 inline constexpr int64_t kConvolutionWorkspaceMost = int64_t{256} << 20;
 inline constexpr int64_t kMatmulWorkspaceMost = int64_t{32} << 20;
 
@@ -33,8 +33,8 @@ constexpr int64_t share_of_memory(int64_t memory_bytes, int64_t parts, int64_t m
 constexpr int64_t attention_workspace_max(int64_t memory_bytes) {
   return share_of_memory(memory_bytes, 32, kAttentionWorkspaceMost);
 }
-/// The scores of a chunk of a language model's head: at most 2,048 rows of GPT-2's vocabulary in 16
-/// bits. Each chunk adds to dw, so larger chunks would need fewer passes over dw.
+/// The scores of a chunk of a language model's head: at most 4,096 rows of GPT-2's vocabulary in 16
+/// bits. Each chunk adds to dw, so larger chunks need fewer passes over dw.
 constexpr int64_t scores_bytes_max(int64_t memory_bytes) {
   return share_of_memory(memory_bytes, 64, kScoresBytesMost);
 }

@@ -22,7 +22,7 @@ using kernels::cuda::In;
 
 BackendDescriptor make_tensor(int64_t name, const ImageDims& d, const ImageStrides& s,
                               cudnnDataType_t type, bool is_virtual = false) {
-  return dnn::make_tensor(name, {d.N, d.C, d.H, d.W}, {s.n, s.c, s.h, s.w}, type, is_virtual);
+  return dnn::make_tensor<4>(name, {d.N, d.C, d.H, d.W}, {s.n, s.c, s.h, s.w}, type, is_virtual);
 }
 
 BackendDescriptor make_convolution(const kernels::Window& w) {

@@ -51,20 +51,6 @@ cudnnDataType_t data_type(Format format) {
                                    : CUDNN_DATA_HALF;
 }
 
-BackendDescriptor make_tensor(int64_t name, const std::array<int64_t, 4>& size,
-                              const std::array<int64_t, 4>& stride, cudnnDataType_t type,
-                              bool is_virtual, int64_t alignment) {
-  BackendDescriptor t = create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  set(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, name);
-  set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
-  set(t, CUDNN_ATTR_TENSOR_DIMENSIONS, size);
-  set(t, CUDNN_ATTR_TENSOR_STRIDES, stride);
-  set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
-  set(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
-  finalize(t, "a cuDNN tensor");
-  return t;
-}
-
 BackendDescriptor make_scalar(int64_t name) {
   constexpr std::array<int64_t, 4> kOnes{1, 1, 1, 1};
   BackendDescriptor t = create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);

@@ -95,11 +95,22 @@ T get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name) {
 
 cudnnDataType_t data_type(kernels::cuda::Format format);
 
-/// Returns a tensor of four dimensions. A virtual tensor connects two operations of a graph and has
-/// no memory. `alignment` is that of its address, in bytes.
-BackendDescriptor make_tensor(int64_t name, const std::array<int64_t, 4>& size,
-                              const std::array<int64_t, 4>& stride, cudnnDataType_t type,
-                              bool is_virtual = false, int64_t alignment = kDnnAlignment);
+/// Returns a tensor. A virtual tensor connects two operations of a graph and has no memory.
+/// `alignment` is that of its address, in bytes.
+template <size_t kRank>
+BackendDescriptor make_tensor(int64_t name, const std::array<int64_t, kRank>& size,
+                              const std::array<int64_t, kRank>& stride, cudnnDataType_t type,
+                              bool is_virtual = false, int64_t alignment = kDnnAlignment) {
+  BackendDescriptor t = create(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  set(t, CUDNN_ATTR_TENSOR_UNIQUE_ID, name);
+  set(t, CUDNN_ATTR_TENSOR_DATA_TYPE, type);
+  set(t, CUDNN_ATTR_TENSOR_DIMENSIONS, size);
+  set(t, CUDNN_ATTR_TENSOR_STRIDES, stride);
+  set(t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+  set(t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
+  finalize(t, "a cuDNN tensor");
+  return t;
+}
 /// Returns an F32 scalar whose value the host passes at each run.
 BackendDescriptor make_scalar(int64_t name);
 /// Needs no device unless `handle` is given.

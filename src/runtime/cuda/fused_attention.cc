@@ -8,110 +8,17 @@
 #include <string>
 #include <utility>
 
+#include "src/runtime/cuda/graph_builder.h"
 #include "src/runtime/cuda/timing.h"
 
 namespace trainyard::cuda {
 namespace {
 
-using dnn::create;
-using dnn::finalize;
-using dnn::set;
+using AttentionGraphBuilder = dnn::GraphBuilder<4>;
+using Sizes = AttentionGraphBuilder::Sizes;
 using kernels::AttentionDims;
 using kernels::cuda::Format;
-using Sizes = std::array<int64_t, 4>;
 using Tensor = cudnnBackendDescriptor_t;  // owned by the builder's parts
-
-/// Collects the operations of a graph in the order in which they are added.
-class GraphBuilder {
- public:
-  explicit GraphBuilder(std::vector<BackendDescriptor>& parts) : parts_(parts) {}
-
-  Tensor tensor(int64_t name, const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
-    return keep(dnn::make_tensor(name, size, stride, type));
-  }
-  /// Returns an F32 value for each query; in a part of a batch its address may have any alignment
-  /// of a float.
-  Tensor rows(int64_t name, const Sizes& size, const Sizes& stride) {
-    return keep(dnn::make_tensor(name, size, stride, CUDNN_DATA_FLOAT, /*is_virtual=*/false,
-                                 sizeof(float)));
-  }
-  Tensor number(int64_t name) { return keep(dnn::make_scalar(name)); }
-  /// Returns a tensor between two operations, without memory.
-  Tensor virtual_tensor(const Sizes& size, const Sizes& stride, cudnnDataType_t type) {
-    return keep(dnn::make_tensor(next_++, size, stride, type, /*is_virtual=*/true));
-  }
-  Tensor virtual_tensor(const Sizes& size, cudnnDataType_t type = CUDNN_DATA_FLOAT) {
-    return virtual_tensor(size, {size[1] * size[2] * size[3], size[2] * size[3], size[3], 1}, type);
-  }
-
-  /// c = a b, over the last two dimensions.
-  void matmul(Tensor a, Tensor b, Tensor c) {
-    BackendDescriptor how = create(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-    set(how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
-    finalize(how, "a cuDNN product");
-    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-    set(o, CUDNN_ATTR_OPERATION_MATMUL_ADESC, {a});
-    set(o, CUDNN_ATTR_OPERATION_MATMUL_BDESC, {b});
-    set(o, CUDNN_ATTR_OPERATION_MATMUL_CDESC, {c});
-    set(o, CUDNN_ATTR_OPERATION_MATMUL_DESC, {how.get()});
-    keep(std::move(how));
-    add(std::move(o), "a cuDNN product operation");
-  }
-  /// y = f(x), f(x, b), or a selection between x and b by t.
-  void pointwise(cudnnPointwiseMode_t mode, Tensor x, Tensor b, Tensor t, Tensor y,
-                 cudnnDataType_t type = CUDNN_DATA_FLOAT, int64_t axis = -1) {
-    BackendDescriptor how = create(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(how, CUDNN_ATTR_POINTWISE_MODE, mode);
-    set(how, CUDNN_ATTR_POINTWISE_MATH_PREC, type);
-    if (axis >= 0) set(how, CUDNN_ATTR_POINTWISE_AXIS, axis);
-    finalize(how, "a cuDNN function");
-    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set(o, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, {how.get()});
-    set(o, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, {x});
-    if (b != nullptr) set(o, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, {b});
-    if (t != nullptr) set(o, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, {t});
-    set(o, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, {y});
-    keep(std::move(how));
-    add(std::move(o), "a cuDNN pointwise operation");
-  }
-  /// Reduces x over the dimensions that y lacks.
-  void reduce(cudnnReduceTensorOp_t op, Tensor x, Tensor y) {
-    BackendDescriptor how = create(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-    set(how, CUDNN_ATTR_REDUCTION_OPERATOR, op);
-    set(how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
-    finalize(how, "a cuDNN reduction");
-    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-    set(o, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, {x});
-    set(o, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, {y});
-    set(o, CUDNN_ATTR_OPERATION_REDUCTION_DESC, {how.get()});
-    keep(std::move(how));
-    add(std::move(o), "a cuDNN reduction operation");
-  }
-  /// Gives the same elements other sizes and strides.
-  void reshape(Tensor x, Tensor y) {
-    BackendDescriptor o = create(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-    set(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, {x});
-    set(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, {y});
-    add(std::move(o), "a cuDNN reshape operation");
-  }
-  BackendDescriptor graph(cudnnHandle_t handle) const {
-    return dnn::make_graph(operations_, handle);
-  }
-
- private:
-  Tensor keep(BackendDescriptor d) {
-    parts_.push_back(std::move(d));
-    return parts_.back().get();
-  }
-  void add(BackendDescriptor operation, const char* what) {
-    finalize(operation, what);
-    operations_.push_back(keep(std::move(operation)));
-  }
-
-  std::vector<BackendDescriptor>& parts_;
-  std::vector<cudnnBackendDescriptor_t> operations_;
-  int64_t next_ = AttentionGraph::kFirstVirtual;
-};
 
 Sizes transposed(Sizes s) {
   std::swap(s[2], s[3]);
@@ -135,7 +42,7 @@ struct Layout {
 };
 
 /// Replaces scores whose key comes after their query by the lowest float.
-Tensor masked(GraphBuilder& g, const Layout& at, Tensor scores) {
+Tensor masked(AttentionGraphBuilder& g, const Layout& at, Tensor scores) {
   const Tensor query = g.virtual_tensor(at.pairs, CUDNN_DATA_INT32);
   const Tensor key = g.virtual_tensor(at.pairs, CUDNN_DATA_INT32);
   const Tensor takes_part = g.virtual_tensor(at.pairs, CUDNN_DATA_BOOLEAN);
@@ -148,7 +55,7 @@ Tensor masked(GraphBuilder& g, const Layout& at, Tensor scores) {
   return chosen;
 }
 
-void add_forward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) {
+void add_forward(AttentionGraphBuilder& g, const AttentionProblem& p, const Layout& at) {
   using enum AttentionGraph::Name;
   const cudnnDataType_t half = dnn::data_type(p.format);
   const Tensor q = g.tensor(kQuery, at.q, at.q_stride, half);
@@ -176,7 +83,7 @@ void add_forward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) {
   g.matmul(probabilities, v, g.tensor(kResult, at.q, at.y_stride, half));
 }
 
-void add_backward(GraphBuilder& g, const AttentionProblem& p, const Layout& at) {
+void add_backward(AttentionGraphBuilder& g, const AttentionProblem& p, const Layout& at) {
   using enum AttentionGraph::Name;
   const cudnnDataType_t half = dnn::data_type(p.format);
   const Tensor q = g.tensor(kQuery, at.q, at.q_stride, half);
@@ -323,7 +230,7 @@ int64_t ds_bytes(const AttentionDims& d, int64_t sequences, int64_t heads) {
 
 AttentionGraph::AttentionGraph(const AttentionProblem& problem, int64_t y_row,
                                cudnnHandle_t handle) {
-  GraphBuilder g(parts_);
+  AttentionGraphBuilder g(parts_, kFirstVirtual);
   const Layout layout(problem.dims, y_row);
   if (problem.backward) {
     add_backward(g, problem, layout);

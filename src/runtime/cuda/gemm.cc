@@ -1,14 +1,16 @@
 // src/runtime/cuda/gemm.cc: Gemm and its gradient with cuBLASLt. A bias is added in the product's
 // epilogue; if the library supports it, the epilogue also computes GELU, ReLU, or the bias's
-// gradient.
+// gradient. The exact form of GELU may be computed with its product by cuDNN (gelu_product.h).
 #include <algorithm>
 #include <optional>
 
 #include "kernels/activation.h"
 #include "kernels/cuda/column_sum.h"
+#include "src/ops/gemm.h"
 #include "src/ops/tf32.h"
 #include "src/runtime/common/op_params.h"
 #include "src/runtime/cuda/cublaslt_matmul.h"
+#include "src/runtime/cuda/gelu_product.h"
 #include "src/runtime/cuda/kernels.h"
 
 namespace trainyard::cuda {
@@ -16,8 +18,14 @@ namespace {
 
 using kernels::GemmDims;  // x [N, F], w [K, F], y and dy [N, K]
 using kernels::cuda::Format;
+using kernels::cuda::In;
+using kernels::cuda::Out;
 
-constexpr auto kTanhGelu = math::GeluTanh();
+/// Calls f with the form of GELU.
+template <typename F>
+void with_gelu(bool is_tanh, const F& f) {
+  is_tanh ? f(math::GeluTanh()) : f(math::GeluErf());
+}
 
 /// Returns the dimensions of the product x w' + b.
 MatmulDims forward_dims(const Graph& g, const Node& n) {
@@ -48,39 +56,64 @@ class GemmKernel final : public Kernel {
   Product product_;
 };
 
-/// pre = x w' + b, y = gelu(pre), in the product's epilogue if the library supports it, else with a
-/// second kernel of our own. Output pre may be omitted.
+/// pre = x w' + b, y = gelu(pre), in the product's epilogue or by an engine of cuDNN if a library
+/// supports it, else with a second kernel of our own. Output pre may be omitted.
 class GemmGeluKernel final : public Kernel {
  public:
   GemmGeluKernel(const Device& device, const Graph& g, const Node& n)
-      : device_(device), operands_(g, n), d_(gemm_dims(g, n)) {
+      : device_(device), operands_(g, n), d_(gemm_dims(g, n)), is_tanh_(has_tanh_form(n)) {
     const Format x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
                  y = format_of(output_info(g, n, 0));
     const bool keeps = has_output(n, 1);
-    const Format pre = keeps ? format_of(output_info(g, n, 1)) : y;
+    pre_format_ = keeps ? format_of(output_info(g, n, 1)) : y;
     MatmulDims dims = forward_dims(g, n);
     dims.epilogue = keeps ? Epilogue::kGeluKept : Epilogue::kGelu;
-    is_fused_ = pre == y && Product::is_supported(device, dims, x, w, y);
+    is_fused_ = is_tanh_ && pre_format_ == y && Product::is_supported(device, dims, x, w, y);
     if (!is_fused_) dims.epilogue = Epilogue::kNone;
-    product_.emplace(device, dims, x, w, pre);
+    product_.emplace(device, dims, x, w, pre_format_);
+    const bool has_bias = has_input(n, 2);
+    const bool is_uniform =
+        x == y && w == y && pre_format_ == y && (!has_bias || format_of(input_info(g, n, 2)) == y);
+    if (is_tanh_ || !is_uniform) return;
+    const GeluProblem problem{false, d_.N, d_.K, d_.F, y, dims.tf32, has_bias, keeps};
+    engine_ = GeluProduct::choose(
+        device, problem,
+        {product_->workspace_bytes(), [&](const GeluProduct::Operands& o, void* workspace) {
+           run_separately({o.a, y}, {o.b, y}, {o.bias, y}, {keeps ? o.pre : nullptr, y}, {o.c, y},
+                          workspace);
+         }});
   }
-  int64_t workspace_bytes() const override { return product_->workspace_bytes(); }
+  int64_t workspace_bytes() const override {
+    return engine_ ? engine_->workspace_bytes() : product_->workspace_bytes();
+  }
   void run(const KernelArgs& a) override {
+    const auto x = operands_.in(a, 0), w = operands_.in(a, 1), b = operands_.in(a, 2);
     const auto y = operands_.out(a, 0), pre = operands_.out(a, 1);
-    const auto product = is_fused_ || !pre ? y : pre;
-    product_->run(operands_.in(a, 0), operands_.in(a, 1), operands_.in(a, 2), product, a.workspace,
-                  is_fused_ ? pre.data : nullptr);
-    if (!is_fused_) {
-      kernels::cuda::activation_forward(d_.N * d_.K, product, y, device_.stream(), kTanhGelu);
+    if (engine_) {
+      engine_->run({x.data, w.data, b.data, pre.data, y.data}, a.workspace);
+    } else {
+      run_separately(x, w, b, pre, y, a.workspace);
     }
   }
 
  private:
+  void run_separately(In x, In w, In b, Out pre, Out y, void* workspace) const {
+    const Out product = is_fused_ || !pre ? y : pre;
+    product_->run(x, w, b, product, workspace, is_fused_ ? pre.data : nullptr);
+    if (is_fused_) return;
+    with_gelu(is_tanh_, [&](auto gelu) {
+      kernels::cuda::activation_forward(d_.N * d_.K, product, y, device_.stream(), gelu);
+    });
+  }
+
   const Device& device_;
   Operands operands_;
   GemmDims d_;
+  bool is_tanh_;
+  Format pre_format_ = Format::kF32;
   bool is_fused_ = false;
   std::optional<Product> product_;
+  std::optional<GeluProduct> engine_;
 };
 
 /// Returns the product's epilogue in a GemmRelu: ReLU with its mask, ReLU only, or none.
@@ -139,13 +172,13 @@ enum class PrecedingActivation : uint8_t { kNothing, kGelu, kRelu };
 /// dx = dy w, dw = dy' x, db = the sum of dy's rows; omitted outputs are not computed. The kernels
 /// run one after another on one stream, so they share one workspace. If x is the output of GELU,
 /// input 3 is the input of GELU; if x is the output of ReLU, input 3 is the mask; in both cases dx
-/// is the gradient before the activation. Our own kernels compute what the library does not support
-/// in an epilogue. An F32 dy combined with 16-bit factors is narrowed once for both products.
+/// is the gradient before the activation. Our own kernels compute what the libraries do not support
+/// with the product. An F32 dy combined with 16-bit factors is narrowed once for both products.
 template <PrecedingActivation kPreceding>
 class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(const Device& device, const Graph& g, const Node& n)
-      : device_(device), operands_(g, n), d_(gemm_dims(g, n)) {
+      : device_(device), operands_(g, n), d_(gemm_dims(g, n)), is_tanh_(has_tanh_form(n)) {
     const Format x = format_of(input_info(g, n, 0)), w = format_of(input_info(g, n, 1)),
                  stored = format_of(input_info(g, n, 2));
     if (stored == Format::kF32 && x == w && x != Format::kF32) narrowed_.emplace(d_.N, d_.K, x);
@@ -156,7 +189,9 @@ class GemmGradKernel final : public Kernel {
       MatmulDims dims{d_.N, d_.F, d_.K};
       dims.row_a = dy_row;
       dims.tf32 = allows_tf32(n);
-      if (kPreceding == PrecedingActivation::kGelu && format_of(input_info(g, n, 3)) == dx) {
+      const bool is_gelu = kPreceding == PrecedingActivation::kGelu;
+      const bool fits_gelu = is_gelu && format_of(input_info(g, n, 3)) == dx;
+      if (fits_gelu && is_tanh_) {
         dims.epilogue = Epilogue::kGeluGrad;
       } else if (kPreceding == PrecedingActivation::kRelu && has_mask(device, g, n)) {
         dims.epilogue = Epilogue::kReluGrad;
@@ -165,6 +200,8 @@ class GemmGradKernel final : public Kernel {
           dims.epilogue != Epilogue::kNone && Product::is_supported(device, dims, dy, w, dx);
       if (!in_product_) dims.epilogue = Epilogue::kNone;
       dx_.emplace(device, dims, dy, w, dx);
+      const bool is_dense = dy_row == 0 || dy_row == d_.K;
+      if (fits_gelu && !is_tanh_ && dy == dx && w == dx && is_dense) choose_engine(dx, dims.tf32);
     }
     if (has_output(n, 1)) {
       const Format dw = format_of(output_info(g, n, 1));
@@ -184,8 +221,10 @@ class GemmGradKernel final : public Kernel {
     }
   }
   int64_t workspace_bytes() const override {
-    return dy_bytes() + std::max({dx_ ? dx_->workspace_bytes() : 0,
-                                  dw_ ? dw_->workspace_bytes() : 0, db_bytes_});
+    const int64_t dx_bytes = engine_ ? engine_->workspace_bytes()
+                             : dx_   ? dx_->workspace_bytes()
+                                     : 0;
+    return dy_bytes() + std::max({dx_bytes, dw_ ? dw_->workspace_bytes() : 0, db_bytes_});
   }
   void run(const KernelArgs& a) override {
     const auto x = operands_.in(a, 0), w = operands_.in(a, 1), stored = operands_.in(a, 2);
@@ -193,9 +232,11 @@ class GemmGradKernel final : public Kernel {
     void* const workspace = static_cast<std::byte*>(a.workspace) + dy_bytes();
     const auto dy =
         narrowed_ && (dx_ || dw_) ? narrowed_->run(device_, stored, a.workspace) : stored;
-    if (dx_) {
+    if (engine_) {
+      engine_->run({dy.data, w.data, nullptr, const_cast<void*>(a.inputs[3]), dx.data}, workspace);
+    } else if (dx_) {
       dx_->run(dy, w, {}, dx, workspace, in_product_ ? const_cast<void*>(a.inputs[3]) : nullptr);
-      if (!in_product_) run_activation(a, dx);
+      if (!in_product_) run_activation(x, operands_.in(a, 3), dx);
     }
     auto* const db = a.out<float>(2);
     if (dw_) {
@@ -209,24 +250,35 @@ class GemmGradKernel final : public Kernel {
  private:
   int64_t dy_bytes() const { return narrowed_ ? narrowed_->bytes() : 0; }
   /// Applies the activation's gradient to dx, in place.
-  void run_activation(const KernelArgs& a, kernels::cuda::Out dx) const {
+  void run_activation(In x, In pre, Out dx) const {
     const int64_t count = d_.N * d_.F;
     if constexpr (kPreceding == PrecedingActivation::kGelu) {
-      kernels::cuda::activation_backward(count, operands_.in(a, 3), dx, dx, device_.stream(),
-                                         kTanhGelu);
+      with_gelu(is_tanh_, [&](auto gelu) {
+        kernels::cuda::activation_backward(count, pre, dx, dx, device_.stream(), gelu);
+      });
     } else if constexpr (kPreceding == PrecedingActivation::kRelu) {
-      kernels::cuda::activation_backward(count, operands_.in(a, 0), dx, dx, device_.stream(),
-                                         math::Relu());
+      kernels::cuda::activation_backward(count, x, dx, dx, device_.stream(), math::Relu());
     }
+  }
+  void choose_engine(Format format, bool tf32) {
+    const GeluProblem problem{true, d_.N, d_.F, d_.K, format, tf32};
+    engine_ = GeluProduct::choose(
+        device_, problem,
+        {dx_->workspace_bytes(), [&](const GeluProduct::Operands& o, void* workspace) {
+           dx_->run({o.a, format}, {o.b, format}, {}, {o.c, format}, workspace);
+           run_activation({}, {o.pre, format}, {o.c, format});
+         }});
   }
 
   const Device& device_;
   Operands operands_;
   GemmDims d_;
+  bool is_tanh_;
   bool in_product_ = false;  // dx's product includes the activation's gradient
   bool sums_in_product_ = false;
   std::optional<Narrowed> narrowed_;  // the 16-bit copy of dy
   std::optional<Product> dx_, dw_;
+  std::optional<GeluProduct> engine_;  // computes dx with GELU's gradient
   int64_t db_bytes_ = 0;
 };
 

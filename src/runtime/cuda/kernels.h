@@ -35,6 +35,9 @@ class Operands {
     return {i < a.outputs.size() ? a.outputs[i] : nullptr,
             i < out_.size() ? out_[i] : Format::kF32};
   }
+  kernels::cuda::Out updated(const KernelArgs& a, size_t i, size_t k) const {
+    return {k < a.mutated.size() ? a.mutated[k] : nullptr, i < in_.size() ? in_[i] : Format::kF32};
+  }
 
  private:
   using Format = kernels::cuda::Format;
