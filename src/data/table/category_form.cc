@@ -33,7 +33,7 @@ constexpr auto kBooleanWords = std::to_array<BooleanWord>({{"true", 1, true},
 constexpr size_t kLongestWord = 5;
 
 // The names of false and true, by pair.
-constexpr std::array<std::array<const char*, 2>, 3> kNames = {
+constexpr std::array<std::array<const char*, 2>, 3> kBooleanNames = {
     {{"false", "true"}, {"no", "yes"}, {"off", "on"}}};
 
 const BooleanWord* find_word(std::string_view text) {
@@ -87,7 +87,7 @@ std::vector<std::string> boolean_names(const std::vector<std::string>& spellings
   const auto pair = static_cast<size_t>(std::countr_zero(words));
   std::vector<std::string> names;
   for (const std::string& text : spellings) {
-    names.emplace_back(kNames[pair][boolean_value(text, words) == true ? 1 : 0]);
+    names.emplace_back(kBooleanNames[pair][boolean_value(text, words) == true ? 1 : 0]);
   }
   return names;
 }
