@@ -54,7 +54,8 @@ class Init(DaemonTest):
             "id": "left_out", "width": "learned_from", "port": "learned_from", "born": "learned_from",
             "species": "target"})
         job = self.trains(spec, *FEW)
-        self.assertEqual(job["plan"]["warnings"], [])
+        # FEW epochs are too few for the moving average of the weights.
+        self.assertEqual([w for w in job["plan"]["warnings"] if "recipe.ema.decay" not in w], [])
 
         told = self.daemon.cli("init", path, "--out", self.folder / "again.yaml")
         for words in ("a CSV file with 160 rows and 5 columns", "species, 3 classes", "--target chooses another",
