@@ -36,7 +36,7 @@ SECONDS = 300
 # --- torchvision: name of the model and size of its images ---
 
 IMAGES = {
-    "alexnet": 64, "vgg11": 32, "vgg11_bn": 32, "squeezenet1_0": 64, "squeezenet1_1": 64, "resnet18": 64, "resnet50": 64,
+    "alexnet": 224, "vgg11": 224, "squeezenet1_0": 64, "squeezenet1_1": 64, "resnet18": 64, "resnet50": 64,
     "resnext50_32x4d": 64, "wide_resnet50_2": 64, "densenet121": 64, "googlenet": 64, "inception_v3": 96, "mobilenet_v2": 64,
     "mobilenet_v3_small": 64, "mobilenet_v3_large": 64, "mnasnet0_5": 64, "shufflenet_v2_x0_5": 64, "efficientnet_b0": 64,
     "efficientnet_v2_s": 64, "regnet_x_400mf": 64, "regnet_y_400mf": 64, "convnext_tiny": 64, "vit_b_16": 224, "swin_t": 64,
@@ -137,7 +137,7 @@ PICTURES = {
     "MobileViTForImageClassification": ("MobileViTConfig", {"image_size": 64, "hidden_sizes": [16, 24, 32],
                                                             "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 32]}),
     "EfficientNetForImageClassification": ("EfficientNetConfig", {}),
-    "BitForImageClassification": ("BitConfig", {"embedding_size": 32, "hidden_sizes": [32, 64], "depths": [1, 1]}),
+    "BitForImageClassification": ("BitConfig", {"embedding_size": 64, "hidden_sizes": [128, 256], "depths": [1, 1]}),
     "PoolFormerForImageClassification": ("PoolFormerConfig", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1]}),
     "SegformerForImageClassification": ("SegformerConfig", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
                                                             "num_attention_heads": [1, 2, 4, 8]}),
@@ -145,7 +145,7 @@ PICTURES = {
                                                 "num_attention_heads": [1, 2, 4, 8]}),
     "PvtV2ForImageClassification": ("PvtV2Config", {"image_size": 64, "hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
                                                     "num_attention_heads": [1, 2, 4, 8]}),
-    "CvtForImageClassification": ("CvtConfig", {"depth": [1, 1, 1]}),
+    "CvtForImageClassification": ("CvtConfig", {"depth": [1, 2, 3]}),
     "LevitForImageClassification": ("LevitConfig", {}),
     "FocalNetForImageClassification": ("FocalNetConfig", {"image_size": 64, "embed_dim": 8, "depths": [1, 1, 1, 1]}),
     "SegformerForSemanticSegmentation": ("SegformerConfig", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
