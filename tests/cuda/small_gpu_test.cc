@@ -145,9 +145,9 @@ TEST_F(SmallGpu, LargeWorkspacesAreDividedIntoMoreParts) {
   const testing::WorkCounts large = works(80 * kGiB), small = works(kGpuBytes);
   EXPECT_EQ(large.of(WorkKind::kDnn), 12 * (1 + 1));
   EXPECT_EQ(small.of(WorkKind::kDnn), 12 * (1 + 8)) << "two sequences at a time";
-  // 16,384 rows of scores in 8 chunks, or in 64. Each needs four products: scores, dx, dw, and the
+  // 16,384 rows of scores in 4 chunks, or in 64. Each needs four products: scores, dx, dw, and the
   // last rows of dw, whose number is not a multiple of 64.
-  EXPECT_EQ(small.of(WorkKind::kProduct) - large.of(WorkKind::kProduct), 4 * (64 - 8));
+  EXPECT_EQ(small.of(WorkKind::kProduct) - large.of(WorkKind::kProduct), 4 * (64 - 4));
 }
 
 // A padded head has another product for the last rows of dw, and copies its weights in each step.
