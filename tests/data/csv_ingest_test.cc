@@ -61,6 +61,15 @@ TEST(CsvIngest, RefusalsBeginWithTheNameOfTheFile) {
       << named.violations[0].field;
   EXPECT_TRUE(refused("cats.csv", "cats.csv", "a,y\n1\n").message.starts_with("cats.csv (test): "));
   EXPECT_TRUE(refused("cats.csv", "", "a,y\n1\n").message.starts_with("test: row 1"));
+  const std::string_view parquet("PAR1\x15\0", 6);
+  EXPECT_NE(refused("cats.csv", "t.parquet", parquet)
+                .message.find("pandas.read_parquet('t.parquet').to_csv('t.csv', index=False)"),
+            std::string::npos);
+  EXPECT_NE(refused("cats.csv", "it's.parquet", parquet).message.find("read_parquet('FILE')"),
+            std::string::npos)
+      << "no command with a quote that ends too early";
+  EXPECT_NE(refused("cats.csv", "dogs.csv", "a,y\nFILE,x\n").message.find("'FILE' is not a number"),
+            std::string::npos);
 }
 
 TEST(CsvIngest, TargetKindFollowsItsValues) {

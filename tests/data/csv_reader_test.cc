@@ -58,6 +58,9 @@ TEST(CsvReader, RefusesMalformedRecordsWithTheirLine) {
       {"a,b\n\"\"x\"\",2\n",
        "data: line 2: field 1 begins with two quotes; if each quote of the file is doubled, undo "
        "this: sed 's/\"\"/\"/g' FILE > undoubled.csv"},
+      {"a,b\n1,\"say \\\"x\\\"\"\n",
+       "data: line 2: field 2 has a backslash before a quote; inner quotes are doubled, not "
+       "escaped: sed 's/\\\\\"/\"\"/g' FILE > doubled.csv"},
       {"\xef\xbb\xbfsep=;\r\na,b\r\n",
        "data: line 1: the line says that the fields are separated by ';', expected delimiter: "
        "\";\""},

@@ -74,6 +74,19 @@ TEST(JsonLines, MembersThatAppearLateOrNeverAreMissing) {
   EXPECT_TRUE(std::isnan(d->test().numeric[0]));
 }
 
+TEST(JsonLines, MembersOfATestSetAreMatchedInAnyCaseAndOthersReported) {
+  CsvOptions options = csv_options("y");
+  options.json_lines = true;
+  const IngestedFiles d =
+      ingested("{\"Age\":1,\"y\":\"p\"}\n{\"Age\":2,\"y\":\"q\"}\n", options,
+               "{\"AGE\":7,\"note\":\"n\",\"Y\":\"q\"}\n{\"Age\":8,\"y\":\"p\"}\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(copy(d->test().numeric), (std::vector<float>{7, 8}));
+  EXPECT_EQ(copy(d->test().target_class), (std::vector<int32_t>{1, 0}));
+  ASSERT_FALSE(d->schema().warnings.empty());
+  EXPECT_EQ(d->schema().warnings[0].columns, std::vector<std::string>{"note"});
+}
+
 TEST(JsonLines, BadLinesAreRefusedWithLineAndMember) {
   const std::string good = "{\"a\": 1, \"y\": \"p\"}\n";
   const std::string place = "data: line 2";

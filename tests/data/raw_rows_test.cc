@@ -187,6 +187,16 @@ TEST(RawRows, ColumnsInAnyCaseAndOrderAndOtherColumnsAreAccepted) {
       "'age'?");
 }
 
+TEST(RawRows, ARowOfNumbersIsNoHeaderOfColumnsThatAreNamedByNumbers) {
+  const IngestedCsv d(csv_options("y"), "0,1,2,3,y\n5,7,7,1,a\n1,0,2,9,b\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(parse_raw_rows(d->schema(), "csv", "2,0,2,3\n1,1,1,1\n")->rows, 2);
+  EXPECT_EQ(parse_raw_rows(d->schema(), "csv", "0,1,7,9\n1,1,1,1\n")->rows, 2);
+  const auto named = parse_raw_rows(d->schema(), "csv", "3,2,1,0\n5,6,7,8\n");
+  ASSERT_TRUE(named.ok()) << named.error().message;
+  EXPECT_EQ(named->numeric, (std::vector<float>{8, 7, 6, 5}));
+}
+
 TEST(RawRows, ImagesAsIdxAndAsPixelColumns) {
   const std::string pixels = {'\1', '\2', '\3', '\4'};
   const IngestedIdx d(idx_file(8, {2, 1, 2}, pixels), idx_file(8, {2}, std::string("\0\1", 2)));

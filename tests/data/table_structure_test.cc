@@ -45,6 +45,7 @@ TEST(TableStructure, SeparatorsAtTheEndsOfLinesMakeNoColumn) {
         "lines make them: 'Unnamed: 2'.");
     EXPECT_TRUE(parse_raw_rows(d->schema(), "csv", "a\n1\n").ok()) << "rows need no such column";
     EXPECT_TRUE(parse_raw_rows(d->schema(), "csv", "a,y,\n1,u,\n").ok());
+    EXPECT_TRUE(parse_raw_rows(d->schema(), "csv", "a,y\n1,u,\n").ok()) << "as in the second file";
   }
   EXPECT_EQ(columns_of("a,y,\n1,u\n2,v\n"), (Names{"a", "y"})) << "only the header has one";
   EXPECT_EQ(columns_of("a,y,\n1,u,\n2,v,3\n"), (Names{"a", "y", "Unnamed: 2"}));
@@ -57,6 +58,18 @@ TEST(TableStructure, TheNamesOfRowsNeedNoName) {
             (Names{"Unnamed: 0", "a", "y"}));
   EXPECT_EQ(IngestedCsv(csv_options("y"), "a,y\n1,u,\n2,v\n").message(),
             "data: row 1 (line 2): 3 fields, expected 2 as in the header");
+}
+
+TEST(TableStructure, RowsToPredictMayHaveNamesIfTheTrainingRowsHad) {
+  const IngestedCsv with(csv_options("y"), "a,y\n5,1,u\n6,2,v\n");
+  ASSERT_TRUE(with.ok()) << with.message();
+  const auto rows = parse_raw_rows(with->schema(), "csv", "a,y\n7,3,u\n");
+  ASSERT_TRUE(rows.ok()) << rows.error().message;
+  EXPECT_EQ(rows->numeric, (std::vector<float>{7, 3}));
+  const IngestedCsv without(csv_options("y"), "a,b,y\n5,1,u\n6,2,v\n");
+  ASSERT_TRUE(without.ok()) << without.message();
+  EXPECT_EQ(parse_raw_rows(without->schema(), "csv", "a,b\n7,3,4\n").error().message,
+            "rows: row 1 (line 2): 3 fields, expected 2");
 }
 
 TEST(TableStructure, LinesMayEndByCrAloneAndQuotesMayBeText) {

@@ -95,6 +95,21 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
   return files.sync_directory(folder);
 }
 
+/// Replaces `what` in the text wherever it occurs.
+void replace_all(std::string& text, std::string_view what, const std::string& by) {
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size())) {
+    text.replace(at, what.size(), by);
+  }
+}
+
+/// Names the file in the command that converts it, which a reader writes for 'FILE'
+/// (src/data/files/foreign_kind.h).
+void name_in_command(std::string& text, const std::string& name) {
+  if (name.find_first_of("'\"\\$`") != name.npos) return;  // marks that end quotes in a shell
+  replace_all(text, "'FILE'", "'" + name + "'");
+  replace_all(text, "'FILE.", "'" + fs::path(name).stem().string() + ".");
+}
+
 /// Replaces roles by file names in an error of a reader, whose texts begin with the role of the
 /// file: "data: line 3".
 Error with_file_names(Error error, const std::vector<IngestSource>& sources) {
@@ -105,6 +120,11 @@ Error with_file_names(Error error, const std::vector<IngestSource>& sources) {
     const bool shared = std::ranges::count(sources, source->name, &IngestSource::name) > 1;
     text.replace(0, role.size(), source->name + (shared ? " (" + role + ")" : ""));
   };
+  for (const IngestSource& source : sources) {
+    if (source.name.empty() || !error.message.starts_with(source.role + ": this is ")) continue;
+    name_in_command(error.message, source.name);
+    for (FieldViolation& v : error.violations) name_in_command(v.description, source.name);
+  }
   name_file(error.message);
   for (FieldViolation& violation : error.violations) name_file(violation.field);
   return error;

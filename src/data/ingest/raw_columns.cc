@@ -59,6 +59,34 @@ bool is_text_above_numbers(const DatasetSchema& schema, const std::vector<std::s
   return above >= 2;
 }
 
+/// Returns the number of different columns among the matches.
+int64_t count_columns(const std::vector<size_t>& matches) {
+  std::unordered_set<size_t> found(matches.begin(), matches.end());
+  found.erase(kNoColumn);
+  return std::ssize(found);
+}
+
+/// Returns whether numbers among the fields must be values, although columns may be named by
+/// numbers: one occurs twice, or one names no column and no text does. `matches` has a column for
+/// each field.
+bool has_number_values(std::span<const std::string_view> fields,
+                       const std::vector<size_t>& matches) {
+  const CellReader cells({});
+  NameSet numbers;
+  bool other_number = false, known_text = false;
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const bool known = matches[i] != kNoColumn;
+    if (!cells.read(fields[i]).is_number()) {
+      known_text |= known;
+    } else if (!numbers.insert(fields[i]).second) {
+      return true;
+    } else {
+      other_number |= !known;
+    }
+  }
+  return other_number && !known_text;
+}
+
 /// Returns whether all fields are texts, as names are.
 bool has_only_texts(const DatasetSchema& schema, std::span<const std::string_view> fields) {
   const CellReader cells(schema.missing_values, schema.number_style);
@@ -92,13 +120,11 @@ DatasetSchema with_columns(const DatasetSchema& schema) {
 bool is_header(const DatasetSchema& schema, std::span<const std::string_view> fields) {
   const std::vector<std::string> names(fields.begin(), fields.end());
   const std::vector<std::string> features = used_columns(schema, /*with_target=*/false);
-  const auto count_known = [&](const std::vector<std::string>& known) {
-    return std::ranges::count_if(match_columns(names, known),
-                                 [](size_t match) { return match != kNoColumn; });
-  };
-  const auto known = count_known(schema.source_columns);
+  const std::vector<size_t> matches = match_columns(names, schema.source_columns);
+  if (has_number_values(fields, matches)) return false;
+  const int64_t known = count_columns(matches);
   if (known == 0 && schema.kind == DatasetSchema::Kind::kText) return false;
-  if (2 * count_known(features) >= std::ssize(features)) return true;
+  if (2 * count_columns(match_columns(names, features)) >= std::ssize(features)) return true;
   if (known > 0 && 2 * known >= std::ssize(fields)) return true;
   if (const auto by_count = find_by_count(schema, fields.size())) {
     return is_text_above_numbers(schema, *by_count, fields);

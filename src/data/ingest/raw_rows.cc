@@ -70,9 +70,15 @@ Result<RawRows> parse_csv(const DatasetSchema& schema, std::string_view bytes) {
   if (!more) return dataset_error(kRowsName, "there are no rows");
   std::vector<std::string> names;
   if (is_header(named, fields)) {
-    ASSIGN_OR_RETURN(names, header_names(fields, kRowsName));
+    std::vector<std::string> header(fields.begin(), fields.end());
     ASSIGN_OR_RETURN(more, reader.next(fields));
     if (!more) return dataset_error(kRowsName, "there is a header, but no rows");
+    // A row with one more value is a mistake, unless this is empty or the training rows had names.
+    if (fields.back().empty() || is_generated_name(named.source_columns.front())) {
+      fit_header(fields, header);
+    }
+    const std::vector<std::string_view> views(header.begin(), header.end());
+    ASSIGN_OR_RETURN(names, header_names(views, kRowsName));
   } else {
     ASSIGN_OR_RETURN(names, names_by_position(named, fields, kRowsName));
   }

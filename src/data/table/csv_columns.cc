@@ -151,6 +151,14 @@ void number_repeated_names(std::span<const std::string_view> fields,
 
 }  // namespace
 
+void fit_header(std::span<const std::string_view> first_row, std::vector<std::string>& header) {
+  if (first_row.size() == header.size() + 1) {
+    header.insert(first_row.back().empty() ? header.end() : header.begin(), std::string());
+  } else if (first_row.size() + 1 == header.size() && header.back().empty()) {
+    header.pop_back();
+  }
+}
+
 bool is_generated_name(std::string_view name) {
   if (!name.starts_with(kUnnamed)) return false;
   name.remove_prefix(kUnnamed.size());

@@ -115,6 +115,11 @@ void note_target_value(const Cell& cell, std::string_view text, std::set<std::st
 /// are too long or not UTF-8, and repeated numbers, which are rather a row of data.
 Result<std::vector<std::string>> header_names(std::span<const std::string_view> fields,
                                               const std::string& what);
+/// Adds or removes a nameless column of the header so that it has as many as the first row: adds
+/// one if the row has one field more, at the end if the row's last field is empty, as a separator
+/// at the end of a line makes it, else at the beginning for the names of rows. Removes an empty
+/// last one if the row has one field less. Does nothing for other rows.
+void fit_header(std::span<const std::string_view> first_row, std::vector<std::string>& header);
 /// Returns whether header_names() has generated the name: "Unnamed: 3".
 bool is_generated_name(std::string_view name);
 /// Returns the names of columns without a header: "c0", "c1", ...

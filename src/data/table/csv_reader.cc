@@ -333,12 +333,19 @@ Error CsvReader::refuse_field(size_t position, const Span& span) const {
                                     " contains a quote, expected the whole field in quotes and "
                                     "inner quotes doubled");
   }
-  const bool is_empty = span.begin == span.end;  // the field begins with two quotes
-  return dataset_error(
-      place, is_empty ? field +
-                            " begins with two quotes; if each quote of the file is doubled, undo "
-                            "this: sed 's/\"\"/\"/g' FILE > undoubled.csv"
-                      : field + " continues after its closing quote");
+  if (span.begin == span.end) {
+    return dataset_error(place,
+                         field +
+                             " begins with two quotes; if each quote of the file is doubled, "
+                             "undo this: sed 's/\"\"/\"/g' FILE > undoubled.csv");
+  }
+  if (buffer_[span.end - 1] == '\\') {
+    return dataset_error(place,
+                         field +
+                             " has a backslash before a quote; inner quotes are doubled, not "
+                             "escaped: sed 's/\\\\\"/\"\"/g' FILE > doubled.csv");
+  }
+  return dataset_error(place, field + " continues after its closing quote");
 }
 
 /// Returns the position of the closing quote of the field whose opening quote is at `open`, or

@@ -35,9 +35,8 @@ class CsvTable final : public TableReader {
     ahead_.clear();
     rows_begin_ = reader_.record_end();
     if (Status s = read_first_rows(); !s.ok()) return s;
-    fit_header(fields);
-    const std::vector<std::string_view> views(fields.begin(), fields.end());
-    ASSIGN_OR_RETURN(names_, header_names(views, what));
+    if (has_equal_first_rows()) fit_header(views_of(ahead_.front().fields), fields);
+    ASSIGN_OR_RETURN(names_, header_names(views_of(fields), what));
     return {};
   }
   const std::vector<std::string>& names() const override { return names_; }
@@ -74,15 +73,11 @@ class CsvTable final : public TableReader {
     }
     return {};
   }
-  /// Adds or removes a nameless column of the header that the first rows have or do not have.
-  void fit_header(std::vector<std::string>& header) const {
-    if (ahead_.empty() || ahead_.front().fields.size() != ahead_.back().fields.size()) return;
-    const std::vector<std::string>& row = ahead_.front().fields;
-    if (row.size() == header.size() + 1) {
-      header.insert(row.back().empty() ? header.end() : header.begin(), std::string());
-    } else if (row.size() + 1 == header.size() && header.back().empty()) {
-      header.pop_back();
-    }
+  static std::vector<std::string_view> views_of(const std::vector<std::string>& fields) {
+    return {fields.begin(), fields.end()};
+  }
+  bool has_equal_first_rows() const {
+    return !ahead_.empty() && ahead_.front().fields.size() == ahead_.back().fields.size();
   }
 
   CsvReader reader_;

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Sequence
 
+from trainyard._cells import read_number
 from trainyard._shown import quoted
 
 _LISTED_MAX = 16
@@ -32,6 +33,23 @@ def match_columns(names: Sequence[str], known: Sequence[str]) -> list[str | None
         return by_fold[folded] if others[folded] == left[folded] == 1 else None
 
     return [match(name) for name in names]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        read_number(text)
+    except ValueError:
+        return False
+    return True
+
+
+def has_number_values(fields: Sequence[str], matches: Sequence[str | None]) -> bool:
+    """Returns whether numbers among the fields must be values, although columns may be named by numbers: one occurs
+    twice, or one names no column and no text does. `matches` has a column for each field."""
+    numbers = [field for field in fields if _is_number(field)]
+    others = any(match is None and _is_number(field) for field, match in zip(fields, matches))
+    texts = any(match is not None and not _is_number(field) for field, match in zip(fields, matches))
+    return len(set(numbers)) < len(numbers) or (others and not texts)
 
 
 def list_columns(names: Sequence[str]) -> str:

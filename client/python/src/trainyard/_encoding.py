@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from trainyard import v1
 from trainyard._cells import MissingCells, NumberReader, category_reader, csv_records, read_date
-from trainyard._columns import match_columns, missing_columns
+from trainyard._columns import has_number_values, match_columns, missing_columns
 from trainyard._shown import quoted
 from trainyard._tokens import make_tokenizer
 from trainyard.errors import FieldViolation, InvalidArgumentError
@@ -217,8 +217,8 @@ class RowEncoder:
         if not named:
             # A list may begin with a row of names, as files do. It is one if at least half of the columns occur in it,
             # since a value hardly ever equals a column name.
-            known = set(match_columns(names, self.columns)) - {None}
-            if 2 * len(known) >= len(self.columns):
+            if not has_number_values(names, match_columns(names, self._source)) and (
+                    2 * len(set(match_columns(names, self.columns)) - {None}) >= len(self.columns)):
                 first_row += 1
             else:
                 records = [first, *records]

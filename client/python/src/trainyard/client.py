@@ -478,6 +478,7 @@ class Client(ArrayCalls, TableCalls):
                 it did the dataset's images.
 
         A category that training never saw is not an error: it counts as missing, and `unseen` of the result lists it.
+        Columns that the training data did not have are ignored, and `ignored_columns` lists them.
 
         Rows that do not fit into one request (3 MiB) are sent in several. InvalidArgumentError / DATASET_INVALID names
         the row and column, counted within the request. A request may take up to two minutes.
