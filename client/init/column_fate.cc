@@ -120,7 +120,8 @@ bool predicts_classes(const ColumnProfile& c) {
   constexpr size_t kWholeClassesMax = 10;
   if (c.spelled) return false;
   if (infer_target("", c.counts, c.values.size()) != TargetSchema::Kind::kClass) return false;
-  const bool named = find_target_word(c.name) == TargetWord::kTarget;
+  const bool named =
+      find_target_word(c.name) == TargetWord::kTarget || letters_of_name(c.name) == "class";
   return c.counts.texts > 0 || named || c.values.size() <= kWholeClassesMax;
 }
 

@@ -437,6 +437,21 @@ TEST_F(Init, ColumnsAreJudgedByTheRowsThatHaveATarget) {
   EXPECT_EQ(csv.missing_target(), v1::CsvFormat::SKIP);
 }
 
+TEST_F(Init, WholeNumbersAreClassesIfTheyAreFewOrNamedSo) {
+  const auto kind = [&](const std::string& name, int different) {
+    return dataset(write("t.csv", sixty("a," + name,
+                                        [&](int i) {
+                                          return whole(i * 3, 40) + ".5," + whole(i, different);
+                                        })))
+        .csv()
+        .target_kind();
+  };
+  EXPECT_EQ(kind("grade", 10), v1::CsvFormat::CLASS);
+  EXPECT_EQ(kind("visits", 15), v1::CsvFormat::NUMERIC) << "a count";
+  EXPECT_EQ(kind("label", 15), v1::CsvFormat::CLASS);
+  EXPECT_EQ(kind("class", 15), v1::CsvFormat::CLASS);
+}
+
 TEST_F(Init, TargetsFromWhichNothingCanBeLearned) {
   const fs::path fixed =
       write("const.csv",
