@@ -28,8 +28,8 @@ Status import_mat_mul(NodeImport& n) {
   const Constant* weight = n.find_constant(1);
   const NodeProto* add = importer.only_reader(n.node().outputs[0]);
   const bool may_join = weight != nullptr && n.find_constant(0) == nullptr && weight->is_float &&
-                        weight->dims.size() == 2 && add != nullptr && add->op == "Add" &&
-                        add->inputs.size() == 2;
+                        weight->dims.size() == 2 && !has_batch(weight->dims) && add != nullptr &&
+                        add->op == "Add" && add->inputs.size() == 2;
   if (may_join) {
     const size_t other = add->inputs[0] == n.node().outputs[0] ? 1 : 0;
     const Value* bias = importer.find(add->inputs[other]);
@@ -76,7 +76,8 @@ Status import_gemm(NodeImport& n) {
     if (is_own && is_bias(*c, units)) bias = scaled(*c, beta);
   }
   View y;
-  if (weight != nullptr && weight->is_float && (alpha == 1 || !weight->origins)) {
+  if (weight != nullptr && weight->is_float && !has_batch(weight->dims) &&
+      (alpha == 1 || !weight->origins)) {
     const Constant w = scaled(turns ? *weight : turned(*weight), alpha);
     ASSIGN_OR_RETURN(y, importer.linear(a, w, bias ? &*bias : nullptr));
     if (bias) return n.give(y);

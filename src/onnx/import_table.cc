@@ -58,7 +58,7 @@ Result<std::vector<Extent>> NodeImport::extents(size_t i, const char* what) cons
     return refuse(std::string(what) +
                   (has_input(i) ? " is not a constant list of whole numbers" : " is missing"));
   }
-  if (!c->is_splat) return *c->ints;
+  if (!c->is_splat && !has_batch(c->dims)) return *c->ints;
   if (has_batch(c->dims) || c->elements() > kListMax) {
     return refuse(std::string(what) + " has an open or a very large length");
   }

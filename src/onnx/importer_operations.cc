@@ -170,7 +170,7 @@ Result<View> Importer::mat_mul(const Value& a, const Value& b) {
   const auto* right = std::get_if<View>(&b);
   if (right != nullptr && holds_batch(right->dims.back())) {
     if (const auto* matrix = std::get_if<Constant>(&a);
-        matrix != nullptr && rank_a == 2 && matrix->is_float) {
+        matrix != nullptr && rank_a == 2 && matrix->is_float && !onnx::has_batch(matrix->dims)) {
       ASSIGN_OR_RETURN(const View y, linear(turned(*right), *matrix, nullptr));
       return turned(y);
     }

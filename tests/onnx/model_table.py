@@ -36,14 +36,8 @@ SECONDS = 300
 # --- torchvision: name of the model and size of its images ---
 
 IMAGES = {
-    "alexnet": 224, "vgg11": 224, "squeezenet1_0": 64, "squeezenet1_1": 64, "resnet18": 64, "resnet50": 64,
-    "resnext50_32x4d": 64, "wide_resnet50_2": 64, "densenet121": 64, "googlenet": 64, "inception_v3": 96, "mobilenet_v2": 64,
-    "mobilenet_v3_small": 64, "mobilenet_v3_large": 64, "mnasnet0_5": 64, "shufflenet_v2_x0_5": 64, "efficientnet_b0": 64,
-    "efficientnet_v2_s": 64, "regnet_x_400mf": 64, "regnet_y_400mf": 64, "convnext_tiny": 64, "vit_b_16": 224, "swin_t": 64,
-    "swin_v2_t": 64, "maxvit_t": 224,
-    "segmentation.fcn_resnet50": 64, "segmentation.deeplabv3_mobilenet_v3_large": 64,
-    "segmentation.lraspp_mobilenet_v3_large": 64, "video.r3d_18": 32, "video.mvit_v1_b": 224,
-    "detection.ssdlite320_mobilenet_v3_large": 320,
+    "alexnet": 224, "squeezenet1_0": 64, "squeezenet1_1": 64, "resnet18": 64, "resnet50": 64, "resnext50_32x4d": 64,
+    "densenet121": 64,
 }
 
 # --- transformers: class of the model, its configuration, and changes of the usual small sizes ---
@@ -137,7 +131,6 @@ PICTURES = {
     "MobileViTForImageClassification": ("MobileViTConfig", {"image_size": 64, "hidden_sizes": [16, 24, 32],
                                                             "neck_hidden_sizes": [8, 8, 16, 16, 24, 24, 32]}),
     "EfficientNetForImageClassification": ("EfficientNetConfig", {}),
-    "BitForImageClassification": ("BitConfig", {"embedding_size": 64, "hidden_sizes": [128, 256], "depths": [1, 1]}),
     "PoolFormerForImageClassification": ("PoolFormerConfig", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1]}),
     "SegformerForImageClassification": ("SegformerConfig", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
                                                             "num_attention_heads": [1, 2, 4, 8]}),
@@ -145,7 +138,6 @@ PICTURES = {
                                                 "num_attention_heads": [1, 2, 4, 8]}),
     "PvtV2ForImageClassification": ("PvtV2Config", {"image_size": 64, "hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
                                                     "num_attention_heads": [1, 2, 4, 8]}),
-    "CvtForImageClassification": ("CvtConfig", {"depth": [1, 2, 3]}),
     "LevitForImageClassification": ("LevitConfig", {}),
     "FocalNetForImageClassification": ("FocalNetConfig", {"image_size": 64, "embed_dim": 8, "depths": [1, 1, 1, 1]}),
     "SegformerForSemanticSegmentation": ("SegformerConfig", {"hidden_sizes": [8, 16, 32, 64], "depths": [1, 1, 1, 1],
@@ -174,13 +166,7 @@ def make(name):
     if package == "torchvision":
         from torchvision import models
         size = IMAGES[kind]
-        settings = {"weights": None}
-        if kind == "googlenet" or kind == "inception_v3":
-            settings["init_weights"] = False
-        if "." in kind and not kind.startswith("video"):
-            settings["weights_backbone"] = None
-        shape = (BATCH, 3, 16, size, size) if kind.startswith("video") else (BATCH, 3, size, size)
-        return models.get_model(kind.rsplit(".", maxsplit=1)[-1], **settings), torch.randn(shape)
+        return models.get_model(kind, weights=None), torch.randn(BATCH, 3, size, size)
     import transformers
 
     config, settings = next(kinds[kind] for kinds in (TEXTS, PICTURES, SOUNDS) if kind in kinds)
