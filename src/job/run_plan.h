@@ -22,7 +22,7 @@ struct InitialWeightsReport {
   std::vector<std::string> mismatched;  // "fc2.weight [10, 84] where [3, 84] is needed"
   std::vector<std::string> unused;      // tensors of the source that the model does not have
   std::vector<std::string> unneeded;    // those that no model here has, each with the reason
-  /// Returns a summary with one line for each list that is not empty.
+  /// Returns a summary on one line, with each list that is not empty.
   std::string text() const;
 };
 

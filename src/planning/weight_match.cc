@@ -281,9 +281,11 @@ std::string pixel_warning(const InitialWeightsReport& report, const Recipe& reci
     return "";
   }
   return report.source + " has weights of " + report.naming +
-         ", which are usually trained on pixels that recipe.normalize: " + report.normalize +
-         " gives, and recipe.normalize is " + recipe.normalize +
-         ". Frozen layers and running statistics then see pixels of another scale.";
+         ", which are usually trained with recipe.normalize: " + report.normalize +
+         "; here it is " + recipe.normalize +
+         ", so that frozen layers and running statistics see pixels of another scale. Write "
+         "normalize: " +
+         report.normalize + " if these weights were trained so.";
 }
 
 }  // namespace trainyard
