@@ -37,7 +37,9 @@ SECONDS = 300
 
 IMAGES = {
     "alexnet": 224, "squeezenet1_0": 64, "squeezenet1_1": 64, "resnet18": 64, "resnet50": 64, "resnext50_32x4d": 64,
-    "densenet121": 64,
+    "densenet121": 64, "googlenet": 64, "mobilenet_v2": 64, "mobilenet_v3_small": 64, "mobilenet_v3_large": 64,
+    "mnasnet0_5": 64, "shufflenet_v2_x0_5": 64, "efficientnet_b0": 64, "regnet_x_400mf": 64, "regnet_y_400mf": 64,
+    "convnext_tiny": 64, "swin_t": 64, "vit_b_16": 224, "segmentation.lraspp_mobilenet_v3_large": 64,
 }
 
 # --- transformers: class of the model, its configuration, and changes of the usual small sizes ---
@@ -166,7 +168,13 @@ def make(name):
     if package == "torchvision":
         from torchvision import models
         size = IMAGES[kind]
-        return models.get_model(kind, weights=None), torch.randn(BATCH, 3, size, size)
+        settings = {"weights": None}
+        if kind == "googlenet":
+            settings["init_weights"] = False  # drawing them takes minutes
+        if "." in kind:
+            settings["weights_backbone"] = None
+        model = models.get_model(kind.rsplit(".", maxsplit=1)[-1], **settings)
+        return model, torch.randn(BATCH, 3, size, size)
     import transformers
 
     config, settings = next(kinds[kind] for kinds in (TEXTS, PICTURES, SOUNDS) if kind in kinds)
