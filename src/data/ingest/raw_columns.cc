@@ -71,7 +71,7 @@ int64_t count_columns(const std::vector<size_t>& matches) {
 /// each field.
 bool has_number_values(std::span<const std::string_view> fields,
                        const std::vector<size_t>& matches) {
-  const CellReader cells({});
+  const CellReader cells;
   NameSet numbers;
   bool other_number = false, known_text = false;
   for (size_t i = 0; i < fields.size(); ++i) {
