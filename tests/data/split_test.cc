@@ -220,7 +220,7 @@ TEST(Split, ByGroupKeepsGroupsTogether) {
 TEST(Split, ByGroupTakesAboutTheShare) {
   std::string text = "x,group,y\n";
   for (int i = 0; i < 600; ++i)
-    text += std::to_string(i) + "," + std::to_string(i % 120) + ",0.5\n";
+    text += std::to_string(i) + "," + std::to_string(i % 120) + "," + std::to_string(i) + ".5\n";
   CsvOptions options = csv_options("y");
   options.target_kind = "numeric";
   options.ignore = {"group"};

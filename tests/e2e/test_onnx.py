@@ -434,11 +434,11 @@ recipe:
         self.assertNotIn("the recipe needs", hints)
 
     def test_everything_missing_is_reported_at_once_and_nothing_is_submitted(self):
-        self.write("odd.onnx", tiny_file("Relu", "Sign", "Det", "Sign"))
+        self.write("odd.onnx", tiny_file("Relu", "Bernoulli", "Det", "Bernoulli"))
         path = self.write("odd.yaml", "dataset: {name: any}\nmodel:\n  onnx: odd.onnx\n"
                                       "recipe: {steps: 1, optimizer: {learning_rate: 0.1}}\n")
-        self.assert_refused(self.daemon.cli("submit", path, check=False), 5, "odd.yaml:3:9: model.onnx: ", "Sign", "Det",
-                            "node1", "node2", "ONNX_UNSUPPORTED")
+        self.assert_refused(self.daemon.cli("submit", path, check=False), 5, "odd.yaml:3:9: model.onnx: ", "Bernoulli",
+                            "Det", "node1", "node2", "ONNX_UNSUPPORTED")
         self.assertNotIn("odd", self.daemon.cli("list").stdout)
 
 

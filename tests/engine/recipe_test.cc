@@ -343,7 +343,7 @@ TEST(Recipe, StopsEarlyAndStaysStopped) {
   ASSERT_TRUE(result.ok()) << result.error().message;
   EXPECT_EQ(result->steps_done, 20);
   EXPECT_EQ(r.series["val/loss"].size(), 4u);
-  EXPECT_NE(r.lines.back().find("stopped early after step 20 of 250"), std::string::npos);
+  EXPECT_NE(r.line_with("stopped early after step 20 of 250"), "");
   const std::string weights = weights_of(job);
   const auto second = run_job(job, again);  // simulates a process killed before its report
   ASSERT_TRUE(second.ok()) << second.error().message;

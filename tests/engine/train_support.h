@@ -68,11 +68,14 @@ class Recorder final : public Reporter {
     failed.emplace_back(step, error);
   }
   void log(std::string_view message) override { lines.emplace_back(message); }
-  /// Returns the first line that contains `part`; empty if none does. The other lines depend on the
-  /// device.
+  void warn(std::string_view message) override { warnings.emplace_back(message); }
+  /// Returns the first line or warning that contains `part`; empty if none does. The other lines
+  /// depend on the device.
   std::string line_with(std::string_view part) const {
-    for (const std::string& line : lines) {
-      if (line.find(part) != line.npos) return line;
+    for (const auto* texts : {&lines, &warnings}) {
+      for (const std::string& text : *texts) {
+        if (text.find(part) != text.npos) return text;
+      }
     }
     return "";
   }
@@ -83,7 +86,7 @@ class Recorder final : public Reporter {
   std::map<std::string, std::map<int64_t, double>> series;  // by key and step
   std::vector<int64_t> saved;
   std::vector<std::pair<int64_t, Error>> failed;
-  std::vector<std::string> lines;
+  std::vector<std::string> lines, warnings;
   std::function<void(int64_t)> on_checkpoint;
   // Stops the run exactly after this step, if the step has a checkpoint: the loss is reported
   // before the checkpoint.

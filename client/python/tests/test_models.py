@@ -51,7 +51,7 @@ def test_generate_refuses(client, letters, trained):
 
 def test_warnings_are_in_the_dataset_the_result_and_the_predictions(client):
     frame = pd.DataFrame({"id": range(1000, 1080), "size": [i * 31 % 80 / 7 for i in range(80)],
-                          "colour": ["red", "blue"] * 40, "big": [int(i * 31 % 80 > 40) for i in range(80)]})
+                          "colour": ["red", "blue"] * 40, "big": [int(i * 17 % 80 > 40) for i in range(80)]})
     dataset = client.upload_frame(frame, "big", name="traps", target_kind="class")
     assert [(w.key, list(w.columns)) for w in dataset.schema.warnings] == [("IDENTIFIER_COLUMN", ["id"])]
     spec = {"dataset": dataset.name, "model": {"mlp": {"hidden": [4]}},

@@ -69,10 +69,9 @@ Status write_folder(const SourceFormat& format, const IngestRequest& request, Ty
     std::vector<DataWarning> warnings;
   };
   std::future<Measured> measured = std::async(when, [&] {
-    Measured m{measure(data.schema, data.train), data.schema.warnings};  // those of the reader
-    std::ranges::move(find_warnings(data.schema, m.statistics, data.train, data.test,
-                                    format.has_columns ? format.name : ""),
-                      std::back_inserter(m.warnings));
+    Measured m{measure(data.schema, data.train), {}};
+    m.warnings = find_warnings(data.schema, m.statistics, data.train, data.test,
+                               format.has_columns ? format.name : "");
     return m;
   });
   ASSIGN_OR_RETURN(const std::string data_digest,
