@@ -125,6 +125,13 @@ bool predicts_classes(const ColumnProfile& c) {
   return c.counts.texts > 0 || named || c.values.size() <= kWholeClassesMax;
 }
 
+int64_t count_marked_classes(const ColumnProfile& target) {
+  if (!predicts_classes(target) || target.counts.form() != CategoryForm::kTexts) return 0;
+  int64_t count = 0;
+  for (const auto& [mark, cells] : target.marks) count += cells;
+  return count;
+}
+
 int64_t pixel_side(const TableProfile& table, size_t target) {
   const auto pixels = std::ssize(table.columns) - 1;
   const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(pixels))));

@@ -24,6 +24,10 @@ Decision decide(const ColumnProfile& column, int64_t rows);
 /// few different whole numbers.
 bool predicts_classes(const ColumnProfile& target);
 
+/// Returns the number of cells such as "None" that an ingest reads as classes of the target, since
+/// it is text; 0 if they are missing, as they are in a target of numbers.
+int64_t count_marked_classes(const ColumnProfile& target);
+
 /// Returns why a column with this trap is left out.
 std::string trap_text(ColumnTrap trap, const ColumnFacts& column);
 

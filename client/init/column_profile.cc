@@ -191,10 +191,12 @@ bool ColumnProfile::identifies_rows() const {
   return static_cast<double>(texts.size()) >= kNearlyAll * most;
 }
 
-Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path) {
+Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path,
+                                     bool target_is_text) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
   ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> rows, open_table(options, *source, "data"));
-  const CellReader cells(options.missing, options.number_style());
+  CellReader cells(options.missing, options.number_style());
+  if (target_is_text) cells.read_target_as_text();
   TableProfile table;
   std::vector<std::string_view> fields;
   for (;;) {

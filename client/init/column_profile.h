@@ -81,7 +81,8 @@ struct TableProfile {
 
 /// Reads the table, without the rows that the options skip because they have no target. Rows with a
 /// different number of fields are skipped too; the ingest reports them. Errors are those of
-/// open_table() and of malformed records.
-Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path);
+/// open_table() and of malformed records. If the target is text, "None" is one of its classes.
+Result<TableProfile> profile_columns(const CsvOptions& options, const std::filesystem::path& path,
+                                     bool target_is_text = false);
 
 }  // namespace trainyard::init

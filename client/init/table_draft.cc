@@ -20,6 +20,7 @@
 #include "src/base/grouped.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/data/statistics.h"
 #include "src/data/table/column_names.h"
 #include "src/data/table/csv_schema.h"
@@ -58,7 +59,7 @@ Result<Target> find_target(const TableProfile& table, const std::string& wish,
   std::vector<std::string> names;
   for (const ColumnProfile& c : table.columns) names.push_back(c.name);
   if (!wish.empty()) {
-    const auto at = std::ranges::find(names, wish);
+    const auto at = std::ranges::find(names, nfc(wish));
     if (at != names.end()) return Target{static_cast<size_t>(at - names.begin())};
     const std::optional<std::string> near =
         wish.size() < 3 ? std::nullopt : nearest_name(wish, names);
@@ -292,7 +293,8 @@ class TableDraft {
     };
     return "In a quick comparison (naive Bayes, " + grouped(worth_->rows) +
            " held-out rows), the words alone predict " + percent(worth_->texts) +
-           (options_.target_kind == "class" ? " of the classes" : " of the sides of the median") +
+           (options_.target_kind == "class" ? " of the classes"
+                                            : " of the answers to whether it is above its median") +
            " right, the other columns " + percent(worth_->columns) + ".";
   }
 
@@ -513,13 +515,14 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
   }
   ASSIGN_OR_RETURN(const Target target, find_target(table, options.target, path.stem().string()));
   csv.target = table.columns[target.column].name;
-  const int64_t missing = table.columns[target.column].counts.missing;
+  const int64_t marked = count_marked_classes(table.columns[target.column]);
+  const int64_t missing = table.columns[target.column].counts.missing - marked;
   const std::vector<std::string> others = other_names(table, target);
   if (missing > 0) {
     // The ingest judges the columns by the rows that have a target, so they are judged here by the
     // same rows.
     csv.missing_target = "skip";
-    ASSIGN_OR_RETURN(table, profile_columns(csv, head.path));
+    ASSIGN_OR_RETURN(table, profile_columns(csv, head.path, /*target_is_text=*/marked > 0));
     if (table.rows == 0) return no_target_values(csv.target);
   }
   TableDraft drafting(csv, std::move(table), target.column, missing);

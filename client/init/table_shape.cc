@@ -19,7 +19,7 @@ namespace trainyard::init {
 namespace {
 
 constexpr size_t kRecordsExamined = 200;
-// the least number of records below a header that consists of numbers, to recognize it
+// A header that consists of numbers is recognized only above at least this many records.
 constexpr size_t kRecordsBelowMin = 3;
 
 struct Record {
@@ -186,7 +186,7 @@ bool has_values_first(const Records& records) {
 bool has_header(Records records, bool ends_in_record) {
   if (records.empty() || records[0].fields.empty()) return true;
   std::vector<std::string>& first = records[0].fields;
-  // the text may end within the last field
+  // The text may end within the last field.
   if (ends_in_record && records.size() == 1 && first.size() > 1) first.pop_back();
   if (records.size() == 1) return are_names(first);
   if (has_text_above_number(records) || has_numbers_as_names(records)) return true;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "client/init/column_fate.h"
 #include "client/init/target_words.h"
 #include "src/data/table/column_names.h"
 #include "src/data/table/csv_schema.h"
@@ -132,7 +133,7 @@ bool is_logarithm(const Context& t, const Candidate& c) {
 bool is_square(const Context& t, const Candidate& c) {
   return c.letters.ends_with("sq") && t.letters.contains(c.letters.substr(0, c.letters.size() - 2));
 }
-/// "y85educ" beside "y85" and "educ".
+/// A product is named after its factors: "y85educ" beside "y85" and "educ".
 bool is_product(const Context& t, const Candidate& c) {
   for (size_t i = 3; i + 1 < c.letters.size(); ++i) {
     if (t.letters.contains(c.letters.substr(0, i)) && t.letters.contains(c.letters.substr(i))) {
@@ -148,7 +149,7 @@ bool is_year_switch(const Context&, const Candidate& c) {
   return !stem.empty() && stem.size() <= 3 && (digits == 2 || digits == 4) &&
          c.profile->values.size() == 2;
 }
-/// "pat1" beside "pat": a lag or a variant of it.
+/// A lag or a variant has a longer name: "pat1" beside "pat".
 bool is_variant(const Context& t, const Candidate& c) {
   const std::string stem = stem_of(c.letters);
   return !stem.empty() && t.letters.contains(stem);
@@ -182,7 +183,7 @@ constexpr Rule kRules[] = {
     {30, "as the last suitable column", is_last},
     {18, "as the first suitable column", is_first},
     {8, "as the last suitable column but one", is_second_last},
-    {18, "as a last column of two values", is_last_switch},
+    {18, "as the last column, which has two values", is_last_switch},
     {30, "as the only measured column", is_only_measured},
     {10, "as a measured column", is_one_of_two_measured},
     {15, "as the column with the most different values", has_most_values},
@@ -235,8 +236,10 @@ bool has_mistakes(const ColumnProfile& column) {
 /// Returns whether a column can be a target: most rows have it, its values are neither all equal
 /// nor all different, all are read, and it is neither an identifier nor a list of dates.
 bool is_fit(const ColumnProfile& column, int64_t rows) {
-  const auto present = static_cast<double>(column.present());
-  if (column.values.size() < 2 || present < kPresentMin * static_cast<double>(rows)) return false;
+  const int64_t marked = count_marked_classes(column);
+  const auto present = static_cast<double>(column.present() + marked);
+  const size_t values = column.values.size() + (marked > 0 ? column.marks.size() : 0);
+  if (values < 2 || present < kPresentMin * static_cast<double>(rows)) return false;
   if (is_identifier_name(column.name) || column.identifies_rows()) return false;
   if (column.numeric()) return !has_mistakes(column);
   return !find_column_trap(column.facts(rows)) && !column.has_other_dates() && column.dates == 0;

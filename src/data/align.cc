@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "src/base/text.h"
 #include "src/base/violations.h"
@@ -89,12 +90,25 @@ std::vector<std::string> other_columns(const DatasetSchema& model, const Dataset
   return names;
 }
 
+/// Refuses numbers in another unit than the model's. `what` is the column or the target.
+void check_unit(const std::optional<std::string>& model, const std::optional<std::string>& data,
+                const std::string& what, Violations& problems) {
+  if (model.value_or("").empty() || data.value_or("").empty() || *model == *data) return;
+  problems.add(kMismatch, "dataset",
+               what + " is in " + quoted_value(*data) + "; the model's is in " +
+                   quoted_value(*model) + ", expected the same unit");
+}
+
 void check_columns(const DatasetSchema& model, const DatasetSchema& data, Violations& problems) {
   const std::vector<size_t> matches = match_schemas(model, data);
   for (size_t i = 0; i < matches.size(); ++i) {
     const ColumnSchema& column = model.columns[i];
     const bool there = matches[i] != kNoColumn;
-    if (there && data.columns[matches[i]].kind == column.kind) continue;
+    if (there && data.columns[matches[i]].kind == column.kind) {
+      check_unit(column.unit, data.columns[matches[i]].unit,
+                 "its column " + quoted_value(column.name), problems);
+      continue;
+    }
     problems.add(kMismatch, "dataset",
                  (there ? "its column " : "lacks the column ") + quoted_value(column.name) +
                      (there ? " is not " : ", which is ") + name_of_kind(column.kind) +
@@ -111,6 +125,7 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
                          : "its targets are classes; the model's target is a number");
     return;
   }
+  check_unit(model.target.unit, data.target.unit, "its target", problems);
   if (model.target.kind != TargetSchema::Kind::kClass) return;
   const std::vector<int32_t> codes = codes_of(data.target.classes, model.target.classes);
   std::vector<bool> reported(codes.size(), false);

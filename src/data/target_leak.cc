@@ -98,13 +98,22 @@ struct RangeColumn {
   }
 };
 
-bool is_small_whole(const float* numbers, size_t stride, int64_t rows, double low, double high) {
-  if (low != std::floor(low) || high - low + 1 > static_cast<double>(kValuesMax)) return false;
+/// Returns the range of a column's stored numbers if they are whole and close together. The
+/// column's statistics are not precise enough for that: its offset has been added to them, which
+/// rounds.
+std::optional<RangeColumn::Range> small_whole_range(const float* numbers, size_t stride,
+                                                    int64_t rows) {
+  RangeColumn::Range range;
   for (int64_t row = 0; row < rows; ++row) {
     const float x = numbers[static_cast<size_t>(row) * stride];
-    if (!std::isnan(x) && x != std::floor(x)) return false;
+    if (std::isnan(x)) continue;
+    range.low = std::min(range.low, x);
+    range.high = std::max(range.high, x);
+    if (x != std::floor(x) || range.high - range.low >= static_cast<float>(kValuesMax)) {
+      return std::nullopt;
+    }
   }
-  return true;
+  return range.low <= range.high ? std::optional(range) : std::nullopt;
 }
 
 class ClassLeaks {
@@ -130,13 +139,10 @@ class ClassLeaks {
         continue;
       }
       const float* first = train.numeric.data() + number;
-      const std::optional<NumberStatistics>& measured = s.numeric[number++];
-      if (!measured || !column.date.empty()) continue;
-      const NumberStatistics numbers = minus_offset(*measured, column.offset);
-      if (is_small_whole(first, numeric, train.rows, numbers.min, numbers.max)) {
-        const auto values = static_cast<int64_t>(numbers.max - numbers.min) + 2;
-        values_.push_back({column.name, first, nullptr, numeric, static_cast<float>(numbers.min),
-                           ValueClasses(values)});
+      if (!s.numeric[number++] || !column.date.empty()) continue;
+      if (const auto range = small_whole_range(first, numeric, train.rows)) {
+        const auto values = static_cast<int64_t>(range->high - range->low) + 2;
+        values_.push_back({column.name, first, nullptr, numeric, range->low, ValueClasses(values)});
       } else if (by_ranges && column.missing_count == 0) {
         ranges_.push_back({column.name, first, numeric});
         ranges_.back().ranges.resize(s.classes.size());
@@ -177,7 +183,8 @@ class ClassLeaks {
                            " rows"});
     }
     for (const RangeColumn& column : ranges_) {
-      if (train_.rows<kRowsOfRangesMin&& * column.widest_gap()> kGapMax) continue;
+      const double gap = *column.widest_gap();
+      if (gap > kGapMax && train_.rows < kRowsOfRangesMin) continue;
       leaks.push_back({column.name, train_.rows,
                        "determines the target by itself: the numbers of each class of " +
                            quoted_value(target_.name) +

@@ -51,7 +51,9 @@ struct NumberColumn {
 
 /// Scans the columns in blocks of rows, which stay in the cache while one column after another is
 /// read. A column is not read further after a number with a fraction.
-std::vector<NumberColumn> scan_numbers(std::span<const float> values, size_t columns) {
+std::vector<NumberColumn> scan_numbers(std::span<const float> values,
+                                       const std::vector<double>& offsets) {
+  const size_t columns = offsets.size();
   constexpr size_t kScanRows = 1024;
   std::vector<NumberColumn> scanned(columns);
   if (columns == 0) return scanned;
@@ -64,7 +66,9 @@ std::vector<NumberColumn> scan_numbers(std::span<const float> values, size_t col
       NumberColumn& column = scanned[c];
       for (size_t row = first; row < end; ++row) {
         const float x = values[row * columns + c];
-        column.counts_rows = column.counts_rows && (x == column.last + 1 || (row == 0 && x == 1));
+        const double number = static_cast<double>(x) + offsets[c];
+        const bool counts = row == 0 ? number == 0 || number == 1 : x == column.last + 1;
+        column.counts_rows = column.counts_rows && counts;
         if (std::isnan(x)) continue;
         if (x != std::floor(x)) {
           column.whole = false;
@@ -215,7 +219,7 @@ std::optional<DataWarning> find_rare_classes(const DatasetSchema& schema,
 
 std::vector<ColumnFacts> find_column_facts(const DatasetSchema& schema, const DatasetStatistics& s,
                                            const TypedRows& train) {
-  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, s.numeric.size());
+  const std::vector<NumberColumn> scanned = scan_numbers(train.numeric, schema.numeric_offsets());
   std::vector<ColumnFacts> facts;
   size_t number = 0;
   for (const ColumnSchema& column : schema.columns) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 
 namespace trainyard {
 namespace {
@@ -49,16 +50,17 @@ std::string why_not_kept(const DatasetSchema& schema, const std::string& column,
 
 void check_column(const DatasetSchema& schema, const std::string& wanted, const std::string& kept,
                   const char* field, Violations& violations) {
-  if (wanted.empty() || wanted == kept) return;
+  const std::string column = nfc(wanted);  // as the dataset's names are
+  if (column.empty() || column == kept) return;
   const std::string option = std::string(field).substr(std::string(field).rfind('.') + 1);
-  violations.add("FIELD_OUT_OF_RANGE", field, why_not_kept(schema, wanted, option));
+  violations.add("FIELD_OUT_OF_RANGE", field, why_not_kept(schema, column, option));
 }
 
 void check_folds(const Recipe& r, const DatasetSchema& schema, Violations& violations) {
   const std::string folds = std::to_string(r.split_folds);
   if (r.validation_split > 0) {
     violations.add("FIELD_CONFLICT", "recipe.validation_split",
-                   "has no effect with recipe.split.folds, of which each holds out 1 of " + folds +
+                   "has no effect with recipe.split.folds: each fold holds out 1 of " + folds +
                        " parts; remove one of them");
   }
   if (r.split_fold == 0) {
@@ -79,7 +81,7 @@ void check_folds(const Recipe& r, const DatasetSchema& schema, Violations& viola
                    "has no effect on one text, whose end is held out; use recipe.validation_split");
     return;
   }
-  const bool by_group = !r.split_group.empty() && r.split_group == schema.split.group;
+  const bool by_group = !r.split_group.empty() && nfc(r.split_group) == schema.split.group;
   const int64_t parts = by_group ? std::ssize(schema.split.group_rows) : schema.train_rows;
   if (r.split_folds <= parts) return;
   violations.add(
@@ -90,7 +92,7 @@ void check_folds(const Recipe& r, const DatasetSchema& schema, Violations& viola
 }
 
 void check_groups(const Recipe& r, const DatasetSchema& schema, Violations& violations) {
-  if (r.split_group.empty() || r.split_group != schema.split.group) return;
+  if (r.split_group.empty() || nfc(r.split_group) != schema.split.group) return;
   if (schema.split.group_rows.size() > 1) return;
   violations.add("FIELD_OUT_OF_RANGE", kSplitGroup,
                  quoted_value(r.split_group) +

@@ -437,6 +437,33 @@ TEST_F(Init, ColumnsAreJudgedByTheRowsThatHaveATarget) {
   EXPECT_EQ(csv.missing_target(), v1::CsvFormat::SKIP);
 }
 
+TEST_F(Init, NoneIsAClassAmongTextsButAnEmptyTargetIsMissing) {
+  const auto rows = [](int gap) {
+    return sixty("a,severity", [gap](int i) {
+      const char* const names[] = {"None", "Mild", "Severe"};
+      return whole(i, 40) + ".5," + (i % gap == gap - 1 ? "" : names[i % 3]);
+    });
+  };
+  const auto left_out = [](const JobDraft& made) {
+    return std::ranges::any_of(made.notes, [](const std::string& note) {
+      return note == "6 rows without a target: left out.";
+    });
+  };
+  const fs::path whole_table = write("t.csv", rows(100)), gaps = write("gaps.csv", rows(10));
+  EXPECT_NE(dataset(whole_table, "severity").csv().missing_target(), v1::CsvFormat::SKIP);
+  EXPECT_EQ(dataset(gaps, "severity").csv().missing_target(), v1::CsvFormat::SKIP);
+  const Result<JobDraft> made = draft(gaps, "severity");
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  EXPECT_TRUE(left_out(*made));
+}
+
+TEST_F(Init, ADecomposedNameOfTheTargetIsFound) {
+  const fs::path path =
+      write("t.csv",
+            sixty("a,caf\u00e9", [](int i) { return whole(i, 40) + ".5," + (i % 3 ? "p" : "q"); }));
+  EXPECT_EQ(dataset(path, "cafe\u0301").csv().target(), "caf\u00e9");
+}
+
 TEST_F(Init, WholeNumbersAreClassesIfTheyAreFewOrNamedSo) {
   const auto kind = [&](const std::string& name, int different) {
     return dataset(write("t.csv", sixty("a," + name,

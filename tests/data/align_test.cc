@@ -86,6 +86,24 @@ TEST(AlignedRows, AnotherTargetOrKindIsRefused) {
       << kind.error().message;
 }
 
+TEST(AlignedRows, NumbersInAnotherUnitAreRefused) {
+  CsvOptions options = csv_options("price");
+  options.target_kind = "numeric";
+  options.numbers = {"weight", "price"};
+  const IngestedCsv model(options, "weight,price\n3 kg,$5\n4 kg,$6\n");
+  const IngestedCsv plain(options, "weight,price\n3,5\n4,6\n");
+  const IngestedCsv other(options, "weight,price\n3 lb,EUR 5\n4 lb,EUR 6\n");
+  ASSERT_TRUE(model.ok() && plain.ok() && other.ok()) << other.message();
+  EXPECT_TRUE(AlignedRows::align(model->schema(), plain->schema(), plain->train()).ok());
+  const auto rows = AlignedRows::align(model->schema(), other->schema(), other->train());
+  ASSERT_FALSE(rows.ok());
+  ASSERT_EQ(rows.error().violations.size(), 2u) << rows.error().message;
+  EXPECT_EQ(rows.error().violations[0].description,
+            "its column 'weight' is in 'lb'; the model's is in 'kg', expected the same unit");
+  EXPECT_EQ(rows.error().violations[1].description,
+            "its target is in 'EUR'; the model's is in '$', expected the same unit");
+}
+
 TEST(AlignedRows, TokensAreMatchedByTheirText) {
   const IngestedText model("abcdabcd"), other("dxca");
   ASSERT_TRUE(model.ok() && other.ok());

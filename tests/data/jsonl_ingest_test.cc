@@ -253,8 +253,8 @@ TEST(Dates, ColumnsOfDatesBecomeNumbersInTrainingAndInPredict) {
     EXPECT_EQ(parsed->numeric, copy(d->train().numeric.first(6)));
   }
   EXPECT_EQ(parse_raw_rows(s, "csv", "1,5.1.2026\n").error().message,
-            "rows: row 1 (line 1), column 'when': '5.1.2026' is not a date, expected ISO 8601 such "
-            "as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
+            "rows: row 1 (line 1), column 'when': '5.1.2026' is not a date, expected the year "
+            "first, such as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
 }
 
 TEST(Dates, ATimeOfDayInTheTrainingRowsAddsItsColumns) {
@@ -296,8 +296,8 @@ TEST(Dates, OptionsMustMatch) {
                   .message()
                   .starts_with("csv.date: has no effect with csv.text"));
   EXPECT_EQ(IngestedCsv(with_date("when"), "when,y\n2026-01-05,p\n2026-13-05,q\n").message(),
-            "data: row 2 (line 3), column 'when': '2026-13-05' is not a date, expected ISO 8601 "
-            "such as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
+            "data: row 2 (line 3), column 'when': '2026-13-05' is not a date, expected the year "
+            "first, such as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00");
 }
 
 TEST(Tabs, SeparateFieldsThatMayBeEmptyOrContainBlanks) {

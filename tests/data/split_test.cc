@@ -288,6 +288,27 @@ TEST(Split, ColumnsComeFromJsonLinesToo) {
   EXPECT_EQ(d->schema().split.group_rows, (Counts{1, 2, 1})) << "7 and 7.0 are one group";
 }
 
+TEST(Split, DecomposedNamesOfColumnsAreComposed) {
+  CsvOptions options = csv_options("y");
+  options.group = "cafe\u0301";
+  options.time = "e\u0301te\u0301";
+  options.numbers = {"poids a\u0300 vide"};
+  const IngestedCsv d(options,
+                      "caf\u00e9,\u00e9t\u00e9,poids \u00e0 vide,y\np,1,3 kg,a\nq,2,4 kg,b\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(d->schema().split.group, "caf\u00e9");
+  EXPECT_EQ(d->schema().split.time, "\u00e9t\u00e9");
+}
+
+TEST(Split, GroupsHaveShortNames) {
+  CsvOptions options = csv_options("y");
+  options.ignore = {"g"};
+  options.group = "g";
+  EXPECT_EQ(IngestedCsv(options, "g,x,y\np,1,a\n" + std::string(257, 'q') + ",2,b\n").message(),
+            "data: row 2 (line 3), column 'g': a text of 257 bytes is too long for the name of a "
+            "group (at most 256 bytes)");
+}
+
 TEST(Split, SkippedRowsHaveNoGroup) {
   CsvOptions options = csv_options("y");
   options.missing_target = "skip";

@@ -117,5 +117,17 @@ TEST(TableStructure, APageInPlaceOfATableIsNamed) {
       "stored a web page in place of the file: use the link to the data itself.");
 }
 
+TEST(TableStructure, ATagMayBeginTheFirstValue) {
+  CsvOptions options = csv_options("c1");
+  options.header = false;
+  options.text = {"c0"};
+  const IngestedCsv d(options, "<div>good</div>,a\n<b>bad</b>,b\n");
+  ASSERT_TRUE(d.ok()) << d.message();
+  EXPECT_EQ(d->schema().train_rows, 2);
+  for (const char* text : {"<div>good</div>\n", "<html>good</html>\n"}) {
+    EXPECT_TRUE(parse_raw_rows(d->schema(), "csv", text).ok()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard

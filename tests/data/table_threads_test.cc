@@ -188,6 +188,14 @@ TEST(TableThreads, ReportTheFirstBadRow) {
   EXPECT_NE(expect_same(csv_options("y"), "x,y\n1,a\n2,b\n", "x,y\n1,a\n2,c\n"), "");
 }
 
+TEST(TableThreads, ReadATargetWithAUnit) {
+  CsvOptions options = csv_options("y");
+  options.numbers = {"y"};
+  const std::string refused = expect_same(options, "x,y\n1,5 kg\n2,5.0 kg\n3,5\n");
+  EXPECT_NE(refused.find("has the value 5 in all rows"), std::string::npos) << refused;
+  EXPECT_EQ(expect_same(options, "x,y\n1,5 kg\n2,6 kg\n3,(7)\n"), "");
+}
+
 TEST(TableThreads, CountCategoriesOfAllBlocksTogether) {
   std::string text = "k,y\n";
   for (int64_t i = 0; i <= kCategoriesMax; ++i) text += "k" + std::to_string(i) + ",1\n";

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "src/data/row_copies.h"
+#include "src/data/statistics.h"
 #include "tests/data/data_samples.h"
 
 namespace trainyard {
@@ -107,6 +108,16 @@ TEST(DataWarnings, AColumnThatRevealsTheClass) {
       << "the ranges overlap";
 }
 
+TEST(DataWarnings, AColumnWhoseOffsetRoundsRevealsTheClass) {
+  // The largest number minus the offset is 3, but 3 plus the offset rounds to 134217730.5.
+  EXPECT_EQ(warnings_of(table("leak,size,y", 70,
+                              [](int i) {
+                                return str(134217724 + i % 7) + (i % 7 < 6 ? ".5" : ".50000003") +
+                                       "," + noise(i) + (i % 7 < 3 ? ",yes" : ",no");
+                              })),
+            Keys{"TARGET_LEAK leak"});
+}
+
 TEST(DataWarnings, FewRowsOrManyValuesGiveNoWarning) {
   // 20 rows are too few to conclude anything; and with 60 values in 240 rows, values determine the
   // class by chance.
@@ -184,6 +195,25 @@ TEST(DataWarnings, IdentifiersAreRecognizedByWhatTheyAre) {
   EXPECT_EQ(warnings_of(rows("area", [](int i) { return 100 + i * 5; })), Keys{}) << "it rises";
   EXPECT_EQ(warnings_of(rows("Wealth", [](int i) { return 1 + i * 37 % 60; })), Keys{})
       << "ranks, in any order";
+}
+
+TEST(DataWarnings, NumbersWithAnOffsetMayCountTheRows) {
+  const auto counts_from = [](float first) {
+    DatasetSchema schema;
+    schema.columns.resize(1);
+    schema.columns[0].name = "n";
+    schema.columns[0].offset = 100;
+    schema.target.kind = TargetSchema::Kind::kNumeric;
+    TypedRows train;
+    for (; train.rows < 60; ++train.rows) {
+      train.numeric.push_back(first + static_cast<float>(train.rows));
+      train.target_numeric.push_back(static_cast<float>(train.rows % 7));
+    }
+    return find_column_facts(schema, measure(schema, train), train).at(0).counts_rows;
+  };
+  EXPECT_TRUE(counts_from(-99));
+  EXPECT_TRUE(counts_from(-100));
+  EXPECT_FALSE(counts_from(1)) << "the first number is 101";
 }
 
 TEST(DataWarnings, RareClasses) {

@@ -211,13 +211,12 @@ TEST(ValidationRows, SettingsWithoutEffectAndUnknownColumnsAreRefused) {
   EXPECT_EQ(folds(101, 1).find("recipe.split.folds: 101 is out of range, expected 2..100"), 0u);
   EXPECT_EQ(folds(13, 1, "patient"),
             "recipe.split.folds: 13 is more than the 11 groups of 'patient', expected 2..11");
-  EXPECT_EQ(
-      refusal([](Recipe& r) {
-        r.split_folds = 5;
-        r.split_fold = 1;
-      }),
-      "recipe.validation_split: has no effect with recipe.split.folds, of which each holds out "
-      "1 of 5 parts; remove one of them");
+  EXPECT_EQ(refusal([](Recipe& r) {
+              r.split_folds = 5;
+              r.split_fold = 1;
+            }),
+            "recipe.validation_split: has no effect with recipe.split.folds: each fold holds out "
+            "1 of 5 parts; remove one of them");
   EXPECT_NE(refusal([](Recipe& r) {
               r.validation_split = 0;
               r.split_time = "day";

@@ -12,7 +12,9 @@ from conftest import PROGRAM, SOURCE, digits_spec
 from test_jobs import refused
 
 import trainyard
-from trainyard._cells import csv_records, read_date, read_number
+from trainyard import v1
+from trainyard._cells import NumberReader, category_reader, csv_records, read_date, read_number
+from trainyard._encoding import ROWS_VERSION, RowEncoder
 from trainyard.data import table_to_csv, values_to_csv
 
 pytest.importorskip("onnxruntime", reason="needs onnxruntime (pip install 'client/python[test]')")
@@ -234,7 +236,7 @@ def test_errors_in_rows_name_row_and_column(late):
 
     assert wrong([{**row, "age": "old"}], "rows[0], column 'age': 'old' is not a number").reason == "DATASET_INVALID"
     wrong([row, {**row, "age": 1e39}], "rows[1], column 'age'", "finite number of 32 bits")
-    wrong([row, {**row, "day": "31.1.2024"}], "rows[1], column 'day'", "ISO 8601")
+    wrong([row, {**row, "day": "31.1.2024"}], "rows[1], column 'day'", "expected the year first")
     wrong([{"Year": 1, "colour": "red", "ages": 2}], "the columns 'age', 'port', 'day', 'deck' and 'left_at', which the "
           "model learned from, are missing; is 'ages' meant to be 'age'?")
     wrong([{key: value for key, value in row.items() if key != "port"}],
@@ -297,6 +299,26 @@ def test_models_that_predict_no_rows_are_refused(client, tmp_path):
     assert error.reason == "PREDICT_UNSUPPORTED"
 
 
+def test_a_file_of_another_version_says_what_to_do():
+    for version, words in ((ROWS_VERSION - 1, "export it again"), (ROWS_VERSION + 1, "update this package")):
+        refused(trainyard.InvalidArgumentError, lambda: RowEncoder({"rows": json.dumps({"version": version})}, {}), words)
+
+
+def test_categories_that_are_numbers_are_read_in_the_style_of_the_file():
+    read, are_texts = category_reader(["7", "1000"], NumberReader(",", ".", plain_first=False))
+    assert not are_texts
+    assert [read(text) for text in ("1.000", "7,0", "7", "x")] == ["1000", "7", "7", "x"]
+
+
+def test_a_column_without_a_name_is_named_by_its_position():
+    rows = {"version": ROWS_VERSION, "missing_values": [], "decimal": ".", "thousands": "", "delimiter": ",",
+            "ignored_columns": [], "source_columns": ["Unnamed: 0", "x", "y"]}
+    columns = [{"name": name, "kind": "numeric"} for name in ("Unnamed: 0", "x")]
+    encoder = RowEncoder({"rows": json.dumps(rows), "columns": json.dumps(columns), "target": "y"}, {})
+    encoded = encoder.encode(v1.PredictRequest(csv=b",x\n1,2\n"), named=True, first_row=0)
+    assert encoded.arrays["numeric"].tolist() == [[1, 2]]
+
+
 def test_cells_are_read_strictly():
     for text, value in (("1", 1), ("+1.5", 1.5), ("-.5e-2", -0.005), ("5.", 5), ("1E3", 1000), ("1e-400", 0)):
         assert read_number(text) == value
@@ -309,7 +331,7 @@ def test_cells_are_read_strictly():
     for text in ("2024-02-30", "2023-02-29", "0000-01-01", "24-01-01", "2024-1-1", "2024-01-01T24:00", "2024-01-01T10",
                  "2024-01-01T10:60", "2024-01-01T10:00:60", "2024-01-01T10:00:00.", "2024-01-01Z", "2024-01-01T10:00+24:00",
                  "2024-01-01T10:00 +01:00", "2024-01-01T10:00:00+01:00x", "tomorrow"):
-        with pytest.raises(ValueError, match="ISO 8601"):
+        with pytest.raises(ValueError, match="expected the year first"):
             read_date(text, 5)
 
 

@@ -48,7 +48,7 @@ constexpr auto kForeignKinds = std::to_array<ForeignKind>({
      "'select * from TABLE' > TABLE.csv"},
     {"\0\1\0\0Standard Jet DB"sv, "an Access database", "", kAccess},
     {"\0\1\0\0Standard ACE DB"sv, "an Access database", "", kAccess},
-    // the first half of the 32 bytes with which these files begin
+    // This is the first half of the 32 bytes with which these files begin.
     {"\0\0\0\0\0\0\0\0\0\0\0\0\xc2\xea\x81\x60"sv, "a SAS table (.sas7bdat)",
      "read_sas('{file}', format='sas7bdat')"},
     {"HEADER RECORD*******LIBRARY HEADER RECORD", "a SAS transport file (.xpt)",
@@ -146,6 +146,14 @@ const ForeignKind* find_markup(std::string_view text, bool named_html) {
   const bool xml = start.starts_with("<?xml") || start.starts_with("<!doctype");
   if (!html) return xml ? &kXml : nullptr;
   return lower(text).find("<table") == std::string::npos ? &kPage : &kTablePage;
+}
+
+const ForeignKind* find_document(std::string_view text) {
+  const size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  const std::string start = lower(text.substr(begin, 16));
+  const auto begins = [&](std::string_view tag) { return start.starts_with(tag); };
+  return begins("<!doctype html") || begins("<html") || begins("<?xml") ? find_markup(text)
+                                                                        : nullptr;
 }
 
 const ForeignKind* find_table_script(std::string_view text, std::string_view file) {

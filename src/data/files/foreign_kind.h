@@ -25,6 +25,10 @@ const ForeignKind* find_foreign_kind(std::string_view start);
 /// languages. `named_html` says that the file's name is that of a page, which a tag need not prove.
 const ForeignKind* find_markup(std::string_view text, bool named_html = false);
 
+/// Returns find_markup() of a whole document, which begins with its declaration or with <html>;
+/// null for other texts, since a tag may as well begin the first value of a table.
+const ForeignKind* find_document(std::string_view text);
+
 /// Returns the kind of a text that holds a table in the language of another program, by its file's
 /// name: Weka's ARFF, or an SQL script; null for other texts.
 const ForeignKind* find_table_script(std::string_view text, std::string_view file);

@@ -51,6 +51,13 @@ Status read_header(FileTree& tree, ListedImage& image) {
   return {};
 }
 
+/// Returns whether the path is that of the file of labels, in the tree or below its first folder.
+bool is_labels_path(const std::string& path, const std::string& labels) {
+  if (labels.empty()) return false;
+  const std::string wanted = nfc(labels);
+  return nfc(path) == wanted || nfc(below_first(path)) == wanted;
+}
+
 /// Lists all images of the tree, and reads the file of labels if the options name one.
 Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<Labels>& labels) {
   Problems problems;
@@ -63,8 +70,7 @@ Status scan(const ImagesOptions& options, ImageListing& listing, std::optional<L
       ListedImage& image = listing.images.emplace_back();
       image.path = path;
       if (Status s = read_header(*listing.tree, image); !s.ok()) return s;
-    } else if (!options.labels.empty() &&
-               (path == options.labels || below_first(path) == options.labels)) {
+    } else if (is_labels_path(path, options.labels)) {
       if (labels) return dataset_error(place, "the labels file appears twice");
       ASSIGN_OR_RETURN(std::string content, read_tree_file(*listing.tree, kLabelsBytesMax, place));
       labels = Labels{path, std::move(content)};

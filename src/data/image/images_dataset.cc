@@ -44,7 +44,7 @@ Status check_options(const ImagesOptions& o, bool has_test) {
                          std::to_string(o.channels) + ", expected 1 (gray) or 3 (color)");
   }
   if (!o.damaged.empty() && o.damaged != "skip") {
-    return dataset_error("images.damaged", quoted_value(o.damaged) + ", expected skip or nothing");
+    return dataset_error("images.damaged", quoted_value(o.damaged) + ", expected refuse or skip");
   }
   return check_test_share(o.test_share, has_test, "images.test_share");
 }

@@ -36,8 +36,9 @@ CsvOptions table_options(const IngestRequest& request) {
   CsvOptions options = request.csv;
   options.json_lines = request.format == "jsonl";
   // The names of columns are in NFC, too.
-  options.target = nfc(options.target);
-  for (auto* names : {&options.categorical, &options.ignore, &options.date, &options.text}) {
+  for (auto* name : {&options.target, &options.group, &options.time}) *name = nfc(*name);
+  for (auto* names :
+       {&options.categorical, &options.ignore, &options.date, &options.text, &options.numbers}) {
     std::ranges::transform(*names, names->begin(), nfc);
   }
   return options;

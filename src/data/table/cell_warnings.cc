@@ -17,8 +17,10 @@
 namespace trainyard {
 namespace {
 
-constexpr double kExactFloatMax = 16777216;         // 2^24
-constexpr int64_t kLostRowsMax = int64_t{1} << 20;  // rows that are searched for lost digits
+constexpr double kExactFloatMax = 16777216;  // 2^24
+// The most numbers that are searched for lost digits, and the least number of rows.
+constexpr int64_t kLostNumbersMax = int64_t{1} << 20;
+constexpr int64_t kLostRowsMin = 64;
 constexpr double kLostShareMin = 0.01;
 
 /// The cells of a column of names: the categories of a feature, or the classes.
@@ -168,15 +170,22 @@ std::vector<LongColumn> long_columns(const CsvScan& scan, const DatasetSchema& s
 }
 
 Status read_values(const CsvOptions& options, const CellReader& cells,
-                   const std::filesystem::path& path, const std::vector<std::string>& names,
+                   const std::filesystem::path& path, const CsvScan& scan,
                    std::vector<LongColumn>& columns) {
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, "data"));
   ASSIGN_OR_RETURN(const std::unique_ptr<TableReader> table,
-                   open_table(options, *source, "data", names));
+                   open_table(options, *source, "data", scan.names));
+  const auto target =
+      static_cast<size_t>(std::ranges::find(scan.names, options.target) - scan.names.begin());
+  const int64_t rows =
+      std::min(scan.rows, std::max(kLostRowsMin, kLostNumbersMax / std::ssize(columns)));
+  for (LongColumn& column : columns) column.values.reserve(static_cast<size_t>(rows));
   std::vector<std::string_view> fields;
-  for (int64_t row = 0; row < kLostRowsMax; ++row) {
+  for (int64_t row = 0; row < rows;) {
     ASSIGN_OR_RETURN(const bool more, table->next(fields));
     if (!more) break;
+    if (is_skipped(options, cells, fields, target)) continue;
+    ++row;
     for (LongColumn& column : columns) {
       if (column.index >= fields.size()) continue;
       const std::string_view text = fields[column.index];
@@ -248,7 +257,7 @@ Result<std::vector<DataWarning>> find_cell_warnings(const CsvOptions& options,
   add_mixed_zones(scan, warnings);
   std::vector<LongColumn> columns = long_columns(scan, schema);
   if (columns.empty()) return warnings;
-  if (Status s = read_values(options, cells, path, scan.names, columns); !s.ok()) {
+  if (Status s = read_values(options, cells, path, scan, columns); !s.ok()) {
     return std::move(s).error();
   }
   for (LongColumn& column : columns) add_lost_digits(options, scan, column, warnings);

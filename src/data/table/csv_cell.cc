@@ -90,8 +90,8 @@ bool has_no_fraction(double value) {
   return value == static_cast<double>(static_cast<int64_t>(value));
 }
 
-/// Removes the mark between groups of digits from the begin of `text`. A space also stands for the
-/// no-break spaces that are used like it.
+/// Removes the mark between groups of digits from the beginning of `text`. A space also stands for
+/// the no-break spaces that are used like it.
 bool take_mark(std::string_view& text, std::string_view mark) {
   if (text.starts_with(mark)) {
     text.remove_prefix(mark.size());

@@ -206,19 +206,28 @@ struct ScannedColumns {
   size_t target = SIZE_MAX;
   std::vector<DateCounts*> dates;  // by column: its counts if it is in `date`, else null
   std::vector<bool> spelled;       // by column: listed in `numbers`
+  // The lists of the options, in which each column is looked up.
+  std::unordered_set<std::string_view> date_names, number_names;
 };
 
 /// Adds the columns that a new row of JSON lines brought. All rows before lack their value.
 void add_columns(const CsvOptions& options, const std::vector<std::string>& names, CsvScan& scan,
                  ScannedColumns& columns) {
+  if (scan.counts.empty()) {
+    columns.date_names = {options.date.begin(), options.date.end()};
+    columns.number_names = {options.numbers.begin(), options.numbers.end()};
+  }
   for (size_t i = scan.counts.size(); i < names.size(); ++i) {
     scan.counts.emplace_back().missing = scan.rows;
     if (names[i] == options.target) columns.target = i;
-    const bool is_date = std::ranges::find(options.date, names[i]) != options.date.end();
+    const bool is_date = columns.date_names.contains(names[i]);
     columns.dates.push_back(is_date ? &scan.dates[names[i]] : nullptr);
-    columns.spelled.push_back(std::ranges::find(options.numbers, names[i]) !=
-                              options.numbers.end());
+    columns.spelled.push_back(columns.number_names.contains(names[i]));
   }
+}
+
+Cell read_target(const CellReader& cells, std::string_view text, const ScannedColumns& columns) {
+  return columns.spelled[columns.target] ? read_spelled(cells, text).cell : cells.read(text);
 }
 
 void count_row(const CellReader& cells, std::span<const std::string_view> fields,
@@ -235,9 +244,7 @@ void count_row(const CellReader& cells, std::span<const std::string_view> fields
   if (columns.target >= fields.size()) return;
   const std::string_view target = fields[columns.target];
   if (cells.is_missing_target(target)) return;
-  const Cell cell =
-      columns.spelled[columns.target] ? read_spelled(cells, target).cell : cells.read(target);
-  note_target_value(cell, target, scan.target_values);
+  note_target_value(read_target(cells, target, columns), target, scan.target_values);
 }
 
 void note_skipped(const CellReader& cells, std::span<const std::string_view> fields, size_t target,
@@ -341,7 +348,8 @@ bool scan_block(const CsvOptions& options, const CellReader& cells, BlockRows& r
     count_row(cells, fields, part.columns, part.scan);
     if (part.scan.target_values.size() > part.targets.size()) {
       const std::string_view target = fields[part.columns.target];
-      part.targets.emplace_back(block.index, target_value(cells.read(target), target));
+      const Cell cell = read_target(cells, target, part.columns);
+      part.targets.emplace_back(block.index, target_value(cell, target));
     }
     return true;
   });

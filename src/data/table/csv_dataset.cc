@@ -135,10 +135,9 @@ void warn_of_left_out(const CsvOptions& options, const CsvScan& train,
   std::vector<std::string> nameless;
   for (size_t i = 0; i < train.names.size(); ++i) {
     const std::string& name = train.names[i];
+    if (!is_nameless_and_empty(train, i) || name == options.target) continue;
     const bool asked = std::ranges::find(options.ignore, name) != options.ignore.end();
-    if (is_nameless_and_empty(train, i) && !asked && name != options.target) {
-      nameless.push_back(name);
-    }
+    if (!asked) nameless.push_back(name);
   }
   if (!nameless.empty()) {
     schema.warnings.push_back(

@@ -124,16 +124,22 @@ std::string CsvReader::line_place(int64_t line) const {
   return what_ + ": line " + std::to_string(line);
 }
 
+Error CsvReader::refuse_kind(const ForeignKind& kind, const char* expected) const {
+  return dataset_error(what_, "this is " + std::string(kind.what) + ", expected " + expected +
+                                  ". " + remedy_of(kind, "FILE"));
+}
+
+Status CsvReader::refuse_page() {
+  if (Status s = start(); !s.ok()) return s;
+  const ForeignKind* const kind = find_document({buffer_.data() + begin_, end_ - begin_});
+  return kind == nullptr ? Status() : Status(refuse_kind(*kind, "a table"));
+}
+
 Status CsvReader::start() {
   started_ = true;
   if (Status s = fill(); !s.ok()) return s;
   const std::string_view text(buffer_.data(), end_);
-  const auto refuse = [&](const ForeignKind& kind, const char* expected) {
-    return dataset_error(what_, "this is " + std::string(kind.what) + ", expected " + expected +
-                                    ". " + remedy_of(kind, "FILE"));
-  };
-  if (const ForeignKind* kind = find_foreign_kind(text)) return refuse(*kind, "text in UTF-8");
-  if (const ForeignKind* kind = find_markup(text)) return refuse(*kind, "a table");
+  if (const ForeignKind* kind = find_foreign_kind(text)) return refuse_kind(*kind, "text in UTF-8");
   if (text.starts_with(kByteOrderMark)) {
     begin_ = kByteOrderMark.size();
   }

@@ -21,6 +21,8 @@
 
 namespace trainyard {
 
+struct ForeignKind;
+
 /// A first line by which Excel names the delimiter of a CSV file: "sep=;".
 struct SeparatorLine {
   char delimiter = ',';
@@ -41,6 +43,8 @@ class CsvReader {
   /// was cut by its quotes, so a quote within an unquoted field is refused.
   CsvReader(std::vector<char> text, size_t size, char delimiter, std::string what);
 
+  /// Refuses a source that is a page in HTML or XML in place of a table. Call it before next().
+  Status refuse_page();
   /// Reads the next record; returns false at the end. The views are valid until the following call.
   /// Refusal: DATASET_INVALID with the line, after which nothing can be read.
   Result<bool> next(std::vector<std::string_view>& fields);
@@ -72,6 +76,7 @@ class CsvReader {
   Status start();
   Status skip_separator_line();
   void replace_cr(size_t begin);
+  Error refuse_kind(const ForeignKind& kind, const char* expected) const;
   Error refuse_field(size_t position, const Span& span) const;
   void finish(std::vector<std::string_view>& fields);
   Error too_long() const;

@@ -106,18 +106,19 @@ Status check_number_style(const CsvOptions& options) {
 /// Checks the columns of numbers with units. The target may be one of them.
 Status check_numbers(const CsvOptions& options, const std::vector<std::string>& columns) {
   const std::string field = options.field("numbers");
-  const auto has = [](const std::vector<std::string>& names, const std::string& name) {
-    return std::ranges::find(names, name) != names.end();
-  };
+  if (options.numbers.empty()) return {};
+  const NameSet known = set_of(columns);
+  const std::pair<const char*, NameSet> lists[] = {{"ignore", set_of(options.ignore)},
+                                                   {"categorical", set_of(options.categorical)},
+                                                   {"date", set_of(options.date)},
+                                                   {"text", set_of(options.text)}};
   for (const std::string& name : options.numbers) {
-    if (!has(columns, name)) {
+    if (!known.contains(name)) {
       return dataset_error(field,
                            quoted_value(name) + " is not a column" + did_you_mean(name, columns));
     }
-    for (const auto& [option, names] :
-         {std::pair("ignore", &options.ignore), std::pair("categorical", &options.categorical),
-          std::pair("date", &options.date), std::pair("text", &options.text)}) {
-      if (!has(*names, name)) continue;
+    for (const auto& [option, names] : lists) {
+      if (!names.contains(name)) continue;
       return dataset_error(field, quoted_value(name) + " is in " + options.field(option) + " too");
     }
     if (!options.image.empty()) {

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kDaySeconds = 86400;
 
-/// Removes exactly `count` digits from the begin of `text` and returns their value.
+/// Removes exactly `count` digits from the beginning of `text` and returns their value.
 std::optional<int> take_digits(std::string_view& text, size_t count) {
   if (text.size() < count) return std::nullopt;
   int value = 0;

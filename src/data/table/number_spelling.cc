@@ -69,7 +69,7 @@ CellParts split_cell(std::string_view text, char decimal) {
   if (parts.after.starts_with(decimal)) parts.after.remove_prefix(1);
   trim(parts.before);
   trim(parts.after);
-  // a sign before or after a currency, or at the end as in accounts
+  // The sign is before or after a currency, or at the end as in accounts.
   const bool at_end = take_back(parts.after, kMinus);
   const bool signed_number =
       at_end || take_front(parts.before, kMinus) || take_back(parts.before, kMinus);
@@ -127,7 +127,7 @@ std::optional<NumberSpelling> try_style(std::span<const std::string_view> texts,
     letters += has_letter(parts.after) ? 1 : 0;
   }
   // A unit of letters may as well be a part of a few names, or of names such as "136A". If all
-  // numbers were negative, "50-" would rather be the begin of a range.
+  // numbers were negative, "50-" would rather begin a range.
   const bool names = texts.size() <= kNamesMax || 2 * letters < texts.size();
   if ((letters > 0 && names) || accounts == texts.size()) return std::nullopt;
   return found;

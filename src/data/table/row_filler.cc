@@ -19,7 +19,7 @@ constexpr const char* kTargetMissing =
 std::string expected_dates(DateOrder order) {
   switch (order) {
     case DateOrder::kYearFirst:
-      return ", expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 or "
+      return ", expected the year first, such as 2026-01-31, 2026-01-31T12:30:05 or "
              "2026-01-31T12:30:05+01:00";
     case DateOrder::kDayFirst:
       return " with the day first, such as 31.01.2026 or 31/1/26 12:30";

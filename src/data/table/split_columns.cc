@@ -17,7 +17,7 @@
 namespace trainyard {
 namespace {
 
-/// Returns names.size() for an empty name.
+/// Returns the index of the column with this name; names.size() for an empty name.
 size_t column_of(const std::vector<std::string>& names, const std::string& name) {
   if (name.empty()) return names.size();
   return static_cast<size_t>(std::ranges::find(names, name) - names.begin());
@@ -36,16 +36,23 @@ class GroupReader {
     const std::string name = missing           ? ""
                              : cell.is_whole() ? whole_number_name(cell, text)
                                                : nfc(text);
+    if (name.size() > kNameBytesMax) {
+      return "a text of " + std::to_string(name.size()) +
+             " bytes is too long for the name of a group (at most " +
+             std::to_string(kNameBytesMax) + " bytes)";
+    }
     const auto group = static_cast<int32_t>(rows_.size());
     const int32_t code = groups_.emplace(name, group).first->second;
     if (code == group) rows_.push_back(0);
     ++rows_[static_cast<size_t>(code)];
     codes_.push_back(code);
-    const bool first_too_many = code == group && std::ssize(rows_) == kGroupsMax + 1;
-    if (!first_too_many) return "";
+    if (!too_many()) return "";
     return "more than " + std::to_string(kGroupsMax) +
            " different values, which is too many groups";
   }
+  /// Returns whether there are more than kGroupsMax groups, so that no further row needs to be
+  /// read.
+  bool too_many() const { return std::ssize(rows_) > kGroupsMax; }
   void finish(TypedDataset& data) {
     data.train.group = std::move(codes_);
     data.schema.split.group_rows = std::move(rows_);
@@ -168,7 +175,7 @@ Status read_split_columns(const CsvOptions& options, const CellReader& cells, co
   const auto changed = [&] {
     return dataset_error(file.role, "the file changed while it was read");
   };
-  while (!problems.full()) {
+  while (!problems.full() && !groups.too_many()) {
     ASSIGN_OR_RETURN(const bool more, table->next(fields));
     if (!more) break;
     if (fields.size() != names.size()) return changed();

@@ -11,7 +11,8 @@ namespace trainyard {
 /// and adds their values to the schema and to the training rows. Values of a group are equal if
 /// their texts are, whole numbers if their values are; rows without a value are one group. A time
 /// is a date or a number. Refusals: a row without a time, times of both kinds, more than kGroupsMax
-/// groups, and a file that changed after the first pass.
+/// groups, a group with a text longer than kNameBytesMax, and a file that changed after the first
+/// pass.
 Status read_split_columns(const CsvOptions& options, const CellReader& cells, const TableFile& file,
                           TypedDataset& data);
 

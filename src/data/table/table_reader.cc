@@ -24,6 +24,7 @@ class CsvTable final : public TableReader {
 
   /// Reads the header, or numbers the columns of the first row.
   Status start(bool header, const std::string& what) {
+    if (Status s = reader_.refuse_page(); !s.ok()) return s;
     ASSIGN_OR_RETURN(const bool more, read_ahead());
     if (!more) return dataset_error(what, "the file is empty");
     rows_begin_ = reader_.record_begin();

@@ -29,7 +29,7 @@ std::vector<WordBreak> tabulate() {
 bool is_one_of(WordBreak c, std::initializer_list<WordBreak> classes) {
   return std::find(classes.begin(), classes.end(), c) != classes.end();
 }
-/// AHLetter of the annex.
+/// Returns whether the class is AHLetter of the annex.
 bool is_letter(WordBreak c) {
   using enum WordBreak;
   return is_one_of(c, {kLetter, kHebrewLetter, kPictographicLetter});

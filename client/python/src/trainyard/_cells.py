@@ -42,7 +42,7 @@ _TIME = re.compile(r"(?P<hour>[0-9]{1,4})" + _CLOCK)
 _DATE_FORMS = {"": (*_YEAR_FIRST, *_NAMED), "day_first": (*_YEAR_FIRST, *_NAMED, _DAY_FIRST),
                "month_first": (*_YEAR_FIRST, *_NAMED, _MONTH_FIRST), "time": (_TIME,)}
 _EXPECTED_DATES = {
-    "": ", expected ISO 8601 such as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00",
+    "": ", expected the year first, such as 2026-01-31, 2026-01-31T12:30:05 or 2026-01-31T12:30:05+01:00",
     "day_first": " with the day first, such as 31.01.2026 or 31/1/26 12:30",
     "month_first": " with the month first, such as 1/31/2026 or 1/31/26 12:30",
     "time": ", expected a time such as 12:30:05, as in the rest of the column"}
@@ -115,11 +115,11 @@ def _boolean(text: str, pair: int) -> bool | None:
     return next((words.index(word) == 1 for words in _BOOLEANS[pair] if word in words), None)
 
 
-def category_reader(names: Sequence[str]) -> tuple[Callable[[str], str], bool]:
+def category_reader(names: Sequence[str], numbers: NumberReader) -> tuple[Callable[[str], str], bool]:
     """Returns how a cell's text becomes one of the categories, and whether the categories are texts: if not, they are
-    whole numbers or booleans, which may be written in several ways."""
+    whole numbers, which are written as `numbers` reads them, or booleans, which may be written in several ways."""
     if names and all(_whole_number(name) is not None for name in names):
-        return lambda text: _whole_number(text) or text, False
+        return lambda text: _whole_number(numbers.plain(text)) or text, False
     for pair in range(len(_BOOLEANS)):
         values = {_boolean(name, pair): name for name in names}
         if names and None not in values and not all(name[0] in "01" for name in names):
@@ -166,9 +166,13 @@ class NumberReader:
         return value
 
     def _read(self, text: str) -> float:
-        if not self._plain and not (self._plain_first and _NUMBER.fullmatch(text)):
-            text = self._to_plain(text) or text
-        return read_number(text)
+        return read_number(self.plain(text))
+
+    def plain(self, text: str) -> str:
+        """Returns a number in the training data's style as a plain one, and other texts as they are."""
+        if self._plain or (self._plain_first and _NUMBER.fullmatch(text)):
+            return text
+        return self._to_plain(text) or text
 
     def _to_plain(self, text: str) -> str | None:
         """Converts a number in the training data's style to a plain one."""

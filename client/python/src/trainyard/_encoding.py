@@ -108,8 +108,11 @@ class RowEncoder:
     def __init__(self, metadata: Mapping[str, str], inputs: Mapping[str, Input]) -> None:
         rows = json.loads(metadata["rows"])
         if rows["version"] != ROWS_VERSION:
-            raise InvalidArgumentError(f"rows.version: {rows['version']}, expected {ROWS_VERSION}: a newer version of "
-                                       "Trainyard has written the file; update this package", reason="MODEL_FILE_INVALID")
+            cause = ("an older version of Trainyard has written the file; export it again"
+                     if rows["version"] < ROWS_VERSION else
+                     "a newer version of Trainyard has written the file; update this package")
+            raise InvalidArgumentError(f"rows.version: {rows['version']}, expected {ROWS_VERSION}: {cause}",
+                                       reason="MODEL_FILE_INVALID")
         self._inputs = inputs
         self._missing = MissingCells(rows["missing_values"])
         self._decimal, self._thousands = rows["decimal"], rows["thousands"]
@@ -132,8 +135,9 @@ class RowEncoder:
     def _add_column(self, column: Mapping[str, Any]) -> None:
         if column["kind"] == "categorical":
             codes = {name: code for code, name in enumerate(column["categories"])}
+            numbers = NumberReader(self._decimal, self._thousands, self._plain_first)
             self._tables[column["name"]] = _Categories(len(self._category_counts), codes,
-                                                       *category_reader(column["categories"]))
+                                                       *category_reader(column["categories"], numbers))
             self._category_counts.append(len(codes))
             return
         name = column.get("date", column["name"])
@@ -214,7 +218,10 @@ class RowEncoder:
             _refuse(f"a table, expected {self.accepted()}")
         first, *records = csv_records(text)
         names = [_composed(name) for name in first]
-        if not named:
+        if named:
+            # The server names columns without a name by their positions, as header_names() of csv_columns.cc.
+            names = [name or f"Unnamed: {i}" for i, name in enumerate(names)]
+        else:
             # A list may begin with a row of names, as files do. It is one if at least half of the columns occur in it,
             # since a value hardly ever equals a column name.
             if not has_number_values(names, match_columns(names, self._source)) and (
