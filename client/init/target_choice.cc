@@ -41,6 +41,7 @@ struct Candidate {
 /// What the rules see besides the candidate itself.
 struct Context {
   int64_t rows = 0;
+  bool nameless = true;                     // the columns are called c0, c1 and so on
   std::unordered_set<std::string> letters;  // of all columns
   std::map<std::string, int64_t> stems;     // of names that end with digits: how many have it
   std::map<std::string, int64_t> words;     // how many columns have each word
@@ -64,6 +65,9 @@ std::string_view without_plural(std::string_view word) {
 // --- the rules -----------------------------------------------------------------------------------
 
 bool is_last(const Context&, const Candidate& c) { return c.has_place() && c.from_right == 0; }
+bool is_last_of_nameless(const Context& t, const Candidate& c) {
+  return t.nameless && is_last(t, c);
+}
 bool is_first(const Context&, const Candidate& c) {
   return c.has_place() && c.from_left == 0 && c.from_right > 0;
 }
@@ -181,6 +185,7 @@ constexpr Rule kRules[] = {
     {30, "by its name", ends_as_outcome},
     {20, "by its name", is_result},
     {30, "as the last suitable column", is_last},
+    {40, "as the last column of a table without names", is_last_of_nameless},
     {18, "as the first suitable column", is_first},
     {8, "as the last suitable column but one", is_second_last},
     {18, "as the last column, which has two values", is_last_switch},
@@ -278,7 +283,10 @@ Context describe_table(const TableProfile& table, const std::vector<Candidate>& 
                        std::string_view file) {
   Context context;
   context.rows = table.rows;
-  for (const ColumnProfile& column : table.columns) {
+  const std::vector<std::string> numbered = numbered_names(table.columns.size());
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const ColumnProfile& column = table.columns[i];
+    context.nameless = context.nameless && column.name == numbered[i];
     const std::string letters = letters_of_name(column.name);
     context.letters.insert(letters);
     ++context.stems[stem_of(letters)];

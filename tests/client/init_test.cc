@@ -466,12 +466,8 @@ TEST_F(Init, ADecomposedNameOfTheTargetIsFound) {
 
 TEST_F(Init, WholeNumbersAreClassesIfTheyAreFewOrNamedSo) {
   const auto kind = [&](const std::string& name, int different) {
-    return dataset(write("t.csv", sixty("a," + name,
-                                        [&](int i) {
-                                          return whole(i * 3, 40) + ".5," + whole(i, different);
-                                        })))
-        .csv()
-        .target_kind();
+    const auto row = [&](int i) { return whole(i * 3, 40) + ".5," + whole(i, different); };
+    return dataset(write("t.csv", sixty("a," + name, row)), name).csv().target_kind();
   };
   EXPECT_EQ(kind("grade", 10), v1::CsvFormat::CLASS);
   EXPECT_EQ(kind("visits", 15), v1::CsvFormat::NUMERIC) << "a count";

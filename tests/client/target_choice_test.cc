@@ -59,7 +59,9 @@ TEST_F(Targets, NamesThatMeanATargetAreCertain) {
 }
 
 TEST_F(Targets, WordsForOutcomesAreCertainOnlyAtTheEnds) {
-  const auto row = [](int i) { return whole(i, 9) + "," + number(i) + "," + whole(i * 3, 9); };
+  const auto row = [](int i) {
+    return whole(i, 9) + "," + whole(i * 5, 9) + "," + whole(i * 3, 9);
+  };
   EXPECT_EQ(choose("works,late,score", row).certainty, Certainty::kSure);
   const Named n = choose("works,score,late", row);
   EXPECT_EQ(n.names[0], "score");
