@@ -8,6 +8,7 @@
 #include "client/init/column_fate.h"
 #include "client/init/target_words.h"
 #include "src/data/table/column_names.h"
+#include "src/data/table/csv_columns.h"
 #include "src/data/table/csv_schema.h"
 
 namespace trainyard::init {
