@@ -12,8 +12,11 @@ namespace {
 
 std::optional<Extent> compute(std::string_view op, Extent a, Extent b) {
   if (a.batch || b.batch) {
-    if (op == "Mul" && !(a.batch && b.batch)) return Extent{a.count * b.count, true};
-    if (op == "Div" && b.count != 0 && a.batch && a.count % b.count == 0) {
+    int64_t count = 0;
+    if (op == "Mul" && !(a.batch && b.batch) && !__builtin_mul_overflow(a.count, b.count, &count)) {
+      return Extent{count, true};
+    }
+    if (op == "Div" && b.count > 0 && a.batch && a.count % b.count == 0) {
       return Extent{a.count / b.count, !b.batch};
     }
     if (op == "Equal" && a.batch == b.batch) return Extent{a.count == b.count ? 1 : 0, false};
@@ -87,6 +90,40 @@ std::optional<int64_t> compare(std::string_view op, float x, float y) {
   return std::nullopt;
 }
 
+/// Returns true if `to`, which was computed from `from`, is the same for the stored samples
+/// although `from` is not.
+bool hides_samples(const Constant& from, const Constant& to) {
+  return !one_sample(from).ok() && one_sample(to).ok();
+}
+
+Error hidden_samples(const NodeImport& n) {
+  return n.refuse("compares or rounds numbers that differ between samples");
+}
+
+/// Returns true if an operation whose result is the same for the stored samples may give another
+/// one for others. Numbers of samples change by the same step from sample to sample, so an order of
+/// the operands stays unless a step brings them closer.
+bool may_change(std::string_view op, const Constant& a, const Constant& b) {
+  if (op == "Div" || op == "Mod" || op == "Fmod") return true;
+  if (!compare(op, 0.0f, 0.0f) && op != "Min" && op != "Max") return false;
+  const auto difference = [&](int64_t i) {
+    return a.is_float
+               ? static_cast<double>(at(*a.floats, a, i)) - static_cast<double>(at(*b.floats, b, i))
+               : static_cast<double>(at(*a.ints, a, i).count) -
+                     static_cast<double>(at(*b.ints, b, i).count);
+  };
+  const std::vector<int64_t> sizes = stored_sizes(a.dims), strides = strides_of(sizes);
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    const int64_t step = strides[k] * a.dims[k].count;  // to the same element of the next sample
+    for (int64_t i = 0; a.dims[k].batch && i < product(sizes); ++i) {
+      if (i / step % kProbeSamples != 0) continue;
+      const double first = difference(i), change = difference(i + step) - first;
+      if ((first > 0 && change < 0) || (first < 0 && change > 0)) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<Extent> size_arithmetic(std::string_view op, Extent a, Extent b) {
@@ -107,6 +144,7 @@ Result<bool> fold_not(NodeImport& n) {
 Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to) {
   if (!is_float_type(to) && !is_int_type(to)) return n.refuse("cannot cast to " + name_of(to));
   c.initializer.clear();
+  const Constant given = c;
   if (is_float_type(to) && !c.is_float) {
     if (has_batch(*c.ints))
       return n.refuse("cannot cast a size that includes the batch to " + name_of(to));
@@ -128,10 +166,12 @@ Result<Constant> cast_constant(const NodeImport& n, Constant c, int64_t to) {
     for (Extent& e : values) e = {e.batch || e.count != 0 ? 1 : 0, false};
     c.ints = std::make_shared<const std::vector<Extent>>(std::move(values));
   }
+  if (hides_samples(given, c)) return hidden_samples(n);
   return c;
 }
 
 Result<bool> fold_cast(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
   ASSIGN_OR_RETURN(Constant c, cast_constant(n, *n.find_constant(0), n.get_int("to", 0)));
   (void)n.give(std::move(c));
   return true;
@@ -208,12 +248,30 @@ Result<Constant> combined(const NodeImport& n, std::string_view op, const Consta
       is_float ? float_constant({}, std::move(floats)) : int_constant({}, std::move(ints));
   result.trainable = result.is_float && (x.trainable || y.trainable);
   result.is_splat = is_splat && product(stored_sizes(*dims)) != 1;
-  return with_dims(std::move(result), *dims);
+  result = with_dims(std::move(result), *dims);
+  const bool hides = hides_samples(x, result) || hides_samples(y, result);
+  if (hides && may_change(op, a, b)) return hidden_samples(n);
+  return result;
+}
+
+bool has_layer(std::string_view op) {
+  const ImportRow* row = find_import_row(op);
+  return row != nullptr && row->import != nullptr && !compare(op, 0.0f, 0.0f);
+}
+
+/// Returns true if an operation with `other` would repeat the numbers of a parameter, which would
+/// then be trained one by one.
+bool repeats_parameter(const Constant& c, const Constant& other) {
+  const auto dims = broadcast_dims(c.dims, other.dims);
+  if (!c.trainable || !other.is_float || !dims) return false;
+  const int64_t count = product(counts_of(*dims));
+  return may_hold(count) && count != product(counts_of(c.dims));
 }
 
 }  // namespace
 
-// Folds operations of two constants, and Sum, Mean, Min and Max of any number.
+// Folds operations of two constants, and Sum, Mean, Min and Max of any number. Layers repeat a
+// parameter.
 Result<bool> fold_arithmetic(NodeImport& n) {
   if (!n.has_input(0)) return n.refuse("has no input");
   const bool is_sum = n.op() == "Sum" || n.op() == "Mean";
@@ -221,7 +279,10 @@ Result<bool> fold_arithmetic(NodeImport& n) {
   Constant result = *n.find_constant(0);
   for (size_t i = 1; i < n.input_count(); ++i) {
     if (!n.has_input(i)) return n.refuse("input " + std::to_string(i) + " is left out");
-    ASSIGN_OR_RETURN(result, combined(n, op, result, *n.find_constant(i)));
+    const Constant& next = *n.find_constant(i);
+    const bool repeats = repeats_parameter(result, next) || repeats_parameter(next, result);
+    if (repeats && has_layer(op)) return false;
+    ASSIGN_OR_RETURN(result, combined(n, op, result, next));
   }
   if (n.op() == "Mean") {
     const Constant count = float_constant({}, {static_cast<float>(n.input_count())});
@@ -329,6 +390,7 @@ Result<bool> fold_unary(NodeImport& n) {
       }
     }
     c.ints = std::make_shared<const std::vector<Extent>>(std::move(values));
+    if (hides_samples(*n.find_constant(0), c)) return hidden_samples(n);
     (void)n.give(std::move(c));
     return true;
   }
@@ -339,6 +401,7 @@ Result<bool> fold_unary(NodeImport& n) {
   std::ranges::transform(values, values.begin(), f->compute);
   c.floats = std::make_shared<const std::vector<float>>(std::move(values));
   c.initializer.clear();
+  if (hides_samples(*n.find_constant(0), c)) return hidden_samples(n);
   (void)n.give(std::move(c));
   return true;
 }

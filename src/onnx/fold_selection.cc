@@ -113,6 +113,7 @@ Result<bool> fold_scatter_nd(NodeImport& n) {
   const Constant& data = *n.find_constant(0);
   if (!may_hold(size_of(data.dims))) return too_large(n);
   ASSIGN_OR_RETURN(const Tuples t, tuples_of(n, data, *n.find_constant(1)));
+  if (!may_hold(product({std::ssize(t.begins), t.width}))) return too_large(n);
   Ints targets;
   for (const int64_t begin : t.begins) {
     for (int64_t i = 0; i < t.width; ++i) targets.push_back(begin + i);
@@ -202,6 +203,7 @@ Result<bool> fold_non_zero(NodeImport& n) {
     if (!is_zero) found.push_back(i);
   }
   const Ints sizes = counts_of(c.dims), strides = strides_of(sizes);
+  if (!may_hold(product({std::ssize(sizes), std::ssize(found)}))) return too_large(n);
   Extents positions;
   for (size_t k = 0; k < sizes.size(); ++k) {
     for (const int64_t i : found) positions.push_back({i / strides[k] % sizes[k], false});

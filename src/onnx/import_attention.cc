@@ -91,6 +91,10 @@ bool find_scores(const Importer& importer, std::string value, Pattern& p) {
       if (test == nullptr || masked == nullptr || !masked->is_float || masked->trainable) {
         return false;
       }
+      // Another number would remain a score, so that the position would keep a probability.
+      if (!std::ranges::all_of(*masked->floats, [](float x) { return x <= kMaskedMax; })) {
+        return false;
+      }
       const Constant zero = float_constant({}, {0});
       auto mask = chosen(*test, at == 1 ? *masked : zero, at == 1 ? zero : *masked);
       if (!mask.ok()) return false;
@@ -110,7 +114,8 @@ const NodeProto* find_softmax(NodeImport& n, Pattern& p) {
   while (node != nullptr && node->op != "Softmax") {
     if (node->op == "Dropout" && !node->inputs.empty()) {
       if (importer.names_parameters()) {
-        std::optional<double> ratio = 0.5;
+        const AttributeProto* a = node->find("ratio");  // an input from opset 12 on
+        std::optional<double> ratio = a != nullptr ? a->f : 0.5;
         if (node->inputs.size() > 1) ratio = number_at(importer, node->inputs[1]);
         if (!ratio || p.dropout != 0) return nullptr;
         p.dropout = *ratio;

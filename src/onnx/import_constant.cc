@@ -43,6 +43,7 @@ Result<bool> fold_constant_of_shape(NodeImport& n) {
 }
 
 Status import_shape(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
   const std::vector<Extent> all = n.dims(0);
   const auto rank = std::ssize(all);
   const auto bounded = [&](int64_t i) {
@@ -62,6 +63,7 @@ Result<bool> fold_shape(NodeImport& n) {
 }
 
 Status import_size(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
   Extent size;
   for (const Extent& e : n.dims(0)) {
     if (e.batch && size.batch) return n.refuse("a size includes the batch twice");

@@ -175,11 +175,14 @@ Status import_prelu(NodeImport& n) {
 
 // --- operations that keep the value ---
 
-Status import_identity(NodeImport& n) { return n.give(n.input(0)); }
+Status import_identity(NodeImport& n) {
+  return n.has_input(0) ? n.give(n.input(0)) : n.refuse("has no input");
+}
 
 // A file that names its parameters is meant to be trained, so its Dropout nodes become layers. In
 // other files they have no effect.
 Status import_dropout(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
   if (n.wants_output(1)) return n.refuse("its output mask is used");
   if (n.importer().names_parameters()) {
     double ratio = n.get_float("ratio", 0.5);

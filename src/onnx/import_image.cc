@@ -244,6 +244,7 @@ Status import_pool(NodeImport& n) {
 }
 
 Status import_global_pool(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("has no input");
   if (n.dims(0).size() < 3) return n.refuse("of " + to_string(n.dims(0)));
   if (n.op() == "GlobalAveragePool" && n.dims(0).size() <= 4) {
     ASSIGN_OR_RETURN(const Image image, image_of(n));

@@ -45,6 +45,10 @@ Status take(NodeImport& n, const Value& data, int64_t axis, const Constant& give
   ASSIGN_OR_RETURN(const Constant indices, one_sample(given));
   const Extent size = dims_of(data)[static_cast<size_t>(axis)];
   if (size.batch) return n.refuse("selects samples from the batch");
+  const auto* layer = std::get_if<View>(&data);
+  if (layer != nullptr && importer.has_batch(layer->layer) && has_batch(given.dims)) {
+    return n.refuse("selects from each sample by the indices of all samples");
+  }
   ASSIGN_OR_RETURN(const Ints positions, positions_of(n, indices, size));
   const auto* table = std::get_if<Constant>(&data);
   const auto view = [&]() -> Result<View> {

@@ -136,6 +136,7 @@ Result<View> part_of_concat(NodeImport& n, size_t i) {
 }
 
 Status import_concat(NodeImport& n) {
+  if (!n.has_input(0)) return n.refuse("input 0 is left out");
   const auto rank = std::ssize(n.dims(0));
   ASSIGN_OR_RETURN(const int64_t axis, n.axis(n.get_int("axis", 1), rank));
   const auto at = static_cast<size_t>(axis);

@@ -9,6 +9,8 @@ namespace {
 using A = AttributeSpec;
 using Ints = std::vector<int64_t>;
 
+constexpr int64_t kSequencePartsMax = 1 << 16;
+
 /// Returns the parts of a value along an axis, of the sizes `parts`, which add up to the whole.
 Result<std::vector<Value>> split(NodeImport& n, const Value& value, int64_t axis,
                                  const Ints& parts) {
@@ -42,6 +44,9 @@ Result<std::vector<Value>> split(NodeImport& n, const Value& value, int64_t axis
 Result<std::vector<Value>> split_input(NodeImport& n, int64_t axis, const Ints& parts) {
   const Extent whole = n.dims(0)[static_cast<size_t>(axis)];
   if (whole.batch) return n.refuse("cuts the batch");
+  if (std::ssize(parts) > kSequencePartsMax) {
+    return n.refuse("has more than " + std::to_string(kSequencePartsMax) + " parts");
+  }
   int64_t sum = 0;
   for (const int64_t part : parts) {
     if (part < 1 || part > whole.count) return n.refuse("a part has size " + std::to_string(part));
@@ -54,10 +59,11 @@ Result<std::vector<Value>> split_input(NodeImport& n, int64_t axis, const Ints& 
   return split(n, n.input(0), axis, parts);
 }
 
-/// Returns the sizes of parts of `size` elements, of which the last may have fewer.
+/// Returns the sizes of parts of `size` elements, of which the last may have fewer. Stops after one
+/// part more than are supported.
 Ints equal_parts(int64_t whole, int64_t size) {
   Ints parts;
-  for (int64_t begin = 0; begin < whole; begin += size) {
+  for (int64_t begin = 0; begin < whole && std::ssize(parts) <= kSequencePartsMax; begin += size) {
     parts.push_back(std::min(size, whole - begin));
   }
   return parts;
@@ -83,7 +89,7 @@ Status import_split(NodeImport& n) {
 
 /// Returns the sizes of the parts of a SplitToSequence.
 Result<Ints> sequence_parts(NodeImport& n, const Extent& whole) {
-  if (!n.has_input(1)) return Ints(static_cast<size_t>(std::min<int64_t>(whole.count, 1 << 16)), 1);
+  if (!n.has_input(1)) return equal_parts(whole.count, 1);
   ASSIGN_OR_RETURN(const Ints given, n.ints(1, "split"));
   const bool is_size = n.dims(1).empty();
   if (!is_size) return given;

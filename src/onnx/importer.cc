@@ -9,6 +9,7 @@
 #include "src/base/glob.h"
 #include "src/base/text.h"
 #include "src/onnx/import_table.h"
+#include "src/onnx/importer_axes.h"
 #include "src/onnx/onnx_file.h"
 
 namespace trainyard::onnx {
@@ -19,6 +20,7 @@ namespace {
 constexpr int64_t kImportBatch = 2;
 constexpr int64_t kCheckBatch = 3;
 constexpr size_t kNotesMax = 64;
+constexpr size_t kConstantRankMax = 64;
 
 Error unsupported_file(const std::string& what) {
   return make_error(ErrorCode::kFailedPrecondition, "ONNX_UNSUPPORTED", what);
@@ -367,14 +369,7 @@ Status Importer::import_nodes() {
       ASSIGN_OR_RETURN(const bool folded, row.fold(n));
       if (folded) {
         ++model_.folded_nodes;
-        for (const std::string& output : node->outputs) {
-          const Value* value = find(output);
-          if (value != nullptr) folded_sum_ += std::get<Constant>(*value).stored();
-        }
-        if (folded_sum_ > kFoldedSumMax) {
-          return unsupported_node(*node, "constants of more than " + std::to_string(kFoldedSumMax) +
-                                             " elements in total");
-        }
+        if (Status s = count_constants(*node); !s.ok()) return s;
         continue;
       }
     }
@@ -389,8 +384,25 @@ Status Importer::import_nodes() {
       const bool names_node = s.error().message.starts_with("node ");
       return names_node ? s : unsupported_node(*node, s.error().message);
     }
+    if (s = count_constants(*node); !s.ok()) return s;
   }
   return {};
+}
+
+Status Importer::count_constants(const NodeProto& node) {
+  for (const std::string& output : node.outputs) {
+    const Value* value = find(output);
+    const auto* constant = value != nullptr ? std::get_if<Constant>(value) : nullptr;
+    if (constant == nullptr) continue;
+    if (constant->dims.size() > kConstantRankMax) {
+      return unsupported_node(
+          node, "a constant of more than " + std::to_string(kConstantRankMax) + " dimensions");
+    }
+    folded_sum_ += constant->stored();
+  }
+  if (folded_sum_ <= kFoldedSumMax) return {};
+  return unsupported_node(
+      node, "constants of more than " + std::to_string(kFoldedSumMax) + " elements in total");
 }
 
 // Values computed from a trained parameter must not replace it, or the parameter would not be
@@ -412,6 +424,9 @@ Status Importer::finish_output() {
   if (view == nullptr || !has_batch(view->layer)) {
     return unsupported_file("output " + quoted_value(model_.output) +
                             " does not depend on the input");
+  }
+  if (Status s = check_batch_is_one(*view); !s.ok()) {
+    return unsupported_file("output " + quoted_value(model_.output) + ": " + s.error().message);
   }
   for (size_t i = 0; i < view->dims.size(); ++i) {
     if (view->extent(view->dims[i]).batch) model_.output_batch = static_cast<int64_t>(i);

@@ -132,6 +132,8 @@ class Importer {
   Result<ValueProto> choose_input() const;
   Status define_input();
   Status import_nodes();
+  /// Refuses the constants that `node` has defined, if they have too many elements or dimensions.
+  Status count_constants(const NodeProto& node);
   Status finish_output();
   Result<ImportedModel> result();
   /// Sets the model's weights and its rules for frozen parameters.

@@ -16,6 +16,11 @@ int64_t product_of(const View& view, const std::vector<int>& atoms) {
 
 bool holds_batch(const std::vector<int>& dim) { return std::ranges::find(dim, 0) != dim.end(); }
 
+Status check_batch_is_one(const View& view) {
+  if (std::ranges::count_if(view.dims, holds_batch) <= 1) return {};
+  return misfit("shape " + to_string(view.extents()) + " combines each sample with all samples");
+}
+
 View shape_view(const Constant& c) {
   View view;
   for (const Extent& e : c.dims) {

@@ -13,6 +13,8 @@ namespace trainyard::onnx {
 Error misfit(const std::string& what);
 int64_t product_of(const View& view, const std::vector<int>& atoms);
 bool holds_batch(const std::vector<int>& dim);
+/// Refuses a view with the batch in several dimensions, which would combine each sample with all.
+Status check_batch_is_one(const View& view);
 /// Returns the view that a constant would have as the output of a layer, which has the elements of
 /// one sample.
 View shape_view(const Constant& c);

@@ -128,7 +128,8 @@ bool Importer::is_no_bias(const Constant& c) const {
 // Identifies a constant. One whose elements were moved is no longer an initializer, but the origins
 // of its elements still identify it. Fixed constants of equal numbers are the same.
 std::string Importer::identity_of(const Constant& c) const {
-  if (c.trainable && (!c.initializer.empty() || !c.origins)) return c.initializer;
+  if (c.trainable && !c.initializer.empty()) return c.initializer + (c.transposed ? "^T" : "");
+  if (c.trainable && !c.origins) return "";
   uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
   const auto add = [&hash](uint32_t part) { hash = (hash ^ part) * 0x100000001b3; };
   if (c.origins) {

@@ -53,6 +53,12 @@ Result<View> Importer::unary(std::string_view op, Attributes attributes, const V
 Result<View> Importer::binary(std::string_view op, const Value& first, const Value& second) {
   if (std::holds_alternative<Constant>(first) && std::holds_alternative<Constant>(second)) {
     ASSIGN_OR_RETURN(const View view, to_view(std::get<Constant>(first)));
+    const Constant& other = std::get<Constant>(second);
+    // Beside a layer's output, equal numbers are one number, which would not enlarge the output.
+    if (!other.trainable && other.uniform() && shape_view(other).atoms.size() > 1) {
+      ASSIGN_OR_RETURN(const View whole, to_view(other));
+      return binary(op, view, whole);
+    }
     return binary(op, view, second);
   }
   ASSIGN_OR_RETURN(Operand left_operand, operand_of(first, second, fixed_batch_));
@@ -84,6 +90,7 @@ Result<View> Importer::binary(std::string_view op, const Value& first, const Val
   View y;
   for (const JointAtom& j : joint.atoms) y.atoms.push_back(j.size);
   push_dims(joint, y);
+  if (Status s = check_batch_is_one(y); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(y.layer, add_layer(op, {}, {left, right}));
   return y;
 }
@@ -216,6 +223,7 @@ Result<View> Importer::mat_mul(const Value& a, const Value& b) {
       if (atom != 0) y.atoms.push_back(v->atoms[static_cast<size_t>(atom)]);
     }
   }
+  if (Status s = check_batch_is_one(y); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(y.layer, add_layer("MatMul", {}, {first, second}));
   return y;
 }

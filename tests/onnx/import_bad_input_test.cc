@@ -121,6 +121,99 @@ TEST(OnnxBadInput, AnIndexBeyondAParameterIsRefused) {
   EXPECT_REPORTS(text, "out of range");
 }
 
+TEST(OnnxBadInput, NodesWithoutInputsAreRefused) {
+  for (const char* op : {"Cast", "Shape", "Size", "GlobalAveragePool"}) {
+    EXPECT_REPORTS(refusal(model_of({{op, {}, {"a"}}, {"Add", {"x", "a"}, {"y"}}})), "has no input")
+        << op;
+  }
+}
+
+std::vector<ProtobufMessage> tensor_list(ProtobufMessage a, ProtobufMessage b) {
+  std::vector<ProtobufMessage> tensors;
+  tensors.push_back(std::move(a));
+  tensors.push_back(std::move(b));
+  return tensors;
+}
+
+TEST(OnnxBadInput, NodesWithoutTheirFirstInputAreRefused) {
+  for (const char* op : {"Identity", "Dropout"}) {
+    EXPECT_REPORTS(refusal(model_of({{op, {"", "x"}, {"y"}}})), "has no input") << op;
+  }
+  EXPECT_REPORTS(refusal(model_of({{"Concat", {"", "x"}, {"y"}}})), "input 0 is left out");
+}
+
+TEST(OnnxBadInput, AConstantOfManyDimensionsIsRefused) {
+  std::string ones;
+  for (int i = 0; i < 65; ++i) ones += std::string("\0\0\x80\x3f", 4);
+  auto tensors = tensor_list(floats("w", {2}, std::string(8, '\1')), floats("ones", {65}, ones));
+  EXPECT_REPORTS(refusal(model_of({{"Shape", {"w"}, {"s"}},
+                                   {"CastLike", {"ones", "s"}, {"shape"}},
+                                   {"ConstantOfShape", {"shape"}, {"c"}},
+                                   {"Add", {"x", "c"}, {"y"}}},
+                                  std::move(tensors))),
+                 "more than 64 dimensions");
+}
+
+TEST(OnnxBadInput, AConstantIsNotCutIntoAnyNumberOfParts) {
+  auto tensors = tensor_list(floats("w", {70000}, std::string(280000, '\1')),
+                             floats("i", {}, std::string(4, '\0')));
+  EXPECT_REPORTS(refusal(model_of({{"Shape", {"x"}, {"s"}},
+                                   {"CastLike", {"i", "s"}, {"k"}},
+                                   {"SplitToSequence", {"w"}, {"parts"}},
+                                   {"SequenceAt", {"parts", "k"}, {"a"}},
+                                   {"Add", {"x", "a"}, {"y"}}},
+                                  std::move(tensors))),
+                 "more than 65536 parts");
+}
+
+// --- constants that differ between samples ---
+
+/// Returns a file that adds to `x` what `nodes` compute of the whole numbers i0, i1, i2 and the
+/// numbers of the samples, r.
+std::string model_of_samples(const std::vector<testing::FileNode>& nodes) {
+  std::vector<testing::FileNode> all = {{"Shape", {"x"}, {"s"}},
+                                        {"CastLike", {"zero", "s"}, {"i0"}},
+                                        {"CastLike", {"one", "s"}, {"i1"}},
+                                        {"CastLike", {"two", "s"}, {"i2"}},
+                                        {"Gather", {"s", "i0"}, {"n"}},
+                                        {"Range", {"i0", "n", "i1"}, {"r"}}};
+  all.insert(all.end(), nodes.begin(), nodes.end());
+  std::vector<ProtobufMessage> tensors = tensor_list(
+      floats("zero", {}, std::string(4, '\0')), floats("one", {}, std::string("\0\0\x80\x3f", 4)));
+  tensors.push_back(floats("two", {}, std::string("\0\0\0\x40", 4)));
+  return model_of(all, std::move(tensors));
+}
+
+/// Returns a file that adds to each sample the result of an operation on its number.
+std::string model_of_sample(const std::string& op, const std::string& operand) {
+  return model_of_samples({{op, {"r", operand}, {"d"}},
+                           {"CastLike", {"d", "x"}, {"f"}},
+                           {"Unsqueeze", {"f", "i1"}, {"u"}},
+                           {"Add", {"x", "u"}, {"y"}}});
+}
+
+TEST(OnnxBadInput, NumbersOfSamplesAreNotThoseOfTheFirstTwo) {
+  for (const char* op : {"Div", "Less", "LessOrEqual", "Equal", "Max"}) {
+    EXPECT_REPORTS(refusal(model_of_sample(op, "i2")), "numbers that differ between samples") << op;
+  }
+  EXPECT_REPORTS(refusal(model_of_sample("Add", "i2")), "differs between samples");
+}
+
+TEST(OnnxBadInput, WhatHoldsForTheNumbersOfAllSamplesIsTaken) {
+  for (const char* op : {"Less", "GreaterOrEqual", "Sub", "Mul"}) {
+    const std::string bytes = model_of_sample(op, std::string(op) == "Sub" ? "r" : "i0");
+    const auto model = import_bytes(std::as_bytes(std::span(bytes)));
+    EXPECT_TRUE(model.ok()) << op << (model.ok() ? "" : model.error().message);
+  }
+}
+
+TEST(OnnxBadInput, SamplesAreNotCombinedWithEachOther) {
+  EXPECT_REPORTS(refusal(model_of_samples({{"Unsqueeze", {"x", "i0"}, {"a"}},
+                                           {"Unsqueeze", {"x", "i1"}, {"b"}},
+                                           {"Add", {"a", "b"}, {"y"}}})),
+                 "combines each sample with all samples");
+}
+
 // --- data in a separate file ---
 
 class OnnxExternalData : public ::testing::Test {

@@ -105,6 +105,22 @@ TEST(OnnxImportPatterns, OtherMasksStayProducts) {
   }
 }
 
+TEST(OnnxImportPatterns, ScoresThatBecomeZeroAreNotMasked) {
+  const std::span<const std::byte> golden = case_part("attention_where/model").bytes;
+  std::vector<std::byte> bytes(golden.begin(), golden.end());
+  const float low = -3.4e38f, zero = 0;
+  const auto pattern = std::as_bytes(std::span(&low, 1));
+  const auto found = std::ranges::search(bytes, pattern);
+  ASSERT_EQ(found.size(), pattern.size());
+  std::ranges::copy(std::as_bytes(std::span(&zero, 1)), found.begin());
+  const auto file = OnnxFile::parse(bytes);
+  ASSERT_TRUE(file.ok());
+  const auto model = import_model(*file, {});
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  EXPECT_EQ(layers_of(*model, "Attention"), 0) << layers_to_yaml(model->layers);
+  EXPECT_EQ(layers_of(*model, "Softmax"), 1) << layers_to_yaml(model->layers);
+}
+
 TEST(OnnxImportPatterns, RmsNormalizationIsOneLayer) {
   for (const auto& [name, count] :
        {std::pair("rms_norm", 1), {"rms_norm_by_division", 1}, {"transformers_llama", 3}}) {

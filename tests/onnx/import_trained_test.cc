@@ -129,6 +129,45 @@ TEST(OnnxTrainedParameters, AreOneWhereLinearLayersShareThem) {
   EXPECT_EQ(model->parameter_count, 4);
 }
 
+Result<ImportedModel> import_unnamed(const std::vector<FileNode>& nodes,
+                                     std::vector<ProtobufMessage> tensors) {
+  const std::string bytes = testing::model_of(nodes, std::move(tensors));
+  ASSIGN_OR_RETURN(const OnnxFile file, OnnxFile::parse(std::as_bytes(std::span(bytes))));
+  return import_model(file, {});
+}
+
+TEST(OnnxTrainedParameters, StayOneWhereAnOperationRepeatsThem) {
+  const std::vector<FileNode> nodes = {
+      {"Shape", {"like"}, {"s"}},          {"Expand", {"one", "s"}, {"ones"}},
+      {"Mul", {"w", "ones"}, {"rows"}},    {"CastLike", {"one", "s"}, {"axis"}},
+      {"Unsqueeze", {"x", "axis"}, {"u"}}, {"Add", {"u", "rows"}, {"y"}}};
+  const auto tensors = [] {
+    auto all = list(numbers("w", {2}, {1, 2}), numbers("one", {1}, {1}));
+    all.push_back(numbers("like", {2, 2}, {1, 2, 3, 4}));
+    return all;
+  };
+  for (const auto& model :
+       {import_unnamed(nodes, tensors()), import_nodes(nodes, tensors(), R"(["w"])")}) {
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    EXPECT_EQ(model->parameter_count, 2) << yaml_of(model);
+  }
+}
+
+TEST(OnnxTrainedParameters, AreNotTheirTranspose) {
+  const auto model =
+      import_unnamed({{"Shape", {"x"}, {"s"}},
+                      {"CastLike", {"one", "s"}, {"axis"}},
+                      {"Unsqueeze", {"x", "axis"}, {"u"}},
+                      {"Add", {"u", "w"}, {"a"}},
+                      {"Transpose", {"w"}, {"t"}},
+                      {"Add", {"a", "t"}, {"y"}}},
+                     list(numbers("w", {2, 2}, {1, 2, 3, 4}), numbers("one", {1}, {1})));
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  ASSERT_EQ(model->weights.size(), 2u) << yaml_of(model);
+  EXPECT_EQ(model->weights[0].values, (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(model->weights[1].values, (std::vector<float>{1, 3, 2, 4}));
+}
+
 TEST(OnnxTrainedParameters, ThatNoLayersCanShareAreRefusedByName) {
   const auto model = import_nodes({{"LayerNormalization", {"x", "norm.weight"}, {"a"}},
                                    {"LayerNormalization", {"a", "norm.weight"}, {"y"}}},
