@@ -103,9 +103,10 @@ constexpr auto kHtmlStarts = std::to_array<std::string_view>(
     {"<!doctype html", "<html", "<head>", "<body", "<table", "<div", "<style", "<script", "<meta"});
 
 std::string filled(std::string_view text, const std::string& file) {
-  const std::filesystem::path path(file);
   const std::pair<std::string_view, std::string> parts[] = {
-      {"{file}", file}, {"{stem}", path.stem().string()}, {"{ending}", path.extension().string()}};
+      {"{file}", file},
+      {"{stem}", converted_stem(file)},
+      {"{ending}", std::filesystem::path(file).extension().string()}};
   std::string out;
   while (!text.empty()) {
     bool is_part = false;
@@ -124,6 +125,12 @@ std::string filled(std::string_view text, const std::string& file) {
 }
 
 }  // namespace
+
+std::string converted_stem(const std::filesystem::path& file) {
+  const std::string ending = lower(file.extension().string());
+  const bool overwrites = ending == ".csv" || ending == ".txt" || ending == ".db";
+  return file.stem().string() + (overwrites ? "-converted" : "");
+}
 
 const ForeignKind* find_foreign_kind(std::string_view start) {
   for (const ForeignKind& kind : kForeignKinds) {

@@ -2,6 +2,7 @@
 // bytes, and advises how to convert them.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,8 @@ struct ForeignKind {
   // The call of pandas by which trainyard.upload() of the Python client reads the file, too; {file}
   // stands for its name.
   std::string_view reader = {};
-  // Advice if there is no reader. {stem} and {ending} stand for the parts of {file}.
+  // Advice if there is no reader. {stem} stands for converted_stem(), {ending} for the file's
+  // ending.
   std::string_view remedy = {};
 };
 
@@ -40,8 +42,12 @@ const ForeignKind& spreadsheet_kind();
 /// Returns advice for such a file, as a sentence. `file` is its name.
 std::string remedy_of(const ForeignKind& kind, const std::string& file);
 
+/// Returns the name, without its ending, for the file that a command converts `file` to: "data" for
+/// data.xlsx, but "data-converted" for data.csv, which the command would overwrite otherwise.
+std::string converted_stem(const std::filesystem::path& file);
+
 /// Returns a command that converts `file` with pandas: "python3 -c \"...\"". In `read` and `write`,
-/// {file} stands for its name and {stem} for the name without its ending.
+/// {file} stands for its name and {stem} for converted_stem().
 std::string by_pandas(const std::string& file, std::string_view read,
                       std::string_view write = "to_csv('{stem}.csv', index=False)");
 
