@@ -98,7 +98,7 @@ Error job_file(const std::string& name) {
 /// makes columns of the objects in its rows.
 std::string flatten(const fs::path& path, const std::string& rows) {
   return "Flatten it into columns: python3 -c \"import json, pandas; pandas.json_normalize(" +
-         rows + ").to_csv('" + converted_stem(path) + ".csv', index=False)\"";
+         rows + ").to_csv('" + converted_stem(path, ".csv") + ".csv', index=False)\"";
 }
 
 Error json_document(const fs::path& path, const JsonShape& shape) {

@@ -103,10 +103,12 @@ constexpr auto kHtmlStarts = std::to_array<std::string_view>(
     {"<!doctype html", "<html", "<head>", "<body", "<table", "<div", "<style", "<script", "<meta"});
 
 std::string filled(std::string_view text, const std::string& file) {
+  const std::string ending = std::filesystem::path(file).extension().string();
+  const bool overwrites = !ending.empty() && text.find("{stem}" + ending) != text.npos;
   const std::pair<std::string_view, std::string> parts[] = {
       {"{file}", file},
-      {"{stem}", converted_stem(file)},
-      {"{ending}", std::filesystem::path(file).extension().string()}};
+      {"{stem}", converted_stem(file, overwrites ? ending : "/")},
+      {"{ending}", ending}};
   std::string out;
   while (!text.empty()) {
     bool is_part = false;
@@ -126,10 +128,8 @@ std::string filled(std::string_view text, const std::string& file) {
 
 }  // namespace
 
-std::string converted_stem(const std::filesystem::path& file) {
-  const std::string ending = lower(file.extension().string());
-  const bool overwrites = ending == ".csv" || ending == ".txt" || ending == ".db";
-  return file.stem().string() + (overwrites ? "-converted" : "");
+std::string converted_stem(const std::filesystem::path& file, std::string_view ending) {
+  return file.stem().string() + (file.extension() == ending ? "-converted" : "");
 }
 
 const ForeignKind* find_foreign_kind(std::string_view start) {

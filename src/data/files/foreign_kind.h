@@ -42,9 +42,9 @@ const ForeignKind& spreadsheet_kind();
 /// Returns advice for such a file, as a sentence. `file` is its name.
 std::string remedy_of(const ForeignKind& kind, const std::string& file);
 
-/// Returns the name, without its ending, for the file that a command converts `file` to: "data" for
-/// data.xlsx, but "data-converted" for data.csv, which the command would overwrite otherwise.
-std::string converted_stem(const std::filesystem::path& file);
+/// Returns the name, without its ending, for a file with this ending that a command converts `file`
+/// to: "data" for data.xlsx, but "data-converted" for data.csv, which it would overwrite otherwise.
+std::string converted_stem(const std::filesystem::path& file, std::string_view ending);
 
 /// Returns a command that converts `file` with pandas: "python3 -c \"...\"". In `read` and `write`,
 /// {file} stands for its name and {stem} for converted_stem().

@@ -7,6 +7,7 @@
 #include "src/base/sha256.h"
 #include "src/data/dataset.h"
 #include "src/data/dataset_folder.h"
+#include "src/data/files/foreign_kind.h"
 #include "src/data/ingest/formats.h"
 #include "src/data/limits.h"
 #include "src/data/problems.h"
@@ -106,7 +107,7 @@ void replace_all(std::string& text, std::string_view what, const std::string& by
 void name_in_command(std::string& text, const std::string& name) {
   if (name.find_first_of("'\"\\$`") != name.npos) return;  // marks that end quotes in a shell
   replace_all(text, "'FILE'", "'" + name + "'");
-  replace_all(text, "'FILE.", "'" + fs::path(name).stem().string() + ".");
+  replace_all(text, "'FILE.", "'" + converted_stem(name, ".csv") + ".");
 }
 
 /// Replaces roles by file names in an error of a reader, whose texts begin with the role of the
