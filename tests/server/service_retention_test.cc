@@ -125,6 +125,16 @@ class ServiceRetention : public ServiceTest {
   }
 };
 
+/// Writes a checkpoint of four bytes for a job that has ended. The service removes the empty
+/// folders of such a job, maybe while they are created here.
+void write_checkpoint(const fs::path& folder) {
+  std::error_code removed;
+  do {
+    fs::create_directories(folder, removed);
+  } while (removed);
+  std::ofstream(folder / "weights.safetensors") << "1234";
+}
+
 TEST_F(ServiceRetention, TheNewestJobsAreKeptAndADryRunListsTheOthers) {
   make_dataset();
   run("first");
@@ -143,8 +153,7 @@ TEST_F(ServiceRetention, TheNewestJobsAreKeptAndADryRunListsTheOthers) {
   EXPECT_EQ(jobs(), (Names{"first", "second", "third", "runs"})) << "a dry run removes nothing";
 
   const std::string uid = get("first").uid();
-  fs::create_directories(paths().checkpoints(uid) / "step-000000005");
-  std::ofstream(paths().checkpoints(uid) / "step-000000005/weights.safetensors") << "1234";
+  write_checkpoint(paths().checkpoints(uid) / "step-000000005");
   asked.set_dry_run(false);
   const v1::CollectGarbageResponse done = collect(asked);
   EXPECT_EQ(names(done, Item::JOB), (Names{"first", "second"}));
@@ -181,8 +190,7 @@ TEST_F(ServiceRetention, OnlyTheNamedItemsAreRemoved) {
 
   run("third");  // runs between the dry run and the deletion
   const std::string uid = get("third").uid();
-  fs::create_directories(paths().checkpoints(uid) / "step-000000005");
-  std::ofstream(paths().checkpoints(uid) / "step-000000005/weights.safetensors") << "1234";
+  write_checkpoint(paths().checkpoints(uid) / "step-000000005");
   asked.set_dry_run(false);
   *asked.mutable_as_of() = planned.as_of();
   const v1::CollectGarbageResponse done = collect(asked);
