@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/support/graph_cases.h"
 
 namespace trainyard::testing {
@@ -252,6 +254,39 @@ CaseGraph attention_to_data(DType dtype, int64_t width, bool computed = false) {
   return b.finish(operand(b, "y", y, computed));
 }
 
+struct RotaryCase {
+  int64_t N, T, H, D, R;
+  bool interleaved = false;
+  // "none": one table row for each place in a row; "tables": tables of each token's position;
+  // "rows": positions name rows of one table.
+  std::string positions = "none";
+};
+
+CaseGraph rotary(DType dtype, const RotaryCase& r) {
+  CaseBuilder b(dtype);
+  std::vector<double> frequencies;
+  for (int64_t j = 0; j < r.R / 2; ++j) {
+    frequencies.push_back(
+        std::pow(100.0, -2.0 * static_cast<double>(j) / static_cast<double>(r.R)));
+  }
+  Attributes tables{
+      {"frequencies", frequencies}, {"factor", 1.25}, {"dtype", std::string(name_of(dtype))}};
+  std::vector<TensorId> places;
+  if (r.positions != "none") places.push_back(b.tokens("positions", {r.N, r.T}, 9));
+  std::vector<TensorId> of_tables;
+  if (r.positions == "tables") {
+    of_tables = places;
+  } else {
+    tables.set("length", r.positions == "rows" ? int64_t{9} : r.T);
+  }
+  const std::vector<TensorId> table = b.node("tables", "RotaryTables", tables, of_tables, 2);
+  std::vector<TensorId> inputs = {b.parameter("x", {r.N, r.T, r.H * r.D}), table[0], table[1]};
+  if (r.positions == "rows") inputs.push_back(places[0]);
+  return b.finish(b.one("y", "RotaryEmbedding",
+                        {{"num_heads", r.H}, {"interleaved", int64_t{r.interleaved}}},
+                        std::move(inputs)));
+}
+
 CaseGraph mat_mul(DType dtype, const Shape& a, const Shape& b) {
   CaseBuilder builder(dtype);
   return builder.finish(
@@ -338,6 +373,10 @@ void append_large(std::vector<GraphCase>& cases) {
   row("SequencePool/long", [](DType t) { return sequence_pool(t, {2, 70, 132}, "mean", 3); });
   row("SequencePool/long_last", [](DType t) { return sequence_pool(t, {2, 70, 33}, "last", 4); });
   row("ImageToSequence/tiles", [](DType t) { return image_to_sequence(t, {2, 37, 5, 9}); });
+  row("RotaryEmbedding/fours", [](DType t) { return rotary(t, {2, 37, 3, 16, 16}); });
+  row("RotaryEmbedding/interleaved_fours", [](DType t) {
+    return rotary(t, {2, 37, 3, 16, 8, true, "tables"});
+  });
   row("MatMul/heads", [](DType t) { return mat_mul(t, {2, 3, 16, 8}, {2, 3, 8, 20}); });
   row("MatMul/one_left_of_many", [](DType t) { return mat_mul(t, {16, 8}, {11, 8, 12}); });
   for (const std::string op : {"Softmax", "LogSoftmax"}) {
@@ -414,52 +453,55 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("PositionEmbedding/odd", [](DType t) { return positions(t, {3, 5, 7}, 0); });
   row("PositionEmbedding/prefix", [](DType t) { return positions(t, {3, 2, 5}, 2); });
   row("PositionEmbedding/data", positions_of_data);
-  row("SequencePool/mean", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 0); });
-  row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
-  row("SequencePool/last", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 0); });
-  row("SequencePool/last_padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 3); });
-  row("SequencePool/last_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "last", 1); });
-  row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
-  row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });
-  row("ImageToSequence", [](DType t) { return image_to_sequence(t, {2, 3, 2, 5}); });
-  row("ImageToSequence/patches", patches);
-  row("MatMul/one", [](DType t) { return mat_mul(t, {1, 1}, {1, 1}); });
-  row("MatMul/odd", [](DType t) { return mat_mul(t, {3, 5, 7}, {3, 7, 11}); });
-  row("MatMul/one_right", [](DType t) { return mat_mul(t, {2, 3, 5, 4}, {4, 3}); });
-  row("MatMul/one_left", [](DType t) { return mat_mul(t, {3, 5}, {2, 5, 4}); });
-  row("MatMul/both_broadcast", [](DType t) { return mat_mul(t, {2, 1, 3, 5}, {3, 5, 2}); });
-  row("MatMul/row", [](DType t) { return mat_mul(t, {5}, {2, 5, 3}); });
-  row("MatMul/column", [](DType t) { return mat_mul(t, {2, 3, 5}, {5}); });
-  row("MatMul/dot", [](DType t) { return mat_mul(t, {5}, {5}); });
-  row("MatMul/data", mat_mul_of_data);
-  for (const std::string op : {"Softmax", "LogSoftmax"}) {
-    row(op + "/one", [op](DType t) { return softmax(t, op, {1, 1}, -1); });
-    row(op + "/odd", [op](DType t) { return softmax(t, op, {3, 2, 37}, -1); });
-    row(op + "/inside", [op](DType t) { return softmax(t, op, {3, 5, 7}, 1); });
-    row(op + "/first", [op](DType t) { return softmax(t, op, {5, 3}, 0); });
-  }
-  row("Attention/one", [](DType t) { return attention(t, {1, 1, 1, 1, 1}); });
-  row("Attention/odd", [](DType t) { return attention(t, {2, 3, 5, 3, 5}); });
-  row("Attention/causal", [](DType t) { return attention(t, {2, 5, 5, 1, 7, true}); });
-  row("Attention/causal_more_queries", [](DType t) { return attention(t, {1, 7, 3, 2, 3, true}); });
-  row("Attention/causal_more_keys", [](DType t) { return attention(t, {1, 3, 7, 2, 3, true}); });
-  row("Attention/packed", [](DType t) { return packed_attention(t, {2, 5, 5, 3, 3}); });
-  row("Attention/packed_causal", [](DType t) {
-    return packed_attention(t, {1, 5, 5, 2, 5, true});
-  });
-  row("Attention/dropout", [](DType t) { return attention(t, {2, 3, 5, 3, 5, false, 0.25}); });
-  row("Attention/dropout_rank", [](DType t) {
-    return attention(t, {2, 3, 5, 3, 5, false, 0.25, 3});
-  });
-  row("Attention/dropout_causal", [](DType t) { return attention(t, {1, 7, 6, 2, 3, true, 0.5}); });
-  row("Attention/dropout_packed", [](DType t) {
-    return packed_attention(t, {2, 9, 9, 2, 3, true, 0.3});
-  });
-  row("Attention/dropout_tiles", [](DType t) {
-    return attention(t, {1, 67, 70, 1, 2, false, 0.1});
-  });
-  row("Attention/data", [](DType t) { return attention_to_data(t, 6); });
-  append_large(cases);
+  row("RotaryEmbedding/one", [](DType t) { return rotary(t, {1, 1, 1, 2, 2}); });
+  row("RotaryEmbedding/odd", [](DType t) { return rotary(t, {3, 5, 2, 6, 6}); });
+  row("RotaryEmbedding/part", [](DType t) { return rotary(t, {2, 3, 2, 7, 4, false, "tables"}); });
+  row("RotaryEmbedding/interleaved", [](DType t) { return rotary(t, {2, 3, 1, 7, 6, true}); });
+  row("RotaryEmbedding/rows", [](DType t) { return rotary(t, {2, 3, 2, 4, 4, false, "rows"}); });
+  row("RotaryTables/tokens", [](DType t) { return rotary(t, {2, 5, 1, 6, 6, true, "tables"}); });
+  return sequence_pool(t, {3, 5, 7}, "mean", 0);
+});
+row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
+row("SequencePool/last", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 0); });
+row("SequencePool/last_padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 3); });
+row("SequencePool/last_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "last", 1); });
+row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
+row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });
+row("ImageToSequence", [](DType t) { return image_to_sequence(t, {2, 3, 2, 5}); });
+row("ImageToSequence/patches", patches);
+row("MatMul/one", [](DType t) { return mat_mul(t, {1, 1}, {1, 1}); });
+row("MatMul/odd", [](DType t) { return mat_mul(t, {3, 5, 7}, {3, 7, 11}); });
+row("MatMul/one_right", [](DType t) { return mat_mul(t, {2, 3, 5, 4}, {4, 3}); });
+row("MatMul/one_left", [](DType t) { return mat_mul(t, {3, 5}, {2, 5, 4}); });
+row("MatMul/both_broadcast", [](DType t) { return mat_mul(t, {2, 1, 3, 5}, {3, 5, 2}); });
+row("MatMul/row", [](DType t) { return mat_mul(t, {5}, {2, 5, 3}); });
+row("MatMul/column", [](DType t) { return mat_mul(t, {2, 3, 5}, {5}); });
+row("MatMul/dot", [](DType t) { return mat_mul(t, {5}, {5}); });
+row("MatMul/data", mat_mul_of_data);
+for (const std::string op : {"Softmax", "LogSoftmax"}) {
+  row(op + "/one", [op](DType t) { return softmax(t, op, {1, 1}, -1); });
+  row(op + "/odd", [op](DType t) { return softmax(t, op, {3, 2, 37}, -1); });
+  row(op + "/inside", [op](DType t) { return softmax(t, op, {3, 5, 7}, 1); });
+  row(op + "/first", [op](DType t) { return softmax(t, op, {5, 3}, 0); });
+}
+row("Attention/one", [](DType t) { return attention(t, {1, 1, 1, 1, 1}); });
+row("Attention/odd", [](DType t) { return attention(t, {2, 3, 5, 3, 5}); });
+row("Attention/causal", [](DType t) { return attention(t, {2, 5, 5, 1, 7, true}); });
+row("Attention/causal_more_queries", [](DType t) { return attention(t, {1, 7, 3, 2, 3, true}); });
+row("Attention/causal_more_keys", [](DType t) { return attention(t, {1, 3, 7, 2, 3, true}); });
+row("Attention/packed", [](DType t) { return packed_attention(t, {2, 5, 5, 3, 3}); });
+row("Attention/packed_causal", [](DType t) { return packed_attention(t, {1, 5, 5, 2, 5, true}); });
+row("Attention/dropout", [](DType t) { return attention(t, {2, 3, 5, 3, 5, false, 0.25}); });
+row("Attention/dropout_rank", [](DType t) {
+  return attention(t, {2, 3, 5, 3, 5, false, 0.25, 3});
+});
+row("Attention/dropout_causal", [](DType t) { return attention(t, {1, 7, 6, 2, 3, true, 0.5}); });
+row("Attention/dropout_packed", [](DType t) {
+  return packed_attention(t, {2, 9, 9, 2, 3, true, 0.3});
+});
+row("Attention/dropout_tiles", [](DType t) { return attention(t, {1, 67, 70, 1, 2, false, 0.1}); });
+row("Attention/data", [](DType t) { return attention_to_data(t, 6); });
+append_large(cases);
 }
 
 }  // namespace trainyard::testing

@@ -14,6 +14,7 @@
 #include "src/ops/tf32.h"
 #include "src/runtime/common/adapter.h"
 #include "src/runtime/common/op_params.h"
+#include "src/runtime/common/rotary_kernels.h"
 
 namespace trainyard {
 
@@ -321,6 +322,8 @@ std::span<const KernelEntry<Context>> host_sequence_kernels() {
       {"SplitGatherGrad", make_gather_grad<C>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
+      {"RotaryTables", make_rotary_tables<C>},
+      {"RotaryEmbedding", make_rotary<C>},
       {"SequencePool", make_sequence_pool<C>},
       {"SequencePoolGrad", make_sequence_pool_grad<C>},
       {"Softmax", make_softmax<false, C>},
