@@ -473,49 +473,52 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("RotaryEmbedding/interleaved", [](DType t) { return rotary(t, {2, 3, 1, 7, 6, true}); });
   row("RotaryEmbedding/rows", [](DType t) { return rotary(t, {2, 3, 2, 4, 4, false, "rows"}); });
   row("RotaryTables/tokens", [](DType t) { return rotary(t, {2, 5, 1, 6, 6, true, "tables"}); });
-  return sequence_pool(t, {3, 5, 7}, "mean", 0);
-});
-row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
-row("SequencePool/last", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 0); });
-row("SequencePool/last_padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 3); });
-row("SequencePool/last_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "last", 1); });
-row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
-row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });
-row("ImageToSequence", [](DType t) { return image_to_sequence(t, {2, 3, 2, 5}); });
-row("ImageToSequence/patches", patches);
-row("MatMul/one", [](DType t) { return mat_mul(t, {1, 1}, {1, 1}); });
-row("MatMul/odd", [](DType t) { return mat_mul(t, {3, 5, 7}, {3, 7, 11}); });
-row("MatMul/one_right", [](DType t) { return mat_mul(t, {2, 3, 5, 4}, {4, 3}); });
-row("MatMul/one_left", [](DType t) { return mat_mul(t, {3, 5}, {2, 5, 4}); });
-row("MatMul/both_broadcast", [](DType t) { return mat_mul(t, {2, 1, 3, 5}, {3, 5, 2}); });
-row("MatMul/row", [](DType t) { return mat_mul(t, {5}, {2, 5, 3}); });
-row("MatMul/column", [](DType t) { return mat_mul(t, {2, 3, 5}, {5}); });
-row("MatMul/dot", [](DType t) { return mat_mul(t, {5}, {5}); });
-row("MatMul/data", mat_mul_of_data);
-for (const std::string op : {"Softmax", "LogSoftmax"}) {
-  row(op + "/one", [op](DType t) { return softmax(t, op, {1, 1}, -1); });
-  row(op + "/odd", [op](DType t) { return softmax(t, op, {3, 2, 37}, -1); });
-  row(op + "/inside", [op](DType t) { return softmax(t, op, {3, 5, 7}, 1); });
-  row(op + "/first", [op](DType t) { return softmax(t, op, {5, 3}, 0); });
-}
-row("Attention/one", [](DType t) { return attention(t, {1, 1, 1, 1, 1}); });
-row("Attention/odd", [](DType t) { return attention(t, {2, 3, 5, 3, 5}); });
-row("Attention/causal", [](DType t) { return attention(t, {2, 5, 5, 1, 7, true}); });
-row("Attention/causal_more_queries", [](DType t) { return attention(t, {1, 7, 3, 2, 3, true}); });
-row("Attention/causal_more_keys", [](DType t) { return attention(t, {1, 3, 7, 2, 3, true}); });
-row("Attention/packed", [](DType t) { return packed_attention(t, {2, 5, 5, 3, 3}); });
-row("Attention/packed_causal", [](DType t) { return packed_attention(t, {1, 5, 5, 2, 5, true}); });
-row("Attention/dropout", [](DType t) { return attention(t, {2, 3, 5, 3, 5, false, 0.25}); });
-row("Attention/dropout_rank", [](DType t) {
-  return attention(t, {2, 3, 5, 3, 5, false, 0.25, 3});
-});
-row("Attention/dropout_causal", [](DType t) { return attention(t, {1, 7, 6, 2, 3, true, 0.5}); });
-row("Attention/dropout_packed", [](DType t) {
-  return packed_attention(t, {2, 9, 9, 2, 3, true, 0.3});
-});
-row("Attention/dropout_tiles", [](DType t) { return attention(t, {1, 67, 70, 1, 2, false, 0.1}); });
-row("Attention/data", [](DType t) { return attention_to_data(t, 6); });
-append_large(cases);
+  row("SequencePool/mean", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 0); });
+  row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
+  row("SequencePool/last", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 0); });
+  row("SequencePool/last_padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 3); });
+  row("SequencePool/last_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "last", 1); });
+  row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
+  row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });
+  row("ImageToSequence", [](DType t) { return image_to_sequence(t, {2, 3, 2, 5}); });
+  row("ImageToSequence/patches", patches);
+  row("MatMul/one", [](DType t) { return mat_mul(t, {1, 1}, {1, 1}); });
+  row("MatMul/odd", [](DType t) { return mat_mul(t, {3, 5, 7}, {3, 7, 11}); });
+  row("MatMul/one_right", [](DType t) { return mat_mul(t, {2, 3, 5, 4}, {4, 3}); });
+  row("MatMul/one_left", [](DType t) { return mat_mul(t, {3, 5}, {2, 5, 4}); });
+  row("MatMul/both_broadcast", [](DType t) { return mat_mul(t, {2, 1, 3, 5}, {3, 5, 2}); });
+  row("MatMul/row", [](DType t) { return mat_mul(t, {5}, {2, 5, 3}); });
+  row("MatMul/column", [](DType t) { return mat_mul(t, {2, 3, 5}, {5}); });
+  row("MatMul/dot", [](DType t) { return mat_mul(t, {5}, {5}); });
+  row("MatMul/data", mat_mul_of_data);
+  for (const std::string op : {"Softmax", "LogSoftmax"}) {
+    row(op + "/one", [op](DType t) { return softmax(t, op, {1, 1}, -1); });
+    row(op + "/odd", [op](DType t) { return softmax(t, op, {3, 2, 37}, -1); });
+    row(op + "/inside", [op](DType t) { return softmax(t, op, {3, 5, 7}, 1); });
+    row(op + "/first", [op](DType t) { return softmax(t, op, {5, 3}, 0); });
+  }
+  row("Attention/one", [](DType t) { return attention(t, {1, 1, 1, 1, 1}); });
+  row("Attention/odd", [](DType t) { return attention(t, {2, 3, 5, 3, 5}); });
+  row("Attention/causal", [](DType t) { return attention(t, {2, 5, 5, 1, 7, true}); });
+  row("Attention/causal_more_queries", [](DType t) { return attention(t, {1, 7, 3, 2, 3, true}); });
+  row("Attention/causal_more_keys", [](DType t) { return attention(t, {1, 3, 7, 2, 3, true}); });
+  row("Attention/packed", [](DType t) { return packed_attention(t, {2, 5, 5, 3, 3}); });
+  row("Attention/packed_causal", [](DType t) {
+    return packed_attention(t, {1, 5, 5, 2, 5, true});
+  });
+  row("Attention/dropout", [](DType t) { return attention(t, {2, 3, 5, 3, 5, false, 0.25}); });
+  row("Attention/dropout_rank", [](DType t) {
+    return attention(t, {2, 3, 5, 3, 5, false, 0.25, 3});
+  });
+  row("Attention/dropout_causal", [](DType t) { return attention(t, {1, 7, 6, 2, 3, true, 0.5}); });
+  row("Attention/dropout_packed", [](DType t) {
+    return packed_attention(t, {2, 9, 9, 2, 3, true, 0.3});
+  });
+  row("Attention/dropout_tiles", [](DType t) {
+    return attention(t, {1, 67, 70, 1, 2, false, 0.1});
+  });
+  row("Attention/data", [](DType t) { return attention_to_data(t, 6); });
+  append_large(cases);
 }
 
 }  // namespace trainyard::testing
