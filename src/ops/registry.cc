@@ -48,6 +48,7 @@
 #include "src/ops/rotary_embedding.h"
 #include "src/ops/row_exchange.h"
 #include "src/ops/sampled_xent.h"
+#include "src/ops/sequence_lengths.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/shards.h"
 #include "src/ops/slice.h"
@@ -104,6 +105,7 @@ const std::vector<const Op*>& registry() {
         position_embedding_grad_op(),
         rotary_tables_op(),
         rotary_embedding_op(),
+        sequence_lengths_op(),
         sequence_pool_op(),
         sequence_pool_grad_op(),
         tensor_scatter_op(),
