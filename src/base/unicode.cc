@@ -115,10 +115,13 @@ bool is_punctuation(char32_t c) {
   const utf8proc_category_t category = category_of(c);
   return category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO;
 }
-bool is_control(char32_t c) { return category_of(c) == UTF8PROC_CATEGORY_CC; }
-bool is_other(char32_t c) {
-  const utf8proc_category_t category = category_of(c);
-  return category == UTF8PROC_CATEGORY_CN || category >= UTF8PROC_CATEGORY_CC;
+bool is_other(char32_t c) { return category_of(c) >= UTF8PROC_CATEGORY_CC; }
+bool is_word_part(char32_t c) {
+  // The symbols that are alphabetic: letters in circles and squares.
+  const bool enclosed = (c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+                        (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189);
+  return enclosed || is_letter(c) || is_mark(c) || is_decimal_digit(c) || is_connector(c) ||
+         category_of(c) == UTF8PROC_CATEGORY_NL;
 }
 bool is_white_space(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= '\t' && c <= '\r');

@@ -38,8 +38,9 @@ bool is_numeric(char32_t code_point);       // N
 bool is_decimal_digit(char32_t code_point);    // Nd
 bool is_connector(char32_t code_point);        // Pc
 bool is_punctuation(char32_t code_point);  // P
-bool is_control(char32_t code_point);      // Cc
-bool is_other(char32_t code_point);        // C: Cc, Cf, Cs, Co, Cn
+bool is_other(char32_t code_point);        // Cc, Cf, Cs, Co
+/// The property Alphabetic, or a mark, a decimal digit or a connector.
+bool is_word_part(char32_t code_point);
 /// The property White_Space.
 bool is_white_space(char32_t code_point);
 

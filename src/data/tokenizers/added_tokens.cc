@@ -4,6 +4,7 @@
 
 #include "src/base/text.h"
 #include "src/base/unicode.h"
+#include "src/data/tokenizers/character_set.h"
 
 namespace trainyard {
 namespace {
@@ -15,20 +16,13 @@ size_t last_code_point(std::string_view text) {
   return at;
 }
 
-bool is_word_character(char32_t c) {
-  constexpr char32_t kNonJoiner = 0x200c;
-  constexpr char32_t kJoiner = 0x200d;
-  return c == '_' || c == kNonJoiner || c == kJoiner || is_letter(c) || is_mark(c) ||
-         is_decimal_digit(c) || is_connector(c);
-}
-
 bool ends_with_word(std::string_view text) {
   if (text.empty()) return false;
   std::string_view last = text.substr(last_code_point(text));
-  return is_word_character(take_code_point(last));
+  return is_unicode_word(take_code_point(last));
 }
 bool starts_with_word(std::string_view text) {
-  return !text.empty() && is_word_character(take_code_point(text));
+  return !text.empty() && is_unicode_word(take_code_point(text));
 }
 
 size_t strip_left(std::string_view text) {

@@ -12,8 +12,9 @@ constexpr std::array<std::string_view, 30> kCategoryNames = {
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co"};
 
+// Oniguruma takes the superscript digits and the fractions of Latin-1 for parts of words.
 bool is_word(char32_t c) {
-  return is_letter(c) || is_mark(c) || is_decimal_digit(c) || is_connector(c);
+  return is_word_part(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || (c >= 0xbc && c <= 0xbe);
 }
 
 }  // namespace
@@ -26,6 +27,12 @@ std::optional<uint32_t> find_categories(std::string_view name) {
     if (same) found |= uint32_t{1} << i;
   }
   return found == 0 ? std::nullopt : std::optional(found);
+}
+
+bool is_unicode_word(char32_t c) {
+  constexpr char32_t kNonJoiner = 0x200c;
+  constexpr char32_t kJoiner = 0x200d;
+  return is_word_part(c) || c == kNonJoiner || c == kJoiner;
 }
 
 char32_t fold_case(char32_t c) {

@@ -53,6 +53,10 @@ class CharacterSet {
 /// Returns the general categories of a property's name, as bits: "L", "Lu"; nullopt: not known.
 std::optional<uint32_t> find_categories(std::string_view name);
 
+/// Returns true for the characters of words by the rules of the library in which tokenizers is
+/// written, which are those of Unicode. Oniguruma's differ slightly.
+bool is_unicode_word(char32_t c);
+
 /// Returns a character that is the same for all characters that differ only in case.
 char32_t fold_case(char32_t c);
 

@@ -8,6 +8,7 @@
 #include "src/base/base64.h"
 #include "src/base/text.h"
 #include "src/base/unicode.h"
+#include "src/data/tokenizers/character_set.h"
 #include "src/data/tokenizers/file_fields.h"
 #include "src/data/tokenizers/pre_tokenizers.h"
 
@@ -168,8 +169,8 @@ Status add_split(FileFields& fields, PreTokenizerParts& out) {
 
 Status add_words(FileFields& fields, PreTokenizerParts& out) {
   if (Status s = fields.finish(); !s.ok()) return s;
-  ASSIGN_OR_RETURN(Pattern pattern, Pattern::compile(R"(\w+|[^\w\s]+)", "Whitespace"));
-  out.cutters.push_back(make_pattern_cutter(std::move(pattern), CutBehavior::kRemoved, true));
+  out.cutters.push_back(make_class_cutter(is_white_space, CutBehavior::kRemoved));
+  out.cutters.push_back(make_class_cutter(is_unicode_word, CutBehavior::kContiguous));
   return {};
 }
 

@@ -244,9 +244,9 @@ std::unique_ptr<const TextRewriter> make_byte_letters_rewriter() {
 void add_bert_rewriters(const BertSettings& settings, TextRewriters& out) {
   if (settings.clean_text) {
     out.push_back(make_each([](char32_t c, size_t begin, size_t end, Writer& writer) {
-      const bool blank = c == '\t' || c == '\n' || c == '\r' || is_white_space(c);
-      if (c == 0 || c == 0xfffd || (!blank && is_other(c))) return;
-      if (blank && c != ' ') {
+      const bool kept = c == '\t' || c == '\n' || c == '\r';
+      if (c == 0 || c == 0xfffd || (!kept && is_other(c))) return;
+      if (c != ' ' && is_white_space(c)) {
         writer.put(" ", begin);
       } else {
         writer.keep(begin, end);
