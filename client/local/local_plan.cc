@@ -115,7 +115,9 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
   wanted.as_written = true;  // 'local run' trains the recipe as written
   std::optional<WeightsFile> weights;
   std::optional<StartingTensors> starting;
-  if (spec.has_weights()) {
+  if (!spec.implied_tensors.empty()) {
+    starting = {spec.implied_tensors};
+  } else if (spec.has_weights()) {
     ASSIGN_OR_RETURN(weights, WeightsFile::open(local_weights(spec, engine.recipe)));
     starting = {weights->tensors()};
   }
