@@ -227,7 +227,7 @@ TEST(Families, WhatCannotBeComputedIsRefusedByName) {
       {"llama", "rope_interleaved", true,
        "config.json: rope_interleaved: is true, which is not supported"},
       {"llama", "vocab_size", nullptr,
-       "config.json: vocab_size: is missing, expected a whole number from 2 to 16777216"},
+       "config.json: vocab_size: is missing, expected a whole number from 2 to 4194304"},
       {"llama", "hidden_size", "wide",
        "config.json: hidden_size: is 'wide', expected a whole number"},
       {"llama", "num_hidden_layers", 1e30, "config.json: num_hidden_layers: is 1e+30, expected"},

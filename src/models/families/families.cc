@@ -15,8 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kWidthMax = 65536, kHiddenMax = 1 << 20, kLayersMax = 1024;
-constexpr int64_t kVocabularyMax = 1 << 24;
+constexpr int64_t kWidthMax = 65536, kHiddenMax = 262144, kLayersMax = 1024;
+constexpr int64_t kVocabularyMax = 1 << 22;
 
 enum class Biases : uint8_t {
   kNone,
@@ -283,7 +283,7 @@ LanguageModel read_decoder(ConfigObject& config, const Family& family, Violation
   sizes.layers = config.integer("num_hidden_layers", 1, kLayersMax);
   sizes.width = config.integer("hidden_size", 1, kWidthMax);
   sizes.hidden = config.integer("intermediate_size", 1, kHiddenMax);
-  sizes.heads = config.integer("num_attention_heads", 1, kWidthMax);
+  sizes.heads = config.integer("num_attention_heads", 1, 1024);
   sizes.kv_heads = config.integer("num_key_value_heads", 1, kWidthMax,
                                   family.kv_heads > 0 ? family.kv_heads : sizes.heads);
   sizes.head_dim = config.integer(
