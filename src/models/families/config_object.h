@@ -15,7 +15,7 @@
 namespace trainyard {
 
 /// The greatest position of a token in a config.
-inline constexpr int64_t kPositionsMax = int64_t{1} << 30;
+inline constexpr int64_t kConfigPositionsMax = int64_t{1} << 30;
 
 class ConfigObject {
  public:

@@ -15,8 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kWidthMax = 65536, kHiddenMax = 262144, kLayersMax = 1024;
-constexpr int64_t kVocabularyMax = 1 << 22;
+constexpr int64_t kConfigWidthMax = 65536, kConfigHiddenMax = 262144, kConfigLayersMax = 1024;
+constexpr int64_t kConfigTokensMax = 1 << 22;
 
 enum class Biases : uint8_t {
   kNone,
@@ -205,7 +205,7 @@ std::vector<bool> windowed_layers(ConfigObject& config, Windows windows, int64_t
                                   const std::vector<bool>& rotary) {
   std::vector<bool> windowed(static_cast<size_t>(layers), windows == Windows::kAllLayers);
   if (windows == Windows::kAllLayers) return windowed;
-  const int64_t first = config.integer("max_window_layers", 0, kPositionsMax, layers);
+  const int64_t first = config.integer("max_window_layers", 0, kConfigPositionsMax, layers);
   const std::vector<std::string> types = config.texts("layer_types");
   if (types.empty()) {
     for (size_t i = 0; i < windowed.size(); ++i) {
@@ -233,7 +233,7 @@ void read_windows(ConfigObject& config, const Family& family, int64_t layers,
   if (family.windows == Windows::kNone) return;
   const bool uses =
       family.windows == Windows::kAllLayers || config.flag("use_sliding_window", false);
-  const int64_t window = config.integer("sliding_window", 1, kPositionsMax, 0);
+  const int64_t window = config.integer("sliding_window", 1, kConfigPositionsMax, 0);
   const std::vector<bool> windowed = windowed_layers(config, family.windows, layers, rotary);
   if (!uses || window == 0) return;
   std::vector<int64_t> list;
@@ -250,7 +250,7 @@ std::vector<bool> read_rotary_layers(ConfigObject& config, const Family& family,
                                      Attributes& parameters) {
   std::vector<bool> rotary(static_cast<size_t>(layers), true);
   if (!family.leaves_out_rotary) return rotary;
-  const int64_t interval = config.integer("no_rope_layer_interval", 1, kPositionsMax, 4);
+  const int64_t interval = config.integer("no_rope_layer_interval", 1, kConfigPositionsMax, 4);
   const std::vector<int64_t> uses = config.integers("no_rope_layers", 0, 1);
   if (!uses.empty() && std::ssize(uses) < layers) {
     config.refuse("no_rope_layers", "has " + std::to_string(uses.size()) + " entries, expected " +
@@ -280,16 +280,16 @@ void set_flag(Attributes& parameters, const char* name, bool value) {
 
 LanguageModel read_decoder(ConfigObject& config, const Family& family, Violations& problems) {
   FamilySizes sizes;
-  sizes.layers = config.integer("num_hidden_layers", 1, kLayersMax);
-  sizes.width = config.integer("hidden_size", 1, kWidthMax);
-  sizes.hidden = config.integer("intermediate_size", 1, kHiddenMax);
+  sizes.layers = config.integer("num_hidden_layers", 1, kConfigLayersMax);
+  sizes.width = config.integer("hidden_size", 1, kConfigWidthMax);
+  sizes.hidden = config.integer("intermediate_size", 1, kConfigHiddenMax);
   sizes.heads = config.integer("num_attention_heads", 1, 1024);
-  sizes.kv_heads = config.integer("num_key_value_heads", 1, kWidthMax,
+  sizes.kv_heads = config.integer("num_key_value_heads", 1, kConfigWidthMax,
                                   family.kv_heads > 0 ? family.kv_heads : sizes.heads);
   sizes.head_dim = config.integer(
-      "head_dim", 1, kWidthMax,
+      "head_dim", 1, kConfigWidthMax,
       family.head_dim > 0 ? family.head_dim : std::max<int64_t>(sizes.width / sizes.heads, 1));
-  sizes.vocabulary = config.integer("vocab_size", 2, kVocabularyMax);
+  sizes.vocabulary = config.integer("vocab_size", 2, kConfigTokensMax);
   sizes.tied = config.flag("tie_word_embeddings", family.tied);
   const bool biased = family.biases == Biases::kByConfig && config.flag("attention_bias", false);
   sizes.qkv_bias = biased || family.biases == Biases::kInputs;
@@ -305,7 +305,7 @@ LanguageModel read_decoder(ConfigObject& config, const Family& family, Violation
 
   LanguageModel model;
   model.positions_max =
-      config.integer("max_position_embeddings", 1, kPositionsMax, family.positions);
+      config.integer("max_position_embeddings", 1, kConfigPositionsMax, family.positions);
   Attributes& p = model.network.parameters;
   p.set("vocab_size", sizes.vocabulary);
   p.set("n_layer", sizes.layers);
@@ -342,20 +342,20 @@ LanguageModel read_decoder(ConfigObject& config, const Family& family, Violation
 
 LanguageModel read_gpt2(ConfigObject& config) {
   const int64_t layers = config.integer("n_layer", 1, 256, 12);
-  const int64_t width = config.integer("n_embd", 1, kWidthMax, 768);
+  const int64_t width = config.integer("n_embd", 1, kConfigWidthMax, 768);
   const int64_t heads = config.integer("n_head", 1, 1024, 12);
   LanguageModel model;
   model.title = "GPT-2";
   model.network.preset = kGpt2;
-  model.vocabulary = config.integer("vocab_size", 2, kVocabularyMax, 50257);
-  model.positions_max = config.integer("n_positions", 1, kPositionsMax, 1024);
+  model.vocabulary = config.integer("vocab_size", 2, kConfigTokensMax, 50257);
+  model.positions_max = config.integer("n_positions", 1, kConfigPositionsMax, 1024);
   model.tied_head = true;
   model.tensors = gpt2_tensors(layers, width, model.vocabulary, model.positions_max);
   Attributes& p = model.network.parameters;
   p.set("n_layer", layers);
   p.set("n_embd", width);
   p.set("n_head", heads);
-  if (const int64_t hidden = config.integer("n_inner", 1, kHiddenMax, 4 * width);
+  if (const int64_t hidden = config.integer("n_inner", 1, kConfigHiddenMax, 4 * width);
       hidden != 4 * width) {
     config.refuse("n_inner", "is " + std::to_string(hidden) + ", expected four times n_embd, " +
                                  std::to_string(4 * width));

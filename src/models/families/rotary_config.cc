@@ -17,8 +17,8 @@ double yarn_magnitude(double factor, double weight) {
 /// The length of texts before the model was adapted to longer ones.
 int64_t original_positions(ConfigObject& config, ConfigObject& rope, int64_t positions_max) {
   const int64_t inner =
-      rope.integer("original_max_position_embeddings", 1, kPositionsMax, positions_max);
-  return config.integer("original_max_position_embeddings", 1, kPositionsMax, inner);
+      rope.integer("original_max_position_embeddings", 1, kConfigPositionsMax, positions_max);
+  return config.integer("original_max_position_embeddings", 1, kConfigPositionsMax, inner);
 }
 
 void read_llama3(ConfigObject& config, ConfigObject& rope, int64_t positions_max,
