@@ -59,6 +59,7 @@ std::vector<LayerKind> elementwise_layers();
 std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
 std::vector<LayerKind> arithmetic_layers();
+std::vector<LayerKind> rotary_layers();
 std::vector<LayerKind> sequence_layers();
 std::vector<LayerKind> text_layers();
 std::vector<LayerKind> category_layers();
@@ -172,7 +173,7 @@ class LayerBuilder {
   Status need_image(const ResolvedLayer& layer, TensorId x) const;
 
  private:
-  bool is_lora_target(const std::string& layer) const;
+  bool is_adapted(const std::string& layer) const;
   Result<TensorId> add_lora(const ResolvedLayer& layer, const std::string& name, TensorId x,
                             const Weights& w);
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/base/glob.h"
 #include "src/base/philox.h"
 #include "src/graph/op.h"
 #include "src/models/layer.h"
@@ -37,7 +36,7 @@ const std::vector<LayerKind>& layer_kinds() {
     std::vector<LayerKind> all;
     for (auto family :
          {dense_layers, image_layers, elementwise_layers, normalization_layers, shape_layers,
-          sequence_layers, text_layers, category_layers, arithmetic_layers}) {
+          sequence_layers, rotary_layers, text_layers, category_layers, arithmetic_layers}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     return all;
@@ -114,13 +113,15 @@ Result<TensorId> LayerBuilder::add_product(const ResolvedLayer& layer, const std
                                            TensorId x, const Weights& w) {
   if (!w.tied) {
     model_.products.push_back(layer.name);
-    if (is_lora_target(layer.name)) return add_lora(layer, name, x, w);
+    if (is_adapted(layer.name)) return add_lora(layer, name, x, w);
   }
   return add_node(layer, name, "Gemm", {{"transB", int64_t{1}}}, with_bias(x, w.weight, w.bias));
 }
 
-bool LayerBuilder::is_lora_target(const std::string& layer) const {
-  return matches_any(options_.lora.targets, layer);
+bool LayerBuilder::is_adapted(const std::string& layer) const {
+  return options_.lora.rank > 0 && std::ranges::any_of(options_.lora.targets, [&](const auto& t) {
+           return is_lora_target(t, layer, is_last_);
+         });
 }
 
 // Adds nodes for W x + b + scale * B A x. The scale multiplies A x, [N, rank], which is the
