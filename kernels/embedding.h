@@ -13,6 +13,11 @@
 //                   token[n, t] != 0 (if there is none, y[n] = 0)
 //                   mean: y[n] = mean over t of x[n, t]; with tokens only over t with
 //                   token[n, t] != 0 (if there is none, y[n] = 0)
+//   sequence_max    y[n] = max over t of x[n, t]. With tokens, x[n, t] was computed from tokens t
+//   ..
+//                   t + S - T of S, and only those without padding (token 0, at the end) count, and
+//                   the first. dx is dy at the first maximum, 0 elsewhere
+//   reverse_sequence  y[n, t] = x[n, length[n] - 1 - t] for t < length[n], else x[n, t]
 //   sequence_lengths  length[n] = 1 + the last t with token[n, t] != padding (if there is none, 0)
 //
 /// Shapes    table, dtable [V, D]; index [count] with values in [0, V), or if the table is a part,
@@ -66,6 +71,29 @@ struct SequencePoolDims {
   }
 };
 
+struct SequenceMaxDims {
+  int64_t N, T, D;
+  int64_t S;  // tokens of a sequence, at least T
+
+  /// Returns how many positions of a sequence count. `tokens` are those of the sequence, or
+  /// nullptr.
+  TRAINYARD_HD int64_t counted(const int32_t* tokens) const {
+    if (tokens == nullptr) return T;
+    int64_t t = T - 1;
+    while (t > 0 && tokens[t + S - T] == 0) --t;
+    return t + 1;
+  }
+};
+
+struct ReverseDims {
+  int64_t N, T, D;
+  /// Returns the position of row n that becomes position t.
+  TRAINYARD_HD int64_t source(const int32_t* length, int64_t n, int64_t t) const {
+    const int64_t reversed = length[n] < T ? length[n] : T;
+    return t < reversed ? reversed - 1 - t : t;
+  }
+};
+
 struct SequenceLengthDims {
   int64_t N, T;
   int32_t padding;
@@ -77,6 +105,22 @@ struct SequenceLengthDims {
   }
 };
 
+template <typename X, typename Y>
+void check_sequence_max(const SequenceMaxDims& d, const X& x, const Y& written) {
+  Contract("sequence_max")
+      .size("values", d.N * d.T * d.D)
+      .holds(d.S >= d.T, "S", "is less than T")
+      .given("x", x)
+      .given("output", written);
+}
+template <typename X, typename Y>
+void check_reverse_sequence(const ReverseDims& d, const X& x, const int32_t* length, const Y& y) {
+  Contract("reverse_sequence")
+      .size("values", d.N * d.T * d.D)
+      .given("x", x)
+      .given("length", length)
+      .given("y", y);
+}
 inline void check_sequence_lengths(const SequenceLengthDims& d, const int32_t* token,
                                    const int32_t* length) {
   Contract("sequence_lengths")
@@ -140,6 +184,15 @@ template <typename T>
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx,
                             Run<T> run = {});
 template <typename T>
+void sequence_max(const SequenceMaxDims& d, const T* x, const int32_t* token, T* y,
+                  Run<T> run = {});
+template <typename T>
+void sequence_max_backward(const SequenceMaxDims& d, const T* x, const int32_t* token, const T* dy,
+                           T* dx, Run<T> run = {});
+template <typename T>
+void reverse_sequence(const ReverseDims& d, const T* x, const int32_t* length, T* y,
+                      Run<T> run = {});
+template <typename T>
 void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length,
                       Run<T> run = {});
 }  // namespace reference
@@ -159,6 +212,12 @@ void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* tok
                    Run run);
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
                             float* dx, Run run);
+void sequence_max(const SequenceMaxDims& d, const float* x, const int32_t* token, float* y,
+                  Run run);
+void sequence_max_backward(const SequenceMaxDims& d, const float* x, const int32_t* token,
+                           const float* dy, float* dx, Run run);
+void reverse_sequence(const ReverseDims& d, const float* x, const int32_t* length, float* y,
+                      Run run);
 void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run run);
 }  // namespace cpu
 
@@ -177,6 +236,10 @@ void add_positions_backward(const PositionDims& d, In dy, Out dx, Out dposition,
 void sequence_pool(const SequencePoolDims& d, In x, const int32_t* token, Out y, Run run);
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, In dy, Out dx,
                             Run run);
+void sequence_max(const SequenceMaxDims& d, In x, const int32_t* token, Out y, Run run);
+void sequence_max_backward(const SequenceMaxDims& d, In x, const int32_t* token, In dy, Out dx,
+                           Run run);
+void reverse_sequence(const ReverseDims& d, In x, const int32_t* length, Out y, Run run);
 void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run run);
 }  // namespace cuda
 

@@ -158,6 +158,67 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
   });
 }
 
+void sequence_max(const SequenceMaxDims& d, const float* x, const int32_t* token, float* y,
+                  Run run) {
+  check_sequence_max(d, x, y);
+  run.team.parallel_for(d.N, grain_of(d.T * d.D), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const float* rows = x + n * d.T * d.D;
+      const int64_t counted = d.counted(token == nullptr ? nullptr : token + n * d.S);
+      float* out = y + n * d.D;
+      copy_row(d.D, rows, out);
+      for (int64_t t = 1; t < counted; ++t) {
+        const float* row = rows + t * d.D;
+        for (int64_t c = 0; c < d.D; ++c) {
+          out[c] = row[c] > out[c] || row[c] != row[c] ? row[c] : out[c];
+        }
+      }
+    }
+  });
+}
+
+// For one line of columns at a time, finds the positions of the maxima and then writes all rows.
+void sequence_max_backward(const SequenceMaxDims& d, const float* x, const int32_t* token,
+                           const float* dy, float* dx, Run run) {
+  check_sequence_max(d, x, dx);
+  const int64_t lines = (d.D + kColumnStep - 1) / kColumnStep;
+  run.team.parallel_for(
+      d.N * lines, grain_of(2 * d.T * kColumnStep), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t n = i / lines, first = i % lines * kColumnStep;
+          const int64_t width = std::min(d.D - first, kColumnStep), from = n * d.T * d.D + first;
+          const int64_t counted = d.counted(token == nullptr ? nullptr : token + n * d.S);
+          float best[kColumnStep];
+          int64_t at[kColumnStep] = {};
+          copy_row(width, x + from, best);
+          for (int64_t t = 1; t < counted; ++t) {
+            const float* row = x + from + t * d.D;
+            for (int64_t c = 0; c < width; ++c) {
+              const bool is_greater = row[c] > best[c] || row[c] != row[c];
+              best[c] = is_greater ? row[c] : best[c];
+              at[c] = is_greater ? t : at[c];
+            }
+          }
+          for (int64_t t = 0; t < d.T; ++t) {
+            float* row = dx + from + t * d.D;
+            for (int64_t c = 0; c < width; ++c)
+              row[c] = at[c] == t ? dy[n * d.D + first + c] : 0.0f;
+          }
+        }
+      });
+}
+
+void reverse_sequence(const ReverseDims& d, const float* x, const int32_t* length, float* y,
+                      Run run) {
+  check_reverse_sequence(d, x, length, y);
+  run.team.parallel_for(d.N * d.T, grain_of(d.D), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t n = i / d.T;
+      copy_row(d.D, x + (n * d.T + d.source(length, n, i % d.T)) * d.D, y + i * d.D);
+    }
+  });
+}
+
 void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run run) {
   check_sequence_lengths(d, token, length);
   run.team.parallel_for(d.N, grain_of(d.T), [&](int64_t begin, int64_t end) {

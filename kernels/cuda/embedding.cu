@@ -194,6 +194,44 @@ TRAINYARD_KERNEL void pool_backward(SequencePoolDims d, int64_t tiles, const int
   }
 }
 
+// One thread per column of a sequence.
+TRAINYARD_KERNEL void max_forward(SequenceMaxDims d, In x, const int32_t* token, Out y) {
+  for (int64_t i = thread_index(); i < d.N * d.D; i += thread_count()) {
+    const int64_t n = i / d.D, first = n * d.T * d.D + i % d.D;
+    const int64_t counted = d.counted(token == nullptr ? nullptr : token + n * d.S);
+    float best = x[first];
+    for (int64_t t = 1; t < counted; ++t) best = Max()(x[first + t * d.D], best);
+    y.set(i, best);
+  }
+}
+
+TRAINYARD_KERNEL void max_backward(SequenceMaxDims d, In x, const int32_t* token, In dy, Out dx) {
+  for (int64_t i = thread_index(); i < d.N * d.D; i += thread_count()) {
+    const int64_t n = i / d.D, first = n * d.T * d.D + i % d.D;
+    const int64_t counted = d.counted(token == nullptr ? nullptr : token + n * d.S);
+    float best = x[first];
+    int64_t at = 0;
+    for (int64_t t = 1; t < counted; ++t) {
+      const float v = x[first + t * d.D];
+      if (v > best || v != v) {
+        best = v;
+        at = t;
+      }
+    }
+    for (int64_t t = 0; t < d.T; ++t) dx.set(first + t * d.D, t == at ? dy[i] : 0.0f);
+  }
+}
+
+template <int kStep>
+TRAINYARD_KERNEL void reversed_rows(ReverseDims d, In x, const int32_t* length, Out y) {
+  const int64_t packs = d.D / kStep;
+  for (int64_t i = thread_index(); i < d.N * d.T * packs; i += thread_count()) {
+    const int64_t row = i / packs, n = row / d.T;
+    const int64_t from = n * d.T + d.source(length, n, row % d.T);
+    store<kStep>(y, i * kStep, load<kStep>(x, from * d.D + i % packs * kStep));
+  }
+}
+
 // One warp per row.
 TRAINYARD_KERNEL void lengths_of_rows(SequenceLengthDims d, const int32_t* token, int32_t* length) {
   using Threads = RowThreads<false>;
@@ -336,6 +374,25 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, In 
   const int64_t tiles = (d.T + kPoolRows - 1) / kPoolRows;
   with_step(d.D % 4 == 0 && takes_four(dy) && takes_four(dx), [&](auto step) {
     launch({d.N * tiles}, run.stream, pool_backward<step.value>, d, tiles, token, dy, dx);
+  });
+}
+
+void sequence_max(const SequenceMaxDims& d, In x, const int32_t* token, Out y, Run run) {
+  check_sequence_max(d, x, y);
+  launch(grid_for(d.N * d.D), run.stream, max_forward, d, x, token, y);
+}
+
+void sequence_max_backward(const SequenceMaxDims& d, In x, const int32_t* token, In dy, Out dx,
+                           Run run) {
+  check_sequence_max(d, x, dx);
+  launch(grid_for(d.N * d.D), run.stream, max_backward, d, x, token, dy, dx);
+}
+
+void reverse_sequence(const ReverseDims& d, In x, const int32_t* length, Out y, Run run) {
+  check_reverse_sequence(d, x, length, y);
+  with_step(d.D % 4 == 0 && takes_four(x) && takes_four(y), [&](auto step) {
+    launch(grid_for(d.N * d.T * (d.D / step.value)), run.stream, reversed_rows<step.value>, d, x,
+           length, y);
   });
 }
 

@@ -114,6 +114,53 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
   }
 }
 
+/// Returns the first position whose x is the maximum of column c of sequence n.
+template <typename T>
+int64_t position_of_max(const SequenceMaxDims& d, const T* x, const int32_t* token, int64_t n,
+                        int64_t c) {
+  const T* column = x + n * d.T * d.D + c;
+  const int64_t end = d.counted(token == nullptr ? nullptr : token + n * d.S);
+  int64_t best = 0;
+  for (int64_t t = 1; t < end; ++t) {
+    if (column[t * d.D] > column[best * d.D] || column[t * d.D] != column[t * d.D]) best = t;
+  }
+  return best;
+}
+
+template <typename T>
+void sequence_max(const SequenceMaxDims& d, const T* x, const int32_t* token, T* y, Run<T>) {
+  check_sequence_max(d, x, y);
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t c = 0; c < d.D; ++c) {
+      y[n * d.D + c] = x[(n * d.T + position_of_max(d, x, token, n, c)) * d.D + c];
+    }
+  }
+}
+
+template <typename T>
+void sequence_max_backward(const SequenceMaxDims& d, const T* x, const int32_t* token, const T* dy,
+                           T* dx, Run<T>) {
+  check_sequence_max(d, x, dx);
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t c = 0; c < d.D; ++c) {
+      const int64_t best = position_of_max(d, x, token, n, c);
+      for (int64_t t = 0; t < d.T; ++t) {
+        dx[(n * d.T + t) * d.D + c] = t == best ? dy[n * d.D + c] : T(0);
+      }
+    }
+  }
+}
+
+template <typename T>
+void reverse_sequence(const ReverseDims& d, const T* x, const int32_t* length, T* y, Run<T>) {
+  check_reverse_sequence(d, x, length, y);
+  for (int64_t n = 0; n < d.N; ++n) {
+    for (int64_t t = 0; t < d.T; ++t) {
+      std::copy_n(x + (n * d.T + d.source(length, n, t)) * d.D, d.D, y + (n * d.T + t) * d.D);
+    }
+  }
+}
+
 template <typename T>
 void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run<T>) {
   check_sequence_lengths(d, token, length);
@@ -129,6 +176,10 @@ void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t
   template void sequence_pool<T>(const SequencePoolDims&, const T*, const int32_t*, T*, Run<T>); \
   template void sequence_pool_backward<T>(const SequencePoolDims&, const int32_t*, const T*, T*, \
                                           Run<T>);                                               \
+  template void sequence_max<T>(const SequenceMaxDims&, const T*, const int32_t*, T*, Run<T>);   \
+  template void sequence_max_backward<T>(const SequenceMaxDims&, const T*, const int32_t*,       \
+                                         const T*, T*, Run<T>);                                  \
+  template void reverse_sequence<T>(const ReverseDims&, const T*, const int32_t*, T*, Run<T>);   \
   template void sequence_lengths<T>(const SequenceLengthDims&, const int32_t*, int32_t*, Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)

@@ -44,8 +44,13 @@ const OpRow* find_op_row(std::string_view op) {
 Status check_ops(const Graph& graph) {
   std::map<std::string_view, std::string> layers;  // names of layers, by op
   for (const Node& node : graph.nodes()) {
-    if (find_op_row(node.op->type()) != nullptr) continue;
-    std::string& names = layers[node.op->type()];
+    std::string_view op = node.op->type();
+    // The fifth input of attention limits the keys to those of a document, or of a cache.
+    const bool has_positions =
+        op == "Attention" && node.inputs.size() > 4 && node.inputs[4] != kNoTensor;
+    if (has_positions) op = "Attention with positions";
+    if (!has_positions && find_op_row(op) != nullptr) continue;
+    std::string& names = layers[op];
     names += (names.empty() ? "" : ", ") + node.name;
   }
   if (layers.empty()) return {};

@@ -53,6 +53,24 @@ std::string write_causal_mask(NodeWriter& w, int64_t queries, int64_t keys) {
   return w.put_between("band", "Add", {mask, old});
 }
 
+/// Returns a mask with the lowest number at keys from the row's count on, 0 elsewhere; the scores
+/// have `rank` dimensions. If the count is 0, all weights are equal, and the result is to be
+/// multiplied by 0, which is then the value `some`.
+std::string write_count_mask(NodeWriter& w, int64_t keys, int64_t rank) {
+  GraphWriter& onnx = w.onnx();
+  std::vector<int64_t> numbers(static_cast<size_t>(keys)), behind(static_cast<size_t>(rank - 1));
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  std::iota(behind.begin(), behind.end(), int64_t{1});
+  const std::string counts =
+      w.put_between("counts", "Unsqueeze", {w.input(5), onnx.constant(behind)});
+  const std::string seen = w.put_between("seen", "Less", {onnx.constant(numbers), counts});
+  const std::string least = w.put_between("least", "Min", {counts, onnx.constant(int64_t{1})});
+  w.put_between("some", "Cast", {least}, {{"to", data_type_of(DType::kF32)}});
+  return w.put_between(
+      "padding_mask", "Where",
+      {seen, onnx.constant(0.0f), onnx.constant(std::numeric_limits<float>::lowest())});
+}
+
 // Writes nodes for softmax(scale q k^T + mask) v of each head. ONNX has an Attention node only
 // since opset 23. If several heads of queries share one of keys, they are an axis of their own,
 // over which the products broadcast.
@@ -94,13 +112,38 @@ void write_attention(NodeWriter& w) {
   if (w.attributes().get_int("is_causal", 0) != 0) {
     scores = w.put_between("masked", "Add", {scores, write_causal_mask(w, queries, keys)});
   }
+  const bool has_counts = w.has_input(5);
+  if (has_counts) {
+    const std::string mask = write_count_mask(w, keys, is_grouped ? 5 : 4);
+    scores = w.put_between("counted", "Add", {scores, mask});
+  }
   const std::string weights =
       w.put_between("weights", "Softmax", {scores}, {{"axis", int64_t{-1}}});
-  const std::string mixed = w.put_between("mixed", "MatMul", {weights, value});
+  std::string mixed = w.put_between("mixed", "MatMul", {weights, value});
+  if (has_counts) mixed = w.put_between("of_some", "Mul", {mixed, w.between("some")});
   const std::vector<int64_t> perm =
       is_grouped ? std::vector<int64_t>{0, 3, 1, 2, 4} : std::vector<int64_t>{0, 2, 1, 3};
   const std::string back = w.put_between("back", "Transpose", {mixed}, {{"perm", perm}});
   w.put("Reshape", {back, onnx.constant({kBatch, queries, width})});
+}
+
+/// Position t has the number t + 1, or 0 if it is padding, so the largest number is the length.
+void write_sequence_lengths(NodeWriter& w) {
+  GraphWriter& onnx = w.onnx();
+  std::vector<int64_t> numbers(static_cast<size_t>(w.shape(0)[1]));
+  std::iota(numbers.begin(), numbers.end(), int64_t{1});
+  const int64_t padding = w.attributes().get_int("padding_id", 0);
+  const std::string equal =
+      w.put_between("is_padding", "Equal", {w.input(0), onnx.constant(padding)});
+  const std::string counts = w.put_between("is_token", "Not", {equal});
+  const std::string mask =
+      w.put_between("mask", "Cast", {counts}, {{"to", data_type_of(DType::kI64)}});
+  const std::string ranks = w.put_between("ranks", "Mul", {mask, onnx.constant(numbers)});
+  w.put("ReduceMax", {ranks, onnx.constant(std::vector<int64_t>{1})}, {{"keepdims", int64_t{0}}});
+}
+
+void write_reverse_sequence(NodeWriter& w) {
+  w.put("ReverseSequence", w.inputs(), {{"batch_axis", int64_t{0}}, {"time_axis", int64_t{1}}});
 }
 
 /// Splits the rows of an input into gates, and concatenates these in ONNX's order: `order` has, for
@@ -196,9 +239,35 @@ void write_last_token(NodeWriter& w) {
   w.put("Mul", {vector, share});
 }
 
+/// Writes the maximum over the positions, or over those whose last token is not padding and the
+/// first. Padding is only at the end.
+void write_sequence_max(NodeWriter& w) {
+  GraphWriter& onnx = w.onnx();
+  const std::string second = onnx.constant(std::vector<int64_t>{1});
+  std::string x = w.input(0);
+  if (w.has_input(1)) {
+    const int64_t length = w.shape(0)[1];
+    std::vector<int64_t> last(static_cast<size_t>(length));  // of each position's tokens
+    std::iota(last.begin(), last.end(), w.shape(1)[1] - length);
+    std::vector<int64_t> is_first(static_cast<size_t>(length), 0);
+    is_first[0] = 1;
+    const std::string tokens = w.put_between(
+        "last_tokens", "Gather", {w.input(1), onnx.constant(last)}, {{"axis", int64_t{1}}});
+    const std::string some = w.put_between("or_first", "Max", {tokens, onnx.constant(is_first)});
+    const std::string equal =
+        w.put_between("is_padding", "Equal", {some, onnx.constant(int64_t{0})});
+    const std::string by_row =
+        w.put_between("by_row", "Unsqueeze", {equal, onnx.constant(std::vector<int64_t>{2})});
+    x = w.put_between("counted", "Where",
+                      {by_row, onnx.constant(std::numeric_limits<float>::lowest()), x});
+  }
+  w.put("ReduceMax", {x, second}, {{"keepdims", int64_t{0}}});
+}
+
 void write_sequence_pool(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   const std::string mode = w.attributes().get_string("mode", "mean");
+  if (mode == "max") return write_sequence_max(w);
   if (mode == "last" && w.has_input(1)) return write_last_token(w);
   if (mode != "mean") {
     const int64_t position = mode == "last" ? w.shape(0)[1] - 1 : 0;
@@ -244,30 +313,35 @@ std::vector<OpRow> sequence_rows() {
     ops.insert(ops.end(), recurrent.begin(), recurrent.end());
     return ops;
   };
-  return {{.op = "Softmax", .write = write_softmax},
-          {.op = "LogSoftmax", .write = write_softmax},
-          {.op = "LayerNormalization", .write = write_layer_normalization},
-          {.op = "RMSNormalization",
-           .onnx = {"Mul", "ReduceMean", "Add", "Sqrt", "Div"},
-           .write = write_rms_normalization},
-          {.op = "Attention",
-           .onnx = {"Split", "Reshape", "Transpose", "Mul", "MatMul", "Expand", "Trilu", "Add",
-                    "Softmax"},
-           .write = write_attention},
-          {.op = "LSTM", .onnx = with("LSTM"), .write = write_recurrent},
-          {.op = "GRU", .onnx = with("GRU"), .write = write_recurrent},
-          {.op = "Gather", .write = write_gather},
-          {.op = "EmbeddingBag",
-           .onnx = {"Gather", "Equal", "Not", "Cast", "Unsqueeze", "MatMul", "Squeeze", "ReduceSum",
-                    "ReduceMean", "Max", "Div"},
-           .write = write_embedding_bag},
-          {.op = "SequencePool",
-           .onnx = {"Gather", "ReduceMean", "Equal", "Not", "Cast", "Unsqueeze", "MatMul",
-                    "Squeeze", "ReduceSum", "Max", "Div", "Mul", "ArgMax", "GatherND", "ReduceMax"},
-           .write = write_sequence_pool},
-          {.op = "PositionEmbedding",
-           .onnx = {"Add", "Shape", "Expand", "Concat"},
-           .write = write_position_embedding}};
+  return {
+      {.op = "Softmax", .write = write_softmax},
+      {.op = "LogSoftmax", .write = write_softmax},
+      {.op = "LayerNormalization", .write = write_layer_normalization},
+      {.op = "RMSNormalization",
+       .onnx = {"Mul", "ReduceMean", "Add", "Sqrt", "Div"},
+       .write = write_rms_normalization},
+      {.op = "Attention",
+       .onnx = {"Split", "Reshape", "Transpose", "Mul", "MatMul", "Expand", "Trilu", "Add",
+                "Unsqueeze", "Less", "Min", "Cast", "Where", "Softmax"},
+       .write = write_attention},
+      {.op = "ReverseSequence", .write = write_reverse_sequence},
+      {.op = "SequenceLengths",
+       .onnx = {"Equal", "Not", "Cast", "Mul", "ReduceMax"},
+       .write = write_sequence_lengths},
+      {.op = "LSTM", .onnx = with("LSTM"), .write = write_recurrent},
+      {.op = "GRU", .onnx = with("GRU"), .write = write_recurrent},
+      {.op = "Gather", .write = write_gather},
+      {.op = "EmbeddingBag",
+       .onnx = {"Gather", "Equal", "Not", "Cast", "Unsqueeze", "MatMul", "Squeeze", "ReduceSum",
+                "ReduceMean", "Max", "Div"},
+       .write = write_embedding_bag},
+      {.op = "SequencePool",
+       .onnx = {"Gather", "ReduceMean", "Equal", "Not", "Cast", "Unsqueeze", "MatMul", "Squeeze",
+                "ReduceSum", "Max", "Div", "Mul", "ArgMax", "GatherND", "ReduceMax", "Where"},
+       .write = write_sequence_pool},
+      {.op = "PositionEmbedding",
+       .onnx = {"Add", "Shape", "Expand", "Concat"},
+       .write = write_position_embedding}};
 }
 
 }  // namespace trainyard::onnx

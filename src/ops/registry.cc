@@ -45,6 +45,7 @@
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
 #include "src/ops/resize.h"
+#include "src/ops/reverse_sequence.h"
 #include "src/ops/rotary_embedding.h"
 #include "src/ops/row_exchange.h"
 #include "src/ops/sampled_xent.h"
@@ -105,6 +106,7 @@ const std::vector<const Op*>& registry() {
         position_embedding_grad_op(),
         rotary_tables_op(),
         rotary_embedding_op(),
+        reverse_sequence_op(),
         sequence_lengths_op(),
         sequence_pool_op(),
         sequence_pool_grad_op(),

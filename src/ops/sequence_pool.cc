@@ -1,5 +1,7 @@
 #include "src/ops/sequence_pool.h"
 
+#include <algorithm>
+
 #include "src/ops/shape_helpers.h"
 
 namespace trainyard {
@@ -7,10 +9,20 @@ namespace {
 
 void check_mode(OpChecks& check, const InferContext& c) {
   const std::string mode = c.attributes().get_string("mode", "mean");
-  check.require(mode == "mean" || mode == "first" || mode == "last", "ATTRIBUTE_OUT_OF_RANGE",
-                "mode", "'" + mode + "' is not known, expected mean, first or last");
+  check.require(mode == "mean" || mode == "max" || mode == "first" || mode == "last",
+                "ATTRIBUTE_OUT_OF_RANGE", "mode",
+                "'" + mode + "' is not known, expected mean, max, first or last");
   check.require(mode != "first" || !c.has_input(1), "INPUT_COUNT_INVALID", "tokens",
                 "mode first takes no tokens, expected one input");
+}
+
+/// Checks the tokens of `sequences` sequences of `length` positions.
+void check_tokens(OpChecks& check, const InferContext& c, int64_t sequences, int64_t length) {
+  check.dtype(1, DType::kI32).rank(1, 2);
+  if (!check.ok() || !c.has_input(1)) return;
+  const Shape& tokens = c.input(1).shape;
+  const bool is_max = c.attributes().get_string("mode", "mean") == "max";
+  check.shape(1, {sequences, is_max ? std::max(tokens[1], length) : length});
 }
 
 Cost flops_of_elements(const Op& op, const Graph& graph, const Node& node, TensorId sequence) {
@@ -25,11 +37,11 @@ class SequencePool final : public Op {
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "tokens"}, 1, {"mode"});
-    check.float_type(0).rank(0, 3).not_empty(0).dtype(1, DType::kI32);
+    check.float_type(0).rank(0, 3).not_empty(0);
     check_mode(check, c);
     if (!check.ok()) return check.error();
     const Shape& x = c.input(0).shape;
-    check.shape(1, {x[0], x[1]});
+    check_tokens(check, c, x[0], x[1]);
     if (!check.ok()) return check.error();
     return std::vector{TensorType{{x[0], x[2]}, c.input(0).dtype}};
   }
@@ -39,6 +51,10 @@ class SequencePool final : public Op {
     attributes.set("length", c.graph().tensor(c.input(0)).type.shape[1]);
     std::vector<TensorId> inputs = {c.grad_output(0)};
     if (c.node().inputs.size() > 1) inputs.push_back(c.input(1));
+    if (attributes.get_string("mode", "mean") == "max") {
+      inputs.resize(2, kNoTensor);
+      inputs.push_back(c.input(0));
+    }
     c.set_grad(0, c.add("grad", *sequence_pool_grad_op(), std::move(attributes), std::move(inputs),
                         {true})[0]);
   }
@@ -53,16 +69,21 @@ class SequencePoolGrad final : public Op {
   std::string_view type() const override { return "SequencePoolGrad"; }
 
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"dy", "tokens"}, 1, {"mode", "length"});
-    check.float_type(0).rank(0, 2).not_empty(0).dtype(1, DType::kI32);
+    OpChecks check(c, {"dy", "tokens", "x"}, 1, {"mode", "length"});
+    check.float_type(0).rank(0, 2).not_empty(0);
     check_mode(check, c);
     check.int_in("length", 0, 1, Shape::kElementsMax);
     if (!check.ok()) return check.error();
     const Shape& dy = c.input(0).shape;
     const int64_t length = c.attributes().get_int("length", 0);
-    check.shape(1, {dy[0], length});
+    check_tokens(check, c, dy[0], length);
+    const bool is_max = c.attributes().get_string("mode", "mean") == "max";
+    check.require(is_max == c.has_input(2), "INPUT_COUNT_INVALID", "x",
+                  "must be given with mode max, and only then");
+    const Shape x{dy[0], length, dy[1]};
+    check.same_dtype(2, 0).shape(2, x);
     if (!check.ok()) return check.error();
-    return std::vector{TensorType{{dy[0], length, dy[1]}, c.input(0).dtype}};
+    return std::vector{TensorType{x, c.input(0).dtype}};
   }
 
   Cost cost(const Graph& graph, const Node& node) const override {

@@ -60,7 +60,7 @@ class Transformer(nn.Module):
 
     def forward(self, tokens):
         x = self.wte(tokens) + self.wpe(torch.arange(TOKENS))
-        return self.head(masked_mean(self.encoder(x), tokens))
+        return self.head(masked_mean(self.encoder(x, src_key_padding_mask=tokens == 0), tokens))
 
 
 class Recurrent(nn.Module):
@@ -71,7 +71,10 @@ class Recurrent(nn.Module):
         self.fc = nn.Linear(10 if both_ways else 5, CLASSES)
 
     def forward(self, tokens):
-        return self.fc(masked_mean(self.rnn(self.embedding(tokens))[0], tokens))
+        lengths = (tokens != 0).sum(1)
+        packed = nn.utils.rnn.pack_padded_sequence(self.embedding(tokens), lengths, True, enforce_sorted=False)
+        states, _ = nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], True, total_length=tokens.shape[1])
+        return self.fc(masked_mean(states, tokens))
 
 
 class TextCnn(nn.Module):
@@ -83,7 +86,13 @@ class TextCnn(nn.Module):
 
     def forward(self, tokens):
         x = self.embedding(tokens)[:, None]
-        return self.fc(torch.cat([conv(x).relu().amax((2, 3)) for conv in self.conv], 1))
+        features = []
+        for conv in self.conv:  # windows with padding do not count, except the first
+            counts = tokens[:, conv.kernel_size[0] - 1:] != 0
+            counts[:, 0] = True
+            windows = conv(x).squeeze(3).masked_fill(~counts[:, None], -torch.inf)
+            features.append(windows.amax(2).relu())
+        return self.fc(torch.cat(features, 1))
 
 
 class Bag(nn.Module):

@@ -4,7 +4,8 @@ PyTorch's layers, for tests/engine/op_golden_test.cc.
 
     venv/bin/python tests/golden/make_op_golden.py
 
-Each case is the case of the same name in tests/support/image_cases.cc, in double. Operands are
+Each case is the case of the same name in tests/support/image_cases.cc or sequence_cases.cc, in
+double. Attention is scaled_dot_product_attention with an explicit mask. Operands are
 Philox numbers drawn by name. The loss is the mean squared error against a target drawn the same
 way, so that every element of the result has its own gradient. For each tensor the file has its norm
 and its product with another such draw.
@@ -174,6 +175,77 @@ def resampled():
     return cases
 
 
+def positions_of(kind, n, queries, keys):
+    """Returns the positions of the cases in tests/support/sequence_cases.cc, [n, queries]."""
+    if kind == "cached":
+        i = np.arange(n * queries)
+        return ((i * i + i + 1) % (keys + 2)).reshape(n, queries)
+    rows = np.zeros((n, queries), dtype=np.int64)
+    for row in range(n):
+        at, length = 0, row + 1
+        for i in range(queries):
+            rows[row, i] = 0 if i >= queries - queries // 4 else at
+            at += 1
+            if at == length:
+                at, length = 0, 2 * length
+    return rows
+
+
+def seen_keys(kind, n, queries, keys, causal, window):
+    """Returns the mask [n, 1, queries, keys] of the keys that each query sees."""
+    own = np.broadcast_to(np.arange(queries), (n, queries))  # the newest key of a query
+    first = np.zeros((n, queries), dtype=np.int64)
+    if kind == "cached":
+        own = positions_of(kind, n, queries, keys)
+    elif kind == "documents":
+        first = own - positions_of(kind, n, queries, keys)
+    elif not causal:
+        own = np.full((n, queries), keys)
+    if kind == "counts":
+        i = np.arange(n)
+        count = (i * i + i + 1) % (keys + 2)
+        count[0] = 0
+        own = np.broadcast_to(count[:, None] - 1, (n, queries))
+    if window:
+        first = np.maximum(first, own - window + 1)
+    j = np.arange(keys)
+    return torch.from_numpy((j >= first[..., None]) & (j <= own[..., None]))[:, None]
+
+
+def attention(name, n, queries, keys, heads, width, causal=False, key_heads=None, window=0, kind="", packed=False):
+    key_heads = key_heads or heads
+    if packed:
+        x = operand("qkv", (n, queries, (heads + 2 * key_heads) * width))
+        tensors = {"qkv": x}
+        q, k, v = x.split([heads * width, key_heads * width, key_heads * width], dim=2)
+    else:
+        tensors = {"q": operand("q", (n, queries, heads * width))}
+        tensors.update({t: operand(t, (n, keys, key_heads * width)) for t in ("k", "v")})
+        q, k, v = tensors.values()
+    by_head = lambda t: t.unflatten(2, (-1, width)).transpose(1, 2)
+    y = F.scaled_dot_product_attention(
+        by_head(q), by_head(k), by_head(v), attn_mask=seen_keys(kind, n, queries, keys, causal, window),
+        scale=None if packed else 0.75, enable_gqa=True).transpose(1, 2).flatten(2)
+    F.mse_loss(y, draw("target", y.shape)).backward()
+    return {"case": f"Attention/{name}", "shape": list(y.shape), "y": probes(y),
+            "gradients": {key: probes(t.grad) for key, t in tensors.items()}}
+
+
+def attentions():
+    return [
+        attention("odd", 2, 3, 5, 3, 5),
+        attention("packed_causal", 1, 5, 5, 2, 5, True, packed=True),
+        attention("grouped", 2, 3, 5, 6, 5, key_heads=2),
+        attention("grouped_causal", 1, 7, 7, 4, 4, True, key_heads=1),
+        attention("grouped_packed", 2, 5, 5, 4, 3, True, key_heads=2, packed=True),
+        attention("window", 1, 9, 9, 2, 3, True, window=3),
+        attention("documents", 2, 12, 12, 2, 3, True, kind="documents"),
+        attention("cached", 2, 3, 7, 4, 4, True, key_heads=2, kind="cached"),
+        attention("cached_window", 2, 3, 9, 2, 5, True, key_heads=1, window=4, kind="cached"),
+        attention("counts", 4, 5, 7, 2, 3, kind="counts"),
+    ]
+
+
 def starts():
     """Returns, for each parameter of a layer that is large enough for statistics, its largest absolute value and its
     deviation."""
@@ -205,7 +277,7 @@ def starts():
 
 def main():
     torch.set_num_threads(1)
-    cases = convolutions() + transposed_convolutions() + pools() + normalizations() + resampled()
+    cases = convolutions() + transposed_convolutions() + pools() + normalizations() + resampled() + attentions()
     out = {"torch": torch.__version__, "cases": cases, "starts": starts()}
     path = pathlib.Path(__file__).with_name("pytorch_ops.json")
     text = json.dumps(out, separators=(",", ":"))

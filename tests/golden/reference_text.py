@@ -61,8 +61,10 @@ class Classifier(nn.Module):
 
     def forward(self, x):
         y = self.embedding(x)
+        lengths = (x != 0).sum(1)  # the reverse direction begins at the last token
         for rnn in self.rnn:
-            y, _ = rnn(y)
+            packed = nn.utils.rnn.pack_padded_sequence(y, lengths, True, enforce_sorted=False)
+            y, _ = nn.utils.rnn.pad_packed_sequence(rnn(packed)[0], True, total_length=x.shape[1])
         if self.last:  # forward: after the last token; backward: after the first
             at = (x != 0).sum(1) - 1
             rows = torch.arange(len(x))
@@ -73,6 +75,8 @@ class Classifier(nn.Module):
 
 
 class TextCnn(nn.Module):
+    """The maximum is over the windows without padding, and the first."""
+
     def __init__(self, vocabulary, size, filters, widths, classes):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, size)
@@ -90,4 +94,10 @@ class TextCnn(nn.Module):
 
     def forward(self, x):
         y = self.embedding(x)[:, None]
-        return self.fc(torch.cat([c(y).relu().amax((2, 3)) for c in self.conv], dim=1))
+        features = []
+        for conv in self.conv:
+            counts = x[:, conv.kernel_size[0] - 1:] != 0
+            counts[:, 0] = True
+            windows = conv(y).squeeze(3).masked_fill(~counts[:, None], -torch.inf)
+            features.append(windows.amax(2).relu())
+        return self.fc(torch.cat(features, dim=1))

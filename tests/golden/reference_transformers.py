@@ -45,16 +45,17 @@ class Transformer(nn.Module):
             self.add_module(f"h{i}_mlp_fc", nn.Linear(width, hidden))
             self.add_module(f"h{i}_mlp_proj", nn.Linear(hidden, width))
 
-    def attend(self, qkv):
+    def attend(self, qkv, mask):
         n, t, _ = qkv.shape
         q, k, v = qkv.view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal)
         return y.transpose(1, 2).reshape(n, t, -1)
 
-    def blocks(self, x):
+    def blocks(self, x, mask=None):
+        """`mask`: which keys take part, [N, 1, 1, T]."""
         for i in range(self.depth):
             layer = lambda name: getattr(self, f"h{i}_{name}")
-            x = x + layer("attn_proj")(self.attend(layer("attn_qkv")(layer("ln_1")(x))))
+            x = x + layer("attn_proj")(self.attend(layer("attn_qkv")(layer("ln_1")(x)), mask))
             y = F.gelu(layer("mlp_fc")(layer("ln_2")(x)), approximate=self.gelu)
             x = x + layer("mlp_proj")(y)
         return x
@@ -94,8 +95,8 @@ class ViT(Transformer):
 
 
 class TransformerClassifier(Transformer):
-    """Computes logits [N, K] from tokens [N, T]; token 0 is padding and does not count in the mean.
-    """
+    """Computes logits [N, K] from tokens [N, T]; token 0 is padding: it is no key of attention, and
+    does not count in the mean."""
 
     def __init__(self, vocabulary, context, classes, depth=2, heads=4, width=128):
         super().__init__(depth, width, heads, 4 * width)
@@ -105,7 +106,8 @@ class TransformerClassifier(Transformer):
         self.head = nn.Linear(width, classes)
 
     def forward(self, tokens):
-        x = self.ln_f(self.blocks(self.wpe(self.wte(tokens))))
+        x = self.blocks(self.wpe(self.wte(tokens)), (tokens != 0)[:, None, None])
+        x = self.ln_f(x)
         counts = (tokens != 0).unsqueeze(-1).to(x.dtype)
         return self.head((x * counts).sum(dim=1) / counts.sum(dim=1))
 

@@ -193,11 +193,19 @@ CaseGraph positions_of_data(DType dtype) {
       {b.input("x", {3, 2, 5}), b.parameter("position", {3, 5}), b.parameter("prefix", {1, 5})}));
 }
 
-CaseGraph sequence_pool(DType dtype, const Shape& x, const std::string& mode, int64_t vocabulary) {
+/// `more`: how many more tokens there are than positions.
+CaseGraph sequence_pool(DType dtype, const Shape& x, const std::string& mode, int64_t vocabulary,
+                        int64_t more = 0) {
   CaseBuilder b(dtype);
   std::vector<TensorId> inputs = {b.parameter("x", x)};
-  if (vocabulary > 0) inputs.push_back(b.tokens("tokens", {x[0], x[1]}, vocabulary));
+  if (vocabulary > 0) inputs.push_back(b.tokens("tokens", {x[0], x[1] + more}, vocabulary));
   return b.finish(b.one("y", "SequencePool", {{"mode", mode}}, inputs));
+}
+
+CaseGraph reverse_sequence(DType dtype, const Shape& x) {
+  CaseBuilder b(dtype);
+  const TensorId lengths = b.tokens("lengths", {x[0]}, x[1] + 2);
+  return b.finish(b.one("y", "ReverseSequence", {}, {b.parameter("x", x), lengths}));
 }
 
 // The lengths are the counts of keys of attention, which reads nothing else.
@@ -267,15 +275,17 @@ void add_limits(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
   inputs.resize(4, kNoTensor);
   if (a.seen == Seen::kCounts) {
     inputs.push_back(kNoTensor);
-    inputs.push_back(b.tokens("key_counts", {a.N}, a.Tk + 2));  // 0 and too many as well
+    inputs.push_back(b.tokens("key_counts", {a.N}, a.Tk + 2));
   } else {
     inputs.push_back(b.tokens("positions", {a.N, a.Tq}, a.Tk + 2));
   }
 }
 
-/// Gives the positions of rows in which documents of 1, 2, 3 ... tokens follow each other; the last
-/// quarter of the row is padding, of which each token is a document.
-CaseGraph with_documents(CaseGraph c, const AttentionCase& a) {
+/// Gives the positions of rows in which documents follow each other, each twice as long as the one
+/// before it; the last quarter of the row is padding, of which each token is a document. Of counts
+/// of keys, the first becomes 0.
+CaseGraph with_limits(CaseGraph c, const AttentionCase& a) {
+  if (a.seen == Seen::kCounts) c.values.at(*c.graph.find_tensor("key_counts"))[0] = 0;
   if (a.seen != Seen::kDocuments) return c;
   std::vector<double>& positions = c.values.at(*c.graph.find_tensor("positions"));
   for (int64_t n = 0; n < a.N; ++n) {
@@ -304,7 +314,7 @@ CaseGraph attention(DType dtype, const AttentionCase& a) {
   add_dropout(b, a, attributes, inputs);
   add_limits(b, a, attributes, inputs);
   const TensorId y = b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0];
-  return with_documents(b.finish(operand(b, "y", y, a.computed)), a);
+  return with_limits(b.finish(operand(b, "y", y, a.computed)), a);
 }
 
 CaseGraph packed_attention(DType dtype, const AttentionCase& a) {
@@ -316,7 +326,7 @@ CaseGraph packed_attention(DType dtype, const AttentionCase& a) {
   add_dropout(b, a, attributes, inputs);
   add_limits(b, a, attributes, inputs);
   const TensorId y = b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0];
-  return with_documents(b.finish(operand(b, "y", y, a.computed)), a);
+  return with_limits(b.finish(operand(b, "y", y, a.computed)), a);
 }
 
 // Only the query gets a gradient.
@@ -447,6 +457,7 @@ void append_large(std::vector<GraphCase>& cases) {
   row("PositionEmbedding/fours", [](DType t) { return positions(t, {3, 5, 12}, 2); });
   row("SequencePool/long", [](DType t) { return sequence_pool(t, {2, 70, 132}, "mean", 3); });
   row("SequencePool/long_last", [](DType t) { return sequence_pool(t, {2, 70, 33}, "last", 4); });
+  row("SequencePool/long_max", [](DType t) { return sequence_pool(t, {2, 70, 33}, "max", 2, 3); });
   row("ImageToSequence/tiles", [](DType t) { return image_to_sequence(t, {2, 37, 5, 9}); });
   row("RotaryEmbedding/fours", [](DType t) { return rotary(t, {2, 37, 3, 16, 16}); });
   row("RotaryEmbedding/interleaved_fours", [](DType t) {
@@ -536,6 +547,8 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("RotaryEmbedding/interleaved", [](DType t) { return rotary(t, {2, 3, 1, 7, 6, true}); });
   row("RotaryEmbedding/rows", [](DType t) { return rotary(t, {2, 3, 2, 4, 4, false, "rows"}); });
   row("RotaryTables/tokens", [](DType t) { return rotary(t, {2, 5, 1, 6, 6, true, "tables"}); });
+  row("ReverseSequence/odd", [](DType t) { return reverse_sequence(t, {5, 7, 3}); });
+  row("ReverseSequence/fours", [](DType t) { return reverse_sequence(t, {3, 2, 8}); });
   row("SequenceLengths/odd", [](DType t) { return sequence_lengths(t, {5, 7}, 0, 2); });
   row("SequenceLengths/other_padding", [](DType t) { return sequence_lengths(t, {9, 3}, 1, 3); });
   row("SequenceLengths/long", [](DType t) { return sequence_lengths(t, {2, 70}, 0, 2); });
@@ -546,6 +559,10 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("SequencePool/last_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "last", 1); });
   row("SequencePool/padded", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 3); });
   row("SequencePool/nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "mean", 1); });
+  row("SequencePool/max", [](DType t) { return sequence_pool(t, {3, 5, 7}, "max", 0); });
+  row("SequencePool/max_padded", [](DType t) { return sequence_pool(t, {4, 5, 17}, "max", 3); });
+  row("SequencePool/max_windows", [](DType t) { return sequence_pool(t, {5, 3, 5}, "max", 3, 2); });
+  row("SequencePool/max_nothing", [](DType t) { return sequence_pool(t, {2, 3, 5}, "max", 1); });
   row("ImageToSequence", [](DType t) { return image_to_sequence(t, {2, 3, 2, 5}); });
   row("ImageToSequence/patches", patches);
   row("MatMul/one", [](DType t) { return mat_mul(t, {1, 1}, {1, 1}); });

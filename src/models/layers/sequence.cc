@@ -2,6 +2,7 @@
 #include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/models/layer.h"
+#include "src/models/layers/padding.h"
 #include "src/models/lora.h"
 
 namespace trainyard {
@@ -195,22 +196,35 @@ void add_dropout(LayerBuilder& b, const ResolvedLayer& layer, Attributes& attrib
   operands.push_back(b.step());
 }
 
+// One input is query, key and value side by side, three are these. One more is the tokens, whose
+// padding no query attends to.
 Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
-  if (inputs.size() == 2) {
-    return LayerBuilder::shape_error(
-        layer, "inputs: names 2, expected 1 (query, key and value side by side) or 3");
-  }
-  for (const TensorId x : inputs) {
+  const bool has_tokens = inputs.size() % 2 == 0;
+  std::vector<TensorId> operands(inputs.begin(), inputs.end() - (has_tokens ? 1 : 0));
+  for (const TensorId x : operands) {
     if (Status s = need_sequence(b, layer, x); !s.ok()) return std::move(s).error();
   }
   Attributes attributes = layer.attributes;
-  std::vector<TensorId> operands(inputs.begin(), inputs.end());
   if (attributes.find("dropout") != nullptr) add_dropout(b, layer, attributes, operands);
   // Tokens see only their own document. Attention that is not causal sees the whole row.
   if (attributes.get_int("is_causal", 0) != 0 && b.positions() != kNoTensor) {
     operands.resize(4, kNoTensor);
     operands.push_back(b.positions());
+  }
+  if (has_tokens) {
+    if (layer.attributes.get_int("is_causal", 0) != 0) {
+      return field_refusal(layer, "FIELD_CONFLICT", "is_causal",
+                           "makes tokens as the last input useless, since padding comes last; "
+                           "expected only one of the two");
+    }
+    const TensorId keys = inputs[inputs.size() == 2 ? 0 : 1];
+    if (Status t = check_tokens_of(b, layer, keys, inputs.back()); !t.ok()) {
+      return std::move(t).error();
+    }
+    ASSIGN_OR_RETURN(const TensorId lengths, sequence_lengths(b, layer, inputs.back()));
+    operands.resize(5, kNoTensor);
+    operands.push_back(lengths);
   }
   ASSIGN_OR_RETURN(const TensorId y,
                    b.add_node(layer, layer.name, "Attention", std::move(attributes),
@@ -306,7 +320,7 @@ std::vector<LayerKind> sequence_layers() {
        .build = build_position_embedding},
       {.op = "Attention",
        .field = "attention",
-       .inputs_max = 3,
+       .inputs_max = 4,
        .attributes = {integer_rule("q_num_heads", true, 1, 1024),
                       integer_rule("kv_num_heads", false, 1, 1024), boolean_rule("is_causal"),
                       integer_rule("window", false, 1, kUnitsMax),
@@ -338,7 +352,7 @@ std::vector<LayerKind> sequence_layers() {
       {.op = "SequencePool",
        .field = "sequence_pool",
        .inputs_max = 2,
-       .attributes = {choice_rule("mode", {"mean", "first", "last"})},
+       .attributes = {choice_rule("mode", {"mean", "max", "first", "last"})},
        .complete = complete_sequence_pool},
       {.op = "ImageToSequence", .field = "image_to_sequence", .build = build_image_to_sequence}};
 }

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "src/models/layer.h"
+#include "src/models/layers/padding.h"
 
 namespace trainyard {
 
@@ -14,8 +15,18 @@ void complete_recurrent(Attributes& a) {
   a.set("bias", a.get_int("bias", 1));
 }
 
+/// Returns x with the tokens of each row in reverse order, as the value named by the layer and
+/// `suffix`.
+Result<TensorId> reversed(LayerBuilder& b, const ResolvedLayer& layer, std::string_view suffix,
+                          TensorId x, TensorId tokens) {
+  ASSIGN_OR_RETURN(const TensorId lengths, sequence_lengths(b, layer, tokens));
+  return b.add_node(layer, layer.name + std::string(suffix), "ReverseSequence", {}, {x, lengths});
+}
+
 // All parameters are initialized as in PyTorch, uniform in +-1/sqrt(hidden_size). The layer's
-// outputs are the sequence and the state after the last step.
+// outputs are the sequence and the state after the last step. With tokens as a second input, the
+// sequence ends at the last token that is not padding: the reverse direction begins there, by
+// reading the tokens of each row in reverse order.
 Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
                         std::span<const TensorId> inputs) {
   const TensorId x = inputs[0];
@@ -24,6 +35,10 @@ Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
         layer, "needs sequences [N, T, F], but its input is " + b.shape(x).to_string() +
                    (b.type(x).dtype == DType::kI32 ? "; put an embedding layer before it" : ""));
   }
+  const bool has_tokens = inputs.size() > 1;
+  if (has_tokens) {
+    if (Status s = check_tokens_of(b, layer, x, inputs[1]); !s.ok()) return std::move(s).error();
+  }
   const int64_t features = b.shape(x)[2];
   const int64_t hidden = layer.attributes.get_int("hidden_size", 0);
   const int64_t rows = (layer.kind->op == "LSTM" ? 4 : 3) * hidden;
@@ -31,6 +46,11 @@ Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
     return b.add_fan_in_parameter(layer, suffix, std::move(shape), hidden);
   };
   std::vector<TensorId> all = {x};
+  const std::string direction = layer.attributes.get_string("direction", "forward");
+  const bool turns = has_tokens && direction == "reverse";
+  if (turns) {
+    ASSIGN_OR_RETURN(all[0], reversed(b, layer, "/reversed", x, inputs[1]));
+  }
   ASSIGN_OR_RETURN(const TensorId w, add("weight_ih", Shape{rows, features}));
   ASSIGN_OR_RETURN(const TensorId r, add("weight_hh", Shape{rows, hidden}));
   all.insert(all.end(), {w, r});
@@ -41,13 +61,19 @@ Outputs build_recurrent(LayerBuilder& b, const ResolvedLayer& layer,
   }
   Attributes attributes;
   attributes.set("hidden_size", hidden);
-  attributes.set("direction", layer.attributes.get_string("direction", "forward"));
-  ASSIGN_OR_RETURN(const TensorId y,
-                   b.add_node(layer, layer.name, layer.kind->op, std::move(attributes),
-                              std::move(all), {"last", "gates", "state"}));
+  attributes.set("direction", turns ? std::string("forward") : direction);
+  ASSIGN_OR_RETURN(TensorId y,
+                   b.add_node(layer, layer.name + (turns ? "/steps" : ""), layer.kind->op,
+                              std::move(attributes), std::move(all), {"last", "gates", "state"}));
   const Graph& graph = b.model().graph;
-  const Node& node = graph.node(graph.tensor(y).producer);
-  return {{node.outputs[0], node.outputs[1]}};
+  TensorId last = graph.node(graph.tensor(y).producer).outputs[1];
+  if (!has_tokens) return {{y, last}};
+  ASSIGN_OR_RETURN(last, b.add_node(layer, layer.name + "/last", "SequencePool",
+                                    {{"mode", std::string("last")}}, {y, inputs[1]}));
+  if (turns) {
+    ASSIGN_OR_RETURN(y, reversed(b, layer, "", y, inputs[1]));
+  }
+  return {{y, last}};
 }
 
 void complete_embedding_bag(Attributes& a) { a.set("mode", a.get_string("mode", "mean")); }
@@ -78,6 +104,7 @@ Outputs build_embedding_bag(LayerBuilder& b, const ResolvedLayer& layer,
 LayerKind recurrent_kind(std::string_view op, std::string_view field) {
   return {.op = op,
           .field = field,
+          .inputs_max = 2,
           .attributes = {integer_rule("hidden_size", true, 1, kChannelsMax),
                          choice_rule("direction", {"forward", "reverse"}), boolean_rule("bias")},
           .complete = complete_recurrent,

@@ -29,7 +29,7 @@ std::vector<LayerSpec> recurrent_layer(const std::string& name, const std::strin
   const Attributes reverse = {{"hidden_size", hidden}, {"direction", std::string("reverse")}};
   return {
       preset_layer(name + "_forward", op, forward, {input}),
-      preset_layer(name + "_reverse", op, reverse, {input}),
+      preset_layer(name + "_reverse", op, reverse, {input, "input"}),  // begins before the padding
       preset_layer(name, "Concat", {{"axis", int64_t{2}}}, {name + "_forward", name + "_reverse"})};
 }
 
@@ -81,7 +81,7 @@ Layers expand_lstm_classifier(const Attributes& parameters, const ModelInterface
 
 // --- convolutional: Kim, "Convolutional Neural Networks for Sentence Classification" (2014) ---
 
-constexpr int64_t kPooledMax = 1024;  // the most positions that a pooling window covers
+constexpr int64_t kWidthMax = 1024;  // of a filter
 
 Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& interface) {
   if (Status s = need_rows_of_text("text_cnn", interface); !s.ok()) return std::move(s).error();
@@ -90,10 +90,10 @@ Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& inter
   const int64_t size = parameters.get_int("embedding_dim", 128);
   const int64_t length = interface.input[0];
   const int64_t widest = *std::ranges::max_element(widths);
-  if (length < widest || length > kPooledMax) {
+  if (length < widest) {
     return field_error("SHAPE_MISMATCH", "model.text_cnn",
-                       "takes rows of " + std::to_string(widest) + " (its widest filter) to " +
-                           std::to_string(kPooledMax) + " tokens, but the dataset's have " +
+                       "takes rows of " + std::to_string(widest) +
+                           " tokens (its widest filter) or more, but the dataset's have " +
                            std::to_string(length) + "; ingest it with a larger csv.max_length");
   }
   std::vector<LayerSpec> layers = {
@@ -107,13 +107,13 @@ Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& inter
         "conv" + n, "Conv",
         {{"out_channels", filters}, {"kernel_shape", std::vector<int64_t>{width, size}}},
         {"rows"}));
-    // The maximum over all positions. The activation comes after it, where there are fewer
-    // elements.
-    layers.push_back(preset_layer("pool" + n, "MaxPool",
-                                  {{"kernel_shape", std::vector<int64_t>{length - width + 1, 1}}}));
-    layers.push_back(preset_layer("relu" + n, "Relu"));
-    features.push_back("flatten" + n);
-    layers.push_back(preset_layer(features.back(), "Flatten"));
+    // The maximum over the windows that have no padding; a text shorter than a window has one. The
+    // activation comes after it, where there are fewer elements.
+    layers.push_back(preset_layer("windows" + n, "ImageToSequence"));
+    layers.push_back(preset_layer("pool" + n, "SequencePool", {{"mode", std::string("max")}},
+                                  {"windows" + n, "input"}));
+    features.push_back("relu" + n);
+    layers.push_back(preset_layer(features.back(), "Relu"));
   }
   if (features.size() > 1) {
     layers.push_back(preset_layer("features", "Concat", {{"axis", int64_t{1}}}, features));
@@ -151,7 +151,7 @@ AttributeRule dropout_rule() {
 }  // namespace
 
 std::vector<PresetKind> text_presets() {
-  AttributeRule widths = dims_rule("widths", false, 1, kPooledMax);
+  AttributeRule widths = dims_rule("widths", false, 1, kWidthMax);
   widths.count_max = 16;
   const AttributeRule embedding = integer_rule("embedding_dim", false, 1, 1024);
   return {

@@ -20,7 +20,8 @@ struct BlockOptions {
   bool causal = false;
   bool gelu_tanh = false;
   double epsilon = 1e-5;
-  double dropout = 0;  // dropout ratio in attention, and after both branches
+  bool padded = false;  // the input is tokens with padding, which attention leaves out
+  double dropout = 0;   // dropout ratio in attention, and after both branches
   // Standard deviation of the weights of each branch's last layer.
   double projection_std = kWeightStd;
 };
@@ -55,7 +56,9 @@ class TransformerLayers {
     add_linear(prefix + "_attn_qkv", 3 * o.width);
     Attributes attention{{"q_num_heads", o.heads}, {"is_causal", int64_t{o.causal ? 1 : 0}}};
     if (o.dropout > 0) attention.set("dropout", o.dropout);
-    add(prefix + "_attn", "Attention", std::move(attention));
+    std::vector<std::string> inputs;
+    if (o.padded) inputs = {prefix + "_attn_qkv", "input"};
+    add(prefix + "_attn", "Attention", std::move(attention), std::move(inputs));
     add_linear(prefix + "_attn_proj", o.width, o.projection_std);
     add_dropout(prefix + "_attn_drop", o.dropout);
     add(prefix + "_add_1", "Add", {}, {input, layers_.back().name});
@@ -195,6 +198,7 @@ Layers expand_classifier(const Attributes& parameters, const ModelInterface& int
   block.width = parameters.get_int("n_embd", 128);
   block.heads = parameters.get_int("n_head", 4);
   block.hidden = parameters.get_int("hidden", 4 * block.width);
+  block.padded = true;
   block.dropout = parameters.get_float("dropout", 0);
   if (Status s = check_heads("transformer_classifier", block.width, block.heads); !s.ok()) {
     return std::move(s).error();

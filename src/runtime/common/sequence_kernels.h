@@ -169,9 +169,25 @@ inline kernels::SequencePoolDims sequence_pool_dims(const Node& n, const Shape& 
                             : kernels::PoolMode::kLast};
 }
 
+/// Returns the dimensions of SequencePool with mode max, or its gradient; x is [N, T, D].
+inline kernels::SequenceMaxDims sequence_max_dims(const Graph& g, const Node& n, const Shape& x) {
+  return {x[0], x[1], x[2], has_input(n, 1) ? input_info(g, n, 1).type.shape[1] : x[1]};
+}
+inline bool is_sequence_max(const Node& n) {
+  return n.attributes.get_string("mode", "mean") == "max";
+}
+
 template <typename Context>
 std::unique_ptr<Kernel> make_sequence_pool(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& x = input_info(g, n, 0);
+  if (is_sequence_max(n)) {
+    return with_operands(context, g, n, x, [&](auto o) {
+      return make_kernel([o, d = sequence_max_dims(g, n, x.type.shape),
+                          has_tokens = has_input(n, 1)](const KernelArgs& a) {
+        sequence_max(d, o.in(a, 0), has_tokens ? a.in<int32_t>(1) : nullptr, o.out(a, 0), o.run(a));
+      });
+    });
+  }
   return with_operands(context, g, n, x, [&](auto o) {
     return make_kernel([o, d = sequence_pool_dims(n, x.type.shape),
                         has_tokens = has_input(n, 1)](const KernelArgs& a) {
@@ -183,11 +199,31 @@ std::unique_ptr<Kernel> make_sequence_pool(Context& context, const Graph& g, con
 template <typename Context>
 std::unique_ptr<Kernel> make_sequence_pool_grad(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& dx = output_info(g, n, 0);
+  if (is_sequence_max(n)) {
+    return with_operands(context, g, n, dx, [&](auto o) {
+      return make_kernel([o, d = sequence_max_dims(g, n, dx.type.shape),
+                          has_tokens = has_input(n, 1)](const KernelArgs& a) {
+        sequence_max_backward(d, o.in(a, 2), has_tokens ? a.in<int32_t>(1) : nullptr, o.in(a, 0),
+                              o.out(a, 0), o.run(a));
+      });
+    });
+  }
   return with_operands(context, g, n, dx, [&](auto o) {
     return make_kernel([o, d = sequence_pool_dims(n, dx.type.shape),
                         has_tokens = has_input(n, 1)](const KernelArgs& a) {
       sequence_pool_backward(d, has_tokens ? a.in<int32_t>(1) : nullptr, o.in(a, 0), o.out(a, 0),
                              o.run(a));
+    });
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_reverse_sequence(Context& context, const Graph& g, const Node& n) {
+  const TensorInfo& x = input_info(g, n, 0);
+  const Shape& s = x.type.shape;
+  return with_operands(context, g, n, x, [&](auto o) {
+    return make_kernel([o, d = kernels::ReverseDims{s[0], s[1], s[2]}](const KernelArgs& a) {
+      reverse_sequence(d, o.in(a, 0), a.in<int32_t>(1), o.out(a, 0), o.run(a));
     });
   });
 }
@@ -367,6 +403,7 @@ std::span<const KernelEntry<Context>> host_sequence_kernels() {
       {"PositionEmbeddingGrad", make_positions_grad<C>},
       {"RotaryTables", make_rotary_tables<C>},
       {"RotaryEmbedding", make_rotary<C>},
+      {"ReverseSequence", make_reverse_sequence<C>},
       {"SequenceLengths", make_sequence_lengths<C>},
       {"TensorScatter", make_tensor_scatter<C>},
       {"SequencePool", make_sequence_pool<C>},
