@@ -47,6 +47,7 @@
 #include "src/ops/resize.h"
 #include "src/ops/row_exchange.h"
 #include "src/ops/sampled_xent.h"
+#include "src/ops/sequence_lengths.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/shards.h"
 #include "src/ops/slice.h"
@@ -101,6 +102,7 @@ const std::vector<const Op*>& registry() {
         split_gather_grad_op(),
         position_embedding_op(),
         position_embedding_grad_op(),
+        sequence_lengths_op(),
         sequence_pool_op(),
         sequence_pool_grad_op(),
         tensor_scatter_op(),
