@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/support/graph_cases.h"
 
 namespace trainyard::testing {
@@ -320,6 +322,39 @@ CaseGraph attention_to_data(DType dtype, int64_t width, bool computed = false) {
   return b.finish(operand(b, "y", y, computed));
 }
 
+struct RotaryCase {
+  int64_t N, T, H, D, R;
+  bool interleaved = false;
+  // "none": one table row for each place in a row; "tables": tables of each token's position;
+  // "rows": positions name rows of one table.
+  std::string positions = "none";
+};
+
+CaseGraph rotary(DType dtype, const RotaryCase& r) {
+  CaseBuilder b(dtype);
+  std::vector<double> frequencies;
+  for (int64_t j = 0; j < r.R / 2; ++j) {
+    frequencies.push_back(
+        std::pow(100.0, -2.0 * static_cast<double>(j) / static_cast<double>(r.R)));
+  }
+  Attributes tables{
+      {"frequencies", frequencies}, {"factor", 1.25}, {"dtype", std::string(name_of(dtype))}};
+  std::vector<TensorId> places;
+  if (r.positions != "none") places.push_back(b.tokens("positions", {r.N, r.T}, 9));
+  std::vector<TensorId> of_tables;
+  if (r.positions == "tables") {
+    of_tables = places;
+  } else {
+    tables.set("length", r.positions == "rows" ? int64_t{9} : r.T);
+  }
+  const std::vector<TensorId> table = b.node("tables", "RotaryTables", tables, of_tables, 2);
+  std::vector<TensorId> inputs = {b.parameter("x", {r.N, r.T, r.H * r.D}), table[0], table[1]};
+  if (r.positions == "rows") inputs.push_back(places[0]);
+  return b.finish(b.one("y", "RotaryEmbedding",
+                        {{"num_heads", r.H}, {"interleaved", int64_t{r.interleaved}}},
+                        std::move(inputs)));
+}
+
 CaseGraph mat_mul(DType dtype, const Shape& a, const Shape& b) {
   CaseBuilder builder(dtype);
   return builder.finish(
@@ -406,6 +441,10 @@ void append_large(std::vector<GraphCase>& cases) {
   row("SequencePool/long", [](DType t) { return sequence_pool(t, {2, 70, 132}, "mean", 3); });
   row("SequencePool/long_last", [](DType t) { return sequence_pool(t, {2, 70, 33}, "last", 4); });
   row("ImageToSequence/tiles", [](DType t) { return image_to_sequence(t, {2, 37, 5, 9}); });
+  row("RotaryEmbedding/fours", [](DType t) { return rotary(t, {2, 37, 3, 16, 16}); });
+  row("RotaryEmbedding/interleaved_fours", [](DType t) {
+    return rotary(t, {2, 37, 3, 16, 8, true, "tables"});
+  });
   row("MatMul/heads", [](DType t) { return mat_mul(t, {2, 3, 16, 8}, {2, 3, 8, 20}); });
   row("MatMul/one_left_of_many", [](DType t) { return mat_mul(t, {16, 8}, {11, 8, 12}); });
   for (const std::string op : {"Softmax", "LogSoftmax"}) {
@@ -484,6 +523,12 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("PositionEmbedding/odd", [](DType t) { return positions(t, {3, 5, 7}, 0); });
   row("PositionEmbedding/prefix", [](DType t) { return positions(t, {3, 2, 5}, 2); });
   row("PositionEmbedding/data", positions_of_data);
+  row("RotaryEmbedding/one", [](DType t) { return rotary(t, {1, 1, 1, 2, 2}); });
+  row("RotaryEmbedding/odd", [](DType t) { return rotary(t, {3, 5, 2, 6, 6}); });
+  row("RotaryEmbedding/part", [](DType t) { return rotary(t, {2, 3, 2, 7, 4, false, "tables"}); });
+  row("RotaryEmbedding/interleaved", [](DType t) { return rotary(t, {2, 3, 1, 7, 6, true}); });
+  row("RotaryEmbedding/rows", [](DType t) { return rotary(t, {2, 3, 2, 4, 4, false, "rows"}); });
+  row("RotaryTables/tokens", [](DType t) { return rotary(t, {2, 5, 1, 6, 6, true, "tables"}); });
   row("SequenceLengths/odd", [](DType t) { return sequence_lengths(t, {5, 7}, 0, 2); });
   row("SequenceLengths/other_padding", [](DType t) { return sequence_lengths(t, {9, 3}, 1, 3); });
   row("SequenceLengths/long", [](DType t) { return sequence_lengths(t, {2, 70}, 0, 2); });

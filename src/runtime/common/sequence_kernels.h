@@ -15,6 +15,7 @@
 #include "src/ops/tf32.h"
 #include "src/runtime/common/adapter.h"
 #include "src/runtime/common/op_params.h"
+#include "src/runtime/common/rotary_kernels.h"
 
 namespace trainyard {
 
@@ -364,6 +365,8 @@ std::span<const KernelEntry<Context>> host_sequence_kernels() {
       {"SplitGatherGrad", make_gather_grad<C>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
+      {"RotaryTables", make_rotary_tables<C>},
+      {"RotaryEmbedding", make_rotary<C>},
       {"SequenceLengths", make_sequence_lengths<C>},
       {"TensorScatter", make_tensor_scatter<C>},
       {"SequencePool", make_sequence_pool<C>},

@@ -70,6 +70,8 @@ std::span<const CudaEntry> sequence_kernels() {
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad",
        make_positions_grad<C, gpu::add_positions_backward_workspace_bytes>},
+      {"RotaryTables", make_rotary_tables<C>},
+      {"RotaryEmbedding", make_rotary<C>},
       {"SequenceLengths", make_sequence_lengths<C>},
       {"TensorScatter", make_tensor_scatter<C>},
       {"SequencePool", make_sequence_pool<C>},
