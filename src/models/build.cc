@@ -124,6 +124,9 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
       if (Status s = check_generation(layer); !s.ok()) return s.error();
     }
     ASSIGN_OR_RETURN(model.output, network.add(layer, &layer == &layers.back()));
+    if (options.generation.capacity > 0) {
+      if (Status s = check_positions(builder, layer, model.output); !s.ok()) return s.error();
+    }
   }
   if (Status s = check_output(builder, model.output, layers.back()); !s.ok()) {
     return std::move(s).error();

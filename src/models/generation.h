@@ -23,6 +23,9 @@ inline constexpr std::string_view kGenerationUnsupported = "GENERATION_LAYER_UNS
 /// causal attention: FAILED_PRECONDITION with kGenerationUnsupported.
 Status check_generation(const ResolvedLayer& layer);
 
+/// Refuses, in the same way, a layer whose output has not one entry for each position.
+Status check_positions(LayerBuilder& builder, const ResolvedLayer& layer, TensorId output);
+
 /// Adds causal attention over the kept keys and values. `inputs` is packed, or query, key, value.
 Result<TensorId> add_cached_attention(LayerBuilder& builder, const ResolvedLayer& layer,
                                       std::span<const TensorId> inputs, Attributes attributes);

@@ -45,11 +45,7 @@ class Kept : public ::testing::TestWithParam<std::string> {
     ASSERT_TRUE(window.ok()) << window.error().message;
     window_ = std::move(*window);
   }
-  static ModelSpec spec() {
-    ModelSpec gpt2 = small_gpt2();
-    if (GetParam() == "gpt2") return gpt2;
-    return {};
-  }
+  static ModelSpec spec() { return GetParam() == "gpt2" ? small_gpt2() : testing::small_decoder(); }
   std::unique_ptr<TextModel> kept(int64_t rows, int64_t capacity = kContext) {
     auto opened = open_kept_text_model(*model_, rows, capacity, *backend_);
     EXPECT_TRUE(opened.ok()) << opened.error().message;
@@ -154,7 +150,7 @@ TEST_P(Kept, AStoppedCallLeavesNothingWrong) {
   EXPECT_LT(difference(scores_of(*model, {text}), window_scores(text)), 1e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Kept, ::testing::Values("gpt2"));
+INSTANTIATE_TEST_SUITE_P(Models, Kept, ::testing::Values("gpt2", "decoder"));
 
 TEST(GenerationPrograms, FillNeitherHeadNorLastLayer) {
   const ModelInfo info = letters_model(small_gpt2(), 100);

@@ -52,4 +52,18 @@ ModelSpec small_gpt2() {
   return spec;
 }
 
+ModelSpec small_decoder() {
+  ModelSpec spec;
+  spec.preset = "decoder";
+  spec.parameters = {{"n_layer", int64_t{2}},
+                     {"n_head", int64_t{4}},
+                     {"n_kv_head", int64_t{2}},
+                     {"n_embd", int64_t{16}},
+                     {"hidden", int64_t{24}},
+                     {"qk_norm", std::string("head")},
+                     {"window", int64_t{40}},
+                     {"window_layers", std::vector<int64_t>{1}}};
+  return spec;
+}
+
 }  // namespace trainyard::testing

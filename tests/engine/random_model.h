@@ -17,5 +17,8 @@ ModelInfo letters_model(ModelSpec spec, int64_t context);
 void write_random_model(const std::filesystem::path& folder, const ModelInfo& info);
 
 ModelSpec small_gpt2();
+/// With heads of keys that several heads of queries share, a window in one layer, and normalized
+/// heads.
+ModelSpec small_decoder();
 
 }  // namespace trainyard::testing

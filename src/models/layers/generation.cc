@@ -10,13 +10,11 @@ namespace {
 
 // Layers that compute each position from the same position alone, whatever their attributes.
 constexpr auto kPointwise = std::to_array<std::string_view>(
-    {"Abs",  "Add",         "Celu",       "Clip",           "Constant",
-     "Div",  "Dropout",     "Elu",        "Embedding",      "Exp",
-     "Gelu", "HardSigmoid", "HardSwish",  "LeakyRelu",      "Linear",
-     "Log",  "Max",         "Min",        "Mish",           "Mul",
-     "Neg",  "Pow",         "Reciprocal", "Relu",           "RotaryEmbedding",
-     "Selu", "Sigmoid",     "Softplus",   "Softsign",       "Sqrt",
-     "Sub",  "Swish",       "Tanh",       "ThresholdedRelu"});
+    {"Abs",    "Add",        "Celu",  "Clip", "Constant",       "Div",       "Dropout",
+     "Elu",    "Embedding",  "Exp",   "Gelu", "HardSigmoid",    "HardSwish", "LeakyRelu",
+     "Linear", "Log",        "Max",   "Min",  "Mish",           "Mul",       "Neg",
+     "Pow",    "Reciprocal", "Relu",  "Selu", "Sigmoid",        "Softplus",  "Softsign",
+     "Sqrt",   "Sub",        "Swish", "Tanh", "ThresholdedRelu"});
 
 bool keeps_positions_apart(const ResolvedLayer& layer) {
   const std::string_view op = layer.kind->op;
@@ -26,8 +24,11 @@ bool keeps_positions_apart(const ResolvedLayer& layer) {
   if (op == "LayerNormalization" || op == "RMSNormalization" || op == "Softmax" ||
       op == "LogSoftmax") {
     const int64_t axis = a.get_int("axis", -1);
-    return axis == -1 || axis == 2;
+    return axis == -1 || axis >= 2;
   }
+  // For the heads of a position, [-1, heads, width]; check_positions() finds all other uses.
+  if (op == "Reshape") return a.get_ints("shape", {0}).front() == -1;
+  if (op == "RotaryEmbedding") return layer.inputs.size() == 1;  // tables are for whole texts
   return std::ranges::find(kPointwise, op) != kPointwise.end();
 }
 
@@ -72,16 +73,28 @@ Result<std::vector<TensorId>> unpacked(LayerBuilder& b, const ResolvedLayer& lay
   return b.graph().node(*node).outputs;
 }
 
-}  // namespace
-
-Status check_generation(const ResolvedLayer& layer) {
-  if (keeps_positions_apart(layer)) return {};
+Error needs_whole_text(const ResolvedLayer& layer) {
   Error e = make_error(ErrorCode::kFailedPrecondition, std::string(kGenerationUnsupported),
                        layer.where +
                            ": needs the whole text, so that its keys and values cannot "
                            "be kept");
   e.violations = {{layer.path, e.message}};
   return e;
+}
+
+}  // namespace
+
+Status check_generation(const ResolvedLayer& layer) {
+  if (keeps_positions_apart(layer)) return {};
+  return needs_whole_text(layer);
+}
+
+Status check_positions(LayerBuilder& b, const ResolvedLayer& layer, TensorId output) {
+  const Shape& shape = b.shape(output);
+  if (!b.has_batch(output)) return {};  // a constant, the same for all positions
+  if (shape.rank() >= 3 && shape[1] == b.options().generation.new_tokens) return {};
+  if (shape.rank() == 2 && output == b.input()) return {};
+  return needs_whole_text(layer);
 }
 
 Result<TensorId> add_cached_attention(LayerBuilder& b, const ResolvedLayer& layer,
