@@ -106,7 +106,7 @@ class LoadedGenerator final : public Generator {
 
   Status check_length(int64_t tokens) const {
     if (slides() || tokens < context_) return {};
-    return field_error("PROMPT_INVALID", "prompt",
+    return field_error("PROMPT_TOO_LONG", "prompt",
                        "has " + std::to_string(tokens) + " tokens, expected at most " +
                            std::to_string(context_ - 1) + ", one less than the model sees");
   }

@@ -15,6 +15,8 @@ ModelInfo letters_model(ModelSpec spec, int64_t context) {
   info.schema.kind = DatasetSchema::Kind::kText;
   info.schema.text.tokenizer = TokenizerKind::kChar;
   for (char c = 'a'; c <= 'p'; ++c) info.schema.text.pieces.emplace_back(1, c);
+  info.schema.target.kind = TargetSchema::Kind::kNextToken;
+  info.schema.target.name = "next token";
   info.schema.train_rows = 4 * context;
   info.preprocessing.context_length = context;
   return info;
