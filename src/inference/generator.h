@@ -72,8 +72,8 @@ class Generator {
   /// tokens, and once more for an end token. The last part of each prompt says why it ends. Text is
   /// well-formed UTF-8: bytes of an incomplete character are kept back, and invalid bytes become
   /// U+FFFD. A byte model's output is passed unchanged. INVALID_ARGUMENT/PROMPT_INVALID if a prompt
-  /// is empty, is not UTF-8, has characters that the model does not know, or is too long; the
-  /// errors of check_generate() and of a chat's template; CANCELLED after `stop`.
+  /// is empty, is not UTF-8 or has characters that the model does not know; PROMPT_TOO_LONG;
+  /// the errors of check_generate() and of a chat's template; CANCELLED after `stop`.
   virtual Status generate(std::span<const Prompt> prompts, const GenerateOptions& options,
                           const std::stop_token& stop,
                           const std::function<void(const Continuation&)>& on_text) = 0;
