@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "src/artifact/model_artifact.h"
 #include "src/base/result.h"
 #include "src/data/text/tokenizer.h"
+#include "src/data/tokenizers/pretrained_tokenizer.h"
 #include "src/inference/generator.h"
 
 namespace trainyard {
@@ -29,7 +31,9 @@ class PromptReader {
   /// Whether the token ends a text or an answer.
   bool is_end(int32_t token) const;
   /// Whether row `id` of the model's head is a token that a text may have.
-  bool may_draw(int64_t id) const;
+  bool may_draw(int64_t id) const {
+    return id < vocabulary_size() && drawn_[static_cast<size_t>(id)];
+  }
   /// Whether generated text must be well-formed UTF-8.
   bool whole_characters() const { return text_.tokenizer != TokenizerKind::kByte; }
   /// Whether the model was trained on one long text, through which its context slides.
@@ -37,11 +41,14 @@ class PromptReader {
 
  private:
   Result<std::vector<int32_t>> read_text(std::string_view text) const;
+  Result<std::vector<int32_t>> read_chat(const std::vector<Message>& messages) const;
 
   const TextSchema text_;
   const bool slides_;
-  const std::unique_ptr<const Tokenizer> tokenizer_;
-  const std::vector<std::string> texts_;  // by token
+  std::unique_ptr<const Tokenizer> tokenizer_;     // unless the tokenizer is pretrained
+  std::optional<PretrainedTokenizer> pretrained_;  // else
+  std::vector<std::string> texts_;                 // by token; empty: not shown
+  std::vector<bool> drawn_;                        // by token: may be drawn
   std::vector<int32_t> ends_;
 };
 
