@@ -12,7 +12,7 @@
 #include "src/inference/prompt_reader.h"
 #include "src/inference/text_model.h"
 #include "src/inference/text_output.h"
-#include "src/models/generation.h"
+#include "src/planning/generation_programs.h"
 
 namespace trainyard {
 namespace {

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "src/data/tokenizers/chat_template.h"
+#include "src/inference/prompt.h"
 #include "src/inference/sampling.h"
 #include "src/runtime/backend.h"
 
@@ -27,12 +27,6 @@ namespace trainyard {
 inline constexpr size_t kPromptsMax = 16;      // of one call
 inline constexpr size_t kStopStringsMax = 16;  // of one call
 inline constexpr size_t kStopStringBytesMax = 256;
-
-/// What is continued: a text, or the messages of a chat, whose next answer is generated.
-struct Prompt {
-  std::string text;
-  std::vector<Message> messages = {};
-};
 
 struct GenerateOptions {
   int64_t tokens = 256;  // the most that are added to each prompt

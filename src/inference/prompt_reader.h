@@ -13,7 +13,7 @@
 #include "src/base/result.h"
 #include "src/data/text/tokenizer.h"
 #include "src/data/tokenizers/pretrained_tokenizer.h"
-#include "src/inference/generator.h"
+#include "src/inference/prompt.h"
 
 namespace trainyard {
 

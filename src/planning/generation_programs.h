@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/base/result.h"
+#include "src/models/generation.h"
 #include "src/models/model_spec.h"
 #include "src/plan/device_traits.h"
 #include "src/plan/program.h"

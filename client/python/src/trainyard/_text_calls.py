@@ -34,8 +34,9 @@ class TextCalls:
         InvalidArgumentError / PROMPT_INVALID for a prompt that is empty or has characters that the model does not
         know; ConflictError / GENERATE_UNSUPPORTED for a model that does not continue text.
         """
-        request = self._generate_request(model, tokens, temperature, top_k, top_p, min_p, repetition_penalty, stop,
-                                         ignore_end, seed)
+        request = self._generate_request(model, token_count=tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+                                         min_p=min_p, repetition_penalty=repetition_penalty, stop=stop,
+                                         ignore_end=ignore_end, seed=seed)
         request.prompt = prompt.encode() if isinstance(prompt, str) else prompt
         return self._texts(request)
 
@@ -49,8 +50,8 @@ class TextCalls:
         InvalidArgumentError / MESSAGES_UNSUPPORTED for a model without a template for chats, CHAT_INVALID for messages
         that it does not take, PROMPT_TOO_LONG for a chat longer than the model sees.
         """
-        request = self._generate_request(model, tokens, temperature, top_k, top_p, min_p, repetition_penalty, stop,
-                                         False, seed)
+        request = self._generate_request(model, token_count=tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+                                         min_p=min_p, repetition_penalty=repetition_penalty, stop=stop, seed=seed)
         request.messages.extend(v1.ChatMessage(role=m["role"], content=m["content"]) for m in messages)
         return self._texts(request)
 
@@ -59,8 +60,9 @@ class TextCalls:
                      repetition_penalty: float = 1.0, stop: Sequence[str] = (), ignore_end: bool = False,
                      seed: int = 0) -> list[str]:
         """Continues up to 16 texts together and returns what is added to each. The options are those of `generate`."""
-        request = self._generate_request(model, tokens, temperature, top_k, top_p, min_p, repetition_penalty, stop,
-                                         ignore_end, seed)
+        request = self._generate_request(model, token_count=tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+                                         min_p=min_p, repetition_penalty=repetition_penalty, stop=stop,
+                                         ignore_end=ignore_end, seed=seed)
         request.prompts.extend(p.encode() if isinstance(p, str) else p for p in prompts)
         texts = [b""] * len(prompts)
         with self._channel.stream(rpc.GENERATE, request, rpc.GENERATE_TIMEOUT_S, rpc.GENERATE_TIMEOUT_S) as pieces:
@@ -68,12 +70,8 @@ class TextCalls:
                 texts[piece.index] += piece.text
         return [text.decode("utf-8", "replace") for text in texts]
 
-    def _generate_request(self, model: str | v1.Model | v1.Job, tokens: int, temperature: float, top_k: int,
-                          top_p: float, min_p: float, repetition_penalty: float, stop: Sequence[str],
-                          ignore_end: bool, seed: int) -> v1.GenerateRequest:
-        return v1.GenerateRequest(name=self._model_name(model), token_count=tokens, temperature=temperature,
-                                  top_k=top_k, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty,
-                                  stop=stop, ignore_end=ignore_end, seed=seed)
+    def _generate_request(self, model: str | v1.Model | v1.Job, **fields: Any) -> v1.GenerateRequest:
+        return v1.GenerateRequest(name=self._model_name(model), **fields)
 
     def _texts(self, request: v1.GenerateRequest) -> Iterator[str]:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a byte model yields characters in parts
