@@ -62,5 +62,27 @@ TEST(AttentionDropout, DrawsDifferForEachStepLayerQueryAndHead) {
   EXPECT_EQ(std::ssize(rows), kQueries * kHeads);
 }
 
+/// The bytes that a plan of attention with its gradient needs for one row of `context` tokens.
+int64_t planned_bytes(int64_t context) {
+  CaseBuilder b(DType::kF32);
+  const TensorId q = b.parameter("q", {1, context, 6 * 16}),
+                 k = b.parameter("k", {1, context, 2 * 16}),
+                 v = b.parameter("v", {1, context, 2 * 16});
+  const TensorId y =
+      b.node("y", "Attention",
+             {{"q_num_heads", int64_t{6}}, {"kv_num_heads", int64_t{2}}, {"is_causal", int64_t{1}}},
+             {q, k, v, kNoTensor, b.tokens("positions", {1, context}, 1)}, 2)[0];
+  std::map<TensorId, TensorId> gradients;
+  const CaseGraph c = testing::with_gradients(b.finish(y), &gradients);
+  const auto backend = make_cpu_backend(2);
+  return testing::run_case(c, *backend, {}).planned_bytes;
+}
+
+TEST(AttentionMemory, GrowsWithTheContextNotWithItsSquare) {
+  const int64_t one = planned_bytes(128), two = planned_bytes(256), four = planned_bytes(512);
+  EXPECT_GT(two, one);
+  EXPECT_EQ(four - two, 2 * (two - one));
+}
+
 }  // namespace
 }  // namespace trainyard

@@ -171,5 +171,61 @@ TEST(TextGolden, TextCnn) { expect_losses("text_cnn", text_cnn(), true, 2); }
 TEST(TextGolden, EmbeddingBagMean) { expect_losses("bag_mean", bag("mean"), true, 2); }
 TEST(TextGolden, EmbeddingBagSum) { expect_losses("bag_sum", bag("sum"), true, 1); }
 
+/// Returns the losses of the first steps on the same texts in rows of `length` tokens.
+std::vector<double> losses_in_rows_of(int64_t length, const ModelSpec& spec) {
+  Recipe recipe;
+  recipe.optimizer.type = "adam";
+  recipe.optimizer.learning_rate = 0.01;
+  const ModelInterface interface { {length}, kTextVocabulary, TargetForm::kClass, kTextClasses, 0 };
+  const auto backend = testing::make_tested_backend(2);
+  const int64_t rows = text_golden()["batch_size"];
+  auto train = compile_training(spec, recipe, interface, rows, backend->traits());
+  EXPECT_TRUE(train.ok()) << train.error().message;
+  if (!train.ok()) return {};
+  RunPrograms programs;
+  programs.train = *std::move(train);
+  Session session(std::move(programs), *backend);
+  session.initialize(text_golden()["seed"]);
+  std::vector<double> losses;
+  for (int64_t step = 0; step < 3; ++step) {
+    const TextBatch batch = batch_of(true, static_cast<uint64_t>(step));
+    std::vector<int32_t> tokens(static_cast<size_t>(rows * length), 0);
+    for (int64_t n = 0; n < rows; ++n) {
+      std::copy_n(batch.tokens.begin() + n * kLength, kLength, tokens.begin() + n * length);
+    }
+    Session::StepInputs inputs;
+    inputs.input = std::as_bytes(std::span(tokens));
+    inputs.target = std::as_bytes(std::span(batch.target));
+    inputs.step = step;
+    inputs.learning_rate = 0.01f;
+    losses.push_back(session.run_step(inputs).loss);
+  }
+  return losses;
+}
+
+// Longer rows only have more padding.
+TEST(TextPadding, ChangesNoLossOfAnyPreset) {
+  ModelSpec transformer, forward, last;
+  transformer.preset = "transformer_classifier";
+  transformer.parameters = {{"n_embd", int64_t{16}}};
+  forward.preset = last.preset = "lstm_classifier";
+  forward.parameters = {{"embedding_dim", int64_t{12}}, {"hidden_size", int64_t{16}}};
+  last.parameters = forward.parameters;
+  last.parameters.set("pooling", std::string("last"));
+  for (const auto& [name, spec] : {std::pair{"transformer_classifier", transformer},
+                                   {"lstm_classifier, forward", forward},
+                                   {"lstm_classifier, last", last},
+                                   {"lstm_classifier, both ways", lstm_classifier()},
+                                   {"gru, both ways, last", gru_classifier()},
+                                   {"text_cnn", text_cnn()},
+                                   {"bag", bag("mean")}}) {
+    SCOPED_TRACE(name);
+    const std::vector<double> few = losses_in_rows_of(kLength, spec);
+    const std::vector<double> many = losses_in_rows_of(64, spec);
+    ASSERT_EQ(few.size(), many.size());
+    for (size_t i = 0; i < few.size(); ++i) EXPECT_NEAR(many[i], few[i], 1e-6 * few[i]) << i;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard
