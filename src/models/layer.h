@@ -59,6 +59,7 @@ std::vector<LayerKind> elementwise_layers();
 std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
 std::vector<LayerKind> arithmetic_layers();
+std::vector<LayerKind> rotary_layers();
 std::vector<LayerKind> sequence_layers();
 std::vector<LayerKind> text_layers();
 std::vector<LayerKind> category_layers();
@@ -154,6 +155,11 @@ class LayerBuilder {
   /// Returns the graph input with the number of the optimizer step, which keys random numbers. The
   /// first call creates it.
   TensorId step();
+  /// Returns the graph input with each token's place in its document, I32 [N, T]: the document of
+  /// token i begins at i - positions[i]. The first call creates it. kNoTensor if a row is one
+  /// document, whose tokens have the places 0..T-1. Its name, "input/positions", is that of no
+  /// layer.
+  TensorId positions();
 
   /// Errors about the layer as a whole (SHAPE_MISMATCH), or about a missing field of it.
   static Error shape_error(const ResolvedLayer& layer, const std::string& description);

@@ -37,7 +37,7 @@ const std::vector<LayerKind>& layer_kinds() {
     std::vector<LayerKind> all;
     for (auto family :
          {dense_layers, image_layers, elementwise_layers, normalization_layers, shape_layers,
-          sequence_layers, text_layers, category_layers, arithmetic_layers}) {
+          sequence_layers, rotary_layers, text_layers, category_layers, arithmetic_layers}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     return all;
@@ -200,7 +200,7 @@ bool LayerBuilder::has_batch(TensorId id) {
   if (id == kNoTensor) return false;
   if (const auto known = has_batch_.find(id); known != has_batch_.end()) return known->second;
   const NodeId producer = model_.graph.tensor(id).producer;
-  bool batch = id == model_.input;
+  bool batch = id == model_.input || id == model_.positions;
   if (producer != kNoNode) {
     const std::vector<TensorId>& inputs = model_.graph.node(producer).inputs;
     batch = std::ranges::any_of(inputs, [this](TensorId input) { return has_batch(input); });
@@ -213,6 +213,14 @@ TensorId LayerBuilder::step() {
     model_.step = add_tensor("step", Shape{1}, DType::kI64, Role::kInput, {});
   }
   return model_.step;
+}
+
+TensorId LayerBuilder::positions() {
+  if (model_.positions == kNoTensor && interface_.documents) {
+    model_.positions =
+        add_tensor("input/positions", shape(model_.input), DType::kI32, Role::kInput, {});
+  }
+  return model_.positions;
 }
 
 Error LayerBuilder::shape_error(const ResolvedLayer& layer, const std::string& description) {

@@ -136,6 +136,9 @@ struct ModelInterface {
   bool category_codes = false;
   std::vector<int64_t> class_counts = {};     // training rows of each class; empty: unknown
   std::vector<std::string> class_names = {};  // empty: none, or too many
+  // Only with tokens: a row holds several documents one after the other, which do not see each
+  // other (Model::positions). Padding behind the last one has positions 0 and target -1.
+  bool documents = false;
 
   /// Returns this interface with categories as codes.
   ModelInterface with_category_codes() const;
@@ -191,6 +194,8 @@ struct Model {
   TensorId target = kNoTensor;
   // I64 [1], the optimizer step from 0; only if an op draws random numbers.
   TensorId step = kNoTensor;
+  // I32 [N, T], each token's place in its document; only if rows hold documents and a layer asks.
+  TensorId positions = kNoTensor;
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only
   // Training only, for a loss over sampled classes: the graph has the loss over all classes, which

@@ -57,6 +57,7 @@ class ModelCopy {
     to_.input = copy_of(from_.input);
     to_.target = copy_of(from_.target);
     if (from_.step != kNoTensor) to_.step = copy_of(from_.step);
+    to_.positions = copy_of(from_.positions);
     to_.loss = copy_of(from_.loss);
     to_.output = copy_of(from_.output);
     for (const TensorId id : graph_.outputs()) {
