@@ -20,6 +20,7 @@
 #include "src/parallel/sparse_lookup.h"
 #include "src/parallel/split_head.h"
 #include "src/parallel/split_mlp.h"
+#include "src/planning/frozen_storage.h"
 #include "src/planning/lora.h"
 #include "src/planning/run_warnings.h"
 #include "src/planning/run_work.h"
@@ -164,7 +165,8 @@ BoundProgram compile_average(const Graph& graph, double decay, const PersistentL
   Graph average;
   bound.step = add_index_input(average, "step");
   for (const TensorInfo& t : graph.tensors()) {
-    if (t.role != Role::kParameter) continue;
+    // A frozen parameter that is stored in 16 bits is its own average.
+    if (t.role != Role::kParameter || t.is_half()) continue;
     const TensorId p = add_shared(average, t);
     const std::string name = t.name + std::string(kAverageSuffix);
     const TensorId mean = average.add_tensor(like(t, name, Role::kOptimizerState));
@@ -300,6 +302,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
+  for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
+    model.graph.set_storage(id, storage);
+  }
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
                                                    .processor = traits.processor,
