@@ -56,21 +56,20 @@ Status WeightsIndex::check(std::span<const FileTensor> tensors, std::span<const 
                            int64_t bytes) const {
   std::map<std::string_view, size_t> found;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string& tensor = tensors[i].name;
-    const std::string& file = files[shards[i]];
-    const auto [first, is_new] = found.emplace(tensor, shards[i]);
-    if (!is_new) {
-      return index_error(name, "tensor " + quoted_value(tensor) + " is in two files, " +
-                                   files[first->second] + " and " + file);
-    }
-    const auto listed = of_tensor.find(tensor);
+    const auto [first, is_new] = found.emplace(tensors[i].name, shards[i]);
+    if (is_new) continue;
+    return index_error(name, "tensor " + quoted_value(tensors[i].name) + " is in two files, " +
+                                 files[first->second] + " and " + files[shards[i]]);
+  }
+  for (const auto& [tensor, shard] : found) {
+    const auto listed = of_tensor.find(std::string(tensor));
     if (listed == of_tensor.end()) {
-      return index_error(
-          name, "does not list the tensor " + quoted_value(tensor) + ", which " + file + " has");
+      return index_error(name, "does not list the tensor " + quoted_value(tensor) + ", which " +
+                                   files[shard] + " has");
     }
-    if (listed->second != shards[i]) {
+    if (listed->second != shard) {
       return index_error(name, "says that tensor " + quoted_value(tensor) + " is in " +
-                                   files[listed->second] + ", but it is in " + file);
+                                   files[listed->second] + ", but it is in " + files[shard]);
     }
   }
   for (const auto& [tensor, file] : of_tensor) {

@@ -69,7 +69,7 @@ TEST(Families, SettingsBecomeParametersOfThePreset) {
             "{head_dim=8, hidden=48, mlp_bias=1, n_embd=32, n_head=4, n_kv_head=2, n_layer=4, "
             "norm_epsilon=1e-06, out_bias=1, positions_max=64, qkv_bias=1, rope_factor=8, "
             "rope_high_freq_factor=4, rope_low_freq_factor=1, rope_original_positions=32, "
-            "rope_scaling='llama3', rope_theta=500000, tied_head=1, vocab_size=96}");
+            "rope_scaling=\"llama3\", rope_theta=5e+05, tied_head=1, vocab_size=96}");
   EXPECT_EQ(parameters_of("llama linear").get_string("rope_scaling", ""), "linear");
   EXPECT_EQ(parameters_of("llama linear").get_int("head_dim", 0), 16);
   EXPECT_EQ(parameters_of("mistral").get_int("window", 0), 16);
