@@ -7,6 +7,7 @@
 
 #include "src/artifact/model_artifact.h"
 #include "src/data/text/tokenizer.h"
+#include "src/data/tokenizers/pretrained_tokenizer.h"
 #include "src/models/families/config_writer.h"
 #include "src/models/naming/naming.h"
 
@@ -38,7 +39,7 @@ Result<ConfigSettings> settings_of(const LoadedModel& model) {
       is_gpt2 ? rows_of(model, "wpe.weight") : network.parameters.get_int("positions_max", context);
   const TextSchema& text = model.info.schema.text;
   if (text.tokenizer != TokenizerKind::kPretrained) return settings;
-  ASSIGN_OR_RETURN(const PretrainedTokenizer tokenizer, pretrained_tokenizer(text));
+  const PretrainedTokenizer tokenizer = pretrained_tokenizer(text);
   settings.begin_token = tokenizer.begin_token();
   if (tokenizer.end_token() >= 0) settings.end_token = tokenizer.end_token();
   settings.padding_token = tokenizer.padding_token();
