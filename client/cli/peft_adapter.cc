@@ -23,14 +23,15 @@ Error invalid_adapter(const client::SpecFile& spec, const std::string& reason,
 
 /// Refuses fields that the adapter's own settings decide.
 Status check_alone(const client::SpecFile& spec, const v1::Lora& lora) {
-  const char* given = lora.rank() != 0                ? "rank"
-                      : lora.has_alpha()              ? "alpha"
-                      : lora.targets_size() > 0       ? "targets"
+  const char* given = lora.rank() != 0               ? "rank"
+                      : lora.has_alpha()             ? "alpha"
+                      : lora.targets_size() > 0      ? "targets"
                       : !lora.rank_scaling().empty() ? "rank_scaling"
-                                                      : nullptr;
+                                                     : nullptr;
   if (given == nullptr) return {};
-  return invalid_adapter(spec, "FIELD_CONFLICT",
-                         std::string("decides recipe.lora.") + given + ", expected only one of both");
+  return invalid_adapter(
+      spec, "FIELD_CONFLICT",
+      std::string("decides recipe.lora.") + given + ", expected only one of both");
 }
 
 void set_lora(const LoraSpec& from, v1::Lora& lora) {
@@ -50,15 +51,17 @@ Status import_adapter(Session& session, TemporaryFolder& scratch, client::SpecFi
   const std::string name = lora.adapter();
   if (Status s = check_alone(spec, lora); !s.ok()) return s;
   if (!spec.has_weights()) {
-    return invalid_adapter(spec, "FIELD_REQUIRED",
-                           "needs the weights of the model that it adapts, expected model.pretrained "
-                           "or recipe.initial_weights.path");
+    return invalid_adapter(
+        spec, "FIELD_REQUIRED",
+        "needs the weights of the model that it adapts, expected model.pretrained "
+        "or recipe.initial_weights.path");
   }
   const auto adapter = read_adapter_folder(spec.folder / name);
   if (!adapter.ok()) return refused_adapter(spec, adapter.error());
   set_lora(adapter->lora, lora);
   session.hint(safe_text(name) + ": an adapter of rank " + std::to_string(adapter->lora.rank));
-  if (!spec.implied_tensors.empty()) return {};  // the folder has no weights: only a plan is possible
+  if (!spec.implied_tensors.empty())
+    return {};  // the folder has no weights: only a plan is possible
   const fs::path folder = scratch.path() / "adapter";
   std::error_code error;
   fs::create_directories(folder, error);
