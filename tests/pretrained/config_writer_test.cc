@@ -45,7 +45,8 @@ std::string family_of(const ModelSpec& network) {
 }
 
 TEST(ConfigWriter, WritesTheFamilyAndNetworkThatItWasReadFrom) {
-  for (const auto& [name, expected] : golden_configs().items()) {
+  const Json golden = golden_configs();
+  for (const auto& [name, expected] : golden.items()) {
     const LanguageModel model = read_ok(expected.at("config").dump());
     const auto written = write_model_config(
         model.network, {.vocabulary = model.vocabulary, .positions = model.positions_max});

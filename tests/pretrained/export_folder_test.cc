@@ -127,16 +127,21 @@ TEST_F(ExportFolder, ReplacesOnlyAModelAndOnlyOnRequest) {
 }
 
 TEST_F(ExportFolder, RefusesAModelThatIsNoLanguageModel) {
-  info_.model.preset = "transformer_classifier";
-  info_.schema.text.max_length = 8;
-  info_.schema.target.kind = TargetSchema::Kind::kClass;
+  info_ = {};
+  info_.model.preset = "mlp";
+  ColumnSchema column;
+  column.name = "height";
+  info_.schema.columns.push_back(column);
+  info_.schema.target.name = "answer";
   info_.schema.target.classes = {"no", "yes"};
-  info_.preprocessing.context_length = 0;
+  info_.schema.train_rows = 4;
+  info_.preprocessing.numeric_mean = {170};
+  info_.preprocessing.numeric_std = {10};
   write();
   const auto refused = run();
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, "EXPORT_UNSUPPORTED") << refused.error().message;
-  EXPECT_NE(refused.error().message.find("transformer_classifier"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("mlp"), std::string::npos);
   EXPECT_FALSE(fs::exists(out()));
 }
 

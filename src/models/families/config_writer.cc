@@ -191,7 +191,11 @@ Result<WrittenConfig> write_model_config(const ModelSpec& network, const ConfigS
                                              : "the preset " + network.preset) +
                      ", which no family of transformers has");
   }
-  ASSIGN_OR_RETURN(const auto expanded, layers_of(network, settings.vocabulary));
+  ModelSpec named = network;
+  // A config always says theta; the layers of a preset say it only if the preset's parameters do.
+  if (!is_gpt2)
+    named.parameters.set("rope_theta", network.parameters.get_float("rope_theta", 10000));
+  ASSIGN_OR_RETURN(const auto expanded, layers_of(named, settings.vocabulary));
   const std::string wanted = text_of(expanded);
   const NamedLayers layers(expanded);
   std::vector<FamilyName> families = family_list();
