@@ -81,7 +81,7 @@ Layers expand_lstm_classifier(const Attributes& parameters, const ModelInterface
 
 // --- convolutional: Kim, "Convolutional Neural Networks for Sentence Classification" (2014) ---
 
-constexpr int64_t kWidthMax = 1024;  // of a filter
+constexpr int64_t kFilterWidthMax = 1024;  // of a filter
 
 Layers expand_text_cnn(const Attributes& parameters, const ModelInterface& interface) {
   if (Status s = need_rows_of_text("text_cnn", interface); !s.ok()) return std::move(s).error();
@@ -151,7 +151,7 @@ AttributeRule dropout_rule() {
 }  // namespace
 
 std::vector<PresetKind> text_presets() {
-  AttributeRule widths = dims_rule("widths", false, 1, kWidthMax);
+  AttributeRule widths = dims_rule("widths", false, 1, kFilterWidthMax);
   widths.count_max = 16;
   const AttributeRule embedding = integer_rule("embedding_dim", false, 1, 1024);
   return {
