@@ -21,6 +21,8 @@ std::string_view name_of(Role role) {
       return "accumulator";
     case Role::kCopy:
       return "copy";
+    case Role::kCache:
+      return "cache";
     case Role::kActivation:
       return "activation";
     case Role::kGradient:

@@ -7,7 +7,8 @@
 //
 // In-place effects are limited and declared: an op may name inputs that it updates
 // (Op::mutated_inputs). Those must be parameters or state, and later nodes may read them only to
-// update them again.
+// update them again. A cache (Role::kCache) is the exception: nodes after the update read it with
+// the new rows. Passes and schedule keep the order of forward nodes.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,7 @@ enum class Role : uint8_t {
   kOptimizerState,  // for example momentum; saved with the weights, but not part of a model
   kAccumulator,     // a sum over the micro-batches of one step; kept between runs, not saved
   kCopy,            // a parameter in 16 bits, which its update writes too; kept, not saved
+  kCache,           // keys or values of earlier tokens; kept between runs, not saved
   kActivation,      // also the gradient of an activation
   kGradient,  // the gradient of a parameter, or a summand of such a gradient; always row-major
   kRemoved,   // removed by a pass: only the ID remains, and is not reused

@@ -11,7 +11,7 @@ namespace {
 
 bool is_persistent(Role role) {
   return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState ||
-         role == Role::kAccumulator || role == Role::kCopy;
+         role == Role::kAccumulator || role == Role::kCopy || role == Role::kCache;
 }
 
 bool holds_columns(const TensorInfo& t) {
@@ -39,9 +39,10 @@ void Graph::verify() const {
                     t.name + ": its shards are not columns of its whole shape");
     TRAINYARD_CHECK(!t.shard_of.has_value() || is_part(t.spread),
                     t.name + ": a shard is marked as a whole tensor");
-    const bool may_be_half = t.role == Role::kActivation || t.role == Role::kCopy;
+    const bool may_be_half =
+        t.role == Role::kActivation || t.role == Role::kCopy || t.role == Role::kCache;
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && may_be_half),
-                    t.name + ": only an activation or a copy of F32 is stored in 16 bits");
+                    t.name + ": only an activation, a copy or a cache of F32 is stored in 16 bits");
   }
   std::vector<bool> defined(tensors_.size());
   std::vector<bool> mutated(tensors_.size());
@@ -69,7 +70,7 @@ void Graph::verify() const {
                                                           ", which is neither parameter nor state");
       TRAINYARD_CHECK(std::count(n.inputs.begin(), n.inputs.end(), id) == 1,
                       n.name + " updates " + tensor(id).name + " and reads it by another input");
-      mutated[static_cast<size_t>(id)] = true;
+      mutated[static_cast<size_t>(id)] = tensor(id).role != Role::kCache;
     }
     const auto types = n.op->infer(InferContext(*this, n.attributes, n.inputs));
     TRAINYARD_CHECK(types.ok(), n.name + ": " + (types.ok() ? "" : types.error().message));

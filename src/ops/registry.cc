@@ -53,6 +53,7 @@
 #include "src/ops/softmax.h"
 #include "src/ops/softmax_xent.h"
 #include "src/ops/split_xent.h"
+#include "src/ops/tensor_scatter.h"
 #include "src/ops/transpose.h"
 
 namespace trainyard {
@@ -102,6 +103,7 @@ const std::vector<const Op*>& registry() {
         position_embedding_grad_op(),
         sequence_pool_op(),
         sequence_pool_grad_op(),
+        tensor_scatter_op(),
         image_to_sequence_op(),
         image_to_sequence_grad_op(),
         attention_op(),

@@ -10,13 +10,13 @@
 namespace trainyard {
 namespace {
 
-/// Places parameters, state, optimizer state, accumulators and copies one after another. Tensors of
-/// an earlier program of the job keep their place, and new ones follow.
+/// Places parameters, state, optimizer state, accumulators, copies and caches one after another.
+/// Tensors of an earlier program of the job keep their place, and new ones follow.
 void place_persistent(Program& program, const PersistentLayout* earlier) {
   int64_t end = earlier == nullptr ? 0 : earlier->size_bytes;
   MemoryBreakdown& memory = program.memory;
-  for (const Role role :
-       {Role::kParameter, Role::kState, Role::kOptimizerState, Role::kAccumulator, Role::kCopy}) {
+  for (const Role role : {Role::kParameter, Role::kState, Role::kOptimizerState, Role::kAccumulator,
+                          Role::kCopy, Role::kCache}) {
     for (size_t i = 0; i < program.graph.tensors().size(); ++i) {
       const TensorInfo& t = program.graph.tensors()[i];
       if (t.role != role) continue;
@@ -31,6 +31,7 @@ void place_persistent(Program& program, const PersistentLayout* earlier) {
       program.placements[i] = place;
       (role == Role::kParameter     ? memory.parameter_bytes
        : role == Role::kState       ? memory.state_bytes
+       : role == Role::kCache       ? memory.state_bytes
        : role == Role::kAccumulator ? memory.gradient_bytes
        : role == Role::kCopy        ? memory.activation_bytes
                                     : memory.optimizer_bytes) += place.size_bytes;

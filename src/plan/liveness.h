@@ -28,6 +28,6 @@ bool is_view(const Node& node);
 
 constexpr bool is_persistent(Role role) {
   return role == Role::kParameter || role == Role::kState || role == Role::kOptimizerState ||
-         role == Role::kAccumulator || role == Role::kCopy;
+         role == Role::kAccumulator || role == Role::kCopy || role == Role::kCache;
 }
 }  // namespace trainyard

@@ -72,9 +72,10 @@ void check_order(const Program& program) {
       TRAINYARD_CHECK(producer == kNoNode || ran[static_cast<size_t>(producer)],
                       node.name + " runs before the producer of " + program.graph.tensor(id).name);
       // Updates of a tensor run in the graph's order, and nothing else reads it after the first
-      // update.
+      // update; except a cache, which later nodes of the graph read.
       const NodeId last = updated[static_cast<size_t>(id)];
-      const bool updates_again = std::ranges::count(updates, static_cast<int64_t>(i)) > 0;
+      const bool updates_again = std::ranges::count(updates, static_cast<int64_t>(i)) > 0 ||
+                                 program.graph.tensor(id).role == Role::kCache;
       TRAINYARD_CHECK(last == kNoNode || (updates_again && last < k),
                       node.name + " reads " + program.graph.tensor(id).name + " after its update");
     }

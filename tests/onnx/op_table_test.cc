@@ -54,7 +54,8 @@ const std::set<std::string_view> kOfTraining = {"AccumulateGradient",
                                                 "SplitGather",
                                                 "SplitSoftmaxCrossEntropyLoss",
                                                 "SumTo",
-                                                "TakeRows"};
+                                                "TakeRows",
+                                                "TensorScatter"};
 
 TEST(OnnxOpTable, HasEveryOpOfInference) {
   for (const Op* op : all_ops()) {

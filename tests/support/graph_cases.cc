@@ -513,6 +513,15 @@ TensorId CaseBuilder::state(const std::string& name, Shape shape, double value) 
   return add(name, {std::move(shape), dtype_}, Role::kState, std::move(values));
 }
 
+TensorId CaseBuilder::cache(const std::string& name, Shape shape) {
+  const int64_t count = shape.elements();
+  return add(name, {std::move(shape), dtype_}, Role::kCache, draw(name, count));
+}
+
+TensorId CaseBuilder::indices(const std::string& name, Shape shape, std::vector<double> values) {
+  return add(name, {std::move(shape), DType::kI32}, Role::kInput, std::move(values));
+}
+
 TensorId CaseBuilder::optimizer_state(const std::string& name, Shape shape) {
   std::vector<double> values = draw(name, shape.elements());
   for (double& v : values) v = std::abs(v);

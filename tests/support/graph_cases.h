@@ -43,6 +43,9 @@ class CaseBuilder {
   /// reshaped. Parameters are always row-major, so only an activation can become channels-last.
   TensorId image(const std::string& name, const Shape& shape);
   TensorId state(const std::string& name, Shape shape, double value);
+  TensorId cache(const std::string& name, Shape shape);
+  /// Returns an I32 input with these values.
+  TensorId indices(const std::string& name, Shape shape, std::vector<double> values);
   TensorId optimizer_state(const std::string& name, Shape shape);  // values in [0.1, 1]
   TensorId input(const std::string& name, Shape shape, Spread spread = Spread::kOwn);
   TensorId input_f32(const std::string& name, double value);                 // [1]

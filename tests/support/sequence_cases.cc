@@ -123,6 +123,18 @@ CaseGraph positions(DType dtype, const Shape& x, int64_t prefix) {
   return b.finish(b.one("y", "PositionEmbedding", {}, inputs));
 }
 
+// Positions are out of order, repeated at the end of a row, or outside of the cache. A later node
+// reads the cache with the new rows.
+CaseGraph tensor_scatter(DType dtype, int64_t width) {
+  CaseBuilder b(dtype);
+  const TensorId cache = b.cache("cache", {2, 5, width});
+  const TensorId positions = b.indices("positions", {2, 4},
+                                       {3, 1, 2, 2,  //
+                                        4, -1, 5, 0});
+  b.node("scatter", "TensorScatter", {}, {cache, b.input("update", {2, 4, width}), positions}, 0);
+  return b.finish(b.one("y", "Add", {}, {cache, b.parameter("p", {2, 5, width})}));
+}
+
 // A language model's head: rows are positions, and only the loss reads the logits.
 struct HeadCase {
   int64_t N, F, K;
@@ -410,6 +422,8 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("Gather/tables", [](DType t) { return gather(t, {3, 2, 5}, {2, 1, 4}); });
   row("Gather/tied", tied_embedding);
   row("Gather/codes", gather_codes);
+  row("TensorScatter/odd", [](DType t) { return tensor_scatter(t, 7); });
+  row("TensorScatter/fours", [](DType t) { return tensor_scatter(t, 12); });
   row("PositionEmbedding/one", [](DType t) { return positions(t, {1, 1, 1}, 0); });
   row("PositionEmbedding/odd", [](DType t) { return positions(t, {3, 5, 7}, 0); });
   row("PositionEmbedding/prefix", [](DType t) { return positions(t, {3, 2, 5}, 2); });

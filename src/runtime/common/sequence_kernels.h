@@ -9,6 +9,7 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/softmax.h"
+#include "kernels/tensor_scatter.h"
 #include "src/ops/layer_normalization.h"
 #include "src/ops/shards.h"
 #include "src/ops/tf32.h"
@@ -143,6 +144,18 @@ std::unique_ptr<Kernel> make_positions_grad(Context& context, const Graph& g, co
           add_positions_backward(d, o.in(a, 0), o.out(a, 0), o.out(a, 1), o.out(a, 2), o.run(a));
         },
         kWorkspaceBytes(d));
+  });
+}
+
+template <typename Context>
+std::unique_ptr<Kernel> make_tensor_scatter(Context& context, const Graph& g, const Node& n) {
+  const Shape& cache = input_info(g, n, 0).type.shape;
+  return with_operands(context, g, n, input_info(g, n, 0), [&](auto o) {
+    const kernels::TensorScatterDims d{cache[0], cache[1], input_info(g, n, 1).type.shape[1],
+                                       cache[2]};
+    return make_kernel([o, d](const KernelArgs& a) {
+      tensor_scatter(d, o.in(a, 1), a.in<int32_t>(2), o.updated(a, 0, 0), o.run(a));
+    });
   });
 }
 
@@ -321,6 +334,7 @@ std::span<const KernelEntry<Context>> host_sequence_kernels() {
       {"SplitGatherGrad", make_gather_grad<C>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
+      {"TensorScatter", make_tensor_scatter<C>},
       {"SequencePool", make_sequence_pool<C>},
       {"SequencePoolGrad", make_sequence_pool_grad<C>},
       {"Softmax", make_softmax<false, C>},

@@ -70,6 +70,7 @@ std::span<const CudaEntry> sequence_kernels() {
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad",
        make_positions_grad<C, gpu::add_positions_backward_workspace_bytes>},
+      {"TensorScatter", make_tensor_scatter<C>},
       {"SequencePool", make_sequence_pool<C>},
       {"SequencePoolGrad", make_sequence_pool_grad<C>},
       {"Softmax", make_softmax<false, C>},
