@@ -289,10 +289,11 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
     result.input = image;
     result.bytes = image_dtype == DType::kU8;
   } else if (kind == Kind::kText) {
-    TRAINYARD_CHECK(!stream() || context_length > 0, "a stream without a context length");
-    result.input = Shape{stream() ? context_length : text.max_length};
+    TRAINYARD_CHECK(!next_token() || context_length > 0, "tokens without a context length");
+    result.input = Shape{next_token() ? context_length : text.max_length};
     result.vocabulary = text.vocabulary_size();
-    result.padding = text.padding_id();
+    result.documents = documents.has_value();
+    result.padding = result.documents ? -1 : text.padding_id();
   } else {
     int64_t features = 0;
     for (const ColumnSchema& c : columns) {
@@ -358,6 +359,7 @@ nlohmann::json DatasetSchema::to_json() const {
     }
     if (!text.unicode_version().empty()) json["text"]["unicode"] = text.unicode_version();
   }
+  if (documents) json["documents"] = trainyard::to_json(*documents);
   json["target"] = {{"name", target.name}};
   if (target.kind == TargetSchema::Kind::kClass) {
     json["target"]["kind"] = "class";
@@ -393,6 +395,9 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   } else if (kind == "text") {
     schema.kind = Kind::kText;
     ASSIGN_OR_RETURN(schema.text, text_from_json(fields.child("text")));
+    if (fields.has("documents")) {
+      ASSIGN_OR_RETURN(schema.documents, documents_from_json(fields.child("documents")));
+    }
   } else if (kind != "tabular") {
     fields.refuse("kind: expected tabular, image or text");
   }
@@ -427,9 +432,14 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   const auto texts =
       std::ranges::count(schema.columns, ColumnSchema::Kind::kText, &ColumnSchema::kind);
   if (texts != (schema.kind == Kind::kText ? std::ssize(schema.columns) : 0) ||
-      schema.stream() != (schema.target.kind == TargetSchema::Kind::kNextToken) ||
-      (schema.kind == Kind::kText && schema.stream() != schema.columns.empty())) {
+      (schema.stream() || schema.documents) != schema.next_token() ||
+      (schema.kind == Kind::kText && schema.next_token() != schema.columns.empty())) {
     return refuse("columns and target do not fit the kind");
+  }
+  if (schema.documents && (!schema.text.stream() ||
+                           schema.documents->train.documents() != schema.train_rows ||
+                           schema.documents->test.documents() != schema.test_rows)) {
+    return refuse("the lengths are those of other documents");
   }
   int64_t features = 0;
   for (const ColumnSchema& c : schema.columns) {
