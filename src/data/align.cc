@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kMismatch = "EVALUATE_MISMATCH";
 
 const char* kind_text(const DatasetSchema& schema) {
+  if (schema.documents) return "documents";
   if (schema.stream()) return "one text";
   switch (schema.kind) {
     case DatasetSchema::Kind::kTabular:
@@ -139,9 +140,15 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
   }
 }
 
+/// Returns whether two pretrained tokenizers are the same.
+bool same_files(const TextSchema& a, const TextSchema& b) {
+  return a.files == b.files || (a.files && b.files && *a.files == *b.files);
+}
+
 Status check(const DatasetSchema& model, const DatasetSchema& data, const Partition& rows) {
   Violations problems;
-  if (model.kind != data.kind || model.stream() != data.stream()) {
+  if (model.kind != data.kind || model.stream() != data.stream() ||
+      model.documents.has_value() != data.documents.has_value()) {
     problems.add(
         kMismatch, "dataset",
         std::string("contains ") + kind_text(data) + "; the model expects " + kind_text(model));
@@ -160,6 +167,11 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
                    "its tokenizer is " + std::string(name_of(data.text.tokenizer)) +
                        "; the model's is " + std::string(name_of(model.text.tokenizer)));
     }
+    if (model.documents && !same_files(model.text, data.text)) {
+      problems.add(kMismatch, "dataset",
+                   "its tokenizer is another one than the model's; make a dataset with the model's "
+                   "tokenizer");
+    }
     if (model.text.max_length != data.text.max_length) {
       problems.add(kMismatch, "dataset",
                    "its rows have " + std::to_string(data.text.max_length) +
@@ -167,7 +179,7 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
     }
   }
   if (model.kind == DatasetSchema::Kind::kTabular) check_columns(model, data, problems);
-  if (!model.stream()) check_target(model, data, rows, problems);
+  if (!model.next_token()) check_target(model, data, rows, problems);
   return problems.empty() ? Status() : Status(problems.to_error());
 }
 

@@ -86,7 +86,7 @@ NumberStatistics DocumentCounts::statistics() const {
   return s;
 }
 
-nlohmann::json to_json(const DocumentsSchema& documents) {
+nlohmann::json documents_to_json(const DocumentsSchema& documents) {
   nlohmann::json json = {{"train", counts_to_json(documents.train)},
                          {"test", counts_to_json(documents.test)}};
   if (!documents.chat_template.empty()) json["chat_template"] = documents.chat_template;

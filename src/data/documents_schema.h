@@ -36,7 +36,7 @@ struct DocumentsSchema {
   bool operator==(const DocumentsSchema&) const = default;
 };
 
-nlohmann::json to_json(const DocumentsSchema& documents);
+nlohmann::json documents_to_json(const DocumentsSchema& documents);
 /// Refusal: DATASET_INVALID.
 Result<DocumentsSchema> documents_from_json(const nlohmann::json& json);
 

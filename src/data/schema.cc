@@ -359,7 +359,7 @@ nlohmann::json DatasetSchema::to_json() const {
     }
     if (!text.unicode_version().empty()) json["text"]["unicode"] = text.unicode_version();
   }
-  if (documents) json["documents"] = trainyard::to_json(*documents);
+  if (documents) json["documents"] = documents_to_json(*documents);
   json["target"] = {{"name", target.name}};
   if (target.kind == TargetSchema::Kind::kClass) {
     json["target"]["kind"] = "class";

@@ -209,7 +209,9 @@ DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& rows) {
       s.channels.push_back(measure_channel(train.image_f32, schema.image, c));
     }
   }
-  if (schema.kind == DatasetSchema::Kind::kText && !schema.stream()) {
+  if (schema.documents) {
+    s.tokens_per_row = schema.documents->train.statistics();
+  } else if (schema.kind == DatasetSchema::Kind::kText && !schema.stream()) {
     s.tokens_per_row = measure_lengths(schema.text, train);
   }
   return s;

@@ -30,6 +30,19 @@ namespace trainyard {
 
 namespace {
 
+/// Adds the input by which the losses of a batch's parts become the mean over the counted tokens of
+/// all parts. Returns what the loss is multiplied by: this share, and with it `loss_scale`.
+TensorId add_loss_share(Graph& graph, TensorId loss_scale, BoundProgram& train) {
+  train.loss_share = graph.add_tensor(
+      {"input/loss_share", {{1}, DType::kF32}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
+  if (loss_scale == kNoTensor) return train.loss_share;
+  const NodeId node = graph
+                          .add_node("loss_scale/share", *find_op("Mul"), {},
+                                    {loss_scale, train.loss_share}, {"loss_scale.share"})
+                          .value();
+  return graph.node(node).outputs[0];
+}
+
 TensorId add_index_input(Graph& graph, const std::string& name) {
   return graph.add_tensor({name, {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
 }
@@ -273,8 +286,11 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   programs.weight_decay = describe_weight_decay(model.graph, rules);
   const TensorId loss_scale =
       recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
+  const bool weighs_parts = interface.documents && recipe.accumulate_steps * rank.count > 1;
+  const TensorId seed =
+      weighs_parts ? add_loss_share(model.graph, loss_scale, programs.train) : loss_scale;
   const auto gradients =
-      differentiate_gathered(model.graph, model.loss, frozen, loss_scale, tables, rules);
+      differentiate_gathered(model.graph, model.loss, frozen, seed, tables, rules);
   draw_for_rank(model.graph, rank);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
 
@@ -284,6 +300,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   }
   BoundProgram& train = programs.train;
   train.input = model.input;
+  train.positions = model.positions;
   train.target = model.target;
   train.step = model.step;
   train.loss = model.loss;
@@ -340,6 +357,7 @@ BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLa
   compile_options.alignment = traits.alignment;
   BoundProgram bound;
   bound.input = model.input;
+  bound.positions = model.positions;
   bound.output = model.output;
   bound.program = compile(std::move(model.graph), compile_options);
   bound.batch_size = batch_size;

@@ -87,7 +87,9 @@ void check_folds(const Recipe& r, const DatasetSchema& schema, Violations& viola
   violations.add(
       "FIELD_OUT_OF_RANGE", kSplitFolds,
       folds + " is more than the " + std::to_string(parts) +
-          (by_group ? " groups of " + quoted_value(r.split_group) : std::string(" rows")) +
+          (by_group           ? " groups of " + quoted_value(r.split_group)
+           : schema.documents ? std::string(" documents")
+                              : std::string(" rows")) +
           ", expected 2.." + std::to_string(parts));
 }
 

@@ -573,6 +573,7 @@ TEST(ConvertData, TheWireDescribesTheFormatsOfTheIngest) {
       const SourceSet& set = (*found)->sources[static_cast<size_t>(s)];
       EXPECT_EQ(roles(sources[s].train()), set.train) << name;
       EXPECT_EQ(roles(sources[s].test()), set.test) << name;
+      EXPECT_EQ(roles(sources[s].others()), set.others) << name;
       if (!sources[s].named().empty()) {
         for (const auto& list : {set.train, set.test}) {
           for (const std::string& role : list) {
@@ -589,6 +590,9 @@ TEST(ConvertData, TheWireDescribesTheFormatsOfTheIngest) {
     v1::DatasetSpec spec;
     spec.GetReflection()->MutableMessage(&spec, formats->field(i));
     for (const int role : sources[0].train()) {
+      spec.add_sources()->set_role(static_cast<v1::DatasetSource::Role>(role));
+    }
+    for (const int role : sources[0].others()) {
       spec.add_sources()->set_role(static_cast<v1::DatasetSource::Role>(role));
     }
     const std::vector<std::filesystem::path> paths(static_cast<size_t>(spec.sources_size()), "/a");

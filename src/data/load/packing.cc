@@ -148,7 +148,9 @@ int32_t padding_of(const TextSchema& text) {
 
 PackedRows pack_documents(std::span<const int64_t> starts, std::span<const int64_t> documents,
                           int64_t context_length, bool packs, int32_t padding) {
-  PackedRows packed{context_length, padding};
+  PackedRows packed;
+  packed.context_length = context_length;
+  packed.padding = padding;
   std::vector<int64_t> row_of(documents.size());  // of each of `documents`
   BestFit fit(context_length);
   if (packs) {
