@@ -13,11 +13,12 @@
 //                   token[n, t] != 0 (if there is none, y[n] = 0)
 //                   mean: y[n] = mean over t of x[n, t]; with tokens only over t with
 //                   token[n, t] != 0 (if there is none, y[n] = 0)
+//   sequence_lengths  length[n] = 1 + the last t with token[n, t] != padding (if there is none, 0)
 //
 /// Shapes    table, dtable [V, D]; index [count] with values in [0, V), or if the table is a part,
 ///           values in the whole table; x, dx [N, T, D]; position [P + T, D]; prefix [P, D], P may
 ///           be 0; y of add_positions [N, P + T, D], of sequence_pool [N, D]; token [N, T] or
-///           nullptr.
+///           nullptr; length [N].
 /// Writes    all of each output that is not null, assigned: rows named by no index become 0.
 /// Aliasing  none, except that y may be x in add_positions if P is 0.
 /// Numerics  sums run in the order of i, n or t.
@@ -65,6 +66,24 @@ struct SequencePoolDims {
   }
 };
 
+struct SequenceLengthDims {
+  int64_t N, T;
+  int32_t padding;
+
+  TRAINYARD_HD int32_t length(const int32_t* token, int64_t n) const {
+    int64_t t = T;
+    while (t > 0 && token[n * T + t - 1] == padding) --t;
+    return static_cast<int32_t>(t);
+  }
+};
+
+inline void check_sequence_lengths(const SequenceLengthDims& d, const int32_t* token,
+                                   const int32_t* length) {
+  Contract("sequence_lengths")
+      .size("tokens", d.N * d.T)
+      .given("token", token)
+      .given("length", length);
+}
 template <typename X>
 void check_to_index(int64_t count, const X& x, const int32_t* index) {
   Contract("to_index").size("count", count).given("x", x).given("index", index);
@@ -120,6 +139,9 @@ void sequence_pool(const SequencePoolDims& d, const T* x, const int32_t* token, 
 template <typename T>
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const T* dy, T* dx,
                             Run<T> run = {});
+template <typename T>
+void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length,
+                      Run<T> run = {});
 }  // namespace reference
 
 /// Results are bit-identical for any team size: work is split along D, never along a summed
@@ -137,6 +159,7 @@ void sequence_pool(const SequencePoolDims& d, const float* x, const int32_t* tok
                    Run run);
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, const float* dy,
                             float* dx, Run run);
+void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run run);
 }  // namespace cpu
 
 /// Launches: 1 each, except: gather_backward those of kernels/cuda/scatter_rows.h, and 1 more if
@@ -154,6 +177,7 @@ void add_positions_backward(const PositionDims& d, In dy, Out dx, Out dposition,
 void sequence_pool(const SequencePoolDims& d, In x, const int32_t* token, Out y, Run run);
 void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, In dy, Out dx,
                             Run run);
+void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run run);
 }  // namespace cuda
 
 }  // namespace trainyard::kernels

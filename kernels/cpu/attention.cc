@@ -7,8 +7,9 @@ namespace trainyard::kernels::cpu {
 namespace {
 
 HeadDims head_dims(const AttentionDims& d) {
-  return {d.Tq,     d.Tk,         d.D, d.q_row, d.kv_row, d.H * d.D, static_cast<float>(d.scale),
-          d.causal, d.dropout > 0};
+  return {d.Tq,          d.Tk,         d.D,       d.group(),
+          d.q_row,       d.kv_row,     d.H * d.D, static_cast<float>(d.scale),
+          d.dropout > 0, d.key_rules()};
 }
 
 /// Offsets of the head `index` among all N * H.
@@ -17,11 +18,18 @@ struct HeadOffsets {
   HeadOffsets(const AttentionDims& d, int64_t index) {
     const int64_t n = index / d.H, h = index % d.H;
     q = n * d.Tq * d.q_row + h * d.D;
-    kv = n * d.Tk * d.kv_row + h * d.D;
+    kv = n * d.Tk * d.kv_row + h / d.group() * d.D;
     y = (n * d.Tq * d.H + h) * d.D;
     lse = index * d.Tq;
   }
 };
+
+/// What limits the keys that the queries of the head `index` see.
+HeadSeen head_seen(const AttentionDims& d, const SeenKeys& seen, int64_t index) {
+  const int64_t n = index / d.H;
+  return {seen.positions == nullptr ? nullptr : seen.positions + n * d.Tq,
+          seen.key_counts == nullptr ? nullptr : seen.key_counts + n};
+}
 
 HeadDropout head_dropout(const AttentionDims& d, const int64_t* step, int64_t index) {
   return {d.dropout,
@@ -44,6 +52,8 @@ int64_t parts_per_head(const AttentionDims& d, const Team& team) {
 // Returns the minimum number of heads per thread, from a head's multiply-adds and the time to wake
 // a thread.
 int64_t grain(const AttentionDims& d) { return grain_of(d.Tq * d.Tk * 4); }
+
+int64_t group_grain(const AttentionDims& d) { return grain_of(d.Tq * d.Tk * 4 * d.group()); }
 
 // Returns the number of threads that share `items`; each has its own scratch memory.
 int64_t team_parts(int64_t items, int64_t grain, const Team& team) {
@@ -85,14 +95,15 @@ void attention_forward(const AttentionDims& d, const AttentionOperands<float>& o
                              .k = o.k + from.kv,
                              .v = o.v + from.kv,
                              .y = o.y + from.y,
-                             .lse = at(o.lse, from.lse)},
+                             .lse = at(o.lse, from.lse),
+                             .seen = head_seen(d, o.seen, i / parts)},
                             scratch);
             });
 }
 
 int64_t attention_backward_workspace_bytes(const AttentionDims& d, const Team& team) {
-  return team_parts(d.N * d.H, grain(d), team) * attention_loops().backward_scratch(head_dims(d)) *
-         static_cast<int64_t>(sizeof(float));
+  return team_parts(d.N * d.key_heads(), group_grain(d), team) *
+         attention_loops().backward_scratch(head_dims(d)) * static_cast<int64_t>(sizeof(float));
 }
 
 void attention_backward(const AttentionDims& d, const AttentionGradOperands<float>& o, Run run) {
@@ -100,8 +111,9 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<floa
   Contract("attention_backward").workspace(run);
   const HeadDims head = head_dims(d);
   const AttentionLoops& loops = attention_loops();
-  for_items(d.N * d.H, grain(d), loops.backward_scratch(head), run.workspace, run.team,
-            [&](int64_t i, float* scratch) {
+  for_items(d.N * d.key_heads(), group_grain(d), loops.backward_scratch(head), run.workspace,
+            run.team, [&](int64_t group, float* scratch) {
+              const int64_t i = group * d.group();  // the group's first head of queries
               const HeadOffsets from(d, i);
               loops.backward(head, head_dropout(d, o.step, i),
                              {.q = o.q + from.q,
@@ -112,7 +124,8 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<floa
                               .dy = o.dy + from.y,
                               .dq = at(o.dq, from.q),
                               .dk = at(o.dk, from.kv),
-                              .dv = at(o.dv, from.kv)},
+                              .dv = at(o.dv, from.kv),
+                              .seen = head_seen(d, o.seen, i)},
                              scratch);
             });
 }

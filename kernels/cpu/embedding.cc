@@ -158,4 +158,11 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
   });
 }
 
+void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run run) {
+  check_sequence_lengths(d, token, length);
+  run.team.parallel_for(d.N, grain_of(d.T), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) length[n] = d.length(token, n);
+  });
+}
+
 }  // namespace trainyard::kernels::cpu

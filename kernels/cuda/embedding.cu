@@ -194,6 +194,19 @@ TRAINYARD_KERNEL void pool_backward(SequencePoolDims d, int64_t tiles, const int
   }
 }
 
+// One warp per row.
+TRAINYARD_KERNEL void lengths_of_rows(SequenceLengthDims d, const int32_t* token, int32_t* length) {
+  using Threads = RowThreads<false>;
+  for (int64_t n = Threads::first(); n < d.N; n += Threads::step()) {
+    float most = 0;
+    Threads::for_packs<1>(d.T, [&](int64_t t) {
+      if (token[n * d.T + t] != d.padding) most = static_cast<float>(t + 1);
+    });
+    most = Threads::reduce(most, Max());
+    if (Threads::lane() == 0) length[n] = static_cast<int32_t>(most);
+  }
+}
+
 TRAINYARD_DEVICE float bag_scale(const EmbeddingBagDims& d, float count) {
   return d.mean && count > 0 ? 1.0f / count : 1.0f;
 }
@@ -324,6 +337,11 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, In 
   with_step(d.D % 4 == 0 && takes_four(dy) && takes_four(dx), [&](auto step) {
     launch({d.N * tiles}, run.stream, pool_backward<step.value>, d, tiles, token, dy, dx);
   });
+}
+
+void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run run) {
+  check_sequence_lengths(d, token, length);
+  launch(grid_for(d.N * kWarp), run.stream, lengths_of_rows, d, token, length);
 }
 
 void embedding_bag(const EmbeddingBagDims& d, In table, const int32_t* token, Out y, Run run) {

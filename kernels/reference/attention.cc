@@ -17,8 +17,11 @@ struct Rows {
   T* operator[](int64_t t) const { return base + t * row; }
 };
 
-int64_t keys_seen(const AttentionDims& d, int64_t i) {
-  return d.causal ? std::min(i + 1, d.Tk) : d.Tk;
+/// Returns the keys that query i of sequence n sees.
+math::KeyRange keys_of(const AttentionDims& d, const SeenKeys& seen, int64_t n, int64_t i) {
+  const int32_t* position = seen.positions == nullptr ? nullptr : seen.positions + n * d.Tq + i;
+  const int32_t* count = seen.key_counts == nullptr ? nullptr : seen.key_counts + n;
+  return math::keys_of(d.key_rules(), i, position, count);
 }
 
 // m[i, j] of one head: the dropout factor of a probability.
@@ -36,43 +39,50 @@ struct Mask {
   }
 };
 
-/// The operands point to the head's first elements.
+/// The operands point to the head's first elements, except `seen`.
 template <typename T>
 void forward_head(const AttentionDims& d, const Mask<T>& mask, const AttentionOperands<T>& o) {
   const Rows<const T> q{o.q, d.q_row}, k{o.k, d.kv_row}, v{o.v, d.kv_row};
   const Rows<T> y{o.y, d.H * d.D};
   const T scale = static_cast<T>(d.scale);
   for (int64_t i = 0; i < d.Tq; ++i) {
-    const int64_t keys = keys_seen(d, i);
+    const math::KeyRange keys = keys_of(d, o.seen, mask.head / d.H, i);
     T max = -std::numeric_limits<T>::infinity();
-    for (int64_t j = 0; j < keys; ++j) max = std::max(max, scale * dot(d.D, q[i], k[j]));
+    for (int64_t j = keys.begin; j < keys.end; ++j)
+      max = std::max(max, scale * dot(d.D, q[i], k[j]));
     T sum = T(0);
     std::fill_n(y[i], d.D, T(0));
-    for (int64_t j = 0; j < keys; ++j) {
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
       const T p = std::exp(scale * dot(d.D, q[i], k[j]) - max);
       sum += p;
       const T kept = mask(i, j) * p;
       for (int64_t c = 0; c < d.D; ++c) y[i][c] += kept * v[j][c];
     }
-    for (int64_t c = 0; c < d.D; ++c) y[i][c] /= sum;
-    if (o.lse != nullptr) o.lse[i] = max + std::log(sum);
+    const bool sees_any = keys.end > keys.begin;
+    for (int64_t c = 0; sees_any && c < d.D; ++c) y[i][c] /= sum;
+    if (o.lse != nullptr) o.lse[i] = sees_any ? max + std::log(sum) : T(0);
   }
 }
 
+/// Sets dk or dv of a head of keys to 0.
+template <typename T>
+void clear_head(const AttentionDims& d, T* gradient) {
+  if (gradient == nullptr) return;
+  for (int64_t j = 0; j < d.Tk; ++j) std::fill_n(gradient + j * d.kv_row, d.D, T(0));
+}
+
+/// Adds to dk and dv.
 template <typename T>
 void backward_head(const AttentionDims& d, const Mask<T>& mask, const AttentionGradOperands<T>& o) {
   const Rows<const T> q{o.q, d.q_row}, k{o.k, d.kv_row}, v{o.v, d.kv_row};
   const Rows<const T> y{o.y, d.H * d.D}, dy{o.dy, d.H * d.D};
   const Rows<T> dq{o.dq, d.q_row}, dk{o.dk, d.kv_row}, dv{o.dv, d.kv_row};
   const T scale = static_cast<T>(d.scale);
-  for (int64_t j = 0; j < d.Tk; ++j) {
-    if (dk.base != nullptr) std::fill_n(dk[j], d.D, T(0));
-    if (dv.base != nullptr) std::fill_n(dv[j], d.D, T(0));
-  }
   for (int64_t i = 0; i < d.Tq; ++i) {
     if (dq.base != nullptr) std::fill_n(dq[i], d.D, T(0));
     const T delta = dot(d.D, dy[i], y[i]);
-    for (int64_t j = 0; j < keys_seen(d, i); ++j) {
+    const math::KeyRange keys = keys_of(d, o.seen, mask.head / d.H, i);
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
       const T p = std::exp(scale * dot(d.D, q[i], k[j]) - o.lse[i]);
       const T m = mask(i, j);
       const T ds = scale * p * (m * dot(d.D, dy[i], v[j]) - delta);
@@ -94,13 +104,15 @@ void attention_forward(const AttentionDims& d, const AttentionOperands<T>& o, Ru
   const int64_t y_row = d.H * d.D;
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t h = 0; h < d.H; ++h) {
-      const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
+      const int64_t q_at = n * d.Tq * d.q_row + h * d.D,
+                    kv_at = n * d.Tk * d.kv_row + h / d.group() * d.D;
       forward_head<T>(d, {d, n * d.H + h, drawn_at},
                       {.q = o.q + q_at,
                        .k = o.k + kv_at,
                        .v = o.v + kv_at,
                        .y = o.y + n * d.Tq * y_row + h * d.D,
-                       .lse = o.lse == nullptr ? nullptr : o.lse + (n * d.H + h) * d.Tq});
+                       .lse = o.lse == nullptr ? nullptr : o.lse + (n * d.H + h) * d.Tq,
+                       .seen = o.seen});
     }
   }
 }
@@ -113,8 +125,13 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<T>& 
   const auto at = [](T* base, int64_t offset) { return base == nullptr ? base : base + offset; };
   for (int64_t n = 0; n < d.N; ++n) {
     for (int64_t h = 0; h < d.H; ++h) {
-      const int64_t q_at = n * d.Tq * d.q_row + h * d.D, kv_at = n * d.Tk * d.kv_row + h * d.D;
+      const int64_t q_at = n * d.Tq * d.q_row + h * d.D,
+                    kv_at = n * d.Tk * d.kv_row + h / d.group() * d.D;
       const int64_t y_at = n * d.Tq * y_row + h * d.D;
+      if (h % d.group() == 0) {
+        clear_head(d, at(o.dk, kv_at));
+        clear_head(d, at(o.dv, kv_at));
+      }
       backward_head<T>(d, {d, n * d.H + h, drawn_at},
                        {.q = o.q + q_at,
                         .k = o.k + kv_at,
@@ -124,7 +141,8 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<T>& 
                         .dy = o.dy + y_at,
                         .dq = at(o.dq, q_at),
                         .dk = at(o.dk, kv_at),
-                        .dv = at(o.dv, kv_at)});
+                        .dv = at(o.dv, kv_at),
+                        .seen = o.seen});
     }
   }
 }

@@ -114,6 +114,12 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
   }
 }
 
+template <typename T>
+void sequence_lengths(const SequenceLengthDims& d, const int32_t* token, int32_t* length, Run<T>) {
+  check_sequence_lengths(d, token, length);
+  for (int64_t n = 0; n < d.N; ++n) length[n] = d.length(token, n);
+}
+
 #define TRAINYARD_INSTANTIATE(T)                                                                 \
   template void to_index<T>(int64_t, const T*, int32_t*, Run<T>);                                \
   template void gather<T>(const GatherDims&, const T*, const int32_t*, T*, Run<T>);              \
@@ -122,7 +128,8 @@ void sequence_pool_backward(const SequencePoolDims& d, const int32_t* token, con
   template void add_positions_backward<T>(const PositionDims&, const T*, T*, T*, T*, Run<T>);    \
   template void sequence_pool<T>(const SequencePoolDims&, const T*, const int32_t*, T*, Run<T>); \
   template void sequence_pool_backward<T>(const SequencePoolDims&, const int32_t*, const T*, T*, \
-                                          Run<T>);
+                                          Run<T>);                                               \
+  template void sequence_lengths<T>(const SequenceLengthDims&, const int32_t*, int32_t*, Run<T>);
 TRAINYARD_INSTANTIATE(float)
 TRAINYARD_INSTANTIATE(double)
 #undef TRAINYARD_INSTANTIATE

@@ -152,7 +152,7 @@ class NormalizationGrad final : public Op {
 };
 
 // Checks the attribute `form` of SkipNormalization and SkipNormalizationGrad.
-void check_form(OpChecks& check, const InferContext& c) {
+void check_norm_form(OpChecks& check, const InferContext& c) {
   const std::string form = c.attributes().get_string("form", "layer");
   check.require(form == "layer" || form == "rms", "ATTRIBUTE_OUT_OF_RANGE", "form",
                 "'" + form + "' is not supported, expected layer or rms");
@@ -178,7 +178,7 @@ class SkipNormalization final : public Op {
     OpChecks check(c, {"x", "scale", "b", "skip", "step"}, 2,
                    {"form", "axis", "epsilon", "ratio", "seed", "stream", "rank"});
     check.require(c.has_input(kSkip), "INPUT_COUNT_INVALID", "skip", "this input is required");
-    check_form(check, c);
+    check_norm_form(check, c);
     if (check.ok() && is_rms(c.attributes())) {
       check.require(!c.has_input(2), "INPUT_COUNT_INVALID", "b",
                     "the form rms does not take this input");
@@ -216,7 +216,7 @@ class SkipNormalizationGrad final : public Op {
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
     OpChecks check(c, {"x", "scale", "dy", "inv_std_dev", "mean", "skip", "step"}, 4,
                    {"form", "axis", "epsilon", "ratio", "seed", "stream", "rank"});
-    check_form(check, c);
+    check_norm_form(check, c);
     if (check.ok()) {
       const bool has_mean = !is_rms(c.attributes());
       check.require(c.has_input(kMean) == has_mean, "INPUT_COUNT_INVALID", "mean",

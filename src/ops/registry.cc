@@ -45,8 +45,10 @@
 #include "src/ops/reorder.h"
 #include "src/ops/reshape.h"
 #include "src/ops/resize.h"
+#include "src/ops/rotary_embedding.h"
 #include "src/ops/row_exchange.h"
 #include "src/ops/sampled_xent.h"
+#include "src/ops/sequence_lengths.h"
 #include "src/ops/sequence_pool.h"
 #include "src/ops/shards.h"
 #include "src/ops/slice.h"
@@ -101,6 +103,9 @@ const std::vector<const Op*>& registry() {
         split_gather_grad_op(),
         position_embedding_op(),
         position_embedding_grad_op(),
+        rotary_tables_op(),
+        rotary_embedding_op(),
+        sequence_lengths_op(),
         sequence_pool_op(),
         sequence_pool_grad_op(),
         tensor_scatter_op(),

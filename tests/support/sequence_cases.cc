@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tests/support/graph_cases.h"
 
 namespace trainyard::testing {
@@ -191,6 +193,16 @@ CaseGraph sequence_pool(DType dtype, const Shape& x, const std::string& mode, in
   return b.finish(b.one("y", "SequencePool", {{"mode", mode}}, inputs));
 }
 
+// The lengths are the counts of keys of attention, which reads nothing else.
+CaseGraph sequence_lengths(DType dtype, const Shape& tokens, int64_t padding, int64_t vocabulary) {
+  CaseBuilder b(dtype);
+  const TensorId lengths = b.one("lengths", "SequenceLengths", {{"padding_id", padding}},
+                                 {b.tokens("tokens", tokens, vocabulary)});
+  const TensorId x = b.parameter("x", {tokens[0], tokens[1], 3});
+  return b.finish(b.node("y", "Attention", {{"q_num_heads", int64_t{1}}},
+                         {x, kNoTensor, kNoTensor, kNoTensor, kNoTensor, lengths}, 2)[0]);
+}
+
 CaseGraph image_to_sequence(DType dtype, const Shape& x) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", "ImageToSequence", {}, {b.image("x", x)}));
@@ -205,12 +217,18 @@ CaseGraph patches(DType dtype) {
   return b.finish(b.one("y", "ImageToSequence", {}, {h}));
 }
 
+/// What limits the keys that queries see, except the mask and the window.
+enum class Seen : uint8_t { kPlain, kDocuments, kCached, kCounts };
+
 struct AttentionCase {
   int64_t N, Tq, Tk, H, D;
   bool causal = false;
   double dropout = 0;
   int64_t rank = 0;
   bool computed = false;  // operands and y are activations, stored in the precision's type
+  int64_t kv_heads = 0;   // 0: as many as H
+  int64_t window = 0;
+  Seen seen = Seen::kPlain;
 };
 
 TensorId operand(CaseBuilder& b, const std::string& name, TensorId x, bool computed) {
@@ -230,28 +248,68 @@ void add_dropout(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
   inputs.push_back(b.step(3));
 }
 
+int64_t key_heads(const AttentionCase& a) { return a.kv_heads > 0 ? a.kv_heads : a.H; }
+
+/// Appends positions or key counts, and sets the attributes of groups and windows.
+void add_limits(CaseBuilder& b, const AttentionCase& a, Attributes& attributes,
+                std::vector<TensorId>& inputs) {
+  if (a.kv_heads > 0) attributes.set("kv_num_heads", a.kv_heads);
+  if (a.window > 0) attributes.set("window", a.window);
+  if (a.seen == Seen::kCached) attributes.set("cached", int64_t{1});
+  if (a.seen == Seen::kPlain) return;
+  inputs.resize(4, kNoTensor);
+  if (a.seen == Seen::kCounts) {
+    inputs.push_back(kNoTensor);
+    inputs.push_back(b.tokens("key_counts", {a.N}, a.Tk + 2));  // 0 and too many as well
+  } else {
+    inputs.push_back(b.tokens("positions", {a.N, a.Tq}, a.Tk + 2));
+  }
+}
+
+/// Gives the positions of rows in which documents of 1, 2, 3 ... tokens follow each other; the last
+/// quarter of the row is padding, of which each token is a document.
+CaseGraph with_documents(CaseGraph c, const AttentionCase& a) {
+  if (a.seen != Seen::kDocuments) return c;
+  std::vector<double>& positions = c.values.at(*c.graph.find_tensor("positions"));
+  for (int64_t n = 0; n < a.N; ++n) {
+    int64_t at = 0, length = n + 1;
+    for (int64_t i = 0; i < a.Tq; ++i) {
+      const bool padding = i >= a.Tq - a.Tq / 4;
+      positions[static_cast<size_t>(n * a.Tq + i)] = padding ? 0 : static_cast<double>(at);
+      if (++at == length) {
+        at = 0;
+        length += length;
+      }
+    }
+  }
+  return c;
+}
+
 CaseGraph attention(DType dtype, const AttentionCase& a) {
   CaseBuilder b(dtype);
-  const auto parameter = [&](const std::string& name, int64_t T) {
-    return operand(b, name, b.parameter(name, {a.N, T, a.H * a.D}), a.computed);
+  const auto parameter = [&](const std::string& name, int64_t T, int64_t heads) {
+    return operand(b, name, b.parameter(name, {a.N, T, heads * a.D}), a.computed);
   };
-  const TensorId q = parameter("q", a.Tq), k = parameter("k", a.Tk), v = parameter("v", a.Tk);
+  const TensorId q = parameter("q", a.Tq, a.H), k = parameter("k", a.Tk, key_heads(a)),
+                 v = parameter("v", a.Tk, key_heads(a));
   Attributes attributes{{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}, {"scale", 0.75}};
   std::vector<TensorId> inputs = {q, k, v};
   add_dropout(b, a, attributes, inputs);
+  add_limits(b, a, attributes, inputs);
   const TensorId y = b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0];
-  return b.finish(operand(b, "y", y, a.computed));
+  return with_documents(b.finish(operand(b, "y", y, a.computed)), a);
 }
 
 CaseGraph packed_attention(DType dtype, const AttentionCase& a) {
   CaseBuilder b(dtype);
-  const TensorId qkv =
-      operand(b, "qkv", b.parameter("qkv", {a.N, a.Tq, 3 * a.H * a.D}), a.computed);
+  const TensorId qkv = operand(
+      b, "qkv", b.parameter("qkv", {a.N, a.Tq, (a.H + 2 * key_heads(a)) * a.D}), a.computed);
   Attributes attributes{{"q_num_heads", a.H}, {"is_causal", int64_t{a.causal}}};
   std::vector<TensorId> inputs = {qkv};
   add_dropout(b, a, attributes, inputs);
+  add_limits(b, a, attributes, inputs);
   const TensorId y = b.node("y", "Attention", std::move(attributes), std::move(inputs), 2)[0];
-  return b.finish(operand(b, "y", y, a.computed));
+  return with_documents(b.finish(operand(b, "y", y, a.computed)), a);
 }
 
 // Only the query gets a gradient.
@@ -262,6 +320,39 @@ CaseGraph attention_to_data(DType dtype, int64_t width, bool computed = false) {
                  v = operand(b, "v", b.input("v", {2, 4, width}), computed);
   const TensorId y = b.node("y", "Attention", {{"q_num_heads", int64_t{2}}}, {q, k, v}, 2)[0];
   return b.finish(operand(b, "y", y, computed));
+}
+
+struct RotaryCase {
+  int64_t N, T, H, D, R;
+  bool interleaved = false;
+  // "none": one table row for each place in a row; "tables": tables of each token's position;
+  // "rows": positions name rows of one table.
+  std::string positions = "none";
+};
+
+CaseGraph rotary(DType dtype, const RotaryCase& r) {
+  CaseBuilder b(dtype);
+  std::vector<double> frequencies;
+  for (int64_t j = 0; j < r.R / 2; ++j) {
+    frequencies.push_back(
+        std::pow(100.0, -2.0 * static_cast<double>(j) / static_cast<double>(r.R)));
+  }
+  Attributes tables{
+      {"frequencies", frequencies}, {"factor", 1.25}, {"dtype", std::string(name_of(dtype))}};
+  std::vector<TensorId> places;
+  if (r.positions != "none") places.push_back(b.tokens("positions", {r.N, r.T}, 9));
+  std::vector<TensorId> of_tables;
+  if (r.positions == "tables") {
+    of_tables = places;
+  } else {
+    tables.set("length", r.positions == "rows" ? int64_t{9} : r.T);
+  }
+  const std::vector<TensorId> table = b.node("tables", "RotaryTables", tables, of_tables, 2);
+  std::vector<TensorId> inputs = {b.parameter("x", {r.N, r.T, r.H * r.D}), table[0], table[1]};
+  if (r.positions == "rows") inputs.push_back(places[0]);
+  return b.finish(b.one("y", "RotaryEmbedding",
+                        {{"num_heads", r.H}, {"interleaved", int64_t{r.interleaved}}},
+                        std::move(inputs)));
 }
 
 CaseGraph mat_mul(DType dtype, const Shape& a, const Shape& b) {
@@ -350,6 +441,10 @@ void append_large(std::vector<GraphCase>& cases) {
   row("SequencePool/long", [](DType t) { return sequence_pool(t, {2, 70, 132}, "mean", 3); });
   row("SequencePool/long_last", [](DType t) { return sequence_pool(t, {2, 70, 33}, "last", 4); });
   row("ImageToSequence/tiles", [](DType t) { return image_to_sequence(t, {2, 37, 5, 9}); });
+  row("RotaryEmbedding/fours", [](DType t) { return rotary(t, {2, 37, 3, 16, 16}); });
+  row("RotaryEmbedding/interleaved_fours", [](DType t) {
+    return rotary(t, {2, 37, 3, 16, 8, true, "tables"});
+  });
   row("MatMul/heads", [](DType t) { return mat_mul(t, {2, 3, 16, 8}, {2, 3, 8, 20}); });
   row("MatMul/one_left_of_many", [](DType t) { return mat_mul(t, {16, 8}, {11, 8, 12}); });
   for (const std::string op : {"Softmax", "LogSoftmax"}) {
@@ -428,6 +523,15 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("PositionEmbedding/odd", [](DType t) { return positions(t, {3, 5, 7}, 0); });
   row("PositionEmbedding/prefix", [](DType t) { return positions(t, {3, 2, 5}, 2); });
   row("PositionEmbedding/data", positions_of_data);
+  row("RotaryEmbedding/one", [](DType t) { return rotary(t, {1, 1, 1, 2, 2}); });
+  row("RotaryEmbedding/odd", [](DType t) { return rotary(t, {3, 5, 2, 6, 6}); });
+  row("RotaryEmbedding/part", [](DType t) { return rotary(t, {2, 3, 2, 7, 4, false, "tables"}); });
+  row("RotaryEmbedding/interleaved", [](DType t) { return rotary(t, {2, 3, 1, 7, 6, true}); });
+  row("RotaryEmbedding/rows", [](DType t) { return rotary(t, {2, 3, 2, 4, 4, false, "rows"}); });
+  row("RotaryTables/tokens", [](DType t) { return rotary(t, {2, 5, 1, 6, 6, true, "tables"}); });
+  row("SequenceLengths/odd", [](DType t) { return sequence_lengths(t, {5, 7}, 0, 2); });
+  row("SequenceLengths/other_padding", [](DType t) { return sequence_lengths(t, {9, 3}, 1, 3); });
+  row("SequenceLengths/long", [](DType t) { return sequence_lengths(t, {2, 70}, 0, 2); });
   row("SequencePool/mean", [](DType t) { return sequence_pool(t, {3, 5, 7}, "mean", 0); });
   row("SequencePool/first", [](DType t) { return sequence_pool(t, {3, 5, 7}, "first", 0); });
   row("SequencePool/last", [](DType t) { return sequence_pool(t, {3, 5, 7}, "last", 0); });
@@ -473,6 +577,26 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
     return attention(t, {1, 67, 70, 1, 2, false, 0.1});
   });
   row("Attention/data", [](DType t) { return attention_to_data(t, 6); });
+  // Each row: causal, dropout, rank, computed, heads of keys, window, what limits the keys.
+  const auto limited = [&](const std::string& name, const AttentionCase& a) {
+    row("Attention/" + name, [a](DType t) { return attention(t, a); });
+  };
+  const auto limited_packed = [&](const std::string& name, const AttentionCase& a) {
+    row("Attention/" + name, [a](DType t) { return packed_attention(t, a); });
+  };
+  limited("grouped", {2, 3, 5, 6, 5, false, 0, 0, false, 2});
+  limited("grouped_causal", {1, 7, 7, 4, 4, true, 0, 0, false, 1});
+  limited_packed("grouped_packed", {2, 5, 5, 4, 3, true, 0, 0, false, 2});
+  limited("grouped_dropout", {1, 6, 6, 4, 3, true, 0.25, 0, false, 2});
+  limited("window", {1, 9, 9, 2, 3, true, 0, 0, false, 0, 3});
+  limited("window_more_queries", {1, 9, 3, 2, 3, true, 0, 0, false, 0, 2});
+  limited("documents", {2, 12, 12, 2, 3, true, 0, 0, false, 0, 0, Seen::kDocuments});
+  limited_packed("documents_packed",
+                 {2, 13, 13, 4, 4, true, 0.25, 0, false, 2, 3, Seen::kDocuments});
+  limited("cached", {2, 3, 7, 4, 4, true, 0, 0, false, 2, 0, Seen::kCached});
+  limited("cached_window", {2, 3, 9, 2, 5, true, 0, 0, false, 1, 4, Seen::kCached});
+  limited("counts", {4, 5, 7, 2, 3, false, 0, 0, false, 0, 0, Seen::kCounts});
+  limited_packed("counts_packed", {4, 6, 6, 4, 4, false, 0.25, 0, false, 2, 0, Seen::kCounts});
   append_large(cases);
 }
 

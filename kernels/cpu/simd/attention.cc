@@ -64,19 +64,57 @@ void unpack_rows(int64_t rows, int64_t D, int64_t width, const float* from, floa
 struct Sizes {
   int64_t width;  // D, padded to a multiple of 16
   int64_t q_tiles, k_tiles;
-  int64_t q_rows, k_rows;  // padded to whole tiles
+  int64_t k_rows;  // padded to whole tiles
   explicit Sizes(const HeadDims& d)
       : width(round_up(d.D, 16)),
         q_tiles((d.Tq + kTile - 1) / kTile),
         k_tiles((d.Tk + kTile - 1) / kTile),
-        q_rows(q_tiles * kTile),
         k_rows(k_tiles * kTile) {}
   int64_t tile_of_keys() const { return width * kTile; }
-  /// Returns the number of key tiles that the queries of a tile may attend to.
-  int64_t keys_seen(const HeadDims& d, int64_t q_tile) const {
-    return d.causal ? smaller(q_tile + 1, k_tiles) : k_tiles;
+};
+
+/// The tiles of keys [begin, end); begin == end if there are none.
+struct TileRange {
+  int64_t begin = 0, end = 0;
+  bool empty() const { return begin >= end; }
+  void add(const math::KeyRange& keys) {
+    if (keys.begin >= keys.end) return;
+    const int64_t first = keys.begin / kTile, after = (keys.end + kTile - 1) / kTile;
+    begin = empty() ? first : smaller(begin, first);
+    end = end < after ? after : end;
   }
 };
+
+math::KeyRange keys_of(const HeadDims& d, const HeadSeen& seen, int64_t i) {
+  return math::keys_of(d.rules, i, seen.positions == nullptr ? nullptr : seen.positions + i,
+                       seen.key_count);
+}
+
+/// The tile of queries that begins with query i0, and the keys that each of them sees.
+struct QueryTile {
+  int64_t i0, queries;
+  int64_t rows;  // padded
+  TileRange tiles;
+  math::KeyRange seen[kTile];
+  QueryTile(const HeadDims& d, const HeadSeen& limits, int64_t index)
+      : i0(index * kTile), queries(smaller(kTile, d.Tq - i0)), rows(round_up(queries, kRowStep)) {
+    for (int64_t r = 0; r < queries; ++r) {
+      seen[r] = keys_of(d, limits, i0 + r);
+      tiles.add(seen[r]);
+    }
+    for (int64_t r = queries; r < rows; ++r) seen[r] = {0, d.Tk};
+  }
+  bool sees_any(int64_t r) const { return seen[r].begin < seen[r].end; }
+};
+
+/// Returns the tiles of keys that the queries of tiles [begin, end) see.
+TileRange keys_seen(const HeadDims& d, const HeadSeen& limits, int64_t begin, int64_t end) {
+  TileRange all;
+  for (int64_t i = begin * kTile; i < smaller(end * kTile, d.Tq); ++i) {
+    all.add(keys_of(d, limits, i));
+  }
+  return all;
+}
 
 /// The tile of keys that begins with key j0: the number of its keys, and the number of columns that
 /// are computed for them, a multiple of 16, so that a short sequence does not need all 64.
@@ -84,18 +122,16 @@ struct KeyTile {
   int64_t j0, keys, columns;
   KeyTile(const HeadDims& d, int64_t index)
       : j0(index * kTile), keys(smaller(kTile, d.Tk - j0)), columns(round_up(keys, 16)) {}
-  /// Returns the number of keys in the tile that query i may attend to, possibly 0.
-  int64_t seen_by(const HeadDims& d, int64_t i) const {
-    if (!d.causal) return keys;
-    const int64_t seen = smaller(keys, i + 1 - j0);
-    return seen < 0 ? 0 : seen;
-  }
 };
 
-void mask(const HeadDims& d, int64_t i0, int64_t rows, const KeyTile& tile, float* s) {
-  if (tile.seen_by(d, i0) == tile.columns) return;  // every query may attend to the whole tile
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t j = tile.seen_by(d, i0 + r); j < tile.columns; ++j) s[r * kTile + j] = kMasked;
+void mask(const QueryTile& queries, const KeyTile& tile, float* s) {
+  for (int64_t r = 0; r < queries.rows; ++r) {
+    const math::KeyRange& seen = queries.seen[r];
+    float* row = s + r * kTile;
+    const int64_t before = smaller(seen.begin - tile.j0, tile.columns);
+    for (int64_t j = 0; j < before; ++j) row[j] = kMasked;
+    const int64_t after = seen.end - tile.j0;
+    for (int64_t j = after < 0 ? 0 : after; j < tile.columns; ++j) row[j] = kMasked;
   }
 }
 
@@ -166,27 +202,27 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
   float* s = out + kTile * z.width;
   float *max = s + kTile * kTile, *sum = max + kTile;
   float* dropped = sum + kTile;
-  const int64_t tiles = z.keys_seen(d, tile_end - 1);
-  for (int64_t j = 0; j < tiles; ++j) {
+  const TileRange tiles = keys_seen(d, o.seen, tile_begin, tile_end);
+  for (int64_t j = tiles.begin; j < tiles.end; ++j) {
     const KeyTile t(d, j);
     pack_tile(t.keys, t.columns, d.D, o.k + t.j0 * d.kv_row, d.kv_row, keys + j * z.tile_of_keys());
     pack_rows(t.keys, t.keys, d.D, z.width, o.v + t.j0 * d.kv_row, d.kv_row, 1,
               values + t.j0 * z.width);
   }
   for (int64_t i = tile_begin; i < tile_end; ++i) {
-    const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
-    const int64_t rows = round_up(queries_here, kRowStep);
-    pack_rows(queries_here, rows, d.D, z.width, o.q + i0 * d.q_row, d.q_row, d.scale, queries);
+    const QueryTile here(d, o.seen, i);
+    const int64_t i0 = here.i0, rows = here.rows;
+    pack_rows(here.queries, rows, d.D, z.width, o.q + i0 * d.q_row, d.q_row, d.scale, queries);
     std::memset(out, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
     for (int64_t r = 0; r < rows; ++r) {
       max[r] = kMasked;
       sum[r] = 0;
     }
-    for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
+    for (int64_t j = here.tiles.begin; j < here.tiles.end; ++j) {
       const KeyTile t(d, j);
       multiply<false>(rows, t.columns, d.D, queries, z.width, 1, keys + j * z.tile_of_keys(), kTile,
                       s, kTile);
-      mask(d, i0, rows, t, s);
+      mask(here, t, s);
       online_softmax(rows, t.columns, z.width, s, max, sum, out);
       if (d.drops) {
         draw_mask(dropout, i0, rows, t.j0, dropped);
@@ -195,9 +231,11 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
       multiply<true>(rows, z.width, t.keys, s, kTile, 1, values + t.j0 * z.width, z.width, out,
                      z.width);
     }
-    for (int64_t r = 0; r < queries_here; ++r) {
-      unpack_rows(1, d.D, z.width, out + r * z.width, 1.0f / sum[r], o.y + (i0 + r) * d.y_row, 0);
-      if (o.lse != nullptr) o.lse[i0 + r] = max[r] + std::log(sum[r]);
+    for (int64_t r = 0; r < here.queries; ++r) {
+      const bool sees = here.sees_any(r);
+      unpack_rows(1, d.D, z.width, out + r * z.width, sees ? 1.0f / sum[r] : 0.0f,
+                  o.y + (i0 + r) * d.y_row, 0);
+      if (o.lse != nullptr) o.lse[i0 + r] = sees ? max[r] + std::log(sum[r]) : 0.0f;
     }
   }
 }
@@ -223,74 +261,115 @@ void softmax_backward(int64_t rows, int64_t columns, const float* lse, const flo
   }
 }
 
+/// The scratch memory of backward.
+struct BackwardScratch {
+  float* keys;         // not transposed, for dq
+  float* keys_across;  // transposed tiles
+  float *values_across, *dkeys, *dvalues;
+  float *queries, *dout, *dqueries;  // of one tile, like all that follow
+  float *s, *ds, *log_sum, *delta, *dropped;
+  BackwardScratch(const Sizes& z, float* scratch) {
+    const int64_t all = z.k_rows * z.width, tile = kTile * z.width;
+    keys = scratch;
+    keys_across = keys + all;
+    values_across = keys_across + all;
+    dkeys = values_across + all;
+    dvalues = dkeys + all;
+    queries = dvalues + all;
+    dout = queries + tile;
+    dqueries = dout + tile;
+    s = dqueries + tile;
+    ds = s + kTile * kTile;
+    log_sum = ds + kTile * kTile;
+    delta = log_sum + kTile;
+    dropped = delta + kTile;
+  }
+};
+
+/// Fills delta and log_sum of a tile of queries.
+void prepare_rows(const HeadDims& d, const QueryTile& here, const HeadBackward& o,
+                  const BackwardScratch& w) {
+  for (int64_t r = 0; r < here.rows; ++r) {
+    float sum = 0;
+    if (r < here.queries) {
+      const float* y_row = o.y + (here.i0 + r) * d.y_row;
+      const float* dy_row = o.dy + (here.i0 + r) * d.y_row;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t c = 0; c < d.D; ++c) sum += y_row[c] * dy_row[c];
+    }
+    w.delta[r] = sum;
+    w.log_sum[r] = r < here.queries ? o.lse[here.i0 + r] : -kMasked;  // padding rows get p = 0
+  }
+}
+
+/// Adds the gradients of one tile of queries of one head to dkeys and dvalues, and writes dq.
+void backward_tile(const HeadDims& d, const HeadDropout& dropout, const HeadBackward& o,
+                   int64_t index, const BackwardScratch& w) {
+  const Sizes z(d);
+  const QueryTile here(d, o.seen, index);
+  const int64_t i0 = here.i0, rows = here.rows;
+  pack_rows(here.queries, rows, d.D, z.width, o.q + i0 * d.q_row, d.q_row, d.scale, w.queries);
+  pack_rows(here.queries, rows, d.D, z.width, o.dy + i0 * d.y_row, d.y_row, 1, w.dout);
+  std::memset(w.dqueries, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
+  prepare_rows(d, here, o, w);
+  for (int64_t j = here.tiles.begin; j < here.tiles.end; ++j) {
+    const KeyTile t(d, j);
+    const int64_t key_rows = round_up(t.keys, kRowStep), tile = j * z.tile_of_keys();
+    multiply<false>(rows, t.columns, d.D, w.queries, z.width, 1, w.keys_across + tile, kTile, w.s,
+                    kTile);
+    multiply<false>(rows, t.columns, d.D, w.dout, z.width, 1, w.values_across + tile, kTile, w.ds,
+                    kTile);
+    mask(here, t, w.s);
+    if (d.drops) {
+      draw_mask(dropout, i0, rows, t.j0, w.dropped);
+      multiply_elements(rows * kTile, w.dropped, w.ds);
+    }
+    softmax_backward(rows, t.columns, w.log_sum, w.delta, w.s, w.ds);
+    if (d.drops) multiply_elements(rows * kTile, w.dropped, w.s);
+    multiply<true>(key_rows, z.width, rows, w.s, 1, kTile, w.dout, z.width,
+                   w.dvalues + t.j0 * z.width, z.width);
+    multiply<true>(key_rows, z.width, rows, w.ds, 1, kTile, w.queries, z.width,
+                   w.dkeys + t.j0 * z.width, z.width);
+    multiply<true>(rows, z.width, t.keys, w.ds, kTile, 1, w.keys + t.j0 * z.width, z.width,
+                   w.dqueries, z.width);
+  }
+  if (o.dq != nullptr) {
+    unpack_rows(here.queries, d.D, z.width, w.dqueries, d.scale, o.dq + i0 * d.q_row, d.q_row);
+  }
+}
+
+/// Returns the operands of head h of a group.
+HeadBackward head_of_group(const HeadDims& d, const HeadBackward& o, int64_t h) {
+  HeadBackward head = o;
+  head.q += h * d.D;
+  head.y += h * d.D;
+  head.dy += h * d.D;
+  head.lse += h * d.Tq;
+  if (head.dq != nullptr) head.dq += h * d.D;
+  return head;
+}
+
 void backward(const HeadDims& d, const HeadDropout& dropout, const HeadBackward& o,
               float* scratch) {
   const Sizes z(d);
-  const int64_t all = z.k_rows * z.width;
-  float* keys = scratch;            // not transposed, for dq
-  float* keys_across = keys + all;  // transposed tiles
-  float* values_across = keys_across + all;
-  float* dkeys = values_across + all;
-  float* dvalues = dkeys + all;
-  float* queries = dvalues + all;  // queries of one tile; all that follow are also for one tile
-  float* dout = queries + kTile * z.width;
-  float* dqueries = dout + kTile * z.width;
-  float* s = dqueries + kTile * z.width;
-  float* ds = s + kTile * kTile;
-  float *log_sum = ds + kTile * kTile, *delta = log_sum + kTile;
-  float* dropped = delta + kTile;
-  for (int64_t j = 0; j < z.k_tiles; ++j) {
+  const BackwardScratch w(z, scratch);
+  const TileRange tiles = keys_seen(d, o.seen, 0, z.q_tiles);
+  for (int64_t j = tiles.begin; j < tiles.end; ++j) {
     const KeyTile t(d, j);
     const float *k_tile = o.k + t.j0 * d.kv_row, *v_tile = o.v + t.j0 * d.kv_row;
-    pack_rows(t.keys, t.keys, d.D, z.width, k_tile, d.kv_row, 1, keys + t.j0 * z.width);
-    pack_tile(t.keys, t.columns, d.D, k_tile, d.kv_row, keys_across + j * z.tile_of_keys());
-    pack_tile(t.keys, t.columns, d.D, v_tile, d.kv_row, values_across + j * z.tile_of_keys());
+    pack_rows(t.keys, t.keys, d.D, z.width, k_tile, d.kv_row, 1, w.keys + t.j0 * z.width);
+    pack_tile(t.keys, t.columns, d.D, k_tile, d.kv_row, w.keys_across + j * z.tile_of_keys());
+    pack_tile(t.keys, t.columns, d.D, v_tile, d.kv_row, w.values_across + j * z.tile_of_keys());
   }
-  std::memset(dkeys, 0, static_cast<size_t>(2 * all) * sizeof(float));
-  for (int64_t i = 0; i < z.q_tiles; ++i) {
-    const int64_t i0 = i * kTile, queries_here = smaller(kTile, d.Tq - i0);
-    const int64_t rows = round_up(queries_here, kRowStep);
-    pack_rows(queries_here, rows, d.D, z.width, o.q + i0 * d.q_row, d.q_row, d.scale, queries);
-    pack_rows(queries_here, rows, d.D, z.width, o.dy + i0 * d.y_row, d.y_row, 1, dout);
-    std::memset(dqueries, 0, static_cast<size_t>(rows * z.width) * sizeof(float));
-    for (int64_t r = 0; r < rows; ++r) {
-      float sum = 0;
-      if (r < queries_here) {
-        const float* y_row = o.y + (i0 + r) * d.y_row;
-        const float* dy_row = o.dy + (i0 + r) * d.y_row;
-#pragma omp simd reduction(+ : sum)
-        for (int64_t c = 0; c < d.D; ++c) sum += y_row[c] * dy_row[c];
-      }
-      delta[r] = sum;
-      log_sum[r] = r < queries_here ? o.lse[i0 + r] : -kMasked;  // padding rows get p = 0
-    }
-    for (int64_t j = 0; j < z.keys_seen(d, i); ++j) {
-      const KeyTile t(d, j);
-      const int64_t key_rows = round_up(t.keys, kRowStep), tile = j * z.tile_of_keys();
-      multiply<false>(rows, t.columns, d.D, queries, z.width, 1, keys_across + tile, kTile, s,
-                      kTile);
-      multiply<false>(rows, t.columns, d.D, dout, z.width, 1, values_across + tile, kTile, ds,
-                      kTile);
-      mask(d, i0, rows, t, s);
-      if (d.drops) {
-        draw_mask(dropout, i0, rows, t.j0, dropped);
-        multiply_elements(rows * kTile, dropped, ds);
-      }
-      softmax_backward(rows, t.columns, log_sum, delta, s, ds);
-      if (d.drops) multiply_elements(rows * kTile, dropped, s);
-      multiply<true>(key_rows, z.width, rows, s, 1, kTile, dout, z.width, dvalues + t.j0 * z.width,
-                     z.width);
-      multiply<true>(key_rows, z.width, rows, ds, 1, kTile, queries, z.width,
-                     dkeys + t.j0 * z.width, z.width);
-      multiply<true>(rows, z.width, t.keys, ds, kTile, 1, keys + t.j0 * z.width, z.width, dqueries,
-                     z.width);
-    }
-    if (o.dq != nullptr) {
-      unpack_rows(queries_here, d.D, z.width, dqueries, d.scale, o.dq + i0 * d.q_row, d.q_row);
-    }
+  std::memset(w.dkeys, 0, static_cast<size_t>(2 * z.k_rows * z.width) * sizeof(float));
+  for (int64_t h = 0; h < d.group; ++h) {
+    HeadDropout of_head = dropout;
+    of_head.first += h * d.Tq * dropout.row;
+    const HeadBackward head = head_of_group(d, o, h);
+    for (int64_t i = 0; i < z.q_tiles; ++i) backward_tile(d, of_head, head, i, w);
   }
-  if (o.dk != nullptr) unpack_rows(d.Tk, d.D, z.width, dkeys, 1, o.dk, d.kv_row);
-  if (o.dv != nullptr) unpack_rows(d.Tk, d.D, z.width, dvalues, 1, o.dv, d.kv_row);
+  if (o.dk != nullptr) unpack_rows(d.Tk, d.D, z.width, w.dkeys, 1, o.dk, d.kv_row);
+  if (o.dv != nullptr) unpack_rows(d.Tk, d.D, z.width, w.dvalues, 1, o.dv, d.kv_row);
 }
 
 }  // namespace

@@ -5,21 +5,27 @@
 #include <cstdint>
 
 #include "kernels/math/dropout.h"
+#include "kernels/math/key_range.h"
 
 namespace trainyard::kernels::cpu {
 
-/// One head of one sequence. The stride between rows is q_row (q), kv_row (k and v), or y_row (y
-/// and dy).
+/// One head of keys and values of one sequence, and the `group` adjacent heads of queries that read
+/// it. The stride between rows is q_row (q), kv_row (k and v), or y_row (y and dy).
 struct HeadDims {
-  int64_t Tq, Tk, D;
+  int64_t Tq, Tk, D, group;
   int64_t q_row, kv_row, y_row;
   float scale;
-  bool causal;
   bool drops;  // whether there is dropout
+  math::KeyRules rules;
 };
 
-/// Dropout of one head's probabilities, only used if HeadDims::drops: pair (i, j) uses random
-/// number first + i * row + j.
+/// What limits the keys that the queries of one sequence see; each may be nullptr.
+struct HeadSeen {
+  const int32_t *positions, *key_count;
+};
+
+/// Dropout of the probabilities of the first head of queries, only used if HeadDims::drops: pair
+/// (i, j) of head h of the group uses random number first + (h * Tq + i) * row + j.
 struct HeadDropout {
   double ratio;
   uint64_t seed, step;
@@ -27,14 +33,17 @@ struct HeadDropout {
   int64_t first, row;  // multiples of 4
 };
 
-/// Operands of one head (kernels/attention.h). The outputs lse, dq, dk and dv may be nullptr.
+/// Operands (kernels/attention.h) of one head of queries, or in backward of the whole group: its
+/// first head. The outputs lse, dq, dk and dv may be nullptr.
 struct HeadForward {
   const float *q, *k, *v;
   float *y, *lse;
+  HeadSeen seen;
 };
 struct HeadBackward {
   const float *q, *k, *v, *y, *lse, *dy;
   float *dq, *dk, *dv;
+  HeadSeen seen;
 };
 
 constexpr int64_t kAttentionTile = 64;  // queries, and keys, in one tile
@@ -43,7 +52,7 @@ struct AttentionLoops {
   // The number of floats of scratch memory, a multiple of 16.
   int64_t (*forward_scratch)(const HeadDims& d);
   int64_t (*backward_scratch)(const HeadDims& d);
-  // Computes the queries of tiles [tile_begin, tile_end).
+  // Computes the queries of tiles [tile_begin, tile_end) of one head, whatever the group is.
   void (*forward)(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin,
                   int64_t tile_end, const HeadForward& o, float* scratch);
   void (*backward)(const HeadDims& d, const HeadDropout& dropout, const HeadBackward& o,

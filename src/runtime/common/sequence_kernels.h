@@ -15,6 +15,7 @@
 #include "src/ops/tf32.h"
 #include "src/runtime/common/adapter.h"
 #include "src/runtime/common/op_params.h"
+#include "src/runtime/common/rotary_kernels.h"
 
 namespace trainyard {
 
@@ -191,28 +192,50 @@ std::unique_ptr<Kernel> make_sequence_pool_grad(Context& context, const Graph& g
   });
 }
 
-/// The parameters of Attention and its gradient. Packed operands are in one tensor, `part` elements
-/// apart.
+template <typename Context>
+std::unique_ptr<Kernel> make_sequence_lengths(Context& context, const Graph& g, const Node& n) {
+  const Shape& tokens = input_info(g, n, 0).type.shape;
+  TensorInfo any_number;  // the kernel computes no numbers of this type
+  any_number.type = {{1}, DType::kF32};
+  return with_operands(context, g, n, any_number, [&](auto o) {
+    return make_kernel(
+        [o, d = kernels::SequenceLengthDims{
+                tokens[0], tokens[1],
+                static_cast<int32_t>(n.attributes.get_int("padding_id", 0))}](const KernelArgs& a) {
+          sequence_lengths(d, a.in<int32_t>(0), a.out<int32_t>(0), o.run(a));
+        });
+  });
+}
+
+/// The parameters of Attention and its gradient. Packed operands are in one tensor: k begins after
+/// `q_width` elements, v another `kv_width` after that.
 struct AttentionParams {
   kernels::AttentionDims dims;
   bool packed = false;
-  int64_t part = 0;
+  int64_t q_width = 0, kv_width = 0;
+  bool limited = false;  // there are positions or key counts
 };
 /// `query` is the index of the query's input; key and value are the next inputs.
 inline AttentionParams attention_params(const Graph& g, const Node& n, size_t query) {
   const Shape& q = input_info(g, n, query).type.shape;
   AttentionParams p;
   p.packed = !has_input(n, query + 1);
-  p.part = p.packed ? q[2] / 3 : q[2];
+  p.limited = has_input(n, query + 4) || has_input(n, query + 5);
   kernels::AttentionDims& d = p.dims;
   d.N = q[0];
   d.H = n.attributes.get_int("q_num_heads", 1);
+  d.kv_heads = n.attributes.get_int("kv_num_heads", d.H);
   d.Tq = q[1];
   d.Tk = p.packed ? q[1] : input_info(g, n, query + 1).type.shape[1];
-  d.D = p.part / d.H;
-  d.q_row = d.kv_row = q[2];
+  d.D = q[2] / (p.packed ? d.H + 2 * d.kv_heads : d.H);
+  p.q_width = d.H * d.D;
+  p.kv_width = d.kv_heads * d.D;
+  d.q_row = q[2];
+  d.kv_row = p.packed ? q[2] : p.kv_width;
   d.scale = n.attributes.get_float("scale", 1 / std::sqrt(static_cast<double>(d.D)));
   d.causal = n.attributes.get_int("is_causal", 0) != 0;
+  d.window = n.attributes.get_int("window", 0);
+  d.cached = n.attributes.get_int("cached", 0) != 0;
   d.dropout = n.attributes.get_float("dropout", 0);
   d.seed = static_cast<uint64_t>(n.attributes.get_int("seed", 0));
   d.stream = static_cast<uint32_t>(n.attributes.get_int("stream", 0));
@@ -226,6 +249,12 @@ inline const int64_t* attention_step(const KernelArgs& a, size_t query) {
   return a.inputs.size() > query + 3 ? a.in<int64_t>(query + 3) : nullptr;
 }
 
+/// Returns what limits the keys that queries see, the inputs after step.
+inline kernels::SeenKeys seen_keys(const KernelArgs& a, size_t query) {
+  const auto input = [&](size_t i) { return a.inputs.size() > i ? a.in<int32_t>(i) : nullptr; };
+  return {.positions = input(query + 4), .key_counts = input(query + 5)};
+}
+
 /// Returns the starts of q, k and v, or of their gradients; omitted tensors stay empty.
 template <typename View>
 struct AttentionParts {
@@ -233,8 +262,8 @@ struct AttentionParts {
   AttentionParts(const AttentionParams& p, View query, View key, View value)
       : q(query), k(key), v(value) {
     if (!p.packed) return;
-    k = q ? q + p.part : View{};
-    v = q ? k + p.part : View{};
+    k = q ? q + p.q_width : View{};
+    v = q ? k + p.kv_width : View{};
   }
 };
 
@@ -252,7 +281,8 @@ std::unique_ptr<Kernel> make_attention_of(Context& context, const Graph& g, cons
               .k = x.k,
               .v = x.v,
               .y = o.out(a, 0),
-              .lse = a.out<typename O::Number>(1)};
+              .lse = a.out<typename O::Number>(1),
+              .seen = seen_keys(a, 0)};
           attention_forward(p.dims, operands, o.run(a));
         },
         kWorkspaceBytes(context, p.dims));
@@ -282,7 +312,8 @@ std::unique_ptr<Kernel> make_attention_grad_of(Context& context, const Graph& g,
               .dy = o.in(a, 2),
               .dq = dx.q,
               .dk = dx.k,
-              .dv = dx.v};
+              .dv = dx.v,
+              .seen = seen_keys(a, 3)};
           attention_backward(p.dims, operands, o.run(a));
         },
         kWorkspaceBytes(context, p.dims));
@@ -334,6 +365,9 @@ std::span<const KernelEntry<Context>> host_sequence_kernels() {
       {"SplitGatherGrad", make_gather_grad<C>},
       {"PositionEmbedding", make_positions<C>},
       {"PositionEmbeddingGrad", make_positions_grad<C>},
+      {"RotaryTables", make_rotary_tables<C>},
+      {"RotaryEmbedding", make_rotary<C>},
+      {"SequenceLengths", make_sequence_lengths<C>},
       {"TensorScatter", make_tensor_scatter<C>},
       {"SequencePool", make_sequence_pool<C>},
       {"SequencePoolGrad", make_sequence_pool_grad<C>},

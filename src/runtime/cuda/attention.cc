@@ -19,6 +19,8 @@ void check_size(const Node& n, const AttentionParams& p) {
   TRAINYARD_CHECK(kernels::cuda::supports_attention(p.dims),
                   n.name + ": the cuda backend has no attention of heads of " +
                       std::to_string(p.dims.D) + " elements");
+  TRAINYARD_CHECK(p.dims.group() == 1 && p.dims.window == 0 && !p.limited,
+                  n.name + ": the cuda backend has no attention with documents yet");
 }
 
 /// Allows our kernels tensor cores where the device has them: if the node allows TF32, and for
@@ -33,7 +35,8 @@ AttentionParams own_params(const Device& device, const Graph& g, const Node& n, 
   return p;
 }
 
-/// nullptr unless all tensors except log_sum_exp have the same 16-bit format.
+/// nullptr unless all tensors except log_sum_exp have the same 16-bit format, and every query sees
+/// all keys or all up to itself.
 std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Graph& g,
                                                  const Node& n, const AttentionParams& p,
                                                  bool backward) {
@@ -41,6 +44,7 @@ std::shared_ptr<const FusedAttention> find_fused(const Device& device, const Gra
   const auto add = [&](const std::vector<TensorId>& ids, size_t first, size_t count) {
     tensors.insert(tensors.end(), ids.begin() + first, ids.begin() + first + count);
   };
+  if (p.limited) return nullptr;
   const size_t operands = p.packed ? 1 : 3;
   if (backward) {
     tensors = {n.inputs.at(0), n.inputs.at(2)};

@@ -150,16 +150,18 @@ void for_parts(int64_t count, int64_t size, const F& f) {
 
 bool is_for_dnn(const AttentionProblem& p) {
   const AttentionDims& d = p.dims;
-  return p.format != Format::kF32 && d.dropout == 0 && d.D % 8 == 0 &&
-         !(p.backward && d.Tq == 1 && d.Tk == 1) && cudnnGetVersion() >= kAttentionVersionMin;
+  return p.format != Format::kF32 && d.dropout == 0 && d.D % 8 == 0 && d.group() == 1 &&
+         d.window == 0 && !d.cached && !(p.backward && d.Tq == 1 && d.Tk == 1) &&
+         cudnnGetVersion() >= kAttentionVersionMin;
 }
 
-/// Returns a key of the problems that share a plan; none of them has dropout. The structured
-/// bindings list all members, so a new member that is missing here causes a compile error.
+/// Returns a key of the problems that share a plan; none of them has dropout, shared heads
+/// or a limit of the keys other than causal. The structured bindings list all members, so a new
+/// member that is missing here causes a compile error.
 std::string key_of(const AttentionProblem& p, int64_t workspace_max) {
   const auto& [backward, dims, format] = p;
   const auto& [N, H, Tq, Tk, D, q_row, kv_row, scale, causal, dropout, seed, stream, first_head,
-               tf32] = dims;
+               tf32, kv_heads, window, cached] = dims;
   std::string key = "attention";
   for (const int64_t n : {int64_t{backward}, static_cast<int64_t>(format), int64_t{causal}, N, H,
                           Tq, Tk, D, q_row, kv_row, std::bit_cast<int64_t>(scale), workspace_max}) {

@@ -42,7 +42,7 @@ int64_t ds_bytes(const kernels::AttentionDims& d, int64_t sequences, int64_t hea
 
 struct AttentionProblem {
   bool backward = false;
-  kernels::AttentionDims dims;  // without dropout
+  kernels::AttentionDims dims;  // without dropout; positions and key counts have no member here
   kernels::cuda::Format format =
       kernels::cuda::Format::kBf16;  // 16-bit format of all tensors except log_sum_exp
 };
