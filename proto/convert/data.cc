@@ -143,6 +143,7 @@ void read_text(const v1::TextFormat& text, TextOptions& out, Violations& violati
   read_vocabulary_size(text, "spec.text", "bpe or unigram", out, violations);
   out.test_share = text.test_share();
   out.field = text.field();
+  out.end_token = text.has_end_token() ? text.end_token() : !text.field().empty();
 }
 
 std::string target_kind_name(v1::CsvFormat::TargetKind kind, const std::string& field,

@@ -167,6 +167,13 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
                    "its tokenizer is " + std::string(name_of(data.text.tokenizer)) +
                        "; the model's is " + std::string(name_of(model.text.tokenizer)));
     }
+    if ((model.text.end_token >= 0) != (data.text.end_token >= 0)) {
+      problems.add(kMismatch, "dataset",
+                   data.text.end_token >= 0
+                       ? "its texts end with a token of their own, which the model does not know"
+                       : "its texts end with no token of their own; those of the model do "
+                         "(text.end_token)");
+    }
     if (model.documents && !same_files(model.text, data.text)) {
       problems.add(kMismatch, "dataset",
                    "its tokenizer is another one than the model's; make a dataset with the model's "
@@ -245,6 +252,7 @@ std::vector<int32_t> map_tokens(const TextSchema& model, const TextSchema& data,
     codes.push_back(
         static_cast<int32_t>(piece < 0 ? model.unknown_id() : model.first_piece_id() + piece));
   }
+  if (data.end_token >= 0) codes.push_back(model.end_token);
   std::vector<int32_t> out;
   out.reserve(tokens.size());
   for (const int32_t token : tokens) out.push_back(codes[static_cast<size_t>(token)]);
@@ -259,14 +267,23 @@ std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& dat
   const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(model);
   const auto length = model.stream() ? tokens.size() : static_cast<size_t>(model.max_length);
   std::vector<int32_t> out;
-  for (size_t begin = 0; begin < tokens.size(); begin += length) {
-    std::string text;
-    for (const int32_t token : tokens.subspan(begin, length)) {
-      text += texts[static_cast<size_t>(token)];
-    }
+  std::string text;
+  const auto encode = [&] {
     // A row may have been truncated within a character.
     text.resize(find_invalid_utf8(text).value_or(text.size()));
     tokenizer->encode(text, model.stream() ? std::ssize(text) : model.max_length, out);
+    text.clear();
+  };
+  for (size_t begin = 0; begin < tokens.size(); begin += length) {
+    for (const int32_t token : tokens.subspan(begin, length)) {
+      if (token == data.end_token) {
+        encode();
+        out.push_back(model.end_token);
+      } else {
+        text += texts[static_cast<size_t>(token)];
+      }
+    }
+    encode();
     if (!model.stream()) out.resize(begin + length, static_cast<int32_t>(model.padding_id()));
   }
   return out;

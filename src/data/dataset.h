@@ -152,14 +152,16 @@ struct TextOptions {
   int64_t vocabulary_size = 10000;  // bpe, unigram: the largest number of pieces
   double test_share = 0;            // [0, 0.9]: the last part of the text is the test set
   std::string field;                // JSON lines: the member with the text; empty: plain text
+  bool end_token = false;           // each text ends with a token of its own
 };
 template <FieldsOf<TextOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [tokenizer, vocabulary_size, test_share, field] = spec;
+  auto& [tokenizer, vocabulary_size, test_share, field, end_token] = spec;
   visit("tokenizer", tokenizer);
   if (is_subword(*find_tokenizer(tokenizer))) visit("vocabulary_size", vocabulary_size);
   visit("test_share", test_share);
   visit("field", field, Written::kUnlessEmpty);
+  if (end_token) visit("end_token", end_token);
 }
 
 /// The options for documents, which the tokenizer of a pretrained model reads.

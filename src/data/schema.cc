@@ -152,6 +152,17 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
     fields.refuse("tokenizer: expected byte, char, word, bpe or unigram");
   }
   text.max_length = fields.integer("max_length", 0, kTextLengthMax);
+  std::optional<int64_t> end_token;
+  if (fields.has("end_token")) end_token = fields.integer("end_token", 1, 2 * kVocabularyMax);
+  const auto add_end_token = [&]() -> Status {
+    if (!end_token) return {};
+    if (*end_token != text.vocabulary_size()) {
+      return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid,
+                        "schema: text: end_token: expected the id behind the pieces");
+    }
+    text.end_token = static_cast<int32_t>(*end_token);
+    return {};
+  };
   if (kind && is_subword(*kind)) {
     std::optional<std::string> model = base64_decode(fields.text("model"));
     if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
@@ -162,6 +173,7 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
       return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid,
                         "schema: text: model: " + s.error().message);
     }
+    if (Status s = add_end_token(); !s.ok()) return std::move(s).error();
     return text;
   }
   if (!text.unicode_version().empty() && fields.text("unicode") != text.unicode_version()) {
@@ -178,6 +190,7 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
                   " different pieces of the tokenizer, and none for bytes");
   }
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+  if (Status s = add_end_token(); !s.ok()) return std::move(s).error();
   return text;
 }
 
@@ -358,6 +371,7 @@ nlohmann::json DatasetSchema::to_json() const {
       json["text"]["pieces"] = text.pieces;
     }
     if (!text.unicode_version().empty()) json["text"]["unicode"] = text.unicode_version();
+    if (text.end_token >= 0) json["text"]["end_token"] = text.end_token;
   }
   if (documents) json["documents"] = documents_to_json(*documents);
   json["target"] = {{"name", target.name}};

@@ -129,8 +129,9 @@ Result<std::unique_ptr<ModelEvaluator>> ModelEvaluator::open(const std::filesyst
   const ModelInfo& info = loaded.info;
   const int64_t batch =
       info.schema.next_token() ? kWindowsBatch : predict_batch(loaded.objective.interface);
+  const ModelInterface interface = info.schema.interface(info.preprocessing.context_length);
   ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(info.model, info.interface(), batch, nullptr, info.precision,
+                   compile_inference(info.model, interface, batch, nullptr, info.precision,
                                      {}, backend.traits()));
   const int64_t row_size = bound.program.graph.tensor(bound.output).type.shape.elements() / batch;
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,

@@ -136,7 +136,7 @@ class Session final : public TrainingSession {
     HostBuffer results;
     int64_t mark = 0;
     int64_t steps = 0, finished = 0;
-    std::vector<float> loss_shares;  // by micro-batch; empty: all are 1
+    std::vector<float> loss_shares = {};  // by micro-batch; empty: all are 1
   };
 
   Backend& backend_;

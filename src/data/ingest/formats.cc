@@ -8,6 +8,7 @@
 #include "src/base/text.h"
 #include "src/base/unicode.h"
 #include "src/data/documents/documents_dataset.h"
+#include "src/data/limits.h"
 #include "src/data/problems.h"
 #include "src/models/spec_json.h"
 

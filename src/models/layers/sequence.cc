@@ -160,6 +160,19 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   ASSIGN_OR_RETURN(const TensorId position,
                    b.add_parameter(layer, "weight", Shape{prefix + b.shape(x)[1], width},
                                    table_initializer(layer, kPositionStd)));
+  if (const TensorId places = b.positions(); places != kNoTensor) {
+    // Rows of documents: each token has the vector of its place in its document.
+    if (prefix > 0) {
+      return field_refusal(layer, "FIELD_UNSUPPORTED", "class_token",
+                           "does not go with dataset.documents, whose rows hold several "
+                           "documents; remove it");
+    }
+    ASSIGN_OR_RETURN(const TensorId vectors,
+                     b.add_node(layer, layer.name + "/vectors", "Gather", {}, {position, places}));
+    ASSIGN_OR_RETURN(const TensorId sum,
+                     b.add_node(layer, layer.name, "Add", {}, {x, vectors}));
+    return {{sum}};
+  }
   std::vector<TensorId> operands = {x, position};
   if (prefix > 0) {
     ASSIGN_OR_RETURN(const TensorId token,
