@@ -59,6 +59,7 @@ std::vector<LayerKind> elementwise_layers();
 std::vector<LayerKind> normalization_layers();
 std::vector<LayerKind> shape_layers();
 std::vector<LayerKind> arithmetic_layers();
+std::vector<LayerKind> rotary_layers();
 std::vector<LayerKind> sequence_layers();
 std::vector<LayerKind> text_layers();
 std::vector<LayerKind> category_layers();

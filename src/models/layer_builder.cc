@@ -37,7 +37,7 @@ const std::vector<LayerKind>& layer_kinds() {
     std::vector<LayerKind> all;
     for (auto family :
          {dense_layers, image_layers, elementwise_layers, normalization_layers, shape_layers,
-          sequence_layers, text_layers, category_layers, arithmetic_layers}) {
+          sequence_layers, rotary_layers, text_layers, category_layers, arithmetic_layers}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     return all;

@@ -213,6 +213,28 @@ ModelInterface choose_categories(const ModelSpec& spec, ModelInterface data,
   return data.with_category_codes();
 }
 
+// Returns the data's interface with the model's vocabulary, which may be larger than the data's:
+// its further tokens have a row in the table of embeddings and a score, but never occur.
+ModelInterface choose_vocabulary(const ModelSpec& spec, ModelInterface data,
+                                 Violations& violations) {
+  const PresetKind* preset = find_preset_kind(spec.preset);
+  const int64_t vocabulary = spec.parameters.get_int(kVocabularyParameter, 0);
+  if (preset == nullptr || vocabulary == 0 || data.target != kNextToken ||
+      std::ranges::find(preset->parameters, kVocabularyParameter, &AttributeRule::name) ==
+          preset->parameters.end()) {
+    return data;
+  }
+  if (vocabulary < data.vocabulary) {
+    violations.add(
+        "FIELD_OUT_OF_RANGE", "model." + spec.preset + "." + std::string(kVocabularyParameter),
+        std::to_string(vocabulary) + " is less than the dataset's vocabulary, expected " +
+            std::to_string(data.vocabulary) + " or more");
+    return data;
+  }
+  data.vocabulary = data.outputs = vocabulary;
+  return data;
+}
+
 }  // namespace
 
 const std::vector<LossKind>& loss_kinds() {
@@ -270,7 +292,8 @@ bool Objective::reads_scores() const {
 Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& data) {
   Violations violations;
   Objective objective;
-  objective.interface = choose_categories(spec, choose_target(spec, data, violations), violations);
+  objective.interface = choose_vocabulary(
+      spec, choose_categories(spec, choose_target(spec, data, violations), violations), violations);
   objective.attributes = spec.loss.attributes;
   const LossKind* kind = choose_kind(spec.loss, objective.interface, violations);
   objective.loss = kind;

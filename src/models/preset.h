@@ -29,11 +29,14 @@ std::vector<PresetKind> classic_presets();
 std::vector<PresetKind> vgg_presets();
 std::vector<PresetKind> resnet_presets();
 std::vector<PresetKind> transformer_presets();
+std::vector<PresetKind> decoder_presets();
 std::vector<PresetKind> text_presets();
 std::vector<PresetKind> autoencoder_presets();
 
 /// The parameter that requests embeddings of categorical columns.
 inline constexpr std::string_view kEmbeddingParameter = "embedding";
+/// The parameter for a vocabulary with more tokens than the dataset's, which have no text.
+inline constexpr std::string_view kVocabularyParameter = "vocab_size";
 
 /// Constructs a layer of a preset. Without `inputs`, the layer reads the one before it.
 LayerSpec preset_layer(std::string name, std::string_view op, Attributes attributes = {},

@@ -10,7 +10,7 @@ const std::vector<PresetKind>& preset_kinds() {
   static const std::vector<PresetKind> kinds = [] {
     std::vector<PresetKind> all;
     for (auto family : {classic_presets, vgg_presets, resnet_presets, transformer_presets,
-                        text_presets, autoencoder_presets}) {
+                        decoder_presets, text_presets, autoencoder_presets}) {
       std::ranges::move(family(), std::back_inserter(all));
     }
     return all;

@@ -160,18 +160,16 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   ASSIGN_OR_RETURN(const TensorId position,
                    b.add_parameter(layer, "weight", Shape{prefix + b.shape(x)[1], width},
                                    table_initializer(layer, kPositionStd)));
-  if (const TensorId places = b.positions(); places != kNoTensor) {
-    // Rows of documents: each token has the vector of its place in its document.
+  if (b.positions() != kNoTensor) {  // each document begins at position 0
     if (prefix > 0) {
       return field_refusal(layer, "FIELD_UNSUPPORTED", "class_token",
                            "does not go with dataset.documents, whose rows hold several "
                            "documents; remove it");
     }
-    ASSIGN_OR_RETURN(const TensorId vectors,
-                     b.add_node(layer, layer.name + "/vectors", "Gather", {}, {position, places}));
-    ASSIGN_OR_RETURN(const TensorId sum,
-                     b.add_node(layer, layer.name, "Add", {}, {x, vectors}));
-    return {{sum}};
+    ASSIGN_OR_RETURN(const TensorId rows, b.add_node(layer, layer.name + "/rows", "Gather", {},
+                                                     {position, b.positions()}));
+    ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Add", {}, {x, rows}));
+    return {{y}};
   }
   std::vector<TensorId> operands = {x, position};
   if (prefix > 0) {
@@ -214,6 +212,11 @@ Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
   Attributes attributes = layer.attributes;
   std::vector<TensorId> operands(inputs.begin(), inputs.end());
   if (attributes.find("dropout") != nullptr) add_dropout(b, layer, attributes, operands);
+  // Tokens see only their own document. Attention that is not causal sees the whole row.
+  if (attributes.get_int("is_causal", 0) != 0 && b.positions() != kNoTensor) {
+    operands.resize(4, kNoTensor);
+    operands.push_back(b.positions());
+  }
   ASSIGN_OR_RETURN(const TensorId y,
                    b.add_node(layer, layer.name, "Attention", std::move(attributes),
                               std::move(operands), {b.options().training ? "log_sum_exp" : ""}));
@@ -309,7 +312,9 @@ std::vector<LayerKind> sequence_layers() {
       {.op = "Attention",
        .field = "attention",
        .inputs_max = 3,
-       .attributes = {integer_rule("q_num_heads", true, 1, 1024), boolean_rule("is_causal"),
+       .attributes = {integer_rule("q_num_heads", true, 1, 1024),
+                      integer_rule("kv_num_heads", false, 1, 1024), boolean_rule("is_causal"),
+                      integer_rule("window", false, 1, kUnitsMax),
                       real_rule("scale", false, {.max = 1000, .min_excluded = true}),
                       real_rule("dropout", false, {.max = 1, .max_excluded = true})},
        .complete = complete_attention,
