@@ -21,6 +21,7 @@
 #include "src/parallel/split_head.h"
 #include "src/parallel/split_mlp.h"
 #include "src/planning/lora.h"
+#include "src/planning/packed_model.h"
 #include "src/planning/run_warnings.h"
 #include "src/planning/run_work.h"
 #include "src/planning/step_slots.h"
@@ -267,6 +268,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
+  if (interface.documents && recipe.packing) {
+    if (Status s = check_packed_model(model); !s.ok()) return std::move(s).error();
+  }
   RunPrograms programs;
   GatheredTables tables;
   if (Status s = lay_out(model, recipe, rank, programs, tables); !s.ok()) {

@@ -172,7 +172,7 @@ Split split_dataset(const DatasetSchema& schema, const Partition& train, int64_t
   if (schema.stream()) {
     const WindowPlan plan = plan_windows(schema, context_length, rule.share);
     return {window_starts(0, plan.train, context_length),
-            window_starts(plan.validation_first, plan.validation, context_length), plan.shift_max, {}};
+            window_starts(plan.validation_first, plan.validation, context_length), plan.shift_max};
   }
   if (!rule.group.empty()) return split_by_group(schema, train, rule);
   if (!rule.time.empty()) return split_by_time(train, rule);

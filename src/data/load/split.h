@@ -39,7 +39,7 @@ struct Split {
   std::vector<int64_t> train;
   std::vector<int64_t> validation;
   int64_t shift_max = 0;  // for a stream: the largest shift of training windows, in tokens
-  std::shared_ptr<const PackedRows> packed;  // for documents: all rows
+  std::shared_ptr<const PackedRows> packed = {};  // for documents: all rows
 };
 
 /// Returns a random split, keyed by (seed, "split"). The share must be in [0, 1].
