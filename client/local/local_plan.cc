@@ -93,7 +93,7 @@ Status add_comparisons(const std::vector<const KnownGpu*>& gpus, const JobToPlan
 }  // namespace
 
 Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptions& options) {
-  ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "plan --local"));
+  ASSIGN_OR_RETURN(EngineSpec engine, local_engine(spec, "plan --local"));
   ASSIGN_OR_RETURN(const std::vector<std::string> devices,
                    pick_devices(spec.file.resources(), options.device));
   const std::string& device = devices.front();
@@ -105,6 +105,14 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
       std::make_shared<Algorithms>(Algorithms::Options{algorithms, /*times=*/false}));
   TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
+  std::optional<WeightsFile> weights;
+  std::optional<StartingTensors> starting;
+  if (spec.has_weights()) {
+    ASSIGN_OR_RETURN(weights, WeightsFile::open(local_weights(spec, engine.recipe)));
+    starting = {weights->tensors()};
+    engine.recipe.initial_weights.tensors =
+        std::make_shared<const std::vector<FileTensor>>(weights->tensors());
+  }
   const JobToPlan job = job_on(devices, spec.job_spec(), engine);
   const Machine machine = machine_of(devices);
   PlanOptions wanted;
@@ -113,12 +121,6 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
   wanted.dump = options.dump;
   wanted.all_shardings = options.shardings;
   wanted.as_written = true;  // 'local run' trains the recipe as written
-  std::optional<WeightsFile> weights;
-  std::optional<StartingTensors> starting;
-  if (spec.has_weights()) {
-    ASSIGN_OR_RETURN(weights, WeightsFile::open(local_weights(spec, engine.recipe)));
-    starting = {weights->tensors()};
-  }
   Result<PlannedRun> planned = plan_on(machine, job, schema, starting, wanted);
   if (!planned.ok()) return spec.with_positions(std::move(planned).error());
 

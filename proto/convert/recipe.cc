@@ -133,6 +133,7 @@ LoraSpec to_lora(const v1::Lora& lora, Violations& violations) {
   if (lora.has_alpha()) out.alpha = lora.alpha();
   out.dropout = lora.dropout();
   out.targets.assign(lora.targets().begin(), lora.targets().end());
+  if (!lora.rank_scaling().empty()) out.rank_scaling = lora.rank_scaling();
   return out;
 }
 

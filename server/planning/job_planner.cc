@@ -152,11 +152,12 @@ Result<JobPlanner::Planned> JobPlanner::plan_checked(CheckedJob job, StartingWei
   Planned planned{std::move(job), {}, {}, {}};
   ASSIGN_OR_RETURN(planned.schema, schema_of(planned.job.dataset.digest));
   planned.devices = devices_for(planned.job.spec);
-  std::vector<FileTensor> tensors;
   std::optional<StartingTensors> starting;
   if (const auto& model = planned.job.initial_weights) {
-    for (const v1::WeightTensor& t : model->tensors) tensors.push_back(trainyard::to_engine(t));
-    starting = {tensors, weights == StartingWeights::kNeeded};
+    auto tensors = std::make_shared<std::vector<FileTensor>>();
+    for (const v1::WeightTensor& t : model->tensors) tensors->push_back(trainyard::to_engine(t));
+    starting = {*tensors, weights == StartingWeights::kNeeded};
+    planned.job.job.recipe.initial_weights.tensors = std::move(tensors);
   }
   options.find_run_plan = [&](const Recipe& recipe, DeviceTraits traits) {
     return run_plans_.find(planned.job, recipe, planned.schema, traits, stop);
@@ -255,6 +256,9 @@ void JobPlanner::plan_in_full(const v1::PlanJobRequest& request, Done<v1::JobPla
 
   v1::MeasureTask task;
   *task.mutable_spec() = spec;
+  if (const auto& model = planned->job.initial_weights) {
+    task.mutable_weights()->Assign(model->tensors.begin(), model->tensors.end());
+  }
   task.set_dataset_dir(parts_.paths.dataset(planned->job.dataset.digest).string());
   task.set_device(device.device);
   task.set_threads(spec.resources().threads());

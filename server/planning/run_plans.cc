@@ -4,6 +4,7 @@
 
 #include "server/planning/digest.h"
 #include "src/base/check.h"
+#include "src/base/sha256.h"
 #include "src/planning/job_plan.h"
 #include "src/planning/sharding_plans.h"
 
@@ -15,7 +16,11 @@ std::string plan_key(const CheckedJob& job, const Recipe& recipe, DeviceTraits t
   rest.clear_accumulate_steps();
   rest.clear_recompute();
   const ShardingPlan sharding = sharding_of(recipe);
-  return job.dataset.digest + digest_of(job.spec.model()) + digest_of(rest) +
+  std::string types;  // frozen parameters are stored as in the file of initial weights
+  if (recipe.initial_weights.tensors != nullptr) {
+    for (const FileTensor& t : *recipe.initial_weights.tensors) types += t.name + t.dtype + "/";
+  }
+  return sha256_hex(types) + job.dataset.digest + digest_of(job.spec.model()) + digest_of(rest) +
          std::to_string(recipe.batch_size) + "/" + std::to_string(sharding.accumulate_steps) + "/" +
          std::string(name_of(sharding.recompute)) + "/" + name_of(sharding.shard) + "/" +
          std::to_string(job.job.ranks()) + "/" + std::to_string(job.job.nodes) + "/" +

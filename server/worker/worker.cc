@@ -153,7 +153,10 @@ Result<v1::Outcome> run_ingest(const v1::IngestTask& task) {
 }
 
 Result<v1::Outcome> run_measure(const v1::MeasureTask& task) {
-  ASSIGN_OR_RETURN(const EngineSpec spec, to_engine(task.spec()));
+  ASSIGN_OR_RETURN(EngineSpec spec, to_engine(task.spec()));
+  auto weights = std::make_shared<std::vector<FileTensor>>();
+  for (const v1::WeightTensor& t : task.weights()) weights->push_back(to_engine(t));
+  spec.recipe.initial_weights.tensors = std::move(weights);
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_schema(task.dataset_dir()));
   const v1::Resources& resources = task.spec().resources();
   const int64_t ranks = int64_t{std::max(1, resources.gpus())} * std::max(1, resources.nodes());

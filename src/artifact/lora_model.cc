@@ -83,6 +83,7 @@ LoraModel split_lora(const Recipe& recipe, std::span<const TensorView> weights) 
                                  {"r", recipe.lora.rank},
                                  {"lora_alpha", recipe.lora.alpha},
                                  {"lora_dropout", recipe.lora.dropout},
+                                 {"use_rslora", recipe.lora.rank_scaling == kRankScalingSqrt},
                                  {"target_modules", modules},
                                  {"bias", "none"},
                                  {"fan_in_fan_out", false},

@@ -39,10 +39,12 @@ void Graph::verify() const {
                     t.name + ": its shards are not columns of its whole shape");
     TRAINYARD_CHECK(!t.shard_of.has_value() || is_part(t.spread),
                     t.name + ": a shard is marked as a whole tensor");
-    const bool may_be_half =
-        t.role == Role::kActivation || t.role == Role::kCopy || t.role == Role::kCache;
+    const bool may_be_half = t.role == Role::kActivation || t.role == Role::kCopy ||
+                             t.role == Role::kCache ||
+                             (t.role == Role::kParameter && t.spread == Spread::kOwn);
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && may_be_half),
-                    t.name + ": only an activation, a copy or a cache of F32 is stored in 16 bits");
+                    t.name + ": only a whole F32 parameter, an activation, a copy or a cache is "
+                             "stored in 16 bits");
   }
   std::vector<bool> defined(tensors_.size());
   std::vector<bool> mutated(tensors_.size());
@@ -66,6 +68,8 @@ void Graph::verify() const {
     for (const int64_t i : updated) {
       const TensorId id = n.inputs.at(static_cast<size_t>(i));
       if (id == kNoTensor) continue;
+      TRAINYARD_CHECK(tensor(id).role != Role::kParameter || !tensor(id).is_half(),
+                      n.name + " updates " + tensor(id).name + ", which is stored in 16 bits");
       TRAINYARD_CHECK(is_persistent(tensor(id).role), n.name + " updates " + tensor(id).name +
                                                           ", which is neither parameter nor state");
       TRAINYARD_CHECK(std::count(n.inputs.begin(), n.inputs.end(), id) == 1,

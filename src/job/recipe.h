@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "src/base/field_rows.h"
 #include "src/base/fields.h"
+#include "src/checkpoint/weights_file.h"
 #include "src/data/limits.h"
 #include "src/data/load/split.h"
 #include "src/data/pixel_scales.h"
@@ -59,10 +61,13 @@ struct InitialWeights {
   std::vector<std::string> include = {}, exclude = {};
   bool skip_mismatched = false;  // tensors of another shape keep random values; else an error
   bool partial = false;  // accepts a source of which most is unused, or that leaves most at random
+  // The tensors of the source, once its header is known; not a setting. Their types decide how
+  // frozen parameters are stored (src/planning/frozen_storage.h).
+  std::shared_ptr<const std::vector<FileTensor>> tensors = {};
 };
 template <FieldsOf<InitialWeights> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [source, rename, include, exclude, skip_mismatched, partial] = spec;
+  [[maybe_unused]] auto& [source, rename, include, exclude, skip_mismatched, partial, tensors] = spec;
   visit("source", source);
   visit("rename", rename);
   visit("include", include);
@@ -75,6 +80,12 @@ inline constexpr double kFoldsMax = 100;
 inline constexpr double kRunStepsMax = 0x1p40;
 /// Where the recipe says nothing and the dataset is a text.
 inline constexpr int64_t kContextLengthDefault = 256;
+
+/// In the type of the file of initial weights if that is a 16-bit type, else in F32.
+inline constexpr std::string_view kFrozenAsInFile = "auto";
+inline std::vector<std::string> frozen_storage_names() {
+  return {std::string(kFrozenAsInFile), "fp32", "bf16", "fp16"};
+}
 
 /// All settings that influence the numbers of a run, apart from data and device.
 struct Recipe {
@@ -121,6 +132,8 @@ struct Recipe {
   InitialWeights initial_weights;
   std::vector<AugmentationSpec> augmentation;  // applied to training images in this order
   LoraSpec lora;                               // rank 0: no LoRA
+  // How parameters that are not trained are stored (frozen_storage_names()).
+  std::string frozen_storage = std::string(kFrozenAsInFile);
   std::vector<std::string> metrics;            // in addition to the usual ones (src/job/metrics.h)
 
   bool holds_out_rows() const { return validation_split > 0 || split_folds > 0; }
@@ -193,6 +206,14 @@ inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
       {"ema.decay", &S::ema_decay,
        "Evaluations and the model use an average of the weights, of which a step keeps this share.",
        above_below(0, 1), kOffAtZero | kForksAboveZero | kPlanIgnores},
+      {"frozen_storage",
+       &S::frozen_storage,
+       "Parameters that are not trained are stored in this type; `auto` is the 16-bit type of the "
+       "file of `initial_weights`, if it has one.",
+       kAnyValue,
+       0,
+       {},
+       frozen_storage_names()},
   };
   return rows;
 }

@@ -173,7 +173,7 @@ class LayerBuilder {
   Status need_image(const ResolvedLayer& layer, TensorId x) const;
 
  private:
-  bool is_lora_target(const std::string& layer) const;
+  bool is_adapted(const std::string& layer) const;
   Result<TensorId> add_lora(const ResolvedLayer& layer, const std::string& name, TensorId x,
                             const Weights& w);
 

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/base/glob.h"
 #include "src/base/philox.h"
 #include "src/graph/op.h"
 #include "src/models/layer.h"
@@ -114,13 +113,15 @@ Result<TensorId> LayerBuilder::add_product(const ResolvedLayer& layer, const std
                                            TensorId x, const Weights& w) {
   if (!w.tied) {
     model_.products.push_back(layer.name);
-    if (is_lora_target(layer.name)) return add_lora(layer, name, x, w);
+    if (is_adapted(layer.name)) return add_lora(layer, name, x, w);
   }
   return add_node(layer, name, "Gemm", {{"transB", int64_t{1}}}, with_bias(x, w.weight, w.bias));
 }
 
-bool LayerBuilder::is_lora_target(const std::string& layer) const {
-  return matches_any(options_.lora.targets, layer);
+bool LayerBuilder::is_adapted(const std::string& layer) const {
+  return options_.lora.rank > 0 && std::ranges::any_of(options_.lora.targets, [&](const auto& t) {
+           return is_lora_target(t, layer, is_last_);
+         });
 }
 
 // Adds nodes for W x + b + scale * B A x. The scale multiplies A x, [N, rank], which is the

@@ -145,17 +145,19 @@ struct ModelInterface {
 /// Low-rank additions to the weights of some layers (Hu et al. 2021); src/models/lora.h.
 struct LoraSpec {
   int64_t rank = 0;  // 0: none
-  double alpha = 0;  // factor of B A is alpha / rank
+  double alpha = 0;  // the factor of B A is alpha / rank, or with `rank_scaling` alpha / sqrt(rank)
   double dropout = 0;
-  std::vector<std::string> targets = {};  // patterns that match names of layers
+  std::vector<std::string> targets = {};  // patterns of layers' names, or PEFT's names (lora.h)
+  std::string rank_scaling = "linear";    // or "sqrt": rsLoRA (Kalajdzievski 2023)
 };
 template <FieldsOf<LoraSpec> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [rank, alpha, dropout, targets] = spec;
+  auto& [rank, alpha, dropout, targets, rank_scaling] = spec;
   visit("rank", rank);
   visit("alpha", alpha);
   visit("dropout", dropout);
   visit("targets", targets);
+  visit("rank_scaling", rank_scaling);
 }
 
 struct BuildOptions {

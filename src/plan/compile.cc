@@ -86,11 +86,22 @@ void place_transient(Program& program, const std::stop_token& stop) {
   account_transient(program, buffers);
 }
 
+/// Stores parameters as an earlier program of the job does.
+void store_like(Graph& graph, const PersistentLayout& earlier) {
+  for (TensorId id = 0; id < static_cast<TensorId>(graph.tensors().size()); ++id) {
+    const TensorInfo& t = graph.tensor(id);
+    if (t.role != Role::kParameter) continue;
+    const auto known = earlier.by_name.find(t.name);
+    if (known != earlier.by_name.end()) graph.set_storage(id, known->second.storage);
+  }
+}
+
 }  // namespace
 
 Program compile(Graph graph, const CompileOptions& options) {
   Program program;
   program.graph = std::move(graph);
+  if (options.persistent != nullptr) store_like(program.graph, *options.persistent);
   PassOptions passes = options.passes;
   passes.layouts = passes.layouts && options.channels_last;
   run_passes(program.graph, passes, options.recompute, options.precision, options.processor);
@@ -118,7 +129,9 @@ PersistentLayout persistent_layout(const Program& program) {
   PersistentLayout layout;
   for (size_t i = 0; i < program.placements.size(); ++i) {
     if (program.placements[i].segment == Segment::kPersistent) {
-      layout.by_name[program.graph.tensors()[i].name] = program.placements[i];
+      const TensorInfo& t = program.graph.tensors()[i];
+      layout.by_name[t.name] = program.placements[i];
+      layout.by_name[t.name].storage = t.storage;
     }
   }
   layout.size_bytes = program.persistent_bytes;

@@ -26,6 +26,7 @@ struct Placement {
   Segment segment = Segment::kTransient;
   int64_t offset_bytes = 0;
   int64_t size_bytes = 0;  // padded to the program's alignment
+  Storage storage = Storage::kAsTyped;  // of the tensor; only in a PersistentLayout
 };
 
 /// Bytes by purpose, each padded to the program's alignment. Their sum is the size of the arena.
@@ -47,7 +48,7 @@ struct MemoryBreakdown {
 };
 
 /// The layout of the persistent segment, by tensor name. Later programs of the job must use the
-/// same.
+/// same, and store parameters in the same types.
 struct PersistentLayout {
   std::map<std::string, Placement, std::less<>> by_name;
   int64_t size_bytes = 0;

@@ -39,9 +39,14 @@ Status check_lora(const LoraSpec& lora) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.lora.dropout",
                    std::to_string(lora.dropout) + " is out of range, expected [0, 1)");
   }
+  if (lora.rank_scaling != "linear" && lora.rank_scaling != kRankScalingSqrt) {
+    violations.add("FIELD_UNKNOWN_VALUE", "recipe.lora.rank_scaling",
+                   quoted_value(lora.rank_scaling) + " is not known, expected linear or sqrt");
+  }
   if (lora.targets.empty()) {
     violations.add("FIELD_REQUIRED", "recipe.lora.targets",
-                   "is missing, expected patterns of the names of gemm and linear layers");
+                   "is missing, expected all-linear, or patterns of the names of gemm and linear "
+                   "layers");
   }
   if (lora.targets.size() > kPatternsMax) {
     violations.add("FIELD_OUT_OF_RANGE", "recipe.lora.targets", too_many(lora.targets.size()));
@@ -67,8 +72,11 @@ Status check_lora_model(const Recipe& recipe, const Model& model, const std::sto
   for (size_t i = 0; i < recipe.lora.targets.size(); ++i) {
     if (Status s = check_stop(stop); !s.ok()) return s;
     const std::string& pattern = recipe.lora.targets[i];
-    if (std::ranges::any_of(model.products, [&](const auto& n) { return glob_match(pattern, n); }))
-      continue;
+    const auto is_adapted = [&](const std::string& layer) {
+      return is_lora_target(pattern, layer, /*is_last=*/false) &&
+             model.graph.find_tensor(layer + std::string(kLoraA)).has_value();
+    };
+    if (std::ranges::any_of(model.products, is_adapted)) continue;
     violations.add(
         "FIELD_UNKNOWN_VALUE", target_field(i),
         model.products.empty()

@@ -20,6 +20,8 @@
 #include "src/parallel/sparse_lookup.h"
 #include "src/parallel/split_head.h"
 #include "src/parallel/split_mlp.h"
+#include "src/planning/frozen_storage.h"
+#include "src/planning/exchanges.h"
 #include "src/planning/lora.h"
 #include "src/planning/packed_model.h"
 #include "src/planning/run_warnings.h"
@@ -178,7 +180,8 @@ BoundProgram compile_average(const Graph& graph, double decay, const PersistentL
   Graph average;
   bound.step = add_index_input(average, "step");
   for (const TensorInfo& t : graph.tensors()) {
-    if (t.role != Role::kParameter) continue;
+    // A frozen parameter that is stored in 16 bits is its own average.
+    if (t.role != Role::kParameter || t.is_half()) continue;
     const TensorId p = add_shared(average, t);
     const std::string name = t.name + std::string(kAverageSuffix);
     const TensorId mean = average.add_tensor(like(t, name, Role::kOptimizerState));
@@ -321,6 +324,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
+  for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
+    model.graph.set_storage(id, storage);
+  }
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
                                                    .processor = traits.processor,
@@ -426,76 +432,7 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
   return programs;
 }
 
-std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches) {
-  std::vector<std::string> names;
-  const auto add = [&](const Program& program) {
-    for (const NodeId k : program.order) {
-      const Node& node = program.graph.node(k);
-      if (starts_exchange(node.op->type())) names.push_back(node.name);
-    }
-  };
-  for (int64_t k = 0; k < micro_batches; ++k) add(programs.train.program);
-  if (programs.update.has_value()) add(programs.update->program);
-  return names;
-}
-
-int64_t exchanges_in(const Program& program) {
-  return std::ranges::count_if(program.graph.nodes(),
-                               [](const Node& node) { return starts_exchange(node.op->type()); });
-}
-
 namespace {
-
-/// Returns the kind of an exchange, such as "all_reduce", and the axis split over the ranks.
-std::pair<std::string, std::string> kind_of(std::string_view op_type) {
-  if (op_type.starts_with("AllReduce")) return {"all_reduce", ""};
-  if (op_type.starts_with("ReduceScatter")) return {"reduce_scatter", "elements"};
-  if (op_type == "GatherRows") return {"gather_rows", "rows"};
-  if (op_type == "ScatterRows") return {"scatter_rows", "rows"};
-  return {"all_gather", "elements"};
-}
-
-struct ExchangingProgram {
-  const Program& program;
-  int64_t runs = 1;
-  bool computes = true;  // false for updates, whose computation is too short to hide exchanges
-};
-
-std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>& programs,
-                                            int64_t ranks) {
-  std::vector<PlannedExchange> exchanges;
-  for (const auto& [program, runs, computes] : programs) {
-    std::map<std::string_view, int64_t> begun;  // exchanges so far that may overlap, by op
-    for (const NodeId k : program.order) {
-      const Node& node = program.graph.node(k);
-      if (!starts_exchange(node.op->type())) continue;
-      const auto [kind, axis] = kind_of(node.op->type());
-      auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
-      if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis});
-      known->count += runs;
-      // All exchanges of an op but one overlap: after the last one nothing is left to compute.
-      const bool is_beside = computes && !exchanges_rows(node.op->type());
-      if (is_beside && begun[node.op->type()]++ > 0) known->overlapped_count += runs;
-      // The bytes are those of the whole tensor: the output of a gather, else the input.
-      const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
-      for (const TensorId id : makes ? node.outputs : node.inputs) {
-        known->bytes += runs * program.graph.tensor(id).stored_bytes();
-      }
-    }
-  }
-  // Each device sends at least 1 - 1 / ranks of the bytes; an all-reduce has two such exchanges.
-  for (PlannedExchange& e : exchanges) {
-    e.sent_bytes = (e.kind == "all_reduce" ? 2 : 1) * e.bytes * (ranks - 1) / ranks;
-  }
-  return exchanges;
-}
-
-/// Returns the exchanges of a step.
-std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
-  std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
-  if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
-  return plan_exchanges(all, shape.ranks);
-}
 
 /// Returns the bytes that sharding saves on a rank for tensors that `is_counted` accepts.
 template <typename F>
@@ -598,7 +535,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
   plan.exchanges = plan_exchanges(programs, shape);
   if (programs.evaluate.has_value()) {
-    plan.evaluation_exchanges = plan_exchanges({{programs.evaluate->program}}, shape.ranks);
+    plan.evaluation_exchanges = plan_exchanges(programs.evaluate->program, shape.ranks);
   }
   plan.shard_saved_bytes = bytes_saved_by_shards(
       programs, [](const TensorInfo& t) { return t.role == Role::kOptimizerState; });

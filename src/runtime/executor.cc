@@ -179,7 +179,9 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
                   t.name + ": " + std::to_string(bytes.size()) + " bytes written, it has " +
                       std::to_string(t.type.bytes()));
-  TRAINYARD_CHECK(!t.is_half(), t.name + " is computed, it cannot be written");
+  TRAINYARD_CHECK(!t.is_half() || t.role == Role::kParameter,
+                  t.name + " is computed, it cannot be written");
+  if (t.is_half()) return write_stored(id, narrow(t, bytes));
   if (const auto copy = copies_.find(id); copy != copies_.end()) {
     write_stored(copy->second, narrow(program().graph.tensor(copy->second), bytes));
   }

@@ -105,8 +105,9 @@ class Executor {
   const Program& program() const { return prepared_.program(); }
   /// Copies a tensor between the device and the host, where it is row-major and of its type,
   /// whatever its stored form. `bytes` must have the size of its type; read() with `offset`, in
-  /// bytes, copies any part. Writing a parameter also writes its copy in 16 bits (Role::kCopy).
-  /// Other tensors that are stored in 16 bits are intermediate results and cannot be written.
+  /// bytes, copies any part. Writing a parameter also writes its copy in 16 bits (Role::kCopy); one
+  /// that is itself stored in 16 bits is rounded. Other tensors that are stored in 16 bits are
+  /// intermediate results and cannot be written.
   void write(TensorId id, std::span<const std::byte> bytes);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;

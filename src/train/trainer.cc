@@ -46,6 +46,17 @@ Result<std::optional<InitialWeightsReport>> begin(const TrainJob& job, TrainingS
   return std::optional(std::move(report));
 }
 
+/// Adds the tensors of the file of initial weights to the recipe, whose types decide how frozen
+/// parameters are stored. A file that cannot be read is an error only where its values are needed:
+/// a job that resumes has them in its checkpoint.
+void name_weights(TrainJob& job) {
+  if (job.recipe.initial_weights.source.empty()) return;
+  if (const auto file = WeightsFile::open(job.initial_weights); file.ok()) {
+    job.recipe.initial_weights.tensors =
+        std::make_shared<const std::vector<FileTensor>>(file->tensors());
+  }
+}
+
 /// Splits the rows as the recipe says, and puts documents into rows. Refuses a split without
 /// training rows of a class.
 Result<Split> split_job(const TrainJob& job, Dataset& data, const RunShape& shape) {
@@ -332,6 +343,7 @@ Result<TrainResult> train(const TrainJob& job, const std::vector<RankDevice>& de
   Communicator* const connection = devices.front().backend->communicator();
   Peers* const peers = connection == nullptr ? nullptr : connection->peers();
   TrainJob ranked = job;
+  name_weights(ranked);
   ranked.ranks = peers == nullptr ? std::ssize(devices) : peers->ranks();
   const int64_t first_rank = peers == nullptr ? 0 : peers->first_rank();
   ASSIGN_OR_RETURN(const OpenJob open, open_job(ranked, first));

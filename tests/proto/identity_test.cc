@@ -82,7 +82,8 @@ std::vector<v1::JobSpec> specs() {
         parameter_groups { match: "fc1.*" freeze: false learning_rate_factor: 2 weight_decay: 0.2 }
         initial_weights { model: "m" rename { key: "a" value: "b" } include: "a*" exclude: "b*"
                           skip_mismatched: true partial: true }
-        lora { rank: 2 alpha: 3 dropout: 0.1 targets: "fc1" })"),
+        lora { rank: 2 alpha: 3 dropout: 0.1 targets: "fc1" rank_scaling: "sqrt" }
+        frozen_storage: "bf16")"),
       recipe("optimizer { learning_rate: 0.1 } clip_gradients { value: 1 } initial_weights { job: "
              "\"j\" }"),
       recipe("optimizer { learning_rate: 0.1 } initial_weights { path: \"p\" }"),
@@ -379,7 +380,8 @@ TEST(RunIdentity, DefaultsOfARecipeDoNotChange) {
     "early_stopping": {"metric": "", "patience": 1, "min_delta": 0, "mode": ""},
     "initial_weights": {"source": "", "rename": {}, "include": [], "exclude": [],
       "skip_mismatched": false, "partial": false},
-    "lora": {"rank": 0, "alpha": 0, "dropout": 0, "targets": []}})");
+    "frozen_storage": "auto",
+    "lora": {"rank": 0, "alpha": 0, "dropout": 0, "targets": [], "rank_scaling": "linear"}})");
   EXPECT_EQ(now, then);
 }
 
