@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "src/graph/op.h"
 #include "src/runtime/communicator.h"
 
 namespace trainyard {
