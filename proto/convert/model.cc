@@ -231,6 +231,12 @@ ModelSpec to_model(const v1::ModelSpec& model, Violations& violations) {
                    "weights; expected a preset or layers");
     return out;
   }
+  if (!model.pretrained().empty()) {
+    violations.add("FIELD_UNSUPPORTED", "model.pretrained",
+                   "is only for spec files, where the client turns it into a preset and initial "
+                   "weights; expected a preset or layers");
+    return out;
+  }
   const FieldDescriptor* preset = set_field(model, "preset");
   if ((preset != nullptr) == (model.layers_size() > 0)) {
     violations.add("FIELD_REQUIRED", "model",
