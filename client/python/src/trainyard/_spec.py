@@ -138,6 +138,27 @@ class Document:
                 contents[file.source] = Content(path.name, TarFolder(path) if file.may_be_folder and path.is_dir() else path)
         return contents
 
+    def with_tokenizer(self) -> Document:
+        """Returns the document with the files of the tokenizer that the dataset names, which is one file or a model's
+        folder, as sources."""
+        named = next((file.path for file in self.read.files if file.field.endswith("documents.tokenizer")), None)
+        if named is None:
+            return self
+        path = self.source.folder / named
+        roles = {v.GetOptions().Extensions[v1.tokenizer_file]: v.number for v in v1.DatasetSource.Role.DESCRIPTOR.values}
+        files = ({"": v1.DatasetSource.TOKENIZER} if path.is_file() else
+                 {name: role for name, role in roles.items() if name and (path / name).is_file()})
+        if not files:
+            problem = "the folder has no tokenizer, such as tokenizer.json" if path.is_dir() else "no such file or folder"
+            raise NotFoundError(f"{path}: {problem}", reason="FILE_NOT_FOUND")
+        changed = v1.ReadSpecResponse()
+        changed.CopyFrom(self.read)
+        for name, role in files.items():
+            changed.files.add(field="dataset.documents.tokenizer", path=os.path.join(named, name) if name else named,
+                              source=len(changed.dataset.sources))
+            changed.dataset.sources.add(role=role, filename=name or path.name)
+        return Document(self.source, changed, self.imported_weights)
+
     def with_onnx(self, channel: rpc.Channel, program: str, scratch: Path) -> Document:
         """Returns the document with model.onnx imported: the model gets its layers, and its weights become the initial
         weights unless the recipe names others. They are in a file in `scratch`. Parameters that the ONNX file does not
@@ -197,31 +218,10 @@ def _is_data(spec: Spec) -> bool:
     return os.path.isdir(spec) or (os.path.exists(spec) and os.fspath(spec).lower().endswith(_DATA_ENDINGS))
 
 
-def _add_tokenizer(document: Document) -> Document:
-    """Adds the files of the tokenizer that the dataset names, which is one file or a model's folder, to its sources."""
-    named = next((file.path for file in document.read.files if file.field.endswith("documents.tokenizer")), None)
-    if named is None:
-        return document
-    changed = v1.ReadSpecResponse()
-    changed.CopyFrom(document.read)
-    path = document.source.folder / named
-    roles = {v.GetOptions().Extensions[v1.tokenizer_file]: v.number for v in v1.DatasetSource.Role.DESCRIPTOR.values}
-    files = ({"": v1.DatasetSource.TOKENIZER} if path.is_file() else
-             {name: role for name, role in roles.items() if name and (path / name).is_file()})
-    if not files:
-        problem = "the folder has no tokenizer, such as tokenizer.json" if path.is_dir() else "no such file or folder"
-        raise NotFoundError(f"{path}: {problem}", reason="FILE_NOT_FOUND")
-    for name, role in files.items():
-        changed.files.add(field="dataset.documents.tokenizer", path=os.path.join(named, name) if name else named,
-                          source=len(changed.dataset.sources))
-        changed.dataset.sources.add(role=role, filename=name or path.name)
-    return Document(document.source, changed, document.imported_weights)
-
-
 def read_document(channel: rpc.Channel, kind: Kind, spec: Spec, folder: str | os.PathLike[str] | None = None) -> Document:
     try:
         source = open_spec(spec, folder)
-        return _add_tokenizer(Document(source, read(channel, kind, source)))
+        return Document(source, read(channel, kind, source))
     except TrainyardError as error:
         if kind != Kind.JOB or not _is_data(spec) or not isinstance(error, (InvalidArgumentError, NotFoundError)):
             raise
