@@ -30,7 +30,7 @@ LINES = [
     {"messages": [{"role": "system", "content": "Answer in one word."}, {"role": "user", "content": "2 + 3?"},
                   {"role": "assistant", "content": "5"}, {"role": "user", "content": "And naïve café?\n\nReally?"},
                   {"role": "assistant", "content": "Übermäßig 🙂\n"}]},
-    {"messages": [{"role": "user", "content": ""}, {"role": "assistant", "content": " the then "}]},
+    {"messages": [{"role": "user", "content": " "}, {"role": "assistant", "content": " the then "}]},
     {"prompt": "Twelve and thirty make", "completion": " forty-two."},
     {"prompt": "def add(a, b):\n    ret", "completion": "urn a + b\n"},
     {"prompt": "", "completion": "日本語"},
