@@ -89,16 +89,21 @@ TrainResult train_ok(const TrainJob& job, Recorder& recorder) {
 TEST(DocumentTraining, PackedDocumentsHaveTheLossThatTheyHaveAlone) {
   const Workspace w;
   ingest_chats(w, 60);
-  TrainJob job = chat_job(w, "packed");
-  job.recipe.steps = 1;
-  job.recipe.optimizer.learning_rate = 1e-12;  // so that both evaluate nearly the same weights
-  Recorder packed, alone;
-  const TrainResult a = train_ok(job, packed);
-  job = chat_job(w, "alone");
-  job.recipe.steps = 1;
-  job.recipe.optimizer.learning_rate = 1e-12;
-  job.recipe.packing = false;
-  const TrainResult b = train_ok(job, alone);
+  Recorder learning, packed, alone;
+  TrainJob job = chat_job(w, "learned");
+  job.recipe.steps = 60;
+  (void)train_ok(job, learning);
+  const auto evaluated = [&](const std::string& name, bool packs, Recorder& recorder) {
+    job = chat_job(w, name);
+    job.recipe.initial_weights.source = "learned";
+    job.initial_weights = w / "learned-model/model.safetensors";
+    job.recipe.steps = 1;
+    job.recipe.optimizer.learning_rate = 1e-12;  // so that both evaluate nearly the same weights
+    job.recipe.packing = packs;
+    return train_ok(job, recorder);
+  };
+  const TrainResult a = evaluated("packed", true, packed);
+  const TrainResult b = evaluated("alone", false, alone);
   EXPECT_LT(2 * packed.plan.validation_rows, alone.plan.validation_rows);
   EXPECT_EQ(alone.plan.train_rows + alone.plan.validation_rows, 54);
   EXPECT_EQ(alone.plan.test_rows, 6);
@@ -106,8 +111,8 @@ TEST(DocumentTraining, PackedDocumentsHaveTheLossThatTheyHaveAlone) {
     EXPECT_NEAR(value_of_metric(a, key) / value_of_metric(b, key), 1, 1e-5) << key;
   }
   EXPECT_EQ(value_of_metric(a, "val/accuracy"), value_of_metric(b, "val/accuracy"));
-  // A random model gives each of the 300 tokens nearly the same probability.
-  EXPECT_NEAR(value_of_metric(a, "val/loss"), std::log(330), 0.5);
+  // The model has learned enough for what it sees to matter.
+  EXPECT_LT(value_of_metric(a, "val/loss"), 0.5 * std::log(330));
 }
 
 TEST(DocumentTraining, MicroBatchesHaveTheMeanOverAllCountedTokens) {
@@ -209,7 +214,7 @@ TEST(DocumentTraining, RefusesWhatHasNoMeaning) {
     job.model = {};
     job.model.layers = {{"", "Embedding", {}, {{"embedding_dim", int64_t{8}}}},
                         {"", "LSTM", {}, {{"hidden_size", int64_t{8}}}},
-                        {"", "Gemm", {}, {}}};
+                        {"", "Linear", {}, {}}};
   };
   const std::string mixes = message(recurrent);
   EXPECT_TRUE(mixes.starts_with("recipe.packing: the model's layer 'lstm1'")) << mixes;
