@@ -175,7 +175,10 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
       {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
       {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
       {"files", sources},
-      {stream ? "tokens" : s.has_documents() ? "documents" : "rows", rows},
+      {stream              ? "tokens"
+       : s.has_documents() ? "documents"
+                           : "rows",
+       rows},
       {"tokens", s.has_documents() ? token_counts_text(s.documents()) : ""},
       {"lengths", s.has_documents() ? lengths_text(s.documents()) : ""},
       {"template", s.documents().template_()},
@@ -184,10 +187,9 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
       {"skipped", skipped_text(s)},
       {"tokenizer", tokenizer_text(s)},
       {"vocabulary", pieces_text(s)},
-      {"tokens per row",
-       s.text().has_tokens_per_row() && !s.has_documents()
-           ? numbers_text(s.text().tokens_per_row())
-           : ""},
+      {"tokens per row", s.text().has_tokens_per_row() && !s.has_documents()
+                             ? numbers_text(s.text().tokens_per_row())
+                             : ""},
       {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
       {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
       {"classes", counted_names(s.classes(), s.class_counts(), s.class_count(), kClassesShown)},

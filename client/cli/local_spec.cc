@@ -50,8 +50,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
       return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");
     }
   }
-  ASSIGN_OR_RETURN(const IngestRequest request,
-                   to_ingest_request(local.spec, local.paths));
+  ASSIGN_OR_RETURN(const IngestRequest request, to_ingest_request(local.spec, local.paths));
   return ingest(request, folder, local_files());
 }
 

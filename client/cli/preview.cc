@@ -91,32 +91,31 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
 
 Command dataset_preview_command() {
   auto o = std::make_shared<PreviewOptions>();
-  return {"dataset preview",
-          "Draw a spec's images and their augmentation as a PNG file, or show its documents' tokens",
-          {"trainyard dataset preview examples/cifar10_resnet18.yaml --out sheet.png",
-           "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3",
-           "trainyard dataset preview chats.yaml --rows 1"},
-          "Each line shows an image as it is stored and the result of the spec's augmentation in "
-          "successive epochs,\nexactly as a job of this spec would see it. Reads the files that "
-          "the spec names, without a server. mixup and\ncutmix mix an image with that of the line "
-          "above, where a job mixes it with another image of its batch. Of dataset.documents,\nit "
-          "shows the tokens of the first rows, and which of them count in the loss.",
-          [o](OptionSet& options) {
-            options.positional("SPEC", o->spec, "a job's spec file; its dataset needs a path");
-            options.texts("--set", "PATH=VALUE", o->sets,
-                          "change a field of the spec; may be given several times");
-            options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
-            add_overwrite_option(options, o->overwrite);
-            options.integer("--images", "N", o->sheet.images,
-                            "number of images, spread evenly over the training rows; default 8");
-            options.integer("--versions", "N", o->sheet.versions,
-                            "augmented versions of each image; default 7");
-            options.integer("--epoch", "E", o->sheet.epoch,
-                            "epoch of the first version; default 0");
-            options.integer("--rows", "N", o->rows,
-                            "number of rows of documents; default 2");
-          },
-          [o](Session& session) { return run_preview(session, *o); }};
+  return {
+      "dataset preview",
+      "Draw a spec's images and their augmentation as a PNG file, or show its documents' tokens",
+      {"trainyard dataset preview examples/cifar10_resnet18.yaml --out sheet.png",
+       "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3",
+       "trainyard dataset preview chats.yaml --rows 1"},
+      "Each line shows an image as it is stored and the result of the spec's augmentation in "
+      "successive epochs,\nexactly as a job of this spec would see it. Reads the files that "
+      "the spec names, without a server. mixup and\ncutmix mix an image with that of the line "
+      "above, where a job mixes it with another image of its batch. Of dataset.documents,\nit "
+      "shows the tokens of the first rows, and which of them count in the loss.",
+      [o](OptionSet& options) {
+        options.positional("SPEC", o->spec, "a job's spec file; its dataset needs a path");
+        options.texts("--set", "PATH=VALUE", o->sets,
+                      "change a field of the spec; may be given several times");
+        options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
+        add_overwrite_option(options, o->overwrite);
+        options.integer("--images", "N", o->sheet.images,
+                        "number of images, spread evenly over the training rows; default 8");
+        options.integer("--versions", "N", o->sheet.versions,
+                        "augmented versions of each image; default 7");
+        options.integer("--epoch", "E", o->sheet.epoch, "epoch of the first version; default 0");
+        options.integer("--rows", "N", o->rows, "number of rows of documents; default 2");
+      },
+      [o](Session& session) { return run_preview(session, *o); }};
 }
 
 }  // namespace trainyard::cli

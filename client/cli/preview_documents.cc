@@ -95,12 +95,11 @@ std::string render_row(const PreviewedRow& row, bool colour) {
   return out;
 }
 
-Result<int> preview_documents(Session& session, Dataset& data, const Recipe& recipe,
-                              int64_t rows) {
+Result<int> preview_documents(Session& session, Dataset& data, const Recipe& recipe, int64_t rows) {
   const DatasetSchema& schema = data.schema();
-  const int64_t context = recipe.context_length > 0 ? recipe.context_length
-                                                    : default_context_length(*schema.documents);
-  const Split split = split_dataset(schema, data.train(), context, recipe.split_rule());
+  const int64_t context =
+      recipe.context_length > 0 ? recipe.context_length : default_context_length(*schema.documents);
+  const Split split = split_documents(schema, data.train(), context, recipe.split_rule());
   data.pack(split.packed, nullptr);
   const std::vector<std::string> texts = token_texts(schema.text);
   OrderedJson all = OrderedJson::array();

@@ -51,8 +51,8 @@ void add_source(v1::DatasetSource::Role role, const std::filesystem::path& path,
 Status add_tokenizer(const std::filesystem::path& path, LocalDataset& dataset) {
   std::error_code failed;
   const auto refuse = [&](const std::string& what) {
-    Error e = field_error("FILE_NOT_FOUND", "dataset.documents.tokenizer",
-                          path.string() + ": " + what);
+    Error e =
+        field_error("FILE_NOT_FOUND", "dataset.documents.tokenizer", path.string() + ": " + what);
     e.code = ErrorCode::kNotFound;
     return e;
   };
@@ -70,8 +70,9 @@ Status add_tokenizer(const std::filesystem::path& path, LocalDataset& dataset) {
                  role == v1::DatasetSource::TEKKEN_JSON;
   }
   if (!has_tokens) {
-    return refuse("the folder has no tokenizer, expected one of tokenizer.json, tokenizer.model and "
-                  "tekken.json");
+    return refuse(
+        "the folder has no tokenizer, expected one of tokenizer.json, tokenizer.model and "
+        "tekken.json");
   }
   return {};
 }

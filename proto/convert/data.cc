@@ -12,6 +12,7 @@
 #include "src/base/join.h"
 #include "src/base/violations.h"
 #include "src/data/limits.h"
+#include "src/data/statistics.h"
 
 namespace trainyard {
 namespace {
@@ -440,7 +441,7 @@ void add_documents(const DocumentsSchema& documents, v1::DatasetSchema::Document
   out.set_train_counted(documents.train.counted);
   out.set_test_tokens(documents.test.tokens());
   out.set_test_counted(documents.test.counted);
-  set_numbers(documents.train.statistics(), *out.mutable_lengths());
+  set_numbers(measure_lengths(documents.train), *out.mutable_lengths());
   out.set_length_half(documents.train.quantile(0.5));
   out.set_length_90(documents.train.quantile(0.9));
   out.set_length_99(documents.train.quantile(0.99));

@@ -50,8 +50,8 @@ struct NamedSource {
 /// Returns the sources that `file` gives, ordered by role; those on the server come last.
 std::vector<NamedSource> sources_of(const v1::DatasetFile& file);
 /// Converts `file` to the API's message, without digests: the sources in order, with their file
-/// names. The fields of a .tsv file are separated by tabs unless `file` says otherwise. The files of
-/// a tokenizer are not among the sources: the client finds them (tokenizer_path()).
+/// names. The fields of a .tsv file are separated by tabs unless `file` says otherwise. The files
+/// of a tokenizer are not among the sources: the client finds them (tokenizer_path()).
 v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
 
 /// Returns the folder of a model or the file whose tokenizer reads the data; empty: none.

@@ -166,7 +166,7 @@ void visit_fields(Spec& spec, auto&& visit) {
 
 /// The options for documents, which the tokenizer of a pretrained model reads.
 struct DocumentsOptions {
-  std::string chat_template;    // the name of a family; empty: that of the tokenizer
+  std::string chat_template;     // the name of a family; empty: that of the tokenizer
   std::string loss = "answers";  // or "all": what counts
   bool end_token = true;         // prompts with completions and texts end with the end token
   double test_share = 0;         // [0, 0.9]: the share of the documents for the test set

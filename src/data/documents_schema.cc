@@ -5,7 +5,6 @@
 
 #include "src/base/json_fields.h"
 #include "src/data/limits.h"
-#include "src/data/schema.h"
 
 namespace trainyard {
 namespace {
@@ -70,20 +69,6 @@ int64_t DocumentCounts::quantile(double share) const {
     if (seen >= wanted) return length;
   }
   return longest();
-}
-
-NumberStatistics DocumentCounts::statistics() const {
-  if (lengths.empty()) return {};
-  const auto n = static_cast<double>(documents());
-  NumberStatistics s{static_cast<double>(lengths.begin()->first), static_cast<double>(longest()),
-                     static_cast<double>(tokens()) / n};
-  double squares = 0;
-  for (const auto& [length, count] : lengths) {
-    const double off = static_cast<double>(length) - s.mean;
-    squares += off * off * static_cast<double>(count);
-  }
-  s.std = std::sqrt(squares / n);
-  return s;
 }
 
 nlohmann::json documents_to_json(const DocumentsSchema& documents) {

@@ -12,8 +12,6 @@
 
 namespace trainyard {
 
-struct NumberStatistics;
-
 /// The documents of one partition.
 struct DocumentCounts {
   std::map<int64_t, int64_t> lengths;  // number of documents with so many tokens
@@ -24,7 +22,6 @@ struct DocumentCounts {
   int64_t longest() const;  // 0: there are no documents
   /// Returns the least length that at least this share of the documents, (0, 1], does not exceed.
   int64_t quantile(double share) const;
-  NumberStatistics statistics() const;
 
   bool operator==(const DocumentCounts&) const = default;
 };

@@ -481,9 +481,9 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
       (schema.kind == Kind::kText && schema.next_token() != schema.columns.empty())) {
     return refuse("columns and target do not fit the kind");
   }
-  if (schema.documents && (!schema.text.stream() ||
-                           schema.documents->train.documents() != schema.train_rows ||
-                           schema.documents->test.documents() != schema.test_rows)) {
+  if (schema.documents &&
+      (!schema.text.stream() || schema.documents->train.documents() != schema.train_rows ||
+       schema.documents->test.documents() != schema.test_rows)) {
     return refuse("the lengths are those of other documents");
   }
   int64_t features = 0;

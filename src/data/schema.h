@@ -88,18 +88,18 @@ struct SplitColumns {
 
 struct DatasetSchema {
   enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
-  std::vector<ColumnSchema> columns;      // features in file order, without the target
-  TextSchema text;                        // kText: rows of tokens, one stream, or documents
+  std::vector<ColumnSchema> columns;         // features in file order, without the target
+  TextSchema text;                           // kText: rows of tokens, one stream, or documents
   std::optional<DocumentsSchema> documents;  // kText: the tokens are those of documents
-  Shape image;                            // kImage: [C, H, W]
-  DType image_dtype = DType::kU8;         // kImage: U8 (0..255) or F32
+  Shape image;                               // kImage: [C, H, W]
+  DType image_dtype = DType::kU8;            // kImage: U8 (0..255) or F32
   int64_t image_bits = 8;                 // kImage: 16 if gray image files of 16 bits are numbers
   ResizeMode resize = ResizeMode::kNone;  // kImage: how files of other sizes are resized to [H, W]
   int64_t skipped_files = 0;              // files of a folder that are not rows
   int64_t skipped_rows = 0;               // rows of tables that have no target
   TargetSchema target;
-  int64_t train_rows = 0;  // rows, tokens of a stream, or documents
-  int64_t test_rows = 0;   // those of the test set, which is never trained on
+  int64_t train_rows = 0;                       // rows, tokens of a stream, or documents
+  int64_t test_rows = 0;                        // those of the test set, which is never trained on
   std::optional<DatasetStatistics> statistics;  // nullopt in schemas of older versions
   std::vector<DataWarning> warnings;            // of the dataset; empty in a model's schema
   SplitColumns split;                           // of the dataset; empty in a model's schema

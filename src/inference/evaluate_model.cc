@@ -96,10 +96,9 @@ class LoadedEvaluator final : public ModelEvaluator {
 
     ASSIGN_OR_RETURN(const std::vector<std::string> names,
                      pick_metrics(metrics, objective_.interface));
-    const std::vector<int64_t> rows =
-        aligned.view().packed != nullptr
-            ? window_starts(0, aligned.view().packed->rows(), 1)
-            : all_rows(data.schema(), aligned.view().rows, context);
+    const std::vector<int64_t> rows = aligned.view().packed != nullptr
+                                          ? window_starts(0, aligned.view().packed->rows(), 1)
+                                          : all_rows(data.schema(), aligned.view().rows, context);
     if (rows.empty()) {
       return field_error("EVALUATE_ROWS_MISSING", "dataset",
                          "its " + out.partition + " rows do not contain a whole sample");
@@ -130,9 +129,8 @@ Result<std::unique_ptr<ModelEvaluator>> ModelEvaluator::open(const std::filesyst
   const int64_t batch =
       info.schema.next_token() ? kWindowsBatch : predict_batch(loaded.objective.interface);
   const ModelInterface interface = info.schema.interface(info.preprocessing.context_length);
-  ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(info.model, interface, batch, nullptr, info.precision,
-                                     {}, backend.traits()));
+  ASSIGN_OR_RETURN(BoundProgram bound, compile_inference(info.model, interface, batch, nullptr,
+                                                         info.precision, {}, backend.traits()));
   const int64_t row_size = bound.program.graph.tensor(bound.output).type.shape.elements() / batch;
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));

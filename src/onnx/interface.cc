@@ -129,7 +129,7 @@ InputNames write_tokens(GraphWriter& onnx, const DatasetSchema& schema, const Pr
   const int64_t length = schema.interface(p.context_length).input[0];
   onnx.add_input("tokens", DType::kI64, {kBatch, length},
                  schema.next_token() ? "ids of successive tokens, see 'text'"
-                                 : "ids of the tokens of a row, cut and padded, see 'text'");
+                                     : "ids of the tokens of a row, cut and padded, see 'text'");
   return {"tokens", "tokens"};
 }
 

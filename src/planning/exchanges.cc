@@ -10,24 +10,6 @@
 
 namespace trainyard {
 
-std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches) {
-  std::vector<std::string> names;
-  const auto add = [&](const Program& program) {
-    for (const NodeId k : program.order) {
-      const Node& node = program.graph.node(k);
-      if (starts_exchange(node.op->type())) names.push_back(node.name);
-    }
-  };
-  for (int64_t k = 0; k < micro_batches; ++k) add(programs.train.program);
-  if (programs.update.has_value()) add(programs.update->program);
-  return names;
-}
-
-int64_t exchanges_in(const Program& program) {
-  return std::ranges::count_if(program.graph.nodes(),
-                               [](const Node& node) { return starts_exchange(node.op->type()); });
-}
-
 namespace {
 
 /// Returns the kind of an exchange, such as "all_reduce", and the axis split over the ranks.
@@ -39,11 +21,7 @@ std::pair<std::string, std::string> kind_of(std::string_view op_type) {
   return {"all_gather", "elements"};
 }
 
-struct ExchangingProgram {
-  const Program& program;
-  int64_t runs = 1;
-  bool computes = true;  // false for updates, whose computation is too short to hide exchanges
-};
+}  // namespace
 
 std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>& programs,
                                             int64_t ranks) {
@@ -72,18 +50,6 @@ std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>
     e.sent_bytes = (e.kind == "all_reduce" ? 2 : 1) * e.bytes * (ranks - 1) / ranks;
   }
   return exchanges;
-}
-
-}  // namespace
-
-std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
-  std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
-  if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
-  return plan_exchanges(all, shape.ranks);
-}
-
-std::vector<PlannedExchange> plan_exchanges(const Program& program, int64_t ranks) {
-  return plan_exchanges(std::vector<ExchangingProgram>{{program}}, ranks);
 }
 
 }  // namespace trainyard

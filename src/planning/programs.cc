@@ -20,8 +20,8 @@
 #include "src/parallel/sparse_lookup.h"
 #include "src/parallel/split_head.h"
 #include "src/parallel/split_mlp.h"
-#include "src/planning/frozen_storage.h"
 #include "src/planning/exchanges.h"
+#include "src/planning/frozen_storage.h"
 #include "src/planning/lora.h"
 #include "src/planning/packed_model.h"
 #include "src/planning/run_warnings.h"
@@ -235,6 +235,18 @@ PersistentLayout layout_of(const RunPrograms& programs) {
   return layout;
 }
 
+/// Names the tensors of a model that a training program reads and writes.
+void bind(const Model& model, int64_t batch_size, BoundProgram& train) {
+  train.input = model.input;
+  train.positions = model.positions;
+  train.target = model.target;
+  train.step = model.step;
+  train.loss = model.loss;
+  train.output = model.output;
+  train.batch_size = batch_size;
+  train.layers = layer_table(model.graph);
+}
+
 /// Replaces layers that are sampled or split over the ranks.
 Status lay_out(Model& model, const Recipe& recipe, Rank rank, RunPrograms& programs,
                GatheredTables& tables) {
@@ -306,14 +318,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     programs.trained_parameter_count += model.graph.tensor(parameter).whole_type().shape.elements();
   }
   BoundProgram& train = programs.train;
-  train.input = model.input;
-  train.positions = model.positions;
-  train.target = model.target;
-  train.step = model.step;
-  train.loss = model.loss;
-  train.output = model.output;
-  train.batch_size = options.batch_size;
-  train.layers = layer_table(model.graph);
+  bind(model, options.batch_size, train);
   const bool accumulates = recipe.accumulate_steps > 1;
   UpdateSources from{gradients, rules, accumulates ? kNoTensor : model.step, loss_scale};
   ParameterGathers gathers;
@@ -432,7 +437,33 @@ Result<RunPrograms> compile_run(const ModelSpec& model, const Recipe& recipe,
   return programs;
 }
 
+std::vector<std::string> exchanges_of(const RunPrograms& programs, int64_t micro_batches) {
+  std::vector<std::string> names;
+  const auto add = [&](const Program& program) {
+    for (const NodeId k : program.order) {
+      const Node& node = program.graph.node(k);
+      if (starts_exchange(node.op->type())) names.push_back(node.name);
+    }
+  };
+  for (int64_t k = 0; k < micro_batches; ++k) add(programs.train.program);
+  if (programs.update.has_value()) add(programs.update->program);
+  return names;
+}
+
+int64_t exchanges_in(const Program& program) {
+  return std::ranges::count_if(program.graph.nodes(),
+                               [](const Node& node) { return starts_exchange(node.op->type()); });
+}
+
 namespace {
+
+/// Returns the exchanges of a step.
+std::vector<PlannedExchange> plan_step_exchanges(const RunPrograms& programs,
+                                                 const RunShape& shape) {
+  std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
+  if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
+  return plan_exchanges(all, shape.ranks);
+}
 
 /// Returns the bytes that sharding saves on a rank for tensors that `is_counted` accepts.
 template <typename F>
@@ -533,9 +564,9 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.memory.activation_bytes += transient - train.transient_bytes;
   // Persistent memory that later programs add is counted as optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
-  plan.exchanges = plan_exchanges(programs, shape);
+  plan.exchanges = plan_step_exchanges(programs, shape);
   if (programs.evaluate.has_value()) {
-    plan.evaluation_exchanges = plan_exchanges(programs.evaluate->program, shape.ranks);
+    plan.evaluation_exchanges = plan_exchanges({{programs.evaluate->program}}, shape.ranks);
   }
   plan.shard_saved_bytes = bytes_saved_by_shards(
       programs, [](const TensorInfo& t) { return t.role == Role::kOptimizerState; });

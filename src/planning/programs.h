@@ -23,8 +23,8 @@ namespace trainyard {
 /// The tensors of a program that the loop writes and reads, by id in its graph.
 struct ProgramIds {
   TensorId input = kNoTensor;
-  TensorId positions = kNoTensor;      // of rows of documents, if a layer reads them
-  TensorId target = kNoTensor;         // only in training programs
+  TensorId positions = kNoTensor;  // of rows of documents, if a layer reads them
+  TensorId target = kNoTensor;     // only in training programs
   // Training on documents in several parts: F32 [1], the part's share of the batch's counted tokens
   // times the number of parts, by which its loss is multiplied before it is differentiated.
   TensorId loss_share = kNoTensor;

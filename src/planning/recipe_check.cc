@@ -284,10 +284,11 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
     violations.add(
         "FIELD_OUT_OF_RANGE", "recipe.validation_split",
         number(r.validation_split) + " of " + std::to_string(shape.train_rows + held_out) +
-            (schema.stream() ? " windows" : schema.documents ? " rows of documents" : " rows") +
-            " leaves no " +
-            (held_out == 0 ? "validation" : "training") + (schema.stream() ? " window" : " row") +
-            ", expected a share that leaves both");
+            (schema.stream()    ? " windows"
+             : schema.documents ? " rows of documents"
+                                : " rows") +
+            " leaves no " + (held_out == 0 ? "validation" : "training") +
+            (schema.stream() ? " window" : " row") + ", expected a share that leaves both");
     return;
   }
   if (!r.drop_last) {
@@ -332,8 +333,8 @@ Status check_kept(const Recipe& r, const RunShape& shape) {
 /// Documents say themselves which tokens count, by the label -1.
 void check_document_loss(const Objective& objective, Violations& violations) {
   if (objective.attributes.find("ignore_index") == nullptr) return;
-  violations.add("FIELD_CONFLICT", "model.loss." + std::string(objective.loss->field) +
-                                       ".ignore_index",
+  violations.add("FIELD_CONFLICT",
+                 "model.loss." + std::string(objective.loss->field) + ".ignore_index",
                  "does not go with dataset.documents, where documents.loss decides which tokens "
                  "count; remove it");
 }

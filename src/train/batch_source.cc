@@ -42,8 +42,8 @@ Loader::Options BatchSource::options(int64_t first_step) const {
   options.mixer = make_mixer(recipe.augmentation, schema);
   options.samples = kind_ != Kind::kHost;
   // A split head computes the loss of the rows of all ranks.
-  options.parts = inputs_.shape.micro_batches *
-                  (splits_head(recipe.shard) ? int64_t{1} : inputs_.shape.ranks);
+  options.parts =
+      inputs_.shape.micro_batches * (splits_head(recipe.shard) ? int64_t{1} : inputs_.shape.ranks);
   if (kind_ == Kind::kStaged) options.stored_rows = inputs_.shape.rank_batch;
   if (kind_ == Kind::kResident) options.prefetch_batches = kStepsTogetherMax;
   return options;

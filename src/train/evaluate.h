@@ -56,8 +56,8 @@ class Evaluator {
                       RowsFrom from = RowsFrom::kHost);
 
  private:
-  /// Runs the program once. Afterwards batch_ contains the input and the targets if the metrics need
-  /// them.
+  /// Runs the program once. Afterwards batch_ contains the input and the targets if the metrics
+  /// need them.
   void run(const Partition& partition, std::span<const int64_t> selected, RowsFrom from);
   int32_t label_of(const Partition& partition, int64_t row, size_t i, size_t position) const;
   void add_row(const Partition& partition, int64_t row, size_t i, std::span<const float> output,

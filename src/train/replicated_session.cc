@@ -314,10 +314,11 @@ void ReplicatedSession::evaluate(std::span<const std::byte> input,
   share_state();
   shared_rows_.clear();
   evaluates_ = true;
-  run_all([this, input, positions](
-              Replicas& all,
-              size_t r) { all.sessions[r]->evaluate(of_rank(input, r), of_rank(positions, r)); },
-          limits_.first_s);
+  run_all(
+      [this, input, positions](Replicas& all, size_t r) {
+        all.sessions[r]->evaluate(of_rank(input, r), of_rank(positions, r));
+      },
+      limits_.first_s);
   evaluates_ = false;
   ++evaluations_;
 }

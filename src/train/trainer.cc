@@ -62,7 +62,8 @@ void name_weights(TrainJob& job) {
 Result<Split> split_job(const TrainJob& job, Dataset& data, const RunShape& shape) {
   const DatasetSchema& schema = data.schema();
   const SplitRule rule = job.recipe.split_rule();
-  Split split = split_dataset(schema, data.train(), shape.context_length, rule);
+  Split split = schema.documents ? split_documents(schema, data.train(), shape.context_length, rule)
+                                 : split_dataset(schema, data.train(), shape.context_length, rule);
   TRAINYARD_CHECK(std::ssize(split.train) == shape.train_rows &&
                       std::ssize(split.validation) == shape.validation_rows,
                   "the split has other row counts than the plan");
@@ -222,10 +223,10 @@ std::optional<std::string> find_uncounted_documents(const OpenJob& open, const S
     for (const int64_t document : split.packed->documents_of(row)) {
       const auto at = static_cast<size_t>(document);
       const int64_t length = train.starts[at + 1] - train.starts[at];
-      const auto counted = train.counted.subspan(static_cast<size_t>(train.starts[at]),
-                                                 static_cast<size_t>(length));
-      const auto seen = counted.first(
-          static_cast<size_t>(std::min(length, split.packed->context_length)));
+      const auto counted =
+          train.counted.subspan(static_cast<size_t>(train.starts[at]), static_cast<size_t>(length));
+      const auto seen =
+          counted.first(static_cast<size_t>(std::min(length, split.packed->context_length)));
       ++documents;
       // Documents without any counted token have a warning of their dataset.
       if (std::ranges::find(counted, 1) != counted.end() &&

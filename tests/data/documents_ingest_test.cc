@@ -47,7 +47,8 @@ IngestedFiles ingest_documents(const std::string& lines, const DocumentsOptions&
 std::vector<std::string> violations_of(const IngestedFiles& d) {
   std::vector<std::string> texts;
   if (d.ok()) return texts;
-  for (const FieldViolation& v : d.error().violations) texts.push_back(v.field + ": " + v.description);
+  for (const FieldViolation& v : d.error().violations)
+    texts.push_back(v.field + ": " + v.description);
   return texts;
 }
 
@@ -82,11 +83,15 @@ TEST(DocumentsIngest, AllTokensButTheFirstCanCount) {
   options.loss = "all";
   const IngestedFiles d = ingest_documents(golden_lines(), options);
   ASSERT_TRUE(d.ok()) << d.message();
-  EXPECT_EQ(d->schema().documents->train.counted, d->schema().documents->train.tokens() - d->train().rows);
+  EXPECT_EQ(d->schema().documents->train.counted,
+            d->schema().documents->train.tokens() - d->train().rows);
 }
 
 TEST(DocumentsIngest, TheEndTokenCanBeLeftOut) {
-  const std::string lines = R"({"text": "the then"})" "\n" R"({"prompt": "a", "completion": "b"})" "\n";
+  const std::string lines = R"({"text": "the then"})"
+                            "\n"
+                            R"({"prompt": "a", "completion": "b"})"
+                            "\n";
   const IngestedFiles with = ingest_documents(lines);
   DocumentsOptions options;
   options.end_token = false;
@@ -122,7 +127,8 @@ TEST(DocumentsIngest, BadLinesAreAllNamedWithLineAndMember) {
   EXPECT_EQ(d.error().reason, "DATASET_INVALID");
   const std::vector<std::string> starts = {
       "data: line 2, member 'messages': is empty",
-      "data: line 3, member 'messages[0].role': 'assistant' begins the chat, expected system or user",
+      "data: line 3, member 'messages[0].role': 'assistant' begins the chat, expected system or "
+      "user",
       "data: line 4, member 'messages[1].role': 'user' follows a message of the user, expected "
       "assistant",
       "data: line 5, member 'messages[1].content': is an empty answer",
@@ -178,7 +184,8 @@ TEST(DocumentsIngest, RefusesWhatCannotBeRead) {
   EXPECT_TRUE(IngestedFiles(request, {{"data", "{\"text\": \"a\"}\n"}})
                   .message()
                   .starts_with("sources: there is no tokenizer"));
-  EXPECT_FALSE(IngestedFiles(request, {{"data", "{\"text\": \"a\"}\n"}, {"tokenizer_json", "{}"}}).ok());
+  EXPECT_FALSE(
+      IngestedFiles(request, {{"data", "{\"text\": \"a\"}\n"}, {"tokenizer_json", "{}"}}).ok());
 }
 
 TEST(DocumentsIngest, TheTestShareIsDrawnByWholeDocuments) {
@@ -222,7 +229,14 @@ TEST(DocumentsIngest, ADamagedFolderIsNoticed) {
 }
 
 TEST(TextIngest, TextsOfJsonLinesEndWithATokenOfTheirOwn) {
-  const std::string lines = R"({"t": "ab"})" "\n" R"({"t": "b"})" "\n" R"({"t": "aab"})" "\n" R"({"t": "a"})" "\n";
+  const std::string lines = R"({"t": "ab"})"
+                            "\n"
+                            R"({"t": "b"})"
+                            "\n"
+                            R"({"t": "aab"})"
+                            "\n"
+                            R"({"t": "a"})"
+                            "\n";
   TextOptions options;
   options.field = "t";
   options.end_token = true;

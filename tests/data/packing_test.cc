@@ -11,6 +11,7 @@
 
 #include "src/base/philox.h"
 #include "src/data/load/loader.h"
+#include "src/data/statistics.h"
 #include "tests/data/data_samples.h"
 
 namespace trainyard {
@@ -234,7 +235,7 @@ TEST(DocumentsSchema, LengthsAreReadBackAndChecked) {
   const Documents d({3, 7, 7, 1});
   EXPECT_EQ(d.counts.quantile(0.5), 3);
   EXPECT_EQ(d.counts.quantile(0.75), 7);
-  EXPECT_EQ(d.counts.statistics().mean, 4.5);
+  EXPECT_EQ(measure_lengths(d.counts).mean, 4.5);
   const std::string text = schema_text(d.schema);
   const auto back = parse_schema(text);
   ASSERT_TRUE(back.ok()) << back.error().message;

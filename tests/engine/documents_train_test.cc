@@ -207,8 +207,9 @@ TEST(DocumentTraining, RefusesWhatHasNoMeaning) {
   EXPECT_EQ(message([](TrainJob&) {}), "accepted");
   const std::string one = message([](TrainJob& job) { job.recipe.context_length = 1; });
   EXPECT_TRUE(one.starts_with("recipe.context_length: 1 token")) << one;
-  const std::string ignored = message(
-      [](TrainJob& job) { job.model.loss = {"SoftmaxCrossEntropyLoss", {{"ignore_index", int64_t{2}}}}; });
+  const std::string ignored = message([](TrainJob& job) {
+    job.model.loss = {"SoftmaxCrossEntropyLoss", {{"ignore_index", int64_t{2}}}};
+  });
   EXPECT_TRUE(ignored.starts_with("model.loss.softmax_cross_entropy.ignore_index: ")) << ignored;
   const auto recurrent = [](TrainJob& job) {
     job.model = {};

@@ -10,9 +10,8 @@
 namespace trainyard {
 namespace {
 
-constexpr const char* kExpected =
-    R"(expected {"messages": [{"role": ..., "content": ...}, ...]}, )"
-    R"({"prompt": ..., "completion": ...} or {"text": ...})";
+constexpr const char* kExpected = R"(expected {"messages": [{"role": ..., "content": ...}, ...]}, )"
+                                  R"({"prompt": ..., "completion": ...} or {"text": ...})";
 constexpr size_t kOthersMax = 64;  // names of members that are not read, for the warning
 
 std::string member_place(const std::string& place, const std::string& member) {
@@ -64,7 +63,9 @@ class DocumentHandler final : public nlohmann::json_sax<nlohmann::json> {
     }
     return true;
   }
-  bool null() override { return skipped_ > 0 || depth_ > 0 ? other_value("null", true) : refuse_top(); }
+  bool null() override {
+    return skipped_ > 0 || depth_ > 0 ? other_value("null", true) : refuse_top();
+  }
   bool boolean(bool) override { return scalar("true or false"); }
   bool number_integer(number_integer_t) override { return scalar("a number"); }
   bool number_unsigned(number_unsigned_t) override { return scalar("a number"); }
@@ -138,9 +139,9 @@ class DocumentHandler final : public nlohmann::json_sax<nlohmann::json> {
     } else if (!is_member(name_)) {
       add_other(name_);
     } else if (!is_null) {
-      refuse(name_, what + ", expected " +
-                        (name_ == "messages" ? "a list of {\"role\": ..., \"content\": ...}"
-                                             : "text"));
+      refuse(name_,
+             what + ", expected " +
+                 (name_ == "messages" ? "a list of {\"role\": ..., \"content\": ...}" : "text"));
     }
     return true;
   }
@@ -207,8 +208,9 @@ class ChatCheck {
       : place_(place), answers_(answers), problems_(problems) {}
   bool run(const std::vector<Message>& messages) {
     if (messages.empty()) {
-      refuse("messages", "is empty, expected at least a question of the user and an answer of the "
-                         "assistant");
+      refuse("messages",
+             "is empty, expected at least a question of the user and an answer of the "
+             "assistant");
       return ok_;
     }
     std::string_view before;
@@ -280,11 +282,11 @@ bool check_members(const DocumentLine& line, const std::string& place, bool answ
     return false;
   };
   if (kinds > 1) {
-    return refuse("", std::string("has ") +
-                          (line.messages ? pair ? "messages and prompt or completion"
-                                                : "messages and text"
-                                         : "prompt or completion and text") +
-                          ", expected only one kind of document in a line");
+    return refuse(
+        "", std::string("has ") +
+                (line.messages ? pair ? "messages and prompt or completion" : "messages and text"
+                               : "prompt or completion and text") +
+                ", expected only one kind of document in a line");
   }
   if (kinds == 0) {
     const bool shared = others.contains("conversations");

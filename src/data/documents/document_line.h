@@ -24,8 +24,8 @@ struct DocumentLine {
   std::optional<std::string> prompt, completion, text;
 };
 
-/// Reads the object of a line. Adds all its problems to `problems`; `place` names the line. Adds the
-/// names of members that are not read to `others`. Returns nullopt if the line has a problem.
+/// Reads the object of a line. Adds all its problems to `problems`; `place` names the line. Adds
+/// the names of members that are not read to `others`. Returns nullopt if the line has a problem.
 /// `answers`: only answers count, so a document must have one.
 std::optional<DocumentLine> read_document_line(std::string_view line, const std::string& place,
                                                bool answers, Problems& problems,

@@ -42,7 +42,8 @@ class DocumentEncoder {
       append_text(line, rows);
     }
     if (rows.tokens.size() == first) return dataset_error("text", "has no token");
-    if (options_.loss == "all") std::fill(rows.counted.begin() + offset(first), rows.counted.end(), 1);
+    if (options_.loss == "all")
+      std::fill(rows.counted.begin() + offset(first), rows.counted.end(), 1);
     rows.counted[first] = 0;  // nothing comes before it, from which it could be predicted
     rows.starts.push_back(std::ssize(rows.tokens));
     ++rows.rows;
@@ -159,7 +160,8 @@ class SeenDocuments {
  private:
   static uint64_t hash_of(std::span<const int32_t> tokens) {
     uint64_t hash = 14695981039346656037u;
-    for (const int32_t token : tokens) hash = (hash ^ static_cast<uint32_t>(token)) * 1099511628211u;
+    for (const int32_t token : tokens)
+      hash = (hash ^ static_cast<uint32_t>(token)) * 1099511628211u;
     return hash;
   }
   const TypedRows& rows_;
@@ -206,12 +208,13 @@ void add_uncounted(const TypedRows& train, std::vector<DataWarning>& warnings) {
     without += std::find(begin, end, 1) == end ? 1 : 0;
   }
   if (without == 0) return;
-  warnings.push_back({"NOTHING_COUNTED",
-                      {},
-                      without,
-                      std::to_string(without) + " of " + std::to_string(train.rows) +
-                          " documents have no token that counts in the loss, so that nothing is "
-                          "learned from them: they have a single token, or no answer. Remove them."});
+  warnings.push_back(
+      {"NOTHING_COUNTED",
+       {},
+       without,
+       std::to_string(without) + " of " + std::to_string(train.rows) +
+           " documents have no token that counts in the loss, so that nothing is "
+           "learned from them: they have a single token, or no answer. Remove them."});
 }
 
 void add_unknown(const TypedRows& train, const TextSchema& text,
@@ -251,7 +254,8 @@ void add_unread(const std::set<std::string>& others, std::vector<DataWarning>& w
 Status check_options(const DocumentsOptions& options, bool has_test,
                      const PretrainedTokenizer& tokenizer) {
   if (options.loss != "answers" && options.loss != "all") {
-    return dataset_error("documents.loss", quoted_value(options.loss) + ", expected answers or all");
+    return dataset_error("documents.loss",
+                         quoted_value(options.loss) + ", expected answers or all");
   }
   if (Status s = check_test_share(options.test_share, has_test, "documents.test_share"); !s.ok()) {
     return s;
@@ -299,8 +303,9 @@ Result<TypedDataset> read_documents_dataset(const DocumentsOptions& options, Tok
   schema.documents = DocumentsSchema{count_documents(result.train), count_documents(result.test),
                                      encoder.template_name()};
   if (schema.documents->train.counted == 0) {
-    return dataset_error("data", "no token of any document counts in the loss; expected documents "
-                                 "of at least 2 tokens, or documents.loss: all");
+    return dataset_error("data",
+                         "no token of any document counts in the loss; expected documents "
+                         "of at least 2 tokens, or documents.loss: all");
   }
   add_uncounted(result.train, schema.warnings);
   add_copies(result.train, result.test, schema.warnings);

@@ -111,9 +111,8 @@ Result<TypedDataset> read_arrays(const IngestRequest& request, const SourcePaths
 Result<TypedDataset> read_documents(const IngestRequest& request, const SourcePaths& paths) {
   TokenizerFiles files;
   for (const IngestSource& source : request.sources) {
-    const auto file = std::ranges::find(kTokenizerFiles, source.role, [](const auto& f) {
-      return f.first;
-    });
+    const auto file =
+        std::ranges::find(kTokenizerFiles, source.role, [](const auto& f) { return f.first; });
     if (file == kTokenizerFiles.end()) continue;
     const bool alone = source.role == "tokenizer" && !source.name.empty();
     Result<std::string> content = read_file(source.path, kTokenizerBytesMax);
@@ -125,8 +124,9 @@ Result<TypedDataset> read_documents(const IngestRequest& request, const SourcePa
     files.emplace(alone ? source.name : std::string(file->second), *std::move(content));
   }
   if (files.empty()) {
-    return dataset_error("sources", "there is no tokenizer: a file of a role from tokenizer on is "
-                                    "required, such as tokenizer_json");
+    return dataset_error("sources",
+                         "there is no tokenizer: a file of a role from tokenizer on is "
+                         "required, such as tokenizer_json");
   }
   return read_documents_dataset(request.documents, std::move(files), path_of(paths, "data"),
                                 path_of(paths, "test"));
@@ -172,10 +172,7 @@ const std::vector<SourceFormat>& source_formats() {
        {kDataAndTest, {{"inputs", "targets"}, {"test_inputs", "test_targets"}}},
        read_arrays,
        write<&Request::arrays>},
-      {"documents",
-       {with_tokenizer(kDataAndTest)},
-       read_documents,
-       write<&Request::documents>},
+      {"documents", {with_tokenizer(kDataAndTest)}, read_documents, write<&Request::documents>},
   };
   return formats;
 }

@@ -25,9 +25,9 @@ int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last);
 
 struct Batch {
   int64_t rows = 0;
-  std::vector<float> input;           // [rows, ...]; empty for text
-  std::vector<int32_t> tokens;        // [rows, T]; only for text
-  std::vector<int32_t> positions;     // [rows, T], of documents: each token's place in its document
+  std::vector<float> input;        // [rows, ...]; empty for text
+  std::vector<int32_t> tokens;     // [rows, T]; only for text
+  std::vector<int32_t> positions;  // [rows, T], of documents: each token's place in its document
   // [rows], or the next tokens [rows, T], of documents -1 where the next token does not count
   std::vector<int32_t> target_class;
   std::vector<float> target_shares;   // [rows, classes], the targets of mixed images
@@ -35,7 +35,7 @@ struct Batch {
   // [rows], for a device that gathers the rows itself. They replace input and target; of the
   // vectors above only target_class is filled, if each row has a class.
   std::vector<kernels::ResidentSample> samples;
-  std::vector<uint8_t> stored;  // [rows, C, H, W], the staged rows to which `samples` refer
+  std::vector<uint8_t> stored;     // [rows, C, H, W], the staged rows to which `samples` refer
   std::vector<float> loss_shares;  // [parts] of documents, see Loader::Options::parts
 
   std::span<const std::byte> input_bytes() const {

@@ -187,8 +187,7 @@ Split split_documents(const DatasetSchema& schema, const Partition& train, int64
                       const SplitRule& rule) {
   std::vector<int64_t> by_length(static_cast<size_t>(train.rows));
   std::iota(by_length.begin(), by_length.end(), int64_t{0});
-  std::ranges::stable_sort(by_length, {},
-                           [&](int64_t i) { return length_of(train.starts, i); });
+  std::ranges::stable_sort(by_length, {}, [&](int64_t i) { return length_of(train.starts, i); });
   const std::vector<bool> held = held_out_by_length(train.rows, rule);
   std::vector<bool> held_out(by_length.size());
   for (size_t i = 0; i < held.size(); ++i) held_out[static_cast<size_t>(by_length[i])] = held[i];
@@ -220,8 +219,8 @@ std::shared_ptr<const PackedRows> pack_all(const DatasetSchema& schema, const Pa
                                            int64_t context_length, bool packs) {
   std::vector<int64_t> documents(static_cast<size_t>(partition.rows));
   std::iota(documents.begin(), documents.end(), int64_t{0});
-  return std::make_shared<const PackedRows>(pack_documents(
-      partition.starts, documents, context_length, packs, padding_of(schema.text)));
+  return std::make_shared<const PackedRows>(
+      pack_documents(partition.starts, documents, context_length, packs, padding_of(schema.text)));
 }
 
 void copy_packed_row(const Partition& partition, int64_t row, std::span<int32_t> tokens,
@@ -230,8 +229,8 @@ void copy_packed_row(const Partition& partition, int64_t row, std::span<int32_t>
   size_t at = 0;
   for (const int64_t document : packed.documents_of(row)) {
     const auto first = static_cast<size_t>(partition.starts[static_cast<size_t>(document)]);
-    const auto length = static_cast<size_t>(
-        std::min(length_of(partition.starts, document), packed.context_length));
+    const auto length =
+        static_cast<size_t>(std::min(length_of(partition.starts, document), packed.context_length));
     for (size_t i = 0; i < length; ++i, ++at) {
       tokens[at] = partition.tokens[first + i];
       positions[at] = static_cast<int32_t>(i);

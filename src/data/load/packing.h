@@ -2,9 +2,9 @@
 //
 // A document takes as many places as it has tokens; a longer one than a row is cut to its first
 // tokens. Documents are placed from the longest to the shortest, each in the row with the least
-// room that is enough for it (best fit decreasing: Johnson 1973), so the number of rows follows from
-// the lengths alone, and planning counts them without the data. Without packing, each document has
-// a row of its own.
+// room that is enough for it (best fit decreasing: Johnson 1973), so the number of rows follows
+// from the lengths alone, and planning counts them without the data. Without packing, each document
+// has a row of its own.
 //
 // The tokens of a row, their places and targets: token i of a document has place i, and its target
 // is token i + 1, if that one counts, else -1. Behind the last document, tokens are the padding
@@ -25,8 +25,8 @@ namespace trainyard {
 /// The rows of one partition's documents.
 struct PackedRows {
   int64_t context_length = 0;
-  int32_t padding = 0;              // the token behind the last document of a row
-  std::vector<int64_t> documents;   // of all rows, one row after the other
+  int32_t padding = 0;                // the token behind the last document of a row
+  std::vector<int64_t> documents;     // of all rows, one row after the other
   std::vector<int64_t> firsts = {0};  // [rows + 1], where the documents of each row begin
 
   int64_t rows() const { return std::ssize(firsts) - 1; }
@@ -49,7 +49,7 @@ int64_t count_packed_rows(const std::map<int64_t, int64_t>& lengths, int64_t con
 struct DocumentRows {
   int64_t train = 0, validation = 0, test = 0;
   int64_t train_documents = 0, train_tokens = 0;  // what is trained on, without what is cut off
-  int64_t cut_documents = 0, cut_tokens = 0;  // of all documents that are not of the test set
+  int64_t cut_documents = 0, cut_tokens = 0;      // of all documents that are not of the test set
 };
 /// Counts the rows from the schema alone.
 DocumentRows count_document_rows(const DatasetSchema& schema, int64_t context_length,

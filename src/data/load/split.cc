@@ -11,7 +11,6 @@
 #include "src/base/violations.h"
 #include "src/data/class_draw.h"
 #include "src/data/dataset.h"
-#include "src/data/load/packing.h"
 #include "src/data/load/windows.h"
 
 namespace trainyard {
@@ -168,7 +167,6 @@ std::vector<int64_t> count_training_classes(const DatasetSchema& schema, const S
 
 Split split_dataset(const DatasetSchema& schema, const Partition& train, int64_t context_length,
                     const SplitRule& rule) {
-  if (schema.documents) return split_documents(schema, train, context_length, rule);
   if (schema.stream()) {
     const WindowPlan plan = plan_windows(schema, context_length, rule.share);
     return {window_starts(0, plan.train, context_length),

@@ -56,7 +56,7 @@ int64_t count_validation_rows(const DatasetSchema& schema, const SplitRule& rule
 std::vector<int64_t> count_training_classes(const DatasetSchema& schema, const SplitRule& rule);
 
 /// Returns the split of a dataset's training rows `train`; for a stream, of its windows of
-/// `context_length` tokens.
+/// `context_length` tokens. Not for documents (split_documents()).
 Split split_dataset(const DatasetSchema& schema, const Partition& train, int64_t context_length,
                     const SplitRule& rule);
 

@@ -123,8 +123,8 @@ Result<Texts> read_texts(const TextOptions& options, const std::filesystem::path
     if (!options.field.empty()) {
       return dataset_error("text.field", "has no effect on a folder or an archive of .txt files");
     }
-    ASSIGN_OR_RETURN(Texts texts, read_files_texts(path, what, options.tokenizer == "byte",
-                                                   options.end_token));
+    ASSIGN_OR_RETURN(Texts texts,
+                     read_files_texts(path, what, options.tokenizer == "byte", options.end_token));
     if (texts.text.empty()) return dataset_error(what, "the files are empty");
     return texts;
   }
@@ -134,10 +134,10 @@ Result<Texts> read_texts(const TextOptions& options, const std::filesystem::path
                          "it, or give a folder of .txt files, or JSON lines with text.field");
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
-  ASSIGN_OR_RETURN(Texts texts, options.field.empty()
-                                    ? read_file_text(*source, what)
-                                    : read_member_texts(*source, nfc(options.field),
-                                                        options.end_token, what));
+  ASSIGN_OR_RETURN(Texts texts,
+                   options.field.empty()
+                       ? read_file_text(*source, what)
+                       : read_member_texts(*source, nfc(options.field), options.end_token, what));
   if (texts.text.empty()) return dataset_error(what, "the file is empty");
   return texts;
 }
