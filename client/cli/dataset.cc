@@ -50,6 +50,7 @@ std::string shape_text(const v1::DatasetSchema& schema) {
   if (schema.has_text()) {
     const v1::DatasetSchema::Text& text = schema.text();
     const std::string of = " of " + grouped(text.vocabulary_size());
+    if (schema.has_documents()) return "documents, tokens" + of;
     return text.max_length() == 0 ? "a text, tokens" + of
                                   : grouped(text.max_length()) + " tokens" + of;
   }
