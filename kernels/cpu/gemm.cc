@@ -1,10 +1,13 @@
 #include "kernels/gemm.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/simd/elementwise.h"
+#include "kernels/cpu/stored.h"
 #include "kernels/cpu/team.h"
 
 namespace trainyard::kernels::cpu {
@@ -28,6 +31,7 @@ struct SlicedMatmul {
   std::vector<int64_t> offsets;  // offset of each slice's workspace
   WorkspaceLayout workspace;
 
+  SlicedMatmul() = default;
   template <typename F>
   SlicedMatmul(int64_t columns, int parts, const F& dims_of_slice) {
     for (int i = 0; i < parts; ++i) {
@@ -42,59 +46,134 @@ struct SlicedMatmul {
   }
 };
 
+// Rows of w are widened a part at a time, so that the widened part of a large w stays small.
+constexpr int64_t kWidenedBytesMax = int64_t{8} << 20;
+
+// Widens `rows` rows of `columns` numbers, which are `stride` elements apart in w and in `to`.
+void widen_weight(Stored stored, int64_t rows, int64_t columns, int64_t stride, const void* w,
+                  float* to) {
+  if (columns == stride) return widen_from(stored, rows * columns, w, to);
+  for (int64_t r = 0; r < rows; ++r) {
+    widen_from(stored, columns, element_of(stored, w, r * stride), to + r * stride);
+  }
+}
+
+// Copies columns [first, first + columns) of c to y, both [rows, width].
+void copy_columns(int64_t rows, int64_t width, int64_t first, int64_t columns, const float* c,
+                  float* y) {
+  if (c == y) return;
+  for (int64_t n = 0; n < rows; ++n) {
+    std::memcpy(y + n * width + first, c + n * width + first,
+                static_cast<size_t>(columns) * sizeof(float));
+  }
+}
+
 }  // namespace
 
 // y = x w^T + b, divided along K: each thread reads its own rows of w, which stay in its cache from
 // the update to the next step.
 struct GemmForward::Impl {
   GemmDims d;
-  SlicedMatmul product;
+  GemmForm form;
+  SlicedMatmul product;  // one for each part of a thread's rows of w
+  int64_t parts_each = 1;
+  std::vector<int64_t> widened;  // by thread: the offset of its widened rows
+  WorkspaceLayout workspace;
   Team& team;
-  Impl(const GemmDims& dims, bool bias, Team& t)
-      : d(dims),
-        product(d.K, parts_of(d, d.K, t.size()),
-                [&](int64_t k) {
-                  return MatmulDims{.M = d.N,
-                                    .N = k,
-                                    .K = d.F,
-                                    .a = {d.F, 1},
-                                    .b = {1, d.F},
-                                    .c = {d.K, 1},
-                                    .bias = bias,
-                                    .rows_alike = true};
-                }),
-        team(t) {}
+
+  // A thread's rows of w are multiplied in several parts only if the widened rows would be large.
+  static int64_t parts_of_slice(const GemmDims& d, const GemmForm& form, int slices) {
+    if (form.weight == Stored::kF32) return 1;
+    const int64_t bytes = (d.K + slices - 1) / slices * d.F * static_cast<int64_t>(sizeof(float));
+    return std::clamp<int64_t>((bytes + kWidenedBytesMax - 1) / kWidenedBytesMax, 1,
+                               std::max<int64_t>(1, d.K / slices / kColumnStep));
+  }
+
+  Impl(const GemmDims& dims, bool bias, Team& t, GemmForm how) : d(dims), form(how), team(t) {
+    const int slices = parts_of(d, d.K, team.size());
+    parts_each = parts_of_slice(d, form, slices);
+    product = SlicedMatmul(d.K, slices * static_cast<int>(parts_each), [&](int64_t k) {
+      return MatmulDims{.M = d.N,
+                        .N = k,
+                        .K = d.F,
+                        .a = {d.F, 1},
+                        .b = {1, d.F},
+                        .c = {d.K, 1},
+                        .bias = bias,
+                        .accumulate = form.adds,
+                        .rows_alike = !form.adds};
+    });
+    workspace.add(product.workspace.size_bytes());
+    if (form.weight == Stored::kF32) return;
+    int64_t rows = 0;
+    for (const Range& range : product.ranges) rows = std::max(rows, range.size());
+    for (int i = 0; i < slices; ++i) {
+      widened.push_back(workspace.add(rows * d.F * static_cast<int64_t>(sizeof(float))));
+    }
+  }
+
+  void run_part(int i, int thread, const float* x, const void* w, const float* b, float* y,
+                void* memory) {
+    const Range range = product.ranges[static_cast<size_t>(i)];
+    const int64_t k = range.begin;
+    const void* rows = element_of(form.weight, w, k * d.F);
+    if (form.weight != Stored::kF32) {
+      auto* wide = static_cast<float*>(at_offset(memory, widened[static_cast<size_t>(thread)]));
+      widen_weight(form.weight, range.size(), d.F, d.F, rows, wide);
+      rows = wide;
+    }
+    product.run(i, x, static_cast<const float*>(rows), b == nullptr ? nullptr : b + k, y + k,
+                memory);
+  }
 };
 
-GemmForward::GemmForward(const GemmDims& d, bool bias, Team& team)
-    : impl_(std::make_unique<Impl>(d, bias, team)) {}
+GemmForward::GemmForward(const GemmDims& d, bool bias, Team& team, GemmForm form)
+    : impl_(std::make_unique<Impl>(d, bias, team, form)) {}
 GemmForward::~GemmForward() = default;
-int64_t GemmForward::workspace_bytes() const { return impl_->product.workspace.size_bytes(); }
+int64_t GemmForward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
-void GemmForward::run(const float* x, const float* w, const float* b, float* y, void* workspace) {
-  check(impl_->d, x, w, y);
-  SlicedMatmul& product = impl_->product;
-  impl_->team.run(static_cast<int>(product.ranges.size()), [&](int i) {
-    const int64_t k = product.ranges[static_cast<size_t>(i)].begin;
-    product.run(i, x, w + k * impl_->d.F, b == nullptr ? nullptr : b + k, y + k, workspace);
+void GemmForward::run(const float* x, const void* w, const float* b, float* y, void* workspace,
+                      const float* c) {
+  Impl& m = *impl_;
+  check(m.d, x, w, y);
+  Contract("gemm_forward").holds((c != nullptr) == m.form.adds, "c", "is not as prepared");
+  const auto parts = static_cast<int>(std::ssize(m.product.ranges));
+  const auto each = static_cast<int>(m.parts_each);
+  m.team.run(parts / each, [&](int thread) {
+    for (int i = thread * each; i < (thread + 1) * each; ++i) {
+      const Range range = m.product.ranges[static_cast<size_t>(i)];
+      if (c != nullptr) copy_columns(m.d.N, m.d.K, range.begin, range.size(), c, y);
+      m.run_part(i, thread, x, w, b, y, workspace);
+    }
   });
 }
 
 // dx = dy w, divided along F; dw = dy^T x and db, divided along K like w in forward.
 struct GemmBackward::Impl {
   GemmDims d;
+  GemmForm form;
   std::unique_ptr<SlicedMatmul> data, weights;
-  int64_t weights_offset = 0;
+  int64_t weights_offset = 0, widened_offset = 0;
   int parts = 1;
   WorkspaceLayout workspace;
   Team& team;
-  Impl(const GemmDims& dims, bool wants_dx, bool wants_dw, Team& t) : d(dims), team(t) {
+  Impl(const GemmDims& dims, bool wants_dx, bool wants_dw, Team& t, GemmForm how)
+      : d(dims), form(how), team(t) {
     parts = parts_of(d, std::min(d.K, d.F), t.size());
     if (wants_dx) {
       data = std::make_unique<SlicedMatmul>(d.F, parts, [&](int64_t f) {
-        return MatmulDims{d.N, f, d.K, {d.K, 1}, {d.F, 1}, {d.F, 1}};
+        return MatmulDims{.M = d.N,
+                          .N = f,
+                          .K = d.K,
+                          .a = {d.K, 1},
+                          .b = {d.F, 1},
+                          .c = {d.F, 1},
+                          .accumulate = form.adds};
       });
       workspace.add(data->workspace.size_bytes());
+      if (form.weight != Stored::kF32) {
+        widened_offset = workspace.add(d.K * d.F * static_cast<int64_t>(sizeof(float)));
+      }
     }
     if (wants_dw) {
       weights = std::make_unique<SlicedMatmul>(d.K, parts, [&](int64_t k) {
@@ -103,26 +182,41 @@ struct GemmBackward::Impl {
       weights_offset = workspace.add(weights->workspace.size_bytes());
     }
   }
+
+  // Each thread widens the columns of w that it multiplies.
+  void run_data(int i, const void* w, const float* dy, float* dx, void* memory) {
+    const Range range = data->ranges[static_cast<size_t>(i)];
+    const void* columns = element_of(form.weight, w, range.begin);
+    if (form.weight != Stored::kF32) {
+      auto* wide = static_cast<float*>(at_offset(memory, widened_offset)) + range.begin;
+      widen_weight(form.weight, d.K, range.size(), d.F, columns, wide);
+      columns = wide;
+    }
+    data->run(i, dy, static_cast<const float*>(columns), nullptr, dx + range.begin, memory);
+  }
 };
 
-GemmBackward::GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team)
-    : impl_(std::make_unique<Impl>(d, wants_dx, wants_dw, team)) {}
+GemmBackward::GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team,
+                           GemmForm form)
+    : impl_(std::make_unique<Impl>(d, wants_dx, wants_dw, team, form)) {}
 GemmBackward::~GemmBackward() = default;
 int64_t GemmBackward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
 // dx, dw and db are computed in one parallel region: a thread that has finished its dx continues
 // with its dw.
-void GemmBackward::run(const float* x, const float* w, const float* dy, float* dx, float* dw,
-                       float* db, void* workspace) {
+void GemmBackward::run(const float* x, const void* w, const float* dy, float* dx, float* dw,
+                       float* db, void* workspace, const float* c) {
   Impl& m = *impl_;
   check<float>(m.d, x, w, dy, dx, dw);
   Contract("gemm_backward")
       .holds(dx == nullptr || m.data != nullptr, "dx", "was not prepared")
-      .holds(dw == nullptr || m.weights != nullptr, "dw", "was not prepared");
+      .holds(dw == nullptr || m.weights != nullptr, "dw", "was not prepared")
+      .holds((c != nullptr) == (m.form.adds && dx != nullptr), "c", "is not as prepared");
   m.team.run(m.parts, [&](int i) {
     if (dx != nullptr) {
-      const int64_t f = m.data->ranges[static_cast<size_t>(i)].begin;
-      m.data->run(i, dy, w + f, nullptr, dx + f, workspace);
+      const Range f = m.data->ranges[static_cast<size_t>(i)];
+      if (c != nullptr) copy_columns(m.d.N, m.d.F, f.begin, f.size(), c, dx);
+      m.run_data(i, w, dy, dx, workspace);
     }
     const Range k = part_of(m.d.K, i, m.parts, kColumnStep);
     if (dw != nullptr) {

@@ -13,12 +13,12 @@ struct ModuleName {
   std::string_view name, layers;
 };
 constexpr std::array kModuleNames = {
-    ModuleName{"q_proj", "h*_q"},          ModuleName{"k_proj", "h*_k"},
-    ModuleName{"v_proj", "h*_v"},          ModuleName{"o_proj", "h*_o"},
-    ModuleName{"gate_proj", "h*_gate"},    ModuleName{"up_proj", "h*_up"},
-    ModuleName{"down_proj", "h*_down"},    ModuleName{"c_attn", "h*_attn_qkv"},
-    ModuleName{"c_proj", "h*_attn_proj"},  ModuleName{"c_proj", "h*_mlp_proj"},
-    ModuleName{"c_fc", "h*_mlp_fc"},       ModuleName{"lm_head", "head"},
+    ModuleName{"q_proj", "h*_q"},         ModuleName{"k_proj", "h*_k"},
+    ModuleName{"v_proj", "h*_v"},         ModuleName{"o_proj", "h*_o"},
+    ModuleName{"gate_proj", "h*_gate"},   ModuleName{"up_proj", "h*_up"},
+    ModuleName{"down_proj", "h*_down"},   ModuleName{"c_attn", "h*_attn_qkv"},
+    ModuleName{"c_proj", "h*_attn_proj"}, ModuleName{"c_proj", "h*_mlp_proj"},
+    ModuleName{"c_fc", "h*_mlp_fc"},      ModuleName{"lm_head", "head"},
 };
 
 }  // namespace
