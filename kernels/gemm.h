@@ -24,13 +24,12 @@ struct GemmDims {
 inline void check(const GemmDims& d) {
   Contract("gemm").size("N", d.N).size("K", d.K).size("F", d.F);
 }
-template <typename T>
-void check(const GemmDims& d, const T* x, const void* w, const T* y) {
+inline void check(const GemmDims& d, const void* x, const void* w, const void* y) {
   check(d);
   Contract("gemm_forward").given("x", x).given("w", w).given("y", y);
 }
-template <typename T>
-void check(const GemmDims& d, const T* x, const void* w, const T* dy, const T* dx, const T* dw) {
+inline void check(const GemmDims& d, const void* x, const void* w, const void* dy, const void* dx,
+                  const void* dw) {
   check(d);
   Contract("gemm_backward")
       .holds(dw == nullptr || x != nullptr, "x", "is missing")
@@ -54,10 +53,16 @@ namespace cpu {
 enum class Stored : uint8_t { kF32, kBf16, kF16 };
 inline int64_t size_of(Stored stored) { return stored == Stored::kF32 ? 4 : 2; }
 
-/// With `adds`, c is given.
+/// Returns whether the CPU multiplies bfloat16 numbers as they are.
+bool multiplies_bf16();
+
+/// With `adds`, c is given. With `bf16` (only if multiplies_bf16()), x, w and dy
+/// are stored in bfloat16 and multiplied as they are; so is the result, y or dx, and c, with
+/// `bf16_result`.
 struct GemmForm {
   Stored weight = Stored::kF32;
   bool adds = false;
+  bool bf16 = false, bf16_result = false;
 };
 
 class GemmForward {
@@ -65,22 +70,23 @@ class GemmForward {
   GemmForward(const GemmDims& d, bool bias, Team& team, GemmForm form = {});
   ~GemmForward();
   int64_t workspace_bytes() const;
-  void run(const float* x, const void* w, const float* b, float* y, void* workspace,
-           const float* c = nullptr);
+  void run(const void* x, const void* w, const float* b, void* y, void* workspace,
+           const void* c = nullptr);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// run() may compute dx and dw only if the constructor was asked for them, db always.
+/// run() may compute dx and dw only if the constructor was asked for them, db always, but not from
+/// dy in bfloat16.
 class GemmBackward {
  public:
   GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team, GemmForm form = {});
   ~GemmBackward();
   int64_t workspace_bytes() const;
-  void run(const float* x, const void* w, const float* dy, float* dx, float* dw, float* db,
-           void* workspace, const float* c = nullptr);
+  void run(const void* x, const void* w, const void* dy, void* dx, float* dw, float* db,
+           void* workspace, const void* c = nullptr);
 
  private:
   struct Impl;

@@ -10,7 +10,9 @@
 ///           label; loss, dloss [1].
 /// Writes    loss, and all of dx unless it is null: 0 in rows that do not count.
 /// Aliasing  none.
-/// Numerics  scores and their gradients are float; rows are summed in double, in order.
+/// Numerics  scores and their gradients are float; rows are summed in double, in order. With x and
+///           w in bfloat16 on a CPU that multiplies such numbers, the gradients of the scores are
+///           rounded to bfloat16, as a product in that precision reads them.
 #pragma once
 
 #include <cstdint>

@@ -40,7 +40,7 @@ struct SlicedMatmul {
       offsets.push_back(workspace.add(products.back().workspace_bytes()));
     }
   }
-  void run(int i, const float* a, const float* b, const float* bias, float* c, void* memory) {
+  void run(int i, const void* a, const void* b, const float* bias, void* c, void* memory) {
     const auto index = static_cast<size_t>(i);
     products[index].run(a, b, bias, c, at_offset(memory, offsets[index]));
   }
@@ -58,15 +58,25 @@ void widen_weight(Stored stored, int64_t rows, int64_t columns, int64_t stride, 
   }
 }
 
-// Copies columns [first, first + columns) of c to y, both [rows, width].
-void copy_columns(int64_t rows, int64_t width, int64_t first, int64_t columns, const float* c,
-                  float* y) {
-  if (c == y) return;
-  for (int64_t n = 0; n < rows; ++n) {
-    std::memcpy(y + n * width + first, c + n * width + first,
-                static_cast<size_t>(columns) * sizeof(float));
+/// The addresses in a result, y or dx, and in c, which are stored alike.
+struct Result {
+  Stored stored;
+  void* at(void* y, int64_t i) const { return element_of(stored, y, i); }
+
+  // Copies columns [first, first + columns) of c to y, both [rows, width].
+  void copy_columns(int64_t rows, int64_t width, int64_t first, int64_t columns, const void* c,
+                    void* y) const {
+    if (c == y) return;
+    for (int64_t n = 0; n < rows; ++n) {
+      const int64_t i = n * width + first;
+      std::memcpy(element_of(stored, y, i), element_of(stored, c, i),
+                  static_cast<size_t>(columns * size_of(stored)));
+    }
   }
-}
+};
+Result result_of(const GemmForm& form) { return {form.bf16_result ? Stored::kBf16 : Stored::kF32}; }
+/// Whether w is widened before it is multiplied.
+bool widens(const GemmForm& form) { return form.weight != Stored::kF32 && !form.bf16; }
 
 }  // namespace
 
@@ -83,7 +93,7 @@ struct GemmForward::Impl {
 
   // A thread's rows of w are multiplied in several parts only if the widened rows would be large.
   static int64_t parts_of_slice(const GemmDims& d, const GemmForm& form, int slices) {
-    if (form.weight == Stored::kF32) return 1;
+    if (!widens(form)) return 1;
     const int64_t bytes = (d.K + slices - 1) / slices * d.F * static_cast<int64_t>(sizeof(float));
     return std::clamp<int64_t>((bytes + kWidenedBytesMax - 1) / kWidenedBytesMax, 1,
                                std::max<int64_t>(1, d.K / slices / kColumnStep));
@@ -101,10 +111,12 @@ struct GemmForward::Impl {
                         .c = {d.K, 1},
                         .bias = bias,
                         .accumulate = form.adds,
-                        .rows_alike = !form.adds};
+                        .rows_alike = !form.adds,
+                        .bf16 = form.bf16,
+                        .c_bf16 = form.bf16_result};
     });
     workspace.add(product.workspace.size_bytes());
-    if (form.weight == Stored::kF32) return;
+    if (!widens(form)) return;
     int64_t rows = 0;
     for (const Range& range : product.ranges) rows = std::max(rows, range.size());
     for (int i = 0; i < slices; ++i) {
@@ -112,18 +124,17 @@ struct GemmForward::Impl {
     }
   }
 
-  void run_part(int i, int thread, const float* x, const void* w, const float* b, float* y,
+  void run_part(int i, int thread, const void* x, const void* w, const float* b, void* y,
                 void* memory) {
     const Range range = product.ranges[static_cast<size_t>(i)];
     const int64_t k = range.begin;
     const void* rows = element_of(form.weight, w, k * d.F);
-    if (form.weight != Stored::kF32) {
+    if (widens(form)) {
       auto* wide = static_cast<float*>(at_offset(memory, widened[static_cast<size_t>(thread)]));
       widen_weight(form.weight, range.size(), d.F, d.F, rows, wide);
       rows = wide;
     }
-    product.run(i, x, static_cast<const float*>(rows), b == nullptr ? nullptr : b + k, y + k,
-                memory);
+    product.run(i, x, rows, b == nullptr ? nullptr : b + k, result_of(form).at(y, k), memory);
   }
 };
 
@@ -132,8 +143,8 @@ GemmForward::GemmForward(const GemmDims& d, bool bias, Team& team, GemmForm form
 GemmForward::~GemmForward() = default;
 int64_t GemmForward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
-void GemmForward::run(const float* x, const void* w, const float* b, float* y, void* workspace,
-                      const float* c) {
+void GemmForward::run(const void* x, const void* w, const float* b, void* y, void* workspace,
+                      const void* c) {
   Impl& m = *impl_;
   check(m.d, x, w, y);
   Contract("gemm_forward").holds((c != nullptr) == m.form.adds, "c", "is not as prepared");
@@ -142,7 +153,9 @@ void GemmForward::run(const float* x, const void* w, const float* b, float* y, v
   m.team.run(parts / each, [&](int thread) {
     for (int i = thread * each; i < (thread + 1) * each; ++i) {
       const Range range = m.product.ranges[static_cast<size_t>(i)];
-      if (c != nullptr) copy_columns(m.d.N, m.d.K, range.begin, range.size(), c, y);
+      if (c != nullptr) {
+        result_of(m.form).copy_columns(m.d.N, m.d.K, range.begin, range.size(), c, y);
+      }
       m.run_part(i, thread, x, w, b, y, workspace);
     }
   });
@@ -168,31 +181,39 @@ struct GemmBackward::Impl {
                           .a = {d.K, 1},
                           .b = {d.F, 1},
                           .c = {d.F, 1},
-                          .accumulate = form.adds};
+                          .accumulate = form.adds,
+                          .bf16 = form.bf16,
+                          .c_bf16 = form.bf16_result};
       });
       workspace.add(data->workspace.size_bytes());
-      if (form.weight != Stored::kF32) {
+      if (widens(form)) {
         widened_offset = workspace.add(d.K * d.F * static_cast<int64_t>(sizeof(float)));
       }
     }
     if (wants_dw) {
       weights = std::make_unique<SlicedMatmul>(d.K, parts, [&](int64_t k) {
-        return MatmulDims{k, d.F, d.N, {1, d.K}, {d.F, 1}, {d.F, 1}};
+        return MatmulDims{.M = k,
+                          .N = d.F,
+                          .K = d.N,
+                          .a = {1, d.K},
+                          .b = {d.F, 1},
+                          .c = {d.F, 1},
+                          .bf16 = form.bf16};
       });
       weights_offset = workspace.add(weights->workspace.size_bytes());
     }
   }
 
   // Each thread widens the columns of w that it multiplies.
-  void run_data(int i, const void* w, const float* dy, float* dx, void* memory) {
+  void run_data(int i, const void* w, const void* dy, void* dx, void* memory) {
     const Range range = data->ranges[static_cast<size_t>(i)];
     const void* columns = element_of(form.weight, w, range.begin);
-    if (form.weight != Stored::kF32) {
+    if (widens(form)) {
       auto* wide = static_cast<float*>(at_offset(memory, widened_offset)) + range.begin;
       widen_weight(form.weight, d.K, range.size(), d.F, columns, wide);
       columns = wide;
     }
-    data->run(i, dy, static_cast<const float*>(columns), nullptr, dx + range.begin, memory);
+    data->run(i, dy, columns, nullptr, result_of(form).at(dx, range.begin), memory);
   }
 };
 
@@ -204,27 +225,31 @@ int64_t GemmBackward::workspace_bytes() const { return impl_->workspace.size_byt
 
 // dx, dw and db are computed in one parallel region: a thread that has finished its dx continues
 // with its dw.
-void GemmBackward::run(const float* x, const void* w, const float* dy, float* dx, float* dw,
-                       float* db, void* workspace, const float* c) {
+void GemmBackward::run(const void* x, const void* w, const void* dy, void* dx, float* dw, float* db,
+                       void* workspace, const void* c) {
   Impl& m = *impl_;
-  check<float>(m.d, x, w, dy, dx, dw);
+  check(m.d, x, w, dy, dx, dw);
   Contract("gemm_backward")
       .holds(dx == nullptr || m.data != nullptr, "dx", "was not prepared")
       .holds(dw == nullptr || m.weights != nullptr, "dw", "was not prepared")
+      .holds(db == nullptr || !m.form.bf16, "db", "is not computed from bfloat16")
       .holds((c != nullptr) == (m.form.adds && dx != nullptr), "c", "is not as prepared");
   m.team.run(m.parts, [&](int i) {
     if (dx != nullptr) {
       const Range f = m.data->ranges[static_cast<size_t>(i)];
-      if (c != nullptr) copy_columns(m.d.N, m.d.F, f.begin, f.size(), c, dx);
+      if (c != nullptr) {
+        result_of(m.form).copy_columns(m.d.N, m.d.F, f.begin, f.size(), c, dx);
+      }
       m.run_data(i, w, dy, dx, workspace);
     }
     const Range k = part_of(m.d.K, i, m.parts, kColumnStep);
     if (dw != nullptr) {
-      m.weights->run(i, dy + k.begin, x, nullptr, dw + k.begin * m.d.F,
-                     at_offset(workspace, m.weights_offset));
+      m.weights->run(i, element_of(m.form.bf16 ? Stored::kBf16 : Stored::kF32, dy, k.begin), x,
+                     nullptr, dw + k.begin * m.d.F, at_offset(workspace, m.weights_offset));
     }
     if (db != nullptr) {
-      elementwise_loops().column_sums(m.d.N, m.d.K, k.size(), dy + k.begin, db + k.begin);
+      elementwise_loops().column_sums(m.d.N, m.d.K, k.size(),
+                                      static_cast<const float*>(dy) + k.begin, db + k.begin);
     }
   });
 }

@@ -24,13 +24,16 @@ int64_t rounded_up(int64_t n, int64_t step) { return (n + step - 1) / step * ste
 
 // The classes are divided over the threads, and each thread's classes into blocks. A block of w is
 // widened, if need be, right before it is multiplied. A chunk of rows passes over w twice: for its
-// scores, and for dx, of which each thread computes the summand of its classes.
+// scores, and for dx, of which each thread computes the summand of its classes. If x and w are
+// stored in bfloat16 and the CPU multiplies such numbers, they are not widened; the gradient of the
+// scores is then rounded to bfloat16.
 struct HeadLoss::Impl {
   SoftmaxXentParams p;
   int64_t F;
   Form form;
   Team& team;
   int threads;
+  bool bf16;      // x and w are multiplied as they are
   int64_t chunk;  // rows whose scores exist at a time
   int64_t block;  // classes
   int64_t blocks;
@@ -45,7 +48,12 @@ struct HeadLoss::Impl {
   std::vector<int64_t> wide_at, dx_at, scratch_at;  // by thread
 
   Impl(const SoftmaxXentParams& params, int64_t features, Form how, Team& t)
-      : p(params), F(features), form(how), team(t), threads(t.size()) {
+      : p(params),
+        F(features),
+        form(how),
+        team(t),
+        threads(t.size()),
+        bf16(form.x == Stored::kBf16 && form.w == Stored::kBf16 && multiplies_bf16()) {
     const int64_t rows = kScoreBytesMax / (kFloat * p.classes) / kRowStep * kRowStep;
     chunk = std::clamp(rows, kRowStep, rounded_up(p.rows, kRowStep));
     block = std::max(kClassStep, kWeightBytesMax / (kFloat * F) / kClassStep * kClassStep);
@@ -69,22 +77,26 @@ struct HeadLoss::Impl {
                                                  .a = {F, 1},
                                                  .b = {1, F},
                                                  .c = {p.classes, 1},
-                                                 .bias = form.bias});
+                                                 .bias = form.bias,
+                                                 .bf16 = bf16});
         of_thread.gradients.emplace_back(MatmulDims{.M = m,
                                                     .N = F,
                                                     .K = n,
-                                                    .a = {p.classes, 1},
+                                                    .a = {bf16 ? 2 * p.classes : p.classes, 1},
                                                     .b = {F, 1},
                                                     .c = {F, 1},
-                                                    .accumulate = true});
+                                                    .accumulate = true,
+                                                    .bf16 = bf16});
         scratch = std::max({scratch, of_thread.scores.back().workspace_bytes(),
                             of_thread.gradients.back().workspace_bytes()});
       }
     }
     scratch_at.push_back(workspace.add(scratch));
-    wide_at.push_back(form.w == Stored::kF32 ? 0 : workspace.add(block * F * kFloat));
+    wide_at.push_back(widens() ? workspace.add(block * F * kFloat) : 0);
     dx_at.push_back(workspace.add(chunk * F * kFloat));
   }
+
+  bool widens() const { return form.w != Stored::kF32 && !bf16; }
 
   /// Calls f(index of the product, first class, rows of w) for each block of the thread.
   template <typename Visit>
@@ -93,13 +105,13 @@ struct HeadLoss::Impl {
     for (int64_t i = mine.begin; i < mine.end; ++i) {
       const int64_t first = i * block, count = std::min(block, p.classes - first);
       const void* part = element_of(form.w, w, first * F);
-      if (form.w != Stored::kF32) {
+      if (widens()) {
         auto* wide = static_cast<float*>(at_offset(memory, wide_at[static_cast<size_t>(thread)]));
         widen_from(form.w, count * F, part, wide);
         part = wide;
       }
       const auto size = static_cast<size_t>(2 * (rows / kRowStep - 1) + (i + 1 == blocks ? 1 : 0));
-      f(size, first, static_cast<const float*>(part));
+      f(size, first, part);
     }
   }
 
@@ -131,25 +143,41 @@ struct HeadLoss::Impl {
     return term;
   }
 
+  /// Rounds a row of scores' gradients to bfloat16, at the row's beginning.
+  void narrow_in_place(float* row) const {
+    constexpr int64_t kBlock = 1024;
+    math::Bf16 rounded[kBlock];
+    auto* const to = reinterpret_cast<std::byte*>(row);
+    for (int64_t k = 0; k < p.classes; k += kBlock) {
+      const int64_t count = std::min(kBlock, p.classes - k);
+      narrow_to(Stored::kBf16, count, row + k, rounded);
+      std::memcpy(to + 2 * k, rounded, static_cast<size_t>(2 * count));
+    }
+  }
+
   /// Computes `count` rows, whose numbers in the batch are in `index`.
   void run_chunk(const Operands& o, const int32_t* index, int64_t count, double scale,
                  double* terms, void* memory) {
-    auto* x = static_cast<float*>(at_offset(memory, x_at));
+    void* const x = at_offset(memory, x_at);
+    const Stored x_stored = bf16 ? Stored::kBf16 : Stored::kF32;
     auto* z = static_cast<float*>(at_offset(memory, z_at));
     const int64_t rows = rounded_up(count, kRowStep);
     const SoftTarget target(p);
     team.parallel_for(rows, grain_of(F), [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        if (r < count) {
-          widen_from(form.x, F, element_of(form.x, o.x, index[r] * F), x + r * F);
+        void* const row = element_of(x_stored, x, r * F);
+        if (r >= count) {
+          std::memset(row, 0, static_cast<size_t>(F * size_of(x_stored)));
+        } else if (bf16) {
+          std::memcpy(row, element_of(form.x, o.x, index[r] * F), static_cast<size_t>(2 * F));
         } else {
-          std::fill_n(x + r * F, F, 0.0f);
+          widen_from(form.x, F, element_of(form.x, o.x, index[r] * F), static_cast<float*>(row));
         }
       }
     });
     team.run(threads, [&](int thread) {
       void* scratch = at_offset(memory, scratch_at[static_cast<size_t>(thread)]);
-      for_blocks(thread, rows, o.w, memory, [&](size_t size, int64_t first, const float* w) {
+      for_blocks(thread, rows, o.w, memory, [&](size_t size, int64_t first, const void* w) {
         products[static_cast<size_t>(thread)].scores[size].run(
             x, w, form.bias ? o.b + first : nullptr, z + first, scratch);
       });
@@ -162,6 +190,7 @@ struct HeadLoss::Impl {
         } else {
           std::fill_n(row, p.classes, 0.0f);
         }
+        if (bf16) narrow_in_place(row);
       }
     });
     if (o.dx == nullptr) return;
@@ -169,9 +198,10 @@ struct HeadLoss::Impl {
       auto* dx = static_cast<float*>(at_offset(memory, dx_at[static_cast<size_t>(thread)]));
       void* scratch = at_offset(memory, scratch_at[static_cast<size_t>(thread)]);
       std::fill_n(dx, rows * F, 0.0f);
-      for_blocks(thread, rows, o.w, memory, [&](size_t size, int64_t first, const float* w) {
-        products[static_cast<size_t>(thread)].gradients[size].run(z + first, w, nullptr, dx,
-                                                                  scratch);
+      for_blocks(thread, rows, o.w, memory, [&](size_t size, int64_t first, const void* w) {
+        const void* dz =
+            bf16 ? element_of(Stored::kBf16, static_cast<const void*>(z), first) : z + first;
+        products[static_cast<size_t>(thread)].gradients[size].run(dz, w, nullptr, dx, scratch);
       });
     });
     team.parallel_for(count, grain_of(F), [&](int64_t begin, int64_t end) {

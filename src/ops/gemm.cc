@@ -206,9 +206,10 @@ class GemmAdd final : public Gemm {
  public:
   std::string_view type() const override { return "GemmAdd"; }
   Result<std::vector<TensorType>> infer(const InferContext& c) const override {
-    OpChecks check(c, {"x", "w", "b", "c"}, 4, {"transB", kTf32Attribute});
+    OpChecks check(c, {"x", "w", "b", "c"}, 2, {"transB", kTf32Attribute});
     ASSIGN_OR_RETURN(const std::vector<TensorType> y, infer_product(check, c));
-    check.same_dtype(3, 0).shape(3, y[0].shape);
+    check.require(c.has_input(3), "INPUT_COUNT_INVALID", "c", "this input is required");
+    if (check.ok()) check.same_dtype(3, 0).shape(3, y[0].shape);
     if (!check.ok()) return check.error();
     return y;
   }

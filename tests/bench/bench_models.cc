@@ -151,7 +151,7 @@ BenchModel bench_model(const std::string& name) {
       return m;
     }
   }
-  m.model.parameters.set("dropout", 0.0);
+  if (m.model.preset != "decoder") m.model.parameters.set("dropout", 0.0);
   m.optimizer = OptimizerSpec{.type = "adamw"};
   return m;
 }

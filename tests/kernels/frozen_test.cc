@@ -107,6 +107,56 @@ TEST(FrozenProducts, AreComputedInPartsIfTheWeightIsLarge) {
   EXPECT_EQ(y[0], y[1]);
 }
 
+// On a CPU that multiplies bfloat16 numbers, products read them as they are. The factors are exact
+// and the sums are float, so that only the order of the sum differs from float weights.
+TEST(FrozenProducts, MultiplyBfloat16) {
+  if (!cpu::multiplies_bf16()) GTEST_SKIP() << "this CPU has no instructions for bfloat16";
+  const GemmDims d{96, 160, 128};
+  cpu::Team team(2);
+  const HalfWeights<math::Bf16> w(d.K * d.F);
+  const auto halves = [](const std::vector<float>& from) {
+    std::vector<math::Bf16> to;
+    for (const float value : from) to.push_back(math::narrow<math::Bf16>(value));
+    return to;
+  };
+  const auto floats = [](const std::vector<math::Bf16>& from) {
+    std::vector<float> to;
+    for (const math::Bf16 value : from) to.push_back(math::widen(value));
+    return to;
+  };
+  const auto x = halves(drawn_floats(d.N * d.F, 3)), dy = halves(drawn_floats(d.N * d.K, 4));
+  const std::vector<float> b = drawn_floats(d.K, 5);
+  std::vector<float> y(dy.size()), dx(x.size()), dw(w.wide.size()), y32(y), dx32(dx), dw32(dw);
+  std::vector<math::Bf16> y16(dy);
+  cpu::GemmForm form{cpu::Stored::kBf16, false, true, false};
+  cpu::GemmForward forward(d, true, team, form), plain(d, true, team);
+  forward.run(x.data(), w.stored.data(), b.data(), y.data(),
+              Workspace(forward.workspace_bytes()).get());
+  plain.run(floats(x).data(), w.wide.data(), b.data(), y32.data(),
+            Workspace(plain.workspace_bytes()).get());
+  cpu::GemmBackward backward(d, true, true, team, form), of_floats(d, true, true, team);
+  backward.run(x.data(), w.stored.data(), dy.data(), dx.data(), dw.data(), nullptr,
+               Workspace(backward.workspace_bytes()).get());
+  of_floats.run(floats(x).data(), w.wide.data(), floats(dy).data(), dx32.data(), dw32.data(),
+                nullptr, Workspace(of_floats.workspace_bytes()).get());
+  const auto expect_near = [](const std::vector<float>& got, const std::vector<float>& wanted,
+                              float share) {
+    float most = 0;
+    for (const float value : wanted) most = std::max(most, std::fabs(value));
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], wanted[i], share * most) << i;
+  };
+  expect_near(y, y32, 1e-6F);
+  expect_near(dx, dx32, 1e-6F);
+  expect_near(dw, dw32, 1e-6F);
+  // The result is rounded once, after c is added to it.
+  form.adds = form.bf16_result = true;
+  cpu::GemmForward adding(d, true, team, form);
+  adding.run(x.data(), w.stored.data(), b.data(), y16.data(),
+             Workspace(adding.workspace_bytes()).get(), y16.data());
+  for (size_t i = 0; i < y.size(); ++i) y32[i] += math::widen(dy[i]);
+  expect_near(floats(y16), y32, 1.0F / 256);
+}
+
 /// Loss and gradient of a head, in double.
 struct HeadResult {
   double loss = 0;
@@ -212,6 +262,35 @@ TEST(FrozenHead, IsTheProductItsLossAndTheirGradient) {
                    " classes, threads " + std::to_string(threads));
       expect_head(test, threads);
     }
+  }
+}
+
+// In bfloat16, x and dx have 8 significant bits, and so has the gradient of the scores.
+TEST(FrozenHead, OfBfloat16RoundsItsResults) {
+  const SoftmaxXentParams p{70, 300};
+  const int64_t F = 64;
+  cpu::Team team(2);
+  const HalfWeights<math::Bf16> w(p.classes * F);
+  std::vector<math::Bf16> x, dx(static_cast<size_t>(p.rows * F));
+  std::vector<float> wide;
+  for (const float value : drawn_floats(p.rows * F, 3)) {
+    x.push_back(math::narrow<math::Bf16>(value));
+    wide.push_back(math::widen(x.back()));
+  }
+  std::vector<int32_t> label;
+  for (int32_t n = 0; n < 70; ++n) label.push_back(n % 3 == 0 ? -1 : n);
+  const float dloss = 1;
+  float loss = 0;
+  const auto kBf16 = cpu::Stored::kBf16;
+  cpu::HeadLoss head(p, F, {kBf16, kBf16, kBf16, false}, team);
+  head.run({x.data(), w.stored.data(), nullptr, label.data(), &dloss, &loss, dx.data()},
+           Workspace(head.workspace_bytes()).get());
+  const HeadResult wanted = head_in_double(p, F, wide, w.wide, {}, label, dloss);
+  EXPECT_NEAR(loss, wanted.loss, 2e-6 * std::fabs(wanted.loss));
+  double most = 0;
+  for (const double value : wanted.dx) most = std::max(most, std::fabs(value));
+  for (size_t i = 0; i < dx.size(); ++i) {
+    ASSERT_NEAR(math::widen(dx[i]), wanted.dx[i], most / 128) << i;
   }
 }
 
