@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "client/cli/pretrained_model.h"
 #include "src/base/files.h"
 #include "src/base/folder_files.h"
 #include "src/base/glob.h"
@@ -115,6 +116,8 @@ Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
                                        std::span<const std::string> grids) {
   ASSIGN_OR_RETURN(client::SpecFile spec, read_job_spec(path, sets, grids));
   if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
+  if (Status s = import_pretrained(session, spec); !s.ok()) return std::move(s).error();
+  if (Status s = check_has_weights(spec); !s.ok()) return std::move(s).error();
   return spec;
 }
 

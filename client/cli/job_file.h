@@ -23,7 +23,8 @@ Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
 /// spec. Notes about the import go to stderr.
 Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
 
-/// Calls read_job_spec(), then import_onnx().
+/// Calls read_job_spec(), import_onnx() and import_pretrained(). Refuses a model whose folder has no
+/// weights.
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
                                        std::span<const std::string> sets, TemporaryFolder& scratch,
                                        std::span<const std::string> grids = {});

@@ -11,6 +11,7 @@
 #include "client/cli/local_program.h"
 #include "client/cli/local_work.h"
 #include "client/cli/plan_view.h"
+#include "client/cli/pretrained_model.h"
 #include "client/cli/sharding_view.h"
 #include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
@@ -127,6 +128,8 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
   }
   TemporaryFolder scratch;
   if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
+  if (Status s = import_pretrained(session, spec); !s.ok()) return std::move(s).error();
+  if (Status s = here ? Status() : check_has_weights(spec); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(
       const v1::JobPlan plan,
       here ? local->plan(spec, {dump, options.device, options.threads, options.shardings, gpus})

@@ -7,9 +7,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "proto/spec/dataset_format.h"
 #include "proto/spec/read.h"
+#include "src/checkpoint/weights_file.h"
 #include "trainyard/v1/job_spec.pb.h"
 #include "trainyard/v1/spec_file.pb.h"
 
@@ -23,8 +25,11 @@ struct SpecFile {
   spec::Document document;
   v1::JobFile file;
   std::filesystem::path folder;  // paths in the file are relative to it
-  // Once model.onnx is imported: the file to which recipe.initial_weights.path refers.
+  // Once model.onnx or model.pretrained is imported: the file to which recipe.initial_weights.path refers.
   std::filesystem::path imported_weights = {};
+  // If model.pretrained is a folder without weights: the tensors that they would have, with which
+  // the job can be planned.
+  std::vector<FileTensor> implied_tensors = {};
 
   v1::JobSpec job_spec() const { return spec::job_spec(file); }
   /// Returns whether the file names data, which the client must upload before it submits.

@@ -12,6 +12,7 @@
 #include "src/base/following_digest.h"
 #include "src/base/sha256.h"
 #include "src/base/tar_folder.h"
+#include "src/checkpoint/merged_weights.h"
 
 namespace trainyard::client {
 namespace {
@@ -71,6 +72,22 @@ class FolderContent final : public Content {
 
  private:
   TarFolder tar_;
+  std::string piece_;
+};
+
+/// The files of an index as one file.
+class MergedContent final : public Content {
+ public:
+  explicit MergedContent(MergedWeights weights) : weights_(std::move(weights)) {}
+  int64_t size() const override { return weights_.size(); }
+  Result<std::string_view> read(int64_t offset, int64_t count) override {
+    piece_.clear();
+    weights_.read(offset, count, piece_);
+    return std::string_view(piece_);
+  }
+
+ private:
+  MergedWeights weights_;
   std::string piece_;
 };
 
@@ -271,6 +288,15 @@ Result<std::string> upload_folder(Client& client, const std::filesystem::path& p
                                   const UploadObserver& observer, std::stop_token stop) {
   ASSIGN_OR_RETURN(TarFolder tar, TarFolder::open(path));
   FolderContent content(std::move(tar));
+  return upload(client, content, path, observer, stop);
+}
+
+Result<std::string> upload_weights(Client& client, const std::filesystem::path& path,
+                                   const UploadObserver& observer, std::stop_token stop) {
+  if (!is_weights_index(path)) return upload_file(client, path, observer, stop);
+  ASSIGN_OR_RETURN(WeightsFile shards, WeightsFile::open(path));
+  ASSIGN_OR_RETURN(MergedWeights merged, MergedWeights::merge(std::move(shards)));
+  MergedContent content(std::move(merged));
   return upload(client, content, path, observer, stop);
 }
 

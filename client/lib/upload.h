@@ -37,4 +37,9 @@ Result<std::string> upload_file(Client& client, const std::filesystem::path& pat
 Result<std::string> upload_folder(Client& client, const std::filesystem::path& path,
                                   const UploadObserver& observer, std::stop_token stop);
 
+/// Uploads a safetensors file, or the files of an index (model.safetensors.index.json) as one file
+/// (src/checkpoint/merged_weights.h).
+Result<std::string> upload_weights(Client& client, const std::filesystem::path& path,
+                                   const UploadObserver& observer, std::stop_token stop);
+
 }  // namespace trainyard::client

@@ -13,7 +13,7 @@ Result<v1::Model> ensure_weights(Client& client, const std::filesystem::path& pa
   v1::CreateModelRequest request;
   request.set_parent(client.parent());
   request.set_model_id(name);
-  ASSIGN_OR_RETURN(*request.mutable_sha256(), upload_file(client, path, observer, stop));
+  ASSIGN_OR_RETURN(*request.mutable_sha256(), upload_weights(client, path, observer, stop));
   return client.call(kCreateModel, request);
 }
 

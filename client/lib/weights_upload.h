@@ -10,7 +10,7 @@
 
 namespace trainyard::client {
 
-/// Uploads the file and creates the model. Content that the server already has is not sent again.
+/// Uploads the file, or the files of an index as one, and creates the model. Content that the server already has is not sent again.
 /// Without a name, the server derives one from the content. Errors: those of upload_file();
 /// MODEL_FILE_INVALID; MODEL_EXISTS.
 Result<v1::Model> ensure_weights(Client& client, const std::filesystem::path& path,

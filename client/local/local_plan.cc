@@ -107,11 +107,15 @@ Result<v1::JobPlan> plan_here(const client::SpecFile& spec, const LocalPlanOptio
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, temporary.path() / "dataset"));
   std::optional<WeightsFile> weights;
   std::optional<StartingTensors> starting;
-  if (spec.has_weights()) {
+  if (!spec.implied_tensors.empty()) {
+    starting = {spec.implied_tensors};
+  } else if (spec.has_weights()) {
     ASSIGN_OR_RETURN(weights, WeightsFile::open(local_weights(spec, engine.recipe)));
     starting = {weights->tensors()};
-    engine.recipe.initial_weights.tensors =
-        std::make_shared<const std::vector<FileTensor>>(weights->tensors());
+  }
+  if (starting) {
+    engine.recipe.initial_weights.tensors = std::make_shared<const std::vector<FileTensor>>(
+        starting->tensors.begin(), starting->tensors.end());
   }
   const JobToPlan job = job_on(devices, spec.job_spec(), engine);
   const Machine machine = machine_of(devices);

@@ -59,6 +59,10 @@ void set_job(const v1::JobFile& file, Response& response) {
   if (file.has_array()) *response.mutable_array() = file.array();
   set_dataset(file.dataset(), "dataset.", response);
   if (!file.model().onnx().empty()) add_file("model.onnx", file.model().onnx(), response);
+  if (!file.model().pretrained().empty()) {
+    add_file("model.pretrained", file.model().pretrained(), response);
+    response.mutable_files()->rbegin()->set_may_be_folder(true);
+  }
   if (spec::has_weights_file(file.recipe())) {
     add_file("recipe.initial_weights.path", file.recipe().initial_weights().path(), response);
   }

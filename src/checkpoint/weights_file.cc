@@ -3,7 +3,9 @@
 #include <cstring>
 
 #include "src/base/half.h"
+#include "src/base/text.h"
 #include "src/checkpoint/safetensors_header.h"
+#include "src/checkpoint/weights_index.h"
 
 namespace trainyard {
 namespace {
@@ -47,11 +49,42 @@ Result<WeightsFile> WeightsFile::parse(std::span<const std::byte> bytes) {
   return file;
 }
 
+bool is_weights_index(const std::filesystem::path& path) {
+  return path.filename().string().ends_with(".safetensors.index.json");
+}
+
 Result<WeightsFile> WeightsFile::open(const std::filesystem::path& path) {
+  if (is_weights_index(path)) return open_index(path);
   ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(path));
   ASSIGN_OR_RETURN(WeightsFile file, parse(mapped.bytes()));
-  file.file_ = std::move(mapped);
+  file.files_.push_back(std::move(mapped));
   return file;
+}
+
+Result<WeightsFile> WeightsFile::open_index(const std::filesystem::path& path) {
+  ASSIGN_OR_RETURN(const WeightsIndex index, WeightsIndex::read(path));
+  WeightsFile all;
+  std::vector<size_t> shards;  // the shard of each tensor
+  for (size_t i = 0; i < index.files.size(); ++i) {
+    const std::string& name = index.files[i];
+    Result<WeightsFile> shard = open(path.parent_path() / name);
+    if (!shard.ok()) {
+      Error error = std::move(shard).error();
+      error.message =
+          path.filename().string() + " names the file " + quoted_value(name) + ": " + error.message;
+      return error;
+    }
+    for (size_t t = 0; t < shard->tensors_.size(); ++t) {
+      all.tensors_.push_back(std::move(shard->tensors_[t]));
+      all.bytes_.push_back(shard->bytes_[t]);
+      shards.push_back(i);
+    }
+    all.files_.push_back(std::move(shard->files_.front()));
+  }
+  int64_t bytes = 0;
+  for (const std::span<const std::byte> tensor : all.bytes_) bytes += std::ssize(tensor);
+  if (Status s = index.check(all.tensors_, shards, bytes); !s.ok()) return std::move(s).error();
+  return all;
 }
 
 }  // namespace trainyard

@@ -26,8 +26,11 @@ bool converts_to_f32(std::string_view dtype);
 /// range become infinite.
 std::vector<float> to_f32(std::string_view dtype, std::span<const std::byte> bytes);
 
+/// Returns whether a path is that of an index, which lists the tensors of several files.
+bool is_weights_index(const std::filesystem::path& path);
+
 /// A mapped file whose header was checked like that of a SafetensorsFile; its tensors may be of any
-/// type of the format.
+/// type of the format. Or the files of an index (weights_index.h), whose tensors are one list.
 class WeightsFile {
  public:
   static Result<WeightsFile> open(const std::filesystem::path& path);
@@ -37,7 +40,9 @@ class WeightsFile {
   std::span<const std::byte> bytes(size_t index) const { return bytes_.at(index); }
 
  private:
-  MappedFile file_;
+  static Result<WeightsFile> open_index(const std::filesystem::path& path);
+
+  std::vector<MappedFile> files_;
   std::vector<FileTensor> tensors_;
   std::vector<std::span<const std::byte>> bytes_;
 };

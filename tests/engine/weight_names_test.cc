@@ -248,7 +248,6 @@ TEST(WeightNames, AnotherNetworksFileIsRefusedWithItsName) {
       {"transformers bert", "BERT"},
       {"transformers roberta", "BERT"},
       {"transformers distilbert", "DistilBERT"},
-      {"transformers llama", "a language model of Llama's kind"},
       {"transformers convnext", "ConvNeXt"},
       {"torchvision convnext", "ConvNeXt"},
       {"timm convnext", "ConvNeXt"},

@@ -30,6 +30,51 @@ NamingScheme gpt2() {
                    {"lm_head.weight", "the head uses the weight of wte"}}};
 }
 
+/// The rows of Llama's network without the two normalizations of a block, whose names differ.
+std::vector<NameRow> llama_rows() {
+  return {{"embed.weight", {"embed_tokens.weight"}},
+          {"h{i}_q.{p}", {"layers.{i}.self_attn.q_proj.{p}"}},
+          {"h{i}_k.{p}", {"layers.{i}.self_attn.k_proj.{p}"}},
+          {"h{i}_v.{p}", {"layers.{i}.self_attn.v_proj.{p}"}},
+          {"h{i}_o.{p}", {"layers.{i}.self_attn.o_proj.{p}"}},
+          {"h{i}_q_norm.{p}", {"layers.{i}.self_attn.q_norm.{p}"}},
+          {"h{i}_k_norm.{p}", {"layers.{i}.self_attn.k_norm.{p}"}},
+          {"h{i}_gate.{p}", {"layers.{i}.mlp.gate_proj.{p}"}},
+          {"h{i}_up.{p}", {"layers.{i}.mlp.up_proj.{p}"}},
+          {"h{i}_down.{p}", {"layers.{i}.mlp.down_proj.{p}"}},
+          {"norm.{p}", {"norm.{p}"}},
+          {"head.weight", {"lm_head.weight"}}};
+}
+
+std::vector<UnneededTensors> unneeded_by_llama() {
+  return {{"*rotary_emb.inv_freq", "follows from the settings of rotary positions"},
+          {"lm_head.weight", "the head uses the weight of embed"}};
+}
+
+NamingScheme llama() {
+  NamingScheme scheme{.title = "transformers' Llama or a family of its kind",
+                      .presets = "decoder",
+                      .marks = {"layers.{i}.self_attn.q_proj.weight"},
+                      .prefixes = {"model."},
+                      .rows = llama_rows(),
+                      .unneeded = unneeded_by_llama()};
+  scheme.rows.push_back({"h{i}_attn_norm.{p}", {"layers.{i}.input_layernorm.{p}"}});
+  scheme.rows.push_back({"h{i}_mlp_norm.{p}", {"layers.{i}.post_attention_layernorm.{p}"}});
+  return scheme;
+}
+
+NamingScheme olmo2() {
+  NamingScheme scheme{.title = "transformers' OLMo 2",
+                      .presets = "decoder",
+                      .marks = {"layers.{i}.post_feedforward_layernorm.weight"},
+                      .prefixes = {"model."},
+                      .rows = llama_rows(),
+                      .unneeded = unneeded_by_llama()};
+  scheme.rows.push_back({"h{i}_attn_norm.{p}", {"layers.{i}.post_attention_layernorm.{p}"}});
+  scheme.rows.push_back({"h{i}_mlp_norm.{p}", {"layers.{i}.post_feedforward_layernorm.{p}"}});
+  return scheme;
+}
+
 std::vector<NamingScheme> text_without_preset() {
   return {{.title = "BERT or a model of its kind, such as RoBERTa",
            .presets = "",
@@ -38,17 +83,13 @@ std::vector<NamingScheme> text_without_preset() {
           {.title = "DistilBERT",
            .presets = "",
            .marks = {"transformer.layer.{i}.attention.q_lin.weight"},
-           .prefixes = {"distilbert."}},
-          {.title = "a language model of Llama's kind",
-           .presets = "",
-           .marks = {"layers.{i}.self_attn.q_proj.weight"},
-           .prefixes = {"model.", "model.decoder."}}};
+           .prefixes = {"distilbert."}}};
 }
 
 }  // namespace
 
 std::vector<NamingScheme> text_schemes() {
-  std::vector<NamingScheme> all = {gpt2()};
+  std::vector<NamingScheme> all = {gpt2(), olmo2(), llama()};
   for (NamingScheme& scheme : text_without_preset()) all.push_back(std::move(scheme));
   return all;
 }

@@ -1,0 +1,32 @@
+// src/pretrained/pretrained_folder.h: reads the folder of a language model of transformers.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "src/base/result.h"
+#include "src/checkpoint/weights_file.h"
+#include "src/models/families/family.h"
+
+namespace trainyard {
+
+struct PretrainedFolder {
+  std::filesystem::path path;
+  LanguageModel model;
+  std::string config;             // the text of config.json
+  std::filesystem::path weights;  // a safetensors file or an index; empty if the folder has none
+  /// The tensors of the weights, by the library's names; without weights, those that they would
+  /// have according to config.json.
+  std::vector<FileTensor> tensors;
+};
+
+/// Errors: FILE_NOT_FOUND without config.json; those of read_model_config() and of
+/// WeightsFile::open(); MODEL_FILE_INVALID if the weights are not those of the config.
+Result<PretrainedFolder> read_pretrained_folder(const std::filesystem::path& folder);
+
+/// Returns the network in the format of a job file, without the key `model`:
+/// "decoder: {n_embd: 576, ...}".
+std::string network_to_yaml(const ModelSpec& network);
+
+}  // namespace trainyard
