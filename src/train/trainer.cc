@@ -169,7 +169,7 @@ Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& 
     }
     return write_model(files, job.model_output, info, weights);
   }
-  const LoraModel model = split_lora(job.recipe, loop.model().weights);
+  const LoraModel model = split_lora(job.model, job.recipe, loop.model().weights);
   return write_model(files, job.model_output, info, model.weights, &model);
 }
 
