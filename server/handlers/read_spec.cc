@@ -63,6 +63,10 @@ void set_job(const v1::JobFile& file, Response& response) {
     add_file("model.pretrained", file.model().pretrained(), response);
     response.mutable_files()->rbegin()->set_may_be_folder(true);
   }
+  if (const std::string& adapter = file.recipe().lora().adapter(); !adapter.empty()) {
+    add_file("recipe.lora.adapter", adapter, response);
+    response.mutable_files()->rbegin()->set_may_be_folder(true);
+  }
   if (spec::has_weights_file(file.recipe())) {
     add_file("recipe.initial_weights.path", file.recipe().initial_weights().path(), response);
   }

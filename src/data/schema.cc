@@ -334,6 +334,7 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
       result.target = TargetForm::kClass;
       result.outputs = std::ssize(target.classes);
       if (statistics) result.class_counts = statistics->classes;
+      if (result.outputs <= kNamedClassesMax) result.class_names = target.classes;
       break;
     case TargetSchema::Kind::kNumeric:
       result.target = TargetForm::kNumeric;

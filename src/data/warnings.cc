@@ -14,6 +14,7 @@
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/target_leak.h"
+#include "src/data/text/word_count.h"
 #include "src/data/unspaced_words.h"
 
 namespace trainyard {

@@ -8,6 +8,7 @@
 #include "src/passes/fuse.h"
 #include "src/passes/fuse_convolutions.h"
 #include "src/passes/fuse_head.h"
+#include "src/passes/fuse_low_rank.h"
 #include "src/passes/fuse_pools.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
@@ -122,9 +123,13 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
     check(graph);
     fuse_sums(graph);
     check(graph);
-    if (processor == Processor::kGpu) {
-      fuse_head(graph);
+    fuse_head(graph, processor);
+    check(graph);
+    if (processor == Processor::kCpu) {
+      fuse_low_rank(graph);
       check(graph);
+    }
+    if (processor == Processor::kGpu) {
       fuse_relu_products(graph);
       check(graph);
     }

@@ -237,6 +237,12 @@ void check_context(const Recipe& r, const DatasetSchema& schema, RunShape& shape
       r.context_length > 0 ? std::min(r.context_length, kContextLengthMax) : kContextLengthDefault;
 }
 
+/// Returns whether validation rows are drawn from classes that all have a single row.
+bool has_only_single_rows(const Recipe& r, const DatasetSchema& schema) {
+  return splits_by_class(schema, r.split_rule()) &&
+         std::ranges::all_of(schema.statistics->classes, [](int64_t rows) { return rows < 2; });
+}
+
 void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
                       Violations& violations) {
   if (schema.stream()) {
@@ -262,7 +268,11 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
         number(r.validation_split) + " of " + std::to_string(shape.train_rows + held_out) +
             (schema.stream() ? " windows" : " rows") + " leaves no " +
             (held_out == 0 ? "validation" : "training") + (schema.stream() ? " window" : " row") +
-            ", expected a share that leaves both");
+            (has_only_single_rows(r, schema)
+                 ? ", since each row is of a class of its own, and the only row of a class is "
+                   "never "
+                   "held out; expected a target of which classes have several rows, or 0"
+                 : ", expected a share that leaves both"));
     return;
   }
   if (!r.drop_last) {

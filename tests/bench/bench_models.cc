@@ -19,6 +19,20 @@ void set_gpt(BenchModel& m, const std::string& size, int64_t vocabulary, int64_t
   m.interface = {{context}, vocabulary, TargetForm::kNextToken, vocabulary};
 }
 
+/// SmolLM2-135M.
+void set_smollm2(BenchModel& m, int64_t context) {
+  constexpr int64_t kVocabulary = 49152;
+  m.model.preset = "decoder";
+  Attributes& p = m.model.parameters;
+  p.set("n_layer", int64_t{30});
+  p.set("n_embd", int64_t{576});
+  p.set("n_head", int64_t{9});
+  p.set("n_kv_head", int64_t{3});
+  p.set("hidden", int64_t{1536});
+  p.set("tied_head", int64_t{1});
+  m.interface = {{context}, kVocabulary, TargetForm::kNextToken, kVocabulary};
+}
+
 DatasetSchema schema_of(const BenchModel& model, int64_t rows) {
   DatasetSchema schema;
   const Shape& input = model.interface.input;
@@ -132,6 +146,8 @@ BenchModel bench_model(const std::string& name) {
                     name == "lstm_classifier" || name == "embedding_bag_classifier";
   if (name == "gpt2_mini") {
     set_gpt(m, "mini", 65, 256);
+  } else if (name == "smollm2") {
+    set_smollm2(m, 256);
   } else if (name.starts_with("gpt2_small")) {  // "gpt2_small:1024" sets the context length
     set_gpt(m, "small", 50257, colon == name.npos ? 64 : std::stoll(name.substr(colon + 1)));
   } else if (text) {
@@ -147,7 +163,7 @@ BenchModel bench_model(const std::string& name) {
       return m;
     }
   }
-  m.model.parameters.set("dropout", 0.0);
+  if (m.model.preset != "decoder") m.model.parameters.set("dropout", 0.0);
   m.optimizer = OptimizerSpec{.type = "adamw"};
   return m;
 }

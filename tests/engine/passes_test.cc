@@ -686,7 +686,7 @@ TEST(PassHead, LeavesNodesWithOtherReadersAndOtherLosses) {
            head(cross_entropy, marked), head(cross_entropy, marked_prob)}) {
     SCOPED_TRACE(k++);
     const std::string before = c.graph.dump();
-    fuse_head(c.graph);
+    fuse_head(c.graph, Processor::kGpu);
     EXPECT_EQ(c.graph.dump(), before);
   }
 }

@@ -203,8 +203,11 @@ TEST(ConvertSpec, ValuesOfAnyTypeKeepTheirs) {
   EXPECT_EQ(embedding("number_value: 8"), Attribute(int64_t{8}));
   EXPECT_EQ(embedding("struct_value { fields { key: 'cut' value { number_value: 4 } } }"),
             Attribute(NamedInts{{"cut", 4}}));
+  const std::string fraction = "struct_value { fields { key: 'cut' value { number_value: 4.5 } } }";
+  EXPECT_EQ(embedding(fraction), Attribute(NamedNumbers{{"cut", 4.5}}))
+      << "the model refuses it, by its rules";
   const auto wrong = read(
-      "mlp { embedding { struct_value { fields { key: 'cut' value { number_value: 4.5 } } } } }");
+      "mlp { embedding { struct_value { fields { key: 'cut' value { string_value: 'x' } } } } }");
   ASSERT_FALSE(wrong.ok());
   EXPECT_TRUE(names_field(wrong.error(), "model.mlp.embedding"));
 
@@ -217,6 +220,14 @@ TEST(ConvertSpec, ValuesOfAnyTypeKeepTheirs) {
   EXPECT_EQ(weights("class_weights { list_value { values { number_value: 1 } values { "
                     "number_value: 2.5 } } }"),
             Attribute(std::vector<double>{1, 2.5}));
+  EXPECT_EQ(
+      weights("class_weights { struct_value { fields { key: 'cat' value { number_value: 2 } } "
+              "fields { key: 'dog' value { number_value: 1 } } } }"),
+      Attribute(NamedInts{{"cat", 2}, {"dog", 1}}));
+  EXPECT_EQ(
+      weights("class_weights { struct_value { fields { key: 'cat' value { number_value: 2 } } "
+              "fields { key: 'dog' value { number_value: 0.5 } } } }"),
+      Attribute(NamedNumbers{{"cat", 2}, {"dog", 0.5}}));
 }
 
 TEST(ConvertSpec, LossesKeepTheirSettings) {

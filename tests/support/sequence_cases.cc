@@ -89,6 +89,23 @@ CaseGraph relu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias) {
       b.one("y", "Gemm", trans_b, {x, b.parameter("w3", {3, K}), b.parameter("b3", {3})}));
 }
 
+// Returns two layers of one input, each with a low-rank addition (src/models/lora.h).
+CaseGraph low_rank(DType dtype, int64_t N, int64_t F, int64_t K, int64_t rank, bool scaled) {
+  CaseBuilder b(dtype);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {N, F})});
+  std::vector<TensorId> layers;
+  for (const std::string n : {"1", "2"}) {
+    const TensorId base = b.one("base" + n, "Gemm", trans_b,
+                                {x, b.parameter("w" + n, {K, F}), b.parameter("b" + n, {K})});
+    TensorId u = b.one("u" + n, "Gemm", trans_b, {x, b.parameter("lora_A" + n, {rank, F})});
+    if (scaled) u = b.one("scaled" + n, "Mul", {}, {u, b.input("scale" + n, {1, 1})});
+    const TensorId v = b.one("v" + n, "Gemm", trans_b, {u, b.parameter("lora_B" + n, {K, rank})});
+    layers.push_back(b.one("y" + n, "Add", {}, {base, v}));
+  }
+  return b.finish(b.one("y", "Mul", {}, layers));
+}
+
 CaseGraph gather(DType dtype, const Shape& table, const Shape& indices) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", "Gather", {},
@@ -435,6 +452,8 @@ void append_large(std::vector<GraphCase>& cases) {
   row("GemmGelu/exact_without_bias",
       [](DType t) { return gelu_rows(t, 3, 16, 8, false, false, "none", 24); });
   row("GemmGelu/exact_odd", [](DType t) { return gelu_rows(t, 4, 3, 9, true, true, "none"); });
+  row("GemmAdd/small", [](DType t) { return low_rank(t, 5, 7, 6, 2, true); });
+  row("GemmAdd/unscaled", [](DType t) { return low_rank(t, 3, 9, 4, 3, false); });
   row("GemmRelu/eights", [](DType t) { return relu_rows(t, 5, 7, 16, true); });
   row("GemmRelu/odd", [](DType t) { return relu_rows(t, 6, 4, 9, true); });
   row("GemmRelu/bits", [](DType t) { return relu_rows(t, 3, 5, 136, true); });
