@@ -67,7 +67,8 @@ struct InitialWeights {
 };
 template <FieldsOf<InitialWeights> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  [[maybe_unused]] auto& [source, rename, include, exclude, skip_mismatched, partial, tensors] = spec;
+  [[maybe_unused]] auto& [source, rename, include, exclude, skip_mismatched, partial, tensors] =
+      spec;
   visit("source", source);
   visit("rename", rename);
   visit("include", include);
@@ -131,7 +132,7 @@ struct Recipe {
   LoraSpec lora;                               // rank 0: no LoRA
   // How parameters that are not trained are stored (frozen_storage_names()).
   std::string frozen_storage = std::string(kFrozenAsInFile);
-  std::vector<std::string> metrics;            // in addition to the usual ones (src/job/metrics.h)
+  std::vector<std::string> metrics;  // in addition to the usual ones (src/job/metrics.h)
 
   bool holds_out_rows() const { return validation_split > 0 || split_folds > 0; }
   SplitRule split_rule() const {

@@ -302,8 +302,10 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
-  for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
-    model.graph.set_storage(id, storage);
+  if (traits.processor == Processor::kCpu) {  // a GPU's products need operands of one type
+    for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
+      model.graph.set_storage(id, storage);
+    }
   }
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,

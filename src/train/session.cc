@@ -144,7 +144,7 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
       return mismatch("tensor " + t.name + " has shape " + view->type.shape.to_string() +
                       ", expected " + t.whole_type().shape.to_string());
     }
-    write_whole(s, view->bytes);
+    write_whole(s, *view);
   }
   const auto kept = static_cast<size_t>(std::ranges::count_if(
       optimizer.tensors(), [](const TensorView& t) { return t.name.starts_with(kKeptPrefix); }));
@@ -153,6 +153,11 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
     return mismatch("it has tensors that this model does not have");
   }
   return {};
+}
+
+void Session::write_whole(const Saved& to, const TensorView& view) {
+  std::vector<std::byte> widened;
+  write_whole(to, typed_bytes(view, widened));
 }
 
 void Session::write_whole(const Saved& to, std::span<const std::byte> values) {
@@ -231,17 +236,35 @@ std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank ran
   return parts;
 }
 
+TensorView Session::copy_of(size_t index, const std::vector<const Session*>& ranks,
+                            std::vector<std::byte>& storage) const {
+  const Saved& saved = saved_[index];
+  const TensorInfo& t = saved.info();
+  TensorView view{t.name, t.whole_type(), {}, t.storage};
+  const auto bytes = static_cast<size_t>(view.stored_bytes());
+  if (t.is_half()) {
+    const auto* stored = static_cast<const std::byte*>(saved.executor->place_to_read(saved.id));
+    if (backend_.computes_in_host_memory()) {
+      view.bytes = {stored, bytes};
+      return view;
+    }
+    storage.resize(bytes);
+    backend_.synchronize();
+    backend_.copy_to_host(storage.data(), stored, static_cast<int64_t>(bytes));
+  } else {
+    storage.resize(bytes);
+    read_whole(index, ranks, storage);
+  }
+  view.bytes = storage;
+  return view;
+}
+
 Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {
   Snapshot snapshot;
   for (size_t i = 0; i < saved_.size(); ++i) {
-    const TensorInfo& t = saved_[i].info();
-    const TensorType type = t.whole_type();
-    snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
-    std::vector<std::byte>& values = snapshot.storage.back();
-    read_whole(i, ranks, values);
-    // A vector keeps its memory when the outer vector moves it, so the span stays valid.
-    (saved_[i].is_weight() ? snapshot.weights : snapshot.optimizer)
-        .push_back({t.name, type, values});
+    // A vector keeps its memory when the outer vector moves it, so the view stays valid.
+    TensorView view = copy_of(i, ranks, snapshot.storage.emplace_back());
+    (saved_[i].is_weight() ? snapshot.weights : snapshot.optimizer).push_back(std::move(view));
   }
   return snapshot;
 }
@@ -255,17 +278,17 @@ Snapshot Session::evaluated_weights(const std::vector<const Session*>& ranks) co
   Snapshot snapshot;
   for (const Saved& s : saved_) {
     if (!s.is_weight()) continue;
-    const TensorType type = s.info().whole_type();
-    snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
-    read_whole(static_cast<size_t>(&evaluated(s) - saved_.data()), ranks, snapshot.storage.back());
-    snapshot.weights.push_back({s.info().name, type, snapshot.storage.back()});
+    TensorView view = copy_of(static_cast<size_t>(&evaluated(s) - saved_.data()), ranks,
+                              snapshot.storage.emplace_back());
+    view.name = s.info().name;
+    snapshot.weights.push_back(std::move(view));
   }
   return snapshot;
 }
 
 void Session::set_evaluated_weights(const Snapshot& weights) {
   for (const TensorView& view : weights.weights) {
-    write_whole(evaluated(saved_[saved_by_name_.at(view.name)]), view.bytes);
+    write_whole(evaluated(saved_[saved_by_name_.at(view.name)]), view);
   }
 }
 

@@ -40,6 +40,8 @@ class Session final : public TrainingSession {
   Snapshot snapshot() const override { return snapshot(std::vector{this}); }
   /// Returns a snapshot of the sessions of all ranks, including this one: sharded tensors are
   /// joined from all of them.
+  /// Parameters stored in 16 bits, which are not trained, are not copied if the host can read them
+  /// in the arena: a snapshot must not outlive the session.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
   /// The tensors in a snapshot (kAll) or in evaluated weights (kEvaluated).
   enum class Copied : uint8_t { kAll, kEvaluated };
@@ -110,8 +112,12 @@ class Session final : public TrainingSession {
   /// Reads tensor `index` of saved_ as a whole; if it is sharded, from the sessions of all `ranks`.
   void read_whole(size_t index, const std::vector<const Session*>& ranks,
                   std::span<std::byte> values) const;
+  /// Returns a tensor for a snapshot, whose bytes are in `storage` or in the arena.
+  TensorView copy_of(size_t index, const std::vector<const Session*>& ranks,
+                     std::vector<std::byte>& storage) const;
   /// Writes a tensor, or this rank's shard of it; `values` are those of the whole tensor.
   void write_whole(const Saved& to, std::span<const std::byte> values);
+  void write_whole(const Saved& to, const TensorView& view);
   /// Returns the tensor that is evaluated for a weight: its moving average, if there is one.
   const Saved& evaluated(const Saved& weight) const;
   /// Indices into saved_ of the tensors that a copy contains, in the copy's order.

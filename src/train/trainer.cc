@@ -162,7 +162,12 @@ Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& 
     info.best_step = best.step;
   }
   if (job.recipe.lora.rank == 0) {
-    return write_model(files, job.model_output, info, loop.model().weights);
+    std::vector<TensorView> weights = loop.model().weights;
+    std::vector<std::vector<std::byte>> widened(weights.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = {weights[i].name, weights[i].type, typed_bytes(weights[i], widened[i])};
+    }
+    return write_model(files, job.model_output, info, weights);
   }
   const LoraModel model = split_lora(job.model, job.recipe, loop.model().weights);
   return write_model(files, job.model_output, info, model.weights, &model);

@@ -19,7 +19,8 @@
 
 namespace trainyard {
 
-/// Host copy of all tensors of a checkpoint. The views point into `storage`.
+/// Host copy of all tensors of a checkpoint. The views point into `storage`, or for parameters that
+/// are not trained into the session's memory.
 struct Snapshot {
   std::vector<std::vector<std::byte>> storage;
   std::vector<TensorView> weights;    // parameters and state, in the graph's order
