@@ -28,7 +28,6 @@
 #include "src/runtime/communicator.h"
 
 namespace trainyard {
-
 namespace {
 
 TensorId add_index_input(Graph& graph, const std::string& name) {
@@ -165,8 +164,7 @@ BoundProgram compile_average(const Graph& graph, double decay, const PersistentL
   Graph average;
   bound.step = add_index_input(average, "step");
   for (const TensorInfo& t : graph.tensors()) {
-    // A frozen parameter that is stored in 16 bits is its own average.
-    if (t.role != Role::kParameter || t.is_half()) continue;
+    if (t.role != Role::kParameter || t.is_half()) continue;  // one of 16 bits is not trained
     const TensorId p = add_shared(average, t);
     const std::string name = t.name + std::string(kAverageSuffix);
     const TensorId mean = average.add_tensor(like(t, name, Role::kOptimizerState));
@@ -215,8 +213,9 @@ PersistentLayout merged(PersistentLayout before, const Program& program) {
 
 PersistentLayout layout_of(const RunPrograms& programs) {
   PersistentLayout layout = persistent_layout(programs.train.program);
-  if (programs.update.has_value()) layout = merged(std::move(layout), programs.update->program);
-  if (programs.average.has_value()) layout = merged(std::move(layout), programs.average->program);
+  for (const auto* other : {&programs.update, &programs.average}) {
+    if (other->has_value()) layout = merged(std::move(layout), (*other)->program);
+  }
   return layout;
 }
 
@@ -302,11 +301,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
-  if (traits.processor == Processor::kCpu) {  // a GPU's products need operands of one type
-    for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
-      model.graph.set_storage(id, storage);
-    }
-  }
+  store_frozen(recipe, frozen, traits.processor, model.graph);
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
                                                    .processor = traits.processor,
@@ -336,7 +331,6 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
 }
 
 namespace {
-
 BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLayout* persistent,
                              Precision precision, DeviceTraits traits,
                              ParameterGathers gathers = {}) {
