@@ -6,7 +6,7 @@
 
 #include "src/graph/graph.h"
 #include "src/job/recipe.h"
-#include "src/passes/processor.h"
+#include "src/plan/device_traits.h"
 
 namespace trainyard {
 
