@@ -217,7 +217,8 @@ TEST(Losses, WeightsByClassAreThoseOfTheList) {
                 ": 'cat' is not a class of the dataset, expected '1', '10', '2', "
                 "'caf\\xc3\\xa9'");
   EXPECT_EQ(refusal(NamedNumbers{{"2", -0.5}}, data),
-            field + ".2: -0.500000 is out of range, expected 0..1000000");
+            "model.loss.softmax_cross_entropy: class_weights.2: -0.5 is out of range, expected "
+            "0..1000000");
   EXPECT_EQ(refusal(NamedInts{{"1", 0}, {"10", 0}, {"2", 0}, {"caf\u00e9", 0}}, data),
             field + ": are all 0, expected at least one above 0");
   data.class_names = {"cats", "dogs", "mice", "rats"};
