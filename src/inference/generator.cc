@@ -183,7 +183,7 @@ Status check_generate(const GenerateOptions& options) {
 Result<std::unique_ptr<Generator>> Generator::open(const std::filesystem::path& folder,
                                                    Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
-  if (loaded.info.schema.target.kind != TargetSchema::Kind::kNextToken) {
+  if (!loaded.info.schema.next_token()) {
     return make_error(ErrorCode::kFailedPrecondition, "GENERATE_UNSUPPORTED",
                       "the model does not continue text: it predicts " +
                           quoted_value(loaded.info.schema.target.name) + " of rows");
