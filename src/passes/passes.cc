@@ -14,6 +14,7 @@
 #include "src/passes/fuse_sums.h"
 #include "src/passes/keep_copies.h"
 #include "src/passes/recompute.h"
+#include "src/passes/recompute_gates.h"
 #include "src/passes/simplify.h"
 
 namespace trainyard {
@@ -110,6 +111,9 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
   }
   if (recompute != Recompute::kNone) {
     recompute_activations(graph, recompute);
+    check(graph);
+  } else if (passes.fuse) {
+    recompute_gates(graph);
     check(graph);
   }
   if (passes.fuse) {

@@ -130,6 +130,18 @@ BenchModel bench_model(const std::string& name) {
     m.interface.outputs = m.interface.input.elements();
     return m;
   }
+  if (name == "decoder" || name == "smollm2") {  // SmolLM2 135M, or a small one with its shape
+    const int64_t layers = name == "decoder" ? 4 : 30;
+    m.model.preset = "decoder";
+    m.model.parameters = {{"n_layer", layers},       {"n_embd", int64_t{576}},
+                          {"n_head", int64_t{9}},    {"n_kv_head", int64_t{3}},
+                          {"hidden", int64_t{1536}}, {"tied_head", int64_t{1}},
+                          {"rope_theta", 100000.0}};
+    const int64_t vocabulary = name == "decoder" ? 8192 : 49152;
+    m.interface = {{256}, vocabulary, TargetForm::kNextToken, vocabulary};
+    m.optimizer.type = "adamw";
+    return m;
+  }
   const bool text = name == "transformer_classifier" || name == "text_cnn" ||
                     name == "lstm_classifier" || name == "embedding_bag_classifier";
   if (name == "gpt2_mini") {

@@ -349,8 +349,8 @@ CaseGraph attention_to_data(DType dtype, int64_t width, bool computed = false) {
 struct RotaryCase {
   int64_t N, T, H, D, R;
   bool interleaved = false;
-  // "none": one table row for each place in a row; "tables": tables of each token's position;
-  // "rows": positions name rows of one table.
+  // "none": one table row for each place in a row, "longer": and more; "tables": tables of each
+  // token's position; "rows": positions name rows of one table.
   std::string positions = "none";
 };
 
@@ -364,12 +364,13 @@ CaseGraph rotary(DType dtype, const RotaryCase& r) {
   Attributes tables{
       {"frequencies", frequencies}, {"factor", 1.25}, {"dtype", std::string(name_of(dtype))}};
   std::vector<TensorId> places;
-  if (r.positions != "none") places.push_back(b.tokens("positions", {r.N, r.T}, 9));
+  if (r.positions == "tables" || r.positions == "rows")
+    places.push_back(b.tokens("positions", {r.N, r.T}, 9));
   std::vector<TensorId> of_tables;
   if (r.positions == "tables") {
     of_tables = places;
   } else {
-    tables.set("length", r.positions == "rows" ? int64_t{9} : r.T);
+    tables.set("length", r.positions == "none" ? r.T : int64_t{9});
   }
   const std::vector<TensorId> table = b.node("tables", "RotaryTables", tables, of_tables, 2);
   std::vector<TensorId> inputs = {b.parameter("x", {r.N, r.T, r.H * r.D}), table[0], table[1]};
@@ -554,6 +555,9 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("RotaryEmbedding/part", [](DType t) { return rotary(t, {2, 3, 2, 7, 4, false, "tables"}); });
   row("RotaryEmbedding/interleaved", [](DType t) { return rotary(t, {2, 3, 1, 7, 6, true}); });
   row("RotaryEmbedding/rows", [](DType t) { return rotary(t, {2, 3, 2, 4, 4, false, "rows"}); });
+  row("RotaryEmbedding/longer", [](DType t) {
+    return rotary(t, {3, 4, 1, 4, 4, false, "longer"});
+  });
   row("RotaryTables/tokens", [](DType t) { return rotary(t, {2, 5, 1, 6, 6, true, "tables"}); });
   row("SequenceLengths/odd", [](DType t) { return sequence_lengths(t, {5, 7}, 0, 2); });
   row("SequenceLengths/other_padding", [](DType t) { return sequence_lengths(t, {9, 3}, 1, 3); });
