@@ -9,7 +9,7 @@ void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y) {
     for (int64_t k = 0; k < d.K; ++k) {
       T sum = b == nullptr ? T(0) : b[k];
       for (int64_t f = 0; f < d.F; ++f) sum += x[n * d.F + f] * w[k * d.F + f];
-      y[n * d.K + k] = sum;
+      y[n * d.K + k] = d.adds ? y[n * d.K + k] + sum : sum;
     }
   }
 }
@@ -22,7 +22,7 @@ void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw
       for (int64_t f = 0; f < d.F; ++f) {
         T sum = T(0);
         for (int64_t k = 0; k < d.K; ++k) sum += dy[n * d.K + k] * w[k * d.F + f];
-        dx[n * d.F + f] = sum;
+        dx[n * d.F + f] = d.adds ? dx[n * d.F + f] + sum : sum;
       }
     }
   }

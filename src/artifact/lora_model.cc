@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "src/checkpoint/typed_bytes.h"
 #include "src/models/lora.h"
 #include "src/models/naming/naming.h"
 
@@ -17,8 +18,10 @@ std::string without(std::string_view name, std::string_view suffix) {
 }
 
 std::vector<float> floats_of(const TensorView& t) {
-  std::vector<float> values(t.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), t.bytes.data(), t.bytes.size());
+  std::vector<std::byte> widened;
+  const std::span<const std::byte> bytes = typed_bytes(t, widened);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 
@@ -135,7 +138,8 @@ LoraModel split_lora(const ModelSpec& network, const Recipe& recipe,
     const std::string name_a = layer + std::string(kLoraA);
     const auto a = by_name.find(name_a);
     if (a == by_name.end()) {
-      out.weights.push_back(t);
+      std::vector<std::byte>& widened = out.storage.emplace_back();
+      out.weights.push_back({t.name, t.type, typed_bytes(t, widened)});
       continue;
     }
     const TensorView& b = *by_name.at(layer + std::string(kLoraB));
