@@ -174,11 +174,18 @@ TEST(SequenceLayers, RefusalsNameTheLayer) {
                  kReviews, "model.layers[1].attention.q_num_heads", "not a multiple");
   expect_refusal(
       layers({e, layer("Attention", {{"q_num_heads", int64_t{2}}}, "", {"e", "e"}), pool, head}),
-      kReviews, "model.layers[1]", "expected 1 (query, key and value side by side) or 3");
+      kReviews, "model.layers[1]", "the last one is the tokens of the sequence");
+  expect_refusal(
+      layers({e,
+              layer("Attention", {{"q_num_heads", int64_t{2}}, {"is_causal", int64_t{1}}}, "",
+                    {"e", "input"}),
+              pool, head}),
+      kReviews, "model.layers[1].attention.is_causal", "expected only one of the two");
   expect_refusal(layers({e, layer("LayerNormalization", {{"axis", int64_t{0}}}), pool, head}),
                  kReviews, "model.layers[1].layer_normalization.axis", "expected 1..2 or -1..-2");
   expect_refusal(layers({e, layer("SequencePool", {{"mode", std::string("lasst")}}), head}),
-                 kReviews, "model.layers[1].sequence_pool.mode", "expected mean or first or last");
+                 kReviews, "model.layers[1].sequence_pool.mode",
+                 "expected mean or max or first or last");
   expect_refusal(
       layers(
           {e, layer("SequencePool", {{"mode", std::string("first")}}, "", {"e", "input"}), head}),

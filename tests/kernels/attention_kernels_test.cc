@@ -80,12 +80,12 @@ Results by_reference(const Problem& p) {
       [&](const auto& o) { reference::attention_backward(p.d, o); });
 }
 
-struct AlignedBytes {
-  explicit AlignedBytes(int64_t bytes)
+struct AttentionMemory {
+  explicit AttentionMemory(int64_t bytes)
       : data(std::aligned_alloc(64, static_cast<size_t>((bytes + 127) / 64 * 64))) {}
-  ~AlignedBytes() { std::free(data); }
-  AlignedBytes(const AlignedBytes&) = delete;
-  AlignedBytes& operator=(const AlignedBytes&) = delete;
+  ~AttentionMemory() { std::free(data); }
+  AttentionMemory(const AttentionMemory&) = delete;
+  AttentionMemory& operator=(const AttentionMemory&) = delete;
   void* data;
 };
 
@@ -94,11 +94,11 @@ Results on_cpu(const Problem& p, int threads) {
   return compute<float>(
       p,
       [&](const auto& o) {
-        const AlignedBytes memory(cpu::attention_forward_workspace_bytes(p.d, team));
+        const AttentionMemory memory(cpu::attention_forward_workspace_bytes(p.d, team));
         cpu::attention_forward(p.d, o, {team, memory.data});
       },
       [&](const auto& o) {
-        const AlignedBytes memory(cpu::attention_backward_workspace_bytes(p.d, team));
+        const AttentionMemory memory(cpu::attention_backward_workspace_bytes(p.d, team));
         cpu::attention_backward(p.d, o, {team, memory.data});
       });
 }
