@@ -287,12 +287,11 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
     out.view_.numeric = out.own_.numeric;
     out.view_.category = out.own_.category;
   }
-  if (model.kind == DatasetSchema::Kind::kText &&
-      !same_tokens(model.text, data.text)) {
-    out.own_.tokens = is_subword(model.text.tokenizer) ||
-                              model.text.tokenizer == TokenizerKind::kPretrained
-                          ? recut_tokens(model.text, data.text, rows.tokens)
-                          : map_tokens(model.text, data.text, rows.tokens);
+  if (model.kind == DatasetSchema::Kind::kText && !same_tokens(model.text, data.text)) {
+    out.own_.tokens =
+        is_subword(model.text.tokenizer) || model.text.tokenizer == TokenizerKind::kPretrained
+            ? recut_tokens(model.text, data.text, rows.tokens)
+            : map_tokens(model.text, data.text, rows.tokens);
     out.view_.tokens = out.own_.tokens;
     if (model.stream()) out.view_.rows = std::ssize(out.view_.tokens);
   }

@@ -304,5 +304,5 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, idx, safetensors, npy, arrays, jsonl, subword, archive, image, schema, onnx, spec):
+for make in (csv, libsvm, tokenizer, idx, safetensors, npy, arrays, jsonl, subword, archive, image, schema, onnx, spec):
     make()

@@ -11,9 +11,9 @@
 //   pretrained
 //          the tokenizer of a pretrained model, with its own ids (src/data/tokenizers)
 //
-// Ids, except for pretrained: 0 is the padding if the dataset has rows of fixed length. Next comes the unknown token,
-// except for byte (for bpe and unigram it never occurs), then the pieces in order. The pieces of
-// byte are all bytes in the order of their values.
+// Ids, except for pretrained: 0 is the padding if the dataset has rows of fixed length. Next comes
+// the unknown token, except for byte (for bpe and unigram it never occurs), then the pieces in
+// order. The pieces of byte are all bytes in the order of their values.
 #pragma once
 
 #include <cstdint>
