@@ -4,8 +4,20 @@
 
 namespace trainyard {
 
+Status write_weights(const SafetensorsFile& weights, Executor& executor) {
+  const Graph& graph = executor.program().graph;
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const TensorInfo& t = graph.tensors()[i];
+    if (t.role != Role::kParameter && t.role != Role::kState) continue;
+    const Result<const TensorView*> view = find_weight(weights, t);
+    if (!view.ok()) return view.error();
+    executor.write(static_cast<TensorId>(i), (*view)->bytes);
+  }
+  return {};
+}
+
 Inference::Inference(BoundProgram bound, Backend& backend)
-    : input_(bound.input), output_(bound.output) {
+    : input_(bound.input), positions_(bound.positions), output_(bound.output) {
   const int64_t persistent = bound.program.persistent_bytes;
   const int64_t transient = bound.program.transient_bytes;
   PreparedProgram prepared(std::move(bound.program), backend);
@@ -17,18 +29,13 @@ Result<std::unique_ptr<Inference>> Inference::open(BoundProgram bound,
                                                    const SafetensorsFile& weights,
                                                    Backend& backend) {
   std::unique_ptr<Inference> inference(new Inference(std::move(bound), backend));
-  const Graph& graph = inference->executor_->program().graph;
-  for (size_t i = 0; i < graph.tensors().size(); ++i) {
-    const TensorInfo& t = graph.tensors()[i];
-    if (t.role != Role::kParameter && t.role != Role::kState) continue;
-    ASSIGN_OR_RETURN(const TensorView* view, find_weight(weights, t));
-    inference->executor_->write(static_cast<TensorId>(i), view->bytes);
-  }
+  if (Status s = write_weights(weights, *inference->executor_); !s.ok()) return s.error();
   return inference;
 }
 
-void Inference::run(std::span<const std::byte> input) {
+void Inference::run(std::span<const std::byte> input, std::span<const std::byte> positions) {
   executor_->write(input_, input);
+  if (positions_ != kNoTensor) executor_->write(positions_, positions);
   executor_->run();
 }
 

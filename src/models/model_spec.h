@@ -117,6 +117,9 @@ struct CategoricalColumn {
   bool operator==(const CategoricalColumn&) const = default;
 };
 
+/// With more classes than this, an interface does not have their names.
+inline constexpr int64_t kNamedClassesMax = 65536;
+
 /// The shape of one input sample and of one target of a dataset.
 struct ModelInterface {
   Shape input;             // [F] or [C, H, W] numbers, or [T] tokens
@@ -131,7 +134,8 @@ struct ModelInterface {
   // true: each categorical column is one number, 0 for a missing or unknown category, else 1 + the
   // category's index. false: one number per category (one-hot).
   bool category_codes = false;
-  std::vector<int64_t> class_counts = {};  // training rows of each class; empty: unknown
+  std::vector<int64_t> class_counts = {};     // training rows of each class; empty: unknown
+  std::vector<std::string> class_names = {};  // empty: none, or too many
   // Only with tokens: a row holds several documents one after the other, which do not see each
   // other (Model::positions). Padding behind the last one has positions 0 and target -1.
   bool documents = false;
@@ -160,6 +164,14 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("rank_scaling", rank_scaling);
 }
 
+/// A graph that continues texts token by token: its input has only the new tokens, and each layer
+/// of attention keeps the keys and values of earlier ones (src/models/generation.h).
+struct GenerationShape {
+  int64_t capacity = 0;    // tokens of a text whose keys and values are kept; 0: no such graph
+  int64_t new_tokens = 1;  // tokens that a run reads of each text
+  bool scores = true;      // false: a run only fills the caches, and nothing else is computed
+};
+
 struct BuildOptions {
   int64_t batch_size = 1;
   bool training = true;       // enables dropout and batch statistics, and adds loss and target
@@ -168,6 +180,8 @@ struct BuildOptions {
   LoraSpec lora = {};
   // The target of a row is a distribution over the classes, as mixed rows need, instead of a label.
   bool class_shares = false;
+  // Only without `training`. A run reads generation.new_tokens of batch_size texts.
+  GenerationShape generation = {};
   std::stop_token stop = {};  // checked before each layer: CANCELLED/STOPPED
 };
 
@@ -193,6 +207,7 @@ struct Model {
   // I64 [1], the optimizer step from 0; only if an op draws random numbers.
   TensorId step = kNoTensor;
   // I32 [N, T], each token's place in its document; only if rows hold documents and a layer asks.
+  // For generation the places of the new tokens in their texts.
   TensorId positions = kNoTensor;
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only

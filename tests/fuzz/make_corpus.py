@@ -181,6 +181,18 @@ def arrays():
     write("arrays", "neither", "x,y\n1,2\n")
 
 
+def documents():
+    write("documents", "chat", '{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}, '
+          '{"role": "assistant", "content": "c"}]}')
+    write("documents", "pair", '{"prompt": "a", "completion": "b", "id": 3}')
+    write("documents", "text", '{"text": "\\u00e4\\ud83d\\ude00", "meta": {"messages": [1, {"role": []}]}}')
+    write("documents", "two_kinds", '{"text": "a", "messages": []}')
+    write("documents", "nested", '{"messages": [[{"role": "user"}], {"role": {"a": []}, "content": null}]}')
+    write("documents", "tools", '{"messages": [{"role": "user", "content": "a", "tool_calls": [{}]}]}')
+    write("documents", "not_utf8", b'{"text": "\xff"}')
+    write("documents", "deep", '{"messages": ' + "[" * 1500 + "}")
+
+
 def jsonl():
     write("jsonl", "plain", '{"a": 1, "b": "x"}\n{"b": null, "a": -2.5e3}\n')
     write("jsonl", "new_column", '{"a": 1}\r\n\n{"c": true, "a": "\\u00e4\\ud83d\\ude00"}\n')
@@ -304,5 +316,5 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, tokenizer, idx, safetensors, npy, arrays, jsonl, subword, archive, image, schema, onnx, spec):
+for make in (csv, libsvm, tokenizer, idx, safetensors, npy, arrays, documents, jsonl, subword, archive, image, schema, onnx, spec):
     make()
