@@ -51,6 +51,9 @@ void set_dataset(const v1::DatasetFile& file, const std::string& prefix, Respons
     added.set_source(static_cast<int>(i));
     added.set_may_be_folder(spec::format_of(file).about.folder());
   }
+  if (const std::string& tokenizer = spec::tokenizer_path(file); !tokenizer.empty()) {
+    add_file(prefix + "documents.tokenizer", tokenizer, response);
+  }
 }
 
 void set_job(const v1::JobFile& file, Response& response) {

@@ -241,6 +241,7 @@ std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const Datase
                                        const TypedRows& train, const TypedRows& test,
                                        std::string_view options) {
   std::vector<DataWarning> warnings;
+  if (schema.documents) return warnings;  // their reader has found them
   if (schema.kind == DatasetSchema::Kind::kTabular) {
     add_columns(schema, s, train, options, warnings);
     add_leaks(schema, s, train, options, warnings);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/base/crc32c.h"
+#include "src/checkpoint/typed_bytes.h"
 #include "src/graph/op.h"
 #include "src/ops/shards.h"
 #include "src/train/initialize.h"
@@ -379,6 +380,13 @@ void Session::bring_pieces() {
   pieces_.clear();
 }
 
+float Session::loss_share(const StepInputs& inputs, int64_t micro_batch) const {
+  if (inputs.loss_shares.empty()) return 1;
+  const bool of_all_ranks = std::ssize(inputs.loss_shares) == slots_.micro_batches;
+  const int64_t part = of_all_ranks ? micro_batch : micro_batch * rank_.count + rank_.index;
+  return inputs.loss_shares[static_cast<size_t>(part)];
+}
+
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
   if (staged_.has_value()) {
     const auto rows =
@@ -386,8 +394,11 @@ void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::by
     pieces_.insert(pieces_.end(), rows.begin(), rows.end());
   } else {
     add_piece(*train_, train_ids_.input, slots_.part(inputs.input, index));
+    add_piece(*train_, train_ids_.positions, slots_.part(inputs.positions, index));
     add_piece(*train_, train_ids_.target, slots_.part(inputs.target, index));
   }
+  const float share = loss_share(inputs, index);
+  add_piece(*train_, train_ids_.loss_share, bytes_of(share));
   add_piece(*train_, train_ids_.micro_step, bytes_of(index));
   // The key of the model's random numbers: each micro-batch draws its own.
   const int64_t step = inputs.step * slots_.micro_batches + index;
@@ -440,7 +451,12 @@ void Session::begin_steps(int64_t count, const std::function<StepInputs()>& next
     resident_->begin(count, next, results);
   } else {
     TRAINYARD_CHECK(count == 1, "batches from the host are begun one by one");
-    begin_step_from_host(next(), results);
+    const StepInputs inputs = next();
+    submission.loss_shares.clear();
+    for (int64_t k = 0; k < slots_.micro_batches; ++k) {
+      submission.loss_shares.push_back(loss_share(inputs, k));
+    }
+    begin_step_from_host(inputs, results);
   }
   submission.mark = backend_.mark();
 }
@@ -468,7 +484,9 @@ Session::StepResult Session::finish_step() {
     const std::byte* const from = results + k * slots_.micro_batch_bytes;
     float part = 0;
     take(*train_, train_ids_.loss, from, std::span(&part, 1));
-    loss += static_cast<double>(part);
+    const auto& shares = submission.loss_shares;
+    loss += static_cast<double>(part) *
+            (shares.empty() ? 1.0 : static_cast<double>(shares[static_cast<size_t>(k)]));
     if (logits_.empty()) continue;
     take(*train_, train_ids_.output, from + slots_.output_at,
          std::span(logits_).subspan(rows * static_cast<size_t>(k), rows));
@@ -490,9 +508,10 @@ Session::StepResult Session::finish_step() {
   return result;
 }
 
-void Session::evaluate(std::span<const std::byte> input) {
+void Session::evaluate(std::span<const std::byte> input, std::span<const std::byte> positions) {
   TRAINYARD_CHECK(evaluate_.has_value(), "the job has nothing to evaluate");
   evaluate_->write(evaluate_ids_.input, input);
+  if (evaluate_ids_.positions != kNoTensor) evaluate_->write(evaluate_ids_.positions, positions);
   run_evaluation();
 }
 

@@ -72,7 +72,8 @@ class Session final : public TrainingSession {
   void wait_after_nodes(bool waits) override;
 
   // The following functions use the evaluation program.
-  void evaluate(std::span<const std::byte> input) override;
+  void evaluate(std::span<const std::byte> input,
+                std::span<const std::byte> positions = {}) override;
   void evaluate_resident(std::span<const kernels::ResidentSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return evaluation_batch_; }
@@ -128,6 +129,8 @@ class Session final : public TrainingSession {
   void bring_pieces();
   void begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results);
   void begin_step_from_host(const StepInputs& inputs, std::byte* results);
+  /// Returns the weight of this rank's part of a micro-batch (StepInputs::loss_shares).
+  float loss_share(const StepInputs& inputs, int64_t micro_batch) const;
   /// Allocates result buffers for submissions of up to `steps` steps.
   void make_submissions(int64_t steps);
   /// Runs the evaluation program on the input that was written before.
@@ -139,6 +142,7 @@ class Session final : public TrainingSession {
     HostBuffer results;
     int64_t mark = 0;
     int64_t steps = 0, finished = 0;
+    std::vector<float> loss_shares = {};  // by micro-batch; empty: all are 1
   };
 
   Backend& backend_;
