@@ -372,6 +372,8 @@ v1::Tokenizer to_proto(TokenizerKind kind) {
       return v1::BPE;
     case TokenizerKind::kUnigram:
       return v1::UNIGRAM;
+    case TokenizerKind::kPretrained:
+      return v1::PRETRAINED;
   }
   return v1::TOKENIZER_UNSPECIFIED;
 }

@@ -260,6 +260,12 @@ std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& dat
   return out;
 }
 
+bool same_tokens(const TextSchema& a, const TextSchema& b) {
+  const bool same_files =
+      a.files == b.files || (a.files != nullptr && b.files != nullptr && *a.files == *b.files);
+  return a.pieces == b.pieces && a.model == b.model && same_files;
+}
+
 bool same_columns(const DatasetSchema& a, const DatasetSchema& b) {
   return std::ranges::equal(a.columns, b.columns, [](const ColumnSchema& x, const ColumnSchema& y) {
     return x.name == y.name && x.kind == y.kind && x.categories == y.categories &&
@@ -282,8 +288,9 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
     out.view_.category = out.own_.category;
   }
   if (model.kind == DatasetSchema::Kind::kText &&
-      (model.text.pieces != data.text.pieces || model.text.model != data.text.model)) {
-    out.own_.tokens = is_subword(model.text.tokenizer)
+      !same_tokens(model.text, data.text)) {
+    out.own_.tokens = is_subword(model.text.tokenizer) ||
+                              model.text.tokenizer == TokenizerKind::kPretrained
                           ? recut_tokens(model.text, data.text, rows.tokens)
                           : map_tokens(model.text, data.text, rows.tokens);
     out.view_.tokens = out.own_.tokens;

@@ -12,6 +12,7 @@
 #include "src/data/limits.h"
 #include "src/data/statistics.h"
 #include "src/data/table/date.h"
+#include "src/data/tokenizers/stored_files.h"
 
 namespace trainyard {
 namespace {
@@ -142,6 +143,25 @@ bool is_piece(TokenizerKind kind, std::string_view piece) {
   return piece.empty();
 }
 
+/// Reads what is known about a pretrained tokenizer. Its files are read by those who encode or
+/// decode text.
+Status read_pretrained(JsonFields& fields, TextSchema& text) {
+  text.pretrained_tokens = fields.integer("vocabulary_size", 1, kVocabularyMax);
+  const int64_t last = std::max<int64_t>(text.pretrained_tokens, 1) - 1;
+  text.end_token = static_cast<int32_t>(fields.integer("end_token", -1, last));
+  text.padding_token = static_cast<int32_t>(fields.integer("padding_token", -1, last));
+  text.unknown_token = static_cast<int32_t>(fields.integer("unknown_token", -1, last));
+  const nlohmann::json& files = fields.child("files");
+  if (Status s = fields.finish(); !s.ok()) return s;
+  Result<TokenizerFiles> read = read_stored_files(files);
+  if (!read.ok()) {
+    return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid,
+                      "schema: text: " + read.error().message);
+  }
+  text.files = std::make_shared<const TokenizerFiles>(*std::move(read));
+  return {};
+}
+
 Result<TextSchema> text_from_json(const nlohmann::json& json) {
   JsonFields fields(json, "schema: text", kSchemaInvalid);
   TextSchema text;
@@ -149,9 +169,13 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
   if (kind) {
     text.tokenizer = *kind;
   } else {
-    fields.refuse("tokenizer: expected byte, char, word, bpe or unigram");
+    fields.refuse("tokenizer: expected byte, char, word, bpe, unigram or pretrained");
   }
   text.max_length = fields.integer("max_length", 0, kTextLengthMax);
+  if (kind == TokenizerKind::kPretrained) {
+    if (Status s = read_pretrained(fields, text); !s.ok()) return std::move(s).error();
+    return text;
+  }
   if (kind && is_subword(*kind)) {
     std::optional<std::string> model = base64_decode(fields.text("model"));
     if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
@@ -353,6 +377,13 @@ nlohmann::json DatasetSchema::to_json() const {
     json["text"] = {{"tokenizer", name_of(text.tokenizer)}, {"max_length", text.max_length}};
     if (is_subword(text.tokenizer)) {
       json["text"]["model"] = base64_encode(text.model);
+    } else if (text.tokenizer == TokenizerKind::kPretrained) {
+      TRAINYARD_CHECK(text.files != nullptr, "a schema without the files of its tokenizer");
+      json["text"]["vocabulary_size"] = text.pretrained_tokens;
+      json["text"]["end_token"] = text.end_token;
+      json["text"]["padding_token"] = text.padding_token;
+      json["text"]["unknown_token"] = text.unknown_token;
+      json["text"]["files"] = stored_files(*text.files);
     } else {
       json["text"]["pieces"] = text.pieces;
     }

@@ -9,6 +9,7 @@
 #include "src/data/text/subword_model.h"
 #include "src/data/text/subword_training.h"
 #include "src/data/text/word_break.h"
+#include "src/data/tokenizers/pretrained_tokenizer.h"
 
 namespace trainyard {
 namespace {
@@ -70,8 +71,27 @@ class WordTokenizer final : public Tokenizer {
   int32_t unknown_;
 };
 
-constexpr std::array<std::string_view, 5> kTokenizerNames = {"byte", "char", "word", "bpe",
-                                                             "unigram"};
+/// Encodes as the tokenizer of a pretrained model does by default: with special tokens.
+class PretrainedText final : public Tokenizer {
+ public:
+  explicit PretrainedText(PretrainedTokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  void encode(std::string_view text, int64_t tokens_max, std::vector<int32_t>& out) const override {
+    const size_t size_max = out.size() + static_cast<size_t>(std::max<int64_t>(tokens_max, 0));
+    const auto put = [&](std::span<const int32_t> tokens) {
+      out.insert(out.end(), tokens.begin(), tokens.end());
+    };
+    put(tokenizer_.prefix());
+    tokenizer_.encode(text, true, out);
+    put(tokenizer_.suffix());
+    if (out.size() > size_max) out.resize(size_max);
+  }
+
+ private:
+  PretrainedTokenizer tokenizer_;
+};
+
+constexpr std::array<std::string_view, 6> kTokenizerNames = {"byte", "char",    "word",
+                                                             "bpe",  "unigram", "pretrained"};
 
 /// Returns the model of a schema, which was checked when the schema was built.
 SubwordModel subword_model(const TextSchema& schema) {
@@ -95,13 +115,21 @@ bool is_subword(TokenizerKind kind) {
 }
 bool is_sized(TokenizerKind kind) { return kind == TokenizerKind::kWord || is_subword(kind); }
 
+int64_t TextSchema::padding_id() const {
+  if (stream()) return -1;
+  if (tokenizer != TokenizerKind::kPretrained) return 0;
+  return padding_token >= 0 ? padding_token : std::max(end_token, 0);
+}
 int64_t TextSchema::unknown_id() const {
+  if (tokenizer == TokenizerKind::kPretrained) return unknown_token;
   return tokenizer == TokenizerKind::kByte ? -1 : padding_id() + 1;
 }
 int64_t TextSchema::first_piece_id() const {
+  if (tokenizer == TokenizerKind::kPretrained) return 0;
   return padding_id() + (tokenizer == TokenizerKind::kByte ? 1 : 2);
 }
 int64_t TextSchema::vocabulary_size() const {
+  if (tokenizer == TokenizerKind::kPretrained) return pretrained_tokens;
   return first_piece_id() + (tokenizer == TokenizerKind::kByte ? 256 : std::ssize(pieces));
 }
 
@@ -121,11 +149,21 @@ std::unique_ptr<const Tokenizer> make_tokenizer(const TextSchema& schema) {
     case TokenizerKind::kUnigram:
       return make_subword_tokenizer(subword_model(schema),
                                     static_cast<int32_t>(schema.unknown_id()));
+    case TokenizerKind::kPretrained:
+      return std::make_unique<PretrainedText>(pretrained_tokenizer(schema));
   }
   return nullptr;
 }
 
 std::vector<std::string> token_texts(const TextSchema& schema) {
+  if (schema.tokenizer == TokenizerKind::kPretrained) {
+    const PretrainedTokenizer tokenizer = pretrained_tokenizer(schema);
+    std::vector<std::string> texts;
+    for (int32_t id = 0; id < tokenizer.vocabulary_size(); ++id) {
+      texts.push_back(tokenizer.piece(id));
+    }
+    return texts;
+  }
   std::vector<std::string> texts(static_cast<size_t>(schema.first_piece_id()));
   if (schema.tokenizer == TokenizerKind::kByte) {
     for (int byte = 0; byte < 256; ++byte) texts.emplace_back(1, static_cast<char>(byte));
@@ -144,6 +182,24 @@ Status set_subword_model(std::string model, TextSchema& schema) {
   schema.pieces = std::move(read.pieces);
   schema.model = std::move(model);
   return {};
+}
+
+Status set_tokenizer_files(TokenizerFiles files, TextSchema& schema) {
+  ASSIGN_OR_RETURN(const PretrainedTokenizer tokenizer, PretrainedTokenizer::read(files));
+  schema.tokenizer = TokenizerKind::kPretrained;
+  schema.pretrained_tokens = tokenizer.vocabulary_size();
+  schema.end_token = tokenizer.end_token();
+  schema.padding_token = tokenizer.padding_token().value_or(-1);
+  schema.unknown_token = tokenizer.unknown_token().value_or(-1);
+  schema.files = std::make_shared<const TokenizerFiles>(std::move(files));
+  return {};
+}
+
+PretrainedTokenizer pretrained_tokenizer(const TextSchema& schema) {
+  TRAINYARD_CHECK(schema.files != nullptr, "a schema without the files of its tokenizer");
+  Result<PretrainedTokenizer> tokenizer = PretrainedTokenizer::read(*schema.files);
+  TRAINYARD_CHECK(tokenizer.ok(), "a schema with an unchecked tokenizer");
+  return *std::move(tokenizer);
 }
 
 VocabularyCounter::VocabularyCounter(TokenizerKind kind)

@@ -8,8 +8,10 @@
 //          between words is dropped
 //   bpe, unigram
 //          pieces of words, learned by SentencePiece (subword_model.h)
+//   pretrained
+//          the tokenizer of a pretrained model, with its own ids (src/data/tokenizers)
 //
-// Ids: 0 is the padding if the dataset has rows of fixed length. Next comes the unknown token,
+// Ids, except for pretrained: 0 is the padding if the dataset has rows of fixed length. Next comes the unknown token,
 // except for byte (for bpe and unigram it never occurs), then the pieces in order. The pieces of
 // byte are all bytes in the order of their values.
 #pragma once
@@ -23,12 +25,14 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/data/tokenizers/tokenizer_files.h"
 
 namespace trainyard {
 
+class PretrainedTokenizer;
 class SentenceSample;
 
-enum class TokenizerKind : uint8_t { kByte, kChar, kWord, kBpe, kUnigram };
+enum class TokenizerKind : uint8_t { kByte, kChar, kWord, kBpe, kUnigram, kPretrained };
 std::string_view name_of(TokenizerKind kind);
 /// Returns nullopt for an unknown name.
 std::optional<TokenizerKind> find_tokenizer(std::string_view name);
@@ -45,13 +49,20 @@ struct TextSchema {
   std::vector<std::string> pieces;
   /// bpe, unigram: SentencePiece's model, which read_subword_model() has accepted.
   std::string model;
+  /// pretrained: the tokenizer's files, which set_tokenizer_files() has accepted; shared by copies
+  /// of the schema. The members after it are what is known about the tokenizer without reading it.
+  std::shared_ptr<const TokenizerFiles> files;
+  int64_t pretrained_tokens = 0;  // one more than the highest id
+  int32_t end_token = -1;         // -1: there is none; the same below
+  int32_t padding_token = -1;
+  int32_t unknown_token = -1;
   /// Tokens per row; rows are truncated or padded to it. 0: the text is one stream, from which a
   /// job takes samples of its own context length.
   int64_t max_length = 0;
 
   bool stream() const { return max_length == 0; }
-  int64_t padding_id() const { return stream() ? -1 : 0; }  // -1: there is no padding
-  int64_t unknown_id() const;                               // -1: byte has no unknown token
+  int64_t padding_id() const;  // -1: there is no padding
+  int64_t unknown_id() const;  // -1: byte has no unknown token
   int64_t first_piece_id() const;
   int64_t vocabulary_size() const;
   /// Returns the version of Unicode whose rules find the words, "15.0.0"; empty for other
@@ -77,6 +88,12 @@ std::vector<std::string> token_texts(const TextSchema& schema);
 /// Sets `model` and `pieces` of `schema` to a model that trainyard-tokenizer has written. Refusal:
 /// TOKENIZER_INVALID.
 Status set_subword_model(std::string model, TextSchema& schema);
+
+/// Sets the members of `schema` for the files of a pretrained tokenizer, which are read. Refusal:
+/// TOKENIZER_INVALID.
+Status set_tokenizer_files(TokenizerFiles files, TextSchema& schema);
+/// Returns the tokenizer of a schema whose kind is pretrained.
+PretrainedTokenizer pretrained_tokenizer(const TextSchema& schema);
 
 /// Finds the pieces for a training text, which is added in one or several parts, such as rows.
 class VocabularyCounter {
