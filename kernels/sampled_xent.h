@@ -24,7 +24,7 @@
 // Writes    all of each output, and of kept, assigned; put_rows writes only the indexed rows.
 // Aliasing  p may be z; dz may be p.
 // Numerics  the sampled classes are the same on all backends. Rows are summed in double, in order.
-// Errors    none: labels are in [0, K), or the ignored one.
+// Errors    none: labels are in [0, K), or below 0 in rows that do not count.
 //
 // Source: Jean et al. (2015), see candidates.h. If a row's label is also drawn, it counts once in
 // that row ("accidental hits are removed").
@@ -35,6 +35,7 @@
 #include "kernels/contract.h"
 #include "kernels/math/candidates.h"
 #include "kernels/math/host_device.h"
+#include "kernels/math/label.h"
 #include "kernels/operands.h"
 
 namespace trainyard::kernels {

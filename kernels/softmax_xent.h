@@ -9,16 +9,17 @@
 // A given distribution t replaces [k == label[n]]: c[n,k] = w[k] ((1 - s) t[n,k] + s/K), and W =
 // sum_n sum_k w[k] t[n,k]. It has no ignored rows.
 //
-// Logarithms are computed from z by log-sum-exp, not from a rounded p. Rows with the ignored label
-// are left out of all sums and have no gradient. If W is 0, because all rows are ignored or have
-// weight 0, loss and gradient are 0. With `divergence`, which allows no weights, the entropy of c
-// is subtracted from each row's loss, so that the loss is 0 where p equals c.
+// Logarithms are computed from z by log-sum-exp, not from a rounded p. Rows with the ignored label,
+// or with a label below 0, are left out of all sums and have no gradient. If W is 0, because all
+// rows are ignored or have weight 0, loss and gradient are 0. With `divergence`, which allows no
+// weights, the entropy of c is subtracted from each row's loss, so that the loss is 0 where p
+// equals c.
 //
 // Sources: Goodfellow, Bengio, Courville, "Deep Learning" (2016), sections 4.1 and 6.2.2.3;
 // smoothing: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision" (2015).
 //
 /// Shapes    z, dz, p (prob), t (share) [N, K], where each row of t has non-negative values that
-///           sum to 1; label [N] with values in [0, K); loss, dloss [1].
+///           sum to 1; label [N] with values in [0, K), or below 0; loss, dloss [1].
 /// Units     loss in nats, the weighted mean over rows.
 /// Writes    all of p and loss, or all of dz; assigned.
 /// Aliasing  p may be z; dz may be p.
@@ -31,6 +32,7 @@
 #include <vector>
 
 #include "kernels/contract.h"
+#include "kernels/math/label.h"
 #include "kernels/operands.h"
 
 namespace trainyard::kernels {
@@ -39,7 +41,7 @@ struct SoftmaxXentParams {
   int64_t rows;     // N >= 1
   int64_t classes;  // K >= 2
   double smoothing = 0;
-  int64_t ignored = -1;              // label of rows that are left out; -1: none
+  int64_t ignored = -1;              // a class whose rows are left out; -1: none
   std::vector<double> weights = {};  // [K]; empty: all are 1
   bool divergence = false;
 };

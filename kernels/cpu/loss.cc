@@ -28,7 +28,7 @@ void softmax_xent_forward(const SoftmaxXentParams& p, const SoftmaxXentOperands<
     for (int64_t n = begin; n < end; ++n) {
       const float* z_row = o.z + n * p.classes;
       // Read before the softmax overwrites z, since p may be z.
-      const float z_label = z_row[label[n]];
+      const float z_label = target.counts(label[n]) ? z_row[label[n]] : 0;
       double others = 0;
       if (target.smooth()) {
         for (int64_t k = 0; k < p.classes; ++k) {

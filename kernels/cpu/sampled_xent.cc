@@ -41,12 +41,12 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<fl
     add(o.kept[j]);
   }
   for (int64_t m = 0; m < p.counted; ++m) {
-    if (o.counted[m] != p.ignored) add(o.counted[m]);
+    if (label_counts(o.counted[m], p.ignored)) add(o.counted[m]);
   }
   std::fill(o.classes + places.count(), o.classes + p.columns(), -1);
   if (o.kept != nullptr) std::copy_n(o.classes, p.columns(), o.kept);
   for (int64_t n = 0; n < p.rows; ++n) {
-    o.position[n] = o.label[n] == p.ignored ? -1 : places.of(o.label[n]);
+    o.position[n] = label_counts(o.label[n], p.ignored) ? places.of(o.label[n]) : -1;
   }
   run.team.parallel_for(p.columns(), 256, [&](int64_t begin, int64_t end) {  // about 100 ns each
     for (int64_t j = begin; j < end; ++j) {

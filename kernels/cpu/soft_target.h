@@ -30,7 +30,7 @@ class SoftTarget {
     if (share_ > 0) entropy_ -= static_cast<double>(p.classes - 1) * share_ * std::log(share_);
   }
 
-  bool counts(int32_t label) const { return label != p_.ignored; }
+  bool counts(int32_t label) const { return label_counts(label, p_.ignored); }
   bool smooth() const { return share_ > 0; }
   double weight(int32_t label) const {
     return p_.weights.empty() ? 1 : p_.weights[static_cast<size_t>(label)];

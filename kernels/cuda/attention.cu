@@ -2,7 +2,7 @@
 //          Shared memory contains one tile of scores (17 KiB) and chunks of the operands (16 KiB).
 //          A thread has 4 x 4 scores in registers, and its columns of 4 rows of the result.
 //          Operands are read once for each tile that they are combined with, 256 B at a time,
-//          mostly from the L2 cache. Tiles that causal masking excludes are skipped. Arithmetic is
+//          mostly from the L2 cache. Tiles that no query of a block sees are skipped. Arithmetic is
 //          in F32, without tensor cores.
 // Time     limited by 4 Tq Tk D operations forward and 14 backward, not by memory; expected at
 //          about 40 % of the 67 TFLOP/s of an H200: N H = 96, T = 1024, D = 64, causal: 0.5 ms
@@ -192,28 +192,31 @@ TRAINYARD_DEVICE void store_scores(Shared& shared, int i, const Four& p) {
   *reinterpret_cast<Four*>(shared.scores + (own_row() + i) * kScoreRow + own_column()) = p;
 }
 
-template <int kChunks, int kColumns>
+template <int kChunks, int kColumns, bool kLimited>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_SHARED(Shared, shared);
   const auto [head, first] = tile_of_queries(s, kTile);
-  const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
+  const Rows queries = s.queries(q, head), keys = s.keys<kLimited>(k, head),
+             values = s.keys<kLimited>(v, head);
   Result<kChunks, kColumns> result;
   float max[4], sum[4];  // the sum over this thread's columns
   for (int i = 0; i < 4; ++i) {
     max[i] = Max::kIdentity;
     sum[i] = 0;
   }
-  for (int64_t key = 0; key < s.keys_seen(first + kTile); key += kTile) {
+  const SeenRange all = seen_by_tile<kLimited>(s, head, first, kTile);
+  for (int64_t key = all.begin / kTile * kTile; key < all.end; key += kTile) {
     float dots[4][4];
     multiply_rows(s, shared, queries, first, keys, key, dots);
     TRAINYARD_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int64_t query = first + own_row() + i;
+      const Sight<kLimited> seen(s, head, query);
       float largest = Max::kIdentity;
       for (int j = 0; j < 4; ++j) {
         dots[i][j] *= s.scale;
-        if (s.sees(query, key + own_column() + j)) largest = Max()(dots[i][j], largest);
+        if (seen.has(key + own_column() + j)) largest = Max()(dots[i][j], largest);
       }
       largest = Max()(row_reduce(largest, Max()), max[i]);
       const float correction = math::exp(max[i] - largest);
@@ -223,7 +226,7 @@ void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
       const Four m = keeps(drawn, head * s.Tq + query, key + own_column());
       Four p;
       for (int j = 0; j < 4; ++j) {
-        const bool sees = s.sees(query, key + own_column() + j);
+        const bool sees = seen.has(key + own_column() + j);
         p.v[j] = sees ? math::exp(dots[i][j] - largest) : 0.0f;
         sum[i] += p.v[j];
         p.v[j] *= m.v[j];
@@ -237,9 +240,11 @@ void forward_tiles(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
     const float total = row_reduce(sum[i], Sum());
     const int64_t query = first + own_row() + i;
     if (query >= s.Tq) continue;
-    result.multiply_row(i, 1.0f / total);
+    result.multiply_row(i, inverse_of(total));
     result.store_row(s, i, y + s.y_at(head) + query * s.H * s.D);
-    if (lse != nullptr && own_column() == 0) lse[head * s.Tq + query] = max[i] + math::log(total);
+    if (lse != nullptr && own_column() == 0) {
+      lse[head * s.Tq + query] = log_sum_exp(max[i], total);
+    }
   }
 }
 
@@ -259,13 +264,14 @@ TRAINYARD_KERNEL void write_delta(Sizes s, bool tf32, In y, In dy, float* delta)
   }
 }
 
-template <int kChunks, int kColumns>
+template <int kChunks, int kColumns, bool kLimited>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                           const float* delta, In dy, Out dq) {
   TRAINYARD_SHARED(Shared, shared);
   const auto [head, first] = tile_of_queries(s, kTile);
-  const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
+  const Rows queries = s.queries(q, head), keys = s.keys<kLimited>(k, head),
+             values = s.keys<kLimited>(v, head);
   const Rows gradients = s.results(dy, head);
   Result<kChunks, kColumns> result;
   float row_lse[4], row_delta[4];
@@ -275,17 +281,19 @@ void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* l
     row_lse[i] = query < s.Tq ? lse[head * s.Tq + query] : 0.0f;
     row_delta[i] = query < s.Tq ? delta[head * s.Tq + query] : 0.0f;
   }
-  for (int64_t key = 0; key < s.keys_seen(first + kTile); key += kTile) {
+  const SeenRange all = seen_by_tile<kLimited>(s, head, first, kTile);
+  for (int64_t key = all.begin / kTile * kTile; key < all.end; key += kTile) {
     float dots[4][4], of_values[4][4];
     multiply_rows(s, shared, queries, first, keys, key, dots);
     multiply_rows(s, shared, gradients, first, values, key, of_values);
     TRAINYARD_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int64_t query = first + own_row() + i;
+      const Sight<kLimited> seen(s, head, query);
       const Four m = keeps(drawn, head * s.Tq + query, key + own_column());
       Four ds;
       for (int j = 0; j < 4; ++j) {
-        const bool sees = s.sees(query, key + own_column() + j);
+        const bool sees = seen.has(key + own_column() + j);
         const float p = sees ? math::exp(s.scale * dots[i][j] - row_lse[i]) : 0.0f;
         ds.v[j] = p * (m.v[j] * of_values[i][j] - row_delta[i]);
       }
@@ -303,53 +311,57 @@ void query_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* l
 }
 
 // In this kernel the rows of a tile are keys, and the columns are queries.
-template <int kChunks, int kColumns>
+template <int kChunks, int kColumns, bool kLimited>
 TRAINYARD_KERNEL_OF(kBlockThreads, kChunks == 1 ? 2 : 1)
 void key_gradient_tiles(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                         const float* delta, In dy, Out dk, Out dv) {
   TRAINYARD_SHARED(Shared, shared);
-  const auto [head, first] = tile_of_keys(s, kTile);
-  const Rows queries = s.queries(q, head), keys = s.keys(k, head), values = s.keys(v, head);
-  const Rows gradients = s.results(dy, head);
+  const auto [first_head, first] = tile_of_keys<kLimited>(s, kTile);
+  const Rows keys = s.keys<kLimited>(k, first_head), values = s.keys<kLimited>(v, first_head);
   Result<kChunks, kColumns> of_keys, of_values;
-  for (int64_t query = s.causal ? first : 0; query < s.Tq; query += kTile) {
-    float dots[4][4], dp[4][4];
-    multiply_rows(s, shared, keys, first, queries, query, dots);
-    multiply_rows(s, shared, values, first, gradients, query, dp);
-    TRAINYARD_UNROLL
-    for (int j = 0; j < 4; ++j) {
-      const int64_t at = query + own_column() + j;
-      const bool exists = at < s.Tq;
-      const float column_lse = exists ? lse[head * s.Tq + at] : 0.0f;
-      const float column_delta = exists ? delta[head * s.Tq + at] : 0.0f;
-      const Four m = keeps(drawn, head * s.Tq + at, first + own_row());
-      for (int i = 0; i < 4; ++i) {
-        const bool sees = s.sees(at, first + own_row() + i);
-        const float p = sees ? math::exp(s.scale * dots[i][j] - column_lse) : 0.0f;
-        dots[i][j] = m.v[i] * p;
-        dp[i][j] = p * (m.v[i] * dp[i][j] - column_delta);
+  for_group<kLimited>(s, first_head, [&](int64_t head) {
+    const Rows queries = s.queries(q, head), gradients = s.results(dy, head);
+    for (int64_t query = first_query<kLimited>(s, first); query < s.Tq; query += kTile) {
+      if (!tiles_meet<kLimited>(s, head, query, kTile, first, first + kTile)) continue;
+      float dots[4][4], dp[4][4];
+      multiply_rows(s, shared, keys, first, queries, query, dots);
+      multiply_rows(s, shared, values, first, gradients, query, dp);
+      TRAINYARD_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        const int64_t at = query + own_column() + j;
+        const bool exists = at < s.Tq;
+        const float column_lse = exists ? lse[head * s.Tq + at] : 0.0f;
+        const float column_delta = exists ? delta[head * s.Tq + at] : 0.0f;
+        const Sight<kLimited> seen(s, head, at);
+        const Four m = keeps(drawn, head * s.Tq + at, first + own_row());
+        for (int i = 0; i < 4; ++i) {
+          const bool sees = seen.has(first + own_row() + i);
+          const float p = sees ? math::exp(s.scale * dots[i][j] - column_lse) : 0.0f;
+          dots[i][j] = m.v[i] * p;
+          dp[i][j] = p * (m.v[i] * dp[i][j] - column_delta);
+        }
+      }
+      if (dv) {
+        for (int i = 0; i < 4; ++i) {
+          store_scores(shared, i, {{dots[i][0], dots[i][1], dots[i][2], dots[i][3]}});
+        }
+        of_values.add_product(s, shared, gradients, query);
+        __syncthreads();  // the scores have been read
+      }
+      if (dk) {
+        for (int i = 0; i < 4; ++i) {
+          store_scores(shared, i, {{dp[i][0], dp[i][1], dp[i][2], dp[i][3]}});
+        }
+        of_keys.add_product(s, shared, queries, query);
       }
     }
-    if (dv) {
-      for (int i = 0; i < 4; ++i) {
-        store_scores(shared, i, {{dots[i][0], dots[i][1], dots[i][2], dots[i][3]}});
-      }
-      of_values.add_product(s, shared, gradients, query);
-      __syncthreads();  // the scores have been read
-    }
-    if (dk) {
-      for (int i = 0; i < 4; ++i) {
-        store_scores(shared, i, {{dp[i][0], dp[i][1], dp[i][2], dp[i][3]}});
-      }
-      of_keys.add_product(s, shared, queries, query);
-    }
-  }
+  });
   TRAINYARD_UNROLL
   for (int i = 0; i < 4; ++i) {
     const int64_t key = first + own_row() + i;
     if (key >= s.Tk) continue;
     of_keys.multiply_row(i, s.scale);
-    const int64_t at = s.kv_at(head) + key * s.kv_row;
+    const int64_t at = s.kv_at<kLimited>(first_head) + key * s.kv_row;
     if (dk) of_keys.store_row(s, i, dk + at);
     if (dv) of_values.store_row(s, i, dv + at);
   }
@@ -390,14 +402,14 @@ TRAINYARD_KERNEL void forward_wide(Sizes s, Drawn drawn, In q, In k, In v, Out y
   TRAINYARD_DYNAMIC_SHARED(float, sums);  // [D]
   TRAINYARD_SHARED(float, p, [kBlockThreads]);
   const int64_t head = blockIdx.x / s.Tq, query = blockIdx.x % s.Tq;
-  const int64_t seen = s.keys_seen(query + 1);
+  const SeenRange seen = s.range(head, query);
   for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads) sums[c] = 0;
   float max = Max::kIdentity, total = 0;
-  for (int64_t key = 0; key < seen; key += kBlockThreads) {
-    const auto count = static_cast<int>(std::min(int64_t{kBlockThreads}, seen - key));
+  for (int64_t key = seen.begin; key < seen.end; key += kBlockThreads) {
+    const auto count = static_cast<int>(std::min(int64_t{kBlockThreads}, seen.end - key));
     const auto mine = static_cast<int>(threadIdx.x);
     __syncthreads();  // p has been read
-    multiply_wide(s.D, q + s.q_at(head) + query * s.q_row, s.keys(k, head), key, count, p);
+    multiply_wide(s.D, q + s.q_at(head) + query * s.q_row, s.keys<true>(k, head), key, count, p);
     __syncthreads();
     const float score = mine < count ? s.scale * p[mine] : Max::kIdentity;
     const float largest = Max()(block_max(score), max);
@@ -407,11 +419,12 @@ TRAINYARD_KERNEL void forward_wide(Sizes s, Drawn drawn, In q, In k, In v, Out y
     total = total * correction + block_sum(e);
     if (mine < count) p[mine] = e * keep_one(drawn, head * s.Tq + query, key + mine);
     __syncthreads();
-    add_wide(s.D, correction, p, s.keys(v, head), key, count, sums);
+    add_wide(s.D, correction, p, s.keys<true>(v, head), key, count, sums);
   }
   const Out row = y + s.y_at(head) + query * s.H * s.D;
-  for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads) row.set(c, sums[c] / total);
-  if (lse != nullptr && threadIdx.x == 0) lse[head * s.Tq + query] = max + math::log(total);
+  for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads)
+    row.set(c, sums[c] * inverse_of(total));
+  if (lse != nullptr && threadIdx.x == 0) lse[head * s.Tq + query] = log_sum_exp(max, total);
 }
 
 TRAINYARD_KERNEL void query_gradient_wide(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
@@ -420,22 +433,22 @@ TRAINYARD_KERNEL void query_gradient_wide(Sizes s, Drawn drawn, In q, In k, In v
   TRAINYARD_SHARED(float, ds, [kBlockThreads]);
   TRAINYARD_SHARED(float, dp, [kBlockThreads]);
   const int64_t head = blockIdx.x / s.Tq, query = blockIdx.x % s.Tq, of_all = head * s.Tq + query;
-  const int64_t seen = s.keys_seen(query + 1);
+  const SeenRange seen = s.range(head, query);
   for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads) sums[c] = 0;
-  for (int64_t key = 0; key < seen; key += kBlockThreads) {
-    const auto count = static_cast<int>(std::min(int64_t{kBlockThreads}, seen - key));
+  for (int64_t key = seen.begin; key < seen.end; key += kBlockThreads) {
+    const auto count = static_cast<int>(std::min(int64_t{kBlockThreads}, seen.end - key));
     const auto mine = static_cast<int>(threadIdx.x);
     __syncthreads();  // ds has been read
-    multiply_wide(s.D, q + s.q_at(head) + query * s.q_row, s.keys(k, head), key, count, ds);
-    multiply_wide(s.D, s.results(dy, head).base + query * s.H * s.D, s.keys(v, head), key, count,
-                  dp);
+    multiply_wide(s.D, q + s.q_at(head) + query * s.q_row, s.keys<true>(k, head), key, count, ds);
+    multiply_wide(s.D, s.results(dy, head).base + query * s.H * s.D, s.keys<true>(v, head), key,
+                  count, dp);
     __syncthreads();
     if (mine < count) {
       const float m = keep_one(drawn, of_all, key + mine);
       ds[mine] = math::exp(s.scale * ds[mine] - lse[of_all]) * (m * dp[mine] - delta[of_all]);
     }
     __syncthreads();
-    add_wide(s.D, 1.0f, ds, s.keys(k, head), key, count, sums);
+    add_wide(s.D, 1.0f, ds, s.keys<true>(k, head), key, count, sums);
   }
   const Out row = dq + s.q_at(head) + query * s.q_row;
   for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads) row.set(c, s.scale * sums[c]);
@@ -447,28 +460,31 @@ TRAINYARD_KERNEL void key_gradient_wide(Sizes s, Drawn drawn, In q, In k, In v, 
   float* const of_values = of_keys + s.D;
   TRAINYARD_SHARED(float, mp, [kBlockThreads]);
   TRAINYARD_SHARED(float, ds, [kBlockThreads]);
-  const int64_t head = blockIdx.x / s.Tk, key = blockIdx.x % s.Tk;
-  const Rows queries = s.queries(q, head), gradients = s.results(dy, head);
-  const int64_t at = s.kv_at(head) + key * s.kv_row;
+  const int64_t first_head = blockIdx.x / s.Tk * s.group, key = blockIdx.x % s.Tk;
+  const int64_t at = s.kv_at<true>(first_head) + key * s.kv_row;
   for (int64_t c = threadIdx.x; c < 2 * s.D; c += kBlockThreads) of_keys[c] = 0;
-  for (int64_t query = s.causal ? key : 0; query < s.Tq; query += kBlockThreads) {
-    const auto count = static_cast<int>(std::min(int64_t{kBlockThreads}, s.Tq - query));
-    const auto mine = static_cast<int>(threadIdx.x);
-    __syncthreads();  // mp and ds have been read, and the sums are zero
-    multiply_wide(s.D, k + at, queries, query, count, mp);
-    multiply_wide(s.D, v + at, gradients, query, count, ds);
-    __syncthreads();
-    if (mine < count) {
-      const int64_t of_all = head * s.Tq + query + mine;
-      const float m = keep_one(drawn, of_all, key);
-      const float p = math::exp(s.scale * mp[mine] - lse[of_all]);
-      mp[mine] = m * p;
-      ds[mine] = p * (m * ds[mine] - delta[of_all]);
+  for_group<true>(s, first_head, [&](int64_t head) {
+    const Rows queries = s.queries(q, head), gradients = s.results(dy, head);
+    for (int64_t query = first_query<true>(s, key); query < s.Tq; query += kBlockThreads) {
+      const auto count = static_cast<int>(std::min(int64_t{kBlockThreads}, s.Tq - query));
+      const auto mine = static_cast<int>(threadIdx.x);
+      __syncthreads();  // mp and ds have been read, and the sums are zero
+      multiply_wide(s.D, k + at, queries, query, count, mp);
+      multiply_wide(s.D, v + at, gradients, query, count, ds);
+      __syncthreads();
+      if (mine < count) {
+        const int64_t of_all = head * s.Tq + query + mine;
+        const bool sees = Sight<true>(s, head, query + mine).has(key);
+        const float m = keep_one(drawn, of_all, key);
+        const float p = sees ? math::exp(s.scale * mp[mine] - lse[of_all]) : 0.0f;
+        mp[mine] = m * p;
+        ds[mine] = p * (m * ds[mine] - delta[of_all]);
+      }
+      __syncthreads();
+      add_wide(s.D, 1.0f, mp, gradients, query, count, of_values);
+      add_wide(s.D, 1.0f, ds, queries, query, count, of_keys);
     }
-    __syncthreads();
-    add_wide(s.D, 1.0f, mp, gradients, query, count, of_values);
-    add_wide(s.D, 1.0f, ds, queries, query, count, of_keys);
-  }
+  });
   __syncthreads();
   for (int64_t c = threadIdx.x; c < s.D; c += kBlockThreads) {
     if (dk) dk.set(at + c, s.scale * of_keys[c]);
@@ -476,18 +492,20 @@ TRAINYARD_KERNEL void key_gradient_wide(Sizes s, Drawn drawn, In q, In k, In v, 
   }
 }
 
-/// Calls f(chunks, columns) for the narrowest Result with at least D columns.
+/// Calls f(chunks, columns, limited) for the narrowest Result with at least D columns.
 template <typename F>
-void with_result(int64_t D, const F& f) {
-  if (D <= kSide * 2) {
-    f(std::integral_constant<int, 1>(), std::integral_constant<int, 2>());
-  } else if (D <= kSide * 4) {
-    f(std::integral_constant<int, 1>(), std::integral_constant<int, 4>());
-  } else if (D <= kSide * 8) {
-    f(std::integral_constant<int, 2>(), std::integral_constant<int, 4>());
-  } else {
-    f(std::integral_constant<int, 4>(), std::integral_constant<int, 4>());
-  }
+void with_result(const Sizes& s, const F& f) {
+  with_limits(s, [&](auto limited) {
+    if (s.D <= kSide * 2) {
+      f(std::integral_constant<int, 1>(), std::integral_constant<int, 2>(), limited);
+    } else if (s.D <= kSide * 4) {
+      f(std::integral_constant<int, 1>(), std::integral_constant<int, 4>(), limited);
+    } else if (s.D <= kSide * 8) {
+      f(std::integral_constant<int, 2>(), std::integral_constant<int, 4>(), limited);
+    } else {
+      f(std::integral_constant<int, 4>(), std::integral_constant<int, 4>(), limited);
+    }
+  });
 }
 
 int shared_bytes(int64_t floats) { return static_cast<int>(floats * 4); }
@@ -499,16 +517,17 @@ bool supports_attention(const AttentionDims& d) { return d.D <= kWideMax; }
 void attention_forward(const AttentionDims& d, const AttentionOperands<Views>& o, Run run) {
   check(d, o);
   if (takes_tensor_attention(d)) return tensor_attention_forward(d, o, run);
-  const Sizes s = sizes_of(d, {o.q, o.k, o.v, o.y});
+  const Sizes s = sizes_of(d, o.seen, {o.q, o.k, o.v, o.y});
   const Drawn drawn = drawn_of(d, o.step);
   if (d.D >= kWideMin) {
     launch({d.N * d.H * d.Tq, kBlockThreads, shared_bytes(d.D)}, run.stream, forward_wide, s, drawn,
            o.q, o.k, o.v, o.y, o.lse);
     return;
   }
-  with_result(d.D, [&](auto chunks, auto columns) {
+  with_result(s, [&](auto chunks, auto columns, auto limited) {
     launch({d.N * d.H * tiles_of(d.Tq, kTile)}, run.stream,
-           forward_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.y, o.lse);
+           forward_tiles<chunks.value, columns.value, limited.value>, s, drawn, o.q, o.k, o.v, o.y,
+           o.lse);
   });
 }
 
@@ -518,7 +537,7 @@ int64_t attention_backward_workspace_bytes(const AttentionDims& d) {
 
 void attention_backward(const AttentionDims& d, const AttentionGradOperands<Views>& o, Run run) {
   check(d, o);
-  const Sizes s = sizes_of(d, {o.q, o.k, o.v, o.y, o.dy, o.dq, o.dk, o.dv});
+  const Sizes s = sizes_of(d, o.seen, {o.q, o.k, o.v, o.y, o.dy, o.dq, o.dk, o.dv});
   const Drawn drawn = drawn_of(d, o.step);
   auto* const delta = workspace_of<float>("attention_backward", run);
   launch(grid_for(d.N * d.Tq * d.H * kWarp), run.stream, write_delta, s, takes_tensor_attention(d),
@@ -530,21 +549,21 @@ void attention_backward(const AttentionDims& d, const AttentionGradOperands<View
              s, drawn, o.q, o.k, o.v, o.lse, delta, o.dy, o.dq);
     }
     if (o.dk || o.dv) {
-      launch({d.N * d.H * d.Tk, kBlockThreads, shared_bytes(2 * d.D)}, run.stream,
+      launch({d.N * d.key_heads() * d.Tk, kBlockThreads, shared_bytes(2 * d.D)}, run.stream,
              key_gradient_wide, s, drawn, o.q, o.k, o.v, o.lse, delta, o.dy, o.dk, o.dv);
     }
     return;
   }
-  with_result(d.D, [&](auto chunks, auto columns) {
+  with_result(s, [&](auto chunks, auto columns, auto limited) {
     if (o.dq) {
       launch({d.N * d.H * tiles_of(d.Tq, kTile)}, run.stream,
-             query_gradient_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.lse,
-             delta, o.dy, o.dq);
+             query_gradient_tiles<chunks.value, columns.value, limited.value>, s, drawn, o.q, o.k,
+             o.v, o.lse, delta, o.dy, o.dq);
     }
     if (o.dk || o.dv) {
-      launch({d.N * d.H * tiles_of(d.Tk, kTile)}, run.stream,
-             key_gradient_tiles<chunks.value, columns.value>, s, drawn, o.q, o.k, o.v, o.lse, delta,
-             o.dy, o.dk, o.dv);
+      launch({d.N * d.key_heads() * tiles_of(d.Tk, kTile)}, run.stream,
+             key_gradient_tiles<chunks.value, columns.value, limited.value>, s, drawn, o.q, o.k,
+             o.v, o.lse, delta, o.dy, o.dk, o.dv);
     }
   });
 }

@@ -56,7 +56,7 @@ inline ClassTarget target_of(const SoftmaxXentParams& p, const float* weights) {
 TRAINYARD_DEVICE double total_weight(int64_t rows, const ClassTarget& t, const int32_t* labels) {
   double weight = 0;
   for (int64_t n = threadIdx.x; n < rows; n += blockDim.x) {
-    if (labels[n] != t.ignored) weight += static_cast<double>(t.weight(labels[n]));
+    if (label_counts(labels[n], t.ignored)) weight += static_cast<double>(t.weight(labels[n]));
   }
   return block_sum_double(weight);
 }

@@ -28,7 +28,7 @@ TRAINYARD_DEVICE void xent_row(int64_t row, bool is_written, int64_t classes, co
   const In z_row{z + row * classes};
   const Out p_row{prob + row * classes};
   const int32_t label = labels[row];
-  const bool counts = label != t.ignored;
+  const bool counts = label_counts(label, t.ignored);
   const float of_label = counts ? z_row[label] : 0.0f;
   RunningSoftmax s;
   Threads::template for_packs<kStep>(classes, [&](int64_t i) {
@@ -126,7 +126,7 @@ TRAINYARD_KERNEL void xent_gradient(int64_t rows, int64_t classes, ClassTarget t
     const In p_row{prob + row * classes};
     const Out dz_row{dz + row * classes};
     const int32_t label = labels[row];
-    const bool counts = label != t.ignored && by > 0;
+    const bool counts = label_counts(label, t.ignored) && by > 0;
     const float factor = counts ? static_cast<float>(static_cast<double>(*dloss) / by) : 0.0f;
     const float of_label = counts ? t.kept * t.weight(label) : 0.0f;
     const float sum = of_label + t.share * t.weight_sum;

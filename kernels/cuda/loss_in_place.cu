@@ -33,7 +33,7 @@ class LogitsRow {
                              float by_weight)
       : t_(t),
         label_(label),
-        counts_(label != t.ignored),
+        counts_(label_counts(label, t.ignored)),
         has_gradient_(counts_ && has_weight),
         by_weight_(by_weight) {
     of_label_ = counts_ ? z[label] : 0.0f;

@@ -85,12 +85,12 @@ TRAINYARD_KERNEL void number_classes(SampleClassesParams p, SampleClassesOperand
   }
   for (int64_t m = 0; m < p.counted; m += kPart) {
     const int32_t label = m + me < p.counted ? o.counted[m + me] : -1;
-    found += number_part(to, label == p.ignored ? -1 : label, found, columns, &own);
+    found += number_part(to, label_counts(label, p.ignored) ? label : -1, found, columns, &own);
   }
   for (int64_t j = found + me; j < columns; j += kPart) o.classes[j] = -1;
   __syncthreads();
   for (int64_t n = me; n < p.rows; n += kPart) {
-    o.position[n] = o.label[n] == p.ignored ? -1 : marks[o.label[n]] - 1;
+    o.position[n] = label_counts(o.label[n], p.ignored) ? marks[o.label[n]] - 1 : -1;
   }
   for (int64_t j = me; j < columns; j += kPart) {
     const int32_t k = o.classes[j];

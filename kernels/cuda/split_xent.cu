@@ -91,7 +91,7 @@ TRAINYARD_KERNEL void split_rows(int64_t rows, Part p, int64_t parts, int64_t pa
     });
     if (Threads::lane() != 0) continue;
     const int32_t label = labels[row];
-    const bool counts = label != t.ignored;
+    const bool counts = label_counts(label, t.ignored);
     const float log_sum = math::log(all.sum);
     const float c = counts ? t.kept * t.weight(label) : 0.0f;
     const float of_class = c == 0 ? 0.0f : c * (all.label - all.max - log_sum);
@@ -110,7 +110,7 @@ TRAINYARD_KERNEL void split_gradient(int64_t rows, Part p, ClassTarget t, const 
     const In p_row{prob + row * p.width};
     const Out dz_row{dz + row * p.width};
     const int32_t label = labels[row];
-    const bool counts = label != t.ignored && *weight > 0;
+    const bool counts = label_counts(label, t.ignored) && *weight > 0;
     const float factor = counts ? static_cast<float>(static_cast<double>(*dloss) / *weight) : 0.0f;
     const float of_label = counts ? t.kept * t.weight(label) : 0.0f;
     const float sum = of_label + t.share * t.weight_sum;

@@ -3,7 +3,7 @@
 //          in registers: the fragment that holds scores after one product is, with its columns in
 //          another order, an operand of the next. Operands are rounded to TF32 when they are copied
 //          to shared memory, 64 columns at a time (at most 48 KiB). The block's own rows are copied
-//          once if a head has at most 64 columns. Tiles that causal masking excludes are skipped.
+//          once if a head has at most 64 columns. Tiles that no query of a block sees are skipped.
 // Time     limited by shared memory: a product of 16 x 8 x 8 reads 384 B for scores and 256 B for
 //          results, on average 2.5 cycles at 128 B a cycle, 40 % of an H100's 495 TFLOP/s in TF32.
 //          Not run on a GPU.
@@ -220,8 +220,9 @@ struct Running {
 
 /// Replaces a tile row's scores by exp(score - maximum), and returns the
 /// correction of earlier sums and results.
-TRAINYARD_DEVICE float exponentiate(const Sizes& s, int64_t query, int64_t key, int half,
-                                    Scores& scores, Running& running) {
+template <bool kLimited>
+TRAINYARD_DEVICE float exponentiate(const Sizes& s, const Sight<kLimited>& seen, int64_t key,
+                                    int half, Scores& scores, Running& running) {
   float largest = Max::kIdentity;
   TRAINYARD_UNROLL
   for (int tile = 0; tile < kScoreTiles; ++tile) {
@@ -229,7 +230,7 @@ TRAINYARD_DEVICE float exponentiate(const Sizes& s, int64_t query, int64_t key, 
     for (int i = 0; i < 2; ++i) {
       float& score = scores[tile][2 * half + i];
       score *= s.scale;
-      if (s.sees(query, key + kWidth * tile + 2 * pair() + i)) largest = Max()(score, largest);
+      if (seen.has(key + kWidth * tile + 2 * pair() + i)) largest = Max()(score, largest);
     }
   }
   largest = Max()(row_reduce(largest, Max()), running.max[half]);
@@ -241,7 +242,7 @@ TRAINYARD_DEVICE float exponentiate(const Sizes& s, int64_t query, int64_t key, 
     TRAINYARD_UNROLL
     for (int i = 0; i < 2; ++i) {
       float& score = scores[tile][2 * half + i];
-      const bool sees = s.sees(query, key + kWidth * tile + 2 * pair() + i);
+      const bool sees = seen.has(key + kWidth * tile + 2 * pair() + i);
       score = sees ? math::exp(score - largest) : 0.0f;
       running.sum[half] += score;
     }
@@ -249,19 +250,20 @@ TRAINYARD_DEVICE float exponentiate(const Sizes& s, int64_t query, int64_t key, 
   return correction;
 }
 
-template <int kParts>
-TRAINYARD_KERNEL_OF(kThreads, kParts == 1 ? 3 : 2)
+template <int kParts, bool kLimited>
+TRAINYARD_KERNEL_OF(kThreads, kParts == 1 && !kLimited ? 3 : 2)
 void tensor_forward(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   TRAINYARD_SHARED(ForwardShared<kParts>, shared);
   const auto [head, first] = tile_of_queries(s, kRows);
-  const Rows keys = s.keys(k, head), values = s.keys(v, head);
+  const Rows keys = s.keys<kLimited>(k, head), values = s.keys<kLimited>(v, head);
   for (int part = 0; part < kParts; ++part) {
     copy_rows<kRows>(s, s.queries(q, head), first, part, shared.queries[part]);
   }
   Results results[kParts] = {};
   Running running;
   const int64_t query = first + own_row();
-  for (int64_t key = 0; key < s.keys_seen(first + kRows); key += kPositions) {
+  const SeenRange all = seen_by_tile<kLimited>(s, head, first, kRows);
+  for (int64_t key = all.begin / kPositions * kPositions; key < all.end; key += kPositions) {
     __syncthreads();  // the previous values have been read
     for (int part = 0; part < kParts; ++part) {
       copy_rows<kPositions>(s, keys, key, part, shared.others[part]);
@@ -273,7 +275,8 @@ void tensor_forward(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
     }
     TRAINYARD_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const float correction = exponentiate(s, query + 8 * half, key, half, scores, running);
+      const float correction =
+          exponentiate(s, Sight<kLimited>(s, head, query + 8 * half), key, half, scores, running);
       TRAINYARD_UNROLL
       for (int part = 0; part < kParts; ++part) {
         TRAINYARD_UNROLL
@@ -301,9 +304,9 @@ void tensor_forward(Sizes s, Drawn drawn, In q, In k, In v, Out y, float* lse) {
   float factors[2];
   for (int half = 0; half < 2; ++half) {
     const float total = row_reduce(running.sum[half], Sum());
-    factors[half] = 1.0f / total;
+    factors[half] = inverse_of(total);
     if (lse != nullptr && pair() == 0 && query + 8 * half < s.Tq) {
-      lse[head * s.Tq + query + 8 * half] = running.max[half] + math::log(total);
+      lse[head * s.Tq + query + 8 * half] = log_sum_exp(running.max[half], total);
     }
   }
   TRAINYARD_UNROLL
@@ -357,14 +360,15 @@ TRAINYARD_DEVICE void copy_again(const Sizes& s, GradientShared& shared, const R
   __syncthreads();
 }
 
-template <int kParts>
+template <int kParts, bool kLimited>
 TRAINYARD_KERNEL_OF(kThreads, 2)
 void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                            const float* delta, In dy, Out dq) {
   TRAINYARD_SHARED(GradientShared, shared);
   const auto [head, first] = tile_of_queries(s, kRows);
-  const GradientRows rows{
-      {s.queries(q, head), s.results(dy, head)}, {s.keys(k, head), s.keys(v, head)}, first};
+  const GradientRows rows{{s.queries(q, head), s.results(dy, head)},
+                          {s.keys<kLimited>(k, head), s.keys<kLimited>(v, head)},
+                          first};
   Results results[kParts] = {};
   const int64_t query = first + own_row();
   float row_lse[2], row_delta[2];
@@ -373,16 +377,19 @@ void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* 
     row_lse[half] = exists ? lse[head * s.Tq + query + 8 * half] : 0.0f;
     row_delta[half] = exists ? delta[head * s.Tq + query + 8 * half] : 0.0f;
   }
-  for (int64_t key = 0; key < s.keys_seen(first + kRows); key += kPositions) {
+  const SeenRange all = seen_by_tile<kLimited>(s, head, first, kRows);
+  const int64_t start = all.begin / kPositions * kPositions;
+  for (int64_t key = start; key < all.end; key += kPositions) {
     Scores products[2] = {};
-    multiply_both<kParts>(s, shared, rows, key, key == 0, products);
+    multiply_both<kParts>(s, shared, rows, key, key == start, products);
+    const Sight<kLimited> seen[2] = {{s, head, query}, {s, head, query + 8}};
     TRAINYARD_UNROLL
     for (int tile = 0; tile < kScoreTiles; ++tile) {
       float m[4];
       draw_by_query(drawn, head * s.Tq + query, key + kWidth * tile, m);
       TRAINYARD_UNROLL
       for (int i = 0; i < 4; ++i) {
-        const bool sees = s.sees(query + i / 2 * 8, key + kWidth * tile + 2 * pair() + i % 2);
+        const bool sees = seen[i / 2].has(key + kWidth * tile + 2 * pair() + i % 2);
         const float score = products[0][tile][i];
         const float p = sees ? math::exp(s.scale * score - row_lse[i / 2]) : 0.0f;
         products[0][tile][i] = p * (m[i] * products[1][tile][i] - row_delta[i / 2]);
@@ -402,44 +409,49 @@ void tensor_query_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* 
 }
 
 // In this kernel the rows of a tile are keys, and the columns are queries.
-template <int kParts>
+template <int kParts, bool kLimited>
 TRAINYARD_KERNEL_OF(kThreads, kParts == 1 ? 2 : 1)
 void tensor_key_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* lse,
                          const float* delta, In dy, Out dk, Out dv) {
   TRAINYARD_SHARED(GradientShared, shared);
-  const auto [head, first] = tile_of_keys(s, kRows);
-  const GradientRows rows{
-      {s.keys(k, head), s.keys(v, head)}, {s.queries(q, head), s.results(dy, head)}, first};
+  const auto [first_head, first] = tile_of_keys<kLimited>(s, kRows);
   Results of_keys[kParts] = {}, of_values[kParts] = {};
   const int64_t key = first + own_row();
-  const int64_t start = s.causal ? first : 0;
-  for (int64_t query = start; query < s.Tq; query += kPositions) {
-    Scores products[2] = {};
-    multiply_both<kParts>(s, shared, rows, query, query == start, products);
-    TRAINYARD_UNROLL
-    for (int tile = 0; tile < kScoreTiles; ++tile) {
-      float m[4];
-      draw_by_key(drawn, head * s.Tq + query + kWidth * tile, key, m);
+  bool is_first = true;
+  for_group<kLimited>(s, first_head, [&](int64_t head) {
+    const GradientRows rows{{s.keys<kLimited>(k, head), s.keys<kLimited>(v, head)},
+                            {s.queries(q, head), s.results(dy, head)},
+                            first};
+    for (int64_t query = first_query<kLimited>(s, first); query < s.Tq; query += kPositions) {
+      if (!tiles_meet<kLimited>(s, head, query, kPositions, first, first + kRows)) continue;
+      Scores products[2] = {};
+      multiply_both<kParts>(s, shared, rows, query, is_first, products);
+      is_first = false;
       TRAINYARD_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        const int64_t column = query + kWidth * tile + 2 * pair() + i % 2;
-        const bool sees = s.sees(column, key + i / 2 * 8);
-        const float score = products[0][tile][i];
-        const float p = sees ? math::exp(s.scale * score - lse[head * s.Tq + column]) : 0.0f;
-        const float d = sees ? delta[head * s.Tq + column] : 0.0f;
-        products[0][tile][i] = m[i] * p;
-        products[1][tile][i] = p * (m[i] * products[1][tile][i] - d);
+      for (int tile = 0; tile < kScoreTiles; ++tile) {
+        float m[4];
+        draw_by_key(drawn, head * s.Tq + query + kWidth * tile, key, m);
+        TRAINYARD_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          const int64_t column = query + kWidth * tile + 2 * pair() + i % 2;
+          const bool sees = Sight<kLimited>(s, head, column).has(key + i / 2 * 8);
+          const float score = products[0][tile][i];
+          const float p = sees ? math::exp(s.scale * score - lse[head * s.Tq + column]) : 0.0f;
+          const float d = sees ? delta[head * s.Tq + column] : 0.0f;
+          products[0][tile][i] = m[i] * p;
+          products[1][tile][i] = p * (m[i] * products[1][tile][i] - d);
+        }
+      }
+      TRAINYARD_UNROLL
+      for (int part = 0; part < kParts; ++part) {
+        copy_again<kParts>(s, shared, rows.other[1], query, part, 1);
+        if (dv) add_results(products[0], shared.other[1], columns_of(s, part), of_values[part]);
+        copy_again<kParts>(s, shared, rows.other[0], query, part, 0);
+        if (dk) add_results(products[1], shared.other[0], columns_of(s, part), of_keys[part]);
       }
     }
-    TRAINYARD_UNROLL
-    for (int part = 0; part < kParts; ++part) {
-      copy_again<kParts>(s, shared, rows.other[1], query, part, 1);
-      if (dv) add_results(products[0], shared.other[1], columns_of(s, part), of_values[part]);
-      copy_again<kParts>(s, shared, rows.other[0], query, part, 0);
-      if (dk) add_results(products[1], shared.other[0], columns_of(s, part), of_keys[part]);
-    }
-  }
-  const int64_t to = s.kv_at(head) + first * s.kv_row;
+  });
+  const int64_t to = s.kv_at<kLimited>(first_head) + first * s.kv_row;
   TRAINYARD_UNROLL
   for (int part = 0; part < kParts; ++part) {
     if (dk) store(s, of_keys[part], part, {s.scale, s.scale}, dk + to, s.Tk - first, s.kv_row);
@@ -447,18 +459,20 @@ void tensor_key_gradient(Sizes s, Drawn drawn, In q, In k, In v, const float* ls
   }
 }
 
-/// Calls f(parts), an integral constant, for heads of D columns.
+/// Calls f(parts, limited) with integral constants.
 template <typename F>
-void with_parts(int64_t D, const F& f) {
-  if (D <= kPart) {
-    f(std::integral_constant<int, 1>());
-  } else {
-    f(std::integral_constant<int, 2>());
-  }
+void with_parts(const Sizes& s, const F& f) {
+  with_limits(s, [&](auto limited) {
+    if (s.D <= kPart) {
+      f(std::integral_constant<int, 1>(), limited);
+    } else {
+      f(std::integral_constant<int, 2>(), limited);
+    }
+  });
 }
 
-Grid grid_of(const AttentionDims& d, int64_t positions) {
-  return {d.N * d.H * tiles_of(positions, kRows), kThreads};
+Grid grid_of(int64_t heads, int64_t positions) {
+  return {heads * tiles_of(positions, kRows), kThreads};
 }
 
 }  // namespace
@@ -466,25 +480,27 @@ Grid grid_of(const AttentionDims& d, int64_t positions) {
 bool takes_tensor_attention(const AttentionDims& d) { return d.tf32 && d.D <= kColumnsMax; }
 
 void tensor_attention_forward(const AttentionDims& d, const AttentionOperands<Views>& o, Run run) {
-  const Sizes s = sizes_of(d, {o.q, o.k, o.v, o.y});
-  with_parts(d.D, [&](auto parts) {
-    launch(grid_of(d, d.Tq), run.stream, tensor_forward<parts.value>, s, drawn_of(d, o.step), o.q,
-           o.k, o.v, o.y, o.lse);
+  const Sizes s = sizes_of(d, o.seen, {o.q, o.k, o.v, o.y});
+  with_parts(s, [&](auto parts, auto limited) {
+    launch(grid_of(d.N * d.H, d.Tq), run.stream, tensor_forward<parts.value, limited.value>, s,
+           drawn_of(d, o.step), o.q, o.k, o.v, o.y, o.lse);
   });
 }
 
 void tensor_attention_backward(const AttentionDims& d, const AttentionGradOperands<Views>& o,
                                const float* delta, Run run) {
-  const Sizes s = sizes_of(d, {o.q, o.k, o.v, o.y, o.dy, o.dq, o.dk, o.dv});
+  const Sizes s = sizes_of(d, o.seen, {o.q, o.k, o.v, o.y, o.dy, o.dq, o.dk, o.dv});
   const Drawn drawn = drawn_of(d, o.step);
-  with_parts(d.D, [&](auto parts) {
+  with_parts(s, [&](auto parts, auto limited) {
     if (o.dq) {
-      launch(grid_of(d, d.Tq), run.stream, tensor_query_gradient<parts.value>, s, drawn, o.q, o.k,
-             o.v, o.lse, delta, o.dy, o.dq);
+      launch(grid_of(d.N * d.H, d.Tq), run.stream,
+             tensor_query_gradient<parts.value, limited.value>, s, drawn, o.q, o.k, o.v, o.lse,
+             delta, o.dy, o.dq);
     }
     if (o.dk || o.dv) {
-      launch(grid_of(d, d.Tk), run.stream, tensor_key_gradient<parts.value>, s, drawn, o.q, o.k,
-             o.v, o.lse, delta, o.dy, o.dk, o.dv);
+      launch(grid_of(d.N * d.key_heads(), d.Tk), run.stream,
+             tensor_key_gradient<parts.value, limited.value>, s, drawn, o.q, o.k, o.v, o.lse, delta,
+             o.dy, o.dk, o.dv);
     }
   });
 }

@@ -25,12 +25,12 @@ void sample_classes(const SampleClassesParams& p, const SampleClassesOperands<T>
     add(o.kept[j]);
   }
   for (int64_t m = 0; m < p.counted; ++m) {
-    if (o.counted[m] != p.ignored) add(o.counted[m]);
+    if (label_counts(o.counted[m], p.ignored)) add(o.counted[m]);
   }
   std::fill(o.classes + places.size(), o.classes + p.columns(), -1);
   if (o.kept != nullptr) std::copy_n(o.classes, p.columns(), o.kept);
   for (int64_t n = 0; n < p.rows; ++n) {
-    o.position[n] = o.label[n] == p.ignored ? -1 : places.at(o.label[n]);
+    o.position[n] = label_counts(o.label[n], p.ignored) ? places.at(o.label[n]) : -1;
   }
   for (int64_t j = 0; j < p.columns(); ++j) {
     const int32_t k = o.classes[j];

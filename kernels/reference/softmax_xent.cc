@@ -14,7 +14,7 @@ double weight_of(const SoftmaxXentParams& p, int64_t k) {
 struct Labels {
   const SoftmaxXentParams& p;
   const int32_t* label;
-  bool counts(int64_t n) const { return label[n] != p.ignored; }
+  bool counts(int64_t n) const { return label_counts(label[n], p.ignored); }
   double at(int64_t n, int64_t k) const { return k == label[n] ? 1 : 0; }
 };
 template <typename T>

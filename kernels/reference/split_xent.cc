@@ -19,7 +19,7 @@ double target_of(const SplitXentParams& p, int32_t label, int64_t k) {
 double total_weight(const SplitXentParams& p, const int32_t* label) {
   double total = 0;
   for (int64_t n = 0; n < p.loss.rows; ++n) {
-    if (label[n] != p.loss.ignored) total += weight_of(p, label[n]);
+    if (label_counts(label[n], p.loss.ignored)) total += weight_of(p, label[n]);
   }
   return total;
 }
@@ -80,7 +80,7 @@ void split_xent_forward(const SplitXentParams& p, const SplitXentOperands<T>& o,
       o.prob[n * p.width + k] = k < p.count ? o.q[n * p.width + k] * factor : T(0);
     }
     const int32_t label = o.label[n];
-    if (label == p.loss.ignored) continue;
+    if (!label_counts(label, p.loss.ignored)) continue;
     const double log_sum = static_cast<double>(std::log(row.sum));
     const double on = (1 - p.loss.smoothing) * weight_of(p, label);
     if (on != 0) total -= on * (static_cast<double>(row.label - row.max) - log_sum);
@@ -102,7 +102,7 @@ void split_xent_backward(const SplitXentParams& p, const SplitXentGradOperands<T
   for (int64_t k = 0; k < p.loss.classes; ++k) all += weight_of(p, k);
   for (int64_t n = 0; n < p.loss.rows; ++n) {
     const int32_t label = o.label[n];
-    const bool counts = label != p.loss.ignored && weight > 0;
+    const bool counts = label_counts(label, p.loss.ignored) && weight > 0;
     const double of_label = counts ? weight_of(p, label) : 0;  // `ignored` may be no class
     const double sum = (1 - p.loss.smoothing) * of_label +
                        p.loss.smoothing / static_cast<double>(p.loss.classes) * all;

@@ -208,6 +208,13 @@ std::string GraphWriter::batch_of(const std::string& value) {
   return name;
 }
 
+void GraphWriter::add_floats(const std::string& name, Shape shape,
+                             const std::vector<float>& values) {
+  const TensorType type{std::move(shape), DType::kF32};
+  TRAINYARD_CHECK(type.shape.elements() == std::ssize(values), "values that do not fit " + name);
+  add_owned(name, type, bytes_of(values));
+}
+
 void GraphWriter::add_doubles(const std::string& name, Shape shape,
                               const std::vector<double>& values) {
   const TensorType type{std::move(shape), DType::kF64};

@@ -50,7 +50,8 @@ class GraphWriter {
   /// Returns the size of axis 0 of a value, I64 [1]. One node is added per value, at the first
   /// call.
   std::string batch_of(const std::string& value);
-  /// Adds a constant of doubles under the given name.
+  /// These add a constant of F32 or F64 numbers under the given name.
+  void add_floats(const std::string& name, Shape shape, const std::vector<float>& values);
   void add_doubles(const std::string& name, Shape shape, const std::vector<double>& values);
 
   void add_input(const std::string& name, DType dtype, const std::vector<int64_t>& dims,

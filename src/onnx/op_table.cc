@@ -22,7 +22,8 @@ std::vector<std::string> NodeWriter::outputs() const {
 const std::vector<OpRow>& op_rows() {
   static const std::vector<OpRow> rows = [] {
     std::vector<OpRow> all;
-    for (const auto family : {elementwise_rows, image_rows, shape_rows, sequence_rows}) {
+    for (const auto family :
+         {elementwise_rows, image_rows, shape_rows, sequence_rows, rotary_rows}) {
       for (OpRow& row : family()) {
         if (row.onnx.empty()) row.onnx = {row.op};
         all.push_back(std::move(row));

@@ -94,5 +94,6 @@ std::vector<OpRow> elementwise_rows();
 std::vector<OpRow> image_rows();
 std::vector<OpRow> shape_rows();
 std::vector<OpRow> sequence_rows();
+std::vector<OpRow> rotary_rows();
 
 }  // namespace trainyard::onnx

@@ -37,50 +37,69 @@ void write_rms_normalization(NodeWriter& w) {
   w.put("Mul", {w.put_between("normal", "Div", {w.input(0), rms}), w.input(1)});
 }
 
+/// Returns a mask that is minus infinity where a query does not see a key, 0 elsewhere: above the
+/// diagonal, and with a window also so far below it.
+std::string write_causal_mask(NodeWriter& w, int64_t queries, int64_t keys) {
+  GraphWriter& onnx = w.onnx();
+  const std::string hidden = w.put_between(
+      "hidden", "Expand",
+      {onnx.constant(-std::numeric_limits<float>::infinity()), onnx.constant({queries, keys})});
+  const std::string mask =
+      w.put_between("mask", "Trilu", {hidden, onnx.constant(int64_t{1})}, {{"upper", int64_t{1}}});
+  const int64_t window = w.attributes().get_int("window", 0);
+  if (window == 0) return mask;
+  const std::string old =
+      w.put_between("old", "Trilu", {hidden, onnx.constant(-window)}, {{"upper", int64_t{0}}});
+  return w.put_between("band", "Add", {mask, old});
+}
+
 // Writes nodes for softmax(scale q k^T + mask) v of each head. ONNX has an Attention node only
-// since opset 23.
+// since opset 23. If several heads of queries share one of keys, they are an axis of their own,
+// over which the products broadcast.
 void write_attention(NodeWriter& w) {
   GraphWriter& onnx = w.onnx();
   const int64_t heads = w.attributes().get_int("q_num_heads", 1);
-  const bool is_packed = !w.has_input(1);
-  const int64_t width = w.shape(0)[2] / (is_packed ? 3 : 1);  // of all heads together
-  const int64_t head = width / heads;
+  const int64_t kv = w.attributes().get_int("kv_num_heads", heads);
+  const bool is_packed = !w.has_input(1), is_grouped = kv != heads;
+  const int64_t head = w.shape(0)[2] / (is_packed ? heads + 2 * kv : heads);
+  const int64_t width = heads * head;  // of all heads of y together
   Names qkv = {w.input(0), w.input(1), w.input(2)};
   if (is_packed) {
     qkv = {w.between("query"), w.between("key"), w.between("value")};
-    onnx.add_node_with_outputs("Split", {w.input(0), onnx.constant({width, width, width})}, qkv,
-                               {{"axis", int64_t{2}}});
+    onnx.add_node_with_outputs("Split", {w.input(0), onnx.constant({width, kv * head, kv * head})},
+                               qkv, {{"axis", int64_t{2}}});
   }
   const int64_t queries = w.shape(0)[1];
   const int64_t keys = w.shape(is_packed ? 0 : 1)[1];
   const auto by_head = [&](const std::string& x, const std::string& what, int64_t positions,
-                           std::vector<int64_t> perm) {
-    const std::string split = w.put_between(what + "_heads", "Reshape",
-                                            {x, onnx.constant({kBatch, positions, heads, head})});
+                           int64_t group, bool transposed) {
+    std::vector<int64_t> dims = {kBatch, positions, kv * group, head};
+    std::vector<int64_t> perm = {0, 2, 1, 3};
+    if (is_grouped) {
+      dims = {kBatch, positions, kv, group, head};
+      perm = {0, 2, 3, 1, 4};
+    }
+    if (transposed) std::swap(perm[perm.size() - 2], perm.back());
+    const std::string split = w.put_between(what + "_heads", "Reshape", {x, onnx.constant(dims)});
     return w.put_between(what + "_by_head", "Transpose", {split}, {{"perm", std::move(perm)}});
   };
-  const std::string query = by_head(qkv[0], "query", queries, {0, 2, 1, 3});
-  const std::string key = by_head(qkv[1], "key", keys, {0, 2, 3, 1});
-  const std::string value = by_head(qkv[2], "value", keys, {0, 2, 1, 3});
+  const std::string query = by_head(qkv[0], "query", queries, heads / kv, false);
+  const std::string key = by_head(qkv[1], "key", keys, 1, true);
+  const std::string value = by_head(qkv[2], "value", keys, 1, false);
 
   const double scale = w.attributes().get_float("scale", 1 / std::sqrt(static_cast<double>(head)));
   const std::string scaled =
       w.put_between("scaled", "Mul", {query, onnx.constant(static_cast<float>(scale))});
   std::string scores = w.put_between("scores", "MatMul", {scaled, key});
   if (w.attributes().get_int("is_causal", 0) != 0) {
-    // The mask is minus infinity above the diagonal, 0 elsewhere.
-    const std::string hidden = w.put_between(
-        "hidden", "Expand",
-        {onnx.constant(-std::numeric_limits<float>::infinity()), onnx.constant({queries, keys})});
-    const std::string mask = w.put_between("mask", "Trilu", {hidden, onnx.constant(int64_t{1})},
-                                           {{"upper", int64_t{1}}});
-    scores = w.put_between("masked", "Add", {scores, mask});
+    scores = w.put_between("masked", "Add", {scores, write_causal_mask(w, queries, keys)});
   }
   const std::string weights =
       w.put_between("weights", "Softmax", {scores}, {{"axis", int64_t{-1}}});
   const std::string mixed = w.put_between("mixed", "MatMul", {weights, value});
-  const std::string back =
-      w.put_between("back", "Transpose", {mixed}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+  const std::vector<int64_t> perm =
+      is_grouped ? std::vector<int64_t>{0, 3, 1, 2, 4} : std::vector<int64_t>{0, 2, 1, 3};
+  const std::string back = w.put_between("back", "Transpose", {mixed}, {{"perm", perm}});
   w.put("Reshape", {back, onnx.constant({kBatch, queries, width})});
 }
 

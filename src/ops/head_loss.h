@@ -6,7 +6,8 @@
 //
 // No layer creates this op; src/passes/fuse_head.cc inserts it into graphs for GPUs.
 //
-// Inputs      x [N, F]; w [K, F]; labels [N], I32 in [0, K); dloss [1]; b [K], optional.
+// Inputs      x [N, F]; w [K, F]; labels [N], I32 in [0, K), or below 0 in rows that do not count;
+//             dloss [1]; b [K], optional.
 // Outputs     loss [1]; dx [N, F]; dw [K, F]; db [K]; unneeded gradients are left out.
 // Attributes  transB and tf32 of Gemm; label_smoothing, ignore_index and class_weights of
 //             SoftmaxCrossEntropyLoss.

@@ -180,7 +180,7 @@ void Loop::count_correct(std::span<const int32_t> labels, std::span<const float>
   const auto outputs = static_cast<size_t>(objective.interface.outputs);
   int64_t correct = 0, rows = 0;
   for (size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] == objective.ignored_label()) continue;
+    if (labels[i] < 0 || labels[i] == objective.ignored_label()) continue;
     const ClassScores scores(logits.subspan(i * outputs, outputs));
     correct += argmax(scores.get()) == labels[i] ? 1 : 0;
     ++rows;

@@ -111,7 +111,7 @@ MetricAccumulator::MetricAccumulator(const std::vector<std::string>& names,
 }
 
 void MetricAccumulator::add_scores(std::span<const float> output, int64_t label, int64_t bytes) {
-  if (label == ignored_) return;
+  if (label < 0 || label == ignored_) return;  // below 0: a token that is not predicted
   const ClassScores scores(output);
   const std::span<const float> logits = scores.get();
   const double row_entropy = cross_entropy(logits, label);

@@ -154,6 +154,18 @@ void append_losses(std::vector<GraphCase>& cases) {
              13, 11);
   of_classes(divergence, "two", {{"label_smoothing", 0.5}}, 1, 2);
   of_classes(divergence, "odd", {{"label_smoothing", 0.25}, {"ignore_index", int64_t{7}}}, 9, 11);
+  for (const auto& [name, attributes] :
+       std::vector<std::pair<std::string, Attributes>>{{"uncounted", {}},
+                                                       {"uncounted_all",
+                                                        {{"label_smoothing", 0.125},
+                                                         {"class_weights", weights},
+                                                         {"ignore_index", int64_t{3}}}}}) {
+    cases.push_back({xent + "/" + name, [=](DType t) {
+                       return with_uncounted(class_loss(t, xent, attributes, 13, 11));
+                     }});
+  }
+  cases.push_back({xent + "/none_of_one",
+                   [=](DType t) { return with_uncounted(class_loss(t, xent, {}, 1, 3)); }});
   const auto of_shares = [&](const std::string& op, const char* name, const Attributes& attributes,
                              int64_t N, int64_t K) {
     cases.push_back(
@@ -539,6 +551,12 @@ TensorId CaseBuilder::input_f32(const std::string& name, double value) {
 
 TensorId CaseBuilder::labels(const std::string& name, int64_t N, int64_t K) {
   return tokens(name, {N}, K);
+}
+
+CaseGraph with_uncounted(CaseGraph c) {
+  std::vector<double>& labels = c.values.at(c.graph.find_tensor("labels").value());
+  for (size_t i = 0; i < labels.size(); i += 3) labels[i] = -1;
+  return c;
 }
 
 TensorId CaseBuilder::gathered_labels(const std::string& name, int64_t N, int64_t K) {

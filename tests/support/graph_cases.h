@@ -85,6 +85,10 @@ class CaseBuilder {
   CaseGraph c_;
 };
 
+/// Returns the case with labels of -1, tokens that are not predicted, in some rows of its input
+/// "labels".
+CaseGraph with_uncounted(CaseGraph c);
+
 /// Appends the rows of tests/support/image_cases.cc: convolution, pooling, normalization.
 void append_image_cases(std::vector<GraphCase>& cases);
 /// Appends the rows of tests/support/sequence_cases.cc: normalization of positions, embeddings,

@@ -136,6 +136,9 @@ void append_sampled_head_cases(std::vector<GraphCase>& cases) {
   row("uniform", {9, 5, 37, 11}, {{"distribution", std::string("uniform")}});
   row("ignored", {9, 5, 7, 3}, {{"ignore_index", int64_t{3}}});
   row("none_counts", {2, 3, 2, 1}, {{"ignore_index", int64_t{1}}});
+  cases.push_back({"SampledSoftmaxCrossEntropyLoss/uncounted", [](DType t) {
+                     return with_uncounted(sampled_loss(t, {9, 5, 7, 3}, {}));
+                   }});
   row("ranks", {3, 5, 37, 11, 9});
   row("ranks_ignored", {3, 5, 7, 3, 9}, {{"ignore_index", int64_t{2}}});
   row("first_micro_batch", {3, 5, 37, 11, 0, {}, 3});

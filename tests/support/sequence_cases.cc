@@ -176,6 +176,13 @@ void append_heads(std::vector<GraphCase>& cases) {
   row("none_counts", {1, 3, 2, true, {{"ignore_index", int64_t{1}}}});
   row("longer", {3, 4, 1031, true, {{"label_smoothing", 0.25}}}, true);
   row("rows", {1100, 3, 5}, true);
+  const auto uncounted = [&](const std::string& name, const HeadCase& head, bool is_large = false) {
+    cases.push_back({"GemmSoftmaxCrossEntropyLoss/uncounted" + name,
+                     [head](DType t) { return with_uncounted(head_loss(t, head)); }, is_large});
+  };
+  uncounted("", {13, 6, 11, true, {{"class_weights", weights}}});
+  uncounted("_one", {1, 3, 8});
+  uncounted("_long", {4, 4, 1031, true, {{"label_smoothing", 0.25}}}, true);
 }
 
 // x is data, so the gradient node omits dx.

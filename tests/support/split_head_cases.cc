@@ -64,6 +64,12 @@ void append_split_head_cases(std::vector<GraphCase>& cases) {
   row("all", {13, 11, 3, 4},
       {{"label_smoothing", 0.125}, {"class_weights", weights}, {"ignore_index", int64_t{3}}});
   row("none_counts", {1, 2, 0, 2}, {{"ignore_index", int64_t{1}}});
+  for (const int64_t rank : {0, 1}) {
+    cases.push_back(
+        {"SplitSoftmaxCrossEntropyLoss/uncounted" + std::to_string(rank), [=](DType t) {
+           return with_uncounted(split_loss(t, {9, 11, rank, 2}, {{"label_smoothing", 0.25}}));
+         }});
+  }
   row("rows", {1100, 6, 1, 2}, {}, true);
   row("warps", {9, 264, 1, 2}, {{"label_smoothing", 0.25}}, true);
   row("few_long", {3, 602, 0, 2}, {{"label_smoothing", 0.25}}, true);

@@ -240,6 +240,107 @@ void forward(const HeadDims& d, const HeadDropout& dropout, int64_t tile_begin, 
   }
 }
 
+/// scores[j] = q . k[j] for `count` keys, four at a time.
+void multiply_keys(const HeadDims& d, const float* q, const float* k, int64_t count,
+                   float* scores) {
+  int64_t j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float *k0 = k + j * d.kv_row, *k1 = k0 + d.kv_row, *k2 = k1 + d.kv_row,
+                *k3 = k2 + d.kv_row;
+    float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+    for (int64_t c = 0; c < d.D; ++c) {
+      s0 += q[c] * k0[c];
+      s1 += q[c] * k1[c];
+      s2 += q[c] * k2[c];
+      s3 += q[c] * k3[c];
+    }
+    scores[j] = s0;
+    scores[j + 1] = s1;
+    scores[j + 2] = s2;
+    scores[j + 3] = s3;
+  }
+  for (; j < count; ++j) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < d.D; ++c) sum += q[c] * k[j * d.kv_row + c];
+    scores[j] = sum;
+  }
+}
+
+/// y += sum over `count` values of p[j] * v[j], four at a time.
+void add_values(const HeadDims& d, const float* p, const float* v, int64_t count, float* y) {
+  int64_t j = 0;
+  for (; j + 4 <= count; j += 4) {
+    const float *v0 = v + j * d.kv_row, *v1 = v0 + d.kv_row, *v2 = v1 + d.kv_row,
+                *v3 = v2 + d.kv_row;
+    const float p0 = p[j], p1 = p[j + 1], p2 = p[j + 2], p3 = p[j + 3];
+#pragma omp simd
+    for (int64_t c = 0; c < d.D; ++c) {
+      y[c] += p0 * v0[c] + p1 * v1[c] + p2 * v2[c] + p3 * v3[c];
+    }
+  }
+  for (; j < count; ++j) {
+    const float p_j = p[j];
+#pragma omp simd
+    for (int64_t c = 0; c < d.D; ++c) y[c] += p_j * v[j * d.kv_row + c];
+  }
+}
+
+/// A row for each query of each head of the group: its scaled query and its partial result.
+int64_t few_scratch(const HeadDims& d) {
+  return round_up(d.group * d.Tq * (2 * d.D + 2), 16) + 2 * kTile;
+}
+
+/// Adds the keys of one tile that a query sees to its result.
+void add_tile(const HeadDims& d, const HeadForward& o, const math::KeyRange& keys, const float* q,
+              const float* dropped, float* s, float* max, float* sum, float* y) {
+  const int64_t count = keys.end - keys.begin;
+  multiply_keys(d, q, o.k + keys.begin * d.kv_row, count, s);
+  online_softmax(1, count, d.D, s, max, sum, y);
+  if (d.drops) multiply_elements(count, dropped, s);
+  add_values(d, s, o.v + keys.begin * d.kv_row, count, y);
+}
+
+void forward_few(const HeadDims& d, const HeadDropout& dropout, const HeadForward& o,
+                 float* scratch) {
+  const int64_t rows = d.group * d.Tq;
+  float *queries = scratch, *out = queries + rows * d.D, *max = out + rows * d.D, *sum = max + rows;
+  float* s = scratch + few_scratch(d) - 2 * kTile;
+  float* dropped = s + kTile;
+  math::KeyRange seen[kFewQueries];
+  TileRange tiles;
+  for (int64_t i = 0; i < d.Tq; ++i) {
+    seen[i] = keys_of(d, o.seen, i);
+    tiles.add(seen[i]);
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    pack_rows(1, 1, d.D, d.D, o.q + r / d.Tq * d.D + r % d.Tq * d.q_row, 0, d.scale,
+              queries + r * d.D);
+    max[r] = kMasked;
+    sum[r] = 0;
+  }
+  std::memset(out, 0, static_cast<size_t>(rows * d.D) * sizeof(float));
+  for (int64_t j0 = tiles.begin * kTile; j0 < tiles.end * kTile; j0 += kTile) {
+    for (int64_t r = 0; r < rows; ++r) {
+      math::KeyRange keys = seen[r % d.Tq];
+      keys.begin = keys.begin < j0 ? j0 : keys.begin;
+      keys.end = smaller(keys.end, j0 + kTile);
+      if (keys.begin >= keys.end) continue;
+      if (d.drops) draw_mask(dropout, r, 1, j0, dropped);
+      add_tile(d, o, keys, queries + r * d.D, dropped + (keys.begin - j0), s, max + r, sum + r,
+               out + r * d.D);
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    const math::KeyRange& keys = seen[r % d.Tq];
+    const bool sees = keys.begin < keys.end;
+    unpack_rows(1, d.D, 0, out + r * d.D, sees ? 1.0f / sum[r] : 0.0f,
+                o.y + r / d.Tq * d.D + r % d.Tq * d.y_row, 0);
+    if (o.lse != nullptr) o.lse[r] = sees ? max[r] + std::log(sum[r]) : 0.0f;
+  }
+}
+
 int64_t backward_scratch(const HeadDims& d) {
   const Sizes z(d);
   return 5 * z.k_rows * z.width + 3 * kTile * z.width + 2 * kTile * kTile + 2 * kTile +
@@ -338,17 +439,6 @@ void backward_tile(const HeadDims& d, const HeadDropout& dropout, const HeadBack
   }
 }
 
-/// Returns the operands of head h of a group.
-HeadBackward head_of_group(const HeadDims& d, const HeadBackward& o, int64_t h) {
-  HeadBackward head = o;
-  head.q += h * d.D;
-  head.y += h * d.D;
-  head.dy += h * d.D;
-  head.lse += h * d.Tq;
-  if (head.dq != nullptr) head.dq += h * d.D;
-  return head;
-}
-
 void backward(const HeadDims& d, const HeadDropout& dropout, const HeadBackward& o,
               float* scratch) {
   const Sizes z(d);
@@ -362,21 +452,24 @@ void backward(const HeadDims& d, const HeadDropout& dropout, const HeadBackward&
     pack_tile(t.keys, t.columns, d.D, v_tile, d.kv_row, w.values_across + j * z.tile_of_keys());
   }
   std::memset(w.dkeys, 0, static_cast<size_t>(2 * z.k_rows * z.width) * sizeof(float));
-  for (int64_t h = 0; h < d.group; ++h) {
-    HeadDropout of_head = dropout;
-    of_head.first += h * d.Tq * dropout.row;
-    const HeadBackward head = head_of_group(d, o, h);
-    for (int64_t i = 0; i < z.q_tiles; ++i) backward_tile(d, of_head, head, i, w);
+  for (int64_t i = 0; i < z.q_tiles; ++i) backward_tile(d, dropout, o, i, w);
+  if (o.dk != nullptr) unpack_rows(d.Tk, d.D, z.width, w.dkeys, 1, o.dk, o.dkv_row);
+  if (o.dv != nullptr) unpack_rows(d.Tk, d.D, z.width, w.dvalues, 1, o.dv, o.dkv_row);
+}
+
+void add_part(const HeadDims& d, const float* part, float* sum) {
+  for (int64_t j = 0; j < d.Tk; ++j, part += d.D, sum += d.kv_row) {
+#pragma omp simd
+    for (int64_t c = 0; c < d.D; ++c) sum[c] += part[c];
   }
-  if (o.dk != nullptr) unpack_rows(d.Tk, d.D, z.width, w.dkeys, 1, o.dk, d.kv_row);
-  if (o.dv != nullptr) unpack_rows(d.Tk, d.D, z.width, w.dvalues, 1, o.dv, d.kv_row);
 }
 
 }  // namespace
 
 const AttentionLoops& TRAINYARD_VARIANT(attention_loops)();
 const AttentionLoops& TRAINYARD_VARIANT(attention_loops)() {
-  static constexpr AttentionLoops kLoops = {forward_scratch, backward_scratch, forward, backward};
+  static constexpr AttentionLoops kLoops = {forward_scratch, few_scratch, backward_scratch, forward,
+                                            forward_few,     backward,    add_part};
   return kLoops;
 }
 

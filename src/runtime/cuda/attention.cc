@@ -19,8 +19,6 @@ void check_size(const Node& n, const AttentionParams& p) {
   TRAINYARD_CHECK(kernels::cuda::supports_attention(p.dims),
                   n.name + ": the cuda backend has no attention of heads of " +
                       std::to_string(p.dims.D) + " elements");
-  TRAINYARD_CHECK(p.dims.group() == 1 && p.dims.window == 0 && !p.limited,
-                  n.name + ": the cuda backend has no attention with documents yet");
 }
 
 /// Allows our kernels tensor cores where the device has them: if the node allows TF32, and for
