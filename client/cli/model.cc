@@ -16,6 +16,7 @@
 #include "proto/convert/run.h"
 #include "src/base/text.h"
 #include "src/onnx/export_model.h"
+#include "src/pretrained/pretrained_folder.h"
 
 namespace trainyard::cli {
 namespace {
@@ -66,6 +67,16 @@ struct WeightsUploadOptions {
   std::string name;
 };
 
+/// Returns the weights' file in the folder of a language model.
+Result<std::string> weights_of_folder(const std::string& path) {
+  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(path));
+  if (!folder.weights.empty()) return folder.weights.string();
+  return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                    path +
+                        " has no weights, expected model.safetensors or "
+                        "model.safetensors.index.json");
+}
+
 Command upload_weights_command() {
   auto o = std::make_shared<WeightsUploadOptions>();
   return {"model upload",
@@ -73,12 +84,17 @@ Command upload_weights_command() {
           {"trainyard model upload resnet18.safetensors --name resnet18-imagenet"},
           "A job uses them by recipe.initial_weights: {model: NAME}. The server checks the file's "
           "header; content that\nit already has is not sent again. Without --name, the name is "
-          "derived from the content. Prints the name.",
+          "derived from the content. Prints the name.\nFILE may be the folder of a language model "
+          "of transformers, whose weights are compared with its config.json.",
           [o](OptionSet& options) {
             options.positional("FILE", o->file, "the safetensors file");
             options.text("--name", "NAME", o->name, "the model's name");
           },
           [o](Session& session) -> Result<int> {
+            std::error_code ignored;
+            if (std::filesystem::is_directory(o->file, ignored)) {
+              ASSIGN_OR_RETURN(o->file, weights_of_folder(o->file));
+            }
             ASSIGN_OR_RETURN(const v1::Model model,
                              ensure_weights_shown(session, o->file, o->name));
             session.show(model, [&] { return std::string(short_name(model.name())) + "\n"; },

@@ -1,4 +1,5 @@
-// trainyard model import: converts an ONNX file to a layer list and weights.
+// trainyard model import: converts an ONNX file, or the folder of a language model, to a network as
+// a job file has it and weights.
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/onnx/import_model.h"
+#include "src/pretrained/pretrained_folder.h"
 
 namespace trainyard::cli {
 namespace {
@@ -50,8 +52,42 @@ std::string groups_text(const std::vector<onnx::FreezeRule>& rules) {
   return text + "]";
 }
 
+/// Imports the folder of a language model of transformers.
+Result<int> import_folder(Session& session, const ModelImportOptions& o) {
+  if (!o.output.empty() || !o.sizes.empty() || o.unbatched) {
+    return usage_error("--output-name, --size and --unbatched are for ONNX files, and " +
+                       quoted_value(o.file) + " is a folder");
+  }
+  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(o.file));
+  if (Status s = write_pretrained(user_files(), folder, o.out); !s.ok()) {
+    return std::move(s).error();
+  }
+  const LanguageModel& model = folder.model;
+  if (session.format() == Format::kJson || session.format() == Format::kJsonl) {
+    const nlohmann::ordered_json object = {
+        {"folder", o.out},
+        {"family", model.family},
+        {"network", model.network.preset},
+        {"vocabulary", model.vocabulary},
+        {"context_length_max", model.positions_max},
+        {"parameter_count", std::to_string(model.parameter_count())},
+        {"parameter_groups", nlohmann::ordered_json::array()},
+        {"notes", model.notes}};
+    session.out().line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return static_cast<int>(client::kExitOk);
+  }
+  session.out().line(o.out);
+  session.hint("  " + model.title + ", " + grouped(model.parameter_count()) +
+               " parameters, tokens below " + std::to_string(model.vocabulary) +
+               ", texts of up to " + grouped(model.positions_max) + " tokens");
+  for (const std::string& note : model.notes) session.hint("  " + safe_text(note));
+  return static_cast<int>(client::kExitOk);
+}
+
 Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
   if (o.out.empty()) return usage_error("--out is required: the name of a new folder");
+  std::error_code ignored;
+  if (std::filesystem::is_directory(o.file, ignored)) return import_folder(session, o);
   onnx::ImportOptions options{.sizes = {}, .output = o.output, .batched = !o.unbatched};
   for (const std::string& size : o.sizes) {
     if (Status s = read_size(size, options.sizes); !s.ok()) return std::move(s).error();
@@ -103,13 +139,16 @@ Command import_model_command() {
   auto o = std::make_shared<ModelImportOptions>();
   return {
       "model import",
-      "Convert an ONNX file to a layer list and weights, without a server",
+      "Convert an ONNX file or a language model's folder, without a server",
       {"trainyard model import resnet.onnx --out resnet",
-       "trainyard model import bert.onnx --out bert --size seq=128"},
-      "Writes model.yaml, the layers as under 'model:' in a job file, and model.safetensors, their "
-      "weights.\nReports all unsupported operations together. Prints the folder.",
+       "trainyard model import bert.onnx --out bert --size seq=128",
+       "trainyard model import SmolLM2-135M/ --out smollm2"},
+      "Writes model.yaml, the network as under 'model:' in a job file, and model.safetensors, its "
+      "weights.\nReports all unsupported operations, or settings of config.json, together. Prints "
+      "the folder.",
       [o](OptionSet& options) {
-        options.positional("FILE", o->file, "an ONNX file of opset 7 to 22");
+        options.positional("FILE", o->file,
+                           "an ONNX file of opset 7 to 22, or a folder that transformers saved");
         options.text("--out", "FOLDER", o->out, "the new folder");
         options.text("--output-name", "NAME", o->output,
                      "the file's output to use as the model's, default the first");
