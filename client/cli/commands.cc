@@ -36,6 +36,7 @@ Command metrics_export_command();
 Command plot_command();
 Command predict_command();
 Command generate_command();
+Command chat_command();
 std::vector<Command> local_commands();
 std::vector<Command> array_commands();
 std::vector<Command> dataset_commands();
@@ -228,17 +229,29 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> all = [] {
-    std::vector<Command> list = {init_command(),           submit_command(),
-                                 plan_command(),           list_command(),
-                                 queue_command(),          get_command(),
-                                 watch_command(),          wait_command(),
-                                 logs_command(),           explain_command(),
-                                 pause_command(),          resume_command(),
-                                 cancel_command(),         retry_command(),
-                                 fork_command(),           checkpoint_list_command(),
-                                 prioritize_command(),     delete_command(),
-                                 metrics_export_command(), plot_command(),
-                                 predict_command(),        generate_command()};
+    std::vector<Command> list = {init_command(),
+                                 submit_command(),
+                                 plan_command(),
+                                 list_command(),
+                                 queue_command(),
+                                 get_command(),
+                                 watch_command(),
+                                 wait_command(),
+                                 logs_command(),
+                                 explain_command(),
+                                 pause_command(),
+                                 resume_command(),
+                                 cancel_command(),
+                                 retry_command(),
+                                 fork_command(),
+                                 checkpoint_list_command(),
+                                 prioritize_command(),
+                                 delete_command(),
+                                 metrics_export_command(),
+                                 plot_command(),
+                                 predict_command(),
+                                 generate_command(),
+                                 chat_command()};
     for (Command& c : local_commands()) list.push_back(std::move(c));
     for (Command& c : array_commands()) list.push_back(std::move(c));
     for (Command& c : dataset_commands()) list.push_back(std::move(c));

@@ -134,6 +134,8 @@ std::stop_token Session::interrupted() {
   return interrupts_->source.get_token();
 }
 
+void Session::forget_interrupts() { interrupts_.reset(); }
+
 void Session::show(const google::protobuf::Message& message,
                    const std::function<std::string()>& table,
                    const std::vector<std::string>& names) {

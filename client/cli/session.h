@@ -69,6 +69,8 @@ class Session {
   /// Returns a token whose stop is requested by the first Ctrl-C; the second one ends the program
   /// immediately.
   std::stop_token interrupted();
+  /// Gives Ctrl-C its default action again; the next interrupted() returns another token.
+  void forget_interrupts();
 
   /// Prints a response in the chosen format: `table` for people, `names` one per line for -o name.
   void show(const google::protobuf::Message& message, const std::function<std::string()>& table,

@@ -1,6 +1,9 @@
 #include "server/handlers/generate_stream.h"
 
+#include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "server/rpc/auth.h"
@@ -63,8 +66,10 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void add(const v1::GenerateResponse& piece) {
     const MutexLock lock(mu_);
-    next_.mutable_text()->append(piece.text());
-    next_.set_token_count(piece.token_count());
+    v1::GenerateResponse& next = next_[piece.index()];
+    const std::string text = next.text() + piece.text();
+    next = piece;
+    next.set_text(text);
     write_next();
   }
 
@@ -88,9 +93,13 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   void write_next() TRAINYARD_REQUIRES(mu_) {
     if (writing_ || finished_) return;
-    if (!next_.text().empty()) {
-      out_ = to_bytes(next_);
-      next_.clear_text();
+    const auto next = std::ranges::find_if(next_, [](const auto& entry) {
+      const v1::GenerateResponse& piece = entry.second;
+      return !piece.text().empty() || piece.finish() != v1::GenerateResponse::FINISH_UNSPECIFIED;
+    });
+    if (next != next_.end()) {
+      out_ = to_bytes(next->second);
+      next_.erase(next);
       writing_ = true;
       return StartWrite(&out_);
     }
@@ -106,7 +115,8 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   Mutex mu_;
   std::optional<CallNumber> call_ TRAINYARD_GUARDED_BY(mu_);
-  v1::GenerateResponse next_ TRAINYARD_GUARDED_BY(mu_);  // generated, not yet written
+  // By prompt: what is generated and not yet written.
+  std::map<int32_t, v1::GenerateResponse> next_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<Status> end_ TRAINYARD_GUARDED_BY(mu_);  // the result, to be sent after next_
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;
   bool finished_ TRAINYARD_GUARDED_BY(mu_) = false;

@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t kPredictBytesMax = 3 << 20;
 constexpr size_t kPromptBytesMax = 1 << 20;
+constexpr int kPromptCountMax = 16;
 constexpr int64_t kTokensMax = 65536;
 
 int64_t count_parameters(const std::vector<v1::WeightTensor>& tensors) {
@@ -153,6 +154,37 @@ Status delete_model(const ModelParts& parts, const v1::DeleteModelRequest& reque
   return {};
 }
 
+/// Checks the number and size of what is continued; the worker reads the texts.
+Status check_prompts(const v1::GenerateRequest& request) {
+  const int forms = (request.prompt().empty() ? 0 : 1) + (request.prompts().empty() ? 0 : 1) +
+                    (request.messages().empty() ? 0 : 1);
+  if (forms > 1) {
+    return field_error("FIELD_CONFLICT", "prompt",
+                       "several of prompt, prompts and messages are given, expected one of them");
+  }
+  if (request.prompts_size() > kPromptCountMax) {
+    return field_error("FIELD_OUT_OF_RANGE", "prompts",
+                       std::to_string(request.prompts_size()) + " texts, expected 1 to " +
+                           std::to_string(kPromptCountMax));
+  }
+  size_t bytes = request.prompt().size();
+  for (int i = 0; i < request.prompts_size(); ++i) {
+    if (request.prompts(i).empty()) {
+      return field_error("FIELD_REQUIRED", "prompts[" + std::to_string(i) + "]",
+                         "is empty, expected a text to continue");
+    }
+    bytes += request.prompts(i).size();
+  }
+  for (const v1::ChatMessage& m : request.messages()) bytes += m.role().size() + m.content().size();
+  if (forms == 1 && bytes <= kPromptBytesMax) return {};
+  const std::string field = !request.messages().empty()  ? "messages"
+                            : !request.prompts().empty() ? "prompts"
+                                                         : "prompt";
+  return field_error(
+      forms == 0 ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", field,
+      std::to_string(bytes) + " bytes, expected a text of 1 to 1048576 bytes to continue");
+}
+
 }  // namespace
 
 Result<CallNumber> generate(const ModelParts& parts, const v1::GenerateRequest& request,
@@ -160,11 +192,7 @@ Result<CallNumber> generate(const ModelParts& parts, const v1::GenerateRequest& 
                             Done<void> done) {
   if (parts.draining) return draining_error();
   ASSIGN_OR_RETURN(const Model model, find_network(parts, request.name()));
-  if (request.prompt().empty() || request.prompt().size() > kPromptBytesMax) {
-    return field_error(request.prompt().empty() ? "FIELD_REQUIRED" : "FIELD_OUT_OF_RANGE", "prompt",
-                       std::to_string(request.prompt().size()) +
-                           " bytes, expected a text of 1 to 1048576 bytes to continue");
-  }
+  if (Status s = check_prompts(request); !s.ok()) return s.error();
   if (request.has_token_count() &&
       (request.token_count() < 1 || request.token_count() > kTokensMax)) {
     return field_error("FIELD_OUT_OF_RANGE", "token_count",

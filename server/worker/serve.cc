@@ -29,7 +29,6 @@ namespace {
 
 constexpr size_t kReportBytes = 1 << 20;     // answers share a report up to this size
 constexpr size_t kAnswerBytesMax = 7 << 20;  // a message may have 8 MiB
-constexpr int64_t kTokenCountDefault = 256;
 
 /// Returns the resident memory of this process that is not backed by files; 0 if it is not known.
 int64_t own_memory_bytes() {
@@ -63,13 +62,56 @@ Result<RawRows> read_rows(const DatasetSchema& schema, const v1::PredictRequest&
                      "is missing, expected csv, idx_images, text or images");
 }
 
-Sampling sampling_of(const v1::GenerateRequest& request) {
-  Sampling sampling;
+GenerateOptions options_of(const v1::GenerateRequest& request) {
+  GenerateOptions options;
+  if (request.has_token_count()) options.tokens = request.token_count();
+  Sampling& sampling = options.sampling;
   if (request.has_temperature()) sampling.temperature = request.temperature();
   if (request.has_top_p()) sampling.top_p = request.top_p();
+  if (request.has_repetition_penalty()) sampling.repetition_penalty = request.repetition_penalty();
+  sampling.min_p = request.min_p();
   sampling.top_k = request.top_k();
   sampling.seed = request.seed();
-  return sampling;
+  options.stop.assign(request.stop().begin(), request.stop().end());
+  options.ignore_end = request.ignore_end();
+  return options;
+}
+
+std::vector<Prompt> prompts_of(const v1::GenerateRequest& request) {
+  std::vector<Prompt> prompts;
+  for (const std::string& text : request.prompts()) prompts.push_back({.text = text});
+  if (!prompts.empty()) return prompts;
+  Prompt& prompt = prompts.emplace_back(Prompt{.text = request.prompt()});
+  for (const v1::ChatMessage& m : request.messages()) {
+    prompt.messages.push_back({m.role(), m.content()});
+  }
+  return prompts;
+}
+
+v1::GenerateResponse to_message(const Continuation& part, bool warm) {
+  v1::GenerateResponse message;
+  message.set_text(std::string(part.text));
+  message.set_token_count(part.tokens);
+  message.set_warm(warm);
+  message.set_index(static_cast<int32_t>(part.prompt));
+  message.set_prompt_token_count(part.prompt_tokens);
+  switch (part.finish) {
+    case Finish::kNone:
+      break;
+    case Finish::kEnd:
+      message.set_finish(v1::GenerateResponse::END);
+      break;
+    case Finish::kStopString:
+      message.set_finish(v1::GenerateResponse::STOP);
+      break;
+    case Finish::kLength:
+      message.set_finish(v1::GenerateResponse::LENGTH);
+      break;
+    case Finish::kContext:
+      message.set_finish(v1::GenerateResponse::CONTEXT);
+      break;
+  }
+  return message;
 }
 
 /// Sends answers as reports, several small ones in one report.
@@ -251,8 +293,8 @@ class ModelServer {
 
   Result<v1::Outcome> generate(const v1::ServeCall& call) {
     const v1::GenerateRequest& request = call.generate();
-    const Sampling sampling = sampling_of(request);
-    if (Status s = check_sampling(sampling); !s.ok()) return std::move(s).error();
+    const GenerateOptions options = options_of(request);
+    if (Status s = check_generate(options); !s.ok()) return std::move(s).error();
     const bool warm = generator_ != nullptr;
     if (!warm) {
       ASSIGN_OR_RETURN(generator_, Generator::open(folder_, *backend_));
@@ -265,16 +307,12 @@ class ModelServer {
       if (cancelled_ == current_) call_stop.request_stop();
     }
     const std::stop_callback with_worker(stop_, [&call_stop] { call_stop.request_stop(); });
-    int64_t count = 0;
-    Status done = generator_->generate(
-        request.prompt(), request.has_token_count() ? request.token_count() : kTokenCountDefault,
-        sampling, call_stop.get_token(), [&](std::string_view text) {
-          v1::WorkerReport report;
-          report.mutable_generated()->set_text(std::string(text));
-          report.mutable_generated()->set_token_count(++count);
-          report.mutable_generated()->set_warm(warm);
-          stream_.send(std::move(report));
-        });
+    Status done = generator_->generate(prompts_of(request), options, call_stop.get_token(),
+                                       [&](const Continuation& part) {
+                                         v1::WorkerReport report;
+                                         *report.mutable_generated() = to_message(part, warm);
+                                         stream_.send(std::move(report));
+                                       });
     {
       const MutexLock lock(mu_);
       current_ = 0;

@@ -1,208 +1,195 @@
 #include "src/inference/generator.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "src/artifact/model_artifact.h"
-#include "src/base/philox.h"
+#include "src/base/check.h"
 #include "src/base/text.h"
-#include "src/data/text/tokenizer.h"
-#include "src/inference/inference.h"
+#include "src/inference/prompt_reader.h"
+#include "src/inference/text_model.h"
+#include "src/inference/text_output.h"
+#include "src/planning/generation_programs.h"
 
 namespace trainyard {
 namespace {
 
-constexpr uint32_t kStream = stream_of("generate");
+// The keys and values of so many tokens are kept at least, so that a chat that becomes longer does
+// not load the model again. Memory that no token has used costs nothing on the host.
+constexpr int64_t kCapacityLeast = 4096;
+constexpr int64_t kCapacityLeastOfSeveral = 256;
 
-/// Returns a uniformly distributed number in [0, 1) with the full precision of a double.
-double uniform(uint64_t seed, int64_t index) {
-  const math::Philox4 block = math::philox_block(seed, kStream, 0, static_cast<uint64_t>(index));
-  const uint64_t bits = (uint64_t{block.v[0]} << 32 | block.v[1]) >> 11;
-  return static_cast<double>(bits) * 0x1p-53;
+/// Returns the most tokens of a text that the model can see.
+int64_t context_of(const ModelInfo& info) {
+  const int64_t trained = info.preprocessing.context_length;
+  return std::max(trained, info.model.parameters.get_int("positions_max", 0));
 }
 
-Error prompt_error(const std::string& description) {
-  return field_error("PROMPT_INVALID", "prompt", description);
-}
-
-/// Keeps back the bytes of a character until it is complete, since a subword model may generate a
-/// character byte by byte. Bytes that cannot form a character become U+FFFD.
-class Utf8Gate {
- public:
-  /// If `shut` is false, all bytes pass unchanged and immediately.
-  explicit Utf8Gate(bool shut) : shut_(shut) {}
-
-  std::string pass(std::string_view bytes, bool last) {
-    if (!shut_) return std::string(bytes);
-    pending_ += bytes;
-    std::string text;
-    while (const std::optional<size_t> bad = find_invalid_utf8(pending_)) {
-      text.append(pending_, 0, *bad);
-      pending_.erase(0, *bad);
-      if (!last && may_become_a_character(pending_)) return text;
-      append_utf8(text, U'\ufffd');
-      pending_.erase(0, 1);
-    }
-    return text + std::exchange(pending_, {});
-  }
-
- private:
-  /// Returns whether `bytes` begin a well-formed character that further bytes would complete.
-  static bool may_become_a_character(std::string_view bytes) {
-    for (const char second : {'\x80', '\x90', '\xa0'}) {
-      std::string whole(bytes);
-      while (whole.size() < 4) {
-        whole += whole.size() == 1 ? second : '\x80';
-        if (is_utf8(whole)) return true;
-      }
-    }
-    return false;
-  }
-
-  const bool shut_;
-  std::string pending_;
+/// A text that is being continued.
+struct Row {
+  Row(bool whole_characters, const std::vector<std::string>& stop)
+      : gate(whole_characters), filter(stop) {}
+  std::vector<bool> seen;  // by token: whether the text has it
+  Utf8Gate gate;
+  StopFilter filter;
+  Continuation next;  // without its text
 };
 
 class LoadedGenerator final : public Generator {
  public:
-  LoadedGenerator(const TextSchema& text, int64_t context, std::unique_ptr<Inference> inference)
-      : text_(text),
-        tokenizer_(make_tokenizer(text)),
-        texts_(token_texts(text)),
-        inference_(std::move(inference)),
-        window_(static_cast<size_t>(context)),
-        logits_(static_cast<size_t>(text.vocabulary_size())) {}
+  LoadedGenerator(LoadedModel model, Backend& backend)
+      : model_(std::move(model)),
+        backend_(backend),
+        reader_(model_.info),
+        context_(context_of(model_.info)) {}
 
-  Status generate(std::string_view prompt, int64_t tokens, const Sampling& sampling,
-                  std::stop_token stop,
-                  const std::function<void(std::string_view)>& on_text) override {
-    if (Status s = check_sampling(sampling); !s.ok()) return s;
-    ASSIGN_OR_RETURN(std::vector<int32_t> text, encode(prompt));
-    // Only byte models may generate something other than text.
-    Utf8Gate gate(text_.tokenizer != TokenizerKind::kByte);
-    for (int64_t i = 0; i < tokens; ++i) {
+  /// Opens the model for so many texts of so many tokens, if it is not yet.
+  Status reserve(int64_t rows, int64_t tokens) {
+    const bool fits = slides() || tokens <= capacity_;
+    if (text_model_ != nullptr && text_model_->rows() == rows && fits) return {};
+    text_model_.reset();  // first, since both may not fit into memory
+    const auto wanted = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens)));
+    const int64_t least = rows == 1 ? kCapacityLeast : kCapacityLeastOfSeveral;
+    capacity_ = slides() ? context_ : std::min(context_, std::max(wanted, least));
+    auto kept = open_kept_text_model(model_, rows, capacity_, backend_);
+    if (!kept.ok() && kept.error().reason == kGenerationUnsupported) {
+      kept = open_window_text_model(model_, rows, backend_);
+    }
+    if (!kept.ok()) return kept.error();
+    text_model_ = std::move(*kept);
+    scores_.resize(static_cast<size_t>(text_model_->scores()));
+    return {};
+  }
+
+  Status generate(std::span<const Prompt> prompts, const GenerateOptions& options,
+                  const std::stop_token& stop,
+                  const std::function<void(const Continuation&)>& on_text) override {
+    if (Status s = check_generate(options); !s.ok()) return s;
+    TRAINYARD_CHECK(!prompts.empty() && prompts.size() <= kPromptsMax, "the number of prompts");
+    std::vector<std::vector<int32_t>> texts;
+    std::vector<Row> rows;
+    int64_t longest = 0;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      ASSIGN_OR_RETURN(std::vector<int32_t> tokens, reader_.read(prompts[i]));
+      if (Status s = check_length(std::ssize(tokens)); !s.ok()) return s;
+      Row& row = rows.emplace_back(reader_.whole_characters(), options.stop);
+      row.seen.resize(static_cast<size_t>(reader_.vocabulary_size()));
+      for (const int32_t t : tokens) row.seen[static_cast<size_t>(t)] = true;
+      row.next.prompt = static_cast<int64_t>(i);
+      row.next.prompt_tokens = std::ssize(tokens);
+      longest = std::max(longest, std::ssize(tokens));
+      texts.push_back(std::move(tokens));
+    }
+    const int64_t most = std::min(context_, longest + options.tokens);
+    if (Status s = reserve(std::ssize(texts), std::max(most, longest)); !s.ok()) return s;
+    text_model_->restart();
+    int64_t active = std::ssize(rows);
+    for (int64_t index = 0; active > 0; ++index) {
+      if (Status s = text_model_->score(texts, stop); !s.ok()) return s;
       if (stop.stop_requested()) {
         return make_error(ErrorCode::kCancelled, "CANCELLED", "stopped before the end");
       }
-      score_next(text);
-      const int32_t token = draw_token(logits_, sampling, i);
-      text.push_back(token);
-      on_text(gate.pass(texts_[static_cast<size_t>(token)], i + 1 == tokens));
+      for (size_t r = 0; r < rows.size(); ++r) {
+        if (rows[r].next.finish != Finish::kNone) continue;
+        add_token(options, rows[r], texts[r], on_text);
+        if (rows[r].next.finish != Finish::kNone) --active;
+      }
     }
     return {};
   }
 
  private:
-  Result<std::vector<int32_t>> encode(std::string_view prompt) const {
-    if (prompt.empty()) return prompt_error("is empty, expected the text to continue");
-    if (text_.tokenizer != TokenizerKind::kByte && !is_utf8(prompt)) {
-      return prompt_error("is not UTF-8");
-    }
-    std::vector<int32_t> tokens;
-    tokenizer_->encode(prompt, std::ssize(prompt), tokens);
-    const auto unknown = std::ranges::find(tokens, static_cast<int32_t>(text_.unknown_id()));
-    if (unknown != tokens.end()) {
-      for (auto i = tokens.begin(); i != unknown; ++i) (void)take_code_point(prompt);
-      std::string character;
-      append_utf8(character, take_code_point(prompt));
-      return prompt_error("the training text did not contain " + quoted_value(character));
-    }
-    return tokens;
+  bool slides() const { return reader_.slides(); }
+
+  Status check_length(int64_t tokens) const {
+    if (slides() || tokens < context_) return {};
+    return field_error("PROMPT_TOO_LONG", "prompt",
+                       "has " + std::to_string(tokens) + " tokens, expected at most " +
+                           std::to_string(context_ - 1) + ", one less than the model sees");
   }
 
-  /// Computes the logits of the token after `text`. The last tokens of `text` are at the start of
-  /// the window; a causal model ignores the positions after them.
-  void score_next(const std::vector<int32_t>& text) {
-    const size_t seen = std::min(text.size(), window_.size());
-    std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), window_.begin());
-    std::fill(window_.begin() + static_cast<std::ptrdiff_t>(seen), window_.end(), text.back());
-    inference_->run(std::as_bytes(std::span(window_)));
-    const auto vocabulary = std::ssize(logits_);
-    inference_->read_output(logits_, (static_cast<int64_t>(seen) - 1) * vocabulary);
-    for (size_t id = 0; id < logits_.size();
-         ++id) {  // padding and the unknown token have no text, so they are never drawn
-      if (texts_[id].empty()) logits_[id] = -std::numeric_limits<float>::infinity();
+  /// Draws the next token of a row and passes on its text.
+  void add_token(const GenerateOptions& options, Row& row, std::vector<int32_t>& text,
+                 const std::function<void(const Continuation&)>& on_text) {
+    Continuation& next = row.next;
+    text_model_->read(next.prompt, scores_);
+    hide_scores();
+    const int32_t token = draw_token(scores_, row.seen, options.sampling, next.prompt, next.tokens);
+    const bool ends = !options.ignore_end && reader_.is_end(token);
+    if (!ends) {
+      text.push_back(token);
+      row.seen[static_cast<size_t>(token)] = true;
+      ++next.tokens;
+    }
+    next.finish = ends                                        ? Finish::kEnd
+                  : next.tokens >= options.tokens             ? Finish::kLength
+                  : !slides() && std::ssize(text) >= context_ ? Finish::kContext
+                                                              : Finish::kNone;
+    const bool last = next.finish != Finish::kNone;
+    const std::string shown = row.filter.pass(
+        row.gate.pass(ends ? std::string_view() : reader_.text_of(token), last), last);
+    if (row.filter.has_stopped()) next.finish = Finish::kStopString;
+    Continuation part = next;
+    part.text = shown;
+    on_text(part);
+  }
+
+  /// Makes sure that tokens without a text, and rows of the head behind the vocabulary, are never
+  /// drawn.
+  void hide_scores() {
+    for (size_t id = 0; id < scores_.size(); ++id) {
+      if (!reader_.may_draw(static_cast<int64_t>(id))) {
+        scores_[id] = -std::numeric_limits<float>::infinity();
+      }
     }
   }
 
-  const TextSchema text_;
-  const std::unique_ptr<const Tokenizer> tokenizer_;
-  const std::vector<std::string> texts_;  // by token
-  const std::unique_ptr<Inference> inference_;
-  std::vector<int32_t> window_;
-  std::vector<float> logits_;
+  const LoadedModel model_;
+  Backend& backend_;
+  const PromptReader reader_;
+  const int64_t context_;
+  int64_t capacity_ = 0;
+  std::unique_ptr<TextModel> text_model_;
+  std::vector<float> scores_;
 };
 
 }  // namespace
 
-Status check_sampling(const Sampling& s) {
-  const auto refuse = [](const char* field, double value, const char* expected) -> Status {
-    return field_error("FIELD_OUT_OF_RANGE", field, short_number(value) + ", expected " + expected);
-  };
-  if (!(s.temperature >= 0 && s.temperature <= 100)) {
-    return refuse("temperature", s.temperature, "0 (the most probable token) to 100");
+Status check_generate(const GenerateOptions& options) {
+  if (Status s = check_sampling(options.sampling); !s.ok()) return s;
+  if (options.tokens < 1) {
+    return field_error("FIELD_OUT_OF_RANGE", "token_count",
+                       std::to_string(options.tokens) + ", expected 1 or more");
   }
-  if (s.top_k < 0) {
-    return refuse("top_k", static_cast<double>(s.top_k),
-                  "0 (all tokens) or the number of tokens to sample from");
+  if (options.stop.size() > kStopStringsMax) {
+    return field_error("FIELD_OUT_OF_RANGE", "stop",
+                       "has " + std::to_string(options.stop.size()) +
+                           " strings, expected at most " + std::to_string(kStopStringsMax));
   }
-  if (!(s.top_p > 0 && s.top_p <= 1)) return refuse("top_p", s.top_p, "above 0 to 1 (all tokens)");
+  for (size_t i = 0; i < options.stop.size(); ++i) {
+    const std::string& s = options.stop[i];
+    if (!s.empty() && s.size() <= kStopStringBytesMax && is_utf8(s)) continue;
+    return field_error("FIELD_OUT_OF_RANGE", "stop[" + std::to_string(i) + "]",
+                       std::to_string(s.size()) + " bytes, expected a text of 1 to " +
+                           std::to_string(kStopStringBytesMax) + " bytes in UTF-8");
+  }
   return {};
-}
-
-int32_t draw_token(std::span<const float> logits, const Sampling& sampling, int64_t index) {
-  if (sampling.temperature == 0 || sampling.top_k == 1) {
-    return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
-  }
-  std::vector<int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto likelier = [&](int32_t a, int32_t b) {
-    const float x = logits[static_cast<size_t>(a)], y = logits[static_cast<size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  std::ranges::sort(order, likelier);
-  if (sampling.top_k > 0 && sampling.top_k < std::ssize(order)) {
-    order.resize(static_cast<size_t>(sampling.top_k));
-  }
-  const double top = static_cast<double>(logits[static_cast<size_t>(order[0])]);
-  std::vector<double> sums;  // running sums of the probabilities, not yet normalized
-  double sum = 0;
-  for (const int32_t token : order) {
-    const double logit = static_cast<double>(logits[static_cast<size_t>(token)]);
-    sum += std::exp((logit - top) / sampling.temperature);
-    sums.push_back(sum);
-  }
-  // Keeps the fewest tokens whose probabilities reach top_p together.
-  const auto last = std::ranges::lower_bound(sums, sampling.top_p * sum);
-  const double kept = last == sums.end() ? sum : *last;
-  const double drawn = uniform(sampling.seed, index) * kept;
-  const auto at =
-      std::min(std::ranges::upper_bound(sums, drawn), std::ranges::lower_bound(sums, kept)) -
-      sums.begin();
-  return order[static_cast<size_t>(at)];
 }
 
 Result<std::unique_ptr<Generator>> Generator::open(const std::filesystem::path& folder,
                                                    Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
-  const ModelInfo& info = loaded.info;
-  if (!info.schema.stream()) {
+  if (loaded.info.schema.target.kind != TargetSchema::Kind::kNextToken) {
     return make_error(ErrorCode::kFailedPrecondition, "GENERATE_UNSUPPORTED",
                       "the model does not continue text: it predicts " +
-                          quoted_value(info.schema.target.name) + " of rows");
+                          quoted_value(loaded.info.schema.target.name) + " of rows");
   }
-  const int64_t context = info.preprocessing.context_length;
-  ASSIGN_OR_RETURN(BoundProgram bound, compile_inference(info.model, info.interface(), 1, nullptr,
-                                                         info.precision, {}, backend.traits()));
-  ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
-                   Inference::open(std::move(bound), loaded.weights, backend));
-  return std::unique_ptr<Generator>(
-      std::make_unique<LoadedGenerator>(info.schema.text, context, std::move(inference)));
+  auto generator = std::make_unique<LoadedGenerator>(std::move(loaded), backend);
+  if (Status s = generator->reserve(1, 1); !s.ok()) return s.error();
+  return std::unique_ptr<Generator>(std::move(generator));
 }
 
 }  // namespace trainyard

@@ -1,12 +1,10 @@
-// src/inference/generator.h: a language model that continues a text, token by token.
+// src/inference/generator.h: a language model that continues texts, token by token.
 //
-//   prompt -> tokens -> [window of the last T tokens] -> logits of the newest -> drawn token -> ...
+//   prompt -> tokens -> scores of the next one (text_model.h) -> drawn token (sampling.h) -> ...
+//          -> text, until it stops (text_output.h)
 //
-// The model sees at most T tokens, its context length; a longer text slides through this window.
-// Every token needs a forward pass over the whole window: there is no cache of keys and values.
-//
-// Sources: top-k, Fan, Lewis, Dauphin, "Hierarchical Neural Story Generation" (ACL 2018); top-p
-// (nucleus), Holtzman et al., "The Curious Case of Neural Text Degeneration" (ICLR 2020).
+// A model that was trained on one long text slides: of a text longer than its context it sees the
+// last tokens. A model of documents or chats stops at the end of its context.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +15,44 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/result.h"
+#include "src/inference/prompt.h"
+#include "src/inference/sampling.h"
 #include "src/runtime/backend.h"
 
 namespace trainyard {
 
-/// How a token is drawn from logits. They are divided by the temperature, then all but the `top_k`
-/// largest are dropped, then all but the fewest whose probabilities reach `top_p`. The token is
-/// drawn from the rest.
-struct Sampling {
-  double temperature = 1;  // >= 0; 0: always the likeliest (greedy)
-  int64_t top_k = 0;       // 0: all tokens
-  double top_p = 1;        // (0, 1]
-  uint64_t seed = 0;
-};
-/// Draws a token with random number `index` of the seed: equal calls return the same token. Ties go
-/// to the smaller ID. A logit of -infinity is never drawn; at least one logit must be finite.
-int32_t draw_token(std::span<const float> logits, const Sampling& sampling, int64_t index);
+inline constexpr size_t kPromptsMax = 16;      // of one call
+inline constexpr size_t kStopStringsMax = 16;  // of one call
+inline constexpr size_t kStopStringBytesMax = 256;
 
-/// Error: FIELD_OUT_OF_RANGE with the name of the field: temperature, top_k or top_p.
-Status check_sampling(const Sampling& sampling);
+struct GenerateOptions {
+  int64_t tokens = 256;  // the most that are added to each prompt
+  Sampling sampling = {};
+  std::vector<std::string> stop = {};  // a text ends before the first of these
+  bool ignore_end = false;             // true: the model's end tokens do not end a text
+};
+/// Error: FIELD_OUT_OF_RANGE or FIELD_REQUIRED with the name of the field.
+Status check_generate(const GenerateOptions& options);
+
+enum class Finish : uint8_t {
+  kNone,        // the text goes on
+  kEnd,         // the model has ended the text with an end token
+  kStopString,  // one of `stop` came; it is not part of the text
+  kLength,      // `tokens` were added
+  kContext,     // the model sees no longer text
+};
+
+/// A part of a continuation.
+struct Continuation {
+  int64_t prompt = 0;         // index of its prompt
+  std::string_view text;      // what the token adds; maybe empty
+  int64_t tokens = 0;         // added to the prompt so far, without an end token
+  int64_t prompt_tokens = 0;  // of the prompt
+  Finish finish = Finish::kNone;
+};
 
 class Generator {
  public:
@@ -47,14 +62,15 @@ class Generator {
                                                  Backend& backend);
   virtual ~Generator() = default;
 
-  /// Calls `on_text` for each new token, in order, with the text that the token adds. The text is
+  /// Continues all prompts together. Calls `on_text` for each new token, in the order of the
+  /// tokens, and once more for an end token. The last part of each prompt says why it ends. Text is
   /// well-formed UTF-8: bytes of an incomplete character are kept back, and invalid bytes become
-  /// U+FFFD. A byte model's output is passed unchanged. INVALID_ARGUMENT/PROMPT_INVALID if the
-  /// prompt is empty, is not UTF-8, or has characters that the model does not know; CANCELLED after
-  /// `stop`.
-  virtual Status generate(std::string_view prompt, int64_t tokens, const Sampling& sampling,
-                          std::stop_token stop,
-                          const std::function<void(std::string_view)>& on_text) = 0;
+  /// U+FFFD. A byte model's output is passed unchanged. INVALID_ARGUMENT/PROMPT_INVALID if a prompt
+  /// is empty, is not UTF-8 or has characters that the model does not know; PROMPT_TOO_LONG;
+  /// the errors of check_generate() and of a chat's template; CANCELLED after `stop`.
+  virtual Status generate(std::span<const Prompt> prompts, const GenerateOptions& options,
+                          const std::stop_token& stop,
+                          const std::function<void(const Continuation&)>& on_text) = 0;
 };
 
 }  // namespace trainyard

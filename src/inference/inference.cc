@@ -4,6 +4,18 @@
 
 namespace trainyard {
 
+Status write_weights(const SafetensorsFile& weights, Executor& executor) {
+  const Graph& graph = executor.program().graph;
+  for (size_t i = 0; i < graph.tensors().size(); ++i) {
+    const TensorInfo& t = graph.tensors()[i];
+    if (t.role != Role::kParameter && t.role != Role::kState) continue;
+    const Result<const TensorView*> view = find_weight(weights, t);
+    if (!view.ok()) return view.error();
+    executor.write(static_cast<TensorId>(i), (*view)->bytes);
+  }
+  return {};
+}
+
 Inference::Inference(BoundProgram bound, Backend& backend)
     : input_(bound.input), output_(bound.output) {
   const int64_t persistent = bound.program.persistent_bytes;
@@ -17,13 +29,7 @@ Result<std::unique_ptr<Inference>> Inference::open(BoundProgram bound,
                                                    const SafetensorsFile& weights,
                                                    Backend& backend) {
   std::unique_ptr<Inference> inference(new Inference(std::move(bound), backend));
-  const Graph& graph = inference->executor_->program().graph;
-  for (size_t i = 0; i < graph.tensors().size(); ++i) {
-    const TensorInfo& t = graph.tensors()[i];
-    if (t.role != Role::kParameter && t.role != Role::kState) continue;
-    ASSIGN_OR_RETURN(const TensorView* view, find_weight(weights, t));
-    inference->executor_->write(static_cast<TensorId>(i), view->bytes);
-  }
+  if (Status s = write_weights(weights, *inference->executor_); !s.ok()) return s.error();
   return inference;
 }
 

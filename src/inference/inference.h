@@ -12,6 +12,10 @@
 
 namespace trainyard {
 
+/// Copies a model's parameters and state into a program's memory. MODEL_FILE_INVALID if a weight is
+/// missing or has another type.
+Status write_weights(const SafetensorsFile& weights, Executor& executor);
+
 /// Not thread-safe. Allocates device memory only during construction.
 class Inference {
  public:

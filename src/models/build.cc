@@ -4,6 +4,7 @@
 #include "src/base/stop.h"
 #include "src/graph/op.h"
 #include "src/models/blocks.h"
+#include "src/models/generation.h"
 #include "src/models/layer.h"
 #include "src/models/loss.h"
 #include "src/models/network.h"
@@ -30,7 +31,9 @@ std::string_view output_hint(TargetForm target) {
 Status check_output(const LayerBuilder& builder, TensorId output, const ResolvedLayer& last) {
   const ModelInterface& interface = builder.interface();
   std::vector<int64_t> expected = {builder.options().batch_size};
-  if (interface.target == TargetForm::kNextToken) expected.push_back(interface.input[0]);
+  if (interface.target == TargetForm::kNextToken) {
+    expected.push_back(builder.shape(builder.input())[1]);
+  }
   expected.push_back(interface.outputs);
   const Shape& shape = builder.shape(output);
   if (shape == Shape(expected)) return {};
@@ -117,7 +120,13 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
   Model& model = builder.model();
   for (const ResolvedLayer& layer : layers) {
     if (Status s = check_stop(options.stop); !s.ok()) return s.error();
+    if (options.generation.capacity > 0) {
+      if (Status s = check_generation(layer); !s.ok()) return s.error();
+    }
     ASSIGN_OR_RETURN(model.output, network.add(layer, &layer == &layers.back()));
+    if (options.generation.capacity > 0) {
+      if (Status s = check_positions(builder, layer, model.output); !s.ok()) return s.error();
+    }
   }
   if (Status s = check_output(builder, model.output, layers.back()); !s.ok()) {
     return std::move(s).error();
@@ -127,9 +136,9 @@ Result<Model> build_graph(const std::vector<ResolvedLayer>& layers, const Object
   }
   // While it trains, the training loop does not read reconstructions, scores of tokens, or scores
   // of very many classes (session.h).
-  if (!options.training || objective.reads_scores() || interface.target == TargetForm::kNumeric) {
-    model.graph.mark_output(model.output);
-  }
+  const bool reads =
+      !options.training || objective.reads_scores() || interface.target == TargetForm::kNumeric;
+  if (reads && options.generation.scores) model.graph.mark_output(model.output);
   if (options.training) {
     if (Status s = add_loss(builder, objective); !s.ok()) return std::move(s).error();
   }

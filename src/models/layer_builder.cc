@@ -217,7 +217,8 @@ TensorId LayerBuilder::step() {
 }
 
 TensorId LayerBuilder::positions() {
-  if (model_.positions == kNoTensor && interface_.documents) {
+  const bool has_places = interface_.documents || options_.generation.capacity > 0;
+  if (model_.positions == kNoTensor && has_places) {
     model_.positions =
         add_tensor("input/positions", shape(model_.input), DType::kI32, Role::kInput, {});
   }

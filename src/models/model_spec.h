@@ -160,6 +160,14 @@ void visit_fields(Spec& spec, auto&& visit) {
   visit("rank_scaling", rank_scaling);
 }
 
+/// A graph that continues texts token by token: its input has only the new tokens, and each layer
+/// of attention keeps the keys and values of earlier ones (src/models/generation.h).
+struct GenerationShape {
+  int64_t capacity = 0;    // tokens of a text whose keys and values are kept; 0: no such graph
+  int64_t new_tokens = 1;  // tokens that a run reads of each text
+  bool scores = true;      // false: a run only fills the caches, and nothing else is computed
+};
+
 struct BuildOptions {
   int64_t batch_size = 1;
   bool training = true;       // enables dropout and batch statistics, and adds loss and target
@@ -168,6 +176,8 @@ struct BuildOptions {
   LoraSpec lora = {};
   // The target of a row is a distribution over the classes, as mixed rows need, instead of a label.
   bool class_shares = false;
+  // Only without `training`. A run reads generation.new_tokens of batch_size texts.
+  GenerationShape generation = {};
   std::stop_token stop = {};  // checked before each layer: CANCELLED/STOPPED
 };
 
@@ -193,6 +203,7 @@ struct Model {
   // I64 [1], the optimizer step from 0; only if an op draws random numbers.
   TensorId step = kNoTensor;
   // I32 [N, T], each token's place in its document; only if rows hold documents and a layer asks.
+  // For generation the places of the new tokens in their texts.
   TensorId positions = kNoTensor;
   TensorId output = kNoTensor;  // logits [N, K] or [N, T, V], prediction [N, 1], reconstruction
   TensorId loss = kNoTensor;    // [1]; training only

@@ -8,7 +8,11 @@ namespace trainyard {
 
 Result<Network> Network::start(const ModelInterface& interface, const BuildOptions& options) {
   std::vector<int64_t> dims = {options.batch_size};
-  dims.insert(dims.end(), interface.input.dims().begin(), interface.input.dims().end());
+  if (options.generation.capacity > 0) {
+    dims.push_back(options.generation.new_tokens);
+  } else {
+    dims.insert(dims.end(), interface.input.dims().begin(), interface.input.dims().end());
+  }
   const Shape shape(std::move(dims));
   if (!shape.fits()) {
     return field_error("SHAPE_OUT_OF_RANGE", "recipe.batch_size",

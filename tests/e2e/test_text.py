@@ -93,9 +93,13 @@ recipe:
         done = self.daemon.cli("generate", "letters", "--prompt", "abc", "--tokens", "12", "--temperature", "0")
         self.assertEqual(done.stdout, "defgabcdefga\n")
         answer = self.daemon.json("generate", "letters", "--prompt", "g", "--tokens", "2", "--top-k", "1")
-        self.assertEqual(answer, {"text": "ab", "token_count": "2"})
+        self.assertEqual(answer, {"text": "ab", "token_count": "2", "finish": "LENGTH"})
+        answer = self.daemon.json("generate", "letters", "--prompt", "g", "--prompt", "abc", "--temperature", "0",
+                                  "--stop", "fg")
+        self.assertEqual([(a["text"], a["finish"]) for a in answer], [("abcde", "STOP"), ("de", "STOP")])
         for options, words in ((["--prompt", "aXc"], ["'X'"]), (["--tokens", "0"], ["token_count"]),
-                               (["--top-p", "2"], ["top_p"])):
+                               (["--top-p", "2"], ["top_p"]), (["--min-p", "-1"], ["min_p"]),
+                               (["--repetition-penalty", "0"], ["repetition_penalty"])):
             done = self.daemon.cli("generate", "letters", *["--prompt", "a"][:2 * ("--prompt" not in options)], *options,
                                    check=False)
             self.assert_refused(done, 2, *words)

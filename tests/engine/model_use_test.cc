@@ -27,7 +27,7 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 std::map<int32_t, int> draws(const std::vector<float>& logits, const Sampling& sampling,
                              int count) {
   std::map<int32_t, int> counts;
-  for (int i = 0; i < count; ++i) ++counts[draw_token(logits, sampling, i)];
+  for (int i = 0; i < count; ++i) ++counts[draw_token(logits, {}, sampling, 0, i)];
   return counts;
 }
 
@@ -56,19 +56,21 @@ TEST(DrawToken, TopKAndTopPKeepTheLikeliest) {
 
 TEST(DrawToken, GreedyChoosesTheFirstOfTheLikeliest) {
   const std::vector<float> logits = {1, 3, 3, 2};
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(draw_token(logits, {.temperature = 0}, i), 1);
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(draw_token(logits, {}, {.temperature = 0}, 0, i), 1);
 }
 
-TEST(DrawToken, DependsOnSeedAndIndexAlone) {
+TEST(DrawToken, DependsOnSeedRowAndIndexAlone) {
   const std::vector<float> logits(50, 0.0f);
-  std::vector<int32_t> first, again, other;
+  std::vector<int32_t> first, again, other, row;
   for (int i = 0; i < 40; ++i) {
-    first.push_back(draw_token(logits, {.seed = 5}, i));
-    again.push_back(draw_token(logits, {.seed = 5}, i));
-    other.push_back(draw_token(logits, {.seed = 6}, i));
+    first.push_back(draw_token(logits, {}, {.seed = 5}, 0, i));
+    again.push_back(draw_token(logits, {}, {.seed = 5}, 0, i));
+    other.push_back(draw_token(logits, {}, {.seed = 6}, 0, i));
+    row.push_back(draw_token(logits, {}, {.seed = 5}, 1, i));
   }
   EXPECT_EQ(first, again);
   EXPECT_NE(first, other);
+  EXPECT_NE(first, row);
 }
 
 TEST(CheckSampling, NamesTheField) {
@@ -112,8 +114,9 @@ class Letters : public ::testing::Test {
                                std::stop_token stop = {}) {
     ASSIGN_OR_RETURN(const auto generator, Generator::open(w_ / "model", *backend_));
     std::string text;
-    if (Status s = generator->generate(prompt, tokens, sampling, stop,
-                                       [&](std::string_view piece) { text += piece; });
+    if (Status s = generator->generate(std::vector<Prompt>{{.text = prompt}},
+                                       {.tokens = tokens, .sampling = sampling}, stop,
+                                       [&](const Continuation& part) { text += part.text; });
         !s.ok()) {
       return std::move(s).error();
     }
@@ -211,13 +214,15 @@ TEST(Subwords, ContinueInWholeCharacters) {
   const auto generate = [&](double temperature, int64_t tokens) {
     std::string all;
     int64_t reported = 0;
-    const Status s = (*generator)
-                         ->generate("the tower", tokens, {.temperature = temperature, .seed = 7},
-                                    {}, [&](std::string_view piece) {
-                                      EXPECT_TRUE(is_utf8(piece)) << quoted_value(piece);
-                                      ++reported;
-                                      all += piece;
-                                    });
+    const Status s =
+        (*generator)
+            ->generate(std::vector<Prompt>{{.text = "the tower"}},
+                       {.tokens = tokens, .sampling = {.temperature = temperature, .seed = 7}}, {},
+                       [&](const Continuation& part) {
+                         EXPECT_TRUE(is_utf8(part.text)) << quoted_value(part.text);
+                         ++reported;
+                         all += part.text;
+                       });
     EXPECT_TRUE(s.ok()) << s.error().message;
     EXPECT_EQ(reported, tokens);
     return all;

@@ -29,6 +29,19 @@ def test_text_is_generated_in_pieces_and_depends_on_the_seed(client, letters):
     assert "".join(client.generate(letters, "abc", tokens=9, temperature=20.0, top_k=1)) == "defgabcde"
 
 
+def test_a_text_ends_before_a_stop_text(client, letters):
+    assert "".join(client.generate(letters, "abc", tokens=30, temperature=0, stop=["never", "fg"])) == "de"
+
+
+def test_several_prompts_are_continued_together(client, letters):
+    assert client.generate_all(letters, ["abc", b"g"], tokens=4, temperature=0) == ["defg", "abcd"]
+
+
+def test_a_penalty_avoids_repetitions(client, letters):
+    text = "".join(client.generate(letters, "abcdefg", tokens=7, temperature=0, repetition_penalty=100.0))
+    assert text != "abcdefg"
+
+
 def test_leaving_the_loop_ends_the_generation(client, letters):
     for _ in range(6):  # more calls than may run and wait at a time
         for piece in client.generate(letters, "a", tokens=60_000):
@@ -45,6 +58,14 @@ def test_generate_refuses(client, letters, trained):
     refused(trainyard.InvalidArgumentError, run(tokens=0), "token_count", "1 to 65536")
     refused(trainyard.InvalidArgumentError, run(top_p=0.0), "top_p")
     refused(trainyard.InvalidArgumentError, run(temperature=-1.0), "temperature")
+    refused(trainyard.InvalidArgumentError, run(min_p=2.0), "min_p", "0")
+    refused(trainyard.InvalidArgumentError, run(repetition_penalty=0.0), "repetition_penalty")
+    refused(trainyard.InvalidArgumentError, run(stop=[""]), "stop[0]", "1 to 256")
+    refused(trainyard.InvalidArgumentError, lambda: client.generate_all(letters, ["a", ""]), "prompts[1]")
+    refused(trainyard.InvalidArgumentError, lambda: client.generate_all(letters, ["a"] * 17), "prompts", "1 to 16")
+    chat = refused(trainyard.InvalidArgumentError,
+                   lambda: list(client.chat(letters, [{"role": "user", "content": "abc"}])), "messages")
+    assert chat.reason == "MESSAGES_UNSUPPORTED"
     assert refused(trainyard.ConflictError, run(model=trained)).reason == "GENERATE_UNSUPPORTED"
     refused(trainyard.NotFoundError, run(model="nobody"), "nobody")
 

@@ -1,6 +1,7 @@
 // Layers on sequences: tokens [N, T], positions [N, T, D].
 #include "src/base/philox.h"
 #include "src/base/text.h"
+#include "src/models/generation.h"
 #include "src/models/layer.h"
 #include "src/models/lora.h"
 
@@ -157,8 +158,11 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   if (Status s = need_sequence(b, layer, x); !s.ok()) return std::move(s).error();
   const int64_t width = b.shape(x)[2];
   const int64_t prefix = layer.attributes.get_int("class_token", 0);
+  // A graph for generation reads few tokens of a row at a time; the table has all positions.
+  const bool generates = b.options().generation.capacity > 0;
+  const int64_t length = generates ? b.interface().input[0] : b.shape(x)[1];
   ASSIGN_OR_RETURN(const TensorId position,
-                   b.add_parameter(layer, "weight", Shape{prefix + b.shape(x)[1], width},
+                   b.add_parameter(layer, "weight", Shape{prefix + length, width},
                                    table_initializer(layer, kPositionStd)));
   if (b.positions() != kNoTensor && prefix == 0) {  // each document begins at position 0
     ASSIGN_OR_RETURN(const TensorId rows, b.add_node(layer, layer.name + "/rows", "Gather", {},
@@ -205,6 +209,10 @@ Outputs build_attention(LayerBuilder& b, const ResolvedLayer& layer,
     if (Status s = need_sequence(b, layer, x); !s.ok()) return std::move(s).error();
   }
   Attributes attributes = layer.attributes;
+  if (b.options().generation.capacity > 0) {
+    ASSIGN_OR_RETURN(const TensorId y, add_cached_attention(b, layer, inputs, attributes));
+    return {{y}};
+  }
   std::vector<TensorId> operands(inputs.begin(), inputs.end());
   if (attributes.find("dropout") != nullptr) add_dropout(b, layer, attributes, operands);
   // Tokens see only their own document. Attention that is not causal sees the whole row.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import os
 import re
@@ -23,6 +22,7 @@ from trainyard._connection import resolve
 from trainyard._pages import pages
 from trainyard._spec import Document, Kind, Spec, read_document
 from trainyard._table_calls import Table, TableCalls
+from trainyard._text_calls import TextCalls
 from trainyard._upload import Content, Observer, Progress, ensure_dataset, ensure_weights
 from trainyard._write_spec import write_message
 from trainyard.errors import (DeadlineExceededError, InternalError, InvalidArgumentError,
@@ -52,7 +52,7 @@ class Devices(list[v1.Device]):
         self.note = note
 
 
-class Client(ArrayCalls, TableCalls):
+class Client(ArrayCalls, TableCalls, TextCalls):
     """A connection to one server. Thread-safe; `with Client() as client:` closes it.
 
     Without an address, the client searches like the command line (docs/cli.md, "Which server"): TRAINYARD_SERVER, the
@@ -486,29 +486,6 @@ class Client(ArrayCalls, TableCalls):
         name = self._model_name(model)
         return collect(self._channel.call(rpc.PREDICT, request, rpc.PREDICT_TIMEOUT_S)
                        for request in requests_of(name, rows))
-
-    def generate(self, model: str | v1.Model | v1.Job, prompt: str | bytes, *, tokens: int = 256,
-                 temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0, seed: int = 0) -> Iterator[str]:
-        """Continues a text with a language model: yields the text of each new token as it is generated. Leaving the
-        loop stops the generation. The same arguments give the same text.
-
-        temperature  0 always takes the most probable token; values below 1 favor probable tokens
-        top_k        sample from the top_k most probable tokens; 0: from all
-        top_p        sample from the fewest tokens whose probabilities sum to top_p (nucleus sampling)
-
-        InvalidArgumentError / PROMPT_INVALID for a prompt that is empty or has characters that the model does not
-        know; ConflictError / GENERATE_UNSUPPORTED for a model that does not continue text.
-        """
-        request = v1.GenerateRequest(name=self._model_name(model), token_count=tokens, temperature=temperature,
-                                     prompt=prompt.encode() if isinstance(prompt, str) else prompt, top_k=top_k,
-                                     top_p=top_p, seed=seed)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a byte model yields characters in parts
-        with self._channel.stream(rpc.GENERATE, request, rpc.GENERATE_TIMEOUT_S, rpc.GENERATE_TIMEOUT_S) as pieces:
-            for piece in pieces:
-                if text := decoder.decode(piece.text):
-                    yield text
-        if text := decoder.decode(b"", final=True):
-            yield text
 
     def evaluate(self, model: str | v1.Model | v1.Job, dataset: str | v1.Dataset, *, rows: str | None = None,
                  metrics: Sequence[str] = ()) -> v1.EvaluateResponse:
