@@ -29,17 +29,18 @@ constexpr client::Rpc<v1::DeleteModelRequest, google::protobuf::Empty> kDeleteMo
 using client::short_name;
 
 std::string render_model(const v1::Model& m, bool colour) {
-  std::string out = render_fields(
-      {{"model", std::string(short_name(m.name()))},
-       {"job", m.job().empty() ? "none: weights only" : std::string(short_name(m.job()))},
-       {"parameters", grouped(m.parameter_count())},
-       {"tensors", grouped(m.tensor_count())},
-       {"size", human_bytes(m.size_bytes())},
-       {"dataset", std::string(short_name(m.dataset()))},
-       {"learned", m.schema().target()},
-       {"created", local_time(m.create_time())},
-       {"digest", m.digest()}},
-      colour);
+  std::string out = render_fields({{"model", std::string(short_name(m.name()))},
+                                   {"job", !m.job().empty() ? std::string(short_name(m.job()))
+                                           : m.has_schema() ? "none: imported"
+                                                            : "none: weights only"},
+                                   {"parameters", grouped(m.parameter_count())},
+                                   {"tensors", grouped(m.tensor_count())},
+                                   {"size", human_bytes(m.size_bytes())},
+                                   {"dataset", std::string(short_name(m.dataset()))},
+                                   {"learned", m.schema().target()},
+                                   {"created", local_time(m.create_time())},
+                                   {"digest", m.digest()}},
+                                  colour);
   if (!m.metrics().empty()) {
     Table table({{"METRIC"}, {"VALUE", true}});
     for (const auto& [key, value] :
@@ -129,7 +130,9 @@ Result<int> run_model_list(Session& session) {
         for (const v1::Model& m : all.models()) {
           table.add({std::string(short_name(m.name())), grouped(m.parameter_count()),
                      human_bytes(m.size_bytes()),
-                     m.job().empty() ? "weights only" : metric_summary(m.metrics()),
+                     !m.has_schema()   ? "weights only"
+                     : m.job().empty() ? "imported"
+                                       : metric_summary(m.metrics()),
                      age_of(m.create_time())});
         }
         return table.render(session.out());
@@ -191,7 +194,7 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
                         const std::string& file, const onnx::ExportOptions& options) {
   if (Status s = check_onnx_target(file, options.overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::Model model, server.call(client::rpc::kGetModel, name));
-  if (model.job().empty()) {
+  if (!model.has_schema()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
                       safe_text(short_name(name)) +
                           " has weights only and no network; its format is safetensors");

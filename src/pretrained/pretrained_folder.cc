@@ -199,6 +199,19 @@ Status write_pretrained(Files& files, const PretrainedFolder& read, const fs::pa
   return s;
 }
 
+Result<TokenizerFiles> read_tokenizer_files(const fs::path& folder) {
+  constexpr int64_t kTokenizerBytesMax = 64 << 20;
+  TokenizerFiles files;
+  std::error_code ec;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ec)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_tokenizer_file(name)) continue;
+    ASSIGN_OR_RETURN(files[name], read_file(entry.path(), kTokenizerBytesMax));
+  }
+  if (ec) return file_error("cannot read", folder, ec.value());
+  return files;
+}
+
 std::string network_to_yaml(const ModelSpec& network) {
   const PresetKind* const kind = find_preset_kind(network.preset);
   TRAINYARD_CHECK(kind != nullptr, "no preset is named " + network.preset);

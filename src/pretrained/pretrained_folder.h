@@ -8,6 +8,7 @@
 #include "src/base/files.h"
 #include "src/base/result.h"
 #include "src/checkpoint/weights_file.h"
+#include "src/data/tokenizers/tokenizer_files.h"
 #include "src/models/families/family.h"
 
 namespace trainyard {
@@ -30,6 +31,9 @@ Result<PretrainedFolder> read_pretrained_folder(const std::filesystem::path& fol
 /// (model.safetensors, under the library's names) into a new folder. FILE_EXISTS if it exists.
 Status write_pretrained(Files& files, const PretrainedFolder& read,
                         const std::filesystem::path& folder);
+
+/// Reads the files of the folder's tokenizer, without interpreting them.
+Result<TokenizerFiles> read_tokenizer_files(const std::filesystem::path& folder);
 
 /// Returns the network in the format of a job file, without the key `model`:
 /// "decoder: {n_embd: 576, ...}".
