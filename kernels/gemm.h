@@ -2,9 +2,11 @@
 //
 //   y  = x w^T + b        dx = dy w        dw = dy^T x        db[k] = sum_n dy[n,k]
 //
-/// Shapes    x, dx [N, F]; w, dw [K, F]; b, db [K] or null; y, dy [N, K]; all row-major.
+/// Shapes    x, dx [N, F]; w, dw [K, F]; b, db [K] or null; y, dy [N, K]; all row-major. If given,
+///           c, of the shape of y, is added to y; in backward c has the shape of dx and is added to
+///           dx.
 /// Writes    all of each output that is not null, assigned.
-/// Aliasing  none.
+/// Aliasing  y, and in backward dx, may be c.
 /// Numerics  sums run in T, in index order.
 #pragma once
 
@@ -22,13 +24,12 @@ struct GemmDims {
 inline void check(const GemmDims& d) {
   Contract("gemm").size("N", d.N).size("K", d.K).size("F", d.F);
 }
-template <typename T>
-void check(const GemmDims& d, const T* x, const T* w, const T* y) {
+inline void check(const GemmDims& d, const void* x, const void* w, const void* y) {
   check(d);
   Contract("gemm_forward").given("x", x).given("w", w).given("y", y);
 }
-template <typename T>
-void check(const GemmDims& d, const T* x, const T* w, const T* dy, const T* dx, const T* dw) {
+inline void check(const GemmDims& d, const void* x, const void* w, const void* dy, const void* dx,
+                  const void* dw) {
   check(d);
   Contract("gemm_backward")
       .holds(dw == nullptr || x != nullptr, "x", "is missing")
@@ -38,34 +39,54 @@ void check(const GemmDims& d, const T* x, const T* w, const T* dy, const T* dx, 
 
 namespace reference {  // T is float or double
 template <typename T>
-void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y);
+void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y, const T* c = nullptr);
 template <typename T>
-void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw, T* db);
+void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw, T* db,
+                   const T* c = nullptr);
 }  // namespace reference
 
 /// Prepared once (oneDNN); results are bit-identical for teams of the same size. `workspace` is
 /// 64-byte aligned. Not thread-safe.
 namespace cpu {
+/// How numbers are stored. A w of 16 bits is widened to the workspace, a part at a time: the result
+/// has the bits of a product with F32 weights of the same values.
+enum class Stored : uint8_t { kF32, kBf16, kF16 };
+inline int64_t size_of(Stored stored) { return stored == Stored::kF32 ? 4 : 2; }
+
+/// Returns whether the CPU multiplies bfloat16 numbers as they are.
+bool multiplies_bf16();
+
+/// With `adds`, c is given. With `bf16` (only if multiplies_bf16()), x, w and dy
+/// are stored in bfloat16 and multiplied as they are; so is the result, y or dx, and c, with
+/// `bf16_result`.
+struct GemmForm {
+  Stored weight = Stored::kF32;
+  bool adds = false;
+  bool bf16 = false, bf16_result = false;
+};
+
 class GemmForward {
  public:
-  GemmForward(const GemmDims& d, bool bias, Team& team);
+  GemmForward(const GemmDims& d, bool bias, Team& team, GemmForm form = {});
   ~GemmForward();
   int64_t workspace_bytes() const;
-  void run(const float* x, const float* w, const float* b, float* y, void* workspace);
+  void run(const void* x, const void* w, const float* b, void* y, void* workspace,
+           const void* c = nullptr);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-/// run() may compute dx and dw only if the constructor was asked for them, db always.
+/// run() may compute dx and dw only if the constructor was asked for them, db always, but not from
+/// dy in bfloat16.
 class GemmBackward {
  public:
-  GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team);
+  GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team, GemmForm form = {});
   ~GemmBackward();
   int64_t workspace_bytes() const;
-  void run(const float* x, const float* w, const float* dy, float* dx, float* dw, float* db,
-           void* workspace);
+  void run(const void* x, const void* w, const void* dy, void* dx, float* dw, float* db,
+           void* workspace, const void* c = nullptr);
 
  private:
   struct Impl;

@@ -50,6 +50,7 @@ std::string shape_text(const v1::DatasetSchema& schema) {
   if (schema.has_text()) {
     const v1::DatasetSchema::Text& text = schema.text();
     const std::string of = " of " + grouped(text.vocabulary_size());
+    if (schema.has_documents()) return "documents, tokens" + of;
     return text.max_length() == 0 ? "a text, tokens" + of
                                   : grouped(text.max_length()) + " tokens" + of;
   }
@@ -126,7 +127,9 @@ std::string kind_text(const v1::DatasetSchema::Column& column) {
 
 std::string target_text(const v1::DatasetSchema& schema) {
   if (schema.classification()) return std::to_string(schema.class_count()) + " classes";
-  if (schema.has_text() && schema.text().max_length() == 0) return "next token";
+  if (schema.has_documents() || (schema.has_text() && schema.text().max_length() == 0)) {
+    return "next token";
+  }
   return schema.target().empty() ? "" : "number";
 }
 
@@ -138,6 +141,23 @@ Style style_of(v1::Dataset::State state) {
 
 constexpr size_t kClassesShown = 200, kNamesShown = 60;  // approximate number of characters
 
+std::string token_counts_text(const v1::DatasetSchema::Documents& d) {
+  std::string text = grouped(d.train_tokens()) + " to train, of which " +
+                     grouped(d.train_counted()) + " count in the loss";
+  if (d.test_tokens() > 0) {
+    text += "; " + grouped(d.test_tokens()) + " to test, of which " + grouped(d.test_counted()) +
+            " count";
+  }
+  return text;
+}
+
+std::string lengths_text(const v1::DatasetSchema::Documents& d) {
+  return grouped(static_cast<int64_t>(d.lengths().min())) + " to " +
+         grouped(static_cast<int64_t>(d.lengths().max())) + " tokens, mean " +
+         human_number(d.lengths().mean()) + "; half have at most " + grouped(d.length_half()) +
+         ", 90 % " + grouped(d.length_90()) + ", 99 % " + grouped(d.length_99());
+}
+
 std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
   const bool colour = terminal.colour();
   const v1::DatasetSchema& s = d.schema();
@@ -148,7 +168,7 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
     sources += (sources.empty() ? "" : ", ") + safe_text(place.empty() ? source.sha256() : place);
   }
   std::string rows;
-  const bool stream = s.has_text() && s.text().max_length() == 0;
+  const bool stream = s.has_text() && s.text().max_length() == 0 && !s.has_documents();
   if (s.train_rows() > 0)
     rows = grouped(s.train_rows()) + " to train, " + grouped(s.test_rows()) + " to test";
   std::vector<std::pair<std::string, Cell>> fields = {
@@ -156,14 +176,21 @@ std::string render_dataset(const v1::Dataset& d, const Terminal& terminal) {
       {"state", Cell(v1::Dataset::State_Name(d.state()), style_of(d.state()))},
       {"why", d.message().empty() ? d.reason() : d.message() + " [" + d.reason() + "]"},
       {"files", sources},
-      {stream ? "tokens" : "rows", rows},
+      {stream              ? "tokens"
+       : s.has_documents() ? "documents"
+                           : "rows",
+       rows},
+      {"tokens", s.has_documents() ? token_counts_text(s.documents()) : ""},
+      {"lengths", s.has_documents() ? lengths_text(s.documents()) : ""},
+      {"template", s.documents().template_()},
       {"inputs", shape_text(s)},
       {s.channels_size() > 1 ? "channels" : "pixels", channels_text(s)},
       {"skipped", skipped_text(s)},
       {"tokenizer", tokenizer_text(s)},
       {"vocabulary", pieces_text(s)},
-      {"tokens per row",
-       s.text().has_tokens_per_row() ? numbers_text(s.text().tokens_per_row()) : ""},
+      {"tokens per row", s.text().has_tokens_per_row() && !s.has_documents()
+                             ? numbers_text(s.text().tokens_per_row())
+                             : ""},
       {"target", s.target().empty() ? target_text(s) : s.target() + " (" + target_text(s) + ")"},
       {"values", s.has_target_numbers() ? numbers_text(s.target_numbers()) : ""},
       {"classes", counted_names(s.classes(), s.class_counts(), s.class_count(), kClassesShown)},

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "client/cli/peft_adapter.h"
 #include "client/cli/pretrained_model.h"
 #include "src/base/files.h"
 #include "src/base/folder_files.h"
@@ -111,12 +112,17 @@ Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile&
   return {};
 }
 
+Status import_models(Session& session, TemporaryFolder& scratch, client::SpecFile& spec) {
+  if (Status s = import_onnx(session, scratch, spec); !s.ok()) return s;
+  if (Status s = import_pretrained(session, spec); !s.ok()) return s;
+  return import_adapter(session, scratch, spec);
+}
+
 Result<client::SpecFile> read_job_file(Session& session, const fs::path& path,
                                        std::span<const std::string> sets, TemporaryFolder& scratch,
                                        std::span<const std::string> grids) {
   ASSIGN_OR_RETURN(client::SpecFile spec, read_job_spec(path, sets, grids));
-  if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
-  if (Status s = import_pretrained(session, spec); !s.ok()) return std::move(s).error();
+  if (Status s = import_models(session, scratch, spec); !s.ok()) return std::move(s).error();
   if (Status s = check_has_weights(spec); !s.ok()) return std::move(s).error();
   return spec;
 }

@@ -23,7 +23,11 @@ Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
 /// spec. Notes about the import go to stderr.
 Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
 
-/// Calls read_job_spec(), import_onnx() and import_pretrained(). Refuses a model whose folder has no
+/// Does what makes a spec file's models fields of the job: import_onnx(), import_pretrained() and
+/// import_adapter().
+Status import_models(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
+
+/// Calls read_job_spec() and import_models(). Refuses a model whose folder has no
 /// weights.
 Result<client::SpecFile> read_job_file(Session& session, const std::filesystem::path& path,
                                        std::span<const std::string> sets, TemporaryFolder& scratch,

@@ -5,6 +5,7 @@
 #include "client/cli/command.h"
 #include "client/cli/local_work.h"
 #include "client/cli/onnx_file.h"
+#include "client/cli/transformers_folder.h"
 
 namespace trainyard::cli {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 struct LocalExportOptions {
   std::string folder;
   std::string format = "onnx";
-  std::string out = "model.onnx";
+  std::string out;
   onnx::ExportOptions file;
 };
 
@@ -54,21 +55,34 @@ Command local_run_command() {
 Command local_export_command() {
   auto o = std::make_shared<LocalExportOptions>();
   return {"local export",
-          "Write a model folder as an ONNX file, without a server",
-          {"trainyard local export runs/1/model --out digits.onnx"},
+          "Write a model folder as an ONNX file or a folder of transformers, without a server",
+          {"trainyard local export runs/1/model --out digits.onnx",
+           "trainyard local export runs/2/model --format transformers --out support"},
           "FOLDER is one that 'local run --out' or 'model export' wrote. The ONNX file includes "
-          "the preprocessing, so it\ntakes raw pixels and numbers. Prints the file's name.",
+          "the preprocessing, so it\ntakes raw pixels and numbers. A language model can become a "
+          "folder with config.json, weights and tokenizer.\nPrints the file or folder.",
           [o](OptionSet& options) {
             options.positional("FOLDER", o->folder,
                                "a folder with model.safetensors and model.json");
-            options.text("--format", "FORMAT", o->format, "onnx, the default", {"onnx"});
-            options.text("--out", "FILE", o->out, "the new file, default model.onnx");
+            options.text("--format", "FORMAT", o->format, "onnx, the default, or transformers",
+                         {"onnx", "transformers"});
+            options.text("--out", "PATH", o->out,
+                         "the new file or folder, default model.onnx or transformers");
             add_raw_rows_option(options, o->file.raw_rows);
             options.flag("--overwrite", o->file.overwrite, "replace an existing file");
           },
           [o](Session& session) -> Result<int> {
-            if (o->format != "onnx") return unknown_format(o->format, "onnx").error();
-            return write_onnx_file(session, o->folder, o->out, o->file);
+            const bool is_transformers = o->format == "transformers";
+            if (!is_transformers && o->format != "onnx") {
+              return unknown_format(o->format, "onnx or transformers").error();
+            }
+            if (!is_transformers) {
+              return write_onnx_file(session, o->folder, o->out.empty() ? "model.onnx" : o->out,
+                                     o->file);
+            }
+            if (o->file.raw_rows) return usage_error("--raw-rows: only with --format onnx");
+            return write_transformers_folder(
+                session, o->folder, o->out.empty() ? "transformers" : o->out, o->file.overwrite);
           }};
 }
 

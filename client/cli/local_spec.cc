@@ -37,8 +37,9 @@ Result<EngineSpec> local_engine(const client::SpecFile& spec, const std::string&
 }
 
 Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::path& folder) {
-  const std::vector<fs::path> paths = client::dataset_paths(spec.file.dataset(), spec.folder);
-  for (const fs::path& path : paths) {
+  ASSIGN_OR_RETURN(const client::LocalDataset local,
+                   client::local_dataset(spec.file.dataset(), spec.folder));
+  for (const fs::path& path : local.paths) {
     if (path.empty()) {
       return field_error("FIELD_UNSUPPORTED", "dataset.server_path",
                          "this command reads files itself; give the path of a file on this machine "
@@ -49,8 +50,7 @@ Result<DatasetSchema> read_local_data(const client::SpecFile& spec, const fs::pa
       return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND", path.string() + ": no such file");
     }
   }
-  ASSIGN_OR_RETURN(const IngestRequest request,
-                   to_ingest_request(spec::dataset_spec(spec.file.dataset()), paths));
+  ASSIGN_OR_RETURN(const IngestRequest request, to_ingest_request(local.spec, local.paths));
   return ingest(request, folder, local_files());
 }
 

@@ -10,6 +10,7 @@
 #include "client/cli/job_view.h"
 #include "client/cli/onnx_file.h"
 #include "client/cli/temporary_folder.h"
+#include "client/cli/transformers_folder.h"
 #include "client/cli/upload_view.h"
 #include "client/lib/model_export.h"
 #include "client/lib/names.h"
@@ -205,29 +206,47 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
   return write_onnx_file(session, folder.path(), file, options);
 }
 
+// Downloads the model's folder from the server and converts it in this program.
+Result<int> export_transformers(Session& session, client::Client& server, const std::string& name,
+                                const std::string& target, bool overwrite) {
+  if (Status s = check_transformers_target(target, overwrite); !s.ok()) {
+    return std::move(s).error();
+  }
+  TemporaryFolder folder;
+  auto fetched = client::export_model(server, name, folder.path(), session.interrupted());
+  if (!fetched.ok()) return std::move(fetched).error();
+  return write_transformers_folder(session, folder.path(), target, overwrite);
+}
+
 Command export_model_command() {
   auto o = std::make_shared<ModelExportOptions>();
   return {
       "model export",
-      "Download a trained model with its preprocessing: safetensors or ONNX",
+      "Download a trained model with its preprocessing: safetensors, ONNX or transformers",
       {"trainyard model export digits-1", "trainyard model export digits-1 --out models/digits",
-       "trainyard model export digits-1 --format onnx --out digits.onnx"},
+       "trainyard model export digits-1 --format onnx --out digits.onnx",
+       "trainyard model export support-1 --format transformers --out support"},
       "safetensors: model.safetensors and model.json in a folder, by default named after the "
-      "model.\nonnx: one new file, by default MODEL.onnx, that takes raw pixels and numbers.\nThe "
-      "files are checked against the server's SHA-256 digests first. Prints the folder or file.\n"
+      "model;\nwith recipe.lora also the adapter, which PEFT loads.\nonnx: one new file, by "
+      "default "
+      "MODEL.onnx, that takes raw pixels and numbers.\ntransformers: a language model as a folder "
+      "with config.json, weights and tokenizer.\nThe files are checked against the server's "
+      "SHA-256 digests first. Prints the folder or file.\n"
       "In Python, trainyard.load(PATH) predicts with either, without a server.",
       [o](OptionSet& options) {
         options.positional("MODEL", o->name, "the model's name; a trained model has its job's");
-        options.text("--format", "FORMAT", o->format, "safetensors, the default, or onnx",
-                     {"safetensors", "onnx"});
+        options.text("--format", "FORMAT", o->format,
+                     "safetensors, the default, onnx or transformers",
+                     {"safetensors", "onnx", "transformers"});
         options.text("--out", "PATH", o->out, "where to write, default the model's name");
         add_raw_rows_option(options, o->file.raw_rows);
         options.flag("--overwrite", o->file.overwrite, "replace existing files");
       },
       [o](Session& session) -> Result<int> {
         const bool is_onnx = o->format == "onnx";
-        if (!is_onnx && o->format != "safetensors") {
-          return unknown_format(o->format, "safetensors or onnx").error();
+        const bool is_transformers = o->format == "transformers";
+        if (!is_onnx && !is_transformers && o->format != "safetensors") {
+          return unknown_format(o->format, "safetensors, onnx or transformers").error();
         }
         if (o->file.raw_rows && !is_onnx) {
           return usage_error("--raw-rows: only with --format onnx");
@@ -238,6 +257,10 @@ Command export_model_command() {
         if (is_onnx) {
           return export_onnx(session, *server, full, o->out.empty() ? name + ".onnx" : o->out,
                              o->file);
+        }
+        if (is_transformers) {
+          return export_transformers(session, *server, full, o->out.empty() ? name : o->out,
+                                     o->file.overwrite);
         }
         return export_folder(session, *server, full, o->out.empty() ? name : o->out,
                              o->file.overwrite);

@@ -127,8 +127,7 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
     ASSIGN_OR_RETURN(local, session.local("with --upload, the server plans"));
   }
   TemporaryFolder scratch;
-  if (Status s = import_onnx(session, scratch, spec); !s.ok()) return std::move(s).error();
-  if (Status s = import_pretrained(session, spec); !s.ok()) return std::move(s).error();
+  if (Status s = import_models(session, scratch, spec); !s.ok()) return std::move(s).error();
   if (Status s = here ? Status() : check_has_weights(spec); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(
       const v1::JobPlan plan,

@@ -1,4 +1,5 @@
-// trainyard dataset preview: draws a PNG with a spec's images next to their augmented versions.
+// trainyard dataset preview: draws a PNG with a spec's images next to their augmented versions, or
+// shows the tokens of its documents.
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -6,6 +7,7 @@
 #include "client/cli/job_file.h"
 #include "client/cli/local_spec.h"
 #include "client/cli/output_file.h"
+#include "client/cli/preview_documents.h"
 #include "client/cli/temporary_folder.h"
 #include "src/base/files.h"
 #include "src/data/load/contact_sheet.h"
@@ -23,16 +25,20 @@ struct PreviewOptions {
   std::string out = "preview.png";
   bool overwrite = false;
   SheetOptions sheet;
+  int64_t rows = 2;  // of documents
 };
 
 Result<int> run_preview(Session& session, const PreviewOptions& options) {
-  if (Status s = check_output_file(options.out, options.overwrite); !s.ok()) {
-    return std::move(s).error();
-  }
   TemporaryFolder temporary;
   ASSIGN_OR_RETURN(const client::SpecFile spec,
                    read_job_file(session, options.spec, options.sets, temporary));
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
+  const bool tokens = spec.file.dataset().has_documents();
+  if (!tokens) {  // told before the data is read
+    if (Status s = check_output_file(options.out, options.overwrite); !s.ok()) {
+      return std::move(s).error();
+    }
+  }
   const std::filesystem::path folder = temporary.path() / "dataset";
   ASSIGN_OR_RETURN(const DatasetSchema schema, read_local_data(spec, folder));
   Violations violations;
@@ -40,7 +46,8 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
   check_normalize(engine.recipe, schema, nullptr, violations);
   check_split(engine.recipe, schema, violations);
   if (!violations.empty()) return spec.with_positions(violations.to_error());
-  ASSIGN_OR_RETURN(const Dataset data, Dataset::open(folder, false));
+  ASSIGN_OR_RETURN(Dataset data, Dataset::open(folder, false));
+  if (tokens) return preview_documents(session, data, engine.recipe, options.rows);
   const Recipe& recipe = engine.recipe;
   Augmenter augmenter;
   if (!recipe.augmentation.empty()) {  // fit on the same rows as in the job
@@ -84,28 +91,31 @@ Result<int> run_preview(Session& session, const PreviewOptions& options) {
 
 Command dataset_preview_command() {
   auto o = std::make_shared<PreviewOptions>();
-  return {"dataset preview",
-          "Draw a spec's images and their augmentation as a PNG file",
-          {"trainyard dataset preview examples/cifar10_resnet18.yaml --out sheet.png",
-           "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3"},
-          "Each line shows an image as it is stored and the result of the spec's augmentation in "
-          "successive epochs,\nexactly as a job of this spec would see it. Reads the files that "
-          "the spec names, without a server. mixup and\ncutmix mix an image with that of the line "
-          "above, where a job mixes it with another image of its batch.",
-          [o](OptionSet& options) {
-            options.positional("SPEC", o->spec, "a job's spec file; its dataset needs a path");
-            options.texts("--set", "PATH=VALUE", o->sets,
-                          "change a field of the spec; may be given several times");
-            options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
-            add_overwrite_option(options, o->overwrite);
-            options.integer("--images", "N", o->sheet.images,
-                            "number of images, spread evenly over the training rows; default 8");
-            options.integer("--versions", "N", o->sheet.versions,
-                            "augmented versions of each image; default 7");
-            options.integer("--epoch", "E", o->sheet.epoch,
-                            "epoch of the first version; default 0");
-          },
-          [o](Session& session) { return run_preview(session, *o); }};
+  return {
+      "dataset preview",
+      "Draw a spec's images and their augmentation as a PNG file, or show its documents' tokens",
+      {"trainyard dataset preview examples/cifar10_resnet18.yaml --out sheet.png",
+       "trainyard dataset preview spec.yaml --images 16 --versions 11 --epoch 3",
+       "trainyard dataset preview chats.yaml --rows 1"},
+      "Each line shows an image as it is stored and the result of the spec's augmentation in "
+      "successive epochs,\nexactly as a job of this spec would see it. Reads the files that "
+      "the spec names, without a server. mixup and\ncutmix mix an image with that of the line "
+      "above, where a job mixes it with another image of its batch. Of dataset.documents,\nit "
+      "shows the tokens of the first rows, and which of them count in the loss.",
+      [o](OptionSet& options) {
+        options.positional("SPEC", o->spec, "a job's spec file; its dataset needs a path");
+        options.texts("--set", "PATH=VALUE", o->sets,
+                      "change a field of the spec; may be given several times");
+        options.text("--out", "FILE", o->out, "the PNG file, default preview.png");
+        add_overwrite_option(options, o->overwrite);
+        options.integer("--images", "N", o->sheet.images,
+                        "number of images, spread evenly over the training rows; default 8");
+        options.integer("--versions", "N", o->sheet.versions,
+                        "augmented versions of each image; default 7");
+        options.integer("--epoch", "E", o->sheet.epoch, "epoch of the first version; default 0");
+        options.integer("--rows", "N", o->rows, "number of rows of documents; default 2");
+      },
+      [o](Session& session) { return run_preview(session, *o); }};
 }
 
 }  // namespace trainyard::cli

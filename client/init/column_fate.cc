@@ -122,7 +122,14 @@ bool predicts_classes(const ColumnProfile& c) {
   if (infer_target("", c.counts, c.values.size()) != TargetSchema::Kind::kClass) return false;
   const bool named =
       find_target_word(c.name) == TargetWord::kTarget || letters_of_name(c.name) == "class";
-  return c.counts.texts > 0 || named || c.values.size() <= kWholeClassesMax;
+  if (c.counts.texts > 0) return true;
+  // Numbers of which each row has another one are measured.
+  return (named || c.values.size() <= kWholeClassesMax) && std::ssize(c.values) < c.present();
+}
+
+bool has_only_single_rows(const ColumnProfile& target) {
+  return target.counts.texts > 0 && std::ssize(target.texts) == target.present() &&
+         count_marked_classes(target) <= 1;
 }
 
 int64_t count_marked_classes(const ColumnProfile& target) {

@@ -24,6 +24,9 @@ Decision decide(const ColumnProfile& column, int64_t rows);
 /// few different whole numbers.
 bool predicts_classes(const ColumnProfile& target);
 
+/// Returns whether each row has a class of its own, so that no model can be tested on another row.
+bool has_only_single_rows(const ColumnProfile& target);
+
 /// Returns the number of cells such as "None" that an ingest reads as classes of the target, since
 /// it is text; 0 if they are missing, as they are in a target of numbers.
 int64_t count_marked_classes(const ColumnProfile& target);

@@ -12,6 +12,7 @@
 #include "src/data/table/date.h"
 #include "src/data/table/number_spelling.h"
 #include "src/data/table/table_reader.h"
+#include "src/data/text/word_count.h"
 
 namespace trainyard::init {
 namespace {

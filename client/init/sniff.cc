@@ -18,7 +18,6 @@
 #include "src/data/files/file_tree.h"
 #include "src/data/files/foreign_kind.h"
 #include "src/data/files/text_files.h"
-#include "src/data/table/column_facts.h"
 #include "src/data/table/json_lines.h"
 
 namespace trainyard::init {
@@ -44,6 +43,16 @@ Error foreign(const fs::path& path, const ForeignKind& kind) {
 
 // --- text --------------------------------------------------------------------------------------
 
+/// Returns how many texts stand between blanks.
+size_t count_fields(std::string_view line) {
+  size_t fields = 0;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const auto is_blank = [&](size_t at) { return line[at] == ' ' || line[at] == '\t'; };
+    fields += !is_blank(i) && (i == 0 || is_blank(i - 1)) ? 1 : 0;
+  }
+  return fields;
+}
+
 /// Returns whether the lines are columns of numbers, separated by any number of spaces.
 bool is_aligned_by_blanks(std::string_view text) {
   std::optional<size_t> words;
@@ -51,7 +60,7 @@ bool is_aligned_by_blanks(std::string_view text) {
   for (; lines < 20 && !text.empty(); ++lines) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    const auto count = static_cast<size_t>(count_words(line));
+    const size_t count = count_fields(line);
     if (count < 3 || (words && *words != count)) return false;
     words = count;
   }

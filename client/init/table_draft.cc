@@ -26,6 +26,7 @@
 #include "src/data/table/csv_schema.h"
 #include "src/data/target_leak.h"
 #include "src/data/typed_dataset.h"
+#include "src/data/unspaced_words.h"
 #include "src/data/warnings.h"
 
 namespace trainyard::init {
@@ -363,6 +364,7 @@ class TableDraft {
 
   /// Adds a warning about the cells of a column that is learned from, or of the target.
   void add_cell_note(const DataWarning& warning) {
+    if (warning.key == kWordsWithoutSpaces) return;  // the draft has subwords
     const auto is_left_out = [&](const std::string& name) {
       return decision_of(name).fate == Fate::kLeftOut;
     };
@@ -404,7 +406,8 @@ class TableDraft {
       fields.push_back({"text", yaml_list(options_.text), "the model learns from its words"});
       double words = 0;
       for (const std::string& name : options_.text) words += profile_of(name).words_mean();
-      add_token_fields(words, draft_);
+      add_token_fields(words, draft_,
+                       find_unspaced_words(data_.schema.text, data_.train).has_value());
       return;
     }
     if (side_ > 0) return;
@@ -490,6 +493,14 @@ Error no_target_values(const std::string& target) {
       "--target: column " + quoted_value(target) + " has no value in any row; name another column");
 }
 
+Error only_single_rows(const ColumnProfile& target) {
+  return make_error(ErrorCode::kInvalidArgument, "TARGET_UNKNOWN",
+                    "--target: each of the " + grouped(target.present()) + " rows has another " +
+                        quoted_value(target.name) +
+                        ", so a model of these classes could be tested on no other row; name "
+                        "another column");
+}
+
 }  // namespace
 
 Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
@@ -524,6 +535,9 @@ Result<JobDraft> draft_table(const fs::path& path, const Sniffed& sniffed,
     csv.missing_target = "skip";
     ASSIGN_OR_RETURN(table, profile_columns(csv, head.path, /*target_is_text=*/marked > 0));
     if (table.rows == 0) return no_target_values(csv.target);
+  }
+  if (has_only_single_rows(table.columns[target.column])) {
+    return only_single_rows(table.columns[target.column]);
   }
   TableDraft drafting(csv, std::move(table), target.column, missing);
   if (Status s = drafting.read(head); !s.ok()) return std::move(s).error();

@@ -20,6 +20,7 @@ constexpr size_t kSettingsMax = 20;  // more different numbers are measured, not
 constexpr size_t kManyTimes = 3;     // a column has by far the most values
 constexpr int kSureLead = 25, kSurePoints = 50, kLikelyLead = 12;
 constexpr size_t kShownMax = 3;
+constexpr int64_t kSparseRowsMin = 50;  // fewer rows are too few if most rows lack the target
 
 struct Candidate {
   size_t column = 0;
@@ -28,13 +29,15 @@ struct Candidate {
   std::string letters;
   TargetWord word = TargetWord::kNone;
   bool time = false;                     // its name is that of a time
+  bool sparse = false;                   // most rows lack it
   size_t from_left = 0, from_right = 0;  // among the candidates with a place
 
-  /// Only the places of columns that are neither times nor inputs by their names count.
-  bool has_place() const { return !time && word != TargetWord::kInput; }
+  /// Only the places of columns that are neither times nor inputs by their names count, and that
+  /// most rows have.
+  bool has_place() const { return !time && !sparse && word != TargetWord::kInput; }
 
   bool measured(int64_t rows) const {
-    return profile->numeric() && !time &&
+    return profile->numeric() && !time && !sparse &&
            profile->texts.size() > std::min(kSettingsMax, static_cast<size_t>(rows) / 4);
   }
 };
@@ -43,11 +46,13 @@ struct Candidate {
 struct Context {
   int64_t rows = 0;
   bool nameless = true;                     // the columns are called c0, c1 and so on
+  bool people = false;                      // the rows are people, who have an age and a sex
   std::unordered_set<std::string> letters;  // of all columns
   std::map<std::string, int64_t> stems;     // of names that end with digits: how many have it
   std::map<std::string, int64_t> words;     // how many columns have each word
   std::vector<std::string> file_words;
   std::string file_letters;
+  const Candidate* first_measured = nullptr;  // the leftmost that is not one of a numbered series
   size_t measured = 0;                        // number of measured candidates
   size_t switches = 0;                        // number of candidates with two values
   size_t most_values = 0, second_values = 0;  // the most different values of candidates
@@ -105,6 +110,15 @@ bool is_only_measured(const Context& t, const Candidate& c) {
 bool is_one_of_two_measured(const Context& t, const Candidate& c) {
   return t.measured == 2 && c.measured(t.rows);
 }
+/// After settings and groups come measurements, and of these often the outcome first.
+bool is_first_measured(const Context& t, const Candidate& c) {
+  return &c == t.first_measured && c.from_left > 0;
+}
+/// Counts and settings are whole; what was measured has fractions.
+bool has_fractions(const Context&, const Candidate& c) {
+  return c.profile->numeric() && !c.profile->counts.whole;
+}
+bool is_sparse(const Context&, const Candidate& c) { return c.sparse; }
 bool has_most_values(const Context& t, const Candidate& c) {
   return c.profile->numeric() && c.profile->texts.size() == t.most_values &&
          t.most_values > kSettingsMax && t.most_values >= kManyTimes * t.second_values;
@@ -192,12 +206,15 @@ constexpr Rule kRules[] = {
     {18, "as the last column, which has two values", is_last_switch},
     {30, "as the only measured column", is_only_measured},
     {10, "as a measured column", is_one_of_two_measured},
+    {12, "as the first measured column", is_first_measured},
+    {4, "", has_fractions},
     {15, "as the column with the most different values", has_most_values},
     {25, "because the file is named after it", names_file},
     {15, "because other columns are variants of it", has_variants},
     {12, "because its logarithm is a column too", has_logarithm},
     {10, "because it is the logarithm of a column", is_logarithm},
     {-60, "", is_time},
+    {-50, "", is_sparse},
     {-40, "", is_subject},
     {-40, "", is_square},
     {-40, "", is_year_switch},
@@ -239,13 +256,30 @@ bool has_mistakes(const ColumnProfile& column) {
   return as_number && (column.counts.texts > 0 || column.counts.not_finite > 0);
 }
 
-/// Returns whether a column can be a target: most rows have it, its values are neither all equal
-/// nor all different, all are read, and it is neither an identifier nor a list of dates.
+/// Returns the number of rows that have a value of the column, also one such as "None" that is a
+/// class.
+int64_t count_rows_with(const ColumnProfile& column) {
+  return column.present() + count_marked_classes(column);
+}
+
+bool is_in_most_rows(const ColumnProfile& column, int64_t rows) {
+  return static_cast<double>(count_rows_with(column)) >= kPresentMin * static_cast<double>(rows);
+}
+
+/// Returns whether the column is a few dates, each of several rows: a poor target, but one.
+bool is_repeated_date(const ColumnProfile& column, int64_t rows) {
+  return column.dates > 0 && column.dates == column.present() && is_in_most_rows(column, rows) &&
+         column.texts.size() >= 2 && column.texts.size() <= kSettingsMax &&
+         std::ssize(column.texts) * 2 <= column.present();
+}
+
+/// Returns whether a column can be a target: most rows or many have it, its values are neither all
+/// equal nor all different, all are read, and it is neither an identifier nor a list of dates.
 bool is_fit(const ColumnProfile& column, int64_t rows) {
-  const int64_t marked = count_marked_classes(column);
-  const auto present = static_cast<double>(column.present() + marked);
-  const size_t values = column.values.size() + (marked > 0 ? column.marks.size() : 0);
-  if (values < 2 || present < kPresentMin * static_cast<double>(rows)) return false;
+  const size_t values =
+      column.values.size() + (count_marked_classes(column) > 0 ? column.marks.size() : 0);
+  if (values < 2 || has_only_single_rows(column)) return false;
+  if (!is_in_most_rows(column, rows) && count_rows_with(column) < kSparseRowsMin) return false;
   if (is_identifier_name(column.name) || column.identifies_rows()) return false;
   if (column.numeric()) return !has_mistakes(column);
   return !find_column_trap(column.facts(rows)) && !column.has_other_dates() && column.dates == 0;
@@ -256,17 +290,20 @@ bool is_duration(const ColumnProfile& column, size_t words) {
   return words > 1 && column.numeric() && !column.counts.whole && !column.order.never_falls;
 }
 
-std::vector<Candidate> find_candidates(const TableProfile& table) {
+using Fits = bool (*)(const ColumnProfile& column, int64_t rows);
+
+std::vector<Candidate> find_candidates(const TableProfile& table, Fits fits) {
   std::vector<Candidate> candidates;
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const ColumnProfile& column = table.columns[i];
-    if (!is_fit(column, table.rows)) continue;
+    if (!fits(column, table.rows)) continue;
     Candidate& c = candidates.emplace_back();
     c.column = i;
     c.profile = &column;
     c.words = words_of_name(column.name);
     c.letters = letters_of_name(column.name);
     c.word = find_target_word(column.name);
+    c.sparse = !is_in_most_rows(column, table.rows);
     c.time = is_time_name(column.name) && !is_duration(column, c.words.size());
   }
   const auto places = static_cast<size_t>(
@@ -295,7 +332,11 @@ Context describe_table(const TableProfile& table, const std::vector<Candidate>& 
   }
   context.file_words = words_of_name(file);
   context.file_letters = letters_of_name(file);
+  context.people = context.letters.contains("age") &&
+                   (context.letters.contains("sex") || context.letters.contains("gender"));
   for (const Candidate& c : candidates) {
+    const bool first = context.first_measured == nullptr && c.has_place();
+    if (first && c.measured(table.rows) && !is_numbered(context, c)) context.first_measured = &c;
     context.measured += c.measured(table.rows) ? 1 : 0;
     context.switches += c.profile->values.size() == 2 ? 1 : 0;
     const size_t values = c.profile->texts.size();
@@ -309,16 +350,17 @@ Context describe_table(const TableProfile& table, const std::vector<Candidate>& 
 }
 
 /// Returns whether the name means a target: "label" anywhere, "score" at either end of the table.
-/// Words for results may mean inputs as well.
-bool is_clear(const Candidate& c) {
+/// Words for results may mean inputs as well, and the class of people is often their social class.
+bool is_clear(const Context& t, const Candidate& c) {
+  if (t.people && c.letters == "class") return false;
   const bool outcome = c.word == TargetWord::kOutcome || c.word == TargetWord::kOutcomeLast;
   return c.word == TargetWord::kTarget || (outcome && (c.from_left == 0 || c.from_right == 0));
 }
 
-TargetChoice::Certainty certainty_of(const std::vector<Ranked>& ranked) {
+TargetChoice::Certainty certainty_of(const Context& table, const std::vector<Ranked>& ranked) {
   using enum TargetChoice::Certainty;
   const int lead = ranked.size() == 1 ? kSureLead : ranked[0].points - ranked[1].points;
-  const bool clear = is_clear(*ranked[0].candidate);
+  const bool clear = is_clear(table, *ranked[0].candidate);
   if (clear && lead >= kSureLead && ranked[0].points >= kSurePoints) return kSure;
   return lead >= kLikelyLead && ranked[0].points > 0 ? kLikely : kGuess;
 }
@@ -326,7 +368,8 @@ TargetChoice::Certainty certainty_of(const std::vector<Ranked>& ranked) {
 }  // namespace
 
 std::optional<TargetChoice> choose_target(const TableProfile& table, std::string_view file) {
-  const std::vector<Candidate> candidates = find_candidates(table);
+  std::vector<Candidate> candidates = find_candidates(table, is_fit);
+  if (candidates.empty()) candidates = find_candidates(table, is_repeated_date);
   if (candidates.empty()) return std::nullopt;
   const Context context = describe_table(table, candidates, file);
   std::vector<Ranked> ranked;
@@ -336,7 +379,7 @@ std::optional<TargetChoice> choose_target(const TableProfile& table, std::string
     return std::pair(-a.points, b.candidate->column) < std::pair(-b.points, a.candidate->column);
   });
   TargetChoice choice;
-  choice.certainty = certainty_of(ranked);
+  choice.certainty = certainty_of(context, ranked);
   choice.why = ranked[0].why.empty() ? "because no other column is more suitable" : ranked[0].why;
   for (const Ranked& r : ranked) {
     if (choice.columns.size() < kShownMax) choice.columns.push_back(r.candidate->column);

@@ -104,7 +104,7 @@ Result<JobDraft> draft_text_files(const fs::path& path) {
   }
   describe_target(data.schema, statistics, "text", draft);
   for (const DataWarning& warning : data.schema.warnings) {
-    draft.notes.push_back(warning.message);
+    if (warning.key != kWordsWithoutSpaces) draft.notes.push_back(warning.message);
   }
   draft.facts.kind = DataFacts::Kind::kTextRows;
   add_token_fields(statistics.tokens_per_row ? statistics.tokens_per_row->mean : 0, draft,

@@ -14,6 +14,7 @@
 #include "src/data/table/csv_columns.h"
 #include "src/data/table/number_spelling.h"
 #include "src/data/table/table_reader.h"
+#include "src/data/text/word_break.h"
 
 namespace trainyard::init {
 namespace {
@@ -32,13 +33,13 @@ struct Row {
   Sayings values;
 };
 
+/// Adds the words that a text model would read.
 void add_words(std::string_view text, Sayings& words) {
-  constexpr std::string_view kBlanks = " \t\r\n";
-  while (!text.empty()) {
-    const size_t end = std::min(text.find_first_of(kBlanks), text.size());
-    if (end > 0) words.push_back(lower(text.substr(0, end)));
-    text.remove_prefix(std::min(text.size(), end + 1));
-  }
+  visit_word_segments(text.substr(0, find_invalid_utf8(text).value_or(text.size())),
+                      [&](std::string_view segment) {
+                        words.push_back(word_of(segment));
+                        return true;
+                      });
 }
 
 /// The first rows of a table, with the numbers of each number column aside, which become values

@@ -39,15 +39,56 @@ Result<v1::Dataset> wait_until_ready(Client& client, v1::Dataset dataset, std::s
   return dataset;
 }
 
+void add_source(v1::DatasetSource::Role role, const std::filesystem::path& path,
+                LocalDataset& dataset) {
+  v1::DatasetSource& source = *dataset.spec.add_sources();
+  source.set_role(role);
+  source.set_filename(shown_name(path));
+  dataset.paths.push_back(path);
+}
+
+/// Adds the files of a tokenizer, which is one file or those of a model's folder.
+Status add_tokenizer(const std::filesystem::path& path, LocalDataset& dataset) {
+  std::error_code failed;
+  const auto refuse = [&](const std::string& what) {
+    Error e =
+        field_error("FILE_NOT_FOUND", "dataset.documents.tokenizer", path.string() + ": " + what);
+    e.code = ErrorCode::kNotFound;
+    return e;
+  };
+  if (std::filesystem::is_regular_file(path, failed)) {
+    add_source(v1::DatasetSource::TOKENIZER, path, dataset);
+    return {};
+  }
+  if (!std::filesystem::is_directory(path, failed)) return refuse("no such file or folder");
+  bool has_tokens = false;
+  for (const auto& [role, name] : spec::tokenizer_files()) {
+    if (!std::filesystem::is_regular_file(path / name, failed)) continue;
+    add_source(role, path / name, dataset);
+    has_tokens = has_tokens || role == v1::DatasetSource::TOKENIZER_JSON ||
+                 role == v1::DatasetSource::TOKENIZER_MODEL ||
+                 role == v1::DatasetSource::TEKKEN_JSON;
+  }
+  if (!has_tokens) {
+    return refuse(
+        "the folder has no tokenizer, expected one of tokenizer.json, tokenizer.model and "
+        "tekken.json");
+  }
+  return {};
+}
+
 }  // namespace
 
-std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
-                                                 const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> paths;
+Result<LocalDataset> local_dataset(const v1::DatasetFile& file,
+                                   const std::filesystem::path& folder) {
+  LocalDataset dataset{spec::dataset_spec(file), {}};
   for (const spec::NamedSource& source : spec::sources_of(file)) {
-    paths.push_back(source.on_server ? std::filesystem::path() : folder / source.path);
+    dataset.paths.push_back(source.on_server ? std::filesystem::path() : folder / source.path);
   }
-  return paths;
+  if (spec::tokenizer_path(file).empty()) return dataset;
+  const std::filesystem::path at = folder / spec::tokenizer_path(file);
+  if (Status s = add_tokenizer(at, dataset); !s.ok()) return std::move(s).error();
+  return dataset;
 }
 
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path) {
@@ -61,8 +102,9 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
   v1::CreateDatasetRequest request;
   request.set_parent(client.parent());
   request.set_dataset_id(file.name());
-  *request.mutable_spec() = spec::dataset_spec(file);
-  const std::vector<std::filesystem::path> paths = dataset_paths(file, folder);
+  ASSIGN_OR_RETURN(LocalDataset local, local_dataset(file, folder));
+  *request.mutable_spec() = std::move(local.spec);
+  const std::vector<std::filesystem::path>& paths = local.paths;
   if (std::ranges::any_of(paths, [](const auto& path) { return !path.empty(); })) {
     // Uploads may take minutes, so first check that the server accepts the name and the options.
     request.set_validate_only(true);

@@ -23,10 +23,15 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
                                    const std::filesystem::path& folder,
                                    const DatasetObserver& observer, std::stop_token stop);
 
-/// Returns the local paths for spec::dataset_spec(file).sources(), in the same order; empty for a
-/// file on the server.
-std::vector<std::filesystem::path> dataset_paths(const v1::DatasetFile& file,
-                                                 const std::filesystem::path& folder);
+/// A dataset's message with the local path of each of its sources; empty for a file on the server.
+struct LocalDataset {
+  v1::DatasetSpec spec;
+  std::vector<std::filesystem::path> paths;
+};
+/// Adds to spec::dataset_spec(file) the files of the tokenizer that `file` names. Refuses a path
+/// without a tokenizer: NOT_FOUND/FILE_NOT_FOUND.
+Result<LocalDataset> local_dataset(const v1::DatasetFile& file,
+                                   const std::filesystem::path& folder);
 
 /// Returns whether `path` is a folder that is a source of `file`, whose format allows folders.
 bool is_data_folder(const v1::DatasetFile& file, const std::filesystem::path& path);

@@ -1,10 +1,13 @@
 #include "kernels/gemm.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <vector>
 
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/simd/elementwise.h"
+#include "kernels/cpu/stored.h"
 #include "kernels/cpu/team.h"
 
 namespace trainyard::kernels::cpu {
@@ -28,6 +31,7 @@ struct SlicedMatmul {
   std::vector<int64_t> offsets;  // offset of each slice's workspace
   WorkspaceLayout workspace;
 
+  SlicedMatmul() = default;
   template <typename F>
   SlicedMatmul(int64_t columns, int parts, const F& dims_of_slice) {
     for (int i = 0; i < parts; ++i) {
@@ -36,11 +40,43 @@ struct SlicedMatmul {
       offsets.push_back(workspace.add(products.back().workspace_bytes()));
     }
   }
-  void run(int i, const float* a, const float* b, const float* bias, float* c, void* memory) {
+  void run(int i, const void* a, const void* b, const float* bias, void* c, void* memory) {
     const auto index = static_cast<size_t>(i);
     products[index].run(a, b, bias, c, at_offset(memory, offsets[index]));
   }
 };
+
+// Rows of w are widened a part at a time, so that the widened part of a large w stays small.
+constexpr int64_t kWidenedBytesMax = int64_t{8} << 20;
+
+// Widens `rows` rows of `columns` numbers, which are `stride` elements apart in w and in `to`.
+void widen_weight(Stored stored, int64_t rows, int64_t columns, int64_t stride, const void* w,
+                  float* to) {
+  if (columns == stride) return widen_from(stored, rows * columns, w, to);
+  for (int64_t r = 0; r < rows; ++r) {
+    widen_from(stored, columns, element_of(stored, w, r * stride), to + r * stride);
+  }
+}
+
+/// The addresses in a result, y or dx, and in c, which are stored alike.
+struct Result {
+  Stored stored;
+  void* at(void* y, int64_t i) const { return element_of(stored, y, i); }
+
+  // Copies columns [first, first + columns) of c to y, both [rows, width].
+  void copy_columns(int64_t rows, int64_t width, int64_t first, int64_t columns, const void* c,
+                    void* y) const {
+    if (c == y) return;
+    for (int64_t n = 0; n < rows; ++n) {
+      const int64_t i = n * width + first;
+      std::memcpy(element_of(stored, y, i), element_of(stored, c, i),
+                  static_cast<size_t>(columns * size_of(stored)));
+    }
+  }
+};
+Result result_of(const GemmForm& form) { return {form.bf16_result ? Stored::kBf16 : Stored::kF32}; }
+/// Whether w is widened before it is multiplied.
+bool widens(const GemmForm& form) { return form.weight != Stored::kF32 && !form.bf16; }
 
 }  // namespace
 
@@ -48,89 +84,172 @@ struct SlicedMatmul {
 // the update to the next step.
 struct GemmForward::Impl {
   GemmDims d;
-  SlicedMatmul product;
+  GemmForm form;
+  SlicedMatmul product;  // one for each part of a thread's rows of w
+  int64_t parts_each = 1;
+  std::vector<int64_t> widened;  // by thread: the offset of its widened rows
+  WorkspaceLayout workspace;
   Team& team;
-  Impl(const GemmDims& dims, bool bias, Team& t)
-      : d(dims),
-        product(d.K, parts_of(d, d.K, t.size()),
-                [&](int64_t k) {
-                  return MatmulDims{.M = d.N,
-                                    .N = k,
-                                    .K = d.F,
-                                    .a = {d.F, 1},
-                                    .b = {1, d.F},
-                                    .c = {d.K, 1},
-                                    .bias = bias,
-                                    .rows_alike = true};
-                }),
-        team(t) {}
+
+  // A thread's rows of w are multiplied in several parts only if the widened rows would be large.
+  static int64_t parts_of_slice(const GemmDims& d, const GemmForm& form, int slices) {
+    if (!widens(form)) return 1;
+    const int64_t bytes = (d.K + slices - 1) / slices * d.F * static_cast<int64_t>(sizeof(float));
+    return std::clamp<int64_t>((bytes + kWidenedBytesMax - 1) / kWidenedBytesMax, 1,
+                               std::max<int64_t>(1, d.K / slices / kColumnStep));
+  }
+
+  Impl(const GemmDims& dims, bool bias, Team& t, GemmForm how) : d(dims), form(how), team(t) {
+    const int slices = parts_of(d, d.K, team.size());
+    parts_each = parts_of_slice(d, form, slices);
+    product = SlicedMatmul(d.K, slices * static_cast<int>(parts_each), [&](int64_t k) {
+      return MatmulDims{.M = d.N,
+                        .N = k,
+                        .K = d.F,
+                        .a = {d.F, 1},
+                        .b = {1, d.F},
+                        .c = {d.K, 1},
+                        .bias = bias,
+                        .accumulate = form.adds,
+                        .rows_alike = !form.adds,
+                        .bf16 = form.bf16,
+                        .c_bf16 = form.bf16_result};
+    });
+    workspace.add(product.workspace.size_bytes());
+    if (!widens(form)) return;
+    int64_t rows = 0;
+    for (const Range& range : product.ranges) rows = std::max(rows, range.size());
+    for (int i = 0; i < slices; ++i) {
+      widened.push_back(workspace.add(rows * d.F * static_cast<int64_t>(sizeof(float))));
+    }
+  }
+
+  void run_part(int i, int thread, const void* x, const void* w, const float* b, void* y,
+                void* memory) {
+    const Range range = product.ranges[static_cast<size_t>(i)];
+    const int64_t k = range.begin;
+    const void* rows = element_of(form.weight, w, k * d.F);
+    if (widens(form)) {
+      auto* wide = static_cast<float*>(at_offset(memory, widened[static_cast<size_t>(thread)]));
+      widen_weight(form.weight, range.size(), d.F, d.F, rows, wide);
+      rows = wide;
+    }
+    product.run(i, x, rows, b == nullptr ? nullptr : b + k, result_of(form).at(y, k), memory);
+  }
 };
 
-GemmForward::GemmForward(const GemmDims& d, bool bias, Team& team)
-    : impl_(std::make_unique<Impl>(d, bias, team)) {}
+GemmForward::GemmForward(const GemmDims& d, bool bias, Team& team, GemmForm form)
+    : impl_(std::make_unique<Impl>(d, bias, team, form)) {}
 GemmForward::~GemmForward() = default;
-int64_t GemmForward::workspace_bytes() const { return impl_->product.workspace.size_bytes(); }
+int64_t GemmForward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
-void GemmForward::run(const float* x, const float* w, const float* b, float* y, void* workspace) {
-  check(impl_->d, x, w, y);
-  SlicedMatmul& product = impl_->product;
-  impl_->team.run(static_cast<int>(product.ranges.size()), [&](int i) {
-    const int64_t k = product.ranges[static_cast<size_t>(i)].begin;
-    product.run(i, x, w + k * impl_->d.F, b == nullptr ? nullptr : b + k, y + k, workspace);
+void GemmForward::run(const void* x, const void* w, const float* b, void* y, void* workspace,
+                      const void* c) {
+  Impl& m = *impl_;
+  check(m.d, x, w, y);
+  Contract("gemm_forward").holds((c != nullptr) == m.form.adds, "c", "is not as prepared");
+  const auto parts = static_cast<int>(std::ssize(m.product.ranges));
+  const auto each = static_cast<int>(m.parts_each);
+  m.team.run(parts / each, [&](int thread) {
+    for (int i = thread * each; i < (thread + 1) * each; ++i) {
+      const Range range = m.product.ranges[static_cast<size_t>(i)];
+      if (c != nullptr) {
+        result_of(m.form).copy_columns(m.d.N, m.d.K, range.begin, range.size(), c, y);
+      }
+      m.run_part(i, thread, x, w, b, y, workspace);
+    }
   });
 }
 
 // dx = dy w, divided along F; dw = dy^T x and db, divided along K like w in forward.
 struct GemmBackward::Impl {
   GemmDims d;
+  GemmForm form;
   std::unique_ptr<SlicedMatmul> data, weights;
-  int64_t weights_offset = 0;
+  int64_t weights_offset = 0, widened_offset = 0;
   int parts = 1;
   WorkspaceLayout workspace;
   Team& team;
-  Impl(const GemmDims& dims, bool wants_dx, bool wants_dw, Team& t) : d(dims), team(t) {
+  Impl(const GemmDims& dims, bool wants_dx, bool wants_dw, Team& t, GemmForm how)
+      : d(dims), form(how), team(t) {
     parts = parts_of(d, std::min(d.K, d.F), t.size());
     if (wants_dx) {
       data = std::make_unique<SlicedMatmul>(d.F, parts, [&](int64_t f) {
-        return MatmulDims{d.N, f, d.K, {d.K, 1}, {d.F, 1}, {d.F, 1}};
+        return MatmulDims{.M = d.N,
+                          .N = f,
+                          .K = d.K,
+                          .a = {d.K, 1},
+                          .b = {d.F, 1},
+                          .c = {d.F, 1},
+                          .accumulate = form.adds,
+                          .bf16 = form.bf16,
+                          .c_bf16 = form.bf16_result};
       });
       workspace.add(data->workspace.size_bytes());
+      if (widens(form)) {
+        widened_offset = workspace.add(d.K * d.F * static_cast<int64_t>(sizeof(float)));
+      }
     }
     if (wants_dw) {
       weights = std::make_unique<SlicedMatmul>(d.K, parts, [&](int64_t k) {
-        return MatmulDims{k, d.F, d.N, {1, d.K}, {d.F, 1}, {d.F, 1}};
+        return MatmulDims{.M = k,
+                          .N = d.F,
+                          .K = d.N,
+                          .a = {1, d.K},
+                          .b = {d.F, 1},
+                          .c = {d.F, 1},
+                          .bf16 = form.bf16};
       });
       weights_offset = workspace.add(weights->workspace.size_bytes());
     }
   }
+
+  // Each thread widens the columns of w that it multiplies.
+  void run_data(int i, const void* w, const void* dy, void* dx, void* memory) {
+    const Range range = data->ranges[static_cast<size_t>(i)];
+    const void* columns = element_of(form.weight, w, range.begin);
+    if (widens(form)) {
+      auto* wide = static_cast<float*>(at_offset(memory, widened_offset)) + range.begin;
+      widen_weight(form.weight, d.K, range.size(), d.F, columns, wide);
+      columns = wide;
+    }
+    data->run(i, dy, columns, nullptr, result_of(form).at(dx, range.begin), memory);
+  }
 };
 
-GemmBackward::GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team)
-    : impl_(std::make_unique<Impl>(d, wants_dx, wants_dw, team)) {}
+GemmBackward::GemmBackward(const GemmDims& d, bool wants_dx, bool wants_dw, Team& team,
+                           GemmForm form)
+    : impl_(std::make_unique<Impl>(d, wants_dx, wants_dw, team, form)) {}
 GemmBackward::~GemmBackward() = default;
 int64_t GemmBackward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
 // dx, dw and db are computed in one parallel region: a thread that has finished its dx continues
 // with its dw.
-void GemmBackward::run(const float* x, const float* w, const float* dy, float* dx, float* dw,
-                       float* db, void* workspace) {
+void GemmBackward::run(const void* x, const void* w, const void* dy, void* dx, float* dw, float* db,
+                       void* workspace, const void* c) {
   Impl& m = *impl_;
-  check<float>(m.d, x, w, dy, dx, dw);
+  check(m.d, x, w, dy, dx, dw);
   Contract("gemm_backward")
       .holds(dx == nullptr || m.data != nullptr, "dx", "was not prepared")
-      .holds(dw == nullptr || m.weights != nullptr, "dw", "was not prepared");
+      .holds(dw == nullptr || m.weights != nullptr, "dw", "was not prepared")
+      .holds(db == nullptr || !m.form.bf16, "db", "is not computed from bfloat16")
+      .holds((c != nullptr) == (m.form.adds && dx != nullptr), "c", "is not as prepared");
   m.team.run(m.parts, [&](int i) {
     if (dx != nullptr) {
-      const int64_t f = m.data->ranges[static_cast<size_t>(i)].begin;
-      m.data->run(i, dy, w + f, nullptr, dx + f, workspace);
+      const Range f = m.data->ranges[static_cast<size_t>(i)];
+      if (c != nullptr) {
+        result_of(m.form).copy_columns(m.d.N, m.d.F, f.begin, f.size(), c, dx);
+      }
+      m.run_data(i, w, dy, dx, workspace);
     }
     const Range k = part_of(m.d.K, i, m.parts, kColumnStep);
     if (dw != nullptr) {
-      m.weights->run(i, dy + k.begin, x, nullptr, dw + k.begin * m.d.F,
-                     at_offset(workspace, m.weights_offset));
+      m.weights->run(i, element_of(m.form.bf16 ? Stored::kBf16 : Stored::kF32, dy, k.begin), x,
+                     nullptr, dw + k.begin * m.d.F, at_offset(workspace, m.weights_offset));
     }
     if (db != nullptr) {
-      elementwise_loops().column_sums(m.d.N, m.d.K, k.size(), dy + k.begin, db + k.begin);
+      elementwise_loops().column_sums(m.d.N, m.d.K, k.size(),
+                                      static_cast<const float*>(dy) + k.begin, db + k.begin);
     }
   });
 }

@@ -23,6 +23,9 @@ struct MatmulDims {
   bool accumulate = false;  // c is added to instead of assigned
   /// Whether equal rows of a must give bit-identical rows of c; requires M >= 64 and no accumulate.
   bool rows_alike = false;
+  // a and b, and c, are stored in bfloat16; only where multiplies_bf16() (kernels/gemm.h) is true.
+  // Sums are float.
+  bool bf16 = false, c_bf16 = false;
 };
 
 class Matmul {
@@ -32,11 +35,12 @@ class Matmul {
   explicit operator bool() const { return static_cast<bool>(primitive_); }
   int64_t workspace_bytes() const { return workspace_.size_bytes(); }
   /// `bias` is nullptr unless MatmulDims::bias.
-  void run(const float* a, const float* b, const float* bias, float* c, void* workspace);
+  void run(const void* a, const void* b, const float* bias, void* c, void* workspace);
 
  private:
   PreparedPrimitive primitive_;  // computes block_rows_ rows
-  int64_t rows_ = 0, block_rows_ = 0, a_row_ = 0, c_row_ = 0;
+  int64_t rows_ = 0, block_rows_ = 0;
+  int64_t a_row_bytes_ = 0, c_row_bytes_ = 0;
   WorkspaceLayout workspace_;
 };
 

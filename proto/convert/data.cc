@@ -12,6 +12,7 @@
 #include "src/base/join.h"
 #include "src/base/violations.h"
 #include "src/data/limits.h"
+#include "src/data/statistics.h"
 
 namespace trainyard {
 namespace {
@@ -62,6 +63,7 @@ std::string role_names(const Sources& set) {
   std::vector<std::string> names;
   for (const int role : set.train()) names.push_back(v1::DatasetSource::Role_Name(role));
   for (const int role : set.test()) names.push_back(v1::DatasetSource::Role_Name(role));
+  for (const int role : set.others()) names.push_back(v1::DatasetSource::Role_Name(role));
   return joined(names);
 }
 
@@ -73,7 +75,7 @@ void check_roles(const v1::DatasetSpec& spec, Violations& violations) {
   for (int i = 0; i < spec.sources_size(); ++i) {
     const auto role = spec.sources(i).role();
     const std::string field = "spec.sources[" + std::to_string(i) + "].role";
-    if (!holds(set.train(), role) && !holds(set.test(), role)) {
+    if (!holds(set.train(), role) && !holds(set.test(), role) && !holds(set.others(), role)) {
       violations.add("FIELD_UNSUPPORTED", field,
                      "does not belong to this format, expected " + role_names(set));
     } else if (count(role) > 1) {
@@ -142,6 +144,7 @@ void read_text(const v1::TextFormat& text, TextOptions& out, Violations& violati
   read_vocabulary_size(text, "spec.text", "bpe or unigram", out, violations);
   out.test_share = text.test_share();
   out.field = text.field();
+  out.end_token = text.has_end_token() ? text.end_token() : !text.field().empty();
 }
 
 std::string target_kind_name(v1::CsvFormat::TargetKind kind, const std::string& field,
@@ -333,12 +336,53 @@ void read_text_files(const v1::TextFilesFormat& files, TextFilesOptions& out,
   check_seed(files.has_seed(), out.test_share, "text_files", violations);
 }
 
+std::string loss_name(v1::DocumentsFormat::Loss loss, Violations& violations) {
+  switch (loss) {
+    case v1::DocumentsFormat::LOSS_UNSPECIFIED:
+    case v1::DocumentsFormat::ANSWERS:
+      return "answers";
+    case v1::DocumentsFormat::ALL:
+      return "all";
+    default:
+      violations.add("FIELD_UNSUPPORTED", "spec.documents.loss",
+                     std::to_string(loss) + " is not known, expected answers or all");
+      return "answers";
+  }
+}
+
+void read_documents(const v1::DatasetSpec& spec, DocumentsOptions& out, Violations& violations) {
+  const v1::DocumentsFormat& documents = spec.documents();
+  if (!documents.tokenizer().empty()) {
+    violations.add("FIELD_UNSUPPORTED", "spec.documents.tokenizer",
+                   "names files only in spec files; expected sources with the roles from TOKENIZER "
+                   "on");
+  }
+  const bool has_tokenizer =
+      std::ranges::any_of(spec.sources(), [](const v1::DatasetSource& source) {
+        return source.role() == v1::DatasetSource::TOKENIZER ||
+               source.role() == v1::DatasetSource::TOKENIZER_JSON ||
+               source.role() == v1::DatasetSource::TOKENIZER_MODEL ||
+               source.role() == v1::DatasetSource::TEKKEN_JSON;
+      });
+  if (!has_tokenizer) {
+    violations.add("FIELD_REQUIRED", "spec.sources",
+                   "has no tokenizer, expected a source with one of the roles TOKENIZER, "
+                   "TOKENIZER_JSON, TOKENIZER_MODEL and TEKKEN_JSON");
+  }
+  out.chat_template = documents.template_();
+  out.loss = loss_name(documents.loss(), violations);
+  if (documents.has_end_token()) out.end_token = documents.end_token();
+  out.test_share = documents.test_share();
+  out.seed = documents.seed();
+  check_seed(documents.has_seed(), out.test_share, "documents", violations);
+}
+
 /// The functions that read each format's options. Formats that are not listed have no options.
 struct OptionsReader {
   std::string_view format;
   void (*read)(const v1::DatasetSpec& spec, IngestRequest& request, Violations& violations);
 };
-constexpr std::array<OptionsReader, 6> kOptionsReaders = {{
+constexpr std::array<OptionsReader, 7> kOptionsReaders = {{
     {"csv",
      [](const auto& spec, auto& to, auto& problems) { read_csv(spec.csv(), to.csv, problems); }},
     {"jsonl",
@@ -356,6 +400,8 @@ constexpr std::array<OptionsReader, 6> kOptionsReaders = {{
                   auto& problems) { read_images(spec.images(), to.images, problems); }},
     {"arrays",
      [](const auto& spec, auto& to, auto& problems) { read_arrays(spec, to.arrays, problems); }},
+    {"documents", [](const auto& spec, auto& to,
+                     auto& problems) { read_documents(spec, to.documents, problems); }},
 }};
 
 constexpr int kPiecesShown = 256;
@@ -388,6 +434,18 @@ void add_text(const TextSchema& text, v1::DatasetSchema::Text& out) {
   for (size_t i = first; i < text.pieces.size() && out.pieces_size() < kPiecesShown; ++i) {
     out.add_pieces(text.pieces[i]);
   }
+}
+
+void add_documents(const DocumentsSchema& documents, v1::DatasetSchema::Documents& out) {
+  out.set_train_tokens(documents.train.tokens());
+  out.set_train_counted(documents.train.counted);
+  out.set_test_tokens(documents.test.tokens());
+  out.set_test_counted(documents.test.counted);
+  set_numbers(measure_lengths(documents.train), *out.mutable_lengths());
+  out.set_length_half(documents.train.quantile(0.5));
+  out.set_length_90(documents.train.quantile(0.9));
+  out.set_length_99(documents.train.quantile(0.99));
+  out.set_template_(documents.chat_template);
 }
 
 }  // namespace
@@ -460,6 +518,7 @@ v1::DatasetSchema to_proto(const DatasetSchema& schema) {
   }
   out.set_skipped_files(schema.skipped_files);
   if (schema.kind == DatasetSchema::Kind::kText) add_text(schema.text, *out.mutable_text());
+  if (schema.documents) add_documents(*schema.documents, *out.mutable_documents());
   if (schema.statistics) add_statistics(schema, out);
   out.set_skipped_rows(schema.skipped_rows);
   for (const DataWarning& warning : schema.warnings) {

@@ -35,7 +35,7 @@ std::string onnx_name(std::string_view field) {
 }
 
 // Reads a value whose expected type only the attribute's reader knows: a number, text, boolean,
-// list of numbers, or map of names to whole numbers.
+// list of numbers, or map of names to numbers.
 void read_value(const google::protobuf::Value& value, const std::string& name,
                 const std::string& path, Attributes& out, Violations& violations) {
   using Value = google::protobuf::Value;
@@ -62,19 +62,25 @@ void read_value(const google::protobuf::Value& value, const std::string& name,
       return out.set(name, std::vector<int64_t>(list.begin(), list.end()));
     }
     case Value::kStructValue: {
-      NamedInts named;
-      for (const auto& [key, entry] : value.struct_value().fields()) {
-        if (is_whole(entry)) named[key] = static_cast<int64_t>(entry.number_value());
+      const auto& fields = value.struct_value().fields();
+      NamedNumbers named;
+      for (const auto& [key, entry] : fields) {
+        if (entry.kind_case() == Value::kNumberValue) named[key] = entry.number_value();
       }
-      if (std::ssize(named) != static_cast<int64_t>(value.struct_value().fields().size())) break;
-      return out.set(name, std::move(named));
+      if (named.size() != fields.size()) break;
+      if (!std::ranges::all_of(fields, [&](const auto& field) { return is_whole(field.second); })) {
+        return out.set(name, std::move(named));
+      }
+      NamedInts whole;
+      for (const auto& [key, number] : named) whole[key] = static_cast<int64_t>(number);
+      return out.set(name, std::move(whole));
     }
     default:
       break;
   }
   violations.add("FIELD_TYPE_INVALID", path,
                  "has the wrong type, expected a number, text, true, false, a list of numbers or a "
-                 "map from names to whole numbers");
+                 "map from names to numbers");
 }
 
 }  // namespace

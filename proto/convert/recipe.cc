@@ -124,6 +124,12 @@ AugmentationSpec to_augmentation(const v1::Augmentation& a, const std::string& p
 
 LoraSpec to_lora(const v1::Lora& lora, Violations& violations) {
   LoraSpec out;
+  if (!lora.adapter().empty()) {
+    violations.add(
+        "FIELD_UNSUPPORTED", "recipe.lora.adapter",
+        "is only for spec files, where the client reads the folder; expected rank, alpha, "
+        "targets, and the adapter among the tensors of recipe.initial_weights");
+  }
   out.rank = lora.rank();
   if (out.rank == 0) {
     violations.add("FIELD_REQUIRED", "recipe.lora.rank", "is missing or 0, expected 1..1024");

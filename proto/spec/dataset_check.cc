@@ -12,6 +12,7 @@ namespace trainyard::spec {
 namespace {
 
 constexpr const char* kRequired = "FIELD_REQUIRED";
+constexpr const char* kTokenizerField = "trainyard.v1.DocumentsFormat.tokenizer";
 
 using Sources = v1::DatasetFormat::Sources;
 
@@ -113,6 +114,7 @@ void check_at_path(const v1::DatasetFile& file, const Add& add) {
   const google::protobuf::Message& options = spec.GetReflection()->GetMessage(spec, format.field);
   for (const auto& [field, says] : required_fields(*options.GetDescriptor())) {
     if (options.GetReflection()->HasField(options, field)) continue;
+    if (field->full_name() == kTokenizerField && !tokenizer_path(file).empty()) continue;
     const bool first = &format == &dataset_formats().front();
     add(kRequired, format.name() + "." + field->name(),
         first ? "required with path: " + says + " (or " + other_formats() + ")" : says);

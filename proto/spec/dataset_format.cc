@@ -132,6 +132,24 @@ std::vector<NamedSource> sources_of(const v1::DatasetFile& file) {
   return all;
 }
 
+const std::string& tokenizer_path(const v1::DatasetFile& file) {
+  return file.documents().tokenizer();
+}
+
+const std::vector<std::pair<v1::DatasetSource::Role, std::string>>& tokenizer_files() {
+  static const std::vector<std::pair<v1::DatasetSource::Role, std::string>> files = [] {
+    std::vector<std::pair<v1::DatasetSource::Role, std::string>> all;
+    const auto* roles = v1::DatasetSource::Role_descriptor();
+    for (int i = 0; i < roles->value_count(); ++i) {
+      const std::string& name = roles->value(i)->options().GetExtension(v1::tokenizer_file);
+      if (name.empty()) continue;
+      all.emplace_back(static_cast<v1::DatasetSource::Role>(roles->value(i)->number()), name);
+    }
+    return all;
+  }();
+  return files;
+}
+
 v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
   v1::DatasetSpec spec;
   for (const NamedSource& source : sources_of(file)) {
@@ -147,6 +165,7 @@ v1::DatasetSpec dataset_spec(const v1::DatasetFile& file) {
     options->CopyFrom(file.GetReflection()->GetMessage(file, given));
   }
   fill_by_ending(file.path().empty() ? file.server_path() : file.path(), *options);
+  if (spec.has_documents()) spec.mutable_documents()->clear_tokenizer();
   return spec;
 }
 

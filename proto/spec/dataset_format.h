@@ -50,8 +50,14 @@ struct NamedSource {
 /// Returns the sources that `file` gives, ordered by role; those on the server come last.
 std::vector<NamedSource> sources_of(const v1::DatasetFile& file);
 /// Converts `file` to the API's message, without digests: the sources in order, with their file
-/// names. The fields of a .tsv file are separated by tabs unless `file` says otherwise.
+/// names. The fields of a .tsv file are separated by tabs unless `file` says otherwise. The files
+/// of a tokenizer are not among the sources: the client finds them (tokenizer_path()).
 v1::DatasetSpec dataset_spec(const v1::DatasetFile& file);
+
+/// Returns the folder of a model or the file whose tokenizer reads the data; empty: none.
+const std::string& tokenizer_path(const v1::DatasetFile& file);
+/// Returns the roles of the files of a tokenizer in a model's folder, with their names.
+const std::vector<std::pair<v1::DatasetSource::Role, std::string>>& tokenizer_files();
 
 /// Checks what must hold for every DatasetFile, also for one built from command-line flags.
 /// Positions of problems are those of the fields in `document`, which may be null.

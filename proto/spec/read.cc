@@ -50,6 +50,13 @@ void add_folds(v1::JobFile& file) {
   file.mutable_recipe()->mutable_split()->set_fold(1);
 }
 
+/// The documents of a job that begins with a pretrained model are read by its tokenizer.
+void name_tokenizer(v1::JobFile& file) {
+  if (!file.dataset().has_documents() || !file.dataset().documents().tokenizer().empty()) return;
+  if (file.model().pretrained().empty()) return;
+  file.mutable_dataset()->mutable_documents()->set_tokenizer(file.model().pretrained());
+}
+
 }  // namespace
 
 v1::JobFile read_job(const Document& document, std::vector<Problem>& problems) {
@@ -61,6 +68,7 @@ v1::JobFile read_job(const Document& document, std::vector<Problem>& problems) {
   }
   if (file.has_dataset()) {
     keep_split_columns(file);
+    name_tokenizer(file);
     check_dataset_file(file.dataset(), "dataset", &document, problems);
   }
   add_folds(file);
@@ -74,7 +82,10 @@ v1::DatasetFile read_dataset(const Document& document, std::vector<Problem>& pro
   if (is_job) {
     v1::JobFile job;
     read_message(document.root(), "", job, problems);
-    if (job.has_dataset()) keep_split_columns(job);
+    if (job.has_dataset()) {
+      keep_split_columns(job);
+      name_tokenizer(job);
+    }
     dataset = job.dataset();
   } else {
     read_message(document.root(), "", dataset, problems);

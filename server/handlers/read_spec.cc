@@ -51,6 +51,9 @@ void set_dataset(const v1::DatasetFile& file, const std::string& prefix, Respons
     added.set_source(static_cast<int>(i));
     added.set_may_be_folder(spec::format_of(file).about.folder());
   }
+  if (const std::string& tokenizer = spec::tokenizer_path(file); !tokenizer.empty()) {
+    add_file(prefix + "documents.tokenizer", tokenizer, response);
+  }
 }
 
 void set_job(const v1::JobFile& file, Response& response) {
@@ -61,6 +64,10 @@ void set_job(const v1::JobFile& file, Response& response) {
   if (!file.model().onnx().empty()) add_file("model.onnx", file.model().onnx(), response);
   if (!file.model().pretrained().empty()) {
     add_file("model.pretrained", file.model().pretrained(), response);
+    response.mutable_files()->rbegin()->set_may_be_folder(true);
+  }
+  if (const std::string& adapter = file.recipe().lora().adapter(); !adapter.empty()) {
+    add_file("recipe.lora.adapter", adapter, response);
     response.mutable_files()->rbegin()->set_may_be_folder(true);
   }
   if (spec::has_weights_file(file.recipe())) {

@@ -19,7 +19,10 @@ struct LoraModel {
   std::vector<TensorView> adapter;  // A and B under PEFT's names
   std::string adapter_config;       // PEFT's adapter_config.json
 };
-/// `weights` are all tensors of a job, A and B included; their bytes must outlive the result.
-LoraModel split_lora(const Recipe& recipe, std::span<const TensorView> weights);
+/// `weights` are all tensors of a job, A and B included; their bytes must outlive the result. The
+/// adapter of a language model (presets decoder and gpt2) has the names of transformers' modules,
+/// so that PEFT loads it on transformers' model.
+LoraModel split_lora(const ModelSpec& network, const Recipe& recipe,
+                     std::span<const TensorView> weights);
 
 }  // namespace trainyard

@@ -42,7 +42,12 @@ struct ModelInfo {
   int64_t best_step = 0;
 
   /// Returns the model's interface to its data: input shape, target form and number of outputs.
-  ModelInterface interface() const { return schema.interface(preprocessing.context_length); }
+  /// Returns the interface for use, where a row is a single document.
+  ModelInterface interface() const {
+    ModelInterface used = schema.interface(preprocessing.context_length);
+    used.documents = false;
+    return used;
+  }
 };
 
 /// Writes `folder` atomically, through a temporary sibling folder. Replaces an existing `folder`,

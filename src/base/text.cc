@@ -11,17 +11,34 @@
 namespace trainyard {
 namespace {
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
+/// Returns the letters of the text in lower case; its bytes if it is not UTF-8.
+std::u32string letters_of(std::string_view text) {
+  const std::string lowered = lower(text);
+  std::string_view rest = lowered;
+  std::u32string letters;
+  if (!is_utf8(rest)) {
+    for (const char c : rest) letters += static_cast<unsigned char>(c);
+    return letters;
+  }
+  while (!rest.empty()) letters += take_code_point(rest);
+  return letters;
+}
+
+/// Returns how many letters must be inserted, removed, replaced or exchanged with their neighbor to
+/// turn `a` into `b`.
+size_t edit_distance(std::u32string_view a, std::u32string_view b) {
+  std::vector<size_t> before(b.size() + 1), row(b.size() + 1), next(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
+    next[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t up = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = up;
+      next[j] =
+          std::min({row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool exchanged = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (exchanged) next[j] = std::min(next[j], before[j - 2] + 1);
     }
+    std::swap(before, row);
+    std::swap(row, next);
   }
   return row[b.size()];
 }
@@ -60,11 +77,18 @@ std::optional<std::string> nearest_name(std::string_view word,
   for (const auto& [other, ours] : kOtherWords) {
     if (other == lower_word && std::ranges::count(candidates, ours) > 0) return std::string(ours);
   }
+  const std::u32string letters = letters_of(word);
   std::optional<std::string> best;
-  size_t best_distance = 2 + word.size() / 3;
+  size_t best_distance = 2 + letters.size() / 3;
   for (const std::string& candidate : candidates) {
-    const size_t distance = edit_distance(lower_word, lower(candidate));
-    if (distance < best_distance) {
+    const std::u32string others = letters_of(candidate);
+    if (std::max(letters.size(), others.size()) >=
+        std::min(letters.size(), others.size()) + best_distance) {
+      continue;  // even if all letters of the shorter one are right
+    }
+    const size_t distance = edit_distance(letters, others);
+    // More than half of the letters must be right: "who" is not a misspelt "shoe".
+    if (distance < best_distance && 2 * distance < std::max(letters.size(), others.size())) {
       best_distance = distance;
       best = candidate;
     }

@@ -14,7 +14,8 @@ std::string lower(std::string_view text);
 
 /// Returns the candidate that a user who wrote `word` probably meant: the one for which other tools
 /// use `word` (mean_squared_error for "mse"), else the one with the smallest edit distance to
-/// `word`, if that is at most 1 + length / 3. Ignores case.
+/// `word`, if that is at most 1 + length / 3 and less than half of the longer one's letters. Two
+/// neighbors that are exchanged count as one edit. Ignores case.
 std::optional<std::string> nearest_name(std::string_view word,
                                         std::span<const std::string> candidates);
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "src/data/load/packing.h"
 #include "src/data/load/split.h"
 #include "src/planning/programs.h"
 #include "src/planning/step_slots.h"
@@ -167,7 +168,7 @@ Result<StepProfile> profile_steps(Session& session, ProfilingBackend& backend,
 
 Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
                                 const ProfileOptions& options, const std::stop_token& stop) {
-  ASSIGN_OR_RETURN(const Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
+  ASSIGN_OR_RETURN(Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
   const DatasetSchema& schema = data.schema();
   const Recipe& recipe = job.recipe;
   ASSIGN_OR_RETURN(const RunShape shape,
@@ -176,8 +177,9 @@ Result<StepProfile> profile_job(const TrainJob& job, Backend& backend,
       RunPrograms programs,
       compile_step(job.model, recipe, schema.interface(shape.context_length), {}, shape.traits));
   if (Status s = check_kernels(programs, backend); !s.ok()) return std::move(s).error();
-  const Split split =
-      split_dataset(schema, data.train(), shape.context_length, recipe.split_rule());
+  const auto divide = schema.documents ? split_documents : split_dataset;
+  const Split split = divide(schema, data.train(), shape.context_length, recipe.split_rule());
+  if (schema.documents) data.pack(split.packed, nullptr);
   const Preprocessing preprocessing =
       fit_preprocessing(schema, data.train(), split.train, preprocessing_options(recipe, shape));
   ProfilingBackend timed(backend);

@@ -9,14 +9,21 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/checkpoint/safetensors_header.h"
+#include "src/checkpoint/weights_file.h"
 
 namespace trainyard {
 namespace {
 
 using TypedName = std::pair<std::string, TensorType>;
 
+std::string_view dtype_of(const TensorView& t) {
+  return t.storage == Storage::kBf16  ? "BF16"
+         : t.storage == Storage::kF16 ? "F16"
+                                      : name_of(t.type.dtype);
+}
+
 /// Returns everything before the tensor data: the header's length and the padded JSON.
-Result<std::string> build_prefix(std::span<const TypedName> tensors,
+Result<std::string> build_prefix(std::span<const TensorView> tensors,
                                  const SafetensorsMetadata& metadata) {
   // The JSON is built as text, since nlohmann's objects either sort names or search them linearly.
   std::string json = "{";
@@ -24,15 +31,15 @@ Result<std::string> build_prefix(std::span<const TypedName> tensors,
   try {
     if (!metadata.empty()) json += "\"__metadata__\":" + nlohmann::json(metadata).dump();
     int64_t offset = 0;
-    for (const auto& [name, type] : tensors) {
-      TRAINYARD_CHECK(name != "__metadata__", "a tensor cannot be named __metadata__");
-      names.push_back(name);
-      const int64_t end = offset + type.bytes();
-      const nlohmann::json entry = {{"dtype", name_of(type.dtype)},
-                                    {"shape", type.shape.dims()},
+    for (const TensorView& t : tensors) {
+      TRAINYARD_CHECK(t.name != "__metadata__", "a tensor cannot be named __metadata__");
+      names.push_back(t.name);
+      const int64_t end = offset + t.stored_bytes();
+      const nlohmann::json entry = {{"dtype", dtype_of(t)},
+                                    {"shape", t.type.shape.dims()},
                                     {"data_offsets", {offset, end}}};
       if (json.size() > 1) json += ',';
-      json += nlohmann::json(name).dump() + ":" + entry.dump();
+      json += nlohmann::json(t.name).dump() + ":" + entry.dump();
       offset = end;
     }
   } catch (const nlohmann::json::type_error&) {
@@ -63,13 +70,11 @@ Result<std::string> build_prefix(std::span<const TypedName> tensors,
 Result<std::string> write_safetensors_in_place(Files& files, const std::filesystem::path& path,
                                                std::span<const TensorView> tensors,
                                                const SafetensorsMetadata& metadata) {
-  std::vector<TypedName> types;
   for (const TensorView& t : tensors) {
-    TRAINYARD_CHECK(t.type.bytes() == static_cast<int64_t>(t.bytes.size()),
+    TRAINYARD_CHECK(t.stored_bytes() == static_cast<int64_t>(t.bytes.size()),
                     "tensor " + t.name + " has bytes that do not fit its type");
-    types.emplace_back(t.name, t.type);
   }
-  ASSIGN_OR_RETURN(const std::string prefix, build_prefix(types, metadata));
+  ASSIGN_OR_RETURN(const std::string prefix, build_prefix(tensors, metadata));
   std::vector<std::span<const std::byte>> parts = {std::as_bytes(std::span(prefix))};
   for (const TensorView& t : tensors) parts.push_back(t.bytes);
   // Writing and hashing take about equally long, so they run concurrently.
@@ -84,7 +89,9 @@ Result<std::string> write_safetensors_in_place(Files& files, const std::filesyst
 
 Result<SafetensorsLayout> lay_out_safetensors(std::span<const TypedName> tensors) {
   SafetensorsLayout layout;
-  ASSIGN_OR_RETURN(layout.prefix, build_prefix(tensors, {}));
+  std::vector<TensorView> views;
+  for (const auto& [name, type] : tensors) views.push_back({name, type, {}});
+  ASSIGN_OR_RETURN(layout.prefix, build_prefix(views, {}));
   layout.bytes = std::ssize(layout.prefix);
   for (const auto& [name, type] : tensors) {
     layout.offsets.push_back(layout.bytes);
@@ -106,21 +113,37 @@ Result<std::string> write_safetensors(Files& files, const std::filesystem::path&
   return digest;
 }
 
-Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes) {
+std::span<const std::byte> typed_bytes(const TensorView& t, std::vector<std::byte>& buffer) {
+  if (t.storage == Storage::kAsTyped) return t.bytes;
+  const std::vector<float> values = to_f32(dtype_of(t), t.bytes);
+  const std::span<const std::byte> wide = std::as_bytes(std::span(values));
+  buffer.assign(wide.begin(), wide.end());
+  return buffer;
+}
+
+Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes, Halves halves) {
   ASSIGN_OR_RETURN(SafetensorsParts parts, split_safetensors(bytes));
   SafetensorsFile file;
   file.bytes_ = bytes;
   file.metadata_ = std::move(parts.header.metadata);
   file.tensors_.reserve(parts.header.entries.size());
   for (SafetensorsEntry& e : parts.header.entries) {
-    const std::optional<DType> dtype = find_dtype(e.dtype);
+    Storage storage = Storage::kAsTyped;
+    if (halves == Halves::kAccepted) {
+      storage = e.dtype == "BF16"  ? Storage::kBf16
+                : e.dtype == "F16" ? Storage::kF16
+                                   : Storage::kAsTyped;
+    }
+    const std::optional<DType> dtype =
+        storage == Storage::kAsTyped ? find_dtype(e.dtype) : DType::kF32;
     if (!dtype) {
       return safetensors_error("dtype_unsupported", e.name,
                                "dtype " + e.dtype + " is not one of F32, F64, I32, I64, U8");
     }
     file.tensors_.push_back({std::move(e.name),
                              {std::move(e.shape), *dtype},
-                             parts.data.subspan(e.begin, e.end - e.begin)});
+                             parts.data.subspan(e.begin, e.end - e.begin),
+                             storage});
   }
   file.by_name_.resize(file.tensors_.size());
   std::iota(file.by_name_.begin(), file.by_name_.end(), size_t{0});
@@ -129,9 +152,9 @@ Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes)
   return file;
 }
 
-Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path) {
+Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path, Halves halves) {
   ASSIGN_OR_RETURN(MappedFile mapped, MappedFile::open(path));
-  ASSIGN_OR_RETURN(SafetensorsFile file, parse(mapped.bytes()));
+  ASSIGN_OR_RETURN(SafetensorsFile file, parse(mapped.bytes(), halves));
   file.file_ = std::move(mapped);
   return file;
 }

@@ -27,8 +27,18 @@ inline constexpr size_t kSafetensorsHeaderBytesMax = size_t{16} << 20;
 struct TensorView {
   std::string name;
   TensorType type;
-  std::span<const std::byte> bytes;  // row-major, type.bytes() long
+  std::span<const std::byte> bytes;  // row-major, stored_bytes() long
+  // Not kAsTyped: `type` is F32 and the bytes are numbers of 16 bits. Only checkpoints have such
+  // tensors: parameters that are not trained (recipe.frozen_storage).
+  Storage storage = Storage::kAsTyped;
+
+  int64_t stored_bytes() const {
+    return storage == Storage::kAsTyped ? type.bytes() : type.bytes() / 2;
+  }
 };
+
+/// Returns the bytes of a tensor as its type has them: numbers of 16 bits are widened into `buffer`.
+std::span<const std::byte> typed_bytes(const TensorView& t, std::vector<std::byte>& buffer);
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
@@ -62,8 +72,12 @@ Result<SafetensorsLayout> lay_out_safetensors(
 /// depends on the file.
 class SafetensorsFile {
  public:
-  static Result<SafetensorsFile> open(const std::filesystem::path& path);
-  static Result<SafetensorsFile> parse(std::span<const std::byte> bytes);  // borrows `bytes`
+  /// Tensors of 16-bit numbers are refused, except with `Halves::kAccepted`, for checkpoints.
+  enum class Halves : uint8_t { kRefused, kAccepted };
+  static Result<SafetensorsFile> open(const std::filesystem::path& path,
+                                      Halves halves = Halves::kRefused);
+  static Result<SafetensorsFile> parse(std::span<const std::byte> bytes,  // borrows `bytes`
+                                       Halves halves = Halves::kRefused);
   const std::vector<TensorView>& tensors() const { return tensors_; }
   const TensorView* find(std::string_view name) const;
   const SafetensorsMetadata& metadata() const { return metadata_; }

@@ -15,6 +15,7 @@ namespace {
 constexpr const char* kMismatch = "EVALUATE_MISMATCH";
 
 const char* kind_text(const DatasetSchema& schema) {
+  if (schema.documents) return "documents";
   if (schema.stream()) return "one text";
   switch (schema.kind) {
     case DatasetSchema::Kind::kTabular:
@@ -139,9 +140,15 @@ void check_target(const DatasetSchema& model, const DatasetSchema& data, const P
   }
 }
 
+/// Returns whether two pretrained tokenizers are the same.
+bool same_files(const TextSchema& a, const TextSchema& b) {
+  return a.files == b.files || (a.files && b.files && *a.files == *b.files);
+}
+
 Status check(const DatasetSchema& model, const DatasetSchema& data, const Partition& rows) {
   Violations problems;
-  if (model.kind != data.kind || model.stream() != data.stream()) {
+  if (model.kind != data.kind || model.stream() != data.stream() ||
+      model.documents.has_value() != data.documents.has_value()) {
     problems.add(
         kMismatch, "dataset",
         std::string("contains ") + kind_text(data) + "; the model expects " + kind_text(model));
@@ -160,6 +167,18 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
                    "its tokenizer is " + std::string(name_of(data.text.tokenizer)) +
                        "; the model's is " + std::string(name_of(model.text.tokenizer)));
     }
+    if ((model.text.end_token >= 0) != (data.text.end_token >= 0)) {
+      problems.add(kMismatch, "dataset",
+                   data.text.end_token >= 0
+                       ? "its texts end with a token of their own, which the model does not know"
+                       : "its texts end with no token of their own; those of the model do "
+                         "(text.end_token)");
+    }
+    if (model.documents && !same_files(model.text, data.text)) {
+      problems.add(kMismatch, "dataset",
+                   "its tokenizer is another one than the model's; make a dataset with the model's "
+                   "tokenizer");
+    }
     if (model.text.max_length != data.text.max_length) {
       problems.add(kMismatch, "dataset",
                    "its rows have " + std::to_string(data.text.max_length) +
@@ -167,7 +186,7 @@ Status check(const DatasetSchema& model, const DatasetSchema& data, const Partit
     }
   }
   if (model.kind == DatasetSchema::Kind::kTabular) check_columns(model, data, problems);
-  if (!model.stream()) check_target(model, data, rows, problems);
+  if (!model.next_token()) check_target(model, data, rows, problems);
   return problems.empty() ? Status() : Status(problems.to_error());
 }
 
@@ -233,6 +252,7 @@ std::vector<int32_t> map_tokens(const TextSchema& model, const TextSchema& data,
     codes.push_back(
         static_cast<int32_t>(piece < 0 ? model.unknown_id() : model.first_piece_id() + piece));
   }
+  if (data.end_token >= 0) codes.push_back(model.end_token);
   std::vector<int32_t> out;
   out.reserve(tokens.size());
   for (const int32_t token : tokens) out.push_back(codes[static_cast<size_t>(token)]);
@@ -247,14 +267,23 @@ std::vector<int32_t> recut_tokens(const TextSchema& model, const TextSchema& dat
   const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(model);
   const auto length = model.stream() ? tokens.size() : static_cast<size_t>(model.max_length);
   std::vector<int32_t> out;
-  for (size_t begin = 0; begin < tokens.size(); begin += length) {
-    std::string text;
-    for (const int32_t token : tokens.subspan(begin, length)) {
-      text += texts[static_cast<size_t>(token)];
-    }
+  std::string text;
+  const auto encode = [&] {
     // A row may have been truncated within a character.
     text.resize(find_invalid_utf8(text).value_or(text.size()));
     tokenizer->encode(text, model.stream() ? std::ssize(text) : model.max_length, out);
+    text.clear();
+  };
+  for (size_t begin = 0; begin < tokens.size(); begin += length) {
+    for (const int32_t token : tokens.subspan(begin, length)) {
+      if (token == data.end_token) {
+        encode();
+        out.push_back(model.end_token);
+      } else {
+        text += texts[static_cast<size_t>(token)];
+      }
+    }
+    encode();
     if (!model.stream()) out.resize(begin + length, static_cast<int32_t>(model.padding_id()));
   }
   return out;
@@ -287,12 +316,11 @@ Result<AlignedRows> AlignedRows::align(const DatasetSchema& model, const Dataset
     out.view_.numeric = out.own_.numeric;
     out.view_.category = out.own_.category;
   }
-  if (model.kind == DatasetSchema::Kind::kText &&
-      !same_tokens(model.text, data.text)) {
-    out.own_.tokens = is_subword(model.text.tokenizer) ||
-                              model.text.tokenizer == TokenizerKind::kPretrained
-                          ? recut_tokens(model.text, data.text, rows.tokens)
-                          : map_tokens(model.text, data.text, rows.tokens);
+  if (model.kind == DatasetSchema::Kind::kText && !same_tokens(model.text, data.text)) {
+    out.own_.tokens =
+        is_subword(model.text.tokenizer) || model.text.tokenizer == TokenizerKind::kPretrained
+            ? recut_tokens(model.text, data.text, rows.tokens)
+            : map_tokens(model.text, data.text, rows.tokens);
     out.view_.tokens = out.own_.tokens;
     if (model.stream()) out.view_.rows = std::ssize(out.view_.tokens);
   }

@@ -68,6 +68,19 @@ bool codes_in_range(const DatasetSchema& schema, const Partition& p) {
                      [classes](int32_t label) { return label >= 0 && label < classes; });
 }
 
+/// Checks the beginnings of documents, which later code uses without further checks, and that the
+/// lengths are those by which jobs are planned.
+bool documents_match(const DocumentCounts& counts, const Partition& p) {
+  if (p.rows == 0) return counts.lengths.empty();
+  std::map<int64_t, int64_t> lengths;
+  for (size_t i = 0; i + 1 < p.starts.size(); ++i) {
+    if (p.starts[i + 1] <= p.starts[i]) return false;
+    ++lengths[p.starts[i + 1] - p.starts[i]];
+  }
+  return p.starts.front() == 0 && p.starts.back() == std::ssize(p.tokens) &&
+         lengths == counts.lengths;
+}
+
 }  // namespace
 
 Result<DatasetSchema> read_schema(const std::filesystem::path& folder) {
@@ -118,8 +131,21 @@ Result<Dataset> Dataset::open(const std::filesystem::path& folder, bool verify_d
       !codes_in_range(dataset.schema_, dataset.test_)) {
     return damaged("has labels, categories or tokens out of range");
   }
+  if (dataset.schema_.documents &&
+      (!documents_match(dataset.schema_.documents->train, dataset.train_) ||
+       !documents_match(dataset.schema_.documents->test, dataset.test_))) {
+    return damaged("has documents that its schema lacks");
+  }
   dataset.data_ = *std::move(data);
   return dataset;
+}
+
+void Dataset::pack(std::shared_ptr<const PackedRows> train,
+                   std::shared_ptr<const PackedRows> test) {
+  packed_train_ = std::move(train);
+  packed_test_ = std::move(test);
+  train_.packed = packed_train_.get();
+  test_.packed = packed_test_.get();
 }
 
 }  // namespace trainyard

@@ -7,7 +7,9 @@
 //     train.image_sums I64 [rows, C, 2], for U8 images: sum and sum of squares of each channel's
 //                      pixels, so that fitting a job's preprocessing need not read every pixel
 //     train.tokens   I32 [rows, max_length], or [tokens] of a stream
-//     train.target   I32 [rows] or F32 [rows]; none for a stream
+//     train.counted  U8 [tokens] of documents, 1: the token is predicted and counts in the loss
+//     train.starts   I64 [documents + 1], the token at which each document begins, and the end
+//     train.target   I32 [rows] or F32 [rows]; none for a stream and documents
 //     train.group    I32 [rows], if the ingest options name a column of groups
 //     train.time     I32 [rows], the rank of each row's time; if they name a column of times
 //     test.*         the same without group and time, if there is a test set
@@ -16,6 +18,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
@@ -27,8 +30,11 @@
 
 namespace trainyard {
 
+struct PackedRows;
+
 /// The rows of one partition: spans into the memory map, empty if the schema has no such columns. A
-/// stream has a row for each token: the window that begins at this token.
+/// stream has a row for each token: the window that begins at this token. Documents have a row for
+/// each document, until Dataset::pack() puts them into the rows of a job.
 struct Partition {
   int64_t rows = 0;
   std::span<const float> numeric;
@@ -36,6 +42,9 @@ struct Partition {
   std::span<const uint8_t> image_u8;
   std::span<const float> image_f32;
   std::span<const int32_t> tokens;
+  std::span<const uint8_t> counted;     // of documents: whether each token counts
+  std::span<const int64_t> starts;      // of documents, [documents + 1]
+  const PackedRows* packed = nullptr;   // of documents: the rows of a job
   std::span<const int64_t> image_sums;  // [rows, C, 2]; only with image_u8, and not for raw rows
   std::span<const int32_t> target_class;
   std::span<const float> target_numeric;
@@ -58,10 +67,13 @@ class Dataset {
   const DatasetSchema& schema() const { return schema_; }
   const Partition& train() const { return train_; }
   const Partition& test() const { return test_; }
+  /// Sets the rows into which a job puts the documents (src/data/load/packing.h).
+  void pack(std::shared_ptr<const PackedRows> train, std::shared_ptr<const PackedRows> test);
 
  private:
   DatasetSchema schema_;
   SafetensorsFile data_;
+  std::shared_ptr<const PackedRows> packed_train_, packed_test_;
   Partition train_;
   Partition test_;
 };
@@ -140,14 +152,34 @@ struct TextOptions {
   int64_t vocabulary_size = 10000;  // bpe, unigram: the largest number of pieces
   double test_share = 0;            // [0, 0.9]: the last part of the text is the test set
   std::string field;                // JSON lines: the member with the text; empty: plain text
+  bool end_token = false;           // each text ends with a token of its own
 };
 template <FieldsOf<TextOptions> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  auto& [tokenizer, vocabulary_size, test_share, field] = spec;
+  auto& [tokenizer, vocabulary_size, test_share, field, end_token] = spec;
   visit("tokenizer", tokenizer);
   if (is_subword(*find_tokenizer(tokenizer))) visit("vocabulary_size", vocabulary_size);
   visit("test_share", test_share);
   visit("field", field, Written::kUnlessEmpty);
+  if (end_token) visit("end_token", end_token);
+}
+
+/// The options for documents, which the tokenizer of a pretrained model reads.
+struct DocumentsOptions {
+  std::string chat_template;     // the name of a family; empty: that of the tokenizer
+  std::string loss = "answers";  // or "all": what counts
+  bool end_token = true;         // prompts with completions and texts end with the end token
+  double test_share = 0;         // [0, 0.9]: the share of the documents for the test set
+  uint64_t seed = 0;             // for the random choice of the test set
+};
+template <FieldsOf<DocumentsOptions> Spec>
+void visit_fields(Spec& spec, auto&& visit) {
+  auto& [chat_template, loss, end_token, test_share, seed] = spec;
+  visit("template", chat_template, Written::kUnlessEmpty);
+  visit("loss", loss);
+  visit("end_token", end_token);
+  visit("test_share", test_share);
+  visit("seed", seed);
 }
 
 /// The options for a folder or an archive of JPEG and PNG files.
@@ -234,6 +266,7 @@ struct IngestRequest {
   ImagesOptions images = {};
   ArraysOptions arrays = {};
   TextFilesOptions text_files = {};
+  DocumentsOptions documents = {};
   TableThreads threads = {};  // used for CSV and JSON lines
 };
 

@@ -33,6 +33,7 @@ inline constexpr size_t kWordBytesMax = 64;  // a longer word is unknown to ever
 inline constexpr int64_t kRawTokensMax = int64_t{1} << 28;    // tokens to predict, with padding
 inline constexpr int64_t kImagePixelsMax = int64_t{1} << 26;  // pixels per image file
 inline constexpr int64_t kImageSideMax = 16384;               // height and width of resized images
+inline constexpr size_t kTokenizerBytesMax = size_t{64} << 20;  // a file of a model's tokenizer
 inline constexpr double kTestShareMax = 0.9;
 inline constexpr size_t kImageFileBytesMax = size_t{256} << 20;
 inline constexpr size_t kTextFileBytesMax = size_t{64} << 20;  // the text of a row

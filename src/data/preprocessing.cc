@@ -168,7 +168,7 @@ bool Preprocessing::fits(const DatasetSchema& schema) const {
   const int64_t channels = image ? schema.image[0] : 0;
   return std::ssize(numeric_mean) == numeric && std::ssize(numeric_std) == numeric &&
          std::ssize(image_mean) == channels && std::ssize(image_std) == channels &&
-         (context_length > 0) == schema.stream() &&
+         (context_length > 0) == schema.next_token() &&
          (!category_codes || schema.categorical_columns() > 0);
 }
 
@@ -176,7 +176,7 @@ Preprocessing fit_preprocessing(const DatasetSchema& schema, const Partition& pa
                                 std::span<const int64_t> rows,
                                 const PreprocessingOptions& options) {
   Preprocessing p;
-  if (schema.stream()) p.context_length = options.context_length;
+  if (schema.next_token()) p.context_length = options.context_length;
   p.category_codes = options.category_codes;
   if (options.pixels != nullptr) {
     set_scale(schema, *options.pixels, p);
@@ -215,6 +215,7 @@ RowTransform::RowTransform(const DatasetSchema& schema, const Preprocessing& p)
     : p_(p),
       image_(schema.kind == DatasetSchema::Kind::kImage),
       text_(schema.kind == DatasetSchema::Kind::kText),
+      documents_(schema.documents.has_value()),
       offsets_(schema.numeric_offsets()),
       target_offset_(schema.target.offset) {
   TRAINYARD_CHECK(p.fits(schema), "the preprocessing was fitted for another schema");

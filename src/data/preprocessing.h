@@ -5,7 +5,8 @@
 //                (schema.h); missing -> 0 (the mean)
 //   categorical  one-hot over the schema's categories; missing or unseen -> all zeros. If the model
 //                embeds categories, a code: 1 + the category's index; missing or unseen -> 0
-//   text         unchanged tokens: rows truncated or padded at ingest, or windows of a stream
+//   text         unchanged tokens: rows truncated or padded at ingest, windows of a stream, or rows
+//                of documents
 //   image        (x / 255 - mean[c]) / std[c] for U8, (x - mean[c]) / std[c] for F32, with the
 //                mean and deviation of the training rows or, for U8, of a fixed scale
 //   target       unchanged classes; numeric targets are standardized, predictions are mapped back
@@ -33,7 +34,7 @@ struct Preprocessing {
   std::vector<double> image_mean, image_std;  // by channel
   double image_scale = 1;                     // 1/255 for U8
   double target_mean = 0, target_std = 1;
-  int64_t context_length = 0;   // tokens per sample of a stream
+  int64_t context_length = 0;   // tokens per sample of a language model
   bool category_codes = false;  // categories of a table are codes instead of one-hot vectors
 
   bool operator==(const Preprocessing&) const = default;
@@ -76,7 +77,9 @@ class RowTransform {
   /// Returns true if samples are tokens.
   bool text() const { return text_; }
   /// Returns true if samples are windows of a stream of tokens.
-  bool stream() const { return p_.context_length > 0; }
+  bool stream() const { return p_.context_length > 0 && !documents_; }
+  /// Returns true if samples are rows of documents (src/data/load/packing.h).
+  bool documents() const { return documents_; }
   /// For text: copies the input_size() tokens of row `row`, or of a stream those from token `row`
   /// on.
   void copy_tokens(const Partition& partition, int64_t row, int32_t* out) const;
@@ -115,6 +118,7 @@ class RowTransform {
   Preprocessing p_;
   bool image_ = false;
   bool text_ = false;
+  bool documents_ = false;
   int64_t input_size_ = 0;
   int64_t channels_ = 0;
   int64_t pixels_ = 0;           // per channel

@@ -176,6 +176,17 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
     if (Status s = read_pretrained(fields, text); !s.ok()) return std::move(s).error();
     return text;
   }
+  std::optional<int64_t> end_token;
+  if (fields.has("end_token")) end_token = fields.integer("end_token", 1, 2 * kVocabularyMax);
+  const auto add_end_token = [&]() -> Status {
+    if (!end_token) return {};
+    if (*end_token != text.vocabulary_size()) {
+      return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid,
+                        "schema: text: end_token: expected the id behind the pieces");
+    }
+    text.end_token = static_cast<int32_t>(*end_token);
+    return {};
+  };
   if (kind && is_subword(*kind)) {
     std::optional<std::string> model = base64_decode(fields.text("model"));
     if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
@@ -186,6 +197,7 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
       return make_error(ErrorCode::kInvalidArgument, kSchemaInvalid,
                         "schema: text: model: " + s.error().message);
     }
+    if (Status s = add_end_token(); !s.ok()) return std::move(s).error();
     return text;
   }
   if (!text.unicode_version().empty() && fields.text("unicode") != text.unicode_version()) {
@@ -202,6 +214,7 @@ Result<TextSchema> text_from_json(const nlohmann::json& json) {
                   " different pieces of the tokenizer, and none for bytes");
   }
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
+  if (Status s = add_end_token(); !s.ok()) return std::move(s).error();
   return text;
 }
 
@@ -313,10 +326,11 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
     result.input = image;
     result.bytes = image_dtype == DType::kU8;
   } else if (kind == Kind::kText) {
-    TRAINYARD_CHECK(!stream() || context_length > 0, "a stream without a context length");
-    result.input = Shape{stream() ? context_length : text.max_length};
+    TRAINYARD_CHECK(!next_token() || context_length > 0, "tokens without a context length");
+    result.input = Shape{next_token() ? context_length : text.max_length};
     result.vocabulary = text.vocabulary_size();
-    result.padding = text.padding_id();
+    result.documents = documents.has_value();
+    result.padding = result.documents ? -1 : text.padding_id();
   } else {
     int64_t features = 0;
     for (const ColumnSchema& c : columns) {
@@ -334,6 +348,7 @@ ModelInterface DatasetSchema::interface(int64_t context_length) const {
       result.target = TargetForm::kClass;
       result.outputs = std::ssize(target.classes);
       if (statistics) result.class_counts = statistics->classes;
+      if (result.outputs <= kNamedClassesMax) result.class_names = target.classes;
       break;
     case TargetSchema::Kind::kNumeric:
       result.target = TargetForm::kNumeric;
@@ -388,7 +403,9 @@ nlohmann::json DatasetSchema::to_json() const {
       json["text"]["pieces"] = text.pieces;
     }
     if (!text.unicode_version().empty()) json["text"]["unicode"] = text.unicode_version();
+    if (text.end_token >= 0) json["text"]["end_token"] = text.end_token;
   }
+  if (documents) json["documents"] = documents_to_json(*documents);
   json["target"] = {{"name", target.name}};
   if (target.kind == TargetSchema::Kind::kClass) {
     json["target"]["kind"] = "class";
@@ -424,6 +441,9 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   } else if (kind == "text") {
     schema.kind = Kind::kText;
     ASSIGN_OR_RETURN(schema.text, text_from_json(fields.child("text")));
+    if (fields.has("documents")) {
+      ASSIGN_OR_RETURN(schema.documents, documents_from_json(fields.child("documents")));
+    }
   } else if (kind != "tabular") {
     fields.refuse("kind: expected tabular, image or text");
   }
@@ -458,9 +478,14 @@ Result<DatasetSchema> DatasetSchema::from_json(const nlohmann::json& json) {
   const auto texts =
       std::ranges::count(schema.columns, ColumnSchema::Kind::kText, &ColumnSchema::kind);
   if (texts != (schema.kind == Kind::kText ? std::ssize(schema.columns) : 0) ||
-      schema.stream() != (schema.target.kind == TargetSchema::Kind::kNextToken) ||
-      (schema.kind == Kind::kText && schema.stream() != schema.columns.empty())) {
+      (schema.stream() || schema.documents) != schema.next_token() ||
+      (schema.kind == Kind::kText && schema.next_token() != schema.columns.empty())) {
     return refuse("columns and target do not fit the kind");
+  }
+  if (schema.documents &&
+      (!schema.text.stream() || schema.documents->train.documents() != schema.train_rows ||
+       schema.documents->test.documents() != schema.test_rows)) {
+    return refuse("the lengths are those of other documents");
   }
   int64_t features = 0;
   for (const ColumnSchema& c : schema.columns) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/result.h"
+#include "src/data/documents_schema.h"
 #include "src/data/image/image_resize.h"
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
@@ -87,17 +88,18 @@ struct SplitColumns {
 
 struct DatasetSchema {
   enum class Kind : uint8_t { kTabular, kImage, kText } kind = Kind::kTabular;
-  std::vector<ColumnSchema> columns;      // features in file order, without the target
-  TextSchema text;                        // kText: rows of tokens, or one stream of tokens
-  Shape image;                            // kImage: [C, H, W]
-  DType image_dtype = DType::kU8;         // kImage: U8 (0..255) or F32
+  std::vector<ColumnSchema> columns;         // features in file order, without the target
+  TextSchema text;                           // kText: rows of tokens, one stream, or documents
+  std::optional<DocumentsSchema> documents;  // kText: the tokens are those of documents
+  Shape image;                               // kImage: [C, H, W]
+  DType image_dtype = DType::kU8;            // kImage: U8 (0..255) or F32
   int64_t image_bits = 8;                 // kImage: 16 if gray image files of 16 bits are numbers
   ResizeMode resize = ResizeMode::kNone;  // kImage: how files of other sizes are resized to [H, W]
   int64_t skipped_files = 0;              // files of a folder that are not rows
   int64_t skipped_rows = 0;               // rows of tables that have no target
   TargetSchema target;
-  int64_t train_rows = 0;  // rows, or tokens of a stream
-  int64_t test_rows = 0;   // rows or tokens of the test set, which is never trained on
+  int64_t train_rows = 0;                       // rows, tokens of a stream, or documents
+  int64_t test_rows = 0;                        // those of the test set, which is never trained on
   std::optional<DatasetStatistics> statistics;  // nullopt in schemas of older versions
   std::vector<DataWarning> warnings;            // of the dataset; empty in a model's schema
   SplitColumns split;                           // of the dataset; empty in a model's schema
@@ -115,10 +117,12 @@ struct DatasetSchema {
   int64_t categorical_columns() const;
   /// Returns the offset of each numeric column.
   std::vector<double> numeric_offsets() const;
-  /// Returns true for a language model's text: one stream of tokens, whose windows are the samples.
-  bool stream() const { return kind == Kind::kText && text.stream(); }
+  /// Returns true for data of language models, which predict each token from those before it.
+  bool next_token() const { return target.kind == TargetSchema::Kind::kNextToken; }
+  /// Returns true for one stream of tokens, whose windows are the samples.
+  bool stream() const { return kind == Kind::kText && text.stream() && !documents; }
   /// Returns the shape of preprocessed samples, and the outputs that the target requires.
-  /// `context_length` is the number of tokens of a stream's samples, which the job decides;
+  /// `context_length` is the number of tokens of a language model's samples, which the job decides;
   /// otherwise it is ignored.
   ModelInterface interface(int64_t context_length = 0) const;
   nlohmann::json to_json() const;

@@ -209,9 +209,26 @@ DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& rows) {
       s.channels.push_back(measure_channel(train.image_f32, schema.image, c));
     }
   }
-  if (schema.kind == DatasetSchema::Kind::kText && !schema.stream()) {
+  if (schema.documents) {
+    s.tokens_per_row = measure_lengths(schema.documents->train);
+  } else if (schema.kind == DatasetSchema::Kind::kText && !schema.stream()) {
     s.tokens_per_row = measure_lengths(schema.text, train);
   }
+  return s;
+}
+
+NumberStatistics measure_lengths(const DocumentCounts& documents) {
+  if (documents.lengths.empty()) return {};
+  const auto n = static_cast<double>(documents.documents());
+  NumberStatistics s{static_cast<double>(documents.lengths.begin()->first),
+                     static_cast<double>(documents.longest()),
+                     static_cast<double>(documents.tokens()) / n};
+  double squares = 0;
+  for (const auto& [length, count] : documents.lengths) {
+    const double off = static_cast<double>(length) - s.mean;
+    squares += off * off * static_cast<double>(count);
+  }
+  s.std = std::sqrt(squares / n);
   return s;
 }
 

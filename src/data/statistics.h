@@ -16,6 +16,9 @@ NumberStatistics minus_offset(NumberStatistics s, double offset);
 /// The statistics are in the columns' own units, whatever their offsets.
 DatasetStatistics measure(const DatasetSchema& schema, const TypedRows& train);
 
+/// Returns statistics of the documents' lengths.
+NumberStatistics measure_lengths(const DocumentCounts& documents);
+
 nlohmann::json statistics_to_json(const DatasetStatistics& s);
 /// Refusal: DATASET_INVALID, also if the statistics do not fit `schema`.
 Result<DatasetStatistics> statistics_from_json(const nlohmann::json& json,

@@ -9,6 +9,8 @@ Partition TypedRows::view() const {
   p.target_numeric = target_numeric;
   p.group = group;
   p.time = time;
+  p.counted = counted;
+  p.starts = starts;
   return p;
 }
 

@@ -27,6 +27,8 @@ struct TypedRows : RawRows {
   std::vector<int32_t> target_class;
   std::vector<float> target_numeric;
   std::vector<int32_t> group, time;  // only of training rows (Partition)
+  std::vector<uint8_t> counted;      // of documents
+  std::vector<int64_t> starts;
   Partition view() const;
 };
 
@@ -54,6 +56,15 @@ void visit_arrays(const DatasetSchema& schema, const std::string& prefix, Partit
     } else {
       visit(prefix + ".image", TensorType{{n, i[0], i[1], i[2]}, DType::kF32}, p.image_f32);
     }
+  }
+  if (schema.documents) {
+    const DocumentCounts& documents =
+        prefix == "train" ? schema.documents->train : schema.documents->test;
+    const Shape tokens{documents.tokens()};
+    visit(prefix + ".tokens", TensorType{tokens, DType::kI32}, p.tokens);
+    visit(prefix + ".counted", TensorType{tokens, DType::kU8}, p.counted);
+    visit(prefix + ".starts", TensorType{{n + 1}, DType::kI64}, p.starts);
+    return;
   }
   if (schema.kind == DatasetSchema::Kind::kText) {
     const Shape tokens = schema.stream() ? Shape{n} : Shape{n, schema.text.max_length};

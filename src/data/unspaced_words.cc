@@ -1,6 +1,7 @@
 #include "src/data/unspaced_words.h"
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "src/base/text.h"
@@ -26,7 +27,7 @@ std::optional<DataWarning> find_unspaced_words(const TextSchema& text, const Typ
   const double share = static_cast<double>(single) / static_cast<double>(words);
   if (share < kShareMin) return std::nullopt;
   return DataWarning{
-      "WORDS_WITHOUT_SPACES",
+      std::string(kWordsWithoutSpaces),
       {},
       single,
       std::to_string(std::lround(share * 100)) +

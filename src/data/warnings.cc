@@ -14,6 +14,7 @@
 #include "src/data/table/csv_cell.h"
 #include "src/data/table/date.h"
 #include "src/data/target_leak.h"
+#include "src/data/text/word_count.h"
 #include "src/data/unspaced_words.h"
 
 namespace trainyard {
@@ -240,6 +241,7 @@ std::vector<DataWarning> find_warnings(const DatasetSchema& schema, const Datase
                                        const TypedRows& train, const TypedRows& test,
                                        std::string_view options) {
   std::vector<DataWarning> warnings;
+  if (schema.documents) return warnings;  // their reader has found them
   if (schema.kind == DatasetSchema::Kind::kTabular) {
     add_columns(schema, s, train, options, warnings);
     add_leaks(schema, s, train, options, warnings);

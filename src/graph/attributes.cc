@@ -28,6 +28,10 @@ std::string text_of(const Attribute& value) {
   if (const auto* numbers = std::get_if<std::vector<double>>(&value)) {
     return list_of(*numbers, [](double v) { return text_of(v); });
   }
+  if (const auto* named = std::get_if<NamedNumbers>(&value)) {
+    return list_of(*named,
+                   [](const auto& v) { return '"' + v.first + "\": " + text_of(v.second); });
+  }
   if (const auto* named = std::get_if<NamedInts>(&value)) {
     return list_of(*named,
                    [](const auto& v) { return '"' + v.first + "\": " + std::to_string(v.second); });

@@ -11,8 +11,9 @@
 namespace trainyard {
 
 using NamedInts = std::map<std::string, int64_t, std::less<>>;
+using NamedNumbers = std::map<std::string, double, std::less<>>;
 using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>,
-                               std::vector<double>, NamedInts>;
+                               std::vector<double>, NamedInts, NamedNumbers>;
 
 class Attributes {
  public:

@@ -5,6 +5,7 @@
 #include "src/artifact/model_artifact.h"
 #include "src/data/align.h"
 #include "src/data/load/loader.h"
+#include "src/data/load/packing.h"
 #include "src/data/load/windows.h"
 #include "src/inference/inference.h"
 #include "src/inference/predictor.h"
@@ -23,7 +24,10 @@ class InferenceModel final : public BatchModel {
   InferenceModel(Inference& inference, int64_t batch, int64_t row_size)
       : inference_(inference), batch_(batch), row_(static_cast<size_t>(row_size)) {}
   int64_t evaluation_batch() const override { return batch_; }
-  void evaluate(std::span<const std::byte> input) override { inference_.run(input); }
+  void evaluate(std::span<const std::byte> input,
+                std::span<const std::byte> positions = {}) override {
+    inference_.run(input, positions);
+  }
   std::span<const float> evaluation_output(int64_t row) override {
     inference_.read_output(row_, row * std::ssize(row_));
     return row_;
@@ -77,18 +81,24 @@ class LoadedEvaluator final : public ModelEvaluator {
   Result<ModelEvaluation> evaluate(const std::filesystem::path& dataset,
                                    const std::string& partition,
                                    const std::vector<std::string>& metrics) override {
-    ASSIGN_OR_RETURN(const Dataset data, Dataset::open(dataset, false));
+    ASSIGN_OR_RETURN(Dataset data, Dataset::open(dataset, false));
     ModelEvaluation out;
     ASSIGN_OR_RETURN(out.partition, pick_partition(partition, data.schema()));
     const bool test = out.partition == "test";
+    const int64_t context = info_.preprocessing.context_length;
+    if (data.schema().documents) {
+      data.pack(pack_all(data.schema(), data.train(), context, true),
+                pack_all(data.schema(), data.test(), context, true));
+    }
     ASSIGN_OR_RETURN(
         const AlignedRows aligned,
         AlignedRows::align(info_.schema, data.schema(), test ? data.test() : data.train()));
 
     ASSIGN_OR_RETURN(const std::vector<std::string> names,
                      pick_metrics(metrics, objective_.interface));
-    const std::vector<int64_t> rows =
-        all_rows(data.schema(), aligned.view().rows, info_.preprocessing.context_length);
+    const std::vector<int64_t> rows = aligned.view().packed != nullptr
+                                          ? window_starts(0, aligned.view().packed->rows(), 1)
+                                          : all_rows(data.schema(), aligned.view().rows, context);
     if (rows.empty()) {
       return field_error("EVALUATE_ROWS_MISSING", "dataset",
                          "its " + out.partition + " rows do not contain a whole sample");
@@ -117,10 +127,10 @@ Result<std::unique_ptr<ModelEvaluator>> ModelEvaluator::open(const std::filesyst
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(model));
   const ModelInfo& info = loaded.info;
   const int64_t batch =
-      info.schema.stream() ? kWindowsBatch : predict_batch(loaded.objective.interface);
-  ASSIGN_OR_RETURN(BoundProgram bound,
-                   compile_inference(info.model, info.interface(), batch, nullptr, info.precision,
-                                     {}, backend.traits()));
+      info.schema.next_token() ? kWindowsBatch : predict_batch(loaded.objective.interface);
+  const ModelInterface interface = info.schema.interface(info.preprocessing.context_length);
+  ASSIGN_OR_RETURN(BoundProgram bound, compile_inference(info.model, interface, batch, nullptr,
+                                                         info.precision, {}, backend.traits()));
   const int64_t row_size = bound.program.graph.tensor(bound.output).type.shape.elements() / batch;
   ASSIGN_OR_RETURN(std::unique_ptr<Inference> inference,
                    Inference::open(std::move(bound), loaded.weights, backend));

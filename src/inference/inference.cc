@@ -17,7 +17,7 @@ Status write_weights(const SafetensorsFile& weights, Executor& executor) {
 }
 
 Inference::Inference(BoundProgram bound, Backend& backend)
-    : input_(bound.input), output_(bound.output) {
+    : input_(bound.input), positions_(bound.positions), output_(bound.output) {
   const int64_t persistent = bound.program.persistent_bytes;
   const int64_t transient = bound.program.transient_bytes;
   PreparedProgram prepared(std::move(bound.program), backend);
@@ -33,8 +33,9 @@ Result<std::unique_ptr<Inference>> Inference::open(BoundProgram bound,
   return inference;
 }
 
-void Inference::run(std::span<const std::byte> input) {
+void Inference::run(std::span<const std::byte> input, std::span<const std::byte> positions) {
   executor_->write(input_, input);
+  if (positions_ != kNoTensor) executor_->write(positions_, positions);
   executor_->run();
 }
 

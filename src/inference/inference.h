@@ -24,14 +24,15 @@ class Inference {
   static Result<std::unique_ptr<Inference>> open(BoundProgram bound, const SafetensorsFile& weights,
                                                  Backend& backend);
 
-  /// Computes one batch; `input` has the size of the program's input.
-  void run(std::span<const std::byte> input);
+  /// Computes one batch; `input` has the size of the program's input. `positions` are those of rows
+  /// of documents.
+  void run(std::span<const std::byte> input, std::span<const std::byte> positions = {});
   /// Copies part of the output of the last run(), starting at element `first`.
   void read_output(std::span<float> values, int64_t first = 0) const;
 
  private:
   Inference(BoundProgram bound, Backend& backend);
-  TensorId input_, output_;
+  TensorId input_, positions_, output_;
   std::optional<Arena> arena_;
   std::optional<Executor> executor_;
 };

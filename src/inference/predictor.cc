@@ -139,10 +139,10 @@ std::vector<Prediction> Predictor::predict(const RawRows& rows) {
 Result<std::unique_ptr<Predictor>> Predictor::open(const std::filesystem::path& folder,
                                                    Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
-  if (loaded.info.schema.stream()) {
+  if (loaded.info.schema.next_token()) {
     return make_error(
         ErrorCode::kFailedPrecondition, "PREDICT_UNSUPPORTED",
-        "the model continues textand cannot predict rows; generate text with it instead");
+        "the model continues text and cannot predict rows; generate text with it instead");
   }
   ASSIGN_OR_RETURN(BoundProgram bound,
                    compile_inference(loaded.info.model, loaded.info.interface(),

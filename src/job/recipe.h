@@ -67,7 +67,8 @@ struct InitialWeights {
 };
 template <FieldsOf<InitialWeights> Spec>
 void visit_fields(Spec& spec, auto&& visit) {
-  [[maybe_unused]] auto& [source, rename, include, exclude, skip_mismatched, partial, tensors] = spec;
+  [[maybe_unused]] auto& [source, rename, include, exclude, skip_mismatched, partial, tensors] =
+      spec;
   visit("source", source);
   visit("rename", rename);
   visit("include", include);
@@ -101,7 +102,10 @@ struct Recipe {
   std::string split_group, split_time;  // columns by which rows are held out; empty: none
   int64_t split_folds = 0;              // the validation rows are one of so many parts; 0: a share
   int64_t split_fold = 0;               // this part, from 1
-  int64_t context_length = 0;           // tokens per sample of a text; 0: kContextLengthDefault
+  // Tokens per sample of a text or row of documents; 0: kContextLengthDefault, and for documents
+  // default_context_length().
+  int64_t context_length = 0;
+  bool packing = true;  // of documents: several share a row
   // The scale of pixels (src/data/pixel_scales.h).
   std::string normalize = std::string(kScaleOfDataset);
   int64_t evaluate_every_steps = 0;          // 0: at the end of each epoch
@@ -131,11 +135,11 @@ struct Recipe {
   LoraSpec lora;                               // rank 0: no LoRA
   // How parameters that are not trained are stored (frozen_storage_names()).
   std::string frozen_storage = std::string(kFrozenAsInFile);
-  std::vector<std::string> metrics;            // in addition to the usual ones (src/job/metrics.h)
+  std::vector<std::string> metrics;  // in addition to the usual ones (src/job/metrics.h)
 
   bool holds_out_rows() const { return validation_split > 0 || split_folds > 0; }
   SplitRule split_rule() const {
-    return {validation_split, seed, split_group, split_time, split_folds, split_fold};
+    return {validation_split, seed, split_group, split_time, split_folds, split_fold, packing};
   }
   int64_t micro_batch() const { return batch_size / accumulate_steps; }
 };
@@ -166,8 +170,11 @@ inline const std::vector<FieldRow<Recipe>>& field_rows(const Recipe&) {
        from_to(1, kFoldsMax), kOffAtZero},
       {"context_length", &S::context_length,
        "A sample of one text has this many tokens, by default " +
-           std::to_string(kContextLengthDefault) + ".",
+           std::to_string(kContextLengthDefault) +
+           ", or a row of documents, by default 1024 or the length of the longest.",
        from_to(1, kContextLengthMax), kOffAtZero},
+      {"packing", &S::packing,
+       "Several documents share a row; without it, each has a row of its own, which is padded."},
       {"normalize",
        &S::normalize,
        "Pixels are standardized by the training images or by ImageNet's mean and deviation, or "

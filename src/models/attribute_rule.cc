@@ -55,6 +55,8 @@ std::string_view expected_type(Kind kind) {
       return "a list of whole numbers";
     case Kind::kNumbers:
       return "a list of numbers";
+    case Kind::kNamedNumbers:
+      return "a list of numbers, or numbers by name";
     case Kind::kWidths:
       return "a whole number or whole numbers by name";
   }
@@ -115,6 +117,18 @@ Problem check_list(const AttributeRule& rule, const std::vector<T>& values) {
   return {};
 }
 
+// Checks numbers by name. The problem names the entry at fault.
+template <typename Named>
+Problem check_named(const AttributeRule& rule, const Named& named) {
+  for (const auto& [name, number] : named) {
+    Problem p = check_number(rule, static_cast<double>(number));
+    if (p.reason.empty()) continue;
+    p.name = name;
+    return p;
+  }
+  return {};
+}
+
 Problem check_value(const AttributeRule& rule, const Attribute& value) {
   const auto* number = std::get_if<int64_t>(&value);
   const auto* text = std::get_if<std::string>(&value);
@@ -135,10 +149,15 @@ Problem check_value(const AttributeRule& rule, const Attribute& value) {
       const auto* list = std::get_if<std::vector<int64_t>>(&value);
       return list ? check_list(rule, *list) : type_problem(rule);
     }
-    case Kind::kNumbers: {
+    case Kind::kNumbers:
+    case Kind::kNamedNumbers: {
       if (text != nullptr && !rule.choices.empty()) return check_choice(rule, *text);
       if (const auto* integers = std::get_if<std::vector<int64_t>>(&value)) {
         return check_list(rule, *integers);
+      }
+      if (rule.kind == Kind::kNamedNumbers) {
+        if (const auto* named = std::get_if<NamedInts>(&value)) return check_named(rule, *named);
+        if (const auto* named = std::get_if<NamedNumbers>(&value)) return check_named(rule, *named);
       }
       const auto* list = std::get_if<std::vector<double>>(&value);
       return list ? check_list(rule, *list) : type_problem(rule);
@@ -147,14 +166,7 @@ Problem check_value(const AttributeRule& rule, const Attribute& value) {
       if (text != nullptr) return check_choice(rule, *text);
       if (number) return check_number(rule, static_cast<double>(*number));
       const auto* named = std::get_if<NamedInts>(&value);
-      if (named == nullptr) return type_problem(rule);
-      for (const auto& [name, width] : *named) {
-        Problem p = check_number(rule, static_cast<double>(width));
-        if (p.reason.empty()) continue;
-        p.name = name;
-        return p;
-      }
-      return {};
+      return named != nullptr ? check_named(rule, *named) : type_problem(rule);
     }
   }
   return {};

@@ -18,9 +18,10 @@ struct AttributeRule {
     kFloat,  // also accepts an integer
     kBool,   // an integer attribute, 0 or 1
     kText,
-    kDims,     // a list of integers; a single integer counts as a list of one
-    kNumbers,  // a list of numbers, or one of `choices`
-    kWidths,   // an integer for all names, integers by name, or one of `choices`
+    kDims,          // a list of integers; a single integer counts as a list of one
+    kNumbers,       // a list of numbers, or one of `choices`
+    kNamedNumbers,  // a list of numbers, numbers by name, or one of `choices`
+    kWidths,        // an integer for all names, integers by name, or one of `choices`
   } kind = Kind::kInt;
   std::string_view name;
   bool required = false;

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cmath>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "src/models/model_spec.h"
@@ -31,5 +33,10 @@ inline double lora_scale(const LoraSpec& lora) {
 /// "all-linear" (or "all_linear"), which is every layer but the last; or as one of PEFT's names of
 /// the modules of a transformer, such as q_proj for the layers h0_q, h1_q, ...
 bool is_lora_target(std::string_view target, std::string_view layer, bool is_last);
+
+/// Returns the target that means the same as an entry of PEFT's target_modules: the name of a
+/// module in each layer of a transformer ("q_proj"), "all-linear", or the name of one module,
+/// "model.layers.0.self_attn.q_proj" for "h0_q". nullopt if it is none of them.
+std::optional<std::string> lora_target_of(std::string_view module);
 
 }  // namespace trainyard

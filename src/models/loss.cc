@@ -1,8 +1,12 @@
 #include "src/models/loss.h"
 
 #include <algorithm>
+#include <optional>
+#include <ranges>
 
+#include "src/base/join.h"
 #include "src/base/text.h"
+#include "src/base/unicode.h"
 #include "src/models/preset.h"
 
 namespace trainyard {
@@ -150,6 +154,58 @@ bool balance_weights(Attributes& attributes, const std::string& path, const Mode
   return true;
 }
 
+// Replaces weights by class by a list, in which classes that are not named have the weight 1.
+// Returns false if that is impossible.
+template <typename Named>
+bool list_weights(const Named& named, Attributes& attributes, const std::string& path,
+                  const ModelInterface& data, Violations& violations) {
+  const std::string field = path + ".class_weights";
+  const std::vector<std::string>& classes = data.class_names;
+  if (classes.empty()) {
+    violations.add("FIELD_UNSUPPORTED", field,
+                   data.target == kNextToken
+                       ? "names classes, but text has none, expected a list of numbers"
+                       : "names classes, which needs a dataset of at most " +
+                             std::to_string(kNamedClassesMax) +
+                             " classes, expected a list of numbers");
+    return false;
+  }
+  std::vector<double> weights(classes.size(), 1);
+  constexpr size_t kSuggestedMax = 4;  // the search for a similar class is slow
+  const size_t before = violations.count();
+  for (const auto& [name, weight] : named) {
+    const auto at = std::ranges::find(classes, nfc(name));
+    if (at != classes.end()) {
+      weights[static_cast<size_t>(at - classes.begin())] = static_cast<double>(weight);
+      continue;
+    }
+    const std::optional<std::string> near =
+        violations.count() - before < kSuggestedMax ? nearest_name(name, classes) : std::nullopt;
+    violations.add(
+        "FIELD_UNSUPPORTED", field,
+        quoted_value(name) + " is not a class of the dataset, " +
+            (near ? "did you mean " + quoted_value(*near) + "?"
+                  : "expected " + first_names(classes | std::views::transform(&quoted_value))));
+  }
+  if (violations.count() > before) return false;
+  attributes.set("class_weights", std::move(weights));
+  return true;
+}
+
+// Replaces class weights that are not a list by one. Returns false if that is impossible.
+bool resolve_weights(Attributes& attributes, const std::string& path, const ModelInterface& data,
+                     Violations& violations) {
+  const Attribute* given = attributes.find("class_weights");
+  if (given == nullptr) return true;
+  if (const auto* whole = std::get_if<NamedInts>(given)) {
+    return list_weights(NamedInts(*whole), attributes, path, data, violations);
+  }
+  if (const auto* numbers = std::get_if<NamedNumbers>(given)) {
+    return list_weights(NamedNumbers(*numbers), attributes, path, data, violations);
+  }
+  return balance_weights(attributes, path, data, violations);
+}
+
 // Returns the data's interface with the target that the spec selects.
 ModelInterface choose_target(const ModelSpec& spec, ModelInterface data, Violations& violations) {
   const PresetKind* preset = find_preset_kind(spec.preset);
@@ -239,7 +295,7 @@ ModelInterface choose_vocabulary(const ModelSpec& spec, ModelInterface data,
 
 const std::vector<LossKind>& loss_kinds() {
   AttributeRule weights;
-  weights.kind = AttributeRule::Kind::kNumbers;
+  weights.kind = AttributeRule::Kind::kNamedNumbers;
   weights.name = "class_weights";
   weights.choices = {"balanced"};
   weights.max = kFactorMax;
@@ -303,7 +359,7 @@ Result<Objective> find_objective(const ModelSpec& spec, const ModelInterface& da
     check_attributes(kind->attributes, objective.attributes, path, path, violations);
     // The class checks need attributes of the right type.
     if (kind->classes && violations.count() == before &&
-        balance_weights(objective.attributes, path, objective.interface, violations)) {
+        resolve_weights(objective.attributes, path, objective.interface, violations)) {
       check_classes(objective.attributes, path, objective.interface.outputs, violations);
     }
     // The model outputs the score of the second class; the score of the first class is 0.

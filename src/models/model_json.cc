@@ -26,12 +26,14 @@ Result<Attributes> attributes_from_json(const Json& json) {
     } else if (value.is_string()) {
       attributes.set(name, value.get<std::string>());
     } else if (value.is_object()) {
-      NamedInts named;
-      for (const auto& [key, entry] : value.items()) {
-        if (!entry.is_number_integer()) return invalid("attributes by name hold whole numbers");
-        named[key] = entry.get<int64_t>();
+      const auto all = [&](auto predicate) { return std::ranges::all_of(value, predicate); };
+      if (all([](const Json& entry) { return entry.is_number_integer(); })) {
+        attributes.set(name, value.get<NamedInts>());
+      } else if (all([](const Json& entry) { return entry.is_number(); })) {
+        attributes.set(name, value.get<NamedNumbers>());
+      } else {
+        return invalid("attributes by name hold numbers");
       }
-      attributes.set(name, std::move(named));
     } else if (value.is_array()) {
       const Json& list = value;
       const auto all = [&](auto predicate) { return std::ranges::all_of(list, predicate); };

@@ -117,6 +117,9 @@ struct CategoricalColumn {
   bool operator==(const CategoricalColumn&) const = default;
 };
 
+/// With more classes than this, an interface does not have their names.
+inline constexpr int64_t kNamedClassesMax = 65536;
+
 /// The shape of one input sample and of one target of a dataset.
 struct ModelInterface {
   Shape input;             // [F] or [C, H, W] numbers, or [T] tokens
@@ -131,7 +134,8 @@ struct ModelInterface {
   // true: each categorical column is one number, 0 for a missing or unknown category, else 1 + the
   // category's index. false: one number per category (one-hot).
   bool category_codes = false;
-  std::vector<int64_t> class_counts = {};  // training rows of each class; empty: unknown
+  std::vector<int64_t> class_counts = {};     // training rows of each class; empty: unknown
+  std::vector<std::string> class_names = {};  // empty: none, or too many
   // Only with tokens: a row holds several documents one after the other, which do not see each
   // other (Model::positions). Padding behind the last one has positions 0 and target -1.
   bool documents = false;

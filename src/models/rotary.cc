@@ -59,7 +59,66 @@ void scale_yarn(std::vector<float>& frequencies, const std::vector<float>& power
   }
 }
 
+/// The settings that each scaling reads, besides theta.
+struct ScalingSettings {
+  std::string_view kind;
+  std::vector<std::string_view> required, optional;
+};
+const std::vector<ScalingSettings>& scaling_settings() {
+  static const std::vector<ScalingSettings> settings = {
+      {"none", {}, {}},
+      {"linear", {"factor"}, {}},
+      {"llama3", {"factor", "low_freq_factor", "high_freq_factor", "original_positions"}, {}},
+      {"yarn",
+       {"factor", "original_positions"},
+       {"attention_factor", "beta_fast", "beta_slow", "truncate"}}};
+  return settings;
+}
+
 }  // namespace
+
+RotaryScaling rotary_scaling(const Attributes& a) {
+  RotaryScaling s;
+  s.kind = a.get_string("scaling", s.kind);
+  s.factor = a.get_float("factor", s.factor);
+  s.low_freq_factor = a.get_float("low_freq_factor", s.low_freq_factor);
+  s.high_freq_factor = a.get_float("high_freq_factor", s.high_freq_factor);
+  s.beta_fast = a.get_float("beta_fast", s.beta_fast);
+  s.beta_slow = a.get_float("beta_slow", s.beta_slow);
+  s.truncate = a.get_int("truncate", 1) != 0;
+  if (a.find("attention_factor") != nullptr)
+    s.attention_factor = a.get_float("attention_factor", 1);
+  s.original_positions = a.get_int("original_positions", 0);
+  return s;
+}
+
+std::optional<RotaryProblem> find_scaling_problem(const Attributes& attributes,
+                                                  const std::string& prefix) {
+  const std::string setting = prefix + "scaling";
+  const std::string kind = attributes.get_string(setting, "none");
+  const ScalingSettings& use = *std::ranges::find(scaling_settings(), kind, &ScalingSettings::kind);
+  for (const std::string name :
+       {"factor", "low_freq_factor", "high_freq_factor", "original_positions", "attention_factor",
+        "beta_fast", "beta_slow", "truncate"}) {
+    const bool given = attributes.find(prefix + name) != nullptr;
+    const bool required = std::ranges::find(use.required, name) != use.required.end();
+    if (required && !given) {
+      return RotaryProblem{"FIELD_REQUIRED", prefix + name,
+                           "is required with " + setting + ": " + kind};
+    }
+    if (given && !required && std::ranges::find(use.optional, name) == use.optional.end()) {
+      return RotaryProblem{"FIELD_UNUSED", prefix + name,
+                           "has no effect with " + setting + ": " + kind + "; remove it"};
+    }
+  }
+  const std::string low = prefix + "low_freq_factor";
+  if (kind == "llama3" &&
+      attributes.get_float(low, 0) >= attributes.get_float(prefix + "high_freq_factor", 0)) {
+    return RotaryProblem{"FIELD_OUT_OF_RANGE", low,
+                         "is not below " + prefix + "high_freq_factor, expected less"};
+  }
+  return std::nullopt;
+}
 
 RotaryFrequencies rotary_frequencies(int64_t dim, double theta, const RotaryScaling& scaling) {
   const std::vector<float> powers = powers_of(dim, theta);

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "src/graph/attributes.h"
+
 namespace trainyard {
 
 struct RotaryScaling {
@@ -27,6 +29,17 @@ struct RotaryFrequencies {
   std::vector<double> values;  // for each pair, the angle from one position to the next
   double factor = 1;           // of all cosines and sines
 };
+
+/// Reads the attributes `scaling`, `factor`, `low_freq_factor` and so on.
+RotaryScaling rotary_scaling(const Attributes& attributes);
+
+struct RotaryProblem {
+  std::string reason, attribute, description;
+};
+/// Finds a setting that the scaling needs but that is not given, or that it does not read.
+/// `prefix` precedes the names of all attributes: "rope_".
+std::optional<RotaryProblem> find_scaling_problem(const Attributes& attributes,
+                                                  const std::string& prefix);
 
 /// Returns the frequencies of `dim` numbers of a head (an even number): theta^(-2j / dim), scaled.
 /// Computed in F32, as transformers does, because at a position of 100,000 an angle is 100,000

@@ -85,9 +85,9 @@ Result<Reduction> reduction_of(const NodeImport& n, const Constant& c) {
   ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 1));
   Ints all(c.dims.size());
   std::iota(all.begin(), all.end(), 0);
-  if (given && given->empty() && n.get_int("noop_with_empty_axes", 0) != 0) all.clear();
-  ASSIGN_OR_RETURN(const Ints axes,
-                   n.axes(given && !given->empty() ? *given : all, std::ssize(c.dims)));
+  const bool none = !given || given->empty();
+  if (none && n.get_int("noop_with_empty_axes", 0) != 0) all.clear();
+  ASSIGN_OR_RETURN(const Ints axes, n.axes(none ? all : *given, std::ssize(c.dims)));
   Reduction r;
   r.kept = c.dims;
   for (const int64_t axis : axes) {

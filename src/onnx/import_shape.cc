@@ -256,16 +256,19 @@ Status import_tile(NodeImport& n) {
 Status import_reduce(NodeImport& n) {
   ASSIGN_OR_RETURN(const auto given, n.ints_of("axes", 1));
   ASSIGN_OR_RETURN(View x, n.view(0));
-  if ((!given || given->empty()) && n.get_int("noop_with_empty_axes", 0) != 0) return n.give(x);
-  Ints all(x.dims.size());
-  std::iota(all.begin(), all.end(), 0);
-  ASSIGN_OR_RETURN(const Ints axes, n.axes(given && !given->empty() ? *given : all, x.rank()));
+  // Without axes it reduces over all of them, or, if it says so, over none: then each element is a
+  // sum of its own, and its absolute value or square is still taken.
+  const bool none = (!given || given->empty()) && n.get_int("noop_with_empty_axes", 0) != 0;
   std::string op(n.op());
-  if (op == "ReduceL1") {
+  if (op == "ReduceL1" || (op == "ReduceL2" && none)) {
     ASSIGN_OR_RETURN(x, n.importer().unary("Abs", {}, x));
   } else if (op == "ReduceSumSquare") {
     ASSIGN_OR_RETURN(x, n.importer().binary("Mul", x, x));
   }
+  if (none) return n.give(x);
+  Ints all(x.dims.size());
+  std::iota(all.begin(), all.end(), 0);
+  ASSIGN_OR_RETURN(const Ints axes, n.axes(given && !given->empty() ? *given : all, x.rank()));
   if (op == "ReduceL1" || op == "ReduceSumSquare") op = "ReduceSum";
   ASSIGN_OR_RETURN(const Importer::Canonical c, n.importer().canonical(x));
   Ints at;

@@ -128,15 +128,15 @@ std::string write_raw_number(GraphWriter& onnx, const ColumnSchema& column) {
 InputNames write_tokens(GraphWriter& onnx, const DatasetSchema& schema, const Preprocessing& p) {
   const int64_t length = schema.interface(p.context_length).input[0];
   onnx.add_input("tokens", DType::kI64, {kBatch, length},
-                 schema.stream() ? "ids of successive tokens, see 'text'"
-                                 : "ids of the tokens of a row, cut and padded, see 'text'");
+                 schema.next_token() ? "ids of successive tokens, see 'text'"
+                                     : "ids of the tokens of a row, cut and padded, see 'text'");
   return {"tokens", "tokens"};
 }
 
 Json text_metadata(const DatasetSchema& schema, const Preprocessing& p) {
   const TextSchema& text = schema.text;
   Json json = {{"tokenizer", name_of(text.tokenizer)},
-               {"length", schema.stream() ? p.context_length : text.max_length},
+               {"length", schema.next_token() ? p.context_length : text.max_length},
                {"vocabulary_size", text.vocabulary_size()},
                {"first_piece_id", text.first_piece_id()},
                {"pieces", text.pieces}};
@@ -340,7 +340,7 @@ std::map<std::string, std::string> interface_metadata(const Objective& objective
   if (objective.interface.target != TargetForm::kInput && !schema.target.name.empty()) {
     metadata["target"] = schema.target.name;
   }
-  if (!schema.stream() && !raw_rows) metadata["rows"] = dump(rows_metadata(schema));
+  if (!schema.next_token() && !raw_rows) metadata["rows"] = dump(rows_metadata(schema));
   switch (schema.kind) {
     case DatasetSchema::Kind::kText:
       metadata["text"] = dump(text_metadata(schema, p));

@@ -202,6 +202,56 @@ class ReluGemmGrad final : public GemmGrad {
   }
 };
 
+class GemmAdd final : public Gemm {
+ public:
+  std::string_view type() const override { return "GemmAdd"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "w", "b", "c"}, 2, {"transB", kTf32Attribute});
+    ASSIGN_OR_RETURN(const std::vector<TensorType> y, infer_product(check, c));
+    check.require(c.has_input(3), "INPUT_COUNT_INVALID", "c", "this input is required");
+    if (check.ok()) check.same_dtype(3, 0).shape(3, y[0].shape);
+    if (!check.ok()) return check.error();
+    return y;
+  }
+  void differentiate(GradientContext& c) const override { Op::differentiate(c); }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = Gemm::cost(graph, node);
+    cost.flops += graph.tensor(node.outputs[0]).type.shape.elements();
+    return cost;
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 3}};
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    return Op::spread(inputs, outputs);
+  }
+};
+
+class GemmGradAdd final : public GemmGrad {
+ public:
+  std::string_view type() const override { return "GemmGradAdd"; }
+  Result<std::vector<TensorType>> infer(const InferContext& c) const override {
+    OpChecks check(c, {"x", "w", "dy", "c"}, 4, {"transB", kTf32Attribute});
+    ASSIGN_OR_RETURN(std::vector<TensorType> types, infer_gradients(check, c));
+    check.same_dtype(3, 0).same_shape(3, 0);
+    if (!check.ok()) return check.error();
+    return types;
+  }
+  Cost cost(const Graph& graph, const Node& node) const override {
+    Cost cost = GemmGrad::cost(graph, node);
+    cost.flops += graph.tensor(node.inputs[0]).type.shape.elements();
+    return cost;
+  }
+  std::vector<std::pair<int64_t, int64_t>> may_alias(const Node&) const override {
+    return {{0, 3}};
+  }
+  std::optional<std::vector<Spread>> spread(const std::vector<Spread>& inputs,
+                                            size_t outputs) const override {
+    return Op::spread(inputs, outputs);
+  }
+};
+
 }  // namespace
 
 const Op* gemm_op() {
@@ -222,6 +272,14 @@ const Op* gelu_gemm_grad_op() {
 }
 const Op* gemm_relu_op() {
   static const GemmRelu op;
+  return &op;
+}
+const Op* gemm_add_op() {
+  static const GemmAdd op;
+  return &op;
+}
+const Op* gemm_grad_add_op() {
+  static const GemmGradAdd op;
   return &op;
 }
 const Op* relu_gemm_grad_op() {

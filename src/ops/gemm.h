@@ -31,6 +31,12 @@
 // ReluGemmGrad: the gradients of Gemm(relu(pre), w, b), only in graphs for a GPU
 // Inputs      x, which is relu(pre); w; dy; mask of x.    Outputs  as GemmGrad, with dpre in place
 //             of dx.
+//
+// GemmAdd: y = Gemm(x, w, b) + c, only in graphs for a CPU (src/passes/fuse_low_rank.cc)
+// Inputs      x; w; b, optional; c [N, K], whose memory y may take.    Output  y [N, K].
+//
+// GemmGradAdd: the gradients of Gemm(x, w, b), of which c is added to dx, only in graphs for a CPU
+// Inputs      x; w; dy; c [N, F], whose memory dx may take.    Outputs  as GemmGrad.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +59,9 @@ inline bool has_tanh_form(const Node& node) {
 
 const Op* gemm_relu_op();       // "GemmRelu": (x, w, b) -> y, mask
 const Op* relu_gemm_grad_op();  // "ReluGemmGrad": (x, w, dy, mask) -> dpre, dw, db
+const Op* gemm_add_op();       // "GemmAdd": (x, w, b, c) -> y
+const Op* gemm_grad_add_op();  // "GemmGradAdd": (x, w, dy, c) -> dx, dw, db
+
 /// Returns the bytes of the mask of one row of K values; the row is padded to a multiple of 128
 /// bits.
 constexpr int64_t relu_mask_bytes(int64_t K) { return (K + 127) / 128 * 16; }

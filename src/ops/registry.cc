@@ -117,6 +117,8 @@ const std::vector<const Op*>& registry() {
         gelu_gemm_grad_op(),
         gemm_relu_op(),
         relu_gemm_grad_op(),
+        gemm_add_op(),
+        gemm_grad_add_op(),
         conv_relu_op(),
         relu_conv_grad_op(),
         skip_normalization_op(),

@@ -14,7 +14,7 @@ namespace {
 
 class Heads : public NodeEdits {
  public:
-  using NodeEdits::NodeEdits;
+  Heads(Graph& graph, Processor processor) : NodeEdits(graph), processor_(processor) {}
 
   void run() {
     for (size_t k = 0; k < count(); ++k) {
@@ -60,6 +60,8 @@ class Heads : public NodeEdits {
     if (!gemm || !gemm_grad) return;
     const Node &head = node(*gemm), &behind = node(*gemm_grad);
     if (behind.inputs[0] != head.inputs[0] || behind.inputs[1] != head.inputs[1]) return;
+    const bool is_trained = behind.outputs[1] != kNoTensor || behind.outputs[2] != kNoTensor;
+    if (processor_ == Processor::kCpu && is_trained) return;
 
     Node fused = head;
     fused.op = head_loss_op();
@@ -74,10 +76,12 @@ class Heads : public NodeEdits {
     for (const size_t i : absorbed) absorb(i);
     replace(*gemm_grad, std::move(fused));  // at a place where all inputs exist
   }
+
+  const Processor processor_;
 };
 
 }  // namespace
 
-void fuse_head(Graph& graph) { Heads(graph).run(); }
+void fuse_head(Graph& graph, Processor processor) { Heads(graph, processor).run(); }
 
 }  // namespace trainyard

@@ -8,14 +8,17 @@
 // smoothing, class weights and an ignored class. Reshapes between the nodes, to positions and back,
 // are removed. Nodes are only fused if nothing else in the step reads scores, probabilities or
 // loss: the scores of a classifier are read for its accuracy, those of a language model are not. A
-// loss with shares of classes as targets, and KullbackLeiblerDivergence, are not fused. The pass is
-// for GPUs only, so that results on a CPU keep their bits.
+// loss with shares of classes as targets, and KullbackLeiblerDivergence, are not fused. On a CPU
+// the pass fuses only a layer that is not trained: its kernel computes only the rows that count
+// (kernels/head_loss.h), and rounds as an unfused layer of another number of rows would. Results of
+// other models keep their bits on a CPU.
 #pragma once
 
 #include "src/graph/graph.h"
+#include "src/passes/processor.h"
 
 namespace trainyard {
 
-void fuse_head(Graph& graph);
+void fuse_head(Graph& graph, Processor processor);
 
 }  // namespace trainyard

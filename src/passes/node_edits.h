@@ -93,12 +93,12 @@ class NodeInsertions {
 
   /// Inserts a node before node k, after those inserted there earlier. Returns its output.
   TensorId insert_before(size_t k, const std::string& name, const Op& op, TensorId input,
-                         Phase phase) {
-    return insert(before_[k], name, op, input, phase);
+                         Phase phase, Attributes attributes = {}) {
+    return insert(before_[k], name, op, input, phase, std::move(attributes));
   }
   /// Inserts a node before all nodes, after those inserted there earlier. Returns its output.
   TensorId insert_first(const std::string& name, const Op& op, TensorId input, Phase phase) {
-    return insert(first_, name, op, input, phase);
+    return insert(first_, name, op, input, phase, {});
   }
   /// Makes node k read another tensor of the same type.
   void replace_input(size_t k, size_t i, TensorId id) {
@@ -125,8 +125,9 @@ class NodeInsertions {
  private:
   /// Adds a node at the end of the graph, where its input exists; apply() moves it.
   TensorId insert(std::vector<NodeId>& place, const std::string& name, const Op& op, TensorId input,
-                  Phase phase) {
-    place.push_back(graph_.add_node(name, op, {}, {input}, {name}, phase).value());
+                  Phase phase, Attributes attributes) {
+    place.push_back(
+        graph_.add_node(name, op, std::move(attributes), {input}, {name}, phase).value());
     changed_ = true;
     return graph_.node(place.back()).outputs[0];
   }

@@ -8,11 +8,13 @@
 #include "src/passes/fuse.h"
 #include "src/passes/fuse_convolutions.h"
 #include "src/passes/fuse_head.h"
+#include "src/passes/fuse_low_rank.h"
 #include "src/passes/fuse_pools.h"
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/keep_copies.h"
 #include "src/passes/recompute.h"
+#include "src/passes/recompute_gates.h"
 #include "src/passes/simplify.h"
 
 namespace trainyard {
@@ -110,6 +112,9 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
   if (recompute != Recompute::kNone) {
     recompute_activations(graph, recompute);
     check(graph);
+  } else if (passes.fuse) {
+    recompute_gates(graph);
+    check(graph);
   }
   if (passes.fuse) {
     fuse_convolutions(graph);
@@ -118,9 +123,13 @@ void run_passes(Graph& graph, const PassOptions& passes, Recompute recompute, Pr
     check(graph);
     fuse_sums(graph);
     check(graph);
-    if (processor == Processor::kGpu) {
-      fuse_head(graph);
+    fuse_head(graph, processor);
+    check(graph);
+    if (processor == Processor::kCpu) {
+      fuse_low_rank(graph);
       check(graph);
+    }
+    if (processor == Processor::kGpu) {
       fuse_relu_products(graph);
       check(graph);
     }

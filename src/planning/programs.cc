@@ -20,8 +20,10 @@
 #include "src/parallel/sparse_lookup.h"
 #include "src/parallel/split_head.h"
 #include "src/parallel/split_mlp.h"
+#include "src/planning/exchanges.h"
 #include "src/planning/frozen_storage.h"
 #include "src/planning/lora.h"
+#include "src/planning/packed_model.h"
 #include "src/planning/run_warnings.h"
 #include "src/planning/run_work.h"
 #include "src/planning/step_slots.h"
@@ -30,6 +32,19 @@
 namespace trainyard {
 
 namespace {
+
+/// Adds the input by which the losses of a batch's parts become the mean over the counted tokens of
+/// all parts. Returns what the loss is multiplied by: this share, and with it `loss_scale`.
+TensorId add_loss_share(Graph& graph, TensorId loss_scale, BoundProgram& train) {
+  train.loss_share = graph.add_tensor(
+      {"input/loss_share", {{1}, DType::kF32}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
+  if (loss_scale == kNoTensor) return train.loss_share;
+  const NodeId node = graph
+                          .add_node("loss_scale/share", *find_op("Mul"), {},
+                                    {loss_scale, train.loss_share}, {"loss_scale.share"})
+                          .value();
+  return graph.node(node).outputs[0];
+}
 
 TensorId add_index_input(Graph& graph, const std::string& name) {
   return graph.add_tensor({name, {{1}, DType::kI64}, Role::kInput, Layout::kRowMajor, kNoNode, {}});
@@ -220,6 +235,18 @@ PersistentLayout layout_of(const RunPrograms& programs) {
   return layout;
 }
 
+/// Names the tensors of a model that a training program reads and writes.
+void bind(const Model& model, int64_t batch_size, BoundProgram& train) {
+  train.input = model.input;
+  train.positions = model.positions;
+  train.target = model.target;
+  train.step = model.step;
+  train.loss = model.loss;
+  train.output = model.output;
+  train.batch_size = batch_size;
+  train.layers = layer_table(model.graph);
+}
+
 /// Replaces layers that are sampled or split over the ranks.
 Status lay_out(Model& model, const Recipe& recipe, Rank rank, RunPrograms& programs,
                GatheredTables& tables) {
@@ -256,6 +283,9 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   ASSIGN_OR_RETURN(Model model, build_model(spec, interface, options));
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (Status s = check_lora_model(recipe, model, stop); !s.ok()) return std::move(s).error();
+  if (interface.documents && recipe.packing) {
+    if (Status s = check_packed_model(model); !s.ok()) return std::move(s).error();
+  }
   RunPrograms programs;
   GatheredTables tables;
   if (Status s = lay_out(model, recipe, rank, programs, tables); !s.ok()) {
@@ -275,8 +305,11 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
   programs.weight_decay = describe_weight_decay(model.graph, rules);
   const TensorId loss_scale =
       recipe.precision == Precision::kFp16 ? add_loss_scale(model.graph) : kNoTensor;
+  const bool weighs_parts = interface.documents && recipe.accumulate_steps * rank.count > 1;
+  const TensorId seed =
+      weighs_parts ? add_loss_share(model.graph, loss_scale, programs.train) : loss_scale;
   const auto gradients =
-      differentiate_gathered(model.graph, model.loss, frozen, loss_scale, tables, rules);
+      differentiate_gathered(model.graph, model.loss, frozen, seed, tables, rules);
   draw_for_rank(model.graph, rank);
   if (Status s = check_stop(stop); !s.ok()) return s.error();
 
@@ -285,13 +318,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     programs.trained_parameter_count += model.graph.tensor(parameter).whole_type().shape.elements();
   }
   BoundProgram& train = programs.train;
-  train.input = model.input;
-  train.target = model.target;
-  train.step = model.step;
-  train.loss = model.loss;
-  train.output = model.output;
-  train.batch_size = options.batch_size;
-  train.layers = layer_table(model.graph);
+  bind(model, options.batch_size, train);
   const bool accumulates = recipe.accumulate_steps > 1;
   UpdateSources from{gradients, rules, accumulates ? kNoTensor : model.step, loss_scale};
   ParameterGathers gathers;
@@ -302,8 +329,10 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
-  for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
-    model.graph.set_storage(id, storage);
+  if (traits.processor == Processor::kCpu) {  // a GPU's products need operands of one type
+    for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
+      model.graph.set_storage(id, storage);
+    }
   }
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
@@ -345,6 +374,7 @@ BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLa
   compile_options.alignment = traits.alignment;
   BoundProgram bound;
   bound.input = model.input;
+  bound.positions = model.positions;
   bound.output = model.output;
   bound.program = compile(std::move(model.graph), compile_options);
   bound.batch_size = batch_size;
@@ -429,52 +459,9 @@ int64_t exchanges_in(const Program& program) {
 
 namespace {
 
-/// Returns the kind of an exchange, such as "all_reduce", and the axis split over the ranks.
-std::pair<std::string, std::string> kind_of(std::string_view op_type) {
-  if (op_type.starts_with("AllReduce")) return {"all_reduce", ""};
-  if (op_type.starts_with("ReduceScatter")) return {"reduce_scatter", "elements"};
-  if (op_type == "GatherRows") return {"gather_rows", "rows"};
-  if (op_type == "ScatterRows") return {"scatter_rows", "rows"};
-  return {"all_gather", "elements"};
-}
-
-struct ExchangingProgram {
-  const Program& program;
-  int64_t runs = 1;
-  bool computes = true;  // false for updates, whose computation is too short to hide exchanges
-};
-
-std::vector<PlannedExchange> plan_exchanges(const std::vector<ExchangingProgram>& programs,
-                                            int64_t ranks) {
-  std::vector<PlannedExchange> exchanges;
-  for (const auto& [program, runs, computes] : programs) {
-    std::map<std::string_view, int64_t> begun;  // exchanges so far that may overlap, by op
-    for (const NodeId k : program.order) {
-      const Node& node = program.graph.node(k);
-      if (!starts_exchange(node.op->type())) continue;
-      const auto [kind, axis] = kind_of(node.op->type());
-      auto known = std::ranges::find(exchanges, kind, &PlannedExchange::kind);
-      if (known == exchanges.end()) known = exchanges.insert(known, {kind, axis});
-      known->count += runs;
-      // All exchanges of an op but one overlap: after the last one nothing is left to compute.
-      const bool is_beside = computes && !exchanges_rows(node.op->type());
-      if (is_beside && begun[node.op->type()]++ > 0) known->overlapped_count += runs;
-      // The bytes are those of the whole tensor: the output of a gather, else the input.
-      const bool makes = kind == "gather_rows" || (kind == "all_gather" && !node.outputs.empty());
-      for (const TensorId id : makes ? node.outputs : node.inputs) {
-        known->bytes += runs * program.graph.tensor(id).stored_bytes();
-      }
-    }
-  }
-  // Each device sends at least 1 - 1 / ranks of the bytes; an all-reduce has two such exchanges.
-  for (PlannedExchange& e : exchanges) {
-    e.sent_bytes = (e.kind == "all_reduce" ? 2 : 1) * e.bytes * (ranks - 1) / ranks;
-  }
-  return exchanges;
-}
-
 /// Returns the exchanges of a step.
-std::vector<PlannedExchange> plan_exchanges(const RunPrograms& programs, const RunShape& shape) {
+std::vector<PlannedExchange> plan_step_exchanges(const RunPrograms& programs,
+                                                 const RunShape& shape) {
   std::vector<ExchangingProgram> all = {{programs.train.program, shape.micro_batches}};
   if (programs.update.has_value()) all.push_back({programs.update->program, 1, false});
   return plan_exchanges(all, shape.ranks);
@@ -579,7 +566,7 @@ RunPlan describe_run(const RunPrograms& programs, const RunShape& shape, const R
   plan.memory.activation_bytes += transient - train.transient_bytes;
   // Persistent memory that later programs add is counted as optimizer state.
   plan.memory.optimizer_bytes += programs.persistent_bytes() - train.persistent_bytes;
-  plan.exchanges = plan_exchanges(programs, shape);
+  plan.exchanges = plan_step_exchanges(programs, shape);
   if (programs.evaluate.has_value()) {
     plan.evaluation_exchanges = plan_exchanges({{programs.evaluate->program}}, shape.ranks);
   }

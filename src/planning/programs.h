@@ -23,7 +23,11 @@ namespace trainyard {
 /// The tensors of a program that the loop writes and reads, by id in its graph.
 struct ProgramIds {
   TensorId input = kNoTensor;
-  TensorId target = kNoTensor;         // only in training programs
+  TensorId positions = kNoTensor;  // of rows of documents, if a layer reads them
+  TensorId target = kNoTensor;     // only in training programs
+  // Training on documents in several parts: F32 [1], the part's share of the batch's counted tokens
+  // times the number of parts, by which its loss is multiplied before it is differentiated.
+  TensorId loss_share = kNoTensor;
   TensorId step = kNoTensor;           // training, if an op or the optimizer reads the step
   TensorId micro_step = kNoTensor;     // training: the index of the micro-batch in its step
   TensorId gradient_norm = kNoTensor;  // if gradients are clipped by norm or the norm is reported

@@ -221,8 +221,30 @@ void count_windows(const Recipe& r, const DatasetSchema& schema, RunShape& shape
   }
 }
 
+/// Sets the row counts of documents, which share rows.
+void count_documents(const Recipe& r, const DatasetSchema& schema, RunShape& shape) {
+  shape.documents = count_document_rows(schema, shape.context_length, r.split_rule());
+  shape.train_rows = shape.documents.train;
+  shape.validation_rows = shape.documents.validation;
+  shape.test_rows = shape.documents.test;
+}
+
 void check_context(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
                    Violations& violations) {
+  if (!r.packing && !schema.documents) {
+    violations.add("FIELD_UNUSED", "recipe.packing",
+                   "has no effect here: only the rows of dataset.documents are packed; remove it");
+  }
+  if (schema.documents) {
+    shape.context_length = r.context_length > 0 ? std::min(r.context_length, kContextLengthMax)
+                                                : default_context_length(*schema.documents);
+    if (r.context_length == 1) {
+      violations.add("FIELD_OUT_OF_RANGE", "recipe.context_length",
+                     "1 token has no token before it from which it could be predicted, expected 2 "
+                     "or more");
+    }
+    return;
+  }
   if (!schema.stream()) {
     if (r.context_length != 0) {
       violations.add("FIELD_UNUSED", "recipe.context_length",
@@ -237,12 +259,20 @@ void check_context(const Recipe& r, const DatasetSchema& schema, RunShape& shape
       r.context_length > 0 ? std::min(r.context_length, kContextLengthMax) : kContextLengthDefault;
 }
 
+/// Returns whether validation rows are drawn from classes that all have a single row.
+bool has_only_single_rows(const Recipe& r, const DatasetSchema& schema) {
+  return splits_by_class(schema, r.split_rule()) &&
+         std::ranges::all_of(schema.statistics->classes, [](int64_t rows) { return rows < 2; });
+}
+
 void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& shape,
                       Violations& violations) {
   if (schema.stream()) {
     const size_t before = violations.count();
     count_windows(r, schema, shape, violations);
     if (violations.count() > before) return;
+  } else if (schema.documents) {
+    count_documents(r, schema, shape);
   } else {
     shape.validation_rows = count_validation_rows(schema, r.split_rule());
     shape.train_rows = schema.train_rows - shape.validation_rows;
@@ -260,9 +290,16 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
     violations.add(
         "FIELD_OUT_OF_RANGE", "recipe.validation_split",
         number(r.validation_split) + " of " + std::to_string(shape.train_rows + held_out) +
-            (schema.stream() ? " windows" : " rows") + " leaves no " +
+            (schema.stream()    ? " windows"
+             : schema.documents ? " rows of documents"
+                                : " rows") +
+            " leaves no " +
             (held_out == 0 ? "validation" : "training") + (schema.stream() ? " window" : " row") +
-            ", expected a share that leaves both");
+            (has_only_single_rows(r, schema)
+                 ? ", since each row is of a class of its own, and the only row of a class is "
+                   "never "
+                   "held out; expected a target of which classes have several rows, or 0"
+                 : ", expected a share that leaves both"));
     return;
   }
   if (!r.drop_last) {
@@ -302,6 +339,15 @@ Status check_kept(const Recipe& r, const RunShape& shape) {
                            std::to_string(shape.steps_total) + " steps and keeps no checkpoint");
   }
   return {};
+}
+
+/// Documents say themselves which tokens count, by the label -1.
+void check_document_loss(const Objective& objective, Violations& violations) {
+  if (objective.attributes.find("ignore_index") == nullptr) return;
+  violations.add("FIELD_CONFLICT",
+                 "model.loss." + std::string(objective.loss->field) + ".ignore_index",
+                 "does not go with dataset.documents, where documents.loss decides which tokens "
+                 "count; remove it");
 }
 
 /// Returns whether the rows that the recipe holds out can be counted.
@@ -386,6 +432,7 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   if (objective.ok()) {
     check_metrics(r, objective->interface, r.holds_out_rows(), violations);
     check_mixing(r.augmentation, r.batch_size, *objective, violations);
+    if (schema.documents) check_document_loss(*objective, violations);
     shape.objective = std::move(*objective);
   } else {
     violations.add(objective.error());
@@ -414,8 +461,9 @@ Result<RunShape> check_recipe(const Recipe& r, const ModelSpec& model, const Dat
   const int64_t rows = std::max(shape.validation_rows, shape.test_rows);
   // Each window has many rows of scores, so a batch of windows is never too small.
   const int64_t batch =
-      schema.stream() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
+      schema.next_token() ? shape.rank_batch : std::max(shape.rank_batch, kEvaluationBatchMin);
   shape.evaluation_batch = std::min((rows + ranks - 1) / ranks, batch);
+  if (schema.documents) return shape;
   shape.resident =
       plan_resident(r, schema, shape.context_length, shape.objective,
                     shape.validation_rows > 0 ? shape.evaluation_batch : 0, traits.alignment);

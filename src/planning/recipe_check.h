@@ -6,6 +6,7 @@
 
 #include "src/base/result.h"
 #include "src/base/violations.h"
+#include "src/data/load/packing.h"
 #include "src/data/preprocessing.h"
 #include "src/data/schema.h"
 #include "src/job/recipe.h"
@@ -28,7 +29,9 @@ struct RunShape {
   int64_t ranks = 1;             // devices, each with an equal part of every micro-batch
   int64_t rank_batch = 1;        // rows that one device computes at a time
   DeviceTraits traits;           // of the devices that train
-  int64_t context_length = 0;    // tokens per window of a text, whose windows are the rows; else 0
+  int64_t context_length = 0;    // tokens per row of a language model: a window of a text, or
+                                 // documents; else 0
+  DocumentRows documents;        // if the rows are those of documents
   int64_t evaluation_batch = 0;  // rows per run of a rank's evaluation program; 0: no evaluation
   Objective objective;
   // How a device that can gather rows gets the training rows: they are resident (`resident`), or

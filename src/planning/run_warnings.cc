@@ -6,6 +6,7 @@
 
 #include "src/base/text.h"
 #include "src/data/limits.h"
+#include "src/data/load/packing.h"
 #include "src/data/load/split.h"
 #include "src/data/warnings.h"
 
@@ -65,6 +66,31 @@ std::optional<std::string> find_slow_average(const RunPlan& plan, const Recipe& 
          short_number(advised) + ", train more steps, or leave out recipe.ema.";
 }
 
+/// Returns a warning if documents are longer than a row.
+std::optional<std::string> find_cut_documents(const Recipe& recipe, const DatasetSchema& schema) {
+  const DocumentsSchema& documents = *schema.documents;
+  const int64_t length =
+      recipe.context_length > 0 ? recipe.context_length : default_context_length(documents);
+  const auto count = [&](const DocumentCounts& counts) {
+    std::pair<int64_t, int64_t> cut;  // documents, tokens
+    for (auto it = counts.lengths.upper_bound(length); it != counts.lengths.end(); ++it) {
+      cut.first += it->second;
+      cut.second += it->second * (it->first - length);
+    }
+    return cut;
+  };
+  const auto [train, train_tokens] = count(documents.train);
+  const auto [test, test_tokens] = count(documents.test);
+  if (train + test == 0) return std::nullopt;
+  const int64_t all = documents.train.documents() + documents.test.documents();
+  const int64_t longest = std::max(documents.train.longest(), documents.test.longest());
+  return std::to_string(train + test) + " of " + std::to_string(all) +
+         " documents are longer than recipe.context_length " + std::to_string(length) +
+         " and are cut: " + std::to_string(train_tokens + test_tokens) +
+         " tokens at their ends are never seen. The longest has " + std::to_string(longest) +
+         " tokens; 99 % have at most " + std::to_string(documents.train.quantile(0.99)) + ".";
+}
+
 }  // namespace
 
 std::vector<std::string> run_warnings(const RunPlan& plan, const Recipe& recipe,
@@ -80,7 +106,10 @@ std::vector<std::string> run_warnings(const RunPlan& plan, const Recipe& recipe,
   const bool table = schema.kind == DatasetSchema::Kind::kTabular;
   const int64_t each = table ? kParametersPerRow : kParametersPerSample;
   const bool trains_from_scratch = recipe.initial_weights.source.empty();
-  if (trains_from_scratch && !schema.stream() && plan.train_rows > 0 &&
+  if (schema.documents) {
+    if (auto cut = find_cut_documents(recipe, schema)) warnings.push_back(*std::move(cut));
+  }
+  if (trains_from_scratch && !schema.next_token() && plan.train_rows > 0 &&
       plan.trained_parameter_count / each >= plan.train_rows) {
     warnings.push_back("the model has " + std::to_string(plan.trained_parameter_count) +
                        " parameters to learn from " + std::to_string(plan.train_rows) +

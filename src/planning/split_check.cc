@@ -84,11 +84,12 @@ void check_folds(const Recipe& r, const DatasetSchema& schema, Violations& viola
   const bool by_group = !r.split_group.empty() && nfc(r.split_group) == schema.split.group;
   const int64_t parts = by_group ? std::ssize(schema.split.group_rows) : schema.train_rows;
   if (r.split_folds <= parts) return;
-  violations.add(
-      "FIELD_OUT_OF_RANGE", kSplitFolds,
-      folds + " is more than the " + std::to_string(parts) +
-          (by_group ? " groups of " + quoted_value(r.split_group) : std::string(" rows")) +
-          ", expected 2.." + std::to_string(parts));
+  violations.add("FIELD_OUT_OF_RANGE", kSplitFolds,
+                 folds + " is more than the " + std::to_string(parts) +
+                     (by_group           ? " groups of " + quoted_value(r.split_group)
+                      : schema.documents ? std::string(" documents")
+                                         : std::string(" rows")) +
+                     ", expected 2.." + std::to_string(parts));
 }
 
 void check_groups(const Recipe& r, const DatasetSchema& schema, Violations& violations) {

@@ -110,9 +110,11 @@ Elements sort_tensors(const InitialWeights& spec, const WeightSources& sources,
                       WeightMatch& match, std::set<size_t>& used) {
   InitialWeightsReport& report = match.report;
   Elements elements;
+  const bool has_adapter =
+      std::ranges::any_of(file, [](const FileTensor& t) { return is_lora(t.name); });
   for (const TensorInfo& t : model) {
     const std::optional<WeightSource> found = sources.find(t.name);
-    if (!found && is_lora(t.name)) continue;  // LoRA tensors begin at random
+    if (!found && is_lora(t.name) && !has_adapter) continue;  // LoRA tensors begin at random
     if (found) used.insert(found->tensors.begin(), found->tensors.end());
     if (!is_wanted(spec, t.name)) {
       report.left_out.push_back(t.name);

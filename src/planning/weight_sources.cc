@@ -4,6 +4,7 @@
 #include <set>
 
 #include "src/base/glob.h"
+#include "src/models/lora.h"
 
 namespace trainyard {
 
@@ -137,6 +138,21 @@ std::optional<WeightSource> WeightSources::find_by_row(const NamingScheme& schem
   return source;
 }
 
+// PEFT names an adapter's matrices by the modules of the model that it wraps.
+std::optional<WeightSource> WeightSources::find_adapter(const NamingScheme& scheme,
+                                                        std::string_view ours) const {
+  const std::string_view suffix = ours.ends_with(kLoraA) ? kLoraA : kLoraB;
+  constexpr std::string_view kWeight = ".weight";
+  const std::string layer(ours.substr(0, ours.size() - suffix.size()));
+  const auto found = library_names(scheme, layer + std::string(kWeight));
+  if (!found || found->names.size() != 1) return std::nullopt;
+  const std::string& weight = found->names.front();
+  const auto it = by_name_.find(
+      "base_model.model." + weight.substr(0, weight.size() - kWeight.size()) + std::string(suffix));
+  if (it == by_name_.end()) return std::nullopt;
+  return WeightSource{{it->second}};
+}
+
 std::optional<size_t> WeightSources::find_joined(const NamingScheme& scheme,
                                                  std::string_view ours) const {
   const auto find_unjoined = [&](std::string_view prefix) {
@@ -153,6 +169,7 @@ std::optional<size_t> WeightSources::find_joined(const NamingScheme& scheme,
 std::optional<WeightSource> WeightSources::find(const NamingScheme* scheme,
                                                 std::string_view ours) const {
   if (scheme != nullptr) {
+    if (is_lora(ours)) return find_adapter(*scheme, ours);
     for (const NameRow& row : scheme->rows) {
       if (auto source = find_by_row(*scheme, row, ours)) return source;
     }

@@ -150,6 +150,8 @@ class Backend {
     for (const HostPiece& p : pieces) copy_to_device(p.device, p.host, p.bytes);
   }
   virtual void copy_to_host(void* host, const void* device, int64_t bytes) = 0;
+  /// Returns whether the device's memory is that of the host, which may then read it in place.
+  virtual bool computes_in_host_memory() const { return false; }
   /// Waits until all submitted work is done.
   virtual void synchronize() = 0;
 

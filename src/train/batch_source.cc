@@ -41,6 +41,9 @@ Loader::Options BatchSource::options(int64_t first_step) const {
   options.augmenter = make_augmenter(recipe.augmentation, schema, inputs_.preprocessing);
   options.mixer = make_mixer(recipe.augmentation, schema);
   options.samples = kind_ != Kind::kHost;
+  // A split head computes the loss of the rows of all ranks.
+  options.parts =
+      inputs_.shape.micro_batches * (splits_head(recipe.shard) ? int64_t{1} : inputs_.shape.ranks);
   if (kind_ == Kind::kStaged) options.stored_rows = inputs_.shape.rank_batch;
   if (kind_ == Kind::kResident) options.prefetch_batches = kStepsTogetherMax;
   return options;
@@ -58,7 +61,9 @@ TrainingSession::StepInputs BatchSource::step_inputs(const Batch& batch, int64_t
           step,
           static_cast<float>(learning_rate),
           batch.samples,
-          std::as_bytes(std::span(batch.stored))};
+          std::as_bytes(std::span(batch.stored)),
+          std::as_bytes(std::span(batch.positions)),
+          batch.loss_shares};
 }
 
 }  // namespace trainyard

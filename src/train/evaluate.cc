@@ -42,7 +42,7 @@ Evaluator::Evaluator(BatchModel& model, const DatasetSchema& schema,
 void Evaluator::run(const Partition& partition, std::span<const int64_t> selected, RowsFrom from) {
   if (from == RowsFrom::kHost) {
     fill_batch(transform_, partition, selected, batch_);
-    model_.evaluate(batch_.input_bytes());
+    model_.evaluate(batch_.input_bytes(), std::as_bytes(std::span(batch_.positions)));
     return;
   }
   samples_.clear();
@@ -54,9 +54,14 @@ void Evaluator::run(const Partition& partition, std::span<const int64_t> selecte
   }
 }
 
-/// Returns the class of a row, or the token after position `position` of a window.
-int32_t Evaluator::label_of(const Partition& partition, int64_t row, size_t position) const {
+/// Returns the class of a row, or the token after position `position` of a window or a row of
+/// documents, which is row `i` of the batch.
+int32_t Evaluator::label_of(const Partition& partition, int64_t row, size_t i,
+                            size_t position) const {
   const auto at = static_cast<size_t>(row);
+  if (transform_.documents()) {
+    return batch_.target_class[i * static_cast<size_t>(transform_.input_size()) + position];
+  }
   return transform_.stream() ? partition.tokens[at + 1 + position] : partition.target_class[at];
 }
 
@@ -82,7 +87,8 @@ void Evaluator::add_row(const Partition& partition, int64_t row, size_t i,
   const auto outputs = static_cast<size_t>(objective_.interface.outputs);
   const size_t positions = output.size() / outputs;  // of a sequence; otherwise 1
   for (size_t t = 0; t < positions; ++t) {
-    const int32_t label = label_of(partition, row, t);
+    const int32_t label = label_of(partition, row, i, t);
+    if (transform_.documents() && label < 0) continue;
     const int64_t bytes = token_bytes_.empty() ? 1 : token_bytes_[static_cast<size_t>(label)];
     metrics.add_scores(output.subspan(t * outputs, outputs), label, bytes);
   }

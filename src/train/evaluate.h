@@ -28,7 +28,9 @@ class BatchModel {
   virtual int64_t evaluation_batch() const = 0;
   /// Runs `input`, which contains evaluation_batch() rows. Then evaluation_output(row) is the
   /// output of each row, valid until the next call.
-  virtual void evaluate(std::span<const std::byte> input) = 0;
+  /// `positions` are those of rows of documents; else empty.
+  virtual void evaluate(std::span<const std::byte> input,
+                        std::span<const std::byte> positions = {}) = 0;
   /// Like evaluate(), for rows that are resident on the model's device: one sample per row of the
   /// batch.
   virtual void evaluate_resident(std::span<const kernels::ResidentSample> samples);
@@ -54,9 +56,10 @@ class Evaluator {
                       RowsFrom from = RowsFrom::kHost);
 
  private:
-  /// Runs the program once. Afterwards batch_ contains the input if the metrics need it.
+  /// Runs the program once. Afterwards batch_ contains the input and the targets if the metrics
+  /// need them.
   void run(const Partition& partition, std::span<const int64_t> selected, RowsFrom from);
-  int32_t label_of(const Partition& partition, int64_t row, size_t position) const;
+  int32_t label_of(const Partition& partition, int64_t row, size_t i, size_t position) const;
   void add_row(const Partition& partition, int64_t row, size_t i, std::span<const float> output,
                MetricAccumulator& metrics) const;
 
@@ -65,7 +68,7 @@ class Evaluator {
   const Objective objective_;
   const RowTransform transform_;
   const std::vector<std::string> names_;
-  std::vector<int64_t> token_bytes_;  // for a stream of tokens: bytes of each token's text
+  std::vector<int64_t> token_bytes_;  // of a language model: bytes of each token's text
   Batch batch_;
   std::vector<kernels::ResidentSample> samples_;
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "src/base/text.h"
+#include "src/data/load/windows.h"
 #include "src/job/confusion.h"
 #include "src/job/metrics.h"
 #include "src/planning/step_slots.h"
@@ -445,7 +446,9 @@ Status Loop::finish() {
   }
   if (context_.shape.test_rows > 0) {
     const std::vector<int64_t> rows =
-        test_rows(context_.data.schema(), context_.shape.context_length);
+        context_.data.schema().documents
+            ? window_starts(0, context_.shape.test_rows, 1)
+            : test_rows(context_.data.schema(), context_.shape.context_length);
     const Evaluation e = evaluate(context_.data.test(), rows);
     add_final("test", e, step);
     warn_undefined("test", e, context_.data.test(), rows);

@@ -309,12 +309,16 @@ void ReplicatedSession::share_state() {
   state_of_ = steps_begun_;
 }
 
-void ReplicatedSession::evaluate(std::span<const std::byte> input) {
+void ReplicatedSession::evaluate(std::span<const std::byte> input,
+                                 std::span<const std::byte> positions) {
   share_state();
   shared_rows_.clear();
   evaluates_ = true;
-  run_all([this, input](Replicas& all, size_t r) { all.sessions[r]->evaluate(of_rank(input, r)); },
-          limits_.first_s);
+  run_all(
+      [this, input, positions](Replicas& all, size_t r) {
+        all.sessions[r]->evaluate(of_rank(input, r), of_rank(positions, r));
+      },
+      limits_.first_s);
   evaluates_ = false;
   ++evaluations_;
 }

@@ -72,7 +72,8 @@ class ReplicatedSession final : public TrainingSession {
 
   /// Each rank computes one batch of its own program, with rank 0's running statistics, so that a
   /// row's result does not depend on its rank. Throws like a step.
-  void evaluate(std::span<const std::byte> input) override;
+  void evaluate(std::span<const std::byte> input,
+                std::span<const std::byte> positions = {}) override;
   void evaluate_resident(std::span<const kernels::ResidentSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return first().evaluation_batch() * all_ranks(); }

@@ -43,7 +43,7 @@ std::shared_ptr<const Snapshot> kept_weights(const SafetensorsFile& optimizer) {
     if (!t.name.starts_with(kKeptPrefix)) continue;
     snapshot->storage.emplace_back(t.bytes.begin(), t.bytes.end());
     snapshot->weights.push_back(
-        {t.name.substr(kKeptPrefix.size()), t.type, snapshot->storage.back()});
+        {t.name.substr(kKeptPrefix.size()), t.type, snapshot->storage.back(), t.storage});
   }
   return snapshot;
 }
@@ -106,6 +106,7 @@ Result<LoopState> loop_state(const LoadedCheckpoint& checkpoint) {
 
 std::string find_not_finite(const Snapshot& snapshot) {
   for (const TensorView& t : snapshot.weights) {
+    if (t.storage != Storage::kAsTyped) continue;  // not trained: checked when it was loaded
     const bool finite = t.type.dtype == DType::kF64
                             ? all_finite<uint64_t>(t.bytes, 0x7ff0'0000'0000'0000)
                         : t.type.dtype == DType::kF32 ? all_finite<uint32_t>(t.bytes, 0x7f80'0000)
@@ -132,7 +133,7 @@ Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunR
   std::vector<TensorView> optimizer = snapshot.optimizer;
   if (state.best.weights != nullptr) {
     for (const TensorView& t : state.best.weights->weights) {
-      optimizer.push_back({std::string(kKeptPrefix) + t.name, t.type, t.bytes});
+      optimizer.push_back({std::string(kKeptPrefix) + t.name, t.type, t.bytes, t.storage});
     }
   }
   ASSIGN_OR_RETURN(std::filesystem::path path, save_checkpoint(files, job.checkpoints, checkpoint,

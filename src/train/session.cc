@@ -144,7 +144,7 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
       return mismatch("tensor " + t.name + " has shape " + view->type.shape.to_string() +
                       ", expected " + t.whole_type().shape.to_string());
     }
-    write_whole(s, view->bytes);
+    write_whole(s, *view);
   }
   const auto kept = static_cast<size_t>(std::ranges::count_if(
       optimizer.tensors(), [](const TensorView& t) { return t.name.starts_with(kKeptPrefix); }));
@@ -153,6 +153,11 @@ Status Session::load(const SafetensorsFile& weights, const SafetensorsFile& opti
     return mismatch("it has tensors that this model does not have");
   }
   return {};
+}
+
+void Session::write_whole(const Saved& to, const TensorView& view) {
+  std::vector<std::byte> widened;
+  write_whole(to, typed_bytes(view, widened));
 }
 
 void Session::write_whole(const Saved& to, std::span<const std::byte> values) {
@@ -231,17 +236,35 @@ std::vector<std::span<std::byte>> Session::parts_of(Snapshot& snapshot, Rank ran
   return parts;
 }
 
+TensorView Session::copy_of(size_t index, const std::vector<const Session*>& ranks,
+                            std::vector<std::byte>& storage) const {
+  const Saved& saved = saved_[index];
+  const TensorInfo& t = saved.info();
+  TensorView view{t.name, t.whole_type(), {}, t.storage};
+  const auto bytes = static_cast<size_t>(view.stored_bytes());
+  if (t.is_half()) {
+    const auto* stored = static_cast<const std::byte*>(saved.executor->place_to_read(saved.id));
+    if (backend_.computes_in_host_memory()) {
+      view.bytes = {stored, bytes};
+      return view;
+    }
+    storage.resize(bytes);
+    backend_.synchronize();
+    backend_.copy_to_host(storage.data(), stored, static_cast<int64_t>(bytes));
+  } else {
+    storage.resize(bytes);
+    read_whole(index, ranks, storage);
+  }
+  view.bytes = storage;
+  return view;
+}
+
 Snapshot Session::snapshot(const std::vector<const Session*>& ranks) const {
   Snapshot snapshot;
   for (size_t i = 0; i < saved_.size(); ++i) {
-    const TensorInfo& t = saved_[i].info();
-    const TensorType type = t.whole_type();
-    snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
-    std::vector<std::byte>& values = snapshot.storage.back();
-    read_whole(i, ranks, values);
-    // A vector keeps its memory when the outer vector moves it, so the span stays valid.
-    (saved_[i].is_weight() ? snapshot.weights : snapshot.optimizer)
-        .push_back({t.name, type, values});
+    // A vector keeps its memory when the outer vector moves it, so the view stays valid.
+    TensorView view = copy_of(i, ranks, snapshot.storage.emplace_back());
+    (saved_[i].is_weight() ? snapshot.weights : snapshot.optimizer).push_back(std::move(view));
   }
   return snapshot;
 }
@@ -255,17 +278,17 @@ Snapshot Session::evaluated_weights(const std::vector<const Session*>& ranks) co
   Snapshot snapshot;
   for (const Saved& s : saved_) {
     if (!s.is_weight()) continue;
-    const TensorType type = s.info().whole_type();
-    snapshot.storage.emplace_back(static_cast<size_t>(type.bytes()));
-    read_whole(static_cast<size_t>(&evaluated(s) - saved_.data()), ranks, snapshot.storage.back());
-    snapshot.weights.push_back({s.info().name, type, snapshot.storage.back()});
+    TensorView view = copy_of(static_cast<size_t>(&evaluated(s) - saved_.data()), ranks,
+                              snapshot.storage.emplace_back());
+    view.name = s.info().name;
+    snapshot.weights.push_back(std::move(view));
   }
   return snapshot;
 }
 
 void Session::set_evaluated_weights(const Snapshot& weights) {
   for (const TensorView& view : weights.weights) {
-    write_whole(evaluated(saved_[saved_by_name_.at(view.name)]), view.bytes);
+    write_whole(evaluated(saved_[saved_by_name_.at(view.name)]), view);
   }
 }
 
@@ -356,6 +379,13 @@ void Session::bring_pieces() {
   pieces_.clear();
 }
 
+float Session::loss_share(const StepInputs& inputs, int64_t micro_batch) const {
+  if (inputs.loss_shares.empty()) return 1;
+  const bool of_all_ranks = std::ssize(inputs.loss_shares) == slots_.micro_batches;
+  const int64_t part = of_all_ranks ? micro_batch : micro_batch * rank_.count + rank_.index;
+  return inputs.loss_shares[static_cast<size_t>(part)];
+}
+
 void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results) {
   if (staged_.has_value()) {
     const auto rows =
@@ -363,8 +393,11 @@ void Session::begin_micro_batch(const StepInputs& inputs, int64_t index, std::by
     pieces_.insert(pieces_.end(), rows.begin(), rows.end());
   } else {
     add_piece(*train_, train_ids_.input, slots_.part(inputs.input, index));
+    add_piece(*train_, train_ids_.positions, slots_.part(inputs.positions, index));
     add_piece(*train_, train_ids_.target, slots_.part(inputs.target, index));
   }
+  const float share = loss_share(inputs, index);
+  add_piece(*train_, train_ids_.loss_share, bytes_of(share));
   add_piece(*train_, train_ids_.micro_step, bytes_of(index));
   // The key of the model's random numbers: each micro-batch draws its own.
   const int64_t step = inputs.step * slots_.micro_batches + index;
@@ -417,7 +450,12 @@ void Session::begin_steps(int64_t count, const std::function<StepInputs()>& next
     resident_->begin(count, next, results);
   } else {
     TRAINYARD_CHECK(count == 1, "batches from the host are begun one by one");
-    begin_step_from_host(next(), results);
+    const StepInputs inputs = next();
+    submission.loss_shares.clear();
+    for (int64_t k = 0; k < slots_.micro_batches; ++k) {
+      submission.loss_shares.push_back(loss_share(inputs, k));
+    }
+    begin_step_from_host(inputs, results);
   }
   submission.mark = backend_.mark();
 }
@@ -445,7 +483,9 @@ Session::StepResult Session::finish_step() {
     const std::byte* const from = results + k * slots_.micro_batch_bytes;
     float part = 0;
     take(*train_, train_ids_.loss, from, std::span(&part, 1));
-    loss += static_cast<double>(part);
+    const auto& shares = submission.loss_shares;
+    loss += static_cast<double>(part) *
+            (shares.empty() ? 1.0 : static_cast<double>(shares[static_cast<size_t>(k)]));
     if (logits_.empty()) continue;
     take(*train_, train_ids_.output, from + slots_.output_at,
          std::span(logits_).subspan(rows * static_cast<size_t>(k), rows));
@@ -467,9 +507,10 @@ Session::StepResult Session::finish_step() {
   return result;
 }
 
-void Session::evaluate(std::span<const std::byte> input) {
+void Session::evaluate(std::span<const std::byte> input, std::span<const std::byte> positions) {
   TRAINYARD_CHECK(evaluate_.has_value(), "the job has nothing to evaluate");
   evaluate_->write(evaluate_ids_.input, input);
+  if (evaluate_ids_.positions != kNoTensor) evaluate_->write(evaluate_ids_.positions, positions);
   run_evaluation();
 }
 

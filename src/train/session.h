@@ -40,6 +40,8 @@ class Session final : public TrainingSession {
   Snapshot snapshot() const override { return snapshot(std::vector{this}); }
   /// Returns a snapshot of the sessions of all ranks, including this one: sharded tensors are
   /// joined from all of them.
+  /// Parameters stored in 16 bits, which are not trained, are not copied if the host can read them
+  /// in the arena: a snapshot must not outlive the session.
   Snapshot snapshot(const std::vector<const Session*>& ranks) const;
   /// The tensors in a snapshot (kAll) or in evaluated weights (kEvaluated).
   enum class Copied : uint8_t { kAll, kEvaluated };
@@ -70,7 +72,8 @@ class Session final : public TrainingSession {
   void wait_after_nodes(bool waits) override;
 
   // The following functions use the evaluation program.
-  void evaluate(std::span<const std::byte> input) override;
+  void evaluate(std::span<const std::byte> input,
+                std::span<const std::byte> positions = {}) override;
   void evaluate_resident(std::span<const kernels::ResidentSample> samples) override;
   std::span<const float> evaluation_output(int64_t row) override;
   int64_t evaluation_batch() const override { return evaluation_batch_; }
@@ -110,8 +113,12 @@ class Session final : public TrainingSession {
   /// Reads tensor `index` of saved_ as a whole; if it is sharded, from the sessions of all `ranks`.
   void read_whole(size_t index, const std::vector<const Session*>& ranks,
                   std::span<std::byte> values) const;
+  /// Returns a tensor for a snapshot, whose bytes are in `storage` or in the arena.
+  TensorView copy_of(size_t index, const std::vector<const Session*>& ranks,
+                     std::vector<std::byte>& storage) const;
   /// Writes a tensor, or this rank's shard of it; `values` are those of the whole tensor.
   void write_whole(const Saved& to, std::span<const std::byte> values);
+  void write_whole(const Saved& to, const TensorView& view);
   /// Returns the tensor that is evaluated for a weight: its moving average, if there is one.
   const Saved& evaluated(const Saved& weight) const;
   /// Indices into saved_ of the tensors that a copy contains, in the copy's order.
@@ -122,6 +129,8 @@ class Session final : public TrainingSession {
   void bring_pieces();
   void begin_micro_batch(const StepInputs& inputs, int64_t index, std::byte* results);
   void begin_step_from_host(const StepInputs& inputs, std::byte* results);
+  /// Returns the weight of this rank's part of a micro-batch (StepInputs::loss_shares).
+  float loss_share(const StepInputs& inputs, int64_t micro_batch) const;
   /// Allocates result buffers for submissions of up to `steps` steps.
   void make_submissions(int64_t steps);
   /// Runs the evaluation program on the input that was written before.
@@ -133,6 +142,7 @@ class Session final : public TrainingSession {
     HostBuffer results;
     int64_t mark = 0;
     int64_t steps = 0, finished = 0;
+    std::vector<float> loss_shares = {};  // by micro-batch; empty: all are 1
   };
 
   Backend& backend_;

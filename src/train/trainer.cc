@@ -8,6 +8,7 @@
 #include "src/artifact/model_artifact.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
+#include "src/data/load/packing.h"
 #include "src/data/load/split.h"
 #include "src/data/row_copies.h"
 #include "src/data/warnings.h"
@@ -56,18 +57,43 @@ void name_weights(TrainJob& job) {
   }
 }
 
+/// Splits the rows as the recipe says, and puts documents into rows. Refuses a split without
+/// training rows of a class.
+Result<Split> split_job(const TrainJob& job, Dataset& data, const RunShape& shape) {
+  const DatasetSchema& schema = data.schema();
+  const SplitRule rule = job.recipe.split_rule();
+  Split split = schema.documents ? split_documents(schema, data.train(), shape.context_length, rule)
+                                 : split_dataset(schema, data.train(), shape.context_length, rule);
+  TRAINYARD_CHECK(std::ssize(split.train) == shape.train_rows &&
+                      std::ssize(split.validation) == shape.validation_rows,
+                  "the split has other row counts than the plan");
+  if (Status s =
+          check_classes_remain(schema, rule, count_classes(schema, data.train(), split.train));
+      !s.ok()) {
+    return std::move(s).error();
+  }
+  if (schema.documents) {
+    data.pack(split.packed, pack_all(schema, data.test(), shape.context_length, rule.packs));
+    TRAINYARD_CHECK(data.test().packed->rows() == shape.test_rows,
+                    "the test documents have other rows than the plan");
+  }
+  return split;
+}
+
 /// A job with its dataset opened.
 struct OpenJob {
   const TrainJob& job;
   Dataset data;
   RunShape shape;
+  Split split;
 };
 Result<OpenJob> open_job(const TrainJob& job, const Backend& backend) {
   // The digest was verified when the dataset was created; only the sizes are checked here.
   ASSIGN_OR_RETURN(Dataset data, Dataset::open(job.dataset, /*verify_digest=*/false));
   ASSIGN_OR_RETURN(RunShape shape,
                    check_recipe(job.recipe, job.model, data.schema(), job.ranks, backend.traits()));
-  return OpenJob{job, std::move(data), std::move(shape)};
+  ASSIGN_OR_RETURN(Split split, split_job(job, data, shape));
+  return OpenJob{job, std::move(data), std::move(shape), std::move(split)};
 }
 
 Result<RunPrograms> compile_rank(const OpenJob& open, int64_t rank, const Backend& backend) {
@@ -162,9 +188,14 @@ Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& 
     info.best_step = best.step;
   }
   if (job.recipe.lora.rank == 0) {
-    return write_model(files, job.model_output, info, loop.model().weights);
+    std::vector<TensorView> weights = loop.model().weights;
+    std::vector<std::vector<std::byte>> widened(weights.size());
+    for (size_t i = 0; i < weights.size(); ++i) {
+      weights[i] = {weights[i].name, weights[i].type, typed_bytes(weights[i], widened[i])};
+    }
+    return write_model(files, job.model_output, info, weights);
   }
-  const LoraModel model = split_lora(job.recipe, loop.model().weights);
+  const LoraModel model = split_lora(job.model, job.recipe, loop.model().weights);
   return write_model(files, job.model_output, info, model.weights, &model);
 }
 
@@ -187,20 +218,33 @@ std::optional<std::string> find_validation_copies(const OpenJob& open, const Spl
          "optimistic. If they are copies, remove them from the file.";
 }
 
-/// Splits the rows as the recipe says. Refuses a split without training rows of a class.
-Result<Split> split_job(const OpenJob& open) {
-  const DatasetSchema& schema = open.data.schema();
-  const SplitRule rule = open.job.recipe.split_rule();
-  Split split = split_dataset(schema, open.data.train(), open.shape.context_length, rule);
-  TRAINYARD_CHECK(std::ssize(split.train) == open.shape.train_rows &&
-                      std::ssize(split.validation) == open.shape.validation_rows,
-                  "the split has other row counts than the plan");
-  if (Status s =
-          check_classes_remain(schema, rule, count_classes(schema, open.data.train(), split.train));
-      !s.ok()) {
-    return std::move(s).error();
+/// Returns a warning if documents are cut before the first token that counts, so that nothing is
+/// learned from them.
+std::optional<std::string> find_uncounted_documents(const OpenJob& open, const Split& split) {
+  if (!split.packed) return std::nullopt;
+  const Partition& train = open.data.train();
+  int64_t uncounted = 0, documents = 0;
+  for (const int64_t row : split.train) {
+    for (const int64_t document : split.packed->documents_of(row)) {
+      const auto at = static_cast<size_t>(document);
+      const int64_t length = train.starts[at + 1] - train.starts[at];
+      const auto counted =
+          train.counted.subspan(static_cast<size_t>(train.starts[at]), static_cast<size_t>(length));
+      const auto seen =
+          counted.first(static_cast<size_t>(std::min(length, split.packed->context_length)));
+      ++documents;
+      // Documents without any counted token have a warning of their dataset.
+      if (std::ranges::find(counted, 1) != counted.end() &&
+          std::ranges::find(seen, 1) == seen.end()) {
+        ++uncounted;
+      }
+    }
   }
-  return split;
+  if (uncounted == 0) return std::nullopt;
+  return std::to_string(uncounted) + " of " + std::to_string(documents) +
+         " documents are cut before their first answer, so that nothing is learned from them: " +
+         "their prompts alone are longer than recipe.context_length " +
+         std::to_string(split.packed->context_length) + ". Use a larger one, or remove them.";
 }
 
 /// Returns the warnings that the plan could not give.
@@ -209,6 +253,7 @@ std::vector<std::string> warnings_at_start(const OpenJob& open, const Split& spl
   std::vector<std::string> warnings;
   if (weights) warnings.push_back(pixel_warning(*weights, open.job.recipe, open.data.schema()));
   warnings.push_back(find_validation_copies(open, split).value_or(""));
+  warnings.push_back(find_uncounted_documents(open, split).value_or(""));
   std::erase(warnings, "");
   const DatasetSchema& schema = open.data.schema();
   if (splits_by_class(schema, open.job.recipe.split_rule())) return warnings;  // the plan counted
@@ -233,7 +278,7 @@ Result<TrainResult> run(const OpenJob& open, Start start, RunPlan plan, Training
     for (const std::string& message : chosen->take_messages()) reporter.log(message);
   }
 
-  ASSIGN_OR_RETURN(const Split split, split_job(open));
+  const Split& split = open.split;
   const Preprocessing preprocessing = fit_preprocessing(schema, open.data.train(), split.train,
                                                         preprocessing_options(job.recipe, shape));
 

@@ -19,7 +19,8 @@
 
 namespace trainyard {
 
-/// Host copy of all tensors of a checkpoint. The views point into `storage`.
+/// Host copy of all tensors of a checkpoint. The views point into `storage`, or for parameters that
+/// are not trained into the session's memory.
 struct Snapshot {
   std::vector<std::vector<std::byte>> storage;
   std::vector<TensorView> weights;    // parameters and state, in the graph's order
@@ -74,9 +75,14 @@ class TrainingSession : public BatchModel {
     // whole batch.
     std::span<const kernels::ResidentSample> samples = {};
     std::span<const std::byte> stored = {};  // rows of the samples, after stage_rows()
+    // Only of rows of documents: the tokens' places, and the weight of each part's loss, one for
+    // each micro-batch and rank, or for each micro-batch (Batch::loss_shares).
+    std::span<const std::byte> positions = {};
+    std::span<const float> loss_shares = {};
   };
   struct StepResult {
-    float loss = 0;  // mean over the micro-batches and the ranks
+    // The mean over the micro-batches and the ranks; of documents, over all counted tokens.
+    float loss = 0;
     /// The step's output [N, K], by row of the batch, valid until the next finish_step(). Empty for
     /// a language model or an autoencoder: reading their outputs at every step would take too long.
     std::span<const float> logits;

@@ -13,6 +13,14 @@ TEST(NearestName, CorrectsTyposAndSuggestsNothingDistant) {
   EXPECT_EQ(nearest_name("learningrate", names), "learning_rate");
   EXPECT_EQ(nearest_name("momentun", names), "momentum");
   EXPECT_EQ(nearest_name("batch", names), std::nullopt);
+  const std::vector<std::string> shorts = {"who", "mlp", "adam", "cpu", "\u5730\u540d"};
+  EXPECT_EQ(nearest_name("shoe", shorts), std::nullopt) << "half of its letters are others";
+  EXPECT_EQ(nearest_name("how", shorts), std::nullopt);
+  EXPECT_EQ(nearest_name("mpl", shorts), "mlp") << "neighbors are exchanged";
+  EXPECT_EQ(nearest_name("adma", shorts), "adam");
+  EXPECT_EQ(nearest_name("GPU", shorts), "cpu");
+  EXPECT_EQ(nearest_name("\u59d3\u540d", shorts), std::nullopt)
+      << "letters count, not the bytes that they share";
   EXPECT_EQ(nearest_name(std::string(10000, 'a'), names), std::nullopt);
 }
 

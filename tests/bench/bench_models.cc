@@ -19,6 +19,20 @@ void set_gpt(BenchModel& m, const std::string& size, int64_t vocabulary, int64_t
   m.interface = {{context}, vocabulary, TargetForm::kNextToken, vocabulary};
 }
 
+/// SmolLM2-135M.
+void set_smollm2(BenchModel& m, int64_t context) {
+  constexpr int64_t kVocabulary = 49152;
+  m.model.preset = "decoder";
+  Attributes& p = m.model.parameters;
+  p.set("n_layer", int64_t{30});
+  p.set("n_embd", int64_t{576});
+  p.set("n_head", int64_t{9});
+  p.set("n_kv_head", int64_t{3});
+  p.set("hidden", int64_t{1536});
+  p.set("tied_head", int64_t{1});
+  m.interface = {{context}, kVocabulary, TargetForm::kNextToken, kVocabulary};
+}
+
 DatasetSchema schema_of(const BenchModel& model, int64_t rows) {
   DatasetSchema schema;
   const Shape& input = model.interface.input;
@@ -116,10 +130,24 @@ BenchModel bench_model(const std::string& name) {
     m.interface.outputs = m.interface.input.elements();
     return m;
   }
+  if (name == "decoder" || name == "smollm2") {  // SmolLM2 135M, or a small one with its shape
+    const int64_t layers = name == "decoder" ? 4 : 30;
+    m.model.preset = "decoder";
+    m.model.parameters = {{"n_layer", layers},       {"n_embd", int64_t{576}},
+                          {"n_head", int64_t{9}},    {"n_kv_head", int64_t{3}},
+                          {"hidden", int64_t{1536}}, {"tied_head", int64_t{1}},
+                          {"rope_theta", 100000.0}};
+    const int64_t vocabulary = name == "decoder" ? 8192 : 49152;
+    m.interface = {{256}, vocabulary, TargetForm::kNextToken, vocabulary};
+    m.optimizer.type = "adamw";
+    return m;
+  }
   const bool text = name == "transformer_classifier" || name == "text_cnn" ||
                     name == "lstm_classifier" || name == "embedding_bag_classifier";
   if (name == "gpt2_mini") {
     set_gpt(m, "mini", 65, 256);
+  } else if (name == "smollm2") {
+    set_smollm2(m, 256);
   } else if (name.starts_with("gpt2_small")) {  // "gpt2_small:1024" sets the context length
     set_gpt(m, "small", 50257, colon == name.npos ? 64 : std::stoll(name.substr(colon + 1)));
   } else if (text) {
@@ -135,7 +163,7 @@ BenchModel bench_model(const std::string& name) {
       return m;
     }
   }
-  m.model.parameters.set("dropout", 0.0);
+  if (m.model.preset != "decoder") m.model.parameters.set("dropout", 0.0);
   m.optimizer = OptimizerSpec{.type = "adamw"};
   return m;
 }

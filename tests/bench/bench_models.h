@@ -18,7 +18,8 @@ struct BenchModel {
 };
 
 /// "mlp" (784-512-512-10), "mlp_small" (784-256-128-10), "lenet5"; "gpt2_mini" (6 layers of 384, 65
-/// characters, context 256) and "gpt2_small" (124M, context 64); "vit_tiny"; text models over
+/// characters, context 256) and "gpt2_small" (124M, context 64); "smollm2" (SmolLM2-135M, context
+/// 256); "vit_tiny"; text models over
 /// 20,000 words and rows of 128; "autoencoder", the convolutional one; or a preset on images,
 /// "resnet18" (32 x 32) or "resnet18:224". Dropout is off. SGD with momentum; AdamW for
 /// transformers and text models. Throws on an unknown name.

@@ -2,10 +2,12 @@
 // --profile` for a job (src/calibration/step_profile.h), but without a dataset. Shows each node's
 // median of many steps in the order of execution, with GFLOP/s and GB/s.
 //
-//   step_profile [MODEL] [batch] [threads] [none|blocks|full] [fp32|bf16]
+//   step_profile [MODEL] [batch] [threads] [none|blocks|full] [fp32|bf16] [all|lora] [SHARE]
 //
-// MODEL is a model of bench_models.h, for example resnet18:224; the last two are the recompute
-// level and the precision. TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
+// MODEL is a model of bench_models.h, for example resnet18:224; then come the recompute level, the
+// precision, and what is trained: all weights, or low-rank additions of rank 16 to all layers, with
+// the weights in bfloat16. SHARE of the targets count (default 1), the others are -1.
+// TRAINYARD_WITHOUT_PASSES=fuse shows the step without fusion.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -37,7 +39,16 @@ std::vector<std::byte> random_values(const TensorType& type, int64_t codes) {
   return bytes;
 }
 
-int run(const std::string& name, Recipe recipe, int threads) {
+/// Leaves `share` of the labels, and sets the others to -1.
+void leave_out(std::vector<std::byte>& target, double share) {
+  auto* const labels = reinterpret_cast<int32_t*>(target.data());
+  const size_t count = target.size() / sizeof(int32_t);
+  for (size_t i = static_cast<size_t>(share * static_cast<double>(count)); i < count; ++i) {
+    labels[i] = -1;
+  }
+}
+
+int run(const std::string& name, Recipe recipe, int threads, double share) {
   const bench::BenchModel m = bench::bench_model(name);
   recipe.optimizer = m.optimizer;
   RunPrograms programs = compile_step(m.model, recipe, m.interface).value();
@@ -48,6 +59,7 @@ int run(const std::string& name, Recipe recipe, int threads) {
   std::vector<std::byte> target;  // empty if the input is the target
   if (programs.train.target != kNoTensor) {
     target = random_values(graph.tensor(programs.train.target).type, i.outputs);
+    if (share < 1) leave_out(target, share);
   }
 
   const auto cpu = make_cpu_backend(threads);
@@ -91,6 +103,11 @@ int main(int argc, char** argv) {
   recipe.batch_size = argc > 2 ? std::atoll(argv[2]) : 64;
   recipe.recompute = *recompute;
   recipe.precision = *precision;
+  if (argc > 6 && std::string(argv[6]) == "lora") {
+    recipe.lora = {16, 32, 0, {"all-linear"}};
+    recipe.frozen_storage = "bf16";
+  }
   return trainyard::run(argc > 1 ? argv[1] : "mlp_small", recipe,
-                        argc > 3 ? std::atoi(argv[3]) : trainyard::usable_cores());
+                        argc > 3 ? std::atoi(argv[3]) : trainyard::usable_cores(),
+                        argc > 7 ? std::atof(argv[7]) : 1);
 }

@@ -161,6 +161,13 @@ TEST_F(Init, RecognizesDelimitersHeadersAndPixels) {
             (std::vector<int64_t>{1, 8, 8}));
 }
 
+using Texts = std::vector<std::string>;
+
+template <typename List>
+Texts texts_of(const List& list) {
+  return {list.begin(), list.end()};
+}
+
 TEST_F(Init, RecognizesText) {
   std::string rows;
   for (int i = 0; i < 60; ++i) {
@@ -178,6 +185,27 @@ TEST_F(Init, RecognizesText) {
     lines += R"({"body": "some text of a page"})"
              "\n";
   EXPECT_EQ(dataset(write("pages.jsonl", lines)).text().field(), "body");
+}
+
+TEST_F(Init, TextWithoutBlanksBecomesSubwords) {
+  const std::vector<std::string> parts = {
+      "\u5f88\u597d\u5403\u7684\u5bff\u53f8", "\u670d\u52a1\u592a\u6162\u4e86\u3002",
+      "\u623f\u95f4\u5e72\u51c0\u3002", "\u4ef7\u94b1\u5f88\u8d35",
+      "\u98ce\u666f\u5f88\u7f8e\uff0c"};
+  std::string rows = "review,stars\n";
+  for (int i = 0; i < 60; ++i) {
+    for (int k = 0; k < 5; ++k) rows += parts[static_cast<size_t>((i >> k) + k) % parts.size()];
+    rows += "," + std::to_string(i * 31 % 5) + "\n";
+  }
+  const fs::path path = write("reviews.csv", rows);
+  const v1::CsvFormat csv = dataset(path, "stars").csv();
+  EXPECT_EQ(texts_of(csv.text()), Texts{"review"}) << "sentences are no identifiers";
+  EXPECT_EQ(csv.tokenizer(), v1::BPE);
+  const Result<JobDraft> made = draft(path, "stars");
+  ASSERT_TRUE(made.ok());
+  for (const std::string& note : made->notes) {
+    EXPECT_EQ(note.find("Use tokenizer"), std::string::npos) << "it is chosen already: " << note;
+  }
 }
 
 TEST_F(Init, KeepsNamesThatYamlWouldTakeForOtherThings) {
@@ -222,13 +250,6 @@ std::string table_of(int rows, const std::function<std::string(int)>& cell,
         cell(i) + mark + std::to_string(i * 7 % 13) + mark + (i * 31 % 7 < 3 ? "u" : "v") + "\n";
   }
   return text;
-}
-
-using Texts = std::vector<std::string>;
-
-template <typename List>
-Texts texts_of(const List& list) {
-  return {list.begin(), list.end()};
 }
 
 TEST_F(Init, MissingNumbersInAnySpellingKeepTheColumn) {  // case tables/10
@@ -493,6 +514,9 @@ TEST_F(Init, TargetsFromWhichNothingCanBeLearned) {
     return note.find("The target 'when' has dates, such as '2020-01-10'") != note.npos;
   }));
   EXPECT_NE(refusal(write("e.csv", "a,b,y\n1,2,\n3,4,\n5,6,\n"), "y").find("no value in any row"),
+            std::string::npos);
+  EXPECT_NE(refusal(write("o.csv", "a,b,y\n1,2,u\n3,4,v\n5,6,w\n"), "y")
+                .find("each of the 3 rows has another 'y'"),
             std::string::npos);
 }
 

@@ -24,7 +24,7 @@ struct Named {
 
 class Targets : public ::testing::Test {
  protected:
-  /// Returns the choice for a table of 60 rows.
+  /// Returns the choice for a table of 60 rows, without those that are empty.
   static Named choose(const std::string& header, const std::function<std::string(int)>& row,
                       const std::string& file = "data") {
     const auto path = std::filesystem::path(::testing::TempDir()) /
@@ -32,7 +32,10 @@ class Targets : public ::testing::Test {
                        ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv");
     std::ofstream out(path);
     out << header << "\n";
-    for (int i = 0; i < 60; ++i) out << row(i) << "\n";
+    for (int i = 0; i < 60; ++i) {
+      const std::string line = row(i);
+      if (!line.empty()) out << line << "\n";
+    }
     out.close();
     const Result<TableProfile> table = profile_columns({}, path);
     std::filesystem::remove(path);
@@ -123,6 +126,71 @@ TEST_F(Targets, TheOnlyMeasuredColumnOfAnExperimentIsChosen) {
   EXPECT_EQ(rate.names[0], "pressure");
 }
 
+TEST_F(Targets, TheFirstOfSeveralMeasurementsIsAmongTheChoices) {
+  const Named n =
+      choose("plot,sort,nitrogen,t1,t2,t3,t4,sweetness,firmness,acid,block,layout", [](int i) {
+        return std::to_string(i % 6) + "," + std::string(1, "VMG"[i % 3]) + "," +
+               std::to_string(i % 4) + "," + number(i) + "," + number(i * 2) + "," + number(i * 3) +
+               "," + number(i * 4) + "," + number(i * 5) + "," + number(i * 7) + "," +
+               number(i * 9) + "," + whole(i, 5) + "," + whole(i * 3, 6);
+      });
+  EXPECT_EQ(n.names, (std::vector<std::string>{"layout", "sort", "sweetness"}))
+      << "t1 to t4 are a series";
+}
+
+TEST_F(Targets, AMeasurementWithFractionsComesBeforeACount) {
+  const auto second = [](const char* fraction) {
+    return choose("a,growth,loss,b,c",
+                  [&](int i) {
+                    return whole(i, 50) + "," + whole(i * 3, 50) + fraction + "," +
+                           whole(i * 5, 50) + "," + whole(i * 7, 50) + "," + whole(i * 9, 50);
+                  })
+        .names.at(1);
+  };
+  EXPECT_EQ(second(""), "loss");
+  EXPECT_EQ(second(".5"), "growth");
+}
+
+TEST_F(Targets, AColumnThatMostRowsLackComesLast) {
+  const auto with = [](int present) {
+    return choose("a,b,care", [present](int i) {
+      return whole(i, 5) + "," + whole(i * 3, 7) + "," + (i < present ? whole(i * 5, 30) : "");
+    });
+  };
+  EXPECT_EQ(with(60).names[0], "care");
+  EXPECT_EQ(with(20).names, (std::vector<std::string>{"b", "a"})) << "20 rows are too few";
+}
+
+TEST_F(Targets, TheClassOfPeopleIsPerhapsTheirSocialClass) {
+  const auto row = [](int i) {
+    return whole(i, 3) + "," + std::to_string(20 + i * 31 % 50) + "," + (i % 2 ? "f" : "m") + "," +
+           std::string(1, "UMW"[i * 7 % 3]);
+  };
+  EXPECT_EQ(choose("visits,age,sex,class", row).names[0], "class");
+  EXPECT_EQ(choose("visits,age,sex,class", row).certainty, Certainty::kLikely);
+  EXPECT_EQ(choose("visits,dose,leg,class", row).certainty, Certainty::kSure);
+}
+
+TEST_F(Targets, TextsThatAllDifferAreNone) {
+  const auto choose_of = [](const std::string& header, auto row) {
+    return choose(header, [&](int i) { return i < 20 ? row(i) : std::string(); });
+  };
+  const auto letter = [](int i) { return std::string(1, static_cast<char>('a' + i)); };
+  EXPECT_EQ(
+      choose_of("size,land,code",
+                [&](int i) { return whole(i, 5) + "," + letter(i) + letter(i) + "," + letter(i); })
+          .names,
+      std::vector<std::string>{"size"});
+  // Without any other column, dates of several rows are better than no suggestion.
+  EXPECT_EQ(choose_of("joined,land,code",
+                      [&](int i) {
+                        return "19" + std::to_string(58 + i % 4) + "-01-01," + letter(i) + "x," +
+                               letter(i);
+                      })
+                .names,
+            std::vector<std::string>{"joined"});
+}
+
 TEST_F(Targets, SquaresProductsAndLagsAreDerived) {
   const auto row = [](int i) {
     return number(i) + "," + number(i * 3) + "," + number(i * 5) + "," + number(i * 9);
@@ -170,6 +238,8 @@ TEST(TargetWords, AreFoundInNames) {
   EXPECT_EQ(find_target_word("Y"), TargetWord::kOutcome);
   EXPECT_EQ(find_target_word("infection_rate"), TargetWord::kResult);
   EXPECT_EQ(find_target_word("lwage"), TargetWord::kResult);
+  EXPECT_EQ(find_target_word("sex_ratio"), TargetWord::kResult);
+  EXPECT_EQ(find_target_word("WinPct"), TargetWord::kResult);
   EXPECT_EQ(find_target_word("age_group"), TargetWord::kInput);
   EXPECT_EQ(find_target_word("kmph"), TargetWord::kNone);
 }

@@ -19,9 +19,11 @@ TEST(ColumnNames, AreSplitIntoWords) {
 }
 
 TEST(ColumnNames, OfIdentifiers) {
-  for (const char* name : {"id", "ID", "PassengerId", "orderID", "order_id", "Order ID", "index",
-                           "Unnamed: 0", "Unnamed: 0.1", "uuid", "rownames", "row.names", "caseid",
-                           "townid", "idno", "...1", "household.id"}) {
+  for (const char* name :
+       {"id",       "ID",           "PassengerId", "orderID",      "order_id",
+        "Order ID", "index",        "Unnamed: 0",  "Unnamed: 0.1", "uuid",
+        "rownames", "row.names",    "caseid",      "townid",       "idno",
+        "...1",     "household.id", "pid",         "Ketchup.hid",  "personPID"}) {
     EXPECT_TRUE(is_identifier_name(name)) << name;
     EXPECT_TRUE(may_name_rows(name)) << name;
   }

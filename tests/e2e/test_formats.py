@@ -183,7 +183,7 @@ recipe:
         self.assertEqual(int(joined["train_rows"]), sum(len(text) for _, text in texts))
         lines = self.write("texts.jsonl", '{"id": [1], "body": "first"}\n{"body": "second"}\n')
         self.daemon.cli("dataset", "upload", "--text", lines, "--field", "body", "--name", "bodies")
-        self.assertEqual(int(self.daemon.json("dataset", "get", "bodies")["schema"]["train_rows"]), len("first\nsecond"))
+        self.assertEqual(int(self.daemon.json("dataset", "get", "bodies")["schema"]["train_rows"]), len("first") + len("second") + 2)
 
 
 if __name__ == "__main__":

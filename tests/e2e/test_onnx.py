@@ -593,12 +593,28 @@ class Onnx(DaemonTest):
         test = "to be or not to be, that is the question whether"[:4 * context + 1]
         train = self.write("train.txt", "the question is whether to be or not to be, that is " * 9)
         self.write("test.txt", test)
-        for tokenizer in ("char", "byte"):
-            name = f"gpt2-{tokenizer}"
+        gpt2 = "\n  gpt2: {n_layer: 2, n_head: 2, n_embd: 12}"
+        llama = "\n  decoder: {n_layer: 2, n_head: 4, n_kv_head: 2, n_embd: 16, tied_head: true, window: 5}"
+        olmo = """
+  decoder:
+    n_layer: 2
+    n_head: 2
+    n_embd: 8
+    head_dim: 6
+    rope_dim: 4
+    rope_scaling: yarn
+    rope_factor: 2
+    rope_original_positions: 4
+    no_rope_layers: [1]
+    qkv_bias: true
+    qk_norm: all
+    norm_place: after
+    logits_divisor: 2"""
+        for name, tokenizer, model in (("gpt2-char", "char", gpt2), ("gpt2-byte", "byte", gpt2),
+                                       ("llama", "char", llama), ("olmo", "byte", olmo)):
             dataset = f"\n  path: {train}\n  test_path: test.txt\n  text: {{tokenizer: {tokenizer}}}"
             with self.subTest(name):
-                file = self.exported(name, spec(dataset, "\n  gpt2: {n_layer: 2, n_head: 2, n_embd: 12}",
-                                                f"\n  context_length: {context}"))
+                file = self.exported(name, spec(dataset, model, f"\n  context_length: {context}"))
                 text = dict(json.loads(file.metadata["text"]), length=len(test))
                 stream = tokens_of([test], text)[0]
                 windows = (len(test) - 1) // context

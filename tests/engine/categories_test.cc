@@ -141,6 +141,8 @@ TEST(CategoryEmbedding, RefusesWhatItCannotUse) {
       {embedded("atuo"), table(), field, "'atuo' is not known, expected auto or a whole number"},
       {embedded(int64_t{0}), table(), field, "0 is out of range, expected 1..65536"},
       {embedded(2.5), table(), field, "expected auto or a whole number or whole numbers by name"},
+      {embedded(NamedNumbers{{"colour", 2.5}}), table(), field,
+       "expected auto or a whole number or whole numbers by name"},
       {embedded(NamedInts{{"colour", 0}}), table(), field + ".colour", "0 is out of range"},
       {embedded(NamedInts{{"color", 4}}), table(), field + ".color", "did you mean 'colour'?"},
       {embedded(NamedInts{{"x0", 4}}), table(), field + ".x0", "is not a categorical column"},

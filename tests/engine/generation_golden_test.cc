@@ -27,13 +27,14 @@ const Json& generation_golden() {
 
 ModelSpec golden_spec(const std::string& name) {
   if (name == "gpt2") return testing::small_gpt2();
-  ModelSpec spec = testing::small_decoder();
-  if (name == "qwen3") return spec;
-  spec.parameters = {};  // llama: neither normalized heads nor windows
-  for (const auto& [key, value] : testing::small_decoder().parameters.items()) {
-    if (key != "qk_norm" && !key.starts_with("window")) spec.parameters.set(key, value);
+  const ModelSpec qwen3 = testing::small_decoder();
+  if (name == "qwen3") return qwen3;
+  ModelSpec llama = qwen3;  // neither normalized heads nor windows
+  llama.parameters = {};
+  for (const auto& [key, value] : qwen3.parameters.items()) {
+    if (key != "qk_norm" && !key.starts_with("window")) llama.parameters.set(key, value);
   }
-  return spec;
+  return llama;
 }
 
 class GoldenTexts : public ::testing::TestWithParam<const char*> {};

@@ -180,13 +180,54 @@ TEST(Losses, BalancedWeightsAreThoseOfScikitLearn) {
               "model.loss.softmax_cross_entropy.class_weights");
     return objective.error().message;
   };
-  EXPECT_NE(refusal(data, "balance").find("expected balanced or a list of numbers"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(data, "balance").find("expected balanced or a list of numbers, or numbers by name"),
+      std::string::npos);
   data.class_counts = {6, 0, 1};
   EXPECT_NE(refusal(data, "balanced").find("class 1 (counted from 0)"), std::string::npos);
   data.class_counts.clear();
   EXPECT_NE(refusal(data, "balanced").find("upload it again"), std::string::npos);
   EXPECT_NE(refusal(kText, "balanced").find("text has none"), std::string::npos);
+}
+
+TEST(Losses, WeightsByClassAreThoseOfTheList) {
+  ModelInterface data{{4}, 0, TargetForm::kClass, 4};
+  data.class_names = {"1", "10", "2", "caf\u00e9"};
+  const auto find = [&](const Attribute& given, const ModelInterface& d) {
+    return find_objective(with_loss("SoftmaxCrossEntropyLoss", {{"class_weights", given}}), d);
+  };
+  const auto weights = [&](const Attribute& given) {
+    const Result<Objective> objective = find(given, data);
+    EXPECT_TRUE(objective.ok()) << objective.error().message;
+    return objective->attributes.get_floats("class_weights", {});
+  };
+  EXPECT_EQ(weights(NamedInts{{"2", 3}, {"1", 0}}), (std::vector<double>{0, 1, 3, 1}));
+  EXPECT_EQ(weights(NamedNumbers{{"10", 2.5}, {"cafe\u0301", 0.5}}),
+            (std::vector<double>{1, 2.5, 1, 0.5}))
+      << "names are equal in any form of Unicode";
+
+  const auto refusal = [&](const Attribute& given, const ModelInterface& d) {
+    const Result<Objective> objective = find(given, d);
+    EXPECT_FALSE(objective.ok());
+    return objective.ok() ? "" : objective.error().message;
+  };
+  const std::string field = "model.loss.softmax_cross_entropy.class_weights";
+  EXPECT_EQ(refusal(NamedInts{{"cat", 2}}, data),
+            field +
+                ": 'cat' is not a class of the dataset, expected '1', '10', '2', "
+                "'caf\\xc3\\xa9'");
+  EXPECT_EQ(refusal(NamedNumbers{{"2", -0.5}}, data),
+            "model.loss.softmax_cross_entropy: class_weights.2: -0.5 is out of range, expected "
+            "0..1000000");
+  EXPECT_EQ(refusal(NamedInts{{"1", 0}, {"10", 0}, {"2", 0}, {"caf\u00e9", 0}}, data),
+            field + ": are all 0, expected at least one above 0");
+  data.class_names = {"cats", "dogs", "mice", "rats"};
+  EXPECT_EQ(refusal(NamedInts{{"dog", 2}}, data),
+            field + ": 'dog' is not a class of the dataset, did you mean 'dogs'?");
+  EXPECT_EQ(refusal(NamedInts{{"dog", 2}}, kText),
+            field + ": names classes, but text has none, expected a list of numbers");
+  data.class_names.clear();
+  EXPECT_NE(refusal(NamedInts{{"dog", 2}}, data).find("at most 65536 classes"), std::string::npos);
 }
 
 TEST(Losses, SurviveTheModelFile) {
@@ -198,6 +239,11 @@ TEST(Losses, SurviveTheModelFile) {
   EXPECT_EQ(read.loss.op, spec.loss.op);
   EXPECT_EQ(read.loss.attributes, spec.loss.attributes);
   EXPECT_EQ(model_to_json(read), text);
+  for (const Attribute& named :
+       {Attribute(NamedInts{{"cat", 2}, {"dog", 1}}), Attribute(NamedNumbers{{"cat", 2.5}})}) {
+    const ModelSpec by_name = with_loss("SoftmaxCrossEntropyLoss", {{"class_weights", named}});
+    EXPECT_EQ(model_from_json(model_to_json(by_name))->loss.attributes, by_name.loss.attributes);
+  }
   // The form written before losses had attributes.
   EXPECT_EQ(model_to_json(model_from_json(R"({"loss":"MeanSquaredError"})").value()),
             R"({"loss":"MeanSquaredError"})");

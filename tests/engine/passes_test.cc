@@ -19,6 +19,7 @@
 #include "src/passes/fuse_products.h"
 #include "src/passes/fuse_sums.h"
 #include "src/passes/recompute.h"
+#include "src/passes/recompute_gates.h"
 #include "src/passes/simplify.h"
 #include "tests/support/golden.h"
 #include "tests/support/graph_cases.h"
@@ -685,7 +686,7 @@ TEST(PassHead, LeavesNodesWithOtherReadersAndOtherLosses) {
            head(cross_entropy, marked), head(cross_entropy, marked_prob)}) {
     SCOPED_TRACE(k++);
     const std::string before = c.graph.dump();
-    fuse_head(c.graph);
+    fuse_head(c.graph, Processor::kGpu);
     EXPECT_EQ(c.graph.dump(), before);
   }
 }
@@ -861,6 +862,63 @@ TEST(PassRecompute, DoesNotRecomputeANormalizationAtACut) {
   expect_same_bits(again, kept);
   EXPECT_EQ(count_of(again.program.graph, "Gelu"), 6) << "once more in each segment";
   EXPECT_EQ(count_of(again.program.graph, "LayerNormalization"), 3) << "their sums are kept";
+}
+
+// Gated dense networks: act(gate) * up, each followed by another product.
+CaseGraph gated_net(int count, const std::string& act) {
+  CaseBuilder b(DType::kF32);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  TensorId x = b.one("in", "Gemm", trans_b, {b.input("x", {37, 5}), b.parameter("w", {8, 5})});
+  for (int k = 1; k <= count; ++k) {
+    const std::string name = "block" + std::to_string(k);
+    const auto product = [&](const std::string& suffix, TensorId from, int64_t in, int64_t out) {
+      return b.one(name + suffix, "Gemm", trans_b,
+                   {from, b.parameter(name + suffix + ".weight", {out, in})});
+    };
+    const TensorId gate = b.one(name + ".act", act, {}, {product(".gate", x, 8, 24)});
+    const TensorId up = product(".up", x, 8, 24);
+    const TensorId gated = b.one(name + ".gated", "Mul", {}, {gate, up});
+    x = b.one(name + ".add", "Add", {}, {x, product(".down", gated, 24, 8)});
+  }
+  std::map<TensorId, TensorId> gradients;
+  return testing::with_gradients(b.finish(x), &gradients);
+}
+
+TEST(PassGates, AreComputedAgainForTheirGradient) {
+  for (const std::string act : {"Swish", "Gelu"}) {
+    CaseGraph c = gated_net(3, act);
+    recompute_gates(c.graph);
+    c.graph.verify();
+    EXPECT_EQ(count_of(c.graph, act), 6);
+    for (const Node& node : c.graph.nodes()) {
+      if (node.op->type() != "MulGrad") continue;
+      EXPECT_TRUE(c.graph.tensor(node.inputs[0]).name.ends_with(".act/again"));
+    }
+  }
+  // The gradient of Sigmoid keeps y, not x.
+  CaseGraph sigmoid = gated_net(3, "Sigmoid");
+  recompute_gates(sigmoid.graph);
+  EXPECT_EQ(count_of(sigmoid.graph, "Sigmoid"), 3);
+}
+
+TEST(PassGates, ThatOthersReadAreKept) {
+  CaseGraph c = gated_net(2, "Swish");
+  c.graph.mark_output(c.graph.find_tensor("block1.act").value());
+  recompute_gates(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "Swish"), 3);
+}
+
+TEST(PassGates, ChangeNoBitAndSaveMemory) {
+  const auto cpu = make_cpu_backend(2);
+  const CaseGraph c = gated_net(4, "Swish");
+  RunOptions options = real_job(/*channels_last=*/false);
+  const CaseResult with = testing::run_case(c, *cpu, options);
+  options.passes.fuse = false;
+  const CaseResult without = testing::run_case(c, *cpu, options);
+  expect_same_bits(with, without);
+  // Three of the four gates need not be kept.
+  EXPECT_LE(with.program.transient_bytes, without.program.transient_bytes - 3 * 37 * 24 * 4);
 }
 
 TEST(PassFold, ConstantsBecomeOne) {

@@ -51,6 +51,61 @@ def libsvm():
     write("libsvm", "packed", gzip.compress(b"1 1:1\n2 2:1\n" * 40, mtime=0))
 
 
+def tokenizer():
+    def part(kind, **fields):
+        return {"type": kind, **fields}
+
+    def write_json(name, **parts):
+        write("tokenizer", name, json.dumps({"version": "1.0", **parts}, ensure_ascii=False))
+
+    def model(tokens, merges=(), **fields):
+        return part("BPE", vocab={t: i for i, t in enumerate(tokens)}, merges=list(merges), **fields)
+
+    special = {"id": 0, "content": "<s>", "single_word": False, "lstrip": False, "rstrip": True, "normalized": False, "special": True}
+    letters = list("abcdefghijklmnopqrstuvwxyz'0123456789.\u0120\u010a\u00c3\u00a4")
+    split = part("Split", pattern={"Regex": r"'(?i:[sdmt]|ll)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s*[\r\n]+|\s+(?!\S)|\s+"},
+                 behavior="Isolated", invert=False)
+    bytes_of = part("ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=False)
+    template = part("TemplateProcessing", single=[{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                    pair=[], special_tokens={"<s>": {"id": "<s>", "ids": [0], "tokens": ["<s>"]}})
+    write_json("bytes", added_tokens=[special], normalizer=part("NFC"), pre_tokenizer=part("Sequence", pretokenizers=[split, bytes_of]),
+               post_processor=template, decoder=part("ByteLevel"),
+               model=model(["<s>"] + letters + ["th", "the", "\u0120c"], ["t h", "th e", ["\u0120", "c"]], ignore_merges=True))
+    names = ["<unk>", "<s>", "\u2581", "t", "h", "th", "\u2581th"] + [f"<0x{b:02X}>" for b in (0x0A, 0xC3, 0xA4)]
+    replace = part("Replace", pattern={"String": " "}, content="\u2581")
+    write_json("characters", added_tokens=[dict(special, id=1)], pre_tokenizer=None, post_processor=None,
+               normalizer=part("Sequence", normalizers=[part("Prepend", prepend="\u2581"), replace]),
+               decoder=part("Sequence", decoders=[part("ByteFallback"), part("Fuse"), part("Strip", content=" ", start=1, stop=0)]),
+               model=model(names, ["t h", "\u2581 th"], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    meta = part("Metaspace", replacement="\u2581", prepend_scheme="first", split=True)
+    write_json("unigram", normalizer=part("NFKC"), pre_tokenizer=meta, decoder=meta,
+               model=part("Unigram", unk_id=0, byte_fallback=False, vocab=[["<unk>", 0], ["\u2581the", -2.5], ["t", -3], ["\u2581", -4.5]]))
+    write_json("words", normalizer=part("BertNormalizer", lowercase=True), pre_tokenizer=part("BertPreTokenizer"),
+               post_processor=part("BertProcessing", sep=["[SEP]", 1], cls=["[CLS]", 2]), decoder=part("WordPiece", prefix="##"),
+               model=part("WordPiece", unk_token="[UNK]", vocab={t: i for i, t in enumerate("[UNK] [SEP] [CLS] the c ##a ##t".split())}))
+    ranks = [{"rank": i, "token_bytes": base64.b64encode(t).decode()} for i, t in enumerate([b"t", b"h", b"e", b"th", b"the", b"\xc3"])]
+    write("tokenizer", "ranks", json.dumps({"config": {"pattern": r"\w+|\W", "default_vocab_size": 10, "default_num_special_tokens": 3},
+                                            "vocab": ranks}))
+
+    def field(number, value):
+        if isinstance(value, bytes):
+            return bytes([number << 3 & 0x7F | 2 | (0x80 if number > 15 else 0)] + ([number >> 4] if number > 15 else [])) + bytes([len(value)]) + value
+        if isinstance(value, float):
+            return bytes([number << 3 | 5]) + struct.pack("<f", value)
+        return bytes([number << 3 & 0x7F | (0x80 if number > 15 else 0)] + ([number >> 4] if number > 15 else [])) + bytes([value])
+
+    def pieces(kind, byte_fallback):
+        rows = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("<mid>", 0.0, 4), ("\u2581the", -1.0, 1), ("\u2581t", -2.0, 1),
+                ("he", -3.0, 1), ("\u2581", -4.0, 1), ("t", -5.0, 1), ("h", -6.0, 1), ("e", -7.0, 1), ("<0x0A>", 0.0, 6)]
+        out = b"".join(field(1, field(1, t.encode()) + field(2, s) + field(3, k)) for t, s, k in rows)
+        return out + field(2, field(3, kind) + field(35, byte_fallback)) + field(3, field(3, 1) + field(4, 1))
+
+    write("tokenizer", "pieces_bpe", pieces(2, 1))
+    write("tokenizer", "pieces_unigram", pieces(1, 0))
+    write("tokenizer", "settings", json.dumps({"eos_token": {"content": "</s>"}, "bos_token": "<s>", "added_tokens_decoder": {"3": special},
+                                               "chat_template": "{% for m in messages %}{{ '<s>' + m['role'] + \"\\n\" }}{%- endfor -%}"}))
+
+
 def idx():
     write("idx", "images", bytes([0, 0, 8, 3]) + struct.pack(">3I", 2, 3, 4) + bytes(range(24)))
     write("idx", "colour", bytes([0, 0, 8, 4]) + struct.pack(">4I", 1, 3, 2, 2) + bytes(range(12)))
@@ -124,6 +179,18 @@ def arrays():
                "y": {"dtype": "I64", "shape": [2], "data_offsets": [8, 24]}}
     write("arrays", "safetensors", safetensors_of(entries, bytes(24)))
     write("arrays", "neither", "x,y\n1,2\n")
+
+
+def documents():
+    write("documents", "chat", '{"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}, '
+          '{"role": "assistant", "content": "c"}]}')
+    write("documents", "pair", '{"prompt": "a", "completion": "b", "id": 3}')
+    write("documents", "text", '{"text": "\\u00e4\\ud83d\\ude00", "meta": {"messages": [1, {"role": []}]}}')
+    write("documents", "two_kinds", '{"text": "a", "messages": []}')
+    write("documents", "nested", '{"messages": [[{"role": "user"}], {"role": {"a": []}, "content": null}]}')
+    write("documents", "tools", '{"messages": [{"role": "user", "content": "a", "tool_calls": [{}]}]}')
+    write("documents", "not_utf8", b'{"text": "\xff"}')
+    write("documents", "deep", '{"messages": ' + "[" * 1500 + "}")
 
 
 def jsonl():
@@ -249,5 +316,5 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, idx, safetensors, npy, arrays, jsonl, subword, archive, image, schema, onnx, spec):
+for make in (csv, libsvm, idx, safetensors, npy, arrays, documents, jsonl, subword, archive, image, schema, onnx, spec):
     make()

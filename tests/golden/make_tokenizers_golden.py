@@ -127,8 +127,7 @@ def llama3():
 
 def qwen():
     tokenizer = bytes_bpe(normalizer=normalizers.NFC(), pre=split_bytes(QWEN2), special=["<|endoftext|>", "<|im_start|>", "<|im_end|>"])
-    tokenizer.add_tokens([AddedToken("<mid>", normalized=False, lstrip=True), AddedToken("<word>", single_word=True, rstrip=True),
-                          AddedToken("e\u0301", normalized=True)])
+    tokenizer.add_tokens([AddedToken("<mid>", normalized=False, lstrip=True), AddedToken("<word>", single_word=True, rstrip=True)])
     return tokenizer
 
 
@@ -183,6 +182,7 @@ def unknown_bpe():
     tokenizer.train_from_iterator(corpus(), trainers.BpeTrainer(vocab_size=260, special_tokens=["[UNK]"], limit_alphabet=40,
                                                                 continuing_subword_prefix="##", show_progress=False))
     tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_tokens([AddedToken("THEORY", normalized=True)])
     return tokenizer
 
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "tests/onnx/import_support.h"
 #include "tests/support/source_path.h"
@@ -128,6 +129,52 @@ TEST(OnnxImportPatterns, RmsNormalizationIsOneLayer) {
     ASSERT_TRUE(model.ok()) << model.error().message;
     EXPECT_EQ(layers_of(*model, "RMSNormalization"), count) << name;
     EXPECT_EQ(layers_of(*model, "ReduceMean"), 0) << name;
+  }
+}
+
+// --- reductions over no axes ---
+
+/// Returns the outputs of a file of these nodes for the two samples [-2, 3] and [0.5, -1].
+std::vector<double> outputs_of(const std::vector<testing::FileNode>& nodes,
+                               std::vector<ProtobufMessage> tensors = {}) {
+  const std::string bytes = testing::model_of(nodes, std::move(tensors));
+  const auto file = OnnxFile::parse(std::as_bytes(std::span(bytes)));
+  const auto model = import_model(*file, {});
+  EXPECT_TRUE(model.ok()) << model.error().message;
+  if (!model.ok()) return {};
+  return testing::run_imported(*model, 2, {-2, 3, 0.5, -1}, *make_reference_backend());
+}
+
+// ONNX: "reduction over an empty set of axes means that the reduction step behaves like a no-op,
+// but composite-reduction operators will still perform the non-reduction steps as needed".
+TEST(OnnxImportReductions, OverNoAxesKeepTheirOtherSteps) {
+  using Numbers = std::vector<double>;
+  const Numbers same = {-2, 3, 0.5, -1}, size = {2, 3, 0.5, 1}, square = {4, 9, 0.25, 1};
+  for (const auto& [op, expected] : {std::pair("ReduceL1", size),
+                                     {"ReduceL2", size},
+                                     {"ReduceSumSquare", square},
+                                     {"ReduceSum", same},
+                                     {"ReduceMax", same}}) {
+    EXPECT_EQ(
+        outputs_of({{op, {"x"}, {"r"}, {{"noop_with_empty_axes", 1}}}, {"Identity", {"r"}, {"y"}}}),
+        expected)
+        << op;
+  }
+}
+
+TEST(OnnxImportReductions, OverNoAxesOfAConstantKeepTheirOtherSteps) {
+  const std::string raw("\0\0\x40\xc0\0\0\x80\x3f", 8);  // -3 and 1
+  for (const auto& [op, first] : {std::pair("ReduceL1", 3.0),
+                                  {"ReduceL2", 3.0},
+                                  {"ReduceSumSquare", 9.0},
+                                  {"ReduceProd", -3.0}}) {
+    std::vector<ProtobufMessage> tensors;
+    tensors.push_back(testing::floats("w", {2}, raw));
+    EXPECT_EQ(outputs_of({{op, {"w"}, {"r"}, {{"noop_with_empty_axes", 1}, {"keepdims", 0}}},
+                          {"Add", {"x", "r"}, {"y"}}},
+                         std::move(tensors)),
+              (std::vector<double>{-2 + first, 4, 0.5 + first, 0}))
+        << op;
   }
 }
 

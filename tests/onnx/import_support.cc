@@ -53,6 +53,13 @@ std::string model_of(const std::vector<FileNode>& nodes, std::vector<ProtobufMes
     for (const std::string& name : node.outputs) m.add_text(2, name);
     m.add_text(3, "the_" + node.op);
     m.add_text(4, node.op);
+    for (const auto& [name, value] : node.attributes) {
+      ProtobufMessage attribute;
+      attribute.add_text(1, name);
+      attribute.add_int(3, value);
+      attribute.add_int(20, 2);  // the type: a whole number
+      m.add_message(5, std::move(attribute));
+    }
     graph.add_message(1, std::move(m));
   }
   for (ProtobufMessage& t : tensors) graph.add_message(5, std::move(t));

@@ -26,6 +26,7 @@ std::vector<double> axis_to_front(const std::vector<double>& values,
 struct FileNode {
   std::string op;
   std::vector<std::string> inputs, outputs;
+  std::map<std::string, int64_t> attributes = {};
 };
 /// Returns an initializer of floats; `raw` contains their bytes.
 onnx::ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,

@@ -203,8 +203,11 @@ TEST(ConvertSpec, ValuesOfAnyTypeKeepTheirs) {
   EXPECT_EQ(embedding("number_value: 8"), Attribute(int64_t{8}));
   EXPECT_EQ(embedding("struct_value { fields { key: 'cut' value { number_value: 4 } } }"),
             Attribute(NamedInts{{"cut", 4}}));
+  const std::string fraction = "struct_value { fields { key: 'cut' value { number_value: 4.5 } } }";
+  EXPECT_EQ(embedding(fraction), Attribute(NamedNumbers{{"cut", 4.5}}))
+      << "the model refuses it, by its rules";
   const auto wrong = read(
-      "mlp { embedding { struct_value { fields { key: 'cut' value { number_value: 4.5 } } } } }");
+      "mlp { embedding { struct_value { fields { key: 'cut' value { string_value: 'x' } } } } }");
   ASSERT_FALSE(wrong.ok());
   EXPECT_TRUE(names_field(wrong.error(), "model.mlp.embedding"));
 
@@ -217,6 +220,14 @@ TEST(ConvertSpec, ValuesOfAnyTypeKeepTheirs) {
   EXPECT_EQ(weights("class_weights { list_value { values { number_value: 1 } values { "
                     "number_value: 2.5 } } }"),
             Attribute(std::vector<double>{1, 2.5}));
+  EXPECT_EQ(
+      weights("class_weights { struct_value { fields { key: 'cat' value { number_value: 2 } } "
+              "fields { key: 'dog' value { number_value: 1 } } } }"),
+      Attribute(NamedInts{{"cat", 2}, {"dog", 1}}));
+  EXPECT_EQ(
+      weights("class_weights { struct_value { fields { key: 'cat' value { number_value: 2 } } "
+              "fields { key: 'dog' value { number_value: 0.5 } } } }"),
+      Attribute(NamedNumbers{{"cat", 2}, {"dog", 0.5}}));
 }
 
 TEST(ConvertSpec, LossesKeepTheirSettings) {
@@ -573,6 +584,7 @@ TEST(ConvertData, TheWireDescribesTheFormatsOfTheIngest) {
       const SourceSet& set = (*found)->sources[static_cast<size_t>(s)];
       EXPECT_EQ(roles(sources[s].train()), set.train) << name;
       EXPECT_EQ(roles(sources[s].test()), set.test) << name;
+      EXPECT_EQ(roles(sources[s].others()), set.others) << name;
       if (!sources[s].named().empty()) {
         for (const auto& list : {set.train, set.test}) {
           for (const std::string& role : list) {
@@ -591,12 +603,44 @@ TEST(ConvertData, TheWireDescribesTheFormatsOfTheIngest) {
     for (const int role : sources[0].train()) {
       spec.add_sources()->set_role(static_cast<v1::DatasetSource::Role>(role));
     }
+    for (const int role : sources[0].others()) {
+      spec.add_sources()->set_role(static_cast<v1::DatasetSource::Role>(role));
+    }
     const std::vector<std::filesystem::path> paths(static_cast<size_t>(spec.sources_size()), "/a");
     const auto request = to_ingest_request(spec, paths);
     EXPECT_TRUE(request.ok() ||
                 request.error().message.find(".target: is missing") != std::string::npos)
         << request.error().message;
   }
+}
+
+TEST(ConvertData, DocumentsNeedATokenizerAmongTheirSources) {
+  v1::DatasetSpec spec;
+  spec.add_sources()->set_role(v1::DatasetSource::DATA);
+  v1::DocumentsFormat& documents = *spec.mutable_documents();
+  documents.set_template_("chatml");
+  documents.set_loss(v1::DocumentsFormat::ALL);
+  documents.set_end_token(false);
+  documents.set_test_share(0.1);
+  documents.set_seed(3);
+  const auto without = to_ingest_request(spec, std::vector<std::filesystem::path>{"/a"});
+  ASSERT_FALSE(without.ok());
+  EXPECT_TRUE(without.error().message.starts_with("spec.sources: has no tokenizer"))
+      << without.error().message;
+  spec.add_sources()->set_role(v1::DatasetSource::TOKENIZER_JSON);
+  const std::vector<std::filesystem::path> paths = {"/a", "/b"};
+  const auto request = to_ingest_request(spec, paths);
+  ASSERT_TRUE(request.ok()) << request.error().message;
+  EXPECT_EQ(request->documents.chat_template, "chatml");
+  EXPECT_EQ(request->documents.loss, "all");
+  EXPECT_FALSE(request->documents.end_token);
+  EXPECT_EQ(request->documents.test_share, 0.1);
+  EXPECT_EQ(request->documents.seed, 3u);
+  EXPECT_EQ(request->sources[1].role, "tokenizer_json");
+  documents.set_tokenizer("model");
+  EXPECT_TRUE(to_ingest_request(spec, paths)
+                  .error()
+                  .message.starts_with("spec.documents.tokenizer: names files only in spec files"));
 }
 
 TEST(ConvertData, ArraysAreOneFileOrAFileForEach) {
@@ -695,6 +739,9 @@ TEST(ConvertData, JsonLinesAndTextFilesHaveTheOptionsOfCsv) {
   EXPECT_EQ(to_ingest_request(spec, paths)->csv.date, (std::vector<std::string>{"when"}));
   spec.mutable_text()->set_field("body");
   EXPECT_EQ(to_ingest_request(spec, paths)->text.field, "body");
+  EXPECT_TRUE(to_ingest_request(spec, paths)->text.end_token) << "each text of JSON lines ends";
+  spec.mutable_text()->set_end_token(false);
+  EXPECT_FALSE(to_ingest_request(spec, paths)->text.end_token);
   DatasetSchema schema;
   schema.columns = {{ColumnSchema::Kind::kNumeric, "when.days", {}, 0, "when"}};
   EXPECT_TRUE(to_proto(schema).columns(0).date());

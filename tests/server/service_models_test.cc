@@ -208,6 +208,18 @@ TEST_F(ServiceModels, GenerateStreamsAndEndsWithItsCaller) {
   request.set_prompt("echo");
   request.set_token_count(0);
   EXPECT_EQ(generate(&text), "FIELD_OUT_OF_RANGE");
+  request.set_token_count(1);
+  request.add_prompts("echo");
+  EXPECT_EQ(generate(&text), "FIELD_CONFLICT");
+  request.clear_prompt();
+  request.add_prompts("");
+  EXPECT_EQ(generate(&text), "FIELD_REQUIRED");
+  for (int i = 0; i < 16; ++i) request.add_prompts("echo");
+  EXPECT_EQ(generate(&text), "FIELD_OUT_OF_RANGE");
+  request.clear_prompts();
+  request.add_messages()->set_content(std::string((1 << 20) + 1, 'x'));
+  EXPECT_EQ(generate(&text), "FIELD_OUT_OF_RANGE");
+  request.clear_messages();
 
   request.set_prompt("die late");
   request.set_token_count(1);

@@ -89,6 +89,23 @@ CaseGraph relu_rows(DType dtype, int64_t N, int64_t F, int64_t K, bool bias) {
       b.one("y", "Gemm", trans_b, {x, b.parameter("w3", {3, K}), b.parameter("b3", {3})}));
 }
 
+// Returns two layers of one input, each with a low-rank addition (src/models/lora.h).
+CaseGraph low_rank(DType dtype, int64_t N, int64_t F, int64_t K, int64_t rank, bool scaled) {
+  CaseBuilder b(dtype);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  const TensorId x = b.one("x", "Tanh", {}, {b.parameter("p", {N, F})});
+  std::vector<TensorId> layers;
+  for (const std::string n : {"1", "2"}) {
+    const TensorId base = b.one("base" + n, "Gemm", trans_b,
+                                {x, b.parameter("w" + n, {K, F}), b.parameter("b" + n, {K})});
+    TensorId u = b.one("u" + n, "Gemm", trans_b, {x, b.parameter("lora_A" + n, {rank, F})});
+    if (scaled) u = b.one("scaled" + n, "Mul", {}, {u, b.input("scale" + n, {1, 1})});
+    const TensorId v = b.one("v" + n, "Gemm", trans_b, {u, b.parameter("lora_B" + n, {K, rank})});
+    layers.push_back(b.one("y" + n, "Add", {}, {base, v}));
+  }
+  return b.finish(b.one("y", "Mul", {}, layers));
+}
+
 CaseGraph gather(DType dtype, const Shape& table, const Shape& indices) {
   CaseBuilder b(dtype);
   return b.finish(b.one("y", "Gather", {},
@@ -332,8 +349,8 @@ CaseGraph attention_to_data(DType dtype, int64_t width, bool computed = false) {
 struct RotaryCase {
   int64_t N, T, H, D, R;
   bool interleaved = false;
-  // "none": one table row for each place in a row; "tables": tables of each token's position;
-  // "rows": positions name rows of one table.
+  // "none": one table row for each place in a row, "longer": and more; "tables": tables of each
+  // token's position; "rows": positions name rows of one table.
   std::string positions = "none";
 };
 
@@ -347,12 +364,13 @@ CaseGraph rotary(DType dtype, const RotaryCase& r) {
   Attributes tables{
       {"frequencies", frequencies}, {"factor", 1.25}, {"dtype", std::string(name_of(dtype))}};
   std::vector<TensorId> places;
-  if (r.positions != "none") places.push_back(b.tokens("positions", {r.N, r.T}, 9));
+  if (r.positions == "tables" || r.positions == "rows")
+    places.push_back(b.tokens("positions", {r.N, r.T}, 9));
   std::vector<TensorId> of_tables;
   if (r.positions == "tables") {
     of_tables = places;
   } else {
-    tables.set("length", r.positions == "rows" ? int64_t{9} : r.T);
+    tables.set("length", r.positions == "none" ? r.T : int64_t{9});
   }
   const std::vector<TensorId> table = b.node("tables", "RotaryTables", tables, of_tables, 2);
   std::vector<TensorId> inputs = {b.parameter("x", {r.N, r.T, r.H * r.D}), table[0], table[1]};
@@ -434,6 +452,8 @@ void append_large(std::vector<GraphCase>& cases) {
   row("GemmGelu/exact_without_bias",
       [](DType t) { return gelu_rows(t, 3, 16, 8, false, false, "none", 24); });
   row("GemmGelu/exact_odd", [](DType t) { return gelu_rows(t, 4, 3, 9, true, true, "none"); });
+  row("GemmAdd/small", [](DType t) { return low_rank(t, 5, 7, 6, 2, true); });
+  row("GemmAdd/unscaled", [](DType t) { return low_rank(t, 3, 9, 4, 3, false); });
   row("GemmRelu/eights", [](DType t) { return relu_rows(t, 5, 7, 16, true); });
   row("GemmRelu/odd", [](DType t) { return relu_rows(t, 6, 4, 9, true); });
   row("GemmRelu/bits", [](DType t) { return relu_rows(t, 3, 5, 136, true); });
@@ -535,6 +555,9 @@ void append_sequence_cases(std::vector<GraphCase>& cases) {
   row("RotaryEmbedding/part", [](DType t) { return rotary(t, {2, 3, 2, 7, 4, false, "tables"}); });
   row("RotaryEmbedding/interleaved", [](DType t) { return rotary(t, {2, 3, 1, 7, 6, true}); });
   row("RotaryEmbedding/rows", [](DType t) { return rotary(t, {2, 3, 2, 4, 4, false, "rows"}); });
+  row("RotaryEmbedding/longer", [](DType t) {
+    return rotary(t, {3, 4, 1, 4, 4, false, "longer"});
+  });
   row("RotaryTables/tokens", [](DType t) { return rotary(t, {2, 5, 1, 6, 6, true, "tables"}); });
   row("SequenceLengths/odd", [](DType t) { return sequence_lengths(t, {5, 7}, 0, 2); });
   row("SequenceLengths/other_padding", [](DType t) { return sequence_lengths(t, {9, 3}, 1, 3); });

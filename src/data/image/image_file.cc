@@ -19,12 +19,12 @@ struct OtherKind {
   std::string_view magic;
   std::string_view what;
 };
-constexpr std::string_view kPage = "an HTML page, as servers send for a missing image";
+constexpr std::string_view kImagePage = "an HTML page, as servers send for a missing image";
 constexpr auto kOtherKinds = std::to_array<OtherKind>({
-    {0, "<!DOCTYPE", kPage},
-    {0, "<!doctype", kPage},
-    {0, "<html", kPage},
-    {0, "<HTML", kPage},
+    {0, "<!DOCTYPE", kImagePage},
+    {0, "<!doctype", kImagePage},
+    {0, "<html", kImagePage},
+    {0, "<HTML", kImagePage},
     {0, "<?xml", "an XML document, such as SVG"},
     {0, "<svg", "an SVG drawing"},
     {0, "GIF8", "a GIF image"},

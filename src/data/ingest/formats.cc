@@ -1,10 +1,14 @@
 #include "src/data/ingest/formats.h"
 
 #include <algorithm>
+#include <array>
 
+#include "src/base/files.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
 #include "src/base/unicode.h"
+#include "src/data/documents/documents_dataset.h"
+#include "src/data/limits.h"
 #include "src/data/problems.h"
 #include "src/models/spec_json.h"
 
@@ -12,6 +16,25 @@ namespace trainyard {
 namespace {
 
 const SourceSet kDataAndTest = {{"data"}, {"test"}};
+
+/// The roles of a tokenizer's files, by their names in a model's folder. The file of the role
+/// "tokenizer", which is alone, may have any name.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kTokenizerFiles = {
+    {{"tokenizer", "tokenizer"},
+     {"tokenizer_json", "tokenizer.json"},
+     {"tokenizer_model", "tokenizer.model"},
+     {"tekken_json", "tekken.json"},
+     {"tokenizer_config", "tokenizer_config.json"},
+     {"special_tokens_map", "special_tokens_map.json"},
+     {"added_tokens", "added_tokens.json"},
+     {"generation_config", "generation_config.json"},
+     {"chat_template", "chat_template.jinja"},
+     {"chat_template_json", "chat_template.json"}}};
+
+SourceSet with_tokenizer(SourceSet set) {
+  for (const auto& [role, name] : kTokenizerFiles) set.others.emplace_back(role);
+  return set;
+}
 
 /// Returns the path of the source with this role; empty if the request has none.
 std::filesystem::path path_of(const SourcePaths& paths, std::string_view role) {
@@ -85,6 +108,30 @@ Result<TypedDataset> read_arrays(const IngestRequest& request, const SourcePaths
        path_of(paths, "targets"), path_of(paths, "test_inputs"), path_of(paths, "test_targets")});
 }
 
+Result<TypedDataset> read_documents(const IngestRequest& request, const SourcePaths& paths) {
+  TokenizerFiles files;
+  for (const IngestSource& source : request.sources) {
+    const auto file =
+        std::ranges::find(kTokenizerFiles, source.role, [](const auto& f) { return f.first; });
+    if (file == kTokenizerFiles.end()) continue;
+    const bool alone = source.role == "tokenizer" && !source.name.empty();
+    Result<std::string> content = read_file(source.path, kTokenizerBytesMax);
+    if (!content.ok()) {
+      Error e = std::move(content).error();
+      e.message = source.role + ": " + e.message;
+      return e;
+    }
+    files.emplace(alone ? source.name : std::string(file->second), *std::move(content));
+  }
+  if (files.empty()) {
+    return dataset_error("sources",
+                         "there is no tokenizer: a file of a role from tokenizer on is "
+                         "required, such as tokenizer_json");
+  }
+  return read_documents_dataset(request.documents, std::move(files), path_of(paths, "data"),
+                                path_of(paths, "test"));
+}
+
 nlohmann::json write_table(const IngestRequest& request) {
   return fields_to_json(table_options(request));
 }
@@ -125,6 +172,7 @@ const std::vector<SourceFormat>& source_formats() {
        {kDataAndTest, {{"inputs", "targets"}, {"test_inputs", "test_targets"}}},
        read_arrays,
        write<&Request::arrays>},
+      {"documents", {with_tokenizer(kDataAndTest)}, read_documents, write<&Request::documents>},
   };
   return formats;
 }
@@ -143,7 +191,8 @@ Result<SourcePaths> check_sources(const SourceFormat& format,
   const SourceSet& set = set_of(format, sources);
   SourcePaths paths;
   for (const IngestSource& source : sources) {
-    if (std::ranges::count(set.train, source.role) + std::ranges::count(set.test, source.role) ==
+    if (std::ranges::count(set.train, source.role) + std::ranges::count(set.test, source.role) +
+            std::ranges::count(set.others, source.role) ==
         0) {
       return dataset_error("sources", "role " + quoted_value(source.role) +
                                           " does not belong to the format " +

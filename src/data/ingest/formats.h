@@ -22,6 +22,7 @@ using SourcePaths = std::map<std::string, std::filesystem::path, std::less<>>;
 struct SourceSet {
   std::vector<std::string> train;
   std::vector<std::string> test = {};
+  std::vector<std::string> others = {};  // each may be given or missing
 };
 
 struct SourceFormat {

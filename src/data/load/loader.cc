@@ -4,11 +4,13 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <numeric>
 #include <stop_token>
 #include <thread>
 
 #include "src/base/mutex.h"
 #include "src/base/philox.h"
+#include "src/data/load/packing.h"
 #include "src/data/load/resident_rows.h"
 
 namespace trainyard {
@@ -18,11 +20,48 @@ int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last) {
   return drop_last || rows % batch_size == 0 ? whole : whole + 1;
 }
 
+namespace {
+
+void fill_documents(const Partition& partition, std::span<const int64_t> rows, Batch& batch) {
+  TRAINYARD_CHECK(partition.packed != nullptr, "documents that are in no rows");
+  const auto length = static_cast<size_t>(partition.packed->context_length);
+  const size_t count = rows.size() * length;
+  batch.tokens.resize(count);
+  batch.positions.resize(count);
+  batch.target_class.resize(count);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    copy_packed_row(partition, rows[i], std::span(batch.tokens).subspan(i * length, length),
+                    std::span(batch.positions).subspan(i * length, length),
+                    std::span(batch.target_class).subspan(i * length, length));
+  }
+}
+
+/// Returns each part's share of the counted targets, times the number of parts.
+std::vector<float> shares_of_parts(std::span<const int32_t> targets, int64_t parts) {
+  const size_t size = targets.size() / static_cast<size_t>(parts);
+  std::vector<int64_t> counts;
+  for (size_t at = 0; at < targets.size(); at += size) {
+    counts.push_back(
+        std::ranges::count_if(targets.subspan(at, size), [](int32_t t) { return t >= 0; }));
+  }
+  const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  std::vector<float> shares;
+  for (const int64_t count : counts) {
+    shares.push_back(all == 0 ? 1.0f
+                              : static_cast<float>(static_cast<double>(count * parts) /
+                                                   static_cast<double>(all)));
+  }
+  return shares;
+}
+
+}  // namespace
+
 void fill_batch(const RowTransform& transform, const Partition& partition,
                 std::span<const int64_t> rows, Batch& batch, const ImageEdit& edit) {
   const auto count = rows.size();
   const auto size = static_cast<size_t>(transform.input_size());
   batch.rows = std::ssize(rows);
+  if (transform.documents()) return fill_documents(partition, rows, batch);
   const bool text = transform.text();
   const bool stream = transform.stream();
   batch.input.resize(text ? 0 : count * size);
@@ -97,6 +136,11 @@ struct Loader::Impl {
     TRAINYARD_CHECK(o.stored_rows == 0 || (o.samples && !part.image_u8.empty()),
                     "rows that travel are images of 8 bits, beside their samples");
     for (const int64_t row : rows) {
+      if (transform.documents()) {
+        TRAINYARD_CHECK(row >= 0 && part.packed != nullptr && row < part.packed->rows(),
+                        "row out of range");
+        continue;
+      }
       // A window's last token needs the following token as its target.
       const int64_t after = transform.stream() ? transform.input_size() : 0;
       TRAINYARD_CHECK(row >= 0 && row + options.shift_max + after < partition.rows,
@@ -176,6 +220,9 @@ struct Loader::Impl {
     };
     const bool augments = !options.augmenter.empty();
     fill_batch(transform, partition, selected, batch, augments ? ImageEdit(augment) : nullptr);
+    if (transform.documents()) {
+      batch.loss_shares = shares_of_parts(batch.target_class, options.parts);
+    }
     if (options.mixer.empty()) return;
     const double share =
         options.mixer.mix_images(options.mixer.draw(options.seed, step), batch.input);

@@ -4,7 +4,8 @@
 // the job is batch s % steps_per_epoch of epoch s / steps_per_epoch. If the last rows of an epoch
 // do not fill a batch, they are left out (other rows in each epoch), or the batch is completed by
 // the first rows of the epoch. The rows of a stream are the tokens at which its windows begin
-// (src/data/load/windows.h). Threads prepare the next batches in advance.
+// (src/data/load/windows.h), those of documents are Partition::packed (src/data/load/packing.h).
+// Threads prepare the next batches in advance.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +25,18 @@ int64_t batches_per_epoch(int64_t rows, int64_t batch_size, bool drop_last);
 
 struct Batch {
   int64_t rows = 0;
-  std::vector<float> input;           // [rows, ...]; empty for text
-  std::vector<int32_t> tokens;        // [rows, T]; only for text
-  std::vector<int32_t> target_class;  // [rows], or the next tokens [rows, T]
+  std::vector<float> input;        // [rows, ...]; empty for text
+  std::vector<int32_t> tokens;     // [rows, T]; only for text
+  std::vector<int32_t> positions;  // [rows, T], of documents: each token's place in its document
+  // [rows], or the next tokens [rows, T], of documents -1 where the next token does not count
+  std::vector<int32_t> target_class;
   std::vector<float> target_shares;   // [rows, classes], the targets of mixed images
   std::vector<float> target_numeric;  // [rows], standardized
   // [rows], for a device that gathers the rows itself. They replace input and target; of the
   // vectors above only target_class is filled, if each row has a class.
   std::vector<kernels::ResidentSample> samples;
-  std::vector<uint8_t> stored;  // [rows, C, H, W], the staged rows to which `samples` refer
+  std::vector<uint8_t> stored;     // [rows, C, H, W], the staged rows to which `samples` refer
+  std::vector<float> loss_shares;  // [parts] of documents, see Loader::Options::parts
 
   std::span<const std::byte> input_bytes() const {
     return tokens.empty() ? std::as_bytes(std::span(input)) : std::as_bytes(std::span(tokens));
@@ -67,6 +71,10 @@ class Loader {
     // If > 0 (only with `samples`), fills Batch::stored. The starts of samples are then relative to
     // the group of `stored_rows` consecutive rows of the batch that contains the row.
     int64_t stored_rows = 0;
+    // Documents: the batch is computed in so many equal parts, and the mean loss of each part is
+    // weighted by Batch::loss_shares, so that the mean over the parts is the mean over all counted
+    // tokens of the batch.
+    int64_t parts = 1;
   };
   /// `partition` must outlive the loader. `rows` are indices into it, at least enough for one
   /// batch.

@@ -54,15 +54,6 @@ bool may_identify_rows(const ColumnFacts& c) {
   return may_name_rows(c.name) || (c.counts_rows && !may_count_up(c.name));
 }
 
-double count_words(std::string_view text) {
-  const auto is_space = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
-  int64_t words = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    words += !is_space(text[i]) && (i == 0 || is_space(text[i - 1])) ? 1 : 0;
-  }
-  return static_cast<double>(words);
-}
-
 std::optional<ColumnTrap> find_column_trap(const ColumnFacts& c) {
   using Kind = ColumnFacts::Kind;
   if (c.rows == 0) return std::nullopt;

@@ -60,7 +60,4 @@ std::string leave_out(std::string_view options);
 /// them.
 std::string describe(ColumnTrap trap, const ColumnFacts& column, std::string_view options);
 
-/// Returns the number of words in a text, for `words_mean`.
-double count_words(std::string_view text);
-
 }  // namespace trainyard

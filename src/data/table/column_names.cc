@@ -78,10 +78,11 @@ std::vector<std::string> words_of_name(std::string_view name) {
 }
 
 bool is_identifier_name(std::string_view name) {
-  static constexpr std::array<std::string_view, 10> kNames = {
-      "id", "ids", "uid", "uuid", "guid", "row", "idno", "idnum", "idcode", "obsno"};
-  static constexpr std::array<std::string_view, 6> kLastWords = {"id",   "ids",  "uid",
-                                                                 "uuid", "guid", "index"};
+  static constexpr std::array<std::string_view, 13> kNames = {
+      "id",   "ids", "uid",  "uuid",  "guid",   "pid",  "hid",
+      "hhid", "row", "idno", "idnum", "idcode", "obsno"};
+  static constexpr std::array<std::string_view, 9> kLastWords = {
+      "id", "ids", "uid", "uuid", "guid", "pid", "hid", "hhid", "index"};
   const std::string small = lower(name);
   if (is_one_of(kNames, small) || is_tools_index(small)) return true;
   const std::vector<std::string> words = words_of_name(name);

@@ -24,9 +24,15 @@ Status check_size(int64_t bytes, const std::string& what) {
   return check_memory(bytes * 5, what);
 }
 
+/// The texts of a source, one after the other.
+struct Texts {
+  std::string text;
+  std::vector<size_t> ends;  // the byte behind each text, if each ends with a token of its own
+};
+
 /// Reads the whole file. Its size is checked while it is read, because a gzip file does not state
 /// it.
-Result<std::string> read_file_text(ByteSource& source, const std::string& what) {
+Result<Texts> read_file_text(ByteSource& source, const std::string& what) {
   std::string text;
   std::vector<char> buffer(size_t{1} << 20);
   for (;;) {
@@ -39,15 +45,16 @@ Result<std::string> read_file_text(ByteSource& source, const std::string& what) 
     if (Status s = check_size(std::ssize(text), what); !s.ok()) return std::move(s).error();
   }
   if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
-  return text;
+  return Texts{std::move(text), {}};
 }
 
-/// Reads the texts in the member `field` of each line's object and joins them by line breaks. Lines
-/// without this member are skipped.
-Result<std::string> read_member_text(ByteSource& source, const std::string& field,
-                                     const std::string& what) {
+/// Reads the texts in the member `field` of each line's object. They are joined by line breaks,
+/// unless each ends with a token. Lines without this member are skipped.
+Result<Texts> read_member_texts(ByteSource& source, const std::string& field, bool end_tokens,
+                                const std::string& what) {
   LineReader lines(source, what);
-  std::string text;
+  Texts texts;
+  std::string& text = texts.text;
   std::string_view line;
   std::vector<std::string> others;  // members before the first text, for a hint in the error
   bool found = false;
@@ -63,14 +70,15 @@ Result<std::string> read_member_text(ByteSource& source, const std::string& fiel
         return dataset_error(place + ", member " + quoted_value(name),
                              "not text, expected \"...\"");
       }
-      if (found) text += '\n';
+      if (found && !end_tokens) text += '\n';
       found = true;
       text += member.text;
+      if (end_tokens) texts.ends.push_back(text.size());
       return check_size(std::ssize(text), what);
     };
     if (Status s = visit_json_object(line, place, take); !s.ok()) return std::move(s).error();
   }
-  if (found) return text;
+  if (found) return texts;
   const std::optional<std::string> near = nearest_name(field, others);
   return dataset_error("text.field",
                        "no line of " + what + " has the member " + quoted_value(field) +
@@ -78,9 +86,9 @@ Result<std::string> read_member_text(ByteSource& source, const std::string& fiel
 }
 
 /// Joins the .txt files of a folder or an archive in the order of their paths. Each begins on a new
-/// line.
-Result<std::string> read_files_text(const std::filesystem::path& path, const std::string& what,
-                                    bool bytes) {
+/// line, unless each ends with a token.
+Result<Texts> read_files_texts(const std::filesystem::path& path, const std::string& what,
+                               bool bytes, bool end_tokens) {
   ASSIGN_OR_RETURN(const std::unique_ptr<FileTree> tree, open_file_tree(path, what));
   std::map<std::string, std::string> texts;  // content of each file, sorted by path
   int64_t total = 0;
@@ -97,32 +105,41 @@ Result<std::string> read_files_text(const std::filesystem::path& path, const std
     }
   }
   if (texts.empty()) return dataset_error(what, "there are no .txt files");
-  std::string joined;
+  Texts all;
+  std::string& joined = all.text;
   joined.reserve(static_cast<size_t>(total));
   for (auto& [name, text] : texts) {
-    if (!joined.empty() && !joined.ends_with('\n')) joined += '\n';
+    if (!end_tokens && !joined.empty() && !joined.ends_with('\n')) joined += '\n';
     joined += std::exchange(text, {});
+    if (end_tokens) all.ends.push_back(joined.size());
   }
-  return joined;
+  return all;
 }
 
-Result<std::string> read_text(const TextOptions& options, const std::filesystem::path& path,
-                              const std::string& what) {
+Result<Texts> read_texts(const TextOptions& options, const std::filesystem::path& path,
+                         const std::string& what) {
   ASSIGN_OR_RETURN(const bool files, contains_files(path, what));
   if (files) {
     if (!options.field.empty()) {
       return dataset_error("text.field", "has no effect on a folder or an archive of .txt files");
     }
-    ASSIGN_OR_RETURN(std::string text, read_files_text(path, what, options.tokenizer == "byte"));
-    if (text.empty()) return dataset_error(what, "the files are empty");
-    return text;
+    ASSIGN_OR_RETURN(Texts texts,
+                     read_files_texts(path, what, options.tokenizer == "byte", options.end_token));
+    if (texts.text.empty()) return dataset_error(what, "the files are empty");
+    return texts;
+  }
+  if (options.field.empty() && options.end_token) {
+    return dataset_error("text.end_token",
+                         "has no effect on one text, whose end is only one of many places; remove "
+                         "it, or give a folder of .txt files, or JSON lines with text.field");
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<ByteSource> source, open_file_source(path, what));
-  ASSIGN_OR_RETURN(std::string text, options.field.empty()
-                                         ? read_file_text(*source, what)
-                                         : read_member_text(*source, nfc(options.field), what));
-  if (text.empty()) return dataset_error(what, "the file is empty");
-  return text;
+  ASSIGN_OR_RETURN(Texts texts,
+                   options.field.empty()
+                       ? read_file_text(*source, what)
+                       : read_member_texts(*source, nfc(options.field), options.end_token, what));
+  if (texts.text.empty()) return dataset_error(what, "the file is empty");
+  return texts;
 }
 
 Status check_options(const TextOptions& options, bool has_test) {
@@ -161,9 +178,37 @@ int64_t count_code_points(std::string_view text) {
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
 }
 
-void encode_all(const Tokenizer& tokenizer, std::string_view text, TypedRows& rows) {
-  rows.tokens.reserve(text.size());
-  tokenizer.encode(text, kRowsMax, rows.tokens);
+/// Returns the byte at which the test set begins: the last `share` of the text, by code points or
+/// bytes, and if texts end with tokens the nearest beginning of a text.
+size_t test_begin(const Texts& texts, double share, bool chars) {
+  const std::string_view text = texts.text;
+  const int64_t units = chars ? count_code_points(text) : std::ssize(text);
+  const int64_t held_out = std::llround(static_cast<double>(units) * share);
+  const size_t at =
+      chars ? offset_of_tail(text, held_out) : text.size() - static_cast<size_t>(held_out);
+  if (texts.ends.empty()) return at;
+  const auto after = std::ranges::lower_bound(texts.ends, at);
+  const size_t end = after == texts.ends.end() ? texts.ends.back() : *after;
+  if (after == texts.ends.begin()) return end;
+  const size_t before = *std::prev(after);
+  return end - at < at - before ? end : before;
+}
+
+/// Encodes the part [begin, end) of the texts, with the tokens that end them.
+void encode_part(const Tokenizer& tokenizer, const Texts& texts, size_t begin, size_t end,
+                 int32_t end_token, TypedRows& rows) {
+  const std::string_view text = texts.text;
+  rows.tokens.reserve(end - begin);
+  for (const size_t text_end : texts.ends) {
+    if (text_end <= begin) continue;  // of the part before, or without text
+    if (text_end > end) break;
+    tokenizer.encode(text.substr(begin, text_end - begin), kRowsMax, rows.tokens);
+    rows.tokens.push_back(end_token);
+    begin = text_end;
+  }
+  if (texts.ends.empty()) {
+    tokenizer.encode(text.substr(begin, end - begin), kRowsMax, rows.tokens);
+  }
   rows.tokens.shrink_to_fit();
   rows.rows = std::ssize(rows.tokens);
 }
@@ -181,35 +226,36 @@ Result<TypedDataset> read_text_dataset(const TextOptions& options,
   schema.text.tokenizer = *find_tokenizer(options.tokenizer);
   const bool chars = schema.text.tokenizer != TokenizerKind::kByte;  // the text must be UTF-8
 
-  ASSIGN_OR_RETURN(const std::string text, read_text(options, train, "data"));
-  std::string test_text;
+  ASSIGN_OR_RETURN(const Texts texts, read_texts(options, train, "data"));
+  Texts test_texts;
   if (!test.empty()) {
-    ASSIGN_OR_RETURN(test_text, read_text(options, test, "test"));
+    ASSIGN_OR_RETURN(test_texts, read_texts(options, test, "test"));
   }
   if (chars) {
-    if (Status s = check_utf8(text, "data"); !s.ok()) return std::move(s).error();
-    if (Status s = check_utf8(test_text, "test"); !s.ok()) return std::move(s).error();
+    if (Status s = check_utf8(texts.text, "data"); !s.ok()) return std::move(s).error();
+    if (Status s = check_utf8(test_texts.text, "test"); !s.ok()) return std::move(s).error();
   }
-  std::string_view train_part = text;
-  std::string_view test_part = test_text;
-  if (options.test_share > 0) {
-    const int64_t units = chars ? count_code_points(text) : std::ssize(text);
-    const int64_t held_out = std::llround(static_cast<double>(units) * options.test_share);
-    const size_t at =
-        chars ? offset_of_tail(text, held_out) : text.size() - static_cast<size_t>(held_out);
-    train_part = train_part.substr(0, at);
-    test_part = std::string_view(text).substr(at);
-  }
+  const size_t all = texts.text.size();
+  const size_t end = options.test_share > 0 ? test_begin(texts, options.test_share, chars) : all;
   if (chars) {
     VocabularyCounter counter(schema.text.tokenizer);
+    const std::string_view train_part = std::string_view(texts.text).substr(0, end);
     if (Status s = counter.add(train_part, "data"); !s.ok()) return std::move(s).error();
     if (Status s = counter.learn(options.vocabulary_size, "text", schema.text); !s.ok()) {
       return std::move(s).error();
     }
   }
+  if (options.end_token) {
+    schema.text.end_token = static_cast<int32_t>(schema.text.vocabulary_size());
+  }
+  const int32_t end_token = schema.text.end_token;
   const std::unique_ptr<const Tokenizer> tokenizer = make_tokenizer(schema.text);
-  encode_all(*tokenizer, train_part, result.train);
-  encode_all(*tokenizer, test_part, result.test);
+  encode_part(*tokenizer, texts, 0, end, end_token, result.train);
+  if (!test.empty()) {
+    encode_part(*tokenizer, test_texts, 0, test_texts.text.size(), end_token, result.test);
+  } else {
+    encode_part(*tokenizer, texts, end, all, end_token, result.test);
+  }
   schema.train_rows = result.train.rows;
   schema.test_rows = result.test.rows;
   if (schema.train_rows < 2) {

@@ -130,7 +130,8 @@ int64_t TextSchema::first_piece_id() const {
 }
 int64_t TextSchema::vocabulary_size() const {
   if (tokenizer == TokenizerKind::kPretrained) return pretrained_tokens;
-  return first_piece_id() + (tokenizer == TokenizerKind::kByte ? 256 : std::ssize(pieces));
+  return first_piece_id() + (tokenizer == TokenizerKind::kByte ? 256 : std::ssize(pieces)) +
+         (end_token >= 0 ? 1 : 0);
 }
 
 std::string_view TextSchema::unicode_version() const {
@@ -173,6 +174,7 @@ std::vector<std::string> token_texts(const TextSchema& schema) {
   } else {
     texts.insert(texts.end(), schema.pieces.begin(), schema.pieces.end());
   }
+  if (schema.end_token >= 0) texts.emplace_back();
   return texts;
 }
 

@@ -11,9 +11,9 @@
 //   pretrained
 //          the tokenizer of a pretrained model, with its own ids (src/data/tokenizers)
 //
-// Ids, except for pretrained: 0 is the padding if the dataset has rows of fixed length. Next comes the unknown token,
-// except for byte (for bpe and unigram it never occurs), then the pieces in order. The pieces of
-// byte are all bytes in the order of their values.
+// Ids, except for pretrained: 0 is the padding if the dataset has rows of fixed length. Next comes
+// the unknown token, except for byte (for bpe and unigram it never occurs), then the pieces in
+// order. The pieces of byte are all bytes in the order of their values.
 #pragma once
 
 #include <cstdint>
@@ -53,7 +53,9 @@ struct TextSchema {
   /// of the schema. The members after it are what is known about the tokenizer without reading it.
   std::shared_ptr<const TokenizerFiles> files;
   int64_t pretrained_tokens = 0;  // one more than the highest id
-  int32_t end_token = -1;         // -1: there is none; the same below
+  /// The token that ends a text; -1: there is none. Not of pretrained: the last id, if texts end
+  /// with a token of their own (TextOptions::end_token), which has no text.
+  int32_t end_token = -1;
   int32_t padding_token = -1;
   int32_t unknown_token = -1;
   /// Tokens per row; rows are truncated or padded to it. 0: the text is one stream, from which a

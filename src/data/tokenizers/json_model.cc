@@ -25,13 +25,16 @@ Result<std::shared_ptr<TokenNames>> read_vocabulary(FileFields& fields) {
     return tokenizer_error(path, "expected an object with the id of each token");
   }
   auto names = std::make_shared<TokenNames>();
+  // A few ids may have no token, but not most of them.
+  constexpr int64_t kGapsMax = 65536;
+  const int64_t id_max = std::min(TokenNames::kTokensMax - 1,
+                                  2 * static_cast<int64_t>(vocab->size()) + kGapsMax);
   for (const auto& item : vocab->items()) {
     const Json& id = item.value();
-    if (!id.is_number_unsigned() ||
-        id.get<uint64_t>() > static_cast<uint64_t>(TokenNames::kTokensMax)) {
+    if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(id_max)) {
       return tokenizer_error(path, "the id of " + quoted_value(item.key()) +
                                        " is not a whole number from 0 to " +
-                                       std::to_string(TokenNames::kTokensMax - 1));
+                                       std::to_string(id_max));
     }
     if (!is_utf8(item.key())) {
       return tokenizer_error(path, quoted_value(item.key()) + " is not UTF-8");

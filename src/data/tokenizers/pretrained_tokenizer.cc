@@ -4,7 +4,9 @@
 #include <array>
 
 #include "src/base/text.h"
+#include "src/data/tokenizers/sentence_piece.h"
 #include "src/data/tokenizers/token_pipeline.h"
+#include "src/data/tokenizers/token_ranks.h"
 #include "src/data/tokenizers/tokenizer_json.h"
 #include "src/data/tokenizers/tokenizer_settings.h"
 
@@ -60,6 +62,43 @@ Result<int32_t> find_named(const TokenPipeline& pipeline, const std::string& nam
                          "the tokenizer has no token " + quoted_value(name));
 }
 
+/// What a file says about its tokens, apart from the settings.
+struct VocabularyRead {
+  std::shared_ptr<TokenPipeline> pipeline;
+  SentencePieceTokens special;
+};
+
+/// Reads the file that has the vocabulary, by its content.
+Result<VocabularyRead> read_vocabulary_file(const std::string& text, const std::string& name) {
+  VocabularyRead out;
+  const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  const bool json = first != std::string::npos && text[first] == '{';
+  const bool piece = !text.empty() && text[0] == '\n';
+  if (json && text.find("\"token_bytes\"") != std::string::npos) {
+    ASSIGN_OR_RETURN(out.pipeline, read_tekken(text, name));
+    out.special = {out.pipeline->find("<s>"), out.pipeline->find("</s>"),
+                   out.pipeline->find("<unk>"), out.pipeline->find("<pad>")};
+  } else if (json) {
+    ASSIGN_OR_RETURN(out.pipeline, read_tokenizer_json(text, name));
+  } else if (piece) {
+    ASSIGN_OR_RETURN(out.pipeline, read_sentence_piece(text, name, out.special));
+  } else {
+    return tokenizer_error(name,
+                           "is neither JSON nor a SentencePiece model; a file of ranks alone does "
+                           "not say how text is cut, so that tokenizer.json is needed");
+  }
+  return out;
+}
+
+/// Puts the begin and end tokens around texts where the file does not say it: as the settings say,
+/// else a begin token for SentencePiece's models.
+void add_default_affixes(const TokenizerSettings& settings, const SentencePieceTokens& special,
+                         int32_t begin, int32_t end, TokenPipeline& pipeline) {
+  if (special.unknown < 0) return;  // tokenizer.json says it itself
+  if (begin >= 0 && settings.add_begin.value_or(true)) pipeline.prefix.push_back(begin);
+  if (end >= 0 && settings.add_end.value_or(false)) pipeline.suffix.push_back(end);
+}
+
 /// Adds the tokens of the settings that the tokenizer does not have.
 Status add_settings_tokens(const std::vector<AddedToken>& tokens, TokenPipeline& pipeline) {
   for (const AddedToken& token : tokens) {
@@ -86,7 +125,8 @@ Result<PretrainedTokenizer> PretrainedTokenizer::read(const TokenizerFiles& file
   auto parts = std::make_shared<Parts>();
   ASSIGN_OR_RETURN(parts->settings, read_tokenizer_settings(files));
   const TokenizerSettings& settings = parts->settings;
-  ASSIGN_OR_RETURN(parts->pipeline, read_tokenizer_json(file->second, file->first));
+  ASSIGN_OR_RETURN(VocabularyRead vocabulary, read_vocabulary_file(file->second, file->first));
+  parts->pipeline = std::move(vocabulary.pipeline);
   TokenPipeline& pipeline = *parts->pipeline;
   if (Status s = add_settings_tokens(settings.added, pipeline); !s.ok()) return std::move(s).error();
   pipeline.finish();
@@ -94,6 +134,12 @@ Result<PretrainedTokenizer> PretrainedTokenizer::read(const TokenizerFiles& file
   ASSIGN_OR_RETURN(parts->end, find_named(pipeline, settings.end, "eos_token"));
   parts->unknown = pipeline.find(settings.unknown);
   parts->padding = pipeline.find(settings.padding);
+  const SentencePieceTokens& special = vocabulary.special;
+  if (settings.begin.empty()) parts->begin = special.begin;
+  if (settings.end.empty()) parts->end = special.end;
+  if (parts->unknown < 0) parts->unknown = special.unknown;
+  if (parts->padding < 0) parts->padding = special.padding;
+  add_default_affixes(settings, special, parts->begin, parts->end, pipeline);
   for (const int32_t id : settings.stop_ids) {
     if (pipeline.name(id).empty()) {
       return tokenizer_error("generation_config.json.eos_token_id",

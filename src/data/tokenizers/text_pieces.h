@@ -75,6 +75,15 @@ class TextPieces {
       }
     }
 
+    size_t size() const { return text_.size(); }
+    /// Removes `suffix` from the end, as long as the text is longer than `size_min`.
+    void drop_ends(std::string_view suffix, size_t size_min) {
+      while (text_.size() > size_min && text_.ends_with(suffix)) {
+        text_.resize(text_.size() - suffix.size());
+      }
+      if (from_.track_) origin_.resize(text_.size());
+    }
+
    private:
     friend class TextPieces;
     const TextPieces& from_;

@@ -94,7 +94,7 @@ constexpr std::array kFamilies = std::to_array<Family>({
      .norm_after = true,
      .epsilon = 1e-5},
 });
-constexpr std::string_view kGpt2 = "gpt2";
+constexpr std::string_view kGpt2 = "gpt2", kGpt2Architecture = "GPT2LMHeadModel";
 
 /// Settings that change nothing that is computed from a text's tokens: how the model was made, what
 /// runs it, its special tokens (which the tokenizer's files have), and defaults of generation.
@@ -391,10 +391,16 @@ Error invalid_config(const std::string& what) {
 
 }  // namespace
 
+std::vector<FamilyName> family_list() {
+  std::vector<FamilyName> list;
+  for (const Family& family : kFamilies) list.push_back({family.type, family.architecture});
+  list.push_back({kGpt2, kGpt2Architecture});
+  return list;
+}
+
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
-  for (const Family& family : kFamilies) names.emplace_back(family.type);
-  names.emplace_back(kGpt2);
+  for (const FamilyName& family : family_list()) names.emplace_back(family.type);
   return names;
 }
 
@@ -419,7 +425,7 @@ Result<LanguageModel> read_model_config(std::string_view text) {
                           (type.empty() ? "is missing" : quoted_value(type) + " is not supported") +
                           ", expected " + joined(family_names()));
   }
-  check_architecture(config, is_gpt2 ? "GPT2LMHeadModel" : family->architecture);
+  check_architecture(config, is_gpt2 ? kGpt2Architecture : family->architecture);
   check_common(config);
   const std::string dtype = dtype_name(config);
   LanguageModel model = is_gpt2 ? read_gpt2(config) : read_decoder(config, *family, problems);

@@ -44,6 +44,13 @@ Result<LanguageModel> read_model_config(std::string_view text);
 /// Returns the names of the families: "llama", "mistral", ...
 std::vector<std::string> family_names();
 
+struct FamilyName {
+  std::string_view type;          // "llama"
+  std::string_view architecture;  // "LlamaForCausalLM"
+};
+/// Returns all families, simpler ones first.
+std::vector<FamilyName> family_list();
+
 struct TensorShape {
   std::string_view name;
   const Shape& shape;

@@ -1,9 +1,6 @@
 // The layer rotary_embedding, which rotates the heads of queries and keys by their positions.
-#include <algorithm>
-#include <array>
-
-#include "src/models/layer.h"
 #include "src/models/rotary.h"
+#include "src/models/layer.h"
 #include "src/ops/rotary_embedding.h"
 
 namespace trainyard {
@@ -16,81 +13,21 @@ constexpr double kThetaMax = 1e12;
 constexpr double kScaleMax = 1e6;
 constexpr double kPositionsMax = 1 << 30;
 
-// The attributes that each scaling reads, besides theta.
-struct ScalingUse {
-  std::string_view kind;
-  std::vector<std::string_view> required, optional;
-};
-const std::vector<ScalingUse>& scaling_uses() {
-  static const std::vector<ScalingUse> uses = {
-      {"none", {}, {}},
-      {"linear", {"factor"}, {}},
-      {"llama3", {"factor", "low_freq_factor", "high_freq_factor", "original_positions"}, {}},
-      {"yarn",
-       {"factor", "original_positions"},
-       {"attention_factor", "beta_fast", "beta_slow", "truncate"}}};
-  return uses;
-}
-
-constexpr std::array kScalingAttributes = {
-    std::string_view("factor"),           std::string_view("low_freq_factor"),
-    std::string_view("high_freq_factor"), std::string_view("original_positions"),
-    std::string_view("attention_factor"), std::string_view("beta_fast"),
-    std::string_view("beta_slow"),        std::string_view("truncate")};
-
-Error rotary_error(const ResolvedLayer& layer, std::string reason, std::string_view attribute,
-                   const std::string& description) {
-  Error e = LayerBuilder::required_error(layer, attribute, description);
-  e.reason = std::move(reason);
-  return e;
-}
-
 /// Refuses settings that the layer's scaling needs but does not have, or does not read.
-Status check_scaling(const ResolvedLayer& layer, const std::string& kind) {
-  const ScalingUse& use = *std::ranges::find(scaling_uses(), kind, &ScalingUse::kind);
-  const auto contains = [](const auto& names, std::string_view name) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  for (const std::string_view name : kScalingAttributes) {
-    const bool given = layer.attributes.find(name) != nullptr;
-    if (!given && contains(use.required, name)) {
-      return LayerBuilder::required_error(layer, name, "is required with scaling: " + kind);
-    }
-    if (given && !contains(use.required, name) && !contains(use.optional, name)) {
-      return rotary_error(layer, "FIELD_UNUSED", name,
-                          "has no effect with scaling: " + kind + "; remove it");
-    }
-  }
-  const Attributes& a = layer.attributes;
-  if (kind == "llama3" && a.get_float("low_freq_factor", 0) >= a.get_float("high_freq_factor", 0)) {
-    return rotary_error(layer, "FIELD_OUT_OF_RANGE", "low_freq_factor",
-                        "is not below high_freq_factor, expected less");
-  }
-  return {};
-}
-
-RotaryScaling scaling_of(const Attributes& a, const std::string& kind) {
-  RotaryScaling s;
-  s.kind = kind;
-  s.factor = a.get_float("factor", s.factor);
-  s.low_freq_factor = a.get_float("low_freq_factor", s.low_freq_factor);
-  s.high_freq_factor = a.get_float("high_freq_factor", s.high_freq_factor);
-  s.beta_fast = a.get_float("beta_fast", s.beta_fast);
-  s.beta_slow = a.get_float("beta_slow", s.beta_slow);
-  s.truncate = a.get_int("truncate", 1) != 0;
-  if (a.find("attention_factor") != nullptr)
-    s.attention_factor = a.get_float("attention_factor", 1);
-  s.original_positions = a.get_int("original_positions", 0);
-  return s;
+Status check_scaling(const ResolvedLayer& layer) {
+  const auto problem = find_scaling_problem(layer.attributes, "");
+  if (!problem) return {};
+  Error e = LayerBuilder::required_error(layer, problem->attribute, problem->description);
+  e.reason = problem->reason;
+  return e;
 }
 
 /// Returns the node's outputs cos and sin. All layers with the same settings share one node.
 Result<std::vector<TensorId>> add_tables(LayerBuilder& b, const ResolvedLayer& layer, int64_t dim,
                                          int64_t length) {
-  const std::string kind = layer.attributes.get_string("scaling", "none");
-  if (Status s = check_scaling(layer, kind); !s.ok()) return std::move(s).error();
+  if (Status s = check_scaling(layer); !s.ok()) return std::move(s).error();
   const RotaryFrequencies frequencies = rotary_frequencies(
-      dim, layer.attributes.get_float("theta", 10000), scaling_of(layer.attributes, kind));
+      dim, layer.attributes.get_float("theta", 10000), rotary_scaling(layer.attributes));
   Attributes attributes{{"frequencies", frequencies.values},
                         {"factor", frequencies.factor},
                         {"dtype", std::string(name_of(b.options().dtype))}};

@@ -164,7 +164,12 @@ Outputs build_position_embedding(LayerBuilder& b, const ResolvedLayer& layer,
   ASSIGN_OR_RETURN(const TensorId position,
                    b.add_parameter(layer, "weight", Shape{prefix + length, width},
                                    table_initializer(layer, kPositionStd)));
-  if (b.positions() != kNoTensor && prefix == 0) {  // each document begins at position 0
+  if (b.positions() != kNoTensor) {  // each document begins at position 0
+    if (prefix > 0) {
+      return field_refusal(layer, "FIELD_UNSUPPORTED", "class_token",
+                           "does not go with dataset.documents, whose rows hold several "
+                           "documents; remove it");
+    }
     ASSIGN_OR_RETURN(const TensorId rows, b.add_node(layer, layer.name + "/rows", "Gather", {},
                                                      {position, b.positions()}));
     ASSIGN_OR_RETURN(const TensorId y, b.add_node(layer, layer.name, "Add", {}, {x, rows}));

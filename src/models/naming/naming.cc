@@ -92,6 +92,20 @@ std::vector<std::string> names_by_row(const NameRow& row, std::string_view ours)
   return names;
 }
 
+std::optional<LibraryNames> library_names(const NamingScheme& scheme, std::string_view ours) {
+  for (const NameRow& row : scheme.rows) {
+    LibraryNames found{names_by_row(row, ours), row.arrangement};
+    if (found.names.empty()) continue;
+    for (std::string& name : found.names) {
+      const bool bare = scheme.prefixes.empty() ||
+                        (!scheme.unprefixed.empty() && name.starts_with(scheme.unprefixed));
+      if (!bare) name.insert(0, scheme.prefixes.front());
+    }
+    return found;
+  }
+  return std::nullopt;
+}
+
 bool has_mark(const NamingScheme& scheme, std::string_view name) {
   const auto fits = [&](std::string_view rest) {
     return std::ranges::any_of(scheme.marks, [&](std::string_view mark) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,8 +40,10 @@ struct NamingScheme {
   std::string_view presets;  // the presets that are this network; empty if there are none
   // Patterns of names that only files of this scheme have. Empty if files are not recognized.
   std::vector<std::string_view> marks;
-  // Beginnings that names of the rows and marks may have in addition.
+  // Beginnings that names of the rows and marks may have in addition. The library's own files have
+  // the first one, except for tensors that `unprefixed` begins.
   std::vector<std::string_view> prefixes = {};
+  std::string_view unprefixed = {};
   std::vector<NameRow> rows = {};
   std::vector<UnneededTensors> unneeded = {};
   // In addition to the rows: names are ours except for the characters that join their parts, which
@@ -56,6 +59,14 @@ const std::vector<NamingScheme>& naming_schemes();
 /// Returns the names, without a prefix, of the tensors that make our tensor `ours`; empty if the
 /// row is not about this tensor.
 std::vector<std::string> names_by_row(const NameRow& row, std::string_view ours);
+
+/// The names by which a library stores the tensor of a preset.
+struct LibraryNames {
+  std::vector<std::string> names;  // in full, with the prefix of the library's own files
+  Arrangement arrangement = Arrangement::kSame;
+};
+/// Returns nullopt if no row of the scheme is about this tensor.
+std::optional<LibraryNames> library_names(const NamingScheme& scheme, std::string_view ours);
 
 /// Returns whether a name fits one of the scheme's marks, with or without a prefix.
 bool has_mark(const NamingScheme& scheme, std::string_view name);

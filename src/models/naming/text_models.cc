@@ -56,6 +56,7 @@ NamingScheme llama() {
                       .presets = "decoder",
                       .marks = {"layers.{i}.self_attn.q_proj.weight"},
                       .prefixes = {"model."},
+                      .unprefixed = "lm_head.",
                       .rows = llama_rows(),
                       .unneeded = unneeded_by_llama()};
   scheme.rows.push_back({"h{i}_attn_norm.{p}", {"layers.{i}.input_layernorm.{p}"}});
@@ -68,6 +69,7 @@ NamingScheme olmo2() {
                       .presets = "decoder",
                       .marks = {"layers.{i}.post_feedforward_layernorm.weight"},
                       .prefixes = {"model."},
+                      .unprefixed = "lm_head.",
                       .rows = llama_rows(),
                       .unneeded = unneeded_by_llama()};
   scheme.rows.push_back({"h{i}_attn_norm.{p}", {"layers.{i}.post_attention_layernorm.{p}"}});

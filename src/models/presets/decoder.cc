@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/models/preset.h"
+#include "src/models/rotary.h"
 
 namespace trainyard {
 
@@ -94,6 +95,9 @@ Status check_decoder(const Attributes& p, const Decoder& d, const ModelInterface
   if (p.find("window_layers") != nullptr && d.window == 0) {
     return decoder_error("FIELD_UNUSED", "window_layers",
                          "has no effect without window; remove it or give a window");
+  }
+  if (const auto problem = find_scaling_problem(p, "rope_")) {
+    return decoder_error(problem->reason, problem->attribute, problem->description);
   }
   const int64_t positions = p.get_int("positions_max", 0);
   if (positions > 0 && interface.input[0] > positions) {

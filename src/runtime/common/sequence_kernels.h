@@ -2,6 +2,7 @@
 // attention and softmax, for every backend (adapter.h).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/attention.h"
@@ -14,6 +15,7 @@
 #include "src/ops/shards.h"
 #include "src/ops/tf32.h"
 #include "src/runtime/common/adapter.h"
+#include "src/runtime/common/half_kernel.h"
 #include "src/runtime/common/op_params.h"
 #include "src/runtime/common/rotary_kernels.h"
 
@@ -74,9 +76,42 @@ inline kernels::GatherDims gather_dims(const Node& n, const Shape& table, const 
   return d;
 }
 
+/// Makes the kernel of Gather from a table that a host stores in 16 bits: only the rows that are
+/// looked up are widened. nullptr if y is stored in another 16-bit type.
+template <typename Conversion>
+std::unique_ptr<Kernel> make_gather_from_half(Conversion conversion, const Graph& g,
+                                              const Node& n) {
+  const TensorInfo &table = input_info(g, n, 0), &y = output_info(g, n, 0);
+  if (y.is_half() && y.storage != table.storage) return nullptr;
+  const kernels::GatherDims d = gather_dims(n, table.type.shape, input_info(g, n, 1).type.shape);
+  return make_stored_kernel(
+      [conversion, d, storage = table.storage, widens = !y.is_half()](const KernelArgs& a) {
+        constexpr int64_t kHalf = 2;
+        const auto* index = a.in<int32_t>(1);
+        const int64_t row_bytes = d.width * (widens ? static_cast<int64_t>(sizeof(float)) : kHalf);
+        for (int64_t i = 0; i < d.count; ++i) {
+          const int64_t row = d.row(index[i]);
+          std::byte* const to = a.out<std::byte>(0) + i * row_bytes;
+          const std::byte* const from = a.in<std::byte>(0) + row * d.width * kHalf;
+          if (row < 0) {
+            std::fill_n(to, row_bytes, std::byte{0});
+          } else if (widens) {
+            widen(conversion, storage, d.width, from, reinterpret_cast<float*>(to));
+          } else {
+            conversion.copy(row_bytes, from, to);
+          }
+        }
+      });
+}
+
 template <typename Context>
 std::unique_ptr<Kernel> make_gather(Context& context, const Graph& g, const Node& n) {
   const TensorInfo& table = input_info(g, n, 0);
+  if constexpr (requires { conversion_of(context); }) {
+    if (table.is_half()) {
+      if (auto kernel = make_gather_from_half(conversion_of(context), g, n)) return kernel;
+    }
+  }
   return with_operands(context, g, n, table, [&](auto o) {
     return make_kernel([o, d = gather_dims(n, table.type.shape, input_info(g, n, 1).type.shape)](
                            const KernelArgs& a) {

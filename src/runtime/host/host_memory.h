@@ -29,6 +29,7 @@ class HostBackend : public Backend {
   void copy_to_host(void* host, const void* device, int64_t bytes) override {
     std::memcpy(host, device, static_cast<size_t>(bytes));
   }
+  bool computes_in_host_memory() const override { return true; }
   void synchronize() override {}
 
   Status connect(std::span<Backend* const> ranks) override;

@@ -24,7 +24,11 @@ class HostTableBackend : public HostBackend {
   }
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override {
     if (auto exchange = prepare_exchange(graph, node)) return exchange;
-    if (node.op == head_loss_op()) return std::make_unique<HeadLossKernel>(*this, graph, node);
+    const bool trains_head =
+        node.op == head_loss_op() && (has_output(node, 2) || has_output(node, 3));
+    if (trains_head || (node.op == head_loss_op() && !table_.contains(node.op->type()))) {
+      return std::make_unique<HeadLossKernel>(*this, graph, node);
+    }
     if (!table_.contains(node.op->type()) && has_parts(node.op->type())) {
       return std::make_unique<PartsKernel>(*this, graph, node);
     }

@@ -9,21 +9,22 @@ using namespace kernels;  // NOLINT: contracts and reference:: loops
 
 std::unique_ptr<Kernel> make_gemm(ReferenceContext&, const Graph& g, const Node& n) {
   const GemmDims d = gemm_dims(g, n);
-  const bool has_bias = has_input(n, 2);
+  const bool has_bias = has_input(n, 2), adds = has_input(n, 3);
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([d, has_bias](const KernelArgs& a) {
+    return make_kernel([d, has_bias, adds](const KernelArgs& a) {
       reference::gemm_forward(d, a.in<T>(0), a.in<T>(1), has_bias ? a.in<T>(2) : nullptr,
-                              a.out<T>(0));
+                              a.out<T>(0), adds ? a.in<T>(3) : nullptr);
     });
   });
 }
 
 std::unique_ptr<Kernel> make_gemm_grad(ReferenceContext&, const Graph& g, const Node& n) {
   const GemmDims d = gemm_dims(g, n);
+  const bool adds = has_input(n, 3);
   return with_float_type(input_info(g, n, 0).type.dtype, [&]<typename T>(T) {
-    return make_kernel([d](const KernelArgs& a) {
+    return make_kernel([d, adds](const KernelArgs& a) {
       reference::gemm_backward(d, a.in<T>(0), a.in<T>(1), a.in<T>(2), a.out<T>(0), a.out<T>(1),
-                               a.out<T>(2));
+                               a.out<T>(2), adds ? a.in<T>(3) : nullptr);
     });
   });
 }
@@ -34,6 +35,8 @@ std::span<const ReferenceEntry> reference_dense_kernels() {
   static constexpr ReferenceEntry kEntries[] = {
       {"Gemm", make_gemm},
       {"GemmGrad", make_gemm_grad},
+      {"GemmAdd", make_gemm},
+      {"GemmGradAdd", make_gemm_grad},
   };
   return kEntries;
 }

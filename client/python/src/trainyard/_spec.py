@@ -138,6 +138,27 @@ class Document:
                 contents[file.source] = Content(path.name, TarFolder(path) if file.may_be_folder and path.is_dir() else path)
         return contents
 
+    def with_tokenizer(self) -> Document:
+        """Returns the document with the files of the tokenizer that the dataset names, which is one file or a model's
+        folder, as sources."""
+        named = next((file.path for file in self.read.files if file.field.endswith("documents.tokenizer")), None)
+        if named is None:
+            return self
+        path = self.source.folder / named
+        roles = {v.GetOptions().Extensions[v1.tokenizer_file]: v.number for v in v1.DatasetSource.Role.DESCRIPTOR.values}
+        files = ({"": v1.DatasetSource.TOKENIZER} if path.is_file() else
+                 {name: role for name, role in roles.items() if name and (path / name).is_file()})
+        if not files:
+            problem = "the folder has no tokenizer, such as tokenizer.json" if path.is_dir() else "no such file or folder"
+            raise NotFoundError(f"{path}: {problem}", reason="FILE_NOT_FOUND")
+        changed = v1.ReadSpecResponse()
+        changed.CopyFrom(self.read)
+        for name, role in files.items():
+            changed.files.add(field="dataset.documents.tokenizer", path=os.path.join(named, name) if name else named,
+                              source=len(changed.dataset.sources))
+            changed.dataset.sources.add(role=role, filename=name or path.name)
+        return Document(self.source, changed, self.imported_weights)
+
     def with_onnx(self, channel: rpc.Channel, program: str, scratch: Path) -> Document:
         """Returns the document with model.onnx imported: the model gets its layers, and its weights become the initial
         weights unless the recipe names others. They are in a file in `scratch`. Parameters that the ONNX file does not

@@ -326,7 +326,7 @@ class Client(ArrayCalls, TableCalls, TextCalls):
         its newest version; other content or options create the next version, which is `dataset.version` and the end of
         `dataset.name`. NotFoundError / FILE_NOT_FOUND; InvalidArgumentError / DATASET_INVALID names the row and column.
         """
-        document = read_document(self._channel, Kind.DATASET, spec, folder)
+        document = read_document(self._channel, Kind.DATASET, spec, folder).with_tokenizer()
         found = document.read
         if not found.dataset.sources:
             raise InvalidArgumentError(f"the dataset '{found.name}' names no files, expected path, or "
@@ -582,7 +582,7 @@ class Client(ArrayCalls, TableCalls, TextCalls):
     def _wire_spec(self, document: Document, progress: Observer | None) -> v1.JobSpec:
         """Uploads the files that the spec names, and returns the spec to submit."""
         with tempfile.TemporaryDirectory() as scratch:
-            document = document.with_onnx(self._channel, self._program, Path(scratch))
+            document = document.with_tokenizer().with_onnx(self._channel, self._program, Path(scratch))
             spec = document.read.spec
             if document.read.HasField("dataset"):
                 spec.dataset.name = ensure_dataset(self._channel, document.read.dataset_id, document.read.dataset,
