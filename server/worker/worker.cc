@@ -22,6 +22,7 @@
 #include "server/worker/serve.h"
 #include "server/worker/server_source.h"
 #include "server/worker/wire_reporter.h"
+#include "src/base/sha256.h"
 #include "src/calibration/calibrate.h"
 #include "src/calibration/device_check.h"
 #include "src/checkpoint/weights_file.h"
