@@ -2,12 +2,9 @@
 //
 //   y  = x w^T + b        dx = dy w        dw = dy^T x        db[k] = sum_n dy[n,k]
 //
-/// Shapes    x, dx [N, F]; w, dw [K, F]; b, db [K] or null; y, dy [N, K]; all row-major. If given,
-///           c, of the shape of y, is added to y; in backward c has the shape of dx and is added to
-///           dx.
-/// Writes    all of each output that is not null, assigned.
-/// Aliasing  y, and in backward dx, may be c.
-/// Numerics  sums run in T, in index order.
+/// Shapes    x, dx [N, F]; w, dw [K, F]; b, db [K] or null; y, dy [N, K]; all row-major.
+/// Writes    all of each output that is not null, assigned; y, or dx, is added to if
+/// GemmDims::adds. Aliasing  none. Numerics  sums run in T, in index order.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +15,8 @@
 namespace trainyard::kernels {
 
 struct GemmDims {
-  int64_t N, K, F;  // all >= 1
+  int64_t N, K, F;    // all >= 1
+  bool adds = false;  // the product is added to y, or dx, instead of assigned
 };
 
 inline void check(const GemmDims& d) {
@@ -39,10 +37,9 @@ inline void check(const GemmDims& d, const void* x, const void* w, const void* d
 
 namespace reference {  // T is float or double
 template <typename T>
-void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y, const T* c = nullptr);
+void gemm_forward(GemmDims d, const T* x, const T* w, const T* b, T* y);
 template <typename T>
-void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw, T* db,
-                   const T* c = nullptr);
+void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw, T* db);
 }  // namespace reference
 
 /// Prepared once (oneDNN); results are bit-identical for teams of the same size. `workspace` is
@@ -56,12 +53,10 @@ inline int64_t size_of(Stored stored) { return stored == Stored::kF32 ? 4 : 2; }
 /// Returns whether the CPU multiplies bfloat16 numbers as they are.
 bool multiplies_bf16();
 
-/// With `adds`, c is given. With `bf16` (only if multiplies_bf16()), x, w and dy
-/// are stored in bfloat16 and multiplied as they are; so is the result, y or dx, and c, with
-/// `bf16_result`.
+/// With `bf16` (only if multiplies_bf16()), x, w and dy are stored in bfloat16 and multiplied as
+/// they are; so is the result, y or dx, with `bf16_result`.
 struct GemmForm {
   Stored weight = Stored::kF32;
-  bool adds = false;
   bool bf16 = false, bf16_result = false;
 };
 
@@ -70,8 +65,7 @@ class GemmForward {
   GemmForward(const GemmDims& d, bool bias, Team& team, GemmForm form = {});
   ~GemmForward();
   int64_t workspace_bytes() const;
-  void run(const void* x, const void* w, const float* b, void* y, void* workspace,
-           const void* c = nullptr);
+  void run(const void* x, const void* w, const float* b, void* y, void* workspace);
 
  private:
   struct Impl;
@@ -86,7 +80,7 @@ class GemmBackward {
   ~GemmBackward();
   int64_t workspace_bytes() const;
   void run(const void* x, const void* w, const void* dy, void* dx, float* dw, float* db,
-           void* workspace, const void* c = nullptr);
+           void* workspace);
 
  private:
   struct Impl;

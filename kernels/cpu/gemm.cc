@@ -58,23 +58,10 @@ void widen_weight(Stored stored, int64_t rows, int64_t columns, int64_t stride, 
   }
 }
 
-/// The addresses in a result, y or dx, and in c, which are stored alike.
-struct Result {
-  Stored stored;
-  void* at(void* y, int64_t i) const { return element_of(stored, y, i); }
-
-  // Copies columns [first, first + columns) of c to y, both [rows, width].
-  void copy_columns(int64_t rows, int64_t width, int64_t first, int64_t columns, const void* c,
-                    void* y) const {
-    if (c == y) return;
-    for (int64_t n = 0; n < rows; ++n) {
-      const int64_t i = n * width + first;
-      std::memcpy(element_of(stored, y, i), element_of(stored, c, i),
-                  static_cast<size_t>(columns * size_of(stored)));
-    }
-  }
-};
-Result result_of(const GemmForm& form) { return {form.bf16_result ? Stored::kBf16 : Stored::kF32}; }
+/// Returns the address of element `at` of a result, y or dx.
+void* in_result(const GemmForm& form, void* y, int64_t at) {
+  return element_of(form.bf16_result ? Stored::kBf16 : Stored::kF32, y, at);
+}
 /// Whether w is widened before it is multiplied.
 bool widens(const GemmForm& form) { return form.weight != Stored::kF32 && !form.bf16; }
 
@@ -110,8 +97,8 @@ struct GemmForward::Impl {
                         .b = {1, d.F},
                         .c = {d.K, 1},
                         .bias = bias,
-                        .accumulate = form.adds,
-                        .rows_alike = !form.adds,
+                        .accumulate = d.adds,
+                        .rows_alike = !d.adds,
                         .bf16 = form.bf16,
                         .c_bf16 = form.bf16_result};
     });
@@ -134,7 +121,7 @@ struct GemmForward::Impl {
       widen_weight(form.weight, range.size(), d.F, d.F, rows, wide);
       rows = wide;
     }
-    product.run(i, x, rows, b == nullptr ? nullptr : b + k, result_of(form).at(y, k), memory);
+    product.run(i, x, rows, b == nullptr ? nullptr : b + k, in_result(form, y, k), memory);
   }
 };
 
@@ -143,19 +130,13 @@ GemmForward::GemmForward(const GemmDims& d, bool bias, Team& team, GemmForm form
 GemmForward::~GemmForward() = default;
 int64_t GemmForward::workspace_bytes() const { return impl_->workspace.size_bytes(); }
 
-void GemmForward::run(const void* x, const void* w, const float* b, void* y, void* workspace,
-                      const void* c) {
+void GemmForward::run(const void* x, const void* w, const float* b, void* y, void* workspace) {
   Impl& m = *impl_;
   check(m.d, x, w, y);
-  Contract("gemm_forward").holds((c != nullptr) == m.form.adds, "c", "is not as prepared");
   const auto parts = static_cast<int>(std::ssize(m.product.ranges));
   const auto each = static_cast<int>(m.parts_each);
   m.team.run(parts / each, [&](int thread) {
     for (int i = thread * each; i < (thread + 1) * each; ++i) {
-      const Range range = m.product.ranges[static_cast<size_t>(i)];
-      if (c != nullptr) {
-        result_of(m.form).copy_columns(m.d.N, m.d.K, range.begin, range.size(), c, y);
-      }
       m.run_part(i, thread, x, w, b, y, workspace);
     }
   });
@@ -181,7 +162,7 @@ struct GemmBackward::Impl {
                           .a = {d.K, 1},
                           .b = {d.F, 1},
                           .c = {d.F, 1},
-                          .accumulate = form.adds,
+                          .accumulate = d.adds,
                           .bf16 = form.bf16,
                           .c_bf16 = form.bf16_result};
       });
@@ -213,7 +194,7 @@ struct GemmBackward::Impl {
       widen_weight(form.weight, d.K, range.size(), d.F, columns, wide);
       columns = wide;
     }
-    data->run(i, dy, columns, nullptr, result_of(form).at(dx, range.begin), memory);
+    data->run(i, dy, columns, nullptr, in_result(form, dx, range.begin), memory);
   }
 };
 
@@ -226,22 +207,15 @@ int64_t GemmBackward::workspace_bytes() const { return impl_->workspace.size_byt
 // dx, dw and db are computed in one parallel region: a thread that has finished its dx continues
 // with its dw.
 void GemmBackward::run(const void* x, const void* w, const void* dy, void* dx, float* dw, float* db,
-                       void* workspace, const void* c) {
+                       void* workspace) {
   Impl& m = *impl_;
   check(m.d, x, w, dy, dx, dw);
   Contract("gemm_backward")
       .holds(dx == nullptr || m.data != nullptr, "dx", "was not prepared")
       .holds(dw == nullptr || m.weights != nullptr, "dw", "was not prepared")
-      .holds(db == nullptr || !m.form.bf16, "db", "is not computed from bfloat16")
-      .holds((c != nullptr) == (m.form.adds && dx != nullptr), "c", "is not as prepared");
+      .holds(db == nullptr || !m.form.bf16, "db", "is not computed from bfloat16");
   m.team.run(m.parts, [&](int i) {
-    if (dx != nullptr) {
-      const Range f = m.data->ranges[static_cast<size_t>(i)];
-      if (c != nullptr) {
-        result_of(m.form).copy_columns(m.d.N, m.d.F, f.begin, f.size(), c, dx);
-      }
-      m.run_data(i, w, dy, dx, workspace);
-    }
+    if (dx != nullptr) m.run_data(i, w, dy, dx, workspace);
     const Range k = part_of(m.d.K, i, m.parts, kColumnStep);
     if (dw != nullptr) {
       m.weights->run(i, element_of(m.form.bf16 ? Stored::kBf16 : Stored::kF32, dy, k.begin), x,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "src/checkpoint/typed_bytes.h"
 #include "src/models/lora.h"
 #include "src/models/naming/naming.h"
 

@@ -9,7 +9,6 @@
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 #include "src/checkpoint/safetensors_header.h"
-#include "src/checkpoint/weights_file.h"
 
 namespace trainyard {
 namespace {
@@ -111,14 +110,6 @@ Result<std::string> write_safetensors(Files& files, const std::filesystem::path&
   }
   if (!digest.ok()) (void)files.remove_all(temporary);
   return digest;
-}
-
-std::span<const std::byte> typed_bytes(const TensorView& t, std::vector<std::byte>& buffer) {
-  if (t.storage == Storage::kAsTyped) return t.bytes;
-  const std::vector<float> values = to_f32(dtype_of(t), t.bytes);
-  const std::span<const std::byte> wide = std::as_bytes(std::span(values));
-  buffer.assign(wide.begin(), wide.end());
-  return buffer;
 }
 
 Result<SafetensorsFile> SafetensorsFile::parse(std::span<const std::byte> bytes, Halves halves) {

@@ -37,9 +37,6 @@ struct TensorView {
   }
 };
 
-/// Returns the bytes of a tensor as its type has them: numbers of 16 bits are widened into `buffer`.
-std::span<const std::byte> typed_bytes(const TensorView& t, std::vector<std::byte>& buffer);
-
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
 /// Writes `path` durably and atomically (temporary file, fsync, rename, directory fsync). Tensors

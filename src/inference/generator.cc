@@ -22,10 +22,11 @@ namespace {
 constexpr int64_t kCapacityLeast = 4096;
 constexpr int64_t kCapacityLeastOfSeveral = 256;
 
-/// Returns the most tokens of a text that the model can see.
-int64_t context_of(const ModelInfo& info) {
+/// Returns the most tokens of a text that the model sees. A pretrained model knows more positions
+/// than the rows have on which it was trained here.
+int64_t context_of(const ModelInfo& info, bool slides) {
   const int64_t trained = info.preprocessing.context_length;
-  return std::max(trained, info.model.parameters.get_int("positions_max", 0));
+  return slides ? trained : std::max(trained, info.model.parameters.get_int("positions_max", 0));
 }
 
 /// A text that is being continued.
@@ -44,7 +45,7 @@ class LoadedGenerator final : public Generator {
       : model_(std::move(model)),
         backend_(backend),
         reader_(model_.info),
-        context_(context_of(model_.info)) {}
+        context_(context_of(model_.info, reader_.slides())) {}
 
   /// Opens the model for so many texts of so many tokens, if it is not yet.
   Status reserve(int64_t rows, int64_t tokens) {
@@ -182,7 +183,7 @@ Status check_generate(const GenerateOptions& options) {
 Result<std::unique_ptr<Generator>> Generator::open(const std::filesystem::path& folder,
                                                    Backend& backend) {
   ASSIGN_OR_RETURN(LoadedModel loaded, read_model(folder));
-  if (loaded.info.schema.target.kind != TargetSchema::Kind::kNextToken) {
+  if (!loaded.info.schema.next_token()) {
     return make_error(ErrorCode::kFailedPrecondition, "GENERATE_UNSUPPORTED",
                       "the model does not continue text: it predicts " +
                           quoted_value(loaded.info.schema.target.name) + " of rows");

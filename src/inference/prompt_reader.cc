@@ -15,7 +15,8 @@ Error prompt_error(const std::string& description) {
 
 PromptReader::PromptReader(const ModelInfo& info)
     : text_(info.schema.text),
-      slides_(info.schema.stream() && text_.tokenizer != TokenizerKind::kPretrained) {
+      slides_(info.schema.stream() && text_.tokenizer != TokenizerKind::kPretrained),
+      template_(info.schema.documents.has_value() ? info.schema.documents->chat_template : "") {
   const bool is_pretrained = text_.tokenizer == TokenizerKind::kPretrained;
   if (text_.end_token >= 0) ends_.push_back(text_.end_token);
   if (is_pretrained) {
@@ -46,10 +47,16 @@ Result<std::vector<int32_t>> PromptReader::read(const Prompt& prompt) const {
 }
 
 Result<std::vector<int32_t>> PromptReader::read_chat(const std::vector<Message>& messages) const {
-  return field_error("MESSAGES_UNSUPPORTED", "messages",
-                     "the model's tokenizer has no template for chats; expected a prompt of text "
-                     "instead of " +
-                         std::to_string(messages.size()) + " messages");
+  if (!pretrained_.has_value()) {
+    return field_error("MESSAGES_UNSUPPORTED", "messages",
+                       "the model's tokenizer has no template for chats; expected a prompt");
+  }
+  ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::find(template_, *pretrained_));
+  ASSIGN_OR_RETURN(const std::vector<RenderedPart> parts, chat.render(messages, true));
+  std::vector<int32_t> tokens;
+  std::vector<uint8_t> counted;
+  encode_chat(*pretrained_, parts, tokens, counted);
+  return tokens;
 }
 
 Result<std::vector<int32_t>> PromptReader::read_text(std::string_view text) const {

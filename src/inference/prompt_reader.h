@@ -45,6 +45,7 @@ class PromptReader {
 
   const TextSchema text_;
   const bool slides_;
+  const std::string template_;  // the family that the training named; empty: the tokenizer's
   std::unique_ptr<const Tokenizer> tokenizer_;     // unless the tokenizer is pretrained
   std::optional<PretrainedTokenizer> pretrained_;  // else
   std::vector<std::string> texts_;                 // by token; empty: not shown

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "src/inference/inference.h"
@@ -14,7 +15,9 @@ class WindowTextModel final : public TextModel {
       : inference_(std::move(inference)),
         scores_(scores),
         window_(static_cast<size_t>(context)),
+        positions_(static_cast<size_t>(context)),
         results_(static_cast<size_t>(rows)) {
+    std::iota(positions_.begin(), positions_.end(), 0);
     for (auto& row : results_) row.resize(static_cast<size_t>(scores));
   }
 
@@ -43,13 +46,14 @@ class WindowTextModel final : public TextModel {
     const size_t seen = std::min(text.size(), window_.size());
     std::copy(text.end() - static_cast<std::ptrdiff_t>(seen), text.end(), window_.begin());
     std::fill(window_.begin() + static_cast<std::ptrdiff_t>(seen), window_.end(), text.back());
-    inference_->run(std::as_bytes(std::span(window_)));
+    inference_->run(std::as_bytes(std::span(window_)), std::as_bytes(std::span(positions_)));
     inference_->read_output(scores, (static_cast<int64_t>(seen) - 1) * scores_);
   }
 
   const std::unique_ptr<Inference> inference_;
   const int64_t scores_;
   std::vector<int32_t> window_;
+  std::vector<int32_t> positions_;           // of a text that is one document
   std::vector<std::vector<float>> results_;  // by row
 };
 

@@ -1,6 +1,7 @@
 #include "src/planning/frozen_storage.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,8 +51,6 @@ std::map<TensorId, Storage> as_in_file(const InitialWeights& weights, const Grap
   return found;
 }
 
-}  // namespace
-
 std::map<TensorId, Storage> find_frozen_storage(const Recipe& recipe, const Graph& graph,
                                                 const std::set<TensorId>& frozen) {
   if (recipe.frozen_storage == kFrozenAsInFile) {
@@ -66,6 +65,16 @@ std::map<TensorId, Storage> find_frozen_storage(const Recipe& recipe, const Grap
     if (may_be_half(graph.tensor(id))) found[id] = storage;
   }
   return found;
+}
+
+}  // namespace
+
+void store_frozen(const Recipe& recipe, const std::set<TensorId>& frozen, Processor processor,
+                  Graph& graph) {
+  if (processor != Processor::kCpu) return;
+  for (const auto& [id, storage] : find_frozen_storage(recipe, graph, frozen)) {
+    graph.set_storage(id, storage);
+  }
 }
 
 }  // namespace trainyard

@@ -2,18 +2,19 @@
 // (recipe.frozen_storage).
 #pragma once
 
-#include <map>
 #include <set>
 
 #include "src/graph/graph.h"
 #include "src/job/recipe.h"
+#include "src/plan/device_traits.h"
 
 namespace trainyard {
 
-/// Returns the parameters among `frozen` that are stored in 16 bits. With `auto` these are the ones
-/// that begin with 16-bit numbers of the file of initial weights (InitialWeights::tensors), so that
-/// no value is rounded. A rank's part of a parameter is never stored in 16 bits.
-std::map<TensorId, Storage> find_frozen_storage(const Recipe& recipe, const Graph& graph,
-                                                const std::set<TensorId>& frozen);
+/// Sets the storage of the parameters in `frozen`. With `auto`, those that begin with 16-bit
+/// numbers of the file of initial weights (InitialWeights::tensors) keep their type, so that no
+/// value is rounded. A rank's part of a parameter is never stored in 16 bits, and neither is any on
+/// a GPU, whose products need operands of one type.
+void store_frozen(const Recipe& recipe, const std::set<TensorId>& frozen, Processor processor,
+                  Graph& graph);
 
 }  // namespace trainyard

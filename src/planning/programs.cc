@@ -30,7 +30,6 @@
 #include "src/runtime/communicator.h"
 
 namespace trainyard {
-
 namespace {
 
 /// Adds the input by which the losses of a batch's parts become the mean over the counted tokens of
@@ -180,8 +179,7 @@ BoundProgram compile_average(const Graph& graph, double decay, const PersistentL
   Graph average;
   bound.step = add_index_input(average, "step");
   for (const TensorInfo& t : graph.tensors()) {
-    // A frozen parameter that is stored in 16 bits is its own average.
-    if (t.role != Role::kParameter || t.is_half()) continue;
+    if (t.role != Role::kParameter || t.is_half()) continue;  // one of 16 bits is not trained
     const TensorId p = add_shared(average, t);
     const std::string name = t.name + std::string(kAverageSuffix);
     const TensorId mean = average.add_tensor(like(t, name, Role::kOptimizerState));
@@ -230,8 +228,9 @@ PersistentLayout merged(PersistentLayout before, const Program& program) {
 
 PersistentLayout layout_of(const RunPrograms& programs) {
   PersistentLayout layout = persistent_layout(programs.train.program);
-  if (programs.update.has_value()) layout = merged(std::move(layout), programs.update->program);
-  if (programs.average.has_value()) layout = merged(std::move(layout), programs.average->program);
+  for (const auto* other : {&programs.update, &programs.average}) {
+    if (other->has_value()) layout = merged(std::move(layout), (*other)->program);
+  }
   return layout;
 }
 
@@ -329,11 +328,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
     append_update(model.graph, recipe, rank, std::move(from), train);
   }
   if (Status s = check_stop(stop); !s.ok()) return s.error();
-  if (traits.processor == Processor::kCpu) {  // a GPU's products need operands of one type
-    for (const auto& [id, storage] : find_frozen_storage(recipe, model.graph, frozen)) {
-      model.graph.set_storage(id, storage);
-    }
-  }
+  store_frozen(recipe, frozen, traits.processor, model.graph);
   train.program = compile(std::move(model.graph), {.recompute = recipe.recompute,
                                                    .precision = recipe.precision,
                                                    .processor = traits.processor,
@@ -363,7 +358,6 @@ Result<BoundProgram> compile_training(const ModelSpec& spec, Recipe recipe,
 }
 
 namespace {
-
 BoundProgram compile_forward(Model model, int64_t batch_size, const PersistentLayout* persistent,
                              Precision precision, DeviceTraits traits,
                              ParameterGathers gathers = {}) {

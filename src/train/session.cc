@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/base/crc32c.h"
+#include "src/checkpoint/typed_bytes.h"
 #include "src/graph/op.h"
 #include "src/ops/shards.h"
 #include "src/train/initialize.h"

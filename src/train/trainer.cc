@@ -8,6 +8,7 @@
 #include "src/artifact/model_artifact.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
+#include "src/checkpoint/typed_bytes.h"
 #include "src/data/load/packing.h"
 #include "src/data/load/split.h"
 #include "src/data/row_copies.h"

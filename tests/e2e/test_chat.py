@@ -11,12 +11,30 @@ from harness import BIN, PATIENCE_S, DaemonTest
 from tiny_chat_model import write_chat_model
 
 
+SPEC = """
+name: {name}
+dataset: {{name: {name}-rows, path: {name}.jsonl, documents: {{tokenizer: {name}}}}}
+model: {{pretrained: {name}}}
+recipe: {{steps: 1, batch_size: 1, optimizer: {{type: sgd, learning_rate: 1.0e-12}}}}
+"""
+
+
 class Chat(DaemonTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        write_chat_model(cls.folder / "tiny", "Hi!", context=120)
-        cls.daemon.cli("model", "import", cls.folder / "tiny", "--name", "tiny-chat")
+        cls.train("tiny-chat", "Hi!", context=120)
+
+    @classmethod
+    def train(cls, name, answer, **options):
+        """A job of one step that changes nothing makes a model of the folder."""
+        write_chat_model(cls.folder / name, answer, **options)
+        rows = [{"messages": [{"role": "user", "content": f"Number {i}?"}, {"role": "assistant", "content": answer}]}
+                for i in range(8)]
+        (cls.folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        spec = cls.folder / f"{name}.yaml"
+        spec.write_text(SPEC.format(name=name))
+        cls.daemon.cli("submit", spec, "--watch")
 
     def chat(self, lines, *options, check=True):
         return self.daemon.cli("chat", "tiny-chat", "--temperature", "0", *options, input=lines, check=check)
@@ -56,8 +74,7 @@ class Chat(DaemonTest):
         self.assert_refused(done, done.returncode, "nobody")
 
     def test_on_a_terminal_ctrl_c_stops_the_answer_and_not_the_chat(self):
-        write_chat_model(self.folder / "endless", "abc", context=100_000, repeats=True)
-        self.daemon.cli("model", "import", self.folder / "endless", "--name", "endless-chat")
+        self.train("endless-chat", "abc", context=100_000, repeats=True)
         pid, terminal = pty.fork()
         if pid == 0:
             os.environ["TRAINYARD_SERVER"] = f"unix:{self.daemon.socket}"

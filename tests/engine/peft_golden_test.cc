@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/checkpoint/typed_bytes.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/models/lora.h"
 #include "src/planning/programs.h"

@@ -68,9 +68,9 @@ void expect_the_bits_of_floats(const GemmDims& d, cpu::Stored stored, int thread
     cpu::GemmBackward backward(d, true, false, team, {type});
     backward.run(x.data(), weights, dy.data(), dx[half].data(), nullptr, nullptr,
                  Workspace(backward.workspace_bytes()).get());
-    cpu::GemmBackward adding(d, true, false, team, {type, true});
+    cpu::GemmBackward adding({d.N, d.K, d.F, true}, true, false, team, {type});
     adding.run(x.data(), weights, dy.data(), sum[half].data(), nullptr, nullptr,
-               Workspace(adding.workspace_bytes()).get(), sum[half].data());
+               Workspace(adding.workspace_bytes()).get());
   }
   EXPECT_EQ(y[0], y[1]);
   EXPECT_EQ(dx[0], dx[1]);
@@ -128,7 +128,7 @@ TEST(FrozenProducts, MultiplyBfloat16) {
   const std::vector<float> b = drawn_floats(d.K, 5);
   std::vector<float> y(dy.size()), dx(x.size()), dw(w.wide.size()), y32(y), dx32(dx), dw32(dw);
   std::vector<math::Bf16> y16(dy);
-  cpu::GemmForm form{cpu::Stored::kBf16, false, true, false};
+  cpu::GemmForm form{cpu::Stored::kBf16, true, false};
   cpu::GemmForward forward(d, true, team, form), plain(d, true, team);
   forward.run(x.data(), w.stored.data(), b.data(), y.data(),
               Workspace(forward.workspace_bytes()).get());
@@ -148,11 +148,11 @@ TEST(FrozenProducts, MultiplyBfloat16) {
   expect_near(y, y32, 1e-6F);
   expect_near(dx, dx32, 1e-6F);
   expect_near(dw, dw32, 1e-6F);
-  // The result is rounded once, after c is added to it.
-  form.adds = form.bf16_result = true;
-  cpu::GemmForward adding(d, true, team, form);
+  // The result is rounded once, after the sum.
+  form.bf16_result = true;
+  cpu::GemmForward adding({d.N, d.K, d.F, true}, true, team, form);
   adding.run(x.data(), w.stored.data(), b.data(), y16.data(),
-             Workspace(adding.workspace_bytes()).get(), y16.data());
+             Workspace(adding.workspace_bytes()).get());
   for (size_t i = 0; i < y.size(); ++i) y32[i] += math::widen(dy[i]);
   expect_near(floats(y16), y32, 1.0F / 256);
 }

@@ -13,13 +13,13 @@ constexpr int64_t kCharactersPerWord = 2;  // of scripts without blanks
 
 bool is_ascii(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
-bool is_letter(WordBreak kind) {
+bool is_letter_of_word(WordBreak kind) {
   return kind == WordBreak::kLetter || kind == WordBreak::kKatakana ||
          kind == WordBreak::kHebrewLetter || kind == WordBreak::kNumeric;
 }
 
 /// Returns whether the character belongs to the one before it, as a Thai vowel sign does.
-bool is_attached(WordBreak kind) {
+bool is_attached_to_word(WordBreak kind) {
   return kind == WordBreak::kExtend || kind == WordBreak::kZeroWidthJoiner ||
          kind == WordBreak::kFormat;
 }
@@ -45,9 +45,9 @@ double count_words(std::string_view text) {
       in_word = false;
       continue;
     }
-    if (alone > 0 && is_attached(kind)) continue;
+    if (alone > 0 && is_attached_to_word(kind)) continue;
     // A mark such as an ideographic full stop begins no word.
-    const bool mark = alone > 0 && !is_letter(kind) && !is_ascii(first);
+    const bool mark = alone > 0 && !is_letter_of_word(kind) && !is_ascii(first);
     words += (std::exchange(alone, 0) + kCharactersPerWord - 1) / kCharactersPerWord;
     const bool blank = first == ' ' || first == '\t' || first == '\n';
     words += !blank && !mark && !in_word ? 1 : 0;

@@ -2,6 +2,8 @@
 // backends.
 #pragma once
 
+#include <cstring>
+
 #include "kernels/distinct_rows.h"
 #include "kernels/dropout.h"
 #include "kernels/gemm.h"
@@ -12,6 +14,7 @@
 #include "kernels/softmax_xent.h"
 #include "kernels/split_xent.h"
 #include "src/ops/dropout.h"
+#include "src/ops/gemm.h"
 #include "src/ops/mat_mul.h"
 #include "src/ops/optimizer_update.h"
 #include "src/ops/shards.h"
@@ -21,10 +24,18 @@
 
 namespace trainyard {
 
-/// Returns the dimensions of Gemm or GemmGrad, whose first inputs are x and w.
+/// Returns the dimensions of Gemm, GemmGrad, or a sum with one of them, whose first inputs are x
+/// and w.
 inline kernels::GemmDims gemm_dims(const Graph& g, const Node& n) {
   const Shape& x = input_info(g, n, 0).type.shape;
-  return {x[0], input_info(g, n, 1).type.shape[0], x[1]};
+  const bool adds = n.op == gemm_add_op() || n.op == gemm_grad_add_op();
+  return {x[0], input_info(g, n, 1).type.shape[0], x[1], adds};
+}
+/// Copies input 3 of GemmAdd or GemmGradAdd to output 0, to which the product is added, unless both
+/// share their memory.
+inline void begin_sum(const KernelArgs& a, int64_t bytes) {
+  if (a.outputs[0] == nullptr || a.outputs[0] == a.inputs[3]) return;
+  std::memcpy(a.outputs[0], a.inputs[3], static_cast<size_t>(bytes));
 }
 
 /// Returns the dimensions of MatMul or MatMulGrad, whose first inputs are a and b.

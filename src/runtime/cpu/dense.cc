@@ -30,14 +30,13 @@ bool is_large(const Graph& g, const Node& n) {
 /// multiplies such numbers; else w is read in 16 bits if only it and b are stored so.
 cpu::GemmForm forward_form(const Graph& g, const Node& n) {
   cpu::GemmForm form;
-  form.adds = has_input(n, 3);
+  const bool adds = has_input(n, 3);
   const TensorId x = n.inputs[0], w = n.inputs[1], y = n.outputs[0];
-  const bool is_f16 =
-      g.tensor(y).is_f16() || (form.adds && is_half(g, y) != is_half(g, n.inputs[3]));
+  const bool is_f16 = g.tensor(y).is_f16() || (adds && is_half(g, y) != is_half(g, n.inputs[3]));
   if (is_bf16(g, x) && is_bf16(g, w) && !is_f16 && cpu::multiplies_bf16() && is_large(g, n)) {
-    return {cpu::Stored::kBf16, form.adds, true, is_bf16(g, y)};
+    return {cpu::Stored::kBf16, true, is_bf16(g, y)};
   }
-  const bool others = is_half(g, x) || is_half(g, y) || (form.adds && is_half(g, n.inputs[3]));
+  const bool others = is_half(g, x) || is_half(g, y) || (adds && is_half(g, n.inputs[3]));
   if (!others) form.weight = stored_as(g.tensor(w));
   return form;
 }
@@ -45,17 +44,17 @@ cpu::GemmForm forward_form(const Graph& g, const Node& n) {
 /// Returns the form of GemmGrad, or of GemmGradAdd, in the same way.
 cpu::GemmForm backward_form(const Graph& g, const Node& n) {
   cpu::GemmForm form;
-  form.adds = has_input(n, 3);
+  const bool adds = has_input(n, 3);
   const TensorId x = n.inputs[0], w = n.inputs[1], dy = n.inputs[2];
   const bool dx = has_output(n, 0), dw = has_output(n, 1), db = has_output(n, 2);
   const bool is_f16 = dx && (g.tensor(n.outputs[0]).is_f16() ||
-                             (form.adds && is_half(g, n.outputs[0]) != is_half(g, n.inputs[3])));
+                             (adds && is_half(g, n.outputs[0]) != is_half(g, n.inputs[3])));
   const bool are_bf16 = is_bf16(g, dy) && (!dx || is_bf16(g, w)) && (!dw || is_bf16(g, x));
   if (are_bf16 && !db && !is_f16 && cpu::multiplies_bf16() && is_large(g, n)) {
-    return {cpu::Stored::kBf16, form.adds, true, dx && is_bf16(g, n.outputs[0])};
+    return {cpu::Stored::kBf16, true, dx && is_bf16(g, n.outputs[0])};
   }
   const bool others = is_half(g, x) || is_half(g, dy) || (dx && is_half(g, n.outputs[0])) ||
-                      (form.adds && is_half(g, n.inputs[3]));
+                      (adds && is_half(g, n.inputs[3]));
   if (!others) form.weight = stored_as(g.tensor(w));
   return form;
 }
@@ -66,6 +65,7 @@ class GemmKernel final : public Kernel {
   GemmKernel(CpuContext& context, const Graph& g, const Node& n)
       : bias_(has_input(n, 2)),
         form_(forward_form(g, n)),
+        added_bytes_(gemm_dims(g, n).adds ? output_info(g, n, 0).stored_bytes() : 0),
         gemm_(gemm_dims(g, n), bias_, context.team, form_) {
     if (!accepts_stored_types() || !bias_ || !is_half(g, n.inputs[2])) return;
     bias_stored_ = stored_as(input_info(g, n, 2));
@@ -79,13 +79,14 @@ class GemmKernel final : public Kernel {
       cpu::widen_from(bias_stored_, std::ssize(wide_bias_), a.inputs[2], wide_bias_.data());
       b = wide_bias_.data();
     }
-    gemm_.run(a.inputs[0], a.inputs[1], b, a.outputs[0], a.workspace,
-              form_.adds ? a.inputs[3] : nullptr);
+    if (added_bytes_ > 0) begin_sum(a, added_bytes_);
+    gemm_.run(a.inputs[0], a.inputs[1], b, a.outputs[0], a.workspace);
   }
 
  private:
   bool bias_;
   cpu::GemmForm form_;
+  int64_t added_bytes_;  // of the tensor to which the product is added
   cpu::GemmForward gemm_;
   cpu::Stored bias_stored_ = cpu::Stored::kF32;
   std::vector<float> wide_bias_;
@@ -96,16 +97,20 @@ class GemmGradKernel final : public Kernel {
  public:
   GemmGradKernel(CpuContext& context, const Graph& g, const Node& n)
       : form_(backward_form(g, n)),
+        added_bytes_(gemm_dims(g, n).adds && has_output(n, 0) ? output_info(g, n, 0).stored_bytes()
+                                                              : 0),
         gemm_(gemm_dims(g, n), has_output(n, 0), has_output(n, 1), context.team, form_) {}
   int64_t workspace_bytes() const override { return gemm_.workspace_bytes(); }
   bool accepts_stored_types() const override { return form_.weight != cpu::Stored::kF32; }
   void run(const KernelArgs& a) override {
+    if (added_bytes_ > 0) begin_sum(a, added_bytes_);
     gemm_.run(a.inputs[0], a.inputs[1], a.inputs[2], a.outputs[0], a.out<float>(1), a.out<float>(2),
-              a.workspace, form_.adds ? a.inputs[3] : nullptr);
+              a.workspace);
   }
 
  private:
   cpu::GemmForm form_;
+  int64_t added_bytes_;
   cpu::GemmBackward gemm_;
 };
 
