@@ -73,7 +73,7 @@ std::vector<v1::JobSpec> specs() {
   std::vector<v1::JobSpec> specs = {
       recipe(R"(
         batch_size: 8 seed: 1 shuffle: true drop_last: true validation_split: 0.1
-        split { group: "g" time: "t" folds: 5 fold: 1 } context_length: 16 normalize: IMAGENET
+        split { group: "g" time: "t" folds: 5 fold: 1 } context_length: 16 packing: true normalize: IMAGENET
         precision: TF32 evaluate_every_steps: 2 checkpoint_every_steps: 2 keep_checkpoints: 3
         keep_checkpoints_every_steps: 4 keep_best_checkpoint: true recompute: BLOCKS
         accumulate_steps: 2 clip_gradients { norm: 1 } ema { decay: 0.9 } metrics: "f1_macro"
@@ -368,7 +368,7 @@ TEST(RunIdentity, DefaultsOfARecipeDoNotChange) {
   const auto then = nlohmann::json::parse(R"({
     "epochs": 0, "steps": 0, "batch_size": 64, "seed": 0, "shuffle": true, "drop_last": true,
     "validation_split": 0, "split.group": "", "split.time": "", "split.folds": 0, "split.fold": 0,
-    "context_length": 0, "normalize": "dataset", "precision": "fp32", "accumulate_steps": 1, "clip_gradients.norm": 0,
+    "context_length": 0, "packing": true, "normalize": "dataset", "precision": "fp32", "accumulate_steps": 1, "clip_gradients.norm": 0,
     "clip_gradients.value": 0, "ema.decay": 0, "parameter_groups": [], "augmentation": [],
     "optimizer": {"type": "sgd", "learning_rate": 0.01, "momentum": 0, "nesterov": false, "beta1": 0.9,
       "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0, "weight_decay_on": "all", "alpha": 0.99,
