@@ -143,7 +143,8 @@ class Pretrained(DaemonTest):
         job = self.daemon.job("sent-there")
         self.assertEqual(job["spec"]["model"]["decoder"]["n_kv_head"], "1")
         self.assertNotIn("pretrained", job["spec"]["model"])
-        self.assertEqual(job["progress"]["metrics"]["train/loss"], here["metrics"]["train/loss"])
+        # The server may use another number of threads.
+        self.assertAlmostEqual(job["progress"]["metrics"]["train/loss"], here["metrics"]["train/loss"], places=5)
         self.assertIn("Llama or a family of its kind", json.dumps(job["plan"]["initial_weights"]))
         self.assertFalse(job["plan"]["initial_weights"].get("missing"))
 
@@ -172,9 +173,9 @@ class Pretrained(DaemonTest):
                                     "trainyard plan")
 
     def test_bad_folders_are_refused_by_name(self):
-        self.refuse("missing", "missing: no such folder", exit_code=3)
+        self.refuse("missing", "missing: no such folder", exit_code=4)
         self.write("empty/readme", "")
-        self.refuse("empty", "has no config.json", exit_code=3)
+        self.refuse("empty", "has no config.json", exit_code=4)
         for name, change, words in (
                 ("family", {"model_type": "gemma3"}, ["model_type: 'gemma3' is not supported", "olmo2"]),
                 ("experts", {"num_local_experts": 8}, ["num_local_experts", "mixtures of experts"]),
@@ -197,7 +198,7 @@ class Pretrained(DaemonTest):
         self.model("few", config)
         done = subprocess.run([BIN / "trainyard", "plan", "--local", self.spec("few", "few")], capture_output=True,
                               text=True, check=False)
-        self.assert_refused(done, 2, "vocab_size", "15")
+        self.assert_refused(done, 2, "vocab_size")
 
     def test_shards_that_lie_are_refused_with_file_and_tensor(self):
         def moved(parts, where):
@@ -214,7 +215,7 @@ class Pretrained(DaemonTest):
                                     ("absent", absent, ["names the file 'b.safetensors'"])):
             with self.subTest(name):
                 self.shards(name, change=change)
-                self.refuse(name, "model.safetensors.index.json", *words, exit_code=3 if name == "absent" else 2)
+                self.refuse(name, "model.safetensors.index.json", *words, exit_code=4 if name == "absent" else 2)
 
 
 if __name__ == "__main__":
