@@ -7,12 +7,14 @@
 #include "client/cli/output_file.h"
 #include "client/cli/output_json.h"
 #include "client/cli/temporary_folder.h"
+#include "client/init/fine_tune.h"
 #include "client/init/job_draft.h"
 #include "client/init/job_yaml.h"
 #include "client/lib/spec_file.h"
 #include "src/base/files.h"
 #include "src/base/join.h"
 #include "src/base/text.h"
+#include "src/pretrained/pretrained_folder.h"
 
 namespace trainyard::cli {
 namespace {
@@ -22,7 +24,7 @@ using init::ColumnNote;
 using init::JobDraft;
 
 struct InitOptions {
-  std::string data;
+  std::string data, model;
   std::string target, out, name;
   bool overwrite = false;
 };
@@ -130,6 +132,52 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
            "         train it here, without a server");
 }
 
+/// Parses the text first, which makes sure that the written file can be read again.
+Status write_job_file(const fs::path& file, const std::string& text) {
+  const auto spec = client::parse_spec_file(text, file.string(), file.parent_path(), {});
+  if (!spec.ok()) return spec.error();
+  return replace_file(user_files(), file, text);
+}
+
+/// Drafts a job that fine-tunes the language model of --model.
+Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path& file) {
+  if (!o.target.empty()) return usage_error("--target and --model exclude each other");
+  ASSIGN_OR_RETURN(const PretrainedFolder model, read_pretrained_folder(o.model));
+  ASSIGN_OR_RETURN(const init::FineTuneDraft draft,
+                   init::draft_fine_tune(o.data, model.model.positions_max));
+  const std::string words =
+      model.model.title + ", " + grouped(model.model.parameter_count()) + " parameters";
+  const std::string text = init::fine_tune_yaml(draft, {o.data, o.model, file, o.name, words});
+  if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
+  if (session.format() == Format::kName) {
+    session.out().line(file.string());
+  } else if (session.machine()) {
+    const nlohmann::ordered_json json = {{"file", file.string()},
+                                         {"found", draft.found},
+                                         {"format", "documents"},
+                                         {"rows", draft.documents},
+                                         {"model", model.model.network.preset},
+                                         {"context_length", draft.context_length},
+                                         {"notes", model.model.notes}};
+    session.out().line(text_of(json, session.format()));
+  } else {
+    Terminal& out = session.out();
+    out.line(safe_text(o.data + ": " + draft.found));
+    std::vector<std::pair<std::string, Cell>> fields = {
+        {"model", words + ", trained by low-rank additions (lora)"},
+        {"learns", "the answers: the assistant's messages, completions, texts"}};
+    for (const std::string& note : model.model.notes) fields.emplace_back("note", note);
+    fields.emplace_back("job file", file.string());
+    out.write(render_fields(fields, out.colour(), out.line_width()));
+    const std::string shown = safe_text(file.string());
+    out.line("\nNext:\n  trainyard plan " + shown +
+             "              what it needs, before anything starts\n  trainyard submit " + shown +
+             " --watch    train it on the server\n  trainyard local run " + shown +
+             "         train it here, without a server");
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
 Result<int> run_init(Session& session, const InitOptions& o) {
   if (o.data.empty() || o.data == "-") return usage_error("DATA: expected a file or a folder");
   if (!o.name.empty() && !is_job_name(o.name)) {
@@ -138,14 +186,12 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   }
   const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
   if (Status s = check_output_file(file, o.overwrite); !s.ok()) return std::move(s).error();
+  if (!o.model.empty()) return run_fine_tune(session, o, file);
   TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const JobDraft draft,
                    init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
   const std::string text = init::job_yaml(draft, {o.data, file, o.name});
-  // Parsing the text first makes sure that the written file can be read again.
-  ASSIGN_OR_RETURN(const client::SpecFile spec,
-                   client::parse_spec_file(text, file.string(), file.parent_path(), {}));
-  if (Status s = replace_file(user_files(), file, text); !s.ok()) return std::move(s).error();
+  if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
   if (session.format() == Format::kName) {
     session.out().line(file.string());
   } else if (session.machine()) {
@@ -164,17 +210,21 @@ Command init_command() {
       "init",
       "Inspect data and write a first job file",
       {"trainyard init iris.csv", "trainyard init houses.csv --target price",
-       "trainyard init photos/ --out pets.yaml"},
+       "trainyard init photos/ --out pets.yaml", "trainyard init chats.jsonl --model SmolLM2/"},
       "DATA is a table (CSV, separated by commas, semicolons, tabs or |; JSON lines), a folder "
       "or an archive of\nimages with a folder for each class, a text or .txt files, or arrays "
       "(NPZ, NPY, safetensors, IDX). Nothing is\nuploaded, and no server is contacted. Comments in "
       "the file explain what each column is, which columns are left\nout and why, and each first "
-      "choice: change what you know better. Of a large table, the first 32 MiB are read.",
+      "choice: change what you know better. Of a large table, the first 32 MiB are read.\nWith "
+      "--model, DATA is JSON lines of chats (messages), of prompt and completion, or of text, and "
+      "the job fine-tunes\nthe language model in that folder.",
       [o](OptionSet& options) {
         options.positional("DATA", o->data, "a file or a folder");
         options.text("--target", "COLUMN", o->target,
                      "the column to predict; default: chosen by names, places and values, with how "
                      "sure that is and the next candidates");
+        options.text("--model", "FOLDER", o->model,
+                     "fine-tune the language model in this folder, as transformers saves it");
         options.text("--out", "FILE", o->out,
                      "the job file, default DATA's name with .yaml in this folder");
         options.text("--name", "NAME", o->name, "the job's name in the file");

@@ -17,6 +17,7 @@
 #include "proto/convert/run.h"
 #include "src/base/text.h"
 #include "src/onnx/export_model.h"
+#include "src/pretrained/pretrained_folder.h"
 
 namespace trainyard::cli {
 namespace {
@@ -29,17 +30,18 @@ constexpr client::Rpc<v1::DeleteModelRequest, google::protobuf::Empty> kDeleteMo
 using client::short_name;
 
 std::string render_model(const v1::Model& m, bool colour) {
-  std::string out = render_fields(
-      {{"model", std::string(short_name(m.name()))},
-       {"job", m.job().empty() ? "none: weights only" : std::string(short_name(m.job()))},
-       {"parameters", grouped(m.parameter_count())},
-       {"tensors", grouped(m.tensor_count())},
-       {"size", human_bytes(m.size_bytes())},
-       {"dataset", std::string(short_name(m.dataset()))},
-       {"learned", m.schema().target()},
-       {"created", local_time(m.create_time())},
-       {"digest", m.digest()}},
-      colour);
+  std::string out = render_fields({{"model", std::string(short_name(m.name()))},
+                                   {"job", !m.job().empty() ? std::string(short_name(m.job()))
+                                           : m.has_schema() ? "none: imported"
+                                                            : "none: weights only"},
+                                   {"parameters", grouped(m.parameter_count())},
+                                   {"tensors", grouped(m.tensor_count())},
+                                   {"size", human_bytes(m.size_bytes())},
+                                   {"dataset", std::string(short_name(m.dataset()))},
+                                   {"learned", m.schema().target()},
+                                   {"created", local_time(m.create_time())},
+                                   {"digest", m.digest()}},
+                                  colour);
   if (!m.metrics().empty()) {
     Table table({{"METRIC"}, {"VALUE", true}});
     for (const auto& [key, value] :
@@ -67,6 +69,16 @@ struct WeightsUploadOptions {
   std::string name;
 };
 
+/// Returns the weights' file in the folder of a language model.
+Result<std::string> weights_of_folder(const std::string& path) {
+  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(path));
+  if (!folder.weights.empty()) return folder.weights.string();
+  return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                    path +
+                        " has no weights, expected model.safetensors or "
+                        "model.safetensors.index.json");
+}
+
 Command upload_weights_command() {
   auto o = std::make_shared<WeightsUploadOptions>();
   return {"model upload",
@@ -74,12 +86,17 @@ Command upload_weights_command() {
           {"trainyard model upload resnet18.safetensors --name resnet18-imagenet"},
           "A job uses them by recipe.initial_weights: {model: NAME}. The server checks the file's "
           "header; content that\nit already has is not sent again. Without --name, the name is "
-          "derived from the content. Prints the name.",
+          "derived from the content. Prints the name.\nFILE may be the folder of a language model "
+          "of transformers, whose weights are compared with its config.json.",
           [o](OptionSet& options) {
             options.positional("FILE", o->file, "the safetensors file");
             options.text("--name", "NAME", o->name, "the model's name");
           },
           [o](Session& session) -> Result<int> {
+            std::error_code ignored;
+            if (std::filesystem::is_directory(o->file, ignored)) {
+              ASSIGN_OR_RETURN(o->file, weights_of_folder(o->file));
+            }
             ASSIGN_OR_RETURN(const v1::Model model,
                              ensure_weights_shown(session, o->file, o->name));
             session.show(model, [&] { return std::string(short_name(model.name())) + "\n"; },
@@ -114,7 +131,9 @@ Result<int> run_model_list(Session& session) {
         for (const v1::Model& m : all.models()) {
           table.add({std::string(short_name(m.name())), grouped(m.parameter_count()),
                      human_bytes(m.size_bytes()),
-                     m.job().empty() ? "weights only" : metric_summary(m.metrics()),
+                     !m.has_schema()   ? "weights only"
+                     : m.job().empty() ? "imported"
+                                       : metric_summary(m.metrics()),
                      age_of(m.create_time())});
         }
         return table.render(session.out());
@@ -176,7 +195,7 @@ Result<int> export_onnx(Session& session, client::Client& server, const std::str
                         const std::string& file, const onnx::ExportOptions& options) {
   if (Status s = check_onnx_target(file, options.overwrite); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::Model model, server.call(client::rpc::kGetModel, name));
-  if (model.job().empty()) {
+  if (!model.has_schema()) {
     return make_error(ErrorCode::kFailedPrecondition, "EXPORT_UNSUPPORTED",
                       safe_text(short_name(name)) +
                           " has weights only and no network; its format is safetensors");

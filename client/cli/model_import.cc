@@ -1,20 +1,26 @@
-// trainyard model import: converts an ONNX file to a layer list and weights.
+// trainyard model import: converts an ONNX file, or the folder of a language model, to a network as
+// a job file has it and weights.
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/cli/temporary_folder.h"
+#include "client/cli/upload_view.h"
+#include "client/lib/names.h"
+#include "src/artifact/model_artifact.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/onnx/import_model.h"
+#include "src/pretrained/pretrained_folder.h"
 
 namespace trainyard::cli {
 namespace {
 
 struct ModelImportOptions {
   std::string file;
-  std::string out;
+  std::string out, name;
   std::string output;
   std::vector<std::string> sizes;
   bool unbatched = false;
@@ -50,7 +56,91 @@ std::string groups_text(const std::vector<onnx::FreezeRule>& rules) {
   return text + "]";
 }
 
+/// Describes the model as one that was trained on text with the folder's tokenizer.
+Result<ModelInfo> describe(const PretrainedFolder& folder) {
+  ModelInfo info;
+  info.model = folder.model.network;
+  info.parameter_count = folder.model.parameter_count();
+  info.preprocessing.context_length = folder.model.positions_max;
+  info.schema.kind = DatasetSchema::Kind::kText;
+  info.schema.target.kind = TargetSchema::Kind::kNextToken;
+  info.schema.text.tokenizer = TokenizerKind::kPretrained;
+  ASSIGN_OR_RETURN(TokenizerFiles files, read_tokenizer_files(folder.path));
+  if (Status s = set_tokenizer_files(std::move(files), info.schema.text); !s.ok()) {
+    return std::move(s).error();
+  }
+  const int64_t tokens = info.schema.text.vocabulary_size();
+  if (tokens <= folder.model.vocabulary) return info;
+  return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
+                    folder.path.string() + ": the tokenizer has " + grouped(tokens) +
+                        " tokens, but the table of config.json (vocab_size) has " +
+                        grouped(folder.model.vocabulary) + " rows");
+}
+
+/// Makes a model of the server, which generates without having been trained here.
+Result<int> import_to_server(Session& session, const ModelImportOptions& o,
+                             const PretrainedFolder& folder) {
+  if (folder.weights.empty()) {
+    return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
+                      folder.path.string() +
+                          " has no weights, expected model.safetensors or "
+                          "model.safetensors.index.json");
+  }
+  ASSIGN_OR_RETURN(const ModelInfo info, describe(folder));
+  TemporaryFolder scratch;
+  if (Status s = write_model_info(local_files(), scratch.path(), info); !s.ok()) {
+    return std::move(s).error();
+  }
+  ASSIGN_OR_RETURN(
+      const v1::Model model,
+      import_model_shown(session, folder.weights, scratch.path() / "model.json", o.name));
+  session.show(model, [&] { return std::string(client::short_name(model.name())) + "\n"; },
+               {model.name()});
+  session.hint("'trainyard chat " + safe_text(client::short_name(model.name())) +
+               "' talks with it, 'trainyard generate' continues texts.");
+  return static_cast<int>(client::kExitOk);
+}
+
+/// Imports the folder of a language model of transformers.
+Result<int> import_folder(Session& session, const ModelImportOptions& o) {
+  if (!o.output.empty() || !o.sizes.empty() || o.unbatched) {
+    return usage_error("--output-name, --size and --unbatched are for ONNX files, and " +
+                       quoted_value(o.file) + " is a folder");
+  }
+  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(o.file));
+  if (o.out.empty()) return import_to_server(session, o, folder);
+  if (Status s = write_pretrained(user_files(), folder, o.out); !s.ok()) {
+    return std::move(s).error();
+  }
+  const LanguageModel& model = folder.model;
+  if (session.format() == Format::kJson || session.format() == Format::kJsonl) {
+    const nlohmann::ordered_json object = {
+        {"folder", o.out},
+        {"family", model.family},
+        {"network", model.network.preset},
+        {"vocabulary", model.vocabulary},
+        {"context_length_max", model.positions_max},
+        {"parameter_count", std::to_string(model.parameter_count())},
+        {"parameter_groups", nlohmann::ordered_json::array()},
+        {"notes", model.notes}};
+    session.out().line(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    return static_cast<int>(client::kExitOk);
+  }
+  session.out().line(o.out);
+  session.hint("  " + model.title + ", " + grouped(model.parameter_count()) +
+               " parameters, tokens below " + std::to_string(model.vocabulary) +
+               ", texts of up to " + grouped(model.positions_max) + " tokens");
+  for (const std::string& note : model.notes) session.hint("  " + safe_text(note));
+  return static_cast<int>(client::kExitOk);
+}
+
 Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
+  if (!o.out.empty() && !o.name.empty()) {
+    return usage_error("--out writes a folder here, and --name names a model of the server");
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(o.file, ignored)) return import_folder(session, o);
+  if (!o.name.empty()) return usage_error("--name is for the folder of a language model");
   if (o.out.empty()) return usage_error("--out is required: the name of a new folder");
   onnx::ImportOptions options{.sizes = {}, .output = o.output, .batched = !o.unbatched};
   for (const std::string& size : o.sizes) {
@@ -103,14 +193,23 @@ Command import_model_command() {
   auto o = std::make_shared<ModelImportOptions>();
   return {
       "model import",
-      "Convert an ONNX file to a layer list and weights, without a server",
+      "Import a language model, or convert an ONNX file to layers and weights",
       {"trainyard model import resnet.onnx --out resnet",
-       "trainyard model import bert.onnx --out bert --size seq=128"},
-      "Writes model.yaml, the layers as under 'model:' in a job file, and model.safetensors, their "
-      "weights.\nReports all unsupported operations together. Prints the folder.",
+       "trainyard model import bert.onnx --out bert --size seq=128",
+       "trainyard model import SmolLM2-135M-Instruct/ --name smollm2"},
+      "The folder of a language model as transformers saves it becomes a model of the server, with "
+      "which 'chat' and\n'generate' work. An ONNX file is converted here, without a server; so is "
+      "a "
+      "folder with --out.\nThat writes model.yaml, the network as under 'model:' in a job file, "
+      "and model.safetensors, its "
+      "weights.\nReports all unsupported operations, or settings of config.json, together. Prints "
+      "the folder.",
       [o](OptionSet& options) {
-        options.positional("FILE", o->file, "an ONNX file of opset 7 to 22");
+        options.positional("FILE", o->file,
+                           "an ONNX file of opset 7 to 22, or a folder that transformers saved");
         options.text("--out", "FOLDER", o->out, "the new folder");
+        options.text("--name", "NAME", o->name,
+                     "of a language model: the name of the model on the server");
         options.text("--output-name", "NAME", o->output,
                      "the file's output to use as the model's, default the first");
         options.texts("--size", "NAME=SIZE", o->sizes,

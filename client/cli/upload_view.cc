@@ -71,6 +71,15 @@ Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::
   return client::ensure_weights(*server, path, name, upload_observer(line), session.interrupted());
 }
 
+Result<v1::Model> import_model_shown(Session& session, const std::filesystem::path& weights,
+                                     const std::filesystem::path& description,
+                                     const std::string& name) {
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  TransferLine line(session.err());
+  return client::import_model(*server, weights, description, name, upload_observer(line),
+                              session.interrupted());
+}
+
 Result<v1::JobSpec> upload_files_shown(Session& session, const client::SpecFile& spec) {
   v1::JobSpec spec_to_submit = spec.job_spec();
   if (spec.has_data()) {

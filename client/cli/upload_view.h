@@ -22,4 +22,9 @@ Result<v1::Model> ensure_weights_shown(Session& session, const std::filesystem::
 /// refers to them.
 Result<v1::JobSpec> upload_files_shown(Session& session, const client::SpecFile& spec);
 
+/// Does the same as client::import_model() and shows the progress.
+Result<v1::Model> import_model_shown(Session& session, const std::filesystem::path& weights,
+                                     const std::filesystem::path& description,
+                                     const std::string& name);
+
 }  // namespace trainyard::cli

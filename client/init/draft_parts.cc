@@ -40,6 +40,27 @@ std::string yaml_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::string comment_text(std::string_view text) {
+  std::string out;
+  if (!is_utf8(text)) return quoted_value(text);
+  while (!text.empty()) {
+    const char32_t c = take_code_point(text);
+    const bool breaks = c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
+    append_utf8(out, breaks ? U' ' : c);
+  }
+  return out;
+}
+
+std::string path_in(const std::filesystem::path& path, const std::filesystem::path& file) {
+  const std::filesystem::path folder =
+      std::filesystem::absolute(file).parent_path().lexically_normal();
+  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  const std::filesystem::path relative = whole.lexically_relative(folder);
+  const bool below = !relative.empty() && *relative.begin() != "..";
+  // An absolute path outside the file's folder stays absolute; a relative one stays relative.
+  return path.is_absolute() && !below ? whole.string() : relative.string();
+}
+
 std::string shortened(std::string_view text) {
   constexpr size_t kBytesMax = 30;
   if (text.size() <= kBytesMax) return std::string(text);

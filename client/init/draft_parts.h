@@ -26,6 +26,10 @@ Result<JobDraft> draft_libsvm(const std::filesystem::path& path);
 
 /// Returns the text as a YAML scalar: plain if that is safe, else quoted.
 std::string yaml_text(std::string_view text);
+/// Makes a text safe for a comment: one line, without characters that a spec may not contain.
+std::string comment_text(std::string_view text);
+/// Returns the path as a person would write it into `file`.
+std::string path_in(const std::filesystem::path& path, const std::filesystem::path& file);
 /// Returns the beginning of a long name, cut between two characters.
 std::string shortened(std::string_view text);
 /// Returns a YAML list: "[a, b]".

@@ -16,18 +16,6 @@ constexpr size_t kCommentColumn = 36;
 constexpr size_t kColumnsListed = 40;
 constexpr size_t kReasonsMax = 200;
 
-/// Makes a text safe for a comment: one line, without characters that a spec may not contain.
-std::string comment_text(std::string_view text) {
-  std::string out;
-  if (!is_utf8(text)) return quoted_value(text);
-  while (!text.empty()) {
-    const char32_t c = take_code_point(text);
-    const bool breaks = c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
-    append_utf8(out, breaks ? U' ' : c);
-  }
-  return out;
-}
-
 class Writer {
  public:
   void blank() { text_ += "\n"; }
@@ -67,16 +55,6 @@ class Writer {
  private:
   std::string text_;
 };
-
-/// Returns the path as a person would write it into `file`.
-std::string path_in(const fs::path& path, const fs::path& file) {
-  const fs::path folder = fs::absolute(file).parent_path().lexically_normal();
-  const fs::path whole = fs::absolute(path).lexically_normal();
-  const fs::path relative = whole.lexically_relative(folder);
-  const bool below = !relative.empty() && *relative.begin() != "..";
-  // An absolute path outside the file's folder stays absolute; a relative one stays relative.
-  return path.is_absolute() && !below ? whole.string() : relative.string();
-}
 
 void write_head(const JobDraft& draft, const JobYamlOptions& o, Writer& out) {
   const std::string file = o.file.string();

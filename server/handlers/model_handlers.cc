@@ -7,6 +7,8 @@
 #include "server/files/removals.h"
 #include "server/rpc/names.h"
 #include "server/rpc/status.h"
+#include "server/store/random_id.h"
+#include "src/base/clock.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -41,15 +43,65 @@ Result<Model> find_network(const ModelParts& parts, const std::string& name) {
                         "it with recipe.initial_weights");
 }
 
+Status check_uploaded(const ModelParts& parts, const std::string& sha256, const char* field,
+                      int64_t& bytes) {
+  if (!is_sha256_hex(sha256)) {
+    return field_error("NAME_MALFORMED", field,
+                       quoted_value(sha256) + " is not 64 lower-case hexadecimal digits");
+  }
+  ASSIGN_OR_RETURN(const Upload upload, parts.uploads.find(sha256));
+  bytes = upload.size_bytes;
+  if (upload.complete) return {};
+  Error e = make_error(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
+                       std::string(field) + ": the file " + sha256.substr(0, 12) +
+                           "... was not uploaded completely");
+  e.metadata = {{"upload", full_name(Collection::kUploads, sha256)},
+                {"committed_size", std::to_string(upload.committed_size)}};
+  return e;
+}
+
+/// Creates the model's row and answers the call. A folder that no row refers to is removed.
+void store_model(const ModelParts& parts, NewWeights weights, const Done<v1::Model>& done) {
+  const std::string uid = weights.folder_uid;
+  parts.store.models().create(std::move(weights), [&parts, uid, done](const Result<Model>& model) {
+    if (!uid.empty() && (!model.ok() || model->job_uid != uid)) {
+      const std::filesystem::path folder = parts.paths.model(uid);
+      if (Status s = remove_kept(parts.files, parts.paths, folder); !s.ok()) {
+        spdlog::warn("event=files_not_deleted {}", kv("message", s.error().message));
+      }
+    }
+    if (!model.ok()) return done(model.error());
+    spdlog::info("event=model_created {} digest={}", kv("model", model->name()), model->digest);
+    done(to_proto(*model));
+  });
+}
+
+/// Makes a model that predicts and generates, in a worker.
+void import_described(const ModelParts& parts, const std::string& description, NewWeights weights,
+                      const Done<v1::Model>& done) {
+  const std::string sha256 = weights.sha256;
+  weights.folder_uid = random_uid(system_clock().wall_us());
+  const std::string uid = weights.folder_uid;
+  parts.one_shot_tasks.import_model(
+      sha256, description, uid,
+      [&parts, weights = std::move(weights), done](const Result<ImportedModel>& made) mutable {
+        if (!made.ok()) return done(made.error());
+        weights.sha256 = made->digest;
+        weights.schema = made->schema;
+        weights.tensors = made->tensors;
+        weights.parameter_count = count_parameters(weights.tensors);
+        std::error_code ec;
+        const std::filesystem::path file = parts.paths.weights(weights.folder_uid, "");
+        weights.size_bytes = static_cast<int64_t>(std::filesystem::file_size(file, ec));
+        if (ec) return done(file_error("cannot stat", file, ec.value()));
+        store_model(parts, std::move(weights), done);
+      });
+}
+
 void create_model(const ModelParts& parts, const v1::CreateModelRequest& request,
                   Done<v1::Model> done) {
   if (parts.draining) return done(draining_error());
   if (Status s = check_parent(request.parent()); !s.ok()) return done(s.error());
-  if (!is_sha256_hex(request.sha256())) {
-    return done(
-        field_error("NAME_MALFORMED", "sha256",
-                    quoted_value(request.sha256()) + " is not 64 lower-case hexadecimal digits"));
-  }
   NewWeights weights;
   weights.project = kProject;
   weights.sha256 = request.sha256();
@@ -61,32 +113,23 @@ void create_model(const ModelParts& parts, const v1::CreateModelRequest& request
     }
   }
   if (Status s = parts.disk.check(); !s.ok()) return done(s.error());
-  const Result<Upload> upload = parts.uploads.find(weights.sha256);
-  if (!upload.ok()) return done(upload.error());
-  if (!upload->complete) {
-    Error e = make_error(
-        ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE",
-        "sha256: the file " + weights.sha256.substr(0, 12) + "... was not uploaded completely");
-    e.metadata = {{"upload", full_name(Collection::kUploads, weights.sha256)},
-                  {"committed_size", std::to_string(upload->committed_size)}};
-    return done(std::move(e));
+  Status uploaded = check_uploaded(parts, weights.sha256, "sha256", weights.size_bytes);
+  if (!uploaded.ok()) return done(uploaded.error());
+  if (const std::string& description = request.description_sha256(); !description.empty()) {
+    int64_t description_bytes = 0;
+    uploaded = check_uploaded(parts, description, "description_sha256", description_bytes);
+    if (!uploaded.ok()) return done(uploaded.error());
+    return import_described(parts, description, std::move(weights), done);
   }
-  weights.size_bytes = upload->size_bytes;
   const std::string sha256 = weights.sha256;
-  parts.one_shot_tasks.inspect(
-      sha256, [&parts, weights = std::move(weights), done = std::move(done)](
-                  const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
-        if (!tensors.ok()) return done(tensors.error());
-        weights.tensors = *tensors;
-        weights.parameter_count = count_parameters(weights.tensors);
-        parts.store.models().create(std::move(weights),
-                                    [done = std::move(done)](const Result<Model>& model) {
-                                      if (!model.ok()) return done(model.error());
-                                      spdlog::info("event=model_created {} digest={}",
-                                                   kv("model", model->name()), model->digest);
-                                      done(to_proto(*model));
-                                    });
-      });
+  parts.one_shot_tasks.inspect(sha256,
+                               [&parts, weights = std::move(weights), done = std::move(done)](
+                                   const Result<std::vector<v1::WeightTensor>>& tensors) mutable {
+                                 if (!tensors.ok()) return done(tensors.error());
+                                 weights.tensors = *tensors;
+                                 weights.parameter_count = count_parameters(weights.tensors);
+                                 store_model(parts, std::move(weights), done);
+                               });
 }
 
 Result<v1::Model> get_model(const ModelParts& parts, const v1::GetModelRequest& request) {

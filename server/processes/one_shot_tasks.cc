@@ -39,6 +39,13 @@ constexpr KindOptions kInspectOptions = {
     20'000,
     "too many files are waiting to be read; call again in a moment",
     "reading the file's header took too long"};
+constexpr KindOptions kImportOptions = {
+    "import",
+    "IMPORT",
+    8,
+    3'600'000,
+    "too many models are waiting to be imported; call again later",
+    "writing the model took more than an hour"};
 constexpr KindOptions kCheckOptions = {"check",
                                        "CHECK",
                                        64,  // more than the GPUs of one machine
@@ -77,6 +84,15 @@ OneShotRunner make_runner(Supervisor& supervisor, const StatePaths& paths, const
 Error misreported(const char* what) {
   return make_error(ErrorCode::kInternal, "WORKER_PROTOCOL_ERROR",
                     std::string("the worker reported ") + what);
+}
+
+/// Adds the outcome's tensors; refuses shapes that no tensor can have.
+Status take_tensors(const v1::Outcome& outcome, std::vector<v1::WeightTensor>& tensors) {
+  for (const v1::WeightTensor& tensor : outcome.tensors()) {
+    if (!to_engine(tensor).shape.fits()) return misreported("a tensor of an impossible shape");
+    tensors.push_back(tensor);
+  }
+  return {};
 }
 
 std::string text_at(const v1::Outcome& outcome, const char* key) {
@@ -134,6 +150,7 @@ OneShotTasks::OneShotTasks(Supervisor& supervisor, StatePaths paths,
       allowed_roots_(std::move(allowed_roots)),
       runners_{make_runner(supervisor, paths_, kMeasureOptions),
                make_runner(supervisor, paths_, kInspectOptions),
+               make_runner(supervisor, paths_, kImportOptions),
                make_runner(supervisor, paths_, kCheckOptions),
                make_runner(supervisor, paths_, kDigestOptions),
                make_runner(supervisor, paths_, kCalibrateOptions)} {}
@@ -158,14 +175,29 @@ void OneShotTasks::inspect(const std::string& sha256, Done<std::vector<v1::Weigh
   assignment.mutable_inspect()->set_path(paths_.upload(sha256).string());
   const auto answer = [done = std::move(done)](Result<v1::Outcome> outcome) {
     if (!outcome.ok()) return done(std::move(outcome).error());
-    for (const v1::WeightTensor& tensor : outcome->tensors()) {
-      if (!to_engine(tensor).shape.fits()) {
-        return done(misreported("a tensor of an impossible shape"));
-      }
-    }
-    done(std::vector<v1::WeightTensor>(outcome->tensors().begin(), outcome->tensors().end()));
+    std::vector<v1::WeightTensor> tensors;
+    if (Status s = take_tensors(*outcome, tensors); !s.ok()) return done(s.error());
+    done(std::move(tensors));
   };
   runners_[kInspect].run(std::move(assignment), answer);
+}
+
+void OneShotTasks::import_model(const std::string& weights_sha256,
+                                const std::string& description_sha256, const std::string& uid,
+                                Done<ImportedModel> done) {
+  v1::Assignment assignment;
+  v1::InspectTask& task = *assignment.mutable_inspect();
+  task.set_path(paths_.upload(weights_sha256).string());
+  task.set_description_path(paths_.upload(description_sha256).string());
+  task.set_model_output(paths_.model(uid).string());
+  const auto answer = [done = std::move(done)](Result<v1::Outcome> outcome) {
+    if (!outcome.ok()) return done(std::move(outcome).error());
+    if (outcome->digests_size() != 1) return done(misreported("no digest of its model"));
+    ImportedModel model{outcome->digests(0), outcome->schema(), {}};
+    if (Status s = take_tensors(*outcome, model.tensors); !s.ok()) return done(s.error());
+    done(std::move(model));
+  };
+  runners_[kImport].run(std::move(assignment), answer);
 }
 
 void OneShotTasks::check_device(const Device& device, int threads, CheckedInventory::Done done) {

@@ -22,9 +22,16 @@ struct SourceContent {
   std::string stamp;  // v1::IngestTask.stamps
 };
 
+/// A model that a worker has made of weights and a description.
+struct ImportedModel {
+  std::string digest;  // of model.safetensors
+  v1::DatasetSchema schema;
+  std::vector<v1::WeightTensor> tensors;
+};
+
 /// Thread-safe. Each `done` is called once. Errors in addition to the worker's:
-/// RESOURCE_EXHAUSTED/*_BUSY, DEADLINE_EXCEEDED/*_TIMEOUT, with PLAN, INSPECT, CHECK, DIGEST or
-/// CALIBRATION instead of the asterisk; INTERNAL/WORKER_LOST, WORKER_PROTOCOL_ERROR;
+/// RESOURCE_EXHAUSTED/*_BUSY, DEADLINE_EXCEEDED/*_TIMEOUT, with PLAN, INSPECT, IMPORT, CHECK,
+/// DIGEST or CALIBRATION instead of the asterisk; INTERNAL/WORKER_LOST, WORKER_PROTOCOL_ERROR;
 /// UNAVAILABLE/SERVER_DRAINING.
 class OneShotTasks {
  public:
@@ -39,6 +46,11 @@ class OneShotTasks {
   /// Reads the header of the uploaded safetensors file with this digest. The worker's error:
   /// MODEL_FILE_INVALID.
   void inspect(const std::string& sha256, Done<std::vector<v1::WeightTensor>> done);
+  /// Makes a model of two uploads: weights, and the text of a model.json, the description. The
+  /// model's folder has the name `uid`. The worker's errors: MODEL_FILE_INVALID, and those of the
+  /// file system.
+  void import_model(const std::string& weights_sha256, const std::string& description_sha256,
+                    const std::string& uid, Done<ImportedModel> done);
   /// Checks that a device computes correctly. FAILED_PRECONDITION/DEVICE_CHECK_FAILED if its
   /// results differ from the CPU's; DEVICE_BUSY, CUDA_UNAVAILABLE and similar errors if it cannot
   /// be used; or the error of a fault.
@@ -55,7 +67,7 @@ class OneShotTasks {
   void drain();
 
  private:
-  enum Kind : uint8_t { kMeasure, kInspect, kCheckDevice, kDigest, kCalibrate, kKinds };
+  enum Kind : uint8_t { kMeasure, kInspect, kImport, kCheckDevice, kDigest, kCalibrate, kKinds };
   const StatePaths paths_;
   const std::vector<std::filesystem::path> allowed_roots_;
   std::array<OneShotRunner, kKinds> runners_;  // indexed by kind

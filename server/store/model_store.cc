@@ -67,8 +67,10 @@ Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
                           "; choose another id");
   };
   if (std::optional<Model> same = find_model(context.db, asked.project, asked.id)) {
-    if (!same->weights_alone()) return taken("a job's model");
-    if (same->digest != asked.sha256) return taken("a model with other content");
+    const bool imports = !asked.folder_uid.empty();
+    if (!same->weights_alone() && !same->imported()) return taken("a job's model");
+    if (same->digest != asked.sha256 || same->imported() != imports)
+      return taken("a model with other content");
     return std::move(*same);
   }
   {
@@ -76,15 +78,19 @@ Result<Model> create_model(WriteContext& context, const NewWeights& asked) {
     query.bind(asked.project).bind(asked.id);
     if (query.step()) return taken("a job, whose model will have this name");
   }
-  if (Status s = check_upload(context.db, asked.project, asked.sha256); !s.ok()) return s.error();
+  if (asked.folder_uid.empty()) {
+    if (Status s = check_upload(context.db, asked.project, asked.sha256); !s.ok()) return s.error();
+  }
   v1::Model blob;
   blob.mutable_tensors()->Add(asked.tensors.begin(), asked.tensors.end());
   Query query(context.db,
               "INSERT INTO models (project, id, job_uid, digest, size_bytes, parameter_count,"
               " metrics, schema, create_time_us, tensor_count, tensors)"
-              " VALUES (?, ?, '', ?, ?, ?, x'', x'', ?, ?, ?)");
-  query.bind(asked.project).bind(asked.id).bind(asked.sha256).bind(asked.size_bytes);
-  query.bind(asked.parameter_count).bind(context.now_us).bind(std::ssize(asked.tensors));
+              " VALUES (?, ?, ?, ?, ?, ?, x'', ?, ?, ?, ?)");
+  query.bind(asked.project).bind(asked.id).bind(asked.folder_uid).bind(asked.sha256);
+  query.bind(asked.size_bytes).bind(asked.parameter_count);
+  query.bind_blob(asked.folder_uid.empty() ? std::string() : asked.schema.SerializeAsString());
+  query.bind(context.now_us).bind(std::ssize(asked.tensors));
   query.bind_blob(blob.SerializeAsString()).run();
   return get_model(context.db, asked.project, asked.id);
 }
@@ -115,7 +121,7 @@ v1::Model to_proto(const Model& m) {
   v1::Model out;
   out.set_name(m.name());
   // A trained model has the ID of the job that trained it.
-  if (!m.weights_alone()) out.set_job("projects/" + m.project + "/jobs/" + m.id);
+  if (!m.weights_alone() && !m.imported()) out.set_job("projects/" + m.project + "/jobs/" + m.id);
   out.set_digest(m.digest);
   out.set_size_bytes(m.size_bytes);
   out.set_parameter_count(m.parameter_count);

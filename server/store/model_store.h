@@ -18,8 +18,10 @@ class StoreCore;
 
 struct Model {
   std::string project;
-  std::string id;       // equals the ID of the job that trained it, if a job did
-  std::string job_uid;  // names the folder of its files; empty: the model is uploaded weights only
+  std::string id;  // equals the ID of the job that trained it, if a job did
+  // Names the folder of its files: the uid of the job that trained it, or one of its own; empty:
+  // the model is uploaded weights only.
+  std::string job_uid;
   std::string digest;
   int64_t size_bytes = 0;
   int64_t parameter_count = 0;
@@ -31,15 +33,20 @@ struct Model {
   std::vector<v1::WeightTensor> tensors;  // only set by find()
 
   bool weights_alone() const { return job_uid.empty(); }
+  /// A job's model names its dataset.
+  bool imported() const { return !job_uid.empty() && dataset.empty(); }
   std::string name() const { return "projects/" + project + "/models/" + id; }
 };
 v1::Model to_proto(const Model& model);
 
-/// A model to be created from uploaded weights.
+/// A model to be created from uploaded weights, alone or with a description.
 struct NewWeights {
   std::string project = "default";
   std::string id;
-  std::string sha256;  // digest of a complete upload
+  std::string sha256;  // digest of a complete upload, or of the weights in the model's folder
+  // Only of a model that predicts: the name of its folder, and the schema of its data.
+  std::string folder_uid = {};
+  v1::DatasetSchema schema = {};
   int64_t size_bytes = 0;
   int64_t parameter_count = 0;
   std::vector<v1::WeightTensor> tensors;

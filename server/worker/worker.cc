@@ -22,11 +22,13 @@
 #include "server/worker/serve.h"
 #include "server/worker/server_source.h"
 #include "server/worker/wire_reporter.h"
+#include "src/base/sha256.h"
 #include "src/calibration/calibrate.h"
 #include "src/calibration/device_check.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/data/dataset.h"
 #include "src/data/problems.h"
+#include "src/inference/imported_model.h"
 #include "src/job/reporter.h"
 #include "src/job/train_job.h"
 #include "src/runtime/nvml.h"
@@ -51,7 +53,20 @@ Result<v1::Outcome> tensor_table(const std::filesystem::path& path) {
                         " tensors take more than the 2 MiB that are accepted");
 }
 
-Result<v1::Outcome> run_inspect(const v1::InspectTask& task) { return tensor_table(task.path()); }
+/// Makes a model of uploaded weights and a description of their network.
+Result<v1::Outcome> make_model(const v1::InspectTask& task) {
+  const std::filesystem::path output = task.model_output();
+  ASSIGN_OR_RETURN(const ModelInfo info,
+                   import_model(local_files(), task.description_path(), task.path(), output));
+  ASSIGN_OR_RETURN(v1::Outcome outcome, tensor_table(output / kModelWeightsFile));
+  ASSIGN_OR_RETURN(*outcome.add_digests(), sha256_file(output / kModelWeightsFile));
+  *outcome.mutable_schema() = to_proto(info.schema);
+  return outcome;
+}
+
+Result<v1::Outcome> run_inspect(const v1::InspectTask& task) {
+  return task.model_output().empty() ? tensor_table(task.path()) : make_model(task);
+}
 
 Result<v1::Outcome> run_train(const v1::TrainTask& task, ReportStream& stream,
                               const std::stop_token& stop, Uplink* uplink,

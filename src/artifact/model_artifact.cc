@@ -13,7 +13,6 @@ using Json = nlohmann::json;
 
 constexpr int64_t kFormatVersion = 1;
 constexpr int64_t kModelJsonMax = 2 * kSchemaBytesMax;  // the schema in it has one name per line
-constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kInfoFile = "model.json";
 constexpr const char* kAdapterFile = "adapter_model.safetensors";  // the name that PEFT expects
 constexpr const char* kAdapterConfigFile = "adapter_config.json";
@@ -82,6 +81,21 @@ Result<ModelInfo> info_from_json(const std::string& text) {
 
 }  // namespace
 
+std::string model_info_text(const ModelInfo& info) { return info_to_json(info); }
+
+Status write_model_info(Files& files, const std::filesystem::path& folder, const ModelInfo& info) {
+  return replace_file(files, folder / kInfoFile, info_to_json(info));
+}
+
+Result<ModelInfo> read_model_info(const std::filesystem::path& file) {
+  ASSIGN_OR_RETURN(const std::string text, read_file(file, kModelJsonMax));
+  ASSIGN_OR_RETURN(ModelInfo info, info_from_json(text));
+  if (!info.preprocessing.fits(info.schema)) {
+    return invalid("the preprocessing does not fit the schema");
+  }
+  return info;
+}
+
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
                    std::span<const TensorView> weights, const LoraModel* adapter) {
   std::filesystem::path temporary = folder;
@@ -92,7 +106,7 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
     // "format: pt" is required by the safetensors readers of Python libraries.
     const SafetensorsMetadata metadata = {{"format", "pt"},
                                           {"producer", "trainyard " TRAINYARD_VERSION}};
-    auto digest = write_safetensors(files, temporary / kWeightsFile, weights, metadata);
+    auto digest = write_safetensors(files, temporary / kModelWeightsFile, weights, metadata);
     if (!digest.ok()) return std::move(digest).error();
     if (adapter != nullptr) {
       digest = write_safetensors(files, temporary / kAdapterFile, adapter->adapter, metadata);
@@ -128,16 +142,12 @@ Status install_model(Files& files, const std::filesystem::path& temporary,
 
 Result<LoadedModel> read_model(const std::filesystem::path& folder) {
   LoadedModel loaded;
-  ASSIGN_OR_RETURN(const std::string text, read_file(folder / kInfoFile, kModelJsonMax));
-  ASSIGN_OR_RETURN(loaded.info, info_from_json(text));
-  if (!loaded.info.preprocessing.fits(loaded.info.schema)) {
-    return invalid("the preprocessing does not fit the schema");
-  }
+  ASSIGN_OR_RETURN(loaded.info, read_model_info(folder / kInfoFile));
   ASSIGN_OR_RETURN(loaded.objective, find_objective(loaded.info.model, loaded.info.interface()));
   if (loaded.objective.interface.category_codes != loaded.info.preprocessing.category_codes) {
     return invalid("the preprocessing does not encode categories as the model expects");
   }
-  ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kWeightsFile));
+  ASSIGN_OR_RETURN(loaded.weights, SafetensorsFile::open(folder / kModelWeightsFile));
   return loaded;
 }
 

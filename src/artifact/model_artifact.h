@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "src/artifact/lora_model.h"
@@ -53,6 +54,15 @@ struct ModelInfo {
 /// which an attempt leaves behind if it dies between this call and its report.
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
                    std::span<const TensorView> weights, const LoraModel* adapter = nullptr);
+
+inline constexpr const char* kModelWeightsFile = "model.safetensors";
+
+/// Returns the text of model.json.
+std::string model_info_text(const ModelInfo& info);
+/// Writes model.json into a folder.
+Status write_model_info(Files& files, const std::filesystem::path& folder, const ModelInfo& info);
+/// Reads a file with the text of a model.json. Errors as of read_model().
+Result<ModelInfo> read_model_info(const std::filesystem::path& file);
 
 /// Renames `temporary`, whose files are already durable, to `folder`, replacing an existing one.
 Status install_model(Files& files, const std::filesystem::path& temporary,

@@ -27,18 +27,18 @@ std::vector<size_t> find_form_parts(std::string_view text);
 /// Appends the lower case of a code point, which may be several ones: "i" and a dot for U+0130.
 void append_lower_case(std::string& text, char32_t code_point);
 
-/// Returns the general category as a number: Cn, Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd,
-/// Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Cs, Co from 0 on.
+/// Returns the general category as a number: Cn, Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc,
+/// Pd, Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Cs, Co from 0 on.
 uint32_t unicode_category(char32_t code_point);
 /// Groups of general categories.
-bool is_letter(char32_t code_point);       // L
-bool is_mark(char32_t code_point);         // M
+bool is_letter(char32_t code_point);           // L
+bool is_mark(char32_t code_point);             // M
 bool is_nonspacing_mark(char32_t code_point);  // Mn
-bool is_numeric(char32_t code_point);       // N
+bool is_numeric(char32_t code_point);          // N
 bool is_decimal_digit(char32_t code_point);    // Nd
 bool is_connector(char32_t code_point);        // Pc
-bool is_punctuation(char32_t code_point);  // P
-bool is_other(char32_t code_point);        // Cc, Cf, Cs, Co
+bool is_punctuation(char32_t code_point);      // P
+bool is_other(char32_t code_point);            // Cc, Cf, Cs, Co
 /// The property Alphabetic, or a mark, a decimal digit or a connector.
 bool is_word_part(char32_t code_point);
 /// The property White_Space.

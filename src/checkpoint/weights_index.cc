@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "src/base/files.h"
 #include "src/base/text.h"
 
 namespace trainyard {
@@ -52,13 +53,13 @@ Result<WeightsIndex> WeightsIndex::read(const std::filesystem::path& path) {
   return index;
 }
 
-Status WeightsIndex::check(std::span<const FileTensor> tensors, std::span<const size_t> shards,
+Status WeightsIndex::check(std::span<const std::string> tensors, std::span<const size_t> shards,
                            int64_t bytes) const {
   std::map<std::string_view, size_t> found;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto [first, is_new] = found.emplace(tensors[i].name, shards[i]);
+    const auto [first, is_new] = found.emplace(tensors[i], shards[i]);
     if (is_new) continue;
-    return index_error(name, "tensor " + quoted_value(tensors[i].name) + " is in two files, " +
+    return index_error(name, "tensor " + quoted_value(tensors[i]) + " is in two files, " +
                                  files[first->second] + " and " + files[shards[i]]);
   }
   for (const auto& [tensor, shard] : found) {

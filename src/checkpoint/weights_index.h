@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "src/base/result.h"
-#include "src/checkpoint/weights_file.h"
 
 namespace trainyard {
 
@@ -25,8 +24,9 @@ struct WeightsIndex {
   static Result<WeightsIndex> read(const std::filesystem::path& path);
 
   /// Checks that the tensors which the files have are those that the index lists, each once and in
-  /// its file: MODEL_FILE_INVALID names the tensor and the file. `shards`: the file of each tensor.
-  Status check(std::span<const FileTensor> tensors, std::span<const size_t> shards,
+  /// its file: MODEL_FILE_INVALID names the tensor and the file. `shards`: the file of each tensor;
+  /// `bytes`: of all tensors.
+  Status check(std::span<const std::string> tensors, std::span<const size_t> shards,
                int64_t bytes) const;
 };
 

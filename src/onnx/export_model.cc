@@ -30,8 +30,10 @@ Error unsupported(const std::string& what) {
 }
 
 Result<Model> build_inference(const ModelInfo& info, int64_t batch) {
-  ASSIGN_OR_RETURN(Model model, build_model(info.model, info.interface(),
-                                            {.batch_size = batch, .training = false}));
+  ModelInterface interface = info.interface();
+  interface.documents = false;  // a row of the file is one document
+  ASSIGN_OR_RETURN(Model model,
+                   build_model(info.model, interface, {.batch_size = batch, .training = false}));
   remove_dead_code(model.graph);
   return model;
 }

@@ -77,7 +77,7 @@ void write_rotary(NodeWriter& w) {
     sizes.push_back(rest);
   }
   onnx.add_node_with_outputs("Split", {split, onnx.constant(sizes)}, parts, {{"axis", int64_t{3}}});
-  const std::string last = onnx.constant(std::vector<int64_t>{4});
+  const std::string last = is_interleaved ? onnx.constant(std::vector<int64_t>{4}) : "";
   if (is_interleaved) {
     const std::string two = w.put_between(
         "pairs", "Reshape", {parts[0], onnx.constant({kBatch, x[1], heads, pairs, 2})});

@@ -62,6 +62,29 @@
 namespace trainyard {
 namespace {
 
+/// Returns the ops on rows of tokens and on sequences of their vectors.
+std::vector<const Op*> token_ops() {
+  return {
+      gather_op(),
+      gather_grad_op(),
+      split_gather_op(),
+      split_gather_grad_op(),
+      position_embedding_op(),
+      position_embedding_grad_op(),
+      rotary_tables_op(),
+      rotary_embedding_op(),
+      reverse_sequence_op(),
+      sequence_lengths_op(),
+      sequence_pool_op(),
+      sequence_pool_grad_op(),
+      tensor_scatter_op(),
+      image_to_sequence_op(),
+      image_to_sequence_grad_op(),
+      attention_op(),
+      attention_grad_op(),
+  };
+}
+
 const std::vector<const Op*>& registry() {
   static const std::vector<const Op*> ops = [] {
     std::vector<const Op*> all = {
@@ -98,23 +121,6 @@ const std::vector<const Op*>& registry() {
         layer_normalization_grad_op(),
         rms_normalization_op(),
         rms_normalization_grad_op(),
-        gather_op(),
-        gather_grad_op(),
-        split_gather_op(),
-        split_gather_grad_op(),
-        position_embedding_op(),
-        position_embedding_grad_op(),
-        rotary_tables_op(),
-        rotary_embedding_op(),
-        reverse_sequence_op(),
-        sequence_lengths_op(),
-        sequence_pool_op(),
-        sequence_pool_grad_op(),
-        tensor_scatter_op(),
-        image_to_sequence_op(),
-        image_to_sequence_grad_op(),
-        attention_op(),
-        attention_grad_op(),
         gemm_gelu_op(),
         gelu_gemm_grad_op(),
         gemm_relu_op(),
@@ -182,6 +188,7 @@ const std::vector<const Op*>& registry() {
         head_loss_op(),
         constant_of_shape_op(),
     };
+    for (const Op* op : token_ops()) all.push_back(op);
     // Families of ops that differ only in a row of a table.
     for (const auto family : {activation_ops(), arithmetic_ops(), reduce_ops(),
                               pointwise_loss_ops(), optimizer_update_ops()}) {

@@ -7,6 +7,7 @@
 #include "src/base/check.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/checkpoint/merged_weights.h"
 #include "src/models/preset.h"
 
 namespace trainyard {
@@ -108,6 +109,19 @@ Status check_weights(const LanguageModel& model, const WeightsFile& file) {
   return model.tied_head ? check_tied_head(file) : Status();
 }
 
+Status write_merged(Files& files, const MergedWeights& merged, const fs::path& path) {
+  constexpr int64_t kPieceBytes = 8 << 20;
+  ASSIGN_OR_RETURN(const std::unique_ptr<FileFiller> filler,
+                   files.create_file(path, merged.size()));
+  std::string piece;
+  for (int64_t offset = 0; offset < merged.size(); offset += kPieceBytes) {
+    piece.clear();
+    merged.read(offset, std::min(kPieceBytes, merged.size() - offset), piece);
+    if (Status s = filler->write_at(offset, std::as_bytes(std::span(piece))); !s.ok()) return s;
+  }
+  return filler->finish();
+}
+
 /// Returns the shortest text that reads back as the same number. One with an exponent gets a
 /// point, because readers of YAML 1.1 would read it as text otherwise.
 std::string number_text(double value) {
@@ -156,6 +170,46 @@ Result<PretrainedFolder> read_pretrained_folder(const fs::path& folder) {
   if (Status s = check_weights(read.model, *file); !s.ok()) return named(s.error());
   read.tensors = file->tensors();
   return read;
+}
+
+Status write_pretrained(Files& files, const PretrainedFolder& read, const fs::path& folder) {
+  std::error_code ignored;
+  if (fs::exists(fs::symlink_status(folder, ignored))) {
+    return make_error(ErrorCode::kAlreadyExists, "FILE_EXISTS",
+                      folder.string() + " exists; expected the name of a new folder");
+  }
+  if (read.weights.empty()) {
+    return folder_error("FILE_NOT_FOUND", read.path.string() + " has no weights, expected " +
+                                              kWeightFiles[0] + " or " + kWeightFiles[1]);
+  }
+  fs::path temporary = folder;
+  temporary += ".tmp";
+  const auto write = [&]() -> Status {
+    if (Status s = files.remove_all(temporary); !s.ok()) return s;
+    if (Status s = files.create_directories(temporary); !s.ok()) return s;
+    ASSIGN_OR_RETURN(WeightsFile file, WeightsFile::open(read.weights));
+    ASSIGN_OR_RETURN(const MergedWeights merged, MergedWeights::merge(std::move(file)));
+    if (Status s = write_merged(files, merged, temporary / kWeightFiles[0]); !s.ok()) return s;
+    const Status s =
+        replace_file(files, temporary / "model.yaml", network_to_yaml(read.model.network));
+    return s.ok() ? files.rename_durable(temporary, folder) : s;
+  };
+  Status s = write();
+  if (!s.ok()) (void)files.remove_all(temporary);
+  return s;
+}
+
+Result<TokenizerFiles> read_tokenizer_files(const fs::path& folder) {
+  constexpr int64_t kTokenizerBytesMax = 64 << 20;
+  TokenizerFiles files;
+  std::error_code ec;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ec)) {
+    const std::string name = entry.path().filename().string();
+    if (!is_tokenizer_file(name)) continue;
+    ASSIGN_OR_RETURN(files[name], read_file(entry.path(), kTokenizerBytesMax));
+  }
+  if (ec) return file_error("cannot read", folder, ec.value());
+  return files;
 }
 
 std::string network_to_yaml(const ModelSpec& network) {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "src/planning/weight_match.h"
-
 namespace trainyard {
 
 namespace {
@@ -19,7 +17,8 @@ std::vector<float> transposed(const std::vector<float>& theirs, int64_t rows, in
   return ours;
 }
 
-/// Returns the numbers of one of the model's tensors in its order.
+}  // namespace
+
 std::vector<float> arranged_values(const TakenWeight& weight, const WeightsFile& file) {
   std::vector<float> values;
   for (const size_t index : weight.source.tensors) {
@@ -32,8 +31,6 @@ std::vector<float> arranged_values(const TakenWeight& weight, const WeightsFile&
   values.resize(static_cast<size_t>(weight.shape.elements()));  // of kFirstRows, the first
   return values;
 }
-
-}  // namespace
 
 Result<InitialWeightsReport> load_initial_weights(const InitialWeights& spec,
                                                   const WeightsFile& source,

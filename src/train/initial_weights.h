@@ -1,13 +1,19 @@
 // src/train/initial_weights.h: loads initial weights from a safetensors file, matched by name.
 #pragma once
 
+#include <vector>
+
 #include "src/base/result.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/job/recipe.h"
 #include "src/job/run_plan.h"
+#include "src/planning/weight_match.h"
 #include "src/train/session.h"
 
 namespace trainyard {
+
+/// Returns the numbers of one of the model's tensors in the model's order, widened to F32.
+std::vector<float> arranged_values(const TakenWeight& weight, const WeightsFile& file);
 
 /// Writes the matching tensors (src/planning/weight_match.h) to the session, as F32. Returns the
 /// errors of match_weights(), and an error for values that are not finite.

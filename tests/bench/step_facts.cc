@@ -112,7 +112,7 @@ constexpr Sweep kSweeps[] = {
      kByCompiler},
     {"SoftmaxCrossEntropyLossGrad", "xent_gradient", "i0", "o0", 46, 4, 1, 0, kAlways, kBytes,
      kByCompiler},
-    {"GemmSoftmaxCrossEntropyLoss", "xent_kept_rows of chunks", "s0", "s0", 53, 8, 2, 0, kAlways,
+    {"GemmSoftmaxCrossEntropyLoss", "xent_kept_rows of chunks", "s0", "s0", 54, 8, 2, 0, kAlways,
      kBytes, kByKeptRow},
     {"Gather", "gather_rows", "o0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"GatherGrad", "fill, sum_runs", "i1", "o0 i1", 40, 4, 1, 0, kAlways, kBytes, kBySource},

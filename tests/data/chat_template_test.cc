@@ -23,7 +23,8 @@ Json read_golden(const char* path) {
 /// A tokenizer of bytes with "<s>" and "</s>".
 TokenizerFiles byte_files(const std::string& chat_template = {}) {
   TokenizerFiles files;
-  for (const Json& entry : read_golden("tests/golden/tokenizers.json")["tokenizers"]) {
+  const Json golden = read_golden("tests/golden/tokenizers.json");
+  for (const Json& entry : golden["tokenizers"]) {
     if (entry["name"] == "prefix_space") files["tokenizer.json"] = entry["text"].get<std::string>();
   }
   Json json = Json::parse(files.at("tokenizer.json"));

@@ -286,6 +286,69 @@ TEST_F(Continues, AModelWithoutATemplateHasNoChats) {
   EXPECT_EQ(s.error().reason, "MESSAGES_UNSUPPORTED");
 }
 
+// --- chats, with a model whose answers are known ---
+
+class Chats : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    testing::write_chat_model(w_ / "model", "Hi!", 60);
+    auto generator = Generator::open(w_ / "model", *backend_);
+    ASSERT_TRUE(generator.ok()) << generator.error().message;
+    generator_ = std::move(*generator);
+  }
+  Result<Answer> generate(const Prompt& prompt, GenerateOptions options = {}) {
+    options.sampling = kGreedy;
+    Answer answer;
+    const Status s =
+        generator_->generate(std::span(&prompt, 1), options, {}, [&](const Continuation& part) {
+          answer.text += part.text;
+          answer.tokens = part.tokens;
+          answer.prompt_tokens = part.prompt_tokens;
+          answer.finish = part.finish;
+        });
+    if (!s.ok()) return s.error();
+    return answer;
+  }
+  const Workspace w_;
+  const std::unique_ptr<Backend> backend_ = make_cpu_backend(1);
+  std::unique_ptr<Generator> generator_;
+};
+
+TEST_F(Chats, AnAnswerEndsByItself) {
+  const auto answer = generate({.text = "", .messages = {{"user", "Hello?"}}});
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(answer->text, "Hi!");
+  EXPECT_EQ(answer->finish, Finish::kEnd);
+  EXPECT_EQ(answer->tokens, 3);
+  EXPECT_EQ(answer->prompt_tokens, 25);  // as transformers counts them
+}
+
+TEST_F(Chats, TheEndTokenIsIgnoredOnRequest) {
+  const auto answer = generate({.text = "\n"}, {.tokens = 6, .ignore_end = true});
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(answer->text, "Hi!") << "special tokens have no text";
+  EXPECT_EQ(answer->finish, Finish::kLength);
+  EXPECT_EQ(answer->tokens, 6);
+}
+
+TEST_F(Chats, StopAtTheEndOfTheContext) {
+  const auto answer = generate({.text = "\n"}, {.tokens = 500, .ignore_end = true});
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  EXPECT_EQ(answer->finish, Finish::kContext);
+  EXPECT_EQ(answer->prompt_tokens + answer->tokens, 60);
+  const auto refused = generate({.text = std::string(60, 'x')});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "PROMPT_TOO_LONG");
+  EXPECT_NE(refused.error().message.find("at most 59"), std::string::npos)
+      << refused.error().message;
+}
+
+TEST_F(Chats, MessagesOutOfTheTemplateAreRefused) {
+  const auto refused = generate({.text = "", .messages = {{"robot", "Hello?"}}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().reason, "CHAT_INVALID");
+}
+
 TEST(StopFilter, FindsStringsOverTheBordersOfTokens) {
   const auto all = [](const std::vector<std::string>& strings,
                       const std::vector<std::string>& parts) {

@@ -143,9 +143,11 @@ TEST(GraphCases, CoverEveryRegisteredOp) {
     CaseGraph c = test.build(DType::kF32);
     std::map<TensorId, TensorId> gradients;
     if (c.loss != kNoTensor) c = testing::with_gradients(std::move(c), &gradients);
-    const Program program =
-        compile(std::move(c.graph), {.precision = Precision::kBf16, .processor = Processor::kGpu});
-    for (const Node& node : program.graph.nodes()) covered.insert(std::string(node.op->type()));
+    for (const Processor processor : {Processor::kCpu, Processor::kGpu}) {
+      const Program program =
+          compile(c.graph, {.precision = Precision::kBf16, .processor = processor});
+      for (const Node& node : program.graph.nodes()) covered.insert(std::string(node.op->type()));
+    }
   }
   for (const Op* op : all_ops()) {
     if (is_exchange(op->type())) continue;  // needs several devices: *ranks_test.cc

@@ -413,6 +413,30 @@ TEST(PassFuse, ProductsWithReluChangeNoBitOnTheCpu) {
   }
 }
 
+// On a CPU, the sums of low-rank additions belong to the products before them. Oddly sized products
+// sum in the same order, and the other term is added last, as the separate node does.
+TEST(PassFuse, LowRankSumsChangeNoBitOnTheCpu) {
+  const auto cpu = make_cpu_backend(2);
+  for (const testing::GraphCase& test : testing::graph_cases()) {
+    if (!test.name.starts_with("GemmAdd/")) continue;
+    std::map<TensorId, TensorId> gradients;
+    const CaseGraph c = testing::with_gradients(test.build(DType::kF32), &gradients);
+    for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+      SCOPED_TRACE(test.name + " " + std::string(name_of(precision)));
+      RunOptions options = real_job(true);
+      options.precision = precision;
+      const CaseResult fused = testing::run_case(c, *cpu, options);
+      EXPECT_EQ(count_of(fused.program.graph, "GemmAdd"), 2);
+      EXPECT_GE(count_of(fused.program.graph, "GemmGradAdd"), 2);
+      EXPECT_EQ(count_of(compile(c.graph, {.processor = Processor::kGpu}).graph, "GemmAdd"), 0);
+      options.passes.fuse = false;
+      const CaseResult plain = testing::run_case(c, *cpu, options);
+      EXPECT_EQ(count_of(plain.program.graph, "GemmAdd"), 0);
+      if (precision == Precision::kFp32) expect_same_bits(fused, plain);
+    }
+  }
+}
+
 /// Returns blocks as in a transformer, with GELU between reshapes, and normalized sums, one of
 /// whose terms may go through dropout.
 CaseGraph positions_net(int count, bool dropped = false) {

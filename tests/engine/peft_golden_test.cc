@@ -5,12 +5,15 @@
 // Bound: the loss of each of 20 steps within 1e-4 relative; measured 5e-7. The storage of frozen
 // weights changes no bit.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/base/files.h"
 #include "src/checkpoint/typed_bytes.h"
 #include "src/checkpoint/weights_file.h"
 #include "src/models/lora.h"
@@ -162,6 +165,60 @@ TEST(PeftGolden, TheStorageOfFrozenWeightsChangesNoBit) {
       EXPECT_GT(of_narrow.parameter_bytes, trained);
     }
   }
+}
+
+// A checkpoint has frozen weights as they are stored, without a copy of them in memory, and a job
+// that resumes continues with the same bits, also if it stores them as F32.
+TEST(PeftGolden, ACheckpointKeepsFrozenWeightsAsTheyAreStored) {
+  const Json& c = peft_golden()["cases"][0];
+  const int64_t vocabulary = peft_golden()["vocabulary"], context = peft_golden()["context"];
+  const ModelInterface interface { {context}, vocabulary, TargetForm::kNextToken, vocabulary };
+  const auto backend = make_cpu_backend(2);
+  const PeftTensors tensors;
+  const auto open = [&](const std::string& frozen_storage) {
+    return std::make_unique<Session>(compile_step(small_llama(), recipe_of_case(c, frozen_storage),
+                                                  interface, {}, backend->traits())
+                                         .value(),
+                                     *backend);
+  };
+  const size_t bytes = tensors.bytes("linear/tokens").size() / c["losses"].size();
+  const auto train = [&](Session& session, size_t step) {
+    Session::StepInputs inputs;
+    inputs.input = tensors.bytes("linear/tokens").subspan(step * bytes, bytes);
+    inputs.target = tensors.bytes("linear/targets").subspan(step * bytes, bytes);
+    inputs.step = static_cast<int64_t>(step);
+    inputs.learning_rate = 5e-3F;
+    return session.run_step(inputs).loss;
+  };
+  const auto first = open("auto");
+  first->initialize(1);
+  for (const TensorInfo& t : first->weight_tensors()) {
+    const std::vector<float> values = tensors.floats((is_lora(t.name) ? "linear/" : "") + t.name);
+    first->write_weight(t.name, std::as_bytes(std::span(values)));
+  }
+  train(*first, 0);
+  const Snapshot snapshot = first->snapshot();
+  for (size_t i = 0; i < snapshot.weights.size(); ++i) {
+    const TensorView& t = snapshot.weights[i];
+    EXPECT_EQ(t.storage == Storage::kBf16, !is_lora(t.name)) << t.name;
+    EXPECT_EQ(t.bytes.size(), static_cast<size_t>(t.stored_bytes()));
+  }
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("peft_golden_" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  ASSERT_TRUE(write_safetensors(local_files(), folder / "w", snapshot.weights, {}).ok());
+  ASSERT_TRUE(write_safetensors(local_files(), folder / "o", snapshot.optimizer, {}).ok());
+  EXPECT_FALSE(SafetensorsFile::open(folder / "w").ok()) << "a model's file has no such numbers";
+  const float next = train(*first, 1);
+  for (const char* frozen_storage : {"auto", "fp32"}) {
+    const auto resumed = open(frozen_storage);
+    const Status loaded = resumed->load(
+        SafetensorsFile::open(folder / "w", SafetensorsFile::Halves::kAccepted).value(),
+        SafetensorsFile::open(folder / "o").value());
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    EXPECT_EQ(train(*resumed, 1), next) << frozen_storage;
+  }
+  std::filesystem::remove_all(folder);
 }
 
 // A file of F32 numbers gives no reason to round them.

@@ -21,4 +21,9 @@ ModelSpec small_gpt2();
 /// heads.
 ModelSpec small_decoder();
 
+/// Writes a model of chats in ChatML with a token for each byte, which answers every chat with
+/// `answer`, whose characters must differ, and then ends. It sees `context` tokens.
+void write_chat_model(const std::filesystem::path& folder, const std::string& answer,
+                      int64_t context);
+
 }  // namespace trainyard::testing

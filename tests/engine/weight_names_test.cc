@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "src/models/families/family.h"
 #include "src/planning/weight_match.h"
 #include "tests/engine/model_support.h"
 #include "tests/support/source_path.h"
@@ -265,6 +266,28 @@ TEST(WeightNames, AnotherNetworksFileIsRefusedWithItsName) {
     expect_text(refused, "The file has the names of " + title);
     expect_text(refused, "for which there is no preset");
     expect_text(refused, "model.onnx");
+  }
+}
+
+// Every family's config.json gives a network whose parameters are exactly the tensors that
+// transformers writes for it.
+TEST(WeightNames, EveryFamilysFileFillsTheNetworkOfItsConfig) {
+  std::ifstream golden(testing::source_path("tests/golden/families.json"));
+  for (const auto& [name, expected] : nlohmann::json::parse(golden).items()) {
+    const auto family = read_model_config(expected.at("config").dump());
+    ASSERT_TRUE(family.ok()) << name << ": " << family.error().message;
+    std::vector<FileTensor> file;
+    for (const auto& [tensor, shape] : expected.at("tensors").items()) {
+      file.push_back({tensor, "BF16", Shape(shape.get<std::vector<int64_t>>())});
+    }
+    const int64_t vocabulary = family->vocabulary;
+    const ModelInterface documents{{16}, vocabulary, TargetForm::kNextToken, vocabulary};
+    const auto match = match_weights(weights(), file, tensors_of(family->network, documents));
+    ASSERT_TRUE(match.ok()) << name << ": " << match.error().message;
+    EXPECT_EQ(match->taken.size(), file.size()) << name;
+    EXPECT_EQ(match->report.missing, std::vector<std::string>()) << name;
+    EXPECT_EQ(match->report.mismatched, std::vector<std::string>()) << name;
+    EXPECT_EQ(match->report.unused, std::vector<std::string>()) << name;
   }
 }
 

@@ -11,8 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trainyard;  // NOLINT
   const std::string text(text_of(data, size));
   (void)template_digest(text);
-  (void)PretrainedTokenizer::read({{"tokenizer.json", R"({"model": {"type": "WordLevel", "vocab": {}}})"},
-                                   {"tokenizer_config.json", text}});
+  (void)PretrainedTokenizer::read(
+      {{"tokenizer.json", R"({"model": {"type": "WordLevel", "vocab": {}}})"},
+       {"tokenizer_config.json", text}});
   const Result<PretrainedTokenizer> tokenizer = PretrainedTokenizer::read({{"file", text}});
   if (!tokenizer.ok()) return 0;
   constexpr std::array<std::string_view, 4> kTexts = {
@@ -25,7 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     TRAINYARD_CHECK(tokens.size() == starts.size(), "a place for each token");
     for (const uint32_t start : starts) TRAINYARD_CHECK(start <= sample.size(), "in the text");
     for (const int32_t token : tokens) {
-      TRAINYARD_CHECK(token >= 0 && token < tokenizer->vocabulary_size(), "an id of the vocabulary");
+      TRAINYARD_CHECK(token >= 0 && token < tokenizer->vocabulary_size(),
+                      "an id of the vocabulary");
       (void)tokenizer->piece(token);
     }
     TRAINYARD_CHECK(is_utf8(tokenizer->decode(tokens)), "the decoded text is UTF-8");

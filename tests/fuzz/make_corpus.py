@@ -316,5 +316,5 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, idx, safetensors, npy, arrays, documents, jsonl, subword, archive, image, schema, onnx, spec):
+for make in (csv, libsvm, tokenizer, idx, safetensors, npy, arrays, documents, jsonl, subword, archive, image, schema, onnx, spec):
     make()

@@ -40,7 +40,7 @@ CASES = {
 def make_config(family, settings):
     kind = getattr(transformers, family + "Config")
     if family == "GPT2":
-        return kind(vocab_size=96, n_positions=64, n_embd=32, n_layer=3, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+        return kind(vocab_size=SIZES["vocab_size"], n_positions=64, n_embd=32, n_layer=3, n_head=4, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
     return kind(**(SIZES | settings))
 
 

@@ -60,9 +60,9 @@ TEST(RecipeFields, EachMemberHasARowOrIsStructured) {
   const Recipe recipe;
   [[maybe_unused]] const auto& [a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15,
                                 a16, a17, a18, a19, a20, a21, a22, a23, a24, a25, a26, a27, a28,
-                                a29, a30, a31, a32, a33, a34, a35] = recipe;
+                                a29, a30, a31, a32, a33, a34, a35, a36] = recipe;
   constexpr size_t kShard = 1;  // belongs to resources in the API
-  EXPECT_EQ(row_names(recipe).size() + kStructured.size() + kShard, 35u);
+  EXPECT_EQ(row_names(recipe).size() + kStructured.size() + kShard, 36u);
   const OptimizerSpec optimizer;
   [[maybe_unused]] const auto& [b1, b2, b3, b4, b5, b6, b7, b8, b9, b10, b11, b12, b13, b14, b15,
                                 b16, b17] = optimizer;

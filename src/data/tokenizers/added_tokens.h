@@ -22,6 +22,7 @@ struct AddedToken {
   bool single_word = false;  // only where no letter or digit is next to it
   bool strip_left = false;   // takes the white space before it
   bool strip_right = false;
+  std::string decoded = {};  // the text it becomes if that is not the content
 };
 
 /// Finds added tokens: of those that match, the leftmost one, of these the longest one.

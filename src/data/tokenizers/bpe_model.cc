@@ -232,8 +232,8 @@ void BpeModel::join_many(std::vector<Symbol>& symbols) const {
   std::vector<Link> links(symbols.size());
   const auto propose = [&](int32_t left, int32_t right) {
     if (left < 0 || right < 0) return;
-    const BpeMerge* merge = merges_.find(symbols[static_cast<size_t>(left)].id,
-                                         symbols[static_cast<size_t>(right)].id);
+    const BpeMerge* merge =
+        merges_.find(symbols[static_cast<size_t>(left)].id, symbols[static_cast<size_t>(right)].id);
     if (merge != nullptr) queue.push({merge->rank, static_cast<uint32_t>(left), merge});
   };
   const auto count = static_cast<int32_t>(symbols.size());

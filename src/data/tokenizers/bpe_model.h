@@ -48,12 +48,12 @@ class BpeMerges {
 };
 
 struct BpeSettings {
-  std::optional<int32_t> unknown;   // the token of a character without one; nullopt: none
-  bool fuse_unknown = false;        // successive unknown characters are one token
-  bool byte_fallback = false;       // a character without a token becomes its bytes, "<0x0A>"
-  bool whole_words = false;         // a piece that is a token is not built from merges
-  std::string continuing_prefix;    // of each character but the first
-  std::string end_suffix;           // of the last character
+  std::optional<int32_t> unknown;  // the token of a character without one; nullopt: none
+  bool fuse_unknown = false;       // successive unknown characters are one token
+  bool byte_fallback = false;      // a character without a token becomes its bytes, "<0x0A>"
+  bool whole_words = false;        // a piece that is a token is not built from merges
+  std::string continuing_prefix;   // of each character but the first
+  std::string end_suffix;          // of the last character
 };
 
 class BpeModel final : public TokenModel {

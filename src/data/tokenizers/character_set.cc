@@ -22,8 +22,8 @@ bool is_word(char32_t c) {
 std::optional<uint32_t> find_categories(std::string_view name) {
   uint32_t found = 0;
   for (size_t i = 0; i < kCategoryNames.size(); ++i) {
-    const bool same = kCategoryNames[i] == name ||
-                      (name.size() == 1 && kCategoryNames[i].starts_with(name));
+    const bool same =
+        kCategoryNames[i] == name || (name.size() == 1 && kCategoryNames[i].starts_with(name));
     if (same) found |= uint32_t{1} << i;
   }
   return found == 0 ? std::nullopt : std::optional(found);

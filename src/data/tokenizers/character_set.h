@@ -26,9 +26,7 @@ class CharacterSet {
   /// Call it once after the last change.
   void finish();
 
-  bool contains(char32_t c) const {
-    return c < 128 ? ascii_[c] : contains_slowly(c);
-  }
+  bool contains(char32_t c) const { return c < 128 ? ascii_[c] : contains_slowly(c); }
 
  private:
   struct Range {

@@ -59,7 +59,8 @@ void Charsmap::visit_rules(std::string_view text, Visit visit) const {
 Charsmap::Match Charsmap::match(size_t bytes, uint32_t place) const {
   if (place >= replacements_.size()) return {bytes, {}};
   // A place within a character begins with the next one.
-  while (place < replacements_.size() && (static_cast<uint8_t>(replacements_[place]) & 0xc0) == 0x80)
+  while (place < replacements_.size() &&
+         (static_cast<uint8_t>(replacements_[place]) & 0xc0) == 0x80)
     ++place;
   return {bytes, std::string_view(replacements_.data() + place)};
 }

@@ -21,7 +21,8 @@ constexpr ChatFamily im_family(std::string_view name, std::string_view models,
 }
 
 constexpr ChatFamily qwen3_family() {
-  ChatFamily family = im_family("qwen3", "Qwen3 that thinks", {}, {"3a82bc090ebd30f1", "873d01a44f450715"});
+  ChatFamily family =
+      im_family("qwen3", "Qwen3 that thinks", {}, {"3a82bc090ebd30f1", "873d01a44f450715"});
   family.thoughts = ChatFamily::Thoughts::kQwen;
   return family;
 }
@@ -78,15 +79,15 @@ constexpr ChatFamily mistral_family(std::string_view name, std::string_view mode
 }
 
 constexpr ChatFamily mistral_v3_family() {
-  ChatFamily family = mistral_family("mistral-v3", "Mistral 7B v0.3, Large 2407", "[INST] ",
-                                     "[/INST]", " ", ChatFamily::System::kLastUser, {"972cbb590c2f69c2"});
+  ChatFamily family =
+      mistral_family("mistral-v3", "Mistral 7B v0.3, Large 2407", "[INST] ", "[/INST]", " ",
+                     ChatFamily::System::kLastUser, {"972cbb590c2f69c2"});
   family.trim = ChatFamily::Trim::kAnswers;
   return family;
 }
 
 constexpr ChatFamily mistral_v7_family(std::string_view name, std::string_view models,
-                                       std::string_view blank,
-                                       std::string_view system_before,
+                                       std::string_view blank, std::string_view system_before,
                                        std::string_view user_before,
                                        std::array<std::string_view, 4> digests) {
   ChatFamily family = mistral_family(name, models, user_before, "[/INST]", blank,
@@ -115,8 +116,7 @@ constexpr ChatFamily line_family(std::string_view name, std::string_view models,
 }
 
 constexpr ChatFamily tulu_family(std::string_view name, std::string_view models,
-                                 std::string_view start,
-                                 std::array<std::string_view, 4> digests) {
+                                 std::string_view start, std::array<std::string_view, 4> digests) {
   ChatFamily family = line_family(name, models, start, "\n", digests);
   family.no_after_at_end = true;
   return family;
@@ -138,7 +138,7 @@ constexpr ChatFamily granite_family(std::string_view name, std::string_view mode
   return family;
 }
 
-using System = ChatFamily::System;
+using Place = ChatFamily::System;
 
 constexpr std::string_view kSmolSystem =
     "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
@@ -154,14 +154,15 @@ constexpr auto kFamilies = std::to_array<ChatFamily>({
     qwen3_family(),
     im_family("qwen3-instruct", "Qwen3 Instruct 2507", {}, {"7b39c7ec684eec54"}),
     llama2_family(),
-    llama3_family("llama3", "Llama 3", System::kMessage, {"0a74c1de74490277"}),
-    llama3_family("llama3.1", "Llama 3.1, 3.2, 3.3", System::kHeader, {"8040df9b6bc32430", "540d01736fdc12f6"}),
-    mistral_family("mistral-v0", "Mistral 7B v0.1, v0.2", "[INST] ", " [/INST]", "", System::kNone,
+    llama3_family("llama3", "Llama 3", Place::kMessage, {"0a74c1de74490277"}),
+    llama3_family("llama3.1", "Llama 3.1, 3.2, 3.3", Place::kHeader,
+                  {"8040df9b6bc32430", "540d01736fdc12f6"}),
+    mistral_family("mistral-v0", "Mistral 7B v0.1, v0.2", "[INST] ", " [/INST]", "", Place::kNone,
                    {"ee9aecdea2d32150"}),
     mistral_family("mistral-v1", "Mistral 7B v0.2, Mixtral", " [INST] ", " [/INST]", " ",
-                   System::kFirstUser, {"2ad60677147fef4a"}),
+                   Place::kFirstUser, {"2ad60677147fef4a"}),
     mistral_v3_family(),
-    mistral_family("mistral-v3-tekken", "Mistral Nemo", "[INST]", "[/INST]", "", System::kLastUser,
+    mistral_family("mistral-v3-tekken", "Mistral Nemo", "[INST]", "[/INST]", "", Place::kLastUser,
                    {"612224086a237915"}),
     mistral_v7_family("mistral-v7", "Mistral Large 2411", " ", "[SYSTEM_PROMPT] ", "[INST] ",
                       {"747f0aff5c218456"}),
@@ -169,8 +170,8 @@ constexpr auto kFamilies = std::to_array<ChatFamily>({
     line_family("zephyr", "Zephyr, TinyLlama", {}, "{end}\n", {"43cb4feaef35ce8a"}),
     tulu_family("tulu", "Tulu 2 and 3", {}, {"a9ad824a64553d17"}),
     tulu_family("olmo2", "OLMo 2", "{begin}", {"8a6d40aaba75d382"}),
-    granite_family("granite", "Granite 3.0", System::kMessage, {"6cb358f0fcb6e5b9"}),
-    granite_family("granite3.3", "Granite 3.1 to 3.3", System::kRequired, {"21be4b0c9f419fd5"}),
+    granite_family("granite", "Granite 3.0", Place::kMessage, {"6cb358f0fcb6e5b9"}),
+    granite_family("granite3.3", "Granite 3.1 to 3.3", Place::kRequired, {"21be4b0c9f419fd5"}),
 });
 
 }  // namespace

@@ -26,7 +26,7 @@ struct ChatFamily {
   enum class Thoughts : uint8_t { kNone, kQwen };       // the model thinks before it answers
 
   std::string_view name;
-  std::string_view models;  // for the documentation
+  std::string_view models;      // for the documentation
   std::string_view start = {};  // of the chat
   std::string_view system_before = {}, system_after = {};
   std::string_view user_before = {}, user_after = {};

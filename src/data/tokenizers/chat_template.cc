@@ -60,8 +60,9 @@ Status check_chat(const ChatFamily& family, std::span<const Message> messages) {
     const Message& message = messages[i];
     const std::optional<Role> role = find_role(message.role);
     if (!role) {
-      return chat_error(i, "role", quoted_value(message.role) +
-                                       " is not known, expected system, user or assistant");
+      return chat_error(
+          i, "role",
+          quoted_value(message.role) + " is not known, expected system, user or assistant");
     }
     if (!is_utf8(message.content)) return chat_error(i, "content", "is not UTF-8");
     if (message.content.empty() && *role != Role::kSystem) {
@@ -69,8 +70,9 @@ Status check_chat(const ChatFamily& family, std::span<const Message> messages) {
     }
     if (*role == Role::kSystem) {
       if (family.system == System::kNone) {
-        return chat_error(i, "role", "the template " + std::string(family.name) +
-                                         " has no system messages, expected user or assistant");
+        return chat_error(i, "role",
+                          "the template " + std::string(family.name) +
+                              " has no system messages, expected user or assistant");
       }
       if (i > 0 && (merged || family.order == ChatFamily::Order::kAlternating)) {
         return chat_error(i, "role", "a system message is only possible as the first one");
@@ -80,9 +82,10 @@ Status check_chat(const ChatFamily& family, std::span<const Message> messages) {
     if (family.order == ChatFamily::Order::kAny) continue;
     const bool expects_user = (i - (system_first ? 1 : 0)) % 2 == 0;
     if ((*role == Role::kUser) != expects_user) {
-      return chat_error(i, "role", std::string("is ") + message.role + ", expected " +
-                                       (expects_user ? "user" : "assistant") +
-                                       ", since users and assistants take turns");
+      return chat_error(i, "role",
+                        std::string("is ") + message.role + ", expected " +
+                            (expects_user ? "user" : "assistant") +
+                            ", since users and assistants take turns");
     }
   }
   const bool alone = system_first && messages.size() == 1;
@@ -223,12 +226,12 @@ Result<ChatTemplate> ChatTemplate::find(std::string_view name,
   const std::string digest =
       name.empty() ? template_digest(tokenizer.chat_template()) : std::string();
   for (const ChatFamily& family : chat_families()) {
-    const bool found = name.empty() ? std::ranges::count(family.digests, digest) > 0
-                                    : family.name == name;
+    const bool found =
+        name.empty() ? std::ranges::count(family.digests, digest) > 0 : family.name == name;
     if (!found) continue;
     ChatTemplate result(family, tokenizer);
-    for (const std::string_view frame : {family.start, family.user_before, family.user_after,
-                                         family.answer_last}) {
+    for (const std::string_view frame :
+         {family.start, family.user_before, family.user_after, family.answer_last}) {
       if (frame.find("{begin}") != std::string_view::npos && result.begin_.empty()) {
         return tokenizer_lacks("begin token (bos_token)", family.name);
       }
@@ -238,7 +241,8 @@ Result<ChatTemplate> ChatTemplate::find(std::string_view name,
     }
     return result;
   }
-  if (!name.empty()) return unknown_template("the template " + quoted_value(name) + " is not known");
+  if (!name.empty())
+    return unknown_template("the template " + quoted_value(name) + " is not known");
   return unknown_template("the model's chat template is a program that is not known (" + digest +
                           "), and programs of models are not executed");
 }

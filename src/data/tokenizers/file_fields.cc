@@ -46,8 +46,8 @@ int64_t FileFields::integer(const char* key, int64_t absent, int64_t min, int64_
   const nlohmann::json* value = find(key);
   if (value == nullptr) return absent;
   if (value->is_number_integer()) {
-    const bool large = value->is_number_unsigned() &&
-                       value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
+    const bool large =
+        value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX);
     const int64_t number = large ? INT64_MAX : value->get<int64_t>();
     if (!large && number >= min && number <= max) return number;
   }

@@ -31,6 +31,8 @@ class FileFields {
   void ignore_rest() { ignores_rest_ = true; }
   std::string path_of(const char* key) const { return path_ + "." + key; }
   void refuse(const char* key, const std::string& what);
+  /// Returns the first error so far.
+  Status status() const { return error_ ? Status(*error_) : Status(); }
   Status finish();
 
  private:

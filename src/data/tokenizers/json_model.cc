@@ -27,8 +27,8 @@ Result<std::shared_ptr<TokenNames>> read_vocabulary(FileFields& fields) {
   auto names = std::make_shared<TokenNames>();
   // A few ids may have no token, but not most of them.
   constexpr int64_t kGapsMax = 65536;
-  const int64_t id_max = std::min(TokenNames::kTokensMax - 1,
-                                  2 * static_cast<int64_t>(vocab->size()) + kGapsMax);
+  const int64_t id_max =
+      std::min(TokenNames::kTokensMax - 1, 2 * static_cast<int64_t>(vocab->size()) + kGapsMax);
   for (const auto& item : vocab->items()) {
     const Json& id = item.value();
     if (!id.is_number_unsigned() || id.get<uint64_t>() > static_cast<uint64_t>(id_max)) {
@@ -80,8 +80,8 @@ Result<std::vector<BpeMerge>> read_merges(FileFields& fields, const TokenNames& 
     const std::string whole = left + right.substr(prefix.size());
     const BpeMerge ids{names.find(left), names.find(right), static_cast<int32_t>(merges.size()),
                        names.find(whole)};
-    for (const auto& [token, id] :
-         {std::pair(&left, ids.left), std::pair(&right, ids.right), std::pair(&whole, ids.result)}) {
+    for (const auto& [token, id] : {std::pair(&left, ids.left), std::pair(&right, ids.right),
+                                    std::pair(&whole, ids.result)}) {
       if (id < 0) return refuse("the vocabulary has no token " + quoted_value(*token));
     }
     merges.push_back(ids);
@@ -128,6 +128,7 @@ Status read_bpe(FileFields& fields, bool byte_letters, TokenPipeline& out) {
       fields.refuse("unk_token", "the vocabulary has no token " + quoted_value(token));
     }
   }
+  if (Status s = fields.status(); !s.ok()) return s;
   ASSIGN_OR_RETURN(const std::vector<BpeMerge> merges,
                    read_merges(fields, *names, settings.continuing_prefix));
   if (Status s = fields.finish(); !s.ok()) return s;
@@ -165,8 +166,8 @@ Status read_unigram(FileFields& fields, TokenPipeline& out) {
     return tokenizer_error(fields.path_of("unk_id"), "expected the id of the unknown token");
   }
   out.names = names;
-  out.model =
-      std::make_unique<UnigramModel>(names, std::move(scores), std::move(settings), std::vector<bool>());
+  out.model = std::make_unique<UnigramModel>(names, std::move(scores), std::move(settings),
+                                             std::vector<bool>());
   return {};
 }
 
@@ -185,8 +186,7 @@ Status read_words(FileFields& fields, bool pieces, TokenPipeline& out) {
   std::string prefix = fields.text("continuing_subword_prefix", "##");
   const int64_t characters_max = fields.integer("max_input_chars_per_word", 100, 1, 1 << 20);
   if (Status s = fields.finish(); !s.ok()) return s;
-  out.model =
-      std::make_unique<WordPieceModel>(names, unknown, std::move(prefix), characters_max);
+  out.model = std::make_unique<WordPieceModel>(names, unknown, std::move(prefix), characters_max);
   return {};
 }
 

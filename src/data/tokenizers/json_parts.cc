@@ -33,8 +33,8 @@ Status add_sequence(FileFields& fields, const char* key, const std::string& path
     return fields.finish();
   }
   if (depth >= kPartDepthMax) {
-    return tokenizer_error(path, "more than " + std::to_string(kPartDepthMax) +
-                                     " sequences inside each other");
+    return tokenizer_error(
+        path, "more than " + std::to_string(kPartDepthMax) + " sequences inside each other");
   }
   size_t i = 0;
   for (const Json& part : *parts) {
@@ -147,8 +147,7 @@ Status add_byte_level(FileFields& fields, PreTokenizerParts& out) {
   fields.ignore("trim_offsets");
   if (fields.flag("use_regex", true)) {
     ASSIGN_OR_RETURN(Pattern pattern, Pattern::compile(gpt2_pattern(), "ByteLevel"));
-    out.cutters.push_back(
-        make_pattern_cutter(std::move(pattern), CutBehavior::kIsolated, false));
+    out.cutters.push_back(make_pattern_cutter(std::move(pattern), CutBehavior::kIsolated, false));
   }
   out.byte_letters = true;
   return fields.finish();

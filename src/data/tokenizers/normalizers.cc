@@ -57,9 +57,8 @@ class EachRewriter final : public TextRewriter {
   explicit EachRewriter(Each each) : each_(each) {}
   void apply(TextPieces& pieces) const override {
     pieces.rewrite([&](Range range, Writer& out) {
-      visit_code_points(pieces, range, [&](char32_t c, size_t begin, size_t end) {
-        each_(c, begin, end, out);
-      });
+      visit_code_points(pieces, range,
+                        [&](char32_t c, size_t begin, size_t end) { each_(c, begin, end, out); });
     });
   }
 
@@ -179,8 +178,9 @@ bool is_dropped_by_nmt(char32_t c) {
          c == 0x9f;
 }
 bool is_blank_to_nmt(char32_t c) {
-  return c == 0x9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 || (c >= 0x200b && c <= 0x200f) ||
-         c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff || c == 0xfffd;
+  return c == 0x9 || c == 0xa || c == 0xc || c == 0xd || c == 0x1680 ||
+         (c >= 0x200b && c <= 0x200f) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xfeff ||
+         c == 0xfffd;
 }
 
 bool is_ideograph(char32_t c) {

@@ -18,9 +18,9 @@ constexpr int kGroupDepthMax = 64;
 /// A part of the expression.
 struct Node {
   enum class Type : uint8_t { kSet, kSequence, kChoice, kRepeat, kGroup, kAnchor } type;
-  CharacterSet set = {};                         // kSet
+  CharacterSet set = {};                          // kSet
   std::vector<std::unique_ptr<Node>> parts = {};  // of all types but kSet and kAnchor
-  uint32_t low = 0, high = 0;                    // kRepeat
+  uint32_t low = 0, high = 0;                     // kRepeat
   enum class Mode : uint8_t { kGreedy, kLazy, kPossessive } mode = Mode::kGreedy;  // kRepeat
   Kind op = Kind::kDone;  // kGroup: kAhead, kNotAhead, kAtomic; kAnchor
   bool negated = false;   // kAnchor kBehind
@@ -242,7 +242,8 @@ class Parser {
   NodePtr read_behind(bool negated) {
     NodePtr inside = read_choice();
     if (!error_ && !take(")")) refuse("a closing parenthesis is missing");
-    while (inside != nullptr && inside->type == Node::Type::kSequence && inside->parts.size() == 1) {
+    while (inside != nullptr && inside->type == Node::Type::kSequence &&
+           inside->parts.size() == 1) {
       inside = NodePtr(std::move(inside->parts[0]));
     }
     if (error_ || inside == nullptr || inside->type != Node::Type::kSet) {
@@ -504,8 +505,7 @@ class Compiler {
   void write_repeat(const Node& node) {
     const Node& part = *node.parts[0];
     if (part.type == Node::Type::kSet && node.mode != Node::Mode::kLazy) {
-      const Kind kind =
-          node.mode == Node::Mode::kPossessive ? Kind::kRepeatAll : Kind::kRepeat;
+      const Kind kind = node.mode == Node::Mode::kPossessive ? Kind::kRepeatAll : Kind::kRepeat;
       add({kind, add_set(part.set), 0, node.low, node.high});
       return;
     }

@@ -14,20 +14,20 @@ namespace trainyard {
 
 struct PatternOp {
   enum class Kind : uint8_t {
-    kCharacter,   // a character of set `a`
-    kRepeat,      // from `low` to `high` characters of set `a`, as many as possible
-    kRepeatAll,   // the same, never given back
-    kSplit,       // continue at `a`, and at `b` if that fails
-    kJump,        // continue at `a`
-    kAhead,       // the text ahead matches the operations from the next one on; continue at `a`
-    kNotAhead,    // it does not
-    kBehind,      // the character before is one of set `a`; `low` 1: there is none or it is not
-    kAtomic,      // match the operations from the next one on, and never go back into them; at `a`
-    kLineBegin,   // at the begin or after a line feed
-    kLineEnd,     // at the end or before a line feed
+    kCharacter,  // a character of set `a`
+    kRepeat,     // from `low` to `high` characters of set `a`, as many as possible
+    kRepeatAll,  // the same, never given back
+    kSplit,      // continue at `a`, and at `b` if that fails
+    kJump,       // continue at `a`
+    kAhead,      // the text ahead matches the operations from the next one on; continue at `a`
+    kNotAhead,   // it does not
+    kBehind,     // the character before is one of set `a`; `low` 1: there is none or it is not
+    kAtomic,     // match the operations from the next one on, and never go back into them; at `a`
+    kLineBegin,  // at the begin or after a line feed
+    kLineEnd,    // at the end or before a line feed
     kTextBegin,
     kTextEnd,
-    kDone,        // of the pattern, or of the operations of kAhead, kNotAhead and kAtomic
+    kDone,  // of the pattern, or of the operations of kAhead, kNotAhead and kAtomic
   };
   Kind kind;
   uint32_t a = 0, b = 0;

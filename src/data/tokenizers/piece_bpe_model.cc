@@ -149,8 +149,8 @@ void PieceBpeModel::add_token(std::string_view text, size_t begin, PieceTokens& 
   const int32_t id = find_piece(text);
   if (id >= 0) return out.add(id, begin);
   const bool bytes = settings_.byte_fallback && std::ranges::all_of(text, [&](char byte) {
-    return byte_tokens_[static_cast<uint8_t>(byte)] >= 0;
-  });
+                       return byte_tokens_[static_cast<uint8_t>(byte)] >= 0;
+                     });
   if (bytes) {
     for (size_t i = 0; i < text.size(); ++i) {
       out.add(byte_tokens_[static_cast<uint8_t>(text[i])], begin + i);

@@ -212,9 +212,8 @@ std::unique_ptr<const TextRewriter> make_character_cutter(char32_t delimiter) {
 }
 
 bool is_any_punctuation(char32_t c) {
-  const bool ascii =
-      (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
-      (c >= '{' && c <= '~');
+  const bool ascii = (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') ||
+                     (c >= '{' && c <= '~');
   return ascii || is_punctuation(c);
 }
 

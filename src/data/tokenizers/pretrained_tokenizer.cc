@@ -13,11 +13,16 @@
 namespace trainyard {
 namespace {
 
-constexpr std::array<std::string_view, 10> kFileNames = {
-    "tokenizer.json",       "tokenizer.model",         "tekken.json",
-    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "generation_config.json", "chat_template.jinja",   "chat_template.json",
-    "config.json"};
+constexpr std::array<std::string_view, 10> kFileNames = {"tokenizer.json",
+                                                         "tokenizer.model",
+                                                         "tekken.json",
+                                                         "tokenizer_config.json",
+                                                         "special_tokens_map.json",
+                                                         "added_tokens.json",
+                                                         "generation_config.json",
+                                                         "chat_template.jinja",
+                                                         "chat_template.json",
+                                                         "config.json"};
 
 /// Returns the file that has the vocabulary.
 Result<TokenizerFiles::const_iterator> find_vocabulary(const TokenizerFiles& files) {
@@ -128,7 +133,8 @@ Result<PretrainedTokenizer> PretrainedTokenizer::read(const TokenizerFiles& file
   ASSIGN_OR_RETURN(VocabularyRead vocabulary, read_vocabulary_file(file->second, file->first));
   parts->pipeline = std::move(vocabulary.pipeline);
   TokenPipeline& pipeline = *parts->pipeline;
-  if (Status s = add_settings_tokens(settings.added, pipeline); !s.ok()) return std::move(s).error();
+  if (Status s = add_settings_tokens(settings.added, pipeline); !s.ok())
+    return std::move(s).error();
   pipeline.finish();
   ASSIGN_OR_RETURN(parts->begin, find_named(pipeline, settings.begin, "bos_token"));
   ASSIGN_OR_RETURN(parts->end, find_named(pipeline, settings.end, "eos_token"));

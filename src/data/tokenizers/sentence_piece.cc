@@ -263,8 +263,8 @@ Result<std::shared_ptr<TokenPipeline>> read_sentence_piece(std::string_view byte
     }
   }
   const auto role = [&](int64_t id) {
-    const bool known = id >= 0 && id < std::ssize(file.types) &&
-                       file.types[static_cast<size_t>(id)] == kControl;
+    const bool known =
+        id >= 0 && id < std::ssize(file.types) && file.types[static_cast<size_t>(id)] == kControl;
     return known ? static_cast<int32_t>(id) : -1;
   };
   special = {role(file.begin_id), role(file.end_id), unknown, role(file.padding_id)};

@@ -1,6 +1,7 @@
-// src/data/tokenizers/sentence_piece.h: reads SentencePiece's models, which are files tokenizer.model,
-// and encodes as that library does. The library is not linked, so a malicious model is read only
-// by the code of this room. The models that Trainyard itself trains are read by src/data/text.
+// src/data/tokenizers/sentence_piece.h: reads SentencePiece's models, which are files
+// tokenizer.model, and encodes as that library does. The library is not linked, so a malicious
+// model is read only by the code of this room. The models that Trainyard itself trains are read by
+// src/data/text.
 #pragma once
 
 #include <memory>

@@ -26,11 +26,11 @@ Status TokenPipeline::add_token(AddedToken token, const std::string& field) {
   const int32_t known = names->find(token.content);
   const std::string_view other = name(token.id);
   if ((known >= 0 && known != token.id) || (!other.empty() && other != token.content)) {
-    return tokenizer_error(
-        field, "the token " + quoted_value(token.content) + " has the id " +
-                   std::to_string(token.id) +
-                   (known >= 0 ? ", but the model gives it " + std::to_string(known)
-                               : ", which belongs to " + quoted_value(other)));
+    return tokenizer_error(field,
+                           "the token " + quoted_value(token.content) + " has the id " +
+                               std::to_string(token.id) +
+                               (known >= 0 ? ", but the model gives it " + std::to_string(known)
+                                           : ", which belongs to " + quoted_value(other)));
   }
   const auto [it, added] = added_ids_.emplace(token.content, token.id);
   if (!added && it->second != token.id) {
@@ -41,7 +41,7 @@ Status TokenPipeline::add_token(AddedToken token, const std::string& field) {
 }
 
 void TokenPipeline::finish() {
-  for (const auto& [id, token] : added_) {
+  for (auto& [id, token] : added_) {
     if (!token.normalized) {
       raw_.add(token, token.content);
       continue;
@@ -49,6 +49,7 @@ void TokenPipeline::finish() {
     TextPieces pieces(token.content, 0, false);
     for (const auto& normalizer : normalizers) normalizer->apply(pieces);
     normalized_.add(token, pieces.text());
+    token.decoded = pieces.text();  // as tokenizers does
   }
 }
 
@@ -115,7 +116,7 @@ void TokenPipeline::encode_word(std::string_view word, PieceTokens& tokens) cons
 std::string TokenPipeline::decode(std::span<const int32_t> tokens) const {
   std::vector<std::string> texts;
   for (const int32_t token : tokens) {
-    const std::string_view text = name(token);
+    const std::string_view text = text_of_token(token);
     if (!text.empty()) texts.emplace_back(text);
   }
   for (const auto& step : decoders) step->apply(texts);
@@ -125,7 +126,7 @@ std::string TokenPipeline::decode(std::span<const int32_t> tokens) const {
 }
 
 std::string TokenPipeline::piece(int32_t token) const {
-  std::string text(name(token));
+  std::string text(text_of_token(token));
   if (text.empty()) return text;
   for (const auto& step : decoders) step->apply_inside(text);
   return text;
@@ -134,6 +135,12 @@ std::string TokenPipeline::piece(int32_t token) const {
 const AddedToken* TokenPipeline::find_added(int32_t token) const {
   const auto it = added_.find(token);
   return it == added_.end() ? nullptr : &it->second;
+}
+
+std::string_view TokenPipeline::text_of_token(int32_t token) const {
+  const AddedToken* added = find_added(token);
+  return added != nullptr && !added->decoded.empty() ? std::string_view(added->decoded)
+                                                     : name(token);
 }
 
 std::string_view TokenPipeline::name(int32_t token) const {

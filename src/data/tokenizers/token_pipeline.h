@@ -47,6 +47,7 @@ class TokenPipeline {
   struct Output;
   void encode_part(std::string_view text, size_t offset, bool special, Output& out) const;
   void encode_pieces(TextPieces& pieces, Output& out) const;
+  std::string_view text_of_token(int32_t token) const;
   void encode_word(std::string_view word, PieceTokens& tokens) const;
 
   std::map<int32_t, AddedToken> added_;

@@ -17,13 +17,28 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The special tokens of files that do not list them; those after these are "<SPECIAL_20>" and so on.
-constexpr std::array<std::string_view, 20> kOldSpecials = {
-    "<unk>",          "<s>",           "</s>",           "[INST]",
-    "[/INST]",        "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]",
-    "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]",          "<pad>",
-    "[IMG_BREAK]",    "[IMG_END]",     "[PREFIX]",       "[MIDDLE]",
-    "[SUFFIX]",       "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"};
+// The special tokens of files that do not list them; those after these are "<SPECIAL_20>" and so
+// on.
+constexpr std::array<std::string_view, 20> kOldSpecials = {"<unk>",
+                                                           "<s>",
+                                                           "</s>",
+                                                           "[INST]",
+                                                           "[/INST]",
+                                                           "[AVAILABLE_TOOLS]",
+                                                           "[/AVAILABLE_TOOLS]",
+                                                           "[TOOL_RESULTS]",
+                                                           "[/TOOL_RESULTS]",
+                                                           "[TOOL_CALLS]",
+                                                           "[IMG]",
+                                                           "<pad>",
+                                                           "[IMG_BREAK]",
+                                                           "[IMG_END]",
+                                                           "[PREFIX]",
+                                                           "[MIDDLE]",
+                                                           "[SUFFIX]",
+                                                           "[SYSTEM_PROMPT]",
+                                                           "[/SYSTEM_PROMPT]",
+                                                           "[TOOL_CONTENT]"};
 
 struct TekkenConfig {
   std::string pattern;
@@ -81,9 +96,9 @@ Status add_specials(const Json* list, const TekkenConfig& config, const std::str
   }
   for (int64_t id = 0; id < config.specials; ++id) {
     const bool named = id < std::ssize(names);
-    AddedToken token{named ? names[static_cast<size_t>(id)]
-                           : "<SPECIAL_" + std::to_string(id) + ">",
-                     static_cast<int32_t>(id), true};
+    AddedToken token{
+        named ? names[static_cast<size_t>(id)] : "<SPECIAL_" + std::to_string(id) + ">",
+        static_cast<int32_t>(id), true};
     if (Status s = out.add_token(std::move(token), path); !s.ok()) return s;
   }
   return {};
@@ -100,12 +115,11 @@ Result<std::shared_ptr<TokenPipeline>> read_tekken(std::string_view text, const 
   const Json* specials = fields.find("special_tokens");
   fields.ignore_rest();
   if (Status s = fields.finish(); !s.ok()) return std::move(s).error();
-  ASSIGN_OR_RETURN(const TekkenConfig config,
-                   read_tekken_config(config_json == nullptr ? null : *config_json,
-                                      file + ": config"));
   ASSIGN_OR_RETURN(
-      std::vector<std::optional<std::string>> bytes,
-      read_ranks(vocab == nullptr ? null : *vocab, config, file + ": vocab"));
+      const TekkenConfig config,
+      read_tekken_config(config_json == nullptr ? null : *config_json, file + ": config"));
+  ASSIGN_OR_RETURN(std::vector<std::optional<std::string>> bytes,
+                   read_ranks(vocab == nullptr ? null : *vocab, config, file + ": vocab"));
   ASSIGN_OR_RETURN(Pattern pattern, Pattern::compile(config.pattern, file + ": config.pattern"));
   auto names = std::make_shared<TokenNames>();
   for (size_t id = 0; id < bytes.size(); ++id) {

@@ -10,7 +10,8 @@
 
 namespace trainyard {
 
-/// The caller calls finish(). `file` is the name in messages. Refusal: INVALID_ARGUMENT/TOKENIZER_INVALID.
+/// The caller calls finish(). `file` is the name in messages. Refusal:
+/// INVALID_ARGUMENT/TOKENIZER_INVALID.
 Result<std::shared_ptr<TokenPipeline>> read_tokenizer_json(std::string_view text,
                                                            const std::string& file);
 

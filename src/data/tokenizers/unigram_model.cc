@@ -91,15 +91,15 @@ void UnigramModel::cut(std::string_view piece, PieceTokens& out) const {
     (void)take_code_point(rest);
     const size_t character = piece.size() - begin - rest.size();
     bool single = false;  // whether the next character alone is a token
-    const auto offer = [&](size_t end, int32_t id, double score) {
-      if (best[end].id != kNone && !(score > static_cast<double>(best[end].score))) return;
-      best[end] = {static_cast<Sum>(score), id, begin};
+    const auto offer = [&](size_t end, int32_t id, Sum score) {
+      if (best[end].id != kNone && !(score > best[end].score)) return;
+      best[end] = {score, id, begin};
     };
     trie_.visit_prefixes(piece.substr(begin), [&](int32_t id, size_t bytes) {
       single = single || bytes == character;
-      offer(begin + bytes, id, score_of(id, bytes) + static_cast<double>(so_far));
+      offer(begin + bytes, id, static_cast<Sum>(score_of(id, bytes)) + so_far);
     });
-    if (!single) offer(begin + character, -1, static_cast<double>(unknown_score + so_far));
+    if (!single) offer(begin + character, -1, unknown_score + so_far);
     begin += character;
   }
   std::vector<const Best*> cuts;
@@ -123,8 +123,8 @@ void UnigramModel::add_unknown(std::string_view text, size_t begin, PieceTokens&
     if (const int32_t id = names_->find(text); id >= 0) return out.add(id, begin);
   }
   const bool bytes = settings_.byte_fallback && std::ranges::all_of(text, [&](char byte) {
-    return byte_tokens_[static_cast<uint8_t>(byte)] >= 0;
-  });
+                       return byte_tokens_[static_cast<uint8_t>(byte)] >= 0;
+                     });
   if (bytes) {
     for (size_t i = 0; i < text.size(); ++i) {
       out.add(byte_tokens_[static_cast<uint8_t>(text[i])], begin + i);
