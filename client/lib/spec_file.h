@@ -25,7 +25,8 @@ struct SpecFile {
   spec::Document document;
   v1::JobFile file;
   std::filesystem::path folder;  // paths in the file are relative to it
-  // Once model.onnx or model.pretrained is imported: the file to which recipe.initial_weights.path refers.
+  // Once model.onnx or model.pretrained is imported: the file to which recipe.initial_weights.path
+  // refers.
   std::filesystem::path imported_weights = {};
   // If model.pretrained is a folder without weights: the tensors that they would have, with which
   // the job can be planned.

@@ -81,7 +81,8 @@ Result<CheckpointManifest> read_manifest(const fs::path& folder) {
 }
 
 Result<SafetensorsFile> open_verified(const fs::path& path, const CheckpointFileInfo& info) {
-  ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path, SafetensorsFile::Halves::kAccepted));
+  ASSIGN_OR_RETURN(SafetensorsFile file,
+                   SafetensorsFile::open(path, SafetensorsFile::Halves::kAccepted));
   const std::span<const std::byte> bytes = file.file_bytes();
   Sha256 digest;
   digest.update(bytes);

@@ -34,9 +34,8 @@ Result<std::string> build_prefix(std::span<const TensorView> tensors,
       TRAINYARD_CHECK(t.name != "__metadata__", "a tensor cannot be named __metadata__");
       names.push_back(t.name);
       const int64_t end = offset + t.stored_bytes();
-      const nlohmann::json entry = {{"dtype", dtype_of(t)},
-                                    {"shape", t.type.shape.dims()},
-                                    {"data_offsets", {offset, end}}};
+      const nlohmann::json entry = {
+          {"dtype", dtype_of(t)}, {"shape", t.type.shape.dims()}, {"data_offsets", {offset, end}}};
       if (json.size() > 1) json += ',';
       json += nlohmann::json(t.name).dump() + ":" + entry.dump();
       offset = end;

@@ -43,8 +43,9 @@ void Graph::verify() const {
                              t.role == Role::kCache ||
                              (t.role == Role::kParameter && t.spread == Spread::kOwn);
     TRAINYARD_CHECK(!t.is_half() || (t.type.dtype == DType::kF32 && may_be_half),
-                    t.name + ": only a whole F32 parameter, an activation, a copy or a cache is "
-                             "stored in 16 bits");
+                    t.name +
+                        ": only a whole F32 parameter, an activation, a copy or a cache is "
+                        "stored in 16 bits");
   }
   std::vector<bool> defined(tensors_.size());
   std::vector<bool> mutated(tensors_.size());

@@ -59,8 +59,8 @@ inline bool has_tanh_form(const Node& node) {
 
 const Op* gemm_relu_op();       // "GemmRelu": (x, w, b) -> y, mask
 const Op* relu_gemm_grad_op();  // "ReluGemmGrad": (x, w, dy, mask) -> dpre, dw, db
-const Op* gemm_add_op();       // "GemmAdd": (x, w, b, c) -> y
-const Op* gemm_grad_add_op();  // "GemmGradAdd": (x, w, dy, c) -> dx, dw, db
+const Op* gemm_add_op();        // "GemmAdd": (x, w, b, c) -> y
+const Op* gemm_grad_add_op();   // "GemmGradAdd": (x, w, dy, c) -> dx, dw, db
 
 /// Returns the bytes of the mask of one row of K values; the row is padded to a multiple of 128
 /// bits.

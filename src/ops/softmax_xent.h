@@ -4,7 +4,8 @@
 //   KullbackLeiblerDivergence  from the predicted to the smoothed labels' distribution: the
 //                              cross-entropy minus the labels' entropy; the same gradient
 //
-// Inputs      logits [N, K]; labels [N], I32 in [0, K), or below 0 in rows that do not count; or the
+// Inputs      logits [N, K]; labels [N], I32 in [0, K), or below 0 in rows that do not count; or
+// the
 //             shares of the classes in each row, [N, K] of the logits' type, at least 0 with the
 //             sum 1. Labels have no gradient.
 // Outputs     loss [1]; prob [N, K].

@@ -25,7 +25,7 @@ enum class Segment : uint8_t { kPersistent, kTransient };
 struct Placement {
   Segment segment = Segment::kTransient;
   int64_t offset_bytes = 0;
-  int64_t size_bytes = 0;  // padded to the program's alignment
+  int64_t size_bytes = 0;               // padded to the program's alignment
   Storage storage = Storage::kAsTyped;  // of the tensor; only in a PersistentLayout
 };
 

@@ -293,8 +293,8 @@ void check_row_counts(const Recipe& r, const DatasetSchema& schema, RunShape& sh
             (schema.stream()    ? " windows"
              : schema.documents ? " rows of documents"
                                 : " rows") +
-            " leaves no " +
-            (held_out == 0 ? "validation" : "training") + (schema.stream() ? " window" : " row") +
+            " leaves no " + (held_out == 0 ? "validation" : "training") +
+            (schema.stream() ? " window" : " row") +
             (has_only_single_rows(r, schema)
                  ? ", since each row is of a class of its own, and the only row of a class is "
                    "never "
