@@ -17,7 +17,7 @@ namespace {
 struct ChatOptions {
   std::string model;
   std::string system;
-  GenerateFlags flags = {.tokens = 512, .temperature = 0.7};
+  GenerateFlags flags = {.tokens = 512, .temperature = 0.7, .stop = {}};
 };
 
 constexpr std::string_view kTooLong = "PROMPT_TOO_LONG";

@@ -8,6 +8,7 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/checkpoint/merged_weights.h"
+#include "src/data/limits.h"
 #include "src/models/preset.h"
 
 namespace trainyard {
@@ -200,7 +201,6 @@ Status write_pretrained(Files& files, const PretrainedFolder& read, const fs::pa
 }
 
 Result<TokenizerFiles> read_tokenizer_files(const fs::path& folder) {
-  constexpr int64_t kTokenizerBytesMax = 64 << 20;
   TokenizerFiles files;
   std::error_code ec;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ec)) {
