@@ -119,7 +119,7 @@ TEST(UploadFlags, PathsMayBeOnTheServer) {
               R"(server_path: "/a" server_test_path: "/b" csv { target: "y" })");
   EXPECT_EQ(refusal({"--on-server", "--train-images", "a", "--train-labels", "b"}),
             "--on-server: expected with --csv, --jsonl, --libsvm, --text, --text-files, --images, "
-            "--cifar or --arrays");
+            "--cifar, --arrays or --documents");
 }
 
 TEST(UploadFlags, ErrorsNameTheOptionInTheWordsOfSpecFiles) {
@@ -157,13 +157,14 @@ TEST(UploadFlags, OptionsOfOtherFormatsAreRefused) {
             "--size: csv has no such option, only images has");
   EXPECT_EQ(refusal({"--csv", "a", "--images", "b"}),
             "--csv and --images: expected only one of --csv, --jsonl, --libsvm, --text, "
-            "--text-files, --images, --cifar or --arrays");
+            "--text-files, --images, --cifar, --arrays or --documents");
   EXPECT_TRUE(refusal({"--csv", "a", "--target", "y", "--train-images", "b"})
                   .starts_with("the dataset: mixes several kinds of fields"));
   EXPECT_EQ(refusal({"--target", "y"}),
             "nothing to upload: expected one of --csv, --jsonl, --libsvm, --train-images, "
             "--train-labels, --test-images, --test-labels, --text, --text-files, --images, "
-            "--cifar, --arrays, --inputs, --targets, --test-inputs or --test-targets, or a spec "
+            "--cifar, --arrays, --inputs, --targets, --test-inputs, --test-targets or --documents, "
+            "or a spec "
             "file with a dataset path");
 }
 

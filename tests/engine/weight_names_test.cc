@@ -273,7 +273,8 @@ TEST(WeightNames, AnotherNetworksFileIsRefusedWithItsName) {
 // transformers writes for it.
 TEST(WeightNames, EveryFamilysFileFillsTheNetworkOfItsConfig) {
   std::ifstream golden(testing::source_path("tests/golden/families.json"));
-  for (const auto& [name, expected] : nlohmann::json::parse(golden).items()) {
+  const nlohmann::json families = nlohmann::json::parse(golden);
+  for (const auto& [name, expected] : families.items()) {
     const auto family = read_model_config(expected.at("config").dump());
     ASSERT_TRUE(family.ok()) << name << ": " << family.error().message;
     std::vector<FileTensor> file;
