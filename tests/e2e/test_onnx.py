@@ -637,7 +637,7 @@ class Onnx(DaemonTest):
         def refused(code, words, *arguments):
             self.assert_refused(self.daemon.cli(*arguments, check=False), code, *words)
 
-        refused(2, ["onx", "safetensors or onnx"], *export, "x", "--format", "onx")
+        refused(2, ["onx", "safetensors, onnx or transformers"], *export, "x", "--format", "onx")
         refused(5, ["taken.onnx", "FILE_EXISTS"], *export, taken, "--format", "onnx")
         refused(4, ["no folder", "away"], *export, self.folder / "away/m.onnx", "--format", "onnx")
         refused(4, ["nobody"], "model", "export", "nobody-1", "--format", "onnx", "--out", self.folder / "n.onnx")

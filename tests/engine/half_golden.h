@@ -1,10 +1,11 @@
 // tests/engine/half_golden.h: PyTorch's losses in 16 bits, next to the fp32 losses of the golden
 // files.
 //
-// The bound is that of fp32 or, if larger, twice the difference between PyTorch's 16-bit and fp32
-// losses, measured over the same steps (tests/golden/make_half_golden.py). PyTorch's autocast and
-// this engine round at different places, so neither is exact. Each differs from fp32 by about that
-// difference, in any direction.
+// The bound is that of fp32 or, if larger, three times the difference between PyTorch's 16-bit and
+// fp32 losses, measured over the same steps (tests/golden/make_half_golden.py). PyTorch's autocast
+// and this engine round at different places, so neither is exact. Each differs from fp32 by about
+// that difference, in any direction, and processors that multiply bfloat16 by themselves add in
+// another order than others.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,7 @@ inline GoldenLosses golden_losses(const std::string& name, Precision precision,
   const auto it = std::ranges::find_if(cases, [&](const auto& c) { return c["name"] == name; });
   if (it == cases.end()) return {};
   return {(*it)["losses"].get<std::vector<double>>(),
-          std::max(fp32_bound, 2 * (*it)["gap"].get<double>())};
+          std::max(fp32_bound, 3 * (*it)["gap"].get<double>())};
 }
 
 }  // namespace trainyard::testing
