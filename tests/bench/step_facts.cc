@@ -71,6 +71,7 @@ constexpr Sweep kSweeps[] = {
     {"FlattenGrad", "move_tiles", "i0", "o0", 56, 1, 1, 0, kAlways, kBytes, kByRegisters},
     {"SequencePool", "pool_forward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     {"SequencePoolGrad", "pool_backward", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
+    {"SequenceLengths", "lengths_of_rows", "i0", "o0", 40, 4, 1, 0, kAlways, kBytes, kBySource},
     // Around convolutions (convolution.cc): operands converted to 16 bits, filters in another
     // order.
     {"Conv", "convert_all", "n0", "", 28, 4, 1, 0, kNotDirect, kBytes, kByRegisters},

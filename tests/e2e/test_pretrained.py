@@ -141,12 +141,12 @@ class Pretrained(DaemonTest):
         spec = self.spec("sent-there", "sent")
         self.daemon.cli("submit", spec, "--wait")
         job = self.daemon.job("sent-there")
-        self.assertEqual(job["spec"]["model"]["decoder"]["n_kv_head"], "1")
-        self.assertNotIn("pretrained", job["spec"]["model"])
+        self.assertEqual(int(job["spec"]["model"]["decoder"]["n_kv_head"]), 1)
+        self.assertEqual(job["spec"]["model"]["pretrained"], "")
         # The server may use another number of threads.
         self.assertAlmostEqual(job["progress"]["metrics"]["train/loss"], here["metrics"]["train/loss"], places=5)
         self.assertIn("Llama or a family of its kind", json.dumps(job["plan"]["initial_weights"]))
-        self.assertFalse(job["plan"]["initial_weights"].get("missing"))
+        self.assertEqual(job["plan"]["initial_weights"]["missing"]["count"], 0)
 
     def test_the_recipe_decides_what_is_taken(self):
         self.model("part")
@@ -165,7 +165,7 @@ class Pretrained(DaemonTest):
         spec = self.spec("alone", "alone", "  lora: {rank: 2, targets: [all-linear]}")
         done = subprocess.run([BIN / "trainyard", "plan", "--local", spec], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("without weights: only a plan is possible", done.stderr)
+        self.assertIn("parameters", done.stdout)
         for command in (["local", "run"], ["submit"]):
             with self.subTest(command):
                 done = self.daemon.cli(*command, spec, check=False)

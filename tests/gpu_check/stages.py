@@ -25,7 +25,7 @@ EMULATOR_IS_SLOWER = 6  # the factor for the limits of the few steps that run on
 # models run in one precision before the next, so that a time limit cuts off whole columns.
 PROFILED = ("lenet5:64", "mlp_small:64", "resnet18:512", "resnet50:224:128", "vgg16:224:64", "gpt2_small:1024:16",
             "vit_base:224:64", "transformer_classifier:64", "gpt2_mini:64", "mlp:128", "resnet18:224:256",
-            "lstm_classifier:64", "text_cnn:64", "embedding_bag_classifier:128", "autoencoder:64")
+            "lstm_classifier:64", "text_cnn:64", "embedding_bag_classifier:128", "autoencoder:64", "decoder:16")
 PRECISIONS = ("bf16", "tf32", "fp32", "fp16")
 
 PARITY = {"fp32": "", "bf16": "InBf16", "fp16": "InFp16", "tf32": "InTf32"}
