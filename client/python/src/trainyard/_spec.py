@@ -145,7 +145,9 @@ class Document:
         if named is None:
             return self
         path = self.source.folder / named
-        roles = {v.GetOptions().Extensions[v1.tokenizer_file]: v.number for v in v1.DatasetSource.Role.DESCRIPTOR.values}
+        option: Any = v1.tokenizer_file  # the stubs of Protobuf have no type for extensions of enum values
+        roles: dict[str, int] = {v.GetOptions().Extensions[option]: v.number
+                                 for v in v1.DatasetSource.Role.DESCRIPTOR.values}
         files = ({"": v1.DatasetSource.TOKENIZER} if path.is_file() else
                  {name: role for name, role in roles.items() if name and (path / name).is_file()})
         if not files:
