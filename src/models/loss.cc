@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <ranges>
 
 #include "src/base/join.h"
 #include "src/base/text.h"
@@ -173,6 +172,8 @@ bool list_weights(const Named& named, Attributes& attributes, const std::string&
   std::vector<double> weights(classes.size(), 1);
   constexpr size_t kSuggestedMax = 4;  // the search for a similar class is slow
   const size_t before = violations.count();
+  std::vector<std::string> quoted;
+  for (const std::string& name : classes) quoted.push_back(quoted_value(name));
   for (const auto& [name, weight] : named) {
     const auto at = std::ranges::find(classes, nfc(name));
     if (at != classes.end()) {
@@ -181,11 +182,10 @@ bool list_weights(const Named& named, Attributes& attributes, const std::string&
     }
     const std::optional<std::string> near =
         violations.count() - before < kSuggestedMax ? nearest_name(name, classes) : std::nullopt;
-    violations.add(
-        "FIELD_UNSUPPORTED", field,
-        quoted_value(name) + " is not a class of the dataset, " +
-            (near ? "did you mean " + quoted_value(*near) + "?"
-                  : "expected " + first_names(classes | std::views::transform(&quoted_value))));
+    violations.add("FIELD_UNSUPPORTED", field,
+                   quoted_value(name) + " is not a class of the dataset, " +
+                       (near ? "did you mean " + quoted_value(*near) + "?"
+                             : "expected " + first_names(quoted)));
   }
   if (violations.count() > before) return false;
   attributes.set("class_weights", std::move(weights));
