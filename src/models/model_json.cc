@@ -26,10 +26,10 @@ Result<Attributes> attributes_from_json(const Json& json) {
     } else if (value.is_string()) {
       attributes.set(name, value.get<std::string>());
     } else if (value.is_object()) {
-      const auto all = [&](auto predicate) { return std::ranges::all_of(value, predicate); };
-      if (all([](const Json& entry) { return entry.is_number_integer(); })) {
+      const Json& entries = value;
+      if (std::ranges::all_of(entries, [](const Json& e) { return e.is_number_integer(); })) {
         attributes.set(name, value.get<NamedInts>());
-      } else if (all([](const Json& entry) { return entry.is_number(); })) {
+      } else if (std::ranges::all_of(entries, [](const Json& e) { return e.is_number(); })) {
         attributes.set(name, value.get<NamedNumbers>());
       } else {
         return invalid("attributes by name hold numbers");
