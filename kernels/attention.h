@@ -61,7 +61,8 @@ struct AttentionDims {
   math::KeyRules key_rules() const { return {Tk, window, causal, cached}; }
 };
 
-/// What limits the keys that the queries see, in memory of the backend; all are optional.
+/// Arrays that limit which keys the queries see. They are in memory of the backend, and each is
+/// optional.
 struct SeenKeys {
   const int32_t* positions = nullptr;   // [N, Tq]; only if causal
   const int32_t* key_counts = nullptr;  // [N]; only if not causal

@@ -26,7 +26,7 @@ struct HeadOffsets {
   }
 };
 
-/// What limits the keys that the queries of the head `index` see.
+/// Returns the limits of the sequence to which the head `index` belongs.
 HeadSeen head_seen(const AttentionDims& d, const SeenKeys& seen, int64_t index) {
   const int64_t n = index / d.H;
   return {seen.positions == nullptr ? nullptr : seen.positions + n * d.Tq,

@@ -115,7 +115,7 @@ class GenerateStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   Mutex mu_;
   std::optional<CallNumber> call_ TRAINYARD_GUARDED_BY(mu_);
-  // By prompt: what is generated and not yet written.
+  // Maps a prompt to the text that was generated for it and has not been written yet.
   std::map<int32_t, v1::GenerateResponse> next_ TRAINYARD_GUARDED_BY(mu_);
   std::optional<Status> end_ TRAINYARD_GUARDED_BY(mu_);  // the result, to be sent after next_
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;

@@ -9,7 +9,7 @@
 namespace trainyard {
 namespace {
 
-/// What the caches have of one text.
+/// Describes the part of one text whose keys and values are in the caches.
 struct KeptText {
   // The tokens whose keys and values are in the caches, from the text's token `begin` on.
   std::vector<int32_t> tokens;

@@ -37,8 +37,8 @@ void write_rms_normalization(NodeWriter& w) {
   w.put("Mul", {w.put_between("normal", "Div", {w.input(0), rms}), w.input(1)});
 }
 
-/// Returns a mask that is minus infinity where a query does not see a key, 0 elsewhere: above the
-/// diagonal, and with a window also so far below it.
+/// Returns a mask that is minus infinity where a query does not see a key, and 0 where it does. A
+/// query sees no key above the diagonal, and with a window none that is `window` or more below it.
 std::string write_causal_mask(NodeWriter& w, int64_t queries, int64_t keys) {
   GraphWriter& onnx = w.onnx();
   const std::string hidden = w.put_between(
@@ -53,9 +53,9 @@ std::string write_causal_mask(NodeWriter& w, int64_t queries, int64_t keys) {
   return w.put_between("band", "Add", {mask, old});
 }
 
-/// Returns a mask with the lowest number at keys from the row's count on, 0 elsewhere; the scores
-/// have `rank` dimensions. If the count is 0, all weights are equal, and the result is to be
-/// multiplied by 0, which is then the value `some`.
+/// Returns a mask that has the lowest number at the keys from the row's count on, and 0 at the keys
+/// before them. The scores have `rank` dimensions. If the count is 0, all weights are equal, and
+/// the result is to be multiplied by 0, which is then the value `some`.
 std::string write_count_mask(NodeWriter& w, int64_t keys, int64_t rank) {
   GraphWriter& onnx = w.onnx();
   std::vector<int64_t> numbers(static_cast<size_t>(keys)), behind(static_cast<size_t>(rank - 1));

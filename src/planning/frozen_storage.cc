@@ -38,7 +38,7 @@ std::map<TensorId, Storage> as_in_file(const InitialWeights& weights, const Grap
   for (const TensorInfo& t : graph.tensors()) {
     if (t.role == Role::kParameter || t.role == Role::kState) model.push_back(t);
   }
-  // A file that does not fit is refused elsewhere.
+  // The check of initial weights (src/planning/weight_match.h) refuses a file that does not fit.
   const Result<WeightMatch> match = match_weights(weights, file, model);
   if (!match.ok()) return found;
   for (const TakenWeight& weight : match->taken) {

@@ -249,7 +249,7 @@ CaseGraph patches(DType dtype) {
   return b.finish(b.one("y", "ImageToSequence", {}, {h}));
 }
 
-/// What limits the keys that queries see, except the mask and the window.
+/// The input of an attention case that limits which keys its queries see, besides mask and window.
 enum class Seen : uint8_t { kPlain, kDocuments, kCached, kCounts };
 
 struct AttentionCase {

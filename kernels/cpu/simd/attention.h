@@ -19,7 +19,8 @@ struct HeadDims {
   math::KeyRules rules;
 };
 
-/// What limits the keys that the queries of one sequence see; each may be nullptr.
+/// The parts of SeenKeys that limit which keys the queries of one sequence see. Each may be
+/// nullptr.
 struct HeadSeen {
   const int32_t *positions, *key_count;
 };

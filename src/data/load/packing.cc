@@ -71,8 +71,8 @@ class BestFit {
   int64_t rows_ = 0;
 };
 
-/// Returns for each document, in the order of their lengths, whether it is held out. The order is
-/// known to planning too.
+/// Returns for each document whether it is held out. Documents are in the order of their lengths,
+/// which planning also knows, so that both hold out the same lengths.
 std::vector<bool> held_out_by_length(int64_t documents, const SplitRule& rule) {
   if (rule.folds > 0) {
     return draw_fold_by_class(std::vector<int32_t>(static_cast<size_t>(documents)), rule.folds,

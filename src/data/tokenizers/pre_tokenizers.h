@@ -13,9 +13,9 @@
 
 namespace trainyard {
 
-/// What becomes of the matches at which a piece is cut.
+/// Says which piece gets the text of a match at which a piece is cut.
 enum class CutBehavior : uint8_t {
-  kRemoved,
+  kRemoved,             // none gets it
   kIsolated,            // a piece of its own
   kMergedWithPrevious,  // the end of the piece before it
   kMergedWithNext,

@@ -67,7 +67,7 @@ Result<int32_t> find_named(const TokenPipeline& pipeline, const std::string& nam
                          "the tokenizer has no token " + quoted_value(name));
 }
 
-/// What a file says about its tokens, apart from the settings.
+/// A tokenizer and its special tokens, as the file with the vocabulary gives them.
 struct VocabularyRead {
   std::shared_ptr<TokenPipeline> pipeline;
   SentencePieceTokens special;

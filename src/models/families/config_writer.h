@@ -10,7 +10,7 @@
 
 namespace trainyard {
 
-/// What a config.json says beside the network.
+/// The settings that a config.json has in addition to those of the network.
 struct ConfigSettings {
   int64_t vocabulary = 0;  // rows of the table of tokens
   int64_t positions = 0;   // the longest text that the model was trained for, in tokens

@@ -30,8 +30,8 @@ enum class Windows : uint8_t {
   kWithoutRotary  // layer_types, or the layers without rotary positions
 };
 
-/// What differs between the families of Llama's network. Numbers are transformers' defaults for
-/// settings that a config.json leaves out.
+/// A family of models with Llama's network, described by what distinguishes it from the others. The
+/// numbers are the values that transformers uses for settings that a config.json leaves out.
 struct Family {
   std::string_view type, title;
   std::string_view architecture;
