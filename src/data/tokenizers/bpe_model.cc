@@ -56,19 +56,7 @@ BpeModel::BpeModel(std::shared_ptr<const TokenNames> names, const std::vector<Bp
   });
   if (alone && !byte_merges && settings_.continuing_prefix.empty() &&
       settings_.end_suffix.empty()) {
-    find_adjacent_characters();
-  }
-}
-
-void BpeModel::find_adjacent_characters() {
-  for (int32_t id = 0; id < names_->size(); ++id) {
-    std::string_view rest = names_->name(id);
-    if (rest.empty()) continue;
-    for (char32_t before = take_code_point(rest); !rest.empty();) {
-      const char32_t after = take_code_point(rest);
-      adjacent_.insert(uint64_t{before} << 32 | after);
-      before = after;
-    }
+    for (int32_t id = 0; id < names_->size(); ++id) adjacent_.add(names_->name(id));
   }
 }
 
@@ -112,18 +100,7 @@ void BpeModel::encode_in_stretches(std::string_view piece, PieceTokens& out) con
     for (const Symbol& symbol : symbols) out.add(symbol.id, symbol.begin);
     stretches_.store(stretch, out, first, begin);
   };
-  size_t begin = 0;
-  std::string_view rest = piece;
-  for (char32_t before = take_code_point(rest); !rest.empty();) {
-    const size_t at = piece.size() - rest.size();
-    const char32_t after = take_code_point(rest);
-    if (!may_be_joined(before, after)) {
-      encode_stretch(begin, at);
-      begin = at;
-    }
-    before = after;
-  }
-  encode_stretch(begin, piece.size());
+  adjacent_.visit_stretches(piece, encode_stretch);
 }
 
 void BpeModel::split_bytes(std::string_view piece, std::vector<Symbol>& out) const {

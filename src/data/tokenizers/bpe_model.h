@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "src/data/tokenizers/adjacent_characters.h"
 #include "src/data/tokenizers/token_model.h"
 #include "src/data/tokenizers/word_cache.h"
 
@@ -80,10 +80,6 @@ class BpeModel final : public TokenModel {
   void split_bytes(std::string_view piece, std::vector<Symbol>& out) const;
   void split_characters(std::string_view piece, size_t base, std::vector<Symbol>& out) const;
   bool add_byte_tokens(std::string_view character, size_t begin, std::vector<Symbol>& out) const;
-  void find_adjacent_characters();
-  bool may_be_joined(char32_t before, char32_t after) const {
-    return adjacent_.contains(uint64_t{before} << 32 | after);
-  }
   void encode_in_stretches(std::string_view piece, PieceTokens& out) const;
   void join(std::vector<Symbol>& symbols) const;
   void join_few(std::vector<Symbol>& symbols) const;
@@ -95,9 +91,8 @@ class BpeModel final : public TokenModel {
   bool takes_bytes_;
   std::array<int32_t, 256> byte_tokens_{};  // of bytes as pieces, or of "<0x00>" and following
   std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> by_bytes_;
-  // Pieces of names: pairs of characters that are adjacent in a token. No token crosses another
-  // pair, so that a text is encoded in stretches between such pairs. Empty: not possible.
-  std::unordered_set<uint64_t> adjacent_;
+  // Empty if texts cannot be encoded in stretches.
+  AdjacentCharacters adjacent_;
   mutable WordCache stretches_;
 };
 

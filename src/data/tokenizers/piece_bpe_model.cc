@@ -18,13 +18,9 @@ PieceBpeModel::PieceBpeModel(std::shared_ptr<const TokenNames> names, std::vecto
   for (int32_t id = 0; id < names_->size(); ++id) {
     const auto at = static_cast<size_t>(id);
     if (!settings_.matched[at]) continue;
-    std::string_view rest = names_->name(id);
-    if (settings_.user_defined[at]) user_trie_.add(rest, id);
-    for (char32_t before = take_code_point(rest); !rest.empty();) {
-      const char32_t after = take_code_point(rest);
-      adjacent_.insert(uint64_t{before} << 32 | after);
-      before = after;
-    }
+    const std::string_view name = names_->name(id);
+    if (settings_.user_defined[at]) user_trie_.add(name, id);
+    adjacent_.add(name);
   }
 }
 
@@ -55,18 +51,7 @@ void PieceBpeModel::encode(std::string_view piece, PieceTokens& out) const {
       out.add(tokens.ids[i], tokens.begins[i]);
     }
   };
-  size_t begin = 0;
-  std::string_view rest = piece;
-  for (char32_t before = take_code_point(rest); !rest.empty();) {
-    const size_t at = piece.size() - rest.size();
-    const char32_t after = take_code_point(rest);
-    if (!may_be_joined(before, after)) {
-      encode_until(begin, at);
-      begin = at;
-    }
-    before = after;
-  }
-  encode_until(begin, piece.size());
+  adjacent_.visit_stretches(piece, encode_until);
 }
 
 /// Joins the segments of a stretch.

@@ -4,9 +4,9 @@
 
 #include <array>
 #include <memory>
-#include <unordered_set>
 #include <vector>
 
+#include "src/data/tokenizers/adjacent_characters.h"
 #include "src/data/tokenizers/token_model.h"
 #include "src/data/tokenizers/unigram_model.h"
 #include "src/data/tokenizers/word_cache.h"
@@ -35,9 +35,6 @@ class PieceBpeModel final : public TokenModel {
   class Joiner;
 
   int32_t find_piece(std::string_view text) const;
-  bool may_be_joined(char32_t before, char32_t after) const {
-    return adjacent_.contains(uint64_t{before} << 32 | after);
-  }
   void encode_stretch(std::string_view piece, size_t begin, size_t end, PieceTokens& out) const;
   void add_token(std::string_view text, size_t begin, PieceTokens& out) const;
 
@@ -46,9 +43,7 @@ class PieceBpeModel final : public TokenModel {
   PieceBpeSettings settings_;
   TokenTrie user_trie_;
   std::array<int32_t, 256> byte_tokens_{};
-  // Pairs of characters that are adjacent in a piece. No piece crosses another pair, so that a text
-  // is encoded in stretches between such pairs.
-  std::unordered_set<uint64_t> adjacent_;
+  AdjacentCharacters adjacent_;
   mutable WordCache stretches_;
 };
 
