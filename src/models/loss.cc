@@ -172,8 +172,11 @@ bool list_weights(const Named& named, Attributes& attributes, const std::string&
   std::vector<double> weights(classes.size(), 1);
   constexpr size_t kSuggestedMax = 4;  // the search for a similar class is slow
   const size_t before = violations.count();
-  std::vector<std::string> quoted;
-  for (const std::string& name : classes) quoted.push_back(quoted_value(name));
+  const auto quoted_classes = [&classes] {
+    std::vector<std::string> quoted;
+    for (const std::string& name : classes) quoted.push_back(quoted_value(name));
+    return quoted;
+  };
   for (const auto& [name, weight] : named) {
     const auto at = std::ranges::find(classes, nfc(name));
     if (at != classes.end()) {
@@ -185,7 +188,7 @@ bool list_weights(const Named& named, Attributes& attributes, const std::string&
     violations.add("FIELD_UNSUPPORTED", field,
                    quoted_value(name) + " is not a class of the dataset, " +
                        (near ? "did you mean " + quoted_value(*near) + "?"
-                             : "expected " + first_names(quoted)));
+                             : "expected " + first_names(quoted_classes())));
   }
   if (violations.count() > before) return false;
   attributes.set("class_weights", std::move(weights));
