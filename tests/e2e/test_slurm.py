@@ -331,11 +331,16 @@ class Disturbed(SlurmTest):
         self.begin("doubted", step=5)
         for lie in ("empty", "garbage", "fail", "slow=2"):
             (pid,) = self.workers("doubted")
-            os.kill(pid, signal.SIGSTOP)  # otherwise it could end before all lies are used
+            # The worker is stopped, otherwise it could end before all lies are used. Its lease of 60 s begins anew
+            # with each step that it reports.
+            reported = max(self.steps("doubted"))
+            os.kill(pid, signal.SIGSTOP)
             self.cluster.lie("squeue", lie)
-            # When squeue runs for the second time, the daemon has read the output of the first run.
-            self.wait_until_run("squeue", times=2)
+            # When squeue runs for the second time, the daemon has read the output of the first run. After a slow
+            # answer the daemon pauses for ten times as long, so the worker goes on before that answer.
+            self.wait_until_run("squeue", times=1 if lie.startswith("slow") else 2)
             os.kill(pid, signal.SIGCONT)
+            self.wait_for_step("doubted", reported + 1)
         self.lie_nothing()
         self.assert_whole("doubted")
 
