@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "client/lib/socket_access.h"
 #include "client/lib/spec_file.h"
 #include "src/base/files.h"
 #include "src/base/handle.h"
@@ -101,9 +102,22 @@ Status apply_config(const ConnectionFlags& flags, const Environment& env, Connec
   return read_context(document, chosen->value, path.parent_path(), connection);
 }
 
+// Where the systemd unit's daemon listens, and where one that root starts by hand does.
+constexpr const char* kServiceSocket = "/run/trainyard/trainyard.sock";
+constexpr const char* kRootSocket = "/var/lib/trainyard/trainyard.sock";
+
 bool socket_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::is_socket(path, ignored);
+}
+
+/// Returns the end of the message that no server runs: there may be one that this user cannot see.
+std::string unseen_server(const Connection& connection) {
+  struct stat info {};
+  if (!connection.is_default || ::stat(kRootSocket, &info) == 0 || errno != EACCES) return "";
+  return ", nor " + std::string(kServiceSocket) +
+         ", where a server that others may use listens; " +
+         fs::path(kRootSocket).parent_path().string() + " is closed to you";
 }
 
 bool is_loopback(std::string_view host) {
@@ -156,7 +170,8 @@ std::vector<fs::path> default_sockets(const Environment& env) {
       sockets.push_back(fs::path(home) / ".local/state/trainyard/trainyard.sock");
     }
   }
-  sockets.push_back("/var/lib/trainyard/trainyard.sock");
+  sockets.emplace_back(kServiceSocket);
+  sockets.emplace_back(kRootSocket);
   return sockets;
 }
 
@@ -178,10 +193,10 @@ Result<Connection> resolve_connection(const ConnectionFlags& flags, const Enviro
   }
   if (connection.server.empty()) {
     const std::vector<fs::path> sockets = default_sockets(env);
-    fs::path chosen = sockets.back();
     // The default, for the error message if no socket exists, is where this user's daemon would
-    // listen.
-    if (sockets.size() > 1) chosen = sockets[sockets.size() - 2];
+    // listen: above the two of the machine.
+    fs::path chosen = sockets.size() > 2 ? sockets[sockets.size() - 3] : sockets.back();
+    connection.is_default = true;
     for (auto socket = sockets.rbegin(); socket != sockets.rend(); ++socket) {
       if (socket_exists(*socket)) chosen = *socket;
     }
@@ -226,12 +241,10 @@ Status probe_server(const Connection& connection) {
   switch (errno) {
     case EACCES:
     case EPERM:
-      return make_error(ErrorCode::kPermissionDenied, "SOCKET_NOT_ALLOWED",
-                        "no permission for the server's socket " + path +
-                            "; ask its operator to add you to the socket's group");
+      return refuse_socket(find_socket_access(path));
     case ENOENT:
       return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
-                        "no server is running: there is no socket " + path);
+                        "no server is running: there is no socket " + path + unseen_server(connection));
     case EAGAIN:
       return {};  // the server's queue of connections is full, so it is running
     default:

@@ -26,6 +26,7 @@ struct Connection {
   std::string ca_file;          // PEM file of root certificates for TLS
   std::string token_file;       // file of the bearer token; only its owner may have access
   bool plaintext = false;       // allows TCP without TLS to an address other than loopback
+  bool is_default = false;      // no setting names the server
   int64_t timeout_ms = 10'000;  // for each unary call
 
   bool is_unix() const { return server.starts_with("unix:"); }

@@ -1,6 +1,7 @@
 #include "server/config/config.h"
 
 #include <arpa/inet.h>
+#include <grp.h>
 #include <sys/un.h>
 #include <unistd.h>
 #include <yaml-cpp/yaml.h>
@@ -24,6 +25,12 @@ Setting path_setting(std::string name, std::string help, std::filesystem::path C
     return {};
   };
   return {name, std::move(help), false, assign};
+}
+
+Status assign_socket_group(Config& c, std::string_view text) {
+  if (text.empty()) return refuse("socket_group", text, "the name of a group");
+  c.socket_group = text;
+  return {};
 }
 
 Setting int_setting(std::string name, std::string help, int Config::*member, int min, int max) {
@@ -200,6 +207,9 @@ const std::vector<Setting>& settings() {
       path_setting("state_dir", "Folder for all stored data, on a local disk", &Config::state_dir),
       path_setting("socket", "Unix socket to serve on; default STATE_DIR/trainyard.sock",
                    &Config::socket),
+      {"socket_group",
+       "Group whose members may use the socket; default: none, only the daemon's user", false,
+       assign_socket_group},
       {"listen", "Serve on TCP too: host:port. Addresses beyond loopback need TLS and a token",
        false, assign_listen},
       path_setting("tls_certificate", "Certificate chain (PEM) for the TCP listener",
@@ -407,6 +417,21 @@ Status complete_config(const std::filesystem::path& program, Config& config) {
   return {};
 }
 
+Result<std::optional<gid_t>> find_socket_group(const Config& config) {
+  if (config.socket_group.empty()) return std::optional<gid_t>();
+  std::vector<char> buffer(1 << 20);  // room for the names of all members
+  group entry{};
+  group* found = nullptr;
+  (void)::getgrnam_r(config.socket_group.c_str(), &entry, buffer.data(), buffer.size(), &found);
+  if (found == nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "CONFIG_INVALID",
+                      "socket_group: this machine has no group " +
+                          quoted_value(config.socket_group) +
+                          "; 'addgroup --system NAME' creates one");
+  }
+  return std::optional<gid_t>(found->gr_gid);
+}
+
 std::string describe_config(const Config& c) {
   const auto line = [](const char* name, const std::string& value) {
     return value.empty() ? std::string() : std::string(name) + ": " + value + "\n";
@@ -418,7 +443,8 @@ std::string describe_config(const Config& c) {
   std::string clusters;
   for (const ClusterConfig& cluster : c.clusters)
     clusters += (clusters.empty() ? "" : ", ") + YAML::Dump(YAML::Node(cluster.file.string()));
-  return line("state_dir", c.state_dir) + line("socket", c.socket) + line("listen", c.listen) +
+  return line("state_dir", c.state_dir) + line("socket", c.socket) +
+         line("socket_group", c.socket_group) + line("listen", c.listen) +
          line("tls_certificate", c.tls_certificate) + line("tls_key", c.tls_key) +
          line("token_file", c.token_file) + line("workers_listen", c.workers_listen) +
          line("workers_advertise", c.workers_advertise) +

@@ -5,6 +5,8 @@
 // text. Unknown keys, duplicate keys and values out of range are refused with file and line.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -37,6 +39,7 @@ struct KeptJobs {
 struct Config {
   std::filesystem::path state_dir;
   std::filesystem::path socket;  // default <state_dir>/trainyard.sock
+  std::string socket_group;      // its members may use the socket; empty: only the daemon's user
   std::string listen;            // host:port; empty: no TCP
   std::filesystem::path tls_certificate;
   std::filesystem::path tls_key;
@@ -117,6 +120,10 @@ struct HostPort {
 };
 /// Parses "127.0.0.1:7000", "[::1]:7000" or "localhost:7000".
 Result<HostPort> parse_host_port(std::string_view text);
+
+/// Returns the ID of socket_group, or nothing if it is not set. CONFIG_INVALID if this machine has
+/// no such group. Not part of complete_config(), so that `--print-config` works on any machine.
+Result<std::optional<gid_t>> find_socket_group(const Config& config);
 
 /// Returns the settings in the form of a configuration file, one line each, for `--print-config`.
 std::string describe_config(const Config& config);

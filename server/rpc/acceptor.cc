@@ -93,7 +93,7 @@ std::optional<uid_t> Acceptor::user_of(int fd) {
 }
 
 Status Acceptor::listen_unix(const std::filesystem::path& path, ConnectionBounds bounds,
-                             PassOn pass_on) {
+                             PassOn pass_on, std::optional<gid_t> group) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -101,9 +101,16 @@ Status Acceptor::listen_unix(const std::filesystem::path& path, ConnectionBounds
   path.string().copy(address.sun_path, sizeof address.sun_path - 1);
   (void)::unlink(path.c_str());
   if (!fd || ::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), kBacklog) != 0) {
+      ::chmod(path.c_str(), 0600) != 0) {
     return listen_error(path.string(), errno);
   }
+  if (group && (::chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0 ||
+                ::chmod(path.c_str(), 0660) != 0)) {
+    return make_error(ErrorCode::kFailedPrecondition, "LISTEN_FAILED",
+                      "cannot give " + path.string() +
+                          " to socket_group: the daemon's user must be a member of that group");
+  }
+  if (::listen(fd.get(), kBacklog) != 0) return listen_error(path.string(), errno);
   sockets_.push_back({std::move(fd), path.string(), bounds, std::move(pass_on), {}, {}, 0, 0});
   return {};
 }

@@ -39,10 +39,11 @@ class Acceptor {
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;
 
-  /// Listens on a Unix socket with mode 0600. Deletes an existing file at `path`, so the caller
-  /// must have checked that no process serves on it. FAILED_PRECONDITION/ADDRESS_IN_USE,
-  /// LISTEN_FAILED.
-  Status listen_unix(const std::filesystem::path& path, ConnectionBounds bounds, PassOn pass_on);
+  /// Listens on a Unix socket, which this user may use and, with a `group`, the group's members.
+  /// Deletes an existing file at `path`, so the caller must have checked that no process serves on
+  /// it. FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED.
+  Status listen_unix(const std::filesystem::path& path, ConnectionBounds bounds, PassOn pass_on,
+                     std::optional<gid_t> group = std::nullopt);
   /// Listens on every address of the host's name that this machine has. Returns the port; for port
   /// 0 the kernel chooses one.
   Result<int> listen_tcp(const HostPort& address, ConnectionBounds bounds, PassOn pass_on);

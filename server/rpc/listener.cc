@@ -114,8 +114,9 @@ Result<std::unique_ptr<Listener>> Listener::open_public(const Config& config, co
   const Bounds bounds = connection_bounds(raise_descriptor_limit());
   std::unique_ptr<Listener> listener(new Listener());
   listener->names_ = names;
+  ASSIGN_OR_RETURN(const std::optional<gid_t> group, find_socket_group(config));
   if (Status s = listener->open_unix(config.socket, bounds.unix_socket,
-                                     listener->add_user_acceptors(builder));
+                                     listener->add_user_acceptors(builder), group);
       !s.ok()) {
     return s.error();
   }
@@ -186,9 +187,9 @@ Result<std::unique_ptr<Listener>> Listener::open_workers(const std::string& addr
 }
 
 Status Listener::open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
-                           Acceptor::PassOn pass_on) {
+                           Acceptor::PassOn pass_on, std::optional<gid_t> group) {
   socket_ = path;
-  return acceptor_.listen_unix(path, bounds, std::move(pass_on));
+  return acceptor_.listen_unix(path, bounds, std::move(pass_on), group);
 }
 
 Acceptor::PassOn Listener::add_user_acceptors(grpc::ServerBuilder& builder) {

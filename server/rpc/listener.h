@@ -39,7 +39,8 @@ struct ConnectionRules {
 /// A running server. The destructor stops it and waits for its handlers.
 class Listener {
  public:
-  /// Opens the public API's Unix socket (mode 0600) and, if configured, its TCP port. Errors:
+  /// Opens the public API's Unix socket, with the group of socket_group if there is one, and, if
+  /// configured, its TCP port. Errors:
   /// FAILED_PRECONDITION/ADDRESS_IN_USE, LISTEN_FAILED; errors of reading the TLS files.
   static Result<std::unique_ptr<Listener>> open_public(const Config& config, const Tokens* tokens,
                                                        const std::vector<grpc::Service*>& services,
@@ -66,7 +67,7 @@ class Listener {
  private:
   Listener();
   Status open_unix(const std::filesystem::path& path, ConnectionBounds bounds,
-                   Acceptor::PassOn pass_on);
+                   Acceptor::PassOn pass_on, std::optional<gid_t> group = std::nullopt);
   /// Returns a function that passes connections of the Unix socket to the server, each with its
   /// user's credentials.
   Acceptor::PassOn add_user_acceptors(grpc::ServerBuilder& builder);

@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "client/lib/names.h"
+#include "client/lib/socket_access.h"
 
 namespace trainyard::client {
 namespace {
@@ -65,6 +67,35 @@ TEST_F(ConnectionTest, WithoutSettingsTheDefaultSocketIsUsed) {
   ASSERT_TRUE(connection.ok());
   EXPECT_TRUE(connection->server.ends_with("/trainyard.sock")) << connection->server;
   EXPECT_TRUE(connection->is_unix());
+}
+
+TEST_F(ConnectionTest, TheServicesSocketIsAmongTheUsualOnes) {
+  const std::vector<fs::path> sockets = default_sockets([](const char*) { return std::string(); });
+  EXPECT_NE(std::ranges::find(sockets, "/run/trainyard/trainyard.sock"), sockets.end());
+  ConnectionFlags flags;
+  flags.server = "unix:/s";
+  EXPECT_FALSE(resolve(flags)->is_default);
+  EXPECT_TRUE(resolve()->is_default);
+}
+
+TEST(SocketAccess, WhoMayNotUseTheSocketIsToldWhoMayAndWhatMendsIt) {
+  SocketAccess access{.path = "/run/s", .user = "ada", .owner = "trainyard", .group = "trainyard"};
+  EXPECT_EQ(refuse_socket(access).message,
+            "you are not in the group trainyard, which may use the server's socket /run/s; run: "
+            "sudo usermod -aG trainyard ada, then log in again");
+  access.listed = true;
+  EXPECT_EQ(refuse_socket(access).message,
+            "you are in the group trainyard, which may use the server's socket /run/s, but logged "
+            "in before: log in again, or run: newgrp trainyard");
+  access.group = "";
+  EXPECT_EQ(refuse_socket(access).message,
+            "the server's socket /run/s is for the user trainyard alone; its operator can open it "
+            "for a group: setting 'socket_group'");
+  access.owner = "";
+  EXPECT_EQ(refuse_socket(access).message,
+            "the folder of the server's socket /run/s is closed to you; its operator can serve "
+            "elsewhere, for a group: settings 'socket' and 'socket_group'");
+  EXPECT_EQ(refuse_socket(access).reason, "SOCKET_NOT_ALLOWED");
 }
 
 TEST_F(ConnectionTest, LoopbackNeedsNoTls) {

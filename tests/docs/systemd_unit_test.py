@@ -27,11 +27,13 @@ NEEDED = {
     "OOMPolicy": "continue",  # the end of one worker does not end all
     "Restart": "on-failure",  # the restarted daemon adopts the workers
     "ExecReload": "/bin/kill -USR2 $MAINPID",
+    "RuntimeDirectoryMode": "0755",  # everyone sees the socket, so that clients can say who may use it
+    "RuntimeDirectoryPreserve": "yes",  # otherwise systemd removes it while a crashed daemon's clients reconnect
+    "StateDirectoryMode": "0700",  # the group that may use the socket reads no state
 }
 HARMFUL = {
     "PrivateTmp": "systemd removes it with the daemon, under the workers that go on",
     "RemoveIPC": "systemd removes the shared memory of workers that go on",
-    "RuntimeDirectory": "systemd removes it with the daemon",
 }
 
 
@@ -76,6 +78,8 @@ def against_the_daemon(text):
     daemon drains."""
     unit = settings(text)
     flags = unit["ExecStart"].split()[1:]
+    if "--socket-group trainyard" not in unit["ExecStart"] or unit["Group"] != "trainyard":
+        return ["ExecStart: the socket is not for the group trainyard, of which the daemon is a member"]
     done = subprocess.run([PROGRAM, *flags, "--config", "/dev/null", "--print-config"], capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         return [f"trainyardd {' '.join(flags)}: {done.stderr.strip()}"]

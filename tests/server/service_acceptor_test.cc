@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -86,6 +87,20 @@ TEST_F(AcceptorTest, LimitsOpenConnectionsAndForgetsClosedOnes) {
   close_one();  // the server closes it without informing the acceptor
   clients.push_back(connect_unix());
   EXPECT_TRUE(has_taken(3));
+}
+
+TEST_F(AcceptorTest, AGroupMayUseTheSocketIfOneIsNamed) {
+  const auto shown = [this] {
+    struct stat info {};
+    EXPECT_EQ(::stat(path_.c_str(), &info), 0);
+    return std::pair(info.st_mode & 0777, info.st_gid);
+  };
+  ASSERT_TRUE(acceptor_.listen_unix(path_, {3, 3}, keep()).ok());
+  EXPECT_EQ(shown().first, 0600u);
+  // root may give files to any group, others to the groups that they are in
+  const gid_t group = ::geteuid() == 0 ? 65534 : ::getegid();
+  ASSERT_TRUE(acceptor_.listen_unix(path_, {3, 3}, keep(), group).ok());
+  EXPECT_EQ(shown(), std::pair(0660u, group));
 }
 
 TEST_F(AcceptorTest, OnePeerCannotUseAllConnections) {

@@ -62,6 +62,20 @@ TEST(ServiceConfig, FileThenFlagsFlagsWin) {
   EXPECT_GE(config.threads_per_job, 1);
 }
 
+TEST(ServiceConfig, TheGroupOfTheSocketMustExist) {
+  Config config;
+  EXPECT_FALSE(*find_socket_group(config)) << "without the setting there is none";
+  ASSERT_TRUE(apply_setting("socket_group", "root", config).ok());
+  EXPECT_EQ(find_socket_group(config)->value_or(1), 0u);
+  ASSERT_TRUE(apply_setting("socket_group", "no-such-group", config).ok());
+  const auto missing = find_socket_group(config);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().message,
+            "socket_group: this machine has no group 'no-such-group'; 'addgroup --system NAME' "
+            "creates one");
+  EXPECT_NE(refusal_of("socket_group: ''\n").find("name of a group"), std::string::npos);
+}
+
 TEST(ServiceConfig, EveryKeyAndValueIsUnderstoodOrRefused) {
   EXPECT_NE(refusal_of("cpu_slots: 1\ncpu_slot: 2\n").find("trainyardd.yaml:2"), std::string::npos);
   EXPECT_NE(refusal_of("cpu_slot: 2\n").find("did you mean 'cpu_slots'"), std::string::npos);

@@ -7,7 +7,9 @@ or of this machine listens. Secrets are only ever read from files.
 from __future__ import annotations
 
 import errno
+import grp
 import os
+import pwd
 import socket
 import stat
 from collections.abc import Mapping
@@ -21,6 +23,9 @@ from trainyard.errors import InvalidArgumentError, NotAllowedError, NotFoundErro
 SOCKET_PATH_BYTES_MAX = 107
 TOKEN_BYTES_MAX = 4096
 TIMEOUT_S_MAX = 3600.0
+# Where the systemd unit's daemon listens, and where one that root starts by hand does.
+SERVICE_SOCKET = Path("/run/trainyard/trainyard.sock")
+ROOT_SOCKET = Path("/var/lib/trainyard/trainyard.sock")
 
 
 @dataclass
@@ -28,6 +33,7 @@ class Connection:
     server: str = ""  # "unix:/path" or "host:port"
     ca_file: Path | None = None  # PEM file of root certificates for TLS
     token_file: Path | None = None  # file of the bearer token; only its owner may have access
+    is_default: bool = False  # no setting names the server
     plaintext: bool = False  # allows TCP without TLS to an address other than loopback
     timeout_s: float = 10.0  # for each unary call
 
@@ -120,14 +126,22 @@ def default_sockets(env: Mapping[str, str]) -> list[Path]:
             sockets.append(Path(env["XDG_STATE_HOME"], "trainyard/trainyard.sock"))
         elif env.get("HOME", "").startswith("/"):
             sockets.append(Path(env["HOME"], ".local/state/trainyard/trainyard.sock"))
-    return [*sockets, Path("/var/lib/trainyard/trainyard.sock")]
+    return [*sockets, SERVICE_SOCKET, ROOT_SOCKET]
+
+
+def _is_socket(path: Path) -> bool:
+    try:
+        return path.is_socket()
+    except PermissionError:  # in a folder that is closed to this user
+        return False
 
 
 def _default_server(env: Mapping[str, str]) -> str:
     sockets = default_sockets(env)
-    # The default, for the error message if no socket exists, is where this user's daemon would listen.
-    fallback = sockets[-2] if len(sockets) > 1 else sockets[-1]
-    return f"unix:{next((path for path in sockets if path.is_socket()), fallback)}"
+    # The default, for the error message if no socket exists, is where this user's daemon would listen: above the two of
+    # the machine.
+    fallback = sockets[-3] if len(sockets) > 2 else sockets[-1]
+    return f"unix:{next((path for path in sockets if _is_socket(path)), fallback)}"
 
 
 def _check_server(connection: Connection) -> None:
@@ -162,7 +176,9 @@ def resolve(address: str | None, *, context: str | None, ca_file: str | os.PathL
     """Combines arguments, environment, configuration and defaults. CONFIG_INVALID names what is wrong."""
     connection = Connection()
     _apply_config(connection, _find_config(config_file, env), context or env.get("TRAINYARD_CONTEXT", ""))
-    connection.server = address or env.get("TRAINYARD_SERVER") or connection.server or _default_server(env)
+    named = address or env.get("TRAINYARD_SERVER") or connection.server
+    connection.is_default = not named
+    connection.server = named or _default_server(env)
     if ca_file is not None:
         connection.ca_file = Path(ca_file)
     if token_file is not None:
@@ -198,6 +214,49 @@ def read_roots(path: Path) -> bytes:
         raise NotFoundError(f"ca_file {path}: {error.strerror}", reason="FILE_NOT_FOUND") from None
 
 
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _why_refused(path: str) -> str:
+    """Says who may use a socket that refused this user, and the command that gives access."""
+    name = f"the server's socket {path}"
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (f"the folder of {name} is closed to you; its operator can serve elsewhere, for a group: settings 'socket' "
+                "and 'socket_group'")
+    if not info.st_mode & stat.S_IWGRP:
+        return (f"{name} is for the user {_user_name(info.st_uid)} alone; its operator can open it for a group: setting "
+                "'socket_group'")
+    try:
+        group, members = grp.getgrgid(info.st_gid).gr_name, grp.getgrgid(info.st_gid).gr_mem
+    except KeyError:
+        group, members = str(info.st_gid), []
+    user = _user_name(os.geteuid())
+    if user in members:
+        return (f"you are in the group {group}, which may use {name}, but logged in before: log in again, or run: "
+                f"newgrp {group}")
+    return f"you are not in the group {group}, which may use {name}; run: sudo usermod -aG {group} {user}, then log in again"
+
+
+def _unseen_server(connection: Connection) -> str:
+    """Returns the end of the message that no server runs: there may be one that this user cannot see."""
+    if not connection.is_default:
+        return ""
+    try:
+        ROOT_SOCKET.stat()
+    except PermissionError:
+        return (f", nor {SERVICE_SOCKET}, where a server that others may use listens; {ROOT_SOCKET.parent} is closed to "
+                "you")
+    except OSError:
+        pass
+    return ""
+
+
 def probe(connection: Connection) -> None:
     """Checks immediately whether a server listens on a Unix socket, because gRPC's own error message does not help."""
     if not connection.is_unix:
@@ -207,10 +266,9 @@ def probe(connection: Connection) -> None:
         try:
             attempt.connect(path)
         except PermissionError:
-            raise NotAllowedError(f"no permission for the server's socket {path}; ask its operator to add you to the "
-                                  "socket's group", reason="SOCKET_NOT_ALLOWED") from None
+            raise NotAllowedError(_why_refused(path), reason="SOCKET_NOT_ALLOWED") from None
         except FileNotFoundError:
-            raise UnavailableError(f"no server is running: there is no socket {path}",
+            raise UnavailableError(f"no server is running: there is no socket {path}{_unseen_server(connection)}",
                                    reason="SERVER_NOT_RUNNING") from None
         except OSError as error:
             if error.errno == errno.EAGAIN:
