@@ -4,6 +4,7 @@
 #include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
+#include "client/cli/list_limit.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
@@ -19,7 +20,8 @@ constexpr client::Rpc<v1::ResumeArrayRequest, v1::JobArray> kResumeArray{
 constexpr client::Rpc<v1::DeleteArrayRequest, google::protobuf::Empty> kDeleteArray{
     "JobService/DeleteArray", client::Repeat::kNever, client::kArrayMs};
 
-constexpr int64_t kShownDefault = 50;
+constexpr int64_t kOnScreen = 50;
+constexpr int64_t kPageMax = 1000;
 
 using Names = std::vector<std::string>;
 using Change = Result<v1::JobArray> (*)(client::Client& server, const std::string& name);
@@ -30,19 +32,19 @@ Result<v1::JobArray> change_by(client::Client& server, const std::string& name) 
   return server.call(kRpc, name);
 }
 
-Result<int> run_list(Session& session, int64_t limit) {
-  if (limit < 1) return usage_error("--limit: expected at least 1");
+Result<int> run_list(Session& session, const ListLimit& shown) {
+  ASSIGN_OR_RETURN(const int64_t limit, shown.count(session));
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   v1::ListArraysRequest request;
   request.set_parent(server->parent());
   v1::ListArraysResponse all;
   do {
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit - all.arrays_size(), 1000)));
+    request.set_page_size(
+        static_cast<int32_t>(std::min<int64_t>(limit - all.arrays_size(), kPageMax)));
     ASSIGN_OR_RETURN(v1::ListArraysResponse page, server->call(client::rpc::kListArrays, request));
     for (v1::JobArray& array : *page.mutable_arrays()) *all.add_arrays() = std::move(array);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && all.arrays_size() < limit);
-  all.set_next_page_token(request.page_token());
   Names names;
   for (const v1::JobArray& array : all.arrays()) names.push_back(array.name());
   session.show(
@@ -52,7 +54,7 @@ Result<int> run_list(Session& session, int64_t limit) {
   if (names.empty()) {
     session.hint("No arrays yet. 'trainyard submit SPEC --grid FIELD=[...]' creates one.");
   }
-  if (!all.next_page_token().empty()) {
+  if (!request.page_token().empty()) {
     session.hint("There are more; raise --limit to see them.");
   }
   return static_cast<int>(client::kExitOk);
@@ -110,7 +112,7 @@ Result<int> run_array_delete(Session& session, const ArrayDeleteOptions& options
 Command get_command_of_arrays() {
   struct Options {
     std::string name;
-    int64_t limit = kShownDefault;
+    ListLimit limit;
   };
   auto o = std::make_shared<Options>();
   return {"array get",
@@ -121,12 +123,12 @@ Command get_command_of_arrays() {
           "val/mae, val/loss or another\nmetric; without metrics, by number.",
           [o](OptionSet& options) {
             options.positional("ARRAY", o->name, "the array's name");
-            options.integer("--limit", "N", o->limit, "show at most N members, default 50");
+            o->limit.add_option(options, "members", kOnScreen);
           },
           [o](Session& session) -> Result<int> {
-            if (o->limit < 1) return usage_error("--limit: expected at least 1");
+            ASSIGN_OR_RETURN(const int64_t limit, o->limit.count(session));
             ASSIGN_OR_RETURN(const std::string name, client::full_name("arrays", o->name));
-            if (Status s = show_array(session, name, o->limit); !s.ok()) return s.error();
+            if (Status s = show_array(session, name, limit); !s.ok()) return s.error();
             return static_cast<int>(client::kExitOk);
           }};
 }
@@ -134,14 +136,14 @@ Command get_command_of_arrays() {
 }  // namespace
 
 std::vector<Command> array_commands() {
-  auto limit = std::make_shared<int64_t>(kShownDefault);
+  auto limit = std::make_shared<ListLimit>();
   auto removed = std::make_shared<ArrayDeleteOptions>();
   return {{"array list",
            "List arrays of jobs, newest first, and the states of their members",
            {"trainyard array list", "trainyard array list -o name"},
            "",
            [limit](OptionSet& options) {
-             options.integer("--limit", "N", *limit, "show at most N arrays, default 50");
+             limit->add_option(options, "arrays", kOnScreen);
            },
            [limit](Session& session) { return run_list(session, *limit); }},
           get_command_of_arrays(),

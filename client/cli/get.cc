@@ -1,4 +1,5 @@
 // trainyard get: shows everything about one job.
+#include <limits>
 #include <memory>
 
 #include "client/cli/array_view.h"
@@ -12,7 +13,7 @@ namespace trainyard::cli {
 
 namespace {
 
-constexpr int64_t kMembersShown = 50;
+constexpr int64_t kMembersOnScreen = 50;
 
 /// Returns the job as a spec file that `submit` accepts unchanged; comments in it give the job's
 /// state and origin.
@@ -45,7 +46,10 @@ Command get_command() {
             if (!found.ok()) {
               ASSIGN_OR_RETURN(const std::string array,
                                find_array_named(*server, full, found.error()));
-              if (Status s = show_array(session, array, kMembersShown); !s.ok()) return s.error();
+              const int64_t shown = session.out().is_terminal()
+                                        ? kMembersOnScreen
+                                        : std::numeric_limits<int64_t>::max();
+              if (Status s = show_array(session, array, shown); !s.ok()) return s.error();
               return static_cast<int>(client::kExitOk);
             }
             const v1::Job& job = *found;

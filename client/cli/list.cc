@@ -5,6 +5,7 @@
 #include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
+#include "client/cli/list_limit.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
@@ -12,6 +13,7 @@ namespace trainyard::cli {
 namespace {
 
 constexpr int64_t kPageMax = 1000;
+constexpr int64_t kOnScreen = 50;
 constexpr const char* kMe = "me";
 
 struct ListOptions {
@@ -20,7 +22,7 @@ struct ListOptions {
   std::string array;
   std::vector<std::string> labels;  // KEY=VALUE
   bool members = false;
-  int64_t limit = 50;
+  ListLimit limit;
 
   /// Returns whether jobs are filtered. Members of arrays are then listed like other jobs.
   bool filters() const {
@@ -99,8 +101,16 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& 
 Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit) {
   v1::ListArraysRequest request;
   request.set_parent(server.parent());
-  request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, kPageMax)));
-  return server.call(client::rpc::kListArrays, request);
+  v1::ListArraysResponse all;
+  do {
+    const int64_t wanted = limit - all.arrays_size();
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
+    ASSIGN_OR_RETURN(v1::ListArraysResponse page, server.call(client::rpc::kListArrays, request));
+    for (v1::JobArray& array : *page.mutable_arrays()) *all.add_arrays() = std::move(array);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && all.arrays_size() < limit);
+  all.set_next_page_token(request.page_token());
+  return all;
 }
 
 Result<int> run_list(Session& session, const ListOptions& options) {
@@ -114,9 +124,7 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   } else {
     request.set_owner(options.owner);
   }
-  if (options.limit < 1) {
-    return usage_error("--limit: " + std::to_string(options.limit) + ", expected at least 1");
-  }
+  ASSIGN_OR_RETURN(const int64_t limit, options.limit.count(session));
   for (const std::string& label : options.labels) {
     if (Status s = add_label(label, request); !s.ok()) return std::move(s).error();
   }
@@ -125,22 +133,23 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   request.set_array(options.array);
   v1::ListArraysResponse arrays;
   if (!session.machine() && !options.members && !options.filters()) {
-    ASSIGN_OR_RETURN(arrays, read_arrays(*server, options.limit));
+    ASSIGN_OR_RETURN(arrays, read_arrays(*server, limit));
     request.set_no_members(arrays.arrays_size() > 0);
   }
+  const bool only_names = session.format() == Format::kName;
   v1::ListJobsResponse all;
+  std::vector<std::string> names;
   do {
-    const int64_t wanted = options.limit - all.jobs_size();
+    const int64_t wanted = limit - std::ssize(names);
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
     ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->call(client::rpc::kListJobs, request));
-    for (v1::Job& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
+    for (v1::Job& job : *page.mutable_jobs()) {
+      names.push_back(job.name());
+      if (!only_names) *all.add_jobs() = std::move(job);  // names need a hundredth of the memory
+    }
     request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty() && all.jobs_size() < options.limit);
+  } while (!request.page_token().empty() && std::ssize(names) < limit);
   const bool more = !request.page_token().empty();
-  all.set_next_page_token(request.page_token());
-
-  std::vector<std::string> names;
-  for (const v1::Job& job : all.jobs()) names.push_back(job.name());
   const bool empty = names.empty();
   session.show(
       all,
@@ -183,7 +192,7 @@ Command list_command() {
             options.texts("--label", "KEY=VALUE", o->labels,
                           "only jobs with this label; several times: with all of them");
             options.flag("--members", o->members, "also the members of arrays");
-            options.integer("--limit", "N", o->limit, "show at most N jobs, default 50");
+            o->limit.add_option(options, "jobs", kOnScreen);
           },
           [o](Session& session) { return run_list(session, *o); }};
 }

@@ -6,15 +6,19 @@
 #include <vector>
 
 #include "client/cli/command.h"
+#include "client/cli/list_limit.h"
 #include "client/cli/time_range.h"
 #include "client/lib/names.h"
 
 namespace trainyard::cli {
 namespace {
 
+constexpr int64_t kOnScreen = 100;
+constexpr int64_t kShownMax = 1000;  // the server computes the starts of that many
+
 struct QueueOptions {
   std::string job;
-  int64_t limit = 100;
+  ListLimit limit;
 };
 
 std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal& out) {
@@ -46,11 +50,9 @@ std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal
 }
 
 Result<int> run_queue(Session& session, const QueueOptions& options) {
-  if (options.limit < 1 || options.limit > 1000) {
-    return usage_error("--limit: expected a number from 1 to 1000");
-  }
+  ASSIGN_OR_RETURN(const int64_t limit, options.limit.count(session));
   v1::ListQueueRequest request;
-  request.set_page_size(static_cast<int32_t>(options.limit));
+  request.set_page_size(static_cast<int32_t>(std::min(limit, kShownMax)));
   if (!options.job.empty()) {
     ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", options.job));
   }
@@ -73,7 +75,13 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
                                      : options.job + " does not wait: 'trainyard get " +
                                            options.job + "' shows its state.");
   } else if (options.job.empty() && queue.waiting() > queue.jobs_size()) {
-    session.hint(std::to_string(queue.waiting()) + " jobs wait; raise --limit to see more.");
+    const std::string some = "the first " + grouped(queue.jobs_size()) + " of " +
+                             grouped(queue.waiting()) + " waiting jobs";
+    if (limit < kShownMax) {
+      session.hint(some + "; raise --limit to see more.");
+    } else {
+      session.err().line(some + "; 'trainyard list --state queued' lists all");
+    }
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -89,8 +97,7 @@ Command queue_command() {
           "",
           [o](OptionSet& options) {
             options.positional("JOB", o->job, "only this job", false);
-            options.integer("--limit", "N", o->limit,
-                            "the first N jobs, default 100, at most 1000");
+            o->limit.add_option(options, "jobs (of at most 1000)", kOnScreen);
           },
           [o](Session& session) { return run_queue(session, *o); }};
 }

@@ -509,6 +509,26 @@ TEST_F(Cli, ListReadsAllPages) {
             std::string::npos);
 }
 
+TEST_F(Cli, WhatAProgramReadsIsWholeUnlessALimitIsGiven) {
+  constexpr int kJobs = 120;  // more than a terminal shows
+  for (int i = 0; i < kJobs; ++i) {
+    add_job(server_.state(), "job-" + std::to_string(1000 + i), v1::QUEUED, 0);
+  }
+  const auto lines = [&](const std::vector<std::string>& arguments) {
+    const Done done = run(arguments);
+    EXPECT_EQ(done.code, 0) << done.err;
+    return std::count(done.out.begin(), done.out.end(), '\n');
+  };
+  EXPECT_EQ(lines({"list", "-o", "name"}), kJobs);
+  EXPECT_EQ(lines({"list"}), kJobs + 1) << "a header, and all jobs, since this is no terminal";
+  EXPECT_EQ(lines({"list", "--limit", "7", "-o", "name"}), 7);
+  const Done json = run({"list", "-o", "json"});
+  EXPECT_NE(json.out.find("job-1119"), std::string::npos);
+  EXPECT_NE(json.out.find("\"next_page_token\": \"\""), std::string::npos)
+      << "no option takes a token";
+  EXPECT_EQ(run({"list", "--limit", "0"}).code, 2);
+}
+
 TEST_F(Cli, ListAsksTheServerForLabels) {
   add_job(server_.state(), "digits-1", v1::SUCCEEDED, 5);
   ASSERT_EQ(run({"list", "--label", "team=vision", "--label", "run=a=b"}).code, 0);
