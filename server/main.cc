@@ -269,7 +269,7 @@ int run(int argc, char** argv) {
   parts.adopt_orphans = true;
   Result<std::unique_ptr<Daemon>> daemon = Daemon::start(*config, std::move(parts));
   if (!daemon.ok()) {
-    const bool usage = daemon.error().reason == "TOKEN_FILE_INVALID";
+    const bool usage = daemon.error().code == ErrorCode::kInvalidArgument;
     return complain(daemon.error(), usage ? 2 : 1);
   }
   const Ending ending = run_until_signal(**daemon, signals, program, argv);

@@ -23,6 +23,7 @@
 #include "server/inventory/drained_inventory.h"
 #include "server/processes/process.h"
 #include "server/rpc/listener.h"
+#include "server/rpc/tls_files.h"
 #include "server/store/migrations.h"
 #include "server/store/schema_copy.h"
 #include "src/base/mutex.h"
@@ -234,6 +235,10 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     warn("listener_insecure",
          "listen " + config.listen + " is open to everyone who can reach it (insecure is set)");
   }
+  if (!config.tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(const TlsFiles tls, read_tls_files(config));
+    if (tls.warning) warn("certificate_not_valid", *tls.warning);
+  }
   StagedBackup::remove_leftovers(paths);
   if (Status s = read_drains(); !s.ok()) return s;
   if (Status s = forecaster.open(); !s.ok()) return s;
@@ -380,6 +385,26 @@ void Daemon::Impl::stop(bool leave_training) {
   spdlog::info("event=daemon_stopped");
 }
 
+namespace {
+
+/// Checks the files and the group that the listeners need.
+Status check_listeners(const Config& config, const std::function<void(const std::string&)>& line) {
+  ASSIGN_OR_RETURN(const std::optional<gid_t> group, find_socket_group(config));
+  if (group) line("socket   ok  for the group " + config.socket_group);
+  if (!config.tls_certificate.empty()) {
+    ASSIGN_OR_RETURN(const TlsFiles tls, read_tls_files(config));
+    line("tls      ok  " + tls.summary);
+    if (tls.warning) line("tls      warning  " + *tls.warning);
+  }
+  if (Status s = check_clusters(config.clusters); !s.ok()) return s;
+  if (config.workers_listen.empty()) return {};
+  if (Status s = WorkerEndpoint::check(config.state_dir); !s.ok()) return s;
+  line("workers  ok  " + config.workers_listen);
+  return {};
+}
+
+}  // namespace
+
 Result<bool> check_installation(const Config& config,
                                 const std::function<void(const std::string&)>& line,
                                 const std::function<void(const std::string&)>& progress) {
@@ -390,6 +415,7 @@ Result<bool> check_installation(const Config& config,
     ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
     line("token    ok");
   }
+  if (Status s = check_listeners(config, line); !s.ok()) return s.error();
   ASSIGN_OR_RETURN(const StateCheck state, check_state(config.state_dir, line, progress));
   if (const std::optional<std::string> warning = sqlite_warning()) {
     line("store    warning  " + *warning);

@@ -10,14 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/files.h"
+#include "server/rpc/tls_files.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr std::string_view kScheme = "Bearer ";
-constexpr int64_t kPemBytesMax = 1 << 20;
 constexpr const char* kUserProperty = "trainyard_user";
 
 std::string_view view(const grpc::string_ref& text) { return {text.data(), text.size()}; }
@@ -130,10 +129,9 @@ std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const 
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
                                                                  const Tokens* tokens) {
   if (config.tls_certificate.empty()) return grpc::InsecureServerCredentials();
-  ASSIGN_OR_RETURN(std::string certificate, read_file(config.tls_certificate, kPemBytesMax));
-  ASSIGN_OR_RETURN(std::string key, read_file(config.tls_key, kPemBytesMax));
+  ASSIGN_OR_RETURN(TlsFiles files, read_tls_files(config));
   grpc::SslServerCredentialsOptions options;
-  options.pem_key_cert_pairs.push_back({std::move(key), std::move(certificate)});
+  options.pem_key_cert_pairs.push_back({std::move(files.key), std::move(files.certificate)});
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
   if (tokens != nullptr) credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(*tokens));
   return credentials;

@@ -171,6 +171,15 @@ Result<std::unique_ptr<WorkerEndpoint>> WorkerEndpoint::open(const std::filesyst
   return endpoint;
 }
 
+Status WorkerEndpoint::check(const std::filesystem::path& state_dir) {
+  const std::filesystem::path folder = state_dir / "workers";
+  const auto pems = read_identity(folder / "identity.pem");
+  if (!pems.ok() && !is_missing(pems.error())) return pems.error();
+  const Result<std::string> key = read_enrolment_key(folder / "enrolment.key");
+  if (!key.ok() && !is_missing(key.error())) return key.error();
+  return {};
+}
+
 std::string WorkerEndpoint::attach_address() const {
   if (!advertise_.empty()) return advertise_;
   const Result<HostPort> parsed = parse_host_port(listen_);

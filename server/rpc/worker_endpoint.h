@@ -25,6 +25,10 @@ class WorkerEndpoint {
   static Result<std::unique_ptr<WorkerEndpoint>> open(const std::filesystem::path& state_dir,
                                                       std::string listen, std::string advertise);
 
+  /// Checks the files that an earlier open() created; without them there is nothing to check. The
+  /// same errors as open().
+  static Status check(const std::filesystem::path& state_dir);
+
   /// Returns the certificate in PEM that workers get (--certificate).
   std::string certificate_pem() const { return certificate_; }
   /// Returns the private key in PEM, which only the listener of the port uses.

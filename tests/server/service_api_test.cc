@@ -16,13 +16,14 @@ namespace trainyard::server {
 namespace {
 
 /// Writes a self-signed certificate for 127.0.0.1 and its key as PEM files.
-void make_certificate(const std::filesystem::path& certificate, const std::filesystem::path& key) {
+void make_certificate(const std::filesystem::path& certificate, const std::filesystem::path& key,
+                      long valid_seconds = 3600) {
   EVP_PKEY* pkey = EVP_EC_gen("P-256");
   X509* x509 = X509_new();
   X509_set_version(x509, 2);
   ASN1_INTEGER_set(X509_get_serialNumber(x509), 1);
   X509_gmtime_adj(X509_getm_notBefore(x509), -3600);
-  X509_gmtime_adj(X509_getm_notAfter(x509), 3600);
+  X509_gmtime_adj(X509_getm_notAfter(x509), valid_seconds);
   X509_set_pubkey(x509, pkey);
   X509_NAME* name = X509_get_subject_name(x509);
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
@@ -602,6 +603,51 @@ TEST_F(ServiceApi, OverTlsOnlyHealthNeedsNoToken) {
   right->AddMetadata("authorization", "Bearer 0123456789abcdef0123");
   const grpc::Status s = system_->GetServerInfo(right.get(), {}, &info);
   EXPECT_TRUE(s.ok()) << s.error_message();
+}
+
+TEST_F(ServiceApi, ACertificateIsOpenedWithItsKeyByTheCheckAndAtTheStart) {
+  stop();
+  std::filesystem::create_directories(root_);
+  std::ofstream(root_ / "token") << "0123456789abcdef0123\n";
+  std::filesystem::permissions(root_ / "token", std::filesystem::perms::owner_read);
+  config_.token_file = root_ / "token";
+  config_.tls_certificate = root_ / "server.crt";
+  config_.tls_key = root_ / "server.key";
+  config_.listen = "127.0.0.1:0";
+  const auto refusal = [&] {
+    const Result<std::unique_ptr<Daemon>> daemon = Daemon::start(config_);
+    EXPECT_FALSE(daemon.ok());
+    const std::string started = daemon.ok() ? "" : daemon.error().message;
+    std::string lines;
+    const Result<bool> sound = check_installation(
+        config_, [&](const std::string& line) { lines += line + "\n"; },
+        [](const std::string&) {});
+    EXPECT_FALSE(sound.ok()) << lines;
+    if (!sound.ok()) EXPECT_EQ(sound.error().message, started);
+    return started;
+  };
+  EXPECT_NE(refusal().find("tls_certificate: "), std::string::npos) << "a file is missing";
+  make_certificate(config_.tls_certificate, root_ / "other.key");
+  make_certificate(root_ / "other.crt", config_.tls_key);
+  const std::string mismatch = refusal();
+  EXPECT_TRUE(mismatch.starts_with("tls_key: " + config_.tls_key.string() +
+                                   " is not the key of the first certificate in " +
+                                   config_.tls_certificate.string() + " (CN = localhost, until "))
+      << mismatch;
+  std::ofstream(config_.tls_key) << "no key\n";
+  EXPECT_NE(refusal().find("has no private key in PEM"), std::string::npos);
+  make_certificate(config_.tls_certificate, config_.tls_key, -60);
+  start();  // an expired certificate keeps nobody on this host from the socket
+  std::string lines;
+  stop();
+  ASSERT_TRUE(check_installation(
+                  config_, [&](const std::string& line) { lines += line + "\n"; },
+                  [](const std::string&) {})
+                  .ok());
+  EXPECT_NE(lines.find("tls      ok  CN = localhost"), std::string::npos) << lines;
+  EXPECT_NE(lines.find("tls      warning  the certificate of tls_certificate expired"),
+            std::string::npos)
+      << lines;
 }
 
 // The acceptor (server/rpc/acceptor.h) accepts connections and passes them to gRPC. If this loses
