@@ -13,6 +13,7 @@
 #include "client/lib/spec_file.h"
 #include "src/base/files.h"
 #include "src/base/join.h"
+#include "src/base/resource_id.h"
 #include "src/base/text.h"
 #include "src/pretrained/pretrained_folder.h"
 
@@ -44,12 +45,17 @@ fs::path default_file(const fs::path& data) {
   return name.string() + ".yaml";
 }
 
-/// Returns whether the server accepts the name as a job's ID.
-bool is_job_name(std::string_view name) {
-  const auto letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  return name.size() >= 4 && name.size() <= 63 && letter(name[0]) &&
-         std::ranges::all_of(
-             name, [&](char c) { return letter(c) || (c >= '0' && c <= '9') || c == '-'; });
+/// Returns the name that the job or the dataset gets from a file: "iris" for iris.yaml, "data-2024"
+/// for 2024.yaml.
+std::string name_of(const fs::path& file) {
+  const std::string stem = file.stem().string();
+  // An array of the job, as `submit --grid` makes it, may have the name too.
+  const std::string name = resource_id_of(stem, kArrayIdCharsMax);
+  return name.empty() ? resource_id_of("data-" + stem, kArrayIdCharsMax) : name;
+}
+
+std::string job_name(const InitOptions& o, const fs::path& file) {
+  return o.name.empty() ? name_of(file) : o.name;
 }
 
 nlohmann::ordered_json json_of_draft(const JobDraft& draft, const fs::path& file) {
@@ -147,7 +153,7 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
                    init::draft_fine_tune(o.data, model.model.positions_max));
   const std::string words =
       model.model.title + ", " + grouped(model.model.parameter_count()) + " parameters";
-  const std::string text = init::fine_tune_yaml(draft, {o.data, o.model, file, o.name, words});
+  const std::string text = init::fine_tune_yaml(draft, {o.data, o.model, file, job_name(o, file), name_of(default_file(o.data)), words});
   if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
   if (session.format() == Format::kName) {
     session.out().line(file.string());
@@ -180,9 +186,8 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
 
 Result<int> run_init(Session& session, const InitOptions& o) {
   if (o.data.empty() || o.data == "-") return usage_error("DATA: expected a file or a folder");
-  if (!o.name.empty() && !is_job_name(o.name)) {
-    return usage_error("--name: " + quoted_value(o.name) +
-                       ", expected 4 to 63 characters a-z, 0-9 and -, beginning with a letter");
+  if (!o.name.empty() && !is_resource_id(o.name)) {
+    return usage_error("--name: " + quoted_value(o.name) + ", expected " + resource_id_rule());
   }
   const fs::path file = o.out.empty() ? default_file(o.data) : fs::path(o.out);
   if (Status s = check_output_file(file, o.overwrite); !s.ok()) return std::move(s).error();
@@ -190,7 +195,7 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const JobDraft draft,
                    init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
-  const std::string text = init::job_yaml(draft, {o.data, file, o.name});
+  const std::string text = init::job_yaml(draft, {o.data, file, job_name(o, file), name_of(default_file(o.data))});
   if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
   if (session.format() == Format::kName) {
     session.out().line(file.string());
@@ -227,7 +232,7 @@ Command init_command() {
                      "fine-tune the language model in this folder, as transformers saves it");
         options.text("--out", "FILE", o->out,
                      "the job file, default DATA's name with .yaml in this folder");
-        options.text("--name", "NAME", o->name, "the job's name in the file");
+        options.text("--name", "NAME", o->name, "the job's name, default the job file's");
         add_overwrite_option(options, o->overwrite);
       },
       [o](Session& session) { return run_init(session, *o); }};

@@ -47,7 +47,7 @@ constexpr Advice kAdvice[] = {
      "uploads one"},
     {"MODEL_NOT_FOUND",
      "'trainyard model list' shows the models; a job has one once it has SUCCEEDED"},
-    {"JOB_EXISTS", "choose another name, or leave 'name' out to let the server choose one"},
+    {"JOB_EXISTS", "'--name NAME' gives another one; without a name in the file the server chooses"},
     {"UNAUTHENTICATED",
      "name the file with your token with --token-file, or in the configuration file"},
     {"CREDENTIALS_MISSING",

@@ -29,7 +29,7 @@ Result<FineTuneDraft> draft_fine_tune(const std::filesystem::path& data, int64_t
 struct FineTuneNames {
   std::filesystem::path data, model;  // as the user named them
   std::filesystem::path file;         // the job file, to whose folder paths in it are relative
-  std::string name;                   // of the job; empty: the server chooses one
+  std::string name, dataset;          // of the job and of its dataset
   std::string model_words;            // "Llama, 134,515,008 parameters"
 };
 std::string fine_tune_yaml(const FineTuneDraft& draft, const FineTuneNames& names);

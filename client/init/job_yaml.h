@@ -12,7 +12,8 @@ struct JobYamlOptions {
   std::filesystem::path data;  // as the user named it
   // the file that will contain the text; paths in the text are relative to its folder
   std::filesystem::path file;
-  std::string name;  // of the job; empty: the server chooses one
+  std::string name;     // of the job
+  std::string dataset;  // the dataset's name
 };
 
 std::string job_yaml(const JobDraft& draft, const JobYamlOptions& options);

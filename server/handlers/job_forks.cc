@@ -22,6 +22,7 @@
 #include "server/store/random_id.h"
 #include "src/base/disk_space.h"
 #include "src/base/join.h"
+#include "src/base/resource_id.h"
 #include "src/job/fork.h"
 
 namespace trainyard::server {
@@ -153,6 +154,19 @@ Result<StartPoint> prepare_start(const JobParts& parts, const DerivedJob& asked,
   return start;
 }
 
+/// Returns the beginning of the new job's ID: "long-1-r", to which a number is added, for a retry of
+/// "long-1" or of its retry "long-1-r2"; for a fork "long-1-f".
+std::string id_stem_of(const std::string& parent, bool retries) {
+  constexpr size_t kStemCharsMax = kResourceIdCharsMax - 6;  // room for "-r" and a number
+  const std::string mark = retries ? "-r" : "-f";
+  std::string stem = parent;
+  const size_t at = stem.rfind(mark);
+  const bool derived = at != std::string::npos && at + mark.size() < stem.size() &&
+                       stem.find_first_not_of("0123456789", at + mark.size()) == std::string::npos;
+  if (derived) stem.resize(at);
+  return stem.substr(0, kStemCharsMax) + mark;
+}
+
 Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
                                const std::stop_token& stop) {
   if (parts.draining) return draining_error();
@@ -206,6 +220,7 @@ Result<v1::Job> create_derived(const JobParts& parts, const DerivedJob& asked,
   NewJob job;
   job.project = kProject;
   job.id = asked.job_id;
+  job.id_stem = id_stem_of(parent.id, asked.retries);
   job.uid = start->uid;
   job.origin = std::move(start->origin);
   job.owner = asked.owner;

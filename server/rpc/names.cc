@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "src/base/resource_id.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
-
-constexpr size_t kIdCharsMin = 4;
-constexpr size_t kIdCharsMax = 63;
-constexpr size_t kArrayIdCharsMax = 57;  // a member's job ID is up to 5 characters longer (-9999)
 
 std::string_view collection_name(Collection collection) {
   switch (collection) {
@@ -41,13 +38,12 @@ bool is_word(std::string_view text, size_t chars_max) {
 }
 
 size_t chars_max(Collection collection) {
-  return collection == Collection::kArrays ? kArrayIdCharsMax : kIdCharsMax;
+  return collection == Collection::kArrays ? kArrayIdCharsMax : kResourceIdCharsMax;
 }
 
 bool is_id(Collection collection, std::string_view id) {
   if (collection == Collection::kUploads) return is_sha256_hex(id);
-  return is_word(id, chars_max(collection)) && id.size() >= kIdCharsMin && is_lower(id.front()) &&
-         id.back() != '-';
+  return is_resource_id(id, chars_max(collection));
 }
 
 Error malformed(std::string_view field, std::string_view value, const std::string& expected) {
@@ -63,9 +59,18 @@ Error access_denied() {
 std::string id_rule(Collection collection) {
   return collection == Collection::kUploads
              ? "64 lower-case hexadecimal digits (SHA-256)"
-             : "4 to " + std::to_string(chars_max(collection)) +
-                   " characters of a-z, 0-9 and dash, beginning with a letter and not ending with "
-                   "a dash";
+             : resource_id_rule(chars_max(collection));
+}
+
+/// Returns the end of the message with the ID that the user may mean: "; 'shop' would do" for
+/// "Shop" and, because a job's file is often named in place of the job, for "shop.yaml".
+std::string similar_id(Collection collection, std::string_view text) {
+  if (collection == Collection::kUploads) return "";
+  for (const std::string_view ending : {".yaml", ".yml", ".json"}) {
+    if (text.ends_with(ending)) text.remove_suffix(ending.size());
+  }
+  const std::string id = resource_id_of(text, chars_max(collection));
+  return id.empty() ? "" : "; '" + id + "' would do";
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
     parts[i] = rest.substr(0, slash);
     rest = rest.substr(std::min(rest.size(), slash + 1));
   }
-  if (parts[0] != "projects" || !is_word(parts[1], kIdCharsMax) || parts[2] != plural) {
+  if (parts[0] != "projects" || !is_word(parts[1], kResourceIdCharsMax) || parts[2] != plural) {
     return refuse();
   }
   // A malformed ID is reported without the rest of the name, which the client may have added to the
@@ -97,8 +102,8 @@ Result<std::string> parse_name(Collection collection, std::string_view field,
 }
 
 Status check_id(Collection collection, std::string_view field, std::string_view id) {
-  if (!is_id(collection, id)) return malformed(field, id, id_rule(collection));
-  return {};
+  if (is_id(collection, id)) return {};
+  return malformed(field, id, id_rule(collection) + similar_id(collection, id));
 }
 
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,
@@ -136,7 +141,7 @@ Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_
 Status check_parent(std::string_view parent) {
   if (parent.empty()) return {};
   constexpr std::string_view kPrefix = "projects/";
-  if (!parent.starts_with(kPrefix) || !is_word(parent.substr(kPrefix.size()), kIdCharsMax)) {
+  if (!parent.starts_with(kPrefix) || !is_word(parent.substr(kPrefix.size()), kResourceIdCharsMax)) {
     return malformed("parent", parent, "projects/default");
   }
   if (parent.substr(kPrefix.size()) != kProject) return access_denied();

@@ -26,8 +26,8 @@ enum class Collection { kJobs, kArrays, kDatasets, kModels, kUploads };
 /// Returns the ID in a full name. `field` is the request's field, for the error message.
 Result<std::string> parse_name(Collection collection, std::string_view field,
                                std::string_view name);
-/// Checks an ID that a user chose. Uploads have 64 hexadecimal digits. All others have 4 to 63
-/// characters of [a-z0-9-] (arrays 4 to 57), begin with a letter and do not end with a dash.
+/// Checks an ID that a user chose. Uploads have 64 hexadecimal digits. All others follow
+/// src/base/resource_id.h; a refusal names the most similar ID that does.
 Status check_id(Collection collection, std::string_view field, std::string_view id);
 /// Returns the ID in `text`, which is an ID or a full name.
 Result<std::string> parse_id_or_name(Collection collection, std::string_view field,

@@ -48,14 +48,18 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   Job job;
   job.project = asked.project;
   job.id = asked.id;
-  if (job.id.empty()) {
+  if (job.id.empty() && !asked.id_stem.empty()) {
+    job.id = free_job_id(db, job.project, asked.id_stem, context.now_us);
+  } else if (job.id.empty()) {
     do job.id = random_job_id(context.now_us);
     while (job_id_taken(db, job.project, job.id));
   } else if (job_id_taken(db, job.project, job.id)) {
     return make_error(ErrorCode::kAlreadyExists, "JOB_EXISTS",
                       "job_id: " + quoted_value(job.id) + " " +
                           who_has_job_id(db, job.project, job.id) +
-                          "; choose another, or leave it out.");
+                          "; choose another, such as " +
+                          similar_free_job_id(db, job.project, job.id, context.now_us) +
+                          ", or leave it out.");
   }
   if (Status s = check_quota(db, job.project, queued_jobs_max); !s.ok()) return s.error();
   if (!asked.dataset.id.empty())

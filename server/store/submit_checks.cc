@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "server/store/random_id.h"
+#include "src/base/resource_id.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -29,6 +31,29 @@ std::string who_has_job_id(Connection& db, std::string_view project, std::string
   return "is already the name of a model, which stayed when its job was deleted, or was uploaded; "
          "the job's own model could not have this name ('trainyard model delete " +
          std::string(id) + "' frees it)";
+}
+
+std::string free_job_id(Connection& db, std::string_view project, std::string_view stem,
+                        int64_t now_us) {
+  constexpr int kTriesMax = 1000;
+  constexpr size_t kDigitsMax = 4;
+  const std::string begin(stem.substr(0, kResourceIdCharsMax - kDigitsMax));
+  for (int number = 1; number <= kTriesMax; ++number) {
+    std::string id = begin + std::to_string(number);
+    if (!job_id_taken(db, project, id)) return id;
+  }
+  std::string id;
+  do id = random_job_id(now_us);
+  while (job_id_taken(db, project, id));
+  return id;
+}
+
+std::string similar_free_job_id(Connection& db, std::string_view project, std::string_view id,
+                                int64_t now_us) {
+  const size_t digits = id.find_last_not_of("0123456789") + 1;
+  const bool has_number = digits < id.size() && digits > 0 && id[digits - 1] == '-';
+  const std::string stem = std::string(id.substr(0, has_number ? digits - 1 : id.size()));
+  return free_job_id(db, project, stem + "-", now_us);
 }
 
 void forget_old_requests(Connection& db, int64_t now_us) {

@@ -19,6 +19,13 @@ bool job_id_taken(Connection& db, std::string_view project, std::string_view id)
 /// name of a model, ...".
 std::string who_has_job_id(Connection& db, std::string_view project, std::string_view id);
 
+/// Returns the first free ID of stem1, stem2, ...; a random one if a thousand are taken.
+std::string free_job_id(Connection& db, std::string_view project, std::string_view stem,
+                        int64_t now_us);
+/// Returns a free ID that is like `id`, which is taken: "iris-2" for "iris".
+std::string similar_free_job_id(Connection& db, std::string_view project, std::string_view id,
+                                int64_t now_us);
+
 /// Error: RESOURCE_EXHAUSTED/QUEUED_JOBS_QUOTA_EXCEEDED if `count` more queued jobs would exceed
 /// the quota.
 Status check_quota(Connection& db, const std::string& project, int64_t queued_jobs_max,

@@ -48,7 +48,7 @@ class Init : public ::testing::Test {
   /// Reads the draft's file as `submit` does.
   Result<client::SpecFile> spec(const JobDraft& draft, const fs::path& data) {
     const fs::path file = folder_ / "job.yaml";
-    const std::string text = job_yaml(draft, {data, file, ""});
+    const std::string text = job_yaml(draft, {data, file, "first", "data"});
     return client::parse_spec_file(text, file.string(), folder_, {});
   }
   v1::DatasetFile dataset(const fs::path& path, const std::string& target = "") {
@@ -115,7 +115,7 @@ TEST_F(Init, WritesAJobFileThatPeopleCanRead) {
   ASSERT_TRUE(made.ok()) << made.error().message;
   made->sources = {{"path", "people.csv"}};
   testing::expect_golden("init_people.yaml",
-                         job_yaml(*made, {"people.csv", "people.yaml", "first-try"}));
+                         job_yaml(*made, {"people.csv", "people.yaml", "first-try", "people"}));
 }
 
 TEST_F(Init, PredictsTheColumnThatIsNamedLikeATarget) {
@@ -382,7 +382,7 @@ TEST_F(Init, SaysHowSureItIsAndWhatElseTheTargetMayBe) {
   ASSERT_TRUE(made.ok()) << made.error().message;
   EXPECT_EQ(choice_text(*made), "sure: chosen by its name; next would be 'length', 'width'");
   EXPECT_NE(
-      job_yaml(*made, {path, folder_ / "job.yaml", ""})
+      job_yaml(*made, {path, folder_ / "job.yaml", "first", "data"})
           .find(
               "    # sure: chosen by its name; next would be 'length', 'width'\n    target: churn"),
       std::string::npos);

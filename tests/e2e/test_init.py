@@ -54,6 +54,9 @@ class Init(DaemonTest):
             "id": "left_out", "width": "learned_from", "port": "learned_from", "born": "learned_from",
             "species": "target"})
         job = self.trains(spec, *FEW)
+        self.assertEqual((job["name"], job["spec"]["dataset"]["name"]),
+                         ("projects/default/jobs/flowers", "projects/default/datasets/flowers@1"), "named as the file")
+        self.assertIn("such as flowers-1", self.daemon.cli("submit", spec, check=False).stderr)
         # FEW epochs are too few for the moving average of the weights.
         self.assertEqual([w for w in job["plan"]["warnings"] if "recipe.ema.decay" not in w], [])
 

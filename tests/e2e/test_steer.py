@@ -99,8 +99,9 @@ class Steer(DisturbedTest):
         job = self.daemon.job("retried")
         self.assertEqual(job["origin"]["step"], cancelled["checkpoint_step"])
         self.assertEqual(self.steps("retried")[0], int(cancelled["checkpoint_step"]) + 1)
-        self.daemon.cli("retry", "to-cancel", "--from-start", "--name", "from-start", "--wait")
-        self.assertEqual(self.digest("from-start"), self.expected)
+        again = self.daemon.cli("retry", "to-cancel", "--from-start", "--wait").stdout.strip()
+        self.assertEqual(again, "to-cancel-r1", "named after the job")
+        self.assertEqual(self.digest(again), self.expected)
         self.assertEqual(self.daemon.job("to-cancel")["state"], "CANCELLED", "terminal states are written once")
 
     def test_a_failed_job_is_forked_with_a_lower_rate(self):

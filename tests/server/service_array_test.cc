@@ -199,7 +199,7 @@ TEST_F(ServiceArray, RefusalsNameTheMemberAndItsValue) {
   EXPECT_NE(refused(request, "ARRAY_SIZE_INVALID").find("64 MiB"), std::string::npos);
   request = array_request(std::string(58, 'a'));
   add(request, "recipe.seed", {"1"});
-  EXPECT_NE(refused(request, "NAME_MALFORMED").find("4 to 57 characters"), std::string::npos);
+  EXPECT_NE(refused(request, "NAME_MALFORMED").find("1 to 57 characters"), std::string::npos);
   request = array_request("sweep");
   add(request, "recipe.seed", {"1"});
   request.mutable_spec()->mutable_dataset()->set_name("none");

@@ -33,7 +33,7 @@ TEST(ServiceNames, AValidNameGivesItsId) {
 TEST(ServiceNames, EverythingElseIsMalformed) {
   for (const std::string& name :
        {std::string(""), std::string("jobs/abcd"), std::string("projects/default/jobs/"),
-        std::string("projects/default/jobs/abc"), std::string("projects/default/jobs/Abcd"),
+        std::string("projects/default/jobs/Abcd"),
         std::string("projects/default/jobs/9abc"), std::string("projects/default/jobs/abcd-"),
         std::string("projects/default/jobs/../x"), std::string("projects/default/jobs/%2e%2e"),
         std::string("projects/default/jobs/ab\0cd", 26), std::string("projects/default/jobs/аbcd"),
@@ -46,6 +46,22 @@ TEST(ServiceNames, EverythingElseIsMalformed) {
     ASSERT_EQ(id.error().violations.size(), 1u);
     EXPECT_LT(id.error().message.size(), 400u);
   }
+}
+
+TEST(ServiceNames, NamesMayBeShortAndARefusalNamesASimilarOne) {
+  for (const char* id : {"a", "gpt", "txt", "r2"}) {
+    EXPECT_TRUE(check_id(Collection::kJobs, "job_id", id).ok()) << id;
+  }
+  const auto refusal = [](const char* id) {
+    const Status s = check_id(Collection::kJobs, "job_id", id);
+    return s.ok() ? "accepted" : s.error().message;
+  };
+  EXPECT_EQ(refusal("My_Shop 2"),
+            "job_id: 'My_Shop 2' is malformed, expected 1 to 63 characters of a-z, 0-9 and dash, "
+            "beginning with a letter and not ending with a dash; 'my-shop-2' would do");
+  EXPECT_TRUE(refusal("shop.yaml").ends_with("; 'shop' would do")) << "a job's file";
+  EXPECT_TRUE(refusal("-").ends_with("with a dash")) << "nothing is similar";
+  EXPECT_TRUE(refusal("9lives").ends_with("with a dash"));
 }
 
 TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {

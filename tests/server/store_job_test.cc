@@ -62,6 +62,21 @@ TEST_F(StoreJob, AnIdInUseIsRefused) {
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code, ErrorCode::kAlreadyExists);
   EXPECT_EQ(second.error().reason, "JOB_EXISTS");
+  EXPECT_EQ(second.error().message,
+            "job_id: 'mine' is already the name of a job; choose another, such as mine-1, or leave "
+            "it out.");
+  ASSERT_TRUE(jobs().submit(new_job("mine-1")).ok());
+  EXPECT_NE(jobs().submit(new_job("mine-1")).error().message.find("such as mine-2"),
+            std::string::npos);
+}
+
+TEST_F(StoreJob, AnIdOfAStemHasTheNextFreeNumber) {
+  NewJob asked = new_job();
+  asked.id_stem = "long-1-r";
+  EXPECT_EQ(jobs().submit(asked).value().id, "long-1-r1");
+  EXPECT_EQ(jobs().submit(asked).value().id, "long-1-r2");
+  asked.id_stem = std::string(70, 'x');
+  EXPECT_EQ(jobs().submit(asked).value().id.size(), 60u) << "an ID has at most 63 characters";
 }
 
 TEST_F(StoreJob, SameRequestIdIsTheSameJobAlsoAfterReopening) {
