@@ -54,6 +54,11 @@ Result<int> watch_until_end(Session& session, const std::string& name, int64_t a
       if (const Result<v1::Job> job = server->call(client::rpc::kGetJob, name); job.ok())
         view.result(*job);
     }
+    // The same estimate as in 'get', 'queue' and 'device list'.
+    if (view.wants_expected_end(event)) {
+      if (const Result<v1::Job> job = server->call(client::rpc::kGetJob, name); job.ok())
+        view.expect_end(*job);
+    }
     view.event(event);
     return true;
   };

@@ -385,6 +385,20 @@ void JobView::show_state(double time_s, const v1::StateChange& change) {
   progress_.note(time_s, state_style(state_), text);
 }
 
+bool JobView::wants_expected_end(const v1::Event& event) {
+  constexpr double kAskSeconds = 10;
+  const auto now_s = static_cast<double>(std::time(nullptr));
+  const bool is_news = now_s - seconds_of(event.time()) < kAskSeconds;
+  if (!event.has_metrics() || !is_news || now_s - asked_end_s_ < kAskSeconds) return false;
+  asked_end_s_ = now_s;
+  return true;
+}
+
+void JobView::expect_end(const v1::Job& job) {
+  const double rest_s = job.progress().remaining_seconds();
+  if (rest_s > 0) progress_.expect_end(static_cast<double>(std::time(nullptr)) + rest_s);
+}
+
 void JobView::result(const v1::Job& job) {
   const auto& metrics = job.progress().metrics();
   progress_.succeed({metrics.begin(), metrics.end()});

@@ -57,6 +57,10 @@ class JobView {
   JobView(Session& session, Terminal& terminal, const std::string& name);
   void started(const v1::WatchJobResponse::Start& start);
   void event(const v1::Event& event);
+  /// Returns whether the server should be asked once more when the job ends: rarely, and only for
+  /// events that have just happened.
+  bool wants_expected_end(const v1::Event& event);
+  void expect_end(const v1::Job& job);
   /// Receives the final state of a job that succeeded, before the event that reports the success.
   void result(const v1::Job& job);
   void reconnecting(const Error& error);
@@ -72,6 +76,7 @@ class JobView {
   double started_s_ = 0;
   double last_s_ = 0;
   double checkpoint_note_s_ = -1e9;
+  double asked_end_s_ = 0;
   bool live_;
   bool reconnect_reported_ = false;
 };

@@ -162,6 +162,7 @@ void Progress::begin(double time_s, int64_t step) {
   state_.step = step;
   state_.samples_per_second = 0;
   state_.eta_seconds = -1;
+  expected_end_s_ = 0;
   pace_ = {{time_s, step}};
   line_time_ = time_s;
   line_share_ = state_.share();
@@ -182,7 +183,10 @@ void Progress::measure(double time_s) {
   const double rate = steps / seconds;
   state_.samples_per_second = rate * static_cast<double>(batch_size_);
   state_.eta_seconds = static_cast<double>(state_.steps_total - state_.step) / rate;
+  if (expected_end_s_ > 0) state_.eta_seconds = std::max(0.0, expected_end_s_ - time_s);
 }
+
+void Progress::expect_end(double time_s) { expected_end_s_ = time_s; }
 
 void Progress::update(double time_s) {
   measure(time_s);

@@ -58,6 +58,9 @@ class Progress {
   /// Starts an attempt at `step`: 0, or the step of the checkpoint from which it resumes.
   void begin(double time_s, int64_t step);
   void metric(const std::string& key, int64_t step, double value);
+  /// Sets when the server expects the run to end; without it the rate of the last steps is used,
+  /// which knows nothing of evaluations and of other jobs on the device.
+  void expect_end(double time_s);
   /// Called after a batch of metrics; draws if it is time to. `time_s` is on the run's own clock
   /// (the event's time), so a replay shows the original rates.
   void update(double time_s);
@@ -79,6 +82,7 @@ class Progress {
   ProgressSink sink_;
   int64_t batch_size_ = 0;
   std::deque<std::pair<double, int64_t>> pace_;  // (time, step) in the last kPaceSeconds
+  double expected_end_s_ = 0;                    // 0: not known
   double drawn_at_ = -1e9;
   bool drawn_ = false;
   double line_time_ = -1e9;

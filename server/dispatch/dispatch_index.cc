@@ -176,12 +176,32 @@ DispatchIndex::Pass DispatchIndex::decide(Devices devices, bool draining) {
   pass.to_clusters = cluster_queue_.decide(shares_, draining, clock_.wall_us());
   pass.waiting = !queue_.empty();
   waits_ = pass.here.waits;
+  projected_us_ = 0;
   return pass;
 }
 
 void DispatchIndex::clear_waits() {
   const MutexLock lock(mu_);
   waits_ = {};
+  projected_us_ = 0;
+}
+
+const WaitReasons& DispatchIndex::waits_now(int64_t now_us) {
+  constexpr int64_t kFreshUs = 1'000'000;  // a list explains many jobs
+  if (projected_us_ == 0 || now_us < projected_us_ || now_us - projected_us_ > kFreshUs) {
+    take_paces();
+    projected_waits_ = waits_;
+    projected_waits_.take_projection(queue_, fleet_, shares_, now_us);
+    projected_us_ = now_us;
+  }
+  return projected_waits_;
+}
+
+Range DispatchIndex::expected_end(const std::string& uid) {
+  const MutexLock lock(mu_);
+  take_paces();
+  const PlacedJob* const job = fleet_.find(uid);
+  return job != nullptr ? job->end : Range();
 }
 
 std::vector<std::string> DispatchIndex::sharing(std::span<const std::string> devices) const {
@@ -210,14 +230,14 @@ int64_t DispatchIndex::half_life_us() const {
   return policy_.half_life_us;
 }
 
-Job DispatchIndex::explained(Job job) const {
+Job DispatchIndex::explained(Job job) {
   const bool of_cluster =
       !job.spec.resources().cluster().empty() && job.state == JobState::kStarting;
   if (job.state != JobState::kQueued && !of_cluster) return job;
   const MutexLock lock(mu_);
-  std::optional<WaitReason> why =
-      cluster_queue_.why(job, shares_, policy_.draining, clock_.wall_us());
-  if (!why) why = waits_.find(queue_, fleet_, policy_, job.uid, clock_.wall_us());
+  const int64_t now_us = clock_.wall_us();
+  std::optional<WaitReason> why = cluster_queue_.why(job, shares_, policy_.draining, now_us);
+  if (!why) why = waits_now(now_us).find(queue_, fleet_, policy_, job.uid, now_us);
   if (why) {
     job.reason = std::move(why->reason);
     job.message = std::move(why->message);
@@ -227,9 +247,10 @@ Job DispatchIndex::explained(Job job) const {
 
 QueueView DispatchIndex::queue(size_t count_max, const std::string& uid) {
   const MutexLock lock(mu_);
-  take_paces();
   const int64_t now_us = clock_.wall_us();
-  QueueView view = view_queue(queue_, fleet_, shares_, waits_, policy_, now_us, count_max, uid);
+  projected_us_ = 0;  // the view and its messages have the times of one instant
+  const WaitReasons& waits = waits_now(now_us);
+  QueueView view = view_queue(queue_, fleet_, shares_, waits, policy_, now_us, count_max, uid);
   cluster_queue_.add_to(view, shares_, policy_.draining, now_us, count_max, uid);
   return view;
 }

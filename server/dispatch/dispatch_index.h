@@ -80,7 +80,8 @@ class DispatchIndex {
   int64_t half_life_us() const;
 
   // Dispatcher's methods of the same names return these; dispatcher.h describes them.
-  Job explained(Job job) const;
+  Job explained(Job job);
+  Range expected_end(const std::string& uid);
   QueueView queue(size_t count_max, const std::string& uid);
   int32_t jobs_sharing_devices(const std::string& uid) const;
   std::vector<DeviceView> devices(std::span<const Device> now);
@@ -96,6 +97,8 @@ class DispatchIndex {
   void put(const JobBrief& job) TRAINYARD_REQUIRES(mu_);
   void place(const std::string& uid) TRAINYARD_REQUIRES(mu_);
   void take_paces() TRAINYARD_REQUIRES(mu_);
+  /// Returns waits_ with the times of the present projection.
+  const WaitReasons& waits_now(int64_t now_us) TRAINYARD_REQUIRES(mu_);
 
   const Clock& clock_;
   mutable Mutex mu_;
@@ -109,6 +112,8 @@ class DispatchIndex {
   Deadlines deadlines_ TRAINYARD_GUARDED_BY(mu_);
   OtherProcessesMemory others_memory_ TRAINYARD_GUARDED_BY(mu_);
   WaitReasons waits_ TRAINYARD_GUARDED_BY(mu_);  // from the last pass
+  WaitReasons projected_waits_ TRAINYARD_GUARDED_BY(mu_);
+  int64_t projected_us_ TRAINYARD_GUARDED_BY(mu_) = 0;  // their time; 0: waits_ has changed
   // Jobs that occupy devices according to the store, and the devices of jobs that have a process;
   // both by uid.
   std::unordered_map<std::string, PlacedJob> active_ TRAINYARD_GUARDED_BY(mu_);

@@ -263,6 +263,10 @@ QueueView Dispatcher::queue(size_t count_max, const std::string& uid) const {
   return impl_->index.queue(count_max, uid);
 }
 
+Range Dispatcher::expected_end(const std::string& uid) const {
+  return impl_->index.expected_end(uid);
+}
+
 const Clusters& Dispatcher::clusters() const { return impl_->clusters; }
 
 int32_t Dispatcher::jobs_sharing_devices(const std::string& uid) const {

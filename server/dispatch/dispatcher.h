@@ -53,6 +53,8 @@ class Dispatcher {
   /// Returns the use of each device. `now` must have just been read, because an idle daemon may
   /// have last read its devices long ago.
   std::vector<DeviceView> devices(std::span<const Device> now) const;
+  /// Returns when a running job is expected to end, which its device's list and the queue show too.
+  Range expected_end(const std::string& uid) const;
   const Clusters& clusters() const;
   /// Must be called after the devices have changed; requests a scheduling pass.
   void devices_changed();

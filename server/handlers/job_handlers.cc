@@ -119,12 +119,26 @@ void plan_job(const JobParts& parts, const v1::PlanJobRequest& request, const Ca
   parts.planner.plan_in_full(request, std::move(done), call.stop);
 }
 
+/// Sets the remaining times to those from now on. remaining_of() gives them from the last report
+/// on, which may be a while ago.
+void count_from_now(const Range& end, int64_t now_us, Remaining& remaining) {
+  if (!end.known()) return;
+  constexpr double kLeast = 1;  // 0 would mean that the time is unknown
+  const auto seconds = [&](int64_t at_us) {
+    return std::max(kLeast, static_cast<double>(at_us - now_us) * 1e-6);
+  };
+  remaining.low = seconds(end.low_us);
+  remaining.seconds = seconds(end.likely_us);
+  remaining.high = seconds(end.high_us);
+}
+
 Result<v1::Job> get_job(const JobParts& parts, const v1::GetJobRequest& request) {
   ASSIGN_OR_RETURN(const std::string id, parse_name(Collection::kJobs, "name", request.name()));
   ASSIGN_OR_RETURN(Job job, parts.store.jobs().find(kProject, id));
   if (job.state == JobState::kRunning) {
-    const Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
-                                             parts.dispatcher.jobs_sharing_devices(job.uid));
+    Remaining remaining = remaining_of(job.plan, job.device(), job.progress,
+                                       parts.dispatcher.jobs_sharing_devices(job.uid));
+    count_from_now(parts.dispatcher.expected_end(job.uid), parts.clock.wall_us(), remaining);
     job.progress.set_remaining_seconds(remaining.seconds);
     job.progress.set_remaining_seconds_low(remaining.low);
     job.progress.set_remaining_seconds_high(remaining.high);

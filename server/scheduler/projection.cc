@@ -230,4 +230,16 @@ std::vector<Projected> project(const Queue& queue, const Fleet& fleet, const Sha
   return projected;
 }
 
+void WaitReasons::take_projection(const Queue& queue, const Fleet& fleet, const Shares& shares,
+                                  int64_t now_us) {
+  constexpr size_t kBeforeMax = 64;  // reserved jobs are the first of the queue that find no room
+  for (Reservation& r : reservations) {
+    if (r.time_us == kUnlimited) continue;
+    const std::vector<Projected> jobs = project(queue, fleet, shares, now_us, kBeforeMax, r.uid);
+    // Without a forecast the projection knows no time, but a time limit may have given one.
+    if (jobs.empty() || jobs.back().uid != r.uid || !jobs.back().start.known()) continue;
+    r.time_us = jobs.back().start.high_us;
+  }
+}
+
 }  // namespace trainyard::server

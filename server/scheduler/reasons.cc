@@ -17,6 +17,13 @@ constexpr size_t kHoldersMax = 3;  // the largest number of jobs that a message 
 /// Smaller amounts of memory used by other processes are not mentioned, because they fluctuate.
 constexpr int64_t kOthersMentionedBytes = int64_t{64} << 20;
 
+/// Returns about() of the time rounded up to what about() shows, for "within" and "up to".
+std::string at_most(int64_t us) {
+  constexpr int64_t kSecondUs = 1'000'000, kMinuteUs = 60 * kSecondUs;
+  const int64_t unit = us < 2 * kMinuteUs ? kSecondUs : kMinuteUs;
+  return about((us + unit - 1) / unit * unit);
+}
+
 const char* noun_of(DeviceKind kind) { return kind == DeviceKind::kGpu ? "GPU" : "CPU"; }
 
 // Returns text such as "a GPU", "2 GPUs of one model" or "the CPU".
@@ -133,7 +140,7 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
     const int64_t end = Fleet::upper_end(*job, now_us);
     texts.push_back(job->name + (job->stopping       ? " (it is stopping)"
                                  : end == kUnlimited ? " (for an unknown time)"
-                                                     : " (for up to " + about(end - now_us) + ")"));
+                                                     : " (for up to " + at_most(end - now_us) + ")"));
   }
   return joined(texts);
 }
@@ -223,7 +230,7 @@ WaitReason first_in_line(const Reservation& r, const Blocked& blocked, const Wai
         about(policy.reserved_idle_max_us) + " are lent to jobs with a known end.";
   } else {
     message +=
-        " It is the next to start there, by forecast within " + about(r.time_us - now_us) + ".";
+        " It is the next to start there, by forecast within " + at_most(r.time_us - now_us) + ".";
   }
   return {"WAITING_FOR_DEVICE", message + preemption(r, job, fleet, policy)};
 }
@@ -238,7 +245,7 @@ std::string ahead(const Reservation& r, const WaitingJob& job) {
 WaitReason behind(const Reservation& r, const Blocked& blocked, const WaitingJob& job,
                   const Policy& policy, int64_t now_us) {
   const bool known = r.time_us != kUnlimited;
-  const std::string when = known ? "is expected to start within " + about(r.time_us - now_us)
+  const std::string when = known ? "is expected to start within " + at_most(r.time_us - now_us)
                                  : "starts as soon as it can";
   const std::string who = r.name + ", " + ahead(r, job) + ", which " + when;
   if (blocked.why == Blocked::Why::kReserved) {

@@ -212,6 +212,10 @@ struct WaitReasons {
   /// a lost worker, because the reason with which it returned to the queue is more informative.
   std::optional<WaitReason> find(const Queue& queue, const Fleet& fleet, const Policy& policy,
                                  std::string_view uid, int64_t now_us) const;
+  /// Replaces the reservations' times of the decision, which may be minutes old, by those of the
+  /// projection that `queue` shows, so that messages and the queue give the same times.
+  void take_projection(const Queue& queue, const Fleet& fleet, const Shares& shares,
+                       int64_t now_us);
 };
 
 struct Decisions {

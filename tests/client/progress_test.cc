@@ -118,6 +118,24 @@ TEST(Progress, ATerminalIsRedrawnAtMostTenTimesASecond) {
   EXPECT_EQ(s.out.back(), '\n');
 }
 
+TEST(Progress, TheRestIsTheServersEstimateIfThereIsOne) {
+  Sink s(false, 0);
+  Progress progress("j", s.sink);
+  progress.plan(1000, 100, 64);
+  progress.begin(1000, 0);
+  progress.metric("train/loss", 100, 0.5);
+  progress.update(1010);
+  EXPECT_DOUBLE_EQ(progress.state().eta_seconds, 90) << "by the rate of the last steps";
+  progress.expect_end(1030);
+  progress.metric("train/loss", 110, 0.5);
+  progress.update(1012);
+  EXPECT_DOUBLE_EQ(progress.state().eta_seconds, 18);
+  progress.begin(1020, 0);
+  progress.metric("train/loss", 100, 0.5);
+  progress.update(1030);
+  EXPECT_DOUBLE_EQ(progress.state().eta_seconds, 90) << "an estimate holds for its attempt";
+}
+
 TEST(Progress, AnEarlyEndIsReportedWithTheResultsMetrics) {
   Sink s(true, 100);
   Progress progress("j", s.sink);

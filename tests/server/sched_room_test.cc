@@ -4,6 +4,7 @@
 
 #include "server/scheduler/projection.h"
 #include "server/store/owner_uses.h"
+#include "server/scheduler/queue_view.h"
 #include "tests/server/sched_support.h"
 
 namespace trainyard::server {
@@ -218,6 +219,34 @@ TEST(SchedBackfill, OnlyJobsThatEndBeforeTheReservedStartAreBackfilled) {
   EXPECT_TRUE(has(d.wait("pair"), "It is the next to start there, by forecast within 60 min"))
       << d.wait("pair").message;
   EXPECT_FALSE(has(d.wait("pair"), "higher priority"));
+}
+
+// The messages and `queue` show times of one computation, also long after the pass that decided.
+TEST(SchedBackfill, ReasonsHaveTheTimesOfThePresentProjection) {
+  Scene s;
+  s.inventory.devices = {gpu(0)};
+  s.placed = {on("x", {"devices/gpu-0"}, 70 * kGiB, 60)};
+  s.waiting = {gpu_job("next", 1, 70 * kGiB, 10), gpu_job("later", 2, 70 * kGiB, 10)};
+  Queue queue;
+  Fleet fleet;
+  const Shares shares;
+  fill(s, queue, fleet);
+  WaitReasons waits = decide(queue, fleet, shares, s.policy, 0).waits;
+  s.placed[0].end = {20 * kMinuteUs, 25 * kMinuteUs, 30 * kMinuteUs};  // it is faster
+  fleet.place(s.placed[0]);
+  const int64_t now_us = 18 * kMinuteUs;
+  waits.take_projection(queue, fleet, shares, now_us);
+  const auto message = [&](const char* uid) {
+    return waits.find(queue, fleet, s.policy, uid, now_us)->message;
+  };
+  const QueueView view = view_queue(queue, fleet, shares, waits, s.policy, now_us, 10, "");
+  EXPECT_EQ(view.jobs[0].start.high_us, 30 * kMinuteUs);
+  EXPECT_NE(message("next").find("by forecast within 12 min"), std::string::npos)
+      << message("next");
+  EXPECT_NE(message("next").find("held by x (for up to 12 min)"), std::string::npos)
+      << message("next");
+  EXPECT_NE(message("later").find("expected to start within 12 min"), std::string::npos)
+      << message("later");
 }
 
 TEST(SchedBackfill, MemoryThatAReservationDoesNotNeedIsFree) {
