@@ -152,6 +152,9 @@ std::vector<std::string> kept_of(const v1::Job& job) {
     const std::string model(client::short_name(job.model()));
     kept.push_back("The model " + model + ": 'trainyard predict " + model +
                    "' uses it, 'trainyard model export " + model + "' writes its weights.");
+  } else if (job.state() == v1::SUCCEEDED) {
+    kept.push_back("No model: it was deleted. 'trainyard retry " + name +
+                   " --from-start' trains it again.");
   }
   if (job.checkpoint_step() > 0) {
     kept.push_back("The checkpoint of " + step_text(job.checkpoint_step()) +

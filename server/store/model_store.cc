@@ -111,6 +111,12 @@ Result<Model> remove_model(WriteContext& context, const std::string& project,
   }
   Query query(context.db, "DELETE FROM models WHERE project = ? AND id = ?");
   query.bind(project).bind(id).run();
+  // Its job names no model that is gone, nor a later one of the same name.
+  Query(context.db, "UPDATE jobs SET model = '' WHERE project = ? AND id = ? AND uid = ?")
+      .bind(project)
+      .bind(id)
+      .bind(model.job_uid)
+      .run();
   if (!model.weights_alone()) note_removal(context.db, "models/" + model.job_uid);
   return model;
 }

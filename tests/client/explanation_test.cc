@@ -161,6 +161,10 @@ TEST_F(ExplanationTest, ASuccessNamesItsModel) {
       text.find("kept: The checkpoint of step 1,000, until 'trainyard server gc' deletes it.\n"),
       std::string::npos)
       << text;
+  job_.clear_model();
+  EXPECT_NE(page().find("kept: No model: it was deleted. 'trainyard retry digits-1 --from-start'"),
+            std::string::npos)
+      << page();
 }
 
 TEST_F(ExplanationTest, AJobWithThinnedEventsSaysWhichRemain) {

@@ -747,6 +747,7 @@ TEST_F(StoreJob, RemoveDeletesEventsAndKeepsTheModel) {
   end.move = move_to(JobState::kSucceeded);
   end.model = NewModel{"d1", 400, 100, {}};
   ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, end).ok());
+  EXPECT_EQ(jobs().find("default", "done").value().model, "done");
   EXPECT_EQ(jobs().remove("default", "done").value().uid, job.uid);
   EXPECT_EQ(jobs().find("default", "done").error().reason, "JOB_NOT_FOUND");
   EXPECT_EQ(read_events(jobs(), job.uid, 0, 10).error().reason, "JOB_NOT_FOUND");
@@ -758,6 +759,17 @@ TEST_F(StoreJob, RemoveDeletesEventsAndKeepsTheModel) {
   EXPECT_NE(taken.message.find("'trainyard model delete done' frees it"), std::string::npos);
   ASSERT_TRUE(store->models().remove("default", "done").ok());
   EXPECT_TRUE(jobs().submit(new_job("done")).ok());
+}
+
+TEST_F(StoreJob, AJobNamesItsModelUntilThatIsDeleted) {
+  Job job = run_job(*store, new_job("done"));
+  AttemptUpdate end = update_of(job);
+  end.move = move_to(JobState::kSucceeded);
+  end.model = NewModel{"d1", 400, 100, {}};
+  ASSERT_TRUE(answer_of(jobs(), &JobStore::update_attempt, end).ok());
+  EXPECT_EQ(jobs().find("default", "done").value().model, "done");
+  ASSERT_TRUE(store->models().remove("default", "done").ok());
+  EXPECT_EQ(jobs().find("default", "done").value().model, "");
 }
 
 TEST_F(StoreJob, OnlyAnEndedJobDropsItsCheckpoints) {
