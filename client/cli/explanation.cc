@@ -129,7 +129,8 @@ std::string now_of(const v1::Job& job) {
       return "It is training: " + at + " on " + devices_text(job.device(), job.devices()) +
              (job.cancel_requested()  ? ", and will stop as requested."
               : job.pause_requested() ? ", and will pause as requested."
-                                      : ".");
+                                      : ".") +
+             (job.reason() == "STORAGE_FULL" ? " " + job.message() : "");
     case v1::PAUSED:
       return with_message("It is paused at " + at, job.message());
     case v1::SUCCEEDED:

@@ -77,7 +77,8 @@ std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& 
   Table table(columns);
   for (const v1::Job& job : jobs.jobs()) {
     std::string why = job.message().empty() ? job.reason() : job.message();
-    if (job.state() == v1::SUCCEEDED || job.state() == v1::RUNNING) why.clear();
+    const bool runs_well = job.state() == v1::RUNNING && job.reason() != "STORAGE_FULL";
+    if (job.state() == v1::SUCCEEDED || runs_well) why.clear();
     if (job.cancel_requested() && !client::is_terminal(job.state())) why = "cancel requested";
     std::vector<Cell> cells = {std::string(client::short_name(job.name())),
                                Cell(state_name(job.state()), state_style(job.state())),

@@ -279,6 +279,7 @@ Status Daemon::Impl::open(const DaemonParts& parts) {
     one_shot_tasks.calibrate(device, threads, precision, std::move(done));
   });
   housekeeping.start(parts.housekeeping_pause_ms);
+  disk.start(std::chrono::milliseconds(parts.disk_watch_pause_ms));
   return {};
 }
 
@@ -308,6 +309,14 @@ Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) 
     spdlog::info("event=store_copied {} schema={} next_schema={} bytes={}",
                  kv("name", copy.path.filename().string()), copy.schema, newest_schema_version(),
                  bytes_below(copy.path));
+  };
+  options.disk_full = [](bool full) {
+    if (full) {
+      spdlog::error("event=disk_full {}",
+                    kv("remedy", "free space: metrics and checkpoints are not stored"));
+    } else {
+      spdlog::info("event=disk_full_over");
+    }
   };
   ASSIGN_OR_RETURN(std::unique_ptr<Store> store, Store::open(std::move(options), *parts.clock));
   std::unique_ptr<Daemon> daemon(

@@ -26,6 +26,7 @@ struct DaemonParts {
   Files* files = &local_files();
   std::unique_ptr<Inventory> inventory;   // null: this machine's devices
   FreeBytes free_bytes = &free_bytes_of;  // of the state folder's disk
+  int64_t disk_watch_pause_ms = 2'000;
   // Processes that workers leave behind become this process's children and are killed (main.cc).
   bool adopt_orphans = false;
   int64_t watch_heartbeat_ms = 15'000;

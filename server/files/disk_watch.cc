@@ -5,11 +5,21 @@
 #include <utility>
 
 #include "src/base/text.h"
+#include "src/base/wait_for_stop.h"
 
 namespace trainyard::server {
 
 DiskWatch::DiskWatch(std::filesystem::path folder, int64_t bytes_min, FreeBytes free_bytes)
     : folder_(std::move(folder)), bytes_min_(bytes_min), free_bytes_(std::move(free_bytes)) {}
+
+void DiskWatch::start(std::chrono::milliseconds pause) {
+  watcher_ = std::jthread([this, pause](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      (void)query_free();
+      wait_for_stop(stop, pause);
+    }
+  });
+}
 
 std::optional<int64_t> DiskWatch::query_free() {
   if (bytes_min_ == 0) return std::nullopt;

@@ -4,11 +4,13 @@
 // is queried at each check, which takes 1 us, so freed space counts immediately.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "src/base/disk_space.h"
 #include "src/base/mutex.h"
@@ -27,6 +29,9 @@ class DiskWatch {
   /// Error: RESOURCE_EXHAUSTED/DISK_LOW, with what is free and what is needed, if less than
   /// `bytes_min` would be left once `more_bytes` are stored.
   Status check(int64_t more_bytes = 0);
+  /// Starts to check every `pause`, so that the log says at once when space becomes low. The
+  /// destructor ends this.
+  void start(std::chrono::milliseconds pause);
   /// Returns a sentence for the operator if less than `bytes_min` is free.
   std::optional<std::string> warning();
 
@@ -40,6 +45,7 @@ class DiskWatch {
   const FreeBytes free_bytes_;
   Mutex mu_;
   bool low_ TRAINYARD_GUARDED_BY(mu_) = false;  // the state that was logged last
+  std::jthread watcher_;  // last, because it uses the others
 };
 
 }  // namespace trainyard::server

@@ -119,6 +119,10 @@ void plan_job(const JobParts& parts, const v1::PlanJobRequest& request, const Ca
   parts.planner.plan_in_full(request, std::move(done), call.stop);
 }
 
+Job shown(const JobParts& parts, Job job) {
+  return with_disk_state(parts.dispatcher.explained(std::move(job)), parts.store.is_full());
+}
+
 /// Sets the remaining times to those from now on. remaining_of() gives them from the last report
 /// on, which may be a while ago.
 void count_from_now(const Range& end, int64_t now_us, Remaining& remaining) {
@@ -146,7 +150,7 @@ Result<v1::Job> get_job(const JobParts& parts, const v1::GetJobRequest& request)
     job.progress.set_bound_share(remaining.bound_share);
     job.progress.set_held_back_by(remaining.held_back_by);
   }
-  return to_proto(parts.dispatcher.explained(std::move(job)));
+  return to_proto(shown(parts, std::move(job)));
 }
 
 Result<v1::ListQueueResponse> list_queue(const JobParts& parts,
@@ -224,7 +228,7 @@ Result<v1::ListJobsResponse> list_jobs(const JobParts& parts, const v1::ListJobs
   ASSIGN_OR_RETURN(JobPage page, parts.store.jobs().list(query));
   v1::ListJobsResponse response;
   for (Job& job : page.jobs) {
-    v1::Job& listed = *response.add_jobs() = to_proto(parts.dispatcher.explained(std::move(job)));
+    v1::Job& listed = *response.add_jobs() = to_proto(shown(parts, std::move(job)));
     // Too large for a list of a thousand jobs.
     listed.mutable_progress()->clear_confusion_matrices();
     listed.mutable_progress()->clear_warnings();
@@ -286,6 +290,15 @@ Status delete_job(const JobParts& parts, const v1::DeleteJobRequest& request) {
 }
 
 }  // namespace
+
+Job with_disk_state(Job job, bool disk_is_full) {
+  if (!disk_is_full || job.state != JobState::kRunning) return job;
+  job.reason = "STORAGE_FULL";
+  job.message =
+      "It trains, but the server's disk is full: its metrics and checkpoints are not stored, and "
+      "are not shown, until space is freed.";
+  return job;
+}
 
 void add_job_rows(Methods& rows, const JobParts& parts, Executor& planning) {
   rows.add("SubmitJob", parts, &submit_job, planning, &submit_known_job);

@@ -33,6 +33,10 @@ struct JobParts {
   const std::atomic<bool>& draining;
 };
 
+/// Returns a job as the API shows it. While the disk is full, a running job says so: its metrics
+/// and its state are not stored, so it seems to stand still.
+Job with_disk_state(Job job, bool disk_is_full);
+
 // Each of these registers methods of JobService. `planning` and `arrays` run the methods that plan,
 // which may take seconds, or half a minute for an array. All handlers are thread-safe. A submit
 // replies from the store's thread; the other calls may wait for a commit.

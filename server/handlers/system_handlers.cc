@@ -70,6 +70,11 @@ Result<v1::ServerInfo> get_server_info(const SystemParts& parts, const v1::GetSe
   info.set_message_bytes_max(kMessageBytesMax);
   for (const std::string& warning : parts.warnings) info.add_warnings(warning);
   if (const std::optional<std::string> low = parts.disk.warning()) info.add_warnings(*low);
+  if (parts.store.is_full()) {
+    info.add_warnings(
+        "The disk of the state folder is full: metrics and checkpoints of running jobs are not "
+        "stored until space is freed.");
+  }
   if (Status s = parts.store.health(); !s.ok()) info.add_warnings(s.error().message);
   return info;
 }

@@ -38,6 +38,8 @@ void Store::observe(JobObserver observer) { core_->writer->observe(std::move(obs
 
 Status Store::health() const { return core_->writer->health(); }
 
+bool Store::is_full() const { return core_->writer->is_full(); }
+
 std::optional<std::string> sqlite_warning() {
   // The fault is fixed in 3.51.3 and from 3.53.0 on; 3.52.0 was withdrawn.
   const int version = sqlite3_libversion_number();

@@ -58,6 +58,8 @@ struct StoreOptions {
   int32_t checkpoint_pages = 1000;
   // Called after an older store was copied and before it is migrated.
   std::function<void(const SchemaCopy&)> copied;
+  // Called on the writer's thread when the disk becomes full, and when it has room again.
+  std::function<void(bool full)> disk_full;
   // For tests only: `free_bytes` returns the free space of a folder's file system, `vfs` names
   // SQLite's file layer (empty: the default), and `schema_newest` is the newest schema of a
   // simulated earlier program (0: this program's).
@@ -114,6 +116,8 @@ class Store {
 
   /// Returns OK while the store accepts writes. Otherwise the server must report NOT_SERVING.
   Status health() const;
+  /// Returns whether the disk is full: then only changes that end something are stored.
+  bool is_full() const;
 
  private:
   explicit Store(std::unique_ptr<StoreCore> core);

@@ -285,6 +285,7 @@ Result<std::unique_ptr<Store>> Store::open(StoreOptions options, const Clock& cl
   writer_options.reserve_path = reserve_path(options.state_dir);
   writer_options.reserve_bytes = options.reserve_bytes;
   writer_options.checkpoint_pages = options.checkpoint_pages;
+  writer_options.disk_full = options.disk_full;
   auto readers = std::make_unique<Readers>(store_path(options.state_dir), options.readers_max,
                                            options.busy_timeout_ms, options.vfs);
   auto writer = std::make_unique<Writer>(std::move(writer_options), std::move(store), clock);

@@ -204,13 +204,17 @@ void Writer::run_answerer() {
 
 void Writer::write_group(Answers& answers) {
   if (const Status s = health(); !s.ok()) return fail_group(answers, s.error());
-  if (full_) keep_reserve();  // sets full_ to false if there is room again
+  if (full_) {
+    keep_reserve();  // sets full_ to false if there is room again
+    if (!full_ && options_.disk_full) options_.disk_full(false);
+  }
   try {
     write_transaction(answers, full_);
     return;
   } catch (const SqliteError& e) {
     if (e.is_full() && !full_) {
       full_ = true;
+      if (options_.disk_full) options_.disk_full(true);
       free_reserve();
     } else {
       return fail_group(answers, e);

@@ -22,6 +22,7 @@
 //               Readers continue.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -77,6 +78,7 @@ struct WriterOptions {
   std::filesystem::path reserve_path;
   int64_t reserve_bytes = 0;
   int32_t checkpoint_pages = 1000;
+  std::function<void(bool full)> disk_full;  // StoreOptions::disk_full
 };
 
 class Writer {
@@ -88,6 +90,7 @@ class Writer {
   void push(std::unique_ptr<Command> command);
   void observe(JobObserver observer);
   Status health() const;
+  bool is_full() const { return full_; }
 
  private:
   using Group = std::vector<std::unique_ptr<Command>>;
@@ -125,7 +128,7 @@ class Writer {
   // False after a failure or while the disk is full: do not settle without commands.
   bool settles_ = true;
   int wal_pages_ = 0;  // pages in the WAL
-  bool full_ = false;  // the disk counts as full
+  std::atomic<bool> full_ = false;  // the disk counts as full; others read it
 
   mutable Mutex mu_;
   CondVar wake_writer_;

@@ -9,6 +9,7 @@
 
 #include "server/config/paths.h"
 #include "server/files/disk_watch.h"
+#include "server/handlers/job_handlers.h"
 #include "tests/data/unsynced_files.h"
 #include "tests/server/service_support.h"
 
@@ -36,6 +37,33 @@ TEST(DiskWatch, ReportsFreeAndRequiredSpaceAndTheRemedy) {
   free = 64 * kMiB;
   EXPECT_TRUE(disk.check().ok()) << "without a restart";
   EXPECT_FALSE(disk.warning());
+}
+
+TEST(DiskWatch, NoticesALowDiskWithoutBeingAsked) {
+  std::mutex mu;
+  std::condition_variable changed;
+  int queries = 0;
+  DiskWatch disk("/", kMiB, [&](const auto&) {
+    const std::lock_guard lock(mu);
+    ++queries;
+    changed.notify_all();
+    return std::optional<int64_t>(0);
+  });
+  disk.start(std::chrono::milliseconds(1));
+  std::unique_lock lock(mu);
+  EXPECT_TRUE(changed.wait_for(lock, patience(), [&] { return queries >= 3; }));
+}
+
+TEST(DiskState, ARunningJobSaysThatTheDiskIsFull) {
+  Job job;
+  job.state = JobState::kRunning;
+  job.reason = "DEVICE_ASSIGNED";
+  EXPECT_EQ(with_disk_state(job, false).reason, "DEVICE_ASSIGNED");
+  const Job shown = with_disk_state(job, true);
+  EXPECT_EQ(shown.reason, "STORAGE_FULL");
+  EXPECT_NE(shown.message.find("until space is freed"), std::string::npos) << shown.message;
+  job.state = JobState::kSucceeded;
+  EXPECT_EQ(with_disk_state(job, true).reason, "DEVICE_ASSIGNED") << "it has ended";
 }
 
 TEST(DiskWatch, ALimitOfZeroOrAnUnknownDiskCountsAsRoom) {

@@ -29,6 +29,8 @@ class StoreFault : public ::testing::Test {
 
 TEST_F(StoreFault, F17FullDiskRefusesSubmitsButReadsAndCancelsGoOn) {
   options.reserve_bytes = 64 << 10;
+  std::vector<bool> changes;  // on the writer's thread, whose answers this test waits for
+  options.disk_full = [&](bool full) { changes.push_back(full); };
   const std::unique_ptr<Store> store = open_or_die(options);
   const fs::path reserve = reserve_path(directory.path());
   ASSERT_EQ(fs::file_size(reserve), 64u << 10);
@@ -54,9 +56,12 @@ TEST_F(StoreFault, F17FullDiskRefusesSubmitsButReadsAndCancelsGoOn) {
   EXPECT_EQ(answer_of(store->jobs(), &JobStore::update_attempt, end).value().state,
             JobState::kSucceeded);
   EXPECT_TRUE(store->health().ok());
+  EXPECT_TRUE(store->is_full());
 
   vfs.set_hook(nullptr);  // space was freed: no restart is needed
   EXPECT_TRUE(store->jobs().submit(new_job("late-0")).ok());
+  EXPECT_FALSE(store->is_full());
+  EXPECT_EQ(changes, (std::vector<bool>{true, false})) << "reported once each, at once";
   EXPECT_TRUE(fs::exists(reserve));
 }
 
