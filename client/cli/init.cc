@@ -114,6 +114,12 @@ std::string learned_from(const JobDraft& draft) {
          joined(names, ", ") + (all > names.size() ? ", ..." : "");
 }
 
+/// Returns the line about `local run`, if the engine's program is here.
+std::string local_run_line(const Session& session, const std::string& file) {
+  if (!session.has_local()) return "";
+  return "\n  trainyard local run " + file + "         train it here, without a server";
+}
+
 void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
                 const fs::path& file) {
   Terminal& out = session.out();
@@ -134,8 +140,7 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
   out.write(render_fields(fields, out.colour(), out.line_width()));
   const std::string shown = safe_text(file.string());
   out.line("\nNext:\n  trainyard submit " + shown +
-           " --watch    train it on the server\n  trainyard local run " + shown +
-           "         train it here, without a server");
+           " --watch    train it on the server" + local_run_line(session, shown));
 }
 
 /// Parses the text first, which makes sure that the written file can be read again.
@@ -178,8 +183,7 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
     const std::string shown = safe_text(file.string());
     out.line("\nNext:\n  trainyard plan " + shown +
              "              what it needs, before anything starts\n  trainyard submit " + shown +
-             " --watch    train it on the server\n  trainyard local run " + shown +
-             "         train it here, without a server");
+             " --watch    train it on the server" + local_run_line(session, shown));
   }
   return static_cast<int>(client::kExitOk);
 }

@@ -34,6 +34,11 @@ fs::path find_local_program(const fs::path& folder, std::string_view search) {
   return {};
 }
 
+fs::path own_folder() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).parent_path();
+}
+
 std::string or_instead(std::string_view instead) {
   return instead.empty() ? "" : "; " + std::string(instead);
 }
@@ -45,10 +50,13 @@ Error system_failure(const std::string& what) {
 
 }  // namespace
 
+bool has_local_program(const client::Environment& env) {
+  return !find_local_program(own_folder(), env("PATH")).empty();
+}
+
 Error exec_local_program(const std::vector<std::string>& arguments, std::string_view instead,
                          const client::Environment& env) {
-  std::error_code ignored;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  const fs::path folder = own_folder();
   const fs::path program = find_local_program(folder, env("PATH"));
   if (program.empty()) {
     return make_error(ErrorCode::kFailedPrecondition, "LOCAL_PROGRAM_MISSING",

@@ -21,6 +21,9 @@ inline constexpr const char* kCallerVersion = "TRAINYARD_CALLER_VERSION";
 Error exec_local_program(const std::vector<std::string>& arguments, std::string_view instead,
                          const client::Environment& env);
 
+/// Returns whether exec_local_program() would find the program.
+bool has_local_program(const client::Environment& env);
+
 /// Called in trainyard-local: refuses to work for a trainyard of another version, which PATH may
 /// have combined.
 Status check_caller(const client::Environment& env);

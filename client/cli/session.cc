@@ -129,6 +129,10 @@ Result<const LocalWork*> Session::local(std::string_view instead) {
   return exec_local_program(program_.arguments, instead, program_.env);
 }
 
+bool Session::has_local() const {
+  return program_.local != nullptr || has_local_program(program_.env);
+}
+
 std::stop_token Session::interrupted() {
   if (interrupts_ == nullptr) interrupts_ = std::make_unique<Interrupts>();
   return interrupts_->source.get_token();

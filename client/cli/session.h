@@ -65,6 +65,8 @@ class Session {
   /// trainyard-local with the same arguments, so nothing may be printed before it. Fails if that
   /// program is missing; `instead` suggests an alternative in the message.
   Result<const LocalWork*> local(std::string_view instead = "");
+  /// Returns whether local() would succeed.
+  bool has_local() const;
 
   /// Returns a token whose stop is requested by the first Ctrl-C; the second one ends the program
   /// immediately.

@@ -242,13 +242,19 @@ struct ServerTraces {
   }
 };
 
-Status walk_with_server(Tutorial& t, const std::string& name) {
-  t.say("First the plan: layers, memory, device and time, before anything runs.");
-  if (Status s = t.run({"plan", "animals.yaml"}); !s.ok()) return s;
+/// `has_local`: the engine's program is here, which plans without an upload.
+Status walk_with_server(Tutorial& t, const std::string& name, bool has_local) {
+  t.say(has_local ? "First the plan: layers, memory, device and time, before anything runs."
+                  : "First the plan: layers, memory, device and time, before anything runs. With "
+                    "--upload the server plans.");
+  // Before the upload, so that the dataset is deleted however the tutorial ends.
+  ServerTraces traces{t, name, true};
+  std::vector<std::string> plan = {"plan", "animals.yaml"};
+  if (!has_local) plan.emplace_back("--upload");
+  if (Status s = t.run(plan); !s.ok()) return s;
   t.say(
       "Now submit the job. The server stores the data and runs the job even if you log "
       "out;\n--name gives the job a name.");
-  ServerTraces traces{t, name, true};
   if (Status s = t.run({"submit", "animals.yaml", "--name", name}); !s.ok()) return s;
   t.say(
       "Watch it: the loss (lower is better), and the share of validation rows, which the model "
@@ -305,7 +311,12 @@ Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
       spec);
   Status walked;
   if (t.run_quietly({"health"}) == client::kExitOk) {
-    walked = walk_with_server(t, name);
+    walked = walk_with_server(t, name, session.has_local());
+  } else if (!session.has_local()) {
+    return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
+                      "the tutorial needs a server, which was not found, or the engine's program "
+                      "trainyard-local, which is in the Debian package and in the tarball; --server "
+                      "names a server");
   } else {
     walked = walk_locally(t);
   }

@@ -3,6 +3,7 @@ files that it names."""
 
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -30,6 +31,33 @@ class Tutorial(DaemonTest):
             self.assertIn(word, said)
         self.assertEqual(self.names(), [[], [], []])
         self.assertEqual(list(self.scratch.iterdir()), [])
+
+    def alone(self, *arguments):
+        """Runs a copy of the command line that has no engine beside it or in PATH, as in the package of one file."""
+        program = self.scratch / "bin/trainyard"
+        program.parent.mkdir(exist_ok=True)
+        if not program.exists():
+            shutil.copy(BIN / "trainyard", program)
+        env = dict(os.environ, PATH="/usr/bin:/bin", TMPDIR=str(self.scratch))
+        return subprocess.run([program, *arguments], capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL,
+                              timeout=PATIENCE_S, cwd=self.scratch)
+
+    def test_the_one_file_client_needs_only_a_server(self):
+        done = self.alone("tutorial", "--yes", "--server", f"unix:{self.daemon.socket}")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("plan animals.yaml --upload", done.stdout)
+        self.assertEqual(self.names(), [[], [], []])
+        done = self.alone("tutorial", "--yes", "--server", f"unix:{self.scratch}/none.sock")
+        self.assertEqual(done.returncode, 7, done.stdout + done.stderr)
+        self.assertIn("the tutorial needs a server", done.stderr)
+
+    def test_init_of_the_one_file_client_recommends_what_it_can_do(self):
+        (self.scratch / "t.csv").write_text("a,b\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(60)))
+        done = self.alone("init", "t.csv")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("trainyard submit t.yaml", done.stdout)
+        self.assertNotIn("local run", done.stdout)
+        self.assertIn("trainyard local run", self.daemon.cli("init", "t.csv", "--overwrite", cwd=self.scratch).stdout)
 
     def test_without_a_server_it_trains_in_the_terminal_and_keeps_a_named_folder(self):
         folder = self.scratch / "animals"
