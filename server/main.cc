@@ -35,12 +35,61 @@
 #include "server/daemon/daemon.h"
 #include "src/base/child_process.h"
 #include "src/base/manual_page.h"
+#include "src/base/text.h"
 
 namespace trainyard::server {
 namespace {
 
 constexpr const char* kDefaultConfigFile = "/etc/trainyard/trainyardd.yaml";
 constexpr int64_t kConfigBytesMax = 1 << 20;
+
+/// Returns the names of an option, "-h, --help", and VALUE if it takes one.
+std::string term_of(const CLI::Option& option) {
+  std::string names = option.get_name(false, true);  // "-h,--help"
+  if (const size_t comma = names.find(','); comma != std::string::npos) {
+    names.insert(comma + 1, " ");
+  }
+  return names + (option.get_expected_max() > 0 ? " VALUE" : "");
+}
+
+/// Returns the text of --help: what CLI11 prints has its own words for types and conditions.
+std::string help_of(const CLI::App& app) {
+  std::string out = app.get_description() +
+                    "\n\nUsage: trainyardd [options]\n\nEach setting is also a key of the "
+                    "configuration file, with underscores in place of dashes.\n\nOptions:\n";
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;
+    out += "  " + term_of(*option) + "\n      " + option->get_description() + "\n";
+  }
+  return out;
+}
+
+Error usage_error(std::string message) {
+  return make_error(ErrorCode::kInvalidArgument, "USAGE",
+                    std::move(message) + "; 'trainyardd --help' lists the options");
+}
+
+/// Returns what is wrong with the command line in this program's words.
+Error usage_error_of(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extra = app.remaining();
+    const std::string first = extra.empty() ? "" : extra.front();
+    std::vector<std::string> known;
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back(name);
+    }
+    const size_t bare = std::min(first.size(), first.find_first_not_of('-'));
+    const auto near = nearest_name(first.substr(bare, first.find('=') - bare), known);
+    return usage_error((first.starts_with('-') ? "unknown option " : "unexpected argument ") +
+                       quoted_value(first) + (near ? ", did you mean '--" + *near + "'?" : ""));
+  }
+  std::string name = error.what();  // "--listen: 1 required TEXT missing"
+  name = name.substr(0, name.find_first_of(": "));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    return usage_error(name + ": expected one value after it");
+  }
+  return usage_error(error.what());
+}
 
 /// Returns the manual page (section 8) with the options that --help shows.
 std::string manual_of(const CLI::App& app) {
@@ -59,15 +108,7 @@ std::string manual_of(const CLI::App& app) {
   page.heading("OPTIONS");
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
-    std::string names = option->get_name(false, true);  // "-h,--help"
-    if (const size_t comma = names.find(','); comma != std::string::npos) {
-      names.insert(comma + 1, " ");
-    }
-    std::vector<ManualPage::Word> term = {{names, ManualPage::Word::kBold}};
-    if (option->get_expected_max() > 0) {  // not a switch
-      term.insert(term.end(), {{" "}, {"VALUE", ManualPage::Word::kItalic}});
-    }
-    page.item(term, option->get_description());
+    page.item({{term_of(*option), ManualPage::Word::kBold}}, option->get_description());
   }
   page.heading("FILES");
   page.item({{kDefaultConfigFile, ManualPage::Word::kItalic}},
@@ -103,8 +144,7 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
                "Check the configuration, all stored data and the devices, then exit");
   app.add_flag("--undo-upgrade", out.undo_upgrade,
                "Restore the store as it was before the last upgrade, for an earlier trainyardd, "
-               "then exit; data stored since then is set aside")
-      ->excludes("--check");
+               "then exit; data stored since then is set aside");
   app.add_flag("--print-config", out.print_config, "Print the effective settings, then exit");
   bool print_manual = false;
   app.add_flag("--print-manual", print_manual, "Print this text as a manual page")->group("");
@@ -128,8 +168,17 @@ std::optional<int> parse_arguments(int argc, char** argv, Arguments& out) {
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(help_of(app).c_str(), stdout);
+    return 0;
+  } catch (const CLI::CallForVersion& version) {
+    std::printf("%s\n", version.what());
+    return 0;
   } catch (const CLI::ParseError& e) {
-    return app.exit(e) == 0 ? 0 : 2;
+    return complain(usage_error_of(app, e), 2);
+  }
+  if (out.check && out.undo_upgrade) {
+    return complain(usage_error("--check and --undo-upgrade exclude each other"), 2);
   }
   if (print_manual) {
     std::fputs(manual_of(app).c_str(), stdout);

@@ -142,9 +142,7 @@ std::vector<Command> array_commands() {
            "List arrays of jobs, newest first, and the states of their members",
            {"trainyard array list", "trainyard array list -o name"},
            "",
-           [limit](OptionSet& options) {
-             limit->add_option(options, "arrays", kOnScreen);
-           },
+           [limit](OptionSet& options) { limit->add_option(options, "arrays", kOnScreen); },
            [limit](Session& session) { return run_list(session, *limit); }},
           get_command_of_arrays(),
           steering("pause", "Take all jobs of arrays off their devices until they are resumed",

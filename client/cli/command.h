@@ -28,11 +28,6 @@ const Command* find_command(const std::string& name);
 /// Adds the options that every command has.
 void add_global_options(OptionSet& options, GlobalOptions& target);
 
-/// Returns the help of one command: examples first, then usage and options.
-std::string command_help(const Command& command, const OptionSet& options);
-/// Returns all commands, one per line.
-std::string general_help();
-
 /// Implements main() of both programs; `local` is null in trainyard, and set in trainyard-local.
 int run_program(int argc, char** argv, const LocalWork* local);
 

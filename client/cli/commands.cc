@@ -1,13 +1,13 @@
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <map>
 #include <utility>
 
 #include "client/cli/command.h"
+#include "client/cli/did_you_mean.h"
+#include "client/cli/help.h"
 #include "client/cli/local_program.h"
 #include "src/base/text.h"
 
@@ -42,7 +42,7 @@ std::vector<Command> array_commands();
 std::vector<Command> dataset_commands();
 std::vector<Command> model_commands();
 std::vector<Command> device_commands();
-Command daemon_status_command();
+Command server_status_command();
 Command server_backup_command();
 Command server_restore_command();
 Command server_gc_command();
@@ -53,32 +53,6 @@ Command tutorial_command();
 Command version_command();
 
 namespace {
-
-std::string usage_line(const Command& command, const OptionSet& options) {
-  std::string line = "trainyard " + command.name;
-  for (const OptionRow& row : options.rows()) {
-    if (row.positional) line += row.required ? " " + row.names[0] : " [" + row.names[0] + "]";
-  }
-  return line + " [options]";
-}
-
-std::string option_lines(const OptionSet& options, size_t begin, size_t end) {
-  size_t width = 0;
-  std::vector<std::pair<std::string, std::string>> lines;
-  for (size_t i = begin; i < end; ++i) {
-    const OptionRow& row = options.rows()[i];
-    std::string left = "  ";
-    for (size_t n = 0; n < row.names.size(); ++n) left += (n > 0 ? ", " : "") + row.names[n];
-    if (!row.value.empty()) left += " " + row.value;
-    width = std::max(width, left.size());
-    lines.emplace_back(left, row.help);
-  }
-  std::string out;
-  for (const auto& [left, help] : lines) {
-    out += left + std::string(width - left.size() + 2, ' ') + help + "\n";
-  }
-  return out;
-}
 
 /// The words of the command in `arguments`, which are neither options nor values of global options,
 /// and their positions.
@@ -103,95 +77,6 @@ Words leading_words(const std::vector<std::string>& arguments) {
   return out;
 }
 
-bool is_group(const std::string& word) {
-  return std::any_of(commands().begin(), commands().end(),
-                     [&](const Command& c) { return c.name.starts_with(word + " "); });
-}
-
-std::string group_help(const std::string& group) {
-  std::string out = "Commands:\n";
-  for (const Command& c : commands()) {
-    if (!c.name.starts_with(group + " ")) continue;
-    out += "  trainyard " + c.name + std::string(c.name.size() < 18 ? 18 - c.name.size() : 1, ' ') +
-           c.summary + "\n";
-  }
-  return out + "\n'trainyard " + group + " COMMAND --help' describes a command.\n";
-}
-
-/// Returns the commands that other tools call by this word, or that the word is likely to mean.
-std::vector<std::string> other_verbs(const std::string& word) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 30> kOtherVerbs = {{
-      {"train", "submit"},
-      {"run", "submit"},
-      {"start", "submit"},
-      {"create", "submit"},
-      {"apply", "submit"},
-      {"fit", "submit"},
-      {"status", "get"},
-      {"show", "get"},
-      {"describe", "get"},
-      {"info", "get"},
-      {"inspect", "get"},
-      {"ls", "list"},
-      {"ps", "list"},
-      {"jobs", "list"},
-      {"stop", "cancel"},
-      {"kill", "cancel"},
-      {"abort", "cancel"},
-      {"rm", "delete"},
-      {"remove", "delete"},
-      {"tail", "watch"},
-      {"follow", "watch"},
-      {"suspend", "pause"},
-      {"why", "explain"},
-      {"eval", "model evaluate"},
-      {"inference", "predict"},
-      {"upload", "dataset upload"},
-      {"gpus", "device list"},
-      {"export", "model export"},
-      {"export", "metrics export"},
-      {"download", "model export"},
-  }};
-  std::vector<std::string> meant;
-  for (const auto& [other, ours] : kOtherVerbs) {
-    if (other == word) meant.emplace_back(ours);
-  }
-  return meant;
-}
-
-Error unknown_command(const std::vector<std::string>& words) {
-  std::vector<std::string> names;
-  for (const Command& c : commands()) names.push_back(c.name);
-  const std::string whole = words.size() > 1 ? words[0] + " " + words[1] : words[0];
-  std::vector<std::string> near;
-  const std::string singular =
-      words[0].ends_with('s') ? words[0].substr(0, words[0].size() - 1) : "";
-  if (is_group(singular)) {  // for example 'models' or 'models export'
-    const std::string meant = words.size() > 1 ? singular + " " + words[1] : "";
-    near = {find_command(meant) != nullptr ? meant : singular + " list"};
-  } else if (words.size() > 1 && is_group(words[0])) {  // for example 'dataset ls'
-    for (const std::string& verb : other_verbs(words[1])) {
-      const std::string meant = words[0] + " " + verb;
-      if (find_command(meant) != nullptr) near = {meant};
-    }
-  } else {
-    near = other_verbs(words[0]);
-  }
-  const auto search = [&](const std::string& typed) {
-    if (const auto found = nearest_name(typed, names); found && near.empty()) near = {*found};
-  };
-  search(words.size() > 1 && is_group(words[0]) ? whole : words[0]);
-  if (words.size() > 1) search(whole);
-  std::string hint;
-  for (const std::string& name : near) {
-    hint += (hint.empty() ? ", did you mean" : " or") + std::string(" 'trainyard ") + name + "'";
-  }
-  const bool in_group = is_group(words[0]);
-  hint =
-      hint.empty() ? "; 'trainyard " + (in_group ? words[0] : "help") + "' lists them" : hint + "?";
-  return usage_error("unknown command " + quoted_value(in_group ? whole : words[0]) + hint);
-}
-
 int run_found(const Command& command, std::vector<std::string> arguments, bool help,
               const Program& program) {
   OptionSet options;
@@ -204,7 +89,8 @@ int run_found(const Command& command, std::vector<std::string> arguments, bool h
   }
   Terminal err(stderr, false, program.env);
   if (help) {
-    Terminal(stdout, false, program.env).write(command_help(command, options));
+    Terminal out(stdout, false, program.env);
+    out.write(command_help(command, options, help_width(out)));
     return client::kExitOk;
   }
   if (const Status parsed = options.parse(std::move(arguments)); !parsed.ok()) {
@@ -257,7 +143,7 @@ const std::vector<Command>& commands() {
     for (Command& c : dataset_commands()) list.push_back(std::move(c));
     for (Command& c : model_commands()) list.push_back(std::move(c));
     for (Command& c : device_commands()) list.push_back(std::move(c));
-    list.push_back(daemon_status_command());
+    list.push_back(server_status_command());
     list.push_back(server_backup_command());
     list.push_back(server_restore_command());
     list.push_back(server_gc_command());
@@ -302,44 +188,6 @@ void add_global_options(OptionSet& options, GlobalOptions& g) {
   options.flag("-h,--help", g.help, "show this text");
 }
 
-std::string command_help(const Command& command, const OptionSet& options) {
-  std::string out = command.summary + "\n\nExamples:\n";
-  for (const std::string& example : command.examples) out += "  " + example + "\n";
-  out += "\nUsage: " + usage_line(command, options) + "\n";
-  if (!command.details.empty()) out += "\n" + command.details + "\n";
-  // the number of options that add_global_options() adds, after the command's own
-  constexpr size_t kGlobalCount = 11;
-  const size_t own = options.rows().size() - kGlobalCount;
-  for (size_t begin = 0, end = 0; begin < own; begin = end) {
-    const std::string& group = options.rows()[begin].group;
-    while (end < own && options.rows()[end].group == group) ++end;
-    out += "\n" + (group.empty() ? "Options" : group) + ":\n" + option_lines(options, begin, end);
-  }
-  return out + "\nOptions of every command:\n" + option_lines(options, own, options.rows().size());
-}
-
-std::string general_help() {
-  std::string out =
-      "Trainyard trains neural networks that are described as data.\n\n"
-      "Examples:\n"
-      "  trainyard init iris.csv                              inspect your data and write a job "
-      "file\n"
-      "  trainyard submit examples/digits_cnn.yaml --watch    train and follow the progress\n  "
-      "trainyard plan examples/digits_cnn.yaml              layers, memory and device, before "
-      "anything runs\n  trainyard list                                       jobs and what they "
-      "are waiting for\n  trainyard predict JOB --csv rows.csv                 use the trained "
-      "model\n  trainyard local run examples/digits_cnn.yaml         train here, without a server\n"
-      "\nCommands:\n";
-  size_t width = 0;
-  for (const Command& c : commands()) width = std::max(width, c.name.size());
-  for (const Command& c : commands()) {
-    out += "  " + c.name + std::string(width - c.name.size() + 2, ' ') + c.summary + "\n";
-  }
-  return out +
-         "\n'trainyard COMMAND --help' describes a command. --server, TRAINYARD_SERVER or the "
-         "configuration file name\nthe server; without them, a daemon on this machine is used.\n";
-}
-
 namespace {
 
 int run_command_line(const Program& program) {
@@ -354,13 +202,17 @@ int run_command_line(const Program& program) {
     const bool help = ask_help || std::find(rest.begin(), rest.end(), "--help") != rest.end() ||
                       std::find(rest.begin(), rest.end(), "-h") != rest.end();
     if (help || rest.empty()) {
-      out.write(general_help());
+      out.write(general_help(help_width(out)));
       return client::kExitOk;
     }
     return report_error(usage_error("no command given; 'trainyard help' lists them"), err,
                         Format::kTable, false);
   }
   const std::string& first = found.words[0];
+  if (ask_help && first == "options") {
+    out.write(global_options_help(help_width(out)));
+    return client::kExitOk;
+  }
   if (const Command* command = find_command(first)) {
     rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(found.at[0]));
     return run_found(*command, std::move(rest), ask_help, program);
@@ -368,7 +220,8 @@ int run_command_line(const Program& program) {
   if (is_group(first)) {
     if (found.words.size() < 2) {
       const bool help = ask_help || rest.size() > 1;
-      (help ? out : err).write(group_help(first));
+      Terminal& to = help ? out : err;
+      to.write(group_help(first, help_width(to)));
       return help ? client::kExitOk : client::kExitUsage;
     }
     if (const Command* command = find_command(first + " " + found.words[1])) {

@@ -33,33 +33,32 @@ std::string spec_file_of(const v1::Job& job) {
 
 Command get_command() {
   auto name = std::make_shared<std::string>();
-  return {"get",
-          "Show a job: state, plan, progress, metrics",
-          {"trainyard get digits-1", "trainyard get digits-1 -o json | jq .progress.metrics",
-           "trainyard get digits-1 -o yaml > again.yaml && trainyard submit again.yaml"},
-          "-o yaml gives the job's spec, as a file that can be submitted again.",
-          [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
-          [name](Session& session) -> Result<int> {
-            ASSIGN_OR_RETURN(const std::string full, client::full_name("jobs", *name));
-            ASSIGN_OR_RETURN(client::Client * server, session.client());
-            const Result<v1::Job> found = server->call(client::rpc::kGetJob, full);
-            if (!found.ok()) {
-              ASSIGN_OR_RETURN(const std::string array,
-                               find_array_named(*server, full, found.error()));
-              const int64_t shown = session.out().is_terminal()
-                                        ? kMembersOnScreen
-                                        : std::numeric_limits<int64_t>::max();
-              if (Status s = show_array(session, array, shown); !s.ok()) return s.error();
-              return static_cast<int>(client::kExitOk);
-            }
-            const v1::Job& job = *found;
-            if (session.format() == Format::kYaml) {
-              session.out().write(spec_file_of(job) + "\n");
-              return static_cast<int>(client::kExitOk);
-            }
-            session.show(job, [&] { return render_job(job, session.out()); }, {job.name()});
-            return static_cast<int>(client::kExitOk);
-          }};
+  return {
+      "get",
+      "Show a job: state, plan, progress, metrics",
+      {"trainyard get digits-1", "trainyard get digits-1 -o json | jq .progress.metrics",
+       "trainyard get digits-1 -o yaml > again.yaml && trainyard submit again.yaml"},
+      "-o yaml gives the job's spec, as a file that can be submitted again.",
+      [name](OptionSet& options) { options.positional("JOB", *name, "the job's name"); },
+      [name](Session& session) -> Result<int> {
+        ASSIGN_OR_RETURN(const std::string full, client::full_name("jobs", *name));
+        ASSIGN_OR_RETURN(client::Client * server, session.client());
+        const Result<v1::Job> found = server->call(client::rpc::kGetJob, full);
+        if (!found.ok()) {
+          ASSIGN_OR_RETURN(const std::string array, find_array_named(*server, full, found.error()));
+          const int64_t shown =
+              session.out().is_terminal() ? kMembersOnScreen : std::numeric_limits<int64_t>::max();
+          if (Status s = show_array(session, array, shown); !s.ok()) return s.error();
+          return static_cast<int>(client::kExitOk);
+        }
+        const v1::Job& job = *found;
+        if (session.format() == Format::kYaml) {
+          session.out().write(spec_file_of(job) + "\n");
+          return static_cast<int>(client::kExitOk);
+        }
+        session.show(job, [&] { return render_job(job, session.out()); }, {job.name()});
+        return static_cast<int>(client::kExitOk);
+      }};
 }
 
 }  // namespace trainyard::cli

@@ -28,7 +28,7 @@ Command health_command() {
           "Check whether the server is serving: exit code 0 if it is, else 1",
           {"trainyard health", "HEALTHCHECK CMD [\"trainyard\", \"health\"]"},
           "For probes of containers and load balancers: needs no token, and prints SERVING or "
-          "NOT_SERVING.\n'trainyard daemon status' shows more: version, jobs and warnings.",
+          "NOT_SERVING.\n'trainyard server status' shows more: version, jobs and warnings.",
           [](OptionSet&) {},
           run_health};
 }

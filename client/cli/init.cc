@@ -139,8 +139,8 @@ void show_draft(Session& session, const JobDraft& draft, const InitOptions& o,
   fields.emplace_back("job file", file.string());
   out.write(render_fields(fields, out.colour(), out.line_width()));
   const std::string shown = safe_text(file.string());
-  out.line("\nNext:\n  trainyard submit " + shown +
-           " --watch    train it on the server" + local_run_line(session, shown));
+  out.line("\nNext:\n  trainyard submit " + shown + " --watch    train it on the server" +
+           local_run_line(session, shown));
 }
 
 /// Parses the text first, which makes sure that the written file can be read again.
@@ -158,7 +158,8 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
                    init::draft_fine_tune(o.data, model.model.positions_max));
   const std::string words =
       model.model.title + ", " + grouped(model.model.parameter_count()) + " parameters";
-  const std::string text = init::fine_tune_yaml(draft, {o.data, o.model, file, job_name(o, file), name_of(default_file(o.data)), words});
+  const std::string text = init::fine_tune_yaml(
+      draft, {o.data, o.model, file, job_name(o, file), name_of(default_file(o.data)), words});
   if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
   if (session.format() == Format::kName) {
     session.out().line(file.string());
@@ -199,7 +200,8 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   TemporaryFolder scratch;
   ASSIGN_OR_RETURN(const JobDraft draft,
                    init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
-  const std::string text = init::job_yaml(draft, {o.data, file, job_name(o, file), name_of(default_file(o.data))});
+  const std::string text =
+      init::job_yaml(draft, {o.data, file, job_name(o, file), name_of(default_file(o.data))});
   if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
   if (session.format() == Format::kName) {
     session.out().line(file.string());

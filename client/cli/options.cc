@@ -125,6 +125,7 @@ void OptionSet::positionals(const std::string& name, std::vector<std::string>& t
                             const std::string& help) {
   impl_->app.add_option(name, target, help)->required();
   OptionRow& row = impl_->add_row(name, "", help);
+  row.several = true;
   row.positional = true;
   row.required = true;
 }

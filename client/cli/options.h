@@ -25,6 +25,7 @@ struct OptionRow {
   std::vector<std::string> choices;  // for completion and help
   bool positional = false;
   bool required = false;
+  bool several = false;  // a positional that takes one or more arguments
   std::string group;  // the heading in help; empty: "Options"
 };
 

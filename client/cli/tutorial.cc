@@ -313,10 +313,11 @@ Result<int> run_tutorial(Session& session, const TutorialOptions& options) {
   if (t.run_quietly({"health"}) == client::kExitOk) {
     walked = walk_with_server(t, name, session.has_local());
   } else if (!session.has_local()) {
-    return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
-                      "the tutorial needs a server, which was not found, or the engine's program "
-                      "trainyard-local, which is in the Debian package and in the tarball; --server "
-                      "names a server");
+    return make_error(
+        ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
+        "the tutorial needs a server, which was not found, or the engine's program "
+        "trainyard-local, which is in the Debian package and in the tarball; --server "
+        "names a server");
   } else {
     walked = walk_locally(t);
   }

@@ -1,4 +1,4 @@
-// trainyard version: prints this program's version; `daemon status` prints the server's.
+// trainyard version: prints this program's version; `server status` prints the server's.
 #include "client/cli/command.h"
 
 namespace trainyard::cli {

@@ -97,7 +97,8 @@ void write_columns(const JobDraft& draft, size_t indent, Writer& out) {
 void write_dataset(const JobDraft& draft, const JobYamlOptions& o, Writer& out) {
   out.blank();
   out.line(0, "dataset:");
-  out.line(2, "name: " + yaml_text(o.dataset), "changed data becomes the next version of this name");
+  out.line(2, "name: " + yaml_text(o.dataset),
+           "changed data becomes the next version of this name");
   for (const DraftSource& source : draft.sources) {
     out.line(2, source.field + ": " + yaml_text(path_in(source.path, o.file)));
   }

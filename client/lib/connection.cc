@@ -115,8 +115,7 @@ bool socket_exists(const fs::path& path) {
 std::string unseen_server(const Connection& connection) {
   struct stat info {};
   if (!connection.is_default || ::stat(kRootSocket, &info) == 0 || errno != EACCES) return "";
-  return ", nor " + std::string(kServiceSocket) +
-         ", where a server that others may use listens; " +
+  return ", nor " + std::string(kServiceSocket) + ", where a server that others may use listens; " +
          fs::path(kRootSocket).parent_path().string() + " is closed to you";
 }
 
@@ -243,8 +242,9 @@ Status probe_server(const Connection& connection) {
     case EPERM:
       return refuse_socket(find_socket_access(path));
     case ENOENT:
-      return make_error(ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
-                        "no server is running: there is no socket " + path + unseen_server(connection));
+      return make_error(
+          ErrorCode::kUnavailable, "SERVER_NOT_RUNNING",
+          "no server is running: there is no socket " + path + unseen_server(connection));
     case EAGAIN:
       return {};  // the server's queue of connections is full, so it is running
     default:

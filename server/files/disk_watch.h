@@ -45,7 +45,7 @@ class DiskWatch {
   const FreeBytes free_bytes_;
   Mutex mu_;
   bool low_ TRAINYARD_GUARDED_BY(mu_) = false;  // the state that was logged last
-  std::jthread watcher_;  // last, because it uses the others
+  std::jthread watcher_;                        // last, because it uses the others
 };
 
 }  // namespace trainyard::server

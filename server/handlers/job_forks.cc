@@ -154,8 +154,8 @@ Result<StartPoint> prepare_start(const JobParts& parts, const DerivedJob& asked,
   return start;
 }
 
-/// Returns the beginning of the new job's ID: "long-1-r", to which a number is added, for a retry of
-/// "long-1" or of its retry "long-1-r2"; for a fork "long-1-f".
+/// Returns the beginning of the new job's ID: "long-1-r", to which a number is added, for a retry
+/// of "long-1" or of its retry "long-1-r2"; for a fork "long-1-f".
 std::string id_stem_of(const std::string& parent, bool retries) {
   constexpr size_t kStemCharsMax = kResourceIdCharsMax - 6;  // room for "-r" and a number
   const std::string mark = retries ? "-r" : "-f";

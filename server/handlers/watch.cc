@@ -122,8 +122,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                        guarded([&] { return take(std::move(run)); });
                      }));
     v1::WatchJobResponse first;
-    *first.mutable_start()->mutable_job() = to_proto(
-        with_disk_state(parts_.dispatcher.explained(job), parts_.store.is_full()));
+    *first.mutable_start()->mutable_job() =
+        to_proto(with_disk_state(parts_.dispatcher.explained(job), parts_.store.is_full()));
     const int64_t oldest = oldest_seq(job.newest_seq, job.events_thinned);
     first.mutable_start()->set_oldest_seq(oldest);
     first.mutable_start()->set_newest_seq(job.newest_seq);

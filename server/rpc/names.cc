@@ -57,9 +57,8 @@ Error access_denied() {
 }
 
 std::string id_rule(Collection collection) {
-  return collection == Collection::kUploads
-             ? "64 lower-case hexadecimal digits (SHA-256)"
-             : resource_id_rule(chars_max(collection));
+  return collection == Collection::kUploads ? "64 lower-case hexadecimal digits (SHA-256)"
+                                            : resource_id_rule(chars_max(collection));
 }
 
 /// Returns the end of the message with the ID that the user may mean: "; 'shop' would do" for
@@ -141,7 +140,8 @@ Result<DatasetRef> parse_dataset_id_or_name(std::string_view field, std::string_
 Status check_parent(std::string_view parent) {
   if (parent.empty()) return {};
   constexpr std::string_view kPrefix = "projects/";
-  if (!parent.starts_with(kPrefix) || !is_word(parent.substr(kPrefix.size()), kResourceIdCharsMax)) {
+  if (!parent.starts_with(kPrefix) ||
+      !is_word(parent.substr(kPrefix.size()), kResourceIdCharsMax)) {
     return malformed("parent", parent, "projects/default");
   }
   if (parent.substr(kPrefix.size()) != kProject) return access_denied();

@@ -86,8 +86,8 @@ Result<TlsFiles> read_tls_files(const Config& config) {
   if (!key) {
     return invalid("tls_key", config.tls_key, "has no private key in PEM without a password");
   }
-  files.summary = subject_of(certificate.get()) + ", until " +
-                  day_of(X509_get0_notAfter(certificate.get()));
+  files.summary =
+      subject_of(certificate.get()) + ", until " + day_of(X509_get0_notAfter(certificate.get()));
   if (X509_check_private_key(certificate.get(), key.get()) != 1) {
     return invalid("tls_key", config.tls_key,
                    "is not the key of the first certificate in " + config.tls_certificate.string() +

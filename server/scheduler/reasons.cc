@@ -138,9 +138,10 @@ std::string holders(const Fleet::Node& node, int64_t now_us) {
   std::vector<std::string> texts;
   for (const PlacedJob* job : jobs) {
     const int64_t end = Fleet::upper_end(*job, now_us);
-    texts.push_back(job->name + (job->stopping       ? " (it is stopping)"
-                                 : end == kUnlimited ? " (for an unknown time)"
-                                                     : " (for up to " + at_most(end - now_us) + ")"));
+    texts.push_back(job->name + (job->stopping ? " (it is stopping)"
+                                 : end == kUnlimited
+                                     ? " (for an unknown time)"
+                                     : " (for up to " + at_most(end - now_us) + ")"));
   }
   return joined(texts);
 }

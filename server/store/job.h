@@ -134,7 +134,7 @@ struct Dependency {
 
 struct NewJob {
   std::string project = "default";
-  std::string id;   // empty: the store chooses one
+  std::string id;            // empty: the store chooses one
   std::string id_stem = {};  // if not empty, the store chooses the first free one of stem1, stem2
   std::string uid;  // from make_job_uid() if files were created before the job's row; else empty
   v1::JobSpec spec;

@@ -56,8 +56,7 @@ Result<Job> submit_job(WriteContext& context, const NewJob& asked, int64_t queue
   } else if (job_id_taken(db, job.project, job.id)) {
     return make_error(ErrorCode::kAlreadyExists, "JOB_EXISTS",
                       "job_id: " + quoted_value(job.id) + " " +
-                          who_has_job_id(db, job.project, job.id) +
-                          "; choose another, such as " +
+                          who_has_job_id(db, job.project, job.id) + "; choose another, such as " +
                           similar_free_job_id(db, job.project, job.id, context.now_us) +
                           ", or leave it out.");
   }

@@ -127,7 +127,7 @@ class Writer {
   std::vector<int64_t> unsettled_;  // ended jobs with unsettled dependents, as of the newest commit
   // False after a failure or while the disk is full: do not settle without commands.
   bool settles_ = true;
-  int wal_pages_ = 0;  // pages in the WAL
+  int wal_pages_ = 0;               // pages in the WAL
   std::atomic<bool> full_ = false;  // the disk counts as full; others read it
 
   mutable Mutex mu_;

@@ -13,9 +13,8 @@ bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 
 bool is_resource_id(std::string_view text, size_t chars_max) {
   return !text.empty() && text.size() <= chars_max && is_lower(text.front()) &&
-         text.back() != '-' && std::ranges::all_of(text, [](char c) {
-           return is_lower(c) || is_digit(c) || c == '-';
-         });
+         text.back() != '-' &&
+         std::ranges::all_of(text, [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
 }
 
 std::string resource_id_of(std::string_view text, size_t chars_max) {

@@ -885,8 +885,8 @@ TEST_F(Cli, HealthExitsWithZeroOrOne) {
   EXPECT_EQ(run({"health"}).code, 1) << "not 7: container health checks know 0 and 1";
 }
 
-TEST_F(Cli, DaemonAndDevicesAndVersion) {
-  const Done status = run({"daemon", "status"});
+TEST_F(Cli, ServerAndDevicesAndVersion) {
+  const Done status = run({"server", "status"});
   EXPECT_EQ(status.code, 0) << status.err;
   EXPECT_NE(status.out.find("9.9.9"), std::string::npos);
   EXPECT_NE(status.out.find("warning: SQLite is \\x1b[31mold"), std::string::npos) << status.out;
@@ -925,6 +925,44 @@ TEST_F(Cli, UsageErrorsAreExitCode2AndSuggestTheNearestName) {
   says({"list", "-o", "xml"}, "expected table");
   says({"dataset"}, "dataset upload");
   says({"completion", "tcsh"}, "expected bash, zsh or fish");
+  says({"server", "info"}, "unknown command 'server info'");
+  says({"daemon", "status"}, "did you mean 'trainyard server status'?");
+  says({"evaluate", "m", "d"}, "did you mean 'trainyard model evaluate'?");
+  says({"top"}, "did you mean 'trainyard device list'?");
+  says({"job", "list"}, "did you mean 'trainyard list'?");
+  says({"job", "status", "x"}, "did you mean 'trainyard get'?");
+  says({"config"}, "the configuration file is ~/.config/trainyard/config.yaml");
+}
+
+TEST_F(Cli, HelpGroupsTheCommandsAndFitsTheTerminal) {
+  const std::string help = run({"help"}).out;
+  size_t at = 0;
+  for (const char* heading : {"\nData:\n", "\nJobs:\n", "\nMetrics:\n", "\nModels and predictions:\n",
+                              "\nDevices and the server:\n", "\nThis program:\n"}) {
+    const size_t found = help.find(heading, at);
+    ASSERT_NE(found, std::string::npos) << heading << help;
+    at = found;
+  }
+  EXPECT_EQ(help.find("\nOthers:"), std::string::npos) << "each command has a group: " << help;
+  for (const Command& command : commands()) {
+    EXPECT_NE(help.find("\n  " + command.name + " "), std::string::npos) << command.name;
+    const std::string page = run({"help", command.name}).out;
+    const size_t examples_end = page.find("\nUsage: ");
+    std::istringstream lines(page.substr(std::min(page.size(), examples_end)));
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(display_width(line), 80) << command.name << ": " << line;
+    }
+  }
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80) << line;
+  EXPECT_NE(run({"cancel", "--help"}).out.find("Usage: trainyard cancel JOB... [options]"),
+            std::string::npos);
+  EXPECT_NE(run({"get", "--help"}).out.find("Usage: trainyard get JOB [options]"),
+            std::string::npos);
+  EXPECT_EQ(run({"get", "--help"}).out.find("--ca-file CA"), std::string::npos);
+  EXPECT_NE(run({"get", "--help"}).out.find("'trainyard help options' describes"),
+            std::string::npos);
+  EXPECT_NE(run({"help", "options"}).out.find("--token-file FILE"), std::string::npos);
 }
 
 TEST_F(Cli, HelpBeginsWithExamples) {

@@ -39,6 +39,22 @@ class Manners(DaemonTest):
     def test_second_daemon_on_the_same_folder(self):
         self.one_line(run_daemon("--state-dir", self.daemon.state), str(self.daemon.process.pid))
 
+    def test_the_flags_speak_plainly(self):
+        help_text = run_daemon("--help").stdout
+        self.assertIn("--socket-group VALUE", help_text)
+        self.assertIn("Check the configuration", help_text)
+        for word in ("Excludes", "TEXT", "REQUIRED", "Needs:"):
+            self.assertNotIn(word, help_text)
+        for arguments, words in [
+                (["--undo-upgrade", "--check"], "--check and --undo-upgrade exclude each other"),
+                (["--sokcet", "/x"], "unknown option '--sokcet', did you mean '--socket'?"),
+                (["--listen"], "--listen: expected one value after it"),
+                (["serve"], "unexpected argument 'serve'")]:
+            done = run_daemon(*arguments)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr)
+            self.assertIn("'trainyardd --help' lists the options [USAGE]", done.stderr)
+
     def test_a_second_signal_ends_the_daemon_at_once(self):
         daemon = Daemon(self.folder / "signalled").start()
         self.addCleanup(daemon.stop)

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "server/scheduler/projection.h"
-#include "server/store/owner_uses.h"
 #include "server/scheduler/queue_view.h"
+#include "server/store/owner_uses.h"
 #include "tests/server/sched_support.h"
 
 namespace trainyard::server {

@@ -620,8 +620,7 @@ TEST_F(ServiceApi, ACertificateIsOpenedWithItsKeyByTheCheckAndAtTheStart) {
     const std::string started = daemon.ok() ? "" : daemon.error().message;
     std::string lines;
     const Result<bool> sound = check_installation(
-        config_, [&](const std::string& line) { lines += line + "\n"; },
-        [](const std::string&) {});
+        config_, [&](const std::string& line) { lines += line + "\n"; }, [](const std::string&) {});
     EXPECT_FALSE(sound.ok()) << lines;
     if (!sound.ok()) EXPECT_EQ(sound.error().message, started);
     return started;

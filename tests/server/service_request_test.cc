@@ -33,9 +33,9 @@ TEST(ServiceNames, AValidNameGivesItsId) {
 TEST(ServiceNames, EverythingElseIsMalformed) {
   for (const std::string& name :
        {std::string(""), std::string("jobs/abcd"), std::string("projects/default/jobs/"),
-        std::string("projects/default/jobs/Abcd"),
-        std::string("projects/default/jobs/9abc"), std::string("projects/default/jobs/abcd-"),
-        std::string("projects/default/jobs/../x"), std::string("projects/default/jobs/%2e%2e"),
+        std::string("projects/default/jobs/Abcd"), std::string("projects/default/jobs/9abc"),
+        std::string("projects/default/jobs/abcd-"), std::string("projects/default/jobs/../x"),
+        std::string("projects/default/jobs/%2e%2e"),
         std::string("projects/default/jobs/ab\0cd", 26), std::string("projects/default/jobs/аbcd"),
         std::string("projects/default/jobs/abcd/x"), std::string("projects/default/models/abcd"),
         std::string("projects/../jobs/abcd"), "projects/default/jobs/" + std::string(64, 'a'),

@@ -1,10 +1,10 @@
-// trainyard daemon status: shows the state of the server.
+// trainyard server status: shows the state of the server.
 #include "client/cli/command.h"
 
 namespace trainyard::cli {
 namespace {
 
-Result<int> run_daemon(Session& session) {
+Result<int> run_status(Session& session) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ServerInfo info,
                    server->call(client::rpc::kGetServerInfo, v1::GetServerInfoRequest()));
@@ -31,14 +31,14 @@ Result<int> run_daemon(Session& session) {
 
 }  // namespace
 
-Command daemon_status_command() {
-  return {"daemon status",
+Command server_status_command() {
+  return {"server status",
           "Show the server: version, jobs, warnings",
-          {"trainyard daemon status", "trainyard daemon status -o json"},
+          {"trainyard server status", "trainyard server status -o json"},
           "Needs a token if the server requires one. For probes, 'trainyard health' answers with "
           "its exit code.",
           [](OptionSet&) {},
-          run_daemon};
+          run_status};
 }
 
 }  // namespace trainyard::cli
