@@ -5,11 +5,23 @@
 #include <cstdio>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "client/cli/chart_scale.h"
 
 namespace trainyard::cli {
 namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMargin = 0.04;         // of the y axis, above and below the curves
+constexpr double kStartShareMax = 0.5;   // of the y axis, for all but the first steps
+
+/// Returns how many points of a curve belong to its first steps; none for a short curve.
+size_t start_length(const Curve& curve) {
+  constexpr size_t kShortest = 20, kStartShare = 50;
+  if (curve.points.size() < kShortest) return 0;
+  return std::max<size_t>(1, curve.points.size() / kStartShare);
+}
 
 bool is_shown(double y, bool logarithmic) { return std::isfinite(y) && (!logarithmic || y > 0); }
 
@@ -87,22 +99,35 @@ std::optional<double> Scale::at(double value) const {
 }
 
 ChartScales scales_of(const Chart& chart) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double x_low = kInfinity, x_high = -kInfinity, y_low = kInfinity, y_high = -kInfinity;
+  double later_high = -kInfinity;  // without the first steps
   for (const Curve& curve : chart.curves) {
-    for (const auto& [x, y] : curve.points) {
+    const size_t first = start_length(curve);
+    for (size_t i = 0; i < curve.points.size(); ++i) {
+      const auto& [x, y] = curve.points[i];
       if (!is_shown(y, chart.logarithmic)) continue;
       x_low = std::min(x_low, x), x_high = std::max(x_high, x);
       y_low = std::min(y_low, y), y_high = std::max(y_high, y);
+      if (i >= first) later_high = std::max(later_high, y);
     }
   }
   if (x_low > x_high) x_low = 0, x_high = 1, y_low = 1, y_high = 2;  // no value can be shown
+  if (chart.steps) std::tie(x_low, x_high) = *chart.steps;
   if (x_low == x_high) x_low -= 1, x_high += 1;
+  const bool cuts = !chart.logarithmic && later_high > y_low &&
+                    later_high - y_low < kStartShareMax * (y_high - y_low);
+  if (cuts) y_high = later_high;
   if (y_low == y_high) {
     const double room = y_low == 0 ? 1 : std::abs(y_low) / 2;
     y_low -= room, y_high += room;
+  } else if (chart.logarithmic) {
+    const double room = std::pow(y_high / y_low, kMargin);
+    y_low /= room, y_high *= room;
+  } else {
+    const double room = kMargin * (y_high - y_low);
+    y_low -= room, y_high += room;
   }
-  return {Scale(x_low, x_high, false), Scale(y_low, y_high, chart.logarithmic)};
+  return {Scale(x_low, x_high, false), Scale(y_low, y_high, chart.logarithmic), cuts};
 }
 
 std::vector<size_t> drawing_order(const Chart& chart) {
@@ -143,11 +168,13 @@ std::vector<std::vector<std::pair<double, double>>> curve_pieces(const Curve& cu
     return pieces;
   }
   for (const auto& [x, y] : curve.points) {
-    const auto px = scales.x.at(x), py = scales.y.at(y);
+    const auto px = scales.x.at(x);
+    auto py = scales.y.at(y);
     if (!px || !py) {
       close_piece();
       continue;
     }
+    py = std::min(*py, 1.0);  // of the first steps, if they are cut off
     const int at = static_cast<int>(*px * columns);
     if (at != column_at) close_column();
     column_at = at;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,8 @@ struct Chart {
   std::string title;
   std::vector<Curve> curves;
   bool logarithmic = false;  // applies to the y axis; values that are not positive are omitted
+  // The range of steps, the same for charts that are shown together; empty: that of the curves.
+  std::optional<std::pair<double, double>> steps = {};
 };
 
 /// Returns the exponential moving average with bias correction, as in TensorBoard: s_i = weight

@@ -82,7 +82,8 @@ double chart_height(const Chart& chart) {
 
 void draw_chart(const Chart& chart, double top, Drawing& out) {
   const ChartScales scales = scales_of(chart);
-  out.text({kLeft, top + 24}, Anchor::kStart, kTitle, chart.title);
+  out.text({kLeft, top + 24}, Anchor::kStart, kTitle,
+           chart.title + (scales.cuts_start ? kCutNote : ""));
   const std::vector<Point> places = legend_places(chart);
   for (size_t i = 0; i < chart.curves.size(); ++i) {
     const double x = kLeft + places[i].x, y = top + 45 + places[i].y;

@@ -23,10 +23,15 @@ class Scale {
 
 struct ChartScales {
   Scale x, y;
+  bool cuts_start = false;  // values of the first steps are above the chart
 };
-/// Returns the ranges of all values that can be shown. A range is never empty: a single value gets
-/// a margin.
+/// Returns the ranges of all values that can be shown, with a margin on the y axis. A range is never
+/// empty. If the first steps alone would take more than half of the y axis, as the loss of random
+/// weights may, they are cut off.
 ChartScales scales_of(const Chart& chart);
+
+/// Follows the title of a chart that cuts off the first steps.
+inline constexpr const char* kCutNote = " (the first steps are above)";
 
 /// Returns the indices of the curves in drawing order: solid ones first, because they are noisy and
 /// others must stay visible.

@@ -167,7 +167,8 @@ std::string draw_terminal(const Chart& chart, const TerminalCanvas& canvas) {
   Grid grid(columns, rows, braille);
   draw(grid, chart, scales);
 
-  std::string out = paint(canvas.colour, Style::kBold, safe_text(chart.title)) + "\n";
+  const std::string title = safe_text(chart.title) + (scales.cuts_start ? kCutNote : "");
+  std::string out = paint(canvas.colour, Style::kBold, title) + "\n";
   out += legend(chart, canvas, braille);
   for (int r = 0; r < rows; ++r) {
     const std::string& label = labels[static_cast<size_t>(r)];

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 
+#include "client/cli/array_view.h"
 #include "client/cli/chart.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
@@ -34,7 +36,18 @@ struct PlotOptions {
 /// chart "loss".
 std::string measure_of(const std::string& key) { return key.substr(key.rfind('/') + 1); }
 
-using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // one per job
+using Histories = std::vector<std::pair<std::string, client::MetricHistory>>;  // by legend
+
+/// Returns a job's name in the legend: of a member of an array also what distinguishes it.
+std::string legend_of(const v1::Job& job) {
+  std::string text(client::short_name(job.name()));
+  const std::map<std::string, std::string> values(job.array_values().begin(),
+                                                  job.array_values().end());
+  for (const auto& [path, value] : values) {
+    text += " " + path.substr(path.rfind('.') + 1) + "=" + value;
+  }
+  return text;
+}
 
 bool is_wanted(const std::string& key, const PlotOptions& options) {
   return options.metrics.empty() || matches_any(options.metrics, key) ||
@@ -78,11 +91,25 @@ Curve make_curve(const std::string& job, size_t number, const std::string& key,
   return curve;
 }
 
+/// Gives all charts the same range of steps: a metric of validation rows begins later.
+void align_steps(std::vector<Chart>& charts) {
+  std::optional<std::pair<double, double>> steps;
+  for (const Chart& chart : charts) {
+    for (const Curve& curve : chart.curves) {
+      for (const auto& [x, y] : curve.points) {
+        if (!steps) steps = {x, x};
+        steps = {std::min(steps->first, x), std::max(steps->second, x)};
+      }
+    }
+  }
+  for (Chart& chart : charts) chart.steps = steps;
+}
+
 std::vector<Chart> make_charts(const Histories& jobs, const PlotOptions& options) {
   std::vector<Chart> charts;
   for (const std::string& measure : chosen_measures(jobs, options)) {
-    Chart chart{measure, {}, options.logarithmic};
     const bool several = jobs.size() > 1;
+    Chart chart{several ? measure : measure + " of " + jobs[0].first, {}, options.logarithmic};
     bool validates = false;
     for (size_t i = 0; i < jobs.size(); ++i) {
       for (const auto& [key, samples] : jobs[i].second.series()) {
@@ -92,11 +119,15 @@ std::vector<Chart> make_charts(const Histories& jobs, const PlotOptions& options
         validates = validates || chart.curves.back().stroke == Stroke::kDashed;
       }
     }
+    const bool trains = std::ranges::count(chart.curves, Stroke::kSolid, &Curve::stroke) > 0;
     for (Curve& curve : chart.curves) {
       curve.faint = several && validates && curve.stroke == Stroke::kSolid;
+      // Dashes distinguish validation from training; alone it needs none.
+      if (!trains && curve.stroke == Stroke::kDashed) curve.stroke = Stroke::kSolid;
     }
     charts.push_back(std::move(chart));
   }
+  align_steps(charts);
   return charts;
 }
 
@@ -114,6 +145,31 @@ Status check(const PlotOptions& options) {
                            options.svg.empty() ? "--png" : "--svg");
 }
 
+/// Returns the full names of the jobs; an array stands for its first members.
+Result<std::vector<std::string>> find_jobs(Session& session, client::Client& server,
+                                           const std::vector<std::string>& given) {
+  constexpr size_t kMembersMax = 20;  // more curves cannot be told apart
+  std::vector<std::string> names;
+  for (const std::string& text : given) {
+    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+    const Result<v1::Job> job = server.call(client::rpc::kGetJob, name);
+    if (job.ok()) {
+      names.push_back(name);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string array, find_array_named(server, name, job.error()));
+    ASSIGN_OR_RETURN(const std::vector<v1::Job> members, read_members(server, array));
+    for (size_t i = 0; i < std::min(members.size(), kMembersMax); ++i) {
+      names.push_back(members[i].name());
+    }
+    if (members.size() > kMembersMax) {
+      session.hint("The first " + std::to_string(kMembersMax) + " of " +
+                   std::to_string(members.size()) + " members are shown.");
+    }
+  }
+  return names;
+}
+
 Result<int> run_plot(Session& session, const PlotOptions& options) {
   if (Status s = check(options); !s.ok()) return std::move(s).error();
   const LocalWork* local = nullptr;
@@ -123,8 +179,8 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   const std::stop_token stop = session.interrupted();
   Histories jobs;
-  for (const std::string& text : options.jobs) {
-    ASSIGN_OR_RETURN(const std::string name, client::full_name("jobs", text));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, find_jobs(session, *server, options.jobs));
+  for (const std::string& name : names) {
     client::MetricHistory history;
     const auto read = client::read_events(*server, name, false, stop, [&](const v1::Event& event) {
       history.add(event);
@@ -133,7 +189,7 @@ Result<int> run_plot(Session& session, const PlotOptions& options) {
     if (!read.ok()) return read.error();
     note_thinned(session, *read);
     if (stop.stop_requested()) return static_cast<int>(client::kExitInterrupted);
-    jobs.emplace_back(client::short_name(name), std::move(history));
+    jobs.emplace_back(legend_of(*read), std::move(history));
   }
   const std::vector<Chart> charts = make_charts(jobs, options);
   if (charts.empty()) {
@@ -178,7 +234,7 @@ Command plot_command() {
           "Draws a chart per metric, over steps. Without --metric, plots the loss and the metrics "
           "of the validation rows.",
           [o](OptionSet& options) {
-            options.positionals("JOB", o->jobs, "the jobs' names");
+            options.positionals("JOB", o->jobs, "names of jobs, or of arrays for their members");
             options.texts(
                 "--metric", "PATTERN", o->metrics,
                 "metrics such as loss, val/accuracy or 'train/*'; may be given several times");

@@ -11,10 +11,10 @@ namespace trainyard::client {
 /// What the host says about a socket that refused a user.
 struct SocketAccess {
   std::filesystem::path path;
-  std::string user;     // who was refused
-  std::string owner;    // the socket's user; empty if its folder is closed to `user`
-  std::string group;    // the group whose members may use it; empty: none
-  bool listed = false;  // the group lists `user`, who has not logged in since
+  std::string user;        // who was refused
+  std::string owner = {};  // the socket's user; empty if its folder is closed to `user`
+  std::string group = {};  // the group whose members may use it; empty: none
+  bool listed = false;     // the group lists `user`, who has not logged in since
 };
 
 /// Asks the host about the socket, for the user of this process.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <sstream>
 
+#include "client/cli/chart_scale.h"
 #include "client/cli/terminal.h"
 #include "client/local/work.h"
 
@@ -111,6 +112,27 @@ TEST(DrawTerminal, NonFiniteValuesLeaveAGapAndNoValuesAreAccepted) {
   }
 }
 
+TEST(Scales, CurvesHaveAMarginAndTheFirstStepsDoNotRuleTheScale) {
+  Chart chart{"loss", {{"train", {}}}};
+  for (int step = 0; step < 100; ++step) {
+    chart.curves[0].points.emplace_back(step, step == 0 ? 500.0 : 1.0 + step * 0.01);
+  }
+  ChartScales scales = scales_of(chart);
+  EXPECT_TRUE(scales.cuts_start);
+  EXPECT_LT(scales.y.high(), 2.1) << "not 500";
+  EXPECT_LT(scales.y.low(), 1.01) << "below the lowest value";
+  for (const auto& piece : curve_pieces(chart.curves[0], scales, 100)) {
+    for (const auto& [x, y] : piece) EXPECT_LE(y, 1.0) << "a value above is drawn at the edge";
+  }
+  EXPECT_NE(draw_svg({chart}).find("loss (the first steps are above)"), std::string::npos);
+  chart.curves[0].points[0].second = 1.5;  // nothing unusual
+  scales = scales_of(chart);
+  EXPECT_FALSE(scales.cuts_start);
+  EXPECT_GT(scales.y.high(), 1.99);
+  chart.steps = {0, 1000};
+  EXPECT_EQ(scales_of(chart).x.high(), 1000) << "as in the other charts";
+}
+
 TEST(DrawSvg, OnePathForEachPieceAndTextIsEscaped) {
   const std::string svg =
       draw_svg({{"a < b & c", {{"x", {{0, 0}, {1, 1}, {2, kNaN}, {3, 1}, {4, 0}}}}},
@@ -131,7 +153,7 @@ TEST(DrawSvg, EachJobHasOneColourWithValidationDashedAndTestAsALine) {
   EXPECT_EQ(count(svg, "stroke=\"#0072b2\""), 3 + 3) << "curves and the lines beside their names";
   EXPECT_EQ(count(svg, "stroke-dasharray=\"7.0 3.5\""), 2);
   EXPECT_EQ(count(svg, "<circle"), 0) << "a test is no dot";
-  EXPECT_NE(svg.find("M70.0 236.5L740.0 236.5"), std::string::npos) << "over the whole width\n"
+  EXPECT_NE(svg.find("M70.0 232.2L740.0 232.2"), std::string::npos) << "over the whole width\n"
                                                                     << svg;
   const std::string text = draw_terminal({"loss", {val, train, test}}, {60, 8, true, true});
   EXPECT_EQ(count(text, "\x1b[36m") > 0, true) << text;
@@ -185,8 +207,8 @@ TEST(DrawPng, DrawsLinesAndText) {
   EXPECT_EQ(picture.height, 1360u);
   // The plot area has 1340 x 460 pixels and starts at (140, 128). The picture is drawn at double
   // size.
-  EXPECT_EQ(picture.at(140 + 335, 128 + 345), 0x0072b2u) << "a quarter of the way up";
-  EXPECT_EQ(picture.at(140 + 335, 128 + 115), 0xd55e00u) << "the other is as far down";
+  EXPECT_EQ(picture.at(140 + 335, 128 + 336), 0x0072b2u) << "a quarter of the way up";
+  EXPECT_EQ(picture.at(140 + 335, 128 + 124), 0xd55e00u) << "the other is as far down";
   EXPECT_EQ(picture.at(140 + 335, 128 + 165), 0xffffffu);
   EXPECT_GT(picture.ink(140, 20, 300, 56), 100) << "the title";
   EXPECT_GT(picture.ink(188, 70, 260, 96), 40) << "a name";

@@ -869,6 +869,10 @@ TEST_F(Cli, PlotDrawsJobsTogether) {
   done = run({"plot", "digits-1", "--metric", "val/*"});
   EXPECT_EQ(done.code, 4);
   EXPECT_NE(done.err.find("there are train/loss [METRIC_NOT_FOUND]"), std::string::npos);
+  EXPECT_TRUE(run({"plot", "digits-1", "--rows", "5"}).out.starts_with("loss of digits-1\n"))
+      << "the picture names its job";
+  EXPECT_NE(run({"plot", "digits-1", "--svg", "-"}).out.find(">loss of digits-1<"),
+            std::string::npos);
   EXPECT_EQ(run({"plot", "digits-1", "--smooth", "1"}).code, 2);
   EXPECT_EQ(run({"plot", "digits-1", "--rows", "1"}).code, 2);
 }
@@ -1467,6 +1471,21 @@ TEST_F(Cli, ListHasALineForAnArrayInPlaceOfItsMembers) {
   done = run({"list", "--array", "sweep", "-o", "name"});
   EXPECT_EQ(done.out, "sweep-0\nsweep-1\nsweep-2\n");
   EXPECT_EQ(run({"list", "-o", "name"}).out, "alone\nsweep-0\nsweep-1\nsweep-2\n");
+}
+
+TEST_F(Cli, AnArrayIsPlottedWithTheValuesOfItsMembers) {
+  add_sweep(server_.state());
+  add_job(server_.state(), "curve", v1::RUNNING, 5);
+  for (const char* member : {"sweep-0", "sweep-1", "sweep-2"}) {
+    const std::string name = std::string("projects/default/jobs/") + member;
+    server_.state().events[name] = server_.state().events["projects/default/jobs/curve"];
+    server_.state().jobs[name].set_newest_seq(
+        server_.state().jobs["projects/default/jobs/curve"].newest_seq());
+  }
+  const Done done = run({"plot", "sweep", "--svg", "-"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find(">sweep-0 hidden=[4, 0] learning_rate=0.5 train<"), std::string::npos)
+      << done.out.substr(0, 2000);
 }
 
 TEST_F(Cli, AnArrayIsShownWithItsBestMembersFirst) {
