@@ -67,7 +67,10 @@ Result<int> run_change(Session& session, const Names& names, Change change, cons
     ASSIGN_OR_RETURN(const v1::JobArray array, change(*server, name));
     session.show(array, [&] { return std::string(); }, {array.name()});
     if (session.machine()) continue;
-    session.err().line(safe_text(client::short_name(array.name())) + what + states_text(array));
+    session.err().line(wrapped(
+        safe_text(client::short_name(array.name())) + ": " + what + "; its jobs are now " +
+            states_text(array),
+        session.err().line_width()));
   }
   return static_cast<int>(client::kExitOk);
 }
@@ -148,13 +151,13 @@ std::vector<Command> array_commands() {
           steering("pause", "Take all jobs of arrays off their devices until they are resumed",
                    {"trainyard array pause sweep"},
                    "As 'trainyard pause' for each member that has not ended.",
-                   &change_by<kPauseArray>, " pauses: "),
+                   &change_by<kPauseArray>, "a running job pauses once its checkpoint is written"),
           steering("resume", "Put the paused jobs of arrays back into the queue",
-                   {"trainyard array resume sweep"}, "", &change_by<kResumeArray>, " continues: "),
+                   {"trainyard array resume sweep"}, "", &change_by<kResumeArray>, "paused jobs are back in the queue"),
           steering("cancel", "Cancel all jobs of arrays; safe to repeat",
                    {"trainyard array cancel sweep"},
                    "As 'trainyard cancel' for each member that has not ended.",
-                   &change_by<kCancelArray>, " is cancelled: "),
+                   &change_by<kCancelArray>, "cancelled, and a running job stops within seconds"),
           {"array delete",
            "Delete arrays with all of their jobs, which must have ended",
            {"trainyard array delete sweep", "trainyard array delete sweep --yes"},

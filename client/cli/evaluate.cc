@@ -60,6 +60,23 @@ std::string render(const v1::EvaluateResponse& answer, bool colour) {
   return out;
 }
 
+/// Returns a dataset's name without its version.
+std::string_view without_version(std::string_view name) { return name.substr(0, name.find('@')); }
+
+/// Warns if the rows are those that the model was trained on, whose metrics are too good.
+void note_training_rows(Session& session, client::Client& server,
+                        const v1::EvaluateRequest& request, const v1::EvaluateResponse& answer) {
+  if (answer.rows() != v1::EvaluateRequest::TRAIN) return;
+  const Result<v1::Model> model = server.call(client::rpc::kGetModel, request.name());
+  if (!model.ok() || without_version(model->dataset()) != without_version(request.dataset())) {
+    return;
+  }
+  session.err().line(wrapped(
+      "warning: the model was trained on these rows, so it does better on them than on new ones; a "
+      "dataset with a test set (test_share), or another dataset, shows what it has learned",
+      session.err().line_width()));
+}
+
 Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   v1::EvaluateRequest request;
   ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("models", options.model));
@@ -70,6 +87,7 @@ Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::EvaluateResponse answer, server->call(kEvaluate, request));
   session.show(answer, [&] { return render(answer, session.out().colour()); }, {});
+  note_training_rows(session, *server, request, answer);
   session.hint("  on " + grouped(answer.row_count()) +
                (answer.rows() == v1::EvaluateRequest::TEST ? " test rows" : " training rows"));
   if (answer.ignored_columns_size() > 0) {

@@ -106,6 +106,9 @@ recipe:
         answer = self.daemon.json("model", "evaluate", "letters", "letters")
         self.assertEqual((answer["rows"], answer["row_count"]), ("TEST", 139))
         self.assertEqual(answer["metrics"]["accuracy"], 1)
+        self.assertNotIn("trained on these rows", self.daemon.cli("model", "evaluate", "letters", "letters").stderr)
+        told = self.daemon.cli("model", "evaluate", "letters", "letters", "--rows", "train")
+        self.assertIn("the model was trained on these rows", " ".join(told.stderr.split()))
 
         too_long = self.write("long.yaml", BIGRAMS.format(dataset="letters", context=1300))
         done = self.daemon.cli("submit", too_long, check=False)
