@@ -67,10 +67,8 @@ Result<int> run_change(Session& session, const Names& names, Change change, cons
     ASSIGN_OR_RETURN(const v1::JobArray array, change(*server, name));
     session.show(array, [&] { return std::string(); }, {array.name()});
     if (session.machine()) continue;
-    session.err().line(wrapped(
-        safe_text(client::short_name(array.name())) + ": " + what + "; its jobs are now " +
-            states_text(array),
-        session.err().line_width()));
+    session.err().line(safe_text(client::short_name(array.name())) + ": " + what +
+                       "; its jobs are now " + states_text(array));
   }
   return static_cast<int>(client::kExitOk);
 }

@@ -193,12 +193,15 @@ std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& 
   const auto table_of = [&](bool sentences) {
     std::vector<Column> columns = {{"NAME"},
                                    {"KIND"},
-                                   {"MODEL"},
+                                   {.title = "MODEL", .shortens = width > 0, .shortest = 8},
                                    {"HEALTH"},
                                    {"MEMORY", true},
                                    {"USED", true},
-                                   {"BY OTHERS", true},
-                                   {.title = "LOAD", .shortens = width > 0},
+                                   {.title = "BY OTHERS",
+                                    .right = true,
+                                    .shortens = width > 0,
+                                    .shortest = 9},
+                                   {.title = "LOAD", .shortens = width > 0, .shortest = 4},
                                    {"SLOTS", true}};
     if (sentences) columns.push_back({"JOBS"});
     Table table(std::move(columns));

@@ -71,10 +71,9 @@ void note_training_rows(Session& session, client::Client& server,
   if (!model.ok() || without_version(model->dataset()) != without_version(request.dataset())) {
     return;
   }
-  session.err().line(wrapped(
+  session.err().line(
       "warning: the model was trained on these rows, so it does better on them than on new ones; a "
-      "dataset with a test set (test_share), or another dataset, shows what it has learned",
-      session.err().line_width()));
+      "dataset with a test set (test_share), or another dataset, shows what it has learned");
 }
 
 Result<int> run_evaluate(Session& session, const EvaluateOptions& options) {

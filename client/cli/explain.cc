@@ -14,18 +14,25 @@
 namespace trainyard::cli {
 namespace {
 
-std::string render(const Explanation& e, const v1::Job& job, bool colour) {
+std::string render(const Explanation& e, const v1::Job& job, const Terminal& out_to) {
+  const bool colour = out_to.colour();
+  const int width = out_to.line_width();
+  constexpr int kIndent = 2;
+  const auto indented = [&](const std::string& text, int indent) {
+    return wrapped(safe_text(text), width, indent, indent);
+  };
   const auto title = [&](const char* text) { return paint(colour, Style::kDim, text) + "\n"; };
   std::string out = safe_text(std::string(client::short_name(job.name()))) + "\n" + "  " +
-                    safe_text(e.now) + "\n" + title("What happened");
+                    indented(e.now, kIndent) + "\n" + title("What happened");
   for (const Explanation::Chapter& chapter : e.story) {
-    out += "  " + paint(colour, Style::kDim, local_time(chapter.time)) + "  " +
-           safe_text(chapter.text) + "\n";
+    const std::string time = local_time(chapter.time);
+    out += "  " + paint(colour, Style::kDim, time) + "  " +
+           indented(chapter.text, 2 * kIndent + display_width(time)) + "\n";
   }
   const auto list = [&](const char* heading, const std::vector<std::string>& lines) {
     if (lines.empty()) return;
     out += title(heading);
-    for (const std::string& line : lines) out += "  " + safe_text(line) + "\n";
+    for (const std::string& line : lines) out += "  " + indented(line, kIndent) + "\n";
   };
   list("What is kept", e.kept);
   list("What to do", e.to_do);
@@ -84,7 +91,7 @@ Result<int> run_explain(Session& session, const std::string& text) {
   } else if (session.machine()) {
     session.out().line(explanation_json(explanation, job));
   } else {
-    session.out().write(render(explanation, job, session.out().colour()));
+    session.out().write(render(explanation, job, session.out()));
   }
   return static_cast<int>(client::kExitOk);
 }

@@ -1,11 +1,13 @@
 // trainyard list: lists jobs, newest first, and what they are waiting for.
 #include <algorithm>
 #include <memory>
+#include <set>
 
 #include "client/cli/array_view.h"
 #include "client/cli/command.h"
 #include "client/cli/job_view.h"
 #include "client/cli/list_limit.h"
+#include "client/cli/reason_notes.h"
 #include "client/lib/names.h"
 #include "src/base/text.h"
 
@@ -57,45 +59,63 @@ bool owners_differ(const v1::ListJobsResponse& jobs) {
       jobs.jobs(), [&](const v1::Job& job) { return job.owner() != jobs.jobs(0).owner(); });
 }
 
-std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& out) {
+/// Returns why a job is in its state, if that is not what everyone expects.
+std::string reason_of(const v1::Job& job) {
+  const bool runs_well = job.state() == v1::RUNNING && job.reason() != "STORAGE_FULL";
+  if (job.cancel_requested() && !client::is_terminal(job.state())) return "cancel requested";
+  if (job.state() == v1::SUCCEEDED || runs_well) return "";
+  return job.message().empty() ? job.reason() : job.message();
+}
+
+/// `reasons`: whether the table has a column of reasons.
+Table table_of(const v1::ListJobsResponse& jobs, bool wide, bool reasons) {
   const bool owners = wide || owners_differ(jobs);
   constexpr int kOneMetric = 20;  // the width of one metric: "val/accuracy 0.8439…"
   std::vector<Column> columns = {{.title = "NAME", .is_name = true},
                                  {"STATE"},
                                  {"DONE", true},
                                  {.title = "METRICS", .shortens = true, .shortest = kOneMetric},
-                                 {"AGE", true},
-                                 {.title = "REASON", .shortens = true}};
+                                 {"AGE", true}};
   if (wide) {
-    columns.insert(columns.end() - 1, {{"DEVICE"},
-                                       {"DATASET"},
-                                       {.title = "LABELS", .shortens = true},
-                                       {"PRIORITY", true},
-                                       {"ATTEMPT", true}});
+    columns.insert(columns.end(), {{"DEVICE"},
+                                   {"DATASET"},
+                                   {.title = "LABELS", .shortens = true},
+                                   {"PRIORITY", true},
+                                   {"ATTEMPT", true}});
   }
+  if (reasons) columns.push_back({.title = "REASON", .shortens = true});
   if (owners) columns.insert(columns.begin() + 1, {"OWNER"});
   Table table(columns);
   for (const v1::Job& job : jobs.jobs()) {
-    std::string why = job.message().empty() ? job.reason() : job.message();
-    const bool runs_well = job.state() == v1::RUNNING && job.reason() != "STORAGE_FULL";
-    if (job.state() == v1::SUCCEEDED || runs_well) why.clear();
-    if (job.cancel_requested() && !client::is_terminal(job.state())) why = "cancel requested";
     std::vector<Cell> cells = {std::string(client::short_name(job.name())),
                                Cell(state_name(job.state()), state_style(job.state())),
                                progress_summary(job),
                                metric_summary(job.progress().metrics(), job.progress().baselines()),
-                               age_of(job.create_time()),
-                               why};
+                               age_of(job.create_time())};
     if (wide) {
-      cells.insert(cells.end() - 1,
+      cells.insert(cells.end(),
                    {devices_text(job.device(), job.devices()),
                     std::string(client::short_name(job.spec().dataset().name())), labels_text(job),
                     std::to_string(job.priority()), std::to_string(job.attempt())});
     }
     if (owners) cells.insert(cells.begin() + 1, owner_text(job));
+    if (reasons) cells.emplace_back(reason_of(job));
     table.add(std::move(cells));
   }
-  return table.render(out);
+  return table;
+}
+
+/// Shows reasons in a column if the terminal is wide enough, else once each below the table.
+std::string render(const v1::ListJobsResponse& jobs, bool wide, const Terminal& out) {
+  const Table whole = table_of(jobs, wide, true);
+  const int width = out.line_width();
+  if (width <= 0 || whole.natural_width() <= width) return whole.render(out);
+  ReasonNotes notes;
+  for (const v1::Job& job : jobs.jobs()) {
+    notes.add(std::string(client::short_name(job.name())), reason_of(job));
+  }
+  const std::string below = notes.empty() ? "" : "\n" + notes.render(width);
+  return table_of(jobs, wide, false).render(out) + below;
 }
 
 /// Reads the arrays; the list shows one line for each array in place of its members.
@@ -112,6 +132,18 @@ Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit
   } while (!request.page_token().empty() && all.arrays_size() < limit);
   all.set_next_page_token(request.page_token());
   return all;
+}
+
+/// Reads the jobs that hold devices, which a terminal shows first: otherwise any number of waiting
+/// jobs, which are newer, would push them off the screen.
+Result<v1::ListJobsResponse> read_active(client::Client& server, v1::ListJobsRequest request,
+                                         int64_t limit) {
+  request.add_states(v1::STARTING);
+  request.add_states(v1::RUNNING);
+  request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, kPageMax)));
+  ASSIGN_OR_RETURN(v1::ListJobsResponse active, server.call(client::rpc::kListJobs, request));
+  active.clear_next_page_token();
+  return active;
 }
 
 Result<int> run_list(Session& session, const ListOptions& options) {
@@ -140,11 +172,17 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   const bool only_names = session.format() == Format::kName;
   v1::ListJobsResponse all;
   std::vector<std::string> names;
+  if (session.out().is_terminal() && !session.machine() && request.states().empty()) {
+    ASSIGN_OR_RETURN(all, read_active(*server, request, limit));
+    for (const v1::Job& job : all.jobs()) names.push_back(job.name());
+  }
+  const std::set<std::string> active(names.begin(), names.end());
   do {
     const int64_t wanted = limit - std::ssize(names);
     request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
     ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->call(client::rpc::kListJobs, request));
     for (v1::Job& job : *page.mutable_jobs()) {
+      if (active.contains(job.name())) continue;
       names.push_back(job.name());
       if (!only_names) *all.add_jobs() = std::move(job);  // names need a hundredth of the memory
     }

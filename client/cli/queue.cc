@@ -7,6 +7,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/list_limit.h"
+#include "client/cli/reason_notes.h"
 #include "client/cli/time_range.h"
 #include "client/lib/names.h"
 
@@ -21,7 +22,12 @@ struct QueueOptions {
   ListLimit limit;
 };
 
-std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal& out) {
+std::string reason_of(const v1::QueuedJob& job) {
+  return job.message().empty() ? "the next scheduling pass" : job.message();
+}
+
+/// `reasons`: whether the table has a column of reasons.
+Table table_of(const v1::ListQueueResponse& queue, bool wide, bool reasons) {
   const bool owners = wide || std::ranges::any_of(queue.jobs(), [&](const v1::QueuedJob& job) {
                         return job.owner() != queue.jobs(0).owner();
                       });
@@ -30,8 +36,8 @@ std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal
                                  {"PRIORITY", true},
                                  {.title = "STARTS", .shortens = true},
                                  {.title = "ENDS", .shortens = true},
-                                 {"DEVICE"},
-                                 {.title = "WAITS FOR", .shortens = true}};
+                                 {"DEVICE"}};
+  if (reasons) columns.push_back({.title = "WAITS FOR", .shortens = true});
   if (owners) columns.insert(columns.begin() + 2, {"OWNER"});
   Table table(std::move(columns));
   const int64_t now_s = std::time(nullptr);
@@ -41,12 +47,24 @@ std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal
                                std::to_string(job.priority()),
                                job.has_start() ? when(job.start(), now_s) : "",
                                job.has_end() ? when(job.end(), now_s) : "",
-                               std::string(client::short_name(job.device())),
-                               job.message().empty() ? "the next scheduling pass" : job.message()};
+                               std::string(client::short_name(job.device()))};
+    if (reasons) cells.emplace_back(reason_of(job));
     if (owners) cells.insert(cells.begin() + 2, job.owner());
     table.add(std::move(cells));
   }
-  return table.render(out);
+  return table;
+}
+
+/// Shows reasons in a column if the terminal is wide enough, else once each below the table.
+std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal& out) {
+  const Table whole = table_of(queue, wide, true);
+  const int width = out.line_width();
+  if (width <= 0 || whole.natural_width() <= width) return whole.render(out);
+  ReasonNotes notes;
+  for (const v1::QueuedJob& job : queue.jobs()) {
+    notes.add(std::string(client::short_name(job.name())), reason_of(job));
+  }
+  return table_of(queue, wide, false).render(out) + "\n" + notes.render(width);
 }
 
 Result<int> run_queue(Session& session, const QueueOptions& options) {

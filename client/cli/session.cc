@@ -168,7 +168,7 @@ void Session::show(const google::protobuf::Message& message,
 void Session::hint(std::string_view text) {
   if (!err_.is_terminal()) return;
   const bool is_one_line = text.find('\n') == std::string_view::npos;
-  err_.line(err_.styled(Style::kDim, wrapped(text, is_one_line ? err_.width() : 0)));
+  err_.write(err_.styled(Style::kDim, wrapped(text, is_one_line ? err_.width() : 0)) + "\n");
 }
 
 Progress Session::progress(const std::string& title, Terminal& terminal) const {
@@ -188,7 +188,7 @@ Progress Session::progress(const std::string& title, Terminal& terminal) const {
 int report_error(const Error& error, Terminal& err, Format format, bool verbose) {
   const int code = client::exit_code_of(error);
   if (format == Format::kJson || format == Format::kJsonl || format == Format::kYaml) {
-    err.line(error_json(error));
+    err.write(error_json(error) + "\n");
     return code;
   }
   err.line(err.styled(Style::kBad, "trainyard:") + " " + safe_text(error.message) + " [" +

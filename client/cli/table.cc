@@ -88,6 +88,8 @@ std::vector<int> Table::column_widths(int width) const {
   return widths;
 }
 
+int Table::natural_width() const { return line_width(natural_widths()); }
+
 int Table::least_width() const { return line_width(column_widths(1)); }
 
 std::string Table::render(bool colour, int width, bool utf8) const {

@@ -39,6 +39,8 @@ class Table {
   std::string render(const Terminal& out) const;
   /// Renders for a terminal of `width` columns; 0: unlimited.
   std::string render(bool colour, int width, bool utf8 = false) const;
+  /// Returns the number of columns that render() uses without a limit.
+  int natural_width() const;
   /// Returns the number of columns that render() uses at least.
   int least_width() const;
 

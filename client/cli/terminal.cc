@@ -67,7 +67,9 @@ bool wants_colour(bool is_terminal, bool no_colour_flag, const client::Environme
 }
 
 Terminal::Terminal(std::FILE* file, bool no_colour_flag, const client::Environment& env)
-    : file_(file), is_terminal_(::isatty(::fileno(file)) == 1 && env("TERM") != "dumb") {
+    : file_(file),
+      is_terminal_(::isatty(::fileno(file)) == 1 && env("TERM") != "dumb"),
+      wraps_(is_terminal_ && file == stderr) {
   colour_ = wants_colour(is_terminal_, no_colour_flag, env);
   std::string locale = env("LC_ALL");
   if (locale.empty()) locale = env("LC_CTYPE");
@@ -94,7 +96,9 @@ std::string Terminal::styled(Style style, std::string_view text) const {
 bool Terminal::write(std::string_view text) {
   return std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0;
 }
-bool Terminal::line(std::string_view text) { return write(std::string(text) + "\n"); }
+bool Terminal::line(std::string_view text) {
+  return write((wraps_ ? wrapped_lines(text, width()) : std::string(text)) + "\n");
+}
 
 std::string safe_text(std::string_view text) {
   std::string out;
@@ -142,9 +146,24 @@ std::string wrapped(std::string_view text, int width, int indent, int used) {
   return out;
 }
 
+std::string wrapped_lines(std::string_view text, int width) {
+  std::string out;
+  while (true) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    out += wrapped(text.substr(0, end), width);
+    if (end == text.size()) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
+  }
+}
+
 int display_width(std::string_view text) {
   int width = 0;
   for (size_t i = 0; i < text.size();) {
+    if (text[i] == '\x1b') {
+      i = std::min(text.find('m', i), text.size() - 1) + 1;
+      continue;
+    }
     const CodePoint c = decode(text, i);
     const bool combining = c.value >= 0x300 && c.value < 0x370;
     const bool wide =

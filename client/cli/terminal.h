@@ -33,11 +33,13 @@ class Terminal {
 
   /// Writes and flushes immediately; returns false if the reader has closed the stream.
   bool write(std::string_view text);
+  /// Writes lines; on a terminal those of stderr, which are sentences, are wrapped at spaces.
   bool line(std::string_view text);
 
  private:
   std::FILE* file_;
   bool is_terminal_;
+  bool wraps_;
   bool colour_;
   bool utf8_;
 };
@@ -51,8 +53,10 @@ std::string safe_text(std::string_view text);
 /// indented by `indent` spaces; the first line already has `used` columns. Returns the text
 /// unchanged if fewer than 20 columns would remain.
 std::string wrapped(std::string_view text, int width, int indent = 0, int used = 0);
-/// Returns the approximate width of UTF-8 text in columns: counts code points, combining marks as 0
-/// and wide ones as 2.
+/// Wraps each line of the text.
+std::string wrapped_lines(std::string_view text, int width);
+/// Returns the approximate width of UTF-8 text in columns: counts code points, combining marks and
+/// the escape sequences of paint() as 0 and wide ones as 2.
 int display_width(std::string_view text);
 
 }  // namespace trainyard::cli

@@ -64,6 +64,9 @@ TEST(Table, FieldsWrapIfLinesAreTooShort) {
       "job:      a\n"
       "warning:  one two three four five\n"
       "          six seven\n");
+  EXPECT_EQ(wrapped_lines("one two three four five six\nseven", 20),
+            "one two three four\nfive six\nseven");
+  EXPECT_EQ(display_width("\x1b[31mred\x1b[0m"), 3) << "colors have no width";
   EXPECT_EQ(wrapped("  a word-that-is-longer-than-the-line-itself b", 24),
             "  a\nword-that-is-longer-than-the-line-itself\nb");
 }
