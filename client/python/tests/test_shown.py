@@ -132,3 +132,20 @@ def test_progress_in_a_notebook_is_one_view_that_changes(client, best, monkeypat
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
     client.wait(best, show=True)
     assert len(shown) > 2 and shown[-1] == client.view(best)._repr_html_()
+
+
+def test_predictions_are_printed_as_a_table():
+    classes = trainyard.Predictions(True, ("cat", "dog"), ("dog",) * 12, ((0.25, 0.75),) * 12, ())
+    lines = str(classes).splitlines()
+    assert lines[:2] == ["row  prediction  probability", "0    dog         75.0%"] and len(lines) == 12
+    assert lines[-1] == "and 2 more rows; to_frame() has all"
+    numbers = trainyard.Predictions(False, (), (), (), (1.5, 2.25))
+    assert str(numbers).splitlines() == ["row  prediction", "0    1.5", "1    2.25"]
+    assert "<td>1.5</td>" in numbers._repr_html_() and "<td>dog</td>" in classes._repr_html_()
+    assert str(trainyard.Predictions(False, (), (), (), ())) == "no predictions"
+
+
+def test_metrics_without_pandas_names_the_call_that_needs_none(client, best, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"pip install pandas; metric_series\(\)"):
+        client.metrics(best)

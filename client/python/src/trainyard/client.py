@@ -306,7 +306,11 @@ class Client(ArrayCalls, TableCalls, TextCalls):
     def metrics(self, job: str | v1.Job) -> pd.DataFrame:
         """Returns all metrics so far: one row per step, one column per series, NaN where a step has no value. Needs
         pandas; `metric_series` does not."""
-        import pandas as pd
+        try:
+            import pandas as pd
+        except ModuleNotFoundError as missing:
+            raise ImportError("metrics() returns a DataFrame and needs pandas: pip install pandas; metric_series() returns "
+                              "dicts and does not") from missing
 
         frame = pd.DataFrame({key: pd.Series(points, dtype="float64")
                               for key, points in sorted(self.metric_series(job).items())})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import io
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trainyard import v1
+from trainyard._shown import short_number
 from trainyard.data import frame_to_csv, images_to_idx, table_to_csv, values_to_csv
 from trainyard.errors import InvalidArgumentError, NotFoundError
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 REQUEST_BYTES_MAX = 3 << 20
 REQUEST_IMAGES_MAX = 4096
+_ROWS_SHOWN = 10  # of a printed table
 
 Rows: TypeAlias = ("np.ndarray[Any, Any] | pd.DataFrame | Sequence[str] | Sequence[Sequence[object]] | "
                    "Sequence[Mapping[str, object]] | Mapping[str, Sequence[object]] | Sequence[Path] | Sequence[bytes] | "
@@ -55,6 +59,33 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.labels) if self.classification else len(self.values)
+
+    def rows(self) -> Iterator[dict[str, str]]:
+        """Yields each row as texts: `prediction`, and of a classification `probability` of the predicted class."""
+        for i in range(len(self)):
+            if not self.classification:
+                yield {"row": str(i), "prediction": short_number(self.values[i])}
+                continue
+            yield {"row": str(i), "prediction": self.labels[i], "probability": f"{max(self.probabilities[i]):.1%}"}
+
+    def __str__(self) -> str:
+        """Returns a table of the first rows."""
+        shown = list(itertools.islice(self.rows(), _ROWS_SHOWN))
+        if not shown:
+            return "no predictions"
+        table = [list(shown[0]), *(list(row.values()) for row in shown)]
+        widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in table]
+        more = len(self) - len(shown)
+        return "\n".join([*lines, *([f"and {more} more rows; to_frame() has all"] if more else [])])
+
+    def _repr_html_(self) -> str:
+        shown = list(itertools.islice(self.rows(), _ROWS_SHOWN))
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in (shown[0] if shown else ()))
+        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row.values()) + "</tr>" for row in shown)
+        more = len(self) - len(shown)
+        return (f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+                + (f"<div>and {more} more rows; to_frame() has all</div>" if more else ""))
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """Returns the probabilities [N, K] of a classification, or the values [N] of a regression. Needs NumPy."""
