@@ -20,8 +20,8 @@ constexpr client::Rpc<v1::ResumeArrayRequest, v1::JobArray> kResumeArray{
 constexpr client::Rpc<v1::DeleteArrayRequest, google::protobuf::Empty> kDeleteArray{
     "JobService/DeleteArray", client::Repeat::kNever, client::kArrayMs};
 
-constexpr int64_t kOnScreen = 50;
-constexpr int64_t kPageMax = 1000;
+constexpr int64_t kArraysOnScreen = 50;
+constexpr int64_t kArraysPerPage = 1000;
 
 using Names = std::vector<std::string>;
 using Change = Result<v1::JobArray> (*)(client::Client& server, const std::string& name);
@@ -40,7 +40,7 @@ Result<int> run_list(Session& session, const ListLimit& shown) {
   v1::ListArraysResponse all;
   do {
     request.set_page_size(
-        static_cast<int32_t>(std::min<int64_t>(limit - all.arrays_size(), kPageMax)));
+        static_cast<int32_t>(std::min<int64_t>(limit - all.arrays_size(), kArraysPerPage)));
     ASSIGN_OR_RETURN(v1::ListArraysResponse page, server->call(client::rpc::kListArrays, request));
     for (v1::JobArray& array : *page.mutable_arrays()) *all.add_arrays() = std::move(array);
     request.set_page_token(page.next_page_token());
@@ -124,7 +124,7 @@ Command get_command_of_arrays() {
           "val/mae, val/loss or another\nmetric; without metrics, by number.",
           [o](OptionSet& options) {
             options.positional("ARRAY", o->name, "the array's name");
-            o->limit.add_option(options, "members", kOnScreen);
+            o->limit.add_option(options, "members", kArraysOnScreen);
           },
           [o](Session& session) -> Result<int> {
             ASSIGN_OR_RETURN(const int64_t limit, o->limit.count(session));
@@ -143,7 +143,7 @@ std::vector<Command> array_commands() {
            "List arrays of jobs, newest first, and the states of their members",
            {"trainyard array list", "trainyard array list -o name"},
            "",
-           [limit](OptionSet& options) { limit->add_option(options, "arrays", kOnScreen); },
+           [limit](OptionSet& options) { limit->add_option(options, "arrays", kArraysOnScreen); },
            [limit](Session& session) { return run_list(session, *limit); }},
           get_command_of_arrays(),
           steering("pause", "Take all jobs of arrays off their devices until they are resumed",
@@ -151,7 +151,8 @@ std::vector<Command> array_commands() {
                    "As 'trainyard pause' for each member that has not ended.",
                    &change_by<kPauseArray>, "a running job pauses once its checkpoint is written"),
           steering("resume", "Put the paused jobs of arrays back into the queue",
-                   {"trainyard array resume sweep"}, "", &change_by<kResumeArray>, "paused jobs are back in the queue"),
+                   {"trainyard array resume sweep"}, "", &change_by<kResumeArray>,
+                   "paused jobs are back in the queue"),
           steering("cancel", "Cancel all jobs of arrays; safe to repeat",
                    {"trainyard array cancel sweep"},
                    "As 'trainyard cancel' for each member that has not ended.",

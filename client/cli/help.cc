@@ -12,7 +12,7 @@ namespace trainyard::cli {
 namespace {
 
 constexpr int kWidthMax = 100;  // longer lines are hard to read
-constexpr int kIndent = 2;
+constexpr int kHelpIndent = 2;
 
 struct Group {
   std::string_view heading;
@@ -90,10 +90,10 @@ std::string option_lines(const OptionSet& options, size_t begin, size_t end, int
   std::vector<std::pair<std::string, std::string>> rows;
   for (size_t i = begin; i < end; ++i) {
     const OptionRow& row = options.rows()[i];
-    std::string left(kIndent, ' ');
+    std::string left(kHelpIndent, ' ');
     for (size_t n = 0; n < row.names.size(); ++n) left += (n > 0 ? ", " : "") + row.names[n];
     if (!row.value.empty()) left += " " + row.value;
-    column = std::max(column, std::min(kColumnMax, left.size() + kIndent));
+    column = std::max(column, std::min(kColumnMax, left.size() + kHelpIndent));
     rows.emplace_back(left, row.help);
   }
   return terms(rows, column, width);
@@ -101,7 +101,8 @@ std::string option_lines(const OptionSet& options, size_t begin, size_t end, int
 
 std::string command_rows(const std::vector<const Command*>& list, size_t column, int width) {
   std::vector<std::pair<std::string, std::string>> rows;
-  for (const Command* c : list) rows.emplace_back(std::string(kIndent, ' ') + c->name, c->summary);
+  for (const Command* c : list)
+    rows.emplace_back(std::string(kHelpIndent, ' ') + c->name, c->summary);
   return terms(rows, column, width);
 }
 
@@ -158,7 +159,7 @@ std::string group_help(const std::string& group, int width) {
   for (const Command& c : commands()) {
     if (!c.name.starts_with(group + " ")) continue;
     list.push_back(&c);
-    column = std::max(column, c.name.size() + 2 * kIndent);
+    column = std::max(column, c.name.size() + 2 * kHelpIndent);
   }
   return "Commands:\n" + command_rows(list, column, width) + "\n'trainyard " + group +
          " COMMAND --help' describes a command.\n";
@@ -175,7 +176,7 @@ std::string general_help(int width) {
       "  trainyard predict iris --csv new.csv   use the trained model\n"
       "  trainyard local run iris.yaml          train here, without a server\n";
   size_t column = 0;
-  for (const Command& c : commands()) column = std::max(column, c.name.size() + 2 * kIndent);
+  for (const Command& c : commands()) column = std::max(column, c.name.size() + 2 * kHelpIndent);
   std::vector<const Command*> others;
   for (const Command& c : commands()) {
     if (!std::ranges::any_of(groups(), [&](const Group& g) { return belongs(c, g); })) {
@@ -191,11 +192,13 @@ std::string general_help(int width) {
     out += "\n" + std::string(group.heading) + ":\n" + command_rows(list, column, width);
   }
   if (!others.empty()) out += "\nOthers:\n" + command_rows(others, column, width);
-  out += "\n" + wrapped("'trainyard COMMAND --help' describes a command, 'trainyard help options' "
-                        "the options of every command. --server, TRAINYARD_SERVER or the "
-                        "configuration file name the server; without them, a daemon on this "
-                        "machine is used.",
-                        width) +
+  out += "\n" +
+         wrapped(
+             "'trainyard COMMAND --help' describes a command, 'trainyard help options' "
+             "the options of every command. --server, TRAINYARD_SERVER or the "
+             "configuration file name the server; without them, a daemon on this "
+             "machine is used.",
+             width) +
          "\n";
   const std::string docs = docs_line();
   return docs.empty() ? out : out + wrapped(docs, width) + "\n";

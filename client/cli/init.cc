@@ -54,7 +54,7 @@ std::string name_of(const fs::path& file) {
   return name.empty() ? resource_id_of("data-" + stem, kArrayIdCharsMax) : name;
 }
 
-std::string job_name(const InitOptions& o, const fs::path& file) {
+std::string draft_name(const InitOptions& o, const fs::path& file) {
   return o.name.empty() ? name_of(file) : o.name;
 }
 
@@ -159,7 +159,7 @@ Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path
   const std::string words =
       model.model.title + ", " + grouped(model.model.parameter_count()) + " parameters";
   const std::string text = init::fine_tune_yaml(
-      draft, {o.data, o.model, file, job_name(o, file), name_of(default_file(o.data)), words});
+      draft, {o.data, o.model, file, draft_name(o, file), name_of(default_file(o.data)), words});
   if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
   if (session.format() == Format::kName) {
     session.out().line(file.string());
@@ -201,7 +201,7 @@ Result<int> run_init(Session& session, const InitOptions& o) {
   ASSIGN_OR_RETURN(const JobDraft draft,
                    init::draft_job(o.data, {.target = o.target, .scratch = scratch.path()}));
   const std::string text =
-      init::job_yaml(draft, {o.data, file, job_name(o, file), name_of(default_file(o.data))});
+      init::job_yaml(draft, {o.data, file, draft_name(o, file), name_of(default_file(o.data))});
   if (Status s = write_job_file(file, text); !s.ok()) return std::move(s).error();
   if (session.format() == Format::kName) {
     session.out().line(file.string());

@@ -15,7 +15,7 @@ namespace trainyard::cli {
 namespace {
 
 constexpr int64_t kPageMax = 1000;
-constexpr int64_t kOnScreen = 50;
+constexpr int64_t kJobsOnScreen = 50;
 constexpr const char* kMe = "me";
 
 struct ListOptions {
@@ -231,7 +231,7 @@ Command list_command() {
             options.texts("--label", "KEY=VALUE", o->labels,
                           "only jobs with this label; several times: with all of them");
             options.flag("--members", o->members, "also the members of arrays");
-            o->limit.add_option(options, "jobs", kOnScreen);
+            o->limit.add_option(options, "jobs", kJobsOnScreen);
           },
           [o](Session& session) { return run_list(session, *o); }};
 }

@@ -14,8 +14,8 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr int64_t kOnScreen = 100;
-constexpr int64_t kShownMax = 1000;  // the server computes the starts of that many
+constexpr int64_t kQueueOnScreen = 100;
+constexpr int64_t kQueueShownMax = 1000;  // the server computes the starts of that many
 
 struct QueueOptions {
   std::string job;
@@ -70,7 +70,7 @@ std::string render(const v1::ListQueueResponse& queue, bool wide, const Terminal
 Result<int> run_queue(Session& session, const QueueOptions& options) {
   ASSIGN_OR_RETURN(const int64_t limit, options.limit.count(session));
   v1::ListQueueRequest request;
-  request.set_page_size(static_cast<int32_t>(std::min(limit, kShownMax)));
+  request.set_page_size(static_cast<int32_t>(std::min(limit, kQueueShownMax)));
   if (!options.job.empty()) {
     ASSIGN_OR_RETURN(*request.mutable_name(), client::full_name("jobs", options.job));
   }
@@ -95,7 +95,7 @@ Result<int> run_queue(Session& session, const QueueOptions& options) {
   } else if (options.job.empty() && queue.waiting() > queue.jobs_size()) {
     const std::string some = "the first " + grouped(queue.jobs_size()) + " of " +
                              grouped(queue.waiting()) + " waiting jobs";
-    if (limit < kShownMax) {
+    if (limit < kQueueShownMax) {
       session.hint(some + "; raise --limit to see more.");
     } else {
       session.err().line(some + "; 'trainyard list --state queued' lists all");
@@ -115,7 +115,7 @@ Command queue_command() {
           "",
           [o](OptionSet& options) {
             options.positional("JOB", o->job, "only this job", false);
-            o->limit.add_option(options, "jobs (of at most 1000)", kOnScreen);
+            o->limit.add_option(options, "jobs (of at most 1000)", kQueueOnScreen);
           },
           [o](Session& session) { return run_queue(session, *o); }};
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "client/cli/command.h"
+#include "client/cli/help.h"
 
 namespace trainyard::cli {
 namespace {
@@ -175,12 +176,12 @@ TEST(UploadFlags, HelpIsGroupedAndSaysWhatFormatsAnOptionIsFor) {
   command->options(options);
   GlobalOptions global;
   add_global_options(options, global);
-  const std::string help = command_help(*command, options);
+  const std::string help = command_help(*command, options, 200);
   for (const char* line :
        {"\nWithout a spec file, the data is one of:\n  --csv FILE", "\n  --libsvm FILE",
         "\nHow the data is read [formats with the option]:\n",
         "what the target is: class or numeric [csv, ", "\n  --no-header",
-        "the column to predict [csv, jsonl]\n", "\nOptions of every command:\n"}) {
+        "the column to predict [csv, jsonl]\n", "\nEvery command also has -o, --server"}) {
     EXPECT_NE(help.find(line), std::string::npos) << line << " is not in\n" << help;
   }
 }
