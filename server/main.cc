@@ -26,6 +26,7 @@
 #include <functional>
 #include <list>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -52,21 +53,39 @@ std::string term_of(const CLI::Option& option) {
   return names + (option.get_expected_max() > 0 ? " VALUE" : "");
 }
 
+/// Returns a text in lines of at most 80 columns.
+std::string folded(const std::string& text, size_t indentation = 0) {
+  const size_t columns = 80 - indentation;
+  const std::string indent(indentation, ' ');
+  std::string out, line;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (!line.empty() && line.size() + 1 + word.size() > columns) {
+      out += indent + line + "\n";
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return out + indent + line + "\n";
+}
+
 /// Returns the text of --help: what CLI11 prints has its own words for types and conditions.
 std::string help_of(const CLI::App& app) {
-  std::string out = app.get_description() +
-                    "\n\nUsage: trainyardd [options]\n\nEach setting is also a key of the "
-                    "configuration file, with underscores in place of dashes.\n\nOptions:\n";
+  std::string out = folded(app.get_description()) + "\nUsage: trainyardd [options]\n\n" +
+                    folded(
+                        "Each setting is also a key of the configuration file, with "
+                        "underscores in place of dashes.") +
+                    "\nOptions:\n";
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_group().empty()) continue;
-    out += "  " + term_of(*option) + "\n      " + option->get_description() + "\n";
+    out += "  " + term_of(*option) + "\n" + folded(option->get_description(), 6);
   }
   return out;
 }
 
 Error usage_error(std::string message) {
-  return make_error(ErrorCode::kInvalidArgument, "USAGE",
-                    std::move(message) + "; 'trainyardd --help' lists the options");
+  if (!message.ends_with('?')) message += "; 'trainyardd --help' lists the options";
+  return make_error(ErrorCode::kInvalidArgument, "USAGE", std::move(message));
 }
 
 /// Returns what is wrong with the command line in this program's words.

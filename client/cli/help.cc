@@ -99,10 +99,12 @@ std::string option_lines(const OptionSet& options, size_t begin, size_t end, int
   return terms(rows, column, width);
 }
 
-std::string command_rows(const std::vector<const Command*>& list, size_t column, int width) {
+std::string command_rows(const std::vector<const Command*>& list, size_t column, int width,
+                         const std::string& prefix = "") {
   std::vector<std::pair<std::string, std::string>> rows;
-  for (const Command* c : list)
-    rows.emplace_back(std::string(kHelpIndent, ' ') + c->name, c->summary);
+  for (const Command* c : list) {
+    rows.emplace_back(std::string(kHelpIndent, ' ') + prefix + c->name, c->summary);
+  }
   return terms(rows, column, width);
 }
 
@@ -161,8 +163,9 @@ std::string group_help(const std::string& group, int width) {
     list.push_back(&c);
     column = std::max(column, c.name.size() + 2 * kHelpIndent);
   }
-  return "Commands:\n" + command_rows(list, column, width) + "\n'trainyard " + group +
-         " COMMAND --help' describes a command.\n";
+  const std::string program = "trainyard ";
+  return "Commands:\n" + command_rows(list, column + program.size(), width, program) +
+         "\n'trainyard " + group + " COMMAND --help' describes a command.\n";
 }
 
 std::string general_help(int width) {

@@ -8,24 +8,25 @@ Result<int> run_status(Session& session) {
   ASSIGN_OR_RETURN(client::Client * server, session.client());
   ASSIGN_OR_RETURN(const v1::ServerInfo info,
                    server->call(client::rpc::kGetServerInfo, v1::GetServerInfoRequest()));
-  session.show(
-      info,
-      [&] {
-        const std::string state = info.draining() ? "stopping" : "running";
-        std::string out =
-            render_fields({{"server", server->connection().server},
-                           {"state", Cell(state, info.draining() ? Style::kNotice : Style::kGood)},
-                           {"version", info.version()},
-                           {"up since", local_time(info.start_time())},
-                           {"jobs running", grouped(info.jobs_running())},
-                           {"jobs queued", grouped(info.jobs_queued())}},
-                          session.out().colour());
-        for (const std::string& warning : info.warnings()) {
-          out += session.out().styled(Style::kNotice, "warning:") + " " + safe_text(warning) + "\n";
-        }
-        return out;
-      },
-      {info.version()});
+  session.show(info,
+               [&] {
+                 const std::string state = info.draining() ? "stopping" : "running";
+                 std::string out = render_fields(
+                     {{"server", server->connection().server},
+                      {"state", Cell(state, info.draining() ? Style::kNotice : Style::kGood)},
+                      {"version", info.version()},
+                      {"up since", local_time(info.start_time())},
+                      {"jobs running", grouped(info.jobs_running())},
+                      {"jobs queued", grouped(info.jobs_queued())}},
+                     session.out().colour());
+                 for (const std::string& warning : info.warnings()) {
+                   const std::string label = session.out().styled(Style::kNotice, "warning:") + " ";
+                   out +=
+                       wrapped_lines(label + safe_text(warning), session.out().line_width()) + "\n";
+                 }
+                 return out;
+               },
+               {info.version()});
   return static_cast<int>(client::kExitOk);
 }
 

@@ -221,7 +221,7 @@ class LowDisk(DaemonTest):
     def test_a_full_disk_refuses_new_work_and_warns_the_operator(self):
         done = self.daemon.cli("submit", digits_spec(self.folder, "no-room"), check=False)
         self.assert_refused(done, 6, "DISK_LOW", "free", "58.6 TiB")
-        self.assertIn("disk_free_bytes_min", self.daemon.cli("daemon", "status").stdout)
+        self.assertIn("disk_free_bytes_min", self.daemon.cli("server", "status").stdout)
         self.assertEqual(self.daemon.log().count("event=disk_low"), 1)
         self.assertEqual(self.daemon.cli("list").returncode, 0)
         self.daemon.cli("server", "backup", self.folder / "low.tar")

@@ -53,7 +53,8 @@ class Manners(DaemonTest):
             done = run_daemon(*arguments)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(words, done.stderr)
-            self.assertIn("'trainyardd --help' lists the options [USAGE]", done.stderr)
+            self.assertRegex(done.stderr, r"(\?|; 'trainyardd --help' lists the options) \[USAGE\]\s*$")
+        self.assertLessEqual(max(map(len, help_text.splitlines())), 80)
 
     def test_a_second_signal_ends_the_daemon_at_once(self):
         daemon = Daemon(self.folder / "signalled").start()

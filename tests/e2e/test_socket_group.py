@@ -40,7 +40,7 @@ class SocketGroup(unittest.TestCase):
                               cwd="/", timeout=120)
 
     def test_members_of_the_group_find_and_use_the_socket(self):
-        done = self.as_user([BIN / "trainyard", "daemon", "status"], self.group.gr_gid)
+        done = self.as_user([BIN / "trainyard", "server", "status"], self.group.gr_gid)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn(str(self.socket), done.stdout)
 

@@ -57,15 +57,17 @@ class Terminal(DaemonTest):
                         ["help", "submit"], ["help", "options"], ["get", "nobody"], ["server", "status"],
                         ["submit", "no-such-file.yaml"], ["cancel"], ["model", "get", "Not_A_Name"]):
             for line in self.shown(*command):
+                if re.match(r"  \S.*trainyard ", line) or line.startswith("  trainyard "):
+                    continue  # an example, which people copy
                 self.assertLessEqual(len(line), COLUMNS, f"{command}: {line}")
 
     def test_what_runs_is_first_and_a_shared_reason_is_shown_once(self):
         lines = self.shown("list")
         self.assertTrue(lines[1].startswith("first-of-all"), lines[:4])
-        text = "\n".join(lines)
-        self.assertEqual(text.count("first-of-all"), text.count("RUNNING") + text.count("held by first-of-all"), text)
-        self.assertEqual(text.count("behind waiting-0"), 1, text)
-        self.assertRegex(" ".join(text.split()), r"waiting-\d+, waiting-\d+, waiting-\d+ and \d+ more: Waits for the CPU behind waiting-0")
+        text = " ".join(" ".join(lines).split())
+        self.assertEqual(text.count("first-of-all RUNNING"), 1, text)
+        self.assertEqual(text.count("Waits for the CPU behind waiting-0"), 1, text)
+        self.assertRegex(text, r"waiting-\d+, waiting-\d+, waiting-\d+ and \d+ more: Waits for the CPU behind waiting-0")
         self.assertIn("There are more; raise --limit to see them.", text)
 
     def test_sentences_break_between_words(self):
