@@ -52,7 +52,7 @@ class Tutorial(DaemonTest):
         self.assertIn("the tutorial needs a server", done.stderr)
 
     def test_init_of_the_one_file_client_recommends_what_it_can_do(self):
-        (self.scratch / "t.csv").write_text("a,b\n" + "".join(f"{i},{'xy'[i % 2]}\n" for i in range(60)))
+        (self.scratch / "t.csv").write_text("a,b\n" + "".join(f"{i * 7 % 13},{'xy'[i * i % 3 % 2]}\n" for i in range(60)))
         done = self.alone("init", "t.csv")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("trainyard submit t.yaml", done.stdout)
