@@ -13,8 +13,8 @@ namespace trainyard::cli {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kMargin = 0.04;         // of the y axis, above and below the curves
-constexpr double kStartShareMax = 0.5;   // of the y axis, for all but the first steps
+constexpr double kMargin = 0.04;        // of the y axis, above and below the curves
+constexpr double kStartShareMax = 0.5;  // of the y axis, for all but the first steps
 
 /// Returns how many points of a curve belong to its first steps; none for a short curve.
 size_t start_length(const Curve& curve) {

@@ -25,9 +25,9 @@ struct ChartScales {
   Scale x, y;
   bool cuts_start = false;  // values of the first steps are above the chart
 };
-/// Returns the ranges of all values that can be shown, with a margin on the y axis. A range is never
-/// empty. If the first steps alone would take more than half of the y axis, as the loss of random
-/// weights may, they are cut off.
+/// Returns the ranges of all values that can be shown, with a margin on the y axis. A range is
+/// never empty. If the first steps alone would take more than half of the y axis, as the loss of
+/// random weights may, they are cut off.
 ChartScales scales_of(const Chart& chart);
 
 /// Follows the title of a chart that cuts off the first steps.

@@ -191,18 +191,16 @@ std::string render_clusters(const v1::ListDevicesResponse& list, const Terminal&
 std::string render_devices(const v1::ListDevicesResponse& list, const Terminal& out) {
   const int width = out.line_width();
   const auto table_of = [&](bool sentences) {
-    std::vector<Column> columns = {{"NAME"},
-                                   {"KIND"},
-                                   {.title = "MODEL", .shortens = width > 0, .shortest = 8},
-                                   {"HEALTH"},
-                                   {"MEMORY", true},
-                                   {"USED", true},
-                                   {.title = "BY OTHERS",
-                                    .right = true,
-                                    .shortens = width > 0,
-                                    .shortest = 9},
-                                   {.title = "LOAD", .shortens = width > 0, .shortest = 4},
-                                   {"SLOTS", true}};
+    std::vector<Column> columns = {
+        {"NAME"},
+        {"KIND"},
+        {.title = "MODEL", .shortens = width > 0, .shortest = 8},
+        {"HEALTH"},
+        {"MEMORY", true},
+        {"USED", true},
+        {.title = "BY OTHERS", .right = true, .shortens = width > 0, .shortest = 9},
+        {.title = "LOAD", .shortens = width > 0, .shortest = 4},
+        {"SLOTS", true}};
     if (sentences) columns.push_back({"JOBS"});
     Table table(std::move(columns));
     for (const v1::Device& d : list.devices()) {

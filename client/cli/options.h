@@ -26,7 +26,7 @@ struct OptionRow {
   bool positional = false;
   bool required = false;
   bool several = false;  // a positional that takes one or more arguments
-  std::string group;  // the heading in help; empty: "Options"
+  std::string group;     // the heading in help; empty: "Options"
 };
 
 class OptionSet {

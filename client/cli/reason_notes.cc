@@ -28,7 +28,8 @@ std::string ReasonNotes::render(int width) const {
     out += wrapped(safe_text(names + ": " + note.reason), width, /*indent=*/2) + "\n";
   }
   if (notes_.size() > kNotesMax) {
-    out += "and " + std::to_string(notes_.size() - kNotesMax) + " more reasons; 'trainyard explain "
+    out += "and " + std::to_string(notes_.size() - kNotesMax) +
+           " more reasons; 'trainyard explain "
            "JOB' shows a job's\n";
   }
   return out;

@@ -27,10 +27,15 @@ Setting path_setting(std::string name, std::string help, std::filesystem::path C
   return {name, std::move(help), false, assign};
 }
 
-Status assign_socket_group(Config& c, std::string_view text) {
-  if (text.empty()) return refuse("socket_group", text, "the name of a group");
-  c.socket_group = text;
-  return {};
+Setting socket_group_setting() {
+  auto assign = [](Config& c, std::string_view text) -> Status {
+    if (text.empty()) return refuse("socket_group", text, "the name of a group");
+    c.socket_group = text;
+    return {};
+  };
+  return {"socket_group",
+          "Group whose members may use the socket; default: none, only the daemon's user", false,
+          assign};
 }
 
 Setting int_setting(std::string name, std::string help, int Config::*member, int min, int max) {
@@ -207,9 +212,7 @@ const std::vector<Setting>& settings() {
       path_setting("state_dir", "Folder for all stored data, on a local disk", &Config::state_dir),
       path_setting("socket", "Unix socket to serve on; default STATE_DIR/trainyard.sock",
                    &Config::socket),
-      {"socket_group",
-       "Group whose members may use the socket; default: none, only the daemon's user", false,
-       assign_socket_group},
+      socket_group_setting(),
       {"listen", "Serve on TCP too: host:port. Addresses beyond loopback need TLS and a token",
        false, assign_listen},
       path_setting("tls_certificate", "Certificate chain (PEM) for the TCP listener",

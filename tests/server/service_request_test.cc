@@ -76,7 +76,7 @@ TEST(ServiceNames, ADatasetsNameMayEndInAVersion) {
   EXPECT_EQ(parse_dataset_id_or_name("d", "digits@999999999").value().version, 999'999'999);
   for (const char* text :
        {"digits@", "digits@0", "digits@02", "digits@-1", "digits@two", "digits@1@2",
-        "digits@1000000000", "digits@ 1", "@1", "d@1", "digits/@1",
+        "digits@1000000000", "digits@ 1", "@1", "D@1", "digits/@1",
         "projects/default/models/digits@1", "projects/default@1/datasets/digits"}) {
     const Result<DatasetRef> ref = parse_dataset_id_or_name("dataset.name", text);
     ASSERT_FALSE(ref.ok()) << text;
