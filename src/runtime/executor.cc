@@ -179,21 +179,38 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
                   t.name + ": " + std::to_string(bytes.size()) + " bytes written, it has " +
                       std::to_string(t.type.bytes()));
-  TRAINYARD_CHECK(!t.is_half() || t.role == Role::kParameter,
-                  t.name + " is computed, it cannot be written");
-  if (t.is_half()) return write_stored(id, narrow(t, bytes));
-  if (const auto copy = copies_.find(id); copy != copies_.end()) {
-    write_stored(copy->second, narrow(program().graph.tensor(copy->second), bytes));
-  }
-  if (!is_permuted(t)) return write_stored(id, bytes);
+  if (!is_permuted(t)) return write(id, bytes, 0);
   // Used by tests and tools only: a program's inputs and weights are row-major.
   std::vector<std::byte> permuted(bytes.size());
   permute(t.type.shape, size_of(t.type.dtype), true, bytes.data(), permuted.data());
   write_stored(id, permuted);
 }
 
-void Executor::write_stored(TensorId id, std::span<const std::byte> bytes) {
-  prepared_.backend_.copy_to_device(address(id), bytes.data(), std::ssize(bytes));
+void Executor::write(TensorId id, std::span<const std::byte> bytes, size_t offset) {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(!is_permuted(t) && offset + bytes.size() <= static_cast<size_t>(t.type.bytes()),
+                  t.name + ": a part of it that it does not have");
+  TRAINYARD_CHECK(!t.is_half() || t.role == Role::kParameter,
+                  t.name + " is computed, it cannot be written");
+  if (t.is_half()) return write_narrow(id, bytes, offset);
+  if (const auto copy = copies_.find(id); copy != copies_.end()) {
+    write_narrow(copy->second, bytes, offset);
+  }
+  write_stored(id, bytes, offset);
+}
+
+void Executor::write_stored(TensorId id, std::span<const std::byte> bytes, size_t offset) {
+  prepared_.backend_.copy_to_device(address(id) + offset, bytes.data(), std::ssize(bytes));
+}
+
+// Rounds a part at a time, so that the rounded numbers of a large tensor do not exist twice.
+void Executor::write_narrow(TensorId id, std::span<const std::byte> floats, size_t offset) {
+  constexpr size_t kPartBytes = size_t{1} << 20;
+  const TensorInfo& t = program().graph.tensor(id);
+  for (size_t at = 0; at < floats.size(); at += kPartBytes) {
+    const auto part = floats.subspan(at, std::min(kPartBytes, floats.size() - at));
+    write_stored(id, narrow(t, part), (offset + at) / 2);
+  }
 }
 
 void* Executor::place_to_write(TensorId id) const {
