@@ -2,6 +2,7 @@
 #include "src/plan/node_groups.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -120,11 +121,25 @@ PreparedProgram::PreparedProgram(Program program, Backend& backend)
                                   : backend.prepare(program_.graph, program_.graph.node(k)));
     }
   }
-  int64_t workspace_bytes = 0;
-  for (const auto& kernel : kernels_) {
-    if (kernel != nullptr) workspace_bytes = std::max(workspace_bytes, kernel->workspace_bytes());
+  lanes_ = lanes_of_kernels();
+  std::array<int64_t, 2> bytes{};  // by lane
+  for (size_t step = 0; step < kernels_.size(); ++step) {
+    if (kernels_[step] == nullptr) continue;
+    int64_t& most = bytes[is_aside(step) ? 1 : 0];
+    most = std::max(most, round_up(kernels_[step]->workspace_bytes(), backend.alignment()));
   }
-  program_.memory.workspace_bytes = round_up(workspace_bytes, backend.alignment());
+  main_workspace_bytes_ = bytes[0];
+  program_.memory.workspace_bytes = bytes[0] + bytes[1];
+}
+
+std::vector<LaneStep> PreparedProgram::lanes_of_kernels() const {
+  std::vector<LaneStep> lanes = program_.lanes;
+  size_t kernel = 0;
+  for (size_t step = 0; step < lanes.size(); ++step) {
+    if (kernels_[step] != nullptr) kernel = step;
+    lanes[kernel].joins |= lanes[step].joins;
+  }
+  return lanes;
 }
 
 Executor::Executor(PreparedProgram prepared, Arena& arena)
@@ -163,8 +178,11 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
     }
     const int64_t workspace_bytes =
         round_up(prepared_.kernels_[kernel]->workspace_bytes(), prepared_.backend_.alignment());
-    args.workspace = workspace_bytes > 0 ? arena.workspace() : nullptr;
-    if (workspace_bytes > 0) use(arena.workspace(), workspace_bytes);
+    if (workspace_bytes == 0) continue;
+    std::byte* const workspace =
+        arena.workspace() + (prepared_.is_aside(kernel) ? prepared_.main_workspace_bytes_ : 0);
+    args.workspace = workspace;
+    use(workspace, workspace_bytes);
   }
 }
 
@@ -292,10 +310,20 @@ void Executor::run() {
 void Executor::run_kernels() {
   const kernels::cpu::FlushDenormals while_kernels_run;
   for (size_t step = 0; step < args_.size(); ++step) {
-    if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) kernel->run(args_[step]);
+    if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) {
+      enter_lane(step);
+      kernel->run(args_[step]);
+    }
     if (waits_after_nodes_) wait_for(step);
     if (checks_numerics_) check_numerics(step);
   }
+  if (!prepared_.lanes_.empty()) prepared_.backend_.enter_lane(Lane::kMain, true);
+}
+
+void Executor::enter_lane(size_t step) {
+  if (prepared_.lanes_.empty()) return;
+  const LaneStep& at = prepared_.lanes_[step];
+  prepared_.backend_.enter_lane(at.lane, at.waits_for_all());
 }
 
 void Executor::wait_for(size_t step) const {

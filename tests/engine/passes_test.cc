@@ -21,6 +21,7 @@
 #include "src/passes/recompute.h"
 #include "src/passes/recompute_gates.h"
 #include "src/passes/simplify.h"
+#include "src/passes/split_gradients.h"
 #include "tests/support/golden.h"
 #include "tests/support/graph_cases.h"
 #include "tests/support/random_graph.h"
@@ -250,6 +251,49 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
         EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
       }
     }
+  }
+}
+
+TEST(PassSplitGradients, AGradientOfWeightsIsANodeOfItsOwn) {
+  CaseGraph c = plain_net();
+  fuse_convolutions(c.graph);
+  split_gradients(c.graph);
+  c.graph.verify();
+  // The first convolution reads the batch, which has no gradient.
+  EXPECT_EQ(count_of(c.graph, "ReluConvGrad"), 3);
+  EXPECT_EQ(count_of(c.graph, "ConvGrad"), 2);
+  for (const Node& node : c.graph.nodes()) {
+    if (!node.name.ends_with("/weights")) continue;
+    EXPECT_EQ(node.outputs[0], kNoTensor) << node.name;
+    EXPECT_NE(node.outputs[1], kNoTensor) << node.name;
+  }
+}
+
+// The product's gradient that reads the loss's F32 gradient narrows it once, for both results.
+TEST(PassSplitGradients, NoLaunchIsAdded) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    SCOPED_TRACE(name_of(precision));
+    CaseBuilder b(DType::kF32);
+    TensorId x = b.input("x", {8, 16});
+    for (const std::string name : {"a", "b", "c"}) {
+      x = b.one(name, "Gemm", {{"transB", int64_t{1}}},
+                {x, b.parameter(name + ".w", {16, 16}), b.parameter(name + ".b", {16})});
+      x = b.one(name + ".tanh", "Tanh", {}, {x});
+    }
+    const TensorId scores =
+        b.one("d", "Gemm", {{"transB", int64_t{1}}}, {x, b.parameter("d.w", {16, 16})});
+    std::map<TensorId, TensorId> gradients;
+    CaseGraph c = testing::with_gradients(
+        b.finish_with_loss(b.node("loss", "SoftmaxCrossEntropyLoss", {},
+                                  {scores, b.labels("labels", 8, 16)}, 2)[0]),
+        &gradients);
+    c.graph.mark_output(scores);  // as a classifier, which keeps the head and the loss apart
+    run_passes(c.graph, {}, Recompute::kNone, precision, Processor::kGpu);
+    const int64_t before = count_of(c.graph, "GemmGrad");
+    split_gradients(c.graph);
+    c.graph.verify();
+    EXPECT_EQ(before, 4);
+    EXPECT_EQ(count_of(c.graph, "GemmGrad") - before, precision == Precision::kFp32 ? 3 : 2);
   }
 }
 
