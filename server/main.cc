@@ -319,7 +319,7 @@ int run(int argc, char** argv) {
     std::fputs(describe_config(*config).c_str(), stdout);
     return 0;
   }
-  start_logging(config->log_level);
+  start_logging(config->log_level, config->log_format);
   if (arguments.check) {
     const Result<bool> sound = check_installation(*config, print_to(stdout), print_to(stderr));
     if (!sound.ok()) return complain(sound.error(), 1);

@@ -46,6 +46,7 @@ Command server_status_command();
 Command server_backup_command();
 Command server_restore_command();
 Command server_gc_command();
+Command server_audit_command();
 Command health_command();
 Command completion_command();
 Command man_command();
@@ -147,6 +148,7 @@ const std::vector<Command>& commands() {
     list.push_back(server_backup_command());
     list.push_back(server_restore_command());
     list.push_back(server_gc_command());
+    list.push_back(server_audit_command());
     list.push_back(health_command());
     list.push_back(completion_command());
     list.push_back(man_command());

@@ -30,14 +30,6 @@ CodePoint decode(std::string_view s, size_t i) {
   return {value, length};
 }
 
-/// Returns whether a character is invisible and may change how other characters are displayed:
-/// bidirectional overrides, zero-width characters, byte order marks, line separators.
-bool is_invisible(uint32_t c) {
-  return (c >= 0x7f && c < 0xa0) || (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
-         (c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
-         (c >= 0xe0000 && c <= 0xe007f);
-}
-
 std::string_view code_of(Style style) {
   switch (style) {
     case Style::kPlain:
@@ -98,28 +90,6 @@ bool Terminal::write(std::string_view text) {
 }
 bool Terminal::line(std::string_view text) {
   return write((wraps_ ? wrapped_lines(text, width()) : std::string(text)) + "\n");
-}
-
-std::string safe_text(std::string_view text) {
-  std::string out;
-  char escaped[16];
-  for (size_t i = 0; i < text.size();) {
-    const CodePoint c = decode(text, i);
-    if (c.length == 0 || c.value < 0x20) {
-      std::snprintf(escaped, sizeof escaped, "\\x%02x", static_cast<unsigned char>(text[i]));
-      out += escaped;
-      ++i;
-      continue;
-    }
-    if (is_invisible(c.value)) {
-      std::snprintf(escaped, sizeof escaped, "\\u{%x}", c.value);
-      out += escaped;
-    } else {
-      out += text.substr(i, c.length);
-    }
-    i += c.length;
-  }
-  return out;
 }
 
 std::string wrapped(std::string_view text, int width, int indent, int used) {

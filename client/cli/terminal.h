@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "client/lib/connection.h"
+#include "src/base/safe_text.h"
 
 namespace trainyard::cli {
 
@@ -46,9 +47,6 @@ class Terminal {
 
 std::string paint(bool colour, Style style, std::string_view text);
 
-/// Escapes text from outside: control bytes, tabs, newlines, invalid UTF-8 and characters that
-/// reorder the line become \xNN or \u{NNNN}.
-std::string safe_text(std::string_view text);
 /// Wraps escaped text at spaces to lines of at most `width` columns. Lines after the first are
 /// indented by `indent` spaces; the first line already has `used` columns. Returns the text
 /// unchanged if fewer than 20 columns would remain.

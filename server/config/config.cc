@@ -155,18 +155,18 @@ Status assign_keep_jobs(Config& c, std::string_view text) {
   return {};
 }
 
-/// Accepts "all", "90d".
-Status assign_keep_events(Config& c, std::string_view text) {
-  if (text == "all") {
-    c.keep_events_seconds.reset();
-    return {};
-  }
-  const std::optional<int64_t> seconds = parse_kept_seconds(text);
-  if (!seconds) {
-    return refuse("keep_events", text, "all, or a time from 1h to 3650d such as 90d");
-  }
-  c.keep_events_seconds = seconds;
-  return {};
+/// Returns a setting that accepts "all" and times such as "90d".
+Setting kept_time_setting(const char* name, const char* help,
+                          std::optional<int64_t> Config::*seconds) {
+  return {name, help, false, [name, seconds](Config& c, std::string_view text) -> Status {
+            c.*seconds = parse_kept_seconds(text);
+            if (c.*seconds || text == "all") return {};
+            return refuse(name, text, "all, or a time from 1h to 3650d such as 90d");
+          }};
+}
+
+std::string kept_time_text(std::optional<int64_t> seconds) {
+  return seconds ? duration_text(*seconds) : "all";
 }
 
 std::string keep_jobs_text(const Config& c) {
@@ -177,6 +177,12 @@ std::string keep_jobs_text(const Config& c) {
     text += (text.empty() ? "" : ",") + duration_text(*c.keep_jobs->younger_than_seconds);
   }
   return text;
+}
+
+Status assign_log_format(Config& c, std::string_view text) {
+  if (text != "text" && text != "json") return refuse("log_format", text, "text or json");
+  c.log_format = text == "json" ? LogFormat::kJson : LogFormat::kText;
+  return {};
 }
 
 Status assign_log_level(Config& c, std::string_view text) {
@@ -265,6 +271,7 @@ const std::vector<Setting>& settings() {
           "Memory that the plan of a job on the CPU may use; default: all of the machine's",
           &Config::cpu_memory_bytes_max),
       {"log_level", "debug, info, warn or error", false, assign_log_level},
+      {"log_format", "text, or json: one object for each line", false, assign_log_format},
       path_setting("worker", "Worker program; default trainyard-worker in the folder of trainyardd",
                    &Config::worker),
       bytes_setting("upload_bytes_max", "Largest file that may be uploaded",
@@ -308,9 +315,13 @@ const std::vector<Setting>& settings() {
        "Finished jobs to keep: all, the newest 1000 (1000), those of 90 days (90d), or both "
        "(1000,90d)",
        false, assign_keep_jobs},
-      {"keep_events",
-       "How long finished jobs keep their log lines and past metrics: all, or a time such as 90d",
-       false, assign_keep_events},
+      kept_time_setting("keep_events",
+                        "How long finished jobs keep their log lines and past metrics: all, or a "
+                        "time such as 90d",
+                        &Config::keep_events_seconds),
+      kept_time_setting("keep_audit",
+                        "How long entries of the audit stay: all, or a time such as 400d",
+                        &Config::keep_audit_seconds),
   };
   return table;
 }
@@ -465,8 +476,9 @@ std::string describe_config(const Config& c) {
          line("measure_after_seconds", std::to_string(c.measure_after_seconds)) +
          line("cpu_memory_bytes_max",
               c.cpu_memory_bytes_max > 0 ? std::to_string(c.cpu_memory_bytes_max) : "") +
-         line("log_level", c.log_level) + line("worker", c.worker) +
-         line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
+         line("log_level", c.log_level) +
+         line("log_format", c.log_format == LogFormat::kJson ? "json" : "text") +
+         line("worker", c.worker) + line("upload_bytes_max", std::to_string(c.upload_bytes_max)) +
          line("disk_free_bytes_min", std::to_string(c.disk_free_bytes_min)) +
          line("ingest_root", roots.empty() ? "" : "[" + roots + "]") +
          line("queued_jobs_max", std::to_string(c.queued_jobs_max)) +
@@ -483,7 +495,8 @@ std::string describe_config(const Config& c) {
          line("unattended_seconds", std::to_string(c.unattended_seconds)) +
          line("cluster", clusters.empty() ? "" : "[" + clusters + "]") +
          line("keep_jobs", keep_jobs_text(c)) +
-         line("keep_events", c.keep_events_seconds ? duration_text(*c.keep_events_seconds) : "all");
+         line("keep_events", kept_time_text(c.keep_events_seconds)) +
+         line("keep_audit", kept_time_text(c.keep_audit_seconds));
 }
 
 }  // namespace trainyard::server

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "server/config/cluster.h"
+#include "server/config/log.h"
 #include "src/base/result.h"
 
 namespace trainyard::server {
@@ -24,7 +25,7 @@ namespace trainyard::server {
 /// time, so each gets less the more there are.
 inline constexpr int kGpuSlots = 8;
 
-// Bounds of keep_jobs and keep_events.
+// Bounds of keep_jobs, keep_events and keep_audit.
 inline constexpr int64_t kKeptNewestMax = 1'000'000'000;
 // Long enough for clients that wait for a job's end to see it.
 inline constexpr int64_t kKeptSecondsMin = 3600;
@@ -67,6 +68,7 @@ struct Config {
   int measure_after_seconds = 10;
   int64_t cpu_memory_bytes_max = 0;  // limit of one job on the CPU; 0: the machine's memory
   std::string log_level = "info";
+  LogFormat log_format = LogFormat::kText;
   std::filesystem::path worker;  // default: trainyard-worker in the folder of trainyardd
   int64_t upload_bytes_max = int64_t{64} << 30;
   // Below this, nothing new is accepted; 0: no bound.
@@ -90,6 +92,7 @@ struct Config {
   std::vector<ClusterConfig> clusters;         // clusters that run jobs
   std::optional<KeptJobs> keep_jobs;           // nothing: keep all
   std::optional<int64_t> keep_events_seconds;  // for finished jobs; nothing: keep them forever
+  std::optional<int64_t> keep_audit_seconds = int64_t{400} * 24 * 3600;  // nothing: keep all
 };
 
 /// One setting: its name and help text, and the function that parses it.

@@ -144,7 +144,9 @@ struct Daemon::Impl {
         frame{executor, planning, arrays, transfers},
         housekeeping_parts{config, paths,          *parts.clock, *parts.files,
                            *store, frame.draining, backing_up},
-        housekeeping(housekeeping_parts) {}
+        housekeeping(housekeeping_parts) {
+    frame.audit = &store->audit();
+  }
 
   std::unique_ptr<Inventory> with_drains(DaemonParts& parts, DrainedInventory** out) const {
     auto inner = std::make_unique<DrainedInventory>(parts.inventory ? std::move(parts.inventory)

@@ -15,6 +15,7 @@
 
 #include "server/backup/staged_backup.h"
 #include "server/config/log.h"
+#include "server/handlers/audited_call.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
@@ -34,8 +35,9 @@ constexpr size_t kBackupChunkBytes = 1 << 20;
 /// it receives the error when it reads again.
 class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  BackupStream(CallFrame& frame, const BackupSource& source, const grpc::ByteBuffer* request)
-      : frame_(frame), source_(source), request_(request) {}
+  BackupStream(CallFrame& frame, const grpc::CallbackServerContext& context,
+               const BackupSource& source, const grpc::ByteBuffer* request)
+      : frame_(frame), source_(source), request_(request), audit_(frame, context, "Backup") {}
 
   void begin(const Status& admitted) {
     if (!admitted.ok()) return Finish(to_grpc_status(admitted.error()));
@@ -50,7 +52,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     }
     changed_.notify_one();
     if (!ok) return Finish(grpc::Status::CANCELLED);  // the client has disconnected
-    if (stalled) return Finish(to_grpc_status(stall_error()));
+    if (stalled) return end(stall_error());
     next();
   }
   void OnDone() override {
@@ -79,9 +81,10 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 
   /// Ends the stream; a client that sees the end can begin the next backup. Must be called only
   /// while no message is being sent.
-  void end(const grpc::Status& status) {
+  void end(const Status& status) {
     leave();
-    Finish(status);
+    audit_.end(status.ok() ? "OK" : std::string_view(status.error().reason));
+    Finish(status.ok() ? grpc::Status::OK : to_grpc_status(status.error()));
   }
 
   Error stall_error() const {
@@ -116,19 +119,19 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
         if (Status s = step(); !s.ok()) {
           Error error = s.error();
           error.message = source_.paths.hide(std::move(error.message));
-          end(to_grpc_status(error));
+          end(error);
         }
       } catch (const std::exception& e) {
-        end(to_grpc_status(internal_error("Backup", e.what())));
+        end(internal_error("Backup", e.what()));
       }
     });
-    if (!posted) Finish(to_grpc_status(frame_.draining ? draining_error() : busy_error()));
+    if (!posted) end(frame_.draining ? draining_error() : busy_error());
   }
 
   Status step() {
     if (frame_.draining) return draining_error();
     if (complete_) {
-      end(grpc::Status::OK);
+      end({});
       return {};
     }
     v1::BackupResponse response;
@@ -161,6 +164,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   Status start() {
     v1::BackupRequest request;
     if (Status s = parse_request(*request_, request); !s.ok()) return s;
+    audit_.begin(request);
     if (source_.backing_up.exchange(true)) {
       return make_error(ErrorCode::kAborted, "BACKUP_BUSY",
                         "another backup is under way; call again when it has ended");
@@ -251,6 +255,7 @@ class BackupStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   bool writing_ TRAINYARD_GUARDED_BY(mu_) = false;  // a message is being sent
   int64_t messages_ TRAINYARD_GUARDED_BY(mu_) = 0;  // number of messages sent
   bool stalled_ TRAINYARD_GUARDED_BY(mu_) = false;
+  AuditedCall audit_;
   std::jthread pace_;  // runs watch_pace() while the backup runs
 };
 
@@ -260,7 +265,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* open_backup_stream(CallFrame& frame,
                                                                const BackupSource& source,
                                                                grpc::CallbackServerContext* context,
                                                                const grpc::ByteBuffer* request) {
-  auto* stream = new BackupStream(frame, source, request);  // deletes itself in OnDone
+  auto* stream = new BackupStream(frame, *context, source, request);  // deletes itself in OnDone
   stream->begin(admit(*context, frame.tokens));
   return stream;
 }

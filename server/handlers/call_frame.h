@@ -10,6 +10,8 @@
 
 namespace trainyard::server {
 
+class AuditStore;
+
 /// The Daemon owns this struct and everything that it refers to; it outlives every call.
 struct CallFrame {
   Executor& executor;  // for handlers
@@ -18,6 +20,7 @@ struct CallFrame {
   Executor& arrays;
   Executor& transfers;             // for streams of files, so that a slow disk delays only these
   const Tokens* tokens = nullptr;  // null: no token is required
+  AuditStore* audit = nullptr;     // null: calls are not recorded
   std::atomic<bool> draining{false};
   std::stop_source drain_stop = {};  // stops computing calls; requested after `draining` is set
   // Called when the store refuses writes permanently. Set before the first call is served.

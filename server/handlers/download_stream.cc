@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "server/handlers/audited_call.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
@@ -23,9 +24,13 @@ constexpr size_t kChunkBytes = 1 << 20;
 /// is in memory.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
-  DownloadStream(CallFrame& frame, const StatePaths& state, const ModelParts& models,
-                 const grpc::ByteBuffer* request)
-      : frame_(frame), state_(state), models_(models), request_(request) {}
+  DownloadStream(CallFrame& frame, const grpc::CallbackServerContext& context,
+                 const StatePaths& state, const ModelParts& models, const grpc::ByteBuffer* request)
+      : frame_(frame),
+        state_(state),
+        models_(models),
+        request_(request),
+        audit_(frame, context, "DownloadModel") {}
 
   void begin(const Status& admitted) {
     if (!admitted.ok()) return Finish(to_grpc_status(admitted.error()));
@@ -41,18 +46,24 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void next() {
     const bool posted = frame_.transfers.post([this] {
       try {
-        if (Status s = step(); !s.ok()) Finish(to_grpc_status(s.error()));
+        if (Status s = step(); !s.ok()) fail(s.error());
       } catch (const std::exception& e) {
-        Finish(to_grpc_status(internal_error("DownloadModel", e.what())));
+        fail(internal_error("DownloadModel", e.what()));
       }
     });
-    if (!posted) Finish(to_grpc_status(frame_.draining ? draining_error() : busy_error()));
+    if (!posted) fail(frame_.draining ? draining_error() : busy_error());
+  }
+
+  void fail(const Error& error) {
+    audit_.end(error.reason);
+    Finish(to_grpc_status(error));
   }
 
   Status step() {
     if (names_.empty()) {
       v1::DownloadModelRequest request;
       if (Status s = parse_request(*request_, request); !s.ok()) return s;
+      audit_.begin(request);
       ASSIGN_OR_RETURN(model_, find_model(models_, request.name()));
       paths_.push_back(state_.weights(model_.job_uid, model_.digest));
       names_.push_back("model.safetensors");
@@ -75,6 +86,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       if (Status s = open_file(*response.mutable_header()); !s.ok()) return s;
       ++file_index_;
     } else {
+      audit_.end("OK");
       Finish(grpc::Status::OK);
       return {};
     }
@@ -131,6 +143,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   UniqueFd file_;
   int64_t left_bytes_ = 0;
   grpc::ByteBuffer out_;
+  AuditedCall audit_;
 };
 
 }  // namespace
@@ -138,7 +151,8 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
 grpc::ServerWriteReactor<grpc::ByteBuffer>* open_download_stream(
     CallFrame& frame, const StatePaths& state, const ModelParts& models,
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  auto* stream = new DownloadStream(frame, state, models, request);  // deletes itself in OnDone
+  auto* stream =
+      new DownloadStream(frame, *context, state, models, request);  // deletes itself in OnDone
   stream->begin(admit(*context, frame.tokens));
   return stream;
 }

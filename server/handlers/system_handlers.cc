@@ -246,6 +246,46 @@ Result<v1::Device> resume_device(const SystemParts& parts, const v1::ResumeDevic
   return known;
 }
 
+v1::AuditEntry to_proto(const AuditEntry& entry) {
+  v1::AuditEntry out;
+  out.set_number(entry.number);
+  *out.mutable_time() = to_timestamp(entry.time_us);
+  out.set_caller(entry.caller);
+  out.set_address(entry.address);
+  out.set_action(entry.action);
+  out.set_object(entry.object);
+  out.set_result(entry.result);
+  return out;
+}
+
+/// Returns the time in microseconds; 0 if it is not set.
+Result<int64_t> time_of(const char* field, const google::protobuf::Timestamp& time) {
+  constexpr int64_t kSecondsMax = 253'402'300'799;  // the end of the year 9999
+  if (time.seconds() < 0 || time.seconds() > kSecondsMax || time.nanos() < 0 ||
+      time.nanos() > 999'999'999) {
+    return field_error("FIELD_OUT_OF_RANGE", field,
+                       "is not a time from the year 1970 to the year 9999");
+  }
+  return time.seconds() * 1'000'000 + time.nanos() / 1000;
+}
+
+Result<v1::ListAuditResponse> list_audit(const SystemParts& parts,
+                                         const v1::ListAuditRequest& request) {
+  AuditQuery query;
+  query.caller = request.caller();
+  query.action = request.action();
+  query.object = request.object();
+  ASSIGN_OR_RETURN(query.since_us, time_of("since_time", request.since_time()));
+  ASSIGN_OR_RETURN(query.until_us, time_of("until_time", request.until_time()));
+  query.page_size = request.page_size();
+  query.page_token = request.page_token();
+  ASSIGN_OR_RETURN(const AuditPage page, parts.store.audit().list(query));
+  v1::ListAuditResponse response;
+  for (const AuditEntry& entry : page.entries) *response.add_entries() = to_proto(entry);
+  response.set_next_page_token(page.next_page_token);
+  return response;
+}
+
 }  // namespace
 
 void add_system_rows(Methods& rows, const SystemParts& parts) {
@@ -253,6 +293,7 @@ void add_system_rows(Methods& rows, const SystemParts& parts) {
   rows.add("ListDevices", parts, &list_devices);
   rows.add("DrainDevice", parts, &drain_device);
   rows.add("ResumeDevice", parts, &resume_device);
+  rows.add("ListAudit", parts, &list_audit);
 }
 
 }  // namespace trainyard::server

@@ -17,6 +17,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "server/handlers/audited_call.h"
 #include "server/handlers/call_frame.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/rpc_service.h"
@@ -49,18 +50,25 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 template <typename Response>
 class Answer {
  public:
-  Answer(CallFrame& frame, const char* method, grpc::ServerUnaryReactor* reactor,
-         grpc::ByteBuffer* out)
-      : frame_(frame), method_(method), reactor_(reactor), out_(out) {}
+  Answer(CallFrame& frame, const char* method, const grpc::CallbackServerContext& context,
+         grpc::ServerUnaryReactor* reactor, grpc::ByteBuffer* out)
+      : frame_(frame),
+        method_(method),
+        reactor_(reactor),
+        out_(out),
+        audit_(frame, context, method) {}
   Answer(const Answer&) = delete;
   Answer& operator=(const Answer&) = delete;
   ~Answer() {
     if (reactor_ != nullptr) give(internal_error(method_, "the handler gave no answer"));
   }
+  /// Records the call in the audit table, before its handler runs.
+  void begin_audit(const google::protobuf::Message& request) { audit_.begin(request); }
   void give(const Result<Response>& response) {
     grpc::ServerUnaryReactor* reactor = std::exchange(reactor_, nullptr);
     if (reactor == nullptr) return;
     if (!response.ok()) {
+      audit_.end(response.error().reason);
       if (response.error().reason == "STORE_FAILED") frame_.store_failed();
       if (response.error().reason == kStopped) {
         return reactor->Finish(
@@ -68,6 +76,7 @@ class Answer {
       }
       return reactor->Finish(to_grpc_status(response.error()));
     }
+    audit_.end_well(*response);
     *out_ = to_bytes(*response);
     reactor->Finish(grpc::Status::OK);
   }
@@ -77,6 +86,7 @@ class Answer {
   const char* const method_;
   grpc::ServerUnaryReactor* reactor_;  // null after the response
   grpc::ByteBuffer* const out_;
+  AuditedCall audit_;
 };
 
 /// Longer requests are never passed to a `quick` handler (serve()).
@@ -100,7 +110,7 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
                                 grpc::ByteBuffer* out, const Handler& handler, const Quick& quick,
                                 Executor& on) {
   auto* const reactor = new UnaryCall(frame.drain_stop.get_token());  // deletes itself
-  auto answer = std::make_shared<Answer<Response>>(frame, method, reactor, out);
+  auto answer = std::make_shared<Answer<Response>>(frame, method, *context, reactor, out);
   if (Status s = admit(*context, frame.tokens); !s.ok()) {
     answer->give(s.error());
     return reactor;
@@ -110,9 +120,9 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
   if constexpr (!std::is_null_pointer_v<Quick>) {
     try {
       Request request;
-      if (in->Length() <= kQuickRequestBytesMax && parse_request(*in, request).ok() &&
-          quick(request, call, done)) {
-        return reactor;
+      if (in->Length() <= kQuickRequestBytesMax && parse_request(*in, request).ok()) {
+        answer->begin_audit(request);
+        if (quick(request, call, done)) return reactor;
       }
     } catch (const std::exception& e) {
       answer->give(internal_error(method, e.what()));
@@ -127,6 +137,7 @@ grpc::ServerUnaryReactor* serve(CallFrame& frame, const char* method,
           }
           Request request;
           if (Status s = parse_request(*in, request); !s.ok()) return answer->give(s.error());
+          answer->begin_audit(request);
           handler(request, call, done);
         } catch (const std::exception& e) {
           answer->give(internal_error(method, e.what()));

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "server/handlers/audited_call.h"
 #include "server/handlers/dataset_handlers.h"
 #include "server/rpc/auth.h"
 #include "server/rpc/names.h"
@@ -21,8 +22,12 @@ constexpr int kMessagesAtOnce = 16;  // messages before a stream yields its thre
 /// applies back-pressure to the client.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
-  UploadStream(CallFrame& frame, Uploads& uploads, grpc::ByteBuffer* response)
-      : frame_(frame), uploads_(uploads), response_(response) {}
+  UploadStream(CallFrame& frame, const grpc::CallbackServerContext& context, Uploads& uploads,
+               grpc::ByteBuffer* response)
+      : frame_(frame),
+        uploads_(uploads),
+        response_(response),
+        audit_(frame, context, "UploadFile") {}
 
   void begin(const Status& admitted) {
     if (!admitted.ok()) return refuse(admitted.error());
@@ -121,6 +126,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
       ASSIGN_OR_RETURN(complete_, uploads_.find(start.sha256()));
     }
     begun_ = true;
+    audit_.set_object(full_name(Collection::kUploads, start.sha256()));
+    audit_.begin();
     return {};
   }
 
@@ -135,8 +142,10 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   }
 
   Status answer(const Upload& upload) {
-    *response_ = to_bytes(to_proto(upload));
+    const v1::Upload response = to_proto(upload);
+    *response_ = to_bytes(response);
     writer_.reset();
+    audit_.end_well(response);
     end(grpc::Status::OK);
     return {};
   }
@@ -146,6 +155,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
     // wrong.
     if (writer_ && error.reason != "CONTENT_HASH_MISMATCH") (void)writer_->pause();
     writer_.reset();
+    audit_.end(error.reason);
     end(to_grpc_status(error));
   }
 
@@ -170,6 +180,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   bool begun_ = false;
   std::unique_ptr<UploadWriter> writer_;
   Upload complete_;  // the response: the existing upload, if there is no writer
+  AuditedCall audit_;
 };
 
 }  // namespace
@@ -177,7 +188,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
 grpc::ServerReadReactor<grpc::ByteBuffer>* open_upload_stream(CallFrame& frame, Uploads& uploads,
                                                               grpc::CallbackServerContext* context,
                                                               grpc::ByteBuffer* response) {
-  auto* stream = new UploadStream(frame, uploads, response);  // deletes itself in OnDone
+  auto* stream = new UploadStream(frame, *context, uploads, response);  // deletes itself in OnDone
   stream->begin(admit(*context, frame.tokens));
   return stream;
 }

@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kFoldersPerPiece = 256;
+constexpr int64_t kAuditPerPiece = 1000;
 constexpr int64_t kRestUsMax = 200'000;
 constexpr std::chrono::milliseconds kBackupPause{500};
 
@@ -60,6 +61,7 @@ void Housekeeping::start(int64_t pause_ms) {
     while (!stop.stop_requested()) {
       guarded([&] { prune_logs(parts_.paths.logs()); });
       guarded([&] { apply_rules(stop); });
+      guarded([&] { remove_old_audit(stop); });
       wait_for_stop(stop, std::chrono::milliseconds(pause_ms));
     }
   });
@@ -148,6 +150,23 @@ void Housekeeping::apply_rules(const std::stop_token& stop) {
         },
         [&](const std::vector<EndedJob>& jobs) { return retention_.thin(jobs, stopped); });
   }
+}
+
+void Housekeeping::remove_old_audit(const std::stop_token& stop) {
+  if (!parts_.config.keep_audit_seconds) return;
+  const int64_t before_us = parts_.clock.wall_us() - *parts_.config.keep_audit_seconds * 1'000'000;
+  int64_t sum = 0;
+  for (int64_t removed = kAuditPerPiece; removed == kAuditPerPiece; sum += removed) {
+    const int64_t began_us = parts_.clock.steady_us();
+    const Result<int64_t> piece = parts_.store.audit().remove_older(before_us, kAuditPerPiece);
+    if (!piece.ok()) {
+      spdlog::warn("event=audit_entries_not_removed {}", kv("message", piece.error().message));
+      break;
+    }
+    removed = *piece;
+    if (!rest(stop, began_us)) break;
+  }
+  if (sum > 0) spdlog::info("event=audit_entries_removed count={}", sum);
 }
 
 }  // namespace trainyard::server

@@ -1,6 +1,6 @@
 // server/housekeeping/housekeeping.h: the daemon's background cleanup. It deletes leftovers of
 // killed daemons in the folders of finished jobs and old output of workers, and applies the rules
-// keep_jobs and keep_events (server/housekeeping/retention.h).
+// keep_jobs and keep_events (server/housekeeping/retention.h) and keep_audit.
 //
 // It works in pieces. After each piece the thread sleeps as long as the piece took, and it pauses
 // during backups.
@@ -45,6 +45,7 @@ class Housekeeping {
   void tidy_jobs(const std::stop_token& stop);
   void tidy_models(const std::stop_token& stop);
   void apply_rules(const std::stop_token& stop);
+  void remove_old_audit(const std::stop_token& stop);
   /// Sleeps as long as the work since `began_us` took (at most 200 ms), and during backups. False
   /// if the thread must stop.
   bool rest(const std::stop_token& stop, int64_t began_us) const;

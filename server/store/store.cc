@@ -30,7 +30,8 @@ Store::Store(std::unique_ptr<StoreCore> core)
       models_(*core_),
       removals_(*core_),
       drains_(*core_),
-      forecasts_(*core_) {}
+      forecasts_(*core_),
+      audit_(*core_) {}
 
 Store::~Store() = default;
 

@@ -25,6 +25,7 @@
 #include <string>
 
 #include "server/store/array_store.h"
+#include "server/store/audit_store.h"
 #include "server/store/dataset_store.h"
 #include "server/store/drain_store.h"
 #include "server/store/forecast_store.h"
@@ -109,6 +110,7 @@ class Store {
   RemovalStore& removals() { return removals_; }
   DrainStore& drains() { return drains_; }
   ForecastStore& forecasts() { return forecasts_; }
+  AuditStore& audit() { return audit_; }
 
   /// Called on the answering thread after each commit that changed jobs, before the answers of that
   /// commit, in commit order. Observers must be short. Register them before the first change.
@@ -130,6 +132,7 @@ class Store {
   RemovalStore removals_;
   DrainStore drains_;
   ForecastStore forecasts_;
+  AuditStore audit_;
 };
 
 /// Returns a sentence for the log and for ServerInfo.warnings if the loaded SQLite can lose commits

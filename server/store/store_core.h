@@ -19,7 +19,8 @@ namespace trainyard::server {
 enum class Urgency {
   kNormal,
   kEssential,  // also runs when the disk is full
-  kLarge       // normal, but changes so many rows that it has a transaction of its own
+  kLarge,      // normal, but changes so many rows that it has a transaction of its own
+  kPatient     // normal, but waits up to a second for other changes to share their commit
 };
 
 template <typename T, typename Body>
@@ -55,6 +56,7 @@ class StoreCore {
     auto command = std::make_unique<TypedCommand<T, Body>>(std::move(body), std::move(done));
     command->essential = urgency == Urgency::kEssential;
     command->large = urgency == Urgency::kLarge;
+    command->patient = urgency == Urgency::kPatient;
     writer->push(std::move(command));
   }
 

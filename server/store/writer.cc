@@ -75,6 +75,7 @@ void Writer::push(std::unique_ptr<Command> command) {
                            "The server's store has too many changes waiting: try again.");
     else {
       ++in_flight_;
+      impatient_ += command->patient ? 0 : 1;
       queue_.push_back(std::move(command));
     }
     if (refusal && !writer_done_) {
@@ -117,20 +118,7 @@ void Writer::run_writer() {
         checkpoint(SQLITE_CHECKPOINT_PASSIVE);
         lock.lock();
       }
-      // After a failure, settling is not retried before the next command, because the cause may
-      // persist.
-      const auto ready = [this]() TRAINYARD_REQUIRES(mu_) {
-        return !queue_.empty() || stopping_ || (settles_ && !unsettled_.empty());
-      };
-      // An unsynced commit mark waits up to kSyncPauseUs for more commits, so that they share one
-      // sync.
-      const std::chrono::microseconds pause(CommitMark::kSyncPauseUs);
-      if (!mark_.is_synced() && !wake_writer_.wait_for(lock, pause, ready)) {
-        lock.unlock();
-        (void)mark_.sync();  // the next write reports a faulty disk
-        lock.lock();
-      }
-      wake_writer_.wait(lock, ready);
+      wait_for_commands(lock);
       if (queue_.empty() && stopping_) break;
       answers.group = next_group();
     }
@@ -150,6 +138,25 @@ void Writer::run_writer() {
   wake_answerer_.notify_one();
 }
 
+void Writer::wait_for_commands(MutexLock& lock) {
+  // After a failure, settling is not retried before the next command, because the cause may
+  // persist.
+  const auto ready = [this]() TRAINYARD_REQUIRES(mu_) {
+    return impatient_ > 0 || queue_.size() >= kGroupMax || stopping_ ||
+           (settles_ && !unsettled_.empty());
+  };
+  const auto has_commands = [&]() TRAINYARD_REQUIRES(mu_) { return ready() || !queue_.empty(); };
+  // An unsynced commit mark waits up to kSyncPauseUs for more commits, so that they share one sync.
+  const std::chrono::microseconds pause(CommitMark::kSyncPauseUs);
+  if (!mark_.is_synced() && !wake_writer_.wait_for(lock, pause, has_commands)) {
+    lock.unlock();
+    (void)mark_.sync();  // the next write reports a faulty disk
+    lock.lock();
+  }
+  wake_writer_.wait(lock, has_commands);
+  wake_writer_.wait_for(lock, std::chrono::milliseconds(kPatienceMs), ready);
+}
+
 Writer::Group Writer::next_group() {
   // After a large command, all small commands go first, so that they wait for one large command at
   // most.
@@ -162,6 +169,7 @@ Writer::Group Writer::next_group() {
     }
     if ((*next)->large && !group.empty()) break;
     large_was_last_ = (*next)->large;
+    impatient_ -= (*next)->patient ? 0 : 1;
     group.push_back(std::move(*next));
     next = queue_.erase(next);
     if (large_was_last_) break;

@@ -45,6 +45,8 @@ inline constexpr size_t kCommandsMax = 8192;
 /// The largest number of commands that share a commit. It bounds the time that the first of them
 /// waits for the last.
 inline constexpr size_t kGroupMax = 512;
+/// The longest time that patient commands wait for another command.
+inline constexpr int64_t kPatienceMs = 1000;
 /// When the WAL has this many times StoreOptions::checkpoint_pages, the writer checkpoints even
 /// under load.
 inline constexpr int kCheckpointLoadFactor = 8;
@@ -72,6 +74,8 @@ class Command {
   // transaction changed before, SQLite adds them to a list that each statement walks. So two arrays
   // of ten thousand members took 40 s in one transaction and 0.5 s in two.
   bool large = false;
+  // True: the command waits up to kPatienceMs for others, so that they share a commit.
+  bool patient = false;
 };
 
 struct WriterOptions {
@@ -101,6 +105,8 @@ class Writer {
   };
 
   void run_writer();
+  /// Waits until there is something to write, or until the store stops.
+  void wait_for_commands(MutexLock& lock) TRAINYARD_REQUIRES(mu_);
   /// Takes the commands of the next transaction out of the queue.
   Group next_group() TRAINYARD_REQUIRES(mu_);
   void run_answerer();
@@ -134,6 +140,7 @@ class Writer {
   CondVar wake_writer_;
   CondVar wake_answerer_;
   std::deque<std::unique_ptr<Command>> queue_ TRAINYARD_GUARDED_BY(mu_);
+  size_t impatient_ TRAINYARD_GUARDED_BY(mu_) = 0;  // commands in queue_ that are not patient
   bool large_was_last_ TRAINYARD_GUARDED_BY(mu_) = false;
   std::deque<Answers> answers_ TRAINYARD_GUARDED_BY(mu_);
   size_t in_flight_ TRAINYARD_GUARDED_BY(mu_) = 0;

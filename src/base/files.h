@@ -82,6 +82,9 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& o) noexcept;
   ~MappedFile();
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  /// Takes the pages of a part of bytes() out of this process's memory. Reading the part again
+  /// reads it from the file, or from the system's cache of it.
+  void drop_pages(std::span<const std::byte> part) const;
 
  private:
   void* data_ = nullptr;

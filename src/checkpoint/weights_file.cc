@@ -61,6 +61,14 @@ Result<WeightsFile> WeightsFile::open(const std::filesystem::path& path) {
   return file;
 }
 
+void WeightsFile::drop_pages(size_t index) const {
+  const std::span<const std::byte> part = bytes_.at(index);
+  for (const MappedFile& file : files_) {
+    const std::span<const std::byte> all = file.bytes();
+    if (part.data() >= all.data() && part.data() < all.data() + all.size()) file.drop_pages(part);
+  }
+}
+
 Result<WeightsFile> WeightsFile::open_index(const std::filesystem::path& path) {
   ASSIGN_OR_RETURN(const WeightsIndex index, WeightsIndex::read(path));
   WeightsFile all;

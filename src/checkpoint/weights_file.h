@@ -38,6 +38,9 @@ class WeightsFile {
   const std::vector<FileTensor>& tensors() const { return tensors_; }
   /// Returns the bytes of tensors()[index].
   std::span<const std::byte> bytes(size_t index) const { return bytes_.at(index); }
+  /// Takes the bytes of tensors()[index] out of this process's memory after they were read; they
+  /// can be read again.
+  void drop_pages(size_t index) const;
 
  private:
   static Result<WeightsFile> open_index(const std::filesystem::path& path);

@@ -106,13 +106,16 @@ void add_node(Sha256& digest, const NodeWorkload& node) {
   }
 }
 
-/// Returns the workloads with those of nodes that a GPU runs as one kernel added up.
+/// Returns the workloads with those of nodes that a GPU runs as one kernel added up. Nodes of the
+/// side lane (src/plan/lanes.h) are left out, because a step does not wait for them.
 std::vector<NodeWorkload> joined(const Program& program, const std::vector<NodeWorkload>& nodes) {
   std::vector<NodeWorkload> groups;
   for (size_t first = 0; first < nodes.size();) {
     const size_t end = first + joinable_nodes(program, first);
-    groups.push_back(nodes[first]);
-    while (++first < end) groups.back() += nodes[first];
+    const bool is_aside = !program.lanes.empty() && program.lanes[first].lane == Lane::kSide;
+    NodeWorkload group = nodes[first];
+    while (++first < end) group += nodes[first];
+    if (!is_aside) groups.push_back(std::move(group));
   }
   return groups;
 }

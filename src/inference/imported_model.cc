@@ -36,7 +36,7 @@ Result<WeightMatch> match_all(const ModelInfo& info, const WeightsFile& file) {
   return match;
 }
 
-/// Writes the tensors one by one, so that memory is needed for one of them only.
+/// Writes the tensors part by part, so that memory is needed for one part only.
 Status write_tensors(Files& files, const WeightMatch& match, const WeightsFile& file,
                      const fs::path& path) {
   std::vector<std::pair<std::string, TensorType>> types;
@@ -45,11 +45,13 @@ Status write_tensors(Files& files, const WeightMatch& match, const WeightsFile& 
   ASSIGN_OR_RETURN(const std::unique_ptr<FileFiller> filler, files.create_file(path, layout.bytes));
   Status s = filler->write_at(0, std::as_bytes(std::span(layout.prefix)));
   for (size_t i = 0; i < match.taken.size() && s.ok(); ++i) {
-    const std::vector<float> values = arranged_values(match.taken[i], file);
-    if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) {
-      return misfit_error(match.taken[i].name + " has values that are not finite");
-    }
-    s = filler->write_at(layout.offsets[i], std::as_bytes(std::span(values)));
+    s = for_each_part(match.taken[i], file, [&](int64_t first, const std::vector<float>& values) {
+      if (!std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) {
+        return Status(misfit_error(match.taken[i].name + " has values that are not finite"));
+      }
+      return filler->write_at(layout.offsets[i] + first * static_cast<int64_t>(sizeof(float)),
+                              std::as_bytes(std::span(values)));
+    });
   }
   return s.ok() ? filler->finish() : s;
 }

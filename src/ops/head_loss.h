@@ -4,7 +4,8 @@
 //
 //   z = x w' + b,  loss = SoftmaxCrossEntropyLoss(z, labels),  dx, dw, db by dz = dloss d(loss)/dz
 //
-// No layer creates this op; src/passes/fuse_head.cc inserts it into graphs for GPUs.
+// No layer creates this op; src/passes/fuse_head.cc inserts it into graphs for GPUs, and for a head
+// that is not trained into graphs for CPUs.
 //
 // Inputs      x [N, F]; w [K, F]; labels [N], I32 in [0, K), or below 0 in rows that do not count;
 //             dloss [1]; b [K], optional.
@@ -13,8 +14,9 @@
 //             SoftmaxCrossEntropyLoss.
 // Gradients   the op itself computes them; all are assigned.
 // Refuses     the same inputs as Gemm and SoftmaxCrossEntropyLoss.
-// Kernels     CUDA: products, and softmax_xent_rows (kernels/softmax_xent.h). On the host: the
-//             kernels of the ops that it replaces (src/runtime/common/head_loss_kernel.h).
+// Kernels     CUDA: products, and softmax_xent_rows (kernels/softmax_xent.h). CPU: HeadLoss
+//             (kernels/head_loss.h), or, with dw or db, as the reference: the kernels of the ops
+//             that it replaces (src/runtime/common/head_loss_kernel.h).
 #pragma once
 
 #include "src/graph/op.h"

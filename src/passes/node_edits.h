@@ -81,7 +81,7 @@ class NodeEdits {
   bool changed_ = false;
 };
 
-/// Inserts nodes with one input and one output, which has the node's name. Positions of nodes are
+/// Inserts nodes with one output, which has the node's name. Positions of nodes are
 /// those in the original graph.
 class NodeInsertions {
  public:
@@ -94,11 +94,15 @@ class NodeInsertions {
   /// Inserts a node before node k, after those inserted there earlier. Returns its output.
   TensorId insert_before(size_t k, const std::string& name, const Op& op, TensorId input,
                          Phase phase, Attributes attributes = {}) {
-    return insert(before_[k], name, op, input, phase, std::move(attributes));
+    return insert(before_[k], name, op, {input}, phase, std::move(attributes));
+  }
+  TensorId insert_before(size_t k, const std::string& name, const Op& op,
+                         std::vector<TensorId> inputs, Phase phase) {
+    return insert(before_[k], name, op, std::move(inputs), phase, {});
   }
   /// Inserts a node before all nodes, after those inserted there earlier. Returns its output.
   TensorId insert_first(const std::string& name, const Op& op, TensorId input, Phase phase) {
-    return insert(first_, name, op, input, phase, {});
+    return insert(first_, name, op, {input}, phase, {});
   }
   /// Makes node k read another tensor of the same type.
   void replace_input(size_t k, size_t i, TensorId id) {
@@ -123,11 +127,11 @@ class NodeInsertions {
   }
 
  private:
-  /// Adds a node at the end of the graph, where its input exists; apply() moves it.
-  TensorId insert(std::vector<NodeId>& place, const std::string& name, const Op& op, TensorId input,
-                  Phase phase, Attributes attributes) {
+  /// Adds a node at the end of the graph, where its inputs exist; apply() moves it.
+  TensorId insert(std::vector<NodeId>& place, const std::string& name, const Op& op,
+                  std::vector<TensorId> inputs, Phase phase, Attributes attributes) {
     place.push_back(
-        graph_.add_node(name, op, std::move(attributes), {input}, {name}, phase).value());
+        graph_.add_node(name, op, std::move(attributes), std::move(inputs), {name}, phase).value());
     changed_ = true;
     return graph_.node(place.back()).outputs[0];
   }

@@ -62,10 +62,12 @@ PassOptions default_passes() {
                  : name == "fuse"      ? &passes.fuse
                  : name == "layouts"   ? &passes.layouts
                  : name == "copies"    ? &passes.copies
+                 : name == "lanes"     ? &passes.lanes
                                        : nullptr;
     TRAINYARD_CHECK(pass != nullptr, "TRAINYARD_WITHOUT_PASSES: there is no pass " +
                                          std::string(name) +
-                                         "; expected fold, dead_code, fuse, layouts, copies");
+                                         "; expected fold, dead_code, fuse, layouts, copies, "
+                                         "lanes");
     *pass = false;
   }
   return passes;

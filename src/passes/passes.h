@@ -38,6 +38,7 @@ struct PassOptions {
   bool fuse = true;       // fuse nodes, for fewer sweeps over memory
   bool layouts = true;    // store rank-4 activations channels-last if the ops accept it
   bool copies = true;     // keep 16-bit copies of parameters from step to step, on a GPU
+  bool lanes = true;      // run gradients of weights aside in short steps, on a GPU (plan/lanes.h)
 };
 /// Returns all passes except those named in TRAINYARD_WITHOUT_PASSES ("fuse,dead_code"), to find
 /// out whether a pass causes a fault. An unknown name is a fault.

@@ -2,10 +2,12 @@
 
 #include "src/base/check.h"
 #include "src/graph/op.h"
+#include "src/passes/split_gradients.h"
 #include "src/plan/liveness.h"
 #include "src/plan/placement.h"
 #include "src/plan/program.h"
 #include "src/plan/schedule.h"
+#include "src/plan/short_step.h"
 
 namespace trainyard {
 namespace {
@@ -73,8 +75,23 @@ void account_transient(Program& program, const std::vector<Buffer>& buffers) {
       program.transient_bytes - at_peak.input_bytes - at_peak.gradient_bytes;
 }
 
+/// Two lanes may make the transient segment larger by this much. Otherwise the step has one.
+constexpr int64_t kLanesBytesMax = int64_t{32} << 20;
+
+/// Gives the step one lane if two need too much memory.
+void limit_lanes(Program& program, const std::stop_token& stop) {
+  if (program.lanes.empty()) return;
+  const auto bytes = [&](const std::vector<LaneStep>& lanes) {
+    const auto buffers = find_buffers(program.graph, program.order, program.alignment, lanes);
+    return place_buffers(buffers, stop).size_bytes;
+  };
+  if (bytes(program.lanes) - bytes({}) > kLanesBytesMax) program.lanes.clear();
+}
+
 void place_transient(Program& program, const std::stop_token& stop) {
-  const std::vector<Buffer> buffers = find_buffers(program.graph, program.order, program.alignment);
+  limit_lanes(program, stop);
+  const std::vector<Buffer> buffers =
+      find_buffers(program.graph, program.order, program.alignment, program.lanes);
   const PlacedBuffers placed = place_buffers(buffers, stop);
   for (size_t b = 0; b < buffers.size(); ++b) {
     for (const TensorId id : buffers[b].tensors) {
@@ -96,6 +113,17 @@ void store_like(Graph& graph, const PersistentLayout& earlier) {
   }
 }
 
+bool is_short(const Graph& graph) {
+  Cost sum;
+  for (const Node& node : graph.nodes()) {
+    const Cost cost = node.op->cost(graph, node);
+    sum.flops += cost.flops;
+    sum.bytes += cost.bytes;
+  }
+  return estimated_gpu_seconds(sum.flops, sum.bytes, std::ssize(graph.nodes())) <=
+         kShortStepSeconds;
+}
+
 }  // namespace
 
 Program compile(Graph graph, const CompileOptions& options) {
@@ -106,8 +134,11 @@ Program compile(Graph graph, const CompileOptions& options) {
   passes.layouts = passes.layouts && options.channels_last;
   run_passes(program.graph, passes, options.recompute, options.precision, options.processor);
   gather_parameters(program.graph, options.gathers);
+  const bool has_lanes = options.two_lanes && options.passes.lanes && is_short(program.graph);
+  if (has_lanes) split_gradients(program.graph);
   program.graph.verify();
   program.order = schedule(program.graph);
+  if (has_lanes) program.lanes = assign_lanes(program.graph, program.order);
   program.placements.resize(program.graph.tensors().size());
   program.alignment =
       options.persistent != nullptr ? options.persistent->alignment : options.alignment;

@@ -41,6 +41,9 @@ std::string Program::dump_program() const {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       text += (i > 0 ? ", " : " -> ") + tensor_text(node.outputs[i]);
     }
+    if (!lanes.empty() && lanes[step].waits_for_all()) {
+      text += lanes[step].joins ? "  joins" : "  aside";
+    }
     text += "\n";
   }
   return text;
@@ -60,7 +63,7 @@ std::string Program::dump_memory() const {
     text += padded(place_text(placements[i]), 12) + right(placements[i].size_bytes, 10) +
             "  always     " + graph.tensors()[i].name + "\n";
   }
-  for (const Buffer& b : find_buffers(graph, order, alignment)) {
+  for (const Buffer& b : find_buffers(graph, order, alignment, lanes)) {
     const Placement& place = placements[static_cast<size_t>(b.tensors.front())];
     text += padded(place_text(place), 12) + right(b.size_bytes, 10) + "  " +
             padded(std::to_string(b.first) + ".." + std::to_string(b.last), 10);

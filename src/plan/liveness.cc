@@ -14,16 +14,21 @@ struct Lifetime {
   int64_t last = 0;
 };
 
-std::vector<Lifetime> lifetimes(const Graph& graph, const std::vector<NodeId>& order) {
+std::vector<Lifetime> lifetimes(const Graph& graph, const std::vector<NodeId>& order,
+                                const std::vector<LaneStep>& lanes) {
   const int64_t end = static_cast<int64_t>(order.size());
+  const std::vector<int64_t> ends = ends_of(lanes);
   std::vector<Lifetime> lives(graph.tensors().size());
   for (int64_t step = 0; step < end; ++step) {
     const Node& node = graph.node(order[static_cast<size_t>(step)]);
+    const int64_t ended = ends.empty() ? step : ends[static_cast<size_t>(step)];
     for (const TensorId id : node.outputs) {
-      if (id != kNoTensor) lives[static_cast<size_t>(id)] = {step, step};
+      if (id != kNoTensor) lives[static_cast<size_t>(id)] = {step, ended};
     }
     for (const TensorId id : node.inputs) {
-      if (id != kNoTensor) lives[static_cast<size_t>(id)].last = step;
+      if (id == kNoTensor) continue;
+      int64_t& last = lives[static_cast<size_t>(id)].last;
+      last = std::max(last, ended);
     }
   }
   for (size_t i = 0; i < lives.size(); ++i) {
@@ -36,9 +41,10 @@ std::vector<Lifetime> lifetimes(const Graph& graph, const std::vector<NodeId>& o
 /// Assigns a buffer to every tensor that is not persistent, step by step.
 class BufferFinder {
  public:
-  BufferFinder(const Graph& graph, const std::vector<NodeId>& order, int64_t alignment)
+  BufferFinder(const Graph& graph, const std::vector<NodeId>& order, int64_t alignment,
+               const std::vector<LaneStep>& lanes)
       : graph_(graph),
-        lives_(lifetimes(graph, order)),
+        lives_(lifetimes(graph, order, lanes)),
         alignment_(alignment),
         buffer_of_(lives_.size(), kNone) {}
 
@@ -114,8 +120,8 @@ class BufferFinder {
 bool is_view(const Node& node) { return node.op->precision_rule().moves; }
 
 std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order,
-                                 int64_t alignment) {
-  return BufferFinder(graph, order, alignment).run(order);
+                                 int64_t alignment, const std::vector<LaneStep>& lanes) {
+  return BufferFinder(graph, order, alignment, lanes).run(order);
 }
 
 }  // namespace trainyard

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "src/graph/graph.h"
+#include "src/plan/lanes.h"
 
 namespace trainyard {
 
@@ -17,10 +18,11 @@ struct Buffer {
 };
 
 /// Returns the buffers of all tensors that are not persistent, in the order of their first tensor.
-/// Inputs are in use during the whole run, marked outputs from their definition to the end. Sizes
+/// Inputs are in use during the whole run, marked outputs from their definition to the end. What a
+/// step of the side lane reads or writes is in use until the step's work has certainly ended. Sizes
 /// are padded to `alignment`.
 std::vector<Buffer> find_buffers(const Graph& graph, const std::vector<NodeId>& order,
-                                 int64_t alignment);
+                                 int64_t alignment, const std::vector<LaneStep>& lanes = {});
 
 /// Returns whether the node's output has the elements of its input in the same order. If layout and
 /// storage are equal, both tensors share memory and nothing is copied.

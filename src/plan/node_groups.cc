@@ -45,6 +45,10 @@ class Touched {
   std::vector<Placement> all_, written_;
 };
 
+bool share_lane(const Program& program, size_t a, size_t b) {
+  return program.lanes.empty() || program.lanes[a].lane == program.lanes[b].lane;
+}
+
 bool may_join(const Graph& graph, const Node& node) {
   return node.op->type() == "Cast" || (node.phase == Phase::kUpdate && !updated_rows(graph, node));
 }
@@ -59,6 +63,7 @@ size_t joinable_nodes(const Program& program, size_t first) {
   for (; first + size < program.order.size(); ++size) {
     const Node& next = program.graph.node(program.order[first + size]);
     if (next.op != node.op || next.phase != node.phase || !may_join(program.graph, next)) break;
+    if (!share_lane(program, first, first + size)) break;
     const Touched touched(program, next);
     if (!touched.is_apart_from(group)) break;
     group.add(touched);

@@ -14,6 +14,7 @@
 #include "src/graph/graph.h"
 #include "src/passes/gather_parameters.h"
 #include "src/passes/passes.h"
+#include "src/plan/lanes.h"
 
 namespace trainyard {
 
@@ -58,6 +59,7 @@ struct PersistentLayout {
 struct Program {
   Graph graph;
   std::vector<NodeId> order;           // every node exactly once
+  std::vector<LaneStep> lanes;         // by step; empty: one lane
   std::vector<Placement> placements;   // indexed by TensorId
   int64_t alignment = kHostAlignment;  // in bytes, for every offset and size
   int64_t persistent_bytes = 0;
@@ -82,6 +84,9 @@ struct CompileOptions {
   // use.
   const PersistentLayout* persistent = nullptr;
   ParameterGathers gathers = {};  // parameters that are sharded over the ranks
+  // Whether a short step runs in two lanes. Buffers then live longer, and the device needs a
+  // workspace for each lane.
+  bool two_lanes = false;
   /// Once a stop is requested, compile() soon returns a program that must not be used.
   std::stop_token stop = {};
 };

@@ -151,6 +151,70 @@ void check_memory(const Program& program) {
   }
 }
 
+/// Memory that steps of the side lane use, from their start until a step of the main lane joins.
+class InUseAside {
+ public:
+  explicit InUseAside(const Program& program) : program_(program) {}
+
+  void check(size_t step) {
+    const Node& node = program_.graph.node(program_.order[step]);
+    const LaneStep& at = program_.lanes[step];
+    std::vector<TensorId> updated;
+    for (const int64_t i : node.op->mutated_inputs(node)) {
+      updated.push_back(node.inputs.at(static_cast<size_t>(i)));
+    }
+    if (at.lane == Lane::kSide) {
+      add(node.inputs, read_);
+      add(node.outputs, written_);
+      add(updated, written_);
+      return;
+    }
+    if (at.joins) {
+      read_.clear();
+      written_.clear();
+    }
+    for (const std::vector<TensorId>& ids : {node.outputs, updated}) {
+      expect_apart(node, ids, read_, "reads");
+      expect_apart(node, ids, written_, "writes");
+    }
+    expect_apart(node, node.inputs, written_, "writes");
+  }
+
+ private:
+  void add(const std::vector<TensorId>& ids, std::vector<TensorId>& to) {
+    for (const TensorId id : ids) {
+      if (id != kNoTensor) to.push_back(id);
+    }
+  }
+  void expect_apart(const Node& node, const std::vector<TensorId>& ids,
+                    const std::vector<TensorId>& aside, const char* what) const {
+    for (const TensorId id : ids) {
+      if (id == kNoTensor) continue;
+      for (const TensorId other : aside) {
+        TRAINYARD_CHECK(!overlap(place(id), place(other)),
+                        node.name + " uses the memory of " + program_.graph.tensor(id).name +
+                            " while the side lane " + what + " " +
+                            program_.graph.tensor(other).name);
+      }
+    }
+  }
+  static bool overlap(const Placement& a, const Placement& b) {
+    return a.segment == b.segment && a.offset_bytes < b.offset_bytes + b.size_bytes &&
+           b.offset_bytes < a.offset_bytes + a.size_bytes;
+  }
+  const Placement& place(TensorId id) const { return program_.placements[static_cast<size_t>(id)]; }
+
+  const Program& program_;
+  std::vector<TensorId> read_, written_;
+};
+
+void check_lanes(const Program& program) {
+  if (program.lanes.empty()) return;
+  TRAINYARD_CHECK(program.lanes.size() == program.order.size(), "a step has no lane");
+  InUseAside aside(program);
+  for (size_t step = 0; step < program.order.size(); ++step) aside.check(step);
+}
+
 }  // namespace
 
 void verify(const Program& program) {
@@ -160,6 +224,7 @@ void verify(const Program& program) {
   check_bounds(program);
   check_order(program);
   check_memory(program);
+  check_lanes(program);
   TRAINYARD_CHECK(program.memory.total() - program.memory.workspace_bytes ==
                       program.persistent_bytes + program.transient_bytes,
                   "the breakdown does not sum to the arena");

@@ -234,6 +234,12 @@ PersistentLayout layout_of(const RunPrograms& programs) {
   return layout;
 }
 
+/// Whether a short step runs in two lanes. Several ranks exchange gradients meanwhile, which uses
+/// the device.
+bool runs_in_lanes(DeviceTraits traits, Rank rank) {
+  return traits.processor == Processor::kGpu && rank.count == 1;
+}
+
 /// Names the tensors of a model that a training program reads and writes.
 void bind(const Model& model, int64_t batch_size, BoundProgram& train) {
   train.input = model.input;
@@ -334,6 +340,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
                                                    .processor = traits.processor,
                                                    .alignment = traits.alignment,
                                                    .gathers = std::move(gathers),
+                                                   .two_lanes = runs_in_lanes(traits, rank),
                                                    .stop = stop});
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (programs.update.has_value()) {

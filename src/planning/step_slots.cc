@@ -4,18 +4,13 @@
 
 #include "kernels/alignment.h"
 #include "kernels/resident_rows.h"
+#include "src/plan/short_step.h"
 
 namespace trainyard {
 namespace {
 
-// Steps up to this length are submitted together. The overhead around a step's kernels is about
-// 15 us on a GPU, which is negligible for longer steps; sixteen of them would also delay a stop.
-constexpr double kShortStepSeconds = 500e-6;
-
-/// Returns a rough estimate for a fast GPU: 50 TFLOP/s, 2 TB/s, and 2 us for each node.
 double estimated_seconds(const Program& program) {
-  return static_cast<double>(program.flops) / 50e12 + static_cast<double>(program.bytes) / 2e12 +
-         static_cast<double>(program.order.size()) * 2e-6;
+  return estimated_gpu_seconds(program.flops, program.bytes, std::ssize(program.order));
 }
 
 int64_t count_together(const RunPrograms& programs, int64_t micro_batches, Rank rank) {

@@ -18,6 +18,7 @@
 #include "src/graph/graph.h"
 #include "src/graph/op.h"
 #include "src/plan/device_traits.h"
+#include "src/plan/lanes.h"
 #include "src/runtime/algorithms.h"
 #include "src/runtime/communicator.h"
 #include "src/runtime/device_peak.h"
@@ -123,10 +124,17 @@ class Backend {
     return nullptr;
   }
   /// Records the kernels that `submit` runs, without running them. Every kernel must have run
-  /// before, so that none has setup work left. nullptr if the backend gains nothing by it.
+  /// before, so that none has setup work left. nullptr if the backend gains nothing by it. `submit`
+  /// may be called twice.
   virtual std::unique_ptr<Recording> record(const std::function<void()>& /*submit*/) {
     return nullptr;
   }
+
+  /// In a recording, makes all that is submitted from now on part of `lane`: it starts after
+  /// everything that was submitted to this lane before, and if `waits_for_all`, after everything
+  /// submitted so far. A recording begins in the main lane. No effect without a recording, where
+  /// everything runs in the order of submission.
+  virtual void enter_lane(Lane /*lane*/, bool /*waits_for_all*/) {}
 
   /// Sets the object that chooses and records the algorithms of kernels prepared from now on.
   /// Without it, and in backends that choose nothing, a library's first proposal is used.

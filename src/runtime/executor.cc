@@ -2,6 +2,7 @@
 #include "src/plan/node_groups.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -120,11 +121,25 @@ PreparedProgram::PreparedProgram(Program program, Backend& backend)
                                   : backend.prepare(program_.graph, program_.graph.node(k)));
     }
   }
-  int64_t workspace_bytes = 0;
-  for (const auto& kernel : kernels_) {
-    if (kernel != nullptr) workspace_bytes = std::max(workspace_bytes, kernel->workspace_bytes());
+  lanes_ = lanes_of_kernels();
+  std::array<int64_t, 2> bytes{};  // by lane
+  for (size_t step = 0; step < kernels_.size(); ++step) {
+    if (kernels_[step] == nullptr) continue;
+    int64_t& most = bytes[is_aside(step) ? 1 : 0];
+    most = std::max(most, round_up(kernels_[step]->workspace_bytes(), backend.alignment()));
   }
-  program_.memory.workspace_bytes = round_up(workspace_bytes, backend.alignment());
+  main_workspace_bytes_ = bytes[0];
+  program_.memory.workspace_bytes = bytes[0] + bytes[1];
+}
+
+std::vector<LaneStep> PreparedProgram::lanes_of_kernels() const {
+  std::vector<LaneStep> lanes = program_.lanes;
+  size_t kernel = 0;
+  for (size_t step = 0; step < lanes.size(); ++step) {
+    if (kernels_[step] != nullptr) kernel = step;
+    lanes[kernel].joins |= lanes[step].joins;
+  }
+  return lanes;
 }
 
 Executor::Executor(PreparedProgram prepared, Arena& arena)
@@ -163,8 +178,11 @@ Executor::Executor(PreparedProgram prepared, Arena& arena)
     }
     const int64_t workspace_bytes =
         round_up(prepared_.kernels_[kernel]->workspace_bytes(), prepared_.backend_.alignment());
-    args.workspace = workspace_bytes > 0 ? arena.workspace() : nullptr;
-    if (workspace_bytes > 0) use(arena.workspace(), workspace_bytes);
+    if (workspace_bytes == 0) continue;
+    std::byte* const workspace =
+        arena.workspace() + (prepared_.is_aside(kernel) ? prepared_.main_workspace_bytes_ : 0);
+    args.workspace = workspace;
+    use(workspace, workspace_bytes);
   }
 }
 
@@ -179,21 +197,38 @@ void Executor::write(TensorId id, std::span<const std::byte> bytes) {
   TRAINYARD_CHECK(static_cast<int64_t>(bytes.size()) == t.type.bytes(),
                   t.name + ": " + std::to_string(bytes.size()) + " bytes written, it has " +
                       std::to_string(t.type.bytes()));
-  TRAINYARD_CHECK(!t.is_half() || t.role == Role::kParameter,
-                  t.name + " is computed, it cannot be written");
-  if (t.is_half()) return write_stored(id, narrow(t, bytes));
-  if (const auto copy = copies_.find(id); copy != copies_.end()) {
-    write_stored(copy->second, narrow(program().graph.tensor(copy->second), bytes));
-  }
-  if (!is_permuted(t)) return write_stored(id, bytes);
+  if (!is_permuted(t)) return write(id, bytes, 0);
   // Used by tests and tools only: a program's inputs and weights are row-major.
   std::vector<std::byte> permuted(bytes.size());
   permute(t.type.shape, size_of(t.type.dtype), true, bytes.data(), permuted.data());
   write_stored(id, permuted);
 }
 
-void Executor::write_stored(TensorId id, std::span<const std::byte> bytes) {
-  prepared_.backend_.copy_to_device(address(id), bytes.data(), std::ssize(bytes));
+void Executor::write(TensorId id, std::span<const std::byte> bytes, size_t offset) {
+  const TensorInfo& t = program().graph.tensor(id);
+  TRAINYARD_CHECK(!is_permuted(t) && offset + bytes.size() <= static_cast<size_t>(t.type.bytes()),
+                  t.name + ": a part of it that it does not have");
+  TRAINYARD_CHECK(!t.is_half() || t.role == Role::kParameter,
+                  t.name + " is computed, it cannot be written");
+  if (t.is_half()) return write_narrow(id, bytes, offset);
+  if (const auto copy = copies_.find(id); copy != copies_.end()) {
+    write_narrow(copy->second, bytes, offset);
+  }
+  write_stored(id, bytes, offset);
+}
+
+void Executor::write_stored(TensorId id, std::span<const std::byte> bytes, size_t offset) {
+  prepared_.backend_.copy_to_device(address(id) + offset, bytes.data(), std::ssize(bytes));
+}
+
+// Rounds a part at a time, so that the rounded numbers of a large tensor do not exist twice.
+void Executor::write_narrow(TensorId id, std::span<const std::byte> floats, size_t offset) {
+  constexpr size_t kPartBytes = size_t{1} << 20;
+  const TensorInfo& t = program().graph.tensor(id);
+  for (size_t at = 0; at < floats.size(); at += kPartBytes) {
+    const auto part = floats.subspan(at, std::min(kPartBytes, floats.size() - at));
+    write_stored(id, narrow(t, part), (offset + at) / 2);
+  }
 }
 
 void* Executor::place_to_write(TensorId id) const {
@@ -275,10 +310,20 @@ void Executor::run() {
 void Executor::run_kernels() {
   const kernels::cpu::FlushDenormals while_kernels_run;
   for (size_t step = 0; step < args_.size(); ++step) {
-    if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) kernel->run(args_[step]);
+    if (auto& kernel = prepared_.kernels_[step]; kernel != nullptr) {
+      enter_lane(step);
+      kernel->run(args_[step]);
+    }
     if (waits_after_nodes_) wait_for(step);
     if (checks_numerics_) check_numerics(step);
   }
+  if (!prepared_.lanes_.empty()) prepared_.backend_.enter_lane(Lane::kMain, true);
+}
+
+void Executor::enter_lane(size_t step) {
+  if (prepared_.lanes_.empty()) return;
+  const LaneStep& at = prepared_.lanes_[step];
+  prepared_.backend_.enter_lane(at.lane, at.waits_for_all());
 }
 
 void Executor::wait_for(size_t step) const {

@@ -80,10 +80,18 @@ class PreparedProgram {
 
  private:
   friend class Executor;
+  /// Returns the lane of each kernel, which joins if one of its nodes does.
+  std::vector<LaneStep> lanes_of_kernels() const;
+  bool is_aside(size_t kernel) const {
+    return !lanes_.empty() && lanes_[kernel].lane == Lane::kSide;
+  }
   Program program_;
   Backend& backend_;
   /// Indexed by position in program.order. nullptr: the node is part of an earlier node's kernel.
   std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::vector<LaneStep> lanes_;  // by kernel; empty: one lane
+  // Each lane has its own part of the workspace.
+  int64_t main_workspace_bytes_ = 0;
 };
 
 /// A computed value is NaN or infinite; what() names the first such node and tensor. Thrown only if
@@ -104,11 +112,12 @@ class Executor {
 
   const Program& program() const { return prepared_.program(); }
   /// Copies a tensor between the device and the host, where it is row-major and of its type,
-  /// whatever its stored form. `bytes` must have the size of its type; read() with `offset`, in
-  /// bytes, copies any part. Writing a parameter also writes its copy in 16 bits (Role::kCopy); one
-  /// that is itself stored in 16 bits is rounded. Other tensors that are stored in 16 bits are
-  /// intermediate results and cannot be written.
+  /// whatever its stored form. `bytes` must have the size of its type; with `offset`, in bytes of
+  /// its type, they copy any part. Writing a parameter also writes its copy in 16 bits
+  /// (Role::kCopy); one that is itself stored in 16 bits is rounded. Other tensors that are stored
+  /// in 16 bits are intermediate results and cannot be written.
   void write(TensorId id, std::span<const std::byte> bytes);
+  void write(TensorId id, std::span<const std::byte> bytes, size_t offset);
   void read(TensorId id, std::span<std::byte> bytes) const;
   void read(TensorId id, std::span<std::byte> bytes, size_t offset) const;
   /// Returns the device address to which write() copies a tensor, and from which begin_read()
@@ -137,7 +146,9 @@ class Executor {
 
  private:
   std::byte* address(TensorId id) const;
-  void write_stored(TensorId id, std::span<const std::byte> bytes);
+  void write_stored(TensorId id, std::span<const std::byte> bytes, size_t offset = 0);
+  void write_narrow(TensorId id, std::span<const std::byte> floats, size_t offset);
+  void enter_lane(size_t step);
   void copy_out(TensorId id, std::span<std::byte> bytes, size_t offset) const;
   void wait_for(size_t step) const;
   void check_numerics(size_t step) const;

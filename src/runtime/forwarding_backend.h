@@ -35,6 +35,9 @@ class ForwardingBackend : public Backend {
   std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
     return inner_.record(submit);
   }
+  void enter_lane(Lane lane, bool waits_for_all) override {
+    inner_.enter_lane(lane, waits_for_all);
+  }
 
   void use_algorithms(std::shared_ptr<Algorithms> algorithms) override {
     inner_.use_algorithms(std::move(algorithms));

@@ -45,10 +45,13 @@ void fill(const TensorInfo& tensor, uint64_t seed, const ShardElements& range,
   });
 }
 
-void initialize(const TensorInfo& tensor, uint64_t seed, const ShardElements& range,
-                std::span<std::byte> out) {
+void check_whole(const TensorInfo& tensor, std::span<const std::byte> out) {
   TRAINYARD_CHECK(out.size() == static_cast<size_t>(tensor.type.bytes()),
                   tensor.name + ": buffer of the wrong size");
+}
+
+void initialize(const TensorInfo& tensor, uint64_t seed, const ShardElements& range,
+                std::span<std::byte> out) {
   if (tensor.type.dtype == DType::kF64) {
     fill<double>(tensor, seed, range, out);
   } else if (tensor.type.dtype == DType::kI64) {  // the optimizer's counters
@@ -63,11 +66,19 @@ void initialize(const TensorInfo& tensor, uint64_t seed, const ShardElements& ra
 }  // namespace
 
 void initialize_tensor(const TensorInfo& tensor, uint64_t seed, std::span<std::byte> out) {
-  initialize(tensor, seed, {.runs = 1, .count = tensor.type.shape.elements()}, out);
+  check_whole(tensor, out);
+  initialize_part(tensor, seed, 0, out);
+}
+
+void initialize_part(const TensorInfo& tensor, uint64_t seed, int64_t first,
+                     std::span<std::byte> out) {
+  const auto size = static_cast<int64_t>(size_of(tensor.type.dtype));
+  initialize(tensor, seed, {.runs = 1, .count = std::ssize(out) / size, .first = first}, out);
 }
 
 void initialize_shard(const TensorInfo& tensor, uint64_t seed, int64_t rank,
                       std::span<std::byte> out) {
+  check_whole(tensor, out);
   std::ranges::fill(out, std::byte{0});
   initialize(tensor, seed, elements_of_shard(tensor, rank), out);
 }

@@ -297,6 +297,11 @@ void ReplicatedSession::write_weight(std::string_view name, std::span<const std:
   for (const auto& session : replicas_->sessions) session->write_weight(name, bytes);
 }
 
+void ReplicatedSession::write_weight_part(std::string_view name, int64_t first,
+                                          std::span<const std::byte> bytes) {
+  for (const auto& session : replicas_->sessions) session->write_weight_part(name, first, bytes);
+}
+
 void ReplicatedSession::set_evaluated_weights(const Snapshot& weights) {
   for (const auto& session : replicas_->sessions) session->set_evaluated_weights(weights);
 }

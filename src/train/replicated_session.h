@@ -59,6 +59,8 @@ class ReplicatedSession final : public TrainingSession {
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override { return first().weight_tensors(); }
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  void write_weight_part(std::string_view name, int64_t first,
+                         std::span<const std::byte> bytes) override;
 
   void make_resident(const ResidentSource& source) override;
   void stage_rows(const StagedSource& source) override;

@@ -17,6 +17,7 @@ namespace {
 
 // Evaluation outputs are read back in blocks of this many elements, at least one row: the scores of
 // a language model's batch may be larger than everything else on the host.
+constexpr size_t kPartBytes = size_t{4} << 20;  // of a tensor that is written part by part
 constexpr int64_t kOutputElements = int64_t{1} << 20;
 
 bool is_weight(const TensorInfo& t) { return t.role == Role::kParameter || t.role == Role::kState; }
@@ -120,13 +121,19 @@ void Session::find_saved() {
 void Session::initialize(uint64_t seed) {
   std::vector<std::byte> values;
   for (const Saved& s : saved_) {
-    values.resize(static_cast<size_t>(s.info().type.bytes()));
+    const auto bytes = static_cast<size_t>(s.info().type.bytes());
     if (s.info().shard_of.has_value()) {
+      values.resize(bytes);
       initialize_shard(s.info(), seed, rank_.index, values);
-    } else {
-      initialize_tensor(s.info(), seed, values);
+      s.executor->write(s.id, values);
+      continue;
     }
-    s.executor->write(s.id, values);
+    const auto size = static_cast<int64_t>(size_of(s.info().type.dtype));
+    for (size_t at = 0; at < bytes; at += kPartBytes) {
+      values.resize(std::min(kPartBytes, bytes - at));
+      initialize_part(s.info(), seed, static_cast<int64_t>(at) / size, values);
+      s.executor->write(s.id, values, at);
+    }
   }
 }
 
@@ -309,6 +316,28 @@ void Session::write_weight(std::string_view name, std::span<const std::byte> byt
   const auto it = saved_by_name_.find(name);
   TRAINYARD_CHECK(it != saved_by_name_.end(), "no weight " + std::string(name));
   write_whole(saved_[it->second], bytes);
+}
+
+void Session::write_weight_part(std::string_view name, int64_t first,
+                                std::span<const std::byte> bytes) {
+  const auto it = saved_by_name_.find(name);
+  TRAINYARD_CHECK(it != saved_by_name_.end(), "no weight " + std::string(name));
+  const Saved& to = saved_[it->second];
+  const auto size = static_cast<int64_t>(size_of(to.info().type.dtype));
+  const int64_t end = first + std::ssize(bytes) / size;
+  const auto write = [&](int64_t from, int64_t at, int64_t count) {
+    const int64_t begin = std::max(from, first), stop = std::min(from + count, end);
+    if (begin >= stop) return;
+    to.executor->write(to.id,
+                       bytes.subspan(static_cast<size_t>((begin - first) * size),
+                                     static_cast<size_t>((stop - begin) * size)),
+                       static_cast<size_t>((at + begin - from) * size));
+  };
+  if (to.info().shard_of.has_value()) {
+    elements_of_shard(to.info(), rank_.index).for_each_run(write);
+  } else {
+    write(0, 0, to.info().type.shape.elements());
+  }
 }
 
 std::map<std::string, uint32_t> Session::checksums() const {

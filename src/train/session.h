@@ -52,6 +52,8 @@ class Session final : public TrainingSession {
   void set_evaluated_weights(const Snapshot& weights) override;
   std::vector<TensorInfo> weight_tensors() const override;
   void write_weight(std::string_view name, std::span<const std::byte> bytes) override;
+  void write_weight_part(std::string_view name, int64_t first,
+                         std::span<const std::byte> bytes) override;
   /// Returns a checksum per tensor, by name, for the tensors that must be equal on all ranks: all
   /// except running statistics and shards.
   std::map<std::string, uint32_t> checksums() const;

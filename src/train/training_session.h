@@ -57,6 +57,9 @@ class TrainingSession : public BatchModel {
   virtual std::vector<TensorInfo> weight_tensors() const = 0;
   /// `name` must be one of weight_tensors(), and `bytes` must have its size.
   virtual void write_weight(std::string_view name, std::span<const std::byte> bytes) = 0;
+  /// Writes elements of the weight from `first` on, as many as `bytes` has.
+  virtual void write_weight_part(std::string_view name, int64_t first,
+                                 std::span<const std::byte> bytes) = 0;
 
   /// Copies the training rows to each device, which must support Backend::supports_resident_rows().
   /// May be called once, before the first step. Afterwards steps are given by their samples, and

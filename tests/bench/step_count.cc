@@ -75,6 +75,7 @@ class CountingBackend final : public ForwardingBackend {
                       operands_of(graph, node.outputs),
                       algorithms_->take_asked(),
                       1,
+                      {},
                       {}});
     return std::make_unique<CountedKernel>(std::move(kernel), *this, nodes_.size() - 1);
   }
@@ -82,7 +83,8 @@ class CountingBackend final : public ForwardingBackend {
                                         std::span<const NodeId> nodes) override {
     std::unique_ptr<Kernel> group = ForwardingBackend::prepare_group(graph, nodes);
     if (group == nullptr) return nullptr;
-    NodeCount count{work_of(graph, graph.node(nodes.front())), {}, {}, {}, std::ssize(nodes), {}};
+    NodeCount count{
+        work_of(graph, graph.node(nodes.front())), {}, {}, {}, std::ssize(nodes), {}, {}};
     count.work.cost = {};
     for (const NodeId k : nodes) {
       const Node& node = graph.node(k);
@@ -100,6 +102,10 @@ class CountingBackend final : public ForwardingBackend {
     if (recording == nullptr) return nullptr;
     return std::make_unique<CountedRecording>(std::move(recording), submit, *this);
   }
+  void enter_lane(Lane lane, bool waits_for_all) override {
+    at_ = {lane, lane == Lane::kMain && waits_for_all};
+    ForwardingBackend::enter_lane(lane, waits_for_all);
+  }
 
  private:
   class CountedKernel final : public Kernel {
@@ -113,6 +119,7 @@ class CountingBackend final : public ForwardingBackend {
       kernel_->run(args);
       if (!backend_.is_on_) return;
       const WorkCounts after = testing::submitted_works();
+      backend_.nodes_[node_].at = backend_.at_;
       WorkCounts& works = backend_.nodes_[node_].works;
       for (size_t i = 0; i < works.by_kind.size(); ++i) {
         works.by_kind[i] += after.by_kind[i] - before.by_kind[i];
@@ -139,6 +146,7 @@ class CountingBackend final : public ForwardingBackend {
 
   std::shared_ptr<NotedAlgorithms> algorithms_ = std::make_shared<NotedAlgorithms>();
   std::vector<NodeCount> nodes_;
+  LaneStep at_;  // of the kernel that is submitted next
   bool is_on_ = false;
 };
 

@@ -45,6 +45,7 @@ struct NodeCount {
   std::vector<AskedAlgorithm> asked;
   int64_t members = 1;        // the number of nodes in the group
   testing::WorkCounts works;  // operations submitted to the GPU in one step
+  LaneStep at;                // where it runs if the step has two lanes
   bool touches_half() const;
 };
 

@@ -76,10 +76,12 @@ constexpr Sweep kSweeps[] = {
     // order.
     {"Conv", "convert_all", "n0", "", 28, 4, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"Conv", "move_tiles", "f1", "", 56, 1, 1, 0, kNotDirect, kBytes, kByRegisters},
+    {"Conv", "move (patches)", "i0", "i0", 40, 4, 1, 0, kPatches, kBytes, kBySource},
     {"ConvRelu", "convert_all", "n0", "", 28, 4, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"ConvRelu", "move_tiles", "f1", "", 56, 1, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"ConvGrad", "convert_all", "n0", "", 28, 4, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"ConvGrad", "move_tiles", "f1 F1", "", 56, 1, 1, 0, kNotDirect, kBytes, kByRegisters},
+    {"ConvGrad", "move (patches)", "i0 o0", "i0 o0", 40, 4, 1, 0, kPatches, kBytes, kBySource},
     {"ConvGrad", "reduce (bias)", "b2", "", 46, 4, 1, 0, kNotDirect, kBytes, kByRegisters},
     {"ReluConvGrad", "backward (bias, ReLU)", "i3 i2", "o3", 46, 4, 2, 0, kAlways, kBytes,
      kByCompiler},
@@ -189,8 +191,9 @@ constexpr Facts kFacts{
 
 constexpr std::string_view kTensorAttention =
     "attention on tensor cores (docs/decisions/attention.md)";
-constexpr std::string_view kGelu =
-    "the exact GELU by cuDNN, with its product (docs/decisions/fused-operations.md)";
+constexpr std::string_view kPatchesAndGelu =
+    "patches are multiplied by cuBLASLt (docs/decisions/convolutions-on-a-gpu.md); the exact GELU "
+    "by cuDNN, with its product (docs/decisions/fused-operations.md)";
 constexpr std::string_view kTogether =
     "16 short steps are one submission (docs/decisions/submission-of-gpu-steps.md); ReLU is part "
     "of products (docs/decisions/fused-operations.md)";
@@ -216,7 +219,7 @@ constexpr MeasuredRow kMeasured[] = {
      "(docs/decisions/fused-operations.md)"},
     {"resnet50:224", 128, "fp32", 590.6, 0, 0,
      "strict F32 keeps clear of the naive engine (docs/decisions/convolutions-on-a-gpu.md)"},
-    {"vit_base:224", 64, "bf16", 22.63, 3282, 0, kGelu},
+    {"vit_base:224", 64, "bf16", 22.63, 3282, 0, kPatchesAndGelu},
     {"vit_base:224", 64, "tf32", 72.18, 0, 0, kTensorAttention},
     {"vit_base:224", 64, "fp32", 189.0, 0, 0},
     {"vgg16:224", 64, "bf16", 52.98, 0, 0,

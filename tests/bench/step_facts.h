@@ -42,6 +42,7 @@ struct Sweep {
     kAlways,
     kNoSumsInProduct,  // the bias's gradient is not computed by the product
     kNotDirect,        // the convolution is not our own kernel (kernels/cuda/direct_conv.h)
+    kPatches,          // the convolution is a product with a matrix of patches
     kSeparateGelu,     // GELU is a kernel of its own behind the product
     kGeluEngine,       // an engine of cuDNN computes the product with GELU, for which it also reads
                        // or writes these operands (src/runtime/cuda/gelu_product.h)

@@ -107,6 +107,16 @@ bool is_direct(const NodeCount& node) {
          node.works.of(WorkKind::kDnn) == 0;
 }
 
+/// Returns whether the node is a convolution that ran as a product with a matrix of patches.
+bool has_patches(const NodeCount& node) {
+  return node.works.of(WorkKind::kDnn) == 0 && !is_direct(node) &&
+         std::ranges::any_of(node.asked, [](const AskedAlgorithm& a) {
+           if (!a.key.starts_with("convolution")) return false;
+           const std::vector<int64_t> filter = parse_algorithm_key(a.key).filter;
+           return filter.at(2) * filter.at(3) > 1;
+         });
+}
+
 /// Returns whether the problem is that of a product with the exact GELU, whose product is a problem
 /// of its own (src/runtime/cuda/gelu_product.h).
 bool is_gelu(const AskedAlgorithm& a) { return a.key.starts_with("gelu"); }
@@ -280,6 +290,7 @@ std::vector<const Sweep*> sweeps_of(const NodeCount& node, Runs runs) {
       continue;
     }
     if (sweep.when == Sweep::kNotDirect && is_direct(node)) continue;
+    if (sweep.when == Sweep::kPatches && !has_patches(node)) continue;
     if (sweep.when == Sweep::kSeparateGelu && (by_engine || has_gelu_epilogue(node))) continue;
     if (sweep.when == Sweep::kGeluEngine && !by_engine) continue;
     found.push_back(&sweep);
@@ -513,6 +524,36 @@ double repeats(const NodeCount& node) {
              : static_cast<double>(ran) / static_cast<double>(products);
 }
 
+double sum_of(const TimeByBasis& us) { return std::accumulate(us.begin(), us.end(), 0.0); }
+void add_to(TimeByBasis& sum, const TimeByBasis& more) {
+  for (size_t basis = 0; basis < sum.size(); ++basis) sum[basis] += more[basis];
+}
+
+/// The longest path through a step of two lanes (step_model.h).
+class LongestPath {
+ public:
+  void add(const LaneStep& step, const TimeByBasis& us) {
+    const bool is_side = step.lane == Lane::kSide;
+    TimeByBasis &own = is_side ? side_ : main_, &other = is_side ? main_ : side_;
+    if (step.waits_for_all()) wait(own, other);
+    add_to(own, us);
+    (is_side ? side_bytes_us_ : main_bytes_us_) += us[at(Basis::kBytes)];
+  }
+  TimeByBasis end() const {
+    TimeByBasis longest = main_;
+    wait(longest, side_);
+    longest[at(Basis::kBytes)] += std::min(main_bytes_us_, side_bytes_us_);
+    return longest;
+  }
+
+ private:
+  static void wait(TimeByBasis& lane, const TimeByBasis& other) {
+    if (sum_of(other) > sum_of(lane)) lane = other;
+  }
+  TimeByBasis main_{}, side_{};  // the longest path to the end of each lane
+  double main_bytes_us_ = 0, side_bytes_us_ = 0;
+};
+
 }  // namespace
 
 double moved_bytes(const NodeCount& node, const AlgorithmTimes& times) {
@@ -554,6 +595,7 @@ TimeByBasis node_us(const NodeCount& node, const AlgorithmTimes& times) {
 
 StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
   StepPrediction p;
+  LongestPath path;
   for (const NodeCount& node : step.nodes) {
     OpPrediction& op = p.by_op[std::string(node.work.op)];
     ++op.nodes;
@@ -561,10 +603,9 @@ StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
     if (node.works.all() == 0) continue;
     op.bytes += moved_bytes(node, times);
     const TimeByBasis us = node_us(node, times);
-    for (size_t basis = 0; basis < us.size(); ++basis) {
-      op.us[basis] += us[basis];
-      p.us[basis] += us[basis];
-    }
+    add_to(op.us, us);
+    add_to(p.us, us);
+    path.add(node.at, us);
     for (const std::string& key : times.taken(of_the_way(node))) {
       const Charge charge = times.charge(key);
       if (!charge.how.empty()) p.not_timed[key] = charge.how;
@@ -575,6 +616,10 @@ StepPrediction predict(const StepCount& step, const AlgorithmTimes& times) {
     for (const Sweep* sweep : sweeps_of(node, Runs::kAssumed)) {
       if (sweep == &default_sweep()) p.unknown_ops.emplace(node.work.op);
     }
+  }
+  const TimeByBasis all = std::exchange(p.us, path.end());
+  for (size_t basis = 0; basis < all.size(); ++basis) {
+    p.by_op["concurrently in the side lane"].us[basis] = p.us[basis] - all[basis];
   }
   const auto submit = [&](const char* what, double works, double us) {
     OpPrediction& op = p.by_op[what];

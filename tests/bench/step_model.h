@@ -1,7 +1,7 @@
 // tests/bench/step_model.h: predicts the time of a training step on a GPU without having one, from
 // the works that the step submits (step_count.h), algorithms that were timed on a GPU, and a table
-// of facts about our kernels (step_facts.h). Works run on one stream, so the time of a step is the
-// sum of its nodes' times:
+// of facts about our kernels (step_facts.h). The time of a step is the sum of its nodes' times, or,
+// if it has two lanes (src/plan/lanes.h), the sum along its longest path:
 //
 //   algorithm   its timed microseconds, minus the overhead of measuring; if not timed, see
 //               AlgorithmTimes
@@ -9,6 +9,10 @@
 //               all bytes at the memory's bandwidth, added because latency grows with the load of
 //               the memory; or the elements at the rate of its instructions, if that is longer
 //   kernel      the submission of each, in addition to its bytes
+//   lanes       a node of the side lane takes as long as it would alone, concurrently with the main
+//               lane. The lanes share the memory's bandwidth: the time of their bytes is added,
+//               for the lane that has fewer, as if both moved all theirs at the same time. This
+//               was never measured
 #pragma once
 
 #include <array>

@@ -1348,6 +1348,34 @@ TEST_F(Cli, GcShowsItemsWithBytesAndRemovesNothingUnlessConfirmed) {
   }
 }
 
+TEST_F(Cli, TheAuditShowsPeopleAFewEntriesAndProgramsAll) {
+  Done done = run({"server", "audit", "--caller", "ada", "--action", "CancelJob", "--limit", "2"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.out.find("ada\\x1b[31m  unix     CancelJob  digits-1  OK\n"), std::string::npos)
+      << done.out;
+  EXPECT_NE(done.err.find("There are more; raise --limit"), std::string::npos) << done.err;
+  done = run({"server", "audit", "-o", "name"});
+  EXPECT_EQ(std::ranges::count(done.out, '\n'), 60) << done.out;
+  done = run({"server", "audit", "-o", "json", "--newer-than", "7d", "--older-than", "1d"});
+  EXPECT_NE(done.out.find("\"caller\": \"ada\\u001b[31m\""), std::string::npos) << done.out;
+  {
+    const std::scoped_lock lock(server_.state().mu);
+    const std::vector<v1::ListAuditRequest>& asked = server_.state().audits;
+    ASSERT_GE(asked.size(), 2U);
+    EXPECT_EQ(asked[0].caller(), "ada");
+    EXPECT_EQ(asked[0].action(), "CancelJob");
+    EXPECT_EQ(asked[0].page_size(), 2);
+    EXPECT_FALSE(asked[0].has_since_time());
+    EXPECT_EQ(asked.back().until_time().seconds() - asked.back().since_time().seconds(),
+              6 * 24 * 3600);
+  }
+  for (const char* wrong : {"7", "d", "7 d"}) {
+    done = run({"server", "audit", "--newer-than", wrong});
+    EXPECT_EQ(done.code, 2) << wrong;
+    EXPECT_NE(done.err.find("--newer-than"), std::string::npos) << done.err;
+  }
+}
+
 TEST_F(Cli, ABackupFileCanBeRestored) {
   const std::string file = server_.folder() / "backup.tar";
   const std::string state = server_.folder() / "restored";

@@ -634,6 +634,25 @@ class System final : public v1::SystemService::CallbackService {
     if (!request->dry_run()) response->add_warnings("jobs/\x1b[31mx: it stays");
     return answer(context, grpc::Status::OK);
   }
+  grpc::ServerUnaryReactor* ListAudit(grpc::CallbackServerContext* context,
+                                      const v1::ListAuditRequest* request,
+                                      v1::ListAuditResponse* response) override {
+    const std::scoped_lock lock(s_.mu);
+    s_.audits.push_back(*request);
+    const bool first = request->page_token().empty();
+    for (int i = 0; i < std::min(request->page_size(), 30); ++i) {
+      v1::AuditEntry& entry = *response->add_entries();
+      entry.set_number((first ? 60 : 30) - i);
+      entry.mutable_time()->set_seconds(1'795'000'000);
+      entry.set_caller("ada\x1b[31m");
+      entry.set_address("unix");
+      entry.set_action("CancelJob");
+      entry.set_object("projects/default/jobs/digits-1");
+      entry.set_result("OK");
+    }
+    if (first) response->set_next_page_token("more");
+    return answer(context, grpc::Status::OK);
+  }
   grpc::ServerUnaryReactor* ListDevices(grpc::CallbackServerContext* context,
                                         const v1::ListDevicesRequest*,
                                         v1::ListDevicesResponse* response) override {

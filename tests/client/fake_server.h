@@ -49,6 +49,7 @@ struct FakeState {
   bool serving = true;
   std::string backup_fault;  // "digest", "early", "path"
   std::vector<v1::CollectGarbageRequest> collections;
+  std::vector<v1::ListAuditRequest> audits;
   bool garbage = true;  // whether there is something to collect
   v1::JobPlan plan;
 

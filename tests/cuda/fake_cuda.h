@@ -58,6 +58,16 @@ WorkCounts submitted_works();
 WorkCounts recorded_works();
 /// The number of works that were replayed from recordings.
 int64_t replayed_works();
+/// The order in which works of a recording run that do not depend on each other: as submitted, the
+/// latest submitted first, so that the other branch runs as late as possible, or at random. By
+/// turns, each replay uses the next of these three.
+enum class ForkOrder : uint8_t { kByTurns, kSubmitted, kLatest, kRandom };
+void set_fork_order(ForkOrder order);
+/// Makes a replay of a recording with branches take `ms` more or, below 0, less by the clock of
+/// events.
+void set_branches_cost(double ms);
+/// The number of replays of recordings with branches.
+int64_t branched_replays();
 /// The number of allocated bytes of device memory.
 int64_t device_bytes();
 /// Limits the size of one allocation of device memory, in bytes; a larger one fails as out of

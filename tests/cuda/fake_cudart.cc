@@ -11,10 +11,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +26,7 @@
 #include "kernels/cuda/emulator.h"
 #include "tests/cuda/fake_cuda.h"
 
+using trainyard::testing::ForkOrder;
 using trainyard::testing::WorkCounts;
 using trainyard::testing::WorkKind;
 
@@ -31,12 +35,20 @@ struct Work {
   std::function<void()> run;
 };
 
+/// A work of a recording: its place among the works, in the order of submission.
+struct CUgraphNode_st {
+  size_t index;
+};
+/// What the next work of a recorded stream depends on.
+using Ends = std::vector<cudaGraphNode_t>;
+
 /// An item of a recording; items are in the order of submission.
 struct Recorded {
   enum Kind { kWork, kRecord, kWait } kind;
   CUstream_st* stream;
   Work work;
   CUevent_st* event;
+  std::vector<size_t> after = {};  // the works that this work depends on
 };
 using Kept = std::vector<std::shared_ptr<const void>>;
 struct CUstream_st {
@@ -49,6 +61,9 @@ struct CUstream_st {
   std::vector<Recorded> recorded;     // the recording, if this is an origin stream
   std::vector<CUstream_st*> members;  // streams of this origin's recording
   Kept kept;                          // objects that this origin's recording keeps
+  Ends ends;                          // dependencies of this stream's next work
+  std::deque<CUgraphNode_st> nodes;   // the works of this origin's recording
+  bool has_branches = false;          // whether the dependencies of this origin were changed
 };
 struct CUevent_st {
   bool timed = false;
@@ -59,14 +74,17 @@ struct CUevent_st {
   int64_t position = 0;           // the event is behind so many works of the stream
   CUstream_st* origin = nullptr;  // the recording that contains the event, if any
   int64_t works = 0;              // the event is behind so many works of its stream's recording
+  Ends ends;                      // the event is behind these works of the recording
 };
 struct CUgraph_st {
   std::vector<Recorded> recorded;
   Kept kept;
+  bool has_branches = false;
 };
 struct CUgraphExec_st {
   std::vector<Recorded> recorded;
   Kept kept;
+  bool has_branches = false;
 };
 
 namespace {
@@ -261,6 +279,11 @@ bool is_device_range(const void* memory, size_t size) {
 /// The pretended times of algorithms, in milliseconds.
 std::array<std::atomic<double>, trainyard::testing::kAlgorithms> algorithm_costs = {300, 100, 200};
 std::atomic<double> spent_ms = 0;
+void spend(double ms) {
+  double before = spent_ms;
+  while (!spent_ms.compare_exchange_weak(before, before + ms)) {
+  }
+}
 std::atomic<const char*> device_model = "Emulated GPU";
 std::atomic<int> broken_algorithm = -1, refused_algorithm = -1;
 std::atomic<int64_t> restored = 0;
@@ -294,8 +317,54 @@ void wait_for(CUstream_st& stream, const CUevent_st& event) {
 
 void add_to_recording(Recorded item) {
   CUstream_st* const stream = item.stream;
-  if (item.kind == Recorded::kWork) ++stream->works;
-  stream->origin->recorded.push_back(std::move(item));
+  CUstream_st* const origin = stream->origin;
+  if (item.kind == Recorded::kWork) {
+    ++stream->works;
+    for (const cudaGraphNode_t node : stream->ends) item.after.push_back(node->index);
+    origin->nodes.push_back({origin->nodes.size()});
+    stream->ends = {&origin->nodes.back()};
+  } else if (item.kind == Recorded::kRecord) {
+    item.event->ends = stream->ends;
+  } else {
+    const Ends& more = item.event->ends;
+    stream->ends.insert(stream->ends.end(), more.begin(), more.end());
+  }
+  origin->recorded.push_back(std::move(item));
+}
+
+ForkOrder fork_order = ForkOrder::kByTurns;
+int64_t branched = 0;  // replays of recordings with branches
+double branches_cost = 0;
+
+/// Returns an order of the works that their dependencies allow. A GPU may run them in any.
+std::vector<size_t> order_of(const std::vector<Recorded>& works, ForkOrder order) {
+  std::vector<size_t> waiting(works.size());
+  std::vector<std::vector<size_t>> releases(works.size());
+  for (size_t k = 0; k < works.size(); ++k) {
+    waiting[k] = works[k].after.size();
+    for (const size_t before : works[k].after) releases.at(before).push_back(k);
+  }
+  std::set<size_t> ready;
+  for (size_t k = 0; k < works.size(); ++k) {
+    if (waiting[k] == 0) ready.insert(k);
+  }
+  std::mt19937_64 random(static_cast<uint64_t>(branched));
+  std::vector<size_t> result;
+  while (!ready.empty()) {
+    auto next = ready.begin();
+    if (order == ForkOrder::kLatest) next = std::prev(ready.end());
+    if (order == ForkOrder::kRandom) {
+      std::advance(next, static_cast<std::ptrdiff_t>(random() % ready.size()));
+    }
+    const size_t k = *next;
+    ready.erase(next);
+    result.push_back(k);
+    for (const size_t released : releases[k]) {
+      if (--waiting[released] == 0) ready.insert(released);
+    }
+  }
+  if (result.size() != works.size()) std::abort();
+  return result;
 }
 
 /// The emulator submits its kernel launches here, so they are queued like all other works.
@@ -333,6 +402,8 @@ void set_counting(bool on) { counts_only = on; }
 WorkCounts submitted_works() { return submitted; }
 WorkCounts recorded_works() { return newest_recording; }
 int64_t replayed_works() { return replayed; }
+void set_fork_order(ForkOrder order) { fork_order = order; }
+int64_t branched_replays() { return branched; }
 int64_t device_bytes() { return allocated; }
 void set_device_limit(int64_t bytes) { limit = bytes; }
 void set_device_count(int count) {
@@ -360,11 +431,8 @@ int64_t restored_algorithms() { return restored; }
 bool is_algorithm_broken(int64_t index) { return index == broken_algorithm; }
 bool is_algorithm_refused(int64_t index) { return index == refused_algorithm; }
 void count_restored_algorithm() { ++restored; }
-void spend_algorithm_cost(size_t index) {
-  double before = spent_ms;
-  while (!spent_ms.compare_exchange_weak(before, before + algorithm_costs[index])) {
-  }
-}
+void spend_algorithm_cost(size_t index) { spend(algorithm_costs[index]); }
+void set_branches_cost(double ms) { branches_cost = ms; }
 std::string last_refusal() { return refusal; }
 void note_refusal(const std::string& why) { refusal = why; }
 std::string wrong_memory(const std::string& name, const void* data, int64_t bytes,
@@ -669,6 +737,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   record(*event, *stream);
   return cudaSuccess;
 }
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (const cudaError_t e = must_not_record(); e != cudaSuccess) return e;
+  const bool is_behind = event->stream == nullptr || event->stream->done >= event->position;
+  return is_behind ? cudaSuccess : fail(cudaErrorNotReady);
+}
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   if (!from->timed || !to->timed || !from->recorded || !to->recorded) {
     return fail(cudaErrorInvalidResourceHandle);
@@ -688,6 +761,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   stream->origin = stream;
   stream->broken = false;
   stream->recorded.clear();
+  stream->nodes.clear();
+  stream->ends.clear();
+  stream->has_branches = false;
   stream->members = {stream};
   recording_stream = stream;
   return cudaSuccess;
@@ -701,22 +777,75 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   for (CUstream_st* member : stream->members) {
     unjoined |= member != stream && member->joined < member->works;
     member->works = member->joined = 0;
+    member->ends.clear();
     member->origin = nullptr;
   }
   if (stream->broken) return fail(cudaErrorStreamCaptureInvalidated);
   if (unjoined) return fail(cudaErrorStreamCaptureUnjoined);
   newest_recording = {};
   for (const Recorded& item : stream->recorded) {
-    if (item.kind == Recorded::kWork) count(newest_recording, *item.work.kind);
+    if (item.kind == Recorded::kWork) {
+      count(newest_recording, *item.work.kind);
+    } else if (stream->has_branches) {
+      std::abort();  // as in cudaStreamUpdateCaptureDependencies
+    }
   }
-  *graph = new CUgraph_st{std::move(stream->recorded), std::move(kept)};
+  *graph = new CUgraph_st{std::move(stream->recorded), std::move(kept), stream->has_branches};
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status,
+                                     unsigned long long*, cudaGraph_t*,
+                                     const cudaGraphNode_t** dependencies,
+                                     const cudaGraphEdgeData** edges, size_t* count) {
+  *status = stream->origin == nullptr ? cudaStreamCaptureStatusNone
+            : stream->origin->broken  ? cudaStreamCaptureStatusInvalidated
+                                      : cudaStreamCaptureStatusActive;
+  static thread_local std::vector<cudaGraphEdgeData> data;
+  data.assign(stream->ends.size(), {});
+  if (dependencies != nullptr) *dependencies = stream->ends.data();
+  if (edges != nullptr) *edges = data.data();
+  if (count != nullptr) *count = stream->ends.size();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t* nodes,
+                                                const cudaGraphEdgeData*, size_t count,
+                                                unsigned flags) {
+  CUstream_st* const origin = stream->origin;
+  if (origin == nullptr) return fail(cudaErrorIllegalState);
+  // The fake runs the branches of a recording on one stream. The backend needs no more.
+  if (stream != origin || origin->members.size() > 1) std::abort();
+  if (flags != cudaStreamSetCaptureDependencies) return fail(cudaErrorInvalidValue);
+  Ends ends(nodes, nodes + count);
+  for (size_t i = 0; i < count; ++i) {
+    const bool is_known = std::ranges::any_of(
+        origin->nodes, [&](const CUgraphNode_st& node) { return &node == ends[i]; });
+    const bool is_again = std::ranges::count(ends, ends[i]) > 1;
+    if (!is_known || is_again) return fail(cudaErrorInvalidValue);
+  }
+  stream->ends = std::move(ends);
+  origin->has_branches = true;
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->recorded, graph->kept};
+  *exec = new CUgraphExec_st{graph->recorded, graph->kept, graph->has_branches};
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  if (exec->has_branches) {
+    constexpr std::array kTurns = {ForkOrder::kLatest, ForkOrder::kSubmitted, ForkOrder::kRandom};
+    const ForkOrder order = fork_order == ForkOrder::kByTurns
+                                ? kTurns[static_cast<size_t>(branched) % kTurns.size()]
+                                : fork_order;
+    for (const size_t k : order_of(exec->recorded, order)) {
+      ++replayed;
+      submit(exec->recorded[k].stream, exec->recorded[k].work);
+    }
+    ++branched;
+    if (branches_cost != 0) {
+      enqueue(*exec->recorded.front().stream, {std::nullopt, [] { spend(branches_cost); }});
+    }
+    return is_lost() ? lost() : cudaSuccess;
+  }
   for (const Recorded& item : exec->recorded) {
     if (item.kind == Recorded::kRecord) {
       record(*item.event, *item.stream);

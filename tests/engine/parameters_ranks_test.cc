@@ -162,6 +162,18 @@ TEST(ParameterRanks, EqualWholeParametersWithFrozenLayersAndLowRankAdditions) {
     job.recipe.lora = {.rank = 2, .alpha = 4, .dropout = 0, .targets = {"gemm*"}};
   }));
 }
+// Each rank takes its shard of every part of a file's weights.
+TEST(ParameterRanks, EqualWholeParametersFromInitialWeights) {
+  const Workspace w;
+  make_dataset(w, true, 100, 20);
+  const TrainJob first = job_on(w, "first", kUnsharded, mlp());
+  Recorder recorder;
+  run(first, 1, recorder);
+  expect_the_same_bits(mlp([&](TrainJob& job) {
+    job.recipe.initial_weights.source = "first";
+    job.initial_weights = first.model_output / "model.safetensors";
+  }));
+}
 TEST(ParameterRanks, EqualWholeParametersIn16Bits) {
   for (const Precision precision : {Precision::kBf16, Precision::kFp16}) {
     SCOPED_TRACE(std::string(name_of(precision)));

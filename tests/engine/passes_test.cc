@@ -21,6 +21,7 @@
 #include "src/passes/recompute.h"
 #include "src/passes/recompute_gates.h"
 #include "src/passes/simplify.h"
+#include "src/passes/split_gradients.h"
 #include "tests/support/golden.h"
 #include "tests/support/graph_cases.h"
 #include "tests/support/random_graph.h"
@@ -250,6 +251,49 @@ TEST(PassFuse, ConvolutionsWithReluChangeNoBitOnTheCpu) {
         EXPECT_LE(fused.planned_bytes, plain.planned_bytes);
       }
     }
+  }
+}
+
+TEST(PassSplitGradients, AGradientOfWeightsIsANodeOfItsOwn) {
+  CaseGraph c = plain_net();
+  fuse_convolutions(c.graph);
+  split_gradients(c.graph);
+  c.graph.verify();
+  // The first convolution reads the batch, which has no gradient.
+  EXPECT_EQ(count_of(c.graph, "ReluConvGrad"), 3);
+  EXPECT_EQ(count_of(c.graph, "ConvGrad"), 2);
+  for (const Node& node : c.graph.nodes()) {
+    if (!node.name.ends_with("/weights")) continue;
+    EXPECT_EQ(node.outputs[0], kNoTensor) << node.name;
+    EXPECT_NE(node.outputs[1], kNoTensor) << node.name;
+  }
+}
+
+// The product's gradient that reads the loss's F32 gradient narrows it once, for both results.
+TEST(PassSplitGradients, NoLaunchIsAdded) {
+  for (const Precision precision : {Precision::kFp32, Precision::kBf16}) {
+    SCOPED_TRACE(name_of(precision));
+    CaseBuilder b(DType::kF32);
+    TensorId x = b.input("x", {8, 16});
+    for (const std::string name : {"a", "b", "c"}) {
+      x = b.one(name, "Gemm", {{"transB", int64_t{1}}},
+                {x, b.parameter(name + ".w", {16, 16}), b.parameter(name + ".b", {16})});
+      x = b.one(name + ".tanh", "Tanh", {}, {x});
+    }
+    const TensorId scores =
+        b.one("d", "Gemm", {{"transB", int64_t{1}}}, {x, b.parameter("d.w", {16, 16})});
+    std::map<TensorId, TensorId> gradients;
+    CaseGraph c = testing::with_gradients(
+        b.finish_with_loss(b.node("loss", "SoftmaxCrossEntropyLoss", {},
+                                  {scores, b.labels("labels", 8, 16)}, 2)[0]),
+        &gradients);
+    c.graph.mark_output(scores);  // as a classifier, which keeps the head and the loss apart
+    run_passes(c.graph, {}, Recompute::kNone, precision, Processor::kGpu);
+    const int64_t before = count_of(c.graph, "GemmGrad");
+    split_gradients(c.graph);
+    c.graph.verify();
+    EXPECT_EQ(before, 4);
+    EXPECT_EQ(count_of(c.graph, "GemmGrad") - before, precision == Precision::kFp32 ? 3 : 2);
   }
 }
 
@@ -901,7 +945,9 @@ CaseGraph gated_net(int count, const std::string& act) {
     };
     const TensorId gate = b.one(name + ".act", act, {}, {product(".gate", x, 8, 24)});
     const TensorId up = product(".up", x, 8, 24);
-    const TensorId gated = b.one(name + ".gated", "Mul", {}, {gate, up});
+    TensorId gated = b.one(name + ".gated", "Mul", {}, {gate, up});
+    if (k % 2 == 0)
+      gated = b.one(name + ".rows", "Reshape", {{"shape", Shape{37, 24}.dims()}}, {gated});
     x = b.one(name + ".add", "Add", {}, {x, product(".down", gated, 24, 8)});
   }
   std::map<TensorId, TensorId> gradients;
@@ -918,6 +964,15 @@ TEST(PassGates, AreComputedAgainForTheirGradient) {
       if (node.op->type() != "MulGrad") continue;
       EXPECT_TRUE(c.graph.tensor(node.inputs[0]).name.ends_with(".act/again"));
     }
+    EXPECT_EQ(count_of(c.graph, "Mul"), 6);
+    for (int k = 1; k <= 3; ++k) {
+      const std::string name = "block" + std::to_string(k) + (k % 2 == 0 ? ".rows" : ".gated");
+      const TensorId product = c.graph.find_tensor(name).value();
+      for (const Node& node : c.graph.nodes()) {
+        EXPECT_FALSE(node.phase == Phase::kBackward &&
+                     std::ranges::count(node.inputs, product) > 0);
+      }
+    }
   }
   // The gradient of Sigmoid keeps y, not x.
   CaseGraph sigmoid = gated_net(3, "Sigmoid");
@@ -931,6 +986,11 @@ TEST(PassGates, ThatOthersReadAreKept) {
   recompute_gates(c.graph);
   c.graph.verify();
   EXPECT_EQ(count_of(c.graph, "Swish"), 3);
+  c = gated_net(2, "Swish");
+  c.graph.mark_output(c.graph.find_tensor("block1.gated").value());
+  recompute_gates(c.graph);
+  c.graph.verify();
+  EXPECT_EQ(count_of(c.graph, "Mul"), 3);
 }
 
 TEST(PassGates, ChangeNoBitAndSaveMemory) {
@@ -941,8 +1001,8 @@ TEST(PassGates, ChangeNoBitAndSaveMemory) {
   options.passes.fuse = false;
   const CaseResult without = testing::run_case(c, *cpu, options);
   expect_same_bits(with, without);
-  // Three of the four gates need not be kept.
-  EXPECT_LE(with.program.transient_bytes, without.program.transient_bytes - 3 * 37 * 24 * 4);
+  // Three of the four gates, and of their products, need not be kept: but for padding, that many.
+  EXPECT_LE(with.program.transient_bytes, without.program.transient_bytes - 5 * 37 * 24 * 4);
 }
 
 TEST(PassFold, ConstantsBecomeOne) {

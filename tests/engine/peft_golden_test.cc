@@ -167,6 +167,25 @@ TEST(PeftGolden, TheStorageOfFrozenWeightsChangesNoBit) {
   }
 }
 
+// Micro-batches weigh their losses by their counted tokens: a factor that the fused head takes, so
+// that its scores exist for some rows at a time there too.
+TEST(PeftGolden, TheHeadIsFusedInMicroBatches) {
+  const int64_t vocabulary = peft_golden()["vocabulary"], context = peft_golden()["context"];
+  ModelInterface interface { {context}, vocabulary, TargetForm::kNextToken, vocabulary };
+  interface.documents = true;
+  Recipe recipe = recipe_of_case(peft_golden()["cases"][0], "auto");
+  recipe.batch_size *= 2;
+  recipe.accumulate_steps = 2;
+  const auto programs = compile_step(small_llama(), recipe, interface).value();
+  ASSERT_NE(programs.train.loss_share, kNoTensor);
+  int64_t heads = 0;
+  for (const Node& node : programs.train.program.graph.nodes()) {
+    heads += node.op->type() == "GemmSoftmaxCrossEntropyLoss" ? 1 : 0;
+    EXPECT_NE(node.op->type(), "SoftmaxCrossEntropyLoss");
+  }
+  EXPECT_EQ(heads, 1);
+}
+
 // A checkpoint has frozen weights as they are stored, without a copy of them in memory, and a job
 // that resumes continues with the same bits, also if it stores them as F32.
 TEST(PeftGolden, ACheckpointKeepsFrozenWeightsAsTheyAreStored) {

@@ -9,6 +9,9 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "src/autodiff/differentiate.h"
 #include "src/base/check.h"
@@ -208,6 +211,91 @@ TEST(PlanVerify, CatchesAReadAfterTheUpdate) {
   ASSERT_LT(read, update);
   std::rotate(read, read + 1, update + 1);  // moves the average after the update
   EXPECT_THROW(verify(p), InvariantError);
+}
+
+std::vector<std::string> names_aside(const Program& p) {
+  std::vector<std::string> names;
+  for (size_t step = 0; step < p.lanes.size(); ++step) {
+    if (p.lanes[step].lane == Lane::kSide) names.push_back(p.graph.node(p.order[step]).name);
+  }
+  return names;
+}
+
+/// The large layer is updated as soon as its gradient exists, the others together at the end.
+CaseGraph three_layers() {
+  CaseBuilder b(DType::kF32);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  TensorId x = b.input("x", {8, 300});
+  for (const auto& [name, inputs, outputs] :
+       {std::tuple("a", 300, 310), std::tuple("b", 310, 320), std::tuple("c", 320, 5)}) {
+    const std::string layer = name;
+    x = b.one(
+        layer, "Gemm", trans_b,
+        {x, b.parameter(layer + ".w", {outputs, inputs}), b.parameter(layer + ".b", {outputs})});
+    x = b.one(layer + ".tanh", "Tanh", {}, {x});
+  }
+  return b.finish(x);
+}
+
+TEST(PlanLanes, GradientsOfWeightsAndUpdatesBeforeTheLastActivationAreAside) {
+  CaseGraph c = three_layers();
+  const auto gradients = differentiate(c.graph, c.loss);
+  append_optimizer(c.graph, {.type = "sgd"}, gradients, kNoTensor);
+  const Program p = compile(c.graph, {.two_lanes = true});
+  verify(p);
+  // c.w is small. The gradients of the first layer follow the last gradient of an activation.
+  EXPECT_EQ(names_aside(p), (std::vector<std::string>{"loss/seed", "c/grad/weights",
+                                                      "b/grad/weights", "b.w/update"}));
+  std::vector<std::string> joins;
+  for (size_t step = 0; step < p.lanes.size(); ++step) {
+    if (p.lanes[step].joins) joins.push_back(p.graph.node(p.order[step]).name);
+  }
+  EXPECT_EQ(joins, (std::vector<std::string>{"loss/grad", "c.b/update"})) << p.dump_program();
+  EXPECT_TRUE(compile(c.graph, {}).lanes.empty());
+}
+
+TEST(PlanLanes, MemoryOfTheSideLaneIsNotUsedAgainBeforeAJoin) {
+  int64_t with_lanes = 0, caught = 0;
+  for (uint64_t seed = 0; seed < kRandomPlans; ++seed) {
+    SCOPED_TRACE(seed);
+    const CaseGraph c = random_training_graph(seed, DType::kF32);
+    const Program two = compile(c.graph, {.two_lanes = true});
+    EXPECT_NO_THROW(verify(two));
+    if (two.lanes.empty()) continue;
+    ++with_lanes;
+    Program one = compile(two.graph, {.passes = {false, false, false, false}});
+    ASSERT_NO_THROW(verify(one));
+    one.lanes = assign_lanes(one.graph, one.order);
+    try {
+      verify(one);
+    } catch (const InvariantError& e) {
+      ++caught;
+      EXPECT_NE(std::string(e.what()).find("while the side lane"), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_GT(with_lanes, kRandomPlans / 2);
+  EXPECT_GT(caught, with_lanes / 4) << "one lane's memory is too short for two";
+}
+
+TEST(PlanLanes, VerifyCatchesAMissingJoin) {
+  CaseGraph c = three_layers();
+  const auto gradients = differentiate(c.graph, c.loss);
+  append_optimizer(c.graph, {.type = "sgd"}, gradients, kNoTensor);
+  Program p = compile(c.graph, {.two_lanes = true});
+  for (LaneStep& step : p.lanes) step.joins = false;
+  EXPECT_THROW(verify(p), InvariantError);
+}
+
+TEST(PlanLanes, ALongStepHasOne) {
+  CaseBuilder b(DType::kF32);
+  const Attributes trans_b{{"transB", int64_t{1}}};
+  TensorId x = b.one("a", "Gemm", trans_b, {b.input("x", {2, 3}), b.parameter("w", {3, 3})});
+  for (int k = 0; k < 130; ++k) x = b.one("tanh" + std::to_string(k), "Tanh", {}, {x});
+  CaseGraph c = b.finish(b.one("b", "Gemm", trans_b, {x, b.parameter("v", {3, 3})}));
+  (void)differentiate(c.graph, c.loss);
+  const Program p = compile(c.graph, {.two_lanes = true});
+  EXPECT_TRUE(p.lanes.empty());
+  EXPECT_EQ(p.order, compile(c.graph, {}).order) << "and its gradients are not split";
 }
 
 // A GPU's libraries need a larger alignment than a cache line; the plan must include it.

@@ -178,8 +178,10 @@ class Work:
             try:
                 step()
             except AssertionError as e:
+                jobs = "".join(self.daemon.cli("explain", name, check=False).stdout for name in self.specs)
                 wait_until(lambda: self.daemon.restarts > restarts and self.is_up(),
-                           f"{step.__name__} failed, and the daemon was not lost: {e}\n{self.daemon.log()[-3000:]}", timeout_s=promised_s(5))
+                           f"{step.__name__} failed, and the daemon was not lost: {e}\n{jobs}\n{self.daemon.log()[-3000:]}",
+                           timeout_s=promised_s(5))
                 step()
 
     def is_up(self):

@@ -1,5 +1,6 @@
 // Tests of the property on which Gemm's forward pass and predictions rely: a row of a product
-// depends only on its own operand row.
+// depends only on its own operand row. Tests of products that are too narrow to be divided over
+// threads along their usual dimension.
 #include "kernels/cpu/matmul.h"
 
 #include <gtest/gtest.h>
@@ -9,6 +10,9 @@
 #include <cstring>
 #include <random>
 #include <vector>
+
+#include "kernels/cpu/team.h"
+#include "kernels/gemm.h"
 
 namespace trainyard::kernels::cpu {
 namespace {
@@ -55,6 +59,84 @@ TEST(Matmul, EqualRowsGiveEqualRows) {
   for (const int64_t M : {1000, 1024, 4096, 6400}) {
     for (const int64_t N : {10, 64, 512}) {
       ASSERT_EQ(first_other_row(M, N, 128, true), -1) << M << " x 128 x " << N;
+    }
+  }
+}
+
+std::vector<float> drawn(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
+/// The sums have up to 2,048 terms of at most 1, and other orders than those of the reference.
+void expect_near(const std::vector<float>& got, const std::vector<float>& wanted, const char* of) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    ASSERT_NEAR(got[i], wanted[i], 1e-4 * (1 + std::fabs(wanted[i]))) << of << " " << i;
+  }
+}
+
+/// Memory at a multiple of 64 bytes, as kernels need it.
+struct Workspace {
+  explicit Workspace(int64_t bytes) : memory(static_cast<size_t>(bytes) + 64) {}
+  void* get() {
+    return memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  }
+  std::vector<std::byte> memory;
+};
+
+/// Compares all products of a layer with the reference. Outputs are NaN before, so that an element
+/// that no thread computes is found.
+void expect_the_reference(const GemmDims& d, int threads) {
+  Team team(threads);
+  const std::vector<float> x = drawn(d.N * d.F, 1), w = drawn(d.K * d.F, 2), b = drawn(d.K, 3),
+                           dy = drawn(d.N * d.K, 4);
+  const std::vector<float> y0 = d.adds ? dy : std::vector<float>(dy.size(), NAN),
+                           dx0 = d.adds ? x : std::vector<float>(x.size(), NAN);
+  std::vector<float> y = y0, dx = dx0, dw(w.size(), NAN), db(b.size(), NAN);
+  std::vector<float> wanted_y = y0, wanted_dx = dx0, wanted_dw(w.size()), wanted_db(b.size());
+  reference::gemm_forward<float>(d, x.data(), w.data(), b.data(), wanted_y.data());
+  reference::gemm_backward<float>(d, x.data(), w.data(), dy.data(), wanted_dx.data(),
+                                  wanted_dw.data(), wanted_db.data());
+  GemmForward forward(d, true, team);
+  forward.run(x.data(), w.data(), b.data(), y.data(), Workspace(forward.workspace_bytes()).get());
+  GemmBackward backward(d, true, true, team);
+  backward.run(x.data(), w.data(), dy.data(), dx.data(), dw.data(), db.data(),
+               Workspace(backward.workspace_bytes()).get());
+  expect_near(y, wanted_y, "y");
+  expect_near(dx, wanted_dx, "dx");
+  expect_near(dw, wanted_dw, "dw");
+  expect_near(db, wanted_db, "db");
+}
+
+// A rank of 16, with more rows than threads need: y and dx are divided along N, dw along F.
+TEST(NarrowProducts, AreThoseOfTheReference) {
+  for (const int threads : {1, 2, 3, 5}) {
+    for (const bool adds : {false, true}) {
+      for (const GemmDims& d :
+           {GemmDims{513, 16, 576}, GemmDims{513, 576, 16}, GemmDims{200, 10, 400},
+            GemmDims{330, 20, 20}, GemmDims{64, 16, 2048}}) {
+        SCOPED_TRACE(std::to_string(d.N) + " rows of " + std::to_string(d.F) + " times " +
+                     std::to_string(d.K) + ", threads " + std::to_string(threads));
+        expect_the_reference({d.N, d.K, d.F, adds}, threads);
+      }
+    }
+  }
+}
+
+TEST(NarrowProducts, GiveEqualRowsForEqualRows) {
+  for (const int64_t N : {192, 200, 513, 520}) {
+    const GemmDims d{N, 16, 576};
+    Team team(3);
+    const std::vector<float> row = drawn(d.F, 1), w = drawn(d.K * d.F, 2);
+    std::vector<float> x, y(static_cast<size_t>(d.N * d.K), NAN);
+    for (int64_t n = 0; n < N; ++n) x.insert(x.end(), row.begin(), row.end());
+    GemmForward forward(d, false, team);
+    forward.run(x.data(), w.data(), nullptr, y.data(), Workspace(forward.workspace_bytes()).get());
+    for (int64_t n = 1; n < N; ++n) {
+      ASSERT_EQ(std::memcmp(y.data(), y.data() + n * d.K, static_cast<size_t>(d.K) * 4), 0) << n;
     }
   }
 }

@@ -79,7 +79,8 @@ TEST_F(ServiceApi, EveryUnaryMethodRefusesMalformedBytesWithAMessage) {
        "DatasetService/ListDatasets", "DatasetService/DeleteDataset", "ModelService/CreateModel",
        "ModelService/ListModels",     "ModelService/GetModel",        "ModelService/Predict",
        "ModelService/Evaluate",       "ModelService/DeleteModel",     "SystemService/GetServerInfo",
-       "SystemService/ListDevices",   "SystemService/CollectGarbage", "JobService/ReadSpec"}) {
+       "SystemService/ListDevices",   "SystemService/CollectGarbage", "JobService/ReadSpec",
+       "SystemService/ListAudit"}) {
     const std::string path = std::string("/trainyard.v1.") + method;
     const grpc::Status cut = call_raw(path, "\x0a\x7fxx");
     EXPECT_EQ(cut.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << method;

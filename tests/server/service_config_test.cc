@@ -267,6 +267,22 @@ TEST(ServiceLog, AValueCannotForgeALine) {
   EXPECT_EQ(kv("m", "a\nlevel=error"), "m=\"a\\x0alevel=error\"");
   EXPECT_EQ(kv("m", "say \"x\""), "m=\"say \\\"x\\\"\"");
   EXPECT_EQ(kv("m", ""), "m=\"\"");
+  EXPECT_EQ(kv("m", "\u202Etxt.exe"), "m=\"\\u{202e}txt.exe\"") << "reorders the line";
+  EXPECT_EQ(kv("m", "\u009B31m"), "m=\"\\u{9b}31m\"") << "begins an escape sequence";
+  EXPECT_EQ(kv("m", "\xff"), "m=\"\\xff\"") << "not UTF-8";
+  EXPECT_EQ(kv("m", "Grüße"), "m=Grüße");
+  EXPECT_EQ(kv("m", std::string(600, 'a')), "m=" + std::string(512, 'a') + "...");
+}
+
+TEST(ServiceLog, ALineOfPairsBecomesAnObject) {
+  EXPECT_EQ(log_line_to_json("time=2026-11-30T09:12:44.001Z level=info event=job_submitted " +
+                             kv("job", "a \"b\" \\ c") + " priority=-3 share=0.5 uid=01e5"),
+            R"({"time":"2026-11-30T09:12:44.001Z","level":"info","event":"job_submitted",)"
+            R"("job":"a \"b\" \\ c","priority":-3,"share":0.5,"uid":"01e5"})");
+  EXPECT_EQ(log_line_to_json("level=warn two words here=x"),
+            R"({"level":"warn","here":"x","message":"two words"})");
+  EXPECT_EQ(log_line_to_json("m=\"cut off"), R"({"m":"cut off"})");
+  EXPECT_EQ(log_line_to_json("empty="), R"({"empty":""})");
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
                           .precision = options.precision,
                           .passes = options.passes,
                           .processor = processor,
-                          .alignment = backend.alignment()};
+                          .alignment = backend.alignment(),
+                          .two_lanes = options.two_lanes};
   Graph graph = c.graph;
   if (options.keep_all) {
     if (options.precision != Precision::kFp32) {  // tensors marked before the passes would stay F32
@@ -92,6 +93,10 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
   }
   Program program = compile(std::move(graph), compiled);
   verify(program);
+  return run_program(c, std::move(program), backend, options.runs);
+}
+
+CaseResult run_program(const CaseGraph& c, Program program, Backend& backend, int runs) {
   PreparedProgram prepared(std::move(program), backend);
   const Program& p = prepared.program();
   Arena arena(backend, p.persistent_bytes, p.transient_bytes, prepared.workspace_bytes());
@@ -100,7 +105,7 @@ CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& opti
   CaseResult result;
   // All bits set is a NaN in both floating-point types.
   const std::vector<std::byte> nans(static_cast<size_t>(arena.size_bytes()), std::byte{0xFF});
-  for (int run = 0; run < options.runs; ++run) {
+  for (int run = 0; run < runs; ++run) {
     backend.copy_to_device(arena.persistent(), nans.data(), arena.size_bytes());
     for (const auto& [id, values] : c.values) write_values(executor, id, values);
     executor.run();

@@ -21,6 +21,7 @@ struct RunOptions {
   Precision precision = Precision::kFp32;
   PassOptions passes = default_passes();
   std::optional<Processor> processor = {};  // default: the backend's
+  bool two_lanes = false;                   // as CompileOptions; only without keep_all
 };
 
 struct CaseResult {
@@ -34,6 +35,8 @@ struct CaseResult {
 /// Fills all memory except inputs, parameters and state with NaN before each run, so that elements
 /// that a kernel forgets to write show in the result.
 CaseResult run_case(const CaseGraph& c, Backend& backend, const RunOptions& options);
+/// Runs a program of the case `runs` times, likewise.
+CaseResult run_program(const CaseGraph& c, Program program, Backend& backend, int runs);
 
 /// Adds the backward pass to the case and marks the gradient of each parameter. `gradients` maps
 /// parameter IDs to gradient IDs.

@@ -62,24 +62,6 @@ class CheckedKernel final : public Kernel {
   std::vector<std::string> algorithms_;
 };
 
-using CapturedGraph = Handle<CUgraph_st, cudaGraphDestroy>;
-using GraphExec = Handle<CUgraphExec_st, cudaGraphExecDestroy>;
-
-class GraphRecording final : public Recording {
- public:
-  GraphRecording(const Device& device, GraphExec graph)
-      : device_(device), graph_(std::move(graph)) {}
-  void replay() override {
-    const NvtxRange range("recorded step");
-    device_.make_current();
-    check(cudaGraphLaunch(graph_.get(), device_.stream()), "cudaGraphLaunch");
-  }
-
- private:
-  const Device& device_;
-  GraphExec graph_;
-};
-
 class EventStopwatch final : public Stopwatch {
  public:
   explicit EventStopwatch(const Device& device) : device_(device) {}
@@ -145,7 +127,8 @@ Operands::Operands(const Graph& graph, const Node& node) {
   for (const TensorId id : node.outputs) out_.push_back(stored(id));
 }
 
-CudaBackend::CudaBackend(int ordinal) : device_(ordinal), warning_(find_warnings()) {
+CudaBackend::CudaBackend(int ordinal)
+    : device_(ordinal), warning_(find_warnings()), recorder_(device_) {
   for (Event& mark : marks_) mark = device_.make_host_event();
   for (const auto table :
        {activation_kernels, attention_kernels, box_kernels, convolution_kernels,
@@ -176,30 +159,6 @@ std::unique_ptr<Kernel> CudaBackend::prepare_group(const Graph& graph,
   if (kernel == nullptr) return nullptr;
   return std::make_unique<CheckedKernel>(std::move(kernel), graph.node(nodes[0]),
                                          device_.take_selected(), nodes.size() - 1);
-}
-
-std::unique_ptr<Recording> CudaBackend::record(const std::function<void()>& submit) {
-  device_.make_current();
-  // CUDA calls of other threads are not captured, and cannot invalidate the capture.
-  check(cudaStreamBeginCapture(device_.stream(), cudaStreamCaptureModeThreadLocal),
-        "cudaStreamBeginCapture");
-  cudaGraph_t captured = nullptr;
-  try {
-    submit();
-  } catch (...) {
-    (void)cudaStreamEndCapture(device_.stream(), &captured);
-    const CapturedGraph owner(captured);
-    throw;
-  }
-  const cudaError_t status = cudaStreamEndCapture(device_.stream(), &captured);
-  const CapturedGraph graph(captured);
-  check(status, "cudaStreamEndCapture");
-  cudaGraphExec_t exec = nullptr;
-  check(cudaGraphInstantiate(&exec, graph.get(), 0), "cudaGraphInstantiate");
-  GraphExec owner(exec);
-  // Otherwise the first replay would do the upload.
-  check(cudaGraphUpload(owner.get(), device_.stream()), "cudaGraphUpload");
-  return std::make_unique<GraphRecording>(device_, std::move(owner));
 }
 
 void CudaBackend::gather_rows(const kernels::ResidentRows& resident,

@@ -16,6 +16,7 @@
 #include "src/runtime/common/kernel_table.h"
 #include "src/runtime/cuda/communicator.h"
 #include "src/runtime/cuda/device.h"
+#include "src/runtime/cuda/recording.h"
 #include "src/runtime/cuda/staging.h"
 
 namespace trainyard::cuda {
@@ -31,8 +32,13 @@ class CudaBackend final : public Backend {
   bool has_kernel(std::string_view op_type) const override;
   std::unique_ptr<Kernel> prepare(const Graph& graph, const Node& node) override;
   std::unique_ptr<Kernel> prepare_group(const Graph& graph, std::span<const NodeId> nodes) override;
-  /// Records a CUDA graph.
-  std::unique_ptr<Recording> record(const std::function<void()>& submit) override;
+  /// Records CUDA graphs.
+  std::unique_ptr<Recording> record(const std::function<void()>& submit) override {
+    return recorder_.record(submit);
+  }
+  void enter_lane(Lane lane, bool waits_for_all) override {
+    recorder_.enter_lane(lane, waits_for_all);
+  }
 
   int64_t alignment() const override { return kCudaAlignment; }
   bool has_bf16() const override { return device_.has_bf16(); }
@@ -81,6 +87,7 @@ class CudaBackend final : public Backend {
 
   Device device_;
   const std::string warning_;
+  Recorder recorder_;
   std::array<Event, kMarks> marks_;
   int64_t marks_made_ = 0;
   std::optional<Staging> staging_;  // created by the first copy, since planning needs none

@@ -50,24 +50,34 @@ ConvDims with_symmetric_pads(ConvDims d) {
 /// engine with different knobs, whose times differ by a factor of 2 to 5 if C and K are small.
 size_t engines_max(Format operands) { return operands == Format::kF32 ? 4 : 12; }
 
-/// Returns the matrix product that is equal to a 1x1 convolution of channels-last images.
-std::optional<MatmulDims> product_of(ConvolutionPass pass, const ConvDims& d) {
+/// Whether the windows of a convolution cover the image without overlapping, as in the patch
+/// embedding of a ViT. The image is then a matrix of patches, and the convolution a matrix product.
+/// For 1x1 filters, the channels-last image is that matrix.
+bool has_disjoint_windows(const ConvDims& d) {
   const kernels::Window& w = d.window;
-  const bool pixels = w.R == 1 && w.S == 1 && w.stride_h == 1 && w.stride_w == 1 &&
-                      w.pad_top + w.pad_left + w.pad_bottom + w.pad_right == 0 && d.group == 1;
-  if (!pixels) return std::nullopt;
-  const int64_t rows = d.x.N * d.x.H * d.x.W;
+  const bool are_adjacent = w.stride_h == w.R && w.stride_w == w.S && w.dilation_h == 1 &&
+                            w.dilation_w == 1 &&
+                            w.pad_top + w.pad_left + w.pad_bottom + w.pad_right == 0;
+  const ImageDims y = d.y();
+  return are_adjacent && d.group == 1 && y.H * w.R == d.x.H && y.W * w.S == d.x.W;
+}
+bool has_patches(const ConvDims& d) { return d.window.R * d.window.S > 1; }
+
+/// Returns the matrix product that is equal to a convolution of channels-last images.
+std::optional<MatmulDims> product_of(ConvolutionPass pass, const ConvDims& d) {
+  if (!has_disjoint_windows(d)) return std::nullopt;
+  const int64_t rows = d.x.N * d.y().pixels(), patch = d.weight_elements() / d.K;
   MatmulDims m;
   switch (pass) {
-    case ConvolutionPass::kForward:  // y [rows, K] = x [rows, C] w', w [K, C]
-      m = {rows, d.K, d.x.C};
+    case ConvolutionPass::kForward:  // y [rows, K] = x [rows, patch] w', w [K, patch]
+      m = {rows, d.K, patch};
       m.transpose_b = true;
       break;
-    case ConvolutionPass::kData:  // dx [rows, C] = dy [rows, K] w
-      m = {rows, d.x.C, d.K};
+    case ConvolutionPass::kData:  // dx [rows, patch] = dy [rows, K] w
+      m = {rows, patch, d.K};
       break;
-    case ConvolutionPass::kWeights:  // dw [K, C] = dy' x; the operands are swapped
-      m = {d.K, d.x.C, rows};
+    case ConvolutionPass::kWeights:  // dw [K, patch] = dy' x; the operands are swapped
+      m = {d.K, patch, rows};
       m.transpose_a = true;
       break;
   }
@@ -115,11 +125,20 @@ void Convolution::prepare_product() {
   dims->operands = operands_;
   dims->c = storage_.result;
   dims->tf32 = storage_.tf32;
-  if (Matmul::is_supported(device_, *dims)) product_.emplace(device_, *dims);
+  dims->bias = pass_ == ConvolutionPass::kForward && epilogue_ == Epilogue::kBias;
+  dims->bias = dims->bias && Matmul::is_supported(device_, *dims);
+  product_adds_bias_ = dims->bias;
+  if (dims->bias || Matmul::is_supported(device_, *dims)) product_.emplace(device_, *dims);
 }
 
 bool Convolution::is_direct() const {
   return kernels::cuda::supports_direct_conv(dims_) && storage_.b == operands_;
+}
+
+/// Whether cuBLASLt reads rows of patches 16 bytes at a time.
+bool Convolution::has_fast_patches() const {
+  const int64_t row_bytes = dims_.weight_elements() / dims_.K * element_bytes(operands_);
+  return has_patches(dims_) && row_bytes % 16 == 0 && dims_.K * element_bytes(operands_) % 16 == 0;
 }
 
 std::vector<Convolution::Group> Convolution::groups(bool padded) const {
@@ -142,12 +161,15 @@ std::vector<Convolution::Group> Convolution::groups(bool padded) const {
     }
   }
   if (product_.has_value()) {
-    // Without tensor cores, cuDNN's engines reach only half the speed of cuBLASLt.
+    // Without tensor cores, cuDNN's engines reach only half the speed of cuBLASLt. For patches of
+    // three channels, they reached a thirtieth of their usual speed
+    // (docs/decisions/convolutions-on-a-gpu.md).
     Group& first = groups.front();
     const bool strict = operands_ == Format::kF32 && !storage_.tf32;
     Way product;
     product.by = Method::kProduct;
-    first.insert(strict ? first.begin() : first.end(), std::move(product));
+    product.fused = product_adds_bias_;
+    first.insert(strict || has_fast_patches() ? first.begin() : first.end(), std::move(product));
   }
   if (is_direct() && !padded) {
     // cuDNN's engines take ten times as long for these small problems
@@ -288,24 +310,26 @@ Convolution::Prepared Convolution::lay_out(const Way& way,
   const int64_t output = dims_.y().elements();
   const bool a_narrows = operands_ != storage_.a, b_narrows = operands_ != storage_.b;
   const bool result_differs = made != storage_.result;
+  const bool rearranges = way.padded || takes_patches(p);
   switch (pass_) {
     case ConvolutionPass::kForward:
-      p.a = form(image, way.padded || a_narrows, operands_);
+      p.a = form(image, rearranges || a_narrows, operands_);
       p.b = form(filter, reorders || b_narrows, operands_);
       p.result = form(output, result_differs, made);
       break;
     case ConvolutionPass::kData:
       p.a = form(output, a_narrows, operands_);
       p.b = form(filter, reorders || b_narrows, operands_);
-      p.result = form(image, way.padded || result_differs, made);
+      p.result = form(image, rearranges || result_differs, made);
       break;
     case ConvolutionPass::kWeights:
-      p.a = form(image, way.padded || a_narrows, operands_);
+      p.a = form(image, rearranges || a_narrows, operands_);
       p.b = form(output, b_narrows, operands_);
       p.result = form(filter, reorders || result_differs, made);
       break;
   }
-  p.added = form(dims_.K, way.fused && operands_ != Format::kF32, operands_);
+  const bool is_engine = way.by == Method::kEngine;
+  p.added = form(dims_.K, is_engine && way.fused && operands_ != Format::kF32, operands_);
   p.plan_at = p.workspace_bytes;
   p.workspace_bytes += plan.has_value() ? plan->workspace_bytes() : product_->workspace_bytes();
   p.plan = std::move(plan);
@@ -362,6 +386,24 @@ void Convolution::copy_image(const Prepared& by, const ImageDims& from, In x, co
   kernels::cuda::copy(box, x, y, device_.stream());
 }
 
+/// Copies between a channels-last image and the matrix of its patches [N P Q, R S C].
+void Convolution::copy_patches(bool to_matrix, In x, Out y) const {
+  const ImageStrides image = strides_of(dims_.x, /*channels_last=*/true);
+  const ImageDims outputs = dims_.y();
+  const kernels::Window& w = dims_.window;
+  const int64_t row = w.S * dims_.x.C, patch = w.R * row;
+  Box<2> box;
+  const auto append = [&](int64_t count, int64_t in_image, int64_t in_matrix) {
+    to_matrix ? box.append(count, {in_image, in_matrix}) : box.append(count, {in_matrix, in_image});
+  };
+  append(outputs.N, image.n, outputs.pixels() * patch);
+  append(outputs.H, w.R * image.h, outputs.W * patch);
+  append(w.R, image.h, row);
+  append(outputs.W, row, patch);
+  append(row, 1, 1);
+  kernels::cuda::copy(box, x, y, device_.stream());
+}
+
 /// Copies a filter between the parameter's memory order and the plan's.
 void Convolution::copy_filter(bool to_plan, In x, Out y) const {
   const ImageDims d = filter_dims(dims_);
@@ -376,6 +418,10 @@ void Convolution::copy_filter(bool to_plan, In x, Out y) const {
   kernels::cuda::copy(box, x, y, device_.stream());
 }
 
+bool Convolution::takes_patches(const Prepared& by) const {
+  return by.way.by == Method::kProduct && has_patches(dims_);
+}
+
 void Convolution::run(const Prepared& by, In a, In b, const float* bias, Out result,
                       void* workspace) const {
   if (by.way.by == Method::kDirect) return run_direct(a, b, bias, result, workspace);
@@ -386,6 +432,8 @@ void Convolution::run(const Prepared& by, In a, In b, const float* bias, Out res
     const Out to = piece(by.a);
     if (pass_ == ConvolutionPass::kData) {
       copy_image(by, y, a, y, to);
+    } else if (takes_patches(by)) {
+      copy_patches(/*to_matrix=*/true, a, to);
     } else {
       if (by.inner.x.elements() != dims_.x.elements()) {
         Box<2> whole;
@@ -419,7 +467,8 @@ void Convolution::run(const Prepared& by, In a, In b, const float* bias, Out res
         copy_image(by, y, made, y, result);
         break;
       case ConvolutionPass::kData:
-        copy_image(by, by.inner.x, made, dims_.x, result);
+        takes_patches(by) ? copy_patches(/*to_matrix=*/false, made, result)
+                          : copy_image(by, by.inner.x, made, dims_.x, result);
         break;
       case ConvolutionPass::kWeights:
         copy_filter(/*to_plan=*/false, made, result);
@@ -464,7 +513,8 @@ void Convolution::compute(const Prepared& by, const void* a, const void* b, cons
                           void* result, void* workspace) const {
   const bool weights = pass_ == ConvolutionPass::kWeights;
   if (by.way.by == Method::kProduct) {
-    product_->run(weights ? b : a, weights ? a : b, {}, result, workspace);
+    const In bias = added == nullptr ? In{} : In{added, Format::kF32};
+    product_->run(weights ? b : a, weights ? a : b, bias, result, workspace);
     return;
   }
   switch (pass_) {

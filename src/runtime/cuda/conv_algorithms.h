@@ -78,6 +78,7 @@ class Convolution {
 
   void prepare_product();
   bool is_direct() const;
+  bool has_fast_patches() const;
   std::vector<Group> groups(bool padded) const;
   ConvolutionProblem problem_of(const Way& way) const;
   bool choose(const Group& group, Engines which);
@@ -97,6 +98,9 @@ class Convolution {
                void* workspace) const;
   void copy_image(const Prepared& by, const kernels::ImageDims& from, kernels::cuda::In x,
                   const kernels::ImageDims& to, kernels::cuda::Out y) const;
+  /// Whether the product needs the image as a matrix of patches.
+  bool takes_patches(const Prepared& by) const;
+  void copy_patches(bool to_matrix, kernels::cuda::In x, kernels::cuda::Out y) const;
   void copy_filter(bool to_plan, kernels::cuda::In x, kernels::cuda::Out y) const;
 
   const Device& device_;
@@ -107,6 +111,7 @@ class Convolution {
   Storage storage_;
   kernels::cuda::Format operands_;  // the format to which both operands are converted
   std::optional<Matmul> product_;   // if the convolution is a matrix product
+  bool product_adds_bias_ = false;
   Prepared chosen_;
 };
 

@@ -91,6 +91,7 @@ GET_SERVER_INFO = Method("SystemService/GetServerInfo", v1.GetServerInfoRequest,
 LIST_DEVICES = Method("SystemService/ListDevices", v1.ListDevicesRequest, v1.ListDevicesResponse)
 DRAIN_DEVICE = Method("SystemService/DrainDevice", v1.DrainDeviceRequest, v1.Device, patient=True)
 RESUME_DEVICE = Method("SystemService/ResumeDevice", v1.ResumeDeviceRequest, v1.Device, patient=True)
+LIST_AUDIT = Method("SystemService/ListAudit", v1.ListAuditRequest, v1.ListAuditResponse)
 BACKUP = Method("SystemService/Backup", v1.BackupRequest, v1.BackupResponse)
 COLLECT_GARBAGE = Method("SystemService/CollectGarbage", v1.CollectGarbageRequest, v1.CollectGarbageResponse,
                          retry=False)

@@ -532,6 +532,22 @@ class Client(ArrayCalls, TableCalls, TextCalls):
         """Returns the version, numbers of queued and running jobs, limits in bytes, and warnings for the operator."""
         return self._channel.call(rpc.GET_SERVER_INFO, v1.GetServerInfoRequest())
 
+    def audit(self, *, caller: str = "", action: str = "", object: str = "", since: Timestamp | None = None,
+              until: Timestamp | None = None, limit: int | None = None) -> list[v1.AuditEntry]:
+        """Returns the calls that changed something or handed out a model or a backup, newest first, at most `limit`:
+        `number`, `time`, `caller`, `address`, `action` (the method's name), `object` (a resource's name), and `result`
+        (OK or the error's reason; empty while the call runs).
+
+        caller, action, object  only entries with this value
+        since, until            only entries from this time on, or before it
+        """
+        def page(token: str, size: int) -> tuple[Iterable[v1.AuditEntry], str]:
+            answer = self._channel.call(rpc.LIST_AUDIT, v1.ListAuditRequest(
+                page_size=size, page_token=token, caller=caller, action=action, object=object, since_time=since,
+                until_time=until))
+            return answer.entries, answer.next_page_token
+        return pages(page, limit)
+
     def backup(self, file: str | os.PathLike[str], *, progress: Observer | None = None) -> v1.BackupResponse.Summary:
         """Writes a snapshot of all of the server's state into the tar archive `file`; the server continues to serve. The
         file appears complete or not at all; 'trainyard server restore' creates a state folder from it. `warnings` of the

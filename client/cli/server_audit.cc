@@ -1,0 +1,132 @@
+// trainyard server audit: lists who asked the server to change something, and what came of it.
+#include <algorithm>
+#include <ctime>
+#include <limits>
+#include <memory>
+
+#include "client/cli/command.h"
+#include "client/lib/names.h"
+#include "src/base/duration.h"
+
+namespace trainyard::cli {
+namespace {
+
+constexpr int64_t kPageMax = 1000;
+constexpr int64_t kShownMax = 50;  // entries that people are shown by default
+
+constexpr client::Rpc<v1::ListAuditRequest, v1::ListAuditResponse> kListAudit{
+    "SystemService/ListAudit"};
+
+struct AuditOptions {
+  std::string caller;
+  std::string action;
+  std::string object;
+  std::string newer_than;
+  std::string older_than;
+  int64_t limit = 0;  // 0: the default
+};
+
+/// Sets `time` to `age` before now; nothing is set without an age.
+Status set_time(const char* option, const std::string& age, google::protobuf::Timestamp* time) {
+  if (age.empty()) return {};
+  const std::optional<int64_t> seconds = parse_duration(age);
+  if (!seconds) {
+    return usage_error(std::string(option) + ": expected a time such as 12h or 7d");
+  }
+  time->set_seconds(std::max<int64_t>(std::time(nullptr) - *seconds, 1));
+  return {};
+}
+
+std::string render(const v1::ListAuditResponse& audit, const Terminal& out) {
+  Table table({{"TIME"},
+               {.title = "CALLER", .is_name = true},
+               {"ADDRESS"},
+               {"ACTION"},
+               {.title = "OBJECT", .shortens = true},
+               {.title = "RESULT", .shortens = true}});
+  for (const v1::AuditEntry& entry : audit.entries()) {
+    table.add({local_time(entry.time()), entry.caller(), entry.address(), entry.action(),
+               std::string(client::short_name(entry.object())),
+               entry.result().empty() ? "no result" : entry.result()});
+  }
+  return table.render(out);
+}
+
+Result<v1::ListAuditRequest> make_request(const AuditOptions& options) {
+  v1::ListAuditRequest request;
+  request.set_caller(options.caller);
+  request.set_action(options.action);
+  request.set_object(options.object);
+  if (!options.newer_than.empty()) {
+    if (Status s = set_time("--newer-than", options.newer_than, request.mutable_since_time());
+        !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  if (!options.older_than.empty()) {
+    if (Status s = set_time("--older-than", options.older_than, request.mutable_until_time());
+        !s.ok()) {
+      return std::move(s).error();
+    }
+  }
+  return request;
+}
+
+Result<int> run_audit(Session& session, const AuditOptions& options) {
+  if (options.limit < 0) {
+    return usage_error("--limit: " + std::to_string(options.limit) + ", expected at least 1");
+  }
+  ASSIGN_OR_RETURN(v1::ListAuditRequest request, make_request(options));
+  // A program gets everything, so that an export is whole.
+  const int64_t all_of_them = std::numeric_limits<int64_t>::max();
+  const int64_t limit = options.limit > 0   ? options.limit
+                        : session.machine() ? all_of_them
+                                            : kShownMax;
+  ASSIGN_OR_RETURN(client::Client * server, session.client());
+  v1::ListAuditResponse all;
+  do {
+    request.set_page_size(static_cast<int32_t>(std::min(limit - all.entries_size(), kPageMax)));
+    ASSIGN_OR_RETURN(v1::ListAuditResponse page, server->call(kListAudit, request));
+    for (v1::AuditEntry& entry : *page.mutable_entries()) *all.add_entries() = std::move(entry);
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && all.entries_size() < limit);
+  all.set_next_page_token(request.page_token());
+  std::vector<std::string> numbers;
+  for (const v1::AuditEntry& entry : all.entries())
+    numbers.push_back(std::to_string(entry.number()));
+  const bool empty = numbers.empty();
+  session.show(
+      all, [&] { return empty ? std::string() : render(all, session.out()); }, numbers);
+  if (empty) session.hint("No matching entries.");
+  if (!all.next_page_token().empty()) {
+    session.hint("There are more; raise --limit to see them.");
+  }
+  return static_cast<int>(client::kExitOk);
+}
+
+}  // namespace
+
+Command server_audit_command() {
+  auto o = std::make_shared<AuditOptions>();
+  return {"server audit",
+          "Show who asked the server to change something or to hand out data, newest first",
+          {"trainyard server audit", "trainyard server audit --caller alice --newer-than 7d",
+           "trainyard server audit --action CancelJob --object projects/default/jobs/digits-1",
+           "trainyard server audit -o json > audit.json"},
+          "Calls that only read leave no entry. People are named by the user of the Unix socket or "
+          "by the name of\ntheir token. Formats for programs show all entries unless --limit is "
+          "given.",
+          [o](OptionSet& options) {
+            options.text("--caller", "NAME", o->caller, "only calls of this user or token");
+            options.text("--action", "METHOD", o->action,
+                         "only calls of this method, such as DeleteModel");
+            options.text("--object", "NAME", o->object,
+                         "only calls about this name, as -o json shows it");
+            options.text("--newer-than", "TIME", o->newer_than, "only calls of the last 12h, 7d");
+            options.text("--older-than", "TIME", o->older_than, "only calls before that");
+            options.integer("--limit", "N", o->limit, "show at most N entries, default 50");
+          },
+          [o](Session& session) { return run_audit(session, *o); }};
+}
+
+}  // namespace trainyard::cli

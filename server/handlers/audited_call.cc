@@ -1,0 +1,103 @@
+#include "server/handlers/audited_call.h"
+
+#include <google/protobuf/descriptor.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "server/config/log.h"
+#include "server/rpc/auth.h"
+#include "server/store/audit_store.h"
+
+namespace trainyard::server {
+namespace {
+
+constexpr size_t kObjectBytesMax = 256;
+
+constexpr std::array<std::string_view, 23> kAudited{
+    "SubmitJob",     "CancelJob",      "SetJobPriority", "PauseJob",      "ResumeJob",
+    "RetryJob",      "ForkJob",        "DeleteJob",      "SubmitArray",   "CancelArray",
+    "PauseArray",    "ResumeArray",    "DeleteArray",    "UploadFile",    "CreateDataset",
+    "DeleteDataset", "CreateModel",    "DeleteModel",    "DownloadModel", "DrainDevice",
+    "ResumeDevice",  "CollectGarbage", "Backup"};
+
+/// Returns the text field `name` of the message; empty if it has no such field.
+std::string text_field(const google::protobuf::Message& message, const char* name) {
+  const google::protobuf::FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  if (field == nullptr || field->is_repeated() ||
+      field->cpp_type() != google::protobuf::FieldDescriptor::CPPTYPE_STRING) {
+    return {};
+  }
+  return message.GetReflection()->GetString(message, field);
+}
+
+bool flag_field(const google::protobuf::Message& message, const char* name) {
+  const google::protobuf::FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  return field != nullptr && field->cpp_type() == google::protobuf::FieldDescriptor::CPPTYPE_BOOL &&
+         message.GetReflection()->GetBool(message, field);
+}
+
+/// Returns what the request is about: the name of an existing resource, or the ID that a new one is
+/// to get.
+std::string object_of(const google::protobuf::Message& request) {
+  for (const char* field : {"name", "job_id", "array_id", "dataset_id", "model_id"}) {
+    if (std::string text = text_field(request, field); !text.empty()) return text;
+  }
+  return {};
+}
+
+/// Returns "unix", or the address and port at the other end: "10.0.0.7:51234".
+std::string address_of(const grpc::CallbackServerContext& context) {
+  const std::string peer = context.peer();
+  if (peer.starts_with("unix:")) return "unix";
+  const size_t colon = peer.find(':');
+  std::string address = colon == std::string::npos ? peer : peer.substr(colon + 1);
+  for (const auto& [escape, sign] : {std::pair("%5B", "["), std::pair("%5D", "]")}) {
+    if (const size_t at = address.find(escape); at != std::string::npos) {
+      address.replace(at, 3, sign);
+    }
+  }
+  return address;
+}
+
+}  // namespace
+
+bool is_audited(std::string_view method) {
+  return std::ranges::find(kAudited, method) != kAudited.end();
+}
+
+AuditedCall::AuditedCall(const CallFrame& frame, const grpc::CallbackServerContext& context,
+                         const char* action)
+    : audit_(is_audited(action) ? frame.audit : nullptr),
+      caller_(audit_ == nullptr ? "" : caller_of(context, frame.tokens)),
+      address_(audit_ == nullptr ? "" : address_of(context)),
+      action_(action) {}
+
+void AuditedCall::begin(const google::protobuf::Message& request) {
+  if (number_ != 0 || flag_field(request, "validate_only") || flag_field(request, "dry_run"))
+    return;
+  object_ = object_of(request).substr(0, kObjectBytesMax);
+  begin();
+}
+
+void AuditedCall::begin() {
+  if (audit_ != nullptr) number_ = audit_->begin({0, 0, caller_, address_, action_, object_, {}});
+}
+
+void AuditedCall::end_well(const google::protobuf::Message& response) {
+  end("OK", text_field(response, "name"));
+}
+
+void AuditedCall::end(std::string_view result, std::string object) {
+  const int64_t number = std::exchange(number_, 0);
+  if (number == 0) return;
+  if (object.empty()) object = object_;
+  spdlog::info("event=call_audited number={} {} {} action={} {} result={}", number,
+               kv("caller", caller_), kv("address", address_), action_, kv("object", object),
+               result);
+  audit_->end(number, std::move(object), std::string(result));
+}
+
+}  // namespace trainyard::server
