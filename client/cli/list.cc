@@ -14,7 +14,7 @@
 namespace trainyard::cli {
 namespace {
 
-constexpr int64_t kPageMax = 1000;
+constexpr int64_t kJobsPerPage = 1000;
 constexpr int64_t kJobsOnScreen = 50;
 constexpr const char* kMe = "me";
 
@@ -125,7 +125,7 @@ Result<v1::ListArraysResponse> read_arrays(client::Client& server, int64_t limit
   v1::ListArraysResponse all;
   do {
     const int64_t wanted = limit - all.arrays_size();
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kJobsPerPage)));
     ASSIGN_OR_RETURN(v1::ListArraysResponse page, server.call(client::rpc::kListArrays, request));
     for (v1::JobArray& array : *page.mutable_arrays()) *all.add_arrays() = std::move(array);
     request.set_page_token(page.next_page_token());
@@ -140,7 +140,7 @@ Result<v1::ListJobsResponse> read_active(client::Client& server, v1::ListJobsReq
                                          int64_t limit) {
   request.add_states(v1::STARTING);
   request.add_states(v1::RUNNING);
-  request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, kPageMax)));
+  request.set_page_size(static_cast<int32_t>(std::min<int64_t>(limit, kJobsPerPage)));
   ASSIGN_OR_RETURN(v1::ListJobsResponse active, server.call(client::rpc::kListJobs, request));
   active.clear_next_page_token();
   return active;
@@ -179,7 +179,7 @@ Result<int> run_list(Session& session, const ListOptions& options) {
   const std::set<std::string> active(names.begin(), names.end());
   do {
     const int64_t wanted = limit - std::ssize(names);
-    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kPageMax)));
+    request.set_page_size(static_cast<int32_t>(std::min<int64_t>(wanted, kJobsPerPage)));
     ASSIGN_OR_RETURN(v1::ListJobsResponse page, server->call(client::rpc::kListJobs, request));
     for (v1::Job& job : *page.mutable_jobs()) {
       if (active.contains(job.name())) continue;
