@@ -61,6 +61,21 @@ class Gate final : public grpc::AuthMetadataProcessor {
   const Tokens& tokens_;
 };
 
+/// Refuses calls of services that are not for workers, such as reflection, which gRPC's plugin adds
+/// to every server of the process.
+class WorkersGate final : public grpc::AuthMetadataProcessor {
+ public:
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata*,
+                       OutputMetadata*) override {
+    const auto path = metadata.find(":path");
+    if (path != metadata.end() && view(path->second).starts_with("/trainyard.v1.WorkerService/")) {
+      return grpc::Status::OK;
+    }
+    return {grpc::StatusCode::UNIMPLEMENTED, "this port serves only the calls of workers"};
+  }
+};
+
 /// Attaches the user's name to calls. gRPC's context belongs to the connection, so the property is
 /// added only once.
 class UserMark final : public grpc::AuthMetadataProcessor {
@@ -136,6 +151,15 @@ Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& c
   options.pem_key_cert_pairs.push_back({std::move(key), std::move(certificate)});
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
   if (tokens != nullptr) credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(*tokens));
+  return credentials;
+}
+
+std::shared_ptr<grpc::ServerCredentials> workers_credentials(const std::string& key,
+                                                             const std::string& certificate) {
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({key, certificate});
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
+  credentials->SetAuthMetadataProcessor(std::make_shared<WorkersGate>());
   return credentials;
 }
 
