@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/checkpoint/checkpoint.h"
 
 namespace trainyard::server {
 namespace {
@@ -24,6 +25,9 @@ std::vector<fs::path> leftovers_of(const StatePaths& paths, const std::string& j
   scan(paths.job(job_uid),
        [](const fs::path& path) { return path.filename().string().starts_with("reports-"); });
   scan(paths.checkpoints(job_uid), [](const fs::path& path) { return path.extension() == ".tmp"; });
+  for (const CheckpointFolder& checkpoint : list_checkpoints(paths.checkpoints(job_uid))) {
+    if (is_half_removed(checkpoint)) found.push_back(checkpoint.path);
+  }
   return found;
 }
 

@@ -12,8 +12,8 @@ namespace trainyard::server {
 bool has_leftovers(const StatePaths& paths, const std::string& job_uid);
 
 /// Removes the files of an ended job that nothing reads any more: spooled reports, partly written
-/// checkpoints and models, empty folders, and, unless the job `succeeded`, a model that no row
-/// refers to. The job's worker must have ended. Ignores errors.
+/// and partly removed checkpoints, models partly written, empty folders, and, unless the job
+/// `succeeded`, a model that no row refers to. The job's worker must have ended. Ignores errors.
 void tidy_ended_job(const StatePaths& paths, const std::string& job_uid, bool succeeded);
 
 }  // namespace trainyard::server

@@ -538,6 +538,9 @@ TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsUsefulFiles) {
   for (const std::string& uid : {done, runs}) {
     write(paths().checkpoints(uid) / "step-000000005/weights.safetensors");
     write(paths().checkpoints(uid) / "step-000000010.tmp/weights.safetensors");
+    write(paths().checkpoints(uid) / "step-000000005/optimizer.safetensors");
+    write(paths().checkpoints(uid) / "step-000000005/state.json");
+    write(paths().checkpoints(uid) / "step-000000003/state.json");  // half removed
     write(paths().spool(uid, 7));
   }
   write(config_.state_dir / "models" / (done + ".tmp") / "model.safetensors");
@@ -546,6 +549,7 @@ TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsUsefulFiles) {
   ASSERT_TRUE(eventually([&] {
     return !fs::exists(paths().spool(done, 7)) &&
            !fs::exists(paths().checkpoints(done) / "step-000000010.tmp") &&
+           !fs::exists(paths().checkpoints(done) / "step-000000003") &&
            !fs::exists(config_.state_dir / "models" / (done + ".tmp"));
   }));
   EXPECT_TRUE(fs::exists(paths().checkpoints(done) / "step-000000005/weights.safetensors"));
