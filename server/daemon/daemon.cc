@@ -9,6 +9,7 @@
 #include "server/backup/staged_backup.h"
 #include "server/check/state_check.h"
 #include "server/config/log.h"
+#include "server/config/private_files.h"
 #include "server/daemon/cluster_placements.h"
 #include "server/dispatch/dispatcher.h"
 #include "server/files/removals.h"
@@ -298,6 +299,7 @@ Status Daemon::Impl::open_worker_listeners() {
 Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) {
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
   if (Status s = check_clusters(config.clusters); !s.ok()) return s.error();
+  if (Status s = check_private_files(config); !s.ok()) return s.error();
   StoreOptions options;
   options.state_dir = config.state_dir;
   options.queued_jobs_max = config.queued_jobs_max;
@@ -389,6 +391,7 @@ Result<bool> check_installation(const Config& config,
   line("config   ok");
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
   line("worker   ok  " + config.worker.string());
+  if (Status s = check_private_files(config); !s.ok()) return s.error();
   if (!config.token_file.empty()) {
     ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
     line("token    ok");

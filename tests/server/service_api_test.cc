@@ -582,6 +582,7 @@ TEST_F(ServiceApi, OverTlsOnlyHealthNeedsNoToken) {
   config_.tls_certificate = root_ / "server.crt";
   config_.tls_key = root_ / "server.key";
   make_certificate(config_.tls_certificate, config_.tls_key);
+  std::filesystem::permissions(config_.tls_key, std::filesystem::perms::owner_read);
   config_.listen = "127.0.0.1:0";
   start();
   const std::string target = "127.0.0.1:" + std::to_string(daemon_->port());
