@@ -143,8 +143,9 @@ struct Daemon::Impl {
         one_shot_tasks(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
         frame{executor, planning, arrays, transfers},
-        housekeeping_parts{config, paths,          *parts.clock, *parts.files,
-                           *store, frame.draining, backing_up},
+        jumps(*parts.files, paths.root() / "clock", *parts.clock, current_boot_id()),
+        housekeeping_parts{config, paths, *parts.clock,   *parts.files,
+                           *store, jumps, frame.draining, backing_up},
         housekeeping(housekeeping_parts) {
     frame.audit = &store->audit();
   }
@@ -201,6 +202,7 @@ struct Daemon::Impl {
   CallFrame frame;
   std::atomic<bool> backing_up{false};
   std::vector<std::string> warnings;  // for ServerInfo
+  ClockJumps jumps;
   const HousekeepingParts housekeeping_parts;
   Housekeeping housekeeping;
   std::unique_ptr<PublicServices> services;
