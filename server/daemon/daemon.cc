@@ -143,7 +143,7 @@ struct Daemon::Impl {
         one_shot_tasks(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
         frame{executor, planning, arrays, transfers},
-        jumps(*parts.files, paths.root() / "clock", *parts.clock, current_boot_id()),
+        jumps(*parts.files, paths.root() / "clock", *parts.clock),
         housekeeping_parts{config, paths, *parts.clock,   *parts.files,
                            *store, jumps, frame.draining, backing_up},
         housekeeping(housekeeping_parts) {

@@ -1,6 +1,7 @@
 #include "server/housekeeping/clock_jumps.h"
 
 #include <spdlog/spdlog.h>
+#include <time.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -19,8 +20,12 @@ constexpr int64_t kDriftOf = 1000;  // a clock may be fast by one part in so man
 }  // namespace
 
 ClockJumps::ClockJumps(Files& files, std::filesystem::path file, const Clock& clock,
-                       std::string boot_id)
-    : files_(files), file_(std::move(file)), clock_(clock), boot_id_(std::move(boot_id)) {
+                       std::string boot_id, std::function<int64_t()> boot_us)
+    : files_(files),
+      file_(std::move(file)),
+      clock_(clock),
+      boot_id_(std::move(boot_id)),
+      boot_us_(std::move(boot_us)) {
   read();
 }
 
@@ -29,7 +34,7 @@ void ClockJumps::observe() {
   {
     const MutexLock lock(mu_);
     const int64_t wall_us = clock_.wall_us();
-    const int64_t boot_us = clock_.boot_us();
+    const int64_t boot_us = boot_us_();
     if (!last_.boot_id.empty() && last_.boot_id == boot_id_ && boot_us >= last_.boot_us) {
       const int64_t passed_us = boot_us - last_.boot_us;
       const int64_t expected_us = last_.wall_us + passed_us;
@@ -111,6 +116,12 @@ void ClockJumps::write(const Record& record) {
   Status s = files_.write_file(temporary, std::span(&part, 1));
   if (s.ok()) s = files_.rename_durable(temporary, file_);
   if (!s.ok()) spdlog::warn("event=clock_record_not_written {}", kv("message", s.error().message));
+}
+
+int64_t time_since_boot_us() {
+  timespec t{};
+  ::clock_gettime(CLOCK_BOOTTIME, &t);
+  return int64_t{t.tv_sec} * 1'000'000 + t.tv_nsec / 1000;
 }
 
 std::string current_boot_id() {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,22 @@
 
 namespace trainyard::server {
 
+/// Returns the kernel's ID of this boot; empty if it is not known.
+std::string current_boot_id();
+/// Returns the microseconds since this boot, with those in which the machine was suspended.
+int64_t time_since_boot_us();
+
 /// Thread-safe.
 class ClockJumps {
  public:
   static constexpr int64_t kToleranceUs = 60'000'000;  // clocks are adjusted by less all the time
   static constexpr size_t kJumpsMax = 64;
 
-  /// `file` is created by the first observation. `boot_id` changes with every boot.
-  ClockJumps(Files& files, std::filesystem::path file, const Clock& clock, std::string boot_id);
+  /// `file` is created by the first observation. `boot_id` changes with every boot, since which
+  /// `boot_us` counts.
+  ClockJumps(Files& files, std::filesystem::path file, const Clock& clock,
+             std::string boot_id = current_boot_id(),
+             std::function<int64_t()> boot_us = &time_since_boot_us);
 
   /// Compares the clocks with the last observation, of this daemon or an earlier one.
   void observe();
@@ -53,11 +62,9 @@ class ClockJumps {
   const std::filesystem::path file_;
   const Clock& clock_;
   const std::string boot_id_;
+  const std::function<int64_t()> boot_us_;
   mutable Mutex mu_;
   Record last_ TRAINYARD_GUARDED_BY(mu_);
 };
-
-/// Returns the kernel's ID of this boot; empty if it is not known.
-std::string current_boot_id();
 
 }  // namespace trainyard::server

@@ -2,8 +2,6 @@
 // can stop the time or make it jump.
 #pragma once
 
-#include <time.h>
-
 #include <chrono>
 #include <cstdint>
 
@@ -17,20 +15,12 @@ class Clock {
   /// Returns microseconds that never decrease, for durations, leases and timeouts. Values of
   /// different machines cannot be compared.
   virtual int64_t steady_us() const = 0;
-  /// Returns microseconds since this machine's boot, with those in which it was suspended. All
-  /// processes of a boot can compare them.
-  virtual int64_t boot_us() const { return steady_us(); }
 };
 
 class SystemClock final : public Clock {
  public:
   int64_t wall_us() const override { return us<std::chrono::system_clock>(); }
   int64_t steady_us() const override { return us<std::chrono::steady_clock>(); }
-  int64_t boot_us() const override {
-    timespec t{};
-    ::clock_gettime(CLOCK_BOOTTIME, &t);
-    return int64_t{t.tv_sec} * 1'000'000 + t.tv_nsec / 1000;
-  }
 
  private:
   template <typename C>

@@ -453,7 +453,8 @@ class RetentionPieces : public ::testing::Test {
   FakeClock clock_;
   std::unique_ptr<Store> store_ = open_or_die(small_options(directory_.path()), clock_);
   StatePaths paths_{directory_.path()};
-  ClockJumps jumps_{local_files(), directory_.path() / "clock", clock_, "boot"};
+  std::function<int64_t()> since_boot_ = [this] { return clock_.steady_us(); };
+  ClockJumps jumps_{local_files(), directory_.path() / "clock", clock_, "boot", since_boot_};
   Retention retention_{*store_, local_files(), paths_, clock_, jumps_};
 };
 
@@ -471,7 +472,7 @@ TEST_F(RetentionPieces, AJumpOfTheClockMakesNoJobOld) {
   jumps_.observe();
   clock_.set_wall(clock_.wall_us() + 400 * kDayUs);
   // The next daemon of the same boot finds the jump by the file.
-  ClockJumps next(local_files(), directory_.path() / "clock", clock_, "boot");
+  ClockJumps next(local_files(), directory_.path() / "clock", clock_, "boot", since_boot_);
   next.observe();
   jumps_.observe();
   EXPECT_EQ(expired(), 0);
