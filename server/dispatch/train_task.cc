@@ -297,6 +297,11 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
   switch (outcome.kind()) {
     case v1::Outcome::SUCCEEDED: {
       Result<NewModel> model = read_model(outcome);
+      if (!model.ok() && model.error().reason == "MODEL_FILE_INVALID") {
+        update.move = terminal(JobState::kFailed, "MODEL_FILE_INVALID",
+                               "The worker delivered no usable model: " + model.error().message);
+        break;
+      }
       if (!model.ok() && model.error().code != ErrorCode::kNotFound) {
         // The work is done and must not be lost. With this error the worker keeps its report and
         // sends it again.
@@ -363,6 +368,7 @@ Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
   std::error_code ec;
   model.size_bytes = static_cast<int64_t>(std::filesystem::file_size(file, ec));
   if (ec) return file_error("cannot read its model", file, ec.value());
+  if (Status s = check_delivered_model(file.parent_path()); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(model.digest, sha256_file(file));
   model.parameter_count = parameter_count_;
   model.schema = options_.schema;

@@ -34,7 +34,8 @@ struct CheckpointState {
   bool operator==(const CheckpointState&) const = default;
 };
 
-/// Writes one checkpoint and returns its folder. On any error the temporary folder is removed and
+/// Writes one checkpoint and returns its folder. Creates `folder`, but not the folder in which it
+/// is. On any error the temporary folder is removed and
 /// earlier checkpoints are untouched. The caller reports the error and continues: the next
 /// checkpoint is a fresh attempt.
 Result<std::filesystem::path> save_checkpoint(Files& files, const std::filesystem::path& folder,

@@ -306,6 +306,19 @@ TEST(Checkpoint, PruneKeepsEveryNthAndTheBestBesideTheNewest) {
   EXPECT_EQ(steps_in(folder.path()), (Steps{12})) << "the best is not here: nothing stands for it";
 }
 
+// A worker created a state folder anew that had been moved away, and wrote checkpoints there.
+TEST(Checkpoint, AFolderThatWasMovedAwayIsNotMadeAnew) {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder / "state/jobs/1/checkpoints";
+  fs::create_directories(checkpoints.parent_path());
+  EXPECT_TRUE(save(quick, checkpoints, Sample(1)).ok());
+  fs::rename(folder / "state", folder / "moved");
+  const auto saved = save(quick, checkpoints, Sample(2));
+  ASSERT_FALSE(saved.ok());
+  EXPECT_NE(saved.error().message.find("no longer exists"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "state"));
+}
+
 TEST(Checkpoint, OfStepZeroIsPrunedLikeTheOthers) {
   const TemporaryFolder folder;
   for (const int64_t step : {0, 4, 6}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
