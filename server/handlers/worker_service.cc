@@ -10,6 +10,7 @@
 
 #include "server/handlers/worker_file_streams.h"
 #include "server/protocol/enrolment.h"
+#include "server/rpc/admitted_peers.h"
 #include "server/rpc/rpc_service.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
@@ -267,7 +268,9 @@ grpc::Status admit_remote(Supervisor& supervisor, const Context& context) {
   };
   const Status admitted =
       supervisor.admit_any_rank(value(kTaskMetadata), value(kCredentialMetadata));
-  return admitted.ok() ? grpc::Status::OK : to_grpc_status(admitted.error());
+  if (!admitted.ok()) return to_grpc_status(admitted.error());
+  admitted_peers().admit(context.peer());
+  return grpc::Status::OK;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/rpc/admitted_peers.h"
 #include "src/base/files.h"
 #include "src/base/mutex.h"
 
@@ -103,10 +104,13 @@ bool is_local(const grpc::CallbackServerContext& context) {
 }  // namespace
 
 Status admit(const grpc::CallbackServerContext& context, const Tokens* tokens) {
-  if (tokens == nullptr || is_local(context)) return {};
-  if (auto name = check_header(context.client_metadata(), *tokens); !name.ok()) {
-    return std::move(name).error();
+  if (is_local(context)) return {};
+  if (tokens != nullptr) {
+    if (auto name = check_header(context.client_metadata(), *tokens); !name.ok()) {
+      return std::move(name).error();
+    }
   }
+  admitted_peers().admit(context.peer());
   return {};
 }
 
