@@ -227,9 +227,9 @@ grpc::ServerUnaryReactor* enrol(Supervisor& supervisor, Context* context, const 
       reactor->Finish(to_grpc_status(s.error()));
       return reactor;
     }
-    supervisor.enrol(request, [reactor, out](const Status& s) {
-      if (s.ok()) *out = to_bytes(v1::EnrolResponse());
-      reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+    supervisor.enrol(request, [reactor, out](const Status& enrolled) {
+      if (enrolled.ok()) *out = to_bytes(v1::EnrolResponse());
+      reactor->Finish(enrolled.ok() ? grpc::Status::OK : to_grpc_status(enrolled.error()));
     });
   } catch (const std::exception& e) {
     reactor->Finish(to_grpc_status(internal_error("Enrol", e.what())));

@@ -58,6 +58,7 @@ TEST(Checkpoint, NewestLoadsAsItWasSaved) {
   EXPECT_EQ(load_newest_checkpoint(folder / "none", nullptr).error().reason,
             "CHECKPOINT_NOT_FOUND");
   const fs::path checkpoints = folder.path() / "a" / "b";
+  fs::create_directory(folder / "a");
   const Sample first(300), second(2000000000);  // has more digits than a zero-padded name
   ASSERT_TRUE(save(local_files(), checkpoints, first).ok());
   EXPECT_TRUE(loads_as(checkpoints, first));
@@ -143,6 +144,7 @@ class DirectorySyncs final : public Files {
 TEST(CheckpointF20, APowerCutAfterASaveLosesNoFile) {
   const TemporaryFolder folder;
   DirectorySyncs files;
+  fs::create_directory(folder / "a");
   for (const Sample& sample : {Sample(100), Sample(200), Sample(200, 7)}) {
     ASSERT_TRUE(save(files, folder / "a/b", sample).ok());
     EXPECT_EQ(files.unsynced, std::set<fs::path>());
