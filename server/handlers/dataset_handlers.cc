@@ -187,7 +187,6 @@ Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest&
   ASSIGN_OR_RETURN(const DatasetStore::Removed removed,
                    parts.store.datasets().remove(kProject, ref));
   for (const std::string& digest : removed.unused_digests) {
-    parts.ingest.cancel(digest);
     if (Status s = remove_noted(parts.store, parts.files, parts.paths, "datasets/" + digest);
         !s.ok()) {
       spdlog::warn("event=files_not_deleted digest={} {}", digest,
@@ -195,6 +194,7 @@ Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest&
     }
   }
   for (const Dataset& dataset : removed.datasets) {
+    if (dataset.state == v1::Dataset::INGESTING) parts.ingest.cancel(dataset.digest);
     spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
   }
   parts.uploads.collect();

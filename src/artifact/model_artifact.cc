@@ -100,12 +100,6 @@ Status write_model(Files& files, const std::filesystem::path& folder, const Mode
                    std::span<const TensorView> weights, const LoraModel* adapter) {
   std::filesystem::path temporary = folder;
   temporary += ".tmp";
-  std::error_code ec;
-  if (const auto parent = folder.parent_path();
-      !parent.empty() && !std::filesystem::exists(parent, ec)) {
-    return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
-                      parent.string() + " no longer exists; the model is not written");
-  }
   if (Status s = files.remove_all(temporary); !s.ok()) return s;
   const auto write = [&]() -> Status {
     if (Status s = files.create_directories(temporary); !s.ok()) return s;

@@ -50,8 +50,7 @@ struct ModelInfo {
   }
 };
 
-/// Writes `folder` atomically, through a temporary sibling folder. The folder in which it is must
-/// exist: a state folder that was moved while a worker runs is not created anew. Replaces an
+/// Writes `folder` atomically, through a temporary sibling folder. Replaces an
 /// existing `folder`, which an attempt leaves behind if it dies between this call and its report.
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
                    std::span<const TensorView> weights, const LoraModel* adapter = nullptr);

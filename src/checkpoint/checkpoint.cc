@@ -37,16 +37,6 @@ std::optional<CheckpointFolder> find_candidate(const fs::path& path) {
   return c;
 }
 
-/// Returns an error if the folder in which `folder` is does not exist. A state folder that was
-/// moved or deleted while a worker runs must not be created anew.
-Status check_parent(const fs::path& folder) {
-  std::error_code ec;
-  const fs::path parent = folder.parent_path();
-  if (parent.empty() || fs::exists(parent, ec)) return {};
-  return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
-                    parent.string() + " no longer exists; no checkpoint is written");
-}
-
 /// Creates `folder` and makes each new directory entry on the way durable.
 Status create_durable(Files& files, const fs::path& folder) {
   std::vector<fs::path> parents;
@@ -164,6 +154,14 @@ bool may_be_intact(const Error& refused) {
 
 }  // namespace
 
+Status check_parent_exists(const fs::path& path) {
+  std::error_code ec;
+  const fs::path parent = path.parent_path();
+  if (parent.empty() || fs::exists(parent, ec)) return {};
+  return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
+                    parent.string() + " no longer exists; nothing is written there");
+}
+
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
   std::error_code ignored;
   return list_all(folder, ignored);
@@ -195,7 +193,6 @@ Result<fs::path> save_checkpoint(Files& files, const fs::path& folder, const Che
   TRAINYARD_CHECK(state.step >= 0, "a checkpoint of step " + std::to_string(state.step));
   const fs::path temporary = temporary_checkpoint(folder, state.step);
   const auto save = [&]() -> Status {
-    if (Status s = check_parent(folder); !s.ok()) return s;
     if (Status s = create_durable(files, folder); !s.ok()) return s;
     if (Status s = files.remove_all(temporary); !s.ok()) return s;
     if (Status s = write_into(files, temporary, {state, {}}, weights, optimizer); !s.ok()) return s;

@@ -34,8 +34,11 @@ struct CheckpointState {
   bool operator==(const CheckpointState&) const = default;
 };
 
-/// Writes one checkpoint and returns its folder. Creates `folder`, but not the folder in which it
-/// is. On any error the temporary folder is removed and
+/// Refuses a path whose folder does not exist (UNAVAILABLE/STORAGE_ERROR). A worker calls it before
+/// it writes, so that a state folder that was moved or deleted meanwhile is not created anew.
+Status check_parent_exists(const std::filesystem::path& path);
+
+/// Writes one checkpoint and returns its folder. On any error the temporary folder is removed and
 /// earlier checkpoints are untouched. The caller reports the error and continues: the next
 /// checkpoint is a fresh attempt.
 Result<std::filesystem::path> save_checkpoint(Files& files, const std::filesystem::path& folder,

@@ -237,8 +237,8 @@ TEST(Dataset, AServerThatAnswersTooLateIsAskedAgain) {
   ASSERT_TRUE(dataset.ok()) << dataset.error().message;
   EXPECT_EQ(dataset->version(), 1);
 
-  const DatasetObserver busy{
-      .ingesting = [&](const v1::Dataset&) { server.state().dataset_late = 1000; }};
+  DatasetObserver busy;
+  busy.ingesting = [&](const v1::Dataset&) { server.state().dataset_late = 1000; };
   server.state().dataset_polls = 1000;
   const auto late = ensure_dataset(*client, file, testing::source_path("examples"), busy, {});
   ASSERT_FALSE(late.ok());

@@ -44,7 +44,7 @@ class ServiceIngest : public ServiceTest {
   /// them.
   std::vector<v1::Dataset> hold_slots() {
     std::vector<v1::Dataset> held;
-    for (const char* id : {"a", "b", "c"}) {
+    for (const char* id : {"held-a", "held-b", "held-c"}) {
       held.push_back(create_csv(rows_of(id, "held"), id, "held"));
     }
     return held;
@@ -73,7 +73,7 @@ TEST_F(ServiceIngest, F07AWorkerThatDiesAfterItsOutcomeLosesNoDataset) {
 TEST_F(ServiceIngest, UnattendedOnesGiveWayToOneThatAClientWaitsFor) {
   set_unattended_ms(100);
   const std::vector<v1::Dataset> held = hold_slots();
-  dataset_ = create_csv(rows_of("d", "kind"), "d", "kind");
+  dataset_ = create_csv(rows_of("late", "kind"), "late", "kind");
   wait_for_ingest();
   EXPECT_EQ(dataset_.state(), v1::Dataset::READY);
   std::ofstream(config_.state_dir / "go") << "now";
@@ -92,14 +92,14 @@ TEST_F(ServiceIngest, OneCallerLeavesASlotToOthers) {
   stop();
   start();
   hold_slots();
-  const v1::Dataset waits = create_csv(rows_of("d", "kind"), "d", "kind");
+  const v1::Dataset waits = create_csv(rows_of("late", "kind"), "late", "kind");
   const auto tcp = v1::DatasetService::NewStub(grpc::CreateChannel(
       "127.0.0.1:" + std::to_string(daemon_->port()), grpc::InsecureChannelCredentials()));
-  const std::string rows = rows_of("e", "kind");
+  const std::string rows = rows_of("other", "kind");
   v1::Upload uploaded;
   ASSERT_TRUE(upload(rows, &uploaded).ok());
   v1::CreateDatasetRequest request;
-  request.set_dataset_id("e");
+  request.set_dataset_id("other");
   v1::DatasetSource& source = *request.mutable_spec()->add_sources();
   source.set_role(v1::DatasetSource::DATA);
   source.set_sha256(sha256_hex(rows));
@@ -114,8 +114,11 @@ TEST_F(ServiceIngest, OneCallerLeavesASlotToOthers) {
 }
 
 TEST_F(ServiceIngest, DeletingADatasetEndsItsIngest) {
+  stop();
+  config_.heartbeat_timeout_seconds = 600;  // the worker is not killed because it is silent
+  start();
   const std::vector<v1::Dataset> held = hold_slots();
-  dataset_ = create_csv(rows_of("d", "kind"), "d", "kind");
+  dataset_ = create_csv(rows_of("late", "kind"), "late", "kind");
   v1::DeleteDatasetRequest request;
   request.set_name(held[0].name());
   google::protobuf::Empty nothing;
@@ -126,7 +129,7 @@ TEST_F(ServiceIngest, DeletingADatasetEndsItsIngest) {
   EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(folder); }));
   // The same content can be ingested again.
   std::ofstream(config_.state_dir / "go") << "now";
-  dataset_ = create_csv(rows_of("a", "held"), "a", "held");
+  dataset_ = create_csv(rows_of("held-a", "held"), "held-a", "held");
   wait_for_ingest();
   EXPECT_EQ(dataset_.state(), v1::Dataset::READY);
 }

@@ -1,5 +1,7 @@
 // Tests of a daemon's port for remote workers: TLS with the daemon's own certificate, and only the
 // calls of workers.
+#include <grpcpp/impl/client_unary_call.h>
+
 #include "server/protocol/enrolment.h"
 #include "tests/server/service_support.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
