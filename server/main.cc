@@ -34,6 +34,7 @@
 #include "server/daemon/replacement.h"
 #include "src/base/child_process.h"
 #include "src/base/manual_page.h"
+#include "src/base/stop.h"
 
 namespace trainyard::server {
 namespace {
@@ -214,6 +215,7 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
       ending = Ending::kReplace;
       break;
     }
+    if (tried.error().reason == kStopped) continue;  // the signal that ended the trial comes next
     spdlog::error("event=daemon_not_replaced {} {}", kv("program", program),
                   kv("message", tried.error().message + "; this daemon keeps running"));
   }
