@@ -11,14 +11,12 @@
 #include "proto/convert/resources.h"
 #include "server/config/log.h"
 #include "server/dispatch/host_trouble.h"
-#include "server/dispatch/job_files.h"
 #include "server/forecast/cluster_rates.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/report_spool.h"
 #include "server/scheduler/cluster.h"
 #include "server/scheduler/retry.h"
 #include "src/base/mutex.h"
-#include "src/base/sha256.h"
 #include "src/runtime/cuda_error.h"
 
 namespace trainyard::server {
@@ -360,21 +358,6 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       break;
   }
   return update;
-}
-
-Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
-  const std::filesystem::path file = options_.paths.model(job_.uid) / "model.safetensors";
-  NewModel model;
-  std::error_code ec;
-  model.size_bytes = static_cast<int64_t>(std::filesystem::file_size(file, ec));
-  if (ec) return file_error("cannot read its model", file, ec.value());
-  if (Status s = check_delivered_model(file.parent_path()); !s.ok()) return std::move(s).error();
-  ASSIGN_OR_RETURN(model.digest, sha256_file(file));
-  model.parameter_count = parameter_count_;
-  model.schema = options_.schema;
-  model.schema.clear_warnings();  // they describe the dataset, not the model
-  model.tensors.assign(outcome.tensors().begin(), outcome.tensors().end());
-  return model;
 }
 
 void TrainTask::note_host_trouble(std::string reason, std::string message) {
