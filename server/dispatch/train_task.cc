@@ -11,6 +11,7 @@
 #include "proto/convert/resources.h"
 #include "server/config/log.h"
 #include "server/dispatch/host_trouble.h"
+#include "server/dispatch/job_files.h"
 #include "server/forecast/cluster_rates.h"
 #include "server/protocol/enrolment.h"
 #include "server/protocol/report_spool.h"
