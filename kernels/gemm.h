@@ -45,19 +45,24 @@ void gemm_backward(GemmDims d, const T* x, const T* w, const T* dy, T* dx, T* dw
 /// Prepared once (oneDNN); results are bit-identical for teams of the same size. `workspace` is
 /// 64-byte aligned. Not thread-safe.
 namespace cpu {
-/// How numbers are stored. A w of 16 bits is widened to the workspace, a part at a time: the result
-/// has the bits of a product with F32 weights of the same values.
+/// How numbers are stored. A w of 16 bits is widened to the workspace, a part at a time, or with
+/// `few_rows` in registers: the result has the bits of a product with F32 weights of the same
+/// values.
 enum class Stored : uint8_t { kF32, kBf16, kF16 };
 inline int64_t size_of(Stored stored) { return stored == Stored::kF32 ? 4 : 2; }
 
 /// Returns whether the CPU multiplies bfloat16 numbers as they are.
 bool multiplies_bf16();
 
+inline constexpr int64_t kFewRowsMax = 16;
+
 /// With `bf16` (only if multiplies_bf16()), x, w and dy are stored in bfloat16 and multiplied as
-/// they are; so is the result, y or dx, with `bf16_result`.
+/// they are; so is the result, y or dx, with `bf16_result`. With `few_rows` (only in the forward
+/// pass, for N <= kFewRowsMax and not with `bf16`) the product takes the time of reading w, and
+/// sums in another order than without: the bits of a row of y depend on this row and w alone.
 struct GemmForm {
   Stored weight = Stored::kF32;
-  bool bf16 = false, bf16_result = false;
+  bool bf16 = false, bf16_result = false, few_rows = false;
 };
 
 class GemmForward {

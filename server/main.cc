@@ -7,13 +7,11 @@
 //      damage, or there was no upgrade to undo
 //   2  wrong flags or configuration
 #include <absl/synchronization/mutex.h>
-#include <fcntl.h>
 #include <grpc/grpc.h>
 #include <malloc.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -34,8 +32,10 @@
 #include "server/config/config.h"
 #include "server/config/log.h"
 #include "server/daemon/daemon.h"
+#include "server/daemon/replacement.h"
 #include "src/base/child_process.h"
 #include "src/base/manual_page.h"
+#include "src/base/stop.h"
 #include "src/base/text.h"
 
 namespace trainyard::server {
@@ -246,15 +246,22 @@ sigset_t ending_signals() {
   return signals;
 }
 
-/// Returns whether the program at `path`, which may be newer than this one, accepts this process's
-/// arguments.
-bool accepts_arguments(const std::string& path, char** argv) {
-  const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
-  ProgramRun run{.path = path, .fds = {.input = -1, .output = null.get(), .errors = -1}};
-  for (char** a = argv; *a != nullptr; ++a) run.arguments.emplace_back(*a);
-  run.arguments.emplace_back("--print-config");
-  const std::optional<int> status = run_program(run);
-  return status && WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
+/// Returns the signals that stop the daemon.
+sigset_t stopping_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int s : {SIGTERM, SIGINT}) sigaddset(&signals, s);
+  return signals;
+}
+
+/// Tries the program at this daemon's path, which may be newer, with this process's arguments.
+Status try_program(const std::string& program, char** argv, const Config& config) {
+  ReplacementTrial trial{.program = program,
+                         .arguments = {},
+                         .line = "state_dir: " + config.state_dir.string(),
+                         .interrupts = stopping_signals()};
+  for (char** a = argv + 1; *a != nullptr; ++a) trial.arguments.emplace_back(*a);
+  return try_replacement(trial);
 }
 
 enum class Ending : uint8_t { kStop, kReplace };
@@ -262,23 +269,23 @@ enum class Ending : uint8_t { kStop, kReplace };
 /// Waits for a signal to stop, then drains; a second signal stops the daemon immediately. That is
 /// safe: the store is durable at every instant, and jobs resume from their checkpoints. SIGUSR2
 /// stops the daemon so that `program` can replace it and take over the workers. SIGUSR2 is ignored
-/// if `program` does not accept this process's arguments.
+/// if `program` is not a trainyardd that accepts this process's arguments within 10 s.
 Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::string& program,
-                        char** argv) {
+                        char** argv, const Config& config) {
   Ending ending = Ending::kStop;
   for (;;) {
     int signal = 0;
     if (::sigwait(&signals, &signal) != 0 || signal == SIGHUP) continue;
     spdlog::info("event=signal_received number={}", signal);
     if (signal != SIGUSR2) break;
-    if (accepts_arguments(program, argv)) {
+    const Status tried = try_program(program, argv, config);
+    if (tried.ok()) {
       ending = Ending::kReplace;
       break;
     }
+    if (tried.error().reason == kStopped) continue;  // the signal that ended the trial comes next
     spdlog::error("event=daemon_not_replaced {} {}", kv("program", program),
-                  kv("message",
-                     "it cannot be run or does not accept this daemon's settings; this daemon "
-                     "keeps running"));
+                  kv("message", tried.error().message + "; this daemon keeps running"));
   }
   std::thread([&daemon, signals] {
     int again = 0;
@@ -296,14 +303,15 @@ Ending run_until_signal(Daemon& daemon, const sigset_t& signals, const std::stri
   return ending;
 }
 
-/// Replaces this process's program by `program` with exec, which keeps the pid. Returns only on
-/// failure.
+/// Replaces this process's program by `program` with exec, which keeps the pid. If `program` was
+/// removed since it was tried, starts this one again. Returns only on failure.
 int replace_with(const std::string& program, char** argv) {
   spdlog::info("event=replacement_started {}", kv("program", program));
   spdlog::shutdown();
   (void)close_on_exec_from(3);
   ::execv(program.c_str(), argv);
   std::fprintf(stderr, "trainyardd: cannot run %s: %s\n", program.c_str(), std::strerror(errno));
+  ::execv("/proc/self/exe", argv);
   return 1;
 }
 
@@ -340,7 +348,7 @@ int run(int argc, char** argv) {
     const bool usage = daemon.error().code == ErrorCode::kInvalidArgument;
     return complain(daemon.error(), usage ? 2 : 1);
   }
-  const Ending ending = run_until_signal(**daemon, signals, program, argv);
+  const Ending ending = run_until_signal(**daemon, signals, program, argv, *config);
   daemon->reset();
   return ending == Ending::kReplace ? replace_with(program, argv) : 0;
 }

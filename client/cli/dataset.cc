@@ -7,6 +7,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
+#include "client/cli/gguf_model.h"
 #include "client/cli/upload_flags.h"
 #include "client/cli/upload_view.h"
 #include "client/lib/names.h"
@@ -234,6 +235,8 @@ Result<int> run_upload(Session& session, const UploadOptions& o) {
     ASSIGN_OR_RETURN(file, dataset_of_flags(o));
   }
   if (!spec::brings_data(file)) return nothing_to_upload();
+  TemporaryFolder scratch;
+  if (Status s = unpack_tokenizer(folder, scratch, file); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(const v1::Dataset dataset, ensure_dataset_shown(session, file, folder, true));
   session.show(dataset, [&] { return std::string(short_name(dataset.name())) + "\n"; },
                {dataset.name()});

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "client/cli/command.h"
+#include "client/cli/gguf_model.h"
 #include "client/cli/output_file.h"
 #include "client/cli/output_json.h"
 #include "client/cli/temporary_folder.h"
@@ -153,7 +154,10 @@ Status write_job_file(const fs::path& file, const std::string& text) {
 /// Drafts a job that fine-tunes the language model of --model.
 Result<int> run_fine_tune(Session& session, const InitOptions& o, const fs::path& file) {
   if (!o.target.empty()) return usage_error("--target and --model exclude each other");
-  ASSIGN_OR_RETURN(const PretrainedFolder model, read_pretrained_folder(o.model));
+  TemporaryFolder scratch;
+  ASSIGN_OR_RETURN(const ModelFolder folder,
+                   model_folder(o.model, scratch, GgufParts::kDescription));
+  ASSIGN_OR_RETURN(const PretrainedFolder model, read_pretrained_folder(folder.path));
   ASSIGN_OR_RETURN(const init::FineTuneDraft draft,
                    init::draft_fine_tune(o.data, model.model.positions_max));
   const std::string words =
@@ -228,14 +232,15 @@ Command init_command() {
       "the file explain what each column is, which columns are left\nout and why, and each first "
       "choice: change what you know better. Of a large table, the first 32 MiB are read.\nWith "
       "--model, DATA is JSON lines of chats (messages), of prompt and completion, or of text, and "
-      "the job fine-tunes\nthe language model in that folder.",
+      "the job fine-tunes\nthe language model in that folder or GGUF file.",
       [o](OptionSet& options) {
         options.positional("DATA", o->data, "a file or a folder");
         options.text("--target", "COLUMN", o->target,
                      "the column to predict; default: chosen by names, places and values, with how "
                      "sure that is and the next candidates");
         options.text("--model", "FOLDER", o->model,
-                     "fine-tune the language model in this folder, as transformers saves it");
+                     "fine-tune the language model in this folder, as transformers saves it, or in "
+                     "this GGUF file");
         options.text("--out", "FILE", o->out,
                      "the job file, default DATA's name with .yaml in this folder");
         options.text("--name", "NAME", o->name, "the job's name, default the job file's");

@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "client/cli/gguf_model.h"
 #include "client/cli/peft_adapter.h"
-#include "client/cli/pretrained_model.h"
 #include "src/base/files.h"
 #include "src/base/folder_files.h"
 #include "src/base/glob.h"
@@ -112,9 +112,12 @@ Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile&
   return {};
 }
 
-Status import_models(Session& session, TemporaryFolder& scratch, client::SpecFile& spec) {
+Status import_models(Session& session, TemporaryFolder& scratch, client::SpecFile& spec,
+                     WeightsNeed need) {
   if (Status s = import_onnx(session, scratch, spec); !s.ok()) return s;
-  if (Status s = import_pretrained(session, spec); !s.ok()) return s;
+  if (Status s = import_pretrained(session, scratch, spec, need); !s.ok()) return s;
+  Status tokenizer = unpack_tokenizer(spec.folder, scratch, *spec.file.mutable_dataset());
+  if (!tokenizer.ok()) return spec.with_positions(std::move(tokenizer).error());
   return import_adapter(session, scratch, spec);
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "client/cli/pretrained_model.h"
 #include "client/cli/session.h"
 #include "client/cli/temporary_folder.h"
 #include "client/lib/spec_file.h"
@@ -23,9 +24,10 @@ Result<client::SpecFile> read_job_spec(const std::filesystem::path& path,
 /// spec. Notes about the import go to stderr.
 Status import_onnx(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
 
-/// Does what makes a spec file's models fields of the job: import_onnx(), import_pretrained() and
-/// import_adapter().
-Status import_models(Session& session, TemporaryFolder& scratch, client::SpecFile& spec);
+/// Does what makes a spec file's models fields of the job: import_onnx(), import_pretrained(),
+/// unpack_tokenizer() and import_adapter().
+Status import_models(Session& session, TemporaryFolder& scratch, client::SpecFile& spec,
+                     WeightsNeed need = WeightsNeed::kNumbers);
 
 /// Calls read_job_spec() and import_models(). Refuses a model whose folder has no
 /// weights.

@@ -7,6 +7,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/confirm.h"
+#include "client/cli/gguf_model.h"
 #include "client/cli/job_view.h"
 #include "client/cli/onnx_file.h"
 #include "client/cli/temporary_folder.h"
@@ -69,9 +70,10 @@ struct WeightsUploadOptions {
   std::string name;
 };
 
-/// Returns the weights' file in the folder of a language model.
-Result<std::string> weights_of_folder(const std::string& path) {
-  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(path));
+/// Returns the weights' file of a language model, which is a folder or a GGUF file.
+Result<std::string> weights_of_model(const std::string& path, TemporaryFolder& scratch) {
+  ASSIGN_OR_RETURN(const ModelFolder found, model_folder(path, scratch, GgufParts::kAll));
+  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(found.path));
   if (!folder.weights.empty()) return folder.weights.string();
   return make_error(ErrorCode::kNotFound, "FILE_NOT_FOUND",
                     path +
@@ -87,15 +89,16 @@ Command upload_weights_command() {
           "A job uses them by recipe.initial_weights: {model: NAME}. The server checks the file's "
           "header; content that\nit already has is not sent again. Without --name, the name is "
           "derived from the content. Prints the name.\nFILE may be the folder of a language model "
-          "of transformers, whose weights are compared with its config.json.",
+          "of transformers, whose weights are compared with its config.json, or a GGUF file.",
           [o](OptionSet& options) {
             options.positional("FILE", o->file, "the safetensors file");
             options.text("--name", "NAME", o->name, "the model's name");
           },
           [o](Session& session) -> Result<int> {
+            TemporaryFolder scratch;
             std::error_code ignored;
-            if (std::filesystem::is_directory(o->file, ignored)) {
-              ASSIGN_OR_RETURN(o->file, weights_of_folder(o->file));
+            if (std::filesystem::is_directory(o->file, ignored) || names_gguf(o->file)) {
+              ASSIGN_OR_RETURN(o->file, weights_of_model(o->file, scratch));
             }
             ASSIGN_OR_RETURN(const v1::Model model,
                              ensure_weights_shown(session, o->file, o->name));

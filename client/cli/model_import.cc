@@ -1,10 +1,11 @@
-// trainyard model import: converts an ONNX file, or the folder of a language model, to a network as
-// a job file has it and weights.
+// trainyard model import: converts an ONNX file, or the folder or GGUF file of a language model, to
+// a network as a job file has it and weights.
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "client/cli/command.h"
+#include "client/cli/gguf_model.h"
 #include "client/cli/job_view.h"
 #include "client/cli/temporary_folder.h"
 #include "client/cli/upload_view.h"
@@ -56,8 +57,9 @@ std::string groups_text(const std::vector<onnx::FreezeRule>& rules) {
   return text + "]";
 }
 
-/// Describes the model as one that was trained on text with the folder's tokenizer.
-Result<ModelInfo> describe(const PretrainedFolder& folder) {
+/// Describes the model as one that was trained on text with the folder's tokenizer. `name`: of the
+/// folder or file that the user named.
+Result<ModelInfo> describe(const PretrainedFolder& folder, const std::string& name) {
   ModelInfo info;
   info.model = folder.model.network;
   info.parameter_count = folder.model.parameter_count();
@@ -72,7 +74,7 @@ Result<ModelInfo> describe(const PretrainedFolder& folder) {
   const int64_t tokens = info.schema.text.vocabulary_size();
   if (tokens <= folder.model.vocabulary) return info;
   return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID",
-                    folder.path.string() + ": the tokenizer has " + grouped(tokens) +
+                    name + ": the tokenizer has " + grouped(tokens) +
                         " tokens, but the table of config.json (vocab_size) has " +
                         grouped(folder.model.vocabulary) + " rows");
 }
@@ -86,7 +88,7 @@ Result<int> import_to_server(Session& session, const ModelImportOptions& o,
                           " has no weights, expected model.safetensors or "
                           "model.safetensors.index.json");
   }
-  ASSIGN_OR_RETURN(const ModelInfo info, describe(folder));
+  ASSIGN_OR_RETURN(const ModelInfo info, describe(folder, o.file));
   TemporaryFolder scratch;
   if (Status s = write_model_info(local_files(), scratch.path(), info); !s.ok()) {
     return std::move(s).error();
@@ -101,13 +103,15 @@ Result<int> import_to_server(Session& session, const ModelImportOptions& o,
   return static_cast<int>(client::kExitOk);
 }
 
-/// Imports the folder of a language model of transformers.
+/// Imports a language model: a folder of transformers or a GGUF file.
 Result<int> import_folder(Session& session, const ModelImportOptions& o) {
   if (!o.output.empty() || !o.sizes.empty() || o.unbatched) {
     return usage_error("--output-name, --size and --unbatched are for ONNX files, and " +
-                       quoted_value(o.file) + " is a folder");
+                       quoted_value(o.file) + " is a language model");
   }
-  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(o.file));
+  TemporaryFolder scratch;
+  ASSIGN_OR_RETURN(const ModelFolder found, model_folder(o.file, scratch, GgufParts::kAll));
+  ASSIGN_OR_RETURN(const PretrainedFolder folder, read_pretrained_folder(found.path));
   if (o.out.empty()) return import_to_server(session, o, folder);
   if (Status s = write_pretrained(user_files(), folder, o.out); !s.ok()) {
     return std::move(s).error();
@@ -139,8 +143,11 @@ Result<int> run_model_import(Session& session, const ModelImportOptions& o) {
     return usage_error("--out writes a folder here, and --name names a model of the server");
   }
   std::error_code ignored;
-  if (std::filesystem::is_directory(o.file, ignored)) return import_folder(session, o);
-  if (!o.name.empty()) return usage_error("--name is for the folder of a language model");
+  if (std::filesystem::is_directory(o.file, ignored) || names_gguf(o.file)) {
+    return import_folder(session, o);
+  }
+  if (!o.name.empty())
+    return usage_error("--name is for the folder or GGUF file of a language model");
   if (o.out.empty()) return usage_error("--out is required: the name of a new folder");
   onnx::ImportOptions options{.sizes = {}, .output = o.output, .batched = !o.unbatched};
   for (const std::string& size : o.sizes) {
@@ -196,17 +203,21 @@ Command import_model_command() {
       "Import a language model, or convert an ONNX file to layers and weights",
       {"trainyard model import resnet.onnx --out resnet",
        "trainyard model import bert.onnx --out bert --size seq=128",
-       "trainyard model import SmolLM2-135M-Instruct/ --name smollm2"},
-      "The folder of a language model as transformers saves it becomes a model of the server, with "
-      "which 'chat' and\n'generate' work. An ONNX file is converted here, without a server; so is "
-      "a "
-      "folder with --out.\nThat writes model.yaml, the network as under 'model:' in a job file, "
+       "trainyard model import SmolLM2-135M-Instruct/ --name smollm2",
+       "trainyard model import Qwen3-0.6B-Q8_0.gguf --name qwen3"},
+      "The folder of a language model as transformers saves it, or a GGUF file, becomes a model of "
+      "the "
+      "server, with\nwhich 'chat' and 'generate' work. An ONNX file is converted here, without a "
+      "server; so is a language model\nwith --out. That writes model.yaml, the network as under "
+      "'model:' in a job file, "
       "and model.safetensors, its "
       "weights.\nReports all unsupported operations, or settings of config.json, together. Prints "
       "the folder.",
       [o](OptionSet& options) {
-        options.positional("FILE", o->file,
-                           "an ONNX file of opset 7 to 22, or a folder that transformers saved");
+        options.positional(
+            "FILE", o->file,
+            "an ONNX file of opset 7 to 22, a folder that transformers saved, or a GGUF "
+            "file");
         options.text("--out", "FOLDER", o->out, "the new folder");
         options.text("--name", "NAME", o->name,
                      "of a language model: the name of the model on the server");

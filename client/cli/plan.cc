@@ -127,7 +127,8 @@ Result<int> run_plan(Session& session, const PlanOptions& options) {
     ASSIGN_OR_RETURN(local, session.local("with --upload, the server plans"));
   }
   TemporaryFolder scratch;
-  if (Status s = import_models(session, scratch, spec); !s.ok()) return std::move(s).error();
+  const WeightsNeed need = here ? WeightsNeed::kShapes : WeightsNeed::kNumbers;
+  if (Status s = import_models(session, scratch, spec, need); !s.ok()) return std::move(s).error();
   if (Status s = here ? Status() : check_has_weights(spec); !s.ok()) return std::move(s).error();
   ASSIGN_OR_RETURN(
       const v1::JobPlan plan,

@@ -1,5 +1,6 @@
 #include "client/cli/pretrained_model.h"
 
+#include "client/cli/gguf_model.h"
 #include "src/pretrained/pretrained_folder.h"
 
 namespace trainyard::cli {
@@ -24,21 +25,27 @@ Result<v1::ModelSpec> preset_message(const ModelSpec& network) {
   return message;
 }
 
-void show_folder(Session& session, const std::string& name, const PretrainedFolder& folder) {
+void show_folder(Session& session, const std::string& name, const PretrainedFolder& folder,
+                 bool has_weights) {
   session.hint(safe_text(name) + ": " + folder.model.title + ", " +
                grouped(folder.model.parameter_count()) + " parameters" +
                (folder.model.dtype.empty() ? "" : " in " + folder.model.dtype) +
-               (folder.weights.empty() ? ", without weights: only a plan is possible" : ""));
+               (has_weights ? "" : ", without weights: only a plan is possible"));
   for (const std::string& note : folder.model.notes) session.hint("  " + safe_text(note));
 }
 
 }  // namespace
 
-Status import_pretrained(Session& session, client::SpecFile& spec) {
+Status import_pretrained(Session& session, TemporaryFolder& scratch, client::SpecFile& spec,
+                         WeightsNeed need) {
   v1::ModelSpec& model = *spec.file.mutable_model();
   if (model.pretrained().empty()) return {};
   const std::string name = model.pretrained();
-  const auto folder = read_pretrained_folder(spec.folder / name);
+  const bool only_shapes = need == WeightsNeed::kShapes;
+  const auto found = model_folder(spec.folder / name, scratch,
+                                  only_shapes ? GgufParts::kDescription : GgufParts::kAll);
+  if (!found.ok()) return refused_folder(spec, found.error());
+  const auto folder = read_pretrained_folder(found->path);
   if (!folder.ok()) return refused_folder(spec, folder.error());
   const auto network = preset_message(folder->model.network);
   if (!network.ok()) return refused_folder(spec, network.error());
@@ -48,9 +55,11 @@ Status import_pretrained(Session& session, client::SpecFile& spec) {
   if (weights.job().empty() && weights.model().empty() && weights.path().empty()) {
     weights.set_path(name);
     spec.imported_weights = folder->weights;
-    if (folder->weights.empty()) spec.implied_tensors = folder->tensors;
+    if (folder->weights.empty()) {
+      spec.implied_tensors = found->tensors.empty() ? folder->tensors : found->tensors;
+    }
   }
-  show_folder(session, name, *folder);
+  show_folder(session, name, *folder, !folder->weights.empty() || !found->tensors.empty());
   return {};
 }
 

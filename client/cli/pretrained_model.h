@@ -1,17 +1,23 @@
-// client/cli/pretrained_model.h: the folder of a language model that a spec file names
-// (model.pretrained).
+// client/cli/pretrained_model.h: the folder or the GGUF file of a language model that a spec file
+// names (model.pretrained).
 #pragma once
 
 #include "client/cli/session.h"
+#include "client/cli/temporary_folder.h"
 #include "client/lib/spec_file.h"
 
 namespace trainyard::cli {
+
+/// What a command needs of a model's weights. The numbers of a GGUF file are only unpacked, to a
+/// file in `scratch`, if they are needed.
+enum class WeightsNeed : uint8_t { kShapes, kNumbers };
 
 /// Reads model.pretrained: the model becomes a preset with parameters, the folder's weights become
 /// the initial weights unless the recipe names others, and its tokenizer that of the dataset's
 /// documents unless the dataset names one. A folder without weights can only be planned. Notes go
 /// to stderr.
-Status import_pretrained(Session& session, client::SpecFile& spec);
+Status import_pretrained(Session& session, TemporaryFolder& scratch, client::SpecFile& spec,
+                         WeightsNeed need);
 
 /// Refuses a spec whose model comes from a folder without weights.
 Status check_has_weights(const client::SpecFile& spec);

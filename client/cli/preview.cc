@@ -30,8 +30,10 @@ struct PreviewOptions {
 
 Result<int> run_preview(Session& session, const PreviewOptions& options) {
   TemporaryFolder temporary;
-  ASSIGN_OR_RETURN(const client::SpecFile spec,
-                   read_job_file(session, options.spec, options.sets, temporary));
+  ASSIGN_OR_RETURN(client::SpecFile spec, read_job_spec(options.spec, options.sets));
+  if (Status s = import_models(session, temporary, spec, WeightsNeed::kShapes); !s.ok()) {
+    return std::move(s).error();
+  }
   ASSIGN_OR_RETURN(const EngineSpec engine, local_engine(spec, "dataset preview"));
   const bool tokens = spec.file.dataset().has_documents();
   if (!tokens) {  // told before the data is read

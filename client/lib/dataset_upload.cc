@@ -20,6 +20,29 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPollFirst{20};
 constexpr milliseconds kPollMax{1000};
 
+// Calls that follow one that the server did not answer in time. Each has the timeout of a call.
+constexpr int kLateMax = 5;
+
+/// Makes a call again that was not answered in time: the server may be busy, and the call may have
+/// had its effect. A repeated call returns the same version.
+template <typename F>
+Result<v1::Dataset> call_until_answered(const std::stop_token& stop, const F& call) {
+  Result<v1::Dataset> dataset = call();
+  for (int i = 0; i < kLateMax && !stop.stop_requested(); ++i) {
+    if (dataset.ok() || dataset.error().code != ErrorCode::kDeadlineExceeded) break;
+    dataset = call();
+  }
+  return dataset;
+}
+
+/// Says that the dataset exists although the server does not answer.
+Error no_answer(const std::string& name, Error error) {
+  error.message = name + " was created, and the server keeps reading it, but does not answer (" +
+                  error.message + "); 'trainyard dataset get " + std::string(short_name(name)) +
+                  "' shows it later";
+  return error;
+}
+
 Result<v1::Dataset> wait_until_ready(Client& client, v1::Dataset dataset, std::stop_token stop) {
   milliseconds pause = kPollFirst;
   while (dataset.state() == v1::Dataset::INGESTING) {
@@ -29,7 +52,13 @@ Result<v1::Dataset> wait_until_ready(Client& client, v1::Dataset dataset, std::s
                         dataset.name() + ": no longer waiting; the server keeps reading it");
     }
     pause = std::min(pause * 3 / 2, kPollMax);
-    ASSIGN_OR_RETURN(dataset, client.call(rpc::kGetDataset, dataset.name()));
+    Result<v1::Dataset> found =
+        call_until_answered(stop, [&] { return client.call(rpc::kGetDataset, dataset.name()); });
+    if (!found.ok() && found.error().code == ErrorCode::kDeadlineExceeded) {
+      return no_answer(dataset.name(), std::move(found).error());
+    }
+    if (!found.ok()) return found;
+    dataset = std::move(found).value();
   }
   if (dataset.state() == v1::Dataset::FAILED) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -122,8 +151,10 @@ Result<v1::Dataset> ensure_dataset(Client& client, const v1::DatasetFile& file,
     request.mutable_spec()->mutable_sources(static_cast<int>(i))->set_sha256(std::move(sha256));
   }
   const bool reads_first = std::ranges::any_of(paths, &std::filesystem::path::empty);
-  ASSIGN_OR_RETURN(v1::Dataset dataset,
-                   client.call(reads_first ? kCreateDatasetOfServer : kCreateDataset, request));
+  ASSIGN_OR_RETURN(v1::Dataset dataset, reads_first ? client.call(kCreateDatasetOfServer, request)
+                                                    : call_until_answered(stop, [&] {
+                                                        return client.call(kCreateDataset, request);
+                                                      }));
   if (dataset.state() == v1::Dataset::INGESTING && observer.ingesting) observer.ingesting(dataset);
   return wait_until_ready(client, std::move(dataset), stop);
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/cpu/few_rows.h"
 #include "kernels/cpu/matmul.h"
 #include "kernels/cpu/simd/elementwise.h"
 #include "kernels/cpu/stored.h"
@@ -103,6 +104,10 @@ struct GemmForward::Impl {
   }
 
   Impl(const GemmDims& dims, bool bias, Team& t, GemmForm how) : d(dims), form(how), team(t) {
+    if (form.few_rows) {
+      Contract("gemm_forward").holds(d.N <= kFewRowsMax && !form.bf16, "x", "has too many rows");
+      return;
+    }
     Cut cut = cut_of(d, d.K, widens(form) ? 0 : d.N, kRowStep, team.size());
     const int slices = cut.parts;
     parts_each = parts_of_slice(d, form, slices);
@@ -158,6 +163,10 @@ int64_t GemmForward::workspace_bytes() const { return impl_->workspace.size_byte
 void GemmForward::run(const void* x, const void* w, const float* b, void* y, void* workspace) {
   Impl& m = *impl_;
   check(m.d, x, w, y);
+  if (m.form.few_rows) {
+    return multiply_few_rows(m.d, m.form.weight, static_cast<const float*>(x), w, b,
+                             static_cast<float*>(y), m.team);
+  }
   const auto parts = static_cast<int>(std::ssize(m.product.ranges));
   const auto each = static_cast<int>(m.parts_each);
   m.team.run(parts / each, [&](int thread) {

@@ -60,8 +60,10 @@ Team::~Team() {
 
 void Team::serve(Slot& slot, int index) {
   omp_set_num_threads(1);  // for oneDNN on this thread
-  for (uint32_t seen = 0;; ++seen) {
-    wait_for_change(slot.posted, seen);
+  for (uint32_t task = 0;;) {
+    wait_for_change(slot.posted, task);
+    task = slot.posted.load(std::memory_order_acquire);
+    if (!slot.take(task)) continue;  // the caller has computed it
     if (slot.function == nullptr) return;
     set_flush_mode(slot.flush_mode);
     try {
@@ -71,7 +73,7 @@ void Team::serve(Slot& slot, int index) {
     }
     // Sequentially consistent: notify_one() skips the wake-up if it sees no waiter. With a weaker
     // order it could check before this store is visible to a thread that is about to sleep.
-    slot.done.store(seen + 1, std::memory_order_seq_cst);
+    slot.done.store(task, std::memory_order_seq_cst);
     slot.done.notify_one();
   }
 }
@@ -87,14 +89,21 @@ void Team::dispatch(int parts, Function function, const void* context) {
     slot.posted.notify_one();
   }
   std::exception_ptr error;
-  try {
-    function(context, 0);
-  } catch (...) {
-    error = std::current_exception();
-  }
+  const auto compute = [&](int index) {
+    try {
+      function(context, index);
+    } catch (...) {
+      if (!error) error = std::current_exception();
+    }
+  };
+  compute(0);
   for (int i = 1; i < parts; ++i) {  // wait for all, even after an error: they use `context`
     Slot& slot = *slots_[static_cast<size_t>(i - 1)];
     const uint32_t posted = slot.posted.load(std::memory_order_relaxed);
+    if (slot.take(posted)) {
+      compute(i);
+      continue;
+    }
     for (uint32_t done; (done = slot.done.load(std::memory_order_acquire)) != posted;) {
       wait_for_change(slot.done, done);
     }

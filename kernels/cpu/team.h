@@ -6,8 +6,10 @@
 // a few microseconds, then polls while yielding its core to others, then sleeps. oneDNN runs inside
 // it, with one single-threaded primitive per thread and slice (onednn.h).
 //
-// Work is split only by index, so results depend on the thread count but not on timing. All threads
-// compute in the caller's mode of flushing denormals (flush_denormals.h).
+// Work is split only by index, so results depend on the thread count but not on timing. Which
+// thread computes a part does depend on timing: a thread that has not begun its part when the
+// caller has finished its own, since other processes have the cores, leaves it to the caller. All
+// threads compute in the caller's mode of flushing denormals (flush_denormals.h).
 #pragma once
 
 #include <algorithm>
@@ -43,9 +45,9 @@ class Team {
 
   int size() const { return static_cast<int>(slots_.size()) + 1; }
 
-  /// Calls f(index) for index 0..parts-1, each on its own thread (index 0 on the caller's), and
-  /// returns when all calls have returned. parts <= size(). Rethrows an exception that f throws.
-  /// Only one thread may call it at a time.
+  /// Calls f(index) for index 0..parts-1, index 0 and those that no other thread has begun on the
+  /// caller's thread, and returns when all calls have returned. parts <= size(). Rethrows an
+  /// exception that f throws. Only one thread may call it at a time.
   template <typename F>
   void run(int parts, const F& f) {
     if (parts <= 1) {
@@ -71,19 +73,39 @@ class Team {
     });
   }
 
+  /// Calls f(chunk) for chunk 0..chunks-1. A thread that has finished a chunk takes the next one,
+  /// so that a thread that other processes slow down delays the others by one chunk at most.
+  template <typename F>
+  void run_chunks(int64_t chunks, const F& f) {
+    const int64_t parts = std::min(chunks, static_cast<int64_t>(size()));
+    std::atomic<int64_t> next{0};
+    run(static_cast<int>(parts), [&](int) {
+      for (int64_t chunk; (chunk = next.fetch_add(1, std::memory_order_relaxed)) < chunks;)
+        f(chunk);
+    });
+  }
+
  private:
   using Function = void (*)(const void* context, int index);
 
-  // The mailbox of one thread. `posted` counts its tasks, `done` those it has finished. The caller
-  // writes the other fields before it increments `posted`, and leaves them unchanged until `done`
-  // has caught up.
+  // The mailbox of one thread. `posted` counts its tasks and `taken` those that the thread or the
+  // caller has begun; whoever increments `taken` computes the task. `done` is the newest task that
+  // the thread has finished. The caller writes the other fields before it increments `posted`, and
+  // leaves them unchanged until the task has been computed.
   struct alignas(64) Slot {
     std::atomic<uint32_t> posted{0};
     Function function = nullptr;
     const void* context = nullptr;
     uint64_t flush_mode = 0;  // flush mode of the caller
     std::exception_ptr error;
+    std::atomic<uint32_t> taken{0};
     alignas(64) std::atomic<uint32_t> done{0};
+
+    /// Returns whether the task is the calling thread's now.
+    bool take(uint32_t task) {
+      uint32_t before = task - 1;
+      return taken.compare_exchange_strong(before, task, std::memory_order_acq_rel);
+    }
     std::jthread thread;
   };
 

@@ -239,7 +239,10 @@ void Checker::job(const StateFiles::Job& j) {
   for (const CheckpointFolder& c : list_checkpoints(paths_.checkpoints(j.uid))) {
     kind_bytes_ += bytes_below(c.path);
     const Status verified = verify_checkpoint(c);
-    if (!verified.ok()) {
+    if (!verified.ok() && j.ended() && is_half_removed(c)) {
+      line_(columns("files", "unused") + name_in_folder(c.path) +
+            ": a checkpoint whose removal was interrupted; the next start finishes it");
+    } else if (!verified.ok()) {
       broken.emplace_back(c, paths_.hide(verified.error().message));
     } else if (!newest) {
       newest = c.step;

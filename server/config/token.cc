@@ -1,12 +1,9 @@
 #include "server/config/token.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <sstream>
 
+#include "server/config/private_files.h"
 #include "src/base/files.h"
 #include "src/base/sha256.h"
 
@@ -37,10 +34,8 @@ Result<Tokens> Tokens::load(const std::filesystem::path& path) {
     return make_error(ErrorCode::kInvalidArgument, "TOKEN_FILE_INVALID",
                       "token_file " + path.string() + ": " + why);
   };
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) return refuse(std::strerror(errno));
-  if ((st.st_mode & 077) != 0) {
-    return refuse("other users can read it; run chmod 600 " + path.string());
+  if (const std::string why = why_not_private(path, /*group_may_read=*/false); !why.empty()) {
+    return refuse(why);
   }
   Result<std::string> text = read_file(path, kFileBytesMax);
   if (!text.ok()) return refuse(text.error().message);

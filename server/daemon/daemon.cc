@@ -9,6 +9,7 @@
 #include "server/backup/staged_backup.h"
 #include "server/check/state_check.h"
 #include "server/config/log.h"
+#include "server/config/private_files.h"
 #include "server/daemon/cluster_placements.h"
 #include "server/dispatch/dispatcher.h"
 #include "server/files/removals.h"
@@ -136,14 +137,16 @@ struct Daemon::Impl {
         dispatcher(*store, supervisor, *inventory, *parts.files,
                    {paths, config.threads_per_job, config.time_algorithms, policy_of(config)},
                    *parts.clock, cluster_setup(parts)),
-        ingest(*store, supervisor, *parts.files, paths, config.ingest_roots),
+        ingest(*store, supervisor, *parts.files, paths, config.ingest_roots, *parts.clock,
+               parts.ingest_unattended_ms),
         predict(supervisor, warm_options(config, paths), config.predicts_max,
                 int64_t{config.predict_timeout_seconds} * 1000, *parts.clock),
         one_shot_tasks(supervisor, paths, config.ingest_roots),
         forecaster(*store, *inventory, forecaster_options(config), *parts.clock),
         frame{executor, planning, arrays, transfers},
-        housekeeping_parts{config, paths,          *parts.clock, *parts.files,
-                           *store, frame.draining, backing_up},
+        jumps(*parts.files, paths.root() / "clock", *parts.clock),
+        housekeeping_parts{config, paths, *parts.clock,   *parts.files,
+                           *store, jumps, frame.draining, backing_up},
         housekeeping(housekeeping_parts) {
     frame.audit = &store->audit();
   }
@@ -200,6 +203,7 @@ struct Daemon::Impl {
   CallFrame frame;
   std::atomic<bool> backing_up{false};
   std::vector<std::string> warnings;  // for ServerInfo
+  ClockJumps jumps;
   const HousekeepingParts housekeeping_parts;
   Housekeeping housekeeping;
   std::unique_ptr<PublicServices> services;
@@ -303,6 +307,7 @@ Status Daemon::Impl::open_worker_listeners() {
 Result<std::unique_ptr<Daemon>> Daemon::start(Config config, DaemonParts parts) {
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
   if (Status s = check_clusters(config.clusters); !s.ok()) return s.error();
+  if (Status s = check_private_files(config); !s.ok()) return s.error();
   StoreOptions options;
   options.state_dir = config.state_dir;
   options.queued_jobs_max = config.queued_jobs_max;
@@ -422,6 +427,7 @@ Result<bool> check_installation(const Config& config,
   line("config   ok");
   if (Status s = check_worker_program(config.worker); !s.ok()) return s.error();
   line("worker   ok  " + config.worker.string());
+  if (Status s = check_private_files(config); !s.ok()) return s.error();
   if (!config.token_file.empty()) {
     ASSIGN_OR_RETURN(const Tokens tokens, Tokens::load(config.token_file));
     line("token    ok");

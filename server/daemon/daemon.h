@@ -32,6 +32,7 @@ struct DaemonParts {
   int64_t watch_heartbeat_ms = 15'000;
   int64_t backup_stall_ms = 300'000;        // for a client that reads nothing of a backup
   int64_t housekeeping_pause_ms = 300'000;  // between checks of keep_jobs and keep_events
+  int64_t ingest_unattended_ms = 60'000;    // without a question of a client
   ConnectionRules connections = {};         // of the public sockets
   int64_t worker_heartbeat_ms = 5'000;
   // From SIGTERM to SIGKILL for a silent, stalled or late worker.

@@ -27,6 +27,11 @@ Status Attempts::start(const StartDecision& decision, const std::vector<Device>&
   }
   ASSIGN_OR_RETURN(const Dataset dataset, dataset_of(*job));
   const std::filesystem::path folder = parts_.options.paths.checkpoints(job->uid);
+  std::error_code ec;
+  if (!std::filesystem::exists(parts_.options.paths.root(), ec)) {
+    return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
+                      "the state folder was moved or deleted; restart the daemon");
+  }
   if (Status s = parts_.files.create_directories(folder); !s.ok()) return s;
   const bool is_here = cluster_of(decision.devices).empty();
   // A cluster's worker has no nonce before it enrols.

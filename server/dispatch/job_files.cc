@@ -1,15 +1,23 @@
 #include "server/dispatch/job_files.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <vector>
 
 #include "src/base/check.h"
+#include "src/base/files.h"
+#include "src/checkpoint/checkpoint.h"
+#include "src/checkpoint/safetensors.h"
 
 namespace trainyard::server {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr int64_t kModelJsonBytesMax = int64_t{512} << 20;
 
 /// Returns the files in the job's folder that may be deleted. Folders that become empty are not
 /// included.
@@ -24,6 +32,9 @@ std::vector<fs::path> leftovers_of(const StatePaths& paths, const std::string& j
   scan(paths.job(job_uid),
        [](const fs::path& path) { return path.filename().string().starts_with("reports-"); });
   scan(paths.checkpoints(job_uid), [](const fs::path& path) { return path.extension() == ".tmp"; });
+  for (const CheckpointFolder& checkpoint : list_checkpoints(paths.checkpoints(job_uid))) {
+    if (is_half_removed(checkpoint)) found.push_back(checkpoint.path);
+  }
   return found;
 }
 
@@ -55,6 +66,30 @@ void tidy_ended_job(const StatePaths& paths, const std::string& job_uid, bool su
   for (const fs::path& path : half_written) {
     if (fs::exists(path, ec)) fs::remove_all(path, ec);
   }
+}
+
+Status check_delivered_model(const fs::path& folder) {
+  const auto invalid = [](const std::string& what) {
+    return make_error(ErrorCode::kInvalidArgument, "MODEL_FILE_INVALID", what);
+  };
+  ASSIGN_OR_RETURN(const std::string text, read_file(folder / "model.json", kModelJsonBytesMax));
+  std::set<std::string> keys;
+  const auto note_key = [&](int depth, Json::parse_event_t event, const Json& value) {
+    if (depth == 1 && event == Json::parse_event_t::key) keys.insert(value.get<std::string>());
+    return depth == 0;  // nothing below the first level is kept
+  };
+  if (Json::parse(text, note_key, /*allow_exceptions=*/false).is_discarded()) {
+    return invalid("model.json is not JSON");
+  }
+  for (const char* key : {"format_version", "model", "schema", "preprocessing"}) {
+    if (!keys.contains(key)) return invalid(std::string("model.json has no ") + key);
+  }
+  const auto weights =
+      SafetensorsFile::open(folder / "model.safetensors", SafetensorsFile::Halves::kAccepted);
+  if (weights.ok() || is_of_file_error(weights.error().reason)) {
+    return weights.ok() ? Status() : Status(weights.error());
+  }
+  return invalid(weights.error().message);
 }
 
 }  // namespace trainyard::server

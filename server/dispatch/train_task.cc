@@ -18,7 +18,6 @@
 #include "server/scheduler/cluster.h"
 #include "server/scheduler/retry.h"
 #include "src/base/mutex.h"
-#include "src/base/sha256.h"
 #include "src/runtime/cuda_error.h"
 
 namespace trainyard::server {
@@ -297,6 +296,11 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
   switch (outcome.kind()) {
     case v1::Outcome::SUCCEEDED: {
       Result<NewModel> model = read_model(outcome);
+      if (!model.ok() && model.error().reason == "MODEL_FILE_INVALID") {
+        update.move = terminal(JobState::kFailed, "MODEL_FILE_INVALID",
+                               "The worker delivered no usable model: " + model.error().message);
+        break;
+      }
       if (!model.ok() && model.error().code != ErrorCode::kNotFound) {
         // The work is done and must not be lost. With this error the worker keeps its report and
         // sends it again.
@@ -355,20 +359,6 @@ Result<AttemptUpdate> TrainTask::update_from_outcome(const v1::WorkerReport& rep
       break;
   }
   return update;
-}
-
-Result<NewModel> TrainTask::read_model(const v1::Outcome& outcome) const {
-  const std::filesystem::path file = options_.paths.model(job_.uid) / "model.safetensors";
-  NewModel model;
-  std::error_code ec;
-  model.size_bytes = static_cast<int64_t>(std::filesystem::file_size(file, ec));
-  if (ec) return file_error("cannot read its model", file, ec.value());
-  ASSIGN_OR_RETURN(model.digest, sha256_file(file));
-  model.parameter_count = parameter_count_;
-  model.schema = options_.schema;
-  model.schema.clear_warnings();  // they describe the dataset, not the model
-  model.tensors.assign(outcome.tensors().begin(), outcome.tensors().end());
-  return model;
 }
 
 void TrainTask::note_host_trouble(std::string reason, std::string message) {

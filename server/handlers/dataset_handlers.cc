@@ -95,6 +95,7 @@ Result<v1::Upload> get_upload(const DatasetParts& parts, const v1::GetUploadRequ
 /// v1::IngestTask.stamps.
 Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
                                          const v1::CreateDatasetRequest& request,
+                                         const std::string& caller,
                                          const std::vector<std::string>& stamps) {
   const v1::DatasetSpec& spec = request.spec();
   v1::DatasetSpec content = spec;  // names and paths are not part of a dataset's identity
@@ -129,23 +130,23 @@ Result<v1::Dataset> create_known_dataset(const DatasetParts& parts,
   if (created.start_ingest) {
     spdlog::info("event=ingest_queued {} digest={}", kv("dataset", created.dataset.name()),
                  created.dataset.digest);
-    parts.ingest.enqueue(created.dataset, stamps);
+    parts.ingest.enqueue(created.dataset, caller, stamps);
   }
   return to_proto(created.dataset);
 }
 
 /// Replies later if the server's own files must be read first.
 void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& request,
-                    Done<v1::Dataset> done) {
+                    const CallInfo& call, Done<v1::Dataset> done) {
   if (parts.draining) return done(draining_error());
   if (Status s = check_request(request); !s.ok()) return done(s.error());
   if (request.validate_only()) return done(v1::Dataset());
   if (std::ranges::none_of(request.spec().sources(), on_server)) {
-    return done(create_known_dataset(parts, request, {}));
+    return done(create_known_dataset(parts, request, call.caller, {}));
   }
   // Whether the dataset exists depends on the files' content, so a worker reads them first. Its
   // result arrives on a thread that must not wait for the store.
-  const auto create = [&parts, request,
+  const auto create = [&parts, request, caller = call.caller,
                        done = std::move(done)](Result<std::vector<SourceContent>> contents) {
     if (!contents.ok()) return done(std::move(contents).error());
     v1::CreateDatasetRequest known = request;
@@ -155,9 +156,8 @@ void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& r
       if (on_server(source)) source.set_sha256((*contents)[i].sha256);
       stamps.push_back((*contents)[i].stamp);
     }
-    const auto create_it = [&parts, known = std::move(known), stamps = std::move(stamps), done] {
-      done(create_known_dataset(parts, known, stamps));
-    };
+    const auto create_it = [&parts, known = std::move(known), caller, stamps = std::move(stamps),
+                            done] { done(create_known_dataset(parts, known, caller, stamps)); };
     if (!parts.executor.post(create_it)) done(draining_error());
   };
   parts.one_shot_tasks.digest(request.spec(), create);
@@ -166,6 +166,7 @@ void create_dataset(const DatasetParts& parts, const v1::CreateDatasetRequest& r
 Result<v1::Dataset> get_dataset(const DatasetParts& parts, const v1::GetDatasetRequest& request) {
   ASSIGN_OR_RETURN(const DatasetRef ref, parse_dataset_name("name", request.name()));
   ASSIGN_OR_RETURN(const Dataset dataset, parts.store.datasets().find(kProject, ref));
+  if (dataset.state == v1::Dataset::INGESTING) parts.ingest.asked(dataset.digest);
   return to_proto(dataset);
 }
 
@@ -193,6 +194,7 @@ Status delete_dataset(const DatasetParts& parts, const v1::DeleteDatasetRequest&
     }
   }
   for (const Dataset& dataset : removed.datasets) {
+    if (dataset.state == v1::Dataset::INGESTING) parts.ingest.cancel(dataset.digest);
     spdlog::info("event=dataset_deleted {}", kv("dataset", dataset.name()));
   }
   parts.uploads.collect();

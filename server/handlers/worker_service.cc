@@ -5,9 +5,12 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "server/handlers/worker_file_streams.h"
+#include "server/protocol/enrolment.h"
+#include "server/rpc/admitted_peers.h"
 #include "server/rpc/rpc_service.h"
 #include "server/rpc/status.h"
 #include "server/rpc/wire.h"
@@ -205,18 +208,28 @@ grpc::ServerUnaryReactor* answer_at_once(grpc::CallbackServerContext& context,
   return reactor;
 }
 
+/// The only call of a stranger that is parsed: its five short fields need less than 1 KiB.
+constexpr size_t kEnrolBytesMax = 16 << 10;
+
+Error too_large(const grpc::ByteBuffer& in) {
+  return make_error(ErrorCode::kInvalidArgument, "REQUEST_TOO_LARGE",
+                    "the request has " + std::to_string(in.Length()) + " bytes, expected at most " +
+                        std::to_string(kEnrolBytesMax));
+}
+
 grpc::ServerUnaryReactor* enrol(Supervisor& supervisor, Context* context, const Bytes* in,
                                 Bytes* out) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   try {
     v1::EnrolRequest request;
-    if (Status s = parse_message(*in, request); !s.ok()) {
+    Status s = in->Length() <= kEnrolBytesMax ? parse_message(*in, request) : too_large(*in);
+    if (!s.ok()) {
       reactor->Finish(to_grpc_status(s.error()));
       return reactor;
     }
-    supervisor.enrol(request, [reactor, out](const Status& s) {
-      if (s.ok()) *out = to_bytes(v1::EnrolResponse());
-      reactor->Finish(s.ok() ? grpc::Status::OK : to_grpc_status(s.error()));
+    supervisor.enrol(request, [reactor, out](const Status& enrolled) {
+      if (enrolled.ok()) *out = to_bytes(v1::EnrolResponse());
+      reactor->Finish(enrolled.ok() ? grpc::Status::OK : to_grpc_status(enrolled.error()));
     });
   } catch (const std::exception& e) {
     reactor->Finish(to_grpc_status(internal_error("Enrol", e.what())));
@@ -224,38 +237,59 @@ grpc::ServerUnaryReactor* enrol(Supervisor& supervisor, Context* context, const 
   return reactor;
 }
 
-/// Creates the service with the methods for all workers, local and remote.
-std::unique_ptr<RpcService> service_for(Supervisor& supervisor, Executor& executor,
-                                        WorkerEndpointKind endpoint) {
-  auto service = std::make_unique<RpcService>(*v1::AttachRequest::descriptor()->file());
-  service->add_unary(
+std::unique_ptr<RpcService> worker_service() {
+  return std::make_unique<RpcService>(*v1::AttachRequest::descriptor()->file());
+}
+
+/// Adds the methods for all workers, local and remote.
+void add_methods(RpcService& service, Supervisor& supervisor, Executor& executor,
+                 WorkerEndpointKind endpoint) {
+  service.add_unary(
       "Attach", [&supervisor, endpoint](Context* context, const Bytes* in, Bytes* out) {
         return answer_at_once<v1::AttachRequest>(
             *context, *in, *out, "Attach",
             [&](const v1::AttachRequest& request) { return supervisor.attach(request, endpoint); });
       });
   const auto in_flight = std::make_shared<ReportsInFlight>(0);
-  service->add_both_stream("Report", [&supervisor, &executor, endpoint, in_flight](Context*) {
+  service.add_both_stream("Report", [&supervisor, &executor, endpoint, in_flight](Context*) {
     auto reactor = std::make_shared<ReportReactor>(supervisor, executor, endpoint, in_flight);
     reactor->begin();
     return reactor.get();
   });
-  return service;
+}
+
+/// Checks the credential in a call's metadata. ABORTED/ATTEMPT_FENCED.
+grpc::Status admit_remote(Supervisor& supervisor, const Context& context) {
+  const auto value = [&context](const char* key) {
+    const auto it = context.client_metadata().find(key);
+    return it == context.client_metadata().end()
+               ? std::string()
+               : std::string(it->second.data(), it->second.size());
+  };
+  const Status admitted =
+      supervisor.admit_any_rank(value(kTaskMetadata), value(kCredentialMetadata));
+  if (!admitted.ok()) return to_grpc_status(admitted.error());
+  admitted_peers().admit(context.peer());
+  return grpc::Status::OK;
 }
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> make_worker_service(Supervisor& supervisor, Executor& executor) {
-  return service_for(supervisor, executor, WorkerEndpointKind::kLocal);
+  std::unique_ptr<RpcService> service = worker_service();
+  add_methods(*service, supervisor, executor, WorkerEndpointKind::kLocal);
+  return service;
 }
 
 std::unique_ptr<grpc::Service> make_remote_service(Supervisor& supervisor, Executor& executor,
                                                    WorkerFiles& files, Executor& transfers) {
-  std::unique_ptr<RpcService> service =
-      service_for(supervisor, executor, WorkerEndpointKind::kRemote);
+  std::unique_ptr<RpcService> service = worker_service();
   service->add_unary("Enrol", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
     return enrol(supervisor, context, in, out);
   });
+  service->set_admission(
+      [&supervisor](const Context& context) { return admit_remote(supervisor, context); });
+  add_methods(*service, supervisor, executor, WorkerEndpointKind::kRemote);
   service->add_unary("Rendezvous", [&supervisor](Context* context, const Bytes* in, Bytes* out) {
     return answer_at_once<v1::RendezvousRequest>(
         *context, *in, *out, "Rendezvous",

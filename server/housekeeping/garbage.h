@@ -37,7 +37,7 @@ class Garbage {
   Garbage(const HousekeepingParts& parts, Uploads& uploads)
       : parts_(parts),
         uploads_(uploads),
-        retention_(parts.store, parts.files, parts.paths, parts.clock) {}
+        retention_(parts.store, parts.files, parts.paths, parts.clock, parts.jumps) {}
   /// Error: INVALID_ARGUMENT/FIELD_OUT_OF_RANGE, FIELD_REQUIRED; ABORTED/GC_BUSY.
   Result<v1::CollectGarbageResponse> collect(const v1::CollectGarbageRequest& request);
 

@@ -60,6 +60,7 @@ void Housekeeping::start(int64_t pause_ms) {
     guarded([&] { tidy_models(stop); });
     while (!stop.stop_requested()) {
       guarded([&] { prune_logs(parts_.paths.logs()); });
+      guarded([&] { parts_.jumps.observe(); });
       guarded([&] { apply_rules(stop); });
       guarded([&] { remove_old_audit(stop); });
       wait_for_stop(stop, std::chrono::milliseconds(pause_ms));

@@ -27,6 +27,7 @@ struct HousekeepingParts {
   const Clock& clock;
   Files& files;
   Store& store;
+  ClockJumps& jumps;
   const std::atomic<bool>& draining;
   const std::atomic<bool>& backing_up;
 };
@@ -34,7 +35,8 @@ struct HousekeepingParts {
 class Housekeeping {
  public:
   explicit Housekeeping(const HousekeepingParts& parts)
-      : parts_(parts), retention_(parts.store, parts.files, parts.paths, parts.clock) {}
+      : parts_(parts),
+        retention_(parts.store, parts.files, parts.paths, parts.clock, parts.jumps) {}
   ~Housekeeping() { stop(); }
   /// Starts the thread. It cleans up immediately and again after each pause.
   void start(int64_t pause_ms);

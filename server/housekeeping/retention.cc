@@ -228,7 +228,8 @@ Result<std::vector<EndedJob>> Retention::list_expired(const KeptJobs& kept, int6
   EndedQuery query = behind(after, count_max);
   query.skip_newest = kept.newest.value_or(0);
   query.as_of_us = as_of_us;
-  query.ended_before_us = as_of_us - kept.younger_than_seconds.value_or(0) * 1'000'000;
+  query.ended_before_us =
+      jumps_.ended_before(as_of_us, kept.younger_than_seconds.value_or(0) * 1'000'000);
   return in_order(store_.jobs().list_ended(query));
 }
 
@@ -237,7 +238,7 @@ Result<std::vector<EndedJob>> Retention::list_to_thin(int64_t kept_seconds, int6
                                                       int64_t count_max) const {
   EndedQuery query = behind(after, count_max);
   query.to_thin = true;
-  query.ended_before_us = as_of_us - kept_seconds * 1'000'000;
+  query.ended_before_us = jumps_.ended_before(as_of_us, kept_seconds * 1'000'000);
   return in_order(store_.jobs().list_ended(query));
 }
 

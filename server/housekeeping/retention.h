@@ -21,6 +21,7 @@
 
 #include "server/config/config.h"
 #include "server/config/paths.h"
+#include "server/housekeeping/clock_jumps.h"
 #include "server/store/store.h"
 #include "src/base/clock.h"
 #include "src/base/files.h"
@@ -42,13 +43,14 @@ class Retention {
   /// Reason of the error (ABORTED) for a job that was skipped because `stopped` returned true.
   static constexpr const char* kStopped = "RETENTION_STOPPED";
 
-  Retention(Store& store, Files& files, const StatePaths& paths, const Clock& clock)
-      : store_(store), files_(files), paths_(paths), clock_(clock) {}
+  Retention(Store& store, Files& files, const StatePaths& paths, const Clock& clock,
+            const ClockJumps& jumps)
+      : store_(store), files_(files), paths_(paths), clock_(clock), jumps_(jumps) {}
 
   /// These list the next finished jobs that `kept` does not keep, or whose events are to be
   /// thinned, in the order of their ends. They begin after `after`, the last job of the page before
   /// (null: at the first job). Jobs that ended after `as_of_us` are treated as if they had not
-  /// ended.
+  /// ended. A jump of the clock makes no job older.
   Result<std::vector<EndedJob>> list_expired(const KeptJobs& kept, int64_t as_of_us,
                                              const EndedJob* after, int64_t count_max) const;
   Result<std::vector<EndedJob>> list_to_thin(int64_t kept_seconds, int64_t as_of_us,
@@ -77,6 +79,7 @@ class Retention {
   Files& files_;
   const StatePaths& paths_;
   const Clock& clock_;
+  const ClockJumps& jumps_;
 };
 
 }  // namespace trainyard::server

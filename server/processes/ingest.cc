@@ -19,7 +19,10 @@ constexpr int kTriesMax = 3;  // tries of an ingest whose worker was lost
 constexpr int64_t kIngestTimeMaxMs = int64_t{6} * 3600 * 1000;
 // Concurrent ingests. A large one may take minutes, and a small table must not wait for it.
 constexpr int kIngestsMax = 4;
-constexpr int kLargeIngestsMax = 2;
+constexpr int kLargeIngestsMax = 3;
+constexpr int kIngestsOfACallerMax = 3;
+constexpr int kLargeIngestsOfACallerMax = 2;
+constexpr int64_t kStopGraceMs = 1000;
 constexpr int64_t kSmallBytesMax = int64_t{8} << 20;  // total size of a small ingest's sources
 
 int64_t folder_bytes(const std::filesystem::path& folder) {
@@ -37,24 +40,50 @@ int64_t folder_bytes(const std::filesystem::path& folder) {
 }  // namespace
 
 struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
-  Impl(Store& s, Supervisor& sup, Files& f, StatePaths p, std::vector<std::filesystem::path> roots)
-      : store(s), supervisor(sup), files(f), paths(std::move(p)), allowed_roots(std::move(roots)) {}
+  Impl(Store& s, Supervisor& sup, Files& f, StatePaths p, std::vector<std::filesystem::path> roots,
+       const Clock& c, int64_t unattended_ms)
+      : store(s),
+        supervisor(sup),
+        files(f),
+        paths(std::move(p)),
+        allowed_roots(std::move(roots)),
+        clock(c),
+        unattended_us(unattended_ms * 1000) {}
 
   struct Item {
     Dataset dataset;
+    std::string caller;
     std::vector<std::string> stamps;  // stamps of the server's own files among the sources
     bool small = false;
     int tries = 0;
   };
+  struct Running {
+    std::string task;  // empty until it is started
+    std::string caller;
+    bool small = false;
+    bool gives_way = false;  // stopped, and queued again when it has ended
+    bool cancelled = false;  // stopped for good
+  };
 
   bool is_small(const Dataset& dataset) const;
   bool has_place(const Item& item) const TRAINYARD_REQUIRES(mu);
+  bool is_unattended(const std::string& digest) const TRAINYARD_REQUIRES(mu);
+  std::deque<Item>::iterator find_next() TRAINYARD_REQUIRES(mu);
+  /// Returns the task of an unattended ingest in whose slot this item could run, and marks it;
+  /// empty if there is none.
+  std::string make_way_for(const Item& item) TRAINYARD_REQUIRES(mu);
   bool start_next();
   void start_all() {
     while (start_next()) {
     }
   }
   void task_ended(Item item, bool again);
+  /// Forgets when a client asked after an ingest that has ended, unless it waits again.
+  void forget(const std::string& digest) TRAINYARD_REQUIRES(mu) {
+    const bool waits = std::ranges::any_of(
+        waiting, [&](const Item& item) { return item.dataset.digest == digest; });
+    if (!waits) asked_us.erase(digest);
+  }
   void fail(const std::string& digest, const std::string& reason, const std::string& message);
 
   Store& store;
@@ -62,12 +91,14 @@ struct IngestRunner::Impl : std::enable_shared_from_this<IngestRunner::Impl> {
   Files& files;
   const StatePaths paths;
   const std::vector<std::filesystem::path> allowed_roots;
+  const Clock& clock;
+  const int64_t unattended_us;
 
   Mutex mu;
   std::deque<Item> waiting TRAINYARD_GUARDED_BY(mu);  // at most as many as there are INGESTING rows
-  std::map<std::string, std::string> running TRAINYARD_GUARDED_BY(mu);  // task IDs by digest
-  // Number of large ones in `running`.
-  int large TRAINYARD_GUARDED_BY(mu) = 0;
+  std::map<std::string, Running> running TRAINYARD_GUARDED_BY(mu);  // by digest
+  // When a client last asked after a waiting or running ingest, by digest.
+  std::map<std::string, int64_t> asked_us TRAINYARD_GUARDED_BY(mu);
   bool draining TRAINYARD_GUARDED_BY(mu) = false;
 };
 
@@ -203,8 +234,48 @@ bool IngestRunner::Impl::is_small(const Dataset& dataset) const {
 }
 
 bool IngestRunner::Impl::has_place(const Item& item) const {
-  return std::ssize(running) < kIngestsMax && (item.small || large < kLargeIngestsMax) &&
-         !running.contains(item.dataset.digest);
+  if (std::ssize(running) >= kIngestsMax || running.contains(item.dataset.digest)) return false;
+  int large = 0, of_caller = 0, large_of_caller = 0;
+  for (const auto& [digest, other] : running) {
+    const bool same = other.caller == item.caller;
+    large += other.small ? 0 : 1;
+    of_caller += same ? 1 : 0;
+    large_of_caller += same && !other.small ? 1 : 0;
+  }
+  if (of_caller >= kIngestsOfACallerMax) return false;
+  return item.small || (large < kLargeIngestsMax && large_of_caller < kLargeIngestsOfACallerMax);
+}
+
+bool IngestRunner::Impl::is_unattended(const std::string& digest) const {
+  const auto it = asked_us.find(digest);
+  return it == asked_us.end() || clock.steady_us() - it->second >= unattended_us;
+}
+
+/// Returns the first waiting ingest that can start, unattended ones last.
+std::deque<IngestRunner::Impl::Item>::iterator IngestRunner::Impl::find_next() {
+  const auto attended = std::ranges::find_if(waiting, [this](const Item& i) TRAINYARD_REQUIRES(mu) {
+    return has_place(i) && !is_unattended(i.dataset.digest);
+  });
+  if (attended != waiting.end()) return attended;
+  return std::ranges::find_if(
+      waiting, [this](const Item& i) TRAINYARD_REQUIRES(mu) { return has_place(i); });
+}
+
+std::string IngestRunner::Impl::make_way_for(const Item& item) {
+  for (auto it = running.begin(); it != running.end(); ++it) {
+    auto& [digest, other] = *it;
+    if (other.gives_way || other.cancelled) return "";  // a slot becomes free already
+    if (other.task.empty() || !is_unattended(digest)) continue;
+    Running without = std::move(other);
+    const std::string name = digest;
+    running.erase(it);
+    const bool helps = has_place(item);
+    without.gives_way = helps;
+    const std::string task = without.task;
+    it = running.emplace(name, std::move(without)).first;
+    if (helps) return task;
+  }
+  return "";
 }
 
 /// Starts the next ingest; false if none of the waiting ones can start.
@@ -213,13 +284,19 @@ bool IngestRunner::Impl::start_next() {
   {
     const MutexLock lock(mu);
     if (draining) return false;
-    const auto next = std::ranges::find_if(
-        waiting, [this](const Item& i) TRAINYARD_REQUIRES(mu) { return has_place(i); });
+    const auto next = find_next();
     if (next == waiting.end()) return false;
     item = std::move(*next);
     waiting.erase(next);
-    running[item.dataset.digest] = "";
-    large += item.small ? 0 : 1;
+    running[item.dataset.digest] = {.task = "", .caller = item.caller, .small = item.small};
+  }
+  // An earlier ingest of a dataset that was deleted meanwhile may have made this one READY.
+  if (const Result<bool> ready = store.datasets().has_ready(item.dataset.digest);
+      ready.ok() && *ready) {
+    const MutexLock lock(mu);
+    running.erase(item.dataset.digest);
+    forget(item.dataset.digest);
+    return true;
   }
   // Removes what an unfinished ingest has left; a complete dataset with this digest would be READY.
   (void)files.remove_all(paths.dataset(item.dataset.digest));
@@ -234,7 +311,9 @@ bool IngestRunner::Impl::start_next() {
     running.erase(item.dataset.digest);  // the next daemon ingests it
     return false;
   }
-  running[item.dataset.digest] = supervisor.start(std::move(fresh));
+  Running& started = running[item.dataset.digest];
+  started.task = supervisor.start(std::move(fresh));
+  if (started.cancelled) supervisor.stop(started.task, "cancelled", kStopGraceMs);
   return true;
 }
 
@@ -242,12 +321,18 @@ void IngestRunner::Impl::task_ended(Item item, bool again) {
   bool give_up = false;
   {
     const MutexLock lock(mu);
-    const bool was_running = running.erase(item.dataset.digest) == 1;
-    TRAINYARD_CHECK(was_running, "an ingest ends that was not started");
-    large -= item.small ? 0 : 1;
-    if (again && !draining) {
+    const auto ended = running.find(item.dataset.digest);
+    TRAINYARD_CHECK(ended != running.end(), "an ingest ends that was not started");
+    const Running was = std::move(ended->second);
+    running.erase(ended);
+    if (!again || was.cancelled) {
+      forget(item.dataset.digest);
+    } else if (was.gives_way) {
+      waiting.push_back(item);
+    } else if (!draining) {
       give_up = ++item.tries >= kTriesMax;
       if (!give_up) waiting.push_front(item);
+      if (give_up) forget(item.dataset.digest);
     }
   }
   spdlog::info("event=ingest_ended {} again={}", kv("dataset", item.dataset.name()), again);
@@ -269,21 +354,60 @@ void IngestRunner::Impl::fail(const std::string& digest, const std::string& reas
 }
 
 IngestRunner::IngestRunner(Store& store, Supervisor& supervisor, Files& files, StatePaths paths,
-                           std::vector<std::filesystem::path> allowed_roots)
+                           std::vector<std::filesystem::path> allowed_roots, const Clock& clock,
+                           int64_t unattended_ms)
     : impl_(std::make_shared<Impl>(store, supervisor, files, std::move(paths),
-                                   std::move(allowed_roots))) {}
+                                   std::move(allowed_roots), clock, unattended_ms)) {}
 
 IngestRunner::~IngestRunner() { drain(); }
 
-void IngestRunner::enqueue(const Dataset& dataset, std::vector<std::string> stamps) {
+void IngestRunner::enqueue(const Dataset& dataset, const std::string& caller,
+                           std::vector<std::string> stamps) {
   TRAINYARD_CHECK(
       impl_->paths.holds(impl_->paths.dataset(dataset.digest)),
       "the dataset's digest '" + dataset.digest + "' does not name a folder of its own");
   {
     const MutexLock lock(impl_->mu);
-    impl_->waiting.push_back({dataset, std::move(stamps), impl_->is_small(dataset)});
+    impl_->waiting.push_back({dataset, caller, std::move(stamps), impl_->is_small(dataset)});
+    impl_->asked_us[dataset.digest] = impl_->clock.steady_us();
   }
   impl_->start_all();
+}
+
+void IngestRunner::asked(const std::string& digest) {
+  std::string task;
+  {
+    const MutexLock lock(impl_->mu);
+    const auto it = impl_->asked_us.find(digest);
+    if (it == impl_->asked_us.end()) return;  // it has ended
+    it->second = impl_->clock.steady_us();
+    const auto item = std::ranges::find_if(
+        impl_->waiting, [&](const Impl::Item& i) { return i.dataset.digest == digest; });
+    if (item == impl_->waiting.end() || impl_->draining) return;
+    task = impl_->make_way_for(*item);
+  }
+  if (!task.empty()) impl_->supervisor.stop(task, "gives way", kStopGraceMs);
+}
+
+void IngestRunner::cancel(const std::string& digest) {
+  std::string task;
+  {
+    const MutexLock lock(impl_->mu);
+    std::erase_if(impl_->waiting,
+                  [&](const Impl::Item& item) { return item.dataset.digest == digest; });
+    impl_->asked_us.erase(digest);
+    if (const auto it = impl_->running.find(digest); it != impl_->running.end()) {
+      it->second.cancelled = true;
+      task = it->second.task;  // if empty, start_next() stops it
+    }
+  }
+  if (!task.empty()) impl_->supervisor.stop(task, "cancelled", kStopGraceMs);
+  // A client may have created the dataset again before this call.
+  const Result<std::vector<Dataset>> datasets = impl_->store.datasets().list_ingesting();
+  if (!datasets.ok()) return;
+  for (const Dataset& dataset : *datasets) {
+    if (dataset.digest == digest) enqueue(dataset);
+  }
 }
 
 Status IngestRunner::recover() {
@@ -297,9 +421,9 @@ void IngestRunner::drain() {
   {
     const MutexLock lock(impl_->mu);
     impl_->draining = true;
-    for (const auto& [digest, task] : impl_->running) tasks.push_back(task);
+    for (const auto& [digest, ingest] : impl_->running) tasks.push_back(ingest.task);
   }
-  for (const std::string& task : tasks) impl_->supervisor.stop(task, "drain", 1000);
+  for (const std::string& task : tasks) impl_->supervisor.stop(task, "drain", kStopGraceMs);
 }
 
 }  // namespace trainyard::server

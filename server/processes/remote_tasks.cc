@@ -273,6 +273,11 @@ Status Supervisor::admit(const std::string& id, const std::string& nonce) {
   return task.ok() ? Status() : Status(std::move(task).error());
 }
 
+Status Supervisor::admit_any_rank(const std::string& id, const std::string& nonce) {
+  auto proven = impl_->find_rank(id, nonce, WorkerEndpointKind::kRemote);
+  return proven.ok() ? Status() : Status(std::move(proven).error());
+}
+
 bool Supervisor::connected(const std::string& id) const {
   const std::shared_ptr<Task> task = impl_->find(id);
   if (!task) return false;

@@ -259,6 +259,9 @@ class Supervisor {
   Result<v1::SendRatesResponse> take_rates(const v1::SendRatesRequest& request);
   /// Returns an error unless the task is still running with this credential.
   Status admit(const std::string& task, const std::string& nonce);
+  /// Returns an error unless the credential is that of a worker, of any node, of a running remote
+  /// task.
+  Status admit_any_rank(const std::string& task, const std::string& nonce);
 
  private:
   struct Impl;

@@ -21,6 +21,11 @@ inline std::string enrolment_credential(std::string_view secret, std::string_vie
   return hmac_sha256_hex(secret, key);
 }
 
+/// Metadata of every call of a remote worker except Enrol: its task's ID and its credential. The
+/// daemon refuses a call without them before it parses the call's message.
+inline constexpr const char* kTaskMetadata = "trainyard-task";
+inline constexpr const char* kCredentialMetadata = "trainyard-credential";
+
 /// Metadata key of an outcome STOPPED: present if the worker stopped without being requested to and
 /// the job continues in another attempt. The value is the reason.
 inline constexpr const char* kContinueKey = "continue";

@@ -18,8 +18,11 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "server/config/log.h"
+#include "server/rpc/admitted_peers.h"
 #include "src/base/check.h"
 #include "src/base/clock.h"
 
@@ -28,6 +31,8 @@ namespace {
 
 constexpr int kBacklog = 512;
 constexpr int kNoMemoryPauseMs = 100;
+// The time that a new connection has for its handshake and its first call.
+constexpr int64_t kFirstCallUs = 10'000'000;
 constexpr int64_t kLogIntervalUs = 10'000'000;
 constexpr int64_t kDescriptorsWanted = 65536;  // a higher limit has no benefit
 
@@ -42,21 +47,38 @@ uint64_t inode_of(int fd) {
   return ::fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode) ? st.st_ino : 0;
 }
 
-/// Returns the peer's identity: its address without the port, or the user on a Unix socket.
-std::string peer_of(int fd) {
+struct Peer {
+  std::string name;   // the address without the port, or the user on a Unix socket
+  std::string place;  // address and port; empty on a Unix socket
+};
+
+Peer peer_of(int fd) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) return "unknown";
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return {"unknown", ""};
+  }
   if (address.ss_family == AF_UNIX) {
     const std::optional<uid_t> user = Acceptor::user_of(fd);
-    return user ? "uid " + std::to_string(*user) : "unknown";
+    return {user ? "uid " + std::to_string(*user) : "unknown", ""};
   }
-  char host[NI_MAXHOST] = {};
-  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof host, nullptr, 0,
-                    NI_NUMERICHOST) != 0) {
-    return "unknown";
+  char host[NI_MAXHOST] = {}, port[NI_MAXSERV] = {};
+  if (::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof host, port,
+                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return {"unknown", ""};
   }
-  return host;
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address on a socket for both
+  std::string name = host;
+  if (name.starts_with(kMapped) && name.find('.') != name.npos) name.erase(0, kMapped.size());
+  const bool brackets = name.find(':') != name.npos;
+  return {name, (brackets ? "[" + name + "]" : name) + ":" + port};
+}
+
+/// Ends a connection that gRPC owns; gRPC then closes the descriptor. The copy guarantees that the
+/// descriptor still belongs to the connection with this inode.
+void end_connection(int fd, uint64_t inode) {
+  const UniqueFd copy(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (copy && inode_of(copy.get()) == inode) (void)::shutdown(copy.get(), SHUT_RDWR);
 }
 
 bool lacks_resources(int error) {
@@ -210,12 +232,13 @@ void Acceptor::take(Socket& socket, UniqueFd fd) {
   // accept_all() may have been unable to reopen it.
   if (!spare_) spare_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const uint64_t inode = inode_of(fd.get());
-  std::string peer = peer_of(fd.get());
-  const char* full = lacks_room(socket, peer);
+  Peer peer = peer_of(fd.get());
+  const char* full = lacks_room(socket, peer.name);
   if (full != nullptr) {  // the counts may include closed connections
     forget_closed(socket);
-    full = lacks_room(socket, peer);
+    full = lacks_room(socket, peer.name);
   }
+  if (full != nullptr && make_room(socket, peer.name)) full = lacks_room(socket, peer.name);
   if (full != nullptr) return refuse(socket, full);
   // gRPC sets these options on connections that it accepts itself. A Unix socket supports neither
   // of them.
@@ -223,8 +246,10 @@ void Acceptor::take(Socket& socket, UniqueFd fd) {
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
   forget(socket, socket.open.find(fd.get()));  // an earlier connection, closed since
-  ++socket.peers[peer];
-  socket.open[fd.get()] = {inode, std::move(peer)};
+  ++socket.peers[peer.name];
+  if (!peer.place.empty()) admitted_peers().add(peer.place);
+  socket.open[fd.get()] = {inode, std::move(peer.name), std::move(peer.place),
+                           system_clock().steady_us()};
   socket.pass_on(fd.release());
 }
 
@@ -236,6 +261,39 @@ const char* Acceptor::lacks_room(const Socket& socket, const std::string& peer) 
   return it != socket.peers.end() && it->second >= socket.bounds.connections_of_a_peer
              ? "one peer has reached its limit on open connections"
              : nullptr;
+}
+
+bool Acceptor::make_room(Socket& socket, const std::string& peer) {
+  const auto stranger = find_stranger(socket, peer);
+  if (stranger == socket.open.end()) return false;
+  end_connection(stranger->first, stranger->second.inode);
+  forget(socket, stranger);
+  return true;
+}
+
+/// Returns the oldest connection without an admitted call of the peer that has most of them. A new
+/// one is spared, unless its peer has more connections than `peer` would have.
+Acceptor::Open::iterator Acceptor::find_stranger(Socket& socket, const std::string& peer) {
+  const auto is_stranger = [](const Connection& c) {
+    return !c.place.empty() && !admitted_peers().is_admitted(c.place);
+  };
+  const auto of_peer = socket.peers.find(peer);
+  const int own = of_peer == socket.peers.end() ? 0 : of_peer->second;
+  const bool only_own = own >= socket.bounds.connections_of_a_peer;
+  std::map<std::string, int> counts;
+  for (const auto& [fd, c] : socket.open) {
+    if (is_stranger(c) && (!only_own || c.peer == peer)) ++counts[c.peer];
+  }
+  const auto most = std::ranges::max_element(
+      counts, {}, [](const std::pair<const std::string, int>& count) { return count.second; });
+  if (most == counts.end()) return socket.open.end();
+  auto oldest = socket.open.end();
+  for (auto it = socket.open.begin(); it != socket.open.end(); ++it) {
+    if (it->second.peer != most->first || !is_stranger(it->second)) continue;
+    if (oldest == socket.open.end() || it->second.since_us < oldest->second.since_us) oldest = it;
+  }
+  const bool is_new = system_clock().steady_us() - oldest->second.since_us < kFirstCallUs;
+  return is_new && most->second <= own + 1 ? socket.open.end() : oldest;
 }
 
 void Acceptor::refuse(Socket& socket, const char* why) {
@@ -259,8 +317,9 @@ void Acceptor::forget_closed(Socket& socket) {
   }
 }
 
-void Acceptor::forget(Socket& socket, std::map<int, Connection>::iterator it) {
+void Acceptor::forget(Socket& socket, Open::iterator it) {
   if (it == socket.open.end()) return;
+  if (!it->second.place.empty()) admitted_peers().remove(it->second.place);
   TRAINYARD_CHECK(socket.peers[it->second.peer] > 0, "a peer closes more connections than it has");
   if (--socket.peers[it->second.peer] == 0) socket.peers.erase(it->second.peer);
   socket.open.erase(it);

@@ -2,7 +2,8 @@
 //
 // gRPC's own listener silently stops forever when a connection arrives while no descriptor is free,
 // and it has no limit on connections. This one closes connections beyond its limits and continues
-// after running out of descriptors.
+// after running out of descriptors. At a limit, TCP connections without an admitted call make room
+// for new ones, so that a few addresses with idle connections lock nobody out.
 #pragma once
 
 #include <sys/types.h>
@@ -59,13 +60,16 @@ class Acceptor {
     // The socket's; shows whether the descriptor still belongs to this connection.
     uint64_t inode = 0;
     std::string peer;
+    std::string place;  // address and port (admitted_peers.h); empty on a Unix socket
+    int64_t since_us = 0;
   };
+  using Open = std::map<int, Connection>;  // by descriptor
   struct Socket {
     UniqueFd fd;
     std::string name;  // for the log
     ConnectionBounds bounds;
     PassOn pass_on;
-    std::map<int, Connection> open;  // by descriptor
+    Open open;
     std::map<std::string, int> peers;
     int64_t refused = 0;  // since the last log line
     int64_t logged_us = 0;
@@ -76,9 +80,13 @@ class Acceptor {
   /// Returns why the socket cannot take a connection of this peer, or null if it can. Closed
   /// connections may still be counted.
   static const char* lacks_room(const Socket& socket, const std::string& peer);
+  /// Closes a connection without an admitted call, so that there is room for one of `peer`. False
+  /// if there is none that may be closed for it.
+  static bool make_room(Socket& socket, const std::string& peer);
+  static Open::iterator find_stranger(Socket& socket, const std::string& peer);
   static void refuse(Socket& socket, const char* why);
   static void forget_closed(Socket& socket);
-  static void forget(Socket& socket, std::map<int, Connection>::iterator it);
+  static void forget(Socket& socket, Open::iterator it);
 
   std::vector<Socket> sockets_;
   UniqueFd wake_;

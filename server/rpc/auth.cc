@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "server/rpc/admitted_peers.h"
 #include "server/rpc/tls_files.h"
+#include "src/base/files.h"
 #include "src/base/mutex.h"
 
 namespace trainyard::server {
@@ -60,6 +62,21 @@ class Gate final : public grpc::AuthMetadataProcessor {
   const Tokens& tokens_;
 };
 
+/// Refuses calls of services that are not for workers, such as reflection, which gRPC's plugin adds
+/// to every server of the process.
+class WorkersGate final : public grpc::AuthMetadataProcessor {
+ public:
+  bool IsBlocking() const override { return false; }
+  grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext*, OutputMetadata*,
+                       OutputMetadata*) override {
+    const auto path = metadata.find(":path");
+    if (path != metadata.end() && view(path->second).starts_with("/trainyard.v1.WorkerService/")) {
+      return grpc::Status::OK;
+    }
+    return {grpc::StatusCode::UNIMPLEMENTED, "this port serves only the calls of workers"};
+  }
+};
+
 /// Attaches the user's name to calls. gRPC's context belongs to the connection, so the property is
 /// added only once.
 class UserMark final : public grpc::AuthMetadataProcessor {
@@ -87,10 +104,13 @@ bool is_local(const grpc::CallbackServerContext& context) {
 }  // namespace
 
 Status admit(const grpc::CallbackServerContext& context, const Tokens* tokens) {
-  if (tokens == nullptr || is_local(context)) return {};
-  if (auto name = check_header(context.client_metadata(), *tokens); !name.ok()) {
-    return std::move(name).error();
+  if (is_local(context)) return {};
+  if (tokens != nullptr) {
+    if (auto name = check_header(context.client_metadata(), *tokens); !name.ok()) {
+      return std::move(name).error();
+    }
   }
+  admitted_peers().admit(context.peer());
   return {};
 }
 
@@ -134,6 +154,15 @@ Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& c
   options.pem_key_cert_pairs.push_back({std::move(files.key), std::move(files.certificate)});
   std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
   if (tokens != nullptr) credentials->SetAuthMetadataProcessor(std::make_shared<Gate>(*tokens));
+  return credentials;
+}
+
+std::shared_ptr<grpc::ServerCredentials> workers_credentials(const std::string& key,
+                                                             const std::string& certificate) {
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({key, certificate});
+  std::shared_ptr<grpc::ServerCredentials> credentials = grpc::SslServerCredentials(options);
+  credentials->SetAuthMetadataProcessor(std::make_shared<WorkersGate>());
   return credentials;
 }
 

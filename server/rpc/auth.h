@@ -42,4 +42,9 @@ std::shared_ptr<grpc::ServerCredentials> user_credentials(std::shared_ptr<const 
 Result<std::shared_ptr<grpc::ServerCredentials>> tcp_credentials(const Config& config,
                                                                  const Tokens* tokens);
 
+/// Returns the credentials of the port for remote workers: TLS, and no calls but those of the
+/// WorkerService, whose handlers check the worker's credential (worker_service.cc).
+std::shared_ptr<grpc::ServerCredentials> workers_credentials(const std::string& key,
+                                                             const std::string& certificate);
+
 }  // namespace trainyard::server

@@ -173,12 +173,10 @@ Result<std::unique_ptr<Listener>> Listener::open_workers(const std::string& addr
   set_remote_connection_rules(builder);
   std::unique_ptr<Listener> listener(new Listener());
   const ConnectionBounds bounds = connection_bounds(raise_descriptor_limit()).remote_workers;
-  grpc::SslServerCredentialsOptions options;
-  options.pem_key_cert_pairs.push_back({key, certificate});
   ASSIGN_OR_RETURN(
       listener->port_,
       listener->acceptor_.listen_tcp(
-          parsed, bounds, listener->add_acceptor(builder, grpc::SslServerCredentials(options))));
+          parsed, bounds, listener->add_acceptor(builder, workers_credentials(key, certificate))));
   builder.RegisterService(service);
   if (!listener->start(builder)) {
     return listen_error(address, "the workers' server did not start", false);

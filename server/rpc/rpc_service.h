@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace trainyard::server {
 
@@ -27,6 +28,12 @@ class RpcService final : public grpc::Service {
   /// Implements the service with index `index` of a .proto file.
   explicit RpcService(const google::protobuf::FileDescriptor& file, int index = 0)
       : descriptor_(*file.service(index)) {}
+
+  /// Decides whether a call may be made, before its messages are read or parsed.
+  using Admission = std::function<grpc::Status(const Context&)>;
+  /// Sets the admission of the methods that are added afterwards; without one all calls are
+  /// admitted.
+  void set_admission(Admission admission) { admission_ = std::move(admission); }
 
   // Each of these registers the handler of a method. The service must have a method with this name
   // and with the same streams. A method without a handler returns UNIMPLEMENTED.
@@ -45,6 +52,7 @@ class RpcService final : public grpc::Service {
            grpc::internal::MethodHandler* handler);
 
   const google::protobuf::ServiceDescriptor& descriptor_;
+  Admission admission_;
   std::deque<std::string> paths_;  // gRPC keeps pointers to these
 };
 

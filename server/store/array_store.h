@@ -19,7 +19,7 @@ namespace trainyard::server {
 class StoreCore;
 
 /// The largest number of members that one transaction changes.
-inline constexpr int64_t kMembersMax = 256;
+inline constexpr int64_t kMembersMax = 64;
 /// The largest number of rows in `dependencies` for one array: its members times the jobs that each
 /// member waits for.
 inline constexpr int64_t kArrayWaitsMax = 20'000;

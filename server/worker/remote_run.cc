@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -25,6 +26,7 @@
 #include "server/worker/worker.h"
 #include "src/base/files.h"
 #include "src/base/hmac.h"
+#include "src/base/mutex.h"
 #include "src/base/wait_for_stop.h"
 #include "src/checkpoint/checkpoint.h"
 #include "src/runtime/join.h"
@@ -44,10 +46,48 @@ constexpr std::chrono::milliseconds kRetryPause{500};
 constexpr std::chrono::milliseconds kPollPause{250};
 constexpr int64_t kOthersClocksS = 5;
 
+/// What proves to the daemon who calls. Empty until the worker has enrolled.
+class CallCredential {
+ public:
+  void set(std::string task, std::string credential) {
+    const MutexLock lock(mu_);
+    task_ = std::move(task);
+    credential_ = std::move(credential);
+  }
+  void add_to(std::multimap<grpc::string, grpc::string>& metadata) {
+    const MutexLock lock(mu_);
+    if (credential_.empty()) return;
+    metadata.emplace(kTaskMetadata, task_);
+    metadata.emplace(kCredentialMetadata, credential_);
+  }
+
+ private:
+  Mutex mu_;
+  std::string task_ TRAINYARD_GUARDED_BY(mu_);
+  std::string credential_ TRAINYARD_GUARDED_BY(mu_);
+};
+
+/// Adds the credential to the metadata of every call of a channel.
+class CredentialMetadata final : public grpc::MetadataCredentialsPlugin {
+ public:
+  explicit CredentialMetadata(std::shared_ptr<CallCredential> credential)
+      : credential_(std::move(credential)) {}
+  bool IsBlocking() const override { return false; }
+  grpc::Status GetMetadata(grpc::string_ref, grpc::string_ref, const grpc::AuthContext&,
+                           std::multimap<grpc::string, grpc::string>* metadata) override {
+    credential_->add_to(*metadata);
+    return grpc::Status::OK;
+  }
+
+ private:
+  const std::shared_ptr<CallCredential> credential_;
+};
+
 /// Opens a channel that trusts only `certificate`, under the name kWorkersName, which need not be
 /// the host's name.
 std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
-                                            const std::string& certificate) {
+                                            const std::string& certificate,
+                                            std::shared_ptr<CallCredential> credential) {
   grpc::SslCredentialsOptions trusted;
   trusted.pem_root_certs = certificate;
   grpc::ChannelArguments arguments;
@@ -62,7 +102,13 @@ std::shared_ptr<grpc::Channel> open_channel(const std::string& address,
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  return grpc::CreateCustomChannel(address, grpc::SslCredentials(trusted), arguments);
+  return grpc::CreateCustomChannel(
+      address,
+      grpc::CompositeChannelCredentials(
+          grpc::SslCredentials(trusted),
+          grpc::MetadataCredentialsFromPlugin(
+              std::make_unique<CredentialMetadata>(std::move(credential)))),
+      arguments);
 }
 
 /// A thread that keeps gRPC connecting. gRPC continues a connection attempt only while a thread
@@ -380,7 +426,8 @@ int run_remote(const RemoteOptions& options, const std::string& secret, std::sto
                                               ? read_file(options.certificate, kPemBytesMax)
                                               : Result<std::string>(options.certificate_pem);
   if (!certificate.ok()) return failed(options, "certificate_not_read", certificate.error());
-  const auto channel = open_channel(options.attach, *certificate);
+  const auto credential = std::make_shared<CallCredential>();
+  const auto channel = open_channel(options.attach, *certificate, credential);
   const ChannelPoll poll(channel);
   const auto stub = v1::WorkerService::NewStub(channel);
 
@@ -398,6 +445,7 @@ int run_remote(const RemoteOptions& options, const std::string& secret, std::sto
   });
   if (!s.ok()) return failed(options, "enrol_failed", s.error());
   std::string nonce = enrolment_credential(secret, enrol.key());
+  credential->set(options.task, nonce);
 
   v1::AttachRequest attach;
   attach.set_task(options.task);

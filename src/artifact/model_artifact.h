@@ -50,8 +50,8 @@ struct ModelInfo {
   }
 };
 
-/// Writes `folder` atomically, through a temporary sibling folder. Replaces an existing `folder`,
-/// which an attempt leaves behind if it dies between this call and its report.
+/// Writes `folder` atomically, through a temporary sibling folder. Replaces an
+/// existing `folder`, which an attempt leaves behind if it dies between this call and its report.
 Status write_model(Files& files, const std::filesystem::path& folder, const ModelInfo& info,
                    std::span<const TensorView> weights, const LoraModel* adapter = nullptr);
 

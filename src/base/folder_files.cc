@@ -44,11 +44,28 @@ struct FolderWalk {
                       place(path) + ": cannot " + doing + ": " + std::strerror(error));
   }
 
+  /// Refuses a link to a place that is not below the root: it may name a file that was never meant
+  /// to leave this machine.
+  Status check_link(const std::string& path) const {
+    std::error_code failed;
+    const std::filesystem::path target = std::filesystem::canonical(root / path, failed);
+    if (failed) return storage_error(path, "follow the link", failed.value());
+    const std::filesystem::path folder = std::filesystem::canonical(root, failed);
+    if (failed) return storage_error("", "open the folder", failed.value());
+    const std::filesystem::path within = target.lexically_relative(folder);
+    if (!within.empty() && *within.begin() != "..") return {};
+    return refusal(path, "a link out of the folder, to " + quoted_value(target.string()) +
+                             "; put the file itself there, or remove the link");
+  }
+
   Status add(const std::string& path, int64_t depth) {
     struct stat st {};
-    if (::stat((root / path).c_str(), &st) != 0) {
-      return storage_error(path, "stat the file", errno);
+    bool known = ::lstat((root / path).c_str(), &st) == 0;
+    if (known && S_ISLNK(st.st_mode)) {
+      if (Status s = check_link(path); !s.ok()) return s;
+      known = ::stat((root / path).c_str(), &st) == 0;
     }
+    if (!known) return storage_error(path, "stat the file", errno);
     if (S_ISDIR(st.st_mode)) return add_folder(path, depth + 1);
     if (!S_ISREG(st.st_mode)) return refusal(path, "neither a file nor a folder");
     if (path.size() > kTreePathBytesMax) return refusal(path, "its path is too long");

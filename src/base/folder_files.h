@@ -40,8 +40,9 @@ struct FolderListing {
   std::vector<std::string> files;
   std::vector<std::string> empty_folders;  // folders that contain nothing but ignored names
 };
-/// Lists everything below `root` that is not ignored. Links are followed. `what` names the folder
-/// in messages. Refusals: DATASET_INVALID for an entry that is neither file nor folder and beyond
+/// Lists everything below `root` that is not ignored. Links to places below `root` are followed.
+/// `what` names the folder in messages. Refusals: DATASET_INVALID for a link to another place, for
+/// an entry that is neither file nor folder and beyond
 /// the limits above, which also end the walk if links form a loop; STORAGE_ERROR.
 Result<FolderListing> list_folder(const std::filesystem::path& root, const std::string& what);
 

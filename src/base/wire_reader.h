@@ -1,5 +1,5 @@
 // src/base/wire_reader.h: reads the fields of a message in the Protocol Buffers wire format one
-// after another, without the Protobuf library (src/onnx/protobuf_message.h writes messages). It
+// after another, without the Protobuf library (src/base/protobuf_message.h writes messages). It
 // copies nothing, and checks each length against the number of bytes left before it uses it.
 //
 // Source: "Encoding", the Protocol Buffers documentation.

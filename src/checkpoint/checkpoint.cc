@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = "step-";
 constexpr std::string_view kOldSuffix = ".old";
 constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr std::string_view kRemovedSuffix = ".removed.tmp";  // also the name of a leftover
 constexpr int64_t kStateBytesMax = int64_t{64} << 20;
 
 std::string folder_name(int64_t step) {
@@ -132,6 +133,18 @@ std::vector<CheckpointFolder> list_all(const fs::path& folder, std::error_code& 
   return candidates;
 }
 
+/// Removes a checkpoint's folder. It first gets the name of a leftover, so that a process that is
+/// killed meanwhile leaves no half of a checkpoint under the name of a whole one.
+Status discard(Files& files, const fs::path& path) {
+  std::error_code ec;
+  if (!fs::exists(path, ec)) return {};
+  fs::path leftover = path;
+  leftover += kRemovedSuffix;
+  if (fs::exists(leftover, ec)) (void)files.remove_all(leftover);
+  const bool renamed = files.rename_durable(path, leftover).ok();
+  return files.remove_all(renamed ? leftover : path);  // a full disk may refuse the name
+}
+
 /// Returns whether the checkpoint that load() refused may still be intact (a read failed). False if
 /// a file is missing: a checkpoint's folder gets its name only when complete, so the checkpoint is
 /// damaged.
@@ -141,6 +154,14 @@ bool may_be_intact(const Error& refused) {
 
 }  // namespace
 
+Status check_parent_exists(const fs::path& path) {
+  std::error_code ec;
+  const fs::path parent = path.parent_path();
+  if (parent.empty() || fs::exists(parent, ec)) return {};
+  return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR",
+                    parent.string() + " no longer exists; nothing is written there");
+}
+
 std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
   std::error_code ignored;
   return list_all(folder, ignored);
@@ -149,6 +170,14 @@ std::vector<CheckpointFolder> list_checkpoints(const fs::path& folder) {
 std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint) {
   std::optional<CheckpointState> state = find_complete(checkpoint.path);
   return state && state->step == checkpoint.step ? std::move(state) : std::nullopt;
+}
+
+bool is_half_removed(const CheckpointFolder& checkpoint) {
+  std::error_code ec;
+  const auto is_missing = [&](const char* name) {
+    return !fs::exists(checkpoint.path / name, ec) && !ec;
+  };
+  return is_missing("state.json") || std::ranges::any_of(kCheckpointFiles, is_missing);
 }
 
 Status verify_checkpoint(const CheckpointFolder& checkpoint) {
@@ -189,14 +218,14 @@ Status install_checkpoint(Files& files, const fs::path& temporary, const fs::pat
   if (fs::exists(final_path, ec)) {
     // A damaged regular folder must not replace an intact older copy of this step.
     if (!fs::exists(old, ec) || looks_complete(final_path)) {
-      if (Status s = files.remove_all(old); !s.ok()) return s;
+      if (Status s = discard(files, old); !s.ok()) return s;
       if (Status s = files.rename_durable(final_path, old); !s.ok()) return s;
-    } else if (Status s = files.remove_all(final_path); !s.ok()) {
+    } else if (Status s = discard(files, final_path); !s.ok()) {
       return s;
     }
   }
   if (Status s = files.rename_durable(temporary, final_path); !s.ok()) return s;
-  (void)files.remove_all(old);  // prune_checkpoints() tries again
+  (void)discard(files, old);  // prune_checkpoints() tries again
   return {};
 }
 
@@ -263,7 +292,7 @@ void prune_checkpoints(Files& files, const fs::path& folder, const Retention& re
   };
   for (const CheckpointFolder& c : list_checkpoints(folder)) {
     if (!stays(c.step) || c.step == last_whole_step) {
-      (void)files.remove_all(c.path);
+      (void)discard(files, c.path);
     } else if (looks_complete(c.path)) {
       ++whole;
       last_whole_step = c.step;

@@ -5,7 +5,8 @@
 //     optimizer.safetensors  optimizer state, by name
 //     state.json             step, seed, threads, backend, SHA-256 of the files and of itself
 // A checkpoint is written to a temporary folder (state.json last), synced and renamed. Saving a
-// step again moves the old folder to step-000000300.old until the new one is durable.
+// step again moves the old folder to step-000000300.old until the new one is durable. A folder that
+// is to be removed is first renamed to a name that ends with .removed.tmp.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,10 @@ struct CheckpointState {
 
   bool operator==(const CheckpointState&) const = default;
 };
+
+/// Refuses a path whose folder does not exist (UNAVAILABLE/STORAGE_ERROR). A worker calls it before
+/// it writes, so that a state folder that was moved or deleted meanwhile is not created anew.
+Status check_parent_exists(const std::filesystem::path& path);
 
 /// Writes one checkpoint and returns its folder. On any error the temporary folder is removed and
 /// earlier checkpoints are untouched. The caller reports the error and continues: the next
@@ -77,6 +82,8 @@ std::vector<CheckpointFolder> list_checkpoints(const std::filesystem::path& fold
 /// Returns the checkpoint's state if state.json is intact and the files have the recorded sizes,
 /// else nothing.
 std::optional<CheckpointState> find_state(const CheckpointFolder& checkpoint);
+/// Returns whether a file of the checkpoint is missing: its folder got its name with all of them.
+bool is_half_removed(const CheckpointFolder& checkpoint);
 /// SHA-256 digests of the files, as recorded in state.json.
 struct CheckpointDigests {
   std::string weights_sha256;

@@ -12,6 +12,7 @@
 #include "src/inference/prompt_reader.h"
 #include "src/inference/text_model.h"
 #include "src/inference/text_output.h"
+#include "src/inference/weight_storage.h"
 #include "src/planning/generation_programs.h"
 
 namespace trainyard {
@@ -45,6 +46,7 @@ class LoadedGenerator final : public Generator {
       : model_(std::move(model)),
         backend_(backend),
         reader_(model_.info),
+        storage_(find_weight_storage(model_)),
         context_(context_of(model_.info, reader_.slides())) {}
 
   /// Opens the model for so many texts of so many tokens, if it is not yet.
@@ -55,13 +57,17 @@ class LoadedGenerator final : public Generator {
     const auto wanted = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(tokens)));
     const int64_t least = rows == 1 ? kCapacityLeast : kCapacityLeastOfSeveral;
     capacity_ = slides() ? context_ : std::min(context_, std::max(wanted, least));
-    auto kept = open_kept_text_model(model_, rows, capacity_, backend_);
+    auto kept = open_kept_text_model(model_, rows, capacity_, storage_, backend_);
     if (!kept.ok() && kept.error().reason == kGenerationUnsupported) {
       kept = open_window_text_model(model_, rows, backend_);
     }
     if (!kept.ok()) return kept.error();
     text_model_ = std::move(*kept);
     scores_.resize(static_cast<size_t>(text_model_->scores()));
+    hidden_.clear();
+    for (size_t id = 0; id < scores_.size(); ++id) {
+      if (!reader_.may_draw(static_cast<int64_t>(id))) hidden_.push_back(id);
+    }
     return {};
   }
 
@@ -117,7 +123,7 @@ class LoadedGenerator final : public Generator {
                  const std::function<void(const Continuation&)>& on_text) {
     Continuation& next = row.next;
     text_model_->read(next.prompt, scores_);
-    hide_scores();
+    for (const size_t id : hidden_) scores_[id] = -std::numeric_limits<float>::infinity();
     const int32_t token = draw_token(scores_, row.seen, options.sampling, next.prompt, next.tokens);
     const bool ends = !options.ignore_end && reader_.is_end(token);
     if (!ends) {
@@ -138,23 +144,16 @@ class LoadedGenerator final : public Generator {
     on_text(part);
   }
 
-  /// Makes sure that tokens without a text, and rows of the head behind the vocabulary, are never
-  /// drawn.
-  void hide_scores() {
-    for (size_t id = 0; id < scores_.size(); ++id) {
-      if (!reader_.may_draw(static_cast<int64_t>(id))) {
-        scores_[id] = -std::numeric_limits<float>::infinity();
-      }
-    }
-  }
-
   const LoadedModel model_;
   Backend& backend_;
   const PromptReader reader_;
+  const WeightStorage storage_;
   const int64_t context_;
   int64_t capacity_ = 0;
   std::unique_ptr<TextModel> text_model_;
   std::vector<float> scores_;
+  // Tokens without a text, and rows of the head behind the vocabulary, are never drawn.
+  std::vector<size_t> hidden_;
 };
 
 }  // namespace

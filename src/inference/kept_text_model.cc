@@ -167,10 +167,12 @@ class KeptTextModel final : public TextModel {
 }  // namespace
 
 Result<std::unique_ptr<TextModel>> open_kept_text_model(const LoadedModel& model, int64_t rows,
-                                                        int64_t capacity, Backend& backend) {
+                                                        int64_t capacity,
+                                                        const WeightStorage& storage,
+                                                        Backend& backend) {
   ASSIGN_OR_RETURN(GenerationPrograms programs,
                    compile_generation(model.info.model, model.info.interface(), rows, capacity,
-                                      backend.traits()));
+                                      backend.traits(), storage));
   auto text = std::make_unique<KeptTextModel>(std::move(programs), rows, capacity, backend);
   if (Status s = text->load(model.weights); !s.ok()) return s.error();
   return std::unique_ptr<TextModel>(std::move(text));

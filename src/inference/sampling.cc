@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "src/base/philox.h"
 #include "src/base/text.h"
@@ -21,6 +22,8 @@ double uniform(uint64_t seed, int64_t row, int64_t index) {
   const uint64_t bits = (uint64_t{block.v[0]} << 32 | block.v[1]) >> 11;
   return static_cast<double>(bits) * 0x1p-53;
 }
+
+bool is_greedy(const Sampling& s) { return s.temperature == 0 || s.top_k == 1; }
 
 /// A token's score after the penalty.
 struct Scored {
@@ -48,22 +51,46 @@ std::vector<Scored> penalized(std::span<const float> scores, const std::vector<b
   return all;
 }
 
-/// Takes tokens from a heap, the likeliest first, so that only those that may be drawn are sorted.
+/// Returns the likeliest token.
+int32_t find_likeliest(std::span<const float> scores, const std::vector<bool>& seen,
+                       double penalty) {
+  if (penalty != 1) {
+    const std::vector<Scored> all = penalized(scores, seen, penalty);
+    return std::ranges::min_element(all, likelier)->token;
+  }
+  return static_cast<int32_t>(std::ranges::max_element(scores) - scores.begin());
+}
+
+/// Takes tokens, the likeliest first. Only tokens that are taken are sorted, by a heap: at first of
+/// those with more than `likely` as their score, since the others are seldom taken.
 class Likeliest {
  public:
-  explicit Likeliest(std::vector<Scored> all) : heap_(std::move(all)) {
+  Likeliest(std::vector<Scored> all, double likely) : all_(std::move(all)) {
+    const auto others = std::ranges::partition(
+        all_, [&](const Scored& s) { return static_cast<double>(s.score) > likely; });
+    heap_ = {all_.begin(), others.begin()};
+    others_ = {others.begin(), others.end()};
     std::ranges::make_heap(heap_, less_likely);
+    if (heap_.empty()) begin_others();
   }
+  Likeliest(const Likeliest&) = delete;
   bool empty() const { return heap_.empty(); }
   Scored take() {
     std::ranges::pop_heap(heap_, less_likely);
     const Scored best = heap_.back();
-    heap_.pop_back();
+    heap_ = heap_.first(heap_.size() - 1);
+    if (heap_.empty()) begin_others();
     return best;
   }
 
  private:
-  std::vector<Scored> heap_;
+  void begin_others() {
+    heap_ = std::exchange(others_, {});
+    std::ranges::make_heap(heap_, less_likely);
+  }
+
+  std::vector<Scored> all_;
+  std::span<Scored> heap_, others_;
 };
 
 /// The tokens that top_k keeps. Their weights are their probabilities divided by the largest one.
@@ -75,20 +102,20 @@ struct Weights {
   double of(const Scored& s) const {
     return std::exp((static_cast<double>(s.score) - top) / temperature);
   }
+  /// The score of a token that is drawn once when the likeliest one is drawn 3,000 times.
+  double likely() const { return top - 8 * temperature; }
 };
 
 Weights weights_of(std::span<const float> scores, const std::vector<bool>& seen,
                    const Sampling& sampling) {
   Weights w;
   w.kept = penalized(scores, seen, sampling.repetition_penalty);
-  w.temperature = sampling.temperature;
-  const bool greedy = sampling.temperature == 0 || sampling.top_k == 1;
-  const int64_t top_k = greedy ? 1 : sampling.top_k;
+  w.temperature = is_greedy(sampling) ? 1 : sampling.temperature;
+  const int64_t top_k = is_greedy(sampling) ? 1 : sampling.top_k;
   if (top_k > 0 && top_k < std::ssize(w.kept)) {
     std::ranges::nth_element(w.kept, w.kept.begin() + top_k - 1, likelier);
     w.kept.resize(static_cast<size_t>(top_k));
   }
-  if (greedy) w.temperature = 1;
   w.top = static_cast<double>(std::ranges::min_element(w.kept, likelier)->score);
   for (const Scored& s : w.kept) w.sum += w.of(s);
   return w;
@@ -123,7 +150,7 @@ std::vector<Candidate> candidates(std::span<const float> scores, const std::vect
   Weights w = weights_of(scores, seen, sampling);
   const double reach =
       sampling.top_p < 1 ? sampling.top_p * w.sum : std::numeric_limits<double>::infinity();
-  Likeliest likeliest(w.kept);
+  Likeliest likeliest(std::move(w.kept), w.likely());
   std::vector<Candidate> kept;
   double sum = 0;
   while (!likeliest.empty() && (kept.empty() || sum < reach)) {
@@ -139,6 +166,7 @@ std::vector<Candidate> candidates(std::span<const float> scores, const std::vect
 
 int32_t draw_token(std::span<const float> scores, const std::vector<bool>& seen,
                    const Sampling& sampling, int64_t row, int64_t index) {
+  if (is_greedy(sampling)) return find_likeliest(scores, seen, sampling.repetition_penalty);
   const double drawn = uniform(sampling.seed, row, index);
   if (sampling.top_p < 1 || sampling.min_p > 0) {
     const std::vector<Candidate> kept = candidates(scores, seen, sampling);
@@ -152,7 +180,7 @@ int32_t draw_token(std::span<const float> scores, const std::vector<bool>& seen,
   // All tokens that top_k keeps may be drawn: their sum is known, so that tokens are sorted only up
   // to the drawn one.
   Weights w = weights_of(scores, seen, sampling);
-  Likeliest likeliest(std::move(w.kept));
+  Likeliest likeliest(std::move(w.kept), w.likely());
   double sum = 0;
   while (true) {
     const Scored s = likeliest.take();

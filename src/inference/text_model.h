@@ -1,9 +1,9 @@
 // src/inference/text_model.h: the scores of the next token of several texts.
 //
-//   kept     the keys and values of earlier tokens are kept: a step computes one token (most
-//   models) window   each step computes the last tokens anew: for models with layers that need all
-//   of them,
-//            such as recurrent ones
+//   kept     the keys and values of earlier tokens are kept, so that a step computes one token
+//            (most models)
+//   window   each step computes the last tokens anew, for models with layers that need all of
+//            them, such as recurrent ones
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 
 #include "src/artifact/model_artifact.h"
 #include "src/base/result.h"
+#include "src/planning/generation_programs.h"
 #include "src/runtime/backend.h"
 
 namespace trainyard {
@@ -40,10 +41,12 @@ class TextModel {
   virtual void read(int64_t row, std::span<float> scores) const = 0;
 };
 
-/// `capacity`: the tokens of a text that the model sees at most. Errors: those of
-/// compile_generation() and find_weight().
+/// `capacity`: the tokens of a text that the model sees at most. `storage`: how weights are stored
+/// (weight_storage.h). Errors: those of compile_generation() and find_weight().
 Result<std::unique_ptr<TextModel>> open_kept_text_model(const LoadedModel& model, int64_t rows,
-                                                        int64_t capacity, Backend& backend);
+                                                        int64_t capacity,
+                                                        const WeightStorage& storage,
+                                                        Backend& backend);
 /// Sees `context_length` tokens of the model's preprocessing.
 Result<std::unique_ptr<TextModel>> open_window_text_model(const LoadedModel& model, int64_t rows,
                                                           Backend& backend);

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "src/base/protobuf_message.h"
 #include "src/graph/attributes.h"
-#include "src/onnx/protobuf_message.h"
 #include "src/tensor/shape.h"
 
 namespace trainyard::onnx {

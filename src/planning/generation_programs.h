@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 
 #include "src/base/result.h"
 #include "src/models/generation.h"
@@ -34,10 +36,16 @@ struct GenerationPrograms {
 /// limited by its arithmetic and not by reading the weights.
 inline constexpr int64_t kFillTokens = 64;
 
-/// Compiles the programs for `rows` texts of at most `capacity` tokens. Refusal:
-/// FAILED_PRECONDITION/GENERATION_LAYER_UNSUPPORTED names a layer that needs the whole text.
+/// How weights may be stored, by name; others are stored as typed.
+using WeightStorage = std::map<std::string, Storage>;
+
+/// Compiles the programs for `rows` texts of at most `capacity` tokens. Weights are stored as
+/// `storage` says where the kernels read such numbers directly: on a CPU those of look-ups and
+/// products. Refusal: FAILED_PRECONDITION/GENERATION_LAYER_UNSUPPORTED names a layer that needs the
+/// whole text.
 Result<GenerationPrograms> compile_generation(const ModelSpec& spec,
                                               const ModelInterface& interface, int64_t rows,
-                                              int64_t capacity, DeviceTraits traits);
+                                              int64_t capacity, DeviceTraits traits,
+                                              const WeightStorage& storage = {});
 
 }  // namespace trainyard

@@ -235,9 +235,10 @@ PersistentLayout layout_of(const RunPrograms& programs) {
 }
 
 /// Whether a short step runs in two lanes. Several ranks exchange gradients meanwhile, which uses
-/// the device.
-bool runs_in_lanes(DeviceTraits traits, Rank rank) {
-  return traits.processor == Processor::kGpu && rank.count == 1;
+/// the device; and a job that recomputes activations lacks memory.
+bool runs_in_lanes(const Recipe& recipe, DeviceTraits traits, Rank rank) {
+  return traits.processor == Processor::kGpu && rank.count == 1 &&
+         recipe.recompute == Recompute::kNone;
 }
 
 /// Names the tensors of a model that a training program reads and writes.
@@ -340,7 +341,7 @@ Result<RunPrograms> compile_step(const ModelSpec& spec, const Recipe& recipe,
                                                    .processor = traits.processor,
                                                    .alignment = traits.alignment,
                                                    .gathers = std::move(gathers),
-                                                   .two_lanes = runs_in_lanes(traits, rank),
+                                                   .two_lanes = runs_in_lanes(recipe, traits, rank),
                                                    .stop = stop});
   if (Status s = check_stop(stop); !s.ok()) return s.error();
   if (programs.update.has_value()) {

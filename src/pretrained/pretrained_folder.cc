@@ -39,8 +39,9 @@ Result<std::string> read_config(const fs::path& folder) {
     return folder_error("FILE_NOT_FOUND", folder.string() + ": no such folder");
   }
   if (!fs::is_directory(folder, ignored)) {
-    return folder_error("MODEL_FILE_INVALID",
-                        folder.string() + " is a file, expected a folder with " + kConfigFile);
+    return folder_error(
+        "MODEL_FILE_INVALID",
+        folder.string() + " is a file, expected a folder with " + kConfigFile + ", or a GGUF file");
   }
   if (!has_file(folder / kConfigFile)) {
     return folder_error("FILE_NOT_FOUND", folder.string() + " has no " + kConfigFile +

@@ -119,6 +119,7 @@ std::string find_not_finite(const Snapshot& snapshot) {
 Result<std::filesystem::path> save(Files& files, const TrainJob& job, const RunRecord& run,
                                    std::string_view backend, const AlgorithmRecord& algorithms,
                                    const LoopState& state, const Snapshot& snapshot) {
+  if (Status s = check_parent_exists(job.checkpoints); !s.ok()) return std::move(s).error();
   CheckpointState checkpoint;
   checkpoint.step = state.step;
   checkpoint.seed = job.recipe.seed;

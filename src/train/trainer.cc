@@ -8,6 +8,7 @@
 #include "src/artifact/model_artifact.h"
 #include "src/base/sha256.h"
 #include "src/base/text.h"
+#include "src/checkpoint/checkpoint.h"
 #include "src/checkpoint/typed_bytes.h"
 #include "src/data/load/packing.h"
 #include "src/data/load/split.h"
@@ -183,6 +184,7 @@ struct RunServices {
 };
 
 Status write_run(const TrainJob& job, Files& files, ModelInfo info, const Loop& loop) {
+  if (Status s = check_parent_exists(job.model_output); !s.ok()) return s;
   if (const BestState& best = loop.state().best; best.weights != nullptr) {
     info.best_metric = job.recipe.keep_best.metric;
     info.best_value = best.value;

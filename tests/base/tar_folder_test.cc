@@ -114,5 +114,27 @@ TEST_F(TarOfFolder, RefusesUnsupportedFiles) {
             std::string::npos);
 }
 
+// A link out of an uploaded folder sent a private key to the server.
+TEST_F(TarOfFolder, RefusesLinksOutOfTheFolderAndFollowsOthers) {
+  write("pos/1.txt", "good");
+  const fs::path outside = folder_.string() + "-outside";
+  std::ofstream(outside) << "SECRET-KEY";
+  fs::create_symlink("1.txt", folder_ / "pos/2.txt");
+  EXPECT_NE(whole().find("pos/2.txt"), std::string::npos);
+  for (const fs::path& target : {outside, fs::path("../.."), fs::path("/etc")}) {
+    fs::create_symlink(target, folder_ / "pos/3.txt");
+    const Result<TarFolder> tar = TarFolder::open(folder_);
+    ASSERT_FALSE(tar.ok()) << target;
+    EXPECT_NE(tar.error().message.find("'pos/3.txt': a link out of the folder, to "),
+              std::string::npos)
+        << tar.error().message;
+    fs::remove(folder_ / "pos/3.txt");
+  }
+  fs::create_directory_symlink(folder_, outside.string() + "-link");
+  EXPECT_TRUE(TarFolder::open(outside.string() + "-link").ok()) << "the folder itself may be one";
+  fs::remove(outside.string() + "-link");
+  fs::remove(outside);
+}
+
 }  // namespace
 }  // namespace trainyard

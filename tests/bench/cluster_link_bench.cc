@@ -92,12 +92,14 @@ class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::Worker
     attach.set_protocol_min(kProtocols.oldest);
     attach.set_protocol_max(kProtocols.newest);
     grpc::ClientContext context;
+    identify(context);
     v1::Assignment assignment;
     if (status.ok()) status = stub_->Attach(&context, attach, &assignment);
     if (!status.ok()) {
       std::fprintf(stderr, "%s: %s\n", task_.c_str(), status.error_message().c_str());
       return false;
     }
+    identify(context_);
     stub_->async()->Report(&context_, this);
     v1::WorkerReport started;
     started.set_task(task_);
@@ -155,6 +157,10 @@ class Worker final : public grpc::ClientBidiReactor<v1::WorkerReport, v1::Worker
   }
 
  private:
+  void identify(grpc::ClientContext& context) const {
+    context.AddMetadata(kTaskMetadata, task_);
+    context.AddMetadata(kCredentialMetadata, nonce_);
+  }
   void send(v1::WorkerReport report) {
     const std::lock_guard lock(mu_);
     report.set_number(++number_);

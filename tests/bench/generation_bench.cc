@@ -1,7 +1,9 @@
 // Measures how fast a model continues texts, and what share of the memory's speed that is: a step
 // reads every weight once.
 //
-//   generation_bench MODEL_FOLDER [PROMPT_TOKENS] [TOKENS] [ROWS]
+//   generation_bench MODEL_FOLDER [PROMPT_TOKENS] [TOKENS] [ROWS] [--f32]
+//
+// With --f32 weights are stored in 32 bits, also where generation stores them in 16.
 //
 // Prints one line of JSON. tests/bench/generation_peers.py runs it alternately with transformers
 // and llama.cpp.
@@ -10,12 +12,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "src/base/cores.h"
 #include "src/inference/text_model.h"
+#include "src/inference/weight_storage.h"
+#include "src/ops/gemm.h"
 
 namespace trainyard {
 namespace {
@@ -48,7 +53,18 @@ double read_bytes_per_second(int threads) {
   return best;
 }
 
-int run(const std::string& folder, int64_t prompt, int64_t tokens, int64_t rows) {
+/// Returns the bytes of the weights that a step multiplies; of tables it only looks up rows.
+int64_t multiplied_bytes(const Program& program) {
+  std::set<TensorId> read;
+  for (const Node& node : program.graph.nodes()) {
+    if (node.op == gemm_op() || node.op == gemm_add_op()) read.insert(node.inputs[1]);
+  }
+  int64_t bytes = 0;
+  for (const TensorId id : read) bytes += program.graph.tensor(id).stored_bytes();
+  return bytes;
+}
+
+int run(const std::string& folder, int64_t prompt, int64_t tokens, int64_t rows, bool f32) {
   const int threads = usable_cores();
   const auto backend = make_cpu_backend(threads);
   const Result<LoadedModel> model = read_model(folder);
@@ -56,11 +72,14 @@ int run(const std::string& folder, int64_t prompt, int64_t tokens, int64_t rows)
     std::fprintf(stderr, "%s\n", model.error().message.c_str());
     return 1;
   }
-  auto text = open_kept_text_model(*model, rows, prompt + tokens, *backend);
+  const WeightStorage storage = f32 ? WeightStorage() : find_weight_storage(*model);
+  auto text = open_kept_text_model(*model, rows, prompt + tokens, storage, *backend);
   if (!text.ok()) {
     std::fprintf(stderr, "%s\n", text.error().message.c_str());
     return 1;
   }
+  const auto programs = compile_generation(model->info.model, model->info.interface(), rows,
+                                           prompt + tokens, backend->traits(), storage);
   std::vector<std::vector<int32_t>> texts(static_cast<size_t>(rows));
   for (auto& t : texts) {
     for (int64_t i = 0; i < prompt; ++i) t.push_back(static_cast<int32_t>(1 + i * 7 % 200));
@@ -76,7 +95,7 @@ int run(const std::string& folder, int64_t prompt, int64_t tokens, int64_t rows)
   begin = std::chrono::steady_clock::now();
   for (int64_t i = 1; i < tokens; ++i) step();
   const double step_s = seconds_since(begin) / static_cast<double>(tokens - 1);
-  const double weight_bytes = static_cast<double>(model->info.parameter_count) * sizeof(float);
+  const auto weight_bytes = static_cast<double>(multiplied_bytes(programs->step.program));
   const double speed = read_bytes_per_second(threads);
   std::printf(
       "{\"prompt_tokens_per_second\": %.1f, \"tokens_per_second\": %.2f, \"rows\": %lld, "
@@ -90,12 +109,15 @@ int run(const std::string& folder, int64_t prompt, int64_t tokens, int64_t rows)
 }  // namespace trainyard
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: generation_bench MODEL_FOLDER [PROMPT_TOKENS] [TOKENS] [ROWS]\n");
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool f32 = std::erase(arguments, "--f32") > 0;
+  if (arguments.empty()) {
+    std::fprintf(stderr,
+                 "usage: generation_bench MODEL_FOLDER [PROMPT_TOKENS] [TOKENS] [ROWS] [--f32]\n");
     return 2;
   }
-  const auto number = [&](int i, int64_t fallback) {
-    return argc > i ? std::strtoll(argv[i], nullptr, 10) : fallback;
+  const auto number = [&](size_t i, int64_t fallback) {
+    return arguments.size() > i ? std::strtoll(arguments[i].c_str(), nullptr, 10) : fallback;
   };
-  return trainyard::run(argv[1], number(2, 128), number(3, 128), number(4, 1));
+  return trainyard::run(arguments[0], number(1, 128), number(2, 128), number(3, 1), f32);
 }

@@ -477,6 +477,7 @@ class Datasets final : public v1::DatasetService::CallbackService {
                       refuse(ErrorCode::kFailedPrecondition, "UPLOAD_INCOMPLETE", source.sha256()));
       }
     }
+    if (s_.dataset_late-- > 0) return answer(context, late());
     fill(dataset);
     return answer(context, grpc::Status::OK);
   }
@@ -487,11 +488,13 @@ class Datasets final : public v1::DatasetService::CallbackService {
     if (s_.dataset_version == 0) {
       return answer(context, refuse(ErrorCode::kNotFound, "DATASET_NOT_FOUND", "no dataset"));
     }
+    if (s_.dataset_late-- > 0) return answer(context, late());
     fill(dataset);
     return answer(context, grpc::Status::OK);
   }
 
  private:
+  static grpc::Status late() { return {grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"}; }
   void fill(v1::Dataset* dataset) {
     const std::string id =
         s_.created.dataset_id().empty() ? "d-0123456789abcdef" : s_.created.dataset_id();

@@ -42,6 +42,7 @@ struct FakeState {
   Error upload_error;
   Error dataset_error;           // of a CreateDataset call that only validates
   int dataset_polls = 0;         // number of GetDataset calls that return INGESTING
+  int dataset_late = 0;          // CreateDataset and GetDataset calls whose answer is too late
   Error dataset_failure;         // if set, ingest fails with it
   int32_t dataset_version = 0;   // newest version; 0: no dataset exists
   bool dataset_changes = false;  // each CreateDataset creates a version

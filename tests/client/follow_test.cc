@@ -223,6 +223,30 @@ TEST(Dataset, IsUploadedCreatedAndAwaited) {
   EXPECT_EQ(failed.error().reason, "DATASET_INVALID");
 }
 
+// An upload ended in DEADLINE_EXCEEDED although its dataset had been created.
+TEST(Dataset, AServerThatAnswersTooLateIsAskedAgain) {
+  FakeServer server;
+  auto client = std::move(*Client::connect(server.connection()));
+  v1::DatasetFile file;
+  file.set_name("digits");
+  file.set_path("digits.csv.gz");
+  file.mutable_csv()->set_target("c64");
+  server.state().dataset_late = 3;
+  server.state().dataset_polls = 2;
+  const auto dataset = ensure_dataset(*client, file, testing::source_path("examples"), {}, {});
+  ASSERT_TRUE(dataset.ok()) << dataset.error().message;
+  EXPECT_EQ(dataset->version(), 1);
+
+  DatasetObserver busy;
+  busy.ingesting = [&](const v1::Dataset&) { server.state().dataset_late = 1000; };
+  server.state().dataset_polls = 1000;
+  const auto late = ensure_dataset(*client, file, testing::source_path("examples"), busy, {});
+  ASSERT_FALSE(late.ok());
+  EXPECT_NE(late.error().message.find("was created, and the server keeps reading it"),
+            std::string::npos)
+      << late.error().message;
+}
+
 TEST(Dataset, IsRefusedBeforeItsFilesAreSent) {
   FakeServer server;
   auto client = std::move(*Client::connect(server.connection()));

@@ -266,6 +266,32 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
+/// Deletes one file of a folder, as a process does that is killed while it removes the folder.
+class HalfRemoving final : public UnsyncedFiles {
+ public:
+  Status remove_all(const fs::path& path) override {
+    std::error_code ec;
+    if (!fs::remove(path / "optimizer.safetensors", ec)) return {};
+    return make_error(ErrorCode::kUnavailable, "STORAGE_ERROR", "killed");
+  }
+};
+
+// A worker that was killed while it removed an old checkpoint left half of it for ever.
+TEST(Checkpoint, AnInterruptedRemovalLeavesNoHalfOfACheckpoint) {
+  const TemporaryFolder folder;
+  for (const int64_t step : {2, 4}) ASSERT_TRUE(save(quick, folder.path(), Sample(step)).ok());
+  HalfRemoving killed;
+  prune_checkpoints(killed, folder.path(), {.newest = 1});
+  EXPECT_EQ(steps_in(folder.path()), (std::vector<int64_t>{4}));
+  EXPECT_EQ(entries(folder.path()), 2) << "and what was not removed";
+  ASSERT_TRUE(save(killed, folder.path(), Sample(4)).ok());
+  for (const CheckpointFolder& c : list_checkpoints(folder.path())) {
+    EXPECT_TRUE(verify_checkpoint(c).ok()) << c.path;
+  }
+  prune_checkpoints(quick, folder.path(), {.newest = 1});
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
 TEST(Checkpoint, PruneKeepsEveryNthAndTheBestBesideTheNewest) {
   using Steps = std::vector<int64_t>;
   const TemporaryFolder folder;
@@ -278,6 +304,17 @@ TEST(Checkpoint, PruneKeepsEveryNthAndTheBestBesideTheNewest) {
   EXPECT_EQ(steps_in(folder.path()), (Steps{12, 8}));
   prune_checkpoints(quick, folder.path(), {.newest = 1, .every_steps = 5, .best_step = 7});
   EXPECT_EQ(steps_in(folder.path()), (Steps{12})) << "the best is not here: nothing stands for it";
+}
+
+// A worker created a state folder anew that had been moved away, and wrote checkpoints there.
+TEST(Checkpoint, AFolderThatWasMovedAwayIsRefused) {
+  const TemporaryFolder folder;
+  const fs::path checkpoints = folder / "state/jobs/1/checkpoints";
+  fs::create_directories(checkpoints.parent_path());
+  EXPECT_TRUE(check_parent_exists(checkpoints).ok()) << "the folder itself is created";
+  EXPECT_TRUE(check_parent_exists("checkpoints").ok());
+  fs::rename(folder / "state", folder / "moved");
+  EXPECT_EQ(check_parent_exists(checkpoints).error().reason, "STORAGE_ERROR");
 }
 
 TEST(Checkpoint, OfStepZeroIsPrunedLikeTheOthers) {

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <optional>
 
 #include "src/base/sha256.h"
+#include "src/data/image/image_decoding.h"
+#include "src/data/image/image_listing.h"
 #include "src/data/preprocessing.h"
 #include "src/data/problems.h"
 #include "tests/data/data_samples.h"
@@ -390,8 +393,39 @@ TEST(ImageIngest, TheFirstProblemsAreReportedInOrderForAnyThreads) {
     ASSERT_FALSE(d.ok());
     ASSERT_EQ(d.error().violations.size(), 16u);
     EXPECT_EQ(d.error().violations[0].field, "data: 'a/00.png'");
-    EXPECT_EQ(d.error().violations[15].field, "data: 'a/30.png'");
+    EXPECT_EQ(d.error().violations[15].field, "data: 'b/15.png'");
+    EXPECT_NE(d.message().find("(the first of at least 16 damaged images)"), std::string::npos)
+        << d.message();
   }
+}
+
+// Fails if reading continues after the 16th problem: 160 small images that claim many pixels kept
+// a worker busy for 44 s.
+TEST(ImageDecoding, EndsAtTheLimitOfDamagedImages) {
+  const TemporaryFolder folder;
+  std::vector<ArchiveFile> files;
+  for (int i = 0; i < 40; ++i) {
+    char name[32];
+    std::snprintf(name, sizeof name, "a/%02d.png", i);
+    files.push_back({name, grey_png(1) + std::string(size_t{1} << 20, '.')});  // a batch each
+  }
+  write_files(folder.path(), files);
+  std::vector<ImageListing> listings;
+  Result<ImageListing> listed = list_images({}, folder.path(), "data", false);
+  ASSERT_TRUE(listed.ok()) << listed.error().message;
+  listings.push_back(std::move(listed).value());
+  std::atomic<int> used{0};
+  const ImageUse use = [&](const ListedImage&, std::string_view, const std::string& place) {
+    ++used;
+    return Status(dataset_error(place, "damaged"));
+  };
+  ASSERT_TRUE(decode_images(listings, use, 2).ok());
+  EXPECT_LT(used, 40) << "the images beyond those that wait for a thread are not read";
+  std::vector<std::string> damaged;
+  for (const ListedImage& image : listings[0].images) {
+    if (!image.damage.empty()) damaged.push_back(image.path);
+  }
+  EXPECT_EQ(damaged, (std::vector<std::string>{"a/00.png", "a/01.png"}));
 }
 
 /// Returns 100 images, of which five are damaged: three cut, one empty, one HTML page.
@@ -454,11 +488,12 @@ TEST(ImageIngestR5, DamagedImagesAreLeftOutAndCounted) {
   EXPECT_EQ(std::ranges::count(firsts, 10), 0);
 
   for (size_t i = 50; i < 56; ++i) files[i].content = "x";
-  EXPECT_NE(Ingested::of(files, skip)
-                .message()
-                .find("(the first of 11 damaged images); of 100 images, images.damaged: skip "
-                      "leaves out at most one in 10"),
-            std::string::npos);
+  EXPECT_NE(
+      Ingested::of(files, skip)
+          .message()
+          .find("(the first of at least 11 damaged images); of 100 images, images.damaged: skip "
+                "leaves out at most one in 10"),
+      std::string::npos);
   skip.damaged = "maybe";
   EXPECT_EQ(Ingested::of(files, skip).error().violations[0].field, "images.damaged");
 }

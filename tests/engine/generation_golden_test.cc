@@ -49,7 +49,7 @@ TEST_P(GoldenTexts, AreThoseOfTransformers) {
   ASSERT_TRUE(generator.ok()) << generator.error().message;
   const Result<LoadedModel> loaded = read_model(w / "model");
   ASSERT_TRUE(loaded.ok());
-  const auto kept = open_kept_text_model(*loaded, 1, context, *backend);
+  const auto kept = open_kept_text_model(*loaded, 1, context, {}, *backend);
   ASSERT_TRUE(kept.ok()) << kept.error().message;
   for (const Json& run : generation_golden()["models"][GetParam()]) {
     const std::string prompt = run["prompt"], expected = run["text"];

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/math/half.h"
 #include "src/base/philox.h"
 #include "src/inference/generator.h"
 #include "src/inference/text_model.h"
 #include "src/inference/text_output.h"
+#include "src/inference/weight_storage.h"
 #include "src/planning/generation_programs.h"
 #include "tests/engine/random_model.h"
 #include "tests/engine/train_support.h"
@@ -38,6 +40,9 @@ class Kept : public ::testing::TestWithParam<std::string> {
 
   void SetUp() override {
     write_random_model(w_ / "model", letters_model(spec(), kContext));
+    open();
+  }
+  void open() {
     Result<LoadedModel> model = read_model(w_ / "model");
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::make_unique<LoadedModel>(std::move(*model));
@@ -47,7 +52,8 @@ class Kept : public ::testing::TestWithParam<std::string> {
   }
   static ModelSpec spec() { return GetParam() == "gpt2" ? small_gpt2() : testing::small_decoder(); }
   std::unique_ptr<TextModel> kept(int64_t rows, int64_t capacity = kContext) {
-    auto opened = open_kept_text_model(*model_, rows, capacity, *backend_);
+    auto opened =
+        open_kept_text_model(*model_, rows, capacity, find_weight_storage(*model_), *backend_);
     EXPECT_TRUE(opened.ok()) << opened.error().message;
     return std::move(*opened);
   }
@@ -148,6 +154,84 @@ TEST_P(Kept, AStoppedCallLeavesNothingWrong) {
             ErrorCode::kCancelled);
   model->restart();
   EXPECT_LT(difference(scores_of(*model, {text}), window_scores(text)), 1e-5);
+}
+
+// The step of a text has the same bits whatever other texts it is computed with.
+TEST_P(Kept, ATextHasTheScoresOfEachTextAlone) {
+  std::vector<Tokens> texts;
+  for (size_t i = 0; i < kPromptsMax; ++i) texts.push_back({1 + static_cast<int32_t>(i)});
+  const auto together = kept(std::ssize(texts));
+  for (int step = 0; step < 3; ++step) {
+    for (size_t i = 0; i < texts.size(); ++i) {
+      const auto alone = kept(1);
+      Tokens text;
+      std::vector<float> scores;
+      for (const int32_t token : texts[i]) {
+        text.push_back(token);
+        scores = scores_of(*alone, {text});
+      }
+      EXPECT_EQ(scores_of(*together, texts, static_cast<int64_t>(i)), scores) << i;
+    }
+    for (Tokens& text : texts) text.push_back(1 + step);
+  }
+}
+
+// --- weights in 16 bits ---
+
+/// Rounds the matrices of the model in the folder.
+void round_matrices(const std::filesystem::path& folder) {
+  Result<LoadedModel> model = read_model(folder);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  std::vector<std::vector<float>> values;
+  for (const TensorView& t : model->weights.tensors()) {
+    const auto* from = reinterpret_cast<const float*>(t.bytes.data());
+    values.emplace_back(from, from + t.type.shape.elements());
+    if (t.type.shape.rank() != 2) continue;
+    for (float& v : values.back()) v = math::widen(math::narrow<math::Bf16>(v));
+  }
+  std::vector<TensorView> views;
+  for (const TensorView& t : model->weights.tensors()) {
+    views.push_back({t.name, t.type, std::as_bytes(std::span(values[views.size()]))});
+  }
+  const Status written = write_model(local_files(), folder, model->info, views);
+  ASSERT_TRUE(written.ok()) << written.error().message;
+}
+
+TEST_P(Kept, WeightsThatFitAreStoredInSixteenBitsAndChangeNoBit) {
+  EXPECT_TRUE(find_weight_storage(*model_).empty()) << "nothing would be lost";
+  round_matrices(w_ / "model");
+  open();
+  const WeightStorage storage = find_weight_storage(*model_);
+  const auto half = kept(1);
+  auto wide = open_kept_text_model(*model_, 1, kContext, {}, *backend_);
+  ASSERT_TRUE(wide.ok()) << wide.error().message;
+  Tokens text = random_text(70, 8);
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_EQ(scores_of(*half, {text}), scores_of(**wide, {text}));
+    text.push_back(2);
+  }
+  const auto bytes = [&](const WeightStorage& how) {
+    const auto programs = compile_generation(model_->info.model, model_->info.interface(), 1,
+                                             kContext, backend_->traits(), how);
+    int64_t sum = 0;
+    for (const TensorInfo& t : programs->step.program.graph.tensors()) {
+      if (t.role == Role::kParameter && t.type.shape.rank() == 2) sum += t.stored_bytes();
+    }
+    return sum;
+  };
+  EXPECT_LT(bytes(storage), bytes({}) * 3 / 4);
+}
+
+TEST_P(Kept, AModelThatComputesInSixteenBitsStoresItsMatricesSo) {
+  model_->info.precision = Precision::kFp16;
+  const WeightStorage storage = find_weight_storage(*model_);
+  for (const TensorView& t : model_->weights.tensors()) {
+    EXPECT_EQ(storage.contains(t.name), t.type.shape.rank() == 2) << t.name;
+  }
+  for (const auto& [name, stored] : storage) EXPECT_EQ(stored, Storage::kF16) << name;
+  const auto half = kept(1);
+  const Tokens text = random_text(70, 9);
+  EXPECT_LT(difference(scores_of(*half, {text}), window_scores(text)), 1e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Kept, ::testing::Values("gpt2", "decoder"));

@@ -1,12 +1,15 @@
 // Tests of the uses of trained models: continuing a text, and evaluation on other datasets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <map>
+#include <numeric>
 
+#include "src/base/philox.h"
 #include "src/base/text.h"
 #include "src/inference/evaluate_model.h"
 #include "src/inference/generator.h"
@@ -42,6 +45,52 @@ TEST(DrawToken, FollowsTheProbabilities) {
   // A temperature of 1/2 squares the odds, which become 25 : 9 : 4.
   counts = draws(logits, {.temperature = 0.5}, kCount);
   EXPECT_NEAR(counts[0], 25.0 / 38 * kCount, 4 * std::sqrt(kCount * 0.23));
+}
+
+/// Draws a token as sampling.h defines it: all tokens are sorted.
+int32_t draw_sorted(const std::vector<float>& logits, double temperature, double drawn) {
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  const auto weight = [&](size_t i) {
+    return std::exp((static_cast<double>(logits[i]) - static_cast<double>(logits[order[0]])) /
+                    temperature);
+  };
+  double all = 0, sum = 0;
+  for (size_t i = 0; i < logits.size(); ++i) all += weight(i);
+  for (const size_t i : order) {
+    sum += weight(i);
+    if (drawn * all < sum) return static_cast<int32_t>(i);
+  }
+  return static_cast<int32_t>(order.back());
+}
+
+// Also if many tokens are so unlikely that only their number makes them likely.
+TEST(DrawToken, SortsNoMoreThanItMustAndDrawsTheSame) {
+  for (const float unlikely : {-2.0f, -9.0f, -20.0f}) {
+    std::vector<float> logits(5000);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = unlikely - static_cast<float>(i * 7919 % 5000) * 1e-4f;
+    }
+    for (size_t i = 0; i < 5; ++i) logits[777 * i] = -static_cast<float>(i);
+    for (const double temperature : {0.5, 1.0, 3.0}) {
+      for (int i = 0; i < 50; ++i) {
+        const math::Philox4 block =
+            math::philox_block(4, stream_of("generate"), 0, static_cast<uint64_t>(i));
+        const uint64_t bits = (uint64_t{block.v[0]} << 32 | block.v[1]) >> 11;
+        EXPECT_EQ(draw_token(logits, {}, {.temperature = temperature, .seed = 4}, 0, i),
+                  draw_sorted(logits, temperature, static_cast<double>(bits) * 0x1p-53))
+            << unlikely << " " << temperature << " " << i;
+      }
+    }
+  }
+}
+
+TEST(DrawToken, ThePenaltyDecidesWhatIsLikeliest) {
+  const std::vector<float> logits = {3, 2.5f, -1};
+  const std::vector<bool> seen = {true, false, false};
+  EXPECT_EQ(draw_token(logits, seen, {.temperature = 0, .repetition_penalty = 1}, 0, 0), 0);
+  EXPECT_EQ(draw_token(logits, seen, {.temperature = 0, .repetition_penalty = 2}, 0, 0), 1);
 }
 
 TEST(DrawToken, TopKAndTopPKeepTheLikeliest) {

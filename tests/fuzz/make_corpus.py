@@ -10,9 +10,11 @@ import base64
 import gzip
 import io
 import json
+import math
 import pathlib
 import re
 import struct
+import sys
 import tarfile
 import zipfile
 
@@ -138,6 +140,32 @@ def safetensors():
     write("safetensors", "twice", safetensors_of(
         b'{"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}', b"a"))
     write("safetensors", "deep", safetensors_of(b'{"a":' + b"[" * 500 + b"]" * 500 + b"}", b""))
+
+
+def gguf():
+    sys.path.insert(0, str(HERE.parent / "e2e"))
+    from gguf_files import gguf as file_of
+
+    golden = json.loads((GOLDEN / "gguf.json").read_text())
+    for kind in ("F32", "BF16", "Q4_1", "Q5_0", "Q4_K", "Q6_K"):
+        write("gguf", kind.lower(), base64.b64decode(golden[kind]["file"]))
+    sizes = {"block_count": 1, "context_length": 8, "embedding_length": 4, "feed_forward_length": 4,
+             "attention.head_count": 2, "attention.head_count_kv": 1, "attention.layer_norm_rms_epsilon": 1e-5}
+    settings = {"general.architecture": "llama"} | {"llama." + key: value for key, value in sizes.items()}
+    shapes = {"token_embd": [3, 4], "output_norm": [4], "blk.0.attn_norm": [4], "blk.0.attn_q": [4, 4],
+              "blk.0.attn_k": [2, 4], "blk.0.attn_v": [2, 4], "blk.0.attn_output": [4, 4], "blk.0.ffn_norm": [4],
+              "blk.0.ffn_gate": [4, 4], "blk.0.ffn_up": [4, 4], "blk.0.ffn_down": [4, 4]}
+    tensors = {name + ".weight": (shape, [0.1] * math.prod(shape)) for name, shape in shapes.items()}
+    write("gguf", "llama", file_of(settings, tensors))
+    write("gguf", "rotary", file_of(settings | {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0},
+                                    tensors | {"rope_freqs.weight": ([1], [1.0])}))
+    tokens = ["<unk>", "<s>", "a", "b", "ab", "[PAD]"]
+    tokenizer = {"tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": [2, 3, 1, 1, 4, 5],
+                 "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eot_token_id": 4, "tokenizer.chat_template": "{{ x }}"}
+    write("gguf", "bytes", file_of({"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", **tokenizer,
+                                    "tokenizer.ggml.merges": ["a b"], "tokenizer.ggml.add_bos_token": True}, {}))
+    write("gguf", "pieces", file_of({"tokenizer.ggml.model": "llama", **tokenizer,
+                                     "tokenizer.ggml.scores": [0.0, 0.0, -1.0, -2.0, -0.5, 0.0]}, {}))
 
 
 def npy_of(header, data, version=1):
@@ -316,5 +344,5 @@ def spec():
     write("spec", "open_quote", 'a: "b\n')
 
 
-for make in (csv, libsvm, tokenizer, idx, safetensors, npy, arrays, documents, jsonl, subword, archive, image, schema, onnx, spec):
+for make in (csv, libsvm, tokenizer, idx, gguf, safetensors, npy, arrays, documents, jsonl, subword, archive, image, schema, onnx, spec):
     make()

@@ -175,5 +175,18 @@ void expect_loops_are_the_formula() {
 TEST(Bf16, LoopsMatchTheFormula) { expect_loops_are_the_formula<Bf16>(); }
 TEST(F16, LoopsMatchTheFormula) { expect_loops_are_the_formula<F16>(); }
 
+TEST(Half, ExactConversionsAreInverse) {
+  for (uint32_t bits = 0; bits < 65536; ++bits) {
+    const auto half = static_cast<uint16_t>(bits);
+    EXPECT_EQ(exact_f16(from_f16(half)), half);
+    EXPECT_EQ(exact_bf16(from_bf16(half)), half);
+  }
+  for (const float other : {1.0F + 0x1p-11F, 65520.0F, 0x1p-25F, 0x1.8p-24F, 1e-30F, 1e30F}) {
+    EXPECT_EQ(exact_f16(other), std::nullopt) << other;
+    EXPECT_EQ(exact_f16(-other), std::nullopt) << other;
+  }
+  EXPECT_EQ(exact_bf16(1.0F + 0x1p-8F), std::nullopt);
+}
+
 }  // namespace
 }  // namespace trainyard

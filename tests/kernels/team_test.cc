@@ -1,7 +1,10 @@
 // Tests of the thread team: each index runs once, with any load, and exceptions reach the caller.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <stdexcept>
 #include <thread>
 
@@ -80,6 +83,54 @@ TEST(Team, WakesACallerThatIsAboutToSleep) {
     });
   }
   EXPECT_EQ(rounds, 3000);
+}
+
+std::atomic<bool> is_held{false}, is_released{false};
+
+/// Keeps the thread that it interrupts, as another process that has its core does.
+void hold(int /*signal*/) {
+  is_held = true;
+  while (!is_released) std::this_thread::yield();
+}
+
+TEST(Team, TheCallerComputesForAThreadThatGetsNoCore) {
+  Team team(2);
+  std::atomic<pthread_t> other{};
+  std::atomic<bool> has_begun{false};
+  team.run(2, [&](int i) {  // the caller waits, so that the other thread computes its part itself
+    if (i == 0) {
+      while (!has_begun) std::this_thread::yield();
+    } else {
+      other = pthread_self();
+      has_begun = true;
+    }
+  });
+  ASSERT_FALSE(pthread_equal(other, pthread_self()));
+  std::signal(SIGUSR1, hold);
+  ASSERT_EQ(pthread_kill(other, SIGUSR1), 0);
+  while (!is_held) std::this_thread::yield();
+  int calls[2] = {0, 0};
+  for (int round = 0; round < 100; ++round) {
+    team.run(2, [&](int i) { ++calls[i]; });
+  }
+  EXPECT_EQ(calls[0], 100);
+  EXPECT_EQ(calls[1], 100);
+  is_released = true;
+  int after[2] = {0, 0};
+  for (int round = 0; round < 2000; ++round) team.run(2, [&](int i) { ++after[i]; });
+  EXPECT_EQ(after[0], 2000);
+  EXPECT_EQ(after[1], 2000) << "the thread computes a part of an earlier call, or leaves one out";
+}
+
+TEST(Team, RunsEachChunkOnce) {
+  for (const int size : {1, 2, 5}) {
+    Team team(size);
+    for (const int64_t chunks : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(chunks));
+      team.run_chunks(chunks, [&](int64_t chunk) { ++hits[static_cast<size_t>(chunk)]; });
+      for (const std::atomic<int>& hit : hits) EXPECT_EQ(hit, 1);
+    }
+  }
 }
 
 TEST(Team, RethrowsAThreadsException) {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "src/onnx/protobuf_message.h"
+#include "src/base/protobuf_message.h"
 #include "tests/onnx/import_support.h"
 #include "tests/support/source_path.h"
 

@@ -6,9 +6,6 @@
 #include "tests/support/run_case.h"
 
 namespace trainyard::testing {
-
-using onnx::ProtobufMessage;
-
 namespace {
 
 ProtobufMessage file_value(const std::string& name, const std::vector<int64_t>& dims) {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "src/base/protobuf_message.h"
 #include "src/checkpoint/safetensors.h"
 #include "src/onnx/import_model.h"
-#include "src/onnx/protobuf_message.h"
 #include "src/runtime/backend.h"
 #include "tests/support/graph_cases.h"
 
@@ -29,10 +29,9 @@ struct FileNode {
   std::map<std::string, int64_t> attributes = {};
 };
 /// Returns an initializer of floats; `raw` contains their bytes.
-onnx::ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,
-                             const std::string& raw);
-std::string model_of(const std::vector<FileNode>& nodes,
-                     std::vector<onnx::ProtobufMessage> tensors = {},
+ProtobufMessage floats(const std::string& name, const std::vector<int64_t>& dims,
+                       const std::string& raw);
+std::string model_of(const std::vector<FileNode>& nodes, std::vector<ProtobufMessage> tensors = {},
                      const std::string& output = "y",
                      const std::map<std::string, std::string>& metadata = {});
 

@@ -21,6 +21,7 @@
 #include "server/worker/report_stream.h"
 #include "src/data/dataset.h"
 #include "src/forecast/rates.h"
+#include "tests/support/tiny_model.h"
 #include "trainyard/v1/worker_service.grpc.pb.h"
 
 namespace trainyard {
@@ -149,8 +150,7 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
     series.add_values(0.5);
     reports[2].mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
     reports[2].mutable_outcome()->set_steps_done(1);
-    std::filesystem::create_directories(task.model_dir());
-    std::ofstream(std::filesystem::path(task.model_dir()) / "model.safetensors") << "weights";
+    write_tiny_model(task.model_dir());
     for (int64_t i = 0; i < 3; ++i) {
       reports[static_cast<size_t>(i)].set_number(i + 1);
       if (!spool.append(reports[static_cast<size_t>(i)]).ok()) ::_exit(9);
@@ -237,9 +237,12 @@ void train(const v1::TrainTask& task, FakeWorker& worker) {
     ::signal(SIGTERM, SIG_IGN);
     for (;;) ::pause();
   }
-  std::filesystem::create_directories(task.model_dir());
-  std::ofstream(std::filesystem::path(task.model_dir()) / "model.safetensors") << "weights";
-  std::ofstream(std::filesystem::path(task.model_dir()) / "model.json") << "{}";
+  write_tiny_model(task.model_dir());
+  if (act == "deliver_nonsense") {
+    const std::filesystem::path model(task.model_dir());
+    std::ofstream(model / (label("nonsense") == "json" ? "model.json" : "model.safetensors"))
+        << (label("nonsense") == "json" ? "{}" : "8 bytes.");
+  }
   v1::Outcome done;
   done.set_kind(v1::Outcome::SUCCEEDED);
   done.set_steps_done(steps);

@@ -32,6 +32,7 @@
 #include "server/processes/supervisor.h"
 #include "server/protocol/versions.h"
 #include "server/store/store.h"
+#include "tests/support/tiny_model.h"
 
 namespace trainyard::server {
 
@@ -275,8 +276,7 @@ class PretendWorkers {
     if (over) {
       end.mutable_outcome()->set_kind(v1::Outcome::SUCCEEDED);
       end.mutable_outcome()->set_steps_done(label(worker.task, "ms"));
-      std::filesystem::create_directories(worker.task.model_dir());
-      std::ofstream(std::filesystem::path(worker.task.model_dir()) / "model.safetensors") << "x";
+      write_tiny_model(worker.task.model_dir());
     } else {
       ++stopped_;
       const auto passed =

@@ -52,6 +52,12 @@ namespace fs = std::filesystem;
 
 const std::string kDigest = sha256_hex("the dataset of these tests");
 
+/// Adds to a call what a remote worker's channel adds.
+void identify(grpc::ClientContext& context, const std::string& task, const std::string& nonce) {
+  context.AddMetadata(kTaskMetadata, task);
+  context.AddMetadata(kCredentialMetadata, nonce);
+}
+
 /// A worker process as a placement starts it.
 struct RemoteWorkers {
   ~RemoteWorkers() {
@@ -823,6 +829,7 @@ TEST_F(RemoteRun, ManyStreamsWaitForASlowStore) {
     ASSERT_TRUE(supervisor_->attach(attach, WorkerEndpointKind::kRemote).ok());
     threads.emplace_back([&, task] {
       grpc::ClientContext context;
+      identify(context, task, task);
       const auto stream = stub->Report(&context);
       std::jthread writer([&] {
         for (size_t n = 1; n <= kEach; ++n) {
@@ -1058,6 +1065,7 @@ TEST_F(NodesRun, EachRankAttachesOnceAndOnlyRankZeroMayWrite) {
     request.mutable_endpoint()->set_address(address);
     request.mutable_endpoint()->set_port(4711);
     grpc::ClientContext context;
+    identify(context, task, nonce);
     v1::RendezvousResponse response;
     const grpc::Status status = stub->Rendezvous(&context, request, &response);
     return status.ok() ? (response.ready() ? "ready" : "waits") : status.error_message();
@@ -1073,12 +1081,14 @@ TEST_F(NodesRun, EachRankAttachesOnceAndOnlyRankZeroMayWrite) {
     request.set_protocol_min(kProtocols.oldest);
     request.set_protocol_max(kProtocols.newest);
     grpc::ClientContext context;
+    identify(context, task, nonce);
     v1::Assignment assignment;
     EXPECT_TRUE(stub->Attach(&context, request, &assignment).ok());
     EXPECT_EQ(assignment.train().nodes(), kNodes);
   }
   {
     grpc::ClientContext context;
+    identify(context, task, nonce);
     v1::PushFilesResponse response;
     const auto stream = stub->PushFiles(&context, &response);
     v1::PushFilesRequest request;
@@ -1092,6 +1102,7 @@ TEST_F(NodesRun, EachRankAttachesOnceAndOnlyRankZeroMayWrite) {
   }
   {
     grpc::ClientContext context;
+    identify(context, task, nonce);
     const auto stream = stub->Report(&context);
     v1::WorkerReport report;
     report.set_task(task);

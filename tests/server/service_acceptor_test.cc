@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "server/rpc/acceptor.h"
+#include "server/rpc/admitted_peers.h"
 #include "tests/server/store_support.h"
 #include "tests/support/patience.h"
 
@@ -51,10 +52,13 @@ class AcceptorTest : public ::testing::Test {
     }
     return fd;
   }
-  static UniqueFd connect_tcp(int port) {
+  /// Connects from 127.0.0.`from`.
+  static UniqueFd connect_tcp(int port, uint32_t from = 1) {
     UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
+    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
@@ -113,6 +117,45 @@ TEST_F(AcceptorTest, OnePeerCannotUseAllConnections) {
   close_one();
   const UniqueFd c = connect_tcp(*port);
   EXPECT_TRUE(has_taken(2)) << "what was closed counts no more";
+}
+
+/// Returns the "address:port" of a client's end of a connection.
+std::string place_of(const UniqueFd& client) {
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  EXPECT_EQ(::getsockname(client.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return "127.0.0." + std::to_string(ntohl(address.sin_addr.s_addr) & 0xff) + ":" +
+         std::to_string(ntohs(address.sin_port));
+}
+
+// Idle connections of two addresses locked all others out of TCP for an hour.
+TEST_F(AcceptorTest, StrangersMakeRoomForOthersAndAdmittedPeersDoNot) {
+  const Result<int> port = acceptor_.listen_tcp({"127.0.0.1", 0}, {5, 3}, keep());
+  ASSERT_TRUE(port.ok());
+  acceptor_.start();
+  std::deque<UniqueFd> idle;
+  for (const uint32_t from : {1, 1, 1, 2, 2}) idle.push_back(connect_tcp(*port, from));
+  ASSERT_TRUE(has_taken(5));
+  admitted_peers().admit("ipv4:" + place_of(idle[0]));
+  const UniqueFd other = connect_tcp(*port, 3);
+  ASSERT_TRUE(has_taken(6)) << "the address with most connections makes room";
+  EXPECT_TRUE(is_refused(idle[1])) << "by its oldest one that made no call";
+  EXPECT_TRUE(is_refused(connect_tcp(*port, 2))) << "not for another that has as many";
+  for (const UniqueFd& client : idle) admitted_peers().admit("ipv4:" + place_of(client));
+  admitted_peers().admit("ipv4:" + place_of(other));
+  EXPECT_TRUE(is_refused(connect_tcp(*port, 4)));
+}
+
+TEST(AdmittedPeers, AreFoundByTheNamesThatGrpcGivesThem) {
+  AdmittedPeers peers;
+  peers.add("[::1]:7450");
+  peers.admit("ipv6:%5B::1%5D:7451");
+  EXPECT_FALSE(peers.is_admitted("[::1]:7450"));
+  peers.admit("ipv6:%5B::1%5D:7450");
+  EXPECT_TRUE(peers.is_admitted("[::1]:7450"));
+  peers.remove("[::1]:7450");
+  peers.admit("ipv6:[::1]:7450");
+  EXPECT_FALSE(peers.is_admitted("[::1]:7450")) << "it was closed";
 }
 
 TEST_F(AcceptorTest, AHostNameIsServedAtItsAvailableAddresses) {

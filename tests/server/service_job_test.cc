@@ -14,6 +14,7 @@
 #include "server/inventory/checked_inventory.h"
 #include "tests/server/service_support.h"
 #include "tests/support/patience.h"
+#include "tests/support/tiny_model.h"
 
 namespace trainyard::server {
 namespace {
@@ -51,7 +52,7 @@ TEST_F(ServiceJob, GoesFromSubmitToAModel) {
   request.set_name(done.model());
   v1::Model model;
   ASSERT_TRUE(models_->GetModel(context().get(), request, &model).ok());
-  EXPECT_EQ(model.digest(), sha256_hex("weights"));
+  EXPECT_EQ(model.digest(), sha256_hex(tiny_weights()));
   EXPECT_EQ(model.parameter_count(), 83);
   EXPECT_EQ(model.schema().classes_size(), 3);
 
@@ -70,7 +71,7 @@ TEST_F(ServiceJob, GoesFromSubmitToAModel) {
   }
   EXPECT_TRUE(stream->Finish().ok());
   EXPECT_EQ(names, "model.safetensors model.json ");
-  EXPECT_EQ(bytes, "weights{}");
+  EXPECT_EQ(bytes, tiny_weights() + kTinyModelJson);
 }
 
 TEST_F(ServiceJob, WatchReplaysThenFollowsWithoutAGap) {
@@ -325,9 +326,24 @@ TEST_F(ServiceJob, AFinishedJobSucceedsOnceItsModelCanBeRead) {
   ASSERT_TRUE(eventually([&] { return std::filesystem::exists(model / "model.safetensors"); }));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   EXPECT_EQ(get("finished").state(), v1::RUNNING) << get("finished").message();
+  std::ofstream(model / "model.json") << kTinyModelJson;
   std::filesystem::remove(model / "model.safetensors");
-  std::ofstream(model / "model.safetensors") << "weights";
+  std::ofstream(model / "model.safetensors", std::ios::binary) << tiny_weights();
   EXPECT_EQ(wait_for("finished", v1::SUCCEEDED).attempt(), 1);
+}
+
+// A worker delivered `{}` and 8 bytes as a model, and the job SUCCEEDED.
+TEST_F(ServiceJob, AModelThatCannotBeReadIsRefused) {
+  for (const char* what : {"json", "weights"}) {
+    v1::SubmitJobRequest request = job_request(std::string("nonsense-") + what, "deliver_nonsense");
+    (*request.mutable_spec()->mutable_labels())["nonsense"] = what;
+    v1::Job job;
+    ASSERT_TRUE(jobs_->SubmitJob(context().get(), request, &job).ok());
+    const v1::Job failed = wait_for(request.job_id(), v1::FAILED);
+    EXPECT_EQ(failed.reason(), "MODEL_FILE_INVALID") << failed.message();
+    const std::filesystem::path model = StatePaths(config_.state_dir).model(job.uid());
+    EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(model); }));
+  }
 }
 
 TEST_F(ServiceJob, F31AJobThatAlwaysCrashesFailsAndTheQueueContinues) {

@@ -453,8 +453,56 @@ class RetentionPieces : public ::testing::Test {
   FakeClock clock_;
   std::unique_ptr<Store> store_ = open_or_die(small_options(directory_.path()), clock_);
   StatePaths paths_{directory_.path()};
-  Retention retention_{*store_, local_files(), paths_, clock_};
+  std::function<int64_t()> since_boot_ = [this] { return clock_.steady_us(); };
+  ClockJumps jumps_{local_files(), directory_.path() / "clock", clock_, "boot", since_boot_};
+  Retention retention_{*store_, local_files(), paths_, clock_, jumps_};
 };
+
+// The clock jumped by 400 days, and the next start removed jobs that had ended minutes before.
+TEST_F(RetentionPieces, AJumpOfTheClockMakesNoJobOld) {
+  constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
+  KeptJobs kept;
+  kept.younger_than_seconds = 30 * 24 * 3600;
+  const auto expired = [&] {
+    const auto jobs = retention_.list_expired(kept, clock_.wall_us(), nullptr, 100);
+    EXPECT_TRUE(jobs.ok());
+    return std::ssize(*jobs);
+  };
+  end_job(1);
+  jumps_.observe();
+  clock_.set_wall(clock_.wall_us() + 400 * kDayUs);
+  // The next daemon of the same boot finds the jump by the file.
+  ClockJumps next(local_files(), directory_.path() / "clock", clock_, "boot", since_boot_);
+  next.observe();
+  jumps_.observe();
+  EXPECT_EQ(expired(), 0);
+  end_job(1);
+  clock_.pass(29 * kDayUs);
+  EXPECT_EQ(expired(), 0);
+  EXPECT_EQ(next.ended_before(clock_.wall_us(), 30 * kDayUs),
+            jumps_.ended_before(clock_.wall_us(), 30 * kDayUs));
+  clock_.pass(2 * kDayUs);
+  EXPECT_EQ(expired(), 2) << "31 days after both ends";
+}
+
+TEST_F(RetentionPieces, AJumpThatIsTakenBackIsForgotten) {
+  constexpr int64_t kDayUs = int64_t{24} * 3600 * 1'000'000;
+  const auto age_of = [&](int64_t age_us) {
+    return clock_.wall_us() - jumps_.ended_before(clock_.wall_us(), age_us);
+  };
+  jumps_.observe();
+  clock_.set_wall(clock_.wall_us() + 400 * kDayUs);
+  jumps_.observe();
+  clock_.pass(kDayUs);
+  EXPECT_EQ(age_of(2 * kDayUs), 402 * kDayUs);
+  EXPECT_EQ(age_of(kDayUs / 2), kDayUs / 2) << "after the jump";
+  clock_.set_wall(clock_.wall_us() - 400 * kDayUs);
+  jumps_.observe();
+  EXPECT_EQ(age_of(2 * kDayUs), 2 * kDayUs);
+  clock_.set_wall(clock_.wall_us() + 30'000'000);  // an adjustment
+  jumps_.observe();
+  EXPECT_EQ(age_of(kDayUs), kDayUs);
+}
 
 TEST_F(RetentionPieces, OtherChangesRunBetweenAThousandRows) {
   std::vector<EndedJob> jobs;
@@ -538,6 +586,9 @@ TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsUsefulFiles) {
   for (const std::string& uid : {done, runs}) {
     write(paths().checkpoints(uid) / "step-000000005/weights.safetensors");
     write(paths().checkpoints(uid) / "step-000000010.tmp/weights.safetensors");
+    write(paths().checkpoints(uid) / "step-000000005/optimizer.safetensors");
+    write(paths().checkpoints(uid) / "step-000000005/state.json");
+    write(paths().checkpoints(uid) / "step-000000003/state.json");  // half removed
     write(paths().spool(uid, 7));
   }
   write(config_.state_dir / "models" / (done + ".tmp") / "model.safetensors");
@@ -546,6 +597,7 @@ TEST_F(ServiceRetention, TheFolderOfAnEndedJobKeepsUsefulFiles) {
   ASSERT_TRUE(eventually([&] {
     return !fs::exists(paths().spool(done, 7)) &&
            !fs::exists(paths().checkpoints(done) / "step-000000010.tmp") &&
+           !fs::exists(paths().checkpoints(done) / "step-000000003") &&
            !fs::exists(config_.state_dir / "models" / (done + ".tmp"));
   }));
   EXPECT_TRUE(fs::exists(paths().checkpoints(done) / "step-000000005/weights.safetensors"));

@@ -159,6 +159,19 @@ TEST_F(StateChecked, ADamagedCheckpointIsNamedWithWhatTheJobDoesNext) {
   EXPECT_EQ(damaged_, 1);
 }
 
+// The worker of a cancelled job may have been killed while it removed an old checkpoint.
+TEST_F(StateChecked, AHalfRemovedCheckpointOfAnEndedJobIsNoDamage) {
+  const Job job = start_job("job-a");
+  add_checkpoint(job, 100);
+  add_checkpoint(job, 200);
+  AttemptUpdate end;
+  end.move = Move{JobState::kFailed, "R", "m"};
+  update(job, end);
+  fs::remove(paths_.checkpoints(job.uid) / "step-000000100" / "weights.safetensors");
+  expect_words(findings(), {"files    unused", "step-000000100", "the next start finishes it"});
+  EXPECT_EQ(damaged_, 0);
+}
+
 TEST_F(StateChecked, AMissingCheckpointIsNamed) {
   const Job job = start_job("job-a");
   add_checkpoint(job, 100);

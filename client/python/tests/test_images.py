@@ -80,6 +80,10 @@ def test_the_tar_is_readable_by_others_in_any_pieces(tmp_path):
         assert b"".join(packed.pieces(size)) == whole
     (tmp_path / "empty").mkdir()
     refused(trainyard.InvalidArgumentError, lambda: TarFolder(tmp_path / "empty"), "there are no files")
+    (root / "a/2.png").symlink_to("1.png")
+    assert b"a/2.png" in TarFolder(root)[0:len(TarFolder(root))]
+    (root / "a/3.png").symlink_to(tmp_path / "empty")
+    refused(trainyard.InvalidArgumentError, lambda: TarFolder(root), "a link out of the folder")
 
 
 def test_predict_gives_the_same_for_paths_bytes_pillow_and_arrays(client, shades, pictures, monkeypatch):

@@ -5,6 +5,7 @@
 #include "kernels/cpu/simd/columns.h"
 #include "kernels/cpu/simd/elementwise.h"
 #include "kernels/cpu/simd/embedding_bag.h"
+#include "kernels/cpu/simd/few_rows.h"
 #include "kernels/cpu/simd/recurrent.h"
 #include "kernels/cpu/simd/reduce.h"
 #include "kernels/cpu/simd/rotary.h"
@@ -66,6 +67,7 @@ TRAINYARD_SELECT(ColumnLoops, column_loops)
 TRAINYARD_SELECT(BatchNormLoops, batch_norm_loops)
 TRAINYARD_SELECT(AttentionLoops, attention_loops)
 TRAINYARD_SELECT(EmbeddingBagLoops, embedding_bag_loops)
+TRAINYARD_SELECT(FewRowsLoops, few_rows_loops)
 TRAINYARD_SELECT(RecurrentLoops, recurrent_loops)
 TRAINYARD_SELECT(RotaryLoops, rotary_loops)
 TRAINYARD_SELECT(RowLoops, row_loops)

@@ -38,27 +38,30 @@ int64_t count_images(const std::vector<ImageListing>& listings) {
   return count;
 }
 
-/// Returns the refusal of these images. `after` ends its message.
-Error refusal(const std::vector<Damaged>& damaged, const std::string& after) {
+/// Returns the refusal of these images. `after` ends its message. Reading stops at `count_max`
+/// damaged images, so that there may be more.
+Error refusal(const std::vector<Damaged>& damaged, size_t count_max, const std::string& after) {
   Problems problems;
   for (const Damaged& d : damaged) problems.add(d.place(), d.image->damage);
   Error error = problems.error();
   const FieldViolation& first = error.violations.front();
   error.message = first.field + ": " + first.description;
   if (damaged.size() > 1) {
-    error.message += " (the first of " + std::to_string(damaged.size()) + " damaged images)";
+    error.message += std::string(" (the first of ") +
+                     (damaged.size() >= count_max ? "at least " : "") +
+                     std::to_string(damaged.size()) + " damaged images)";
   }
   error.message += after;
   return error;
 }
 
 /// Decodes all images, and drops the pixels.
-Status decode_all(std::vector<ImageListing>& listings) {
+Status decode_all(std::vector<ImageListing>& listings, size_t damaged_max) {
   const auto use = [](const ListedImage&, std::string_view bytes, const std::string& place) {
     const Result<ImagePixels> pixels = decode_image(bytes, 1, place);
     return pixels.ok() ? Status() : Status(pixels.error());
   };
-  return decode_images(listings, use);
+  return decode_images(listings, use, damaged_max);
 }
 
 }  // namespace
@@ -67,21 +70,24 @@ std::optional<Error> find_damage(std::vector<ImageListing>& listings) {
   const std::vector<Damaged> damaged = damaged_images(listings);
   if (damaged.empty()) return std::nullopt;
   const bool one = damaged.size() == 1;
-  return refusal(damaged, one ? "; replace or remove it, or leave it out with images.damaged: skip"
-                              : "; replace or remove them, or leave them out with "
-                                "images.damaged: skip");
+  return refusal(damaged, Problems::kCountMax,
+                 one ? "; replace or remove it, or leave it out with images.damaged: skip"
+                     : "; replace or remove them, or leave them out with "
+                       "images.damaged: skip");
 }
 
 Status judge_damage(std::vector<ImageListing>& listings, bool skip) {
   if (!skip && damaged_images(listings).empty()) return {};
-  if (Status s = decode_all(listings); !s.ok()) return s;
+  const int64_t count = count_images(listings);
+  const auto too_many = static_cast<size_t>(std::max<int64_t>(1, count / kSkippedOf) + 1);
+  if (Status s = decode_all(listings, skip ? too_many : Problems::kCountMax); !s.ok()) return s;
   if (!skip) return *find_damage(listings);
   const std::vector<Damaged> damaged = damaged_images(listings);
-  const int64_t count = count_images(listings);
-  if (std::ssize(damaged) > std::max<int64_t>(1, count / kSkippedOf)) {
-    return refusal(damaged, "; of " + std::to_string(count) +
-                                " images, images.damaged: skip leaves out at most one in " +
-                                std::to_string(kSkippedOf));
+  if (damaged.size() >= too_many) {
+    return refusal(damaged, too_many,
+                   "; of " + std::to_string(count) +
+                       " images, images.damaged: skip leaves out at most one in " +
+                       std::to_string(kSkippedOf));
   }
   for (const Damaged& d : damaged) {
     d.image->part = ListedFile::Part::kLeftOut;

@@ -2,6 +2,8 @@
 // uses. They return pixels as the file stores them, not turned upright.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -29,5 +31,8 @@ int32_t exif_orientation(std::string_view tiff);
 
 /// Refuses images without pixels or with more than kImagePixelsMax.
 Status check_image_size(int64_t height, int64_t width, const std::string& what);
+/// Refuses a size that needs more than `most`, what `file_bytes` bytes can hold of the same unit.
+Status check_file_holds(size_t needed, size_t most, int64_t height, int64_t width,
+                        size_t file_bytes, const std::string& what);
 
 }  // namespace trainyard

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -23,6 +25,7 @@ constexpr size_t kBatchesWaitingMax = 2 * kThreadsMax;
 struct Work {
   ImageListing* listing;
   ListedImage* image;  // only the thread that has this work changes it
+  size_t number;       // of the image among all listings
   std::string bytes;
 };
 using WorkBatch = std::vector<Work>;
@@ -95,23 +98,62 @@ class DecodeTeam {
   std::vector<std::jthread> threads_;
 };
 
+/// The numbers of the first damaged images. Thread-safe.
+class FirstDamaged {
+ public:
+  explicit FirstDamaged(size_t count_max) : count_max_(count_max) {}
+
+  void add(size_t number) {
+    const MutexLock lock(mu_);
+    numbers_.insert(number);
+    if (numbers_.size() > count_max_) numbers_.erase(std::prev(numbers_.end()));
+  }
+  /// Returns whether count_max damaged images precede the image, so that it need not be decoded.
+  bool precede(size_t number) const {
+    const MutexLock lock(mu_);
+    return numbers_.size() == count_max_ && number > *numbers_.rbegin();
+  }
+
+ private:
+  const size_t count_max_;
+  mutable Mutex mu_;
+  std::set<size_t> numbers_ TRAINYARD_GUARDED_BY(mu_);
+};
+
 class Decoding {
  public:
-  explicit Decoding(const ImageUse& use) : use_(use) {}
+  Decoding(const ImageUse& use, size_t damaged_max) : use_(use), damaged_(damaged_max) {}
 
   Status run(std::vector<ImageListing>& listings) {
+    for_each(listings, [this](size_t number, ListedImage& image) {
+      if (image.part != Part::kLeftOut && !image.damage.empty()) damaged_.add(number);
+    });
     DecodeTeam team([this](Work& work) { decode(work); });
+    size_t number = 0;
     for (ImageListing& listing : listings) {
-      if (Status s = send(listing, team); !s.ok()) return s;
+      if (Status s = send(listing, number, team); !s.ok()) return s;
+      number += listing.images.size();
     }
     team.finish();
+    for_each(listings, [this](size_t at, ListedImage& image) {
+      if (damaged_.precede(at)) image.damage.clear();
+    });
     const MutexLock lock(mu_);
     return failed_ ? Status(*failed_) : Status();
   }
 
  private:
-  /// Reads the files of a listing again and passes them to the team.
-  static Status send(ImageListing& listing, DecodeTeam& team) {
+  template <typename F>
+  static void for_each(std::vector<ImageListing>& listings, const F& use) {
+    size_t number = 0;
+    for (ImageListing& listing : listings) {
+      for (ListedImage& image : listing.images) use(number++, image);
+    }
+  }
+
+  /// Reads the files of a listing again and passes them to the team. `first` is the number of its
+  /// first image.
+  Status send(ImageListing& listing, size_t first, DecodeTeam& team) {
     if (Status s = listing.tree->rewind(); !s.ok()) return s;
     const auto changed = [&] {
       return dataset_error(listing.what, "the files changed while they were read");
@@ -126,12 +168,17 @@ class Decoding {
       if (i == listing.images.size() || listing.images[i].path != listing.tree->path()) {
         return changed();
       }
+      const size_t number = first + i;
       ListedImage& image = listing.images[i++];
+      if (damaged_.precede(number)) {
+        (void)team.push(std::move(batch));
+        return {};
+      }
       if (image.part == Part::kLeftOut || !image.damage.empty()) continue;
       ASSIGN_OR_RETURN(std::string file, read_tree_file(*listing.tree, kImageFileBytesMax,
                                                         place_in_tree(listing.what, image.path)));
       bytes += file.size();
-      batch.push_back({&listing, &image, std::move(file)});
+      batch.push_back({&listing, &image, number, std::move(file)});
       if (bytes < kBatchBytes) continue;
       if (!team.push(std::exchange(batch, {}))) return {};  // finish() reports the fault
       bytes = 0;
@@ -146,11 +193,13 @@ class Decoding {
       const MutexLock lock(mu_);
       if (failed_) return;
     }
+    if (damaged_.precede(work.number)) return;
     const Status used =
         use_(*work.image, work.bytes, place_in_tree(work.listing->what, work.image->path));
     if (used.ok()) return;
     if (used.error().reason == "DATASET_INVALID") {
       work.image->damage = used.error().violations.at(0).description;
+      damaged_.add(work.number);
       return;
     }
     const MutexLock lock(mu_);
@@ -158,14 +207,15 @@ class Decoding {
   }
 
   const ImageUse& use_;
+  FirstDamaged damaged_;
   Mutex mu_;
   std::optional<Error> failed_ TRAINYARD_GUARDED_BY(mu_);  // the first error that is no damage
 };
 
 }  // namespace
 
-Status decode_images(std::vector<ImageListing>& listings, const ImageUse& use) {
-  return Decoding(use).run(listings);
+Status decode_images(std::vector<ImageListing>& listings, const ImageUse& use, size_t damaged_max) {
+  return Decoding(use, damaged_max).run(listings);
 }
 
 Status check_unchanged(int64_t height, int64_t width, const ListedImage& image,

@@ -146,6 +146,14 @@ int32_t exif_orientation(std::string_view tiff) {
   return 1;
 }
 
+Status check_file_holds(size_t needed, size_t most, int64_t height, int64_t width,
+                        size_t file_bytes, const std::string& what) {
+  if (needed <= most) return {};
+  return dataset_error(what, "an image of " + std::to_string(height) + " x " +
+                                 std::to_string(width) + " pixels cannot be in " +
+                                 std::to_string(file_bytes) + " bytes: the image is cut short");
+}
+
 Status check_image_size(int64_t height, int64_t width, const std::string& what) {
   if (height >= 1 && width >= 1 && height <= kImagePixelsMax / width) return {};
   return dataset_error(what, "an image of " + std::to_string(height) + " x " +

@@ -169,7 +169,7 @@ class DecodedImages final : public ImageStream {
       if (Status s = place_bytes(image, bytes, place, frame_, planes); !s.ok()) return s;
       return sink(image.part == Part::kTest, image.row, planes);
     };
-    if (Status s = decode_images(listings_, use); !s.ok()) return s;
+    if (Status s = decode_images(listings_, use, Problems::kCountMax); !s.ok()) return s;
     const std::optional<Error> damage = find_damage(listings_);
     return damage ? Status(*damage) : Status();
   }
@@ -194,7 +194,7 @@ Status fill_numbers(std::vector<ImageListing>& listings, TypedDataset& data) {
     return place_numbers(image, content, place, frame,
                          std::span(to).subspan(static_cast<size_t>(image.row) * values, values));
   };
-  if (Status s = decode_images(listings, use); !s.ok()) return s;
+  if (Status s = decode_images(listings, use, Problems::kCountMax); !s.ok()) return s;
   const std::optional<Error> damage = find_damage(listings);
   return damage ? Status(*damage) : Status();
 }

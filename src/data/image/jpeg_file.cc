@@ -17,6 +17,10 @@ namespace {
 // may have very many.
 constexpr int kScansMax = 500;
 constexpr unsigned kMarkerBytesMax = 0xffff;
+// Each block of 8 x 8 samples has at least one bit by Huffman's coding. The rare arithmetic coding
+// can take less for images of one color; a 64th is enough for those that are not made to be long.
+constexpr size_t kPixelsPerByteMax = size_t{64} * 8;
+constexpr size_t kArithmeticPixelsPerByteMax = 64 * kPixelsPerByteMax;
 constexpr std::string_view kExif{"Exif\0\0", 6};
 
 struct JpegReader {
@@ -128,13 +132,20 @@ Error refusal(const JpegReader& reader, const std::string& what) {
   return dataset_error(what, std::string("the JPEG image cannot be read: ") + reader.message);
 }
 
-Status check_header(const JpegReader& reader, const std::string& what) {
+Status check_header(const JpegReader& reader, size_t file_bytes, const std::string& what) {
   const int components = reader.info.num_components;
   if (components != 1 && components != 3 && components != 4) {
     return dataset_error(what, "a JPEG image of " + std::to_string(components) +
                                    " components, expected 1 (gray), 3 (color) or 4 (CMYK)");
   }
-  return check_image_size(reader.info.image_height, reader.info.image_width, what);
+  const int64_t height = reader.info.image_height;
+  const int64_t width = reader.info.image_width;
+  if (Status s = check_image_size(height, width, what); !s.ok()) return s;
+  const bool arithmetic = reader.info.arith_code != FALSE;
+  return check_file_holds(
+      static_cast<size_t>(height * width),
+      file_bytes * (arithmetic ? kArithmeticPixelsPerByteMax : kPixelsPerByteMax), height, width,
+      file_bytes, what);
 }
 
 uint8_t times(uint8_t a, uint8_t b) {  // a * b / 255, rounded
@@ -161,7 +172,7 @@ bool is_jpeg(std::string_view bytes) { return bytes.starts_with("\xff\xd8\xff");
 Result<ImageInfo> read_jpeg_info(std::string_view bytes, const std::string& what) {
   JpegReader reader;
   if (!read_header(reader, bytes)) return refusal(reader, what);
-  if (Status s = check_header(reader, what); !s.ok()) return std::move(s).error();
+  if (Status s = check_header(reader, bytes.size(), what); !s.ok()) return std::move(s).error();
   ImageInfo info;
   info.height = reader.info.image_height;
   info.width = reader.info.image_width;
@@ -178,7 +189,7 @@ Result<ImageInfo> read_jpeg_info(std::string_view bytes, const std::string& what
 Result<ImagePixels> decode_jpeg(std::string_view bytes, const std::string& what) {
   JpegReader reader;
   if (!read_header(reader, bytes)) return refusal(reader, what);
-  if (Status s = check_header(reader, what); !s.ok()) return std::move(s).error();
+  if (Status s = check_header(reader, bytes.size(), what); !s.ok()) return std::move(s).error();
   if (!start(reader)) return refusal(reader, what);
   ImagePixels pixels;
   pixels.height = reader.info.output_height;

@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
 constexpr png_alloc_size_t kChunkBytesMax = 8 << 20;  // per chunk of text, profile or EXIF
 constexpr png_uint_32 kChunksMax = 256;
+constexpr size_t kDeflateRatioMax = 1032;  // a match of 258 bytes takes at least 2 bits
 
 struct PngReader {
   png_structp png = nullptr;
@@ -105,16 +106,26 @@ bool has_colour(const PngReader& reader) {
                      [](png_color c) { return c.red != c.green || c.green != c.blue; });
 }
 
+/// Refuses sizes that are out of range, and those whose pixels cannot be in a file of so many
+/// bytes. 71 bytes that claim 8000 x 8000 pixels would otherwise cost 0.3 s before they end.
+Status check_size(const PngReader& reader, size_t file_bytes, const std::string& what) {
+  const int64_t height = png_get_image_height(reader.png, reader.info);
+  const int64_t width = png_get_image_width(reader.png, reader.info);
+  if (Status s = check_image_size(height, width, what); !s.ok()) return s;
+  const auto bits = static_cast<size_t>(png_get_bit_depth(reader.png, reader.info) *
+                                        png_get_channels(reader.png, reader.info));
+  const size_t bytes = static_cast<size_t>(height * width) * bits / 8;
+  return check_file_holds(bytes, file_bytes * kDeflateRatioMax, height, width, file_bytes, what);
+}
+
 template <typename T>
 Result<Pixels<T>> decode(std::string_view bytes, const std::string& what) {
   PngReader reader;
   if (!read_header(reader, bytes)) return refusal(reader, what);
+  if (Status s = check_size(reader, bytes.size(), what); !s.ok()) return std::move(s).error();
   Pixels<T> pixels;
   pixels.height = png_get_image_height(reader.png, reader.info);
   pixels.width = png_get_image_width(reader.png, reader.info);
-  if (Status s = check_image_size(pixels.height, pixels.width, what); !s.ok()) {
-    return std::move(s).error();
-  }
   if (!start(reader, sizeof(T) == 2)) return refusal(reader, what);
   pixels.channels = png_get_channels(reader.png, reader.info);
   const size_t row_bytes = png_get_rowbytes(reader.png, reader.info);
@@ -139,12 +150,10 @@ bool is_png(std::string_view bytes) { return bytes.starts_with(kSignature); }
 Result<ImageInfo> read_png_info(std::string_view bytes, const std::string& what) {
   PngReader reader;
   if (!read_header(reader, bytes)) return refusal(reader, what);
+  if (Status s = check_size(reader, bytes.size(), what); !s.ok()) return std::move(s).error();
   ImageInfo info;
   info.height = png_get_image_height(reader.png, reader.info);
   info.width = png_get_image_width(reader.png, reader.info);
-  if (Status s = check_image_size(info.height, info.width, what); !s.ok()) {
-    return std::move(s).error();
-  }
   info.colour = has_colour(reader);
   info.deep = png_get_bit_depth(reader.png, reader.info) == 16;
   png_uint_32 exif_bytes = 0;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "kernels/cpu/stored.h"
@@ -26,8 +27,16 @@ bool is_large(const Graph& g, const Node& n) {
   return d.N * d.K * d.F >= kProductsMin;
 }
 
+/// Returns whether the program continues texts: it reads kept keys and values.
+bool generates(const Graph& g) {
+  return std::ranges::any_of(g.tensors(),
+                             [](const TensorInfo& t) { return t.role == Role::kCache; });
+}
+
 /// Returns the form of Gemm, or of GemmAdd: bfloat16 if both factors are stored so and the CPU
-/// multiplies such numbers; else w is read in 16 bits if only it and b are stored so.
+/// multiplies such numbers; else w is read in 16 bits if only it and b are stored so. Other
+/// programs than those that generate keep oneDNN's order of sums for few rows, and with it their
+/// bits.
 cpu::GemmForm forward_form(const Graph& g, const Node& n) {
   cpu::GemmForm form;
   const bool adds = has_input(n, 3);
@@ -37,7 +46,9 @@ cpu::GemmForm forward_form(const Graph& g, const Node& n) {
     return {cpu::Stored::kBf16, true, is_bf16(g, y)};
   }
   const bool others = is_half(g, x) || is_half(g, y) || (adds && is_half(g, n.inputs[3]));
-  if (!others) form.weight = stored_as(g.tensor(w));
+  if (others) return form;
+  form.weight = stored_as(g.tensor(w));
+  form.few_rows = gemm_dims(g, n).N <= cpu::kFewRowsMax && generates(g);
   return form;
 }
 

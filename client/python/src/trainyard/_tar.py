@@ -35,8 +35,9 @@ def is_ignored_name(name: bytes) -> bool:
 
 def list_folder(root: str | os.PathLike[str]) -> list[tuple[bytes, int]]:
     """Returns the paths of files below `root`, with '/' as separator, and their sizes; and the paths of empty folders,
-    which end with '/'. Follows links."""
+    which end with '/'. Follows links to places below `root`, and refuses others."""
     top = os.fsencode(root)
+    real_top = os.path.realpath(top)
     found: list[tuple[bytes, int]] = []
 
     def add(folder: bytes, depth: int) -> None:
@@ -48,6 +49,11 @@ def list_folder(root: str | os.PathLike[str]) -> list[tuple[bytes, int]]:
             found.append((folder + b"/", 0))
         for name in names:
             path = folder + b"/" + name if folder else name
+            if os.path.islink(os.path.join(top, path)):
+                target = os.path.realpath(os.path.join(top, path))
+                if os.path.commonpath((real_top, target)) != real_top:
+                    raise _refuse(os.path.join(top, path), f"a link out of the folder, to {os.fsdecode(target)!r}; "
+                                  "put the file itself there, or remove the link")
             status = os.stat(os.path.join(top, path))
             if stat.S_ISDIR(status.st_mode):
                 add(path, depth + 1)

@@ -22,6 +22,7 @@ CHUNK_BYTES = 1 << 20
 TRIES_MAX = 5  # number of attempts without progress
 SERVER_PATH_TIMEOUT_S = 3600.0  # the server reads the files before it responds
 _POLL_S, _POLL_S_MAX = 0.02, 1.0
+_LATE_MAX = 5  # number of calls that follow one that was not answered in time
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,18 @@ def ensure_weights(channel: Channel, name: str, path: Path, progress: Observer |
     return channel.call(CREATE_MODEL, v1.CreateModelRequest(parent=channel.parent, model_id=name, sha256=sha256))
 
 
+def _until_answered(call: Callable[[], v1.Dataset]) -> v1.Dataset:
+    """Makes a call again that was not answered in time: the server may be busy, and the call may have had its effect. A
+    repeated call returns the same version."""
+    for _ in range(_LATE_MAX):
+        try:
+            return call()
+        except TrainyardError as error:
+            if error.code != "DEADLINE_EXCEEDED":
+                raise
+    return call()
+
+
 def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec, contents: Sequence[Content | None],
                    progress: Observer | None) -> v1.Dataset:
     """Uploads the content of each of the spec's sources, creates the dataset and waits until it is READY. Content that
@@ -145,12 +158,13 @@ def ensure_dataset(channel: Channel, name: str, spec: v1.DatasetSpec, contents: 
     for source, content in zip(request.spec.sources, contents, strict=True):
         if content is not None:
             source.sha256 = upload(channel, content, progress)
-    dataset = channel.call(CREATE_DATASET, request, timeout_s)
+    dataset = _until_answered(lambda: channel.call(CREATE_DATASET, request, timeout_s))
     pause = _POLL_S
     while dataset.state == v1.Dataset.INGESTING:
         time.sleep(pause)
         pause = min(pause * 1.5, _POLL_S_MAX)
-        dataset = channel.call(GET_DATASET, v1.GetDatasetRequest(name=dataset.name))
+        name = dataset.name
+        dataset = _until_answered(lambda: channel.call(GET_DATASET, v1.GetDatasetRequest(name=name)))
     if dataset.state == v1.Dataset.FAILED:
         raise InvalidArgumentError(dataset.message, reason=dataset.reason or "DATASET_INVALID")
     return dataset

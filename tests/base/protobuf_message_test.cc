@@ -1,10 +1,10 @@
 // Checks the wire format against the bytes in its documentation, and against itself: borrowed data
 // must be serialized as if it had been copied.
-#include "src/onnx/protobuf_message.h"
+#include "src/base/protobuf_message.h"
 
 #include <gtest/gtest.h>
 
-namespace trainyard::onnx {
+namespace trainyard {
 namespace {
 
 std::string bytes_of(const ProtobufMessage& message) {
@@ -88,4 +88,4 @@ TEST(ProtobufMessage, BorrowedBytesReadAsCopies) {
 }
 
 }  // namespace
-}  // namespace trainyard::onnx
+}  // namespace trainyard

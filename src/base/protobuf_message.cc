@@ -1,9 +1,9 @@
-#include "src/onnx/protobuf_message.h"
+#include "src/base/protobuf_message.h"
 
 #include <bit>
 #include <iterator>
 
-namespace trainyard::onnx {
+namespace trainyard {
 namespace {
 
 constexpr uint64_t kVarint = 0;
@@ -79,4 +79,4 @@ std::string& ProtobufMessage::tail() {
   return pieces_.back().own;
 }
 
-}  // namespace trainyard::onnx
+}  // namespace trainyard

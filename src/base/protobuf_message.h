@@ -1,5 +1,6 @@
-// src/onnx/protobuf_message.h: writes one message in the Protocol Buffers wire format, as far as
-// ONNX needs it. The engine builds without Protobuf, and a writer is short.
+// src/base/protobuf_message.h: writes one message in the Protocol Buffers wire format, as far as
+// ONNX files and SentencePiece's models need it. The engine builds without Protobuf, and a writer
+// is short.
 //
 // Fields are written in the order in which they are added, which should be ascending, as in
 // Protobuf's own writers. Large byte strings are not copied: the weights of a model are written
@@ -15,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trainyard::onnx {
+namespace trainyard {
 
 class ProtobufMessage {
  public:
@@ -45,4 +46,4 @@ class ProtobufMessage {
   std::vector<Piece> pieces_;  // each consists of own bytes, followed by borrowed bytes
 };
 
-}  // namespace trainyard::onnx
+}  // namespace trainyard
