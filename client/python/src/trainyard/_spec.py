@@ -209,17 +209,17 @@ class Document:
         has_network = model.WhichOneof("preset") is not None or len(model.layers) > 0
         is_free = not (weights.job or weights.model or weights.path)
         try:
-            if path.is_file() and not has_network:
+            is_weights = path.is_file() and path.suffix == ".safetensors"
+            if is_weights and not has_network:
                 raise InvalidArgumentError(f"{name} is a file, which does not say the network; expected a preset beside it, "
                                            "such as resnet50: {stem: imagenet}, or the folder of a language model",
                                            reason="FIELD_REQUIRED")
-            if path.is_file():
+            if is_weights:
                 if is_free:
                     weights.title = name
                 return Document(self.source, changed, path if is_free else self.imported_weights)
             if has_network:
-                raise InvalidArgumentError("is a folder, whose config.json describes the network; remove the preset or "
-                                           "layers beside it", reason="FIELD_CONFLICT")
+                raise InvalidArgumentError("describes the network itself; remove the preset or layers beside it", reason="FIELD_CONFLICT")
             folder = scratch / "pretrained"
             report = import_folder(program, path, folder)
         except TrainyardError as error:
@@ -229,7 +229,7 @@ class Document:
         model.MergeFrom(read(channel, Kind.MODEL, Source(_open_file(folder / "model.yaml"), name, folder)).model)
         if not is_free:
             return Document(self.source, changed, self.imported_weights)
-        weights.title = weights.title or report["title"]
+        weights.title = weights.title or (path.name if path.is_file() else report["title"])
         return Document(self.source, changed, folder / "model.safetensors")
 
     def with_positions(self, channel: rpc.Channel, error: TrainyardError) -> TrainyardError:
