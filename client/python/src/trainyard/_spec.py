@@ -196,8 +196,8 @@ class Document:
 
     def with_pretrained(self, channel: rpc.Channel, program: str, scratch: Path) -> Document:
         """Returns the document with model.pretrained imported. A folder becomes the model's network, and its weights the
-        initial weights unless the recipe names others; they are in a file in `scratch`. A file becomes the initial weights
-        of the network that stands beside it."""
+        initial weights unless the recipe names others; they are in a file in `scratch`. A safetensors file becomes the
+        initial weights of the network that stands beside it."""
         path = self.path("model.pretrained")
         if path is None:
             return self
@@ -219,7 +219,8 @@ class Document:
                     weights.title = name
                 return Document(self.source, changed, path if is_free else self.imported_weights)
             if has_network:
-                raise InvalidArgumentError("describes the network itself; remove the preset or layers beside it", reason="FIELD_CONFLICT")
+                raise InvalidArgumentError("describes the network itself; remove the preset or layers beside it",
+                                           reason="FIELD_CONFLICT")
             folder = scratch / "pretrained"
             report = import_folder(program, path, folder)
         except TrainyardError as error:
